@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unguessable ids: a prefix, an underscore and 128 random bits in hex
+ * ("sess_0f…"). Secrets are 256 bits. From getrandom(2), never sequential.
+ */
+#ifndef GLOVEBOX_BASE_IDS_H
+#define GLOVEBOX_BASE_IDS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define ID_MAX 48 /* room for prefix, underscore, 32 digits and NUL */
+
+void ids_random(void *ret_bytes, size_t len); /* aborts if the kernel can't */
+void ids_make(const char *prefix, char ret[ID_MAX]);
+/* Well-formed id of that prefix? Says nothing about existence. */
+bool ids_valid(const char *prefix, const char *id);
+/* Lower-case hex; ret must hold 2 * len + 1 bytes. Returns ret. */
+char *ids_hex(const void *bytes, size_t len, char *ret);
+
+#endif
