@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Configuration: one table of options (conf/options.c) with name, type,
+ * range, default and help. The file (glovebox.yaml, by libcyaml), the
+ * environment (GLOVEBOX_*), the flags (--*), --dump, the sample file and
+ * docs/CONFIG.md all come from that table. Later sources win: defaults,
+ * file, environment, flags. Unknown keys are errors that name the nearest
+ * valid one.
+ *
+ * How the pieces work together: options.c is the table; value.c turns text
+ * into a field and back, the same way for every source; file.c, flags.c and
+ * env.c find texts; check.c compares fields with each other; dump.c,
+ * reference.c, sample.c and help.c print. Only conf_load calls them all.
+ */
+#ifndef GLOVEBOX_CONF_CONF_H
+#define GLOVEBOX_CONF_CONF_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+struct error;
+
+#define CONF_POOLS_MAX 32
+
+/* Settings of one pool; a session starts with these and may ask for less
+ * (or, where max_* says so, for more). */
+struct conf_pool {
+    char *name;                    /* [a-z0-9-]{1,32} */
+    char *runtime;                 /* "standard" */
+    bool zygote;                   /* true; false: a fresh exec per session */
+    uint64_t memory_bytes;         /* 1 GiB */
+    uint64_t max_memory_bytes;     /* what a session may ask for; 64 GiB */
+    uint32_t processes;            /* 128 */
+    uint32_t cores;                /* 1 */
+    uint32_t max_cores;            /* number of the machine */
+    uint32_t descriptors;          /* 1024 */
+    uint64_t scratch_bytes;        /* 1 GiB */
+    uint32_t scratch_inodes;       /* 100000 */
+    uint64_t tmp_bytes;            /* 256 MiB */
+    uint64_t shm_bytes;            /* 64 MiB */
+    uint32_t ready;                /* sandboxes kept ready; 4 */
+    uint32_t max_sessions;         /* 1000 */
+    uint32_t cooldown_s;           /* idle until dormant; 1200 */
+    uint32_t lifetime_s;           /* longest sandbox life; 86400 */
+    uint32_t python_timeout_s;     /* default 120 */
+    uint32_t python_timeout_max_s; /* 900 */
+    uint32_t shell_timeout_s;      /* 120 */
+    uint32_t shell_timeout_max_s;  /* 240 */
+    uint64_t output_bytes;         /* kept per stream; 1 MiB */
+};
+
+/* What the flags asked for besides serving; conf_show does it. */
+enum conf_mode {
+    CONF_SERVE,     /* none of the flags below */
+    CONF_CHECK,     /* --check: say that all is valid */
+    CONF_DUMP,      /* --dump: all settings in force, as YAML */
+    CONF_REFERENCE, /* --reference: docs/CONFIG.md */
+    CONF_SAMPLE,    /* --sample: packaging/glovebox.yaml */
+    CONF_HELP,      /* --help: the flags */
+};
+
+struct conf {
+    enum conf_mode mode;
+    char *file;           /* the file read, or NULL */
+    char *listen_host;    /* "127.0.0.1"; always a numeric address */
+    uint16_t listen_port; /* 8650; 0: any free one */
+    bool allow_remote;    /* false: listen_host must be loopback (I6) */
+    char *data_dir;       /* /var/lib/glovebox or ~/.local/share/glovebox */
+    char *runtime_dir;    /* cache of images */
+    char *runtime_defs;   /* folder of definitions; found beside the binary */
+    char *service_user;   /* "glovebox"; used when started as root */
+    char *log_level;      /* "info" */
+    char *log_format;     /* "text" or "json" */
+    char *accept_missing_walls; /* comma-separated names; "" */
+    uint32_t uid_base;          /* first host uid of sessions; 1700000000 */
+    uint32_t uid_count;         /* 1000000 */
+    uint32_t workers; /* 192; threads that serve requests and executions */
+    uint32_t max_executions;      /* running or queued at once, all; 160 */
+    uint32_t queue_per_session;   /* 16 */
+    uint32_t sessions_per_tenant; /* 100 */
+    uint32_t max_sessions;        /* live on this machine; 1000 */
+    uint32_t creations_per_s;     /* per tenant; 50, 0 = no limit */
+    uint64_t json_bytes;          /* JSON body; 4 MiB */
+    uint64_t code_bytes;          /* code of one execution; 1 MiB */
+    uint64_t upload_bytes;        /* one file; 128 MiB */
+    uint64_t history_bytes; /* finished executions kept in memory; 128 MiB */
+    uint32_t history_per_session;           /* 100 */
+    uint32_t stop_deadline_s;               /* graceful stop; 10 */
+    uint32_t header_timeout_s;              /* 10 */
+    uint32_t idle_timeout_s;                /* keep-alive; 60 */
+    uint32_t body_timeout_s;                /* 20 */
+    uint32_t connections;                   /* 2000 */
+    uint32_t auth_failures_per_min;         /* 10 */
+    uint32_t zygote_max_age_s;              /* 3600 */
+    uint32_t zygote_max_spawns;             /* 5000 */
+    struct conf_pool pools[CONF_POOLS_MAX]; /* [0] is "default" unless the
+                                               file names others */
+    size_t pool_count;
+};
+
+/*
+ * Loads everything in order. argv holds only flags (not the program's name)
+ * and is not changed; `--config F` is read here, `--config none` reads no
+ * file. Returns with ret filled, owned by caller. ERR_INVALID with file, line
+ * and hint on bad input. With --reference, --sample and --help nothing but
+ * the flags is read, so that they work whatever the file says.
+ */
+int conf_load(int argc, char *const *argv, struct conf **ret,
+              struct error *err);
+void conf_free(struct conf *c);
+/* For `struct conf *c cleanup(conf_freep) = NULL;` */
+void conf_freep(struct conf **c);
+/* The pool of that name, or NULL; NULL or "" means the first. Borrowed. */
+const struct conf_pool *conf_pool_find(const struct conf *c, const char *name);
+/* Prints what c->mode asks for; false when that is to serve. */
+bool conf_show(const struct conf *c, FILE *out);
+void conf_dump(const struct conf *c, FILE *out); /* --dump: YAML */
+void conf_reference(FILE *out);                  /* docs/CONFIG.md */
+void conf_sample(FILE *out);                     /* packaging/glovebox.yaml */
+void conf_help_flags(FILE *out);                 /* for serve --help */
+
+#endif

@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The product, first half: pools, sessions and executions. Doors call these
+ * functions and nothing below them. Every call names the tenant; an id of
+ * another tenant is answered exactly as an unknown one (ERR_NOT_FOUND).
+ * Any thread may call; executions of one session take turns in the order
+ * they came, sessions run in parallel.
+ *
+ * A session outlives its sandbox: idle past its pool's cooldown it becomes
+ * dormant (sandbox gone, files kept) and the next call wakes it.
+ */
+#ifndef GLOVEBOX_SESSION_SESSION_H
+#define GLOVEBOX_SESSION_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include "base/buf.h"
+#include "base/ids.h"
+
+struct conf;
+struct error;
+struct sessions;
+struct execution;
+struct warden_link;
+
+/* ---- the manager -------------------------------------------------------- */
+
+/* conf, link: borrowed until close. Starts zygotes, the ready pools and the
+ * reaper thread; returns before they are warm. */
+int sessions_open(const struct conf *conf, struct warden_link *link,
+                  struct sessions **ret, struct error *err);
+/* Refuses new work, lets what runs finish until the deadline, cancels the
+ * rest, ends every session. */
+void sessions_close(struct sessions *s, unsigned deadline_s);
+/* True once every pool could start a session (a zygote is up). */
+bool sessions_ready(struct sessions *s);
+
+/* ---- sessions ----------------------------------------------------------- */
+
+enum session_state {
+    SESSION_STARTING, /* a sandbox is being made */
+    SESSION_IDLE,     /* sandbox up, nothing runs */
+    SESSION_RUNNING,  /* an execution runs */
+    SESSION_DORMANT,  /* no sandbox; files kept; the next call wakes it */
+    SESSION_ENDED,    /* deleted */
+};
+
+struct session_limits { /* 0: the pool's */
+    uint64_t memory_bytes;
+    uint64_t scratch_bytes;
+    uint32_t scratch_inodes;
+    uint32_t processes;
+    uint32_t cores;
+    uint32_t descriptors;
+};
+
+struct session_spec {
+    const char *pool;    /* NULL: the first */
+    const char *name;    /* NULL: none; at most 128 bytes */
+    const char *runtime; /* NULL: the pool's; else must be it or one that is
+                            configured in another pool */
+    struct session_limits limits;
+    const char *metadata; /* JSON object text, at most 16 KiB, or NULL */
+};
+
+struct session_info {
+    char id[ID_MAX];
+    char pool[64];
+    char runtime[64];
+    char name[132];
+    enum session_state state;
+    struct session_limits limits; /* as granted */
+    uint32_t executions;          /* ever accepted */
+    uint32_t queued;              /* waiting now */
+    uint32_t interpreter;         /* how many interpreters it has had */
+    int64_t created_at_ms;
+    int64_t last_used_at_ms;
+    int64_t expires_at_ms; /* goes dormant then unless used */
+    char *metadata;        /* owned by caller; may be NULL */
+};
+
+void session_info_done(struct session_info *info);
+const char *session_state_name(enum session_state state);
+
+int session_create(struct sessions *s, const char *tenant,
+                   const struct session_spec *spec, struct session_info *ret,
+                   struct error *err);
+int session_get(struct sessions *s, const char *tenant, const char *id,
+                struct session_info *ret, struct error *err);
+/* Newest first; after: an id or NULL. ret: owned by caller, each done. */
+int session_list(struct sessions *s, const char *tenant, unsigned limit,
+                 const char *after, struct session_info **ret,
+                 size_t *ret_count, bool *ret_more, struct error *err);
+int session_delete(struct sessions *s, const char *tenant, const char *id,
+                   struct error *err);
+/* Fresh interpreter, files kept. Cancels what runs or waits. */
+int session_reset(struct sessions *s, const char *tenant, const char *id,
+                  struct session_info *ret, struct error *err);
+/* Interrupts what runs now, if anything; state is kept. */
+int session_interrupt(struct sessions *s, const char *tenant, const char *id,
+                      struct error *err);
+
+/* ---- executions --------------------------------------------------------- */
+
+enum exec_language { EXEC_PYTHON, EXEC_SHELL };
+
+enum exec_status { EXEC_QUEUED, EXEC_RUNNING, EXEC_COMPLETED };
+
+enum exec_outcome {
+    OUTCOME_NONE, /* not completed */
+    OUTCOME_OK,
+    OUTCOME_ERROR,
+    OUTCOME_TIMEOUT,
+    OUTCOME_OOM,
+    OUTCOME_KILLED,
+    OUTCOME_LIMIT,
+    OUTCOME_CRASHED,
+    OUTCOME_CANCELLED,
+    OUTCOME_DENIED,
+    OUTCOME_ISOLATION_FAILED,
+};
+
+struct exec_spec {
+    enum exec_language language;
+    const char *code;
+    size_t code_len;
+    uint32_t timeout_s;   /* 0: the pool's default */
+    const char *metadata; /* JSON object text or NULL */
+};
+
+enum exec_event_type {
+    EVENT_STATUS,  /* text: "queued", "running" */
+    EVENT_STDOUT,  /* bytes as written */
+    EVENT_STDERR,
+    EVENT_DISPLAY, /* pairs payload of kernel_msg.h */
+    EVENT_RESULT,  /* pairs payload */
+    EVENT_ERROR,   /* pairs payload */
+    EVENT_CLEAR,   /* clear_output() */
+    EVENT_DONE,    /* last; the execution's own fields are final now */
+};
+
+struct exec_event {
+    uint32_t number; /* 1, 2, … */
+    enum exec_event_type type;
+    const char *data; /* borrowed from the execution while it is referenced;
+                         events are never moved or removed */
+    size_t len;
+};
+
+/* Runs it to its end on the calling thread. ret: referenced. */
+int session_execute(struct sessions *s, const char *tenant, const char *id,
+                    const struct exec_spec *spec, struct execution **ret,
+                    struct error *err);
+/* Queues it, to be run by a thread of `submit`; ret: referenced. */
+typedef int session_submit_fn(void *ctx, void (*job)(void *arg), void *arg);
+int session_submit(struct sessions *s, const char *tenant, const char *id,
+                   const struct exec_spec *spec, session_submit_fn *submit,
+                   void *submit_ctx, struct execution **ret,
+                   struct error *err);
+int execution_find(struct sessions *s, const char *tenant, const char *id,
+                   struct execution **ret, struct error *err);
+int execution_cancel(struct sessions *s, const char *tenant, const char *id,
+                     struct error *err);
+struct execution *execution_ref(struct execution *e);
+void execution_unref(struct execution *e);
+
+/* The event after number `after`, if there is one already. */
+bool execution_event(struct execution *e, uint32_t after,
+                     struct exec_event *ret);
+/* Calls fn(ctx) once, from another thread, as soon as an event after `after`
+ * exists (at once, on this thread, if it does). Used to resume a stream.
+ * Returns a handle for execution_unwatch, 0 when it was called at once. */
+uint64_t execution_watch(struct execution *e, uint32_t after,
+                         void (*fn)(void *ctx), void *ctx);
+/* After this returns fn is not running and will not be called. */
+void execution_unwatch(struct execution *e, uint64_t handle);
+
+struct exec_file_change {
+    const char *path;
+    uint64_t size;
+};
+
+/* A copy of the scalar fields; strings borrowed while e is referenced and
+ * stable once completed. */
+struct exec_info {
+    char id[ID_MAX];
+    char session[ID_MAX];
+    enum exec_language language;
+    enum exec_status status;
+    enum exec_outcome outcome;
+    bool interpreter_fresh; /* it ran on a new interpreter */
+    bool interpreter_lost;  /* the next one will */
+    bool truncated_stdout, truncated_stderr, truncated_displays;
+    int exit_code;          /* shell; -1 otherwise */
+    const char *limit_name; /* NULL, or which: "memory_bytes", "wall_s",
+                               "processes", "scratch_bytes", … */
+    uint64_t limit_value, limit_peak;
+    const char *failure; /* our sentence about timeout, oom, …; or NULL */
+    uint64_t wall_ms, cpu_ms, peak_memory_bytes;
+    int64_t created_at_ms, started_at_ms, finished_at_ms; /* 0: not yet */
+    const char *metadata; /* JSON text or NULL */
+    const struct exec_file_change *created, *modified, *deleted;
+    size_t created_count, modified_count, deleted_count;
+    bool files_truncated;
+};
+
+void execution_info(struct execution *e, struct exec_info *ret);
+const char *exec_outcome_name(enum exec_outcome outcome);
+const char *exec_status_name(enum exec_status status);
+
+/* ---- files: through the session's own broker --------------------------- */
+
+struct session_file {
+    char *path; /* owned */
+    uint64_t size;
+    int64_t modified_at_ms;
+};
+
+/* Path rules (F5) are checked here: relative, UTF-8, no control characters,
+ * no empty, "." or ".." part, 1024 bytes, 255 a part, 32 deep. */
+int session_files_list(struct sessions *s, const char *tenant, const char *id,
+                       unsigned limit, const char *after,
+                       struct session_file **ret, size_t *ret_count,
+                       bool *ret_more, struct error *err);
+void session_files_free(struct session_file *files, size_t count);
+/* ret_fd: a regular file open for reading, owned by caller. */
+int session_files_open(struct sessions *s, const char *tenant, const char *id,
+                       const char *path, int *ret_fd, struct stat *ret_stat,
+                       struct error *err);
+
+struct session_upload;
+/* The file appears under its name, whole, at commit; else not at all. The
+ * session stays awake meanwhile. */
+int session_upload_begin(struct sessions *s, const char *tenant,
+                         const char *id, const char *path,
+                         struct session_upload **ret, struct error *err);
+int session_upload_write(struct session_upload *u, const void *bytes,
+                         size_t len, struct error *err);
+/* Syncs, names it, frees u; ret_sha256: 65 bytes. */
+int session_upload_commit(struct session_upload *u, uint64_t *ret_size,
+                          char *ret_sha256, struct error *err);
+void session_upload_abort(struct session_upload *u);
+int session_files_remove(struct sessions *s, const char *tenant,
+                         const char *id, const char *path, struct error *err);
+
+/* ---- what operators see -------------------------------------------------- */
+
+#define SESSION_HISTOGRAM_BUCKETS 14
+
+struct session_histogram { /* upper bounds in session_histogram_bounds_ms */
+    uint64_t buckets[SESSION_HISTOGRAM_BUCKETS + 1];
+    uint64_t sum_us;
+    uint64_t count;
+};
+
+extern const double session_histogram_bounds_ms[SESSION_HISTOGRAM_BUCKETS];
+
+struct session_metrics {
+    uint64_t by_state[SESSION_ENDED + 1];
+    uint64_t outcomes[OUTCOME_ISOLATION_FAILED + 1];
+    uint64_t refusals_limit, refusals_busy;
+    uint64_t created, deleted, woken, expired;
+    uint64_t ready_taken, ready_missed; /* from the ready pool, or made */
+    uint64_t executions_active;         /* queued or running */
+    struct session_histogram start;     /* creating a session */
+    struct session_histogram execution;
+    struct {
+        char name[64];
+        uint32_t ready, wanted, sessions;
+    } pools[32];
+    size_t pool_count;
+};
+
+void sessions_metrics(struct sessions *s, struct session_metrics *ret);
+
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's side of the warden: one stub per request of
+ * wire/warden_msg.h, named as its answer in warden/serve.c. A link is used
+ * by many threads; calls take turns. When the warden is gone every call
+ * fails with ERR_UNAVAILABLE and warden_call_alive() turns false.
+ */
+#ifndef GLOVEBOX_WARDEN_CALL_H
+#define GLOVEBOX_WARDEN_CALL_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "wire/warden_msg.h"
+
+struct error;
+struct warden_link;
+
+/* Starts glovebox-warden (path) and sends it the settings. Called before the
+ * caller gives up its privilege. */
+int warden_call_open(const char *path, const struct warden_setup *setup,
+                     struct warden_link **ret_link, struct error *err);
+/* Closes the link; the warden then ends every session and exits. Waits for
+ * it up to a few seconds. */
+void warden_call_close(struct warden_link *link);
+bool warden_call_alive(const struct warden_link *link);
+/* For poll: becomes readable (hangs up) when the warden dies. Borrowed. */
+int warden_call_fd(const struct warden_link *link);
+/* What SETUP answered. */
+uint32_t warden_call_walls(const struct warden_link *link);
+
+/* image: folder name in the cache; spec_fd (borrowed): what to preload. */
+int warden_call_runtime(struct warden_link *link, const char *image,
+                        int spec_fd, bool fresh_exec, uint32_t *ret_runtime,
+                        struct error *err);
+/*
+ * ctl_fd, events_fd (borrowed): the session's ends. Returns when the sandbox
+ * is cloned and being set up; its pid 1 says READY or FAILED on events.
+ * ERR_UNAVAILABLE with retry 1 while the zygote is still importing;
+ * ERR_BUSY when no slot is left.
+ */
+int warden_call_spawn(struct warden_link *link,
+                      const struct warden_spawn *spawn, int ctl_fd,
+                      int events_fd, uint32_t *ret_slot, struct error *err);
+int warden_call_usage(struct warden_link *link, uint32_t slot,
+                      bool reset_peak, struct warden_usage *ret_usage,
+                      struct error *err);
+/* Kills every process of the sandbox, pid 1 included. */
+int warden_call_kill(struct warden_link *link, uint32_t slot,
+                     struct error *err);
+/* Ends the sandbox and forgets it; with keep_scratch its slot and files stay
+ * for a later spawn with that slot. */
+int warden_call_release(struct warden_link *link, uint32_t slot,
+                        bool keep_scratch, struct error *err);
+int warden_call_status(struct warden_link *link, struct warden_status *ret,
+                       struct error *err);
+
+#endif

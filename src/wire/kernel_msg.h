@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The contract between gloveboxd and a session. Three channels, each made by
+ * the daemon and handed down by descriptor:
+ *
+ *   ctl     SEQPACKET, daemon <-> pid 1: one request, one reply. File broker,
+ *           start, signal, scan. The session's code never holds this end.
+ *   events  SEQPACKET, pid 1 -> daemon: set-up result, deaths of children.
+ *   frames  STREAM, daemon <-> kernel (pid 2 and its successors): cells in,
+ *           displays, results and errors out. The session's code CAN reach
+ *           this end, so it carries only what a session may say of itself:
+ *           there is no frame for a timeout, an oom, a kill or a limit.
+ *
+ * Output of user code travels on two more pipes. All integers are host
+ * order; both ends are on one machine. Whatever comes from a session is
+ * hostile: the daemon checks every length and closes on nonsense.
+ */
+#ifndef GLOVEBOX_WIRE_KERNEL_MSG_H
+#define GLOVEBOX_WIRE_KERNEL_MSG_H
+
+#include <stdint.h>
+
+/* ---- ctl: requests to pid 1, and its replies --------------------------- */
+
+#define INIT_PATH_MAX 1024
+#define INIT_REPLY_MAX 61440 /* bytes of payload in one reply */
+
+enum init_request_type {
+    INIT_START = 1, /* fds: frames, stdout, stderr. Ends everything else in
+                       the session and forks a fresh kernel. */
+    INIT_SHELL,     /* fds: code memfd, stdout, stderr. Runs bash. */
+    INIT_SIGNAL,    /* arg: enum init_signal */
+    INIT_SCAN,      /* what changed below /mnt/data since the last scan;
+                       reply payload: entries; arg of reply: 1 = more, ask
+                       again with arg 1 to go on */
+    INIT_OPEN,      /* path; reply fd: the file, opened for reading */
+    INIT_CREATE,    /* reply fd: a new unnamed file, arg: its handle */
+    INIT_PUBLISH,   /* arg: handle, path: its name from now on */
+    INIT_DISCARD,   /* arg: handle */
+    INIT_REMOVE,    /* path: a file, or an empty folder */
+    INIT_LIST,      /* path: start after it ("" first), arg: most entries;
+                       all regular files below /mnt/data in byte order of
+                       path; reply payload: entries, arg: 1 = more */
+};
+
+enum init_signal {
+    INIT_SIGNAL_INTERRUPT = 1, /* SIGINT to the process group that runs */
+    INIT_SIGNAL_KILL_SHELL,    /* SIGKILL to the shell's process group */
+    INIT_SIGNAL_KILL_ALL,      /* everything but pid 1, waited for */
+};
+
+struct init_request {
+    uint32_t type;
+    uint32_t seq;
+    uint32_t arg;
+    uint32_t path_len;
+    char path[INIT_PATH_MAX]; /* relative to /mnt/data, not terminated */
+};
+
+struct init_reply {
+    uint32_t seq;
+    int32_t errnum; /* 0, or why not */
+    uint32_t arg;
+    uint32_t payload_len; /* bytes following this struct */
+    uint64_t scratch_free_bytes;  /* SCAN: of /mnt/data */
+    uint64_t scratch_free_inodes; /* SCAN */
+};
+
+enum init_entry_kind {
+    INIT_ENTRY_FILE = 1, /* LIST */
+    INIT_ENTRY_CREATED,  /* SCAN */
+    INIT_ENTRY_MODIFIED,
+    INIT_ENTRY_DELETED,
+    INIT_ENTRY_SKIPPED, /* a name or kind we cannot carry; size is errno */
+};
+
+/* One entry of a payload: this, then path_len bytes of path. */
+struct init_entry {
+    uint64_t size;
+    int64_t mtime_ns;
+    uint16_t kind;
+    uint16_t path_len;
+    uint32_t unused;
+};
+
+/* ---- events: from pid 1 ------------------------------------------------- */
+
+enum init_event_type {
+    INIT_EVENT_READY = 1, /* walls stand, ctl is served */
+    INIT_EVENT_FAILED,    /* a set-up step failed; step, errnum; then gone */
+    INIT_EVENT_KERNEL,    /* the kernel process ended; wait_status */
+    INIT_EVENT_SHELL,     /* the shell ended; wait_status */
+};
+
+struct init_event {
+    uint32_t type;
+    int32_t wait_status;
+    int32_t errnum;
+    uint32_t pid; /* as seen inside */
+    char step[64];
+};
+
+/* ---- frames: with the kernel ------------------------------------------- */
+
+#define KERNEL_FRAME_MAX (16u << 20)
+
+struct kernel_frame {
+    uint32_t type;
+    uint32_t len; /* bytes following */
+};
+
+enum kernel_frame_type {
+    /* daemon -> kernel */
+    KERNEL_EXECUTE = 1, /* payload: the code, UTF-8 */
+    KERNEL_SYNCED,      /* answer to SYNC; payload empty */
+    /* kernel -> daemon */
+    KERNEL_READY = 16, /* payload empty; first frame of a kernel */
+    KERNEL_DISPLAY,    /* payload: pairs, mime type and bytes */
+    KERNEL_RESULT,     /* payload: pairs; the last expression's value */
+    KERNEL_ERROR,      /* payload: pairs: "name", "message", and one
+                          "traceback" for each line */
+    KERNEL_DONE,       /* payload: struct kernel_done */
+    KERNEL_SYNC,       /* "read my pipes empty, then say SYNCED"; keeps
+                          stdout and stderr in order when Python switches
+                          from one to the other */
+    KERNEL_CLEAR,      /* clear_output(); payload: one byte, wait or not */
+};
+
+enum kernel_done_status {
+    KERNEL_DONE_OK = 0,
+    KERNEL_DONE_ERROR = 1,
+    KERNEL_DONE_EXIT = 2, /* sys.exit(): the kernel ends after this frame */
+};
+
+struct kernel_done {
+    uint32_t status;
+    int32_t exit_code; /* for EXIT */
+};
+
+/*
+ * Pairs: any number of { u32 key_len, u32 value_len, key, value }, keys at
+ * most 255 bytes. Text is UTF-8; "image/png" and other binary types are raw
+ * bytes; "application/json" and "...+json" are JSON text.
+ */
+#define KERNEL_PAIR_KEY_MAX 255
+#define KERNEL_PAIRS_MAX 256
+
+struct kernel_pair {
+    const char *key; /* borrowed from the payload, not terminated */
+    const char *value;
+    uint32_t key_len;
+    uint32_t value_len;
+};
+
+#endif
