@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control groups, whichever version the host has: find them, make a group
+ * per session, limit, count, kill, remove. Runs in the warden only. What
+ * differs between the versions is in cgroup_v1.c and cgroup_v2.c behind one
+ * table; v2 is asked first.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "sandbox/cgroup_int.h"
+
+#define KNOB_MAX 65536
+
+int cgroup_subdir(int dir, const char *name, int make)
+{
+    int fd;
+
+    if (make && mkdirat(dir, name, 0755) < 0 && errno != EEXIST)
+        return -errno;
+    fd = openat(dir, name, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int cgroup_write(int dir, const char *group, const char *knob,
+                 const char *text)
+{
+    char path[CGROUP_NAME_MAX + 64];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", group, knob);
+    return fd_write_file(dir, path, text);
+}
+
+int cgroup_write_u64(int dir, const char *group, const char *knob,
+                     uint64_t value)
+{
+    char text[24];
+
+    (void)snprintf(text, sizeof(text), "%" PRIu64, value);
+    return cgroup_write(dir, group, knob, text);
+}
+
+static int read_knob(int dir, const char *group, const char *knob,
+                     char **ret_text)
+{
+    char path[CGROUP_NAME_MAX + 64];
+
+    (void)snprintf(path, sizeof(path), "%s/%s", group, knob);
+    return fd_read_file(dir, path, KNOB_MAX, ret_text, NULL);
+}
+
+int cgroup_read_u64(int dir, const char *group, const char *knob,
+                    uint64_t *ret)
+{
+    char *text cleanup(mem_free) = NULL;
+    int r = read_knob(dir, group, knob, &text);
+
+    if (r < 0)
+        return r;
+    return sscanf(text, "%" SCNu64, ret) == 1 ? 0 : -EINVAL;
+}
+
+int cgroup_read_key(int dir, const char *group, const char *knob,
+                    const char *key, uint64_t *ret)
+{
+    char *text cleanup(mem_free) = NULL;
+    size_t len = strlen(key);
+    int r = read_knob(dir, group, knob, &text);
+
+    if (r < 0)
+        return r;
+    for (char *line = text; line && *line;) {
+        if (strncmp(line, key, len) == 0 && line[len] == ' ')
+            return sscanf(line + len, "%" SCNu64, ret) == 1 ? 0 : -EINVAL;
+        line = strchr(line, '\n');
+        if (line)
+            line++;
+    }
+    return -ENOENT;
+}
+
+int cgroup_kill_listed(int dir, const char *group)
+{
+    char *text cleanup(mem_free) = NULL;
+    int killed = 0;
+
+    if (read_knob(dir, group, "cgroup.procs", &text) < 0)
+        return 0;
+    for (char *line = text; line && *line;) {
+        long pid = strtol(line, NULL, 10);
+
+        if (pid > 1 && kill((pid_t)pid, SIGKILL) == 0)
+            killed++;
+        line = strchr(line, '\n');
+        if (line)
+            line++;
+    }
+    return killed;
+}
+
+static void note_hierarchies(struct cgroup_tree *t)
+{
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
+        struct stat mine, other;
+        bool known = false;
+
+        if (t->dirs[c] < 0 || fstat(t->dirs[c], &mine) < 0)
+            continue;
+        for (int i = 0; i < t->unique_count; i++)
+            known = known || (fstat(t->unique[i], &other) == 0 &&
+                              other.st_dev == mine.st_dev &&
+                              other.st_ino == mine.st_ino);
+        if (!known)
+            t->unique[t->unique_count++] = t->dirs[c];
+    }
+}
+
+int sandbox_cgroup_open(const char *mount_root, const char *proc_self_cgroup,
+                        const char *name, struct cgroup_tree **ret_tree)
+{
+    struct cgroup_tree *t = xcalloc(1, sizeof(*t));
+    char *self cleanup(mem_free) = NULL;
+    int r = fd_read_file(AT_FDCWD, proc_self_cgroup, KNOB_MAX, &self, NULL);
+
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++)
+        t->dirs[c] = t->parents[c] = -1;
+    (void)snprintf(t->name, sizeof(t->name), "%s", name);
+    if (r == 0)
+        r = cgroup_v2_find(t, mount_root, self);
+    if (r == 0 && !t->ops)
+        r = cgroup_v1_find(t, mount_root, self);
+    if (r < 0) {
+        sandbox_cgroup_close(t);
+        return r;
+    }
+    note_hierarchies(t);
+    *ret_tree = t;
+    return 0;
+}
+
+void sandbox_cgroup_close(struct cgroup_tree *t)
+{
+    if (!t)
+        return;
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
+        /* Busy while a straggler exits; the next start sweeps it. */
+        if (t->parents[c] >= 0)
+            (void)unlinkat(t->parents[c], t->name, AT_REMOVEDIR);
+        fd_close(&t->dirs[c]);
+        fd_close(&t->parents[c]);
+    }
+    free(t);
+}
+
+uint32_t sandbox_cgroup_walls(const struct cgroup_tree *t)
+{
+    return t->walls;
+}
+
+int sandbox_cgroup_version(const struct cgroup_tree *t)
+{
+    return t->ops ? t->ops->version : 0;
+}
+
+int sandbox_cgroup_make(struct cgroup_tree *t, const char *group)
+{
+    for (int i = 0; i < t->unique_count; i++)
+        if (mkdirat(t->unique[i], group, 0755) < 0 && errno != EEXIST)
+            return -errno;
+    return 0;
+}
+
+int sandbox_cgroup_limit(struct cgroup_tree *t, const char *group,
+                         const struct warden_limits *limits)
+{
+    return t->ops ? t->ops->limit(t, group, limits) : 0;
+}
+
+int sandbox_cgroup_add(struct cgroup_tree *t, const char *group, pid_t pid)
+{
+    for (int i = 0; i < t->unique_count; i++) {
+        int r = cgroup_write_u64(t->unique[i], group, "cgroup.procs",
+                                 (uint64_t)pid);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
+}
+
+int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
+                         int reset_peak, struct warden_usage *ret)
+{
+    return t->ops ? t->ops->usage(t, group, reset_peak, ret) : 0;
+}
+
+void sandbox_cgroup_kill(struct cgroup_tree *t, const char *group)
+{
+    if (t->ops)
+        t->ops->kill(t, group);
+}
+
+int sandbox_cgroup_remove(struct cgroup_tree *t, const char *group)
+{
+    for (int i = 0; i < t->unique_count; i++)
+        if (unlinkat(t->unique[i], group, AT_REMOVEDIR) < 0 &&
+            errno != ENOENT)
+            return -errno;
+    return 0;
+}
+
+/* Groups are named s<slot>; nothing else in our folder is ours to remove. */
+static int sweep_one(struct cgroup_tree *t, int dir_fd)
+{
+    int copy = fd_dup(dir_fd, 3);
+    DIR *dir cleanup(fd_closedir) = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *d;
+    int count = 0;
+
+    if (!dir)
+        return 0;
+    rewinddir(dir);
+    while ((d = readdir(dir))) {
+        if (d->d_type != DT_DIR || d->d_name[0] != 's' ||
+            strspn(d->d_name + 1, "0123456789") != strlen(d->d_name + 1))
+            continue;
+        sandbox_cgroup_kill(t, d->d_name);
+        for (int tries = 0; tries < 200; tries++) {
+            struct timespec pause = {0, 5000000};
+
+            if (sandbox_cgroup_remove(t, d->d_name) != -EBUSY)
+                break;
+            (void)nanosleep(&pause, NULL); /* exiting takes a moment */
+        }
+        count++;
+    }
+    return count;
+}
+
+int sandbox_cgroup_sweep(struct cgroup_tree *t)
+{
+    int count = 0;
+
+    for (int i = 0; i < t->unique_count; i++)
+        count += sweep_one(t, t->unique[i]);
+    return count;
+}

@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For the files of sandbox/ only: one table of functions per control group
+ * version. Groups are reached through descriptors opened once, never by a
+ * path a session could have touched.
+ */
+#ifndef GLOVEBOX_SANDBOX_CGROUP_INT_H
+#define GLOVEBOX_SANDBOX_CGROUP_INT_H
+
+#include <stdint.h>
+
+#include "sandbox/sandbox.h"
+
+enum cgroup_controller {
+    CGROUP_MEMORY,
+    CGROUP_PIDS,
+    CGROUP_CPU,
+    CGROUP_CPUACCT,
+    CGROUP_FREEZER,
+    CGROUP_CONTROLLERS
+};
+
+struct cgroup_tree;
+
+struct cgroup_ops {
+    int version;
+    int (*limit)(struct cgroup_tree *t, const char *group,
+                 const struct warden_limits *limits);
+    int (*usage)(struct cgroup_tree *t, const char *group, int reset_peak,
+                 struct warden_usage *ret);
+    void (*kill)(struct cgroup_tree *t, const char *group);
+};
+
+struct cgroup_tree {
+    const struct cgroup_ops *ops;     /* NULL: no control groups at all */
+    int dirs[CGROUP_CONTROLLERS];     /* our own group, or -1; several may
+                                         be the same hierarchy's */
+    int unique[CGROUP_CONTROLLERS];   /* each hierarchy once */
+    int unique_count;
+    int parents[CGROUP_CONTROLLERS];  /* what holds each of unique */
+    char name[CGROUP_NAME_MAX];
+    uint32_t walls;
+};
+
+extern const struct cgroup_ops cgroup_v1_ops;
+extern const struct cgroup_ops cgroup_v2_ops;
+
+/* Finds v1 hierarchies and fills dirs; 0 also when there are none. */
+int cgroup_v1_find(struct cgroup_tree *t, const char *mount_root,
+                   const char *self);
+int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
+                   const char *self);
+
+/* Makes (or finds) the folder `name` below dir; negative errno or the fd. */
+int cgroup_subdir(int dir, const char *name, int make);
+/* Writes one knob of a group; -ENOENT when this kernel has none. */
+int cgroup_write(int dir, const char *group, const char *knob,
+                 const char *text);
+int cgroup_write_u64(int dir, const char *group, const char *knob,
+                     uint64_t value);
+int cgroup_read_u64(int dir, const char *group, const char *knob,
+                    uint64_t *ret);
+/* A value of a "key value" line file. */
+int cgroup_read_key(int dir, const char *group, const char *knob,
+                    const char *key, uint64_t *ret);
+/* SIGKILL to each process listed; returns how many. */
+int cgroup_kill_listed(int dir, const char *group);
+
+#endif

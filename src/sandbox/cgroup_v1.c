@@ -1,0 +1,189 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control groups, version 1 (and hybrid hosts): one hierarchy a controller,
+ * each mounted at a folder of its own. Our groups are made below the group
+ * this process is in, so that whatever limits the service limits them too.
+ * Runs in the warden only.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "sandbox/cgroup_int.h"
+
+#define CPU_PERIOD_US 100000u
+
+static const struct {
+    const char *name;
+    uint32_t wall;
+} controllers[CGROUP_CONTROLLERS] = {
+    [CGROUP_MEMORY] = {"memory", WARDEN_WALL_MEMORY},
+    [CGROUP_PIDS] = {"pids", WARDEN_WALL_PIDS},
+    [CGROUP_CPU] = {"cpu", WARDEN_WALL_CPU},
+    [CGROUP_CPUACCT] = {"cpuacct", 0},
+    [CGROUP_FREEZER] = {"freezer", 0},
+};
+
+/* "4:memory:/path" -> "path" for the controller; false when not listed. */
+static bool own_path(const char *self, const char *controller, char *ret,
+                     size_t size)
+{
+    size_t len = strlen(controller);
+
+    for (const char *line = self; line && *line;) {
+        const char *end = strchrnul(line, '\n');
+        const char *list = memchr(line, ':', (size_t)(end - line));
+        const char *path =
+            list ? memchr(list + 1, ':', (size_t)(end - list - 1)) : NULL;
+
+        for (const char *c = list ? list + 1 : NULL; path && c < path;) {
+            const char *stop = c + strcspn(c, ",:");
+
+            if ((size_t)(stop - c) == len && memcmp(c, controller, len) == 0 &&
+                (size_t)(end - path) < size) {
+                memcpy(ret, path + 1, (size_t)(end - path - 1));
+                ret[end - path - 1] = '\0';
+                return true;
+            }
+            c = stop + 1;
+        }
+        line = *end ? end + 1 : NULL;
+    }
+    return false;
+}
+
+/* The group we are in, or the hierarchy's root when that is not visible. */
+static int open_parent(const char *mount_root, const char *controller,
+                       const char *own)
+{
+    char path[1024];
+    int fd;
+
+    (void)snprintf(path, sizeof(path), "%s/%s%s", mount_root, controller, own);
+    fd = open(path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (fd >= 0)
+        return fd;
+    (void)snprintf(path, sizeof(path), "%s/%s", mount_root, controller);
+    fd = open(path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    return fd < 0 ? -errno : fd;
+}
+
+int cgroup_v1_find(struct cgroup_tree *t, const char *mount_root,
+                   const char *self)
+{
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
+        char own[512];
+        int fd;
+
+        if (!own_path(self, controllers[c].name, own, sizeof(own)))
+            continue;
+        t->parents[c] = open_parent(mount_root, controllers[c].name, own);
+        if (t->parents[c] < 0)
+            continue;
+        fd = cgroup_subdir(t->parents[c], t->name, 1);
+        if (fd < 0) {
+            fd_close(&t->parents[c]);
+            continue; /* not ours to write: the wall is missing */
+        }
+        t->dirs[c] = fd;
+        t->walls |= controllers[c].wall;
+        t->ops = &cgroup_v1_ops;
+    }
+    return 0;
+}
+
+static int limit_memory(int dir, const char *group, uint64_t bytes)
+{
+    int r = cgroup_write_u64(dir, group, "memory.limit_in_bytes", bytes);
+
+    if (r < 0)
+        return r;
+    /* Memory plus swap at the same figure means no swap; where the host does
+     * not count swap, at least do not prefer it. */
+    r = cgroup_write_u64(dir, group, "memory.memsw.limit_in_bytes", bytes);
+    if (r == -ENOENT || r == -EACCES || r == -EOPNOTSUPP)
+        r = cgroup_write_u64(dir, group, "memory.swappiness", 0);
+    return r;
+}
+
+static int v1_limit(struct cgroup_tree *t, const char *group,
+                    const struct warden_limits *l)
+{
+    int r = 0;
+
+    if (t->dirs[CGROUP_MEMORY] >= 0)
+        r = limit_memory(t->dirs[CGROUP_MEMORY], group, l->memory_bytes);
+    if (r == 0 && t->dirs[CGROUP_PIDS] >= 0)
+        r = cgroup_write_u64(t->dirs[CGROUP_PIDS], group, "pids.max",
+                             l->processes);
+    if (r == 0 && t->dirs[CGROUP_CPU] >= 0)
+        r = cgroup_write_u64(t->dirs[CGROUP_CPU], group, "cpu.cfs_period_us",
+                             CPU_PERIOD_US);
+    if (r == 0 && t->dirs[CGROUP_CPU] >= 0)
+        r = cgroup_write_u64(t->dirs[CGROUP_CPU], group, "cpu.cfs_quota_us",
+                             (uint64_t)l->cores * CPU_PERIOD_US);
+    return r;
+}
+
+static int v1_usage(struct cgroup_tree *t, const char *group, int reset_peak,
+                    struct warden_usage *ret)
+{
+    int memory = t->dirs[CGROUP_MEMORY], pids = t->dirs[CGROUP_PIDS];
+    uint64_t n = 0;
+    int r = 0;
+
+    if (t->dirs[CGROUP_CPUACCT] >= 0)
+        r = cgroup_read_u64(t->dirs[CGROUP_CPUACCT], group, "cpuacct.usage",
+                            &ret->cpu_ns);
+    if (r == 0 && memory >= 0)
+        r = cgroup_read_u64(memory, group, "memory.usage_in_bytes",
+                            &ret->memory_bytes);
+    if (r == 0 && memory >= 0)
+        r = cgroup_read_u64(memory, group, "memory.max_usage_in_bytes",
+                            &ret->memory_peak_bytes);
+    if (r == 0 && memory >= 0)
+        r = cgroup_read_key(memory, group, "memory.oom_control", "oom_kill",
+                            &ret->oom_kills);
+    if (r == 0 && memory >= 0 && reset_peak)
+        r = cgroup_write_u64(memory, group, "memory.max_usage_in_bytes", 0);
+    if (r == 0 && pids >= 0)
+        r = cgroup_read_key(pids, group, "pids.events", "max",
+                            &ret->pids_denied);
+    if (r == 0 && pids >= 0 &&
+        cgroup_read_u64(pids, group, "pids.current", &n) == 0)
+        ret->processes = (uint32_t)n;
+    return r;
+}
+
+/* Frozen, nothing can fork past the list; the kill arrives at the thaw. */
+static void v1_kill(struct cgroup_tree *t, const char *group)
+{
+    int freezer = t->dirs[CGROUP_FREEZER];
+    int any = freezer >= 0 ? freezer : t->unique[0];
+
+    for (int round = 0; round < 20; round++) {
+        struct timespec pause = {0, 2000000};
+        int killed;
+
+        if (freezer >= 0)
+            (void)cgroup_write(freezer, group, "freezer.state", "FROZEN");
+        killed = cgroup_kill_listed(any, group);
+        if (freezer >= 0)
+            (void)cgroup_write(freezer, group, "freezer.state", "THAWED");
+        if (killed == 0)
+            return;
+        (void)nanosleep(&pause, NULL); /* let the dying die */
+    }
+}
+
+const struct cgroup_ops cgroup_v1_ops = {
+    .version = 1,
+    .limit = v1_limit,
+    .usage = v1_usage,
+    .kill = v1_kill,
+};

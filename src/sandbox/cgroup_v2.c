@@ -1,0 +1,227 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Control groups, version 2: one tree, controllers switched on for children.
+ * A group that has processes may not have controlled children, so when we
+ * start in such a group (a unit with a delegated tree) this process steps
+ * aside into a leaf of it first. Runs in the warden only.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "sandbox/cgroup_int.h"
+
+#define CPU_PERIOD_US 100000u
+#define LEAF "supervisor"
+
+static const struct {
+    const char *name;
+    enum cgroup_controller controller;
+    uint32_t wall;
+} wanted[] = {
+    {"memory", CGROUP_MEMORY, WARDEN_WALL_MEMORY},
+    {"pids", CGROUP_PIDS, WARDEN_WALL_PIDS},
+    {"cpu", CGROUP_CPU, WARDEN_WALL_CPU},
+};
+
+/* On a hybrid host the v2 tree sits in a folder beside the v1 ones. */
+static int open_mount(const char *mount_root)
+{
+    static const char *const places[] = {"", "/unified"};
+    char path[512];
+
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        int fd;
+
+        (void)snprintf(path, sizeof(path), "%s%s/cgroup.controllers",
+                       mount_root, places[i]);
+        if (access(path, R_OK) < 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s%s", mount_root, places[i]);
+        fd = open(path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+        if (fd >= 0)
+            return fd;
+    }
+    return -ENOENT;
+}
+
+static int open_own(int mount, const char *self)
+{
+    const char *line = strncmp(self, "0::/", 4) == 0 ? self
+                                                     : strstr(self, "\n0::/");
+    char path[512];
+    size_t len;
+
+    if (!line)
+        return -ENOENT;
+    line = strstr(line, "::/") + 3;
+    len = strcspn(line, "\n");
+    if (len >= sizeof(path) - 1)
+        return -ENAMETOOLONG;
+    memcpy(path, line, len);
+    path[len] = '\0';
+    return cgroup_subdir(mount, len ? path : ".", 0);
+}
+
+static int has_word(const char *text, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (const char *p = text; (p = strstr(p, word)); p += len)
+        if ((p == text || p[-1] == ' ') &&
+            (p[len] == ' ' || p[len] == '\n' || !p[len]))
+            return 1;
+    return 0;
+}
+
+/* Switches on, for the children of dir, what is available and wanted. */
+static uint32_t switch_on(int dir)
+{
+    char *have cleanup(mem_free) = NULL;
+    uint32_t walls = 0;
+
+    if (fd_read_file(dir, "cgroup.controllers", 4096, &have, NULL) < 0)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
+        char text[24];
+
+        if (!has_word(have, wanted[i].name))
+            continue;
+        (void)snprintf(text, sizeof(text), "+%s", wanted[i].name);
+        if (fd_write_file(dir, "cgroup.subtree_control", text) == 0)
+            walls |= wanted[i].wall;
+    }
+    return walls;
+}
+
+static uint32_t step_aside(int own)
+{
+    int leaf cleanup(fd_close) = cgroup_subdir(own, LEAF, 1);
+
+    if (leaf < 0)
+        return 0;
+    /* Every process of the group has to go; those of the service do. */
+    for (int round = 0; round < 3; round++) {
+        char *procs cleanup(mem_free) = NULL;
+
+        if (fd_read_file(own, "cgroup.procs", 65536, &procs, NULL) < 0)
+            return 0;
+        for (char *p = procs; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+            char pid[24];
+
+            (void)snprintf(pid, sizeof(pid), "%.*s", (int)strcspn(p, "\n"), p);
+            /* One that just exited cannot be moved, which is fine. */
+            (void)fd_write_file(leaf, "cgroup.procs", pid);
+        }
+    }
+    return switch_on(own);
+}
+
+int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
+                   const char *self)
+{
+    int mount cleanup(fd_close) = open_mount(mount_root);
+    int own cleanup(fd_close) = mount < 0 ? -1 : open_own(mount, self);
+    char *have cleanup(mem_free) = NULL;
+    uint32_t walls;
+    int group;
+
+    if (own < 0 ||
+        fd_read_file(own, "cgroup.controllers", 4096, &have, NULL) < 0 ||
+        !has_word(have, "memory"))
+        return 0; /* v1 carries the controllers here, or nothing does */
+    walls = switch_on(own);
+    if (!walls)
+        walls = step_aside(own);
+    if (!walls)
+        return 0;
+    group = cgroup_subdir(own, t->name, 1);
+    if (group < 0)
+        return 0;
+    t->walls = switch_on(group) & walls;
+    for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
+        if (t->walls & wanted[i].wall)
+            t->dirs[wanted[i].controller] = fd_dup(group, 3);
+    t->dirs[CGROUP_FREEZER] = group;
+    t->parents[CGROUP_MEMORY] = take_fd(own);
+    t->ops = &cgroup_v2_ops;
+    return 0;
+}
+
+static int v2_limit(struct cgroup_tree *t, const char *group,
+                    const struct warden_limits *l)
+{
+    int dir = t->dirs[CGROUP_FREEZER];
+    char text[48];
+    int r = 0;
+
+    if (t->walls & WARDEN_WALL_MEMORY) {
+        r = cgroup_write_u64(dir, group, "memory.max", l->memory_bytes);
+        if (r == 0)
+            r = cgroup_write(dir, group, "memory.swap.max", "0");
+        if (r == -ENOENT)
+            r = 0; /* a kernel that does not swap has no such knob */
+    }
+    if (r == 0 && (t->walls & WARDEN_WALL_PIDS))
+        r = cgroup_write_u64(dir, group, "pids.max", l->processes);
+    if (r == 0 && (t->walls & WARDEN_WALL_CPU)) {
+        (void)snprintf(text, sizeof(text), "%llu %u",
+                       (unsigned long long)l->cores * CPU_PERIOD_US,
+                       CPU_PERIOD_US);
+        r = cgroup_write(dir, group, "cpu.max", text);
+    }
+    return r;
+}
+
+static int v2_usage(struct cgroup_tree *t, const char *group, int reset_peak,
+                    struct warden_usage *ret)
+{
+    int dir = t->dirs[CGROUP_FREEZER];
+    uint64_t n = 0;
+    int r = cgroup_read_key(dir, group, "cpu.stat", "usage_usec", &n);
+
+    ret->cpu_ns = n * 1000;
+    if (r == 0 && (t->walls & WARDEN_WALL_MEMORY)) {
+        r = cgroup_read_u64(dir, group, "memory.current", &ret->memory_bytes);
+        /* memory.peak came with 5.19 and can be reset since 6.12; without
+         * it the current figure is the best there is. */
+        if (cgroup_read_u64(dir, group, "memory.peak",
+                            &ret->memory_peak_bytes) < 0)
+            ret->memory_peak_bytes = ret->memory_bytes;
+        if (reset_peak)
+            (void)cgroup_write(dir, group, "memory.peak", "0");
+        if (r == 0)
+            r = cgroup_read_key(dir, group, "memory.events", "oom_kill",
+                                &ret->oom_kills);
+    }
+    if (r == 0 && (t->walls & WARDEN_WALL_PIDS)) {
+        r = cgroup_read_key(dir, group, "pids.events", "max",
+                            &ret->pids_denied);
+        if (cgroup_read_u64(dir, group, "pids.current", &n) == 0)
+            ret->processes = (uint32_t)n;
+    }
+    return r;
+}
+
+static void v2_kill(struct cgroup_tree *t, const char *group)
+{
+    int dir = t->dirs[CGROUP_FREEZER];
+
+    /* One write kills the whole group at once since 5.14. */
+    if (cgroup_write(dir, group, "cgroup.kill", "1") == 0)
+        return;
+    (void)cgroup_write(dir, group, "cgroup.freeze", "1");
+    (void)cgroup_kill_listed(dir, group);
+    (void)cgroup_write(dir, group, "cgroup.freeze", "0");
+}
+
+const struct cgroup_ops cgroup_v2_ops = {
+    .version = 2,
+    .limit = v2_limit,
+    .usage = v2_usage,
+    .kill = v2_kill,
+};

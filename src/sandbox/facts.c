@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a session is told about the machine: as many processors and as much
+ * memory as it was granted, not what the host has. Small files on the stage,
+ * bound over their namesakes in /proc, and a sliver of /sys for libraries
+ * that count processors there. A step of sandbox_enter(); the model name of
+ * the processor is read once, by the zygote.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "sandbox/sandbox_int.h"
+
+/* Written once, in the zygote before it serves, read by its clones. */
+static char cpu_block[4096];
+
+void sandbox_facts_learn(void)
+{
+    int fd cleanup(fd_close) = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : fd_read_all(fd, cpu_block, sizeof(cpu_block) - 1);
+    char *line, *end;
+
+    cpu_block[n < 0 ? 0 : n] = '\0';
+    /* Keep the first processor's block without its number. */
+    end = strstr(cpu_block, "\n\n");
+    if (end)
+        end[1] = '\0';
+    line = strchr(cpu_block, '\n');
+    if (line && strncmp(cpu_block, "processor", 9) == 0)
+        memmove(cpu_block, line + 1, strlen(line + 1) + 1);
+}
+
+static int write_fact(const char *path, const char *text, size_t len)
+{
+    int fd cleanup(fd_close) =
+        open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0444);
+
+    return fd < 0 ? -errno : fd_write_all(fd, text, len);
+}
+
+static int show(const char *name, const char *text, size_t len)
+{
+    char from[64], to[64];
+    int r;
+
+    (void)snprintf(from, sizeof(from), STAGE_FACTS "/%s", name);
+    (void)snprintf(to, sizeof(to), NEWROOT "/proc/%s", name);
+    r = write_fact(from, text, len);
+    if (r < 0)
+        return r;
+    if (mount(from, to, NULL, MS_BIND, NULL) < 0 ||
+        mount(NULL, to, NULL,
+              MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV |
+                  MS_NOEXEC,
+              NULL) < 0)
+        return -errno;
+    return 0;
+}
+
+static int show_cpuinfo(uint32_t cores)
+{
+    char text[4352];
+    char path[] = STAGE_FACTS "/cpuinfo";
+    int fd cleanup(fd_close) =
+        open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0444);
+
+    if (fd < 0)
+        return -errno;
+    for (uint32_t i = 0; i < cores; i++) {
+        int n = snprintf(text, sizeof(text), "processor\t: %u\n%s\n", i,
+                         cpu_block);
+        int r = fd_write_all(fd, text, (size_t)n);
+
+        if (r < 0)
+            return r;
+    }
+    if (mount(path, NEWROOT "/proc/cpuinfo", NULL, MS_BIND, NULL) < 0)
+        return -errno;
+    return 0;
+}
+
+static int show_stat(uint32_t cores)
+{
+    char text[8192];
+    size_t used = 0;
+
+    for (uint32_t i = 0; i <= cores && used < sizeof(text) - 256; i++)
+        used += (size_t)snprintf(text + used, sizeof(text) - used,
+                                 i ? "cpu%u 0 0 0 0 0 0 0 0 0 0\n"
+                                   : "cpu  0 0 0 0 0 0 0 0 0 0\n",
+                                 i - 1);
+    used += (size_t)snprintf(text + used, sizeof(text) - used,
+                             "intr 0\nctxt 0\nbtime 0\nprocesses 1\n"
+                             "procs_running 1\nprocs_blocked 0\n");
+    return show("stat", text, used);
+}
+
+static int show_meminfo(uint64_t bytes)
+{
+    char text[512];
+    uint64_t kib = bytes / 1024;
+    int n = snprintf(text, sizeof(text),
+                     "MemTotal:       %8" PRIu64 " kB\n"
+                     "MemFree:        %8" PRIu64 " kB\n"
+                     "MemAvailable:   %8" PRIu64 " kB\n"
+                     "Buffers:               0 kB\n"
+                     "Cached:                0 kB\n"
+                     "SwapCached:            0 kB\n"
+                     "SwapTotal:             0 kB\n"
+                     "SwapFree:              0 kB\n"
+                     "Shmem:                 0 kB\n"
+                     "SReclaimable:          0 kB\n",
+                     kib, kib, kib);
+
+    return show("meminfo", text, (size_t)n);
+}
+
+static int show_sys(uint32_t cores)
+{
+    static const char *const dirs[] = {"/sys", "/sys/devices",
+                                       "/sys/devices/system",
+                                       "/sys/devices/system/cpu"};
+    static const char *const files[] = {"online", "present", "possible"};
+    char path[96], range[32];
+    int n, r = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(dirs); i++) {
+        (void)snprintf(path, sizeof(path), STAGE_FACTS "%s", dirs[i]);
+        if (mkdir(path, 0755) < 0)
+            return -errno;
+    }
+    n = cores > 1 ? snprintf(range, sizeof(range), "0-%u\n", cores - 1)
+                  : snprintf(range, sizeof(range), "0\n");
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(files); i++) {
+        (void)snprintf(path, sizeof(path),
+                       STAGE_FACTS "/sys/devices/system/cpu/%s", files[i]);
+        r = write_fact(path, range, (size_t)n);
+    }
+    if (r < 0)
+        return r;
+    if (mount(STAGE_FACTS "/sys", NEWROOT "/sys", NULL, MS_BIND, NULL) < 0 ||
+        mount(NULL, NEWROOT "/sys", NULL,
+              MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV |
+                  MS_NOEXEC,
+              NULL) < 0)
+        return -errno;
+    return 0;
+}
+
+int sandbox_facts_show(struct sandbox_steps *s)
+{
+    uint32_t cores = s->spec->limits.cores;
+    int r = show_cpuinfo(cores);
+
+    if (r == 0)
+        r = show_stat(cores);
+    if (r == 0)
+        r = show_meminfo(s->spec->limits.memory_bytes);
+    if (r == 0)
+        r = show("loadavg", "0.00 0.00 0.00 1/1 1\n", 21);
+    return r == 0 ? show_sys(cores) : r;
+}

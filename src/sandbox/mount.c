@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file tree of a session: an overlay of the runtime (so that its inodes,
+ * and with them locks and watches, are the session's own), devices and
+ * scratch handed down by the warden as detached mounts, private temporary
+ * space, its own /proc. Steps of sandbox_enter(); put together below /run of
+ * the zygote's tree, then pivoted to.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "sandbox/sandbox_int.h"
+
+#ifndef MOVE_MOUNT_F_EMPTY_PATH
+#define MOVE_MOUNT_F_EMPTY_PATH 0x00000004
+#endif
+
+#define INERT (MS_NOSUID | MS_NODEV)
+
+/* Parts of /proc that tell about the host or act on it. */
+static const char *const hidden_files[] = {
+    "kcore",      "keys",          "key-users",  "timer_list",
+    "interrupts", "sysrq-trigger", "sched_debug", "kallsyms",
+    "kmsg",       "iomem",         "ioports",    "modules",
+    "slabinfo",   "vmallocinfo",   "pagetypeinfo", "zoneinfo",
+    "diskstats",  "partitions",    "softirqs",   "kpagecount",
+    "kpageflags", "kpagecgroup",   "swaps",      "locks",
+};
+static const char *const hidden_dirs[] = {
+    "acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "tty", "pressure",
+    "sysvipc", "dynamic_debug",
+};
+
+static int try_mount(const char *source, const char *target, const char *type,
+                     unsigned long flags, const char *options)
+{
+    return mount(source, target, type, flags, options) < 0 ? -errno : 0;
+}
+
+static int bind_read_only(const char *source, const char *target)
+{
+    int r = try_mount(source, target, NULL, MS_BIND, NULL);
+
+    if (r < 0)
+        return r;
+    return try_mount(NULL, target, NULL,
+                     MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOEXEC | INERT,
+                     NULL);
+}
+
+static int make_dir(const char *path, mode_t mode)
+{
+    return mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
+}
+
+/* A detached mount of the warden's takes its place in our tree. */
+static int attach(int mount_fd, const char *target)
+{
+    if (syscall(SYS_move_mount, mount_fd, "", AT_FDCWD, target,
+                MOVE_MOUNT_F_EMPTY_PATH) < 0)
+        return -errno;
+    return 0;
+}
+
+int sandbox_mount_private(struct sandbox_steps *s)
+{
+    static const char *const dirs[] = {STAGE_EMPTY, STAGE_FACTS, STAGE_PRIVATE,
+                                       NEWROOT};
+    int r = try_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+
+    (void)s;
+    if (r < 0)
+        return r;
+    r = try_mount("stage", STAGE, "tmpfs", INERT, "mode=0755,size=1m");
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++)
+        r = make_dir(dirs[i], 0755);
+    return r;
+}
+
+int sandbox_mount_root(struct sandbox_steps *s)
+{
+    (void)s;
+    /* Two lower layers and no upper one make it read-only for good. */
+    return try_mount("root", NEWROOT, "overlay", MS_RDONLY | INERT,
+                     "lowerdir=" STAGE_EMPTY ":" BARE_IMAGE);
+}
+
+int sandbox_mount_devices(struct sandbox_steps *s)
+{
+    static const char *const nodes[] = {"null", "zero", "full", "random",
+                                        "urandom"};
+    char from[32], to[64];
+    int r;
+
+    if (s->spec->has_dev)
+        return attach(s->fds->dev, NEWROOT "/dev");
+    /* Without root the nodes cannot be made afresh; show the zygote's. */
+    r = try_mount("dev", NEWROOT "/dev", "tmpfs", INERT | MS_NOEXEC,
+                  "mode=0755,size=64k");
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(nodes); i++) {
+        int fd;
+
+        (void)snprintf(from, sizeof(from), "/dev/%s", nodes[i]);
+        (void)snprintf(to, sizeof(to), NEWROOT "/dev/%s", nodes[i]);
+        fd = open(to, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+        if (fd < 0)
+            return -errno;
+        (void)close(fd); /* only its name was wanted */
+        r = try_mount(from, to, NULL, MS_BIND, NULL);
+    }
+    if (r == 0 && (symlink("/proc/self/fd", NEWROOT "/dev/fd") < 0 ||
+                   symlink("/proc/self/fd/0", NEWROOT "/dev/stdin") < 0 ||
+                   symlink("/proc/self/fd/1", NEWROOT "/dev/stdout") < 0 ||
+                   symlink("/proc/self/fd/2", NEWROOT "/dev/stderr") < 0))
+        r = -errno;
+    return r < 0 ? r : make_dir(NEWROOT "/dev/shm", 01777);
+}
+
+static int mount_tmpfs(const char *target, uint64_t bytes, const char *mode)
+{
+    char options[128];
+
+    (void)snprintf(options, sizeof(options),
+                   "mode=%s,size=%" PRIu64 ",nr_inodes=%" PRIu64
+                   ",uid=%d,gid=%d",
+                   mode, bytes, MAX(bytes / 16384, (uint64_t)1024),
+                   SANDBOX_UID, SANDBOX_UID);
+    return try_mount("tmpfs", target, "tmpfs", INERT, options);
+}
+
+int sandbox_mount_writable(struct sandbox_steps *s)
+{
+    static const struct {
+        const char *from, *to;
+        mode_t mode;
+    } places[] = {
+        {STAGE_PRIVATE "/tmp", NEWROOT "/tmp", 01777},
+        {STAGE_PRIVATE "/vartmp", NEWROOT "/var/tmp", 01777},
+        {STAGE_PRIVATE "/home", NEWROOT SANDBOX_HOME, 0700},
+        {STAGE_PRIVATE "/run", NEWROOT "/run", 0755},
+    };
+    const struct warden_limits *limits = &s->spec->limits;
+    int r = mount_tmpfs(STAGE_PRIVATE, limits->tmp_bytes, "0755");
+
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
+        r = make_dir(places[i].from, places[i].mode);
+        if (r == 0 && chmod(places[i].from, places[i].mode) < 0)
+            r = -errno; /* the umask took the sticky bit's company */
+        if (r == 0)
+            r = try_mount(places[i].from, places[i].to, NULL, MS_BIND, NULL);
+    }
+    if (r == 0)
+        r = mount_tmpfs(NEWROOT "/dev/shm", limits->shm_bytes, "1777");
+    if (r < 0)
+        return r;
+    if (s->spec->has_scratch)
+        return attach(s->fds->scratch, NEWROOT SANDBOX_DATA);
+    return mount_tmpfs(NEWROOT SANDBOX_DATA, limits->scratch_bytes, "0755");
+}
+
+/* Covers what must not be seen with objects of our own making: the empty
+ * file and folder of the stage, which no session ever reaches by path. */
+static int hide(const char *name, const char *cover)
+{
+    char path[96];
+    int r;
+
+    (void)snprintf(path, sizeof(path), NEWROOT "/proc/%s", name);
+    r = bind_read_only(cover, path);
+    return r == -ENOENT ? 0 : r; /* this kernel has no such entry */
+}
+
+int sandbox_mount_proc(struct sandbox_steps *s)
+{
+    int r = try_mount("proc", NEWROOT "/proc", "proc", INERT | MS_NOEXEC, NULL);
+    int fd = open(STAGE_FACTS "/empty", O_CREAT | O_WRONLY | O_CLOEXEC, 0444);
+
+    (void)s;
+    if (fd < 0)
+        return -errno;
+    (void)close(fd); /* only its name was wanted */
+    if (r == 0)
+        r = bind_read_only(NEWROOT "/proc/sys", NEWROOT "/proc/sys");
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(hidden_files); i++)
+        r = hide(hidden_files[i], STAGE_FACTS "/empty");
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(hidden_dirs); i++)
+        r = hide(hidden_dirs[i], STAGE_EMPTY);
+    return r;
+}
+
+int sandbox_mount_pivot(struct sandbox_steps *s)
+{
+    (void)s;
+    /* Root onto itself, then the old root, now stacked on the new one,
+     * goes: the zygote's tree and the stage are out of reach for good. */
+    if (chdir(NEWROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+        umount2(".", MNT_DETACH) < 0 || chdir(SANDBOX_DATA) < 0)
+        return -errno;
+    return 0;
+}

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Names and numbers of a session: its ids, host name, control group view and
+ * loopback. Steps of sandbox_enter(); the namespaces themselves are made by
+ * the clone in kernel/zygote.c.
+ */
+#include <errno.h>
+#include <grp.h>
+#include <net/if.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "sandbox/sandbox_int.h"
+
+/*
+ * The only id mapped in our user namespace is the session's; whoever we were
+ * outside does not exist here. Neither the old nor the new id is root, so
+ * the capabilities of the fresh namespace stay until caps.c drops them.
+ */
+int sandbox_ns_ids(struct sandbox_steps *s)
+{
+    (void)s;
+    if (setgroups(0, NULL) < 0 ||
+        setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
+        setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
+        return -errno;
+    /* The warden's death must end us; an id change clears this, so it
+     * comes after. We are init of our pid namespace: all inside goes too. */
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
+        return -errno;
+    /* A new session without a terminal, so there is none to inject into. */
+    (void)setsid(); /* fails only if we lead one already, which is as good */
+    return 0;
+}
+
+int sandbox_ns_names(struct sandbox_steps *s)
+{
+    static const char name[] = "glovebox";
+
+    (void)s;
+    /* Only now: the root of a control group namespace is the group its
+     * maker is in, and the warden moved us since the clone. */
+    if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
+        return -errno;
+    return sethostname(name, sizeof(name) - 1) < 0 ? -errno : 0;
+}
+
+int sandbox_ns_network(struct sandbox_steps *s)
+{
+    int fd cleanup(fd_close) = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    struct ifreq ifr = {.ifr_name = "lo"};
+
+    (void)s;
+    if (fd < 0)
+        return -errno;
+    ifr.ifr_flags = IFF_UP | IFF_RUNNING;
+    return ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 ? -errno : 0;
+}

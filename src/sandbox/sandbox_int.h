@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For the files of sandbox/ only: the steps of sandbox_enter(). Each returns
+ * 0 or a negative errno. */
+#ifndef GLOVEBOX_SANDBOX_SANDBOX_INT_H
+#define GLOVEBOX_SANDBOX_SANDBOX_INT_H
+
+#include "sandbox/sandbox.h"
+
+struct sandbox_steps {
+    const struct sandbox_spec *spec;
+    struct sandbox_fds *fds;
+    const struct sock_fprog *filter;
+};
+
+int sandbox_ns_ids(struct sandbox_steps *s);
+int sandbox_ns_names(struct sandbox_steps *s);
+int sandbox_ns_network(struct sandbox_steps *s);
+int sandbox_mount_private(struct sandbox_steps *s);
+int sandbox_mount_root(struct sandbox_steps *s);
+int sandbox_mount_devices(struct sandbox_steps *s);
+int sandbox_mount_writable(struct sandbox_steps *s);
+int sandbox_mount_proc(struct sandbox_steps *s);
+int sandbox_mount_pivot(struct sandbox_steps *s);
+int sandbox_facts_show(struct sandbox_steps *s);
+int sandbox_rlimit_apply(struct sandbox_steps *s);
+int sandbox_fds_close(struct sandbox_steps *s);
+int sandbox_fds_check(struct sandbox_steps *s);
+int sandbox_caps_drop(struct sandbox_steps *s);
+int sandbox_landlock_apply(struct sandbox_steps *s);
+int sandbox_seccomp_apply(struct sandbox_steps *s);
+
+/* Where the new root is put together before the pivot, on a tmpfs over the
+ * zygote's /run; and where the zygote has the bare image once more, because
+ * an overlay cannot be made of a root that has other mounts below it. */
+#define STAGE "/run"
+#define BARE_IMAGE SANDBOX_DATA
+#define STAGE_EMPTY STAGE "/empty"
+#define STAGE_FACTS STAGE "/facts"
+#define STAGE_PRIVATE STAGE "/private"
+#define NEWROOT STAGE "/root"
+
+#endif
