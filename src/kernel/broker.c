@@ -1,0 +1,171 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The file broker: opens, creates, names and removes files below /mnt/data
+ * on the daemon's behalf. Runs in a session's pid 1, with the session's uid
+ * and mount view, so that the host never acts on these files by a path.
+ * Every walk starts at a descriptor and follows no link and no mount.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/openat2.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "kernel/kernel_int.h"
+
+#define STRICT                                                                \
+    (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |          \
+     RESOLVE_NO_XDEV)
+
+static int open_beneath(int dir, const char *path, int flags)
+{
+    struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
+                           .resolve = STRICT};
+    long fd = syscall(SYS_openat2, dir, path, &how, sizeof(how));
+
+    return fd < 0 ? -errno : (int)fd;
+}
+
+/* The request's path as a string; the daemon has checked its form, but a
+ * NUL or an absolute path would change the meaning of what follows. */
+static int copy_path(const char *path, size_t len, char ret[INIT_PATH_MAX + 1])
+{
+    if (len == 0 || len > INIT_PATH_MAX || path[0] == '/' ||
+        memchr(path, 0, len))
+        return EINVAL;
+    memcpy(ret, path, len);
+    ret[len] = '\0';
+    return 0;
+}
+
+int broker_open(struct broker *b, const char *path, size_t len, int *ret_fd)
+{
+    char name[INIT_PATH_MAX + 1];
+    int fd cleanup(fd_close) = -1;
+    struct stat st;
+    int r = copy_path(path, len, name);
+
+    if (r)
+        return r;
+    /* Non-blocking: opening a FIFO must not wait for a writer. */
+    fd = open_beneath(b->data, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+    if (fd < 0)
+        return -fd;
+    if (fstat(fd, &st) < 0)
+        return errno;
+    if (S_ISDIR(st.st_mode))
+        return EISDIR;
+    if (!S_ISREG(st.st_mode))
+        return ENODEV;
+    *ret_fd = take_fd(fd);
+    return 0;
+}
+
+int broker_create(struct broker *b, uint32_t *ret_handle, int *ret_fd)
+{
+    for (uint32_t i = 0; i < BROKER_UPLOADS_MAX; i++) {
+        if (b->uploads[i] >= 0)
+            continue;
+        b->uploads[i] = openat(b->data, ".",
+                               O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
+        if (b->uploads[i] < 0)
+            return errno;
+        *ret_handle = i;
+        *ret_fd = b->uploads[i];
+        return 0;
+    }
+    return EMFILE;
+}
+
+int broker_discard(struct broker *b, uint32_t handle)
+{
+    if (handle >= BROKER_UPLOADS_MAX || b->uploads[handle] < 0)
+        return EBADF;
+    fd_close(&b->uploads[handle]);
+    return 0;
+}
+
+/* Opens the folder that is to hold path, making what is missing; *ret_last
+ * points at the last component within path. */
+static int open_parent(int data, char *path, bool make, int *ret_fd,
+                       char **ret_last)
+{
+    int dir cleanup(fd_close) = open_beneath(data, ".", O_DIRECTORY | O_RDONLY);
+    char *part = path;
+
+    if (dir < 0)
+        return -dir;
+    for (char *slash; (slash = strchr(part, '/')); part = slash + 1) {
+        int next;
+
+        *slash = '\0';
+        if (make && mkdirat(dir, part, 0755) < 0 && errno != EEXIST)
+            return errno;
+        next = open_beneath(dir, part, O_DIRECTORY | O_RDONLY | O_NOFOLLOW);
+        if (next < 0)
+            return -next;
+        fd_close(&dir);
+        dir = next;
+        *slash = '/';
+    }
+    if (!*part)
+        return EINVAL;
+    *ret_last = part;
+    *ret_fd = take_fd(dir);
+    return 0;
+}
+
+int broker_publish(struct broker *b, uint32_t handle, const char *path,
+                   size_t len)
+{
+    char name[INIT_PATH_MAX + 1], from[40], temp[40];
+    int dir cleanup(fd_close) = -1;
+    char *last = NULL;
+    int r;
+
+    if (handle >= BROKER_UPLOADS_MAX || b->uploads[handle] < 0)
+        return EBADF;
+    r = copy_path(path, len, name);
+    if (r == 0)
+        r = open_parent(b->data, name, true, &dir, &last);
+    if (r)
+        return r;
+    /* A link cannot replace a name, a rename can: so first a name nobody
+     * uses, in the same folder, then over the real one. */
+    (void)snprintf(from, sizeof(from), "/proc/self/fd/%d",
+                   b->uploads[handle]);
+    (void)snprintf(temp, sizeof(temp), ".glovebox-upload-%u", handle);
+    (void)unlinkat(dir, temp, 0); /* a leftover of ours, or nothing */
+    if (linkat(AT_FDCWD, from, dir, temp, AT_SYMLINK_FOLLOW) < 0)
+        return errno;
+    if (renameat(dir, temp, dir, last) < 0) {
+        r = errno;
+        (void)unlinkat(dir, temp, 0); /* take the half-step back */
+        return r;
+    }
+    fd_close(&b->uploads[handle]);
+    return fsync(dir) < 0 ? errno : 0;
+}
+
+int broker_remove(struct broker *b, const char *path, size_t len)
+{
+    char name[INIT_PATH_MAX + 1];
+    int dir cleanup(fd_close) = -1;
+    char *last = NULL;
+    int r = copy_path(path, len, name);
+
+    if (r == 0)
+        r = open_parent(b->data, name, false, &dir, &last);
+    if (r)
+        return r;
+    if (unlinkat(dir, last, 0) == 0)
+        return 0;
+    if (errno != EISDIR)
+        return errno;
+    return unlinkat(dir, last, AT_REMOVEDIR) < 0 ? errno : 0;
+}

@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Freezing the zygote's heap; see kernel_int.h. Runs once, in the zygote,
+ * after the imports and before it serves.
+ *
+ * A clone copies the page tables of anonymous memory, page by page, but not
+ * those of an untouched private file mapping: the child faults those in when
+ * it needs them. So the heap becomes such a mapping. Between reading a range
+ * and mapping it back nothing may write to it, so this file keeps its state
+ * on the stack, uses no allocation there, and calls the kernel directly.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "kernel/kernel_int.h"
+
+#define RANGES_MAX 4096
+#define PAGE ((size_t)4096)
+
+struct range {
+    uintptr_t start, end;
+    int prot;
+};
+
+/* Filled before anything is moved; static because it is itself not moved:
+ * the mapping that holds it is skipped. */
+static struct range ranges[RANGES_MAX];
+
+/* Is this line of /proc/self/maps ours to move? */
+static bool movable(const char *line, struct range *ret)
+{
+    uintptr_t start, end;
+    unsigned long offset, inode;
+    unsigned major, minor;
+    char perms[8], name[256] = "";
+    int n = sscanf(line,
+                   "%" SCNxPTR "-%" SCNxPTR " %7s %lx %x:%x %lu %255[^\n]",
+                   &start, &end, perms, &offset, &major, &minor, &inode, name);
+
+    if (n < 7 || inode != 0 || perms[3] != 'p' || perms[1] != 'w')
+        return false;
+    if (name[0] == '[' && strcmp(name, "[heap]") != 0 &&
+        strncmp(name, "[anon", 5) != 0)
+        return false; /* stack, vdso and the like */
+    if ((uintptr_t)ranges >= start && (uintptr_t)ranges < end)
+        return false;
+    *ret = (struct range){start, end,
+                          PROT_WRITE | (perms[0] == 'r' ? PROT_READ : 0) |
+                              (perms[2] == 'x' ? PROT_EXEC : 0)};
+    return true;
+}
+
+static int find_ranges(size_t *ret_count)
+{
+    char line[512];
+    FILE *maps = fopen("/proc/self/maps", "re");
+    size_t count = 0;
+
+    if (!maps)
+        return -errno;
+    while (fgets(line, sizeof(line), maps) && count < RANGES_MAX)
+        if (movable(line, &ranges[count]))
+            count++;
+    (void)fclose(maps); /* was only read */
+    *ret_count = count;
+    return 0;
+}
+
+static bool all_zero(const char *page)
+{
+    const uint64_t *words = (const uint64_t *)page;
+
+    for (size_t i = 0; i < PAGE / sizeof(*words); i++)
+        if (words[i])
+            return false;
+    return true;
+}
+
+/* Pages that hold nothing stay holes, so that frozen costs no more memory. */
+static int copy_out(int fd, off_t at, const struct range *r)
+{
+    const char *p = (const char *)r->start;
+    size_t len = r->end - r->start;
+
+    for (size_t done = 0; done < len;) {
+        size_t run = 0;
+
+        while (done + run < len && !all_zero(p + done + run))
+            run += PAGE;
+        if (run == 0) {
+            done += PAGE;
+            continue;
+        }
+        for (size_t out = 0; out < run;) {
+            ssize_t n = pwrite(fd, p + done + out, run - out,
+                               at + (off_t)(done + out));
+
+            if (n <= 0)
+                return n < 0 ? -errno : -EIO;
+            out += (size_t)n;
+        }
+        done += run;
+    }
+    return 0;
+}
+
+int freeze_heap(size_t *ret_bytes)
+{
+    int fd cleanup(fd_close) = memfd_create("heap", MFD_CLOEXEC);
+    size_t count = 0, total = 0;
+    off_t at = 0;
+    int r = find_ranges(&count);
+
+    if (r < 0)
+        return r;
+    if (fd < 0)
+        return -errno;
+    for (size_t i = 0; i < count; i++)
+        total += ranges[i].end - ranges[i].start;
+    if (ftruncate(fd, (off_t)total) < 0)
+        return -errno;
+    for (size_t i = 0; i < count; i++) {
+        size_t len = ranges[i].end - ranges[i].start;
+
+        r = copy_out(fd, at, &ranges[i]);
+        if (r < 0)
+            return r;
+        if (mmap((void *)ranges[i].start, len, ranges[i].prot,
+                 MAP_PRIVATE | MAP_FIXED, fd, at) == MAP_FAILED)
+            return -errno;
+        at += (off_t)len;
+    }
+    *ret_bytes = total;
+    return 0;
+}

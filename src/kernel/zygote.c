@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The zygote's loop. Runs as an unprivileged uid inside the runtime's root,
+ * with no network, in the runtime's own python3 with everything imported;
+ * never runs user code and, from here on, no Python either: its memory is
+ * frozen and must not be written to. Called by module.c.
+ *
+ * Each SPAWN clones this process into fresh namespaces, as a child of the
+ * warden (CLONE_PARENT), so that the warden and nobody else waits for it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/filter.h>
+#include <linux/sched.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "kernel/kernel_int.h"
+#include "wire/wire.h"
+#include "wire/zygote_msg.h"
+
+#define FILTER_MAX 4096 /* instructions; the kernel takes no more */
+
+#define NAMESPACES                                                            \
+    (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET |              \
+     CLONE_NEWIPC | CLONE_NEWUTS)
+
+enum { FD_CTL, FD_EVENTS, FD_GO, FD_FILTER, FDS_FIXED };
+
+static void report_failure(int events, const struct sandbox_failure *f)
+{
+    struct init_event event = {.type = INIT_EVENT_FAILED,
+                               .errnum = f->errnum};
+
+    strncpy(event.step, f->step, sizeof(event.step) - 1);
+    /* If even this fails the daemon sees the socket close. */
+    (void)wire_send(events, &event, sizeof(event), NULL, 0);
+}
+
+/*
+ * The newborn: pid 1 of its namespaces, ids not mapped yet, all capabilities
+ * inside and none outside. Waits to be let go, walls itself in, and becomes
+ * pid 1 proper; comes back only in a kernel.
+ */
+static void live(const struct zygote_request *req, const int *given, size_t n)
+{
+    static struct sock_filter code[FILTER_MAX]; /* this process's own copy */
+    struct sandbox_fds fds = {.ctl = given[FD_CTL],
+                              .events = given[FD_EVENTS],
+                              .scratch = -1,
+                              .dev = -1};
+    struct init_event ready = {.type = INIT_EVENT_READY, .pid = 1};
+    struct sandbox_failure failure = {"wait for the warden", EPIPE};
+    struct sock_fprog filter = {.filter = code};
+    size_t next = FDS_FIXED;
+    ssize_t len;
+    char go;
+
+    if (req->spec.has_scratch && next < n)
+        fds.scratch = given[next++];
+    if (req->spec.has_dev && next < n)
+        fds.dev = given[next++];
+    if (fd_read_all(given[FD_GO], &go, 1) != 1)
+        _exit(1); /* the warden gave up on us or is gone */
+    len = pread(given[FD_FILTER], code, sizeof(code), 0);
+    filter.len = len > 0 ? (unsigned short)((size_t)len / sizeof(code[0])) : 0;
+    if (sandbox_enter(&req->spec, &fds, &filter, &failure) < 0) {
+        report_failure(fds.events, &failure);
+        _exit(1);
+    }
+    if (wire_send(fds.events, &ready, sizeof(ready), NULL, 0) < 0)
+        _exit(1);
+    init_run(fds.ctl, fds.events);
+}
+
+/* True in a kernel process, which is to return all the way to Python. */
+static bool spawn(int sock, const struct zygote_request *req, const int *fds,
+                  size_t fd_count)
+{
+    struct zygote_reply reply = {.type = ZYGOTE_SPAWNED};
+    long pid = syscall(SYS_clone, NAMESPACES | CLONE_PARENT | SIGCHLD, NULL,
+                       NULL, NULL, 0);
+
+    if (pid == 0) {
+        (void)close(sock); /* the zygote's, not ours */
+        live(req, fds, fd_count);
+        return true;
+    }
+    reply.errnum = pid < 0 ? errno : 0;
+    reply.pid = (int32_t)pid;
+    if (wire_send(sock, &reply, sizeof(reply), NULL, 0) < 0)
+        _exit(0); /* the warden is gone; so are we */
+    return false;
+}
+
+void zygote_serve(int sock, struct kernel_seat *ret_seat)
+{
+    struct zygote_reply ready = {.type = ZYGOTE_READY, .pid = getpid()};
+
+    if (wire_send(sock, &ready, sizeof(ready), NULL, 0) < 0)
+        _exit(0);
+    for (;;) {
+        struct zygote_request req;
+        int fds[WIRE_FDS_MAX];
+        size_t count = 0;
+        ssize_t n = wire_recv(sock, &req, sizeof(req), fds, &count);
+        bool kernel = false;
+
+        if (n != (ssize_t)sizeof(req) || req.type != ZYGOTE_SPAWN ||
+            count < FDS_FIXED)
+            _exit(n == 0 ? 0 : 1);
+        kernel = spawn(sock, &req, fds, count);
+        if (kernel) {
+            ret_seat->grant = req.spec;
+            return;
+        }
+        for (size_t i = 0; i < count; i++)
+            fd_close(&fds[i]);
+    }
+}
