@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * glovebox-warden: the only privileged process. Started by gloveboxd with
+ * one socket at descriptor 3, an empty environment and no other descriptor
+ * that matters; or by hand with --doctor, to say what this host can do.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "warden/serve.h"
+
+#define LINK_FD 3
+
+static int map_self(uid_t uid, gid_t gid)
+{
+    char line[48];
+    int r = fd_write_file(AT_FDCWD, "/proc/self/setgroups", "deny");
+
+    (void)snprintf(line, sizeof(line), "0 %u 1\n", uid);
+    if (r == 0)
+        r = fd_write_file(AT_FDCWD, "/proc/self/uid_map", line);
+    (void)snprintf(line, sizeof(line), "0 %u 1\n", gid);
+    if (r == 0)
+        r = fd_write_file(AT_FDCWD, "/proc/self/gid_map", line);
+    return r;
+}
+
+/* An ordinary user becomes root of a user namespace of their own: enough for
+ * mounts and sessions, with the walls the host's own root would add missing.
+ */
+static int become_own_root(void)
+{
+    uid_t uid = geteuid();
+    gid_t gid = getegid();
+
+    if (uid == 0)
+        return 0;
+    if (unshare(CLONE_NEWUSER) < 0)
+        return -errno;
+    return map_self(uid, gid);
+}
+
+static int hide(void)
+{
+    struct rlimit no_core = {0, 0};
+    struct rlimit files = {65536, 65536};
+
+    /* A mount namespace of our own: nothing we mount is seen outside. */
+    if (unshare(CLONE_NEWNS) < 0 ||
+        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        return -errno;
+    if (setrlimit(RLIMIT_CORE, &no_core) < 0 ||
+        prctl(PR_SET_DUMPABLE, 0) < 0)
+        return -errno;
+    (void)setrlimit(RLIMIT_NOFILE, &files); /* an ordinary user has less */
+    umask(077);
+    return 0;
+}
+
+static int run(int sock)
+{
+    int r = become_own_root();
+
+    if (r == 0)
+        r = hide();
+    if (r < 0) {
+        log_event(LOG_ERROR, "warden_failed", "errno", strerrorname_np(-r),
+                  NULL);
+        return 1;
+    }
+    return warden_serve_run(sock);
+}
+
+int main(int argc, char **argv)
+{
+    int type = 0;
+    socklen_t len = sizeof(type);
+
+    log_setup("warden", LOG_INFO, false);
+    if (argc == 2 && strcmp(argv[1], "--doctor") == 0) {
+        if (become_own_root() < 0)
+            return 1;
+        return warden_doctor_print();
+    }
+    if (argc == 2 && strcmp(argv[1], "--version") == 0) {
+        puts("glovebox-warden " GLOVEBOX_VERSION);
+        return 0;
+    }
+    if (argc != 1 ||
+        getsockopt(LINK_FD, SOL_SOCKET, SO_TYPE, &type, &len) < 0 ||
+        type != SOCK_SEQPACKET) {
+        fputs("glovebox-warden is started by gloveboxd; on its own it takes "
+              "--doctor or --version.\n",
+              stderr);
+        return 2;
+    }
+    return run(LINK_FD);
+}

@@ -1,0 +1,278 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon's stubs for the warden; see call.h. Runs in gloveboxd, on any
+ * thread; one lock makes the calls take turns. Opening the link starts the
+ * warden, while the daemon still has the rights to.
+ */
+#include "warden/call.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "wire/wire.h"
+
+#define LINK_FD 3
+#define REPLY_MS 30000
+#define CLOSE_MS 8000u
+
+struct warden_link {
+    pthread_mutex_t lock; /* held from a request to its reply */
+    int sock;
+    pid_t pid;
+    uint32_t seq;
+    uint32_t walls;
+    atomic_bool alive;
+};
+
+/* ---- one call ----------------------------------------------------------------- */
+
+static int lost(struct warden_link *link, struct error *err)
+{
+    atomic_store(&link->alive, false);
+    return error_set(err, ERR_UNAVAILABLE,
+                     "the service's privileged helper is gone");
+}
+
+/* Sends and waits for the reply of the same number. */
+static int exchange(struct warden_link *link, struct warden_request *req,
+                    const int *fds, size_t fd_count,
+                    struct warden_reply *reply, struct error *err)
+{
+    struct pollfd p = {.fd = link->sock, .events = POLLIN};
+    bool ok;
+
+    if (!atomic_load(&link->alive))
+        return lost(link, err);
+    pthread_mutex_lock(&link->lock);
+    req->seq = ++link->seq;
+    ok = wire_send(link->sock, req, sizeof(*req), fds, fd_count) == 0 &&
+         poll(&p, 1, REPLY_MS) == 1 &&
+         wire_recv(link->sock, reply, sizeof(*reply), NULL, NULL) ==
+             (ssize_t)sizeof(*reply) &&
+         reply->seq == req->seq && reply->type == req->type;
+    pthread_mutex_unlock(&link->lock);
+    if (!ok)
+        return lost(link, err);
+    reply->text[sizeof(reply->text) - 1] = '\0';
+    return 0;
+}
+
+static int judge(const struct warden_reply *reply, struct error *err)
+{
+    switch ((enum warden_result)reply->result) {
+    case WARDEN_OK:
+        return 0;
+    case WARDEN_NOT_READY:
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "the runtime is still starting");
+        return error_retry(err, 1);
+    case WARDEN_FULL:
+        (void)error_set(err, ERR_BUSY, "no room for another session");
+        return error_retry(err, 5);
+    case WARDEN_REFUSED:
+        return error_set(err, ERR_INVALID, "refused: %s", reply->text);
+    case WARDEN_GONE:
+        return error_set(err, ERR_NOT_FOUND, "the sandbox is gone");
+    case WARDEN_FAILED:
+        break;
+    }
+    return error_errno(err, ERR_ISOLATION, reply->errnum, "%s", reply->text);
+}
+
+static int call(struct warden_link *link, struct warden_request *req,
+                const int *fds, size_t fd_count, struct warden_reply *reply,
+                struct error *err)
+{
+    int r = exchange(link, req, fds, fd_count, reply, err);
+
+    return r < 0 ? r : judge(reply, err);
+}
+
+/* ---- the link ------------------------------------------------------------------ */
+
+static int warden_call_setup(struct warden_link *link,
+                             const struct warden_setup *setup,
+                             struct error *err)
+{
+    struct warden_request req = {.type = WARDEN_SETUP, .u.setup = *setup};
+    struct warden_reply reply = {0};
+    int r = call(link, &req, NULL, 0, &reply, err);
+
+    if (r == 0)
+        link->walls = reply.u.status.walls;
+    return r;
+}
+
+int warden_call_open(const char *path, const struct warden_setup *setup,
+                     struct warden_link **ret_link, struct error *err)
+{
+    struct warden_link *link;
+    char *argv[] = {(char *)"glovebox-warden", NULL};
+    char *environment[] = {NULL};
+    int pair[2];
+    pid_t pid;
+    int r;
+
+    r = fd_socketpair(SOCK_SEQPACKET, pair);
+    if (r < 0)
+        return error_errno(err, ERR_INTERNAL, -r, "cannot make a socket");
+    pid = fork();
+    if (pid == 0) {
+        /* Still the starter's rights, all of them: becomes the warden. */
+        if (dup3(pair[1], LINK_FD, 0) < 0 && errno != EINVAL)
+            _exit(126);
+        (void)fcntl(LINK_FD, F_SETFD, 0);
+        (void)close_range(LINK_FD + 1, ~0u, 0);
+        (void)execve(path, argv, environment);
+        _exit(127);
+    }
+    fd_close(&pair[1]);
+    if (pid < 0) {
+        fd_close(&pair[0]);
+        return error_errno(err, ERR_INTERNAL, errno, "cannot fork");
+    }
+    link = xcalloc(1, sizeof(*link));
+    pthread_mutex_init(&link->lock, NULL);
+    link->sock = pair[0];
+    link->pid = pid;
+    atomic_store(&link->alive, true);
+    r = warden_call_setup(link, setup, err);
+    if (r < 0) {
+        warden_call_close(link);
+        return error_wrap(err, "cannot start the warden");
+    }
+    *ret_link = link;
+    return 0;
+}
+
+void warden_call_close(struct warden_link *link)
+{
+    uint64_t deadline = clock_mono_ms() + CLOSE_MS;
+
+    if (!link)
+        return;
+    fd_close(&link->sock);
+    /* It ends every session first; we may not have the right to kill it. */
+    while (waitpid(link->pid, NULL, WNOHANG) == 0 &&
+           clock_left_ms(deadline) > 0) {
+        struct timespec pause = {0, 2000000};
+
+        (void)nanosleep(&pause, NULL);
+    }
+    pthread_mutex_destroy(&link->lock);
+    free(link);
+}
+
+bool warden_call_alive(const struct warden_link *link)
+{
+    return atomic_load(&link->alive);
+}
+
+int warden_call_fd(const struct warden_link *link)
+{
+    return link->sock;
+}
+
+uint32_t warden_call_walls(const struct warden_link *link)
+{
+    return link->walls;
+}
+
+/* ---- stubs ---------------------------------------------------------------------- */
+
+int warden_call_runtime(struct warden_link *link, const char *image,
+                        int spec_fd, bool fresh_exec, uint32_t *ret_runtime,
+                        struct error *err)
+{
+    struct warden_request req = {.type = WARDEN_RUNTIME};
+    struct warden_reply reply = {0};
+    int r;
+
+    if (strlen(image) >= sizeof(req.u.runtime.image))
+        return error_set(err, ERR_INVALID, "the image's name is too long");
+    memcpy(req.u.runtime.image, image, strlen(image));
+    req.u.runtime.fresh_exec = fresh_exec;
+    r = call(link, &req, &spec_fd, 1, &reply, err);
+    if (r == 0)
+        *ret_runtime = reply.u.runtime;
+    return r;
+}
+
+int warden_call_spawn(struct warden_link *link,
+                      const struct warden_spawn *spawn, int ctl_fd,
+                      int events_fd, uint32_t *ret_slot, struct error *err)
+{
+    struct warden_request req = {.type = WARDEN_SPAWN, .u.spawn = *spawn};
+    struct warden_reply reply = {0};
+    int fds[2] = {ctl_fd, events_fd};
+    int r = call(link, &req, fds, 2, &reply, err);
+
+    if (r == 0)
+        *ret_slot = reply.u.slot;
+    return r;
+}
+
+static int call_slot(struct warden_link *link, uint32_t type,
+                     const struct warden_slot *slot,
+                     struct warden_reply *reply, struct error *err)
+{
+    struct warden_request req = {.type = type, .u.slot = *slot};
+
+    return call(link, &req, NULL, 0, reply, err);
+}
+
+int warden_call_usage(struct warden_link *link, uint32_t slot,
+                      bool reset_peak, struct warden_usage *ret_usage,
+                      struct error *err)
+{
+    struct warden_slot s = {.slot = slot, .reset_peak = reset_peak};
+    struct warden_reply reply = {0};
+    int r = call_slot(link, WARDEN_USAGE, &s, &reply, err);
+
+    if (r == 0)
+        *ret_usage = reply.u.usage;
+    return r;
+}
+
+int warden_call_kill(struct warden_link *link, uint32_t slot,
+                     struct error *err)
+{
+    struct warden_slot s = {.slot = slot};
+    struct warden_reply reply = {0};
+
+    return call_slot(link, WARDEN_KILL, &s, &reply, err);
+}
+
+int warden_call_release(struct warden_link *link, uint32_t slot,
+                        bool keep_scratch, struct error *err)
+{
+    struct warden_slot s = {.slot = slot, .keep_scratch = keep_scratch};
+    struct warden_reply reply = {0};
+
+    return call_slot(link, WARDEN_RELEASE, &s, &reply, err);
+}
+
+int warden_call_status(struct warden_link *link, struct warden_status *ret,
+                       struct error *err)
+{
+    struct warden_request req = {.type = WARDEN_STATUS};
+    struct warden_reply reply = {0};
+    int r = call(link, &req, NULL, 0, &reply, err);
+
+    if (r == 0)
+        *ret = reply.u.status;
+    return r;
+}

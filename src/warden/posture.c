@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which walls this host can build, asked of the kernel itself rather than of
+ * its version. Runs in the warden, at set-up and for `glovebox doctor`.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/mem.h"
+#include "warden/warden_int.h"
+
+/* Real root, with ids to give away? Inside a user namespace of our own the
+ * map holds one line of one id. */
+static bool has_uids(void)
+{
+    char *map cleanup(mem_free) = NULL;
+    unsigned inner, outer, count;
+
+    return geteuid() == 0 &&
+           fd_read_file(AT_FDCWD, "/proc/self/uid_map", 4096, &map, NULL) ==
+               0 &&
+           sscanf(map, "%u %u %u", &inner, &outer, &count) == 3 &&
+           count > 65536;
+}
+
+static bool has_userns(void)
+{
+    int status = 0;
+    long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL,
+                       0);
+
+    if (pid == 0)
+        _exit(0);
+    return pid > 0 && waitpid((pid_t)pid, &status, 0) == pid && status == 0;
+}
+
+static bool has_landlock(void)
+{
+    return syscall(SYS_landlock_create_ruleset, NULL, 0,
+                   LANDLOCK_CREATE_RULESET_VERSION) >= 1;
+}
+
+uint32_t warden_posture_walls(const struct warden *w)
+{
+    uint32_t walls = w->groups ? sandbox_cgroup_walls(w->groups) : 0;
+
+    if (has_uids())
+        walls |= WARDEN_WALL_UIDS;
+    if (has_userns())
+        walls |= WARDEN_WALL_USERNS;
+    if (has_landlock())
+        walls |= WARDEN_WALL_LANDLOCK;
+    if (w->filter_fd >= 0 && prctl(PR_GET_SECCOMP) >= 0)
+        walls |= WARDEN_WALL_SECCOMP;
+    if ((walls & WARDEN_WALL_UIDS) &&
+        access("/dev/loop-control", R_OK | W_OK) == 0 &&
+        access("/sbin/mke2fs", X_OK) == 0)
+        walls |= WARDEN_WALL_SCRATCH;
+    return walls;
+}

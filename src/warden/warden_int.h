@@ -1,0 +1,161 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * For the privileged files of warden/ only. All state of the process hangs
+ * off one struct warden.
+ */
+#ifndef GLOVEBOX_WARDEN_WARDEN_INT_H
+#define GLOVEBOX_WARDEN_WARDEN_INT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "sandbox/sandbox.h"
+#include "wire/warden_msg.h"
+
+/*
+ * A slot is what a session is on the host: a number, and by it a uid, a
+ * control group and a scratch image.
+ *
+ *           make               spawn              pid 1 dies
+ *   (none) ------> SPARE/KEPT ------> ALIVE -----------------> DEAD
+ *                       ^               | release                | release
+ *                       | keep, drained v                        v
+ *                       +----------- DRAINING <------------------+
+ *                                       | drained
+ *                                       v
+ *                                     (none)
+ *
+ * from -> to [function]: none -> SPARE [slot_make]; SPARE, KEPT -> ALIVE
+ * [slot_spawned]; ALIVE -> DEAD [slot_reaped]; ALIVE, DEAD -> DRAINING
+ * [slot_release]; DRAINING -> none, KEPT [slot_drain].
+ */
+enum slot_state {
+    SLOT_SPARE,    /* prepared, never used; no process */
+    SLOT_ALIVE,    /* its pid 1 is our child */
+    SLOT_DEAD,     /* pid 1 reaped; waits for the daemon's release */
+    SLOT_DRAINING, /* released; processes, group and mounts are going */
+    SLOT_KEPT,     /* no process; files and uid kept for a later spawn */
+};
+
+struct slot {
+    uint32_t number; /* 1 .. uid_count - 1; the uid is uid_base + number */
+    enum slot_state state;
+    pid_t pid;       /* of pid 1; 0: none */
+    int wait_status; /* once reaped */
+    bool keep;       /* DRAINING ends in KEPT */
+    int scratch_fd;  /* detached mount, or -1 */
+    int dev_fd;      /* detached mount, or -1 */
+    int loop_index;  /* of the scratch, or -1 */
+    uint64_t scratch_bytes;
+    uint32_t scratch_inodes;
+    char group[16]; /* name of its control group: s<number> */
+};
+
+struct zygote {
+    pid_t pid; /* 0: none */
+    int sock;
+    bool ready;
+    uint64_t started_ms;
+    uint32_t spawns;
+};
+
+struct runtime {
+    char image[WARDEN_NAME_MAX];
+    int spec_fd;
+    bool fresh_exec;
+    struct zygote current; /* serves */
+    struct zygote next;    /* still importing, will take over */
+    uint64_t last_start_ms;
+    uint32_t fast_deaths; /* in a row; slows restarts down */
+};
+
+struct warden {
+    int sock; /* to the daemon */
+    int signals;
+    bool set_up;
+    struct warden_setup setup;
+    uint32_t walls;
+    struct cgroup_tree *groups;
+    int scratch_dir; /* fd */
+    int filter_fd;
+    struct slot **slots;
+    size_t slot_count;
+    uint32_t last_number;
+    uint64_t spare_bytes; /* what spares are made for: the last request */
+    uint32_t spare_inodes;
+    unsigned next_cpu;
+    struct runtime runtimes[WARDEN_RUNTIMES_MAX];
+    size_t runtime_count;
+    uint32_t zygote_restarts;
+};
+
+/* Fills the reply's result, errnum and text; returns nothing to act on. */
+void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
+                       int errnum, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+/* ---- policy.c: every field again ----------------------------------------- */
+
+bool warden_policy_setup(const struct warden_setup *s, const char **ret_why);
+bool warden_policy_runtime(const struct warden_runtime *r,
+                           const char **ret_why);
+bool warden_policy_spawn(const struct warden *w, const struct warden_spawn *s,
+                         const char **ret_why);
+
+/* ---- posture.c: which walls this host can build --------------------------- */
+
+uint32_t warden_posture_walls(const struct warden *w);
+
+/* ---- slot.c ----------------------------------------------------------------- */
+
+struct slot *slot_find(struct warden *w, uint32_t number);
+struct slot *slot_by_pid(struct warden *w, pid_t pid);
+size_t slot_count_spares(const struct warden *w);
+/* A new SPARE slot, or NULL with errno set. */
+struct slot *slot_make(struct warden *w, uint64_t scratch_bytes,
+                       uint32_t scratch_inodes);
+/* A slot to spawn in: a KEPT one made usable again, a matching spare, or a
+ * new one. NULL with errno; EAGAIN: its last use is not drained yet. */
+struct slot *slot_take(struct warden *w, const struct warden_spawn *spawn);
+void slot_spawned(struct slot *s, pid_t pid);
+void slot_reaped(struct slot *s, int status);
+void slot_release(struct warden *w, struct slot *s, bool keep);
+/* Goes on with every DRAINING slot; true while some are left. */
+bool slot_drain(struct warden *w);
+
+/* ---- scratch.c --------------------------------------------------------------- */
+
+/* Makes or mounts the scratch of a slot and its device nodes. 0 or -errno */
+int scratch_open(struct warden *w, struct slot *s);
+void scratch_close(struct slot *s);
+/* True while the kernel still holds the image of a closed scratch. */
+bool scratch_busy(const struct warden *w, const struct slot *s);
+void scratch_remove(struct warden *w, const struct slot *s);
+/* Images left by an earlier run. */
+void scratch_sweep(struct warden *w);
+
+/* ---- zygote.c ---------------------------------------------------------------- */
+
+void zygote_start(struct warden *w, struct runtime *rt, struct zygote *z);
+/* Reads what a zygote said (READY, or its end). */
+void zygote_on_readable(struct warden *w, struct runtime *rt,
+                        struct zygote *z);
+/* True when pid was a zygote of ours. */
+bool zygote_on_exit(struct warden *w, pid_t pid);
+/* Starts, replaces and restarts as due; returns ms until the next look. */
+int zygote_tend(struct warden *w);
+/* Clones a session; 0 and its pid, or -errno. */
+int zygote_spawn(struct warden *w, struct runtime *rt,
+                 const struct sandbox_spec *spec, const int *fds, size_t count,
+                 pid_t *ret_pid);
+void zygote_stop_all(struct warden *w);
+
+/* ---- zygote_child.c ----------------------------------------------------------- */
+
+/* In a fork of the warden: becomes the zygote of image; never returns. */
+_Noreturn void zygote_child_run(const struct warden *w, const char *image,
+                                int sock, int spec_fd);
+
+#endif

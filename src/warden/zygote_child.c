@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From a fork of the warden to a zygote: builds the runtime's root in a mount
+ * namespace of its own, gives up root for an unprivileged uid with no network
+ * and execs the image's python3. Every step is checked; a failure ends the
+ * process with a line on standard error.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mount.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/sysmacros.h>
+#include <unistd.h>
+
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "warden/warden_int.h"
+#include "wire/zygote_msg.h"
+
+/* Executable but not readable for others: a session cannot open its own
+ * /proc/self/exe and so cannot lock or watch the inode that all sessions of
+ * this zygote share. */
+#define PYTHON "/opt/glovebox/python"
+#define DRIVER "/opt/glovebox/lib/glovebox_zygote.py"
+
+static _Noreturn void fail(const char *step)
+{
+    log_event(LOG_ERROR, "zygote_failed", "step", step, "errno",
+              strerrorname_np(errno), NULL);
+    _exit(1);
+}
+
+static void bind_read_only(const char *from, const char *to)
+{
+    if (mount(from, to, NULL, MS_BIND, NULL) < 0 ||
+        mount(NULL, to, NULL,
+              MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV,
+              NULL) < 0)
+        fail("bind a folder read-only");
+}
+
+static void make_devices(const char *root)
+{
+    static const char *const nodes[] = {"null", "zero", "full", "random",
+                                        "urandom"};
+    char from[32], to[WARDEN_PATH_MAX + 128];
+
+    (void)snprintf(to, sizeof(to), "%s/dev", root);
+    if (mount("dev", to, "tmpfs", MS_NOSUID | MS_NOEXEC,
+              "mode=0755,size=64k") < 0)
+        fail("mount the zygote's /dev");
+    for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
+        int fd;
+
+        (void)snprintf(from, sizeof(from), "/dev/%s", nodes[i]);
+        (void)snprintf(to, sizeof(to), "%s/dev/%s", root, nodes[i]);
+        fd = open(to, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
+        if (fd < 0)
+            fail("name a device node");
+        (void)close(fd);
+        if (mount(from, to, NULL, MS_BIND, NULL) < 0)
+            fail("bind a device node");
+    }
+}
+
+/*
+ * Root, every capability, own mount namespace. The image stays where it is
+ * and becomes the root; the host's tree is detached. /proc must be whole and
+ * uncovered here, or the kernel refuses sessions a /proc of their own; that
+ * of other users' processes is hidden.
+ */
+static void build_root(const struct warden *w, const char *image)
+{
+    char root[WARDEN_PATH_MAX + WARDEN_NAME_MAX + 8], path[sizeof(root) + 64];
+
+    (void)snprintf(root, sizeof(root), "%s/%s/root", w->setup.cache_dir,
+                   image);
+    if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        fail("make mounts private");
+    bind_read_only(root, root);
+    /* Once more, without anything mounted below it: what sessions lay their
+     * own root over. */
+    (void)snprintf(path, sizeof(path), "%s" SANDBOX_DATA, root);
+    bind_read_only(root, path);
+    (void)snprintf(path, sizeof(path), "%s/opt/glovebox/lib", root);
+    bind_read_only(w->setup.kernel_dir, path);
+    make_devices(root);
+    (void)snprintf(path, sizeof(path), "%s/proc", root);
+    if (mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+              "hidepid=invisible") < 0)
+        fail("mount the zygote's /proc");
+    (void)snprintf(path, sizeof(path), "%s/tmp", root);
+    if (mount("tmp", path, "tmpfs", MS_NOSUID | MS_NODEV,
+              "mode=1777,size=64m") < 0)
+        fail("mount the zygote's /tmp");
+    (void)snprintf(path, sizeof(path), "%s" SANDBOX_HOME, root);
+    if (mount("home", path, "tmpfs", MS_NOSUID | MS_NODEV,
+              "mode=0777,size=16m") < 0)
+        fail("mount the zygote's home");
+    if (chdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
+        umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
+        fail("change root to the image");
+}
+
+static void arrange_fds(int sock, int spec_fd)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int high_sock = fd_dup(sock, 64), high_spec = fd_dup(spec_fd, 64);
+
+    if (null < 0 || high_sock < 0 || high_spec < 0 ||
+        dup3(null, STDIN_FILENO, 0) < 0 ||
+        dup3(STDERR_FILENO, STDOUT_FILENO, 0) < 0 ||
+        dup3(high_sock, ZYGOTE_SOCKET_FD, 0) < 0 ||
+        dup3(high_spec, ZYGOTE_SPEC_FD, 0) < 0 ||
+        close_range(ZYGOTE_SPEC_FD + 1, ~0u, 0) < 0)
+        fail("arrange descriptors");
+    if (lseek(ZYGOTE_SPEC_FD, 0, SEEK_SET) < 0)
+        fail("rewind the spec");
+}
+
+/* From root to the zygote's uid: no capability outside survives this, and
+ * none is regained by exec. */
+static void drop_privilege(const struct warden *w)
+{
+    uid_t uid = w->walls & WARDEN_WALL_UIDS ? w->setup.uid_base : getuid();
+
+    if ((w->walls & WARDEN_WALL_UIDS) &&
+        (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 ||
+         setresuid(uid, uid, uid) < 0))
+        fail("give up root");
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
+        prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
+        fail("tie the zygote to the warden");
+}
+
+_Noreturn void zygote_child_run(const struct warden *w, const char *image,
+                                int sock, int spec_fd)
+{
+    char sock_text[8], spec_text[8];
+    /* argv[0] names the readable python3, from which Python derives its
+     * prefix. */
+    char *argv[] = {"/usr/bin/python3", DRIVER, sock_text, spec_text, NULL};
+    char *environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
+                           "HOME=" SANDBOX_HOME, "LANG=C.UTF-8", NULL};
+    sigset_t none;
+
+    (void)snprintf(sock_text, sizeof(sock_text), "%d", ZYGOTE_SOCKET_FD);
+    (void)snprintf(spec_text, sizeof(spec_text), "%d", ZYGOTE_SPEC_FD);
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    (void)setsid();
+    if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
+        fail("new namespaces");
+    build_root(w, image);
+    arrange_fds(sock, spec_fd);
+    drop_privilege(w);
+    (void)execve(PYTHON, argv, environment);
+    fail("exec the image's python3");
+}
