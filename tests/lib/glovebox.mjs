@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: Apache-2.0
+// A real daemon for a test file: its own data directory, a free port, its own
+// configuration; and the few calls every test makes. Nothing here is a mock.
+import { spawn, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join, resolve } from 'node:path';
+import { fileURLToPath } from 'node:url';
+
+export const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
+export const build = resolve(root, process.env.GLOVEBOX_BUILD ?? 'build');
+export const bin = (name) => join(build, 'bin', name);
+
+const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// Polls fn until it returns something truthy; the last error explains a miss.
+export async function until(fn, { ms = 10_000, every = 20, what = 'condition' } = {}) {
+  const deadline = Date.now() + ms;
+  let last;
+  for (;;) {
+    try {
+      const value = await fn();
+      if (value) return value;
+    } catch (error) {
+      last = error;
+    }
+    if (Date.now() > deadline) throw new Error(`${what} not met in ${ms} ms`, { cause: last });
+    await sleep(every);
+  }
+}
+
+// JSON is YAML, so a configuration is written as an object.
+export const pool = (extra = {}) => ({ name: 'default', runtime: 'minimal', ready: 1, ...extra });
+
+export class Glovebox {
+  constructor(dir) {
+    this.dir = dir;
+    this.log = '';
+  }
+
+  // config: top-level options; pools default to one on the minimal image.
+  static async start({ config = {}, dir, args = [], wait = true, env = {} } = {}) {
+    const g = new Glovebox(dir ?? mkdtempSync(join(tmpdir(), 'glovebox-test-')));
+    const file = join(g.dir, 'test.yaml');
+    writeFileSync(file, JSON.stringify({ creations_per_s: 0, pools: [pool()], ...config }));
+    rmSync(join(g.dir, 'data', 'endpoint'), { force: true });
+    g.child = spawn(bin('gloveboxd'),
+      ['--config', file, '--data', join(g.dir, 'data'), '--listen', '127.0.0.1:0', ...args],
+      { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH, ...env } });
+    for (const stream of [g.child.stdout, g.child.stderr])
+      stream.on('data', (bytes) => { g.log = (g.log + bytes).slice(-200_000); });
+    g.exited = new Promise((done) => g.child.on('exit', (code, signal) => {
+      g.exit = { code, signal };
+      done(g.exit);
+    }));
+    if (!wait) return g;
+    try {
+      await until(() => {
+        if (g.exit) throw new Error(`gloveboxd exited: ${JSON.stringify(g.exit)}\n${g.log}`);
+        return existsSync(join(g.dir, 'data', 'endpoint'));
+      }, { ms: 20_000, what: 'endpoint' });
+      g.url = readFileSync(join(g.dir, 'data', 'endpoint'), 'utf8').trim();
+      g.key = readFileSync(join(g.dir, 'data', 'admin.key'), 'utf8').trim();
+      await until(async () => (await fetch(`${g.url}/readyz`)).status === 200,
+        { ms: 60_000, every: 50, what: 'readyz' });
+    } catch (error) {
+      await g.stop();
+      throw new Error(`${error.message}\n${g.log}`, { cause: error });
+    }
+    return g;
+  }
+
+  get pid() { return this.child.pid; }
+
+  // Processes of ours by role, found below the daemon.
+  processes() {
+    const out = spawnSync('ps', ['-eo', 'pid=,ppid=,comm='], { encoding: 'utf8' }).stdout;
+    const rows = out.trim().split('\n').map((line) => {
+      const [pid, ppid, comm] = line.trim().split(/\s+/);
+      return { pid: Number(pid), ppid: Number(ppid), comm };
+    });
+    const warden = rows.find((r) => r.ppid === this.pid && r.comm.startsWith('glovebox-warde'));
+    const children = warden ? rows.filter((r) => r.ppid === warden.pid) : [];
+    return { warden: warden?.pid, children, rows };
+  }
+
+  async stop({ keep = false } = {}) {
+    if (this.child && !this.exit) {
+      this.child.kill('SIGTERM');
+      const timer = setTimeout(() => this.child.kill('SIGKILL'), 25_000);
+      await this.exited;
+      clearTimeout(timer);
+    }
+    if (!keep) rmSync(this.dir, { recursive: true, force: true });
+    return this.exit;
+  }
+
+  // The plain answer: { status, headers, body (parsed when JSON), text }.
+  async call(method, path, body, { key = this.key, headers = {}, raw = false } = {}) {
+    const response = await fetch(this.url + path, {
+      method,
+      headers: {
+        ...(key ? { authorization: `Bearer ${key}` } : {}),
+        ...(body !== undefined && !raw ? { 'content-type': 'application/json' } : {}),
+        ...headers,
+      },
+      body: body === undefined ? undefined : raw ? body : JSON.stringify(body),
+      ...(raw ? { duplex: 'half' } : {}),
+    });
+    const bytes = Buffer.from(await response.arrayBuffer());
+    const text = bytes.toString('utf8');
+    let parsed;
+    if (response.headers.get('content-type')?.startsWith('application/json') && text)
+      parsed = JSON.parse(text);
+    return { status: response.status, headers: response.headers, body: parsed, text, bytes };
+  }
+
+  // As call, but any status besides the expected one is an error.
+  async ok(method, path, body, options = {}) {
+    const answer = await this.call(method, path, body, options);
+    if (answer.status < 200 || answer.status > 299)
+      throw new Error(`${method} ${path}: ${answer.status} ${answer.text.slice(0, 500)}`);
+    return answer.body;
+  }
+
+  async session(spec = {}, options) {
+    const made = await this.ok('POST', '/api/sessions', spec, options);
+    return new Session(this, made, options);
+  }
+
+  run(code, extra = {}) {
+    return this.ok('POST', '/api/run', { language: 'python', code, ...extra });
+  }
+}
+
+export class Session {
+  constructor(server, made, options) {
+    this.server = server;
+    this.id = made.id;
+    this.made = made;
+    this.options = options;
+  }
+
+  get path() { return `/api/sessions/${this.id}`; }
+
+  execute(language, code, extra = {}) {
+    return this.server.ok('POST', `${this.path}/executions`, { language, code, ...extra }, this.options);
+  }
+
+  python(code, extra) { return this.execute('python', code, extra); }
+  shell(code, extra) { return this.execute('shell', code, extra); }
+
+  // Runs code and returns its stdout; anything but ok is an error.
+  async out(code) {
+    const e = await this.python(code);
+    if (e.outcome !== 'ok')
+      throw new Error(`${e.outcome}: ${JSON.stringify(e.error)}\n${e.stderr}`);
+    return e.stdout.trim();
+  }
+
+  // Python whose last line prints JSON.
+  async json(code) { return JSON.parse(await this.out(code)); }
+
+  get() { return this.server.ok('GET', this.path, undefined, this.options); }
+  delete() { return this.server.call('DELETE', this.path, undefined, this.options); }
+  put(path, bytes) {
+    return this.server.ok('PUT', `${this.path}/files/${path}`, bytes, { ...this.options, raw: true });
+  }
+  read(path, headers) {
+    return this.server.call('GET', `${this.path}/files/${path}`, undefined, { ...this.options, headers });
+  }
+}
+
+// Runs Python outside any sandbox: the positive control of a probe.
+export function host(code, { python = '/usr/bin/python3', timeout = 30_000 } = {}) {
+  const done = spawnSync(python, ['-c', code], { encoding: 'utf8', timeout });
+  return { status: done.status, signal: done.signal, stdout: done.stdout.trim(), stderr: done.stderr };
+}
