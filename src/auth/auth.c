@@ -1,0 +1,298 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens the keys and checks credentials; see auth.h. Runs in the daemon:
+ * auth_check on every thread that serves requests, before anything else of
+ * the request is looked at (I1). It logs nothing and puts nothing of a
+ * credential into an error (I7).
+ */
+#include "auth/auth.h"
+
+#include <errno.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+
+#include "auth/auth_int.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define WRITE_EVERY_S 60
+
+/* ---- the table of valid keys -------------------------------------------- */
+
+static struct auth_entry **bucket_of(struct auth *a, const unsigned char *hash)
+{
+    /* The hash is keyed and so as good as random. */
+    return &a->buckets[((size_t)hash[0] << 8 | hash[1]) % AUTH_BUCKETS];
+}
+
+void auth_entry_add(struct auth *a, const struct store_key *key)
+{
+    struct auth_entry **bucket = bucket_of(a, key->hash);
+    struct auth_entry *e = xcalloc(1, sizeof(*e));
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+
+    e->key = *key;
+    e->next = *bucket;
+    *bucket = e;
+    a->count++;
+    a->admins += (key->scopes & AUTH_ADMIN) != 0;
+}
+
+struct auth_entry *auth_entry_find(struct auth *a, const char *id)
+{
+    for (size_t i = 0; i < AUTH_BUCKETS; i++)
+        for (struct auth_entry *e = a->buckets[i]; e; e = e->next)
+            if (strcmp(e->key.id, id) == 0)
+                return e;
+    return NULL;
+}
+
+void auth_entry_remove(struct auth *a, const char *id)
+{
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct auth_entry *e = auth_entry_find(a, id);
+    struct auth_entry **link;
+
+    if (!e)
+        return;
+    link = bucket_of(a, e->key.hash);
+    while (*link != e)
+        link = &(*link)->next;
+    *link = e->next;
+    a->count--;
+    a->admins -= (e->key.scopes & AUTH_ADMIN) != 0;
+    free(e);
+}
+
+static struct auth_entry *entry_of_hash(struct auth *a,
+                                        const unsigned char *hash)
+{
+    for (struct auth_entry *e = *bucket_of(a, hash); e; e = e->next)
+        if (hash_equal(e->key.hash, hash, HASH_SIZE))
+            return e;
+    return NULL;
+}
+
+/* ---- when keys were last used ------------------------------------------- */
+
+/* Takes the notes off the table; owned by caller. */
+static struct store_touch *collect(struct auth *a, size_t *ret_count)
+{
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct store_touch *rows = xcalloc(a->count + 1, sizeof(*rows));
+    size_t count = 0;
+
+    for (size_t i = 0; i < AUTH_BUCKETS; i++)
+        for (struct auth_entry *e = a->buckets[i]; e; e = e->next)
+            if (e->touched) {
+                memcpy(rows[count].id, e->key.id, sizeof(rows[count].id));
+                rows[count++].used_at_ms = e->key.last_used_at_ms;
+                e->touched = false;
+            }
+    *ret_count = count;
+    return rows;
+}
+
+int auth_touch_flush(struct auth *a, struct error *err)
+{
+    size_t count;
+    struct store_touch *rows cleanup(mem_free) = collect(a, &count);
+
+    return count ? store_key_touch(a->store, rows, count, err) : 0;
+}
+
+static void *writer_run(void *arg)
+{
+    struct auth *a = arg;
+    bool stopping = false;
+
+    while (!stopping) {
+        struct error err = {0};
+        struct timespec until;
+
+        (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
+        until.tv_sec += WRITE_EVERY_S;
+        (void)pthread_mutex_lock(&a->lock);
+        while (!a->stopping &&
+               pthread_cond_timedwait(&a->wake, &a->lock, &until) == 0)
+            continue;
+        stopping = a->stopping;
+        (void)pthread_mutex_unlock(&a->lock);
+        if (auth_touch_flush(a, &err) < 0)
+            log_event(LOG_WARN, "key_use_not_noted", "error", err.message,
+                      NULL);
+    }
+    return NULL;
+}
+
+static int writer_start(struct auth *a, struct error *err)
+{
+    pthread_condattr_t attr;
+    int r;
+
+    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&a->wake, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    r = pthread_create(&a->writer, NULL, writer_run, a);
+    if (r != 0)
+        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
+    a->writing = true;
+    return 0;
+}
+
+static void writer_stop(struct auth *a)
+{
+    if (!a->writing)
+        return;
+    (void)pthread_mutex_lock(&a->lock);
+    a->stopping = true;
+    (void)pthread_cond_signal(&a->wake);
+    (void)pthread_mutex_unlock(&a->lock);
+    (void)pthread_join(a->writer, NULL); /* it was started and not joined */
+    (void)pthread_cond_destroy(&a->wake);
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+/* The file before the row: cut between the two, the next start finds no admin
+ * key and makes another, instead of one that nobody knows. */
+static int make_admin(struct auth *a, const char *data_dir, struct error *err)
+{
+    char secret[AUTH_SECRET_LEN + 1];
+    struct store_key key;
+    int r;
+
+    auth_key_make(a, "default", "admin", AUTH_ADMIN, &key, secret);
+    r = auth_secret_publish(data_dir, secret, err);
+    explicit_bzero(secret, sizeof(secret));
+    if (r == 0)
+        r = store_key_put(a->store, &key, err);
+    if (r == 0)
+        auth_entry_add(a, &key);
+    return r;
+}
+
+static void closep(struct auth **a)
+{
+    auth_close(*a);
+}
+
+int auth_open(struct store *store, const char *data_dir,
+              uint32_t failures_per_min, struct auth **ret, struct error *err)
+{
+    struct auth *a cleanup(closep) = xcalloc(1, sizeof(*a));
+    struct store_key *keys cleanup(mem_free) = NULL;
+    size_t count = 0;
+
+    (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
+    (void)pthread_mutex_init(&a->changes, NULL);
+    a->store = store;
+    a->sources = auth_slow_new(failures_per_min);
+    a->prefixes = auth_slow_new(failures_per_min);
+    if (store_key_list(store, &keys, &count, err) < 0 ||
+        auth_secret_open(data_dir, count == 0, a->secret, err) < 0)
+        return -(int)err->code;
+    for (size_t i = 0; i < count; i++)
+        if (!keys[i].revoked_at_ms)
+            auth_entry_add(a, &keys[i]);
+    if (!a->admins && make_admin(a, data_dir, err) < 0)
+        return -(int)err->code;
+    if (writer_start(a, err) < 0)
+        return -(int)err->code;
+    *ret = take_ptr(a);
+    return 0;
+}
+
+void auth_close(struct auth *a)
+{
+    if (!a)
+        return;
+    writer_stop(a);
+    for (size_t i = 0; i < AUTH_BUCKETS; i++)
+        for (struct auth_entry *e = a->buckets[i], *next; e; e = next) {
+            next = e->next;
+            free(e);
+        }
+    auth_slow_free(a->sources);
+    auth_slow_free(a->prefixes);
+    (void)pthread_mutex_destroy(&a->lock);
+    (void)pthread_mutex_destroy(&a->changes);
+    explicit_bzero(a->secret, sizeof(a->secret));
+    free(a);
+}
+
+/* ---- checking ----------------------------------------------------------- */
+
+/* The key in "Bearer KEY", borrowed, or "" when there is none. */
+static const char *bearer(const char *authorization)
+{
+    static const char scheme[] = "Bearer";
+    size_t len = sizeof(scheme) - 1, blanks;
+
+    if (strnlen(authorization, AUTH_HEADER_MAX + 1) > AUTH_HEADER_MAX ||
+        strncasecmp(authorization, scheme, len) != 0)
+        return "";
+    blanks = strspn(authorization + len, " ");
+    return blanks ? authorization + len + blanks : "";
+}
+
+static struct auth_entry *recognise(struct auth *a, const char *secret)
+{
+    unsigned char hash[HASH_SIZE];
+
+    if (strlen(secret) != AUTH_SECRET_LEN)
+        return NULL;
+    hash_hmac(a->secret, sizeof(a->secret), secret, AUTH_SECRET_LEN, hash);
+    return entry_of_hash(a, hash);
+}
+
+/* A source that is refused already does not get to mark prefixes, else one
+ * guesser could fill that table. */
+static int refuse(struct auth *a, const char *secret, const char *source,
+                  struct error *err)
+{
+    uint64_t now = clock_mono_ms(), wait;
+    size_t prefix = strnlen(secret, AUTH_PENALTY_PREFIX);
+    char peer[64];
+
+    wait =
+        auth_slow_fail(a->sources, peer, auth_slow_source(source, peer), now);
+    if (!wait && prefix == AUTH_PENALTY_PREFIX)
+        wait = auth_slow_fail(a->prefixes, secret, prefix, now);
+    if (wait) {
+        (void)error_set(err, ERR_LIMIT, "too many failed authentications");
+        return error_retry(err, (int)((wait + 999) / 1000));
+    }
+    return error_set(err, ERR_UNAUTHENTICATED, "the key is not valid");
+}
+
+int auth_check(struct auth *a, const char *authorization, const char *source,
+               struct principal *ret, struct error *err)
+{
+    const char *secret;
+    struct auth_entry *e;
+    int64_t now = clock_real_ms();
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+
+    if (!authorization) {
+        (void)error_set(err, ERR_UNAUTHENTICATED, "no key was sent");
+        return error_hint(err, "send the header Authorization: Bearer KEY");
+    }
+    secret = bearer(authorization);
+    e = recognise(a, secret);
+    if (!e)
+        return refuse(a, secret, source, err);
+    if (now - e->key.last_used_at_ms >= WRITE_EVERY_S * 1000) {
+        e->key.last_used_at_ms = now;
+        e->touched = true;
+    }
+    memset(ret, 0, sizeof(*ret));
+    memcpy(ret->tenant, e->key.tenant, sizeof(ret->tenant));
+    memcpy(ret->key_id, e->key.id, sizeof(ret->key_id));
+    ret->scopes = e->key.scopes & AUTH_ADMIN ? AUTH_SCOPES_ALL : e->key.scopes;
+    return 0;
+}

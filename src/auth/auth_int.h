@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the files of auth/ share; nobody else includes this but its tests. */
+#ifndef GLOVEBOX_AUTH_AUTH_INT_H
+#define GLOVEBOX_AUTH_AUTH_INT_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "auth/auth.h"
+#include "base/hash.h"
+#include "store/store.h"
+
+#define AUTH_PREFIX "gbx_"
+#define AUTH_SECRET_LEN (sizeof(AUTH_PREFIX) - 1 + 2 * HASH_SIZE)
+#define AUTH_HEADER_MAX 512 /* of Authorization; longer ones are no keys */
+#define AUTH_PENALTY_PREFIX 12
+
+/* ---- slow.c: who failed lately ------------------------------------------ */
+
+#define AUTH_SLOW_ENTRIES 4096 /* of each table; the oldest gives way */
+#define AUTH_SLOW_WINDOW_MS 60000
+#define AUTH_SLOW_FIRST_MS 15000
+#define AUTH_SLOW_MAX_MS 600000
+#define AUTH_SLOW_FORGET_MS 1200000 /* without failures: as if new */
+
+struct auth_slow;
+
+struct auth_slow *auth_slow_new(uint32_t failures_per_min);
+void auth_slow_free(struct auth_slow *s);
+/* Counts a failure of that name (any bytes). Returns 0, or how many
+ * milliseconds it is refused for. Not locked. */
+uint64_t auth_slow_fail(struct auth_slow *s, const void *name, size_t len,
+                        uint64_t now_ms);
+size_t auth_slow_count(const struct auth_slow *s); /* entries in use */
+/* What stands for a peer: its address, an IPv6 one cut to the /64 that one
+ * customer has. ret must hold 64 bytes. Returns its length. */
+size_t auth_slow_source(const char *address, char ret[64]);
+
+/* ---- secret.c: the files ------------------------------------------------ */
+
+/* Reads or, if may_make, makes DIR/auth.secret. */
+int auth_secret_open(const char *data_dir, bool may_make,
+                     unsigned char ret[HASH_SIZE], struct error *err);
+/* Replaces DIR/admin.key, on disk when it returns. */
+int auth_secret_publish(const char *data_dir, const char *secret,
+                        struct error *err);
+
+/* ---- auth.c: the valid keys in memory ----------------------------------- */
+
+struct auth_entry {
+    struct auth_entry *next; /* in its bucket */
+    struct store_key key;
+    bool touched; /* last_used_at_ms is newer than the store's */
+};
+
+#define AUTH_BUCKETS 1024
+
+/* Two locks, so that no check waits for the disk: `changes` is held by who
+ * adds or removes keys, store included, and taken first; `lock` is held by
+ * who looks at or alters the table, and never across I/O. */
+struct auth {
+    pthread_mutex_t changes;
+    pthread_mutex_t lock; /* around everything below but `secret` */
+    pthread_cond_t wake;  /* of the writer, to stop */
+    pthread_t writer;
+    bool writing; /* the thread was started */
+    bool stopping;
+    struct store *store;
+    unsigned char secret[HASH_SIZE];
+    struct auth_entry *buckets[AUTH_BUCKETS];
+    size_t count;
+    size_t admins;
+    struct auth_slow *sources;
+    struct auth_slow *prefixes;
+};
+
+/* For `pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);` */
+static inline pthread_mutex_t *auth_lock(pthread_mutex_t *lock)
+{
+    (void)pthread_mutex_lock(lock); /* fails only on misuse */
+    return lock;
+}
+
+static inline void auth_unlock(pthread_mutex_t **lock)
+{
+    (void)pthread_mutex_unlock(*lock); /* we hold it */
+}
+
+/* With `changes` held; these two take the lock. */
+void auth_entry_add(struct auth *a, const struct store_key *key);
+void auth_entry_remove(struct auth *a, const char *id);
+/* With either lock held; borrowed until it is released. */
+struct auth_entry *auth_entry_find(struct auth *a, const char *id);
+/* Writes the touched last_used_at_ms of all keys. */
+int auth_touch_flush(struct auth *a, struct error *err);
+
+/* key.c: a fresh secret and its row; nothing is stored. */
+void auth_key_make(const struct auth *a, const char *tenant, const char *name,
+                   uint32_t scopes, struct store_key *ret_key,
+                   char ret_secret[AUTH_SECRET_LEN + 1]);
+
+#endif

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Makes, lists and revokes keys; see auth.h. Runs in the daemon on a thread
+ * that serves an admin's request. The store is written first and the table in
+ * memory after it, one change at a time, so that they never disagree for long
+ * and a change that was answered is in both.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "auth/auth_int.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+_Static_assert(AUTH_TENANT_MAX == STORE_TENANT_MAX, "copied as they are");
+_Static_assert(AUTH_NAME_MAX == STORE_NAME_MAX, "copied as they are");
+_Static_assert(HASH_SIZE == STORE_HASH_SIZE, "copied as they are");
+
+/* ---- names -------------------------------------------------------------- */
+
+/* One UTF-8 character, shortest form only; 0 when it is none. */
+static size_t utf8_read(const unsigned char *p, uint32_t *ret)
+{
+    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
+    size_t more = *p < 0x80             ? 0
+                  : (*p & 0xe0) == 0xc0 ? 1
+                  : (*p & 0xf0) == 0xe0 ? 2
+                  : (*p & 0xf8) == 0xf0 ? 3
+                                        : 4;
+    uint32_t c;
+
+    if (more == 4)
+        return 0;
+    c = more ? *p & (0x3fU >> more) : *p;
+    for (size_t i = 1; i <= more; i++) {
+        if ((p[i] & 0xc0) != 0x80) /* the final NUL stops here too */
+            return 0;
+        c = c << 6 | (p[i] & 0x3fU);
+    }
+    if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
+        return 0;
+    *ret = c;
+    return more + 1;
+}
+
+/* What would move the cursor, reverse the line or show nothing at all. */
+static bool is_printable(uint32_t c)
+{
+    static const struct {
+        uint32_t first, last;
+    } refused[] = {
+        {0x00, 0x1f},     {0x7f, 0x9f},     {0xad, 0xad},
+        {0x200b, 0x200f}, {0x2028, 0x202e}, {0x2060, 0x206f},
+        {0xfeff, 0xfeff}, {0xfff0, 0xfffb}, {0xe0000, 0xe0fff},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
+        if (c >= refused[i].first && c <= refused[i].last)
+            return false;
+    return true;
+}
+
+static int check_name(const char *name, struct error *err)
+{
+    const unsigned char *p = (const unsigned char *)name;
+    uint32_t c;
+
+    if (strnlen(name, AUTH_NAME_MAX) == AUTH_NAME_MAX)
+        return error_set(err, ERR_INVALID, "name is longer than %d bytes",
+                         AUTH_NAME_MAX - 1);
+    while (*p) {
+        size_t len = utf8_read(p, &c);
+
+        if (!len || !is_printable(c))
+            return error_set(err, ERR_INVALID, "name must be printable UTF-8");
+        p += len;
+    }
+    return 0;
+}
+
+static int check_tenant(const char *tenant, struct error *err)
+{
+    size_t len = strnlen(tenant, AUTH_TENANT_MAX);
+
+    if (len == 0 || len == AUTH_TENANT_MAX ||
+        strspn(tenant, "abcdefghijklmnopqrstuvwxyz0123456789_-") != len)
+        return error_set(err, ERR_INVALID,
+                         "tenant must be 1 to %d characters of [a-z0-9_-]",
+                         AUTH_TENANT_MAX - 1);
+    return 0;
+}
+
+/* ---- making ------------------------------------------------------------- */
+
+void auth_key_make(const struct auth *a, const char *tenant, const char *name,
+                   uint32_t scopes, struct store_key *ret_key,
+                   char ret_secret[AUTH_SECRET_LEN + 1])
+{
+    unsigned char raw[HASH_SIZE];
+
+    ids_random(raw, sizeof(raw));
+    memcpy(ret_secret, AUTH_PREFIX, strlen(AUTH_PREFIX));
+    (void)ids_hex(raw, sizeof(raw), ret_secret + strlen(AUTH_PREFIX));
+    explicit_bzero(raw, sizeof(raw));
+    memset(ret_key, 0, sizeof(*ret_key));
+    ids_make("key", ret_key->id);
+    hash_hmac(a->secret, sizeof(a->secret), ret_secret, AUTH_SECRET_LEN,
+              ret_key->hash);
+    (void)snprintf(ret_key->tenant, sizeof(ret_key->tenant), "%s", tenant);
+    (void)snprintf(ret_key->name, sizeof(ret_key->name), "%s", name);
+    ret_key->scopes = scopes;
+    ret_key->created_at_ms = clock_real_ms();
+}
+
+static void to_public(const struct store_key *key, struct auth_key *ret)
+{
+    memset(ret, 0, sizeof(*ret));
+    memcpy(ret->id, key->id, sizeof(ret->id));
+    memcpy(ret->tenant, key->tenant, sizeof(ret->tenant));
+    memcpy(ret->name, key->name, sizeof(ret->name));
+    ret->scopes = key->scopes;
+    ret->created_at_ms = key->created_at_ms;
+    ret->revoked_at_ms = key->revoked_at_ms;
+    ret->last_used_at_ms = key->last_used_at_ms;
+}
+
+int auth_key_create(struct auth *a, const char *tenant, const char *name,
+                    uint32_t scopes, struct auth_key *ret_key,
+                    char **ret_secret, struct error *err)
+{
+    char secret[AUTH_SECRET_LEN + 1];
+    struct store_key key;
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+
+    name = name ? name : "";
+    if (check_tenant(tenant, err) < 0 || check_name(name, err) < 0)
+        return -(int)err->code;
+    if (!scopes || (scopes & ~(uint32_t)AUTH_SCOPES_ALL))
+        return error_set(err, ERR_INVALID, "a key needs at least one scope");
+    if (a->count >= AUTH_KEYS_MAX) {
+        (void)error_set(err, ERR_LIMIT, "there are %d keys already",
+                        AUTH_KEYS_MAX);
+        return error_hint(err, "revoke some that are no longer used");
+    }
+    auth_key_make(a, tenant, name, scopes, &key, secret);
+    if (store_key_put(a->store, &key, err) < 0) {
+        explicit_bzero(secret, sizeof(secret));
+        return -(int)err->code;
+    }
+    auth_entry_add(a, &key);
+    to_public(&key, ret_key);
+    *ret_secret = xstrdup(secret);
+    explicit_bzero(secret, sizeof(secret));
+    return 0;
+}
+
+/* ---- listing and revoking ----------------------------------------------- */
+
+int auth_key_list(struct auth *a, struct auth_key **ret_keys,
+                  size_t *ret_count, struct error *err)
+{
+    struct store_key *rows cleanup(mem_free) = NULL;
+    struct auth_key *keys;
+    size_t count;
+
+    if (auth_touch_flush(a, err) < 0 ||
+        store_key_list(a->store, &rows, &count, err) < 0)
+        return -(int)err->code;
+    keys = xcalloc(MAX(count, (size_t)1), sizeof(*keys));
+    for (size_t i = 0; i < count; i++)
+        to_public(&rows[i], &keys[i]);
+    *ret_keys = keys;
+    *ret_count = count;
+    return 0;
+}
+
+int auth_key_revoke(struct auth *a, const char *id, struct error *err)
+{
+    const struct auth_entry *e;
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+
+    if (!ids_valid("key", id))
+        return error_set(err, ERR_NOT_FOUND, "there is no such key");
+    e = auth_entry_find(a, id);
+    if (e && (e->key.scopes & AUTH_ADMIN) && a->admins == 1) {
+        (void)error_set(err, ERR_CONFLICT, "this is the last admin key");
+        return error_hint(err, "create another admin key first");
+    }
+    if (store_key_revoke(a->store, id, clock_real_ms(), err) < 0)
+        return -(int)err->code;
+    auth_entry_remove(a, id);
+    return 0;
+}

@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names of scopes; see auth.h. Daemon. */
+#include <stdio.h>
+#include <string.h>
+
+#include "auth/auth.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+static const struct {
+    const char *name;
+    enum auth_scope bit;
+} scopes_table[] = {
+    {"execute", AUTH_EXECUTE},
+    {"files:read", AUTH_FILES_READ},
+    {"files:write", AUTH_FILES_WRITE},
+    {"admin", AUTH_ADMIN},
+};
+
+static uint32_t find(const char *name, size_t len)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(scopes_table); i++)
+        if (strlen(scopes_table[i].name) == len &&
+            strncmp(scopes_table[i].name, name, len) == 0)
+            return scopes_table[i].bit;
+    return 0;
+}
+
+int auth_scopes_parse(const char *text, uint32_t *ret, struct error *err)
+{
+    uint32_t scopes = 0;
+
+    for (;;) {
+        size_t len = strcspn(text, ",");
+        uint32_t bit = find(text, len);
+
+        if (!bit) {
+            (void)error_set(err, ERR_INVALID, "unknown scope \"%.*s\"",
+                            (int)MIN(len, (size_t)32), text);
+            return error_hint(err, "scopes are execute, files:read, "
+                                   "files:write and admin, with commas "
+                                   "between");
+        }
+        scopes |= bit;
+        if (!text[len])
+            break;
+        text += len + 1;
+    }
+    *ret = scopes;
+    return 0;
+}
+
+char *auth_scopes_format(uint32_t scopes, char ret[96])
+{
+    size_t used = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(scopes_table); i++)
+        if (scopes & scopes_table[i].bit)
+            used += (size_t)snprintf(ret + used, 96 - used, "%s%s",
+                                     used ? "," : "", scopes_table[i].name);
+    return ret;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The two secret files of the data directory: auth.secret, under which keys
+ * are hashed, and admin.key, the first key. Runs in the daemon at its start,
+ * as the service user. Each is written beside its name and renamed, so that
+ * it appears whole or not at all, and only its owner can read it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "auth/auth_int.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/ids.h"
+#include "base/mem.h"
+
+#define SECRET_FILE "auth.secret"
+#define ADMIN_FILE "admin.key"
+#define HEX_LEN (2 * HASH_SIZE)
+
+static int open_dir(const char *data_dir, int *ret_fd, struct error *err)
+{
+    int fd = open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+    if (fd < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
+                           data_dir);
+    *ret_fd = fd;
+    return 0;
+}
+
+/* On disk, name included, when it returns 0; a negative errno otherwise. */
+static int write_whole(int dir, const char *name, const char *line)
+{
+    char *temp cleanup(mem_free) = xasprintf("%s.tmp", name);
+    int fd cleanup(fd_close) = -1;
+    int r;
+
+    /* Left by a start that was cut short, if it is there at all. */
+    (void)unlinkat(dir, temp, 0);
+    fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    r = fd_write_all(fd, line, strlen(line));
+    if (r == 0 && fchmod(fd, 0600) < 0) /* whatever the umask took away */
+        r = -errno;
+    if (r == 0 && fsync(fd) < 0)
+        r = -errno;
+    if (r == 0 && renameat(dir, temp, dir, name) < 0)
+        r = -errno;
+    if (r == 0 && fsync(dir) < 0)
+        r = -errno;
+    if (r < 0)
+        (void)unlinkat(dir, temp, 0); /* nothing to add to the failure */
+    return r;
+}
+
+static int make_secret(int dir, unsigned char ret[HASH_SIZE],
+                       struct error *err)
+{
+    unsigned char raw[HASH_SIZE];
+    char hex[HEX_LEN + 1];
+    char line[HEX_LEN + 2];
+    int r;
+
+    ids_random(raw, sizeof(raw));
+    (void)snprintf(line, sizeof(line), "%s\n", ids_hex(raw, sizeof(raw), hex));
+    r = write_whole(dir, SECRET_FILE, line);
+    if (r == 0)
+        memcpy(ret, raw, sizeof(raw));
+    explicit_bzero(raw, sizeof(raw));
+    explicit_bzero(hex, sizeof(hex));
+    explicit_bzero(line, sizeof(line));
+    if (r < 0)
+        return error_errno(err, ERR_INTERNAL, -r, "cannot write " SECRET_FILE);
+    return 0;
+}
+
+static bool from_hex(const char *text, unsigned char ret[HASH_SIZE])
+{
+    static const char digits[] = "0123456789abcdef";
+
+    for (size_t i = 0; i < HASH_SIZE; i++) {
+        const char *high = memchr(digits, text[2 * i], 16);
+        const char *low = memchr(digits, text[2 * i + 1], 16);
+
+        if (!high || !low)
+            return false;
+        ret[i] = (unsigned char)((high - digits) << 4 | (low - digits));
+    }
+    return true;
+}
+
+static int read_secret(int fd, unsigned char ret[HASH_SIZE], struct error *err)
+{
+    char text[HEX_LEN + 2];
+    struct stat st;
+    ssize_t n;
+    bool good;
+
+    if (fstat(fd, &st) < 0)
+        return error_errno(err, ERR_INTERNAL, errno,
+                           "cannot read " SECRET_FILE);
+    if (!S_ISREG(st.st_mode) || (st.st_mode & 077)) {
+        (void)error_set(err, ERR_INTERNAL,
+                        SECRET_FILE " must be a file that only its owner can "
+                                    "read");
+        return error_hint(err, "chmod 600 it; if others could read it, revoke "
+                               "all keys");
+    }
+    n = fd_read_all(fd, text, sizeof(text));
+    good = n == HEX_LEN + 1 && text[HEX_LEN] == '\n' && from_hex(text, ret);
+    explicit_bzero(text, sizeof(text));
+    if (!good)
+        return error_set(err, ERR_INTERNAL, SECRET_FILE " is damaged");
+    return 0;
+}
+
+int auth_secret_open(const char *data_dir, bool may_make,
+                     unsigned char ret[HASH_SIZE], struct error *err)
+{
+    int dir cleanup(fd_close) = -1;
+    int fd cleanup(fd_close) = -1;
+
+    if (open_dir(data_dir, &dir, err) < 0)
+        return -(int)err->code;
+    fd = openat(dir, SECRET_FILE,
+                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd >= 0)
+        return read_secret(fd, ret, err);
+    if (errno != ENOENT)
+        return error_errno(err, ERR_INTERNAL, errno,
+                           "cannot open " SECRET_FILE);
+    if (may_make)
+        return make_secret(dir, ret, err);
+    /* It is written before the first key, so no crash leads here. */
+    (void)error_set(err, ERR_INTERNAL,
+                    SECRET_FILE " is missing, without it no stored key can "
+                                "be recognised");
+    return error_hint(err, "restore it from the backup that glovebox.db came "
+                           "from");
+}
+
+int auth_secret_publish(const char *data_dir, const char *secret,
+                        struct error *err)
+{
+    int dir cleanup(fd_close) = -1;
+    char line[AUTH_SECRET_LEN + 2];
+    int r;
+
+    if (open_dir(data_dir, &dir, err) < 0)
+        return -(int)err->code;
+    (void)snprintf(line, sizeof(line), "%s\n", secret);
+    r = write_whole(dir, ADMIN_FILE, line);
+    explicit_bzero(line, sizeof(line));
+    if (r < 0)
+        return error_errno(err, ERR_INTERNAL, -r, "cannot write " ADMIN_FILE);
+    return 0;
+}

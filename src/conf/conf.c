@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Loads the configuration: defaults, file, environment, flags, then the
+ * checks. Called once by main of the daemon and of the command line, before
+ * any thread; the result is never changed afterwards.
+ */
+#include "conf/conf.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "conf/conf_int.h"
+
+int conf_defaults(void *base, const struct conf_options *table,
+                  struct error *err)
+{
+    for (size_t i = 0; i < table->count; i++) {
+        const struct conf_option *o = &table->row[i];
+        char *found cleanup(mem_free) = o->find ? o->find() : NULL;
+
+        if (conf_value_set(base, o, found ? found : o->standard, err) < 0)
+            return error_wrap(err, "default");
+    }
+    return 0;
+}
+
+/* The file named by a flag or the environment must be there; the default one
+ * need not. "none" reads none. */
+static int load_file(const char *named, struct conf *c, struct error *err)
+{
+    char *usual cleanup(mem_free) = NULL;
+
+    if (!named)
+        named = getenv("GLOVEBOX_CONFIG");
+    if (named && strcmp(named, "none") == 0)
+        return 0;
+    if (named)
+        return conf_file_load(named, c, err);
+    usual = conf_places_config();
+    if (access(usual, F_OK) < 0)
+        return 0;
+    return conf_file_load(usual, c, err);
+}
+
+int conf_load(int argc, char *const *argv, struct conf **ret,
+              struct error *err)
+{
+    struct conf *c cleanup(conf_freep) = xcalloc(1, sizeof(*c));
+    struct conf_flags flags;
+
+    if (conf_flags_read(argc, argv, &flags, err) < 0)
+        return -(int)err->code;
+    c->mode = flags.mode;
+    if (conf_defaults(c, &conf_options_top, err) < 0 ||
+        conf_defaults(&c->pools[0], &conf_options_pool, err) < 0)
+        return -(int)err->code;
+    c->pool_count = 1;
+    if (c->mode != CONF_REFERENCE && c->mode != CONF_SAMPLE &&
+        c->mode != CONF_HELP &&
+        (load_file(flags.config, c, err) < 0 || conf_env_apply(c, err) < 0 ||
+         conf_flags_apply(&flags, c, err) < 0 || conf_check(c, err) < 0))
+        return -(int)err->code;
+    *ret = take_ptr(c);
+    return 0;
+}
+
+static void values_free(void *base, const struct conf_options *table)
+{
+    for (size_t i = 0; i < table->count; i++)
+        conf_value_free(base, &table->row[i]);
+}
+
+void conf_free(struct conf *c)
+{
+    if (!c)
+        return;
+    values_free(c, &conf_options_top);
+    for (size_t i = 0; i < CONF_POOLS_MAX; i++)
+        values_free(&c->pools[i], &conf_options_pool);
+    free(c->file);
+    free(c);
+}
+
+void conf_freep(struct conf **c)
+{
+    conf_free(*c);
+}
+
+const struct conf_pool *conf_pool_find(const struct conf *c, const char *name)
+{
+    if (!name || !name[0])
+        return &c->pools[0];
+    for (size_t i = 0; i < c->pool_count; i++)
+        if (strcmp(c->pools[i].name, name) == 0)
+            return &c->pools[i];
+    return NULL;
+}
+
+bool conf_show(const struct conf *c, FILE *out)
+{
+    switch (c->mode) {
+    case CONF_SERVE:
+        return false;
+    case CONF_CHECK:
+        fprintf(out, "configuration is valid (%s)\n",
+                c->file ? c->file : "no file");
+        return true;
+    case CONF_DUMP:
+        conf_dump(c, out);
+        return true;
+    case CONF_REFERENCE:
+        conf_reference(out);
+        return true;
+    case CONF_SAMPLE:
+        conf_sample(out);
+        return true;
+    case CONF_HELP:
+        conf_help_flags(out);
+        return true;
+    }
+    return false;
+}

@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of options: the one place where an option is named, bounded,
+ * given its default and explained. Read by every other file of conf/ in the
+ * daemon and the command line. A new option is a field in conf.h and a row
+ * here; docs/CONFIG.md and packaging/glovebox.yaml are printed from it.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "conf/conf_int.h"
+
+#define KIB UINT64_C(1024)
+#define MIB (1024 * KIB)
+#define GIB (1024 * MIB)
+#define TIB (1024 * GIB)
+#define DAY_S 86400
+
+#define TOP(field) offsetof(struct conf, field)
+#define POOL(field) offsetof(struct conf_pool, field)
+
+static const struct conf_option top[] = {
+    {"listen", CONF_LISTEN, TOP(listen_host), 0, 65535, "127.0.0.1:8650",
+     .help = "Address and port to serve on: `HOST:PORT`, an IPv6 address in "
+             "brackets. HOST is a numeric address or `localhost`. Port 0 "
+             "takes any free one."},
+    {"allow_remote", CONF_BOOL, TOP(allow_remote), 0, 1, "false",
+     .help = "Permit a `listen` address other than loopback. Traffic is not "
+             "encrypted: put a TLS proxy in front."},
+    {"data_dir", CONF_PATH, TOP(data_dir), 1, 1024,
+     "/var/lib/glovebox as root, otherwise ~/.local/share/glovebox",
+     .find = conf_places_data,
+     .help = "Everything that must survive: keys, metadata, files. Back up "
+             "this one directory. Flag: `--data`."},
+    {"runtime_dir", CONF_PATH, TOP(runtime_dir), 1, 1024,
+     "/var/cache/glovebox/runtimes as root, otherwise "
+     "~/.cache/glovebox/runtimes",
+     .find = conf_places_runtimes,
+     .help = "Built runtime images; they can be rebuilt and need no backup."},
+    {"runtime_defs", CONF_PATH, TOP(runtime_defs), 1, 1024,
+     "the folder that came with the program", .find = conf_places_definitions,
+     .help = "Folder of runtime definitions, one folder each."},
+    {"service_user", CONF_STRING, TOP(service_user), 1, 32, "glovebox",
+     .allowed = "a-z0-9_-",
+     .help = "User the daemon becomes when it is started as root."},
+    {"log_level", CONF_ENUM, TOP(log_level), 0, 0, "info",
+     .allowed = "debug|info|warn|error",
+     .help = "Least level that is logged."},
+    {"log_format", CONF_ENUM, TOP(log_format), 0, 0, "text",
+     .allowed = "text|json",
+     .help = "Log lines as `key=value` text or as JSON."},
+    {"accept_missing_walls", CONF_STRING, TOP(accept_missing_walls), 0, 512,
+     "", .allowed = "a-z0-9_,-",
+     .help = "Comma-separated names of isolation walls this host may lack. "
+             "Any other missing wall refuses the start; `glovebox doctor` "
+             "prints the names."},
+    {"uid_base", CONF_U32, TOP(uid_base), 65536, 4294000000, "1700000000",
+     .help = "First host user id given to sessions. The range must belong to "
+             "nobody else on the host."},
+    {"uid_count", CONF_U32, TOP(uid_count), 1000, 100000000, "1000000",
+     .help = "How many host user ids sessions may take turns with."},
+    {"workers", CONF_U32, TOP(workers), 2, 1024, "192",
+     .help = "Threads that serve requests and executions."},
+    {"max_executions", CONF_U32, TOP(max_executions), 1, 1023, "160",
+     .help = "Executions running or queued at once, of all sessions; more "
+             "are answered with 429. Must be less than `workers`."},
+    {"queue_per_session", CONF_U32, TOP(queue_per_session), 1, 1000, "16",
+     .help = "Executions that may wait in one session."},
+    {"sessions_per_tenant", CONF_U32, TOP(sessions_per_tenant), 1, 100000,
+     "100", .help = "Live sessions of one tenant."},
+    {"max_sessions", CONF_U32, TOP(max_sessions), 1, 100000, "1000",
+     .help = "Live sessions on this machine."},
+    {"creations_per_s", CONF_U32, TOP(creations_per_s), 0, 100000, "50",
+     .help = "Sessions one tenant may create in a second; 0 is no limit."},
+    {"json_bytes", CONF_SIZE, TOP(json_bytes), KIB, 64 * MIB, "4MiB",
+     .help = "Largest JSON body."},
+    {"code_bytes", CONF_SIZE, TOP(code_bytes), 1, 64 * MIB, "1MiB",
+     .help = "Largest code of one execution. At most `json_bytes`."},
+    {"upload_bytes", CONF_SIZE, TOP(upload_bytes), 1, TIB, "128MiB",
+     .help = "Largest file uploaded in one request."},
+    {"history_bytes", CONF_SIZE, TOP(history_bytes), MIB, 64 * GIB, "128MiB",
+     .help = "Memory for finished executions that can still be fetched."},
+    {"history_per_session", CONF_U32, TOP(history_per_session), 1, 10000,
+     "100", .help = "Finished executions kept for one session."},
+    {"stop_deadline_s", CONF_U32, TOP(stop_deadline_s), 1, 600, "10",
+     .help = "Seconds a stop waits for running executions before it cancels "
+             "them."},
+    {"header_timeout_s", CONF_U32, TOP(header_timeout_s), 1, 600, "10",
+     .help = "Seconds a client has to send its headers."},
+    {"idle_timeout_s", CONF_U32, TOP(idle_timeout_s), 1, 3600, "60",
+     .help = "Seconds a connection may stay open without a request."},
+    {"body_timeout_s", CONF_U32, TOP(body_timeout_s), 1, 3600, "20",
+     .help = "Seconds a body may pause while it is being sent."},
+    {"connections", CONF_U32, TOP(connections), 8, 65536, "2000",
+     .help = "Connections open at once."},
+    {"auth_failures_per_min", CONF_U32, TOP(auth_failures_per_min), 1, 10000,
+     "10",
+     .help = "Failed authentications per minute of one address or key prefix "
+             "before further failures are answered with 429, for a time that "
+             "grows to ten minutes. A right key is never refused."},
+    {"zygote_max_age_s", CONF_U32, TOP(zygote_max_age_s), 1, 7 * DAY_S, "3600",
+     .help = "Seconds after which a zygote is replaced."},
+    {"zygote_max_spawns", CONF_U32, TOP(zygote_max_spawns), 1, 10000000,
+     "5000", .help = "Sessions after which a zygote is replaced."},
+};
+
+static const struct conf_option pool[] = {
+    {"name", CONF_STRING, POOL(name), 1, 32, "default", .allowed = "a-z0-9-",
+     .help = "Name of the pool; required, and different from the others'. "
+             "The first pool serves requests that name none."},
+    {"runtime", CONF_STRING, POOL(runtime), 1, 63, "standard",
+     .allowed = "a-z0-9._-", .help = "Runtime image of its sessions."},
+    {"zygote", CONF_BOOL, POOL(zygote), 0, 1, "true",
+     .help = "Start sessions as forks of a warm interpreter. `false` starts "
+             "a fresh interpreter each time: slower, and no memory layout in "
+             "common."},
+    {"memory_bytes", CONF_SIZE, POOL(memory_bytes), 16 * MIB, 16 * TIB, "1GiB",
+     .help = "Memory of a session, its temporary files included."},
+    {"max_memory_bytes", CONF_SIZE, POOL(max_memory_bytes), 16 * MIB, 16 * TIB,
+     "64GiB", .help = "Most memory a session may ask for."},
+    {"processes", CONF_U32, POOL(processes), 4, 65536, "128",
+     .help = "Processes and threads of a session."},
+    {"cores", CONF_U32, POOL(cores), 1, 4096, "1",
+     .help = "Processor cores of a session."},
+    {"max_cores", CONF_U32, POOL(max_cores), 1, 4096,
+     "the number of the machine", .find = conf_places_cores,
+     .help = "Most cores a session may ask for."},
+    {"descriptors", CONF_U32, POOL(descriptors), 64, 1048576, "1024",
+     .help = "Open files of each process of a session."},
+    {"scratch_bytes", CONF_SIZE, POOL(scratch_bytes), MIB, 16 * TIB, "1GiB",
+     .help = "Room for files in `/mnt/data`."},
+    {"scratch_inodes", CONF_U32, POOL(scratch_inodes), 64, 100000000, "100000",
+     .help = "Number of files in `/mnt/data`."},
+    {"tmp_bytes", CONF_SIZE, POOL(tmp_bytes), 64 * KIB, TIB, "256MiB",
+     .help = "Room in `/tmp`; counts as memory."},
+    {"shm_bytes", CONF_SIZE, POOL(shm_bytes), 64 * KIB, TIB, "64MiB",
+     .help = "Room in `/dev/shm`; counts as memory."},
+    {"ready", CONF_U32, POOL(ready), 0, 1000, "4",
+     .help = "Sandboxes kept ready ahead of requests. At most "
+             "`max_sessions`."},
+    {"max_sessions", CONF_U32, POOL(max_sessions), 1, 100000, "1000",
+     .help = "Live sessions of this pool."},
+    {"cooldown_s", CONF_U32, POOL(cooldown_s), 1, 30 * DAY_S, "1200",
+     .help = "Idle seconds after which a session becomes dormant."},
+    {"lifetime_s", CONF_U32, POOL(lifetime_s), 1, 365 * DAY_S, "86400",
+     .help = "Longest life of a sandbox, in seconds."},
+    {"python_timeout_s", CONF_U32, POOL(python_timeout_s), 1, DAY_S, "120",
+     .help = "Seconds a Python execution gets when it asks for nothing."},
+    {"python_timeout_max_s", CONF_U32, POOL(python_timeout_max_s), 1, DAY_S,
+     "900", .help = "Most seconds a Python execution may ask for."},
+    {"shell_timeout_s", CONF_U32, POOL(shell_timeout_s), 1, DAY_S, "120",
+     .help = "Seconds a shell execution gets when it asks for nothing."},
+    {"shell_timeout_max_s", CONF_U32, POOL(shell_timeout_max_s), 1, DAY_S,
+     "240", .help = "Most seconds a shell execution may ask for."},
+    {"output_bytes", CONF_SIZE, POOL(output_bytes), KIB, GIB, "1MiB",
+     .help = "Output kept of each stream of an execution; what follows is "
+             "cut and marked."},
+};
+
+_Static_assert(ARRAY_SIZE(top) <= CONF_OPTIONS_MAX, "table too long");
+_Static_assert(ARRAY_SIZE(pool) <= CONF_OPTIONS_MAX, "table too long");
+
+const struct conf_options conf_options_top = {top, ARRAY_SIZE(top)};
+const struct conf_options conf_options_pool = {pool, ARRAY_SIZE(pool)};
+
+const struct conf_option *conf_options_find(const struct conf_options *table,
+                                            const char *name)
+{
+    for (size_t i = 0; i < table->count; i++)
+        if (strcmp(table->row[i].name, name) == 0)
+            return &table->row[i];
+    return NULL;
+}
+
+#define DISTANCE_MAX 64
+
+unsigned conf_options_distance(const char *a, const char *b)
+{
+    unsigned row[DISTANCE_MAX + 1];
+    size_t len_a = strlen(a), len_b = strlen(b);
+
+    if (len_a > DISTANCE_MAX || len_b > DISTANCE_MAX)
+        return DISTANCE_MAX;
+    for (size_t j = 0; j <= len_b; j++)
+        row[j] = (unsigned)j;
+    for (size_t i = 1; i <= len_a; i++) {
+        unsigned diagonal = row[0];
+
+        row[0] = (unsigned)i;
+        for (size_t j = 1; j <= len_b; j++) {
+            unsigned change = diagonal + (a[i - 1] != b[j - 1]);
+
+            diagonal = row[j];
+            row[j] = MIN(change, MIN(row[j], row[j - 1]) + 1);
+        }
+    }
+    return row[len_b];
+}
+
+const char *conf_options_nearest(const struct conf_options *table,
+                                 const char *name)
+{
+    /* A third of the letters wrong is no longer the same word. */
+    unsigned best = (unsigned)MAX((size_t)2, strnlen(name, 64) / 3) + 1;
+    const char *ret = NULL;
+
+    for (size_t i = 0; i < table->count; i++) {
+        unsigned d = conf_options_distance(name, table->row[i].name);
+
+        if (d < best) {
+            best = d;
+            ret = table->row[i].name;
+        }
+    }
+    return ret;
+}
