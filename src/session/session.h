@@ -33,7 +33,9 @@ struct warden_link;
 int sessions_open(const struct conf *conf, struct warden_link *link,
                   struct sessions **ret, struct error *err);
 /* Refuses new work, lets what runs finish until the deadline, cancels the
- * rest, ends every session. */
+ * rest, ends every session. Calls may still come; they are refused. */
+void sessions_stop(struct sessions *s, unsigned deadline_s);
+/* Stops, if that was not done, and frees; no call may come any more. */
 void sessions_close(struct sessions *s, unsigned deadline_s);
 /* True once every pool could start a session (a zygote is up). */
 bool sessions_ready(struct sessions *s);

@@ -1,0 +1,253 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One sandbox as the daemon holds it: made by the warden, reached over ctl,
+ * events, frames and two pipes, ended by the warden. Runs in gloveboxd.
+ * Whoever made it waits here for its walls; nothing else here waits. A slot
+ * is never named to the warden after it was released: by then it may be
+ * another session's.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+#include "wire/wire.h"
+
+#define SPAWN_RETRY_NS 10000000L
+
+static struct box *box_new(struct warden_link *link,
+                           const struct warden_limits *limits)
+{
+    struct box *b = xcalloc(1, sizeof(*b));
+
+    atomic_init(&b->refs, 1);
+    b->link = link;
+    b->limits = *limits;
+    b->ctl = b->events = b->frames = -1;
+    b->pipes[0] = b->pipes[1] = b->writers[0] = b->writers[1] = -1;
+    b->released = true; /* until the warden gave a slot */
+    /* Default mutexes cannot fail on Linux. */
+    (void)pthread_mutex_init(&b->slot_lock, NULL);
+    (void)pthread_mutex_init(&b->ctl_lock, NULL);
+    return b;
+}
+
+struct box *session_box_ref(struct box *b)
+{
+    atomic_fetch_add(&b->refs, 1);
+    return b;
+}
+
+void session_box_unref(struct box *b)
+{
+    if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
+        return;
+    fd_close(&b->ctl);
+    fd_close(&b->events);
+    fd_close(&b->frames);
+    for (int i = 0; i < 2; i++) {
+        fd_close(&b->pipes[i]);
+        fd_close(&b->writers[i]);
+    }
+    buf_done(&b->pending);
+    (void)pthread_mutex_destroy(&b->slot_lock);
+    (void)pthread_mutex_destroy(&b->ctl_lock);
+    free(b);
+}
+
+static void unref_box(struct box **b)
+{
+    session_box_unref(*b);
+}
+
+/* ---- what the warden does for it ------------------------------------------
+ */
+
+int session_box_usage(struct box *b, struct warden_usage *ret,
+                      struct error *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&b->slot_lock);
+    if (b->released)
+        rc = error_set(err, ERR_NOT_FOUND, "the sandbox is gone");
+    else
+        rc = warden_call_usage(b->link, b->slot, true, ret, err);
+    pthread_mutex_unlock(&b->slot_lock);
+    return rc;
+}
+
+void session_box_kill(struct box *b)
+{
+    struct error err;
+
+    pthread_mutex_lock(&b->slot_lock);
+    if (!b->released && warden_call_kill(b->link, b->slot, &err) < 0)
+        log_event(LOG_ERROR, "sandbox_kill_failed", "error", err.message,
+                  NULL);
+    pthread_mutex_unlock(&b->slot_lock);
+}
+
+void session_box_release(struct box *b, bool keep_scratch)
+{
+    struct error err;
+
+    atomic_store(&b->broken, true);
+    pthread_mutex_lock(&b->slot_lock);
+    if (!b->released &&
+        warden_call_release(b->link, b->slot, keep_scratch, &err) < 0)
+        log_event(LOG_ERROR, "sandbox_release_failed", "error", err.message,
+                  NULL);
+    b->released = true;
+    pthread_mutex_unlock(&b->slot_lock);
+}
+
+/* ---- what pid 1 says ---------------------------------------------------- */
+
+int session_box_event(struct box *b, struct init_event *ret)
+{
+    ssize_t n = wire_recv(b->events, ret, sizeof(*ret), NULL, NULL);
+
+    if (n == -EAGAIN)
+        return 0;
+    if (n != (ssize_t)sizeof(*ret)) {
+        atomic_store(&b->broken, true);
+        return -1;
+    }
+    ret->step[sizeof(ret->step) - 1] = '\0';
+    return 1;
+}
+
+bool session_box_check(struct box *b)
+{
+    struct init_event event;
+    int n;
+
+    if (atomic_load(&b->broken))
+        return false;
+    while ((n = session_box_event(b, &event)) > 0)
+        if (event.type == INIT_EVENT_KERNEL &&
+            (!b->kernel_pid || event.pid == b->kernel_pid))
+            b->kernel_alive = false;
+    return n == 0;
+}
+
+static int wait_ready(struct box *b, struct error *err)
+{
+    uint64_t deadline = clock_mono_ms() + BOX_READY_MS;
+    struct pollfd p = {.fd = b->events, .events = POLLIN};
+    struct init_event event;
+    int n;
+
+    do
+        n = poll(&p, 1, clock_left_ms(deadline));
+    while (n < 0 && errno == EINTR);
+    if (n <= 0)
+        return error_set(err, ERR_TIMEOUT,
+                         "a sandbox did not come up within %u s",
+                         BOX_READY_MS / 1000);
+    if (session_box_event(b, &event) <= 0)
+        return error_set(err, ERR_ISOLATION,
+                         "a sandbox ended while it was set up");
+    if (event.type == INIT_EVENT_READY)
+        return 0;
+    if (event.type != INIT_EVENT_FAILED ||
+        !session_text_plain(event.step, strlen(event.step)))
+        return error_set(err, ERR_GUEST, "a sandbox sent nonsense");
+    return error_errno(err, ERR_ISOLATION, event.errnum,
+                       "a wall could not be built (%s)", event.step);
+}
+
+/* ---- making one ------------------------------------------------------------
+ */
+
+static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
+                         struct error *err)
+{
+    int ctl[2] = {-1, -1};
+    int events[2] = {-1, -1};
+    int rc = fd_socketpair(SOCK_SEQPACKET, ctl);
+
+    if (rc == 0)
+        rc = fd_socketpair(SOCK_SEQPACKET, events);
+    b->ctl = ctl[0];
+    b->events = events[0];
+    *ret_ctl = ctl[1];
+    *ret_events = events[1];
+    for (int i = 0; i < 2 && rc == 0; i++) {
+        int ends[2];
+
+        rc = fd_pipe(ends);
+        if (rc < 0)
+            break;
+        b->pipes[i] = ends[0];
+        b->writers[i] = ends[1];
+        rc = fd_set_nonblock(b->pipes[i], 1);
+    }
+    if (rc == 0)
+        rc = fd_set_nonblock(b->ctl, 1);
+    if (rc == 0)
+        rc = fd_set_nonblock(b->events, 1);
+    if (rc == 0)
+        return 0;
+    (void)error_errno(err, ERR_BUSY, -rc, "no descriptors for a sandbox");
+    return error_retry(err, 1);
+}
+
+/* Asks again while the zygote is still importing. */
+static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
+                 int events, const atomic_bool *stopping, struct error *err)
+{
+    uint64_t deadline = clock_mono_ms() + BOX_SPAWN_MS;
+
+    for (;;) {
+        int rc = warden_call_spawn(b->link, want, ctl, events, &b->slot, err);
+
+        if (rc == 0)
+            return 0;
+        if (rc != -ERR_UNAVAILABLE || err->retry_after_s == 0 ||
+            atomic_load(stopping) || clock_left_ms(deadline) == 0)
+            return rc;
+        (void)nanosleep(&(struct timespec){.tv_nsec = SPAWN_RETRY_NS}, NULL);
+    }
+}
+
+int session_box_open(struct warden_link *link, uint32_t runtime,
+                     const struct warden_limits *limits, uint32_t slot,
+                     const atomic_bool *stopping, struct box **ret,
+                     struct error *err)
+{
+    struct box *b cleanup(unref_box) = box_new(link, limits);
+    struct warden_spawn want = {
+        .runtime = runtime, .slot = slot, .limits = *limits};
+    int ctl cleanup(fd_close) = -1;
+    int events cleanup(fd_close) = -1;
+    int rc = make_channels(b, &ctl, &events, err);
+
+    if (rc < 0)
+        return rc;
+    rc = spawn(b, &want, ctl, events, stopping, err);
+    if (rc < 0)
+        return rc;
+    b->released = false;
+    fd_close(&ctl); /* ours would keep an ended sandbox looking alive */
+    fd_close(&events);
+    rc = wait_ready(b, err);
+    if (rc == 0)
+        rc = session_kernel_start(b, err);
+    if (rc == 0)
+        rc = session_box_usage(b, &b->base, err);
+    if (rc < 0) {
+        session_box_release(b, slot != 0);
+        return rc;
+    }
+    *ret = take_ptr(b);
+    return 0;
+}

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The spine of an execution: admit, wait for the turn, wake, run, settle,
+ * judge, mend, release, record. Runs in gloveboxd, on the caller's thread or
+ * on one of the pool that session_submit is given.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+
+struct job {
+    struct sessions *m;
+    struct session *se;  /* referenced */
+    struct execution *e; /* referenced */
+};
+
+/* ---- admit
+ * ------------------------------------------------------------------ */
+
+static int check_spec(const struct sessions *m, const struct exec_spec *spec,
+                      struct error *err)
+{
+    if (spec->code_len > m->conf->code_bytes)
+        return error_set(err, ERR_TOO_LARGE, "code is over %llu bytes",
+                         (unsigned long long)m->conf->code_bytes);
+    if (!session_text_utf8(spec->code, spec->code_len) ||
+        memchr(spec->code, '\0', spec->code_len))
+        return error_set(err, ERR_INVALID,
+                         "code must be UTF-8 without NUL characters");
+    if (spec->metadata && strlen(spec->metadata) > SESSION_METADATA_MAX)
+        return error_set(err, ERR_TOO_LARGE, "metadata is over %u bytes",
+                         SESSION_METADATA_MAX);
+    return 0;
+}
+
+static int choose_timeout(const struct conf_pool *pool,
+                          const struct exec_spec *spec, uint32_t *ret,
+                          struct error *err)
+{
+    bool shell = spec->language == EXEC_SHELL;
+    uint32_t most =
+        shell ? pool->shell_timeout_max_s : pool->python_timeout_max_s;
+    uint32_t normal = shell ? pool->shell_timeout_s : pool->python_timeout_s;
+
+    if (spec->timeout_s > most)
+        return error_set(err, ERR_INVALID,
+                         "timeout_s must be from 1 to %u in this pool", most);
+    *ret = spec->timeout_s ? spec->timeout_s : normal;
+    return 0;
+}
+
+/* Both locks are held. */
+static int check_room(const struct sessions *m, const struct session *se,
+                      struct error *err)
+{
+    if (se->state == SESSION_ENDED)
+        return error_set(err, ERR_NOT_FOUND, "no such session");
+    if (m->active >= m->conf->max_executions) {
+        (void)error_set(err, ERR_BUSY,
+                        "%u executions are running or waiting, which is the "
+                        "most",
+                        m->conf->max_executions);
+        return error_retry(err, 1);
+    }
+    if (se->queued >= m->conf->queue_per_session) {
+        (void)error_set(err, ERR_LIMIT,
+                        "%u executions wait in this session, which is the "
+                        "most",
+                        m->conf->queue_per_session);
+        (void)error_hint(err, "wait for one to finish, or use more sessions");
+        return error_retry(err, 1);
+    }
+    return 0;
+}
+
+static int enqueue(struct sessions *m, struct session *se, struct execution *e,
+                   struct error *err)
+{
+    int rc;
+
+    pthread_mutex_lock(&m->lock);
+    pthread_mutex_lock(&se->lock);
+    rc = check_room(m, se, err);
+    if (rc == 0) {
+        m->active++;
+        session_history_add(m, se, e);
+        session_queue_add(se, e);
+    }
+    pthread_mutex_unlock(&se->lock);
+    pthread_mutex_unlock(&m->lock);
+    return rc;
+}
+
+/* ret: an execution and its session, both referenced. */
+static int admit(struct sessions *m, const char *tenant, const char *id,
+                 const struct exec_spec *spec, struct job *ret,
+                 struct error *err)
+{
+    struct session *se;
+    struct execution *e;
+    uint32_t timeout_s = 0;
+    int rc = session_find(m, tenant, id, &se, err);
+
+    if (rc < 0)
+        return rc;
+    rc = check_spec(m, spec, err);
+    if (rc == 0)
+        rc = choose_timeout(se->pool->conf, spec, &timeout_s, err);
+    if (rc == 0) {
+        e = session_execution_new(se, spec, timeout_s);
+        rc = enqueue(m, se, e, err);
+        if (rc == 0) {
+            *ret = (struct job){.m = m, .se = se, .e = e};
+            return 0;
+        }
+        execution_unref(e);
+    }
+    session_unref(se);
+    session_metrics_refused(m, err);
+    return rc;
+}
+
+/* ---- run
+ * -------------------------------------------------------------------- */
+
+/* With the turn and a box: everything up to the facts. */
+static void run_in_box(struct session *se, struct execution *e,
+                       struct box *box, struct runner *runner,
+                       struct facts *facts)
+{
+    struct collect c = {.box = box,
+                        .e = e,
+                        .runner = runner,
+                        .facts = facts,
+                        .output_cap = se->pool->conf->output_bytes};
+
+    session_execution_started(e, box->cells == 0);
+    session_collect(&c);
+    session_settle(&c);
+}
+
+/* Leaves nothing half-dead inside, and no box that is of no use. */
+static void mend(struct session *se, struct box *box, const struct facts *f,
+                 const struct verdict *v)
+{
+    uint64_t born_ms;
+    struct error err;
+
+    if (v->kill_all && session_broker_signal(box, INIT_SIGNAL_KILL_ALL,
+                                             BOX_KILL_MS, &err) < 0)
+        session_box_kill(box);
+    if (v->interpreter_lost)
+        box->kernel_alive = false;
+    pthread_mutex_lock(&se->lock);
+    born_ms = se->woken_ms;
+    pthread_mutex_unlock(&se->lock);
+    if (f->end == END_GONE || atomic_load(&box->broken) ||
+        clock_left_ms(born_ms + se->pool->conf->lifetime_s * 1000ull) == 0)
+        (void)session_wake_drop(se, box, false);
+}
+
+static void note_unmade(struct execution *e, struct facts *f,
+                        const struct error *err)
+{
+    f->end = END_UNMADE;
+    f->reason = err->message;
+    if (atomic_load(&e->requests) & REQUEST_END) {
+        f->cancelled = true;
+        f->reason = "the session was deleted while it waited";
+    }
+}
+
+/* Only the kernel can show a traceback; ours is for when it did not. */
+static void judge(struct execution *e, const struct facts *f,
+                  struct verdict *v)
+{
+    struct exec_event event;
+
+    session_judge(f, v);
+    for (uint32_t n = 0; v->error_name[0] && execution_event(e, n, &event);
+         n++)
+        if (event.type == EVENT_ERROR)
+            v->error_name[0] = '\0';
+}
+
+/* 0, or why no sandbox could be had: a reason the caller may retry on. */
+static int run(const struct job *job, struct error *err)
+{
+    struct session *se = job->se;
+    struct execution *e = job->e;
+    struct runner *runner = session_runner_get(job->m);
+    struct facts facts = {.language = e->info.language, .limits = &se->limits};
+    struct verdict verdict;
+    struct box *box = NULL;
+    int rc = 0;
+
+    if (session_queue_wait(se, e, runner)) {
+        if (!runner)
+            rc = error_set(err, ERR_BUSY, "out of descriptors");
+        else
+            rc = session_wake_kernel(se, &box, err);
+        if (rc == 0)
+            run_in_box(se, e, box, runner, &facts);
+        else
+            note_unmade(e, &facts, err);
+        judge(e, &facts, &verdict);
+        if (box)
+            mend(se, box, &facts, &verdict);
+        session_queue_release(se);
+        session_execution_finish(e, &verdict);
+    }
+    session_box_unref(box);
+    if (runner)
+        session_runner_put(job->m, runner);
+    return rc;
+}
+
+static void log_end(struct execution *e)
+{
+    struct exec_info info;
+
+    execution_info(e, &info);
+    log_event(info.outcome == OUTCOME_ISOLATION_FAILED ? LOG_ERROR : LOG_INFO,
+              "execution", "execution", info.id, "session", info.session,
+              "outcome", exec_outcome_name(info.outcome), "failure",
+              info.failure, NULL);
+}
+
+int session_execute(struct sessions *s, const char *tenant, const char *id,
+                    const struct exec_spec *spec, struct execution **ret,
+                    struct error *err)
+{
+    struct job job;
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    rc = admit(s, tenant, id, spec, &job, err);
+    if (rc == 0) {
+        rc = run(&job, err);
+        log_end(job.e);
+        session_unref(job.se);
+        /* A full machine is worth trying again, anything else is an answer. */
+        if (rc != -ERR_BUSY && rc != -ERR_UNAVAILABLE && rc != -ERR_LIMIT) {
+            *ret = job.e;
+            rc = 0;
+        } else {
+            session_metrics_refused(s, err);
+            execution_unref(job.e);
+        }
+    }
+    session_leave(s);
+    return rc;
+}
+
+/* ---- on another thread
+ * ------------------------------------------------------ */
+
+static void job_free(struct job *job)
+{
+    struct sessions *m = job->m;
+
+    execution_unref(job->e);
+    session_unref(job->se);
+    free(job);
+    session_leave(m);
+}
+
+static void on_job(void *arg)
+{
+    struct job *job = arg;
+    struct error err;
+
+    (void)run(job, &err); /* the execution says it */
+    log_end(job->e);
+    job_free(job);
+}
+
+static int withdraw(struct job *job, struct error *err)
+{
+    bool mine;
+
+    pthread_mutex_lock(&job->se->lock);
+    mine = session_queue_remove(job->se, job->e);
+    pthread_mutex_unlock(&job->se->lock);
+    if (mine) {
+        session_execution_cancelled(job->e, "no thread was free to run it");
+        execution_unref(job->e); /* the queue's */
+    }
+    (void)error_set(err, ERR_BUSY, "no thread is free to run it");
+    session_metrics_refused(job->m, err);
+    return error_retry(err, 1);
+}
+
+int session_submit(struct sessions *s, const char *tenant, const char *id,
+                   const struct exec_spec *spec, session_submit_fn *submit,
+                   void *submit_ctx, struct execution **ret, struct error *err)
+{
+    struct execution *e;
+    struct job *job;
+    int rc = session_enter(s, err); /* left by the job */
+
+    if (rc < 0)
+        return rc;
+    job = xcalloc(1, sizeof(*job));
+    rc = admit(s, tenant, id, spec, job, err);
+    if (rc < 0) {
+        free(job);
+        session_leave(s);
+        return rc;
+    }
+    e = execution_ref(job->e);
+    if (submit(submit_ctx, on_job, job) < 0) {
+        rc = withdraw(job, err);
+        execution_unref(e);
+        job_free(job);
+        return rc;
+    }
+    *ret = e;
+    return 0;
+}

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The execution object: made when it is admitted, final once it is finished,
+ * freed with its last reference. Runs in gloveboxd. It never touches its
+ * session after it is finished, so a reader may outlive both the session and
+ * the manager.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+#include "wire/kernel_msg.h"
+
+static const char *const outcome_names[OUTCOME_ISOLATION_FAILED + 1] = {
+    [OUTCOME_NONE] = "none",
+    [OUTCOME_OK] = "ok",
+    [OUTCOME_ERROR] = "error",
+    [OUTCOME_TIMEOUT] = "timeout",
+    [OUTCOME_OOM] = "oom",
+    [OUTCOME_KILLED] = "killed",
+    [OUTCOME_LIMIT] = "limit",
+    [OUTCOME_CRASHED] = "crashed",
+    [OUTCOME_CANCELLED] = "cancelled",
+    [OUTCOME_DENIED] = "denied",
+    [OUTCOME_ISOLATION_FAILED] = "isolation_failed",
+};
+
+static const char *const status_names[EXEC_COMPLETED + 1] = {
+    [EXEC_QUEUED] = "queued",
+    [EXEC_RUNNING] = "running",
+    [EXEC_COMPLETED] = "completed",
+};
+
+const char *exec_outcome_name(enum exec_outcome outcome)
+{
+    return outcome_names[outcome];
+}
+
+const char *exec_status_name(enum exec_status status)
+{
+    return status_names[status];
+}
+
+struct execution *session_execution_new(struct session *se,
+                                        const struct exec_spec *spec,
+                                        uint32_t timeout_s)
+{
+    struct execution *e = xcalloc(1, sizeof(*e));
+
+    atomic_init(&e->refs, 1);
+    e->tenant = se->tenant;
+    e->session = session_ref(se);
+    e->code = xstrndup(spec->code, spec->code_len);
+    e->code_len = spec->code_len;
+    e->timeout_s = timeout_s;
+    (void)pthread_mutex_init(&e->lock, NULL); /* cannot fail on Linux */
+    session_cond_init(&e->fired);
+    e->metadata = xstrdup(spec->metadata);
+    ids_make("exec", e->info.id);
+    memcpy(e->info.session, se->id, sizeof(e->info.session));
+    e->info.language = spec->language;
+    e->info.exit_code = -1;
+    e->info.metadata = e->metadata;
+    e->info.created_at_ms = clock_real_ms();
+    session_events_append(e, EVENT_STATUS, "queued", strlen("queued"));
+    return e;
+}
+
+struct execution *execution_ref(struct execution *e)
+{
+    atomic_fetch_add(&e->refs, 1);
+    return e;
+}
+
+void execution_unref(struct execution *e)
+{
+    if (!e || atomic_fetch_sub(&e->refs, 1) != 1)
+        return;
+    session_events_done(e);
+    session_unref(e->session);
+    free(e->code);
+    free(e->failure);
+    free(e->metadata);
+    free(e->paths);
+    free(e->changes);
+    (void)pthread_mutex_destroy(&e->lock);
+    (void)pthread_cond_destroy(&e->fired);
+    free(e);
+}
+
+void session_execution_started(struct execution *e, bool fresh)
+{
+    pthread_mutex_lock(&e->lock);
+    e->info.status = EXEC_RUNNING;
+    e->info.interpreter_fresh = fresh;
+    e->info.started_at_ms = clock_real_ms();
+    session_events_append(e, EVENT_STATUS, "running", strlen("running"));
+    pthread_mutex_unlock(&e->lock);
+    session_events_fire(e);
+}
+
+void session_execution_wait(struct execution *e)
+{
+    pthread_mutex_lock(&e->lock);
+    while (e->info.status != EXEC_COMPLETED)
+        pthread_cond_wait(&e->fired, &e->lock);
+    pthread_mutex_unlock(&e->lock);
+}
+
+static void add_pair(struct buf *b, const char *key, const char *value)
+{
+    uint32_t lens[2] = {(uint32_t)strlen(key), (uint32_t)strlen(value)};
+
+    buf_add(b, lens, sizeof(lens));
+    buf_adds(b, key);
+    buf_adds(b, value);
+}
+
+/* e->lock is held. */
+static void append_our_error(struct execution *e, const struct verdict *v)
+{
+    struct buf pairs cleanup(buf_done) = {0};
+
+    if (!v->error_name[0])
+        return;
+    add_pair(&pairs, "name", v->error_name);
+    add_pair(&pairs, "message", v->error_text);
+    session_events_append(e, EVENT_ERROR, pairs.data, pairs.len);
+}
+
+static size_t set_final(struct execution *e, const struct verdict *v)
+{
+    struct exec_info *info = &e->info;
+
+    append_our_error(e, v);
+    if (v->failure[0])
+        info->failure = e->failure = xstrdup(v->failure);
+    info->outcome = v->outcome;
+    info->interpreter_lost = v->interpreter_lost;
+    info->exit_code = v->exit_code;
+    info->limit_name = v->limit_name;
+    info->limit_value = v->limit_value;
+    info->limit_peak = v->limit_peak;
+    info->wall_ms = v->wall_ms;
+    info->cpu_ms = v->cpu_ms;
+    info->peak_memory_bytes = v->peak_memory_bytes;
+    info->finished_at_ms = clock_real_ms();
+    info->status = EXEC_COMPLETED;
+    session_events_append(e, EVENT_DONE, NULL, 0);
+    return sizeof(*e) + e->event_bytes +
+           (e->metadata ? strlen(e->metadata) : 0) + e->change_bytes;
+}
+
+void session_execution_finish(struct execution *e, const struct verdict *v)
+{
+    struct session *se = e->session;
+    struct sessions *m = se->m;
+    size_t bytes;
+
+    pthread_mutex_lock(&m->counters.lock);
+    m->counters.outcomes[v->outcome]++;
+    pthread_mutex_unlock(&m->counters.lock);
+    if (e->info.started_at_ms)
+        session_metrics_time(m, &m->counters.execution, v->wall_ms * 1000);
+    free(take_ptr(e->code));
+    pthread_mutex_lock(&e->lock);
+    bytes = set_final(e, v);
+    pthread_cond_broadcast(&e->fired);
+    pthread_mutex_unlock(&e->lock);
+    session_events_fire(e);
+    session_history_record(m, se, e, bytes);
+    e->session = NULL;
+    session_unref(se);
+}
+
+void session_execution_cancelled(struct execution *e, const char *why)
+{
+    struct verdict v = {.outcome = OUTCOME_CANCELLED, .exit_code = -1};
+
+    (void)snprintf(v.failure, sizeof(v.failure), "%s", why);
+    session_execution_finish(e, &v);
+}
+
+void execution_info(struct execution *e, struct exec_info *ret)
+{
+    pthread_mutex_lock(&e->lock);
+    *ret = e->info;
+    pthread_mutex_unlock(&e->lock);
+}
+
+int session_execution_find(struct sessions *m, const char *tenant,
+                           const char *id, struct execution **ret,
+                           struct session **ret_session, struct error *err)
+{
+    struct execution *e = NULL;
+    struct idmap_node *n;
+
+    pthread_mutex_lock(&m->lock);
+    n = session_idmap_find(&m->runs, id);
+    if (n)
+        e = container_of(n, struct execution, node);
+    if (e && strcmp(e->tenant->name, tenant) == 0) {
+        session_history_touch(m, e);
+        (void)execution_ref(e);
+        if (ret_session)
+            *ret_session = session_ref(e->home);
+    } else {
+        e = NULL;
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (!e)
+        return error_set(err, ERR_NOT_FOUND, "no such execution");
+    *ret = e;
+    return 0;
+}
+
+int execution_find(struct sessions *s, const char *tenant, const char *id,
+                   struct execution **ret, struct error *err)
+{
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    rc = session_execution_find(s, tenant, id, ret, NULL, err);
+    session_leave(s);
+    return rc;
+}

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session's files, through the broker of its own pid 1: list, open, remove.
+ * Runs in gloveboxd on the caller's thread. No path is ever opened here; a
+ * descriptor that came from a session is looked at before it is handed on,
+ * and its size is nothing but a claim (F1, F2, F3, F5, F7).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+
+#define LIST_MAX 1000u
+#define ROUNDS_MAX 64u /* replies to one listing */
+
+/* What pid 1's refusals mean to a client. */
+static const struct {
+    int errnum;
+    enum error_code code;
+    const char *text;
+} refusals[] = {
+    {ENOENT, ERR_NOT_FOUND, "no such file"},
+    {ENOTDIR, ERR_CONFLICT, "a part of the path is not a folder"},
+    {EISDIR, ERR_CONFLICT, "the path is a folder"},
+    {EEXIST, ERR_CONFLICT, "the path is taken by something else"},
+    {ENOTEMPTY, ERR_CONFLICT, "the folder is not empty"},
+    {ELOOP, ERR_CONFLICT, "a part of the path is a symbolic link"},
+    {EXDEV, ERR_CONFLICT, "the path leaves the session's files"},
+    {ENXIO, ERR_CONFLICT, "the path is not a regular file"},
+    {ENODEV, ERR_CONFLICT, "the path is not a regular file"},
+    {EINVAL, ERR_CONFLICT, "the path is not a regular file"},
+    {EACCES, ERR_CONFLICT, "the session's permissions forbid it"},
+    {EPERM, ERR_CONFLICT, "the session's permissions forbid it"},
+    {EBUSY, ERR_CONFLICT, "the file is in use"},
+    {ENAMETOOLONG, ERR_INVALID, "the path is too long"},
+    {ENOSPC, ERR_SPACE, "the session's storage is full"},
+    {EDQUOT, ERR_SPACE, "the session's storage is full"},
+    {EMFILE, ERR_BUSY, "too many files of this session are open"},
+    {ENFILE, ERR_BUSY, "too many files of this session are open"},
+};
+
+int session_files_refused(int errnum, struct error *err)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++)
+        if (refusals[i].errnum == errnum) {
+            (void)error_set(err, refusals[i].code, "%s", refusals[i].text);
+            err->errnum = errnum;
+            return error_retry(err, refusals[i].code == ERR_BUSY ? 1 : 0);
+        }
+    return error_errno(err, ERR_GUEST, errnum, "the session's file broker");
+}
+
+/* ---- one call
+ * --------------------------------------------------------------- */
+
+int session_files_begin(struct sessions *s, const char *tenant, const char *id,
+                        struct session **ret, struct error *err)
+{
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    rc = session_find(s, tenant, id, ret, err);
+    if (rc < 0) {
+        session_leave(s);
+        return rc;
+    }
+    pthread_mutex_lock(&(*ret)->lock);
+    (*ret)->pins++;
+    session_touch(*ret);
+    pthread_mutex_unlock(&(*ret)->lock);
+    return 0;
+}
+
+void session_files_end(struct session *se)
+{
+    struct sessions *m = se->m;
+
+    pthread_mutex_lock(&se->lock);
+    se->pins--;
+    session_touch(se);
+    pthread_mutex_unlock(&se->lock);
+    session_unref(se);
+    session_leave(m);
+}
+
+/* One request, once more in a new sandbox if the old one proves gone. */
+int session_files_call(struct session *se,
+                       const struct broker_request *request, char *room,
+                       size_t room_len, bool want_fd, struct box **ret_box,
+                       struct broker_reply *ret, struct error *err)
+{
+    int rc = -ERR_INTERNAL;
+
+    for (int i = 0; i < 2; i++) {
+        struct box *box;
+
+        rc = session_wake(se, &box, err);
+        if (rc < 0)
+            return rc;
+        rc = session_broker_call(box, request, room, room_len, want_fd, ret,
+                                 err);
+        if (rc == 0 && ret_box)
+            *ret_box = box;
+        else
+            session_box_unref(box);
+        if (rc != -ERR_GUEST)
+            break;
+    }
+    return rc;
+}
+
+/* A regular file, open as it should be? */
+int session_files_check_fd(int fd, bool writable, struct stat *ret,
+                           struct error *err)
+{
+    int flags = fcntl(fd, F_GETFL);
+
+    if (flags < 0 || fstat(fd, ret) < 0)
+        return error_errno(err, ERR_INTERNAL, errno,
+                           "cannot look at a received file");
+    if (!S_ISREG(ret->st_mode) || (flags & O_PATH) ||
+        ((flags & O_ACCMODE) != O_RDONLY) != writable)
+        return error_set(err, ERR_GUEST,
+                         "the session sent something that is not a file");
+    return 0;
+}
+
+static int check_path(const char *path, struct error *err)
+{
+    return session_text_path(path, strlen(path), err);
+}
+
+/* ---- open and remove
+ * ----------------------------------------------------------- */
+
+int session_files_open(struct sessions *s, const char *tenant, const char *id,
+                       const char *path, int *ret_fd, struct stat *ret_stat,
+                       struct error *err)
+{
+    struct broker_request request = {.type = INIT_OPEN, .path = path};
+    struct broker_reply reply = {.fd = -1};
+    int fd cleanup(fd_close) = -1;
+    struct session *se;
+    int rc = session_files_begin(s, tenant, id, &se, err);
+
+    if (rc < 0)
+        return rc;
+    rc = check_path(path, err);
+    if (rc == 0)
+        rc =
+            session_files_call(se, &request, NULL, 0, true, NULL, &reply, err);
+    session_files_end(se);
+    if (rc < 0)
+        return rc;
+    if (reply.errnum)
+        return session_files_refused(reply.errnum, err);
+    fd = reply.fd;
+    rc = session_files_check_fd(fd, false, ret_stat, err);
+    if (rc == 0)
+        *ret_fd = take_fd(fd);
+    return rc;
+}
+
+int session_files_remove(struct sessions *s, const char *tenant,
+                         const char *id, const char *path, struct error *err)
+{
+    struct broker_request request = {.type = INIT_REMOVE, .path = path};
+    struct broker_reply reply;
+    struct session *se;
+    int rc = session_files_begin(s, tenant, id, &se, err);
+
+    if (rc < 0)
+        return rc;
+    rc = check_path(path, err);
+    if (rc == 0)
+        rc = session_files_call(se, &request, NULL, 0, false, NULL, &reply,
+                                err);
+    session_files_end(se);
+    if (rc == 0 && reply.errnum)
+        rc = session_files_refused(reply.errnum, err);
+    return rc;
+}
+
+/* ---- list
+ * ------------------------------------------------------------------------ */
+
+struct listing {
+    struct session_file *files;
+    size_t count, limit;
+    char last[INIT_PATH_MAX + 1]; /* where the next request goes on */
+    bool more;
+};
+
+/* Names that break the rules are left out (F5). Order is part of the
+ * contract: a listing that does not go forward would never end. */
+static int take_entry(struct listing *l, const struct init_entry *entry,
+                      const char *path, struct error *err)
+{
+    struct error ignored;
+
+    if (entry->kind != INIT_ENTRY_FILE ||
+        session_text_path(path, entry->path_len, &ignored) < 0)
+        return 0;
+    if (l->count >= l->limit)
+        return error_set(err, ERR_GUEST, "the session's list is too long");
+    l->files[l->count++] =
+        (struct session_file){.path = xstrndup(path, entry->path_len),
+                              .size = entry->size,
+                              .modified_at_ms = entry->mtime_ns / 1000000};
+    return 0;
+}
+
+static int take_reply(struct listing *l, const struct broker_reply *reply,
+                      struct error *err)
+{
+    struct init_entry entry;
+    const char *path;
+    size_t pos = 0;
+    int rc;
+
+    while ((rc = session_broker_entry(reply->payload, reply->payload_len, &pos,
+                                      &entry, &path)) > 0) {
+        if (entry.path_len > INIT_PATH_MAX)
+            return error_set(err, ERR_GUEST, "the session's list is garbled");
+        if (take_entry(l, &entry, path, err) < 0)
+            return -(int)err->code;
+        memcpy(l->last, path, entry.path_len);
+        l->last[entry.path_len] = '\0';
+    }
+    l->more = reply->arg != 0;
+    return rc < 0 ? error_set(err, ERR_GUEST, "the session's list is garbled")
+                  : 0;
+}
+
+static int read_list(struct session *se, struct listing *l, struct error *err)
+{
+    char *room cleanup(mem_free) = xmalloc(SESSION_IO_SIZE);
+    struct broker_reply reply;
+    int rc = 0;
+
+    l->more = true;
+    for (unsigned i = 0; rc == 0 && l->more && l->count < l->limit; i++) {
+        struct broker_request request = {.type = INIT_LIST,
+                                         .path = l->last,
+                                         .arg =
+                                             (uint32_t)(l->limit - l->count)};
+
+        if (i == ROUNDS_MAX)
+            return error_set(err, ERR_GUEST, "the session's list has no end");
+        rc = session_files_call(se, &request, room, SESSION_IO_SIZE, false,
+                                NULL, &reply, err);
+        if (rc == 0 && reply.errnum)
+            rc = session_files_refused(reply.errnum, err);
+        if (rc == 0)
+            rc = take_reply(l, &reply, err);
+    }
+    return rc;
+}
+
+int session_files_list(struct sessions *s, const char *tenant, const char *id,
+                       unsigned limit, const char *after,
+                       struct session_file **ret, size_t *ret_count,
+                       bool *ret_more, struct error *err)
+{
+    struct listing l = {.limit = limit};
+    struct session *se;
+    int rc = session_files_begin(s, tenant, id, &se, err);
+
+    if (rc < 0)
+        return rc;
+    if (limit == 0 || limit > LIST_MAX)
+        rc = error_set(err, ERR_INVALID, "limit must be from 1 to %u",
+                       LIST_MAX);
+    if (rc == 0 && after && after[0]) {
+        rc = check_path(after, err);
+        if (rc == 0)
+            memcpy(l.last, after, strlen(after) + 1);
+    }
+    if (rc == 0) {
+        l.files = xcalloc(limit, sizeof(*l.files));
+        rc = read_list(se, &l, err);
+    }
+    session_files_end(se);
+    if (rc < 0) {
+        session_files_free(l.files, l.count);
+        return rc;
+    }
+    *ret = l.files;
+    *ret_count = l.count;
+    *ret_more = l.more;
+    return 0;
+}
+
+void session_files_free(struct session_file *files, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        free(files[i].path);
+    free(files);
+}

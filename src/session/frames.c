@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Frames with the kernel: parsed as they come, in bounds, into events. Runs
+ * in gloveboxd on the execution's thread. The session's code can write to
+ * this channel, so every length and every type is checked, and a frame can
+ * say only what a session may say of itself. Nothing here blocks.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+#include "base/mem.h"
+#include "session/session_int.h"
+#include "wire/wire.h"
+
+#define READ_SIZE 65536u
+#define DRAIN_MOST (1u << 20)
+#define BACKLOG_MOST 65536u /* of answers the kernel does not fetch */
+#define FLOOD_FRAMES 10000u /* above this, a nap now and then */
+#define FLOOD_STEP 128u
+#define FLOOD_NAP_MS 1u
+#define RESULTS_MAX 20u
+#define ERRORS_MAX 8u
+
+/* ---- to the kernel
+ * ---------------------------------------------------------- */
+
+static ssize_t push(int fd, struct iovec *iov, size_t count)
+{
+    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
+    ssize_t n;
+
+    do
+        n = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN)
+        return 0;
+    return n;
+}
+
+enum frames_state session_frames_send(struct collect *c, uint32_t type,
+                                      const void *payload, size_t len)
+{
+    struct kernel_frame head = {.type = type, .len = (uint32_t)len};
+    struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)payload, len}};
+    size_t sent = 0;
+
+    if (c->out.len == c->out_pos) {
+        ssize_t n = push(c->box->frames, iov, len ? 2 : 1);
+
+        if (n < 0)
+            return FRAMES_CLOSED;
+        sent = (size_t)n;
+    } else if (c->out.len - c->out_pos > BACKLOG_MOST + c->e->code_len) {
+        return FRAMES_NONSENSE; /* it asks and asks but never listens */
+    }
+    if (sent < sizeof(head)) {
+        buf_add(&c->out, (char *)&head + sent, sizeof(head) - sent);
+        sent = sizeof(head);
+    }
+    if (sent - sizeof(head) < len)
+        buf_add(&c->out, (const char *)payload + (sent - sizeof(head)),
+                len - (sent - sizeof(head)));
+    return FRAMES_OPEN;
+}
+
+enum frames_state session_frames_flush(struct collect *c)
+{
+    struct iovec iov = {c->out.data + c->out_pos, c->out.len - c->out_pos};
+    ssize_t n = iov.iov_len ? push(c->box->frames, &iov, 1) : 0;
+
+    if (n < 0)
+        return FRAMES_CLOSED;
+    c->out_pos += (size_t)n;
+    if (c->out_pos == c->out.len) {
+        buf_reset(&c->out);
+        c->out_pos = 0;
+    }
+    return FRAMES_OPEN;
+}
+
+/* ---- from the kernel
+ * -------------------------------------------------------- */
+
+static bool pairs_valid(const char *payload, size_t len)
+{
+    struct kernel_pair pair;
+    size_t pos = 0;
+    int rc = 1;
+
+    for (unsigned i = 0; i <= KERNEL_PAIRS_MAX; i++) {
+        rc = wire_pairs_next(payload, len, &pos, &pair);
+        if (rc <= 0)
+            break;
+    }
+    return rc == 0;
+}
+
+/* Within what one execution may show? Counts it if so. */
+static bool affordable(struct collect *c, uint32_t *count, uint32_t most,
+                       size_t len)
+{
+    if (*count >= most || c->display_bytes + len > COLLECT_DISPLAY_BYTES) {
+        c->truncated_displays = true;
+        return false;
+    }
+    (*count)++;
+    c->display_bytes += len;
+    return true;
+}
+
+static bool on_display(struct collect *c, const char *payload, size_t len)
+{
+    if (!pairs_valid(payload, len))
+        return false;
+    if (affordable(c, &c->displays, COLLECT_DISPLAYS_MAX, len))
+        session_events_add(c->e, EVENT_DISPLAY, payload, len);
+    return true;
+}
+
+static bool on_result(struct collect *c, const char *payload, size_t len)
+{
+    if (!pairs_valid(payload, len))
+        return false;
+    if (affordable(c, &c->results, RESULTS_MAX, len))
+        session_events_add(c->e, EVENT_RESULT, payload, len);
+    return true;
+}
+
+/* An error of reasonable size is shown whatever was displayed before. */
+static bool on_error(struct collect *c, const char *payload, size_t len)
+{
+    if (!pairs_valid(payload, len))
+        return false;
+    if (c->errors < ERRORS_MAX && len <= COLLECT_ERROR_BYTES)
+        c->errors++;
+    else if (!affordable(c, &c->errors, ERRORS_MAX, len))
+        return true;
+    session_events_add(c->e, EVENT_ERROR, payload, len);
+    return true;
+}
+
+static bool on_clear(struct collect *c, const char *payload, size_t len)
+{
+    if (c->clears < COLLECT_CLEARS_MAX) {
+        c->clears++;
+        session_events_add(c->e, EVENT_CLEAR, payload, len);
+    }
+    return true;
+}
+
+/* The pipes were read empty after the SYNC was received, see below. */
+static bool on_sync(struct collect *c, const char *payload, size_t len)
+{
+    (void)payload;
+    (void)len;
+    return session_frames_send(c, KERNEL_SYNCED, NULL, 0) != FRAMES_NONSENSE;
+}
+
+static bool on_done(struct collect *c, const char *payload, size_t len)
+{
+    struct kernel_done done;
+
+    memcpy(&done, payload, len);
+    if (done.status > KERNEL_DONE_EXIT)
+        return false;
+    c->facts->end = END_DONE;
+    c->facts->done_status = done.status;
+    c->facts->exit_code = done.exit_code;
+    c->ended = true;
+    return true;
+}
+
+struct frame_kind {
+    uint32_t min, max; /* of the payload */
+    bool in_cell;      /* may come only while a cell runs */
+    bool (*on)(struct collect *c, const char *payload, size_t len);
+};
+
+static const struct frame_kind *kind_of(uint32_t type)
+{
+    static const struct frame_kind kinds[] = {
+        [KERNEL_DISPLAY - KERNEL_READY] = {0, KERNEL_FRAME_MAX, false,
+                                           on_display},
+        [KERNEL_RESULT -
+            KERNEL_READY] = {0, KERNEL_FRAME_MAX, true, on_result},
+        [KERNEL_ERROR - KERNEL_READY] = {0, KERNEL_FRAME_MAX, true, on_error},
+        [KERNEL_DONE - KERNEL_READY] = {sizeof(struct kernel_done),
+                                        sizeof(struct kernel_done), true,
+                                        on_done},
+        [KERNEL_SYNC - KERNEL_READY] = {0, 0, false, on_sync},
+        [KERNEL_CLEAR - KERNEL_READY] = {1, 1, false, on_clear},
+    };
+
+    if (type < KERNEL_READY || type - KERNEL_READY >= ARRAY_SIZE(kinds) ||
+        !kinds[type - KERNEL_READY].on)
+        return NULL;
+    return &kinds[type - KERNEL_READY];
+}
+
+/* One frame at *pos, if it is complete; then *pos is behind it. */
+static enum frames_state parse_one(struct collect *c, size_t *pos)
+{
+    const struct buf *b = &c->box->pending;
+    const char *at = b->data + *pos;
+    const struct frame_kind *kind;
+    struct kernel_frame head;
+
+    memcpy(&head, at, sizeof(head));
+    kind = kind_of(head.type);
+    if (!kind || head.len < kind->min || head.len > kind->max ||
+        (kind->in_cell && !c->in_cell))
+        return FRAMES_NONSENSE;
+    if (b->len - *pos - sizeof(head) < head.len)
+        return FRAMES_OPEN;
+    if (!kind->on(c, at + sizeof(head), head.len))
+        return FRAMES_NONSENSE;
+    *pos += sizeof(head) + head.len;
+    if (++c->frames > FLOOD_FRAMES && c->frames % FLOOD_STEP == 0)
+        c->nap_ms = clock_mono_ms() + FLOOD_NAP_MS;
+    return FRAMES_OPEN;
+}
+
+/* Handles the complete frames there are, up to DONE. */
+static enum frames_state parse(struct collect *c)
+{
+    struct buf *b = &c->box->pending;
+    size_t pos = 0;
+
+    while (!c->ended && b->len - pos >= sizeof(struct kernel_frame)) {
+        size_t before = pos;
+
+        if (parse_one(c, &pos) == FRAMES_NONSENSE)
+            return FRAMES_NONSENSE;
+        if (pos == before)
+            break;
+    }
+    buf_consume(b, pos);
+    return FRAMES_OPEN;
+}
+
+/*
+ * What was printed before a frame was sent is in the pipes when the frame is
+ * received; so they are read first, and print comes before display.
+ */
+enum frames_state session_frames_read(struct collect *c, bool *ret_more)
+{
+    struct buf *b = &c->box->pending;
+    enum frames_state state;
+    int errnum;
+    ssize_t n;
+
+    buf_reserve(b, READ_SIZE);
+    do
+        n = recv(c->box->frames, b->data + b->len, READ_SIZE, MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    errnum = errno;
+    *ret_more = n > 0;
+    if (n > 0) {
+        b->len += (size_t)n;
+        session_output_drain(c, DRAIN_MOST);
+    }
+    state = parse(c);
+    if (state != FRAMES_OPEN || c->ended)
+        return state;
+    if (n == 0 || (n < 0 && errnum != EAGAIN))
+        return FRAMES_CLOSED;
+    return FRAMES_OPEN;
+}

@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From what happened to what we say of it (R9). Pure: no lock, no system
+ * call. Runs in gloveboxd at the end of each execution. The facts come from
+ * waits and cgroups; the only thing taken on the session's word is that its
+ * cell ended well or with an exception.
+ *
+ * The rules are tried in order and the first that holds decides.
+ */
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#include "base/mem.h"
+#include "session/session_int.h"
+
+#define SCRATCH_FULL_BYTES 65536u
+#define FRESH "the next execution starts a fresh interpreter"
+
+struct rule {
+    bool (*holds)(const struct facts *f);
+    void (*say)(const struct facts *f, struct verdict *v);
+};
+
+__attribute__((format(printf, 2, 3))) static void sentence(struct verdict *v,
+                                                           const char *fmt,
+                                                           ...)
+{
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(v->failure, sizeof(v->failure), fmt, ap); /* may cut */
+    va_end(ap);
+}
+
+static void limit(struct verdict *v, const char *name, uint64_t value,
+                  uint64_t peak)
+{
+    v->limit_name = name;
+    v->limit_value = value;
+    v->limit_peak = peak;
+}
+
+/* "1 GiB", "1.5 MiB", "512 bytes" */
+static const char *human(uint64_t bytes, char ret[32])
+{
+    static const char *const units[] = {"KiB", "MiB", "GiB", "TiB"};
+    double size = (double)bytes / 1024;
+    size_t i = 0;
+
+    if (bytes < 1024) {
+        (void)snprintf(ret, 32, "%u bytes", (unsigned)bytes);
+        return ret;
+    }
+    for (; size >= 1024 && i + 1 < ARRAY_SIZE(units); i++)
+        size /= 1024;
+    (void)snprintf(ret, 32, "%.4g %s", size, units[i]);
+    return ret;
+}
+
+static const char *signal_name(int sig, char ret[32])
+{
+    const char *name = sigabbrev_np(sig);
+
+    if (name)
+        (void)snprintf(ret, 32, "SIG%s", name);
+    else
+        (void)snprintf(ret, 32, "signal %d", sig);
+    return ret;
+}
+
+static bool lost_interpreter(const struct facts *f)
+{
+    switch (f->end) {
+    case END_DONE:
+        return f->done_status == KERNEL_DONE_EXIT;
+    case END_SHELL:
+        return f->kernel_died;
+    case END_KERNEL:
+    case END_CLOSED:
+    case END_BROKEN:
+    case END_KILLED:
+    case END_GONE:
+    case END_UNMADE:
+        return true;
+    }
+    return true;
+}
+
+static bool shell_failed(const struct facts *f)
+{
+    return f->end == END_SHELL &&
+           !(WIFEXITED(f->wait_status) && WEXITSTATUS(f->wait_status) == 0);
+}
+
+static bool failed(const struct facts *f)
+{
+    return shell_failed(f) ||
+           (f->end == END_DONE &&
+            (f->done_status == KERNEL_DONE_ERROR ||
+             (f->done_status == KERNEL_DONE_EXIT && f->exit_code != 0)));
+}
+
+/* What became of it after we asked it to stop. */
+static const char *stopped_how(const struct facts *f)
+{
+    switch (f->end) {
+    case END_DONE:
+        if (f->done_status != KERNEL_DONE_EXIT)
+            return "it was interrupted and its variables are kept";
+        break;
+    case END_SHELL:
+        return f->shell_killed
+                   ? "it ignored the interrupt and was killed; the "
+                     "interpreter's variables are kept"
+                   : "it was interrupted; the interpreter's variables are "
+                     "kept";
+    case END_KILLED:
+    case END_GONE:
+        return "it ignored the interrupt and was killed; " FRESH;
+    case END_KERNEL:
+    case END_CLOSED:
+    case END_BROKEN:
+    case END_UNMADE:
+        break;
+    }
+    return "its interpreter ended; " FRESH;
+}
+
+/* Names the error the kernel could not: a shell's status, an exit. */
+static void our_error(const struct facts *f, struct verdict *v)
+{
+    char name[32];
+    int code = f->exit_code;
+
+    if (f->end == END_SHELL && WIFSIGNALED(f->wait_status)) {
+        (void)snprintf(v->error_name, sizeof(v->error_name), "ShellError");
+        (void)snprintf(v->error_text, sizeof(v->error_text), "ended by %s",
+                       signal_name(WTERMSIG(f->wait_status), name));
+        return;
+    }
+    if (f->end == END_SHELL)
+        code = WEXITSTATUS(f->wait_status);
+    else if (f->end != END_DONE || f->done_status != KERNEL_DONE_EXIT)
+        return;
+    (void)snprintf(v->error_name, sizeof(v->error_name), "%s",
+                   f->end == END_SHELL ? "ShellError" : "SystemExit");
+    (void)snprintf(v->error_text, sizeof(v->error_text), "exit status %d",
+                   code);
+}
+
+/* ---- the rules ------------------------------------------------------------
+ */
+
+static bool is_unmade(const struct facts *f)
+{
+    return f->end == END_UNMADE && !f->cancelled;
+}
+
+static void say_unmade(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_ISOLATION_FAILED;
+    sentence(v, "no sandbox could be made for it: %s",
+             f->reason ? f->reason : "unknown");
+}
+
+static bool is_cancelled(const struct facts *f)
+{
+    return f->cancelled;
+}
+
+static void say_cancelled(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_CANCELLED;
+    if (f->reason)
+        sentence(v, "%s", f->reason);
+    else
+        sentence(v, "the execution was cancelled; %s", stopped_how(f));
+}
+
+static bool is_timeout(const struct facts *f)
+{
+    return f->timed_out;
+}
+
+static void say_timeout(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_TIMEOUT;
+    limit(v, "wall_s", f->timeout_s, (f->wall_ms + 999) / 1000);
+    sentence(v, "the execution timed out after %u s; %s", f->timeout_s,
+             stopped_how(f));
+}
+
+/* A child may have been killed while the cell went on and ended well: then
+ * nothing failed that the code did not deal with itself. */
+static bool is_oom(const struct facts *f)
+{
+    bool ended_well =
+        (f->end == END_DONE || f->end == END_SHELL) && !failed(f);
+
+    return f->oom_kills > 0 && !ended_well;
+}
+
+static void say_oom(const struct facts *f, struct verdict *v)
+{
+    char size[32];
+
+    v->outcome = OUTCOME_OOM;
+    v->interpreter_lost = true;
+    v->kill_all = f->end != END_GONE && f->end != END_KILLED;
+    limit(v, "memory_bytes", f->limits->memory_bytes, f->peak_memory_bytes);
+    sentence(v,
+             "the session used more than its %s of memory and was ended; "
+             "files are kept and " FRESH,
+             human(f->limits->memory_bytes, size));
+}
+
+static bool is_gone(const struct facts *f)
+{
+    return f->end == END_GONE;
+}
+
+static void say_gone(const struct facts *f, struct verdict *v)
+{
+    bool killed =
+        WIFSIGNALED(f->wait_status) && WTERMSIG(f->wait_status) == SIGKILL;
+
+    v->outcome = killed ? OUTCOME_KILLED : OUTCOME_CRASHED;
+    sentence(v, "the sandbox %s; files are kept and " FRESH,
+             killed ? "was killed" : "ended unexpectedly");
+}
+
+static bool is_kernel_signalled(const struct facts *f)
+{
+    return f->end == END_KERNEL && WIFSIGNALED(f->wait_status);
+}
+
+static void say_kernel_signalled(const struct facts *f, struct verdict *v)
+{
+    int sig = WTERMSIG(f->wait_status);
+    const char *meaning = sigdescr_np(sig);
+    char name[32];
+
+    v->outcome = sig == SIGKILL ? OUTCOME_KILLED : OUTCOME_CRASHED;
+    sentence(v,
+             "the interpreter was ended by %s (%s); files are kept and " FRESH,
+             signal_name(sig, name), meaning ? meaning : "unknown");
+}
+
+static bool is_kernel_exited(const struct facts *f)
+{
+    return f->end == END_KERNEL;
+}
+
+static void say_kernel_exited(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_CRASHED;
+    sentence(v,
+             "the interpreter ended with exit status %d in the middle of the "
+             "code; files are kept and " FRESH,
+             WEXITSTATUS(f->wait_status));
+}
+
+static bool is_torn(const struct facts *f)
+{
+    return f->end == END_CLOSED || f->end == END_BROKEN ||
+           f->end == END_KILLED;
+}
+
+static void say_torn(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_CRASHED;
+    v->kill_all = f->end != END_KILLED;
+    sentence(v, "the code %s, so it was ended; files are kept and " FRESH,
+             f->end == END_CLOSED
+                 ? "closed the interpreter's channel to the service"
+                 : "garbled the interpreter's channel to the service");
+}
+
+static bool is_interrupted(const struct facts *f)
+{
+    return f->interrupted && failed(f);
+}
+
+static void say_interrupted(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_CANCELLED;
+    sentence(v, "the execution was interrupted; %s",
+             lost_interpreter(f) ? FRESH : "variables are kept");
+}
+
+static bool is_process_limit(const struct facts *f)
+{
+    return failed(f) && f->pids_denied > 0;
+}
+
+static void say_process_limit(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_LIMIT;
+    limit(v, "processes", f->limits->processes, f->limits->processes);
+    our_error(f, v);
+    sentence(v,
+             "the session may have %u processes and threads and was refused "
+             "more",
+             f->limits->processes);
+}
+
+static bool is_scratch_limit(const struct facts *f)
+{
+    return failed(f) && f->scanned &&
+           (f->scratch_free_bytes < SCRATCH_FULL_BYTES ||
+            f->scratch_free_inodes == 0);
+}
+
+static void say_scratch_limit(const struct facts *f, struct verdict *v)
+{
+    const struct warden_limits *l = f->limits;
+    uint64_t left = MIN(f->scratch_free_bytes, l->scratch_bytes);
+    char size[32];
+
+    v->outcome = OUTCOME_LIMIT;
+    our_error(f, v);
+    if (f->scratch_free_inodes == 0) {
+        limit(v, "scratch_inodes", l->scratch_inodes, l->scratch_inodes);
+        sentence(v,
+                 "/mnt/data holds as many files as the session may have "
+                 "(%u); delete some",
+                 l->scratch_inodes);
+        return;
+    }
+    limit(v, "scratch_bytes", l->scratch_bytes, l->scratch_bytes - left);
+    sentence(v,
+             "/mnt/data is full; the session may keep %s there; delete "
+             "some files",
+             human(l->scratch_bytes, size));
+}
+
+static bool is_error(const struct facts *f)
+{
+    return failed(f);
+}
+
+static void say_error(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_ERROR;
+    our_error(f, v);
+}
+
+static bool is_anything(const struct facts *f)
+{
+    (void)f;
+    return true;
+}
+
+static void say_ok(const struct facts *f, struct verdict *v)
+{
+    (void)f;
+    v->outcome = OUTCOME_OK;
+}
+
+static const struct rule rules[] = {
+    {is_unmade, say_unmade},
+    {is_cancelled, say_cancelled},
+    {is_timeout, say_timeout},
+    {is_oom, say_oom},
+    {is_gone, say_gone},
+    {is_kernel_signalled, say_kernel_signalled},
+    {is_kernel_exited, say_kernel_exited},
+    {is_torn, say_torn},
+    {is_interrupted, say_interrupted},
+    {is_process_limit, say_process_limit},
+    {is_scratch_limit, say_scratch_limit},
+    {is_error, say_error},
+    {is_anything, say_ok},
+};
+
+static int shell_exit_code(const struct facts *f)
+{
+    if (f->end != END_SHELL)
+        return -1;
+    return WIFSIGNALED(f->wait_status) ? 128 + WTERMSIG(f->wait_status)
+                                       : WEXITSTATUS(f->wait_status);
+}
+
+void session_judge(const struct facts *f, struct verdict *ret)
+{
+    struct verdict v = {.interpreter_lost = lost_interpreter(f),
+                        .exit_code = shell_exit_code(f),
+                        .wall_ms = f->wall_ms,
+                        .cpu_ms = f->cpu_ms,
+                        .peak_memory_bytes = f->peak_memory_bytes};
+
+    for (size_t i = 0; i < ARRAY_SIZE(rules); i++)
+        if (rules[i].holds(f)) {
+            rules[i].say(f, &v);
+            break;
+        }
+    *ret = v;
+}

@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting a kernel in a box: the first, or a fresh one after the old was
+ * lost or reset. Runs in gloveboxd, on the thread that makes the box or has
+ * the session's turn. Returns once the kernel said READY.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+#include "wire/wire.h"
+
+/* Once pid 1 has answered START every older kernel is dead and was reported,
+ * and what it left in the pipes is nobody's output any more. */
+static void forget_old_kernel(struct box *b)
+{
+    char sink[4096];
+
+    (void)session_box_check(b); /* broken shows in the next step */
+    for (int i = 0; i < 2; i++)
+        for (int k = 0; k < 1024; k++)
+            if (read(b->pipes[i], sink, sizeof(sink)) <= 0)
+                break;
+    buf_done(&b->pending);
+}
+
+static int send_start(struct box *b, int frames, struct error *err)
+{
+    int fds[3] = {frames, b->writers[0], b->writers[1]};
+    struct broker_request request = {
+        .type = INIT_START, .fds = fds, .fd_count = 3};
+    struct broker_reply reply;
+    int rc = session_broker_call(b, &request, NULL, 0, false, &reply, err);
+
+    if (rc < 0)
+        return rc;
+    if (reply.errnum)
+        return error_errno(err, ERR_GUEST, reply.errnum,
+                           "the interpreter could not be started");
+    forget_old_kernel(b);
+    b->kernel_pid = reply.arg;
+    return 0;
+}
+
+/* A kernel that dies while it starts is seen by the end of its channel. */
+static int wait_first_frame(struct box *b, struct error *err)
+{
+    uint64_t deadline = clock_mono_ms() + BOX_KERNEL_MS;
+    struct pollfd p = {.fd = b->frames, .events = POLLIN};
+    struct kernel_frame frame;
+    ssize_t n;
+
+    do
+        n = poll(&p, 1, clock_left_ms(deadline));
+    while (n < 0 && errno == EINTR);
+    if (n <= 0)
+        return error_set(err, ERR_TIMEOUT,
+                         "the interpreter did not start within %u s",
+                         BOX_KERNEL_MS / 1000);
+    /* Eight bytes written at once into an empty socket come at once. */
+    n = recv(b->frames, &frame, sizeof(frame), 0);
+    if (n <= 0)
+        return error_set(err, ERR_GUEST,
+                         "the interpreter ended while it was starting");
+    if (n != (ssize_t)sizeof(frame) || frame.type != KERNEL_READY ||
+        frame.len != 0)
+        return error_set(err, ERR_GUEST, "the interpreter sent nonsense");
+    return 0;
+}
+
+int session_kernel_start(struct box *b, struct error *err)
+{
+    int pair[2] = {-1, -1};
+    int ours cleanup(fd_close) = -1;
+    int theirs cleanup(fd_close) = -1;
+    int rc = fd_socketpair(SOCK_STREAM, pair);
+
+    ours = pair[0];
+    theirs = pair[1];
+    if (rc == 0)
+        rc = fd_set_nonblock(ours, 1);
+    if (rc < 0) {
+        (void)error_errno(err, ERR_BUSY, -rc, "no descriptors for a sandbox");
+        return error_retry(err, 1);
+    }
+    b->kernel_alive = false;
+    rc = send_start(b, theirs, err);
+    if (rc < 0)
+        return rc;
+    fd_close(&theirs);
+    fd_close(&b->frames);
+    b->frames = take_fd(ours);
+    rc = wait_first_frame(b, err);
+    if (rc < 0)
+        return rc;
+    b->kernel_alive = true;
+    b->cells = 0;
+    return 0;
+}

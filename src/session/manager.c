@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The manager: opening and closing the module. Runs in gloveboxd; opened and
+ * closed by main, entered by every other call. Closing lets what runs finish,
+ * then cancels it, and frees nothing that a call could still be using.
+ */
+#include <time.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+
+#define CANCEL_MS 8000u /* interrupt, grace, kill, and some */
+#define LEAVE_MS 5000u
+#define LEAVE_NAP_NS 2000000L
+
+int session_enter(struct sessions *m, struct error *err)
+{
+    atomic_fetch_add(&m->users, 1);
+    if (!atomic_load(&m->stopping))
+        return 0;
+    session_leave(m);
+    return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
+}
+
+void session_leave(struct sessions *m)
+{
+    atomic_fetch_sub(&m->users, 1);
+}
+
+/* ---- opening
+ * ----------------------------------------------------------------- */
+
+static void init_locks(struct sessions *m)
+{
+    /* Default mutexes cannot fail on Linux. */
+    (void)pthread_mutex_init(&m->lock, NULL);
+    (void)pthread_mutex_init(&m->pool_lock, NULL);
+    (void)pthread_mutex_init(&m->runner_lock, NULL);
+    (void)pthread_mutex_init(&m->counters.lock, NULL);
+    (void)pthread_mutex_init(&m->reaper_lock, NULL);
+    session_cond_init(&m->reaper_cond);
+    session_cond_init(&m->idle);
+    session_cond_init(&m->pool_cond);
+}
+
+static void destroy_locks(struct sessions *m)
+{
+    (void)pthread_mutex_destroy(&m->lock);
+    (void)pthread_mutex_destroy(&m->pool_lock);
+    (void)pthread_mutex_destroy(&m->runner_lock);
+    (void)pthread_mutex_destroy(&m->counters.lock);
+    (void)pthread_mutex_destroy(&m->reaper_lock);
+    (void)pthread_cond_destroy(&m->reaper_cond);
+    (void)pthread_cond_destroy(&m->idle);
+    (void)pthread_cond_destroy(&m->pool_cond);
+}
+
+static void free_tenants(struct sessions *m)
+{
+    for (size_t i = 0; i < m->tenants.size; i++)
+        while (m->tenants.buckets[i]) {
+            struct tenant *t =
+                container_of(m->tenants.buckets[i], struct tenant, node);
+
+            m->tenants.buckets[i] = t->node.next;
+            free(t->name);
+            free(t);
+        }
+}
+
+/* Everything that is left once no thread uses it. */
+static void manager_free(struct sessions *m)
+{
+    session_runner_done(m);
+    session_runtimes_done(m);
+    free_tenants(m);
+    session_idmap_done(&m->tenants);
+    session_idmap_done(&m->table);
+    session_idmap_done(&m->runs);
+    destroy_locks(m);
+    free(m);
+}
+
+int sessions_open(const struct conf *conf, struct warden_link *link,
+                  struct sessions **ret, struct error *err)
+{
+    static const struct session_limits nothing_asked;
+    struct sessions *m = xcalloc(1, sizeof(*m));
+    int rc = 0;
+
+    m->conf = conf;
+    m->link = link;
+    init_locks(m);
+    m->pool_count = conf->pool_count;
+    for (size_t i = 0; i < conf->pool_count && rc == 0; i++) {
+        m->pools[i].conf = &conf->pools[i];
+        rc = session_limits_grant(&conf->pools[i], &nothing_asked,
+                                  &m->pools[i].limits, err);
+    }
+    if (rc == 0) {
+        session_runtimes_init(m);
+        rc = session_pool_start(m, err);
+    }
+    if (rc == 0)
+        rc = session_reaper_start(m, err);
+    if (rc < 0) {
+        atomic_store(&m->stopping, true);
+        session_pool_stop(m);
+        manager_free(m);
+        return rc;
+    }
+    *ret = m;
+    return 0;
+}
+
+bool sessions_ready(struct sessions *s)
+{
+    for (size_t i = 0; i < s->pool_count; i++)
+        if (!atomic_load(&s->pools[i].runtime->up))
+            return false;
+    return true;
+}
+
+/* ---- closing
+ * ----------------------------------------------------------------- */
+
+static bool wait_idle(struct sessions *m, uint64_t deadline_ms)
+{
+    bool in_time = true;
+
+    pthread_mutex_lock(&m->lock);
+    while (m->active && in_time)
+        in_time = session_cond_wait(&m->idle, &m->lock, deadline_ms);
+    pthread_mutex_unlock(&m->lock);
+    return in_time;
+}
+
+/* Any session still in the table, referenced, or NULL. */
+static struct session *any_session(struct sessions *m)
+{
+    struct session *se = NULL;
+
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->table.size && !se; i++)
+        if (m->table.buckets[i])
+            se = session_ref(
+                container_of(m->table.buckets[i], struct session, node));
+    pthread_mutex_unlock(&m->lock);
+    return se;
+}
+
+static void end_all(struct sessions *m)
+{
+    struct session *se;
+
+    while ((se = any_session(m))) {
+        (void)session_end(se); /* someone else's end is as good */
+        session_unref(se);
+    }
+}
+
+static bool wait_users(struct sessions *m)
+{
+    uint64_t deadline = clock_mono_ms() + LEAVE_MS;
+
+    while (atomic_load(&m->users) && clock_left_ms(deadline))
+        (void)nanosleep(&(struct timespec){.tv_nsec = LEAVE_NAP_NS}, NULL);
+    return atomic_load(&m->users) == 0;
+}
+
+void sessions_stop(struct sessions *s, unsigned deadline_s)
+{
+    if (!s || atomic_exchange(&s->stopping, true))
+        return;
+    session_reaper_stop(s);
+    session_pool_stop(s);
+    if (!wait_idle(s, clock_mono_ms() + deadline_s * 1000ull))
+        log_event(LOG_WARN, "stop_deadline_passed", NULL);
+    end_all(s);
+    (void)wait_idle(s, clock_mono_ms() + CANCEL_MS); /* close looks again */
+}
+
+void sessions_close(struct sessions *s, unsigned deadline_s)
+{
+    if (!s)
+        return;
+    sessions_stop(s, deadline_s);
+    if (!wait_users(s)) {
+        /* Better a leak at the end of the process than a use after free. */
+        log_event(LOG_ERROR, "calls_still_running_at_stop", NULL);
+        return;
+    }
+    end_all(s); /* a session that was being made meanwhile */
+    manager_free(s);
+}

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What operators see: counters and histograms of this module, and a snapshot
+ * of pools and states. Runs in gloveboxd; the counters' lock is a leaf.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "session/session_int.h"
+
+const double session_histogram_bounds_ms[SESSION_HISTOGRAM_BUCKETS] = {
+    1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 20000, 120000, 900000,
+};
+
+void session_metrics_add(struct sessions *m, uint64_t *counter)
+{
+    pthread_mutex_lock(&m->counters.lock);
+    (*counter)++;
+    pthread_mutex_unlock(&m->counters.lock);
+}
+
+void session_metrics_refused(struct sessions *m, const struct error *err)
+{
+    if (err->code == ERR_LIMIT)
+        session_metrics_add(m, &m->counters.refusals_limit);
+    else if (err->code == ERR_BUSY)
+        session_metrics_add(m, &m->counters.refusals_busy);
+}
+
+void session_metrics_time(struct sessions *m, struct session_histogram *h,
+                          uint64_t us)
+{
+    size_t i = 0;
+
+    while (i < SESSION_HISTOGRAM_BUCKETS &&
+           (double)us > session_histogram_bounds_ms[i] * 1000)
+        i++;
+    pthread_mutex_lock(&m->counters.lock);
+    h->buckets[i]++;
+    h->sum_us += us;
+    h->count++;
+    pthread_mutex_unlock(&m->counters.lock);
+}
+
+static void count_states(struct sessions *m, struct session_metrics *ret)
+{
+    for (size_t i = 0; i < m->table.size; i++)
+        for (struct idmap_node *n = m->table.buckets[i]; n; n = n->next) {
+            struct session *se = container_of(n, struct session, node);
+
+            pthread_mutex_lock(&se->lock);
+            ret->by_state[se->state]++;
+            pthread_mutex_unlock(&se->lock);
+        }
+}
+
+static void count_pools(struct sessions *m, struct session_metrics *ret)
+{
+    pthread_mutex_lock(&m->pool_lock);
+    for (size_t i = 0; i < m->pool_count; i++) {
+        struct pool *p = &m->pools[i];
+
+        (void)snprintf(ret->pools[i].name, sizeof(ret->pools[i].name), "%s",
+                       p->conf->name);
+        ret->pools[i].ready = p->ready_count;
+        ret->pools[i].wanted = p->conf->ready;
+        ret->pools[i].sessions = atomic_load(&p->sessions);
+    }
+    ret->pool_count = m->pool_count;
+    pthread_mutex_unlock(&m->pool_lock);
+}
+
+void sessions_metrics(struct sessions *s, struct session_metrics *ret)
+{
+    struct counters *c = &s->counters;
+
+    memset(ret, 0, sizeof(*ret));
+    pthread_mutex_lock(&s->lock);
+    count_states(s, ret);
+    ret->by_state[SESSION_STARTING] += s->session_count - s->table.count;
+    ret->executions_active = s->active;
+    pthread_mutex_unlock(&s->lock);
+    count_pools(s, ret);
+    pthread_mutex_lock(&c->lock);
+    memcpy(ret->outcomes, c->outcomes, sizeof(ret->outcomes));
+    ret->refusals_limit = c->refusals_limit;
+    ret->refusals_busy = c->refusals_busy;
+    ret->created = c->created;
+    ret->deleted = c->deleted;
+    ret->woken = c->woken;
+    ret->expired = c->expired;
+    ret->ready_taken = c->ready_taken;
+    ret->ready_missed = c->ready_missed;
+    ret->start = c->start;
+    ret->execution = c->execution;
+    pthread_mutex_unlock(&c->lock);
+}

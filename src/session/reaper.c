@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The reaper: once a second it sends to sleep what has been idle past its
+ * pool's cooldown or has lived longer than its pool allows. Runs in gloveboxd
+ * on a thread of its own; looks under the locks, acts without them.
+ */
+#include "base/error.h"
+#include "base/log.h"
+#include "session/session_int.h"
+
+#define LOOK_MS 1000u
+#define BATCH 64u
+
+struct victim {
+    struct session *se; /* referenced */
+    struct box *box;    /* referenced */
+};
+
+static bool due(const struct session *se, uint64_t now)
+{
+    const struct conf_pool *conf = se->pool->conf;
+
+    return se->state == SESSION_IDLE && !se->queue_head && !se->exclusive &&
+           !se->pins &&
+           (now >= se->used_ms + conf->cooldown_s * 1000ull ||
+            now >= se->woken_ms + conf->lifetime_s * 1000ull);
+}
+
+static size_t find_due(struct sessions *m, struct victim *ret)
+{
+    uint64_t now = clock_mono_ms();
+    size_t count = 0;
+
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->table.size && count < BATCH; i++)
+        for (struct idmap_node *n = m->table.buckets[i]; n && count < BATCH;
+             n = n->next) {
+            struct session *se = container_of(n, struct session, node);
+
+            pthread_mutex_lock(&se->lock);
+            if (due(se, now))
+                ret[count++] = (struct victim){
+                    .se = session_ref(se), .box = session_box_ref(se->box)};
+            pthread_mutex_unlock(&se->lock);
+        }
+    pthread_mutex_unlock(&m->lock);
+    return count;
+}
+
+static void put_to_sleep(struct sessions *m)
+{
+    struct victim victims[BATCH];
+    size_t count = find_due(m, victims);
+
+    for (size_t i = 0; i < count; i++) {
+        struct victim *v = &victims[i];
+
+        if (session_wake_drop(v->se, v->box, true)) {
+            session_metrics_add(m, &m->counters.expired);
+            log_event(LOG_INFO, "session_dormant", "session", v->se->id, NULL);
+        }
+        session_box_unref(v->box);
+        session_unref(v->se);
+    }
+}
+
+static void *reaper_thread(void *arg)
+{
+    struct sessions *m = arg;
+
+    pthread_mutex_lock(&m->reaper_lock);
+    while (!atomic_load(&m->stopping)) {
+        (void)session_cond_wait(&m->reaper_cond, &m->reaper_lock,
+                                clock_mono_ms() + LOOK_MS);
+        pthread_mutex_unlock(&m->reaper_lock);
+        put_to_sleep(m);
+        pthread_mutex_lock(&m->reaper_lock);
+    }
+    pthread_mutex_unlock(&m->reaper_lock);
+    return NULL;
+}
+
+int session_reaper_start(struct sessions *m, struct error *err)
+{
+    int rc = pthread_create(&m->reaper, NULL, reaper_thread, m);
+
+    if (rc != 0)
+        return error_errno(err, ERR_INTERNAL, rc, "cannot start a thread");
+    m->reaper_started = true;
+    return 0;
+}
+
+void session_reaper_stop(struct sessions *m)
+{
+    pthread_mutex_lock(&m->reaper_lock);
+    pthread_cond_broadcast(&m->reaper_cond);
+    pthread_mutex_unlock(&m->reaper_lock);
+    if (m->reaper_started)
+        (void)pthread_join(m->reaper, NULL); /* ours, joined once */
+    m->reaper_started = false;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reset and interrupt. A reset ends what runs and what waits and starts a
+ * fresh interpreter in the same sandbox: one fork by pid 1, files untouched.
+ * An interrupt is a SIGINT to what runs and nothing else. Runs in gloveboxd
+ * on the caller's thread.
+ */
+#include "base/error.h"
+#include "session/session_int.h"
+
+#define RESET_MS 10000u
+
+/* Keeps new turns out and waits for what runs; on success the lock is held
+ * and exclusive is ours. */
+static int take_exclusive(struct session *se, struct error *err)
+{
+    uint64_t deadline = clock_mono_ms() + RESET_MS;
+    struct execution *waiting;
+    bool in_time = true;
+
+    pthread_mutex_lock(&se->lock);
+    while (se->exclusive && in_time)
+        in_time = session_cond_wait(&se->cond, &se->lock, deadline);
+    if (in_time) {
+        se->exclusive = true;
+        session_queue_request(se, REQUEST_KILL);
+        waiting = session_queue_empty(se);
+        pthread_cond_broadcast(&se->cond);
+        pthread_mutex_unlock(&se->lock);
+        session_queue_cancel(waiting, "the session was reset while it waited");
+        pthread_mutex_lock(&se->lock);
+        while ((se->running || se->moving) && in_time)
+            in_time = session_cond_wait(&se->cond, &se->lock, deadline);
+        if (in_time && se->state != SESSION_ENDED)
+            return 0;
+        se->exclusive = false;
+        pthread_cond_broadcast(&se->cond);
+    }
+    pthread_mutex_unlock(&se->lock);
+    if (!in_time)
+        return error_set(err, ERR_TIMEOUT, "what runs could not be ended");
+    return error_set(err, ERR_NOT_FOUND, "no such session");
+}
+
+static int reset(struct session *se, struct error *err)
+{
+    struct box *box = NULL;
+    int rc = take_exclusive(se, err);
+
+    if (rc < 0)
+        return rc;
+    session_state_check(se);
+    if (se->box)
+        box = session_box_ref(se->box);
+    pthread_mutex_unlock(&se->lock);
+    if (box) /* dormant: waking starts afresh anyway */
+        rc = session_kernel_start(box, err);
+    pthread_mutex_lock(&se->lock);
+    if (box && rc == 0)
+        se->interpreter++;
+    session_touch(se);
+    se->exclusive = false;
+    pthread_cond_broadcast(&se->cond);
+    pthread_mutex_unlock(&se->lock);
+    if (rc < 0) /* the next use makes a new sandbox, just as fresh */
+        (void)session_wake_drop(se, box, false);
+    session_box_unref(box);
+    return 0;
+}
+
+int session_reset(struct sessions *s, const char *tenant, const char *id,
+                  struct session_info *ret, struct error *err)
+{
+    struct session *se;
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    rc = session_find(s, tenant, id, &se, err);
+    if (rc == 0) {
+        rc = reset(se, err);
+        if (rc == 0)
+            session_fill_info(se, ret);
+        session_unref(se);
+    }
+    session_leave(s);
+    return rc;
+}
+
+int session_interrupt(struct sessions *s, const char *tenant, const char *id,
+                      struct error *err)
+{
+    struct session *se;
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    rc = session_find(s, tenant, id, &se, err);
+    if (rc == 0) {
+        pthread_mutex_lock(&se->lock);
+        session_queue_request(se, REQUEST_INTERRUPT);
+        session_touch(se);
+        pthread_mutex_unlock(&se->lock);
+        session_unref(se);
+    }
+    session_leave(s);
+    return rc;
+}

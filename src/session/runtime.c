@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Runtimes as the warden knows them: one entry per name and mode that some
+ * pool uses, registered when its image is found in the cache. Runs in
+ * gloveboxd; called when a box is to be made. Never builds an image.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "conf/runtime.h"
+#include "session/session_int.h"
+
+/* The zygote's input is a few strings; writing them takes no JSON library. */
+static void add_json_string(struct buf *b, const char *text, size_t len)
+{
+    buf_adds(b, "\"");
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+
+        if (c == '"' || c == '\\')
+            buf_addf(b, "\\%c", c);
+        else if (c < 0x20)
+            buf_addf(b, "\\u%04x", c);
+        else
+            buf_add(b, &c, 1);
+    }
+    buf_adds(b, "\"");
+}
+
+static void write_spec(struct buf *b, const struct conf_runtime_def *def)
+{
+    buf_adds(b, "{\"preload\":[");
+    for (unsigned i = 0; i < def->preload_count; i++) {
+        if (i)
+            buf_adds(b, ",");
+        add_json_string(b, def->preload[i], strlen(def->preload[i]));
+    }
+    buf_adds(b, "],\"environment\":{");
+    for (unsigned i = 0; i < def->environment_count; i++) {
+        const char *pair = def->environment[i];
+        size_t name = strcspn(pair, "=");
+        const char *value = pair[name] ? pair + name + 1 : "";
+
+        if (i)
+            buf_adds(b, ",");
+        add_json_string(b, pair, name);
+        buf_adds(b, ":");
+        add_json_string(b, value, strlen(value));
+    }
+    buf_adds(b, "}}");
+}
+
+static int spec_memfd(const struct conf_runtime_def *def, int *ret_fd,
+                      struct error *err)
+{
+    struct buf spec cleanup(buf_done) = {0};
+    int fd cleanup(fd_close) =
+        memfd_create("runtime", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int rc;
+
+    if (fd < 0)
+        return error_errno(err, ERR_INTERNAL, errno,
+                           "cannot make a memory file");
+    write_spec(&spec, def);
+    rc = fd_write_all(fd, spec.data, spec.len);
+    if (rc == 0 && lseek(fd, 0, SEEK_SET) < 0)
+        rc = -errno;
+    if (rc < 0)
+        return error_errno(err, ERR_INTERNAL, -rc,
+                           "cannot write a memory file");
+    *ret_fd = take_fd(fd);
+    return 0;
+}
+
+static int register_runtime(struct sessions *m, struct runtime *rt,
+                            struct error *err)
+{
+    struct conf_runtime found cleanup(conf_runtime_done) = {0};
+    int fd cleanup(fd_close) = -1;
+    const char *image;
+    int rc = conf_runtime_find(m->conf->runtime_defs, m->conf->runtime_dir,
+                               rt->name, &found, err);
+
+    if (rc < 0) {
+        (void)error_set(err, ERR_UNAVAILABLE, "the runtime '%s' %s", rt->name,
+                        rc == -ERR_NOT_FOUND ? "is not defined"
+                                             : "has a faulty definition");
+        return error_hint(err, "see 'glovebox runtime list'");
+    }
+    if (!found.built) {
+        (void)error_set(err, ERR_UNAVAILABLE, "the runtime '%s' is not built",
+                        rt->name);
+        return error_hint(err, "run 'glovebox runtime build %s'", rt->name);
+    }
+    rc = spec_memfd(found.def, &fd, err);
+    if (rc < 0)
+        return rc;
+    image = strrchr(found.image_path, '/');
+    image = image ? image + 1 : found.image_path;
+    rc =
+        warden_call_runtime(m->link, image, fd, !rt->zygote, &rt->handle, err);
+    if (rc < 0)
+        return error_wrap(err, "the runtime '%s' cannot be started", rt->name);
+    rt->known = true;
+    log_event(LOG_INFO, "runtime_registered", "runtime", rt->name, "image",
+              image, "mode", rt->zygote ? "zygote" : "exec", NULL);
+    return 0;
+}
+
+int session_runtime_handle(struct sessions *m, struct runtime *rt,
+                           uint32_t *ret, struct error *err)
+{
+    int rc = 0;
+
+    pthread_mutex_lock(&rt->lock);
+    if (!rt->known)
+        rc = register_runtime(m, rt, err);
+    if (rc == 0)
+        *ret = rt->handle;
+    pthread_mutex_unlock(&rt->lock);
+    return rc;
+}
+
+static struct runtime *runtime_of(struct sessions *m, const char *name,
+                                  bool zygote)
+{
+    struct runtime *rt;
+
+    for (size_t i = 0; i < m->runtime_count; i++) {
+        rt = &m->runtimes[i];
+        if (rt->zygote == zygote && strcmp(rt->name, name) == 0)
+            return rt;
+    }
+    /* One per pool at most, so there is room. */
+    rt = &m->runtimes[m->runtime_count++];
+    rt->name = name;
+    rt->zygote = zygote;
+    (void)pthread_mutex_init(&rt->lock, NULL); /* cannot fail on Linux */
+    return rt;
+}
+
+void session_runtimes_init(struct sessions *m)
+{
+    for (size_t i = 0; i < m->pool_count; i++)
+        m->pools[i].runtime =
+            runtime_of(m, m->pools[i].conf->runtime, m->pools[i].conf->zygote);
+}
+
+void session_runtimes_done(struct sessions *m)
+{
+    for (size_t i = 0; i < m->runtime_count; i++)
+        (void)pthread_mutex_destroy(&m->runtimes[i].lock);
+}
+
+struct runtime *session_runtime_find(struct sessions *m, struct pool *pool,
+                                     const char *name)
+{
+    if (!name || strcmp(name, pool->conf->runtime) == 0)
+        return pool->runtime;
+    for (size_t i = 0; i < m->runtime_count; i++)
+        if (strcmp(m->runtimes[i].name, name) == 0)
+            return &m->runtimes[i];
+    return NULL;
+}

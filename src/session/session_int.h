@@ -1,0 +1,616 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside src/session/. How the pieces work together:
+ *
+ *   struct sessions   the manager: tables, pools, two threads (refill, reaper)
+ *   struct pool       settings and the ready boxes made with exactly them
+ *   struct runtime    an image the warden knows, by handle
+ *   struct session    what clients name; has a box or, dormant, only a slot
+ *   struct box        one sandbox: its slot, its channels, its kernel
+ *   struct execution  one run: events, watchers, facts, place in the queue
+ *   struct runner     what a running execution borrows: eventfd and buffers
+ *
+ * Locks, in the order they may nest (a later one inside an earlier one):
+ *
+ *   1 sessions.lock   tables, history, counts
+ *   2 session.lock    state, box, queue, who runs
+ *   3 sessions.pool_lock, runtime.lock   (never both)
+ *   4 box.ctl_lock    one request to pid 1 at a time (bounded by a deadline)
+ *   5 box.slot_lock   warden calls of a slot we still own
+ *   6 execution.lock, sessions.runner_lock, session_metrics (leaves)
+ *
+ * 1 and 2 are never held over a system call that waits. A box's channels
+ * except ctl belong to whoever has the session's turn.
+ */
+#ifndef GLOVEBOX_SESSION_SESSION_INT_H
+#define GLOVEBOX_SESSION_SESSION_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/clock.h"
+#include "conf/conf.h"
+#include "session/session.h"
+#include "warden/call.h"
+#include "wire/kernel_msg.h"
+
+#define SESSION_IO_SIZE 65536u /* of a runner's buffer; one read, one event   \
+                                */
+#define SESSION_NAME_MAX 128u
+#define SESSION_METADATA_MAX 16384u
+
+/* ---- idmap.c: ids to objects, intrusive --------------------------------- */
+
+struct idmap_node {
+    struct idmap_node *next;
+    const char *key; /* borrowed from the object */
+    uint32_t hash;
+};
+
+struct idmap {
+    struct idmap_node **buckets;
+    size_t size;
+    size_t count;
+};
+
+#define container_of(ptr, type, member)                                       \
+    ((type *)(void *)((char *)(ptr)-offsetof(type, member)))
+
+void session_idmap_done(struct idmap *m);
+void session_idmap_add(struct idmap *m, struct idmap_node *node,
+                       const char *key);
+struct idmap_node *session_idmap_find(const struct idmap *m, const char *key);
+void session_idmap_remove(struct idmap *m, struct idmap_node *node);
+
+/* ---- text.c: what names and code may be --------------------------------- */
+
+bool session_text_utf8(const char *text, size_t len);
+/* UTF-8 without control characters. */
+bool session_text_plain(const char *text, size_t len);
+/* The path rules (F5) of session.h; ERR_INVALID says which was broken. */
+int session_text_path(const char *path, size_t len, struct error *err);
+/* A condition variable on the monotonic clock, and a wait on it: false once
+ * the deadline passed. */
+void session_cond_init(pthread_cond_t *cond);
+bool session_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
+                       uint64_t deadline_ms);
+
+/* ---- box.c, broker.c, kernel.c: one sandbox ------------------------------
+ */
+
+#define BOX_READY_MS 10000u  /* spawn to "walls stand" */
+#define BOX_KERNEL_MS 20000u /* start to the kernel's first frame */
+#define BOX_SPAWN_MS 30000u  /* how long to wait for a zygote */
+#define BOX_CALL_MS 5000u    /* one request to pid 1 */
+#define BOX_KILL_MS 2000u    /* the same when we want it dead */
+
+struct box {
+    atomic_uint refs;
+    struct warden_link *link; /* borrowed */
+    struct warden_limits limits;
+    uint32_t slot;
+    pthread_mutex_t slot_lock;
+    bool released; /* slot_lock: the slot is no longer ours to name */
+
+    pthread_mutex_t ctl_lock;
+    int ctl;
+    uint32_t seq;             /* ctl_lock */
+    uint64_t ctl_deadline_ms; /* ctl_lock: of the request under way */
+    atomic_bool broken;       /* lied, hung or gone: good for release only */
+
+    /* Below: the turn's owner only. */
+    int events;
+    int frames;     /* -1: no kernel */
+    int pipes[2];   /* read ends: stdout, stderr; non-blocking */
+    int writers[2]; /* kept, so that a new kernel or a shell gets the same
+                       pipes and a closed end never looks like an end */
+    bool kernel_alive;
+    uint32_t kernel_pid;      /* inside; 0: not told */
+    uint32_t cells;           /* this kernel has run */
+    struct buf pending;       /* a frame not yet complete */
+    struct warden_usage base; /* as of the last execution's end */
+};
+
+/* slot 0: a new one; else one kept. On failure a kept slot stays kept. */
+int session_box_open(struct warden_link *link, uint32_t runtime,
+                     const struct warden_limits *limits, uint32_t slot,
+                     const atomic_bool *stopping, struct box **ret,
+                     struct error *err);
+struct box *session_box_ref(struct box *b);
+void session_box_unref(struct box *b);
+/* Warden calls that do nothing once the slot was released. */
+int session_box_usage(struct box *b, struct warden_usage *ret,
+                      struct error *err);
+void session_box_kill(struct box *b);
+void session_box_release(struct box *b, bool keep_scratch);
+/* 1: one event, 0: none now, -1: end (or nonsense): the box is gone. */
+int session_box_event(struct box *b, struct init_event *ret);
+/* Looks at what happened while nobody listened; false: the box is gone.
+ * kernel_alive is right afterwards. */
+bool session_box_check(struct box *b);
+/* Ends everything inside but pid 1 and starts a fresh kernel. */
+int session_kernel_start(struct box *b, struct error *err);
+
+struct broker_request {
+    uint32_t type; /* enum init_request_type */
+    uint32_t arg;
+    const char *path; /* NULL: none; checked before */
+    const int *fds;   /* borrowed */
+    size_t fd_count;
+    uint32_t timeout_ms; /* 0: BOX_CALL_MS */
+};
+
+struct broker_reply {
+    int errnum; /* 0, or pid 1's own refusal */
+    uint32_t arg;
+    int fd;              /* owned by caller; -1: none came */
+    const char *payload; /* in the caller's room */
+    size_t payload_len;
+    uint64_t free_bytes;
+    uint64_t free_inodes;
+};
+
+/*
+ * One request, one reply. room: for the reply and its payload, or NULL for
+ * requests that have none. Fails only when the box is broken (it is killed
+ * then); a refusal is errnum of the reply. want_fd: one must come on success,
+ * none otherwise.
+ */
+int session_broker_call(struct box *b, const struct broker_request *request,
+                        char *room, size_t room_len, bool want_fd,
+                        struct broker_reply *ret, struct error *err);
+/* The two halves, for doing something else between; ctl_lock is held from a
+ * successful begin to the end. */
+int session_broker_begin(struct box *b, const struct broker_request *request,
+                         struct error *err);
+int session_broker_end(struct box *b, char *room, size_t room_len,
+                       bool want_fd, struct broker_reply *ret,
+                       struct error *err);
+int session_broker_signal(struct box *b, enum init_signal sig,
+                          uint32_t timeout_ms, struct error *err);
+
+/* One entry of a SCAN or LIST payload: 1, 0 at the end, -EBADMSG. */
+int session_broker_entry(const char *payload, size_t len, size_t *pos,
+                         struct init_entry *ret, const char **ret_path);
+
+/* ---- runtime.c, pool.c -------------------------------------------------- */
+
+struct runtime {
+    const char *name; /* borrowed from conf */
+    bool zygote;
+    pthread_mutex_t lock;
+    bool known; /* lock: the warden has it */
+    uint32_t handle;
+    atomic_bool up; /* a sandbox of it has started once */
+};
+
+struct pool {
+    const struct conf_pool *conf;
+    struct runtime *runtime;
+    struct warden_limits limits;
+    atomic_uint sessions;
+    /* pool_lock: */
+    struct box **ready; /* room for conf->ready */
+    unsigned ready_count;
+    uint64_t last_take_ms;
+    uint64_t not_before_ms; /* after a failure */
+    uint32_t backoff_ms;    /* 0: the last one worked */
+};
+
+/* The warden's handle of it; asks the cache again until it is known. */
+int session_runtime_handle(struct sessions *m, struct runtime *rt,
+                           uint32_t *ret, struct error *err);
+/* Finds pools' runtimes; a pool's own for name NULL, or NULL. */
+struct runtime *session_runtime_find(struct sessions *m, struct pool *pool,
+                                     const char *name);
+void session_runtimes_init(struct sessions *m);
+void session_runtimes_done(struct sessions *m);
+
+int session_pool_start(struct sessions *m, struct error *err);
+void session_pool_stop(struct sessions *m); /* releases the ready boxes */
+struct pool *session_pool_find(struct sessions *m, const char *name);
+/* A ready box, referenced, or NULL. */
+struct box *session_pool_take(struct sessions *m, struct pool *pool);
+
+/* ---- the manager ---------------------------------------------------------
+ */
+
+struct tenant {
+    struct idmap_node node;
+    char *name;
+    atomic_uint live; /* sessions with a sandbox */
+    /* sessions.lock: */
+    struct session *newest;
+    uint64_t tokens_ms; /* of the creation bucket: 1000 a creation */
+    uint64_t tokens_at_ms;
+};
+
+struct runner {
+    struct runner *next;
+    int wake; /* eventfd, non-blocking */
+    char *io; /* SESSION_IO_SIZE */
+    struct buf frames;
+};
+
+struct counters {
+    pthread_mutex_t lock;
+    uint64_t outcomes[OUTCOME_ISOLATION_FAILED + 1];
+    uint64_t refusals_limit, refusals_busy;
+    uint64_t created, deleted, woken, expired;
+    uint64_t ready_taken, ready_missed;
+    struct session_histogram start, execution;
+};
+
+struct sessions {
+    const struct conf *conf;
+    struct warden_link *link;
+    atomic_bool stopping;
+    atomic_uint users; /* calls inside the module; close waits for them */
+
+    pthread_mutex_t lock;
+    pthread_cond_t idle;               /* active fell to 0 */
+    struct idmap table;                /* sessions */
+    struct idmap runs;                 /* executions */
+    struct idmap tenants;              /* as many as the operator has made */
+    unsigned session_count;            /* in the table or being made */
+    unsigned active;                   /* executions queued or running */
+    struct execution *oldest, *latest; /* finished, by last use */
+    uint64_t history_bytes;
+    uint64_t memory_checked_ms;
+    bool memory_short;
+
+    struct pool pools[CONF_POOLS_MAX];
+    size_t pool_count;
+    struct runtime runtimes[CONF_POOLS_MAX];
+    size_t runtime_count;
+    pthread_mutex_t pool_lock;
+    pthread_cond_t pool_cond;
+    uint64_t first_take_ms; /* pool_lock: of a busy spell; 0 calm */
+    pthread_t refill, reaper;
+    bool refill_started, reaper_started;
+    pthread_mutex_t reaper_lock; /* a leaf: only for waiting */
+    pthread_cond_t reaper_cond;
+
+    pthread_mutex_t runner_lock;
+    struct runner *runners;
+    unsigned runner_count;
+
+    struct counters counters;
+};
+
+/* Counts the caller in; ERR_UNAVAILABLE while stopping. */
+int session_enter(struct sessions *m, struct error *err);
+void session_leave(struct sessions *m);
+
+/* runner.c; NULL: out of descriptors. */
+struct runner *session_runner_get(struct sessions *m);
+void session_runner_put(struct sessions *m, struct runner *r);
+void session_runner_done(struct sessions *m);
+
+/* ---- session.c, create.c, state.c, wake.c, queue.c, reaper.c ------------ */
+
+enum exec_request {
+    REQUEST_INTERRUPT = 1, /* SIGINT, nothing more */
+    REQUEST_CANCEL = 2,    /* interrupt, then kill */
+    REQUEST_KILL = 4,      /* a reset: kill at once, pid 1 stays */
+    REQUEST_END = 8,       /* the session is being deleted */
+};
+
+struct session {
+    atomic_uint refs;
+    struct sessions *m;
+    struct idmap_node node;
+    char id[ID_MAX];
+    struct tenant *tenant;
+    struct pool *pool;
+    struct runtime *runtime;
+    char *name, *metadata;
+    struct warden_limits limits;
+    int64_t created_at_ms;
+    /* sessions.lock: */
+    struct session *newer, *older;  /* of the tenant */
+    struct execution *first, *last; /* still findable, in order of creation */
+    unsigned finished;              /* of these */
+
+    pthread_mutex_t lock;
+    pthread_cond_t cond; /* state, moving, running, exclusive or queue */
+    enum session_state state;
+    bool moving;     /* someone is making or dropping the box */
+    bool exclusive;  /* a reset is under way: no new turn */
+    struct box *box; /* referenced */
+    uint32_t slot;   /* without a box: where its files are; 0 none */
+    unsigned pins;   /* uploads and file calls under way */
+    struct execution *queue_head, *queue_tail;
+    struct execution *running;
+    struct runner *runner; /* of running */
+    uint32_t queued, executions, interpreter;
+    uint64_t used_ms, woken_ms; /* monotonic */
+    int64_t last_used_at_ms;
+};
+
+struct session *session_ref(struct session *se);
+void session_unref(struct session *se); /* accepts NULL */
+/* ret: referenced. */
+int session_find(struct sessions *m, const char *tenant, const char *id,
+                 struct session **ret, struct error *err);
+void session_fill_info(struct session *se, struct session_info *ret);
+void session_touch(struct session *se); /* its lock is held */
+/* Takes it out of the tables and ends it; false: someone else did. */
+bool session_end(struct session *se);
+
+int session_limits_grant(const struct conf_pool *pool,
+                         const struct session_limits *asked,
+                         struct warden_limits *ret, struct error *err);
+struct tenant *session_tenant(struct sessions *m, const char *name);
+
+/* state.c; the session's lock is held. */
+void session_state_set(struct session *se, enum session_state to);
+void session_state_check(const struct session *se);
+bool session_state_live(enum session_state state);
+bool session_state_allows(enum session_state from, enum session_state to);
+
+/* A box with a living pid 1, referenced; wakes the session if it must. */
+int session_wake(struct session *se, struct box **ret, struct error *err);
+/* The same for the turn's owner: with a living kernel. */
+int session_wake_kernel(struct session *se, struct box **ret,
+                        struct error *err);
+/* The box is bad or no longer wanted: dormant, files kept. idle_only: only
+ * if nothing uses it. True if it was dropped. */
+bool session_wake_drop(struct session *se, struct box *box, bool idle_only);
+
+/* queue.c: turns, first come first served. Except for wait, release and
+ * cancel the session's lock is held. */
+void session_queue_add(struct session *se, struct execution *e);
+/* Waits for e's turn and takes it; false: it was cancelled before and is
+ * finished. */
+bool session_queue_wait(struct session *se, struct execution *e,
+                        struct runner *runner);
+void session_queue_release(struct session *se);
+/* Takes one that waits out of the queue; false: it does not wait. */
+bool session_queue_remove(struct session *se, struct execution *e);
+/* Takes all that wait out, for session_queue_cancel without the lock. */
+struct execution *session_queue_empty(struct session *se);
+void session_queue_cancel(struct execution *waiting, const char *why);
+/* Tells what runs, if anything does. */
+void session_queue_request(struct session *se, enum exec_request what);
+
+int session_reaper_start(struct sessions *m, struct error *err);
+void session_reaper_stop(struct sessions *m);
+
+/* ---- events.c, execution.c, history.c ------------------------------------
+ */
+
+struct event_chunk;
+
+struct watcher {
+    struct watcher *next;
+    uint64_t handle;
+    uint32_t after;
+    bool firing;
+    void (*fn)(void *ctx);
+    void *ctx;
+};
+
+struct execution {
+    atomic_uint refs;
+    struct idmap_node node;
+    struct tenant *tenant;
+    struct session *session;      /* referenced until finished */
+    struct execution *queue_next; /* session.lock */
+    bool queued;                  /* session.lock */
+    atomic_uint requests;         /* enum exec_request bits */
+    char *code;                   /* until finished */
+    size_t code_len;
+    uint32_t timeout_s;
+    /* sessions.lock: */
+    bool mapped;   /* in sessions.runs, which then holds a reference */
+    bool recorded; /* finished and counted in the history */
+    struct execution *prev, *next;   /* of the session */
+    struct execution *older, *newer; /* by last use, when recorded */
+    struct execution *history_next;  /* on its way out */
+    struct session *home;            /* borrowed while mapped */
+    size_t bytes;
+
+    pthread_mutex_t lock;
+    pthread_cond_t fired;
+    struct exec_info info; /* its pointers are ours */
+    char *failure, *metadata, *paths;
+    struct exec_file_change *changes;
+    size_t change_bytes;
+    struct exec_event *events;
+    uint32_t event_count, event_cap;
+    struct event_chunk *chunks;
+    size_t event_bytes;
+    struct watcher *watchers;
+    uint64_t next_handle;
+};
+
+/* Copies the bytes, numbers the event, wakes watchers. */
+void session_events_add(struct execution *e, enum exec_event_type type,
+                        const void *data, size_t len);
+/* The same with e->lock held; the caller then calls _fire without it. */
+void session_events_append(struct execution *e, enum exec_event_type type,
+                           const void *data, size_t len);
+void session_events_fire(struct execution *e);
+void session_events_done(struct execution *e);
+
+struct execution *session_execution_new(struct session *se,
+                                        const struct exec_spec *spec,
+                                        uint32_t timeout_s);
+/* A foreign id looks like an unknown one. Both are referenced. */
+int session_execution_find(struct sessions *m, const char *tenant,
+                           const char *id, struct execution **ret,
+                           struct session **ret_session, struct error *err);
+/* Returns once it is finished, by whichever thread. */
+void session_execution_wait(struct execution *e);
+/* Marks it running on a new or the same interpreter. */
+void session_execution_started(struct execution *e, bool fresh);
+
+struct verdict;
+/* Makes it final: fields, last event, history, counts. Called once, by
+ * whoever took it out of the queue. */
+void session_execution_finish(struct execution *e, const struct verdict *v);
+void session_execution_cancelled(struct execution *e, const char *why);
+
+/* sessions.lock is held for add, touch and forget. */
+void session_history_add(struct sessions *m, struct session *se,
+                         struct execution *e); /* on creation */
+/* It is finished: counts it, forgets what is too much. */
+void session_history_record(struct sessions *m, struct session *se,
+                            struct execution *e, size_t bytes);
+void session_history_touch(struct sessions *m, struct execution *e);
+/* What is dropped is pushed on *drop, for session_history_unref outside the
+ * lock. */
+void session_history_forget(struct sessions *m, struct session *se,
+                            struct execution **drop);
+void session_history_unref(struct execution *drop);
+
+/* ---- judge.c --------------------------------------------------------------
+ */
+
+enum exec_end {
+    END_DONE,   /* the kernel said DONE */
+    END_KERNEL, /* the kernel process ended without */
+    END_SHELL,  /* the shell ended */
+    END_CLOSED, /* the kernel lives but closed its channel */
+    END_BROKEN, /* the kernel sent nonsense */
+    END_KILLED, /* we killed everything but pid 1 */
+    END_GONE,   /* the sandbox is gone altogether */
+    END_UNMADE, /* no sandbox could be made */
+};
+
+struct facts {
+    enum exec_language language;
+    enum exec_end end;
+    uint32_t done_status; /* END_DONE */
+    int exit_code;        /* END_DONE with KERNEL_DONE_EXIT */
+    int wait_status;      /* END_KERNEL, END_SHELL; END_GONE: of pid 1 */
+    bool timed_out;
+    bool cancelled;
+    bool interrupted;   /* by session_interrupt */
+    bool shell_killed;  /* the shell ignored the interrupt and we killed it */
+    bool kernel_died;   /* while a shell ran */
+    uint64_t oom_kills; /* new ones */
+    uint64_t pids_denied; /* new ones */
+    uint64_t peak_memory_bytes, cpu_ms;
+    bool scanned; /* the next two are known */
+    uint64_t scratch_free_bytes, scratch_free_inodes;
+    uint32_t timeout_s;
+    uint64_t wall_ms;
+    const struct warden_limits *limits;
+    const char *reason; /* END_UNMADE, or why it was cancelled; else NULL */
+};
+
+struct verdict {
+    enum exec_outcome outcome;
+    bool interpreter_lost;
+    bool kill_all;          /* something half-dead may be left inside */
+    int exit_code;          /* shell; -1 otherwise */
+    const char *limit_name; /* static */
+    uint64_t limit_value, limit_peak;
+    char failure[320];   /* "" none */
+    char error_name[32]; /* "" unless an error event is ours to make */
+    char error_text[160];
+    uint64_t wall_ms, cpu_ms, peak_memory_bytes;
+};
+
+/* Pure: what happened, from facts the session could not write. */
+void session_judge(const struct facts *f, struct verdict *ret);
+
+/* ---- execute.c, collect.c, output.c, settle.c -----------------------------
+ */
+
+#define COLLECT_DISPLAYS_MAX 200u
+#define COLLECT_DISPLAY_BYTES (32u << 20)
+#define COLLECT_ERROR_BYTES (1u << 20) /* kept even above that */
+#define COLLECT_CLEARS_MAX 1000u
+#define COLLECT_OUTPUTS_MAX 20000u /* output events of one execution */
+
+struct stream {
+    enum exec_event_type type;
+    int fd;
+    uint64_t kept;
+    bool truncated;
+    char tail[4]; /* begins a character whose rest has not come yet */
+    size_t tail_len;
+};
+
+enum collect_phase {
+    PHASE_RUNNING,
+    PHASE_INTERRUPTED, /* SIGINT sent, grace running */
+    PHASE_KILLED,      /* the shell's group was killed, its end is awaited */
+};
+
+struct collect {
+    struct box *box;       /* referenced by the caller */
+    struct execution *e;   /* borrowed */
+    struct runner *runner; /* borrowed */
+    struct facts *facts;
+    uint64_t output_cap;
+    struct stream streams[2];
+    enum collect_phase phase;
+    uint64_t deadline_ms; /* of the phase */
+    uint64_t closed_ms;   /* when the frames channel closed; 0 it has not */
+    uint64_t nap_ms;      /* guest channels are not read before this */
+    struct buf out;       /* frames to the kernel not yet accepted */
+    size_t out_pos;
+    bool in_cell;
+    bool ended;
+    bool truncated_displays;
+    uint32_t displays, results, errors, clears, outputs, frames;
+    uint64_t display_bytes, discarded;
+    uint64_t last_output_ms;
+    bool shell_running;
+    uint32_t shell_pid; /* inside; 0: not told */
+};
+
+/* Runs the cell in the box to its end: facts are filled, events published. */
+void session_collect(struct collect *c);
+/* Reads both pipes empty, at most `most` bytes each. */
+void session_output_drain(struct collect *c, size_t most);
+/* What is left of a character cut in the middle, at the very end. */
+void session_output_flush(struct collect *c);
+
+enum frames_state {
+    FRAMES_OPEN,
+    FRAMES_CLOSED,   /* the other end is closed everywhere */
+    FRAMES_NONSENSE, /* malformed or untimely: the kernel is lost */
+};
+/* Reads once what the kernel says and publishes it; ends the collecting at
+ * DONE. *ret_more: there may be more to read now. */
+enum frames_state session_frames_read(struct collect *c, bool *ret_more);
+/* Sends as much as the kernel takes now and keeps the rest for _flush. */
+enum frames_state session_frames_send(struct collect *c, uint32_t type,
+                                      const void *payload, size_t len);
+enum frames_state session_frames_flush(struct collect *c);
+
+/* File changes and usage, after the end; adds to facts and to e. */
+void session_settle(struct collect *c);
+
+/* ---- files.c, upload.c ----------------------------------------------------
+ */
+
+/* Finds and pins the session, so that it does not fall asleep meanwhile; end
+ * also drops the reference. */
+int session_files_begin(struct sessions *s, const char *tenant, const char *id,
+                        struct session **ret, struct error *err);
+void session_files_end(struct session *se);
+/* As session_broker_call, waking the session. ret_box: NULL, or the box that
+ * answered, referenced. */
+int session_files_call(struct session *se,
+                       const struct broker_request *request, char *room,
+                       size_t room_len, bool want_fd, struct box **ret_box,
+                       struct broker_reply *ret, struct error *err);
+int session_files_refused(int errnum, struct error *err);
+int session_files_check_fd(int fd, bool writable, struct stat *ret,
+                           struct error *err);
+
+/* ---- metrics.c ------------------------------------------------------------
+ */
+
+void session_metrics_refused(struct sessions *m, const struct error *err);
+void session_metrics_add(struct sessions *m, uint64_t *counter);
+void session_metrics_time(struct sessions *m, struct session_histogram *h,
+                          uint64_t us);
+
+#endif
