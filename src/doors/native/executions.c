@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /api/sessions/{id}/executions and /api/executions. Runs on a worker of the
+ * daemon: a synchronous execution runs on it to its end, others are queued
+ * to a worker of the same pool.
+ */
+#include "doors/native/native.h"
+
+#include <stdlib.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "json/json.h"
+
+static void execution_done(struct execution **e)
+{
+    if (*e)
+        execution_unref(*e);
+}
+
+static void respond(struct doors_call *call, unsigned status,
+                    struct execution *e)
+{
+    struct buf body = {0};
+
+    native_encode_execution(e, &body);
+    http_respond_json(call->http, status, &body);
+}
+
+int native_submit(void *ctx, void (*job)(void *arg), void *arg)
+{
+    return http_work_submit(ctx, job, arg);
+}
+
+int native_executions_create(struct doors_call *call, struct error *err)
+{
+    struct execution *e cleanup(execution_done) = NULL;
+    json_t *body cleanup(json_unref) = NULL;
+    const struct doors *doors = call->doors;
+    struct exec_spec spec;
+    enum native_mode mode;
+    int r = http_body_json(call->http, doors->conf->json_bytes, &body, err);
+
+    if (r == 0)
+        r = native_spec_execution(call, body, &spec, &mode, err);
+    if (r < 0)
+        return r;
+    if (mode == NATIVE_SYNC)
+        r = session_execute(doors->sessions, call->who.tenant, call->params[0],
+                            &spec, &e, err);
+    else
+        r = session_submit(doors->sessions, call->who.tenant, call->params[0],
+                           &spec, native_submit, doors_workers(call), &e, err);
+    if (r < 0)
+        return r;
+    if (mode == NATIVE_STREAM)
+        native_events_respond(call, take_ptr(e), 0, NULL);
+    else
+        respond(call, mode == NATIVE_ASYNC ? 202 : 200, e);
+    return 0;
+}
+
+int native_executions_get(struct doors_call *call, struct error *err)
+{
+    struct execution *e cleanup(execution_done) = NULL;
+    int r = execution_find(call->doors->sessions, call->who.tenant,
+                           call->params[0], &e, err);
+
+    if (r == 0)
+        respond(call, 200, e);
+    return r;
+}
+
+/* ?after=N, or the header a browser sends when it comes back. */
+static int read_after(struct doors_call *call, struct execution *e,
+                      uint32_t *ret, struct error *err)
+{
+    const char *header = http_header(call->http, "Last-Event-ID");
+    struct exec_event event;
+    int64_t after;
+    int r = doors_query_int(call, "after", 0, UINT32_MAX, -1, &after, err);
+
+    if (r < 0)
+        return r;
+    if (after < 0 && header) {
+        char *end;
+
+        after = strtoll(header, &end, 10);
+        if (end == header || *end || after < 0 || after > UINT32_MAX)
+            return error_set(err, ERR_INVALID,
+                             "the Last-Event-ID is no event's number");
+    }
+    if (after > 0 && !execution_event(e, (uint32_t)after - 1, &event))
+        return error_set(err, ERR_INVALID, "there is no event %lld yet",
+                         (long long)after);
+    *ret = after > 0 ? (uint32_t)after : 0;
+    return 0;
+}
+
+int native_executions_events(struct doors_call *call, struct error *err)
+{
+    struct execution *e cleanup(execution_done) = NULL;
+    uint32_t after = 0;
+    int r = execution_find(call->doors->sessions, call->who.tenant,
+                           call->params[0], &e, err);
+
+    if (r == 0)
+        r = read_after(call, e, &after, err);
+    if (r == 0)
+        native_events_respond(call, take_ptr(e), after, NULL);
+    return r;
+}
+
+int native_executions_cancel(struct doors_call *call, struct error *err)
+{
+    int r = execution_cancel(call->doors->sessions, call->who.tenant,
+                             call->params[0], err);
+
+    if (r == 0)
+        http_respond_empty(call->http, 202);
+    return r;
+}

@@ -1,0 +1,139 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /api/keys, for administrators. Runs on a worker of the daemon. A secret
+ * is in the answer that made it and nowhere else.
+ */
+#include "doors/native/native.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "json/json.h"
+
+#define SCOPES_MAX 16
+
+struct key_body {
+    const char *tenant, *name;
+    json_t *scopes;
+};
+
+static const struct json_field key_fields[] = {
+    {"tenant", JSON_KIND_STRING, .offset = offsetof(struct key_body, tenant),
+     .min = 1, .max = AUTH_TENANT_MAX - 1},
+    {"name", JSON_KIND_STRING, .offset = offsetof(struct key_body, name),
+     .max = AUTH_NAME_MAX - 1},
+    {"scopes", JSON_KIND_ARRAY, .required = true,
+     .offset = offsetof(struct key_body, scopes), .max = SCOPES_MAX},
+};
+
+static int read_scopes(const json_t *array, uint32_t *ret, struct error *err)
+{
+    uint32_t scopes = 0;
+
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        const char *name = json_string_value(json_array_get(array, i));
+        uint32_t one;
+        int r;
+
+        if (!name || strchr(name, ','))
+            return error_set(err, ERR_INVALID,
+                             "field 'scopes' must hold names of scopes");
+        r = auth_scopes_parse(name, &one, err);
+        if (r < 0)
+            return r;
+        scopes |= one;
+    }
+    if (!scopes)
+        return error_set(err, ERR_INVALID,
+                         "field 'scopes' must name at least one scope");
+    *ret = scopes;
+    return 0;
+}
+
+static void encode_scopes(struct json_writer *w, uint32_t scopes)
+{
+    char text[96], *rest = auth_scopes_format(scopes, text);
+
+    json_write_open(w, "scopes", '[');
+    while (*rest) {
+        size_t n = strcspn(rest, ",");
+
+        json_write_text(w, NULL, rest, n);
+        rest += n + (rest[n] == ',');
+    }
+    json_write_close(w, ']');
+}
+
+static void encode_key(struct json_writer *w, const struct auth_key *key,
+                       const char *secret)
+{
+    json_write_open(w, NULL, '{');
+    json_write_string(w, "id", key->id);
+    json_write_string(w, "tenant", key->tenant);
+    json_write_string(w, "name", key->name[0] ? key->name : NULL);
+    encode_scopes(w, key->scopes);
+    json_write_time(w, "created_at", key->created_at_ms);
+    json_write_time(w, "last_used_at", key->last_used_at_ms);
+    json_write_time(w, "revoked_at", key->revoked_at_ms);
+    if (secret)
+        json_write_string(w, "secret", secret);
+    json_write_close(w, '}');
+}
+
+int native_keys_create(struct doors_call *call, struct error *err)
+{
+    char *secret cleanup(mem_free) = NULL;
+    json_t *json cleanup(json_unref) = NULL;
+    struct key_body b = {.tenant = call->who.tenant, .name = ""};
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    struct auth_key key;
+    uint32_t scopes = 0;
+    int r =
+        http_body_json(call->http, call->doors->conf->json_bytes, &json, err);
+
+    if (r == 0)
+        r = json_read(json, key_fields, ARRAY_SIZE(key_fields), &b, err);
+    if (r == 0)
+        r = read_scopes(b.scopes, &scopes, err);
+    if (r == 0)
+        r = auth_key_create(call->doors->auth, b.tenant, b.name, scopes, &key,
+                            &secret, err);
+    if (r < 0)
+        return r;
+    encode_key(&w, &key, secret);
+    http_respond_json(call->http, 201, &body);
+    return 0;
+}
+
+int native_keys_list(struct doors_call *call, struct error *err)
+{
+    struct auth_key *keys cleanup(mem_free) = NULL;
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    size_t count;
+    int r = auth_key_list(call->doors->auth, &keys, &count, err);
+
+    if (r < 0)
+        return r;
+    json_write_open(&w, NULL, '{');
+    json_write_open(&w, "data", '[');
+    for (size_t i = 0; i < count; i++)
+        encode_key(&w, &keys[i], NULL);
+    json_write_close(&w, ']');
+    json_write_bool(&w, "has_more", false);
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}
+
+int native_keys_revoke(struct doors_call *call, struct error *err)
+{
+    int r = auth_key_revoke(call->doors->auth, call->params[0], err);
+
+    if (r == 0)
+        http_respond_empty(call->http, 204);
+    return r;
+}

@@ -1,0 +1,153 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * POST /api/run: a fresh session, files into it, one execution, and the
+ * session is deleted. Runs on a worker of the daemon, which deletes after it
+ * has answered; of a stream, whoever ends it deletes.
+ */
+#include "doors/native/native.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "json/json.h"
+
+/* ---- files into the session --------------------------------------------- */
+
+struct file_body {
+    const char *path, *content;
+};
+
+static const struct json_field file_fields[] = {
+    {"path", JSON_KIND_STRING, .required = true,
+     .offset = offsetof(struct file_body, path), .min = 1, .max = 1024},
+    {"content_base64", JSON_KIND_STRING, .required = true,
+     .offset = offsetof(struct file_body, content), .max = INT64_MAX},
+};
+
+static int upload(struct doors_call *call, const char *session,
+                  const char *path, const void *bytes, size_t len,
+                  struct error *err)
+{
+    struct session_upload *u;
+    char sha256[65];
+    uint64_t size;
+    int r = session_upload_begin(call->doors->sessions, call->who.tenant,
+                                 session, path, &u, err);
+
+    if (r < 0)
+        return r;
+    if (len)
+        r = session_upload_write(u, bytes, len, err);
+    if (r < 0) {
+        session_upload_abort(u);
+        return r;
+    }
+    return session_upload_commit(u, &size, sha256, err);
+}
+
+static int put_file(struct doors_call *call, const char *session,
+                    const json_t *object, struct error *err)
+{
+    unsigned char *bytes cleanup(mem_free) = NULL;
+    struct file_body f = {0};
+    size_t len;
+    int r = json_read(object, file_fields, ARRAY_SIZE(file_fields), &f, err);
+
+    if (r == 0)
+        r = json_base64_decode(f.content, strlen(f.content), &bytes, &len,
+                               err);
+    if (r == 0)
+        r = upload(call, session, f.path, bytes, len, err);
+    return r;
+}
+
+static int put_files(struct doors_call *call, const char *session,
+                     const json_t *files, struct error *err)
+{
+    for (size_t i = 0; i < json_array_size(files); i++) {
+        int r = put_file(call, session, json_array_get(files, i), err);
+
+        if (r < 0)
+            return error_wrap(err, "files[%zu]", i);
+    }
+    return 0;
+}
+
+/* ---- the run ------------------------------------------------------------ */
+
+static int run_sync(struct doors_call *call, const char *session,
+                    const struct exec_spec *spec, struct error *err)
+{
+    struct buf body = {0};
+    struct execution *e;
+    int r = session_execute(call->doors->sessions, call->who.tenant, session,
+                            spec, &e, err);
+
+    if (r < 0)
+        return r;
+    native_encode_execution(e, &body);
+    execution_unref(e);
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}
+
+static int run_stream(struct doors_call *call, const char *session,
+                      const struct exec_spec *spec, struct error *err)
+{
+    struct execution *e;
+    int r = session_submit(call->doors->sessions, call->who.tenant, session,
+                           spec, native_submit, doors_workers(call), &e, err);
+
+    if (r == 0)
+        native_events_respond(call, e, 0, session);
+    return r;
+}
+
+static void delete_session(struct doors_call *call, const char *session)
+{
+    struct error err;
+
+    if (session_delete(call->doors->sessions, call->who.tenant, session,
+                       &err) < 0 &&
+        err.code != ERR_NOT_FOUND && err.code != ERR_UNAVAILABLE)
+        log_event(LOG_WARN, "run_session_left", "session", session, "error",
+                  err.message, NULL);
+}
+
+int native_run(struct doors_call *call, struct error *err)
+{
+    struct session_info info cleanup(session_info_done) = {.metadata = NULL};
+    json_t *body cleanup(json_unref) = NULL;
+    struct session_spec session;
+    struct exec_spec spec;
+    enum native_mode mode;
+    json_t *files;
+    int r =
+        http_body_json(call->http, call->doors->conf->json_bytes, &body, err);
+
+    if (r == 0)
+        r = native_spec_run(call, body, &session, &spec, &mode, &files, err);
+    if (r < 0)
+        return r;
+    if (mode == NATIVE_ASYNC) {
+        (void)error_set(err, ERR_INVALID,
+                        "a run cannot be asynchronous: its session is gone "
+                        "when it ends");
+        return error_hint(err, "Use 'stream', or create a session.");
+    }
+    r = session_create(call->doors->sessions, call->who.tenant, &session,
+                       &info, err);
+    if (r < 0)
+        return r;
+    r = put_files(call, info.id, files, err);
+    if (r == 0)
+        r = mode == NATIVE_STREAM ? run_stream(call, info.id, &spec, err)
+                                  : run_sync(call, info.id, &spec, err);
+    if (r < 0 || mode == NATIVE_SYNC)
+        delete_session(call, info.id);
+    return r;
+}

@@ -1,0 +1,222 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bodies of the native door to the core's own specs, by tables of fields.
+ * Runs on a worker of the daemon. Shapes are checked here; what a pool or a
+ * tenant allows is the core's to say.
+ */
+#include "doors/native/native.h"
+
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "json/json.h"
+
+#define METADATA_MAX 16384
+#define FILES_MAX 1000
+#define BYTES_MAX ((int64_t)1 << 50)
+#define COUNT_MAX ((int64_t)1 << 30)
+#define TIMEOUT_MAX 86400
+
+/* All that any of the three bodies may say. */
+struct body {
+    const char *pool, *name, *runtime, *code;
+    json_t *limits, *metadata, *files;
+    int language; /* enum exec_language */
+    int mode;     /* enum native_mode */
+    int64_t timeout_s;
+};
+
+static const char *const languages[] = {"python", "shell", NULL};
+static const char *const modes[] = {"sync", "stream", "async", NULL};
+
+#define AT(member) .offset = offsetof(struct body, member)
+#define POOL                                                                  \
+    {                                                                         \
+        "pool", JSON_KIND_STRING, AT(pool), .min = 1, .max = 64               \
+    }
+#define NAME                                                                  \
+    {                                                                         \
+        "name", JSON_KIND_STRING, AT(name), .min = 1, .max = 128              \
+    }
+#define RUNTIME                                                               \
+    {                                                                         \
+        "runtime", JSON_KIND_STRING, AT(runtime), .min = 1, .max = 64         \
+    }
+#define LIMITS                                                                \
+    {                                                                         \
+        "limits", JSON_KIND_OBJECT, AT(limits)                                \
+    }
+#define METADATA                                                              \
+    {                                                                         \
+        "metadata", JSON_KIND_OBJECT, AT(metadata)                            \
+    }
+#define LANGUAGE                                                              \
+    {                                                                         \
+        "language", JSON_KIND_CHOICE, AT(language), .choices = languages      \
+    }
+#define CODE                                                                  \
+    {                                                                         \
+        "code", JSON_KIND_STRING, .required = true, AT(code),                 \
+                                  .max = INT64_MAX                            \
+    }
+#define TIMEOUT                                                               \
+    {                                                                         \
+        "timeout_s", JSON_KIND_INT, AT(timeout_s), .min = 1,                  \
+                                                   .max = TIMEOUT_MAX         \
+    }
+#define MODE                                                                  \
+    {                                                                         \
+        "mode", JSON_KIND_CHOICE, AT(mode), .choices = modes                  \
+    }
+#define FILES                                                                 \
+    {                                                                         \
+        "files", JSON_KIND_ARRAY, AT(files), .max = FILES_MAX                 \
+    }
+
+static const struct json_field session_fields[] = {POOL, NAME, RUNTIME, LIMITS,
+                                                   METADATA};
+static const struct json_field exec_fields[] = {LANGUAGE, CODE, TIMEOUT, MODE,
+                                                METADATA};
+static const struct json_field run_fields[] = {
+    LANGUAGE, CODE, TIMEOUT, MODE, METADATA, POOL, RUNTIME, LIMITS, FILES};
+
+/* ---- limits ------------------------------------------------------------- */
+
+struct limits_body {
+    int64_t memory_bytes, scratch_bytes, scratch_inodes, processes, cores,
+        descriptors;
+    int memory; /* index into sizes, or -1 */
+};
+
+/* The sizes people know from elsewhere. */
+static const char *const sizes[] = {"1g", "4g", "16g", "64g", NULL};
+static const uint64_t size_bytes[] = {1ull << 30, 4ull << 30, 16ull << 30,
+                                      64ull << 30};
+
+#define LIMIT(member, most)                                                   \
+    {                                                                         \
+#member, JSON_KIND_INT,                                               \
+            .offset = offsetof(struct limits_body, member), .min = 1,         \
+            .max = (most)                                                     \
+    }
+
+static const struct json_field limits_fields[] = {
+    LIMIT(memory_bytes, BYTES_MAX),
+    LIMIT(scratch_bytes, BYTES_MAX),
+    LIMIT(scratch_inodes, COUNT_MAX),
+    LIMIT(processes, COUNT_MAX),
+    LIMIT(cores, COUNT_MAX),
+    LIMIT(descriptors, COUNT_MAX),
+    {"memory", JSON_KIND_CHOICE,
+     .offset = offsetof(struct limits_body, memory), .choices = sizes},
+};
+
+static int read_limits(const json_t *object, struct session_limits *ret,
+                       struct error *err)
+{
+    struct limits_body b = {.memory = -1};
+    int r =
+        json_read(object, limits_fields, ARRAY_SIZE(limits_fields), &b, err);
+
+    if (r < 0)
+        return error_wrap(err, "limits");
+    if (b.memory >= 0 && b.memory_bytes)
+        return error_set(err, ERR_INVALID,
+                         "limits: give either 'memory' or 'memory_bytes'");
+    *ret = (struct session_limits){
+        .memory_bytes =
+            b.memory >= 0 ? size_bytes[b.memory] : (uint64_t)b.memory_bytes,
+        .scratch_bytes = (uint64_t)b.scratch_bytes,
+        .scratch_inodes = (uint32_t)b.scratch_inodes,
+        .processes = (uint32_t)b.processes,
+        .cores = (uint32_t)b.cores,
+        .descriptors = (uint32_t)b.descriptors,
+    };
+    return 0;
+}
+
+/* ---- the three bodies --------------------------------------------------- */
+
+/* An object as text again, in the request's arena. */
+static int metadata_text(struct doors_call *call, const json_t *object,
+                         const char **ret, struct error *err)
+{
+    char *text cleanup(mem_free) = NULL;
+
+    if (!object)
+        return 0;
+    text = json_dumps(object, JSON_COMPACT);
+    if (!text)
+        return error_set(err, ERR_INTERNAL, "metadata cannot be written");
+    if (strlen(text) > METADATA_MAX)
+        return error_set(err, ERR_INVALID,
+                         "field 'metadata' must not be longer than %d bytes "
+                         "as JSON",
+                         METADATA_MAX);
+    *ret = arena_strdup(http_arena(call->http), text);
+    return 0;
+}
+
+static int to_session(const struct body *b, struct session_spec *ret,
+                      struct error *err)
+{
+    *ret = (struct session_spec){
+        .pool = b->pool, .name = b->name, .runtime = b->runtime};
+    return b->limits ? read_limits(b->limits, &ret->limits, err) : 0;
+}
+
+static void to_execution(const struct body *b, struct exec_spec *ret,
+                         enum native_mode *ret_mode)
+{
+    *ret = (struct exec_spec){
+        .language = (enum exec_language)b->language,
+        .code = b->code,
+        .code_len = strlen(b->code),
+        .timeout_s = (uint32_t)b->timeout_s,
+    };
+    *ret_mode = (enum native_mode)b->mode;
+}
+
+int native_spec_session(struct doors_call *call, const json_t *body,
+                        struct session_spec *ret, struct error *err)
+{
+    struct body b = {0};
+    int r =
+        json_read(body, session_fields, ARRAY_SIZE(session_fields), &b, err);
+
+    if (r == 0)
+        r = to_session(&b, ret, err);
+    return r < 0 ? r : metadata_text(call, b.metadata, &ret->metadata, err);
+}
+
+int native_spec_execution(struct doors_call *call, const json_t *body,
+                          struct exec_spec *ret, enum native_mode *ret_mode,
+                          struct error *err)
+{
+    struct body b = {0};
+    int r = json_read(body, exec_fields, ARRAY_SIZE(exec_fields), &b, err);
+
+    if (r < 0)
+        return r;
+    to_execution(&b, ret, ret_mode);
+    return metadata_text(call, b.metadata, &ret->metadata, err);
+}
+
+int native_spec_run(struct doors_call *call, const json_t *body,
+                    struct session_spec *ret_session,
+                    struct exec_spec *ret_exec, enum native_mode *ret_mode,
+                    json_t **ret_files, struct error *err)
+{
+    struct body b = {0};
+    int r = json_read(body, run_fields, ARRAY_SIZE(run_fields), &b, err);
+
+    if (r < 0)
+        return r;
+    *ret_files = b.files;
+    to_execution(&b, ret_exec, ret_mode);
+    r = to_session(&b, ret_session, err);
+    return r < 0 ? r
+                 : metadata_text(call, b.metadata, &ret_exec->metadata, err);
+}

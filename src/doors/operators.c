@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What operators and their machines ask: is it alive, is it ready, and
+ * numbers in Prometheus's text format. Runs on a worker of the daemon.
+ * Health and readiness tell nothing else and are open; metrics count every
+ * tenant's work together and need a valid key.
+ */
+#include "doors/doors.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "session/session.h"
+
+#define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
+
+int doors_operators_health(struct doors_call *call, struct error *err)
+{
+    struct buf body = {0};
+
+    (void)err;
+    buf_adds(&body, "ok\n");
+    http_respond(call->http, 200, "text/plain", &body);
+    return 0;
+}
+
+int doors_operators_ready(struct doors_call *call, struct error *err)
+{
+    struct buf body = {0};
+
+    if (!sessions_ready(call->doors->sessions)) {
+        (void)error_set(err, ERR_UNAVAILABLE, "not every pool is ready yet");
+        return error_retry(err, 1);
+    }
+    buf_adds(&body, "ready\n");
+    http_respond(call->http, 200, "text/plain", &body);
+    return 0;
+}
+
+/* ---- metrics ------------------------------------------------------------ */
+
+static void add_head(struct buf *b, const char *name, const char *type,
+                     const char *help)
+{
+    buf_addf(b, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void add_one(struct buf *b, const char *name, const char *type,
+                    const char *help, uint64_t value)
+{
+    add_head(b, name, type, help);
+    buf_addf(b, "%s %" PRIu64 "\n", name, value);
+}
+
+static void add_row(struct buf *b, const char *name, const char *label,
+                    const char *value, uint64_t number)
+{
+    buf_addf(b, "%s{%s=\"%s\"} %" PRIu64 "\n", name, label, value, number);
+}
+
+static void add_histogram(struct buf *b, const char *name, const char *help,
+                          const struct session_histogram *h)
+{
+    uint64_t below = 0;
+
+    add_head(b, name, "histogram", help);
+    for (size_t i = 0; i < SESSION_HISTOGRAM_BUCKETS; i++) {
+        below += h->buckets[i];
+        buf_addf(b, "%s_bucket{le=\"%g\"} %" PRIu64 "\n", name,
+                 session_histogram_bounds_ms[i] / 1000.0, below);
+    }
+    buf_addf(b, "%s_bucket{le=\"+Inf\"} %" PRIu64 "\n", name, h->count);
+    buf_addf(b, "%s_sum %.6f\n", name, (double)h->sum_us / 1e6);
+    buf_addf(b, "%s_count %" PRIu64 "\n", name, h->count);
+}
+
+static void add_sessions(struct buf *b, const struct session_metrics *m)
+{
+    add_head(b, "glovebox_sessions", "gauge", "Sessions by state.");
+    for (int s = SESSION_STARTING; s < SESSION_ENDED; s++)
+        add_row(b, "glovebox_sessions", "state",
+                session_state_name((enum session_state)s), m->by_state[s]);
+    add_head(b, "glovebox_pool_sessions", "gauge", "Sessions by pool.");
+    for (size_t i = 0; i < m->pool_count; i++)
+        add_row(b, "glovebox_pool_sessions", "pool", m->pools[i].name,
+                m->pools[i].sessions);
+    add_head(b, "glovebox_ready", "gauge", "Sandboxes kept ready.");
+    for (size_t i = 0; i < m->pool_count; i++)
+        add_row(b, "glovebox_ready", "pool", m->pools[i].name,
+                m->pools[i].ready);
+    add_head(b, "glovebox_ready_wanted", "gauge", "How many should be.");
+    for (size_t i = 0; i < m->pool_count; i++)
+        add_row(b, "glovebox_ready_wanted", "pool", m->pools[i].name,
+                m->pools[i].wanted);
+    add_head(b, "glovebox_starts_total", "counter",
+             "Sandboxes taken from the ready ones, or made on demand.");
+    add_row(b, "glovebox_starts_total", "from", "ready", m->ready_taken);
+    add_row(b, "glovebox_starts_total", "from", "made", m->ready_missed);
+    add_head(b, "glovebox_sessions_total", "counter",
+             "Sessions ever created, deleted, woken and gone dormant.");
+    add_row(b, "glovebox_sessions_total", "event", "created", m->created);
+    add_row(b, "glovebox_sessions_total", "event", "deleted", m->deleted);
+    add_row(b, "glovebox_sessions_total", "event", "woken", m->woken);
+    add_row(b, "glovebox_sessions_total", "event", "expired", m->expired);
+    add_histogram(b, "glovebox_session_start_seconds",
+                  "Time to create a session.", &m->start);
+}
+
+static void add_executions(struct buf *b, const struct session_metrics *m)
+{
+    add_one(b, "glovebox_executions_active", "gauge",
+            "Executions queued or running.", m->executions_active);
+    add_head(b, "glovebox_executions_total", "counter",
+             "Executions by outcome.");
+    for (int o = OUTCOME_OK; o <= OUTCOME_ISOLATION_FAILED; o++)
+        add_row(b, "glovebox_executions_total", "outcome",
+                exec_outcome_name((enum exec_outcome)o), m->outcomes[o]);
+    add_head(b, "glovebox_refusals_total", "counter",
+             "Work refused, by reason.");
+    add_row(b, "glovebox_refusals_total", "reason", "limit",
+            m->refusals_limit);
+    add_row(b, "glovebox_refusals_total", "reason", "busy", m->refusals_busy);
+    add_histogram(b, "glovebox_execution_seconds", "Time of an execution.",
+                  &m->execution);
+}
+
+static uint64_t resident_bytes(void)
+{
+    char *text cleanup(mem_free) = NULL;
+    unsigned long size = 0, resident = 0;
+    size_t len;
+
+    if (fd_read_file(AT_FDCWD, "/proc/self/statm", 256, &text, &len) < 0 ||
+        sscanf(text, "%lu %lu", &size, &resident) != 2)
+        return 0;
+    return (uint64_t)resident * (uint64_t)sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t open_descriptors(void)
+{
+    DIR *dir cleanup(fd_closedir) = opendir("/proc/self/fd");
+    uint64_t n = 0;
+
+    while (dir && readdir(dir))
+        n++;
+    return n > 3 ? n - 3 : 0; /* ".", ".." and the folder's own */
+}
+
+static void add_process(struct buf *b, struct http_server *http)
+{
+    uint64_t classes[6];
+    size_t queued;
+    unsigned threads;
+
+    http_counts(http, classes);
+    http_work_load(http_workers(http), &queued, &threads);
+    add_head(b, "glovebox_http_requests_total", "counter",
+             "Answers by class of status.");
+    for (size_t i = 2; i < ARRAY_SIZE(classes); i++)
+        buf_addf(b,
+                 "glovebox_http_requests_total{code=\"%zuxx\"} %" PRIu64 "\n",
+                 i, classes[i]);
+    add_one(b, "glovebox_workers", "gauge", "Worker threads.", threads);
+    add_one(b, "glovebox_workers_queued", "gauge",
+            "Jobs waiting for a worker.", queued);
+    add_one(b, "process_resident_memory_bytes", "gauge",
+            "Resident memory of the daemon.", resident_bytes());
+    add_one(b, "process_open_fds", "gauge", "Open descriptors of the daemon.",
+            open_descriptors());
+    add_head(b, "glovebox_build_info", "gauge", "Version of the daemon.");
+    add_row(b, "glovebox_build_info", "version", GLOVEBOX_VERSION, 1);
+}
+
+int doors_operators_metrics(struct doors_call *call, struct error *err)
+{
+    struct session_metrics *m cleanup(mem_free) = xcalloc(1, sizeof(*m));
+    struct buf body = {0};
+
+    (void)err;
+    sessions_metrics(call->doors->sessions, m);
+    add_sessions(&body, m);
+    add_executions(&body, m);
+    add_process(&body, http_server_of(call->http));
+    http_respond(call->http, 200, METRICS_TYPE, &body);
+    return 0;
+}

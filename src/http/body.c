@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The body: a bounded ring between the event thread, which fills it, and the
+ * worker, which empties it. Full, the connection is suspended and the
+ * client's own TCP window slows it down; the body is never held whole unless
+ * it is small or JSON.
+ */
+#include "http/http.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/http_int.h"
+#include "json/json.h"
+
+/* ---- the event thread's side -------------------------------------------- */
+
+/* Bytes that may be copied in one piece at the write end. Lock held. */
+static size_t ring_room(const struct http_request *req, char **ret_at)
+{
+    size_t end = req->ring_start + req->ring_len;
+
+    if (end >= req->ring_size) {
+        end -= req->ring_size;
+        *ret_at = req->ring + end;
+        return req->ring_start - end;
+    }
+    *ret_at = req->ring + end;
+    return req->ring_size - end;
+}
+
+size_t http_body_feed(struct http_request *req, const char *bytes, size_t len)
+{
+    size_t taken = 0;
+
+    while (taken < len && req->ring_len < req->ring_size) {
+        char *at;
+        size_t n = MIN(ring_room(req, &at), len - taken);
+
+        memcpy(at, bytes + taken, n);
+        req->ring_len += n;
+        taken += n;
+    }
+    return taken;
+}
+
+bool http_body_late(struct http_request *req, uint64_t now_ms)
+{
+    uint64_t patience = (uint64_t)req->server->settings.body_timeout_s * 1000;
+    uint64_t elapsed = now_ms - req->body_start_ms;
+
+    if (req->ended || req->suspended || req->length == 0)
+        return false;
+    return now_ms - req->body_last_ms > patience ||
+           elapsed > patience + req->received * 1000 / HTTP_MIN_RATE;
+}
+
+/* ---- the worker's side -------------------------------------------------- */
+
+/* Waits until there is something to read. Lock held. */
+static int wait_for_bytes(struct http_request *req, struct error *err)
+{
+    while (req->ring_len == 0 && !req->ended) {
+        if (req->gone)
+            return error_set(err, ERR_INVALID,
+                             "the client left before the body was complete");
+        if (req->late)
+            return error_set(err, ERR_INVALID, "the body came too slowly");
+        (void)pthread_cond_wait(&req->more, &req->lock);
+    }
+    return 0;
+}
+
+static ssize_t read_some(struct http_request *req, char *bytes, size_t len,
+                         struct error *err)
+{
+    size_t n;
+    int r = wait_for_bytes(req, err);
+
+    if (r < 0)
+        return r;
+    n = MIN(MIN(len, req->ring_len), req->ring_size - req->ring_start);
+    if (n == 0)
+        return 0;
+    memcpy(bytes, req->ring + req->ring_start, n);
+    req->ring_start = (req->ring_start + n) % req->ring_size;
+    req->ring_len -= n;
+    req->consumed += n;
+    /* Half empty before the sender goes on, or it would stop and go for
+     * every read. */
+    if (req->ring_len <= req->ring_size / 2 && !req->ended)
+        http_request_resume(req);
+    return (ssize_t)n;
+}
+
+ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
+                       uint64_t max, struct error *err)
+{
+    uint64_t consumed;
+    ssize_t n;
+
+    if (req->length != UINT64_MAX && req->length > max)
+        n = -ERR_TOO_LARGE;
+    else {
+        (void)pthread_mutex_lock(&req->lock);
+        n = read_some(req, bytes, len, err);
+        consumed = req->consumed;
+        (void)pthread_mutex_unlock(&req->lock);
+        if (n >= 0 && consumed > max)
+            n = -ERR_TOO_LARGE;
+    }
+    if (n == -ERR_TOO_LARGE)
+        return error_set(err, ERR_TOO_LARGE,
+                         "the body is larger than %llu bytes",
+                         (unsigned long long)max);
+    return n;
+}
+
+static int check_type(struct http_request *req, struct error *err)
+{
+    static const char json[] = "application/json";
+    const char *type = http_header(req, "Content-Type");
+    size_t n = sizeof(json) - 1;
+
+    if (type && (strncasecmp(type, json, n) != 0 ||
+                 (type[n] && type[n] != ';' && type[n] != ' '))) {
+        (void)error_set(err, ERR_INVALID, "the body must be JSON");
+        return error_hint(err, "Send Content-Type: application/json.");
+    }
+    return 0;
+}
+
+int http_body_json(struct http_request *req, size_t max, json_t **ret,
+                   struct error *err)
+{
+    struct buf body cleanup(buf_done) = {0};
+    json_t *value cleanup(json_unref) = NULL;
+    ssize_t n;
+    int r = check_type(req, err);
+
+    if (r < 0)
+        return r;
+    if (req->length <= max)
+        buf_reserve(&body, req->length);
+    do {
+        buf_reserve(&body, 16 << 10);
+        n = http_body_read(req, body.data + body.len, body.cap - body.len - 1,
+                           max, err);
+        if (n < 0)
+            return (int)n;
+        body.len += (size_t)n;
+    } while (n > 0);
+    if (body.len == 0) {
+        (void)error_set(err, ERR_INVALID, "the body is empty");
+        return error_hint(err, "Send a JSON object, for example {}.");
+    }
+    r = json_parse(body.data, body.len, &value, err);
+    if (r < 0)
+        return r;
+    if (!json_is_object(value))
+        return error_set(err, ERR_INVALID, "the body must be a JSON object");
+    *ret = take_ptr(value);
+    return 0;
+}

@@ -1,0 +1,284 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libmicrohttpd's callbacks, all on the event thread: a connection opens, a
+ * request's head, body and end arrive, a request is over, the connection
+ * closes. They move bytes and refuse what needs no thought; they never wait
+ * and never run a handler.
+ *
+ *   head ──▶ refused (framing), or too large ──▶ body dropped ──▶ answered
+ *     └─▶ small body: collected ──▶ end: to a worker, suspended ──▶ answered
+ *     └─▶ large body: to a worker at once; ring full: suspended
+ */
+#include "http/http_int.h"
+
+#include <arpa/inet.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+/* ---- connections -------------------------------------------------------- */
+
+static void source_of(struct MHD_Connection *c, char *ret, size_t size)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *addr = info ? info->client_addr : NULL;
+    const void *from = NULL;
+
+    if (addr && addr->sa_family == AF_INET)
+        from = &((const struct sockaddr_in *)(const void *)addr)->sin_addr;
+    else if (addr && addr->sa_family == AF_INET6)
+        from = &((const struct sockaddr_in6 *)(const void *)addr)->sin6_addr;
+    if (!from || !inet_ntop(addr->sa_family, from, ret, (socklen_t)size))
+        ret[0] = '\0';
+}
+
+static void connection_opened(struct http_server *server,
+                              struct MHD_Connection *c, void **ret)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+    struct http_conn *conn = xcalloc(1, sizeof(*conn));
+
+    conn->fd = info ? info->connect_fd : -1;
+    source_of(c, conn->source, sizeof(conn->source));
+    conn->header_deadline_ms =
+        clock_mono_ms() + server->settings.header_timeout_s * 1000ul;
+    (void)pthread_mutex_lock(&server->lock);
+    conn->next = server->conns;
+    if (conn->next)
+        conn->next->prev = conn;
+    server->conns = conn;
+    (void)pthread_mutex_unlock(&server->lock);
+    *ret = conn;
+}
+
+static void connection_closed(struct http_server *server,
+                              struct http_conn *conn)
+{
+    (void)pthread_mutex_lock(&server->lock);
+    if (conn->prev)
+        conn->prev->next = conn->next;
+    else
+        server->conns = conn->next;
+    if (conn->next)
+        conn->next->prev = conn->prev;
+    (void)pthread_mutex_unlock(&server->lock);
+    free(conn);
+}
+
+void http_events_connection(void *cls, struct MHD_Connection *c,
+                            void **socket_context,
+                            enum MHD_ConnectionNotificationCode code)
+{
+    if (code == MHD_CONNECTION_NOTIFY_STARTED)
+        connection_opened(cls, c, socket_context);
+    else if (*socket_context)
+        connection_closed(cls, *socket_context);
+}
+
+static struct http_conn *conn_of(struct MHD_Connection *c)
+{
+    return MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)
+        ->socket_context;
+}
+
+/* The request the connection carries now, or NULL: none. */
+static void carry(struct http_server *server, struct http_conn *conn,
+                  struct http_request *req)
+{
+    (void)pthread_mutex_lock(&server->lock);
+    if (!req)
+        conn->header_deadline_ms =
+            clock_mono_ms() + (server->settings.idle_timeout_s +
+                               server->settings.header_timeout_s) *
+                                  1000ul;
+    if (!req != !conn->req)
+        server->active += req ? 1u : -1u;
+    conn->req = req;
+    if (server->active == 0)
+        (void)pthread_cond_broadcast(&server->idle);
+    (void)pthread_mutex_unlock(&server->lock);
+}
+
+/* ---- requests ----------------------------------------------------------- */
+
+static enum MHD_Result queue_response(struct http_request *req)
+{
+    struct MHD_Response *response;
+    enum MHD_Result r;
+
+    (void)pthread_mutex_lock(&req->lock);
+    response = take_ptr(req->response);
+    (void)pthread_mutex_unlock(&req->lock);
+    if (!response)
+        return MHD_NO; /* cut off by a stop */
+    r = MHD_queue_response(req->connection, req->status, response);
+    MHD_destroy_response(response);
+    return r;
+}
+
+/* Answers on the spot; libmicrohttpd closes the connection after it when a
+ * body was still to come. */
+static enum MHD_Result refuse(struct http_request *req, unsigned status,
+                              const struct error *err)
+{
+    http_add_header(req, "Connection", "close");
+    if (status == http_status_of(err->code)) {
+        http_respond_error(req, err);
+    } else {
+        struct buf body = {0};
+
+        http_error_body(err, &body);
+        http_respond_json(req, status, &body);
+    }
+    return queue_response(req);
+}
+
+static void run(void *arg)
+{
+    struct http_request *req = arg;
+
+    req->server->handler(req->server->ctx, req);
+    http_request_unref(req);
+}
+
+static int dispatch(struct http_request *req, struct error *err)
+{
+    if (req->server->stopping)
+        return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
+    (void)http_request_ref(req);
+    req->dispatched = true;
+    if (http_work_submit(req->server->work, run, req) < 0) {
+        http_request_unref(req);
+        (void)error_set(err, ERR_BUSY, "too many requests at once");
+        return error_retry(err, 1);
+    }
+    return 0;
+}
+
+/* A body over every limit. One the client has not begun to send, or a huge
+ * one, is refused at once; else it is read first, because a client still
+ * sending when we close may never see the answer. */
+static enum MHD_Result refuse_large(struct http_request *req)
+{
+    uint64_t max = req->server->settings.body_bytes;
+    struct error err;
+
+    (void)error_set(&err, ERR_TOO_LARGE, "the body is larger than %llu bytes",
+                    (unsigned long long)max);
+    if (http_header(req, "Expect") || req->length > 2 * max + HTTP_BODY_SMALL)
+        return refuse(req, http_status_of(err.code), &err);
+    http_respond_error(req, &err);
+    return MHD_YES;
+}
+
+static enum MHD_Result on_head(struct http_request *req)
+{
+    struct error err;
+    unsigned status;
+
+    if (http_request_frame(req, &status, &err) < 0)
+        return refuse(req, status, &err);
+    req->body_start_ms = req->body_last_ms = clock_mono_ms();
+    if (req->length != UINT64_MAX &&
+        req->length > req->server->settings.body_bytes)
+        return refuse_large(req);
+    if (req->length == 0)
+        return MHD_YES;
+    req->ring_size = MIN(req->length, HTTP_RING_SIZE);
+    req->ring = xmalloc(req->ring_size);
+    if (req->length > HTTP_BODY_SMALL && dispatch(req, &err) < 0)
+        return refuse(req, http_status_of(err.code), &err);
+    return MHD_YES;
+}
+
+static enum MHD_Result on_body(struct http_request *req, const char *bytes,
+                               size_t *size)
+{
+    uint64_t most = 2 * req->server->settings.body_bytes + HTTP_BODY_SMALL;
+    size_t taken = *size;
+    bool go_on = true;
+
+    (void)pthread_mutex_lock(&req->lock);
+    if (!req->answered) {
+        taken = http_body_feed(req, bytes, *size);
+        if (taken < *size)
+            go_on = http_request_suspend(req);
+    }
+    req->received += taken;
+    req->body_last_ms = clock_mono_ms();
+    if (req->received > most || req->late)
+        go_on = false;
+    (void)pthread_cond_signal(&req->more);
+    (void)pthread_mutex_unlock(&req->lock);
+    *size -= taken;
+    return go_on ? MHD_YES : MHD_NO;
+}
+
+/* Also called again after each resume, until a response is queued. */
+static enum MHD_Result on_end(struct http_request *req)
+{
+    enum MHD_Result r = MHD_YES;
+    bool answered;
+    struct error err;
+
+    (void)pthread_mutex_lock(&req->lock);
+    req->ended = true;
+    answered = req->answered;
+    (void)pthread_cond_signal(&req->more);
+    (void)pthread_mutex_unlock(&req->lock);
+    if (!answered && !req->dispatched && dispatch(req, &err) < 0)
+        return refuse(req, http_status_of(err.code), &err);
+
+    (void)pthread_mutex_lock(&req->lock);
+    answered = req->answered;
+    if (!answered)
+        r = http_request_suspend(req) ? MHD_YES : MHD_NO;
+    (void)pthread_mutex_unlock(&req->lock);
+    return answered ? queue_response(req) : r;
+}
+
+enum MHD_Result http_events_access(void *cls, struct MHD_Connection *c,
+                                   const char *url, const char *method,
+                                   const char *version, const char *data,
+                                   size_t *data_size, void **con_cls)
+{
+    struct http_request *req = *con_cls;
+    struct http_conn *conn;
+
+    (void)version;
+    if (req)
+        return *data_size ? on_body(req, data, data_size) : on_end(req);
+    conn = conn_of(c);
+    if (!conn)
+        return MHD_NO;
+    *con_cls = req = http_request_new(cls, conn, c, url, method);
+    carry(cls, conn, req);
+    return on_head(req);
+}
+
+void http_events_completed(void *cls, struct MHD_Connection *c, void **con_cls,
+                           enum MHD_RequestTerminationCode why)
+{
+    struct http_request *req = *con_cls;
+    struct MHD_Response *response;
+
+    (void)why; /* a client that left is nothing to act on here */
+    if (!req)
+        return;
+    *con_cls = NULL;
+    if (conn_of(c))
+        carry(cls, conn_of(c), NULL);
+    (void)pthread_mutex_lock(&req->lock);
+    req->connection = NULL;
+    req->gone = true;
+    response = take_ptr(req->response);
+    (void)pthread_cond_broadcast(&req->more);
+    (void)pthread_mutex_unlock(&req->lock);
+    if (response)
+        MHD_destroy_response(response);
+    http_request_unref(req);
+}

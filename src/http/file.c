@@ -1,0 +1,191 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Downloads. A file some session made is served as an inert attachment (F8):
+ * a browser that is led to it neither renders nor runs it. The bytes go from
+ * the descriptor to the socket inside the kernel; the size is the one seen
+ * when it was opened, so a file that shrinks meanwhile ends the connection
+ * instead of the response (F3).
+ */
+#include "http/http.h"
+
+#include <ctype.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "http/http_int.h"
+
+/* Types no browser runs anything of; all else is just bytes. */
+static const struct http_pair types[] = {
+    {".csv", "text/csv; charset=utf-8"},
+    {".gif", "image/gif"},
+    {".jpeg", "image/jpeg"},
+    {".jpg", "image/jpeg"},
+    {".json", "application/json"},
+    {".md", "text/markdown; charset=utf-8"},
+    {".pdf", "application/pdf"},
+    {".png", "image/png"},
+    {".txt", "text/plain; charset=utf-8"},
+    {".webp", "image/webp"},
+    {".zip", "application/zip"},
+};
+
+static const char *type_of(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    for (size_t i = 0; dot && i < ARRAY_SIZE(types); i++)
+        if (strcasecmp(dot, types[i].name) == 0)
+            return types[i].value;
+    return "application/octet-stream";
+}
+
+/* attachment, with a plain name for old clients and the true one (RFC 5987)
+ * beside it. */
+static void add_disposition(struct http_request *req, const char *path)
+{
+    struct buf b cleanup(buf_done) = {0};
+    const char *name = strrchr(path, '/');
+
+    name = name ? name + 1 : path;
+    buf_adds(&b, "attachment; filename=\"");
+    for (const char *p = name; *p; p++) {
+        bool safe = isascii(*p) && (isalnum(*p) || strchr("._-", *p));
+
+        buf_add(&b, safe ? p : "_", 1);
+    }
+    buf_adds(&b, "\"; filename*=UTF-8''");
+    for (const char *p = name; *p; p++) {
+        if (isascii(*p) && (isalnum(*p) || strchr("._-", *p)))
+            buf_add(&b, p, 1);
+        else
+            buf_addf(&b, "%%%02X", (unsigned char)*p);
+    }
+    http_add_header(req, "Content-Disposition", b.data);
+}
+
+static bool etag_listed(const char *list, const char *etag)
+{
+    size_t n = strlen(etag);
+
+    if (strcmp(list, "*") == 0)
+        return true;
+    for (const char *p = strstr(list, etag); p; p = strstr(p + 1, etag))
+        if (p[n] == '\0' || p[n] == ',' || p[n] == ' ')
+            return true;
+    return false;
+}
+
+/* Digits at *p; false when there are none or too many. */
+static bool take_number(const char **p, uint64_t *ret)
+{
+    const char *from = *p;
+
+    *ret = 0;
+    while (**p >= '0' && **p <= '9' && *p - from < 18)
+        *ret = *ret * 10 + (uint64_t)(*(*p)++ - '0');
+    return *p > from;
+}
+
+enum range {
+    RANGE_NONE,
+    RANGE_ONE,
+    RANGE_BAD
+};
+
+/* One range of bytes. Several ranges, other units and nonsense are as if the
+ * header were absent, which the standard allows. */
+static enum range parse_range(const char *text, uint64_t size,
+                              uint64_t *ret_first, uint64_t *ret_count)
+{
+    uint64_t first, last = UINT64_MAX;
+    bool open, counted;
+
+    if (!text || strncmp(text, "bytes=", 6) != 0)
+        return RANGE_NONE;
+    text += 6;
+    open = take_number(&text, &first);
+    if (*text++ != '-')
+        return RANGE_NONE;
+    counted = take_number(&text, &last);
+    if (*text || (!open && !counted) || (open && counted && last < first))
+        return RANGE_NONE;
+    if (!open) { /* the last so many bytes */
+        first = last < size ? size - last : 0;
+        if (last == 0)
+            return RANGE_BAD;
+        last = UINT64_MAX;
+    } else if (!counted) {
+        last = UINT64_MAX;
+    }
+    if (first >= size)
+        return RANGE_BAD;
+    *ret_first = first;
+    *ret_count = MIN(last, size - 1) - first + 1;
+    return RANGE_ONE;
+}
+
+/* fd: taken. */
+static void respond_bytes(struct http_request *req, unsigned status, int fd,
+                          uint64_t first, uint64_t count)
+{
+    struct MHD_Response *response =
+        count ? MHD_create_response_from_fd_at_offset64(count, fd, first)
+              : NULL;
+
+    if (!response) { /* nothing to send */
+        fd_close(&fd);
+        http_respond_empty(req, status);
+        return;
+    }
+    http_respond_set(req, status, response);
+}
+
+int http_respond_file(struct http_request *req, int fd, const struct stat *st,
+                      const char *name, struct error *err)
+{
+    uint64_t size = (uint64_t)st->st_size, first = 0, bytes = size;
+    const char *match = http_header(req, "If-None-Match");
+    const char *if_range = http_header(req, "If-Range");
+    const char *wanted = http_header(req, "Range");
+    enum range range;
+    char *etag =
+        arena_printf(req->arena, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"",
+                     (uint64_t)st->st_ino, size,
+                     (uint64_t)st->st_mtim.tv_sec * 1000000000u +
+                         (uint64_t)st->st_mtim.tv_nsec);
+
+    http_add_header(req, "ETag", etag);
+    http_add_header(req, "Accept-Ranges", "bytes");
+    if (match && etag_listed(match, etag)) {
+        fd_close(&fd);
+        http_respond_empty(req, 304);
+        return 0;
+    }
+    if (if_range && strcmp(if_range, etag) != 0)
+        wanted = NULL;
+    range = parse_range(wanted, size, &first, &bytes);
+    if (range == RANGE_BAD) {
+        http_add_header(req, "Content-Range",
+                        arena_printf(req->arena, "bytes */%" PRIu64, size));
+        return error_set(err, ERR_RANGE,
+                         "the file has %" PRIu64 " bytes; the range asked "
+                         "for is outside",
+                         size);
+    }
+    if (range == RANGE_ONE)
+        http_add_header(req, "Content-Range",
+                        arena_printf(req->arena,
+                                     "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
+                                     first, first + bytes - 1, size));
+    http_add_header(req, "Content-Type", type_of(name));
+    http_add_header(req, "Content-Security-Policy",
+                    "sandbox; default-src 'none'");
+    add_disposition(req, name);
+    respond_bytes(req, range == RANGE_ONE ? 206 : 200, fd, first, bytes);
+    return 0;
+}

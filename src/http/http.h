@@ -1,0 +1,147 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * libmicrohttpd, wrapped. How the pieces work together:
+ *
+ * One event thread (libmicrohttpd's) moves bytes and nothing else. When the
+ * headers of a request are in, it refuses what is malformed, too large or
+ * too much; the rest it hands to a worker of a bounded pool (work.c) and
+ * suspends the connection. A worker runs the handler as straight-line code:
+ * it may read the body (body.c, fed through a bounded ring) and answers
+ * exactly once (respond.c, file.c, stream.c), which resumes the connection.
+ * A small body is collected first, so that a slow sender holds no worker.
+ * A clock thread (server.c) ends what misses a deadline.
+ *
+ * A request is shared by the event thread and its worker and counted; what
+ * happens to the connection meanwhile never frees it under the worker.
+ * Only the event thread queues responses; only it sees the connection close.
+ */
+#ifndef GLOVEBOX_HTTP_HTTP_H
+#define GLOVEBOX_HTTP_HTTP_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <sys/types.h>
+
+#include "base/error.h"
+
+struct arena;
+struct buf;
+struct http_request;
+struct http_server;
+struct http_work;
+
+/* ---- the server --------------------------------------------------------- */
+
+struct http_settings {
+    const char *host; /* a numeric address */
+    uint16_t port;    /* 0: any free one */
+    unsigned workers;
+    unsigned connections;
+    unsigned header_timeout_s, idle_timeout_s, body_timeout_s;
+    uint64_t body_bytes; /* no route takes more */
+};
+
+/* Runs on a worker; answers once. */
+typedef void http_handler_fn(void *ctx, struct http_request *req);
+
+int http_start(const struct http_settings *settings, http_handler_fn *handler,
+               void *ctx, struct http_server **ret, struct error *err);
+/* Refuses new requests from now on; those under way go on. */
+void http_quiesce(struct http_server *server);
+/* Waits for what is under way until the deadline, cuts off the rest, joins
+ * every thread, frees. */
+void http_stop(struct http_server *server, unsigned deadline_s);
+uint16_t http_port(const struct http_server *server);
+struct http_work *http_workers(struct http_server *server);
+/* Answers given, by first digit of the status. */
+void http_counts(struct http_server *server, uint64_t ret_classes[6]);
+
+/* ---- work.c: the worker pool -------------------------------------------- */
+
+/* Threads start when a job finds none idle, up to max, and leave after some
+ * idle seconds. At most queue_max jobs wait. */
+struct http_work *http_work_new(unsigned max_threads, size_t queue_max);
+/* Runs what is queued, waits for every thread, frees. */
+void http_work_free(struct http_work *work);
+/* -EAGAIN when the queue is full; the job is then not run. */
+int http_work_submit(struct http_work *work, void (*job)(void *arg),
+                     void *arg);
+/* For clean-up that must not be lost: queues even when full. */
+void http_work_insist(struct http_work *work, void (*job)(void *arg),
+                      void *arg);
+/* Jobs waiting, threads alive. */
+void http_work_load(struct http_work *work, size_t *ret_queued,
+                    unsigned *ret_threads);
+
+/* ---- request.c, body.c: what the client asked --------------------------- */
+
+/* All strings are borrowed from the request. */
+const char *http_id(const struct http_request *req); /* X-Request-Id */
+const char *http_method(const struct http_request *req);
+const char *http_path(const struct http_request *req);   /* not decoded */
+const char *http_source(const struct http_request *req); /* peer address */
+struct http_server *http_server_of(const struct http_request *req);
+struct arena *http_arena(struct http_request *req);
+/* NULL when absent. */
+const char *http_header(const struct http_request *req, const char *name);
+/* Decoded query parameters, in order. */
+size_t http_query_count(const struct http_request *req);
+const char *http_query_name(const struct http_request *req, size_t i);
+/* ERR_INVALID for one that is given twice. *ret NULL when absent. */
+int http_query(const struct http_request *req, const char *name,
+               const char **ret, struct error *err);
+/* Percent-decodes once; -ERR_INVALID on a bad escape or a NUL. arena */
+int http_decode(struct arena *arena, const char *text, size_t len, char **ret,
+                struct error *err);
+
+/* Blocks; bytes read, 0 at the end. ERR_TOO_LARGE past max in all. */
+ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
+                       uint64_t max, struct error *err);
+/* The whole body, at most max, as JSON; an empty one is refused.
+ * ret: owned by caller. */
+int http_body_json(struct http_request *req, size_t max, json_t **ret,
+                   struct error *err);
+
+/* ---- respond.c, file.c, stream.c: one answer ---------------------------- */
+
+/* Before answering; copied. */
+void http_add_header(struct http_request *req, const char *name,
+                     const char *value);
+/* What was answered, 0 while nothing was. For the request's worker. */
+unsigned http_status(const struct http_request *req);
+/* body: its bytes are taken; type: a media type. */
+void http_respond(struct http_request *req, unsigned status, const char *type,
+                  struct buf *body);
+void http_respond_json(struct http_request *req, unsigned status,
+                       struct buf *body);
+void http_respond_empty(struct http_request *req, unsigned status);
+void http_respond_error(struct http_request *req, const struct error *err);
+/* A file as an inert download: attachment, no sniffing, sandboxed; with
+ * ETag, If-None-Match and one Range. fd: taken on success. */
+int http_respond_file(struct http_request *req, int fd, const struct stat *st,
+                      const char *name, struct error *err);
+
+/* Where an event stream's bytes come from. next and watch run on the event
+ * thread, close on any; next must not block. */
+struct http_feed {
+    /* Appends the next piece. 1: done so, 0: nothing yet, -1: the end. */
+    int (*next)(void *ctx, struct buf *out);
+    /* Calls wake(arg) once when next would have something. */
+    void (*watch)(void *ctx, void (*wake)(void *arg), void *arg);
+    void (*close)(void *ctx);
+};
+
+/* text/event-stream with a comment every 15 s of silence. ctx: taken. */
+void http_respond_stream(struct http_request *req,
+                         const struct http_feed *feed, void *ctx);
+
+/* ---- status.c ----------------------------------------------------------- */
+
+unsigned http_status_of(enum error_code code);
+/* {"error":{…}} */
+void http_error_body(const struct error *err, struct buf *out);
+
+#endif

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of http/; see http.h for how they work together. */
+#ifndef GLOVEBOX_HTTP_HTTP_INT_H
+#define GLOVEBOX_HTTP_HTTP_INT_H
+
+#include <microhttpd.h>
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/ids.h"
+#include "http/http.h"
+
+#define HTTP_HEADERS_MAX 100
+#define HTTP_QUERY_MAX 32
+#define HTTP_URL_MAX 8192
+#define HTTP_BODY_SMALL ((uint64_t)64 << 10) /* collected before the worker   \
+                                              */
+#define HTTP_RING_SIZE ((size_t)128 << 10)
+#define HTTP_PING_MS 15000
+#define HTTP_MIN_RATE 1024 /* bytes a second of a body */
+
+struct http_pair {
+    const char *name;
+    const char *value;
+};
+
+/* One connection of a client; made and freed by the event thread. */
+struct http_conn {
+    struct http_conn *prev, *next; /* under server->lock */
+    struct http_request *req;      /* the one under way, or NULL; ditto */
+    int fd;                        /* libmicrohttpd's */
+    uint64_t header_deadline_ms;   /* 0 while a request is under way */
+    char source[INET6_ADDRSTRLEN];
+};
+
+struct http_server {
+    struct MHD_Daemon *daemon;
+    struct http_settings settings;
+    http_handler_fn *handler;
+    void *ctx;
+    struct http_work *work;
+    uint16_t port;
+    int listen_fd; /* ours again once quiesced, else -1 */
+    pthread_t clock;
+    pthread_mutex_t lock; /* never taken while a request's lock is held */
+    pthread_cond_t idle;  /* active became 0 */
+    pthread_cond_t tick;  /* the clock thread's */
+    struct http_conn *conns;
+    unsigned active; /* connections with a request under way */
+    bool clock_stop;
+    _Atomic bool stopping; /* new requests are refused */
+    _Atomic bool cut;      /* what is still under way is dropped */
+    _Atomic uint64_t classes[6];
+};
+
+struct http_request {
+    _Atomic unsigned refs;
+    struct http_server *server;
+    struct arena *arena; /* the event thread's until dispatched, then the
+                            worker's */
+    const char *method, *path;
+    struct http_pair headers[HTTP_HEADERS_MAX];
+    struct http_pair query[HTTP_QUERY_MAX];
+    size_t header_count, query_count;
+    char id[ID_MAX];
+    char source[INET6_ADDRSTRLEN];
+    uint64_t length; /* of the body; UINT64_MAX: chunked */
+    bool malformed;  /* more headers or parameters than we keep, or bad */
+    _Atomic uint64_t ping_ms; /* a stream's last byte; 0: not a stream */
+
+    pthread_mutex_t lock; /* of what follows */
+    pthread_cond_t more;
+    struct MHD_Connection *connection; /* NULL once completed */
+    bool suspended;
+    bool dispatched; /* a worker has it, or had it */
+    bool ended;      /* the body is complete */
+    bool late;       /* the body missed its deadline */
+    bool gone;       /* the client is */
+    bool answered;   /* response was set or refused */
+    char *ring;
+    size_t ring_size, ring_start, ring_len;
+    uint64_t received, consumed;
+    uint64_t body_start_ms, body_last_ms; /* our own pauses taken out */
+    uint64_t paused_ms;
+    struct MHD_Response *response;
+    unsigned status;
+    struct http_pair *extra; /* headers to add; array in the arena */
+    size_t extra_count;
+};
+
+/* request.c */
+struct http_request *http_request_new(struct http_server *server,
+                                      struct http_conn *conn,
+                                      struct MHD_Connection *connection,
+                                      const char *url, const char *method);
+struct http_request *http_request_ref(struct http_request *req);
+void http_request_unref(struct http_request *req);
+/* One reading of the framing (H1) or an error, with its status. Fills
+ * length. */
+int http_request_frame(struct http_request *req, unsigned *ret_status,
+                       struct error *err);
+/* Call with the lock held. False when the server cuts off instead. */
+bool http_request_suspend(struct http_request *req);
+void http_request_resume(struct http_request *req);
+/* Takes the lock; any thread. */
+void http_request_wake(struct http_request *req);
+
+/* body.c: the event thread's side of the ring; returns what it took. */
+size_t http_body_feed(struct http_request *req, const char *bytes, size_t len);
+/* Is the sender too slow? Call with the lock held. */
+bool http_body_late(struct http_request *req, uint64_t now_ms);
+
+/* respond.c: the response is taken; any thread. */
+void http_respond_set(struct http_request *req, unsigned status,
+                      struct MHD_Response *response);
+
+/* events.c: libmicrohttpd's callbacks. */
+enum MHD_Result http_events_access(void *cls, struct MHD_Connection *c,
+                                   const char *url, const char *method,
+                                   const char *version, const char *data,
+                                   size_t *data_size, void **con_cls);
+void http_events_completed(void *cls, struct MHD_Connection *c, void **con_cls,
+                           enum MHD_RequestTerminationCode why);
+void http_events_connection(void *cls, struct MHD_Connection *c,
+                            void **socket_context,
+                            enum MHD_ConnectionNotificationCode code);
+
+#endif

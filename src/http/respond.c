@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Answers. A worker builds libmicrohttpd's response and leaves it with the
+ * request; the event thread queues it. Every answer says which request it
+ * belongs to, is not to be stored and not to be sniffed.
+ */
+#include "http/http.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/mem.h"
+#include "http/http_int.h"
+
+#define EXTRA_MAX 12
+
+void http_add_header(struct http_request *req, const char *name,
+                     const char *value)
+{
+    if (!req->extra)
+        req->extra = arena_alloc(req->arena, EXTRA_MAX * sizeof(*req->extra));
+    assert(req->extra_count < EXTRA_MAX);
+    req->extra[req->extra_count++] = (struct http_pair){
+        arena_strdup(req->arena, name), arena_strdup(req->arena, value)};
+}
+
+/* A name or value with a line end is refused by libmicrohttpd; ours have
+ * none, and one less header is the safe outcome. */
+static void add(struct MHD_Response *response, const char *name,
+                const char *value)
+{
+    (void)MHD_add_response_header(response, name, value);
+}
+
+void http_respond_set(struct http_request *req, unsigned status,
+                      struct MHD_Response *response)
+{
+    add(response, "X-Request-Id", req->id);
+    add(response, "Cache-Control", "no-store");
+    add(response, "X-Content-Type-Options", "nosniff");
+    for (size_t i = 0; i < req->extra_count; i++)
+        add(response, req->extra[i].name, req->extra[i].value);
+    req->server->classes[status / 100 % 6]++;
+
+    (void)pthread_mutex_lock(&req->lock);
+    assert(!req->answered);
+    req->answered = true;
+    req->status = status;
+    if (!req->gone)
+        req->response = take_ptr(response);
+    /* What is left of the body is read and dropped from now on. */
+    req->ring_len = 0;
+    http_request_resume(req);
+    (void)pthread_mutex_unlock(&req->lock);
+    if (response) /* nobody to send it to; not under the lock, which the
+                     feed of a stream may be waiting for */
+        MHD_destroy_response(response);
+}
+
+unsigned http_status(const struct http_request *req)
+{
+    return req->status;
+}
+
+void http_respond(struct http_request *req, unsigned status, const char *type,
+                  struct buf *body)
+{
+    struct MHD_Response *response;
+    size_t len;
+    char *bytes = buf_take(body, &len);
+
+    response = MHD_create_response_from_buffer(
+        len, bytes ? bytes : (void *)(uintptr_t) "",
+        bytes ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    if (!response)
+        abort(); /* out of memory, as the x* wrappers do */
+    if (type)
+        add(response, "Content-Type", type);
+    http_respond_set(req, status, response);
+}
+
+void http_respond_json(struct http_request *req, unsigned status,
+                       struct buf *body)
+{
+    http_respond(req, status, "application/json", body);
+}
+
+void http_respond_empty(struct http_request *req, unsigned status)
+{
+    struct buf none = {0};
+
+    http_respond(req, status, NULL, &none);
+}
+
+void http_respond_error(struct http_request *req, const struct error *err)
+{
+    struct buf body = {0};
+    char seconds[16];
+
+    if (err->retry_after_s > 0 || err->code == ERR_BUSY) {
+        (void)snprintf(seconds, sizeof(seconds), "%d",
+                       MAX(err->retry_after_s, 1));
+        http_add_header(req, "Retry-After", seconds);
+    }
+    if (err->code == ERR_UNAUTHENTICATED)
+        http_add_header(req, "WWW-Authenticate", "Bearer");
+    http_error_body(err, &body);
+    http_respond_json(req, http_status_of(err->code), &body);
+}

@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting and stopping the HTTP server of the daemon, and the clock thread
+ * that ends connections whose head or body takes too long. Handlers run on
+ * the worker pool, never here.
+ */
+#include "http/http.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "http/http_int.h"
+
+#define BACKLOG 1024
+#define TICK_MS 500
+#define CONNECTION_MEMORY ((size_t)64 << 10)
+#define QUEUE_MAX 256
+
+/* ---- the clock thread ----------------------------------------------------
+ */
+
+/* libmicrohttpd cannot answer in the middle of a body, so this does, on its
+ * socket, and then shuts it; the event thread sees the end and cleans up. */
+static void cut_slow_body(struct http_conn *conn)
+{
+    static const char answer[] = "HTTP/1.1 408 Request Timeout\r\n"
+                                 "Connection: close\r\n"
+                                 "Content-Type: application/json\r\n"
+                                 "Content-Length: 73\r\n"
+                                 "\r\n"
+                                 "{\"error\":{\"code\":\"invalid_request\","
+                                 "\"message\":\"the body came too slowly\"}}";
+
+    /* Whether it arrives or not, the connection ends. */
+    (void)!send(conn->fd, answer, sizeof(answer) - 1,
+                MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)shutdown(conn->fd, SHUT_RDWR);
+}
+
+static void check_request(struct http_conn *conn, uint64_t now)
+{
+    struct http_request *req = conn->req;
+    uint64_t ping;
+
+    (void)pthread_mutex_lock(&req->lock);
+    if (!req->late && http_body_late(req, now)) {
+        req->late = true;
+        (void)pthread_cond_broadcast(&req->more);
+        cut_slow_body(conn);
+    }
+    ping = req->ping_ms;
+    if (ping && now > ping && now - ping >= HTTP_PING_MS)
+        http_request_resume(req);
+    (void)pthread_mutex_unlock(&req->lock);
+}
+
+static void check_all(struct http_server *server)
+{
+    uint64_t now = clock_mono_ms();
+
+    for (struct http_conn *c = server->conns; c; c = c->next) {
+        if (c->req)
+            check_request(c, now);
+        else if (now > c->header_deadline_ms)
+            (void)shutdown(c->fd, SHUT_RDWR);
+    }
+}
+
+static void *clock_thread(void *arg)
+{
+    struct http_server *server = arg;
+
+    (void)pthread_mutex_lock(&server->lock);
+    while (!server->clock_stop) {
+        struct timespec until;
+
+        (void)clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_nsec += TICK_MS * 1000000l;
+        until.tv_sec += until.tv_nsec / 1000000000l;
+        until.tv_nsec %= 1000000000l;
+        (void)pthread_cond_timedwait(&server->tick, &server->lock, &until);
+        check_all(server);
+    }
+    (void)pthread_mutex_unlock(&server->lock);
+    return NULL;
+}
+
+/* ---- starting ----------------------------------------------------------- */
+
+static int listen_on(const char *host, uint16_t port, int *ret_fd,
+                     uint16_t *ret_port, struct error *err)
+{
+    struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE,
+                             .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found;
+    struct sockaddr_storage at;
+    socklen_t at_len = sizeof(at);
+    int fd cleanup(fd_close) = -1;
+    int one = 1, r;
+    char service[8];
+
+    (void)snprintf(service, sizeof(service), "%u", port);
+    if (getaddrinfo(host, service, &hints, &found) != 0)
+        return error_set(err, ERR_INVALID,
+                         "cannot listen on '%s': not a numeric address", host);
+    fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                0);
+    r = fd < 0 ||
+        setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
+        bind(fd, found->ai_addr, found->ai_addrlen) < 0 ||
+        listen(fd, BACKLOG) < 0 ||
+        getsockname(fd, (struct sockaddr *)&at, &at_len) < 0;
+    freeaddrinfo(found);
+    if (r)
+        return error_errno(err, ERR_UNAVAILABLE, errno,
+                           "cannot listen on %s port %u", host, port);
+    *ret_port = ntohs(at.ss_family == AF_INET6
+                          ? ((struct sockaddr_in6 *)&at)->sin6_port
+                          : ((struct sockaddr_in *)&at)->sin_port);
+    *ret_fd = take_fd(fd);
+    return 0;
+}
+
+/* Paths and parameters stay as sent; we decode them once, ourselves. */
+static size_t keep_escapes(void *cls, struct MHD_Connection *c, char *text)
+{
+    (void)cls;
+    (void)c;
+    return strlen(text);
+}
+
+static void on_log(void *cls, const char *fmt, va_list ap)
+{
+    char text[300];
+
+    (void)cls;
+    (void)vsnprintf(text, sizeof(text), fmt, ap); /* may cut */
+    text[strcspn(text, "\n")] = '\0';
+    log_event(LOG_DEBUG, "http", "message", text, NULL);
+}
+
+static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
+{
+    const struct http_settings *s = &server->settings;
+
+    return MHD_start_daemon(
+        MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
+            MHD_USE_ERROR_LOG | MHD_USE_TURBO,
+        0, NULL, NULL, http_events_access, server, MHD_OPTION_EXTERNAL_LOGGER,
+        on_log, NULL,                 /* first, to log the rest */
+        MHD_OPTION_LISTEN_SOCKET, fd, /* taken, also when it fails */
+        MHD_OPTION_NOTIFY_COMPLETED, http_events_completed, server,
+        MHD_OPTION_NOTIFY_CONNECTION, http_events_connection, server,
+        MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
+        MHD_OPTION_CONNECTION_LIMIT, s->connections,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, s->connections / 4 * 3,
+        MHD_OPTION_CONNECTION_TIMEOUT, s->idle_timeout_s,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
+        MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
+        MHD_OPTION_END);
+}
+
+static void free_server(struct http_server *server)
+{
+    http_work_free(server->work);
+    fd_close(&server->listen_fd);
+    (void)pthread_cond_destroy(&server->idle);
+    (void)pthread_cond_destroy(&server->tick);
+    (void)pthread_mutex_destroy(&server->lock);
+    free(server);
+}
+
+int http_start(const struct http_settings *settings, http_handler_fn *handler,
+               void *ctx, struct http_server **ret, struct error *err)
+{
+    struct http_server *server = xcalloc(1, sizeof(*server));
+    pthread_condattr_t attr;
+    int fd = -1, r;
+
+    server->settings = *settings;
+    server->handler = handler;
+    server->ctx = ctx;
+    server->listen_fd = -1;
+    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_mutex_init(&server->lock, NULL);
+    (void)pthread_cond_init(&server->idle, &attr);
+    (void)pthread_cond_init(&server->tick, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    server->work = http_work_new(settings->workers, QUEUE_MAX);
+    r = listen_on(settings->host, settings->port, &fd, &server->port, err);
+    if (r < 0) {
+        free_server(server);
+        return r;
+    }
+    server->daemon = start_daemon(server, fd);
+    if (server->daemon)
+        r = -pthread_create(&server->clock, NULL, clock_thread, server);
+    if (!server->daemon || r < 0) {
+        if (server->daemon)
+            MHD_stop_daemon(server->daemon);
+        free_server(server);
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the HTTP server does not start");
+    }
+    *ret = server;
+    return 0;
+}
+
+/* ---- stopping ----------------------------------------------------------- */
+
+void http_quiesce(struct http_server *server)
+{
+    if (!server || server->stopping)
+        return;
+    server->stopping = true;
+    server->listen_fd = MHD_quiesce_daemon(server->daemon);
+}
+
+/* Lock held. */
+static void wait_idle(struct http_server *server, unsigned deadline_s)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += deadline_s;
+    while (server->active > 0 &&
+           pthread_cond_timedwait(&server->idle, &server->lock, &until) !=
+               ETIMEDOUT)
+        ;
+}
+
+void http_stop(struct http_server *server, unsigned deadline_s)
+{
+    if (!server)
+        return;
+    http_quiesce(server);
+    (void)pthread_mutex_lock(&server->lock);
+    wait_idle(server, deadline_s);
+    /* A suspended connection cannot be closed: each is resumed, finds the
+     * server cut, and ends. */
+    server->cut = true;
+    for (struct http_conn *c = server->conns; c; c = c->next)
+        if (c->req)
+            http_request_wake(c->req);
+    wait_idle(server, 1);
+    server->clock_stop = true;
+    (void)pthread_cond_broadcast(&server->tick);
+    (void)pthread_mutex_unlock(&server->lock);
+    (void)pthread_join(server->clock, NULL);
+    MHD_stop_daemon(server->daemon);
+    free_server(server);
+}
+
+/* ---- looking ------------------------------------------------------------ */
+
+uint16_t http_port(const struct http_server *server)
+{
+    return server->port;
+}
+
+struct http_work *http_workers(struct http_server *server)
+{
+    return server->work;
+}
+
+void http_counts(struct http_server *server, uint64_t ret_classes[6])
+{
+    for (size_t i = 0; i < 6; i++)
+        ret_classes[i] = server->classes[i];
+}

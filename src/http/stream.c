@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Event streams: a response whose bytes are pulled from a feed. Runs on the
+ * event thread; while the feed has nothing the connection is suspended and
+ * costs nothing, until the feed or the clock thread wakes it. At most one
+ * piece of the feed is held here, so a slow reader costs bounded memory.
+ */
+#include "http/http.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+#include "http/http_int.h"
+
+#define BLOCK_SIZE ((size_t)16 << 10)
+#define KEPT_SIZE ((size_t)64 << 10) /* a larger buffer is given back */
+
+struct stream {
+    struct http_request *req; /* counted */
+    struct http_feed feed;
+    void *ctx;
+    struct buf pending;
+    size_t sent;
+    bool ended;
+    bool watched; /* the feed will call on_wake; under req->lock */
+};
+
+static void on_wake(void *arg)
+{
+    struct stream *s = arg;
+
+    (void)pthread_mutex_lock(&s->req->lock);
+    s->watched = false;
+    http_request_resume(s->req);
+    (void)pthread_mutex_unlock(&s->req->lock);
+}
+
+/* Nothing to send: suspends, and asks the feed to wake us. The order
+ * matters: an event between the two must find us suspended. */
+static ssize_t fall_asleep(struct stream *s)
+{
+    bool asleep, watched;
+
+    (void)pthread_mutex_lock(&s->req->lock);
+    asleep = http_request_suspend(s->req);
+    watched = s->watched;
+    s->watched = true;
+    (void)pthread_mutex_unlock(&s->req->lock);
+    if (!asleep)
+        return MHD_CONTENT_READER_END_WITH_ERROR;
+    if (!watched)
+        s->feed.watch(s->ctx, on_wake, s);
+    return 0;
+}
+
+static void forget_sent(struct stream *s)
+{
+    if (s->pending.cap > KEPT_SIZE)
+        buf_done(&s->pending);
+    buf_reset(&s->pending);
+    s->sent = 0;
+}
+
+static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
+{
+    struct stream *s = cls;
+    size_t n;
+
+    (void)pos; /* always where we stopped */
+    if (s->sent == s->pending.len) {
+        uint64_t now = clock_mono_ms();
+        int more;
+
+        forget_sent(s);
+        if (s->ended)
+            return MHD_CONTENT_READER_END_OF_STREAM;
+        more = s->feed.next(s->ctx, &s->pending);
+        s->ended = more < 0;
+        if (more == 0 && now - s->req->ping_ms >= HTTP_PING_MS)
+            buf_adds(&s->pending, ": still here\n\n");
+        if (s->pending.len == 0)
+            return s->ended ? MHD_CONTENT_READER_END_OF_STREAM
+                            : fall_asleep(s);
+        s->req->ping_ms = now;
+    }
+    n = MIN(max, s->pending.len - s->sent);
+    memcpy(bytes, s->pending.data + s->sent, n);
+    s->sent += n;
+    return (ssize_t)n;
+}
+
+static void on_free(void *cls)
+{
+    struct stream *s = cls;
+
+    s->feed.close(s->ctx);
+    buf_done(&s->pending);
+    http_request_unref(s->req);
+    free(s);
+}
+
+void http_respond_stream(struct http_request *req,
+                         const struct http_feed *feed, void *ctx)
+{
+    struct stream *s = xcalloc(1, sizeof(*s));
+    struct MHD_Response *response;
+
+    s->req = http_request_ref(req);
+    s->feed = *feed;
+    s->ctx = ctx;
+    response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_SIZE,
+                                                 on_read, s, on_free);
+    if (!response)
+        abort(); /* out of memory, as the x* wrappers do */
+    req->ping_ms = clock_mono_ms();
+    http_add_header(req, "Content-Type", "text/event-stream");
+    http_add_header(req, "X-Accel-Buffering", "no");
+    http_respond_set(req, 200, response);
+}
