@@ -1,0 +1,212 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The driver's parts by themselves: payloads, limits, splitting, streams."""
+import ast
+import io
+import json
+import os
+import sys
+import unittest
+
+import harness
+
+sys.path[:0] = [harness.DRIVER, os.path.join(harness.HERE, "double")]
+
+import glovebox_cell  # noqa: E402
+import glovebox_errors  # noqa: E402
+import glovebox_frames  # noqa: E402
+import glovebox_plain  # noqa: E402
+import glovebox_streams  # noqa: E402
+import glovebox_traceback  # noqa: E402
+
+
+def encode(**bundle):
+    names = {"plain": "text/plain", "png": "image/png",
+             "json": "application/json", "html": "text/html"}
+    return dict(glovebox_frames.encode_bundle(
+        {names.get(key, key): value for key, value in bundle.items()}))
+
+
+class Frames(unittest.TestCase):
+    def test_pairs_round_trip(self):
+        items = [("text/plain", b"x"), ("é", b""), ("b", bytes(300))]
+        self.assertEqual(
+            harness.unpack_pairs(glovebox_frames.pairs(items)), items)
+
+    def test_encode_binary_from_base64_and_bytes(self):
+        self.assertEqual(encode(png="AAEC")["image/png"], b"\0\1\2")
+        self.assertEqual(encode(png=b"\0\1\2")["image/png"], b"\0\1\2")
+
+    def test_encode_json_is_always_json(self):
+        for value in ({"a": [1, None]}, "text", [float("nan")],
+                      {"x": float("inf"), 1: object}, {1, 2}):
+            json.loads(encode(json=value)["application/json"],
+                       parse_constant=self.fail)
+
+    def test_encode_surrogates_are_shown(self):
+        self.assertEqual(encode(plain="a\ud800")["text/plain"], b"a\\ud800")
+
+    def test_encode_bad_keys_are_dropped(self):
+        bundle = {"": 1, 5: "x", "k" * 300: "x", "text/plain": "y"}
+        self.assertEqual(glovebox_frames.encode_bundle(bundle),
+                         [("text/plain", b"y")])
+
+    def test_encode_many_keys_are_limited(self):
+        bundle = {"x/%d" % i: "v" for i in range(1000)}
+        self.assertLess(len(glovebox_frames.encode_bundle(bundle)),
+                        glovebox_frames.PAIRS_MAX)
+
+    def test_fit_at_and_above_the_frame_limit(self):
+        fits = glovebox_frames._ROOM
+        self.assertNotIn("text/plain", encode(html="x" * fits))
+        items = encode(html="x" * (fits + 1), plain="short")
+        self.assertNotIn("text/html", items)
+        self.assertIn(b"text/html of 16.7 MB is too large",
+                      items["text/plain"])
+        self.assertTrue(items["text/plain"].startswith(b"short\n"))
+
+    def test_fit_keeps_the_head_of_a_long_text(self):
+        items = encode(plain="y" * (20 << 20))
+        self.assertTrue(items["text/plain"].startswith(b"yyyy"))
+        self.assertLess(len(items["text/plain"]), 2 << 20)
+
+
+class Errors(unittest.TestCase):
+    def describe(self, exc):
+        try:
+            raise exc
+        except BaseException as caught:
+            return glovebox_errors.describe(caught)
+
+    def test_cap_keeps_head_and_tail(self):
+        lines = glovebox_errors.cap(["line %d" % i for i in range(9999)])
+        self.assertLessEqual(len(lines), glovebox_errors.LINES_MAX + 1)
+        self.assertEqual(lines[0], "line 0")
+        self.assertEqual(lines[-1], "line 9998")
+
+    def test_cap_bytes(self):
+        lines = glovebox_errors.cap(["é" * 5000] * 500)
+        self.assertLessEqual(sum(len(line.encode()) for line in lines),
+                             glovebox_errors.TOTAL_MAX)
+
+    def test_cap_removes_colours(self):
+        self.assertEqual(glovebox_errors.cap(["\x1b[31mred\x1b[0m"]), ["red"])
+
+    def test_describe_long_message(self):
+        name, text, lines = self.describe(ValueError("x" * 10_000_000))
+        self.assertEqual(name, "ValueError")
+        self.assertLess(len(text), 20_000)
+        self.assertLess(sum(map(len, lines)), 70_000)
+
+    def test_describe_broken_str(self):
+        class Broken(Exception):
+            def __str__(self):
+                raise RuntimeError
+
+            __repr__ = __str__
+
+        name, text, lines = self.describe(Broken())
+        self.assertEqual(name, "Broken")
+        self.assertIn("str() failed", text)
+        self.assertTrue(lines)
+
+    def test_describe_str_that_is_no_string(self):
+        class Odd(Exception):
+            def __str__(self):
+                return 5
+
+        self.assertIn("str() failed", self.describe(Odd())[1])
+
+    def test_describe_endless_chain(self):
+        first, second = ValueError("first"), ValueError("second")
+        first.__cause__, second.__cause__ = second, first
+        lines = self.describe(first)[2]
+        self.assertEqual(lines[-1], "ValueError: first")
+
+    def test_lines_read_like_python(self):
+        try:
+            {}["key"]
+        except KeyError as exc:
+            exc.__traceback__ = glovebox_traceback.clean(exc.__traceback__)
+            text = "\n".join(glovebox_traceback.lines(exc))
+        self.assertRegex(text, r"-+> \d+ +\{\}\[\"key\"\]")
+        self.assertTrue(text.endswith("KeyError: 'key'"))
+
+
+class Splitting(unittest.TestCase):
+    def modes(self, source, interactivity="last_expr"):
+        body = ast.parse(source).body
+        return [mode for _, mode in glovebox_cell.split(body, interactivity)]
+
+    def test_split_modes(self):
+        self.assertEqual(self.modes(""), [])
+        self.assertEqual(self.modes("x = 1"), ["exec"])
+        self.assertEqual(self.modes("1"), ["single"])
+        self.assertEqual(self.modes("x = 1\nx"), ["exec", "single"])
+        self.assertEqual(self.modes("1\nx = 1"), ["exec"])
+        self.assertEqual(self.modes("1\n2", "all"), ["single"] * 2)
+        self.assertEqual(self.modes("1\n2", "none"), ["exec"])
+        self.assertEqual(self.modes("x = 1", "last_expr_or_assign"),
+                         ["exec", "single"])
+
+
+class Streams(unittest.TestCase):
+    def setUp(self):
+        self.channel = glovebox_frames.Channel()
+        self.order = glovebox_streams.Order(self.channel)
+        self.read, self.write = os.pipe()
+        pipe = glovebox_streams.Pipe(self.write, self.order)
+        self.text = glovebox_streams.Text(pipe, "<stdout>")
+
+    def tearDown(self):
+        os.close(self.read)
+        os.close(self.write)
+
+    def test_write_is_not_held_back(self):
+        print("no newline", end="", file=self.text)
+        self.assertEqual(os.read(self.read, 100), b"no newline")
+
+    def test_write_more_than_a_pipe_holds_without_blocking_mode(self):
+        os.set_blocking(self.write, False)
+        size = 1 << 20
+        pid = os.fork()
+        if pid == 0:
+            self.text.write("x" * size)
+            os._exit(0)
+        got = 0
+        while got < size:
+            got += len(os.read(self.read, 1 << 16))
+        self.assertEqual(os.waitpid(pid, 0)[1], 0)
+
+    def test_close_and_detach_leave_the_stream_alive(self):
+        wrapper = io.TextIOWrapper(self.text.detach(), "utf-8")
+        wrapper.close()
+        del wrapper
+        self.text.close()
+        self.text.write("alive")
+        self.assertEqual(os.read(self.read, 100), b"alive")
+
+    def test_stdin_refuses_at_once(self):
+        stdin = glovebox_streams.NoInput()
+        for read in (stdin.read, stdin.readline, stdin.readlines,
+                     lambda: next(stdin), stdin.buffer.read,
+                     glovebox_streams.refuse_input):
+            with self.assertRaisesRegex(EOFError, "no keyboard"):
+                read()
+
+
+class PlainBundles(unittest.TestCase):
+    def test_bundle_of_failing_representation(self):
+        class Odd:
+            def _repr_html_(self):
+                raise ValueError
+
+            def _repr_mimebundle_(self, include=None, exclude=None):
+                return {"x/y": "z"}, {}
+
+        bundle = glovebox_plain.bundle_of(Odd())
+        self.assertEqual(bundle["x/y"], "z")
+        self.assertNotIn("text/html", bundle)
+
+
+if __name__ == "__main__":
+    harness.main()
