@@ -139,17 +139,17 @@ static int start_kernel(struct init *in, struct call *c)
 static void exec_shell(int code)
 {
     static char script[SHELL_ARG_MAX + 1];
-    char *by_arg[] = {"bash", "-c", script, NULL};
-    char *by_fd[] = {"bash", "/dev/fd/3", NULL};
+    const char *by_arg[] = {"bash", "-c", script, NULL};
+    const char *by_fd[] = {"bash", "/dev/fd/3", NULL};
     ssize_t n = pread(code, script, sizeof(script), 0);
 
     if (n >= 0 && n <= SHELL_ARG_MAX && !memchr(script, 0, (size_t)n)) {
         script[n] = '\0';
         (void)close(code);
-        (void)execv(SHELL, by_arg);
+        (void)execv(SHELL, (char *const *)by_arg);
     } else {
         (void)fcntl(code, F_SETFD, 0);
-        (void)execv(SHELL, by_fd);
+        (void)execv(SHELL, (char *const *)by_fd);
     }
     _exit(127);
 }

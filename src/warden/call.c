@@ -120,7 +120,7 @@ int warden_call_open(const char *path, const struct warden_setup *setup,
                      struct warden_link **ret_link, struct error *err)
 {
     struct warden_link *link;
-    char *argv[] = {(char *)"glovebox-warden", NULL};
+    const char *argv[] = {"glovebox-warden", NULL};
     char *environment[] = {NULL};
     int pair[2];
     pid_t pid;
@@ -136,7 +136,7 @@ int warden_call_open(const char *path, const struct warden_setup *setup,
             _exit(126);
         (void)fcntl(LINK_FD, F_SETFD, 0);
         (void)close_range(LINK_FD + 1, ~0u, 0);
-        (void)execve(path, argv, environment);
+        (void)execve(path, (char *const *)argv, environment);
         _exit(127);
     }
     fd_close(&pair[1]);

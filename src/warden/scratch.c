@@ -51,7 +51,7 @@ static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
                     uint32_t inodes)
 {
     char count[16], blocks[24], path[64];
-    char *argv[] = {MKFS, "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0",
+    const char *argv[] = {MKFS, "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0",
                     "-O", "^has_journal,^resize_inode", "-E",
                     "lazy_itable_init=1,nodiscard", "-N", count, path,
                     blocks, NULL};
@@ -73,7 +73,7 @@ static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
          * of ours and nothing else. */
         (void)fcntl(w->scratch_dir, F_SETFD, 0);
         (void)dup3(null, STDOUT_FILENO, 0);
-        (void)execve(MKFS, argv, environment);
+        (void)execve(MKFS, (char *const *)argv, environment);
         _exit(127);
     }
     while (waitpid(pid, &status, 0) < 0)

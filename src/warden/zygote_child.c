@@ -148,8 +148,8 @@ _Noreturn void zygote_child_run(const struct warden *w, const char *image,
     char sock_text[8], spec_text[8];
     /* argv[0] names the readable python3, from which Python derives its
      * prefix. */
-    char *argv[] = {"/usr/bin/python3", DRIVER, sock_text, spec_text, NULL};
-    char *environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
+    const char *argv[] = {"/usr/bin/python3", DRIVER, sock_text, spec_text, NULL};
+    const char *environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
                            "HOME=" SANDBOX_HOME, "LANG=C.UTF-8", NULL};
     sigset_t none;
 
@@ -163,6 +163,6 @@ _Noreturn void zygote_child_run(const struct warden *w, const char *image,
     build_root(w, image);
     arrange_fds(sock, spec_fd);
     drop_privilege(w);
-    (void)execve(PYTHON, argv, environment);
+    (void)execve(PYTHON, (char *const *)argv, (char *const *)environment);
     fail("exec the image's python3");
 }

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Doctor's own rows: the programs, the images, the account, the service and
+ * the disk, as seen without privilege; and the reading of the warden's.
+ */
+#include <errno.h>
+#include <pwd.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "cli/cli_int.h"
+#include "conf/conf.h"
+#include "conf/runtime.h"
+
+#define DISK_LOW (1ull << 30)
+#define DISK_NONE (100ull << 20)
+
+void cli_checks_add(struct cli_checks *k, const char *name, const char *state,
+                    bool required, const char *why, const char *fix)
+{
+    struct cli_check *row;
+
+    if (k->count == CLI_CHECKS_MAX)
+        return;
+    row = &k->rows[k->count++];
+    (void)snprintf(row->name, sizeof(row->name), "%s", name);
+    (void)snprintf(row->state, sizeof(row->state), "%s", state);
+    (void)snprintf(row->why, sizeof(row->why), "%s", why);
+    (void)snprintf(row->fix, sizeof(row->fix), "%s", fix);
+    row->required = required;
+}
+
+bool cli_checks_line(struct cli_checks *k, const char *line, size_t len)
+{
+    char *copy cleanup(mem_free) = xstrndup(line, len);
+    char *fields[5] = {copy};
+    size_t count = 1;
+
+    for (char *tab = strchr(copy, '\t'); tab && count < ARRAY_SIZE(fields);
+         tab = strchr(tab + 1, '\t')) {
+        *tab = '\0';
+        fields[count++] = tab + 1;
+    }
+    if (count < 3)
+        return false;
+    if (strcmp(fields[1], "ok") != 0 && strcmp(fields[1], "missing") != 0 &&
+        strcmp(fields[1], "warn") != 0)
+        return false;
+    cli_checks_add(k, fields[0], fields[1], strcmp(fields[2], "yes") == 0,
+                   count > 3 ? fields[3] : "", count > 4 ? fields[4] : "");
+    return true;
+}
+
+/* ---- one check each ----------------------------------------------------- */
+
+static void check_programs(struct cli_checks *k)
+{
+    static const char *const programs[] = {"gloveboxd", "glovebox-warden"};
+    static const char *const extensions[] = {"../lib/kernel/_glovebox.abi3.so",
+                                             "kernel/_glovebox.abi3.so"};
+    bool found = false;
+
+    for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+        char *path cleanup(mem_free) = NULL;
+
+        if (cli_connect_program(programs[i], &path) == 0)
+            cli_checks_add(k, programs[i], "ok", true, path, "");
+        else
+            cli_checks_add(k, programs[i], "missing", true,
+                           "neither beside this program nor in "
+                           "../libexec/glovebox",
+                           "Build it with `make`, or install the package.");
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(extensions) && !found; i++) {
+        char *path cleanup(mem_free) = NULL;
+
+        if (cli_connect_file(extensions[i], &path) < 0)
+            continue;
+        found = true;
+        cli_checks_add(k, "kernel extension", "ok", true, path, "");
+    }
+    if (!found)
+        cli_checks_add(k, "kernel extension", "missing", true,
+                       "_glovebox.abi3.so is not where sessions look for it",
+                       "Build it with `make`, or install the package.");
+}
+
+static bool in_path(const char *program)
+{
+    char *copy cleanup(mem_free) = xstrdup(getenv("PATH"));
+    char *rest = NULL;
+
+    if (!copy)
+        return false;
+    for (char *dir = strtok_r(copy, ":", &rest); dir;
+         dir = strtok_r(NULL, ":", &rest)) {
+        char *path cleanup(mem_free) = xasprintf("%s/%s", dir, program);
+
+        if (access(path, X_OK) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void check_builder(struct cli_checks *k)
+{
+    if (in_path("mmdebstrap"))
+        cli_checks_add(k, "mmdebstrap", "ok", false,
+                       "runtime images can be built here", "");
+    else
+        cli_checks_add(k, "mmdebstrap", "warn", false,
+                       "not in PATH; runtime images cannot be built here",
+                       "Install the package mmdebstrap.");
+}
+
+static void check_image(struct cli_checks *k, const struct conf *conf,
+                        const char *name)
+{
+    struct conf_runtime found cleanup(conf_runtime_done) = {0};
+    char *row cleanup(mem_free) = xasprintf("runtime %s", name);
+    char *fix cleanup(mem_free) =
+        xasprintf("Run `glovebox runtime build %s`.", name);
+    struct error err;
+
+    if (conf_runtime_find(conf->runtime_defs, conf->runtime_dir, name, &found,
+                          &err) < 0)
+        cli_checks_add(k, row, "missing", true, err.message, err.hint);
+    else if (!found.built)
+        cli_checks_add(k, row, "missing", true, "its image is not built", fix);
+    else
+        cli_checks_add(k, row, "ok", true, found.image_path, "");
+}
+
+/* The images that the configured pools start sessions from, each once. */
+static void check_images(struct cli_checks *k, const struct conf *conf)
+{
+    for (size_t i = 0; i < conf->pool_count; i++) {
+        bool seen = false;
+
+        for (size_t j = 0; j < i; j++)
+            seen |=
+                strcmp(conf->pools[j].runtime, conf->pools[i].runtime) == 0;
+        if (!seen)
+            check_image(k, conf, conf->pools[i].runtime);
+    }
+}
+
+static void check_user(struct cli_checks *k, const struct conf *conf)
+{
+    char *why cleanup(mem_free) = NULL;
+
+    if (geteuid() != 0)
+        return; /* the service keeps the account it is started from */
+    errno = 0;
+    if (getpwnam(conf->service_user)) {
+        why = xasprintf("the service drops to '%s'", conf->service_user);
+        cli_checks_add(k, "service user", "ok", true, why, "");
+        return;
+    }
+    why = xasprintf("there is no account '%s' to drop to", conf->service_user);
+    cli_checks_add(k, "service user", "missing", true, why,
+                   "Make it with `useradd --system --no-create-home --shell "
+                   "/usr/sbin/nologin`, or set service_user.");
+}
+
+/* path, or the nearest folder above it that exists. */
+static bool space_at(const char *path, uint64_t *ret)
+{
+    char *at cleanup(mem_free) = xstrdup(path);
+    struct statvfs fs;
+
+    while (statvfs(at, &fs) < 0) {
+        char *slash = strrchr(at, '/');
+
+        if (!slash || errno != ENOENT || slash == at)
+            return false;
+        *slash = '\0';
+    }
+    *ret = (uint64_t)fs.f_bavail * fs.f_frsize;
+    return true;
+}
+
+static void check_disk(struct cli_checks *k, const char *name,
+                       const char *path)
+{
+    char *why cleanup(mem_free) = NULL;
+    const char *state = "ok";
+    char size[16];
+    uint64_t left;
+
+    if (!space_at(path, &left)) {
+        why = xasprintf("cannot look at %s", path);
+        cli_checks_add(k, name, "warn", false, why, "");
+        return;
+    }
+    if (left < DISK_LOW)
+        state = left < DISK_NONE ? "missing" : "warn";
+    why = xasprintf("%s free at %s", cli_format_size(left, size), path);
+    cli_checks_add(k, name, state, true, why,
+                   *state == 'o' ? ""
+                                 : "Free some space, or choose another "
+                                   "place in the configuration.");
+}
+
+static void check_service(struct cli *c, struct cli_checks *k)
+{
+    char *why cleanup(mem_free) = NULL;
+    struct error err;
+
+    if (cli_connect(c, CLI_CONNECT_RUNNING, NULL, NULL, &err) < 0) {
+        cli_checks_add(k, "service", "warn", false, "not running",
+                       "Start it with `glovebox serve`; `run` and `shell` "
+                       "do without.");
+        return;
+    }
+    if (cli_http_json(c, "GET", "/readyz", NULL, NULL, &err) < 0) {
+        cli_checks_add(k, "service", "warn", false, err.message, err.hint);
+        return;
+    }
+    why = xasprintf("ready at %s", c->base);
+    cli_checks_add(k, "service", "ok", false, why, "");
+}
+
+void cli_checks_host(struct cli *c, struct cli_checks *k)
+{
+    struct conf *conf cleanup(conf_freep) = NULL;
+    struct error err;
+
+    check_programs(k);
+    check_builder(k);
+    if (conf_load(0, NULL, &conf, &err) < 0) {
+        cli_checks_add(k, "configuration", "missing", true, err.message,
+                       err.hint);
+    } else {
+        cli_checks_add(k, "configuration", "ok", true,
+                       conf->file ? conf->file : "defaults, no file", "");
+        check_images(k, conf);
+        check_user(k, conf);
+        check_disk(k, "disk, data", c->data ? c->data : conf->data_dir);
+        check_disk(k, "disk, runtimes", conf->runtime_dir);
+    }
+    check_service(c, k);
+}

@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line: one file per command, one table of them in cli.c. Each
+ * command parses its own words and flags (opts.c), finds the service
+ * (connect.c), and talks to it over the native API (http.c); nothing of the
+ * service is linked in. What a command fails with is its exit status, so that
+ * a script can tell the program's own failure from that of the code it ran.
+ */
+#ifndef GLOVEBOX_CLI_CLI_H
+#define GLOVEBOX_CLI_CLI_H
+
+enum cli_exit {
+    CLI_EXIT_OK = 0,
+    CLI_EXIT_CODE = 1,   /* the code that ran failed; doctor: a wall missing */
+    CLI_EXIT_USAGE = 2,  /* wrong command line */
+    CLI_EXIT_FAILED = 3, /* our own failure: no server, refused key, I/O */
+    CLI_EXIT_TIMEOUT = 4,
+    CLI_EXIT_LIMIT = 5,  /* a limit, or out of memory */
+    CLI_EXIT_KILLED = 6, /* killed or crashed */
+    CLI_EXIT_CANCELLED = 7,
+    CLI_EXIT_ISOLATION = 8, /* a wall could not be built; nothing ran */
+    CLI_EXIT_DENIED = 9,    /* refused by policy; nothing ran */
+};
+
+/* argv[0] is the command's name; returns the exit status. */
+typedef int cli_command_fn(int argc, char **argv);
+
+struct cli_command {
+    const char *name;
+    const char *summary; /* one line, no full stop */
+    const char *usage;   /* one line per form, without "glovebox " */
+    cli_command_fn *run;
+};
+
+/* The whole program; argv as main got it. */
+int cli_main(int argc, char **argv);
+/* The table's entry of that name, or NULL. */
+const struct cli_command *cli_command_find(const char *name);
+
+cli_command_fn cli_serve, cli_run, cli_shell, cli_sessions, cli_files, cli_key,
+    cli_doctor, cli_runtime, cli_help;
+
+#endif

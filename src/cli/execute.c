@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One execution over the service's event stream, shown while it runs. A
+ * stream that breaks is taken up again after the last event seen. Ctrl-C is
+ * passed on: `run` cancels and, pressed again, quits; at a prompt it
+ * interrupts first, so that variables survive.
+ */
+#include <errno.h>
+#include <signal.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "cli/cli_int.h"
+
+#define RESUME_TRIES 5
+
+struct running {
+    struct cli *c;
+    const struct cli_execute *what;
+    struct cli_render render;
+    char id[ID_MAX];
+    uint64_t last; /* number of the last event */
+    unsigned signals;
+    json_t *final;
+};
+
+/* ---- events ------------------------------------------------------------- */
+
+static void on_stdout(struct running *r, const json_t *data)
+{
+    const json_t *text = json_object_get(data, "text");
+
+    cli_render_text(&r->render, false, json_string_value(text),
+                    json_string_length(text));
+}
+
+static void on_stderr(struct running *r, const json_t *data)
+{
+    const json_t *text = json_object_get(data, "text");
+
+    cli_render_text(&r->render, true, json_string_value(text),
+                    json_string_length(text));
+}
+
+static void on_display(struct running *r, const json_t *data)
+{
+    cli_render_bundle(&r->render, data);
+}
+
+static void on_error(struct running *r, const json_t *data)
+{
+    cli_render_error(&r->render, data);
+}
+
+static const struct {
+    const char *name;
+    void (*show)(struct running *r, const json_t *data);
+} events[] = {
+    {"stdout", on_stdout},  {"stderr", on_stderr}, {"display", on_display},
+    {"result", on_display}, {"error", on_error},
+};
+
+static void note_id(struct running *r, const json_t *data)
+{
+    const char *id = cli_json_text(data, "id", "");
+
+    if (!r->id[0] && ids_valid("exec", id))
+        (void)snprintf(r->id, sizeof(r->id), "%s", id);
+}
+
+static int on_event(void *ctx, const struct cli_sse_event *event)
+{
+    struct running *r = ctx;
+    json_t *data cleanup(json_unref) =
+        json_loadb(event->data, event->len, 0, NULL);
+    uint64_t number = strtoull(event->id, NULL, 10);
+
+    if (!data)
+        return 0; /* not ours; the format says to ignore what is unknown */
+    if (number > 0 && number <= r->last)
+        return 0; /* seen before the stream was taken up again */
+    r->last = number > 0 ? number : r->last;
+    note_id(r, data);
+    if (strcmp(event->name, "done") == 0) {
+        r->final = json_incref(data);
+        return 0;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(events) && !r->what->quiet; i++)
+        if (strcmp(events[i].name, event->name) == 0)
+            events[i].show(r, data);
+    return 0;
+}
+
+/* ---- signals ------------------------------------------------------------ */
+
+static void ask(struct running *r, const char *kind, const char *id,
+                const char *verb)
+{
+    char *path cleanup(mem_free) = xasprintf("/api/%s/%s/%s", kind, id, verb);
+    struct error err;
+
+    /* Its answer is the end of the stream; a failure shows there too. */
+    (void)cli_http_json(r->c, "POST", path, NULL, NULL, &err);
+}
+
+static bool on_signal(void *ctx, int number)
+{
+    struct running *r = ctx;
+    bool show = r->c->tty_err && !r->c->json;
+    unsigned step = ++r->signals + (r->what->interactive ? 0 : 1);
+
+    if (number != SIGINT || step > 2 || !r->id[0])
+        return true;
+    if (step == 1) {
+        if (show)
+            (void)fputs("\ninterrupting; Ctrl-C again to cancel\n", stderr);
+        ask(r, "sessions", r->what->session, "interrupt");
+    } else {
+        if (show)
+            (void)fputs("\ncancelling; Ctrl-C again to quit\n", stderr);
+        ask(r, "executions", r->id, "cancel");
+    }
+    return false;
+}
+
+/* ---- the whole of it ---------------------------------------------------- */
+
+static json_t *request_body(const struct cli_execute *what)
+{
+    json_t *body =
+        json_pack("{s:s, s:s%, s:s}", "language", what->language, "code",
+                  what->code, what->code_len, "mode", "stream");
+
+    if (body && what->timeout_s)
+        (void)json_object_set_new(body, "timeout_s",
+                                  json_integer((json_int_t)what->timeout_s));
+    return body;
+}
+
+/* Takes the stream up again until the final event has come. */
+static int resume(struct running *r, const struct cli_stream *stream,
+                  struct error *err)
+{
+    int result = -(int)err->code;
+
+    for (int i = 0; i < RESUME_TRIES && !r->final; i++) {
+        struct timespec nap = {.tv_nsec = 200000000L * (i > 0)};
+        char *path cleanup(mem_free) =
+            xasprintf("/api/executions/%s/events?after=%llu", r->id,
+                      (unsigned long long)r->last);
+
+        (void)nanosleep(&nap, NULL);
+        result = cli_http_stream(r->c, "GET", path, NULL, stream, err);
+        if (result < 0 && (err->errnum == EINTR || err->code == ERR_NOT_FOUND))
+            break;
+    }
+    return r->final ? 0 : result;
+}
+
+int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
+                struct error *err)
+{
+    struct running r = {.c = c, .what = what};
+    struct cli_stream stream = {on_event, on_signal, &r};
+    char *path cleanup(mem_free) =
+        xasprintf("/api/sessions/%s/executions", what->session);
+    json_t *body cleanup(json_unref) = request_body(what);
+    int result;
+
+    if (!body)
+        return error_set(err, ERR_INVALID, "the code is not valid UTF-8");
+    cli_render_init(&r.render, c, what->charts);
+    r.render.lasting = what->lasting;
+    result = cli_http_stream(c, "POST", path, body, &stream, err);
+    if (!r.final && r.id[0] && (result == 0 || err->errnum != EINTR)) {
+        if (result == 0)
+            (void)error_set(err, ERR_UNAVAILABLE, "the stream ended early");
+        result = resume(&r, &stream, err);
+    }
+    if (!r.final)
+        return result < 0 ? result
+                          : error_set(err, ERR_UNAVAILABLE,
+                                      "the service sent no result");
+    if (!what->quiet)
+        cli_render_end(&r.render, r.final);
+    else if (what->charts)
+        cli_render_charts(&r.render, r.final);
+    *ret = r.final;
+    return 0;
+}

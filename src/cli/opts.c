@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Flags and words of a command, from a table: parsing, --help and complaints
+ * come from the same rows. Flags and words may be mixed; `--` ends flags.
+ * Called by every command but serve and runtime, which have their own.
+ */
+#include <ctype.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/cli_int.h"
+
+#define SECONDS_MAX 86400
+
+struct parse {
+    struct cli *c;
+    const struct cli_opt *rows; /* the command's, then the common ones */
+    size_t count;
+    int argc;
+    char **argv;
+    int at;
+};
+
+void cli_opts_usage(FILE *out, const struct cli_command *command)
+{
+    const char *line = command->usage;
+    const char *lead = "usage:";
+
+    while (*line) {
+        size_t len = strcspn(line, "\n");
+
+        if (line[0] == ' ')
+            (void)fprintf(out, "                %.*s\n", (int)len, line);
+        else
+            (void)fprintf(out, "%-6s glovebox %.*s\n", lead, (int)len, line);
+        lead = "";
+        line += len + (line[len] == '\n');
+    }
+}
+
+static void print_help(const struct parse *p, const char *notes)
+{
+    const struct cli_command *command = cli_command_find(p->c->command);
+
+    cli_opts_usage(stdout, command);
+    (void)printf("\n%s.\n\nOptions:\n", command->summary);
+    for (size_t i = 0; i < p->count; i++) {
+        const struct cli_opt *o = &p->rows[i];
+        char left[40];
+
+        (void)snprintf(left, sizeof(left), "%c%c%s--%s%s%s",
+                       o->letter ? '-' : ' ', o->letter ? o->letter : ' ',
+                       o->letter ? ", " : "  ", o->name, o->arg ? " " : "",
+                       o->arg ? o->arg : "");
+        (void)printf("  %-24s %s\n", left, o->help);
+    }
+    (void)printf("  %-24s %s\n", "-h, --help", "this help");
+    if (notes)
+        (void)printf("\n%s", notes);
+}
+
+int cli_opts_size(const char *text, uint64_t *ret)
+{
+    static const char units[] = "kmgt";
+    char *end;
+    unsigned long long value;
+    unsigned shift = 0;
+
+    if (!isdigit((unsigned char)text[0]))
+        return -EINVAL;
+    errno = 0;
+    value = strtoull(text, &end, 10);
+    if (errno)
+        return -ERANGE;
+    if (*end) {
+        const char *unit = strchr(units, tolower((unsigned char)*end));
+
+        if (unit) {
+            shift = 10 * (unsigned)(unit - units + 1);
+            end++;
+            if (*end == 'i')
+                end++;
+        }
+        if (*end == 'b' || *end == 'B')
+            end++;
+    }
+    if (*end)
+        return -EINVAL;
+    if (value > (UINT64_MAX >> 1 >> shift))
+        return -ERANGE;
+    *ret = (uint64_t)value << shift;
+    return 0;
+}
+
+static bool set_seconds(const char *text, uint64_t *ret)
+{
+    char *end;
+    unsigned long value;
+
+    if (!isdigit((unsigned char)text[0]))
+        return false;
+    errno = 0;
+    value = strtoul(text, &end, 10);
+    if (*end == 's')
+        end++;
+    if (errno || *end || value < 1 || value > SECONDS_MAX)
+        return false;
+    *ret = value;
+    return true;
+}
+
+/* Stores one value; false after having complained. */
+static bool set_value(struct parse *p, const struct cli_opt *o,
+                      const char *value)
+{
+    struct cli_words *list;
+
+    switch (o->type) {
+    case CLI_OPT_FLAG:
+        *(bool *)o->target = true;
+        return true;
+    case CLI_OPT_TEXT:
+        *(const char **)o->target = value;
+        return true;
+    case CLI_OPT_LIST:
+        list = o->target;
+        if (list->count == CLI_WORDS_MAX) {
+            cli_usage_error(p->c, "more than %d of --%s", CLI_WORDS_MAX,
+                            o->name);
+            return false;
+        }
+        list->items[list->count++] = value;
+        return true;
+    case CLI_OPT_SECONDS:
+        if (set_seconds(value, o->target))
+            return true;
+        cli_usage_error(p->c, "--%s wants whole seconds, 1 to %d, not '%s'",
+                        o->name, SECONDS_MAX, value);
+        return false;
+    case CLI_OPT_SIZE:
+        if (cli_opts_size(value, o->target) == 0)
+            return true;
+        cli_usage_error(p->c, "--%s wants a size such as 512m or 4g, not '%s'",
+                        o->name, value);
+        return false;
+    }
+    return false;
+}
+
+static const struct cli_opt *find_row(const struct parse *p, const char *name,
+                                      size_t len, char letter)
+{
+    for (size_t i = 0; i < p->count; i++) {
+        const struct cli_opt *o = &p->rows[i];
+
+        if (letter ? o->letter == letter
+                   : strlen(o->name) == len && !memcmp(o->name, name, len))
+            return o;
+    }
+    return NULL;
+}
+
+static bool unknown(struct parse *p, const char *word, const char *name)
+{
+    const char *near =
+        cli_format_nearest(name, &p->rows[0].name, sizeof(*p->rows), p->count);
+
+    if (near && name[0])
+        cli_usage_error(p->c, "unknown option '%s'; did you mean --%s?", word,
+                        near);
+    else
+        cli_usage_error(p->c, "unknown option '%s'", word);
+    return false;
+}
+
+/* One argument that starts with a dash; false after having complained. */
+static bool parse_flag(struct parse *p)
+{
+    const char *word = p->argv[p->at];
+    bool is_long = word[1] == '-';
+    const char *name = word + (is_long ? 2 : 1);
+    size_t len = is_long ? strcspn(name, "=") : 1;
+    const char *value = NULL;
+    const struct cli_opt *o = find_row(p, name, len, is_long ? '\0' : name[0]);
+
+    if (!o)
+        return unknown(p, word, is_long ? name : "");
+    if (name[len])
+        value = name + len + (is_long ? 1 : 0);
+    if (o->type == CLI_OPT_FLAG) {
+        if (!value)
+            return set_value(p, o, NULL);
+        cli_usage_error(p->c, "--%s takes no value", o->name);
+        return false;
+    }
+    if (!value && p->at + 1 < p->argc)
+        value = p->argv[++p->at];
+    if (!value) {
+        cli_usage_error(p->c, "--%s wants a value: %s", o->name, o->arg);
+        return false;
+    }
+    return set_value(p, o, value);
+}
+
+static bool is_help(const char *word)
+{
+    return strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0;
+}
+
+bool cli_opts_parse(struct cli *c, const struct cli_opts *opts, int argc,
+                    char **argv, struct cli_words *ret_words, int *ret_exit)
+{
+    const struct cli_opt common[] = {
+        {"json", 0, CLI_OPT_FLAG, &c->json, NULL,
+         "machine-readable: one JSON value on standard output"},
+        {"url", 0, CLI_OPT_TEXT, &c->url, "URL",
+         "where the service is; else GLOVEBOX_URL"},
+        {"key-file", 0, CLI_OPT_TEXT, &c->key_file, "FILE",
+         "a file holding the key; else GLOVEBOX_KEY"},
+        {"data", 0, CLI_OPT_TEXT, &c->data, "DIR",
+         "data directory that says where the service is"},
+    };
+    struct cli_opt rows[32];
+    struct parse p = {.c = c, .rows = rows, .argc = argc, .argv = argv};
+    bool flags_over = false;
+
+    for (size_t i = 0; i < opts->count; i++)
+        rows[p.count++] = opts->table[i];
+    for (size_t i = 0; i < ARRAY_SIZE(common); i++)
+        rows[p.count++] = common[i];
+    *ret_words = (struct cli_words){0};
+    *ret_exit = CLI_EXIT_USAGE;
+    for (p.at = 1; p.at < argc; p.at++) {
+        const char *word = argv[p.at];
+
+        if (!flags_over && strcmp(word, "--") == 0) {
+            flags_over = true;
+        } else if (!flags_over && is_help(word)) {
+            print_help(&p, opts->notes);
+            *ret_exit = CLI_EXIT_OK;
+            return false;
+        } else if (!flags_over && word[0] == '-' && word[1]) {
+            if (!parse_flag(&p))
+                return false;
+        } else if (ret_words->count == CLI_WORDS_MAX) {
+            cli_usage_error(c, "more than %d arguments", CLI_WORDS_MAX);
+            return false;
+        } else {
+            ret_words->items[ret_words->count++] = word;
+        }
+    }
+    return true;
+}
