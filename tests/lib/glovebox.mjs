@@ -2,7 +2,7 @@
 // A real daemon for a test file: its own data directory, a free port, its own
 // configuration; and the few calls every test makes. Nothing here is a mock.
 import { spawn, spawnSync } from 'node:child_process';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -41,6 +41,7 @@ export class Glovebox {
   // config: top-level options; pools default to one on the minimal image.
   static async start({ config = {}, dir, args = [], wait = true, env = {} } = {}) {
     const g = new Glovebox(dir ?? mkdtempSync(join(tmpdir(), 'glovebox-test-')));
+    chmodSync(g.dir, 0o755); // the service user must get through
     const file = join(g.dir, 'test.yaml');
     writeFileSync(file, JSON.stringify({ creations_per_s: 0, pools: [pool()], ...config }));
     rmSync(join(g.dir, 'data', 'endpoint'), { force: true });
@@ -55,10 +56,9 @@ export class Glovebox {
     }));
     if (!wait) return g;
     try {
-      await until(() => {
-        if (g.exit) throw new Error(`gloveboxd exited: ${JSON.stringify(g.exit)}\n${g.log}`);
-        return existsSync(join(g.dir, 'data', 'endpoint'));
-      }, { ms: 20_000, what: 'endpoint' });
+      await until(() => g.exit || existsSync(join(g.dir, 'data', 'endpoint')),
+        { ms: 20_000, what: 'endpoint' });
+      if (g.exit) throw new Error(`gloveboxd exited: ${JSON.stringify(g.exit)}`);
       g.url = readFileSync(join(g.dir, 'data', 'endpoint'), 'utf8').trim();
       g.key = readFileSync(join(g.dir, 'data', 'admin.key'), 'utf8').trim();
       await until(async () => (await fetch(`${g.url}/readyz`)).status === 200,
