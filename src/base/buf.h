@@ -16,7 +16,7 @@ struct buf {
 };
 
 void buf_init(struct buf *b);
-void buf_done(struct buf *b); /* usable with cleanup() */
+void buf_done(struct buf *b);  /* usable with cleanup() */
 void buf_reset(struct buf *b); /* keeps the memory */
 /* Makes room for extra bytes past len; aborts when memory is out. */
 void buf_reserve(struct buf *b, size_t extra);

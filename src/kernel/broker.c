@@ -71,8 +71,8 @@ int broker_create(struct broker *b, uint32_t *ret_handle, int *ret_fd)
     for (uint32_t i = 0; i < BROKER_UPLOADS_MAX; i++) {
         if (b->uploads[i] >= 0)
             continue;
-        b->uploads[i] = openat(b->data, ".",
-                               O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
+        b->uploads[i] =
+            openat(b->data, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
         if (b->uploads[i] < 0)
             return errno;
         *ret_handle = i;
@@ -95,7 +95,8 @@ int broker_discard(struct broker *b, uint32_t handle)
 static int open_parent(int data, char *path, bool make, int *ret_fd,
                        char **ret_last)
 {
-    int dir cleanup(fd_close) = open_beneath(data, ".", O_DIRECTORY | O_RDONLY);
+    int dir cleanup(fd_close) =
+        open_beneath(data, ".", O_DIRECTORY | O_RDONLY);
     char *part = path;
 
     if (dir < 0)
@@ -137,8 +138,7 @@ int broker_publish(struct broker *b, uint32_t handle, const char *path,
         return r;
     /* A link cannot replace a name, a rename can: so first a name nobody
      * uses, in the same folder, then over the real one. */
-    (void)snprintf(from, sizeof(from), "/proc/self/fd/%d",
-                   b->uploads[handle]);
+    (void)snprintf(from, sizeof(from), "/proc/self/fd/%d", b->uploads[handle]);
     (void)snprintf(temp, sizeof(temp), ".glovebox-upload-%u", handle);
     (void)unlinkat(dir, temp, 0); /* a leftover of ours, or nothing */
     if (linkat(AT_FDCWD, from, dir, temp, AT_SYMLINK_FOLLOW) < 0)

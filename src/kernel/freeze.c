@@ -41,9 +41,9 @@ static bool movable(const char *line, struct range *ret)
     unsigned long offset, inode;
     unsigned major, minor;
     char perms[8], name[256] = "";
-    int n = sscanf(line,
-                   "%" SCNxPTR "-%" SCNxPTR " %7s %lx %x:%x %lu %255[^\n]",
-                   &start, &end, perms, &offset, &major, &minor, &inode, name);
+    int n =
+        sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %lx %x:%x %lu %255[^\n]",
+               &start, &end, perms, &offset, &major, &minor, &inode, name);
 
     if (n < 7 || inode != 0 || perms[3] != 'p' || perms[1] != 'w')
         return false;

@@ -87,7 +87,8 @@ static void kill_all(struct init *in)
             note_death(in, pid, status);
 }
 
-/* ---- starting things ------------------------------------------------------ */
+/* ---- starting things ------------------------------------------------------
+ */
 
 /* In a fork: standard descriptors in place, pid 1's own gone. */
 static void take_seat(struct init *in, int out, int err, int keep)
@@ -196,7 +197,8 @@ static int send_signal(struct init *in, struct call *c)
     return EINVAL;
 }
 
-/* ---- serving --------------------------------------------------------------- */
+/* ---- serving ---------------------------------------------------------------
+ */
 
 static int do_scan(struct init *in, struct call *c)
 {
@@ -217,9 +219,9 @@ static int do_scan(struct init *in, struct call *c)
 static int do_list(struct init *in, struct call *c)
 {
     size_t len = 0;
-    int r = scan_tree(in->broker.data, c->req.path, c->req.path_len,
-                      c->req.arg, in->payload, sizeof(in->payload), &len,
-                      &c->reply.arg);
+    int r =
+        scan_tree(in->broker.data, c->req.path, c->req.path_len, c->req.arg,
+                  in->payload, sizeof(in->payload), &len, &c->reply.arg);
 
     c->reply.payload_len = (uint32_t)len;
     return -r;
@@ -227,8 +229,8 @@ static int do_list(struct init *in, struct call *c)
 
 static int do_publish(struct init *in, struct call *c)
 {
-    int r = broker_publish(&in->broker, c->req.arg, c->req.path,
-                           c->req.path_len);
+    int r =
+        broker_publish(&in->broker, c->req.arg, c->req.path, c->req.path_len);
 
     if (r == 0)
         scan_note(&in->scan, in->broker.data, c->req.path, c->req.path_len);

@@ -27,7 +27,8 @@ struct kernel_seat {
     struct sandbox_spec grant;
 };
 
-/* ---- freeze.c ------------------------------------------------------------ */
+/* ---- freeze.c ------------------------------------------------------------
+ */
 
 /*
  * Moves the private anonymous memory of this process into a memfd and maps
@@ -37,18 +38,21 @@ struct kernel_seat {
  */
 int freeze_heap(size_t *ret_bytes);
 
-/* ---- zygote.c ------------------------------------------------------------ */
+/* ---- zygote.c ------------------------------------------------------------
+ */
 
 /* Serves the warden; never returns in the zygote and in a session's pid 1,
  * only in a kernel. */
 void zygote_serve(int sock, struct kernel_seat *ret_seat);
 
-/* ---- init.c -------------------------------------------------------------- */
+/* ---- init.c --------------------------------------------------------------
+ */
 
 /* The life of pid 1; returns only in a kernel process. */
 void init_run(int ctl, int events);
 
-/* ---- broker.c: files of /mnt/data, by descriptor ------------------------- */
+/* ---- broker.c: files of /mnt/data, by descriptor -------------------------
+ */
 
 #define BROKER_UPLOADS_MAX 16
 
@@ -65,7 +69,8 @@ int broker_publish(struct broker *b, uint32_t handle, const char *path,
 int broker_discard(struct broker *b, uint32_t handle);
 int broker_remove(struct broker *b, const char *path, size_t len);
 
-/* ---- scan.c: listing, and what changed ----------------------------------- */
+/* ---- scan.c: listing, and what changed -----------------------------------
+ */
 
 struct scan_file {
     char *path;

@@ -56,10 +56,10 @@ static PyObject *mod_zygote_serve(PyObject *self, PyObject *args)
     /* From here on we are a kernel: pid 2 or a successor of it, sealed. */
     mask_interrupt(SIG_BLOCK);
     PyOS_AfterFork_Child();
-    return Py_BuildValue(
-        "{s:I,s:K,s:s}", "cores", (unsigned)seat.grant.limits.cores,
-        "memory_bytes", (unsigned long long)seat.grant.limits.memory_bytes,
-        "home", SANDBOX_HOME);
+    return Py_BuildValue("{s:I,s:K,s:s}", "cores",
+                         (unsigned)seat.grant.limits.cores, "memory_bytes",
+                         (unsigned long long)seat.grant.limits.memory_bytes,
+                         "home", SANDBOX_HOME);
 }
 
 static PyObject *fail_with(int errnum)

@@ -87,7 +87,8 @@ static void escape(const char *path, char *ret, size_t size)
     ret[used] = '\0';
 }
 
-/* ---- the walk --------------------------------------------------------------- */
+/* ---- the walk
+ * --------------------------------------------------------------- */
 
 struct walk {
     DIR *dirs[DEPTH_MAX];
@@ -140,8 +141,8 @@ static void visit(struct walk *w, const char *name)
     if (len > INIT_PATH_MAX + 255)
         return; /* deeper than the API's paths reach; its folder is listed */
     memcpy(w->path + base, name, strlen(name) + 1);
-    if (fstatat(dirfd(w->dirs[w->depth - 1]), name, &st,
-                AT_SYMLINK_NOFOLLOW) < 0)
+    if (fstatat(dirfd(w->dirs[w->depth - 1]), name, &st, AT_SYMLINK_NOFOLLOW) <
+        0)
         return; /* gone meanwhile */
     if (S_ISDIR(st.st_mode)) {
         enter_dir(w, len);
@@ -186,7 +187,8 @@ static int collect(int data, struct scan_list *out)
     return 0;
 }
 
-/* ---- packing ----------------------------------------------------------------- */
+/* ---- packing
+ * ----------------------------------------------------------------- */
 
 static bool pack(const struct scan_file *f, char *buf, size_t size,
                  size_t *len)
@@ -244,7 +246,8 @@ int scan_tree(int data, const char *after, size_t after_len, uint32_t most,
     return r;
 }
 
-/* ---- what changed -------------------------------------------------------------- */
+/* ---- what changed
+ * -------------------------------------------------------------- */
 
 static void change(struct scan *s, const struct scan_file *f, uint16_t kind)
 {
@@ -326,8 +329,7 @@ void scan_note(struct scan *s, int data, const char *path, size_t len)
     if (!f)
         f = list_add(&s->known, name);
     f->size = (uint64_t)st.st_size;
-    f->mtime_ns =
-        (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
+    f->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
     f->inode = st.st_ino;
     f->kind = INIT_ENTRY_FILE;
     qsort(s->known.files, s->known.count, sizeof(*s->known.files), by_path);

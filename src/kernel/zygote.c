@@ -29,12 +29,17 @@
     (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET |              \
      CLONE_NEWIPC | CLONE_NEWUTS)
 
-enum { FD_CTL, FD_EVENTS, FD_GO, FD_FILTER, FDS_FIXED };
+enum {
+    FD_CTL,
+    FD_EVENTS,
+    FD_GO,
+    FD_FILTER,
+    FDS_FIXED
+};
 
 static void report_failure(int events, const struct sandbox_failure *f)
 {
-    struct init_event event = {.type = INIT_EVENT_FAILED,
-                               .errnum = f->errnum};
+    struct init_event event = {.type = INIT_EVENT_FAILED, .errnum = f->errnum};
 
     strncpy(event.step, f->step, sizeof(event.step) - 1);
     /* If even this fails the daemon sees the socket close. */

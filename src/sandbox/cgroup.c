@@ -213,8 +213,7 @@ void sandbox_cgroup_kill(struct cgroup_tree *t, const char *group)
 int sandbox_cgroup_remove(struct cgroup_tree *t, const char *group)
 {
     for (int i = 0; i < t->unique_count; i++)
-        if (unlinkat(t->unique[i], group, AT_REMOVEDIR) < 0 &&
-            errno != ENOENT)
+        if (unlinkat(t->unique[i], group, AT_REMOVEDIR) < 0 && errno != ENOENT)
             return -errno;
     return 0;
 }

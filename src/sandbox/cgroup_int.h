@@ -32,12 +32,12 @@ struct cgroup_ops {
 };
 
 struct cgroup_tree {
-    const struct cgroup_ops *ops;     /* NULL: no control groups at all */
-    int dirs[CGROUP_CONTROLLERS];     /* our own group, or -1; several may
-                                         be the same hierarchy's */
-    int unique[CGROUP_CONTROLLERS];   /* each hierarchy once */
+    const struct cgroup_ops *ops;   /* NULL: no control groups at all */
+    int dirs[CGROUP_CONTROLLERS];   /* our own group, or -1; several may
+                                       be the same hierarchy's */
+    int unique[CGROUP_CONTROLLERS]; /* each hierarchy once */
     int unique_count;
-    int parents[CGROUP_CONTROLLERS];  /* what holds each of unique */
+    int parents[CGROUP_CONTROLLERS]; /* what holds each of unique */
     char name[CGROUP_NAME_MAX];
     uint32_t walls;
 };

@@ -51,8 +51,8 @@ static int open_mount(const char *mount_root)
 
 static int open_own(int mount, const char *self)
 {
-    const char *line = strncmp(self, "0::/", 4) == 0 ? self
-                                                     : strstr(self, "\n0::/");
+    const char *line =
+        strncmp(self, "0::/", 4) == 0 ? self : strstr(self, "\n0::/");
     char path[512];
     size_t len;
 

@@ -2,9 +2,9 @@
 /*
  * What a session is told about the machine: as many processors and as much
  * memory as it was granted, not what the host has. Small files on the stage,
- * bound over their namesakes in /proc, and a sliver of /sys for libraries
- * that count processors there. A step of sandbox_enter(); the model name of
- * the processor is read once, by the zygote.
+ * which mount.c binds over their namesakes in /proc, and a sliver of /sys for
+ * libraries that count processors there. A step of sandbox_enter(); the model
+ * name of the processor is read once, by the zygote.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -46,26 +47,7 @@ static int write_fact(const char *path, const char *text, size_t len)
     return fd < 0 ? -errno : fd_write_all(fd, text, len);
 }
 
-static int show(const char *name, const char *text, size_t len)
-{
-    char from[64], to[64];
-    int r;
-
-    (void)snprintf(from, sizeof(from), STAGE_FACTS "/%s", name);
-    (void)snprintf(to, sizeof(to), NEWROOT "/proc/%s", name);
-    r = write_fact(from, text, len);
-    if (r < 0)
-        return r;
-    if (mount(from, to, NULL, MS_BIND, NULL) < 0 ||
-        mount(NULL, to, NULL,
-              MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV |
-                  MS_NOEXEC,
-              NULL) < 0)
-        return -errno;
-    return 0;
-}
-
-static int show_cpuinfo(uint32_t cores)
+static int tell_cpuinfo(uint32_t cores)
 {
     char text[4352];
     char path[] = STAGE_FACTS "/cpuinfo";
@@ -82,12 +64,20 @@ static int show_cpuinfo(uint32_t cores)
         if (r < 0)
             return r;
     }
-    if (mount(path, NEWROOT "/proc/cpuinfo", NULL, MS_BIND, NULL) < 0)
-        return -errno;
     return 0;
 }
 
-static int show_stat(uint32_t cores)
+/* When the machine booted, which is what process start times count from. */
+static long long boot_time(void)
+{
+    struct timespec now, up;
+
+    (void)clock_gettime(CLOCK_REALTIME, &now); /* neither can fail */
+    (void)clock_gettime(CLOCK_BOOTTIME, &up);
+    return (long long)now.tv_sec - up.tv_sec;
+}
+
+static int tell_stat(uint32_t cores)
 {
     char text[8192];
     size_t used = 0;
@@ -98,12 +88,13 @@ static int show_stat(uint32_t cores)
                                    : "cpu  0 0 0 0 0 0 0 0 0 0\n",
                                  i - 1);
     used += (size_t)snprintf(text + used, sizeof(text) - used,
-                             "intr 0\nctxt 0\nbtime 0\nprocesses 1\n"
-                             "procs_running 1\nprocs_blocked 0\n");
-    return show("stat", text, used);
+                             "intr 0\nctxt 0\nbtime %lld\nprocesses 1\n"
+                             "procs_running 1\nprocs_blocked 0\n",
+                             boot_time());
+    return write_fact(STAGE_FACTS "/stat", text, used);
 }
 
-static int show_meminfo(uint64_t bytes)
+static int tell_meminfo(uint64_t bytes)
 {
     char text[512];
     uint64_t kib = bytes / 1024;
@@ -120,10 +111,10 @@ static int show_meminfo(uint64_t bytes)
                      "SReclaimable:          0 kB\n",
                      kib, kib, kib);
 
-    return show("meminfo", text, (size_t)n);
+    return write_fact(STAGE_FACTS "/meminfo", text, (size_t)n);
 }
 
-static int show_sys(uint32_t cores)
+static int tell_sys(uint32_t cores)
 {
     static const char *const dirs[] = {"/sys", "/sys/devices",
                                        "/sys/devices/system",
@@ -144,27 +135,32 @@ static int show_sys(uint32_t cores)
                        STAGE_FACTS "/sys/devices/system/cpu/%s", files[i]);
         r = write_fact(path, range, (size_t)n);
     }
+    return r;
+}
+
+int sandbox_facts_write(struct sandbox_steps *s)
+{
+    uint32_t cores = s->spec->limits.cores;
+    int r = tell_cpuinfo(cores);
+
+    if (r == 0)
+        r = tell_stat(cores);
+    if (r == 0)
+        r = tell_meminfo(s->spec->limits.memory_bytes);
+    if (r == 0)
+        r = write_fact(STAGE_FACTS "/loadavg", "0.00 0.00 0.00 1/1 1\n", 21);
+    if (r == 0)
+        r = write_fact(STAGE_FACTS "/empty", "", 0);
+    if (r == 0)
+        r = tell_sys(cores);
     if (r < 0)
         return r;
-    if (mount(STAGE_FACTS "/sys", NEWROOT "/sys", NULL, MS_BIND, NULL) < 0 ||
-        mount(NULL, NEWROOT "/sys", NULL,
+    /* Read-only from now on; so is whatever is bound from here. */
+    if (mount(STAGE_FACTS, STAGE_FACTS, NULL, MS_BIND, NULL) < 0 ||
+        mount(NULL, STAGE_FACTS, NULL,
               MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV |
                   MS_NOEXEC,
               NULL) < 0)
         return -errno;
     return 0;
-}
-
-int sandbox_facts_show(struct sandbox_steps *s)
-{
-    uint32_t cores = s->spec->limits.cores;
-    int r = show_cpuinfo(cores);
-
-    if (r == 0)
-        r = show_stat(cores);
-    if (r == 0)
-        r = show_meminfo(s->spec->limits.memory_bytes);
-    if (r == 0)
-        r = show("loadavg", "0.00 0.00 0.00 1/1 1\n", 21);
-    return r == 0 ? show_sys(cores) : r;
 }

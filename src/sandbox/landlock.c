@@ -47,14 +47,9 @@ static const struct {
     const char *path;
     uint64_t allowed;
 } rules[] = {
-    {"/", FS_READ},
-    {"/dev", FS_DEVICE},
-    {"/dev/shm", FS_WRITE},
-    {"/tmp", FS_WRITE},
-    {"/var/tmp", FS_WRITE},
-    {"/run", FS_WRITE},
-    {SANDBOX_HOME, FS_WRITE},
-    {SANDBOX_DATA, FS_WRITE},
+    {"/", FS_READ},           {"/dev", FS_DEVICE},      {"/dev/shm", FS_WRITE},
+    {"/tmp", FS_WRITE},       {"/var/tmp", FS_WRITE},   {"/run", FS_WRITE},
+    {SANDBOX_HOME, FS_WRITE}, {SANDBOX_DATA, FS_WRITE},
 };
 
 static struct ruleset_attr handled_at(long level)

@@ -25,35 +25,66 @@
 
 #define INERT (MS_NOSUID | MS_NODEV)
 
-/* Parts of /proc that tell about the host or act on it. */
-static const char *const hidden_files[] = {
-    "kcore",      "keys",          "key-users",  "timer_list",
-    "interrupts", "sysrq-trigger", "sched_debug", "kallsyms",
-    "kmsg",       "iomem",         "ioports",    "modules",
-    "slabinfo",   "vmallocinfo",   "pagetypeinfo", "zoneinfo",
-    "diskstats",  "partitions",    "softirqs",   "kpagecount",
-    "kpageflags", "kpagecgroup",   "swaps",      "locks",
-};
-static const char *const hidden_dirs[] = {
-    "acpi", "asound", "bus", "driver", "fs", "irq", "scsi", "tty", "pressure",
-    "sysvipc", "dynamic_debug",
+/* Parts of /proc that tell about the host or act on it, covered by an empty
+ * file or folder; and those that tell what the session was granted. */
+static const struct {
+    const char *name, *cover;
+} covers[] = {
+    {"cpuinfo", "cpuinfo"},
+    {"loadavg", "loadavg"},
+    {"meminfo", "meminfo"},
+    {"stat", "stat"},
+    {"buddyinfo", "empty"},
+    {"cgroups", "empty"},
+    {"cmdline", "empty"},
+    {"config.gz", "empty"},
+    {"consoles", "empty"},
+    {"crypto", "empty"},
+    {"devices", "empty"},
+    {"diskstats", "empty"},
+    {"interrupts", "empty"},
+    {"iomem", "empty"},
+    {"ioports", "empty"},
+    {"kallsyms", "empty"},
+    {"kcore", "empty"},
+    {"key-users", "empty"},
+    {"keys", "empty"},
+    {"kmsg", "empty"},
+    {"kpagecgroup", "empty"},
+    {"kpagecount", "empty"},
+    {"kpageflags", "empty"},
+    {"locks", "empty"},
+    {"misc", "empty"},
+    {"modules", "empty"},
+    {"mtrr", "empty"},
+    {"pagetypeinfo", "empty"},
+    {"partitions", "empty"},
+    {"sched_debug", "empty"},
+    {"slabinfo", "empty"},
+    {"softirqs", "empty"},
+    {"swaps", "empty"},
+    {"sysrq-trigger", "empty"},
+    {"timer_list", "empty"},
+    {"vmallocinfo", "empty"},
+    {"vmstat", "empty"},
+    {"zoneinfo", "empty"},
+    {"acpi", "nothing"},
+    {"asound", "nothing"},
+    {"bus", "nothing"},
+    {"driver", "nothing"},
+    {"dynamic_debug", "nothing"},
+    {"fs", "nothing"},
+    {"irq", "nothing"},
+    {"pressure", "nothing"},
+    {"scsi", "nothing"},
+    {"sysvipc", "nothing"},
+    {"tty", "nothing"},
 };
 
 static int try_mount(const char *source, const char *target, const char *type,
                      unsigned long flags, const char *options)
 {
     return mount(source, target, type, flags, options) < 0 ? -errno : 0;
-}
-
-static int bind_read_only(const char *source, const char *target)
-{
-    int r = try_mount(source, target, NULL, MS_BIND, NULL);
-
-    if (r < 0)
-        return r;
-    return try_mount(NULL, target, NULL,
-                     MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOEXEC | INERT,
-                     NULL);
 }
 
 static int make_dir(const char *path, mode_t mode)
@@ -72,7 +103,8 @@ static int attach(int mount_fd, const char *target)
 
 int sandbox_mount_private(struct sandbox_steps *s)
 {
-    static const char *const dirs[] = {STAGE_EMPTY, STAGE_FACTS, STAGE_PRIVATE,
+    static const char *const dirs[] = {STAGE_EMPTY, STAGE_FACTS,
+                                       STAGE_FACTS "/nothing", STAGE_PRIVATE,
                                        NEWROOT};
     int r = try_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
 
@@ -128,11 +160,10 @@ static int mount_tmpfs(const char *target, uint64_t bytes, const char *mode)
 {
     char options[128];
 
-    (void)snprintf(options, sizeof(options),
-                   "mode=%s,size=%" PRIu64 ",nr_inodes=%" PRIu64
-                   ",uid=%d,gid=%d",
-                   mode, bytes, MAX(bytes / 16384, (uint64_t)1024),
-                   SANDBOX_UID, SANDBOX_UID);
+    (void)snprintf(
+        options, sizeof(options),
+        "mode=%s,size=%" PRIu64 ",nr_inodes=%" PRIu64 ",uid=%d,gid=%d", mode,
+        bytes, MAX(bytes / 16384, (uint64_t)1024), SANDBOX_UID, SANDBOX_UID);
     return try_mount("tmpfs", target, "tmpfs", INERT, options);
 }
 
@@ -166,34 +197,33 @@ int sandbox_mount_writable(struct sandbox_steps *s)
     return mount_tmpfs(NEWROOT SANDBOX_DATA, limits->scratch_bytes, "0755");
 }
 
-/* Covers what must not be seen with objects of our own making: the empty
- * file and folder of the stage, which no session ever reaches by path. */
-static int hide(const char *name, const char *cover)
-{
-    char path[96];
-    int r;
-
-    (void)snprintf(path, sizeof(path), NEWROOT "/proc/%s", name);
-    r = bind_read_only(cover, path);
-    return r == -ENOENT ? 0 : r; /* this kernel has no such entry */
-}
-
+/* Covers are objects of our own on the stage, read-only already, which no
+ * session ever reaches by path. */
 int sandbox_mount_proc(struct sandbox_steps *s)
 {
-    int r = try_mount("proc", NEWROOT "/proc", "proc", INERT | MS_NOEXEC, NULL);
-    int fd = open(STAGE_FACTS "/empty", O_CREAT | O_WRONLY | O_CLOEXEC, 0444);
+    static const char sys[] = NEWROOT "/proc/sys";
+    int r =
+        try_mount("proc", NEWROOT "/proc", "proc", INERT | MS_NOEXEC, NULL);
 
     (void)s;
-    if (fd < 0)
-        return -errno;
-    (void)close(fd); /* only its name was wanted */
     if (r == 0)
-        r = bind_read_only(NEWROOT "/proc/sys", NEWROOT "/proc/sys");
-    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(hidden_files); i++)
-        r = hide(hidden_files[i], STAGE_FACTS "/empty");
-    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(hidden_dirs); i++)
-        r = hide(hidden_dirs[i], STAGE_EMPTY);
-    return r;
+        r = try_mount(sys, sys, NULL, MS_BIND, NULL);
+    if (r == 0)
+        r = try_mount(NULL, sys, NULL,
+                      MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOEXEC | INERT,
+                      NULL);
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(covers); i++) {
+        char from[64], to[64];
+
+        (void)snprintf(from, sizeof(from), STAGE_FACTS "/%s", covers[i].cover);
+        (void)snprintf(to, sizeof(to), NEWROOT "/proc/%s", covers[i].name);
+        r = try_mount(from, to, NULL, MS_BIND, NULL);
+        if (r == -ENOENT)
+            r = 0; /* this kernel has no such entry */
+    }
+    return r == 0 ? try_mount(STAGE_FACTS "/sys", NEWROOT "/sys", NULL,
+                              MS_BIND, NULL)
+                  : r;
 }
 
 int sandbox_mount_pivot(struct sandbox_steps *s)

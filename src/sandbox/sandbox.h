@@ -52,7 +52,8 @@ int sandbox_enter(const struct sandbox_spec *spec, struct sandbox_fds *fds,
  * zygote before it serves. */
 void sandbox_facts_learn(void);
 
-/* ---- outside: the warden's part ------------------------------------------ */
+/* ---- outside: the warden's part ------------------------------------------
+ */
 
 /* Builds the allow-list; ret_fd: a memfd of struct sock_filter. */
 int sandbox_seccomp_build(int *ret_fd);

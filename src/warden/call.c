@@ -37,7 +37,8 @@ struct warden_link {
     atomic_bool alive;
 };
 
-/* ---- one call ----------------------------------------------------------------- */
+/* ---- one call
+ * ----------------------------------------------------------------- */
 
 static int lost(struct warden_link *link, struct error *err)
 {
@@ -76,8 +77,7 @@ static int judge(const struct warden_reply *reply, struct error *err)
     case WARDEN_OK:
         return 0;
     case WARDEN_NOT_READY:
-        (void)error_set(err, ERR_UNAVAILABLE,
-                        "the runtime is still starting");
+        (void)error_set(err, ERR_UNAVAILABLE, "the runtime is still starting");
         return error_retry(err, 1);
     case WARDEN_FULL:
         (void)error_set(err, ERR_BUSY, "no room for another session");
@@ -101,7 +101,8 @@ static int call(struct warden_link *link, struct warden_request *req,
     return r < 0 ? r : judge(reply, err);
 }
 
-/* ---- the link ------------------------------------------------------------------ */
+/* ---- the link
+ * ------------------------------------------------------------------ */
 
 static int warden_call_setup(struct warden_link *link,
                              const struct warden_setup *setup,
@@ -191,7 +192,8 @@ uint32_t warden_call_walls(const struct warden_link *link)
     return link->walls;
 }
 
-/* ---- stubs ---------------------------------------------------------------------- */
+/* ---- stubs
+ * ---------------------------------------------------------------------- */
 
 int warden_call_runtime(struct warden_link *link, const char *image,
                         int spec_fd, bool fresh_exec, uint32_t *ret_runtime,
@@ -234,9 +236,8 @@ static int call_slot(struct warden_link *link, uint32_t type,
     return call(link, &req, NULL, 0, reply, err);
 }
 
-int warden_call_usage(struct warden_link *link, uint32_t slot,
-                      bool reset_peak, struct warden_usage *ret_usage,
-                      struct error *err)
+int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
+                      struct warden_usage *ret_usage, struct error *err)
 {
     struct warden_slot s = {.slot = slot, .reset_peak = reset_peak};
     struct warden_reply reply = {0};

@@ -43,9 +43,8 @@ int warden_call_runtime(struct warden_link *link, const char *image,
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
                       int events_fd, uint32_t *ret_slot, struct error *err);
-int warden_call_usage(struct warden_link *link, uint32_t slot,
-                      bool reset_peak, struct warden_usage *ret_usage,
-                      struct error *err);
+int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
+                      struct warden_usage *ret_usage, struct error *err);
 /* Kills every process of the sandbox, pid 1 included. */
 int warden_call_kill(struct warden_link *link, uint32_t slot,
                      struct error *err);

@@ -40,7 +40,8 @@ static bool read_word(const char *path, char *ret, size_t size)
     return true;
 }
 
-/* ---- walls -------------------------------------------------------------------- */
+/* ---- walls
+ * -------------------------------------------------------------------- */
 
 static const struct {
     uint32_t wall;
@@ -78,7 +79,8 @@ static const struct {
      "do not survive a nap: accept_missing_walls: scratch"},
 };
 
-/* ---- settings ------------------------------------------------------------------- */
+/* ---- settings
+ * ------------------------------------------------------------------- */
 
 static void look_kernel(struct warden *w, struct finding *f)
 {
@@ -110,17 +112,16 @@ static void look_landlock_level(struct warden *w, struct finding *f)
 
     (void)w;
     f->state = level >= 3 ? OK : WARN;
-    (void)snprintf(f->why, sizeof(f->why), "level %ld",
-                   level < 0 ? 0 : level);
+    (void)snprintf(f->why, sizeof(f->why), "level %ld", level < 0 ? 0 : level);
     f->fix = "level 3 (Linux 6.2) also covers truncation";
 }
 
 static void look_overlay(struct warden *w, struct finding *f)
 {
     char *text cleanup(mem_free) = NULL;
-    bool there = fd_read_file(AT_FDCWD, "/proc/filesystems", 65536, &text,
-                              NULL) == 0 &&
-                 strstr(text, "\toverlay\n");
+    bool there =
+        fd_read_file(AT_FDCWD, "/proc/filesystems", 65536, &text, NULL) == 0 &&
+        strstr(text, "\toverlay\n");
 
     (void)w;
     f->state = there ? OK : MISSING;
@@ -132,9 +133,9 @@ static void look_overlay(struct warden *w, struct finding *f)
 static void look_swap(struct warden *w, struct finding *f)
 {
     char *text cleanup(mem_free) = NULL;
-    bool any = fd_read_file(AT_FDCWD, "/proc/swaps", 65536, &text, NULL) ==
-                   0 &&
-               strchr(text, '\n') && strchr(text, '\n')[1];
+    bool any =
+        fd_read_file(AT_FDCWD, "/proc/swaps", 65536, &text, NULL) == 0 &&
+        strchr(text, '\n') && strchr(text, '\n')[1];
 
     (void)w;
     f->state = any ? WARN : OK;
@@ -147,9 +148,9 @@ static void look_swap(struct warden *w, struct finding *f)
 static void look_smt(struct warden *w, struct finding *f)
 {
     char text[16];
-    bool on = read_word("/sys/devices/system/cpu/smt/active", text,
-                        sizeof(text)) &&
-              text[0] == '1';
+    bool on =
+        read_word("/sys/devices/system/cpu/smt/active", text, sizeof(text)) &&
+        text[0] == '1';
 
     (void)w;
     f->state = on ? WARN : OK;
@@ -175,9 +176,9 @@ static void look_merging(struct warden *w, struct finding *f)
 static void look_core(struct warden *w, struct finding *f)
 {
     char text[128] = "";
-    bool piped = read_word("/proc/sys/kernel/core_pattern", text,
-                           sizeof(text)) &&
-                 text[0] == '|';
+    bool piped =
+        read_word("/proc/sys/kernel/core_pattern", text, sizeof(text)) &&
+        text[0] == '|';
 
     (void)w;
     f->state = OK;
@@ -189,8 +190,8 @@ static void look_core(struct warden *w, struct finding *f)
 static void look_io_uring(struct warden *w, struct finding *f)
 {
     char text[16];
-    bool known = read_word("/proc/sys/kernel/io_uring_disabled", text,
-                           sizeof(text));
+    bool known =
+        read_word("/proc/sys/kernel/io_uring_disabled", text, sizeof(text));
 
     (void)w;
     f->state = OK;
@@ -207,8 +208,8 @@ static void look_library(struct warden *w, struct finding *f)
     (void)w;
     f->state = v ? OK : WARN;
     if (v)
-        (void)snprintf(f->why, sizeof(f->why), "libseccomp %u.%u.%u",
-                       v->major, v->minor, v->micro);
+        (void)snprintf(f->why, sizeof(f->why), "libseccomp %u.%u.%u", v->major,
+                       v->minor, v->micro);
     f->fix = "";
 }
 

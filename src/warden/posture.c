@@ -35,8 +35,8 @@ static bool has_uids(void)
 static bool has_userns(void)
 {
     int status = 0;
-    long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL,
-                       0);
+    long pid =
+        syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, 0);
 
     if (pid == 0)
         _exit(0);

@@ -32,7 +32,8 @@
 #define INODE_SIZE 256
 #define LOOP_TRIES 64
 
-/* ---- the image ------------------------------------------------------------ */
+/* ---- the image ------------------------------------------------------------
+ */
 
 /* What the kernel shows as the name behind our loop device. */
 static void loop_label(const struct warden *w, const struct slot *s,
@@ -51,10 +52,24 @@ static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
                     uint32_t inodes)
 {
     char count[16], blocks[24], path[64];
-    const char *argv[] = {MKFS, "-q", "-F", "-t", "ext4", "-b", "4096", "-m", "0",
-                    "-O", "^has_journal,^resize_inode", "-E",
-                    "lazy_itable_init=1,nodiscard", "-N", count, path,
-                    blocks, NULL};
+    const char *argv[] = {MKFS,
+                          "-q",
+                          "-F",
+                          "-t",
+                          "ext4",
+                          "-b",
+                          "4096",
+                          "-m",
+                          "0",
+                          "-O",
+                          "^has_journal,^resize_inode",
+                          "-E",
+                          "lazy_itable_init=1,nodiscard",
+                          "-N",
+                          count,
+                          path,
+                          blocks,
+                          NULL};
     char *environment[] = {NULL};
     int status;
     pid_t pid;
@@ -101,8 +116,8 @@ static int open_template(struct warden *w, uint64_t bytes, uint32_t inodes)
     r = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
     if (r == 0)
         r = run_mkfs(w, "template.new", size, inodes);
-    if (r == 0 && renameat(w->scratch_dir, "template.new", w->scratch_dir,
-                           name) < 0)
+    if (r == 0 &&
+        renameat(w->scratch_dir, "template.new", w->scratch_dir, name) < 0)
         r = -errno;
     if (r < 0)
         fd_close(&fd);
@@ -122,8 +137,8 @@ static int copy_sparse(int from, int to)
 
         while (at < end) {
             off_t out = at;
-            ssize_t n = copy_file_range(from, &at, to, &out,
-                                        (size_t)(end - at), 0);
+            ssize_t n =
+                copy_file_range(from, &at, to, &out, (size_t)(end - at), 0);
 
             if (n <= 0)
                 return n < 0 ? -errno : -EIO;
@@ -144,7 +159,7 @@ static int open_image(struct warden *w, struct slot *s)
     if (fd >= 0)
         return take_fd(fd); /* kept from an earlier life of the session */
     template = open_template(w, s->scratch_bytes, s->scratch_inodes);
-    if (template < 0)
+    if (template <0)
         return template;
     fd = openat(w->scratch_dir, name,
                 O_CREAT | O_EXCL | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -154,7 +169,8 @@ static int open_image(struct warden *w, struct slot *s)
     return r < 0 ? r : take_fd(fd);
 }
 
-/* ---- loop device and mount -------------------------------------------------- */
+/* ---- loop device and mount
+ * -------------------------------------------------- */
 
 /* Binds the image to a free loop device that lets go of it by itself when
  * the last user is gone. Two processes may race for the same one. */
@@ -278,7 +294,8 @@ static int mount_devices(struct slot *s)
     return 0;
 }
 
-/* ---- for slot.c ---------------------------------------------------------------- */
+/* ---- for slot.c
+ * ---------------------------------------------------------------- */
 
 int scratch_open(struct warden *w, struct slot *s)
 {
@@ -334,6 +351,7 @@ void scratch_sweep(struct warden *w)
         return;
     rewinddir(dir);
     while ((d = readdir(dir)))
-        if (strstr(d->d_name, ".img") || strcmp(d->d_name, "template.new") == 0)
+        if (strstr(d->d_name, ".img") ||
+            strcmp(d->d_name, "template.new") == 0)
             (void)unlinkat(w->scratch_dir, d->d_name, 0); /* ours alone */
 }

@@ -43,7 +43,8 @@ void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
     va_end(ap);
 }
 
-/* ---- answers ----------------------------------------------------------------- */
+/* ---- answers
+ * ----------------------------------------------------------------- */
 
 static void fill_status(struct warden *w, struct warden_status *ret)
 {
@@ -67,10 +68,10 @@ static bool walls_suffice(const struct warden *w, struct warden_reply *reply)
         uint32_t wall;
         const char *name;
     } names[] = {
-        {WARDEN_WALL_UIDS, "uids"},         {WARDEN_WALL_MEMORY, "memory"},
-        {WARDEN_WALL_PIDS, "pids"},         {WARDEN_WALL_CPU, "cpu"},
-        {WARDEN_WALL_SCRATCH, "scratch"},   {WARDEN_WALL_LANDLOCK, "landlock"},
-        {WARDEN_WALL_SECCOMP, "seccomp"},   {WARDEN_WALL_USERNS, "userns"},
+        {WARDEN_WALL_UIDS, "uids"},       {WARDEN_WALL_MEMORY, "memory"},
+        {WARDEN_WALL_PIDS, "pids"},       {WARDEN_WALL_CPU, "cpu"},
+        {WARDEN_WALL_SCRATCH, "scratch"}, {WARDEN_WALL_LANDLOCK, "landlock"},
+        {WARDEN_WALL_SECCOMP, "seccomp"}, {WARDEN_WALL_USERNS, "userns"},
     };
     char list[96] = "";
 
@@ -103,8 +104,8 @@ static void warden_serve_setup(struct warden *w,
         return;
     }
     w->setup = *s;
-    w->scratch_dir = open(s->scratch_dir,
-                          O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    w->scratch_dir =
+        open(s->scratch_dir, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (w->scratch_dir < 0) {
         warden_reply_fail(reply, WARDEN_FAILED, errno,
                           "cannot open the scratch folder");
@@ -307,8 +308,8 @@ static void warden_serve_usage(struct warden *w,
         return;
     reply->u.usage.alive = s->state == SLOT_ALIVE;
     reply->u.usage.wait_status = s->wait_status;
-    r = sandbox_cgroup_usage(w->groups, s->group,
-                             req->u.slot.reset_peak != 0, &reply->u.usage);
+    r = sandbox_cgroup_usage(w->groups, s->group, req->u.slot.reset_peak != 0,
+                             &reply->u.usage);
     if (r < 0)
         warden_reply_fail(reply, WARDEN_FAILED, -r, "cannot read the usage");
 }
@@ -344,7 +345,8 @@ static void warden_serve_status(struct warden *w,
     fill_status(w, &reply->u.status);
 }
 
-/* ---- the loop ------------------------------------------------------------------ */
+/* ---- the loop
+ * ------------------------------------------------------------------ */
 
 static const struct {
     bool before_setup; /* allowed only then; all others only after */
@@ -470,7 +472,11 @@ static int prepare(struct warden *w, int sock)
 
 int warden_serve_run(int sock)
 {
-    enum { LINK, SIGNALS, FIRST_ZYGOTE };
+    enum {
+        LINK,
+        SIGNALS,
+        FIRST_ZYGOTE
+    };
     static struct warden w; /* the state of the process */
     struct pollfd polls[FIRST_ZYGOTE + 2 * WARDEN_RUNTIMES_MAX];
     struct runtime *owners[2 * WARDEN_RUNTIMES_MAX];

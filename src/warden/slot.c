@@ -15,16 +15,15 @@
 #include "warden/warden_int.h"
 
 static const char *const state_names[] = {
-    [SLOT_SPARE] = "spare",       [SLOT_ALIVE] = "alive",
-    [SLOT_DEAD] = "dead",         [SLOT_DRAINING] = "draining",
-    [SLOT_KEPT] = "kept",
+    [SLOT_SPARE] = "spare",       [SLOT_ALIVE] = "alive", [SLOT_DEAD] = "dead",
+    [SLOT_DRAINING] = "draining", [SLOT_KEPT] = "kept",
 };
 
 static const bool allowed[5][5] = {
-    [SLOT_SPARE][SLOT_ALIVE] = true,    [SLOT_SPARE][SLOT_DRAINING] = true,
-    [SLOT_KEPT][SLOT_ALIVE] = true,     [SLOT_KEPT][SLOT_DRAINING] = true,
-    [SLOT_ALIVE][SLOT_DEAD] = true,     [SLOT_ALIVE][SLOT_DRAINING] = true,
-    [SLOT_DEAD][SLOT_DRAINING] = true,  [SLOT_DRAINING][SLOT_KEPT] = true,
+    [SLOT_SPARE][SLOT_ALIVE] = true,   [SLOT_SPARE][SLOT_DRAINING] = true,
+    [SLOT_KEPT][SLOT_ALIVE] = true,    [SLOT_KEPT][SLOT_DRAINING] = true,
+    [SLOT_ALIVE][SLOT_DEAD] = true,    [SLOT_ALIVE][SLOT_DRAINING] = true,
+    [SLOT_DEAD][SLOT_DRAINING] = true, [SLOT_DRAINING][SLOT_KEPT] = true,
 };
 
 static void set_state(struct slot *s, enum slot_state state)

@@ -96,7 +96,8 @@ void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
                        int errnum, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
-/* ---- policy.c: every field again ----------------------------------------- */
+/* ---- policy.c: every field again -----------------------------------------
+ */
 
 bool warden_policy_setup(const struct warden_setup *s, const char **ret_why);
 bool warden_policy_runtime(const struct warden_runtime *r,
@@ -104,11 +105,13 @@ bool warden_policy_runtime(const struct warden_runtime *r,
 bool warden_policy_spawn(const struct warden *w, const struct warden_spawn *s,
                          const char **ret_why);
 
-/* ---- posture.c: which walls this host can build --------------------------- */
+/* ---- posture.c: which walls this host can build ---------------------------
+ */
 
 uint32_t warden_posture_walls(const struct warden *w);
 
-/* ---- slot.c ----------------------------------------------------------------- */
+/* ---- slot.c
+ * ----------------------------------------------------------------- */
 
 struct slot *slot_find(struct warden *w, uint32_t number);
 struct slot *slot_by_pid(struct warden *w, pid_t pid);
@@ -125,7 +128,8 @@ void slot_release(struct warden *w, struct slot *s, bool keep);
 /* Goes on with every DRAINING slot; true while some are left. */
 bool slot_drain(struct warden *w);
 
-/* ---- scratch.c --------------------------------------------------------------- */
+/* ---- scratch.c
+ * --------------------------------------------------------------- */
 
 /* Makes or mounts the scratch of a slot and its device nodes. 0 or -errno */
 int scratch_open(struct warden *w, struct slot *s);
@@ -136,7 +140,8 @@ void scratch_remove(struct warden *w, const struct slot *s);
 /* Images left by an earlier run. */
 void scratch_sweep(struct warden *w);
 
-/* ---- zygote.c ---------------------------------------------------------------- */
+/* ---- zygote.c
+ * ---------------------------------------------------------------- */
 
 void zygote_start(struct warden *w, struct runtime *rt, struct zygote *z);
 /* Reads what a zygote said (READY, or its end). */
@@ -152,7 +157,8 @@ int zygote_spawn(struct warden *w, struct runtime *rt,
                  pid_t *ret_pid);
 void zygote_stop_all(struct warden *w);
 
-/* ---- zygote_child.c ----------------------------------------------------------- */
+/* ---- zygote_child.c
+ * ----------------------------------------------------------- */
 
 /* In a fork of the warden: becomes the zygote of image; never returns. */
 _Noreturn void zygote_child_run(const struct warden *w, const char *image,

@@ -142,22 +142,32 @@ static void drop_privilege(const struct warden *w)
         fail("tie the zygote to the warden");
 }
 
+/* What a session inherits must not depend on who started the service. */
+static void reset_state(void)
+{
+    sigset_t none;
+
+    for (int s = 1; s < NSIG; s++)
+        (void)signal(s, SIG_DFL); /* KILL and STOP cannot be, and need not */
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    umask(022);
+    (void)setsid();
+}
+
 _Noreturn void zygote_child_run(const struct warden *w, const char *image,
                                 int sock, int spec_fd)
 {
     char sock_text[8], spec_text[8];
     /* argv[0] names the readable python3, from which Python derives its
      * prefix. */
-    const char *argv[] = {"/usr/bin/python3", DRIVER, sock_text, spec_text, NULL};
+    const char *argv[] = {"/usr/bin/python3", DRIVER, sock_text, spec_text,
+                          NULL};
     const char *environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
-                           "HOME=" SANDBOX_HOME, "LANG=C.UTF-8", NULL};
-    sigset_t none;
-
+                                 "HOME=" SANDBOX_HOME, "LANG=C.UTF-8", NULL};
     (void)snprintf(sock_text, sizeof(sock_text), "%d", ZYGOTE_SOCKET_FD);
     (void)snprintf(spec_text, sizeof(spec_text), "%d", ZYGOTE_SPEC_FD);
-    (void)sigemptyset(&none);
-    (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    (void)setsid();
+    reset_state();
     if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
         fail("new namespaces");
     build_root(w, image);

@@ -61,7 +61,7 @@ struct init_reply {
     uint32_t seq;
     int32_t errnum; /* 0, or why not */
     uint32_t arg;
-    uint32_t payload_len; /* bytes following this struct */
+    uint32_t payload_len;         /* bytes following this struct */
     uint64_t scratch_free_bytes;  /* SCAN: of /mnt/data */
     uint64_t scratch_free_inodes; /* SCAN */
 };

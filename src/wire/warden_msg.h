@@ -42,14 +42,14 @@ enum warden_request_type {
 /* Walls that a host may be unable to build; a bit each. One that is missing
  * and not accepted by the configuration stops the service. */
 enum warden_wall {
-    WARDEN_WALL_UIDS = 1 << 0,      /* a host uid of its own per session */
-    WARDEN_WALL_MEMORY = 1 << 1,    /* cgroup memory limit */
-    WARDEN_WALL_PIDS = 1 << 2,      /* cgroup process limit */
-    WARDEN_WALL_CPU = 1 << 3,       /* cgroup cpu limit */
-    WARDEN_WALL_SCRATCH = 1 << 4,   /* scratch on disk with hard caps */
-    WARDEN_WALL_LANDLOCK = 1 << 5,  /* second file system wall */
-    WARDEN_WALL_SECCOMP = 1 << 6,   /* system call allow-list */
-    WARDEN_WALL_USERNS = 1 << 7,    /* user namespaces */
+    WARDEN_WALL_UIDS = 1 << 0,         /* a host uid of its own per session */
+    WARDEN_WALL_MEMORY = 1 << 1,       /* cgroup memory limit */
+    WARDEN_WALL_PIDS = 1 << 2,         /* cgroup process limit */
+    WARDEN_WALL_CPU = 1 << 3,          /* cgroup cpu limit */
+    WARDEN_WALL_SCRATCH = 1 << 4,      /* scratch on disk with hard caps */
+    WARDEN_WALL_LANDLOCK = 1 << 5,     /* second file system wall */
+    WARDEN_WALL_SECCOMP = 1 << 6,      /* system call allow-list */
+    WARDEN_WALL_USERNS = 1 << 7,       /* user namespaces */
     WARDEN_WALL_SERVICE_USER = 1 << 8, /* the daemon runs without privilege */
 };
 
@@ -58,8 +58,8 @@ struct warden_setup {
     char cache_dir[WARDEN_PATH_MAX];   /* runtime images */
     char kernel_dir[WARDEN_PATH_MAX];  /* extension and driver */
     char instance[WARDEN_NAME_MAX];    /* names our cgroups; [a-z0-9-] */
-    uint32_t accepted_walls; /* missing ones the operator accepts */
-    uint32_t uid_base;       /* host uids are uid_base .. +uid_count-1 */
+    uint32_t accepted_walls;           /* missing ones the operator accepts */
+    uint32_t uid_base; /* host uids are uid_base .. +uid_count-1 */
     uint32_t uid_count;
     uint32_t max_slots;
     uint32_t spare_scratches; /* kept ready */
@@ -121,9 +121,9 @@ enum warden_result {
 
 /* What the kernel says about a session; nothing in it was written by it. */
 struct warden_usage {
-    uint32_t alive;       /* its pid 1 runs */
-    int32_t wait_status;  /* of pid 1 once not alive, as from waitpid */
-    uint64_t cpu_ns;      /* since the sandbox was made */
+    uint32_t alive;      /* its pid 1 runs */
+    int32_t wait_status; /* of pid 1 once not alive, as from waitpid */
+    uint64_t cpu_ns;     /* since the sandbox was made */
     uint64_t memory_bytes;
     uint64_t memory_peak_bytes;
     uint64_t oom_kills;   /* counter */

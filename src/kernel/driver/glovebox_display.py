@@ -98,7 +98,11 @@ class Formatter(DisplayFormatter):
                 return {"text/plain": self.plain(obj)}, {}
         if kind.__module__ == "matplotlib.figure":
             self.shown.append(obj)
-        return super().format(obj, include, exclude)
+        data, metadata = super().format(obj, include, exclude)
+        if "image/png" in data:
+            # The same picture; libraries offer both for a reader to choose.
+            data.pop("image/jpeg", None)
+        return data, metadata
 
     def forget_figures(self):
         """A figure shown on purpose is not shown again at the cell's end."""

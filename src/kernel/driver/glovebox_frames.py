@@ -11,6 +11,7 @@ import binascii
 import json
 import os
 import struct
+import threading
 
 import _glovebox
 
@@ -154,6 +155,9 @@ class Channel:
         self.active = False
         self.before_send = None
         self.after_display = None
+        # Threads display too, and a frame must stay in one piece. Signal
+        # handlers may do so in the middle of it all, hence reentrant.
+        self.lock = threading.RLock()
         # In a fork of the kernel everything below becomes a no-op.
         os.register_at_fork(after_in_child=self.deactivate)
 
@@ -165,7 +169,8 @@ class Channel:
             return
         if self.before_send is not None:
             self.before_send()
-        _glovebox.send(kind, payload)
+        with self.lock:
+            _glovebox.send(kind, payload)
 
     def display(self, bundle, kind=DISPLAY, display_id=None):
         """Sends a mime bundle as DISPLAY or RESULT; empty ones are skipped."""
@@ -194,4 +199,5 @@ class Channel:
     def sync(self):
         """Waits until the daemon has read everything printed so far."""
         if self.active:
-            _glovebox.sync()
+            with self.lock:
+                _glovebox.sync()

@@ -47,7 +47,7 @@ def prepare():
         return []
     with open("/proc/self/maps", encoding="utf-8", errors="replace") as maps:
         paths = {line.split(None, 5)[5].strip() for line in maps
-                 if ".so" in line}
+                 if "/" in line}
     found = []
     for path in sorted(paths):
         for pattern, names in _SETTERS:

@@ -329,7 +329,7 @@ class ShellInterpreter(glovebox_cell.Interpreter):
         history.input_hist_parsed[:] = history.input_hist_raw[:] = [""]
         history.output_hist.clear()
         history.output_hist_reprs.clear()
-        history.dir_hist[:] = []
+        history.dir_hist[:] = [os.getcwd()]
         hook = shell.displayhook
         hook._ = hook.__ = hook.___ = ""
         shell.last_execution_result = None

@@ -37,12 +37,12 @@ class Order:
         self.last = None
         self.running = False
         self.muted = False
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
         os.register_at_fork(after_in_child=self._forget)
 
     def _forget(self):
         # Another thread of the parent may have held it at the fork.
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()
 
     def begin(self):
         self.last = None
@@ -174,6 +174,26 @@ def refuse_input(prompt="", /, *args, **kwargs):
 refuse_input.__name__ = refuse_input.__qualname__ = "input"
 
 
+def make_print(known):
+    """print() that writes once: the built-in one writes its end apart, which
+    on an unbuffered stream is a second event and lets threads cut in."""
+    def print(*values, sep=" ", end="\n", file=None, flush=False):
+        if file is None:
+            file = sys.stdout
+        if sep is None:
+            sep = " "
+        if end is None:
+            end = "\n"
+        if type(file) is Text and type(sep) is str and type(end) is str:
+            file.write(sep.join(map(str, values)) + end)
+        else:
+            known(*values, sep=sep, end=end, file=file, flush=flush)
+
+    print.__module__, print.__qualname__ = "builtins", "print"
+    print.__doc__ = known.__doc__
+    return print
+
+
 class Streams:
     """Both streams, their order, and what it takes to keep them alive."""
 
@@ -181,6 +201,7 @@ class Streams:
         self.order = Order(channel)
         self.out = Text(Pipe(1, self.order), "<stdout>")
         self.err = Text(Pipe(2, self.order), "<stderr>")
+        self.print = make_print(builtins.print)
         self.spare = {}
         channel.before_send = self.flush
         channel.after_display = self.order.displayed
@@ -190,6 +211,7 @@ class Streams:
         sys.stderr = sys.__stderr__ = self.err
         sys.stdin = sys.__stdin__ = NoInput()
         builtins.input = refuse_input
+        builtins.print = self.print
         import getpass
         getpass.getpass = refuse_input
 

@@ -55,6 +55,11 @@ def set_path(own):
     sys.path[:] = [""] + [entry for entry in sys.path
                           if entry and os.path.abspath(entry) != own]
     sys.argv = [""]
+    # We run from a copy nobody may read; programs start the image's own.
+    image = os.path.join(sys.base_exec_prefix, "bin",
+                         "python%d.%d" % sys.version_info[:2])
+    if os.access(image, os.X_OK):
+        sys.executable = image
 
 
 def preload_modules(names):
@@ -68,15 +73,16 @@ def preload_modules(names):
 def make_interpreter(channel, streams):
     try:
         import glovebox_shell
-    except ImportError as exc:
-        say("no IPython, cells are plain Python: %s" % exc)
+        return glovebox_shell.ShellInterpreter(channel, streams)
+    except Exception as exc:
+        # No IPython, or one of a kind we do not know.
+        say("cells are plain Python: %s: %s" % (type(exc).__name__, exc))
         import types
         import glovebox_plain
         main = types.ModuleType("__main__")
         main.__dict__["__builtins__"] = __builtins__
         sys.modules["__main__"] = main
         return glovebox_plain.PlainInterpreter(main.__dict__, channel)
-    return glovebox_shell.ShellInterpreter(channel, streams)
 
 
 def check_process(socket_fd):
