@@ -125,7 +125,7 @@ run: ## install what is missing, build, build the runtime images, serve
 	@$(MAKE) runtime
 	@exec $(B)/bin/glovebox serve
 
-test: ## the same set-up, then lint and every test
+test: ## the same set-up, then the quick lints and every test
 	@tools/deps build run test lint
 	@$(MAKE) suites FAMILIES="lint unit fuzz sandbox wire"
 
@@ -236,11 +236,11 @@ bench: ## measure against the peers and write docs/BENCHMARKS.md
 
 # --- Style ---------------------------------------------------------------
 
-C_FILES := $(wildcard src/*/*.[ch] src/*/*/*.[ch] tests/*/*.[ch])
+C_FILES := $(wildcard src/*/*.[ch] src/*/*/*.[ch] tests/*/*.[ch] bench/*.[ch])
 TIDY    := $(SRCS:src/%.c=$(B)/tidy/%.ok)
 LINTS   := lint-layers lint-banned lint-docs lint-format lint-cppcheck lint-tidy
 .PHONY: lint $(LINTS) format
-lint: $(LINTS) ## all style and defect checks
+lint: $(LINTS) ## all style and defect checks, clang-tidy included
 
 lint-layers:
 	@tools/lint-layers
@@ -263,7 +263,8 @@ $(B)/tidy/kernel/%.ok: $(B)/ext/kernel/%.o .clang-tidy
 $(B)/tidy/%.ok: $(B)/obj/%.o .clang-tidy
 	$(call say,TIDY,src/$*.c)$(call tidy,src/$*.c,$(COMPILE))
 tidy = out=$$(clang-tidy --quiet $1 -- -std=gnu17 $(filter -I% -isystem /usr/% \
-	-DG% -DP% -D_GNU%,$2) 2>&1) || { echo "$$out"; exit 1; }; touch $@
+	-DG% -DP% -D_GNU%,$2) $(if $(filter src/base/%,$1),,-include tools/tidy.h) \
+	2>&1) || { echo "$$out"; exit 1; }; touch $@
 
 format: ## rewrite all C sources in our format
 	@clang-format -i $(C_FILES)

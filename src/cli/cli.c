@@ -19,14 +19,14 @@
 static const struct cli_command commands[] = {
     {"serve", "Run the service in the foreground",
      "serve [--config FILE] [--data DIR] [--listen HOST:PORT] [...]",
-     cli_serve},
+     cli_serve, false},
     {"run", "Run Python or shell code in a sealed session",
-     "run [-c CODE | FILE | -] [--shell] [--session S] [--put F[:PATH]]...\n"
-     "    [--get PATH[:F]]... [--pool P] [--timeout S] [--memory M]\n"
-     "    [--charts DIR] [--json]",
-     cli_run},
+     "run [-c CODE | FILE | -] [--shell] [--session S]\n"
+     "    [--put F[:PATH]]... [--get PATH[:F]]... [--pool P]\n"
+     "    [--timeout S] [--memory M] [--charts DIR] [--json]",
+     cli_run, true},
     {"shell", "An interactive prompt in a session",
-     "shell [--session S] [--pool P] [--lang python|shell]", cli_shell},
+     "shell [--session S] [--pool P] [--lang python|shell]", cli_shell, true},
     {"sessions", "List, make, reset and delete sessions",
      "sessions [list]\n"
      "sessions show SESSION\n"
@@ -34,27 +34,27 @@ static const struct cli_command commands[] = {
      "sessions delete SESSION...\n"
      "sessions reset SESSION\n"
      "sessions interrupt SESSION",
-     cli_sessions},
+     cli_sessions, true},
     {"files", "List, fetch, store and remove a session's files",
      "files list SESSION\n"
      "files get SESSION PATH [FILE | -]\n"
      "files put SESSION FILE [PATH]\n"
      "files rm SESSION PATH...",
-     cli_files},
+     cli_files, true},
     {"key", "Make, list and revoke keys",
      "key create --scope SCOPE[,SCOPE]... [--tenant T] [--name N]\n"
      "key list\n"
      "key revoke KEY-ID",
-     cli_key},
+     cli_key, true},
     {"runtime", "Build, list, show and remove runtime images",
      "runtime build NAME\n"
      "runtime list\n"
      "runtime show NAME\n"
      "runtime remove NAME",
-     cli_runtime},
+     cli_runtime, false},
     {"doctor", "Say which walls stand on this machine, and what to do",
-     "doctor [--json]", cli_doctor},
-    {"help", "Help for a command", "help [COMMAND]", cli_help},
+     "doctor [--json]", cli_doctor, true},
+    {"help", "Help for a command", "help [COMMAND]", cli_help, false},
 };
 
 static const char exit_codes[] =
@@ -84,10 +84,10 @@ static void print_help(FILE *out)
                       commands[i].summary);
     (void)fputs(
         "\n`glovebox help COMMAND` says more of one; `glovebox --version` "
-        "prints the version.\n\n"
+        "prints a number.\n\n"
         "The service is found by GLOVEBOX_URL and GLOVEBOX_KEY, else in the "
-        "data directory\n(--data, GLOVEBOX_DATA_DIR); `run` and `shell` start "
-        "one of their own if there is none.\n\n",
+        "data\ndirectory (--data, GLOVEBOX_DATA_DIR). `run` and `shell` start "
+        "one of their\nown when there is none.\n\n",
         out);
     (void)fputs(exit_codes, out);
 }

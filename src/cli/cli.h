@@ -9,6 +9,8 @@
 #ifndef GLOVEBOX_CLI_CLI_H
 #define GLOVEBOX_CLI_CLI_H
 
+#include <stdbool.h>
+
 enum cli_exit {
     CLI_EXIT_OK = 0,
     CLI_EXIT_CODE = 1,   /* the code that ran failed; doctor: a wall missing */
@@ -30,6 +32,7 @@ struct cli_command {
     const char *summary; /* one line, no full stop */
     const char *usage;   /* one line per form, without "glovebox " */
     cli_command_fn *run;
+    bool online; /* talks to a service: has the flags that say to which */
 };
 
 /* The whole program; argv as main got it. */

@@ -282,6 +282,7 @@ struct cli_render {
     struct cli_guard out, err;
     bool out_mid_line, err_mid_line;
     bool error_shown; /* a traceback has been */
+    bool unread;      /* writing failed: nobody is there any more */
     bool lasting;     /* the session goes on; a lost interpreter matters */
 };
 

@@ -23,7 +23,7 @@
 #define URL_MAX 1024
 #define KEY_MAX 512
 #define SYSTEM_DATA "/var/lib/glovebox"
-#define START_SECONDS 120
+#define START_SECONDS 60
 
 static const char *env(const char *name)
 {
@@ -173,15 +173,22 @@ static bool found_running(struct cli *c)
            (!named && strcmp(dir, SYSTEM_DATA) && found_in(c, SYSTEM_DATA));
 }
 
+/* What it logged last is the reason; what it logged before may help. */
 static int start_failed(struct cli *c, struct error *err)
 {
     char *tail cleanup(mem_free) = cli_embedded_log_tail(c->embedded);
+    size_t len = tail ? strlen(tail) : 0;
+    char *last;
 
+    while (len > 0 && tail[len - 1] == '\n')
+        tail[--len] = '\0';
+    last = tail ? strrchr(tail, '\n') : NULL;
+    if (last)
+        (void)fprintf(stderr, "%.*s\n", (int)(last - tail), tail);
     (void)error_set(err, ERR_UNAVAILABLE,
-                    "the embedded service did not start");
-    if (tail && *tail)
-        (void)fprintf(stderr, "%s", tail);
-    return error_hint(err, "`glovebox doctor` says what this machine lacks; "
+                    "the embedded service did not start%s%s", len ? ": " : "",
+                    len ? (last ? last + 1 : tail) : "");
+    return error_hint(err, "`glovebox doctor` says what this machine lacks, "
                            "`glovebox runtime list` which images are built.");
 }
 

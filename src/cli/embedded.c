@@ -2,7 +2,7 @@
 /*
  * A service for one command: gloveboxd on a free loopback port with a private
  * data directory that is removed afterwards. It is the child of a keeper, a
- * fork of ours that waits for the other end of a pipe to close. However this
+ * fork of ours that waits for the other end of a socket to close. However this
  * program ends, be it by SIGKILL, the keeper stops the service and removes
  * the directory. The keeper lives in a session of its own, so that Ctrl-C
  * reaches only us.
@@ -14,6 +14,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -25,6 +26,7 @@
 #include "base/mem.h"
 #include "cli/cli_int.h"
 #include "conf/conf.h"
+#include "conf/runtime.h"
 
 #define STOP_MS 20000
 #define TAIL_BYTES 1500
@@ -62,38 +64,61 @@ static char *make_dir(struct error *err)
     return take_ptr(dir);
 }
 
+/* Said here, because the service would wait for an image to appear. */
+static int check_image(const struct conf *conf, struct error *err)
+{
+    struct conf_runtime found cleanup(conf_runtime_done) = {0};
+    const char *name = conf->pools[0].runtime;
+    int r = conf_runtime_find(conf->runtime_defs, conf->runtime_dir, name,
+                              &found, err);
+
+    if (r < 0 || found.built)
+        return r;
+    (void)error_set(err, ERR_UNAVAILABLE,
+                    "the image of runtime '%s' is not built", name);
+    return error_hint(err, "Build it with `glovebox runtime build %s`.", name);
+}
+
 /* This machine's settings with the one pool that is wanted, and one ready
  * sandbox in it, which is all a single command needs. */
-static int write_config(const char *path, const char *pool,
-                        const char *runtime, struct error *err)
+static int narrow(struct conf *conf, const char *pool, const char *runtime,
+                  struct error *err)
 {
-    struct conf *conf cleanup(conf_freep) = NULL;
+    size_t at = 0;
     struct conf_pool wanted;
-    FILE *out;
-    int r = conf_load(0, NULL, &conf, err);
 
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < conf->pool_count; i++) {
-        if (!pool || strcmp(conf->pools[i].name, pool) == 0) {
-            wanted = conf->pools[i];
-            conf->pools[i] = conf->pools[0];
-            conf->pools[0] = wanted;
-            pool = conf->pools[0].name;
-        }
-    }
-    if (strcmp(conf->pools[0].name, pool) != 0)
+    while (pool && at < conf->pool_count &&
+           strcmp(conf->pools[at].name, pool) != 0)
+        at++;
+    if (at == conf->pool_count)
         return error_set(err, ERR_NOT_FOUND, "no pool '%.64s' is configured",
                          pool);
+    wanted = conf->pools[at];
+    conf->pools[at] = conf->pools[0];
+    conf->pools[0] = wanted;
     conf->pool_count = 1;
     conf->pools[0].ready = 1;
-    conf->stop_deadline_s = STOP_S;
-    free(conf->log_level);
-    conf->log_level = xstrdup("warn");
     if (runtime) {
         free(conf->pools[0].runtime);
         conf->pools[0].runtime = xstrdup(runtime);
     }
+    conf->stop_deadline_s = STOP_S;
+    free(conf->log_level);
+    conf->log_level = xstrdup("warn");
+    return check_image(conf, err);
+}
+
+static int write_config(const char *path, const char *pool,
+                        const char *runtime, struct error *err)
+{
+    struct conf *conf cleanup(conf_freep) = NULL;
+    FILE *out;
+    int r = conf_load(0, NULL, &conf, err);
+
+    if (r == 0)
+        r = narrow(conf, pool, runtime, err);
+    if (r < 0)
+        return r;
     out = fopen(path, "wxe");
     if (!out)
         return error_errno(err, ERR_INTERNAL, errno, "cannot write %s", path);
@@ -163,7 +188,7 @@ static pid_t start_daemon(char *const *argv)
     _exit(127);
 }
 
-/* Waits until our side closes the pipe or the daemon ends. */
+/* Waits until our side closes the socket or the daemon ends. */
 static bool daemon_outlives(pid_t daemon, int life)
 {
     for (;;) {
@@ -204,9 +229,11 @@ static _Noreturn void keep(const char *dir, const char *log, int life,
     if (daemon > 0 && daemon_outlives(daemon, life)) {
         stop_daemon(daemon);
     } else {
-        /* It ended by itself: our side wants to read why before we wipe. */
+        /* It ended by itself: our side is told, and may want to read why
+         * before we wipe. */
         char byte;
 
+        (void)shutdown(life, SHUT_WR);
         (void)fd_read_all(life, &byte, 1);
     }
     remove_tree(dir);
@@ -215,15 +242,15 @@ static _Noreturn void keep(const char *dir, const char *log, int life,
 
 /* ---- in the command ----------------------------------------------------- */
 
-/* Splits off the keeper; ret_life: our end of its pipe. */
+/* Splits off the keeper. */
 static int start_keeper(const char *dir, const char *log, char *const *argv,
                         struct cli_embedded *e, struct error *err)
 {
     int ends[2];
-    int r = fd_pipe(ends);
+    int r = fd_socketpair(SOCK_STREAM, ends);
 
     if (r < 0)
-        return error_errno(err, ERR_INTERNAL, -r, "cannot make a pipe");
+        return error_errno(err, ERR_INTERNAL, -r, "cannot make a socket");
     (void)fflush(NULL); /* or the child would print it again */
     e->keeper = fork();
     if (e->keeper == 0) {
@@ -288,9 +315,9 @@ const char *cli_embedded_dir(const struct cli_embedded *e)
 
 bool cli_embedded_alive(struct cli_embedded *e)
 {
-    struct pollfd p = {.fd = e->life};
+    struct pollfd p = {.fd = e->life, .events = POLLIN};
 
-    /* An error here means the keeper, the only reader, closed its end. */
+    /* Nothing is ever written; what can be read is an end. */
     return poll(&p, 1, 0) == 0;
 }
 

@@ -90,7 +90,7 @@ static int on_event(void *ctx, const struct cli_sse_event *event)
     for (size_t i = 0; i < ARRAY_SIZE(events) && !r->what->quiet; i++)
         if (strcmp(events[i].name, event->name) == 0)
             events[i].show(r, data);
-    return 0;
+    return r->render.unread;
 }
 
 /* ---- signals ------------------------------------------------------------ */
@@ -174,6 +174,11 @@ int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
     cli_render_init(&r.render, c, what->charts);
     r.render.lasting = what->lasting;
     result = cli_http_stream(c, "POST", path, body, &stream, err);
+    if (r.render.unread && !r.final) {
+        ask(&r, "executions", r.id, "cancel");
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the output cannot be written any more; cancelled");
+    }
     if (!r.final && r.id[0] && (result == 0 || err->errnum != EINTR)) {
         if (result == 0)
             (void)error_set(err, ERR_UNAVAILABLE, "the stream ended early");

@@ -140,7 +140,7 @@ int cli_key(int argc, char **argv)
     struct key_flags flags = {0};
     const struct cli_opt table[] = {
         {"scope", 0, CLI_OPT_TEXT, &flags.scope, "SCOPES",
-         "execute, files:read, files:write, admin; joined by commas"},
+         "some of execute,files:read,files:write,admin"},
         {"tenant", 0, CLI_OPT_TEXT, &flags.tenant, "T",
          "whose key it is; else yours"},
         {"name", 'n', CLI_OPT_TEXT, &flags.name, "N",

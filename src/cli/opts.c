@@ -223,11 +223,12 @@ bool cli_opts_parse(struct cli *c, const struct cli_opts *opts, int argc,
     };
     struct cli_opt rows[32];
     struct parse p = {.c = c, .rows = rows, .argc = argc, .argv = argv};
+    bool online = cli_command_find(c->command)->online;
     bool flags_over = false;
 
     for (size_t i = 0; i < opts->count; i++)
         rows[p.count++] = opts->table[i];
-    for (size_t i = 0; i < ARRAY_SIZE(common); i++)
+    for (size_t i = 0; i < (online ? ARRAY_SIZE(common) : 1); i++)
         rows[p.count++] = common[i];
     *ret_words = (struct cli_words){0};
     *ret_exit = CLI_EXIT_USAGE;

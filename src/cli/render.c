@@ -41,8 +41,9 @@ void cli_render_text(struct cli_render *r, bool is_stderr, const char *bytes,
         return;
     *(is_stderr ? &r->err_mid_line : &r->out_mid_line) =
         bytes[len - 1] != '\n';
-    (void)fwrite(bytes, 1, len, to);
-    (void)fflush(to); /* live, and in order with the other stream */
+    /* Live, and in order with the other stream. */
+    if (fwrite(bytes, 1, len, to) != len || fflush(to) != 0)
+        r->unread = true;
 }
 
 static void line(struct cli_render *r, bool is_stderr, const char *text)

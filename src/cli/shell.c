@@ -203,6 +203,7 @@ static void run_colon(struct shell *s, char *line)
                           colons[i].args);
         else
             colons[i].run(s, words + 1);
+        (void)fflush(stdout); /* in order with what code writes next */
         return;
     }
     (void)fprintf(stderr, "no such command; :help lists them\n");

@@ -33,7 +33,7 @@
 #include "store/store.h"
 #include "warden/call.h"
 
-#define DESCRIPTORS 65536
+#define DESCRIPTORS ((rlim_t)65536)
 #define ENDPOINT "endpoint"
 
 struct service {
@@ -238,11 +238,13 @@ static int start_warden(struct service *s, struct error *err)
  * comes after reads bytes from outside. */
 static int give_up_rights(struct service *s, struct error *err)
 {
-    struct rlimit files = {DESCRIPTORS, DESCRIPTORS};
+    struct rlimit files;
     int r;
 
-    if (setrlimit(RLIMIT_NOFILE, &files) < 0)
-        log_event(LOG_WARN, "few_descriptors", "error", strerror(errno), NULL);
+    /* As many as we like, or as the machine lets us have. */
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = MAX(files.rlim_cur, MIN(files.rlim_max, DESCRIPTORS));
+    (void)setrlimit(RLIMIT_NOFILE, &files);
     if (geteuid() == 0 && !s->drop) {
         log_event(LOG_WARN, "running_as_root", NULL);
         return 0;
@@ -342,13 +344,17 @@ static int wait_for_end(struct service *s)
     };
 
     for (;;) {
+        struct signalfd_siginfo info;
+
         if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
             return -1;
         if (fds[1].revents) {
             log_event(LOG_ERROR, "warden_gone", NULL);
             return -1;
         }
-        if (fds[0].revents)
+        /* Taken, or it would end us when signals are let through again. */
+        if (fds[0].revents &&
+            read(s->signal_fd, &info, sizeof(info)) == sizeof(info))
             return 0;
     }
 }
@@ -397,7 +403,8 @@ static int run(struct service *s, struct error *err)
         r = announce(s, err);
     if (r == 0 && wait_for_end(s) < 0)
         r = error_set(err, ERR_UNAVAILABLE, "the warden is gone");
-    log_event(LOG_INFO, "stopping", NULL);
+    if (s->http)
+        log_event(LOG_INFO, "stopping", NULL);
     stop(s);
     return r;
 }

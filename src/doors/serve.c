@@ -97,6 +97,7 @@ static int decode_params(struct doors_call *call,
     return 0;
 }
 
+/* err: NULL when all went well. */
 static void log_request(const struct doors_call *call, const struct error *err,
                         uint64_t started_ns)
 {
@@ -104,10 +105,10 @@ static void log_request(const struct doors_call *call, const struct error *err,
     unsigned status = http_status(call->http);
     char code[16], took[32];
 
-    if (call->route && (call->route->flags & DOORS_QUIET))
-        level = LOG_DEBUG;
-    if (status >= 500)
+    if (status == 500) /* a defect; the others say what they are */
         level = LOG_ERROR;
+    else if (call->route && (call->route->flags & DOORS_QUIET))
+        level = LOG_DEBUG;
     (void)snprintf(code, sizeof(code), "%u", status);
     (void)snprintf(took, sizeof(took), "%.3f",
                    (double)(clock_mono_ns() - started_ns) / 1e6);
@@ -118,14 +119,14 @@ static void log_request(const struct doors_call *call, const struct error *err,
               took, "source", http_source(call->http), "tenant",
               call->who.tenant[0] ? call->who.tenant : NULL, "key",
               call->who.key_id[0] ? call->who.key_id : NULL, "error",
-              err->code ? err->message : NULL, NULL);
+              err ? err->message : NULL, NULL);
 }
 
 void serve_request(void *ctx, struct http_request *req)
 {
     struct doors_call call = {.doors = ctx, .http = req};
     struct doors_part parts[DOORS_PARAMS_MAX] = {{0}};
-    struct error err = {.code = ERR_NONE};
+    struct error err;
     uint64_t started = clock_mono_ns();
     char allow[64];
     int r;
@@ -145,7 +146,7 @@ void serve_request(void *ctx, struct http_request *req)
         r = call.route->handle(&call, &err);
     if (r < 0)
         http_respond_error(req, &err);
-    log_request(&call, &err, started);
+    log_request(&call, r < 0 ? &err : NULL, started);
 }
 
 struct http_work *doors_workers(const struct doors_call *call)

@@ -12,12 +12,16 @@
 #include "http/http.h"
 
 #define HTTP_HEADERS_MAX 100
+#define HTTP_HEADER_BYTES ((size_t)8 << 10)   /* of one */
+#define HTTP_HEADERS_BYTES ((size_t)32 << 10) /* of all */
 #define HTTP_QUERY_MAX 32
 #define HTTP_URL_MAX 8192
-#define HTTP_BODY_SMALL ((uint64_t)64 << 10) /* collected before the worker   \
-                                              */
+#define HTTP_BODY_SMALL                                                       \
+    ((uint64_t)64 << 10) /* collected before the worker                       \
+                          */
 #define HTTP_RING_SIZE ((size_t)128 << 10)
-#define HTTP_PING_MS 15000
+#define HTTP_PING_MS 15000 /* of silence, until a stream says it lives */
+#define HTTP_DOUBT_MS 500  /* the same when the client seems gone */
 #define HTTP_MIN_RATE 1024 /* bytes a second of a body */
 
 struct http_pair {
@@ -66,18 +70,22 @@ struct http_request {
     char id[ID_MAX];
     char source[INET6_ADDRSTRLEN];
     uint64_t length; /* of the body; UINT64_MAX: chunked */
-    bool malformed;  /* more headers or parameters than we keep, or bad */
-    _Atomic uint64_t ping_ms; /* a stream's last byte; 0: not a stream */
+    size_t header_bytes;
+    bool headers_bad; /* more or larger ones than we keep */
+    bool query_bad;   /* the same, or badly encoded */
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t more;
     struct MHD_Connection *connection; /* NULL once completed */
     bool suspended;
-    bool dispatched; /* a worker has it, or had it */
-    bool ended;      /* the body is complete */
-    bool late;       /* the body missed its deadline */
-    bool gone;       /* the client is */
-    bool answered;   /* response was set or refused */
+    bool dispatched;  /* a worker has it, or had it */
+    bool ended;       /* the body is complete */
+    bool late;        /* the body missed its deadline */
+    bool gone;        /* the client is */
+    bool answered;    /* response was set or refused */
+    bool stream;      /* and is an event stream */
+    bool ping;        /* which should write, if only a comment */
+    uint64_t sent_ms; /* when it last did */
     char *ring;
     size_t ring_size, ring_start, ring_len;
     uint64_t received, consumed;

@@ -21,14 +21,20 @@ static enum MHD_Result copy_header(void *cls, enum MHD_ValueKind kind,
 {
     struct http_request *req = cls;
 
+    size_t len;
+
     (void)kind;
-    if (req->header_count == HTTP_HEADERS_MAX) {
-        req->malformed = true;
+    if (!value)
+        value = "";
+    len = strlen(name) + strlen(value);
+    req->header_bytes += len;
+    if (req->header_count == HTTP_HEADERS_MAX || len > HTTP_HEADER_BYTES ||
+        req->header_bytes > HTTP_HEADERS_BYTES) {
+        req->headers_bad = true;
         return MHD_NO;
     }
-    req->headers[req->header_count++] =
-        (struct http_pair){arena_strdup(req->arena, name),
-                           arena_strdup(req->arena, value ? value : "")};
+    req->headers[req->header_count++] = (struct http_pair){
+        arena_strdup(req->arena, name), arena_strdup(req->arena, value)};
     return MHD_YES;
 }
 
@@ -45,7 +51,7 @@ static enum MHD_Result copy_query(void *cls, enum MHD_ValueKind kind,
     if (req->query_count == HTTP_QUERY_MAX ||
         http_decode(req->arena, name, strlen(name), &n, &ignored) < 0 ||
         http_decode(req->arena, value, strlen(value), &v, &ignored) < 0) {
-        req->malformed = true;
+        req->query_bad = true;
         return MHD_NO;
     }
     req->query[req->query_count++] = (struct http_pair){n, v};
@@ -134,17 +140,20 @@ int http_request_frame(struct http_request *req, unsigned *ret_status,
     unsigned codings = count(req, "Transfer-Encoding", &coding);
 
     *ret_status = 400;
-    if (req->header_count == HTTP_HEADERS_MAX && req->malformed) {
+    if (req->headers_bad) {
         *ret_status = 431;
-        return error_set(err, ERR_INVALID, "more than %d headers",
-                         HTTP_HEADERS_MAX);
+        return error_set(err, ERR_INVALID,
+                         "more than %d headers, or over %zu bytes in one or "
+                         "%zu in all",
+                         HTTP_HEADERS_MAX, HTTP_HEADER_BYTES,
+                         HTTP_HEADERS_BYTES);
     }
     if (strlen(req->path) > HTTP_URL_MAX) {
         *ret_status = 414;
         return error_set(err, ERR_INVALID, "the path is longer than %d bytes",
                          HTTP_URL_MAX);
     }
-    if (req->malformed)
+    if (req->query_bad)
         return error_set(err, ERR_INVALID,
                          "the query is malformed or has more than %d "
                          "parameters",

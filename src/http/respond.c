@@ -100,7 +100,7 @@ void http_respond_error(struct http_request *req, const struct error *err)
     struct buf body = {0};
     char seconds[16];
 
-    if (err->retry_after_s > 0 || err->code == ERR_BUSY) {
+    if (err->retry_after_s > 0 || http_status_of(err->code) == 429) {
         (void)snprintf(seconds, sizeof(seconds), "%d",
                        MAX(err->retry_after_s, 1));
         http_add_header(req, "Retry-After", seconds);

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <netdb.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -46,10 +47,19 @@ static void cut_slow_body(struct http_conn *conn)
     (void)shutdown(conn->fd, SHUT_RDWR);
 }
 
+/* Has the client closed its side? It may only have said all it had to say,
+ * so this is a reason to write to it, not to give it up. */
+static bool hung_up(const struct http_conn *conn)
+{
+    struct pollfd p = {.fd = conn->fd, .events = POLLRDHUP};
+
+    return poll(&p, 1, 0) == 1;
+}
+
 static void check_request(struct http_conn *conn, uint64_t now)
 {
     struct http_request *req = conn->req;
-    uint64_t ping;
+    uint64_t silent;
 
     (void)pthread_mutex_lock(&req->lock);
     if (!req->late && http_body_late(req, now)) {
@@ -57,9 +67,12 @@ static void check_request(struct http_conn *conn, uint64_t now)
         (void)pthread_cond_broadcast(&req->more);
         cut_slow_body(conn);
     }
-    ping = req->ping_ms;
-    if (ping && now > ping && now - ping >= HTTP_PING_MS)
+    /* A suspended stream does not see its client leave; writing shows it. */
+    silent = req->stream && req->suspended ? now - req->sent_ms : 0;
+    if (silent >= HTTP_PING_MS || (silent >= HTTP_DOUBT_MS && hung_up(conn))) {
+        req->ping = true;
         http_request_resume(req);
+    }
     (void)pthread_mutex_unlock(&req->lock);
 }
 
@@ -102,7 +115,11 @@ static int listen_on(const char *host, uint16_t port, int *ret_fd,
     struct addrinfo hints = {.ai_flags = AI_NUMERICHOST | AI_PASSIVE,
                              .ai_socktype = SOCK_STREAM};
     struct addrinfo *found;
-    struct sockaddr_storage at;
+    union {
+        struct sockaddr any;
+        struct sockaddr_in v4;
+        struct sockaddr_in6 v6;
+    } at = {.v6 = {.sin6_port = 0}};
     socklen_t at_len = sizeof(at);
     int fd cleanup(fd_close) = -1;
     int one = 1, r;
@@ -117,15 +134,13 @@ static int listen_on(const char *host, uint16_t port, int *ret_fd,
     r = fd < 0 ||
         setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) < 0 ||
         bind(fd, found->ai_addr, found->ai_addrlen) < 0 ||
-        listen(fd, BACKLOG) < 0 ||
-        getsockname(fd, (struct sockaddr *)&at, &at_len) < 0;
+        listen(fd, BACKLOG) < 0 || getsockname(fd, &at.any, &at_len) < 0;
     freeaddrinfo(found);
     if (r)
         return error_errno(err, ERR_UNAVAILABLE, errno,
                            "cannot listen on %s port %u", host, port);
-    *ret_port = ntohs(at.ss_family == AF_INET6
-                          ? ((struct sockaddr_in6 *)&at)->sin6_port
-                          : ((struct sockaddr_in *)&at)->sin_port);
+    *ret_port =
+        ntohs(at.any.sa_family == AF_INET6 ? at.v6.sin6_port : at.v4.sin_port);
     *ret_fd = take_fd(fd);
     return 0;
 }

@@ -63,6 +63,19 @@ static void forget_sent(struct stream *s)
     s->sent = 0;
 }
 
+/* Was a sign of life asked for? Notes that something is sent now. */
+static bool take_ping(struct stream *s)
+{
+    bool ping;
+
+    (void)pthread_mutex_lock(&s->req->lock);
+    ping = s->req->ping;
+    s->req->ping = false;
+    s->req->sent_ms = clock_mono_ms();
+    (void)pthread_mutex_unlock(&s->req->lock);
+    return ping;
+}
+
 static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
 {
     struct stream *s = cls;
@@ -70,7 +83,6 @@ static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
 
     (void)pos; /* always where we stopped */
     if (s->sent == s->pending.len) {
-        uint64_t now = clock_mono_ms();
         int more;
 
         forget_sent(s);
@@ -78,12 +90,11 @@ static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
             return MHD_CONTENT_READER_END_OF_STREAM;
         more = s->feed.next(s->ctx, &s->pending);
         s->ended = more < 0;
-        if (more == 0 && now - s->req->ping_ms >= HTTP_PING_MS)
+        if (take_ping(s) && more == 0)
             buf_adds(&s->pending, ": still here\n\n");
         if (s->pending.len == 0)
             return s->ended ? MHD_CONTENT_READER_END_OF_STREAM
                             : fall_asleep(s);
-        s->req->ping_ms = now;
     }
     n = MIN(max, s->pending.len - s->sent);
     memcpy(bytes, s->pending.data + s->sent, n);
@@ -114,7 +125,10 @@ void http_respond_stream(struct http_request *req,
                                                  on_read, s, on_free);
     if (!response)
         abort(); /* out of memory, as the x* wrappers do */
-    req->ping_ms = clock_mono_ms();
+    (void)pthread_mutex_lock(&req->lock);
+    req->stream = true;
+    req->sent_ms = clock_mono_ms();
+    (void)pthread_mutex_unlock(&req->lock);
     http_add_header(req, "Content-Type", "text/event-stream");
     http_add_header(req, "X-Accel-Buffering", "no");
     http_respond_set(req, 200, response);

@@ -34,9 +34,7 @@ int json_base64_decode(const char *text, size_t len, unsigned char **ret,
         return error_set(err, ERR_INVALID,
                          "not base64: the standard alphabet with padding and "
                          "no white space is expected");
-    bytes = malloc(len / 4 * 3 + 1);
-    if (!bytes)
-        return error_set(err, ERR_BUSY, "not enough memory for the content");
+    bytes = xmalloc(len / 4 * 3 + 1); /* less than the text we hold */
     n = len ? EVP_DecodeBlock(bytes, (const unsigned char *)text, (int)len)
             : 0;
     if (n < 0)

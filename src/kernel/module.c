@@ -22,7 +22,9 @@
 #include "wire/wire.h"
 
 #define SYNC_MS 100
-#define CODE_MAX (KERNEL_FRAME_MAX)
+
+/* Of this kernel process; the driver holds a lock around sync(). */
+static unsigned syncs_sent, syncs_seen;
 
 static void mask_interrupt(int how)
 {
@@ -68,20 +70,33 @@ static PyObject *fail_with(int errnum)
     return PyErr_SetFromErrno(PyExc_OSError);
 }
 
+/* The next frame's head, past answers to a SYNC that came too late for it. */
+static ssize_t read_head(struct kernel_frame *ret)
+{
+    ssize_t n;
+
+    do {
+        n = fd_read_all(KERNEL_FRAMES_FD, ret, sizeof(*ret));
+        if (n == (ssize_t)sizeof(*ret) && ret->type == KERNEL_SYNCED)
+            syncs_seen++;
+    } while (n == (ssize_t)sizeof(*ret) && ret->type == KERNEL_SYNCED);
+    return n;
+}
+
 static PyObject *mod_recv(PyObject *self, PyObject *unused)
 {
     struct kernel_frame head;
-    PyObject *payload, *ret;
+    PyObject *payload;
     ssize_t n;
 
     (void)self;
     (void)unused;
     Py_BEGIN_ALLOW_THREADS
-    n = fd_read_all(KERNEL_FRAMES_FD, &head, sizeof(head));
+    n = read_head(&head);
     Py_END_ALLOW_THREADS
     if (n < 0)
         return fail_with((int)-n);
-    if (n != (ssize_t)sizeof(head) || head.len > CODE_MAX) {
+    if (n != (ssize_t)sizeof(head) || head.len > KERNEL_FRAME_MAX) {
         PyErr_SetNone(PyExc_EOFError);
         return NULL;
     }
@@ -96,8 +111,7 @@ static PyObject *mod_recv(PyObject *self, PyObject *unused)
         PyErr_SetNone(PyExc_EOFError);
         return NULL;
     }
-    ret = Py_BuildValue("(IN)", (unsigned)head.type, payload);
-    return ret;
+    return Py_BuildValue("(IN)", (unsigned)head.type, payload);
 }
 
 static PyObject *mod_send(PyObject *self, PyObject *args)
@@ -118,31 +132,32 @@ static PyObject *mod_send(PyObject *self, PyObject *args)
     Py_RETURN_NONE;
 }
 
-/* Waits for the SYNCED that answers a SYNC, but not for ever: a daemon that
- * is busy must not stop the session's code. A late answer is read by the
- * next recv() and ignored there. */
+/* Waits for the SYNCED that answers the last SYNC, but not for ever: a
+ * daemon that is busy must not stop the session's code. */
 static void wait_synced(void)
 {
     uint64_t deadline = clock_mono_ms() + SYNC_MS;
     struct pollfd p = {.fd = KERNEL_FRAMES_FD, .events = POLLIN};
     struct kernel_frame head;
 
-    while (poll(&p, 1, clock_left_ms(deadline)) < 0 && errno == EINTR)
-        ;
-    if (p.revents & POLLIN)
-        (void)fd_read_all(KERNEL_FRAMES_FD, &head, sizeof(head));
+    while (syncs_seen != syncs_sent && clock_left_ms(deadline) > 0)
+        if (poll(&p, 1, clock_left_ms(deadline)) == 1) {
+            if (fd_read_all(KERNEL_FRAMES_FD, &head, sizeof(head)) !=
+                (ssize_t)sizeof(head))
+                return; /* the daemon is gone, which recv() finds out */
+            syncs_seen++;
+        }
 }
 
 static PyObject *mod_sync(PyObject *self, PyObject *unused)
 {
-    int r;
-
     (void)self;
     (void)unused;
     Py_BEGIN_ALLOW_THREADS
-    r = wire_frame_send(KERNEL_FRAMES_FD, KERNEL_SYNC, "", 0);
-    if (r == 0)
+    if (wire_frame_send(KERNEL_FRAMES_FD, KERNEL_SYNC, "", 0) == 0) {
+        syncs_sent++;
         wait_synced();
+    }
     Py_END_ALLOW_THREADS
     Py_RETURN_NONE;
 }

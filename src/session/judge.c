@@ -17,6 +17,7 @@
 #include "session/session_int.h"
 
 #define SCRATCH_FULL_BYTES 65536u
+#define SCRATCH_FULL_SHARE 512u /* of the whole: what ext4 keeps back */
 #define FRESH "the next execution starts a fresh interpreter"
 
 struct rule {
@@ -307,11 +308,14 @@ static void say_process_limit(const struct facts *f, struct verdict *v)
              f->limits->processes);
 }
 
+/* ext4 refuses data while a little is left, for the maps of what it has. */
 static bool is_scratch_limit(const struct facts *f)
 {
+    uint64_t full = MAX(SCRATCH_FULL_BYTES,
+                        f->limits->scratch_bytes / SCRATCH_FULL_SHARE);
+
     return failed(f) && f->scanned &&
-           (f->scratch_free_bytes < SCRATCH_FULL_BYTES ||
-            f->scratch_free_inodes == 0);
+           (f->scratch_free_bytes < full || f->scratch_free_inodes == 0);
 }
 
 static void say_scratch_limit(const struct facts *f, struct verdict *v)

@@ -246,11 +246,24 @@ static void digest_events(struct execution *e, struct digest *ret)
         }
 }
 
+static void encode_stream(struct json_writer *w, const char *key,
+                          const struct buf *bytes)
+{
+    json_write_text(w, key, bytes->data ? bytes->data : "", bytes->len);
+}
+
 static void encode_output(struct json_writer *w, struct execution *e,
-                          const struct digest *d)
+                          const struct exec_info *info, const struct digest *d)
 {
     struct exec_event event = {0};
 
+    encode_stream(w, "stdout", &d->streams[0]);
+    encode_stream(w, "stderr", &d->streams[1]);
+    json_write_open(w, "truncated", '{');
+    json_write_bool(w, "stdout", info->truncated_stdout);
+    json_write_bool(w, "stderr", info->truncated_stderr);
+    json_write_bool(w, "displays", info->truncated_displays);
+    json_write_close(w, '}');
     if (d->result.number)
         encode_bundle(w, "result", &d->result);
     else
@@ -297,11 +310,6 @@ static void encode_files(struct json_writer *w, const struct exec_info *info)
 
 static void encode_facts(struct json_writer *w, const struct exec_info *info)
 {
-    json_write_open(w, "truncated", '{');
-    json_write_bool(w, "stdout", info->truncated_stdout);
-    json_write_bool(w, "stderr", info->truncated_stderr);
-    json_write_bool(w, "displays", info->truncated_displays);
-    json_write_close(w, '}');
     encode_limit(w, info);
     json_write_open(w, "usage", '{');
     json_write_int(w, "wall_ms", (int64_t)info->wall_ms);
@@ -337,11 +345,7 @@ void native_encode_execution(struct execution *e, struct buf *out)
                       info.language == EXEC_SHELL ? "shell" : "python");
     json_write_string(&w, "status", exec_status_name(info.status));
     json_write_string(&w, "outcome", outcome);
-    json_write_text(&w, "stdout", d.streams[0].data ? d.streams[0].data : "",
-                    d.streams[0].len);
-    json_write_text(&w, "stderr", d.streams[1].data ? d.streams[1].data : "",
-                    d.streams[1].len);
-    encode_output(&w, e, &d);
+    encode_output(&w, e, &info, &d);
     /* A kill outranks what the run said of itself just before. */
     if (d.error.number && !info.failure)
         encode_error(&w, "error", &d.error);

@@ -39,7 +39,7 @@ int native_executions_create(struct doors_call *call, struct error *err)
     json_t *body cleanup(json_unref) = NULL;
     const struct doors *doors = call->doors;
     struct exec_spec spec;
-    enum native_mode mode;
+    enum native_mode mode = NATIVE_SYNC;
     int r = http_body_json(call->http, doors->conf->json_bytes, &body, err);
 
     if (r == 0)

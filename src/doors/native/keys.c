@@ -89,7 +89,7 @@ int native_keys_create(struct doors_call *call, struct error *err)
     struct key_body b = {.tenant = call->who.tenant, .name = ""};
     struct buf body = {0};
     struct json_writer w = {.out = &body};
-    struct auth_key key;
+    struct auth_key key = {.scopes = 0};
     uint32_t scopes = 0;
     int r =
         http_body_json(call->http, call->doors->conf->json_bytes, &json, err);

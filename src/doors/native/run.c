@@ -124,8 +124,8 @@ int native_run(struct doors_call *call, struct error *err)
     json_t *body cleanup(json_unref) = NULL;
     struct session_spec session;
     struct exec_spec spec;
-    enum native_mode mode;
-    json_t *files;
+    enum native_mode mode = NATIVE_SYNC;
+    json_t *files = NULL;
     int r =
         http_body_json(call->http, call->doors->conf->json_bytes, &body, err);
 

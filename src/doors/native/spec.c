@@ -17,7 +17,7 @@
 #define FILES_MAX 1000
 #define BYTES_MAX ((int64_t)1 << 50)
 #define COUNT_MAX ((int64_t)1 << 30)
-#define TIMEOUT_MAX 86400
+#define TIMEOUT_MIN 5
 
 /* All that any of the three bodies may say. */
 struct body {
@@ -31,56 +31,36 @@ struct body {
 static const char *const languages[] = {"python", "shell", NULL};
 static const char *const modes[] = {"sync", "stream", "async", NULL};
 
-#define AT(member) .offset = offsetof(struct body, member)
-#define POOL                                                                  \
-    {                                                                         \
-        "pool", JSON_KIND_STRING, AT(pool), .min = 1, .max = 64               \
-    }
-#define NAME                                                                  \
-    {                                                                         \
-        "name", JSON_KIND_STRING, AT(name), .min = 1, .max = 128              \
-    }
-#define RUNTIME                                                               \
-    {                                                                         \
-        "runtime", JSON_KIND_STRING, AT(runtime), .min = 1, .max = 64         \
-    }
-#define LIMITS                                                                \
-    {                                                                         \
-        "limits", JSON_KIND_OBJECT, AT(limits)                                \
-    }
-#define METADATA                                                              \
-    {                                                                         \
-        "metadata", JSON_KIND_OBJECT, AT(metadata)                            \
-    }
-#define LANGUAGE                                                              \
-    {                                                                         \
-        "language", JSON_KIND_CHOICE, AT(language), .choices = languages      \
-    }
-#define CODE                                                                  \
-    {                                                                         \
-        "code", JSON_KIND_STRING, .required = true, AT(code),                 \
-                                  .max = INT64_MAX                            \
-    }
-#define TIMEOUT                                                               \
-    {                                                                         \
-        "timeout_s", JSON_KIND_INT, AT(timeout_s), .min = 1,                  \
-                                                   .max = TIMEOUT_MAX         \
-    }
-#define MODE                                                                  \
-    {                                                                         \
-        "mode", JSON_KIND_CHOICE, AT(mode), .choices = modes                  \
-    }
-#define FILES                                                                 \
-    {                                                                         \
-        "files", JSON_KIND_ARRAY, AT(files), .max = FILES_MAX                 \
-    }
+enum {
+    SESSION = 1,
+    EXEC = 2,
+    RUN = 4
+};
 
-static const struct json_field session_fields[] = {POOL, NAME, RUNTIME, LIMITS,
-                                                   METADATA};
-static const struct json_field exec_fields[] = {LANGUAGE, CODE, TIMEOUT, MODE,
-                                                METADATA};
-static const struct json_field run_fields[] = {
-    LANGUAGE, CODE, TIMEOUT, MODE, METADATA, POOL, RUNTIME, LIMITS, FILES};
+#define AT(member) offsetof(struct body, member)
+
+/* Every field, and which of the bodies may have it. */
+static const struct {
+    unsigned bodies;
+    struct json_field field;
+} rows[] = {
+    {EXEC | RUN,
+     {"language", JSON_KIND_CHOICE, false, AT(language), 0, 0, languages}},
+    {EXEC | RUN,
+     {"code", JSON_KIND_STRING, true, AT(code), 0, INT64_MAX, NULL}},
+    {EXEC | RUN,
+     {"timeout_s", JSON_KIND_INT, false, AT(timeout_s), TIMEOUT_MIN, 0, NULL}},
+    {EXEC | RUN, {"mode", JSON_KIND_CHOICE, false, AT(mode), 0, 0, modes}},
+    {SESSION | RUN, {"pool", JSON_KIND_STRING, false, AT(pool), 1, 64, NULL}},
+    {SESSION, {"name", JSON_KIND_STRING, false, AT(name), 1, 128, NULL}},
+    {SESSION | RUN,
+     {"runtime", JSON_KIND_STRING, false, AT(runtime), 1, 64, NULL}},
+    {SESSION | RUN,
+     {"limits", JSON_KIND_OBJECT, false, AT(limits), 0, 0, NULL}},
+    {SESSION | EXEC | RUN,
+     {"metadata", JSON_KIND_OBJECT, false, AT(metadata), 0, 0, NULL}},
+    {RUN, {"files", JSON_KIND_ARRAY, false, AT(files), 0, FILES_MAX, NULL}},
+};
 
 /* ---- limits ------------------------------------------------------------- */
 
@@ -95,22 +75,20 @@ static const char *const sizes[] = {"1g", "4g", "16g", "64g", NULL};
 static const uint64_t size_bytes[] = {1ull << 30, 4ull << 30, 16ull << 30,
                                       64ull << 30};
 
-#define LIMIT(member, most)                                                   \
-    {                                                                         \
-#member, JSON_KIND_INT,                                               \
-            .offset = offsetof(struct limits_body, member), .min = 1,         \
-            .max = (most)                                                     \
-    }
+#define LIMIT(member) offsetof(struct limits_body, member)
 
 static const struct json_field limits_fields[] = {
-    LIMIT(memory_bytes, BYTES_MAX),
-    LIMIT(scratch_bytes, BYTES_MAX),
-    LIMIT(scratch_inodes, COUNT_MAX),
-    LIMIT(processes, COUNT_MAX),
-    LIMIT(cores, COUNT_MAX),
-    LIMIT(descriptors, COUNT_MAX),
-    {"memory", JSON_KIND_CHOICE,
-     .offset = offsetof(struct limits_body, memory), .choices = sizes},
+    {"memory_bytes", JSON_KIND_INT, false, LIMIT(memory_bytes), 1, BYTES_MAX,
+     NULL},
+    {"scratch_bytes", JSON_KIND_INT, false, LIMIT(scratch_bytes), 1, BYTES_MAX,
+     NULL},
+    {"scratch_inodes", JSON_KIND_INT, false, LIMIT(scratch_inodes), 1,
+     COUNT_MAX, NULL},
+    {"processes", JSON_KIND_INT, false, LIMIT(processes), 1, COUNT_MAX, NULL},
+    {"cores", JSON_KIND_INT, false, LIMIT(cores), 1, COUNT_MAX, NULL},
+    {"descriptors", JSON_KIND_INT, false, LIMIT(descriptors), 1, COUNT_MAX,
+     NULL},
+    {"memory", JSON_KIND_CHOICE, false, LIMIT(memory), 0, 0, sizes},
 };
 
 static int read_limits(const json_t *object, struct session_limits *ret,
@@ -138,6 +116,34 @@ static int read_limits(const json_t *object, struct session_limits *ret,
 }
 
 /* ---- the three bodies --------------------------------------------------- */
+
+/* The longest any pool grants; the session's own may say less. */
+static int64_t timeout_max(const struct conf *conf)
+{
+    uint32_t most = TIMEOUT_MIN;
+
+    for (size_t i = 0; i < conf->pool_count; i++)
+        most = MAX(most, MAX(conf->pools[i].python_timeout_max_s,
+                             conf->pools[i].shell_timeout_max_s));
+    return most;
+}
+
+static int read_body(struct doors_call *call, const json_t *json,
+                     unsigned body, struct body *ret, struct error *err)
+{
+    struct json_field fields[ARRAY_SIZE(rows)];
+    size_t count = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        if (!(rows[i].bodies & body))
+            continue;
+        fields[count] = rows[i].field;
+        if (fields[count].offset == AT(timeout_s))
+            fields[count].max = timeout_max(call->doors->conf);
+        count++;
+    }
+    return json_read(json, fields, count, ret, err);
+}
 
 /* An object as text again, in the request's arena. */
 static int metadata_text(struct doors_call *call, const json_t *object,
@@ -183,8 +189,7 @@ int native_spec_session(struct doors_call *call, const json_t *body,
                         struct session_spec *ret, struct error *err)
 {
     struct body b = {0};
-    int r =
-        json_read(body, session_fields, ARRAY_SIZE(session_fields), &b, err);
+    int r = read_body(call, body, SESSION, &b, err);
 
     if (r == 0)
         r = to_session(&b, ret, err);
@@ -196,7 +201,7 @@ int native_spec_execution(struct doors_call *call, const json_t *body,
                           struct error *err)
 {
     struct body b = {0};
-    int r = json_read(body, exec_fields, ARRAY_SIZE(exec_fields), &b, err);
+    int r = read_body(call, body, EXEC, &b, err);
 
     if (r < 0)
         return r;
@@ -210,7 +215,7 @@ int native_spec_run(struct doors_call *call, const json_t *body,
                     json_t **ret_files, struct error *err)
 {
     struct body b = {0};
-    int r = json_read(body, run_fields, ARRAY_SIZE(run_fields), &b, err);
+    int r = read_body(call, body, RUN, &b, err);
 
     if (r < 0)
         return r;

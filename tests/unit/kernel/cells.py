@@ -54,6 +54,16 @@ class Cells:
             "print('d')")
         self.assertEqual(result.stdout, "a\nb\nc\nd\n")
 
+    def test_print_is_like_the_builtin(self):
+        result = self.run_cell(
+            "import io, pickle\nprint(1, None, 'x', sep='-', end='!')\n"
+            "print()\nf = io.StringIO()\nprint('a', 'b', file=f, sep=None)\n"
+            "print(repr(f.getvalue()), pickle.loads(pickle.dumps(print)) "
+            "is print, flush=True)")
+        self.assertEqual(result.stdout, "1-None-x!\n'a b\\n' True\n")
+        result = self.run_cell("print(1, sep=5)", 1)
+        self.assertEqual(result.error["name"], "TypeError")
+
     def test_large_output_arrives_whole(self):
         result = self.run_cell("print('x' * 3_000_000)")
         self.assertEqual(len(result.stdout), 3_000_001)

@@ -20,6 +20,7 @@ import threading
 import time
 import unittest
 
+sys.dont_write_bytecode = True  # the tree stays as it was
 HERE = os.path.dirname(os.path.abspath(__file__))
 DRIVER = os.path.abspath(os.path.join(HERE, "../../../src/kernel/driver"))
 CACHE = "/var/cache/glovebox/runtimes"

@@ -110,8 +110,10 @@ class Standard(harness.SessionCase):
         self.assertIn(b"\\int", self.run_cell(
             "import sympy\nx = sympy.symbols('x')\n"
             "sympy.Integral(x**2, x)").result["text/latex"])
-        self.assertEqual(len(self.images(
-            "from PIL import Image\nImage.new('RGB', (20, 10))")), 1)
+        picture = self.run_cell("from PIL import Image\n"
+                                "Image.new('RGB', (20, 10))").result
+        self.assertEqual(png_size(picture["image/png"]), (20, 10))
+        self.assertNotIn("image/jpeg", picture)
 
     def test_error_in_a_library(self):
         result = self.run_cell("import pandas as pd\n"

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's figures as the lines `make bench` prints and as docs/BENCHMARKS.md.
+import { readFileSync, writeFileSync } from 'node:fs';
+import { cpus, release, totalmem } from 'node:os';
+import { join } from 'node:path';
+import { root } from '../tests/lib/glovebox.mjs';
+import { p50, percentile } from './workloads.mjs';
+
+const short = (value) => (value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2));
+
+// Adds what follows from the raw times to a result.
+export function judge(line, result) {
+  if (result.facts) return { ...line, ...result };
+  const mine = p50(result.ours), base = p50(result.theirs), ratio = mine / base;
+  const met = line.aim.ratio !== undefined ? ratio <= line.aim.ratio : mine <= line.aim.ours;
+  return { ...line, ...result, mine, their: base, ratio, met };
+}
+
+export function printLine(r) {
+  const facts = r.facts
+    ? Object.entries(r.facts).map(([k, v]) => `${k}=${v}`).join(' ')
+    : `ours_${r.unit}=${r.mine.toFixed(2)} base=${r.base} base_${r.unit}=${r.their.toFixed(2)} ratio=${r.ratio.toFixed(3)}`;
+  console.log(`bench ${r.name} ${facts}`);
+}
+
+function aimText({ aim, unit }) {
+  if (aim.ratio !== undefined) return `≤ ${aim.ratio} ×`;
+  return aim.ours !== undefined ? `≤ ${aim.ours} ${unit === 'mib' ? 'MiB' : unit}` : aim.text;
+}
+
+const spread = (values, unit) => (values.length < 5 ? `${short(p50(values))} ${unit}`
+  : `${short(p50(values))} ${unit} (${short(percentile(values, 0.1))}–${short(percentile(values, 0.9))})`);
+
+function row(r) {
+  const met = r.met ? 'yes' : '**no**';
+  if (r.facts) {
+    const facts = Object.entries(r.facts).map(([k, v]) => `${k.replaceAll('_', ' ').replace('mib', 'MiB')} ${v}`);
+    return `| ${r.name} | ${r.what} | ${facts.join(', ')} | | | | ${aimText(r)} | ${met} |`;
+  }
+  const unit = r.unit === 'mib' ? 'MiB' : r.unit;
+  return `| ${r.name} | ${r.what} | ${spread(r.ours, unit)} | ${r.beside} | ${spread(r.theirs, unit)} `
+    + `| ${r.ratio.toFixed(3)} | ${aimText(r)} | ${met} |`;
+}
+
+const gib = (bytes) => (bytes / 1024 ** 3).toFixed(0);
+
+function debian() {
+  const text = readFileSync('/etc/os-release', 'utf8');
+  return text.match(/^PRETTY_NAME="(.*)"$/m)?.[1] ?? 'Linux';
+}
+
+export function writeDocument(results, { manifest, load, rounds }) {
+  const cores = cpus();
+  const busy = load > cores.length / 2
+    ? `\nThe machine was busy when this run began (load ${load.toFixed(1)}), so take its figures as rough.\n` : '';
+  const version = (name) => manifest.distributions.find((d) => d.name.toLowerCase() === name)?.version;
+  writeFileSync(join(root, 'docs/BENCHMARKS.md'), `# Benchmarks
+
+Written by \`make bench\`; do not edit. Every speed claim of this project is a row of this table.
+${busy}
+| | workload | ours | beside it | its figure | ratio | aim | met |
+|---|---|---|---|---|---|---|---|
+${results.map(row).join('\n')}
+
+Figures are the median, in brackets the 10th and 90th percentile. The ratio is that of the medians. Absolute times
+depend on the machine and on who else uses it; the ratios hold better, because both sides are measured in turn.
+
+## Machine and image
+
+| | |
+|---|---|
+| cores | ${cores.length} × ${cores[0].model.trim()} |
+| memory | ${gib(totalmem())} GiB |
+| system | ${debian()}, Linux ${release().split('-')[0]} |
+| image | \`standard\`: Debian ${manifest.suite}, Python ${manifest.python}, numpy ${version('numpy')}, pandas ${version('pandas')} |
+| date | ${new Date().toISOString().slice(0, 10)} |
+
+## Method
+
+- One run, one daemon, default limits; only the caps on how many sessions may exist are raised. The pool \`ready\` keeps
+  the default four sandboxes ready, the pool \`empty\` none.
+- Rounds are interleaved: ours, base, ours, base. ${rounds} One round of each side comes first and is not counted. Before the
+  next measurement begins, what the last one left to do (refilling the pool, deleting the session) has finished.
+- Everything runs on the same image. \`python3\` is the image's own, started in a chroot by vfork and exec, without any
+  isolation. bubblewrap mounts the image read-only in fresh namespaces. ipykernel is Debian's for the same suite, in an
+  overlay above the image, driven by its own blocking client over loopback TCP (its default), without any isolation; its
+  time is from sending the cell to the kernel's idle message.
+- Ours is timed at the client, from the first byte of the request sent to the last of the answer received: HTTP, JSON,
+  authentication, the session, the cell and its record are in it. A small C program (\`bench/stopwatch.c\`) takes all times
+  but ipykernel's, on a kept-alive connection, so that no client library is in a figure.
+- Each answer is checked on both sides; a wrong one ends the run.
+- W1, W2, W2c and W5 are \`POST /api/run\`: a fresh session, one execution, deleted. The deletion comes after the answer.
+- W5 sends all requests at once on ${100} connections and stops the clock at the last answer; bubblewrap's side starts as
+  many processes at once and stops at the last exit. It takes about a minute and is done fewer times.
+- Private memory is Private_Clean + Private_Dirty of every process of a sandbox, pid 1 included, from the kernel's
+  \`smaps_rollup\`. "machine MiB each" is what the machine had less available with all sessions live, kernel memory and
+  file systems included, divided by their number.
+
+## Again
+
+    make bench                                  # about eight minutes, as root; prints a line per workload
+    BENCH_ONLY=W1,W3 BENCH_ROUNDS=0.2 bench/run # some, quickly; this page stays as it is
+`);
+}

@@ -1,0 +1,781 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Unit tests of http/: a real server on a free loopback port with a small
+ * handler, spoken to over plain sockets so that odd bytes can be sent.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "http/http.h"
+#include "json/json.h"
+
+#define BODY_MAX ((size_t)1 << 20)
+#define WAIT_MS 10000
+
+/* ---- the handler -------------------------------------------------------- */
+
+struct fixture {
+    struct http_server *server;
+    pthread_mutex_t lock;
+    pthread_cond_t cond;
+    bool open;          /* what waits may go on */
+    atomic_int waiting; /* handlers that do */
+    atomic_int closed;  /* feeds that were closed */
+    unsigned pieces;    /* of the feed that may be sent */
+    void (*wake)(void *arg);
+    void *wake_arg;
+};
+
+static void handle_sum(struct http_request *req)
+{
+    unsigned char bytes[4096];
+    struct buf body = {0};
+    struct error err;
+    uint64_t sum = 0, len = 0;
+    ssize_t n;
+
+    while ((n = http_body_read(req, bytes, sizeof(bytes), BODY_MAX, &err)) > 0)
+        for (ssize_t i = 0; i < n; i++, len++)
+            sum += bytes[i];
+    if (n < 0) {
+        http_respond_error(req, &err);
+        return;
+    }
+    buf_addf(&body, "%llu %llu", (unsigned long long)len,
+             (unsigned long long)sum);
+    http_respond(req, 200, "text/plain", &body);
+}
+
+static void handle_json(struct http_request *req)
+{
+    json_t *json cleanup(json_unref) = NULL;
+    struct buf body = {0};
+    struct error err;
+
+    if (http_body_json(req, 1000, &json, &err) < 0) {
+        http_respond_error(req, &err);
+        return;
+    }
+    buf_adds(&body, "{}");
+    http_respond_json(req, 200, &body);
+}
+
+static void handle_file(struct http_request *req)
+{
+    int fd = memfd_create("file", MFD_CLOEXEC);
+    struct error err;
+    struct stat st;
+
+    assert_int_equal(fd_write_all(fd, "0123456789", 10), 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    st.st_ino = 7;
+    st.st_mtim = (struct timespec){1, 2};
+    if (http_respond_file(req, fd, &st, "a/\"caf\xc3\xa9\".html", &err) < 0) {
+        fd_close(&fd);
+        http_respond_error(req, &err);
+    }
+}
+
+static void handle_wait(struct fixture *f, struct http_request *req)
+{
+    pthread_mutex_lock(&f->lock);
+    f->waiting++;
+    while (!f->open)
+        pthread_cond_wait(&f->cond, &f->lock);
+    f->waiting--;
+    pthread_mutex_unlock(&f->lock);
+    http_respond_empty(req, 204);
+}
+
+static int feed_next(void *ctx, struct buf *out)
+{
+    struct fixture *f = ctx;
+    int more = 0;
+
+    pthread_mutex_lock(&f->lock);
+    if (f->pieces > 0) {
+        f->pieces--;
+        buf_adds(out, "data: x\n\n");
+        more = f->open && f->pieces == 0 ? -1 : 1;
+    }
+    pthread_mutex_unlock(&f->lock);
+    return more;
+}
+
+static void feed_watch(void *ctx, void (*wake)(void *arg), void *arg)
+{
+    struct fixture *f = ctx;
+    bool now;
+
+    pthread_mutex_lock(&f->lock);
+    now = f->pieces > 0;
+    f->wake = now ? NULL : wake;
+    f->wake_arg = arg;
+    pthread_mutex_unlock(&f->lock);
+    if (now)
+        wake(arg);
+}
+
+static void feed_close(void *ctx)
+{
+    struct fixture *f = ctx;
+
+    pthread_mutex_lock(&f->lock);
+    f->wake = NULL;
+    f->closed++;
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void feed_push(struct fixture *f, unsigned pieces, bool last)
+{
+    void (*wake)(void *arg);
+
+    pthread_mutex_lock(&f->lock);
+    f->pieces += pieces;
+    f->open = last;
+    wake = take_ptr(f->wake);
+    pthread_mutex_unlock(&f->lock);
+    if (wake)
+        wake(f->wake_arg);
+}
+
+static void handle_head(struct http_request *req)
+{
+    struct buf body = {0};
+    const char *name = NULL;
+    struct error err;
+    char *path;
+
+    if (http_query(req, "name", &name, &err) < 0 ||
+        http_decode(http_arena(req), http_path(req), strlen(http_path(req)),
+                    &path, &err) < 0) {
+        http_respond_error(req, &err);
+        return;
+    }
+    buf_addf(&body, "%s|%s|%s|%s", http_method(req), path, name ? name : "-",
+             http_source(req));
+    http_respond(req, 200, "text/plain", &body);
+}
+
+static void on_request(void *ctx, struct http_request *req)
+{
+    static const struct http_feed feed = {feed_next, feed_watch, feed_close};
+    const char *path = http_path(req);
+    struct error err;
+
+    if (strcmp(path, "/sum") == 0)
+        handle_sum(req);
+    else if (strcmp(path, "/json") == 0)
+        handle_json(req);
+    else if (strcmp(path, "/file") == 0)
+        handle_file(req);
+    else if (strcmp(path, "/wait") == 0)
+        handle_wait(ctx, req);
+    else if (strcmp(path, "/stream") == 0)
+        http_respond_stream(req, &feed, ctx);
+    else if (strcmp(path, "/early") == 0) {
+        (void)error_set(&err, ERR_UNAUTHENTICATED, "no");
+        http_respond_error(req, &err);
+    } else
+        handle_head(req);
+}
+
+/* ---- help --------------------------------------------------------------- */
+
+static int setup_with(void **state, unsigned workers)
+{
+    struct http_settings settings = {
+        .host = "127.0.0.1",
+        .workers = workers,
+        .connections = 400,
+        .header_timeout_s = 1,
+        .idle_timeout_s = 5,
+        .body_timeout_s = 1,
+        .body_bytes = BODY_MAX,
+    };
+    struct fixture *f = xcalloc(1, sizeof(*f));
+    struct error err;
+
+    pthread_mutex_init(&f->lock, NULL);
+    pthread_cond_init(&f->cond, NULL);
+    if (http_start(&settings, on_request, f, &f->server, &err) < 0)
+        return -1;
+    *state = f;
+    return 0;
+}
+
+static int setup(void **state)
+{
+    return setup_with(state, 8);
+}
+
+static int setup_one_worker(void **state)
+{
+    return setup_with(state, 1);
+}
+
+static int teardown(void **state)
+{
+    struct fixture *f = *state;
+
+    http_stop(f->server, 2);
+    free(f);
+    return 0;
+}
+
+static int dial(const struct fixture *f)
+{
+    struct sockaddr_in to = {.sin_family = AF_INET,
+                             .sin_port = htons(http_port(f->server)),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
+    return fd;
+}
+
+/* Reads until `text` has come (1), the end (0) or too late (-1). */
+static int read_until(int fd, struct buf *b, const char *text)
+{
+    uint64_t deadline = clock_mono_ms() + WAIT_MS;
+
+    for (;;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        char bytes[8192];
+        ssize_t n;
+
+        if (text && b->data && strstr(b->data, text))
+            return 1;
+        if (poll(&p, 1, clock_left_ms(deadline)) <= 0)
+            return -1;
+        n = read(fd, bytes, sizeof(bytes));
+        if (n <= 0)
+            return 0;
+        buf_add(b, bytes, (size_t)n);
+    }
+}
+
+/* Sends the bytes, reads all of the answer; the request says close. */
+static char *ask(struct fixture *f, const char *bytes, size_t len)
+{
+    struct buf b cleanup(buf_done) = {0};
+    int fd cleanup(fd_close) = dial(f);
+
+    /* A refusal may close while we still send. */
+    (void)!send(fd, bytes, len, MSG_NOSIGNAL);
+    assert_int_equal(read_until(fd, &b, NULL), 0);
+    buf_add(&b, "", 0);
+    return buf_take(&b, NULL);
+}
+
+#define CLOSING "Host: x\r\nConnection: close\r\n"
+
+static void expect_bytes(struct fixture *f, const char *bytes, size_t len,
+                         const char *first, const char *second)
+{
+    char *answer cleanup(mem_free) = ask(f, bytes, len);
+
+    if (!strstr(answer, first) || (second && !strstr(answer, second)))
+        fail_msg("wanted '%s' and '%s', got:\n%s", first, second ? second : "",
+                 answer);
+}
+
+static void expect(struct fixture *f, const char *bytes, const char *first,
+                   const char *second)
+{
+    expect_bytes(f, bytes, strlen(bytes), first, second);
+}
+
+/* ---- requests ------------------------------------------------------------
+ */
+
+static void request_is_decoded_once(void **state)
+{
+    expect(*state, "GET /a%2520b?name=%C3%A9+x HTTP/1.1\r\n" CLOSING "\r\n",
+           "HTTP/1.1 200 OK", "GET|/a%20b|\xc3\xa9 x|127.0.0.1");
+    expect(*state, "GET /%zz HTTP/1.1\r\n" CLOSING "\r\n", " 400 ", NULL);
+    expect(*state, "GET /a%00b HTTP/1.1\r\n" CLOSING "\r\n", " 400 ", NULL);
+    expect(*state, "GET /?name=%00 HTTP/1.1\r\n" CLOSING "\r\n", " 400 ",
+           NULL);
+    expect(*state, "GET /?name=1&name=2 HTTP/1.1\r\n" CLOSING "\r\n", " 400 ",
+           "given twice");
+}
+
+static void answers_carry_the_common_headers(void **state)
+{
+    expect(*state, "GET / HTTP/1.1\r\n" CLOSING "\r\n", "X-Request-Id: req_",
+           "Cache-Control: no-store");
+    expect(*state, "GET / HTTP/1.1\r\n" CLOSING "\r\n",
+           "X-Content-Type-Options: nosniff", NULL);
+}
+
+static void head_has_no_body(void **state)
+{
+    char *answer cleanup(mem_free) =
+        ask(*state, "HEAD /x HTTP/1.1\r\n" CLOSING "\r\n",
+            strlen("HEAD /x HTTP/1.1\r\n" CLOSING "\r\n"));
+
+    assert_non_null(strstr(answer, "Content-Length: 19"));
+    assert_null(strstr(answer, "HEAD|"));
+}
+
+static void H1_odd_framing_is_refused(void **state)
+{
+    static const char *const bad[] = {
+        "POST /sum HTTP/1.1\r\n" CLOSING
+        "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\nabc",
+        "POST /sum HTTP/1.1\r\n" CLOSING
+        "Content-Length: 3\r\nContent-Length: 3\r\n\r\nabc",
+        "POST /sum HTTP/1.1\r\n" CLOSING "Content-Length: x\r\n\r\nabc",
+        "POST /sum HTTP/1.1\r\n" CLOSING "Content-Length: -1\r\n\r\nabc",
+        "POST /sum HTTP/1.1\r\n" CLOSING
+        "Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n",
+        "GET / HTTP/1.1\r\n" CLOSING "Host: y\r\n\r\n",
+        "GET / HTTP/1.1\r\nConnection: close\r\n\r\n",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        expect(*state, bad[i], " 400 ", NULL);
+}
+
+static void many_headers_are_refused(void **state)
+{
+    struct buf b cleanup(buf_done) = {0};
+
+    buf_adds(&b, "GET / HTTP/1.1\r\n" CLOSING);
+    for (int i = 0; i < 98; i++)
+        buf_addf(&b, "X-%d: y\r\n", i);
+    buf_adds(&b, "\r\n");
+    expect(*state, b.data, " 200 ", NULL);
+    b.len -= 2;
+    buf_adds(&b, "X-More: y\r\n\r\n");
+    expect(*state, b.data, " 431 ", "more than 100 headers");
+}
+
+static void large_headers_are_refused(void **state)
+{
+    static const struct {
+        int count, bytes;
+        const char *want;
+    } cases[] = {{1, 8000, " 200 "},
+                 {1, 8200, " 431 "},
+                 {3, 8000, " 200 "},
+                 {5, 8000, " 431 "},
+                 {1, 70000, " 431 "}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct buf b cleanup(buf_done) = {0};
+
+        buf_adds(&b, "GET / HTTP/1.1\r\n" CLOSING);
+        for (int n = 0; n < cases[i].count; n++) {
+            buf_addf(&b, "X-Big-%d: ", n);
+            for (int j = 0; j < cases[i].bytes; j++)
+                buf_add(&b, "y", 1);
+            buf_adds(&b, "\r\n");
+        }
+        buf_adds(&b, "\r\n");
+        expect(*state, b.data, cases[i].want, NULL);
+    }
+}
+
+/* ---- bodies --------------------------------------------------------------
+ */
+
+static void post(struct buf *b, const char *path, size_t len)
+{
+    buf_addf(b, "POST %s HTTP/1.1\r\n" CLOSING "Content-Length: %zu\r\n\r\n",
+             path, len);
+    buf_reserve(b, len);
+    memset(b->data + b->len, 1, len);
+    b->len += len;
+}
+
+static void body_sizes_arrive_whole(void **state)
+{
+    static const size_t sizes[] = {0,     1,      4096,   65536,
+                                   65537, 131072, 500000, BODY_MAX};
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        struct buf b cleanup(buf_done) = {0};
+        char want[64];
+
+        post(&b, "/sum", sizes[i]);
+        (void)snprintf(want, sizeof(want), "\r\n\r\n%zu %zu", sizes[i],
+                       sizes[i]);
+        expect_bytes(*state, b.data, b.len, " 200 ", want);
+    }
+}
+
+static void body_in_chunks_arrives_whole(void **state)
+{
+    struct buf b cleanup(buf_done) = {0};
+
+    buf_adds(&b, "POST /sum HTTP/1.1\r\n" CLOSING
+                 "Transfer-Encoding: chunked\r\n\r\n");
+    for (int i = 0; i < 1000; i++)
+        buf_adds(&b, "5\r\n\1\1\1\1\1\r\n");
+    buf_adds(&b, "0\r\n\r\n");
+    expect_bytes(*state, b.data, b.len, " 200 ", "5000 5000");
+}
+
+static void body_over_the_limit_is_refused(void **state)
+{
+    struct buf b cleanup(buf_done) = {0};
+
+    post(&b, "/sum", BODY_MAX + 1);
+    expect_bytes(*state, b.data, b.len, " 413 ", "too_large");
+    expect(*state,
+           "POST /sum HTTP/1.1\r\n" CLOSING
+           "Content-Length: 99999999999\r\n\r\n",
+           " 413 ", "Connection: close");
+    expect(*state,
+           "POST /sum HTTP/1.1\r\n" CLOSING "Expect: 100-continue\r\n"
+           "Content-Length: 1048577\r\n\r\n",
+           "HTTP/1.1 413 ", NULL);
+}
+
+static void body_in_chunks_over_the_limit_is_refused(void **state)
+{
+    struct buf b cleanup(buf_done) = {0};
+
+    buf_adds(&b, "POST /sum HTTP/1.1\r\n" CLOSING
+                 "Transfer-Encoding: chunked\r\n\r\n");
+    for (int i = 0; i < 80; i++) {
+        buf_adds(&b, "4000\r\n");
+        buf_reserve(&b, 16384);
+        memset(b.data + b.len, 1, 16384);
+        b.len += 16384;
+        buf_adds(&b, "\r\n");
+    }
+    buf_adds(&b, "0\r\n\r\n");
+    expect_bytes(*state, b.data, b.len, " 413 ", NULL);
+}
+
+static void answer_before_the_body_reaches_the_client(void **state)
+{
+    struct buf b cleanup(buf_done) = {0};
+
+    post(&b, "/early", BODY_MAX);
+    expect_bytes(*state, b.data, b.len, " 401 ", "WWW-Authenticate: Bearer");
+}
+
+static void json_body_is_checked(void **state)
+{
+    static const struct {
+        const char *head, *body, *want;
+    } cases[] = {
+        {"", "{}", " 200 "},
+        {"Content-Type: application/json; charset=utf-8\r\n", "{}", " 200 "},
+        {"Content-Type: text/plain\r\n", "{}", " 400 "},
+        {"", "", "the body is empty"},
+        {"", "[]", "must be a JSON object"},
+        {"", "{", "not valid JSON"},
+        {"", "{\"a\":1,\"a\":1}", "duplicate"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct buf b cleanup(buf_done) = {0};
+
+        buf_addf(&b,
+                 "POST /json HTTP/1.1\r\n" CLOSING "%sContent-Length: %zu\r\n"
+                 "\r\n%s",
+                 cases[i].head, strlen(cases[i].body), cases[i].body);
+        expect(*state, b.data, cases[i].want, NULL);
+    }
+}
+
+static void H2_slow_body_is_cut(void **state)
+{
+    struct fixture *f = *state;
+    struct buf b cleanup(buf_done) = {0};
+    int fd cleanup(fd_close) = dial(f);
+    static const char head[] = "POST /sum HTTP/1.1\r\nHost: x\r\n"
+                               "Content-Length: 100\r\n\r\nabc";
+
+    assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_non_null(strstr(b.data, "408 Request Timeout"));
+    assert_non_null(strstr(b.data, "too slowly\"}}"));
+}
+
+static void H2_slow_header_is_cut(void **state)
+{
+    struct fixture *f = *state;
+    struct buf b cleanup(buf_done) = {0};
+    int fd cleanup(fd_close) = dial(f);
+
+    assert_int_equal(fd_write_all(fd, "GET / HT", 8), 0);
+    assert_int_equal(read_until(fd, &b, NULL), 0); /* closed, no answer */
+}
+
+static void H7_client_leaving_frees_the_reader(void **state)
+{
+    struct fixture *f = *state;
+    static const char head[] = "POST /sum HTTP/1.1\r\nHost: x\r\n"
+                               "Content-Length: 100000\r\n\r\nabc";
+    size_t queued;
+    unsigned threads;
+
+    for (int i = 0; i < 20; i++) {
+        int fd cleanup(fd_close) = dial(f);
+
+        assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+    }
+    expect(f, "GET / HTTP/1.1\r\n" CLOSING "\r\n", " 200 ", NULL);
+    http_work_load(http_workers(f->server), &queued, &threads);
+    assert_true(threads <= 8);
+}
+
+/* ---- files ---------------------------------------------------------------
+ */
+
+static void F8_file_is_inert(void **state)
+{
+    expect(*state, "GET /file HTTP/1.1\r\n" CLOSING "\r\n",
+           "Content-Disposition: attachment; filename=\"_caf___.html\"; "
+           "filename*=UTF-8''%22caf%C3%A9%22.html",
+           "Content-Type: application/octet-stream");
+    expect(*state, "GET /file HTTP/1.1\r\n" CLOSING "\r\n",
+           "Content-Security-Policy: sandbox; default-src 'none'",
+           "\r\n\r\n0123456789");
+}
+
+static void file_ranges(void **state)
+{
+    static const struct {
+        const char *range, *status, *want;
+    } cases[] = {
+        {"bytes=2-4", " 206 ", "Content-Range: bytes 2-4/10"},
+        {"bytes=2-4", " 206 ", "\r\n\r\n234"},
+        {"bytes=7-", " 206 ", "\r\n\r\n789"},
+        {"bytes=-2", " 206 ", "\r\n\r\n89"},
+        {"bytes=-99", " 206 ", "\r\n\r\n0123456789"},
+        {"bytes=5-99", " 206 ", "Content-Range: bytes 5-9/10"},
+        {"bytes=10-", " 416 ", "Content-Range: bytes */10"},
+        {"bytes=-0", " 416 ", NULL},
+        {"bytes=4-2", " 200 ", "\r\n\r\n0123456789"},
+        {"bytes=0-1,3-4", " 200 ", "\r\n\r\n0123456789"},
+        {"items=0-1", " 200 ", NULL},
+        {"bytes=", " 200 ", NULL},
+        {"bytes=99999999999999999999-", " 200 ", NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct buf b cleanup(buf_done) = {0};
+
+        buf_addf(&b, "GET /file HTTP/1.1\r\n" CLOSING "Range: %s\r\n\r\n",
+                 cases[i].range);
+        expect(*state, b.data, cases[i].status, cases[i].want);
+    }
+}
+
+static void file_conditions(void **state)
+{
+    expect(*state, "GET /file HTTP/1.1\r\n" CLOSING "\r\n",
+           "ETag: \"7-a-3b9aca02\"", NULL);
+    expect(*state,
+           "GET /file HTTP/1.1\r\n" CLOSING
+           "If-None-Match: \"x\", \"7-a-3b9aca02\"\r\n\r\n",
+           " 304 ", NULL);
+    expect(*state,
+           "GET /file HTTP/1.1\r\n" CLOSING "If-None-Match: \"y\"\r\n\r\n",
+           " 200 ", NULL);
+    expect(*state,
+           "GET /file HTTP/1.1\r\n" CLOSING
+           "Range: bytes=0-0\r\nIf-Range: \"y\"\r\n\r\n",
+           " 200 ", NULL);
+    expect(*state,
+           "GET /file HTTP/1.1\r\n" CLOSING
+           "Range: bytes=0-0\r\nIf-Range: \"7-a-3b9aca02\"\r\n\r\n",
+           " 206 ", "\r\n\r\n0");
+    expect(*state, "HEAD /file HTTP/1.1\r\n" CLOSING "\r\n", " 200 ",
+           "Content-Length: 10");
+}
+
+/* ---- streams -------------------------------------------------------------
+ */
+
+static void stream_sleeps_and_wakes(void **state)
+{
+    struct fixture *f = *state;
+    struct buf b cleanup(buf_done) = {0};
+    int fd cleanup(fd_close) = dial(f);
+    static const char head[] = "GET /stream HTTP/1.1\r\n" CLOSING "\r\n";
+
+    assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+    assert_int_equal(read_until(fd, &b, "text/event-stream"), 1);
+    for (int i = 0; i < 200; i++) {
+        buf_reset(&b);
+        feed_push(f, 1, false);
+        assert_int_equal(read_until(fd, &b, "data: x"), 1);
+    }
+    feed_push(f, 1000, true);
+    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(f->closed, 1);
+}
+
+static void H7_client_leaving_closes_a_sleeping_stream(void **state)
+{
+    struct fixture *f = *state;
+    struct buf b cleanup(buf_done) = {0};
+    int fd = dial(f);
+    static const char head[] = "GET /stream HTTP/1.1\r\n" CLOSING "\r\n";
+
+    assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+    assert_int_equal(read_until(fd, &b, "text/event-stream"), 1);
+    fd_close(&fd);
+    for (int n = 0; !f->closed && n < 500; n++)
+        usleep(10000);
+    assert_int_equal(f->closed, 1);
+}
+
+static void stop_cuts_a_sleeping_stream(void **state)
+{
+    struct fixture *f = *state;
+    struct buf b cleanup(buf_done) = {0};
+    int fd cleanup(fd_close) = dial(f);
+    static const char head[] = "GET /stream HTTP/1.1\r\n" CLOSING "\r\n";
+
+    assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+    assert_int_equal(read_until(fd, &b, "text/event-stream"), 1);
+    http_stop(f->server, 0);
+    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(f->closed, 1);
+    assert_int_equal(setup(state), 0);
+    free(f);
+}
+
+/* ---- load ----------------------------------------------------------------
+ */
+
+static void let_go(struct fixture *f)
+{
+    pthread_mutex_lock(&f->lock);
+    f->open = true;
+    pthread_cond_broadcast(&f->cond);
+    pthread_mutex_unlock(&f->lock);
+}
+
+static void R8_full_queue_is_refused_at_once(void **state)
+{
+    static const char head[] = "GET /wait HTTP/1.1\r\n" CLOSING "\r\n";
+    struct fixture *f = *state;
+    int fds[258];
+    uint64_t started;
+
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+        fds[i] = dial(f);
+        assert_int_equal(fd_write_all(fds[i], head, sizeof(head) - 1), 0);
+        for (int n = 0; i == 0 && !f->waiting && n < 1000; n++)
+            usleep(1000);
+    }
+    for (int n = 0; n < 1000; n++) {
+        size_t queued;
+        unsigned threads;
+
+        http_work_load(http_workers(f->server), &queued, &threads);
+        if (queued == 256)
+            break;
+        usleep(1000);
+    }
+    started = clock_mono_ms();
+    expect(f, "GET / HTTP/1.1\r\n" CLOSING "\r\n", " 429 ", "Retry-After: 1");
+    assert_true(clock_mono_ms() - started < 1000);
+    let_go(f);
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
+        fd_close(&fds[i]);
+}
+
+static void connection_is_kept_alive(void **state)
+{
+    static const char head[] = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
+    struct fixture *f = *state;
+    int fd cleanup(fd_close) = dial(f);
+
+    for (int i = 0; i < 500; i++) {
+        struct buf b cleanup(buf_done) = {0};
+
+        assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+        assert_int_equal(read_until(fd, &b, "GET|/x|-"), 1);
+    }
+}
+
+static void stop_waits_for_a_handler(void **state)
+{
+    static const char head[] = "GET /wait HTTP/1.1\r\n" CLOSING "\r\n";
+    struct fixture *f = *state;
+    struct buf b cleanup(buf_done) = {0};
+    int fd cleanup(fd_close) = dial(f);
+
+    assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+    for (int n = 0; !f->waiting && n < 1000; n++)
+        usleep(1000);
+    http_quiesce(f->server);
+    let_go(f);
+    http_stop(f->server, 5);
+    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_non_null(strstr(b.data, " 204 "));
+    assert_int_equal(setup(state), 0);
+    free(f);
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(request_is_decoded_once),
+        CASE(answers_carry_the_common_headers),
+        CASE(head_has_no_body),
+        CASE(H1_odd_framing_is_refused),
+        CASE(many_headers_are_refused),
+        CASE(large_headers_are_refused),
+        CASE(body_sizes_arrive_whole),
+        CASE(body_in_chunks_arrives_whole),
+        CASE(body_over_the_limit_is_refused),
+        CASE(body_in_chunks_over_the_limit_is_refused),
+        CASE(answer_before_the_body_reaches_the_client),
+        CASE(json_body_is_checked),
+        CASE(H2_slow_body_is_cut),
+        CASE(H2_slow_header_is_cut),
+        CASE(H7_client_leaving_frees_the_reader),
+        CASE(F8_file_is_inert),
+        CASE(file_ranges),
+        CASE(file_conditions),
+        CASE(stream_sleeps_and_wakes),
+        CASE(H7_client_leaving_closes_a_sleeping_stream),
+        CASE(stop_cuts_a_sleeping_stream),
+        cmocka_unit_test_setup_teardown(R8_full_queue_is_refused_at_once,
+                                        setup_one_worker, teardown),
+        CASE(connection_is_kept_alive),
+        CASE(stop_waits_for_a_handler),
+    };
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    return cmocka_run_group_tests_name("http", tests, NULL, NULL);
+}

@@ -1,0 +1,685 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * warden: the second check at each of its bounds, a slot's life without the
+ * mounts that need root, what ends the link instead of being answered, and
+ * the daemon's stubs against a warden that misbehaves.
+ */
+#include <sys/types.h>
+
+/* The stubs' own file, for its link: the archive's copy is then not taken. */
+#include "warden/call.c" /* NOLINT(bugprone-suspicious-include) */
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/stat.h>
+
+#include <cmocka.h>
+
+#include "base/log.h"
+#include "warden/serve.h"
+#include "warden/warden_int.h"
+#include "wire/zygote_msg.h"
+
+#define MIB ((uint64_t)1 << 20)
+
+/* ---- policy ------------------------------------------------------------- */
+
+static struct warden_setup good_setup(void)
+{
+    return (struct warden_setup){
+        .scratch_dir = "/var/lib/glovebox/scratch",
+        .cache_dir = "/var/cache/glovebox",
+        .kernel_dir = "/usr/lib/glovebox/kernel",
+        .instance = "gb-1",
+        .uid_base = 1700000000,
+        .uid_count = 1000000,
+        .max_slots = 1000,
+        .spare_scratches = 4,
+        .zygote_max_age_s = 3600,
+        .zygote_max_spawns = 5000,
+        .max_memory_bytes = 4096 * MIB,
+        .max_scratch_bytes = 2048 * MIB,
+        .max_processes = 512,
+        .max_cores = 8,
+    };
+}
+
+static struct warden_spawn good_spawn(void)
+{
+    return (struct warden_spawn){
+        .limits = {.memory_bytes = 1024 * MIB,
+                   .scratch_bytes = 1024 * MIB,
+                   .tmp_bytes = 256 * MIB,
+                   .shm_bytes = 64 * MIB,
+                   .scratch_inodes = 100000,
+                   .processes = 128,
+                   .cores = 1,
+                   .descriptors = 1024},
+    };
+}
+
+/* A field and the lowest and highest value it may have; 0: no highest. */
+struct bound {
+    const char *field;
+    size_t offset, size;
+    uint64_t low, high;
+};
+
+#define IN(type, member, low, high)                                           \
+    {                                                                         \
+#member, offsetof(type, member), sizeof(((type *)0)->member), low,    \
+            high                                                              \
+    }
+
+static void set_field(void *object, const struct bound *b, uint64_t value)
+{
+    uint32_t narrow = (uint32_t)value;
+
+    if (b->size == sizeof(value))
+        memcpy((char *)object + b->offset, &value, sizeof(value));
+    else
+        memcpy((char *)object + b->offset, &narrow, sizeof(narrow));
+}
+
+typedef bool (*check_fn)(const void *object);
+
+static bool setup_passes(const void *object)
+{
+    const char *why = NULL;
+    bool ok = warden_policy_setup(object, &why);
+
+    assert_int_equal(ok, why == NULL);
+    return ok;
+}
+
+static bool spawn_passes(const void *object)
+{
+    struct warden w = {.setup = good_setup(), .runtime_count = 2};
+    const char *why = NULL;
+    bool ok = warden_policy_spawn(&w, object, &why);
+
+    assert_int_equal(ok, why == NULL);
+    return ok;
+}
+
+static void assert_bound(void *object, const struct bound *b, check_fn passes)
+{
+    struct {
+        uint64_t value;
+        bool expected, exists;
+    } const at[] = {
+        {b->low, true, true},
+        {b->low - 1, false, b->low > 0},
+        {b->high, true, b->high > 0},
+        {b->high + 1, false, b->high > 0},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(at); i++) {
+        if (!at[i].exists)
+            continue;
+        set_field(object, b, at[i].value);
+        if (passes(object) != at[i].expected)
+            fail_msg("%s = %llu", b->field, (unsigned long long)at[i].value);
+    }
+}
+
+static void C3_policy_setup_at_below_and_above_each_bound(void **state)
+{
+    static const struct bound bounds[] = {
+        IN(struct warden_setup, uid_base, 65536, 0xefffffff),
+        IN(struct warden_setup, uid_count, 1016, 0x0fffffff),
+        IN(struct warden_setup, max_slots, 1, 65536),
+        IN(struct warden_setup, spare_scratches, 0, 64),
+        IN(struct warden_setup, max_memory_bytes, 16 * MIB, 0),
+        IN(struct warden_setup, max_scratch_bytes, MIB, 0),
+        IN(struct warden_setup, max_processes, 8, 32768),
+        IN(struct warden_setup, max_cores, 1, 1024),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(bounds); i++) {
+        struct warden_setup s = good_setup();
+        struct bound b = bounds[i];
+
+        assert_true(setup_passes(&s));
+        if (strcmp(b.field, "uid_count") == 0) {
+            /* Its lowest value is one more than there may be slots. */
+            s.max_slots = 1015;
+            s.spare_scratches = 0;
+        }
+        assert_bound(&s, &b, setup_passes);
+    }
+}
+
+static void C3_policy_keeps_host_uids_apart_from_the_system(void **state)
+{
+    struct warden_setup s = good_setup();
+
+    (void)state;
+    s.uid_base = 0;
+    assert_false(setup_passes(&s));
+    s.uid_base = 1000;
+    assert_false(setup_passes(&s));
+    /* The highest base and count still end below the reserved ids. */
+    s.uid_base = 0xefffffff;
+    s.uid_count = 0x0fffffff;
+    assert_true(setup_passes(&s));
+    assert_true((uint64_t)s.uid_base + s.uid_count - 1 < UINT32_MAX - 1);
+}
+
+static void policy_spawn_at_below_and_above_each_bound(void **state)
+{
+    static const struct bound bounds[] = {
+        IN(struct warden_spawn, runtime, 0, 1),
+        IN(struct warden_spawn, limits.memory_bytes, 16 * MIB, 4096 * MIB),
+        IN(struct warden_spawn, limits.scratch_bytes, MIB, 2048 * MIB),
+        IN(struct warden_spawn, limits.scratch_inodes, 16, 10000000),
+        IN(struct warden_spawn, limits.tmp_bytes, MIB, 4096 * MIB),
+        IN(struct warden_spawn, limits.shm_bytes, 4096, 4096 * MIB),
+        IN(struct warden_spawn, limits.processes, 4, 512),
+        IN(struct warden_spawn, limits.cores, 1, 8),
+        IN(struct warden_spawn, limits.descriptors, 64, 1048576),
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(bounds); i++) {
+        struct warden_spawn s = good_spawn();
+
+        assert_true(spawn_passes(&s));
+        assert_bound(&s, &bounds[i], spawn_passes);
+    }
+}
+
+static void policy_names_and_paths_are_plain(void **state)
+{
+    static const struct {
+        const char *name;
+        bool ok;
+    } names[] = {
+        {"a", true},     {"standard-0c2e", true}, {"0-9", true},
+        {"", false},     {".", false},            {"..", false},
+        {"a/b", false},  {"/a", false},           {"a.b", false},
+        {"A", false},    {"a b", false},          {"a\n", false},
+        {"\xc3\xa9", false},
+    };
+    struct warden_runtime r = {.fresh_exec = 1};
+    struct warden_setup s = good_setup();
+    const char *why = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        (void)snprintf(r.image, sizeof(r.image), "%s", names[i].name);
+        assert_int_equal(warden_policy_runtime(&r, &why), names[i].ok);
+        (void)snprintf(s.instance, sizeof(s.instance), "%s", names[i].name);
+        assert_int_equal(warden_policy_setup(&s, &why), names[i].ok);
+    }
+    memset(r.image, 'a', sizeof(r.image)); /* not terminated */
+    assert_false(warden_policy_runtime(&r, &why));
+    r.image[sizeof(r.image) - 1] = '\0';
+    assert_true(warden_policy_runtime(&r, &why));
+    r.fresh_exec = 2;
+    assert_false(warden_policy_runtime(&r, &why));
+    s = good_setup();
+    (void)snprintf(s.cache_dir, sizeof(s.cache_dir), "relative");
+    assert_false(setup_passes(&s));
+    (void)snprintf(s.cache_dir, sizeof(s.cache_dir), "/a/../b");
+    assert_false(setup_passes(&s));
+    memset(s.cache_dir, '/', sizeof(s.cache_dir)); /* not terminated */
+    assert_false(setup_passes(&s));
+}
+
+/* ---- slots -------------------------------------------------------------- */
+
+struct yard {
+    struct warden w;
+    char dir[64];
+};
+
+/* A warden without walls: no groups and no mounts, so no root. */
+static int make_yard(void **state)
+{
+    struct yard *y = xcalloc(1, sizeof(*y));
+
+    (void)snprintf(y->dir, sizeof(y->dir), "/tmp/glovebox-test-warden-XXXXXX");
+    if (!mkdtemp(y->dir))
+        return -1;
+    y->w = (struct warden){.sock = -1, .signals = -1, .filter_fd = -1};
+    y->w.setup = good_setup();
+    y->w.setup.max_slots = 3;
+    y->w.setup.spare_scratches = 1;
+    y->w.scratch_dir = open(y->dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    y->w.slots = xcalloc(4, sizeof(*y->w.slots));
+    if (sandbox_cgroup_open(y->dir, "/dev/null", "none", &y->w.groups) < 0)
+        return -1;
+    *state = y;
+    return 0;
+}
+
+static int drop_yard(void **state)
+{
+    struct yard *y = *state;
+
+    for (size_t i = 0; i < y->w.slot_count; i++)
+        free(y->w.slots[i]);
+    free(y->w.slots);
+    sandbox_cgroup_close(y->w.groups);
+    fd_close(&y->w.scratch_dir);
+    (void)rmdir(y->dir);
+    free(y);
+    return 0;
+}
+
+static bool image_exists(struct yard *y, uint32_t number, bool make)
+{
+    char name[32];
+    int fd;
+
+    (void)snprintf(name, sizeof(name), "%u.img", number);
+    fd = openat(y->w.scratch_dir, name,
+                O_RDWR | O_CLOEXEC | (make ? O_CREAT : 0), 0600);
+    if (fd >= 0)
+        (void)close(fd);
+    return fd >= 0;
+}
+
+static void slot_make_stops_at_the_limit(void **state)
+{
+    struct yard *y = *state;
+
+    for (uint32_t i = 1; i <= 4; i++) {
+        struct slot *s = slot_make(&y->w, MIB, 16);
+
+        assert_non_null(s);
+        assert_int_equal(s->number, i);
+        assert_int_equal(s->state, SLOT_SPARE);
+        assert_ptr_equal(slot_find(&y->w, i), s);
+    }
+    errno = 0;
+    assert_null(slot_make(&y->w, MIB, 16));
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(slot_count_spares(&y->w), 4);
+    assert_null(slot_find(&y->w, 5));
+}
+
+static void slot_take_prefers_a_matching_spare(void **state)
+{
+    struct yard *y = *state;
+    struct warden_spawn spawn = good_spawn();
+    struct slot *spare = slot_make(&y->w, spawn.limits.scratch_bytes,
+                                   spawn.limits.scratch_inodes);
+    struct slot *other;
+
+    assert_ptr_equal(slot_take(&y->w, &spawn), spare);
+    spawn.limits.scratch_bytes = MIB;
+    other = slot_take(&y->w, &spawn);
+    assert_ptr_not_equal(other, spare);
+    assert_int_equal(other->scratch_bytes, MIB);
+    assert_int_equal(y->w.spare_bytes, MIB); /* what spares are made for */
+}
+
+static void R7_slot_lives_dies_and_is_forgotten(void **state)
+{
+    struct yard *y = *state;
+    struct warden_spawn spawn = good_spawn();
+    struct slot *s = slot_take(&y->w, &spawn);
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0)
+        for (;;)
+            (void)pause();
+    slot_spawned(s, pid);
+    assert_int_equal(s->state, SLOT_ALIVE);
+    assert_ptr_equal(slot_by_pid(&y->w, pid), s);
+    assert_true(image_exists(y, s->number, true));
+    slot_release(&y->w, s, false);
+    assert_int_equal(s->state, SLOT_DRAINING);
+    assert_false(image_exists(y, s->number, false));
+    assert_true(slot_drain(&y->w)); /* not before pid 1 is reaped */
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WTERMSIG(status), SIGKILL);
+    slot_reaped(s, status);
+    assert_false(slot_drain(&y->w));
+    assert_int_equal(y->w.slot_count, 0);
+}
+
+static void slot_dead_keeps_its_status_until_released(void **state)
+{
+    struct yard *y = *state;
+    struct warden_spawn spawn = good_spawn();
+    struct slot *s = slot_take(&y->w, &spawn);
+
+    slot_spawned(s, 4194304); /* above any pid there is */
+    slot_reaped(s, 9);
+    assert_int_equal(s->state, SLOT_DEAD);
+    assert_int_equal(s->wait_status, 9);
+    assert_int_equal(s->pid, 0);
+    assert_false(slot_drain(&y->w));
+    assert_int_equal(s->state, SLOT_DEAD);
+    slot_release(&y->w, s, false);
+    assert_false(slot_drain(&y->w));
+    assert_int_equal(y->w.slot_count, 0);
+}
+
+static void slot_kept_comes_back_with_its_number_and_files(void **state)
+{
+    struct yard *y = *state;
+    struct warden_spawn spawn = good_spawn();
+    struct slot *s = slot_take(&y->w, &spawn);
+    uint32_t number = s->number;
+
+    assert_true(image_exists(y, number, true));
+    slot_spawned(s, 4194304);
+    slot_release(&y->w, s, true);
+    spawn.slot = number;
+    assert_null(slot_take(&y->w, &spawn));
+    assert_int_equal(errno, EAGAIN); /* its last use is not over */
+    slot_reaped(s, 0);
+    assert_false(slot_drain(&y->w));
+    assert_int_equal(s->state, SLOT_KEPT);
+    assert_true(image_exists(y, number, false));
+    assert_ptr_equal(slot_take(&y->w, &spawn), s);
+    slot_spawned(s, 4194304);
+    assert_null(slot_take(&y->w, &spawn)); /* alive: not for a second one */
+    assert_int_equal(errno, ENOENT);
+    spawn.slot = number + 1;
+    assert_null(slot_take(&y->w, &spawn));
+    assert_int_equal(errno, ENOENT);
+    slot_reaped(s, 0);
+    slot_release(&y->w, s, false);
+    assert_false(image_exists(y, number, false));
+}
+
+static void X3_slot_numbers_go_around_before_they_come_again(void **state)
+{
+    struct yard *y = *state;
+    struct slot *kept;
+
+    y->w.setup.uid_count = 16;
+    kept = slot_make(&y->w, MIB, 16);
+    for (unsigned i = 0; i < 40; i++) {
+        struct slot *s = slot_make(&y->w, MIB, 16);
+
+        assert_non_null(s);
+        assert_int_not_equal(s->number, kept->number);
+        assert_int_equal(s->number, 2 + i % 14); /* 0 is the zygote's */
+        slot_release(&y->w, s, false);
+        assert_false(slot_drain(&y->w));
+    }
+}
+
+static void slot_impossible_transition_aborts(void **state)
+{
+    struct yard *y = *state;
+    struct slot *s = slot_make(&y->w, MIB, 16);
+    int status = 0;
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        slot_spawned(s, 4194304);
+        slot_spawned(s, 4194304);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFSIGNALED(status));
+    assert_int_equal(WTERMSIG(status), SIGABRT);
+}
+
+/* ---- the link, seen from the daemon ------------------------------------- */
+
+/* A warden in a child of ours, not set up. */
+static pid_t start_warden(int *ret_sock)
+{
+    int pair[2];
+    pid_t pid;
+
+    assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
+    pid = fork();
+    if (pid == 0) {
+        (void)close(pair[0]);
+        log_setup("test", LOG_ERROR + 1, false);
+        _exit(warden_serve_run(pair[1]));
+    }
+    fd_close(&pair[1]);
+    *ret_sock = pair[0];
+    return pid;
+}
+
+static void serve_ends_the_link_on_nonsense(void **state)
+{
+    static const struct {
+        const char *what;
+        uint32_t type;
+        int length_change;
+        size_t fds;
+    } cases[] = {
+        {"type 0", 0, 0, 0},
+        {"type too high", WARDEN_REQUEST_MAX, 0, 0},
+        {"type far too high", UINT32_MAX, 0, 0},
+        {"SETUP, too short", WARDEN_SETUP, -1, 0},
+        {"SETUP, too long", WARDEN_SETUP, 1, 0},
+        {"SETUP with a descriptor", WARDEN_SETUP, 0, 1},
+        {"STATUS before SETUP", WARDEN_STATUS, 0, 0},
+        {"RUNTIME before SETUP", WARDEN_RUNTIME, 0, 1},
+        {"SPAWN before SETUP", WARDEN_SPAWN, 0, 2},
+        {"KILL before SETUP", WARDEN_KILL, 0, 0},
+    };
+    const int fds[2] = {STDERR_FILENO, STDERR_FILENO};
+    char room[sizeof(struct warden_request) + 1] = {0};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        size_t len = sizeof(struct warden_request) +
+                     (size_t)(ssize_t)cases[i].length_change;
+        struct warden_reply reply;
+        int sock = -1, status = 0;
+        pid_t pid = start_warden(&sock);
+
+        memcpy(room, &cases[i].type, sizeof(cases[i].type));
+        assert_int_equal(wire_send(sock, room, len, fds, cases[i].fds), 0);
+        if (wire_recv(sock, &reply, sizeof(reply), NULL, NULL) != 0)
+            fail_msg("%s was answered", cases[i].what);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_int_equal(status, 0);
+        fd_close(&sock);
+    }
+}
+
+static void serve_refuses_a_setup_out_of_bounds(void **state)
+{
+    struct warden_request req = {.type = WARDEN_SETUP, .seq = 77};
+    struct warden_reply reply;
+    int sock = -1, status = 0;
+    pid_t pid = start_warden(&sock);
+
+    (void)state;
+    req.u.setup = good_setup();
+    req.u.setup.uid_base = 0;
+    assert_int_equal(wire_send(sock, &req, sizeof(req), NULL, 0), 0);
+    assert_int_equal(wire_recv(sock, &reply, sizeof(reply), NULL, NULL),
+                     sizeof(reply));
+    assert_int_equal(reply.type, WARDEN_SETUP);
+    assert_int_equal(reply.seq, 77);
+    assert_int_equal(reply.result, WARDEN_REFUSED);
+    assert_non_null(strstr(reply.text, "uid_base"));
+    fd_close(&sock);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
+/* A link whose other end is ours to answer from. */
+static int make_stub_link(struct warden_link *link)
+{
+    int pair[2];
+
+    memset(link, 0, sizeof(*link));
+    assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
+    pthread_mutex_init(&link->lock, NULL);
+    link->sock = pair[0];
+    atomic_store(&link->alive, true);
+    return pair[1];
+}
+
+static void call_maps_each_result(void **state)
+{
+    static const struct {
+        uint32_t result;
+        int expected, retry;
+    } cases[] = {
+        {WARDEN_OK, 0, 0},
+        {WARDEN_NOT_READY, -ERR_UNAVAILABLE, 1},
+        {WARDEN_REFUSED, -ERR_INVALID, 0},
+        {WARDEN_FULL, -ERR_BUSY, 5},
+        {WARDEN_GONE, -ERR_NOT_FOUND, 0},
+        {WARDEN_FAILED, -ERR_ISOLATION, 0},
+        {99, -ERR_ISOLATION, 0},
+    };
+    struct warden_link link;
+    int other = make_stub_link(&link);
+
+    (void)state;
+    for (uint32_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct warden_reply reply = {.type = WARDEN_KILL,
+                                     .seq = i + 1,
+                                     .result = cases[i].result,
+                                     .errnum = EIO};
+        struct error err = {0};
+
+        memset(reply.text, 'x', sizeof(reply.text)); /* not terminated */
+        assert_int_equal(wire_send(other, &reply, sizeof(reply), NULL, 0), 0);
+        assert_int_equal(warden_call_kill(&link, 5, &err), cases[i].expected);
+        assert_int_equal(err.retry_after_s, cases[i].retry);
+        assert_true(warden_call_alive(&link));
+    }
+    fd_close(&link.sock);
+    fd_close(&other);
+}
+
+static void call_loses_the_link_on_a_wrong_reply(void **state)
+{
+    static const struct {
+        uint32_t type, seq;
+        size_t len;
+    } cases[] = {
+        {WARDEN_KILL, 2, sizeof(struct warden_reply)},
+        {WARDEN_USAGE, 1, sizeof(struct warden_reply)},
+        {WARDEN_KILL, 1, sizeof(struct warden_reply) - 1},
+        {0, 0, 0}, /* nothing: the warden is gone */
+    };
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct warden_link link;
+        int other = make_stub_link(&link);
+        struct warden_reply reply = {.type = cases[i].type,
+                                     .seq = cases[i].seq};
+        struct error err = {0};
+
+        if (cases[i].len)
+            assert_int_equal(wire_send(other, &reply, cases[i].len, NULL, 0),
+                             0);
+        else
+            fd_close(&other);
+        assert_int_equal(warden_call_kill(&link, 5, &err), -ERR_UNAVAILABLE);
+        assert_false(warden_call_alive(&link));
+        assert_int_equal(warden_call_kill(&link, 5, &err), -ERR_UNAVAILABLE);
+        fd_close(&link.sock);
+        fd_close(&other);
+    }
+}
+
+static void call_runtime_refuses_a_long_name(void **state)
+{
+    char name[WARDEN_NAME_MAX + 1];
+    struct warden_link link;
+    int other = make_stub_link(&link);
+    struct error err = {0};
+    uint32_t handle = 0;
+
+    (void)state;
+    memset(name, 'a', sizeof(name));
+    name[WARDEN_NAME_MAX] = '\0';
+    assert_int_equal(
+        warden_call_runtime(&link, name, STDERR_FILENO, false, &handle, &err),
+        -ERR_INVALID);
+    fd_close(&link.sock);
+    fd_close(&other);
+}
+
+/* ---- a zygote, as the warden sees it ------------------------------------ */
+
+static void Z6_zygote_that_misbehaves_is_retired(void **state)
+{
+    static const struct {
+        struct zygote_reply reply;
+        size_t len;
+        int expected;
+        bool retired;
+    } cases[] = {
+        {{.type = ZYGOTE_SPAWNED, .pid = 4194304}, 0, 0, false},
+        {{.type = ZYGOTE_SPAWNED, .errnum = ENOSPC}, 0, -ENOSPC, false},
+        {{.type = ZYGOTE_READY, .pid = 5}, 0, -EAGAIN, true},
+        {{.type = 99}, 0, -EAGAIN, true},
+        {{.type = ZYGOTE_SPAWNED}, 4, -EAGAIN, true},
+    };
+    struct yard *y = *state;
+    struct sandbox_spec spec = {0};
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct runtime rt = {.spec_fd = -1};
+        pid_t pid = 0, zygote = fork();
+        int pair[2];
+        int fd = STDERR_FILENO;
+
+        if (zygote == 0)
+            for (;;)
+                (void)pause();
+        assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
+        rt.next.sock = -1;
+        rt.current = (struct zygote){.pid = zygote, .sock = pair[0]};
+        assert_int_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid),
+                         -EAGAIN); /* not ready yet */
+        rt.current.ready = true;
+        assert_int_equal(
+            wire_send(pair[1], &cases[i].reply,
+                      cases[i].len ? cases[i].len : sizeof(cases[i].reply),
+                      NULL, 0),
+            0);
+        assert_int_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid),
+                         cases[i].expected);
+        assert_int_equal(rt.current.pid == 0, cases[i].retired);
+        (void)kill(zygote, SIGKILL); /* unless it was retired */
+        assert_int_equal(waitpid(zygote, NULL, 0), zygote);
+        fd_close(&rt.current.sock);
+        fd_close(&pair[1]);
+    }
+}
+
+#define IN_YARD(test) cmocka_unit_test_setup_teardown(test, make_yard, drop_yard)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(C3_policy_setup_at_below_and_above_each_bound),
+        cmocka_unit_test(C3_policy_keeps_host_uids_apart_from_the_system),
+        cmocka_unit_test(policy_spawn_at_below_and_above_each_bound),
+        cmocka_unit_test(policy_names_and_paths_are_plain),
+        IN_YARD(slot_make_stops_at_the_limit),
+        IN_YARD(slot_take_prefers_a_matching_spare),
+        IN_YARD(R7_slot_lives_dies_and_is_forgotten),
+        IN_YARD(slot_dead_keeps_its_status_until_released),
+        IN_YARD(slot_kept_comes_back_with_its_number_and_files),
+        IN_YARD(X3_slot_numbers_go_around_before_they_come_again),
+        IN_YARD(slot_impossible_transition_aborts),
+        cmocka_unit_test(serve_ends_the_link_on_nonsense),
+        cmocka_unit_test(serve_refuses_a_setup_out_of_bounds),
+        cmocka_unit_test(call_maps_each_result),
+        cmocka_unit_test(call_loses_the_link_on_a_wrong_reply),
+        cmocka_unit_test(call_runtime_refuses_a_long_name),
+        IN_YARD(Z6_zygote_that_misbehaves_is_retired),
+    };
+
+    return cmocka_run_group_tests_name("warden", tests, NULL, NULL);
+}
