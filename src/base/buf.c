@@ -55,11 +55,12 @@ void buf_adds(struct buf *b, const char *text)
 
 void buf_addf(struct buf *b, const char *fmt, ...)
 {
+    char measure[1];
     va_list ap;
     int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(NULL, 0, fmt, ap);
+    n = vsnprintf(measure, sizeof(measure), fmt, ap); /* only its length */
     va_end(ap);
     if (n < 0)
         return;

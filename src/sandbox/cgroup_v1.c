@@ -108,7 +108,11 @@ static int limit_memory(int dir, const char *group, uint64_t bytes)
     r = cgroup_write_u64(dir, group, "memory.memsw.limit_in_bytes", bytes);
     if (r == -ENOENT || r == -EACCES || r == -EOPNOTSUPP)
         r = cgroup_write_u64(dir, group, "memory.swappiness", 0);
-    return r;
+    if (r < 0)
+        return r;
+    /* Buffers of TCP and UDP are counted apart, and only once limited. */
+    r = cgroup_write_u64(dir, group, "memory.kmem.tcp.limit_in_bytes", bytes);
+    return r == -ENOENT ? 0 : r; /* a kernel without the Internet */
 }
 
 static int v1_limit(struct cgroup_tree *t, const char *group,

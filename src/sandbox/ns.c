@@ -26,9 +26,11 @@
  */
 int sandbox_ns_ids(struct sandbox_steps *s)
 {
-    (void)s;
-    if (setgroups(0, NULL) < 0 ||
-        setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
+    /* An ordinary user's groups cannot be given up, but mean nothing here:
+     * none of them is mapped. */
+    if (setgroups(0, NULL) < 0 && s->spec->own_uid)
+        return -errno;
+    if (setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
         setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
         return -errno;
     /* The warden's death must end us; an id change clears this, so it
@@ -48,6 +50,10 @@ int sandbox_ns_names(struct sandbox_steps *s)
     /* Only now: the root of a control group namespace is the group its
      * maker is in, and the warden moved us since the clone. */
     if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
+        return -errno;
+    /* So is this: the folder of message queues belongs to its maker, and at
+     * the clone we had no id here that could have written to it. */
+    if (unshare(CLONE_NEWIPC) < 0)
         return -errno;
     return sethostname(name, sizeof(name) - 1) < 0 ? -errno : 0;
 }

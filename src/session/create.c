@@ -4,6 +4,7 @@
  * limit (R8), take a ready sandbox or make one, publish it. Runs in gloveboxd
  * on the caller's thread; a refusal comes before anything slow.
  */
+#include <assert.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
@@ -249,13 +250,14 @@ static int create(struct sessions *m, const char *tenant,
     struct plan plan = {0};
     struct session *se;
     struct tenant *t;
-    struct box *box;
+    struct box *box = NULL;
     int rc = check_text(spec, err);
 
     if (rc == 0)
         rc = make_plan(m, spec, &plan, err);
     if (rc < 0)
         return rc;
+    assert(plan.pool && plan.runtime);
     pthread_mutex_lock(&m->lock);
     t = session_tenant(m, tenant);
     rc = reserve(m, t, plan.pool, err);
@@ -263,7 +265,7 @@ static int create(struct sessions *m, const char *tenant,
     if (rc < 0)
         return rc;
     rc = get_box(m, &plan, &box, err);
-    if (rc < 0) {
+    if (!box) {
         unreserve(m, t, plan.pool);
         return rc;
     }

@@ -48,7 +48,8 @@ static int choose_timeout(const struct conf_pool *pool,
 
     if (spec->timeout_s > most)
         return error_set(err, ERR_INVALID,
-                         "timeout_s must be from 1 to %u in this pool", most);
+                         "timeout_s must be from %u to %u in this pool",
+                         MIN(EXEC_TIMEOUT_MIN_S, most), most);
     *ret = spec->timeout_s ? spec->timeout_s : normal;
     return 0;
 }
@@ -100,13 +101,13 @@ static int admit(struct sessions *m, const char *tenant, const char *id,
                  const struct exec_spec *spec, struct job *ret,
                  struct error *err)
 {
-    struct session *se;
+    struct session *se = session_find(m, tenant, id, err);
     struct execution *e;
     uint32_t timeout_s = 0;
-    int rc = session_find(m, tenant, id, &se, err);
+    int rc;
 
-    if (rc < 0)
-        return rc;
+    if (!se)
+        return -(int)err->code;
     rc = check_spec(m, spec, err);
     if (rc == 0)
         rc = choose_timeout(se->pool->conf, spec, &timeout_s, err);
@@ -203,7 +204,7 @@ static int run(const struct job *job, struct error *err)
             rc = error_set(err, ERR_BUSY, "out of descriptors");
         else
             rc = session_wake_kernel(se, &box, err);
-        if (rc == 0)
+        if (box)
             run_in_box(se, e, box, runner, &facts);
         else
             note_unmade(e, &facts, err);
@@ -234,13 +235,13 @@ int session_execute(struct sessions *s, const char *tenant, const char *id,
                     const struct exec_spec *spec, struct execution **ret,
                     struct error *err)
 {
-    struct job job;
+    struct job job = {0};
     int rc = session_enter(s, err);
 
     if (rc < 0)
         return rc;
     rc = admit(s, tenant, id, spec, &job, err);
-    if (rc == 0) {
+    if (job.e) {
         rc = run(&job, err);
         log_end(job.e);
         session_unref(job.se);

@@ -57,23 +57,23 @@ int session_files_refused(int errnum, struct error *err)
 /* ---- one call
  * --------------------------------------------------------------- */
 
-int session_files_begin(struct sessions *s, const char *tenant, const char *id,
-                        struct session **ret, struct error *err)
+struct session *session_files_begin(struct sessions *s, const char *tenant,
+                                    const char *id, struct error *err)
 {
-    int rc = session_enter(s, err);
+    struct session *se;
 
-    if (rc < 0)
-        return rc;
-    rc = session_find(s, tenant, id, ret, err);
-    if (rc < 0) {
+    if (session_enter(s, err) < 0)
+        return NULL;
+    se = session_find(s, tenant, id, err);
+    if (!se) {
         session_leave(s);
-        return rc;
+        return NULL;
     }
-    pthread_mutex_lock(&(*ret)->lock);
-    (*ret)->pins++;
-    session_touch(*ret);
-    pthread_mutex_unlock(&(*ret)->lock);
-    return 0;
+    pthread_mutex_lock(&se->lock);
+    se->pins++;
+    session_touch(se);
+    pthread_mutex_unlock(&se->lock);
+    return se;
 }
 
 void session_files_end(struct session *se)
@@ -145,11 +145,11 @@ int session_files_open(struct sessions *s, const char *tenant, const char *id,
     struct broker_request request = {.type = INIT_OPEN, .path = path};
     struct broker_reply reply = {.fd = -1};
     int fd cleanup(fd_close) = -1;
-    struct session *se;
-    int rc = session_files_begin(s, tenant, id, &se, err);
+    struct session *se = session_files_begin(s, tenant, id, err);
+    int rc = 0;
 
-    if (rc < 0)
-        return rc;
+    if (!se)
+        return -(int)err->code;
     rc = check_path(path, err);
     if (rc == 0)
         rc =
@@ -171,11 +171,11 @@ int session_files_remove(struct sessions *s, const char *tenant,
 {
     struct broker_request request = {.type = INIT_REMOVE, .path = path};
     struct broker_reply reply;
-    struct session *se;
-    int rc = session_files_begin(s, tenant, id, &se, err);
+    struct session *se = session_files_begin(s, tenant, id, err);
+    int rc = 0;
 
-    if (rc < 0)
-        return rc;
+    if (!se)
+        return -(int)err->code;
     rc = check_path(path, err);
     if (rc == 0)
         rc = session_files_call(se, &request, NULL, 0, false, NULL, &reply,
@@ -268,11 +268,11 @@ int session_files_list(struct sessions *s, const char *tenant, const char *id,
                        bool *ret_more, struct error *err)
 {
     struct listing l = {.limit = limit};
-    struct session *se;
-    int rc = session_files_begin(s, tenant, id, &se, err);
+    struct session *se = session_files_begin(s, tenant, id, err);
+    int rc = 0;
 
-    if (rc < 0)
-        return rc;
+    if (!se)
+        return -(int)err->code;
     if (limit == 0 || limit > LIST_MAX)
         rc = error_set(err, ERR_INVALID, "limit must be from 1 to %u",
                        LIST_MAX);

@@ -311,8 +311,8 @@ static void say_process_limit(const struct facts *f, struct verdict *v)
 /* ext4 refuses data while a little is left, for the maps of what it has. */
 static bool is_scratch_limit(const struct facts *f)
 {
-    uint64_t full = MAX(SCRATCH_FULL_BYTES,
-                        f->limits->scratch_bytes / SCRATCH_FULL_SHARE);
+    uint64_t full =
+        MAX(SCRATCH_FULL_BYTES, f->limits->scratch_bytes / SCRATCH_FULL_SHARE);
 
     return failed(f) && f->scanned &&
            (f->scratch_free_bytes < full || f->scratch_free_inodes == 0);

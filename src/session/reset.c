@@ -76,8 +76,9 @@ int session_reset(struct sessions *s, const char *tenant, const char *id,
 
     if (rc < 0)
         return rc;
-    rc = session_find(s, tenant, id, &se, err);
-    if (rc == 0) {
+    se = session_find(s, tenant, id, err);
+    rc = se ? 0 : -(int)err->code;
+    if (se) {
         rc = reset(se, err);
         if (rc == 0)
             session_fill_info(se, ret);
@@ -95,8 +96,8 @@ int session_interrupt(struct sessions *s, const char *tenant, const char *id,
 
     if (rc < 0)
         return rc;
-    rc = session_find(s, tenant, id, &se, err);
-    if (rc == 0) {
+    se = session_find(s, tenant, id, err);
+    if (se) {
         pthread_mutex_lock(&se->lock);
         session_queue_request(se, REQUEST_INTERRUPT);
         session_touch(se);
@@ -104,5 +105,5 @@ int session_interrupt(struct sessions *s, const char *tenant, const char *id,
         session_unref(se);
     }
     session_leave(s);
-    return rc;
+    return se ? 0 : -(int)err->code;
 }

@@ -32,8 +32,8 @@ void session_unref(struct session *se)
     free(se);
 }
 
-int session_find(struct sessions *m, const char *tenant, const char *id,
-                 struct session **ret, struct error *err)
+struct session *session_find(struct sessions *m, const char *tenant,
+                             const char *id, struct error *err)
 {
     struct session *se = NULL;
     struct idmap_node *n;
@@ -48,9 +48,8 @@ int session_find(struct sessions *m, const char *tenant, const char *id,
         se = NULL;
     pthread_mutex_unlock(&m->lock);
     if (!se)
-        return error_set(err, ERR_NOT_FOUND, "no such session");
-    *ret = se;
-    return 0;
+        (void)error_set(err, ERR_NOT_FOUND, "no such session");
+    return se;
 }
 
 void session_touch(struct session *se)
@@ -105,13 +104,13 @@ int session_get(struct sessions *s, const char *tenant, const char *id,
 
     if (rc < 0)
         return rc;
-    rc = session_find(s, tenant, id, &se, err);
-    if (rc == 0) {
+    se = session_find(s, tenant, id, err);
+    if (se) {
         session_fill_info(se, ret);
         session_unref(se);
     }
     session_leave(s);
-    return rc;
+    return se ? 0 : -(int)err->code;
 }
 
 /* The first of the page, sessions.lock held; false: no such `after`. */
@@ -250,13 +249,13 @@ int session_delete(struct sessions *s, const char *tenant, const char *id,
 
     if (rc < 0)
         return rc;
-    rc = session_find(s, tenant, id, &se, err);
-    if (rc == 0) {
+    se = session_find(s, tenant, id, err);
+    if (se) {
         if (session_end(se))
             log_event(LOG_INFO, "session_deleted", "session", id, "tenant",
                       tenant, NULL);
         session_unref(se);
     }
     session_leave(s);
-    return rc;
+    return se ? 0 : -(int)err->code;
 }

@@ -125,6 +125,8 @@ enum exec_outcome {
     OUTCOME_ISOLATION_FAILED,
 };
 
+#define EXEC_TIMEOUT_MIN_S 5u /* the least a client may ask for */
+
 struct exec_spec {
     enum exec_language language;
     const char *code;

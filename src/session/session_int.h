@@ -34,8 +34,7 @@
 #include "warden/call.h"
 #include "wire/kernel_msg.h"
 
-#define SESSION_IO_SIZE 65536u /* of a runner's buffer; one read, one event   \
-                                */
+#define SESSION_IO_SIZE 65536u /* a runner's buffer: one read, one event */
 #define SESSION_NAME_MAX 128u
 #define SESSION_METADATA_MAX 16384u
 
@@ -330,9 +329,9 @@ struct session {
 
 struct session *session_ref(struct session *se);
 void session_unref(struct session *se); /* accepts NULL */
-/* ret: referenced. */
-int session_find(struct sessions *m, const char *tenant, const char *id,
-                 struct session **ret, struct error *err);
+/* Referenced; NULL with err set when there is none. */
+struct session *session_find(struct sessions *m, const char *tenant,
+                             const char *id, struct error *err);
 void session_fill_info(struct session *se, struct session_info *ret);
 void session_touch(struct session *se); /* its lock is held */
 /* Takes it out of the tables and ends it; false: someone else did. */
@@ -590,10 +589,10 @@ void session_settle(struct collect *c);
 /* ---- files.c, upload.c ----------------------------------------------------
  */
 
-/* Finds and pins the session, so that it does not fall asleep meanwhile; end
- * also drops the reference. */
-int session_files_begin(struct sessions *s, const char *tenant, const char *id,
-                        struct session **ret, struct error *err);
+/* Finds and pins the session, so that it does not fall asleep meanwhile; NULL
+ * with err set when there is none. end also drops the reference. */
+struct session *session_files_begin(struct sessions *s, const char *tenant,
+                                    const char *id, struct error *err);
 void session_files_end(struct session *se);
 /* As session_broker_call, waking the session. ret_box: NULL, or the box that
  * answered, referenced. */

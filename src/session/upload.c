@@ -71,11 +71,11 @@ int session_upload_begin(struct sessions *s, const char *tenant,
                          struct session_upload **ret, struct error *err)
 {
     struct session_upload *u;
-    struct session *se;
-    int rc = session_files_begin(s, tenant, id, &se, err);
+    struct session *se = session_files_begin(s, tenant, id, err);
+    int rc = 0;
 
-    if (rc < 0)
-        return rc;
+    if (!se)
+        return -(int)err->code;
     u = xcalloc(1, sizeof(*u));
     u->se = se;
     u->fd = -1;

@@ -148,10 +148,10 @@ int session_wake_kernel(struct session *se, struct box **ret,
     int rc = error_set(err, ERR_GUEST, "the sandbox is gone");
 
     for (int i = 0; i < 2; i++) {
-        struct box *box;
+        struct box *box = NULL;
 
         rc = session_wake(se, &box, err);
-        if (rc < 0)
+        if (!box)
             return rc;
         if (!session_box_check(box))
             rc = error_set(err, ERR_GUEST, "the sandbox is gone");

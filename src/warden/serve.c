@@ -209,6 +209,7 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
         .limits = spawn->limits,
         .has_scratch = s->scratch_fd >= 0,
         .has_dev = s->dev_fd >= 0,
+        .own_uid = !!(w->walls & WARDEN_WALL_UIDS),
         .accept_no_landlock =
             !!(w->setup.accepted_walls & WARDEN_WALL_LANDLOCK),
     };

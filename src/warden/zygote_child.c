@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
@@ -72,6 +73,19 @@ static void make_devices(const char *root)
     }
 }
 
+/* An ordinary user may not mount one for a pid namespace that is not theirs;
+ * what they have already shows them no more than they could see anyway. */
+static void mount_proc(const struct warden *w, const char *path)
+{
+    int r = w->walls & WARDEN_WALL_UIDS
+                ? mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+                        "hidepid=invisible")
+                : mount("/proc", path, NULL, MS_BIND | MS_REC, NULL);
+
+    if (r < 0)
+        fail("mount the zygote's /proc");
+}
+
 /*
  * Root, every capability, own mount namespace. The image stays where it is
  * and becomes the root; the host's tree is detached. /proc must be whole and
@@ -95,9 +109,7 @@ static void build_root(const struct warden *w, const char *image)
     bind_read_only(w->setup.kernel_dir, path);
     make_devices(root);
     (void)snprintf(path, sizeof(path), "%s/proc", root);
-    if (mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
-              "hidepid=invisible") < 0)
-        fail("mount the zygote's /proc");
+    mount_proc(w, path);
     (void)snprintf(path, sizeof(path), "%s/tmp", root);
     if (mount("tmp", path, "tmpfs", MS_NOSUID | MS_NODEV,
               "mode=1777,size=64m") < 0)
@@ -125,6 +137,26 @@ static void arrange_fds(int sock, int spec_fd)
         fail("arrange descriptors");
     if (lseek(ZYGOTE_SPEC_FD, 0, SEEK_SET) < 0)
         fail("rewind the spec");
+}
+
+/*
+ * Some limits are also counted for the maker of a user namespace, and that is
+ * the zygote for all sessions: left as they are, one session at its own limit
+ * of, say, message queues would leave the others none. Their own, smaller
+ * limits are set in each session; here there is none. An ordinary user keeps
+ * what the host gave.
+ */
+static void lift_limits(void)
+{
+    static const int shared[] = {RLIMIT_NPROC, RLIMIT_SIGPENDING,
+                                 RLIMIT_MEMLOCK, RLIMIT_MSGQUEUE};
+
+    for (size_t i = 0; i < ARRAY_SIZE(shared); i++) {
+        struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
+
+        if (setrlimit(shared[i], &none) < 0 && errno != EPERM)
+            fail("lift the limits that sessions share");
+    }
 }
 
 /* From root to the zygote's uid: no capability outside survives this, and
@@ -172,7 +204,11 @@ _Noreturn void zygote_child_run(const struct warden *w, const char *image,
         fail("new namespaces");
     build_root(w, image);
     arrange_fds(sock, spec_fd);
+    lift_limits();
     drop_privilege(w);
-    (void)execve(PYTHON, (char *const *)argv, (char *const *)environment);
+    /* A process of an unreadable program belongs to root in /proc, where an
+     * ordinary user could not map its clones' ids. */
+    (void)execve(w->walls & WARDEN_WALL_UIDS ? PYTHON : argv[0],
+                 (char *const *)argv, (char *const *)environment);
     fail("exec the image's python3");
 }

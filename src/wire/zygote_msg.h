@@ -26,7 +26,7 @@ struct sandbox_spec {
     uint32_t has_scratch;             /* a scratch mount is handed down */
     uint32_t has_dev;                 /* a /dev mount is handed down */
     uint32_t accept_no_landlock;      /* the operator accepted its absence */
-    uint32_t unused;
+    uint32_t own_uid; /* a host uid nobody else has, and no other group */
 };
 
 /* Descriptors a zygote is started with, besides 0, 1 and 2. */

@@ -2,7 +2,8 @@
 // A real daemon for a test file: its own data directory, a free port, its own
 // configuration; and the few calls every test makes. Nothing here is a mock.
 import { spawn, spawnSync } from 'node:child_process';
-import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash, randomInt } from 'node:crypto';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -11,7 +12,7 @@ export const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
 export const build = resolve(root, process.env.GLOVEBOX_BUILD ?? 'build');
 export const bin = (name) => join(build, 'bin', name);
 
-const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // Polls fn until it returns something truthy; the last error explains a miss.
 export async function until(fn, { ms = 10_000, every = 20, what = 'condition' } = {}) {
@@ -29,6 +30,23 @@ export async function until(fn, { ms = 10_000, every = 20, what = 'condition' } 
   }
 }
 
+const UIDS = 1_000_000; // of one daemon; the default of uid_count
+
+// Every process of the machine with its host uid; those that end meanwhile
+// are left out.
+export function allProcesses() {
+  return readdirSync('/proc').filter((name) => /^\d+$/.test(name)).flatMap((name) => {
+    try {
+      const status = readFileSync(`/proc/${name}/status`, 'utf8');
+      const field = (key) => Number(new RegExp(`^${key}:\\s+(\\d+)`, 'm').exec(status)[1]);
+      return [{ pid: Number(name), ppid: field('PPid'), uid: field('Uid'), threads: field('Threads'),
+        zombie: /^State:\s+Z/m.test(status), name: /^Name:\s+(.*)$/m.exec(status)[1] }];
+    } catch {
+      return [];
+    }
+  });
+}
+
 // JSON is YAML, so a configuration is written as an object.
 export const pool = (extra = {}) => ({ name: 'default', runtime: 'minimal', ready: 1, ...extra });
 
@@ -39,14 +57,19 @@ export class Glovebox {
   }
 
   // config: top-level options; pools default to one on the minimal image.
-  static async start({ config = {}, dir, args = [], wait = true, env = {} } = {}) {
+  // Each daemon gets host uids of its own, so that a test can tell its
+  // processes from another's. under: a command that execs the daemon.
+  static async start({ config = {}, dir, args = [], wait = true, env = {}, under = [] } = {}) {
     const g = new Glovebox(dir ?? mkdtempSync(join(tmpdir(), 'glovebox-test-')));
+    g.uidBase = config.uid_base ?? 1_000_000_000 + randomInt(3000) * UIDS;
+    g.config = { creations_per_s: 0, pools: [pool()], uid_base: g.uidBase, ...config };
     chmodSync(g.dir, 0o755); // the service user must get through
     const file = join(g.dir, 'test.yaml');
-    writeFileSync(file, JSON.stringify({ creations_per_s: 0, pools: [pool()], ...config }));
+    writeFileSync(file, JSON.stringify(g.config));
     rmSync(join(g.dir, 'data', 'endpoint'), { force: true });
-    g.child = spawn(bin('gloveboxd'),
-      ['--config', file, '--data', join(g.dir, 'data'), '--listen', '127.0.0.1:0', ...args],
+    const command = [...under, bin('gloveboxd'),
+      '--config', file, '--data', join(g.dir, 'data'), '--listen', '127.0.0.1:0', ...args];
+    g.child = spawn(command[0], command.slice(1),
       { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH, ...env } });
     for (const stream of [g.child.stdout, g.child.stderr])
       stream.on('data', (bytes) => { g.log = (g.log + bytes).slice(-200_000); });
@@ -82,6 +105,70 @@ export class Glovebox {
     const warden = rows.find((r) => r.ppid === this.pid && r.comm.startsWith('glovebox-warde'));
     const children = warden ? rows.filter((r) => r.ppid === warden.pid) : [];
     return { warden: warden?.pid, children, rows };
+  }
+
+  // Its processes that act for sessions, by host uid: the zygotes' own is the
+  // first of the range.
+  zygotes() { return allProcesses().filter(({ uid, zombie }) => uid === this.uidBase && !zombie); }
+  sessionProcesses() {
+    return allProcesses().filter(({ uid }) => uid > this.uidBase && uid < this.uidBase + UIDS);
+  }
+
+  // Control groups of its sessions, in all hierarchies.
+  groups() {
+    const data = join(this.dir, 'data');
+    const name = `glovebox-gb-${createHash('sha256').update(data).digest('hex').slice(0, 16)}`;
+    return readFileSync('/proc/self/cgroup', 'utf8').trim().split('\n').flatMap((line) => {
+      const [, controllers, own] = /^\d+:([^:]*):(.*)$/.exec(line);
+      const roots = controllers ? [`/sys/fs/cgroup/${controllers.split(',')[0]}`] : ['/sys/fs/cgroup', '/sys/fs/cgroup/unified'];
+      return roots.map((r) => join(r, own, name)).filter((at) => existsSync(at))
+        .flatMap((at) => readdirSync(at).filter((n) => /^s\d+$/.test(n)).map((n) => join(at, n)));
+    });
+  }
+
+  // The control group of the session whose processes have this uid.
+  group(uid, controller) {
+    return this.groups().find((at) => at.includes(`/${controller}/`) && at.endsWith(`/s${uid - this.uidBase}`))
+      ?? this.groups().find((at) => at.endsWith(`/s${uid - this.uidBase}`));
+  }
+
+  loops() {
+    return readdirSync('/sys/block').filter((n) => n.startsWith('loop')).filter((n) => {
+      try {
+        return readFileSync(`/sys/block/${n}/loop/backing_file`, 'utf8').startsWith(this.dir);
+      } catch {
+        return false;
+      }
+    });
+  }
+
+  images() {
+    const at = join(this.dir, 'data', 'scratch');
+    return existsSync(at) ? readdirSync(at).filter((n) => /^\d+\.img$/.test(n)) : [];
+  }
+
+  // Mounts anywhere on the machine that came from its data directory.
+  mounts() {
+    const seen = new Set();
+    for (const { pid } of allProcesses()) {
+      try {
+        for (const line of readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n'))
+          if (line.includes(this.dir)) seen.add(line);
+      } catch { /* it ended */ }
+    }
+    return [...seen];
+  }
+
+  // What sessions have on the host right now.
+  holdings() {
+    return { processes: this.sessionProcesses().length, groups: this.groups().length, loops: this.loops().length,
+      images: this.images().length };
+  }
+
+  // A key of another tenant.
+  async tenant(name) {
+    const made = await this.ok('POST', '/api/keys', { tenant: name, scopes: ['execute', 'files:read', 'files:write'] });
+    return { key: made.secret };
   }
 
   async stop({ keep = false } = {}) {
@@ -176,3 +263,22 @@ export function host(code, { python = '/usr/bin/python3', timeout = 30_000 } = {
   const done = spawnSync(python, ['-c', code], { encoding: 'utf8', timeout });
   return { status: done.status, signal: done.signal, stdout: done.stdout.trim(), stderr: done.stderr };
 }
+
+// Many probes at once, as a program that prints their results as JSON:
+// {name: value}. A row's code is an expression; `call` makes a system call
+// by number and returns its result or -errno.
+export const probes = (rows, setup = '') => `
+import ctypes, json, os, socket, sys
+libc = ctypes.CDLL(None, use_errno=True)
+def call(*args):
+    ctypes.set_errno(0)
+    got = libc.syscall(*args)
+    return got if got >= 0 else -ctypes.get_errno()
+def probe(fn):
+    try:
+        return fn()
+    except BaseException as e:
+        return type(e).__name__ + ":" + str(getattr(e, "errno", None) or e)
+${setup}
+print(json.dumps({${Object.entries(rows).map(([name, code]) => `${JSON.stringify(name)}: probe(lambda: ${code})`).join(', ')}}))
+`;

@@ -490,7 +490,12 @@ static void json_body_is_checked(void **state)
     } cases[] = {
         {"", "{}", " 200 "},
         {"Content-Type: application/json; charset=utf-8\r\n", "{}", " 200 "},
-        {"Content-Type: text/plain\r\n", "{}", " 400 "},
+        {"Content-Type: text/plain\r\n", "{}", " 200 "},
+        {"Content-Type: application/x-www-form-urlencoded\r\n", "{}", " 200 "},
+        {"Content-Type: application/merge-patch+json\r\n", "{}", " 200 "},
+        {"Content-Type: +json\r\n", "{}", " 400 "},
+        {"Content-Type: multipart/form-data; boundary=x\r\n", "{}", " 400 "},
+        {"Content-Type: image/png\r\n", "{}", " 400 "},
         {"", "", "the body is empty"},
         {"", "[]", "must be a JSON object"},
         {"", "{", "not valid JSON"},

@@ -1147,7 +1147,8 @@ static void execution_cancel_queued_and_running(void **state)
     wait_state(f, SESSION_RUNNING, 0);
     bg_start(&second);
     wait_state(f, SESSION_RUNNING, 1);
-    assert_int_equal(session_find(f->s, TENANT, f->id, &se, &f->err), 0);
+    se = session_find(f->s, TENANT, f->id, &f->err);
+    assert_non_null(se);
     memcpy(id, se->queue_head->info.id, sizeof(id));
     assert_int_equal(execution_cancel(f->s, "other", id, &f->err),
                      -ERR_NOT_FOUND);
@@ -1362,7 +1363,8 @@ static struct execution *bare_execution(struct fixture *f)
     struct execution *e;
     struct session *se;
 
-    assert_int_equal(session_find(f->s, TENANT, f->id, &se, &f->err), 0);
+    se = session_find(f->s, TENANT, f->id, &f->err);
+    assert_non_null(se);
     e = session_execution_new(se, &spec, 1);
     session_unref(se);
     return e;

@@ -17,7 +17,6 @@
 #define FILES_MAX 1000
 #define BYTES_MAX ((int64_t)1 << 50)
 #define COUNT_MAX ((int64_t)1 << 30)
-#define TIMEOUT_MIN 5
 
 /* All that any of the three bodies may say. */
 struct body {
@@ -49,7 +48,8 @@ static const struct {
     {EXEC | RUN,
      {"code", JSON_KIND_STRING, true, AT(code), 0, INT64_MAX, NULL}},
     {EXEC | RUN,
-     {"timeout_s", JSON_KIND_INT, false, AT(timeout_s), TIMEOUT_MIN, 0, NULL}},
+     {"timeout_s", JSON_KIND_INT, false, AT(timeout_s), EXEC_TIMEOUT_MIN_S, 0,
+      NULL}},
     {EXEC | RUN, {"mode", JSON_KIND_CHOICE, false, AT(mode), 0, 0, modes}},
     {SESSION | RUN, {"pool", JSON_KIND_STRING, false, AT(pool), 1, 64, NULL}},
     {SESSION, {"name", JSON_KIND_STRING, false, AT(name), 1, 128, NULL}},
@@ -120,7 +120,7 @@ static int read_limits(const json_t *object, struct session_limits *ret,
 /* The longest any pool grants; the session's own may say less. */
 static int64_t timeout_max(const struct conf *conf)
 {
-    uint32_t most = TIMEOUT_MIN;
+    uint32_t most = EXEC_TIMEOUT_MIN_S;
 
     for (size_t i = 0; i < conf->pool_count; i++)
         most = MAX(most, MAX(conf->pools[i].python_timeout_max_s,

@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who the daemon is and what it owns: the walls the operator does without,
+ * the account, the data directory, and giving up root. Runs in gloveboxd
+ * before it reads a byte from outside.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "service/service_int.h"
+#include "wire/warden_msg.h"
+
+#define DESCRIPTORS ((rlim_t)65536)
+
+static const struct {
+    const char *name;
+    uint32_t bit;
+} walls[] = {
+    {"uids", WARDEN_WALL_UIDS},
+    {"memory", WARDEN_WALL_MEMORY},
+    {"pids", WARDEN_WALL_PIDS},
+    {"cpu", WARDEN_WALL_CPU},
+    {"scratch", WARDEN_WALL_SCRATCH},
+    {"landlock", WARDEN_WALL_LANDLOCK},
+    {"seccomp", WARDEN_WALL_SECCOMP},
+    {"userns", WARDEN_WALL_USERNS},
+    {"service_user", WARDEN_WALL_SERVICE_USER},
+};
+
+/* accept_missing_walls: names with commas or spaces between. */
+int service_rights_walls(struct service *s, struct error *err)
+{
+    const char *text = s->conf->accept_missing_walls;
+
+    s->accepted = 0;
+    while (*(text += strspn(text, ", "))) {
+        size_t len = strcspn(text, ", "), i;
+
+        for (i = 0; i < ARRAY_SIZE(walls); i++)
+            if (strlen(walls[i].name) == len &&
+                memcmp(walls[i].name, text, len) == 0)
+                break;
+        if (i == ARRAY_SIZE(walls)) {
+            (void)error_set(err, ERR_INVALID,
+                            "accept_missing_walls: no wall '%.*s'",
+                            (int)MIN(len, (size_t)40), text);
+            return error_hint(err, "Walls are uids, memory, pids, cpu, "
+                                   "scratch, landlock, seccomp, userns and "
+                                   "service_user.");
+        }
+        s->accepted |= walls[i].bit;
+        text += len;
+    }
+    return 0;
+}
+
+/* Root becomes the service's account; an ordinary user stays. */
+int service_rights_user(struct service *s, struct error *err)
+{
+    int r;
+
+    s->user = (struct priv_user){geteuid(), getegid()};
+    if (geteuid() != 0)
+        return 0;
+    r = priv_find(s->conf->service_user, &s->user);
+    s->drop = r == 0;
+    if (r == 0 || (s->accepted & WARDEN_WALL_SERVICE_USER))
+        return 0;
+    (void)error_errno(err, ERR_INVALID, -r, "cannot run as the account '%s'",
+                      s->conf->service_user);
+    return error_hint(err,
+                      "Make it with: useradd --system --no-create-home "
+                      "%s",
+                      s->conf->service_user);
+}
+
+int service_rights_data(struct service *s, struct error *err)
+{
+    const char *dir = s->conf->data_dir;
+    int r = priv_claim_dir(dir, &s->user, &s->data_fd);
+
+    if (r == -ENOTEMPTY)
+        return error_set(err, ERR_INVALID,
+                         "%s exists, is not empty and not a data directory "
+                         "of ours (owner, mode 0700)",
+                         dir);
+    if (r < 0)
+        return error_errno(err, ERR_INVALID, -r,
+                           "cannot use %s as data directory", dir);
+    s->lock_fd = openat(s->data_fd, "lock",
+                        O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (s->lock_fd < 0)
+        return error_errno(err, ERR_INVALID, errno, "cannot lock %s", dir);
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) < 0)
+        return error_set(err, ERR_CONFLICT,
+                         "another gloveboxd serves %s already", dir);
+    if (mkdirat(s->data_fd, "scratch", 0700) < 0 && errno != EEXIST)
+        return error_errno(err, ERR_INVALID, errno, "cannot make %s/scratch",
+                           dir);
+    return 0;
+}
+
+/* From root with every capability to the service's account with none; what
+ * comes after reads bytes from outside. */
+int service_rights_drop(struct service *s, struct error *err)
+{
+    struct rlimit files;
+    int r;
+
+    /* As many as we like, or as the machine lets us have. */
+    (void)getrlimit(RLIMIT_NOFILE, &files);
+    files.rlim_cur = MAX(files.rlim_cur, MIN(files.rlim_max, DESCRIPTORS));
+    (void)setrlimit(RLIMIT_NOFILE, &files);
+    if (geteuid() == 0 && !s->drop) {
+        log_event(LOG_WARN, "running_as_root", NULL);
+        return 0;
+    }
+    r = priv_drop(&s->user);
+    return r < 0
+               ? error_errno(err, ERR_INTERNAL, -r, "cannot give up privilege")
+               : 0;
+}

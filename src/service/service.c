@@ -1,0 +1,182 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The spine of the daemon: service_run() lists the steps from start to stop.
+ * Runs in gloveboxd; from service_rights_drop() on without privilege.
+ */
+#include "service/service.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "auth/auth.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "http/http.h"
+#include "service/service_int.h"
+#include "session/session.h"
+#include "store/store.h"
+#include "warden/call.h"
+
+#define ENDPOINT "endpoint"
+
+/* Signals come by descriptor; set after the warden has started, which must
+ * not inherit any of it. */
+static int take_signals(struct service *s, struct error *err)
+{
+    struct sigaction ignore = {.sa_handler = SIG_IGN};
+    sigset_t set;
+
+    (void)sigemptyset(&set);
+    (void)sigaddset(&set, SIGTERM);
+    (void)sigaddset(&set, SIGINT);
+    (void)sigaddset(&set, SIGHUP);
+    (void)sigprocmask(SIG_BLOCK, &set, NULL);
+    (void)sigaction(SIGPIPE, &ignore, NULL);
+    s->signal_fd = signalfd(-1, &set, SFD_CLOEXEC);
+    return s->signal_fd < 0
+               ? error_errno(err, ERR_INTERNAL, errno, "cannot take signals")
+               : 0;
+}
+
+static int start_core(struct service *s, struct error *err)
+{
+    const struct conf *c = s->conf;
+    int r = store_open(c->data_dir, &s->store, err);
+
+    if (r == 0)
+        r = auth_open(s->store, c->data_dir, c->auth_failures_per_min,
+                      &s->auth, err);
+    if (r == 0)
+        r = sessions_open(c, s->warden, &s->sessions, err);
+    return r;
+}
+
+static int start_http(struct service *s, struct error *err)
+{
+    const struct conf *c = s->conf;
+    struct http_settings settings = {
+        .host = c->listen_host,
+        .port = c->listen_port,
+        .workers = c->workers,
+        .connections = c->connections,
+        .header_timeout_s = c->header_timeout_s,
+        .idle_timeout_s = c->idle_timeout_s,
+        .body_timeout_s = c->body_timeout_s,
+        .body_bytes = MAX(c->upload_bytes, c->json_bytes),
+    };
+
+    s->doors =
+        (struct doors){.conf = c, .auth = s->auth, .sessions = s->sessions};
+    return http_start(&settings, serve_request, &s->doors, &s->http, err);
+}
+
+/* Tells people and programs where we are. */
+static int announce(struct service *s, struct error *err)
+{
+    const struct conf *c = s->conf;
+    bool v6 = strchr(c->listen_host, ':') != NULL;
+    char *url cleanup(mem_free) =
+        xasprintf("http://%s%s%s:%u", v6 ? "[" : "", c->listen_host,
+                  v6 ? "]" : "", http_port(s->http));
+    char *line cleanup(mem_free) = xasprintf("%s\n", url);
+    int fd cleanup(fd_close) =
+        openat(s->data_fd, ENDPOINT ".new",
+               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0 || fd_write_all(fd, line, strlen(line)) < 0 ||
+        renameat(s->data_fd, ENDPOINT ".new", s->data_fd, ENDPOINT) < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot write %s/%s",
+                           c->data_dir, ENDPOINT);
+    (void)printf("glovebox " GLOVEBOX_VERSION " listening on %s\n"
+                 "key in %s/admin.key\n"
+                 "try: glovebox run -c 'print(6 * 7)'\n",
+                 url, c->data_dir);
+    (void)fflush(stdout);
+    log_event(LOG_INFO, "listening", "url", url, NULL);
+    return 0;
+}
+
+/* Until we are told to stop (0) or the warden is gone (-1). */
+static int wait_for_end(struct service *s)
+{
+    struct pollfd fds[] = {
+        {.fd = s->signal_fd, .events = POLLIN},
+        {.fd = warden_call_fd(s->warden)}, /* only its hanging up */
+    };
+
+    for (;;) {
+        struct signalfd_siginfo info;
+
+        if (poll(fds, ARRAY_SIZE(fds), -1) < 0 && errno != EINTR)
+            return -1;
+        if (fds[1].revents) {
+            log_event(LOG_ERROR, "warden_gone", NULL);
+            return -1;
+        }
+        /* Taken, or it would end us when signals are let through again. */
+        if (fds[0].revents &&
+            read(s->signal_fd, &info, sizeof(info)) == sizeof(info))
+            return 0;
+    }
+}
+
+/* Also of a service that is half started. */
+static void stop(struct service *s)
+{
+    sigset_t none;
+
+    /* A second signal ends us at once; the next start cleans up. */
+    (void)sigemptyset(&none);
+    (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    if (s->http)
+        (void)unlinkat(s->data_fd, ENDPOINT, 0);
+    http_quiesce(s->http);
+    sessions_stop(s->sessions, s->conf->stop_deadline_s);
+    http_stop(s->http, 2); /* answers what the stop has ended */
+    sessions_close(s->sessions, 0);
+    auth_close(s->auth);
+    store_close(s->store);
+    warden_call_close(s->warden);
+    fd_close(&s->signal_fd);
+    fd_close(&s->lock_fd);
+    fd_close(&s->data_fd);
+}
+
+int service_run(const struct conf *conf, struct error *err)
+{
+    struct service s = {
+        .conf = conf, .data_fd = -1, .lock_fd = -1, .signal_fd = -1};
+    int r = service_rights_walls(&s, err);
+
+    if (r == 0)
+        r = service_rights_user(&s, err);
+    if (r == 0)
+        r = service_rights_data(&s, err);
+    if (r == 0)
+        r = service_setup_warden(&s, err);
+    if (r == 0)
+        r = service_rights_drop(&s, err);
+    if (r == 0)
+        r = take_signals(&s, err);
+    if (r == 0)
+        r = start_core(&s, err);
+    if (r == 0)
+        r = start_http(&s, err);
+    if (r == 0)
+        r = announce(&s, err);
+    if (r == 0 && wait_for_end(&s) < 0)
+        r = error_set(err, ERR_UNAVAILABLE, "the warden is gone");
+    if (s.http)
+        log_event(LOG_INFO, "stopping", NULL);
+    stop(&s);
+    return r;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The daemon put together: what gloveboxd starts, in which order, with which
+ * rights, and how it stops. As root: find the service's account, claim the
+ * data directory, start the warden. Then the rights are given up, and only
+ * after that is the store opened and a byte read from outside.
+ */
+#ifndef GLOVEBOX_SERVICE_SERVICE_H
+#define GLOVEBOX_SERVICE_SERVICE_H
+
+struct conf;
+struct error;
+
+/* Runs until told to stop (0) or until something ends it. conf: borrowed. */
+int service_run(const struct conf *conf, struct error *err);
+
+#endif

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For the files of service/ only: the daemon's parts and the steps that
+ * start them. Each step returns 0 or a negative error code. */
+#ifndef GLOVEBOX_SERVICE_SERVICE_INT_H
+#define GLOVEBOX_SERVICE_SERVICE_INT_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "base/priv.h"
+#include "doors/doors.h"
+#include "service/service.h"
+
+struct service {
+    const struct conf *conf;
+    struct priv_user user;
+    bool drop; /* there is an account to become */
+    int data_fd, lock_fd, signal_fd;
+    uint32_t accepted; /* WARDEN_WALL_* */
+    struct warden_link *warden;
+    struct store *store;
+    struct auth *auth;
+    struct sessions *sessions;
+    struct http_server *http;
+    struct doors doors;
+};
+
+/* rights.c, in the order they are taken */
+int service_rights_walls(struct service *s, struct error *err);
+int service_rights_user(struct service *s, struct error *err);
+int service_rights_data(struct service *s, struct error *err);
+int service_rights_drop(struct service *s, struct error *err);
+
+/* setup.c: starts the warden and tells it its bounds */
+int service_setup_warden(struct service *s, struct error *err);
+
+#endif

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// Speaking to a daemon more closely than fetch allows: paths sent as they
+// are, event streams as they come, connections cut half-way; and looking at
+// the daemon from outside. Used by the wire tests.
+import assert from 'node:assert/strict';
+import { readFileSync, readdirSync } from 'node:fs';
+import http from 'node:http';
+import net from 'node:net';
+
+const authorization = (server, key) =>
+  key === null ? {} : { authorization: `Bearer ${key ?? server.key}` };
+
+// One request by node:http, which sends the path untouched. key: null sends
+// none. body: bytes, a string, or an object that becomes JSON.
+export function request(server, method, path, { body, headers = {}, key, agent } = {}) {
+  const { hostname, port } = new URL(server.url);
+  const json = body !== undefined && typeof body === 'object' && !Buffer.isBuffer(body);
+  const bytes = json ? JSON.stringify(body) : body;
+  return new Promise((done, fail) => {
+    const req = http.request({
+      hostname, port, method, path, agent: agent ?? false,
+      headers: {
+        ...authorization(server, key),
+        ...(json ? { 'content-type': 'application/json' } : {}),
+        ...(bytes === undefined ? {} : { 'content-length': Buffer.byteLength(bytes) }),
+        ...headers,
+      },
+    }, (response) => {
+      const parts = [];
+      response.on('data', (part) => parts.push(part));
+      response.on('error', fail);
+      response.on('end', () => {
+        const all = Buffer.concat(parts);
+        const text = all.toString('utf8');
+        let parsed;
+        if (response.headers['content-type']?.startsWith('application/json') && text)
+          parsed = JSON.parse(text);
+        done({ status: response.statusCode, headers: response.headers, bytes: all, text, body: parsed });
+      });
+    });
+    req.setTimeout(60_000, () => req.destroy(new Error(`no answer to ${method} ${path}`)));
+    req.on('error', fail);
+    req.end(bytes);
+  });
+}
+
+// Bytes on a socket, and what came back until it was closed.
+export function exchange(server, bytes, { ms = 10_000 } = {}) {
+  const { hostname, port } = new URL(server.url);
+  return new Promise((done, fail) => {
+    const socket = net.connect(Number(port), hostname, () => socket.write(bytes));
+    let text = '';
+    const timer = setTimeout(() => { socket.destroy(); done(text); }, ms);
+    socket.on('data', (part) => { text += part.toString('latin1'); });
+    socket.on('close', () => { clearTimeout(timer); done(text); });
+    socket.on('error', (error) => (error.code === 'ECONNRESET' ? done(text) : fail(error)));
+  });
+}
+
+// Strict reading of one event block; data is always JSON on one line.
+function parseEvent(block) {
+  const event = {};
+  for (const line of block.split('\n')) {
+    const [, field, value] = /^(id|event|data): (.*)$/.exec(line) ?? assert.fail(`not a line of an event: ${line}`);
+    assert.ok(!(field in event), `${field} twice in one event`);
+    event[field] = value;
+  }
+  return { id: Number(event.id), event: event.event, data: JSON.parse(event.data) };
+}
+
+// An open event stream: events arrive in .events with the time they came.
+export class Stream {
+  constructor() {
+    this.events = [];
+    this.comments = 0;
+    this.waiters = [];
+  }
+
+  static open(server, method, path, { body, headers = {}, key } = {}) {
+    const { hostname, port } = new URL(server.url);
+    const s = new Stream();
+    s.started = performance.now();
+    return new Promise((done, fail) => {
+      s.request = http.request({
+        hostname, port, method, path, agent: false,
+        headers: { ...authorization(server, key), ...(body ? { 'content-type': 'application/json' } : {}), ...headers },
+      }, (response) => {
+        s.status = response.statusCode;
+        s.headers = response.headers;
+        s.ended = new Promise((over) => {
+          response.on('end', () => over(true));
+          response.on('close', () => over(false));
+        });
+        let rest = '';
+        response.setEncoding('utf8');
+        response.on('error', () => {});
+        response.on('data', (text) => { rest = s.take(rest + text); });
+        done(s);
+      });
+      s.request.on('error', (error) => (s.status ? undefined : fail(error)));
+      s.request.end(body ? JSON.stringify(body) : undefined);
+    });
+  }
+
+  take(text) {
+    const blocks = text.split('\n\n');
+    const rest = blocks.pop();
+    for (const block of blocks) {
+      if (block.startsWith(':')) this.comments++;
+      else this.events.push({ ...parseEvent(block), ms: performance.now() - this.started });
+    }
+    for (const waiter of this.waiters.splice(0)) waiter();
+    return rest;
+  }
+
+  // The first event that fits, waiting for it.
+  async find(fits, ms = 20_000) {
+    const deadline = Date.now() + ms;
+    for (;;) {
+      const found = this.events.find(fits);
+      if (found) return found;
+      assert.ok(Date.now() < deadline, `no such event among ${JSON.stringify(this.events).slice(0, 2000)}`);
+      await new Promise((wake) => {
+        const timer = setTimeout(wake, 200);
+        this.waiters.push(() => { clearTimeout(timer); wake(); });
+      });
+    }
+  }
+
+  text(kind = 'stdout') {
+    return this.events.filter((e) => e.event === kind).map((e) => e.data.text).join('');
+  }
+
+  done() { return this.find((e) => e.event === 'done', 60_000); }
+  close() { this.request.destroy(); }
+}
+
+export const descriptors = (pid) => readdirSync(`/proc/${pid}/fd`).length;
+export const resident = (pid) =>
+  Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;
+
+const CODES = ['invalid_request', 'unauthenticated', 'forbidden', 'not_found', 'method_not_allowed', 'conflict', 'too_large',
+  'range_not_satisfiable', 'limit_reached', 'overloaded', 'storage_full', 'session_misbehaved', 'unavailable',
+  'isolation_failed', 'deadline_passed', 'internal'];
+// What an error must not tell: files and folders of the host, SQL, source
+// lines, addresses, process ids. /mnt/data is the session's own.
+const TELLTALE = /\/(?!mnt\/data)(tmp|var|work|usr|home|root|proc|etc|opt)\b|sqlite|select |\.c:\d|0x[0-9a-f]{4,}|errno|pid \d/i;
+
+// Asserts the one shape of errors (H5) and returns the error.
+export function refused(answer, status, code, message) {
+  const shown = `${answer.status} ${answer.text?.slice(0, 300)}`;
+  assert.equal(answer.status, status, shown);
+  assert.deepEqual(Object.keys(answer.body), ['error'], shown);
+  const { error } = answer.body;
+  for (const field of Object.keys(error)) assert.ok(['code', 'message', 'hint'].includes(field), shown);
+  assert.ok(CODES.includes(error.code), shown);
+  if (code) assert.equal(error.code, code, shown);
+  assert.ok(typeof error.message === 'string' && error.message.length > 3, shown);
+  assert.ok(error.hint === undefined || error.hint.length > 3, shown);
+  assert.doesNotMatch(answer.text, TELLTALE);
+  if (message) assert.match(`${error.message} ${error.hint ?? ''}`, message, shown);
+  return error;
+}
