@@ -60,8 +60,7 @@ static int hide(void)
     if (unshare(CLONE_NEWNS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         return -errno;
-    if (setrlimit(RLIMIT_CORE, &no_core) < 0 ||
-        prctl(PR_SET_DUMPABLE, 0) < 0)
+    if (setrlimit(RLIMIT_CORE, &no_core) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
         return -errno;
     (void)setrlimit(RLIMIT_NOFILE, &files); /* an ordinary user has less */
     umask(077);

@@ -126,7 +126,7 @@ int broker_publish(struct broker *b, uint32_t handle, const char *path,
 {
     char name[INIT_PATH_MAX + 1], from[40], temp[40];
     int dir cleanup(fd_close) = -1;
-    char *last = NULL;
+    char *last = name;
     int r;
 
     if (handle >= BROKER_UPLOADS_MAX || b->uploads[handle] < 0)
@@ -156,7 +156,7 @@ int broker_remove(struct broker *b, const char *path, size_t len)
 {
     char name[INIT_PATH_MAX + 1];
     int dir cleanup(fd_close) = -1;
-    char *last = NULL;
+    char *last = name;
     int r = copy_path(path, len, name);
 
     if (r == 0)

@@ -266,18 +266,18 @@ static void compare(struct scan *s, const struct scan_list *now)
     while (i < was->count || j < now->count) {
         const struct scan_file *a = i < was->count ? &was->files[i] : NULL;
         const struct scan_file *b = j < now->count ? &now->files[j] : NULL;
-        int order = !a ? 1 : !b ? -1 : strcmp(a->path, b->path);
+        int order = a && b ? strcmp(a->path, b->path) : a ? -1 : 1;
 
-        if (order < 0) {
+        if (a && order < 0) {
             if (a->kind != INIT_ENTRY_SKIPPED)
                 change(s, a, INIT_ENTRY_DELETED);
             i++;
-        } else if (order > 0) {
+        } else if (b && order > 0) {
             change(s, b,
                    b->kind == INIT_ENTRY_SKIPPED ? INIT_ENTRY_SKIPPED
                                                  : INIT_ENTRY_CREATED);
             j++;
-        } else {
+        } else if (a && b) {
             if (a->size != b->size || a->mtime_ns != b->mtime_ns ||
                 a->inode != b->inode)
                 change(s, b, INIT_ENTRY_MODIFIED);

@@ -111,7 +111,8 @@ static int limit_memory(int dir, const char *group, uint64_t bytes)
     if (r < 0)
         return r;
     /* Buffers of TCP and UDP are counted apart, and only once limited. */
-    r = cgroup_write_u64(dir, group, "memory.kmem.tcp.limit_in_bytes", bytes);
+    r = cgroup_write_u64(dir, group, "memory.kmem.tcp.limit_in_bytes",
+                         bytes / 4);
     return r == -ENOENT ? 0 : r; /* a kernel without the Internet */
 }
 

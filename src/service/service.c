@@ -147,14 +147,18 @@ static void stop(struct service *s)
     store_close(s->store);
     warden_call_close(s->warden);
     fd_close(&s->signal_fd);
+    fd_close(&s->uids_fd);
     fd_close(&s->lock_fd);
     fd_close(&s->data_fd);
 }
 
 int service_run(const struct conf *conf, struct error *err)
 {
-    struct service s = {
-        .conf = conf, .data_fd = -1, .lock_fd = -1, .signal_fd = -1};
+    struct service s = {.conf = conf,
+                        .data_fd = -1,
+                        .lock_fd = -1,
+                        .signal_fd = -1,
+                        .uids_fd = -1};
     int r = service_rights_walls(&s, err);
 
     if (r == 0)

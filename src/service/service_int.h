@@ -16,6 +16,7 @@ struct service {
     struct priv_user user;
     bool drop; /* there is an account to become */
     int data_fd, lock_fd, signal_fd;
+    int uids_fd;       /* the lock on our window of host uids */
     uint32_t accepted; /* WARDEN_WALL_* */
     struct warden_link *warden;
     struct store *store;

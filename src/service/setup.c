@@ -5,18 +5,25 @@
  * it still has the starter's rights.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/hash.h"
 #include "base/ids.h"
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "service/service_int.h"
 #include "warden/call.h"
+
+#define UID_LOCKS "/run/glovebox"
+#define UID_WINDOW 20000u
 
 /* A program or folder beside ours, in a clone or installed. */
 static int find_beside(const char *const *places, size_t count, char *ret,
@@ -52,6 +59,43 @@ static int copy_path(char ret[WARDEN_PATH_MAX], const char *dir,
     return 0;
 }
 
+/*
+ * Host uids for our sessions: a window of the configured range that no other
+ * Glovebox on this machine uses while we live. The lock goes with us.
+ */
+static int claim_uids(struct service *s, struct warden_setup *setup,
+                      struct error *err)
+{
+    uint32_t windows = MAX(s->conf->uid_count / UID_WINDOW, 1u);
+
+    setup->uid_base = s->conf->uid_base;
+    setup->uid_count = MIN(s->conf->uid_count, UID_WINDOW);
+    if (geteuid() != 0)
+        return 0; /* every session has our own */
+    if (mkdir(UID_LOCKS, 0755) < 0 && errno != EEXIST)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot make " UID_LOCKS);
+    for (uint32_t i = 0; i < windows; i++) {
+        uint32_t first = s->conf->uid_base + i * UID_WINDOW;
+        char *path cleanup(mem_free) = xasprintf(UID_LOCKS "/uids-%u", first);
+        int fd cleanup(fd_close) =
+            open(path, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+        if (fd < 0)
+            return error_errno(err, ERR_INTERNAL, errno, "cannot lock %s",
+                               path);
+        if (flock(fd, LOCK_EX | LOCK_NB) < 0)
+            continue;
+        setup->uid_base = first;
+        s->uids_fd = take_fd(fd);
+        return 0;
+    }
+    (void)error_set(err, ERR_CONFLICT,
+                    "other services on this machine use every host uid of "
+                    "the range %u+%u",
+                    s->conf->uid_base, s->conf->uid_count);
+    return error_hint(err, "Set uid_base to a range of its own.");
+}
+
 /* What the warden will hold us to from then on. */
 static void fill_bounds(const struct service *s, struct warden_setup *setup)
 {
@@ -63,8 +107,6 @@ static void fill_bounds(const struct service *s, struct warden_setup *setup)
     (void)snprintf(setup->instance, sizeof(setup->instance), "gb-%.16s",
                    ids_hex(hash, sizeof(hash), hex));
     setup->accepted_walls = s->accepted;
-    setup->uid_base = c->uid_base;
-    setup->uid_count = c->uid_count;
     setup->zygote_max_age_s = c->zygote_max_age_s;
     setup->zygote_max_spawns = c->zygote_max_spawns;
     setup->max_slots = c->max_sessions + 16;
@@ -99,6 +141,9 @@ int service_setup_warden(struct service *s, struct error *err)
         r = copy_path(setup.scratch_dir, s->conf->data_dir, "/scratch", err);
     if (r == 0)
         r = copy_path(setup.cache_dir, s->conf->runtime_dir, "", err);
+    if (r < 0)
+        return r;
+    r = claim_uids(s, &setup, err);
     if (r < 0)
         return r;
     fill_bounds(s, &setup);

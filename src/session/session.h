@@ -107,9 +107,16 @@ int session_interrupt(struct sessions *s, const char *tenant, const char *id,
 
 /* ---- executions --------------------------------------------------------- */
 
-enum exec_language { EXEC_PYTHON, EXEC_SHELL };
+enum exec_language {
+    EXEC_PYTHON,
+    EXEC_SHELL
+};
 
-enum exec_status { EXEC_QUEUED, EXEC_RUNNING, EXEC_COMPLETED };
+enum exec_status {
+    EXEC_QUEUED,
+    EXEC_RUNNING,
+    EXEC_COMPLETED
+};
 
 enum exec_outcome {
     OUTCOME_NONE, /* not completed */
@@ -136,8 +143,8 @@ struct exec_spec {
 };
 
 enum exec_event_type {
-    EVENT_STATUS,  /* text: "queued", "running" */
-    EVENT_STDOUT,  /* bytes as written */
+    EVENT_STATUS, /* text: "queued", "running" */
+    EVENT_STDOUT, /* bytes as written */
     EVENT_STDERR,
     EVENT_DISPLAY, /* pairs payload of kernel_msg.h */
     EVENT_RESULT,  /* pairs payload */
@@ -250,7 +257,8 @@ void session_upload_abort(struct session_upload *u);
 int session_files_remove(struct sessions *s, const char *tenant,
                          const char *id, const char *path, struct error *err);
 
-/* ---- what operators see -------------------------------------------------- */
+/* ---- what operators see --------------------------------------------------
+ */
 
 #define SESSION_HISTOGRAM_BUCKETS 14
 

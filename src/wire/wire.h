@@ -25,7 +25,7 @@ int wire_send2(int sock, const void *head, size_t head_len, const void *body,
  * ret_fds has room for WIRE_FDS_MAX. Returns its length, 0 at end of file,
  * -EMSGSIZE when it was longer than len (then no descriptor is kept).
  */
-ssize_t wire_recv(int sock, void *msg, size_t len, int *ret_fds,
+ssize_t wire_recv(int sock, void *buf, size_t len, int *ret_fds,
                   size_t *ret_fd_count);
 
 /* A frame on a blocking stream socket. */

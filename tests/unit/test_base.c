@@ -102,7 +102,7 @@ static void error_code_name_knows_every_code(void **state)
         assert_non_null(error_code_name((enum error_code)code));
     assert_string_equal(error_code_name(ERR_NOT_FOUND), "not_found");
     assert_string_equal(error_code_name(ERR_MAX), "internal");
-    assert_string_equal(error_code_name((enum error_code)-1), "internal");
+    assert_string_equal(error_code_name((enum error_code) - 1), "internal");
 }
 
 /* ---- buffers and arenas ------------------------------------------------- */
@@ -165,8 +165,8 @@ static void buf_take_hands_the_bytes_on(void **state)
 
 static void arena_alloc_is_aligned_and_zeroed(void **state)
 {
-    static const size_t sizes[] = {0,    1,    15,   16,    17,   100,
-                                   8191, 8192, 8193, 100000};
+    static const size_t sizes[] = {0,   1,    15,   16,   17,
+                                   100, 8191, 8192, 8193, 100000};
     struct arena *a = arena_new();
 
     (void)state;
@@ -199,8 +199,7 @@ static char *logged(bool json, const char *value)
     assert_true(dup3(pair[1], STDERR_FILENO, 0) >= 0);
     log_setup("test", LOG_INFO, json);
     log_event(LOG_DEBUG, "below_the_level", "v", value, NULL);
-    log_event(LOG_WARN, "it", "v", value, "left_out", NULL, "last", "1",
-              NULL);
+    log_event(LOG_WARN, "it", "v", value, "left_out", NULL, "last", "1", NULL);
     assert_true(dup3(saved, STDERR_FILENO, 0) >= 0);
     (void)close(saved);
     (void)close(pair[1]);

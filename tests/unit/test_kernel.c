@@ -64,9 +64,9 @@ static int drop_yard(void **state)
 
 static void put(struct yard *y, const char *path, const char *text)
 {
-    int fd = openat(y->broker.data, path,
-                    O_CREAT | O_TRUNC | O_WRONLY | O_NOFOLLOW | O_CLOEXEC,
-                    0644);
+    int fd =
+        openat(y->broker.data, path,
+               O_CREAT | O_TRUNC | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0644);
 
     assert_true(fd >= 0);
     assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
@@ -78,8 +78,7 @@ static void assert_content(struct yard *y, const char *path,
 {
     char *text cleanup(mem_free) = NULL;
 
-    assert_int_equal(fd_read_file(y->broker.data, path, 4096, &text, NULL),
-                     0);
+    assert_int_equal(fd_read_file(y->broker.data, path, 4096, &text, NULL), 0);
     assert_string_equal(text, expected);
 }
 
@@ -111,9 +110,10 @@ static int publish(struct yard *y, const char *path, const char *text)
 static void F1_broker_open_never_leaves_the_folder(void **state)
 {
     static const char *const ways_out[] = {
-        "../etc/passwd", "..",          "sub/../../etc/passwd", "/etc/passwd",
-        "link",          "dirlink/passwd", "sub/up/passwd",     "self/environ",
-        "/",             "//etc/passwd",
+        "../etc/passwd", "..",           "sub/../../etc/passwd",
+        "/etc/passwd",   "link",         "dirlink/passwd",
+        "sub/up/passwd", "self/environ", "/",
+        "//etc/passwd",
     };
     struct yard *y = *state;
     int fd = -1;
@@ -154,9 +154,16 @@ static void F1_broker_path_at_and_above_the_limit(void **state)
 static void F1_broker_publish_and_remove_never_leave_the_folder(void **state)
 {
     static const char *const ways_out[] = {
-        "../escaped",    "/tmp/escaped", "dirlink/escaped", "a/../../escaped",
-        "..",            ".",            "a/..",            "a/.",
-        "a//escaped",    "a/",
+        "../escaped",
+        "/tmp/escaped",
+        "dirlink/escaped",
+        "a/../../escaped",
+        "..",
+        ".",
+        "a/..",
+        "a/.",
+        "a//escaped",
+        "a/",
     };
     struct yard *y = *state;
     char outside[80];
@@ -183,8 +190,7 @@ static void F2_broker_open_serves_regular_files_only(void **state)
 
     assert_int_equal(mkfifoat(y->broker.data, "fifo", 0666), 0);
     assert_int_equal(mkdirat(y->broker.data, "dir", 0755), 0);
-    assert_int_equal(mknodat(y->broker.data, "socket", S_IFSOCK | 0666, 0),
-                     0);
+    assert_int_equal(mknodat(y->broker.data, "socket", S_IFSOCK | 0666, 0), 0);
     (void)clock_gettime(CLOCK_MONOTONIC, &before);
     assert_int_equal(try_open(y, "fifo"), ENODEV); /* and does not wait */
     (void)clock_gettime(CLOCK_MONOTONIC, &after);
@@ -192,8 +198,8 @@ static void F2_broker_open_serves_regular_files_only(void **state)
     assert_int_equal(try_open(y, "dir"), EISDIR);
     assert_int_not_equal(try_open(y, "socket"), 0);
     assert_int_equal(try_open(y, "absent"), ENOENT);
-    if (geteuid() == 0 && mknodat(y->broker.data, "null", S_IFCHR | 0666,
-                                  0x103) == 0)
+    if (geteuid() == 0 &&
+        mknodat(y->broker.data, "null", S_IFCHR | 0666, 0x103) == 0)
         assert_int_not_equal(try_open(y, "null"), 0);
 }
 
@@ -224,19 +230,18 @@ static void F4_broker_publish_replaces_a_link_not_its_target(void **state)
 
     put(y, "victim", "kept");
     assert_int_equal(symlinkat("victim", y->broker.data, "link"), 0);
-    assert_int_equal(linkat(y->broker.data, "victim", y->broker.data, "hard",
-                            0),
-                     0);
+    assert_int_equal(
+        linkat(y->broker.data, "victim", y->broker.data, "hard", 0), 0);
     assert_int_equal(publish(y, "link", "new"), 0);
     assert_int_equal(publish(y, "hard", "new"), 0);
     assert_content(y, "victim", "kept");
     assert_content(y, "link", "new");
-    assert_int_equal(
-        fstatat(y->broker.data, "link", &st, AT_SYMLINK_NOFOLLOW), 0);
+    assert_int_equal(fstatat(y->broker.data, "link", &st, AT_SYMLINK_NOFOLLOW),
+                     0);
     assert_true(S_ISREG(st.st_mode));
     /* A leftover or a trap under the name used on the way. */
-    assert_int_equal(
-        symlinkat("victim", y->broker.data, ".glovebox-upload-0"), 0);
+    assert_int_equal(symlinkat("victim", y->broker.data, ".glovebox-upload-0"),
+                     0);
     assert_int_equal(publish(y, "fine", "new"), 0);
     assert_content(y, "victim", "kept");
     assert_content(y, "fine", "new");
@@ -253,8 +258,8 @@ static void F4_broker_publish_over_a_folder_fails_and_keeps_it(void **state)
     assert_content(y, "dir/file", "kept");
     assert_int_equal(publish(y, "file/below", "new"), ENOTDIR);
     assert_content(y, "file", "kept");
-    assert_int_equal(
-        faccessat(y->broker.data, ".glovebox-upload-0", F_OK, 0), -1);
+    assert_int_equal(faccessat(y->broker.data, ".glovebox-upload-0", F_OK, 0),
+                     -1);
 }
 
 static void broker_uploads_are_counted_and_discarded(void **state)
@@ -317,8 +322,8 @@ static const char *changes(struct yard *y)
             memcpy(&e, page + at, sizeof(e));
             at += sizeof(e);
             (void)snprintf(text + used, sizeof(text) - used, "%s%c:%.*s",
-                           used ? " " : "", ".FCMDS"[e.kind],
-                           (int)e.path_len, page + at);
+                           used ? " " : "", ".FCMDS"[e.kind], (int)e.path_len,
+                           page + at);
             at += e.path_len;
             assert_true(at <= len);
         }
@@ -346,8 +351,8 @@ static void scan_compare_finds_created_modified_deleted(void **state)
     put(y, "other", "1");
     assert_int_equal(utimensat(y->broker.data, "other", past, 0), 0);
     assert_string_equal(changes(y), "C:other");
-    assert_int_equal(
-        renameat(y->broker.data, "other", y->broker.data, "z"), 0);
+    assert_int_equal(renameat(y->broker.data, "other", y->broker.data, "z"),
+                     0);
     assert_string_equal(changes(y), "D:other M:z");
 }
 
@@ -400,8 +405,8 @@ static void F7_scan_of_a_deep_tree_ends_at_its_bound(void **state)
         next = openat(dir, "d", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
         fd_close(&dir);
         dir = next;
-        (void)snprintf(deep + strlen(deep), sizeof(deep) - strlen(deep),
-                       "%sd", depth > 1 ? "/" : "");
+        (void)snprintf(deep + strlen(deep), sizeof(deep) - strlen(deep), "%sd",
+                       depth > 1 ? "/" : "");
         if (depth == 31 || depth == 32) {
             fd = openat(dir, "f", O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
             assert_true(fd >= 0);
@@ -456,9 +461,9 @@ static void F7_scan_tree_pages_in_byte_order(void **state)
     put(y, "a.txt", "1");
     assert_int_equal(mkdirat(y->broker.data, "a-dir", 0755), 0);
     put(y, "a-dir/x", "1");
-    assert_int_equal(scan_tree(y->broker.data, "", 0, 2, page, sizeof(page),
-                               &len, &more),
-                     0);
+    assert_int_equal(
+        scan_tree(y->broker.data, "", 0, 2, page, sizeof(page), &len, &more),
+        0);
     assert_int_equal(more, 1);
     assert_int_equal(len, 2 * sizeof(e) + strlen("a") + strlen("a-dir/x"));
     assert_int_equal(scan_tree(y->broker.data, "a-dir/x", 7, 100, page,
@@ -631,7 +636,8 @@ static void Z4_freeze_heap_keeps_content_and_stays_private(void **state)
     assert_int_equal(status, 0);
 }
 
-#define IN_YARD(test) cmocka_unit_test_setup_teardown(test, make_yard, drop_yard)
+#define IN_YARD(test)                                                         \
+    cmocka_unit_test_setup_teardown(test, make_yard, drop_yard)
 
 int main(void)
 {

@@ -139,8 +139,8 @@ static void assert_killed(pid_t pid)
 static struct cgroup_tree *open_v2(void)
 {
     static const char *const knobs[] = {
-        "memory.max", "memory.swap.max", "pids.max",    "cpu.max",
-        "cgroup.procs", "cgroup.kill",
+        "memory.max", "memory.swap.max", "pids.max",
+        "cpu.max",    "cgroup.procs",    "cgroup.kill",
     };
     struct cgroup_tree *t;
     char path[64];
@@ -318,10 +318,9 @@ static void R2_R3_cgroup_v1_limit_writes_the_exact_values(void **state)
     assert_file("cpu/glovebox-t/s1/cpu.cfs_quota_us", "300000");
     assert_file("memory/unit/glovebox-t/s1/memory.swappiness", "");
     /* A host that does not count swap. */
-    assert_int_equal(
-        unlink(in_root("memory/unit/glovebox-t/s1/memory.memsw."
-                       "limit_in_bytes")),
-        0);
+    assert_int_equal(unlink(in_root("memory/unit/glovebox-t/s1/memory.memsw."
+                                    "limit_in_bytes")),
+                     0);
     assert_int_equal(sandbox_cgroup_limit(t, "s1", &limits), 0);
     assert_file("memory/unit/glovebox-t/s1/memory.swappiness", "0");
     assert_int_equal(sandbox_cgroup_add(t, "s1", 4711), 0);
@@ -354,8 +353,7 @@ static void cgroup_v1_usage_reads_and_resets(void **state)
     assert_int_equal(u.processes, 2);
     assert_int_equal(sandbox_cgroup_usage(t, "s1", 1, &u), 0);
     assert_int_equal(u.memory_peak_bytes, 9); /* read before the reset */
-    assert_file("memory/unit/glovebox-t/s1/memory.max_usage_in_bytes",
-                "0\n");
+    assert_file("memory/unit/glovebox-t/s1/memory.max_usage_in_bytes", "0\n");
     sandbox_cgroup_close(t);
 }
 
@@ -383,10 +381,24 @@ static void R1_cgroup_v1_kill_freezes_kills_and_thaws(void **state)
 static void cgroup_open_without_controllers_gives_no_walls(void **state)
 {
     static const char *const selves[] = {
-        "", "\n", "0::/\n", "0::/unit", "0:", "0::", "::::\n", "garbage\n",
-        "4:memory", "4:memory\n", "4:memory:", "4:memory:/\n", ":memory:/",
-        "4:memoryx,xmemory:/\n", "4:,,,:/\n", "1:name=systemd:/x\n",
-        "\n\n0::/../..\n", "0::/nowhere (deleted)\n",
+        "",
+        "\n",
+        "0::/\n",
+        "0::/unit",
+        "0:",
+        "0::",
+        "::::\n",
+        "garbage\n",
+        "4:memory",
+        "4:memory\n",
+        "4:memory:",
+        "4:memory:/\n",
+        ":memory:/",
+        "4:memoryx,xmemory:/\n",
+        "4:,,,:/\n",
+        "1:name=systemd:/x\n",
+        "\n\n0::/../..\n",
+        "0::/nowhere (deleted)\n",
     };
     char long_path[4096];
 
@@ -418,7 +430,8 @@ static void cgroup_open_without_controllers_gives_no_walls(void **state)
 
 /* ---- the system call filter --------------------------------------------- */
 
-#define JUNK 0xdeadbeef00000000ul /* where the kernel looks at 32 bits only */
+#define JUNK 0xdeadbeef00000000ul /* where the kernel looks at 32 bits only   \
+                                   */
 
 struct attempt {
     const char *name;
@@ -753,7 +766,8 @@ static void C3_caps_drop_leaves_root_without_rights(void **state)
     assert_child(drop_then_look);
 }
 
-#define ON_TREE(test) cmocka_unit_test_setup_teardown(test, make_tree, drop_tree)
+#define ON_TREE(test)                                                         \
+    cmocka_unit_test_setup_teardown(test, make_tree, drop_tree)
 
 int main(void)
 {

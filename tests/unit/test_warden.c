@@ -198,10 +198,12 @@ static void policy_names_and_paths_are_plain(void **state)
         const char *name;
         bool ok;
     } names[] = {
-        {"a", true},     {"standard-0c2e", true}, {"0-9", true},
-        {"", false},     {".", false},            {"..", false},
-        {"a/b", false},  {"/a", false},           {"a.b", false},
-        {"A", false},    {"a b", false},          {"a\n", false},
+        {"a", true},         {"standard-0c2e", true},
+        {"0-9", true},       {"", false},
+        {".", false},        {"..", false},
+        {"a/b", false},      {"/a", false},
+        {"a.b", false},      {"A", false},
+        {"a b", false},      {"a\n", false},
         {"\xc3\xa9", false},
     };
     struct warden_runtime r = {.fresh_exec = 1};
@@ -645,10 +647,10 @@ static void Z6_zygote_that_misbehaves_is_retired(void **state)
         rt.current.ready = true;
         if (reply.pid == 1)
             reply.pid = zygote; /* the one child there is */
-        assert_int_equal(
-            wire_send(pair[1], &reply,
-                      cases[i].len ? cases[i].len : sizeof(reply), NULL, 0),
-            0);
+        assert_int_equal(wire_send(pair[1], &reply,
+                                   cases[i].len ? cases[i].len : sizeof(reply),
+                                   NULL, 0),
+                         0);
         assert_int_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid),
                          cases[i].expected);
         assert_int_equal(rt.current.pid == 0, cases[i].retired);
@@ -659,7 +661,8 @@ static void Z6_zygote_that_misbehaves_is_retired(void **state)
     }
 }
 
-#define IN_YARD(test) cmocka_unit_test_setup_teardown(test, make_yard, drop_yard)
+#define IN_YARD(test)                                                         \
+    cmocka_unit_test_setup_teardown(test, make_yard, drop_yard)
 
 int main(void)
 {

@@ -72,8 +72,8 @@ static void C5_wire_recv_descriptors_are_close_on_exec(void **state)
 
     for (size_t i = 0; i < WIRE_FDS_MAX; i++)
         given[i] = STDERR_FILENO;
-    assert_int_equal(
-        wire_send(l->ends[0], "hello", 5, given, WIRE_FDS_MAX), 0);
+    assert_int_equal(wire_send(l->ends[0], "hello", 5, given, WIRE_FDS_MAX),
+                     0);
     assert_int_equal(wire_recv(l->ends[1], msg, sizeof(msg), got, &count), 5);
     assert_memory_equal(msg, "hello", 5);
     assert_int_equal(count, WIRE_FDS_MAX);
@@ -89,8 +89,8 @@ static void wire_send_refuses_too_many_descriptors(void **state)
     struct link *l = *state;
     int given[WIRE_FDS_MAX + 1] = {0};
 
-    assert_int_equal(
-        wire_send(l->ends[0], "x", 1, given, WIRE_FDS_MAX + 1), -EINVAL);
+    assert_int_equal(wire_send(l->ends[0], "x", 1, given, WIRE_FDS_MAX + 1),
+                     -EINVAL);
 }
 
 static void wire_recv_at_and_above_the_room(void **state)
@@ -291,9 +291,8 @@ static void H3_wire_pairs_next_at_every_truncation(void **state)
         while ((r = wire_pairs_next(cut, len, &pos, &p)) > 0)
             whole++;
         assert_int_equal(whole, (len >= first) + (len == b.len));
-        assert_int_equal(r, len == 0 || len == first || len == b.len
-                                ? 0
-                                : -EBADMSG);
+        assert_int_equal(
+            r, len == 0 || len == first || len == b.len ? 0 : -EBADMSG);
     }
 }
 
@@ -317,7 +316,7 @@ static void H3_wire_pairs_next_key_at_and_above_the_limit(void **state)
 static void H3_wire_pairs_next_refuses_lengths_that_wrap(void **state)
 {
     static const uint32_t odd[][2] = {
-        {0, UINT32_MAX}, {255, UINT32_MAX - 254}, {UINT32_MAX, 0},
+        {0, UINT32_MAX}, {255, UINT32_MAX - 254},    {UINT32_MAX, 0},
         {1, UINT32_MAX}, {0x80000000u, 0x80000000u},
     };
 
@@ -334,7 +333,8 @@ static void H3_wire_pairs_next_refuses_lengths_that_wrap(void **state)
     }
 }
 
-#define ON_LINK(test) cmocka_unit_test_setup_teardown(test, make_link, drop_link)
+#define ON_LINK(test)                                                         \
+    cmocka_unit_test_setup_teardown(test, make_link, drop_link)
 
 int main(void)
 {
