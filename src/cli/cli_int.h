@@ -55,8 +55,11 @@ int cli_usage_error(const struct cli *c, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /* One JSON value and a newline on standard output. */
 void cli_print_json(const json_t *value);
-/* ---- json.c ------------------------------------------------------------- */
 
+/* ---- json.c: the service's answers -------------------------------------- */
+
+/* Any value; NULL when it is not JSON. Owned by caller. */
+json_t *cli_json_load(const char *text, size_t len);
 /* The member as text, or fallback when it is missing or not a string. */
 const char *cli_json_text(const json_t *object, const char *key,
                           const char *fallback);

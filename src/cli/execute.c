@@ -73,8 +73,7 @@ static void note_id(struct running *r, const json_t *data)
 static int on_event(void *ctx, const struct cli_sse_event *event)
 {
     struct running *r = ctx;
-    json_t *data cleanup(json_unref) =
-        json_loadb(event->data, event->len, 0, NULL);
+    json_t *data cleanup(json_unref) = cli_json_load(event->data, event->len);
     uint64_t number = strtoull(event->id, NULL, 10);
 
     if (!data)
@@ -171,6 +170,8 @@ int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
 
     if (!body)
         return error_set(err, ERR_INVALID, "the code is not valid UTF-8");
+    if (memchr(what->code, '\0', what->code_len))
+        return error_set(err, ERR_INVALID, "the code holds a zero byte");
     cli_render_init(&r.render, c, what->charts);
     r.render.lasting = what->lasting;
     result = cli_http_stream(c, "POST", path, body, &stream, err);

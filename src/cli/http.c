@@ -265,8 +265,7 @@ static enum error_code code_named(const char *name, long status)
 static int refused(struct transfer *t, long status, struct error *err)
 {
     json_t *body cleanup(json_unref) =
-        t->answer.len ? json_loadb(t->answer.data, t->answer.len, 0, NULL)
-                      : NULL;
+        cli_json_load(t->answer.data, t->answer.len);
     const json_t *e = json_object_get(body, "error");
     const char *message = cli_json_text(e, "message", NULL);
     const char *hint = cli_json_text(e, "hint", "");
@@ -321,7 +320,6 @@ static int finish(struct transfer *t, CURLcode result, struct error *err)
 
 static int answer_json(struct transfer *t, json_t **ret, struct error *err)
 {
-    json_error_t why;
     json_t *value;
 
     if (!ret)
@@ -330,12 +328,10 @@ static int answer_json(struct transfer *t, json_t **ret, struct error *err)
         *ret = json_null();
         return 0;
     }
-    value = json_loadb(t->answer.data, t->answer.len,
-                       JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+    value = cli_json_load(t->answer.data, t->answer.len);
     if (!value)
         return error_set(err, ERR_INTERNAL,
-                         "the service at %s did not answer JSON: %s",
-                         t->c->base, why.text);
+                         "the service at %s did not answer JSON", t->c->base);
     *ret = value;
     return 0;
 }

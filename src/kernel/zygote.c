@@ -25,9 +25,9 @@
 
 #define FILTER_MAX 4096 /* instructions; the kernel takes no more */
 
-/* Those of control groups and IPC follow in sandbox/ns.c. */
 #define NAMESPACES                                                            \
-    (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWUTS)
+    (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET |              \
+     CLONE_NEWIPC | CLONE_NEWUTS)
 
 enum {
     FD_CTL,

@@ -26,7 +26,7 @@ static const struct {
     {"facts about the machine", sandbox_facts_write},
     {"process file system", sandbox_mount_proc},
     {"change of root", sandbox_mount_pivot},
-    {"host, control group and IPC names", sandbox_ns_names},
+    {"host name and control group names", sandbox_ns_names},
     {"loopback network", sandbox_ns_network},
     {"resource limits", sandbox_rlimit_apply},
     {"close descriptors", sandbox_fds_close},

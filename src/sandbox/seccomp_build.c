@@ -27,7 +27,8 @@
  * instances the kernel counts for the maker of our user namespaces, which is
  * the same for all sessions; asynchronous I/O (io_setup), of which the whole
  * machine has one budget; cachestat, which tells what others have read of a
- * file. Programs fall back to polling, threads and nothing.
+ * file. Programs fall back to polling, threads and nothing. POSIX message
+ * queues are left out because landlock refuses every one of them anyway.
  */
 static const int allowed[] = {
     /* files */
@@ -293,12 +294,6 @@ static const int allowed[] = {
     CALL(msgsnd),
     CALL(msgrcv),
     CALL(msgctl),
-    CALL(mq_open),
-    CALL(mq_unlink),
-    CALL(mq_timedsend),
-    CALL(mq_timedreceive),
-    CALL(mq_notify),
-    CALL(mq_getsetattr),
 };
 
 #define NAMESPACE_FLAGS                                                       \

@@ -239,7 +239,9 @@ static void step(struct collect *c)
         return; /* EINTR; anything else would be a defect of ours */
     if (p[AT_WAKE].revents)
         on_request(c);
-    if (!c->ended && (p[AT_OUT].revents || p[AT_ERR].revents))
+    /* Reading frames reads the pipes first. */
+    if (!c->ended && !(p[AT_FRAMES].revents & POLLIN) &&
+        (p[AT_OUT].revents || p[AT_ERR].revents))
         session_output_drain(c, READ_MOST);
     if (!c->ended && p[AT_EVENTS].revents)
         on_event(c);
@@ -337,7 +339,8 @@ static void finish(struct collect *c)
 {
     struct exec_info *info = &c->e->info;
 
-    session_output_drain(c, FINAL_MOST);
+    if (c->facts->end != END_DONE) /* DONE came with the pipes read empty */
+        session_output_drain(c, FINAL_MOST);
     session_output_flush(c);
     give_back_buffer(c);
     buf_done(&c->out);

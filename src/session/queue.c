@@ -104,8 +104,10 @@ void session_queue_request(struct session *se, enum exec_request what)
     if (!se->running)
         return;
     atomic_fetch_or(&se->running->requests, (unsigned)what);
-    if (se->runner)
+    if (se->runner) {
+        se->runner->signalled = true;
         (void)eventfd_write(se->runner->wake, 1); /* full is as good */
+    }
 }
 
 int execution_cancel(struct sessions *s, const char *tenant, const char *id,

@@ -48,7 +48,9 @@ void session_runner_put(struct sessions *m, struct runner *r)
 {
     eventfd_t count;
 
-    (void)eventfd_read(r->wake, &count); /* a late request, or EAGAIN */
+    if (r->signalled) /* by now no session knows it any more */
+        (void)eventfd_read(r->wake, &count); /* a late request, or EAGAIN */
+    r->signalled = false;
     pthread_mutex_lock(&m->runner_lock);
     if (m->runner_count < KEPT_MAX) {
         r->next = m->runners;

@@ -226,8 +226,9 @@ struct tenant {
 
 struct runner {
     struct runner *next;
-    int wake; /* eventfd, non-blocking */
-    char *io; /* SESSION_IO_SIZE */
+    int wake;       /* eventfd, non-blocking */
+    bool signalled; /* session.lock: it may hold a count */
+    char *io;       /* SESSION_IO_SIZE */
     struct buf frames;
 };
 

@@ -12,9 +12,9 @@
 #include "session/session_int.h"
 
 #define CHANGES_MAX 1000u
-#define SCANS_MAX 400u /* replies of one scan: 100,000 inodes and room */
-#define SCAN_MS 5000u  /* all of them */
-#define REAP_TRIES 20u /* the warden has seen the end too */
+#define SCANS_MAX 400u  /* replies of one scan: 100,000 inodes and room */
+#define SCAN_MS 5000u   /* all of them */
+#define REAP_TRIES 100u /* until the warden has seen the end too */
 #define REAP_NS 10000000L
 
 struct change {

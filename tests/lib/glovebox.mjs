@@ -2,8 +2,8 @@
 // A real daemon for a test file: its own data directory, a free port, its own
 // configuration; and the few calls every test makes. Nothing here is a mock.
 import { spawn, spawnSync } from 'node:child_process';
-import { createHash, randomInt } from 'node:crypto';
-import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { chmodSync, existsSync, mkdtempSync, readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -30,7 +30,7 @@ export async function until(fn, { ms = 10_000, every = 20, what = 'condition' } 
   }
 }
 
-const UIDS = 1_000_000; // of one daemon; the default of uid_count
+const UIDS = 20_000; // host uids a daemon claims for itself
 
 // Every process of the machine with its host uid; those that end meanwhile
 // are left out.
@@ -57,15 +57,12 @@ export class Glovebox {
   }
 
   // config: top-level options; pools default to one on the minimal image.
-  // Each daemon gets host uids of its own, so that a test can tell its
-  // processes from another's. under: a command that execs the daemon.
+  // under: a command that execs the daemon.
   static async start({ config = {}, dir, args = [], wait = true, env = {}, under = [] } = {}) {
     const g = new Glovebox(dir ?? mkdtempSync(join(tmpdir(), 'glovebox-test-')));
-    g.uidBase = config.uid_base ?? 1_000_000_000 + randomInt(3000) * UIDS;
-    g.config = { creations_per_s: 0, pools: [pool()], uid_base: g.uidBase, ...config };
     chmodSync(g.dir, 0o755); // the service user must get through
     const file = join(g.dir, 'test.yaml');
-    writeFileSync(file, JSON.stringify(g.config));
+    writeFileSync(file, JSON.stringify({ creations_per_s: 0, pools: [pool()], ...config }));
     rmSync(join(g.dir, 'data', 'endpoint'), { force: true });
     const command = [...under, bin('gloveboxd'),
       '--config', file, '--data', join(g.dir, 'data'), '--listen', '127.0.0.1:0', ...args];
@@ -84,6 +81,7 @@ export class Glovebox {
       if (g.exit) throw new Error(`gloveboxd exited: ${JSON.stringify(g.exit)}`);
       g.url = readFileSync(join(g.dir, 'data', 'endpoint'), 'utf8').trim();
       g.key = readFileSync(join(g.dir, 'data', 'admin.key'), 'utf8').trim();
+      g.uidBase = g.claimedUids();
       await until(async () => (await fetch(`${g.url}/readyz`)).status === 200,
         { ms: 60_000, every: 50, what: 'readyz' });
     } catch (error) {
@@ -105,6 +103,20 @@ export class Glovebox {
     const warden = rows.find((r) => r.ppid === this.pid && r.comm.startsWith('glovebox-warde'));
     const children = warden ? rows.filter((r) => r.ppid === warden.pid) : [];
     return { warden: warden?.pid, children, rows };
+  }
+
+  // The first of the host uids it locked for itself; none for an ordinary
+  // user, whose sessions all have that user's.
+  claimedUids() {
+    const links = readdirSync(`/proc/${this.pid}/fd`).map((fd) => {
+      try {
+        return readlinkSync(`/proc/${this.pid}/fd/${fd}`);
+      } catch {
+        return '';
+      }
+    });
+    const lock = links.map((at) => /\/uids-(\d+)$/.exec(at)).find(Boolean);
+    return lock ? Number(lock[1]) : undefined;
   }
 
   // Its processes that act for sessions, by host uid: the zygotes' own is the

@@ -281,6 +281,7 @@ static struct cgroup_tree *open_v1(void)
         "memory/unit/glovebox-t/s1/memory.limit_in_bytes",
         "memory/unit/glovebox-t/s1/memory.memsw.limit_in_bytes",
         "memory/unit/glovebox-t/s1/memory.swappiness",
+        "memory/unit/glovebox-t/s1/memory.kmem.tcp.limit_in_bytes",
         "memory/unit/glovebox-t/s1/cgroup.procs",
         "pids/glovebox-t/s1/pids.max",
         "pids/glovebox-t/s1/cgroup.procs",
@@ -312,6 +313,8 @@ static void R2_R3_cgroup_v1_limit_writes_the_exact_values(void **state)
     assert_file("memory/unit/glovebox-t/s1/memory.limit_in_bytes",
                 "1073741824");
     assert_file("memory/unit/glovebox-t/s1/memory.memsw.limit_in_bytes",
+                "1073741824");
+    assert_file("memory/unit/glovebox-t/s1/memory.kmem.tcp.limit_in_bytes",
                 "1073741824");
     assert_file("pids/glovebox-t/s1/pids.max", "128");
     assert_file("cpu/glovebox-t/s1/cpu.cfs_period_us", "100000");
@@ -430,8 +433,9 @@ static void cgroup_open_without_controllers_gives_no_walls(void **state)
 
 /* ---- the system call filter --------------------------------------------- */
 
-#define JUNK 0xdeadbeef00000000ul /* where the kernel looks at 32 bits only   \
-                                   */
+#define JUNK                                                                  \
+    0xdeadbeef00000000ul /* where the kernel looks at 32 bits only            \
+                          */
 
 struct attempt {
     const char *name;
