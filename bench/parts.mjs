@@ -164,18 +164,21 @@ const field = (text, name) => Number(text.match(new RegExp(`^${name}:\\s+(\\d+)`
 export const residentBytes = (pid) => field(readFileSync(`/proc/${pid}/status`, 'utf8'), 'VmRSS');
 export const availableBytes = () => field(readFileSync('/proc/meminfo', 'utf8'), 'MemAvailable');
 
-// Private memory by pid namespace, each of which is one sandbox: a Map.
-export function privateByNamespace() {
+// Private memory of each sandbox below the daemon: a Map by pid namespace. The
+// first process of a sandbox is a child of the warden, which is the daemon's.
+export function privateBySandbox(daemon) {
   const own = readlinkSync('/proc/self/ns/pid');
-  const found = new Map();
-  for (const pid of readdirSync('/proc').filter((name) => /^\d+$/.test(name))) {
+  const processes = readdirSync('/proc').filter((name) => /^\d+$/.test(name)).flatMap((pid) => {
     try {
-      const space = readlinkSync(`/proc/${pid}/ns/pid`);
-      if (space === own) continue;
-      const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
-      const bytes = field(text, 'Private_Clean') + field(text, 'Private_Dirty');
-      found.set(space, (found.get(space) ?? 0) + bytes);
-    } catch { /* it ended meanwhile */ }
+      const parent = Number(readFileSync(`/proc/${pid}/status`, 'utf8').match(/^PPid:\s+(\d+)/m)[1]);
+      return [{ pid: Number(pid), parent, space: readlinkSync(`/proc/${pid}/ns/pid`) }];
+    } catch { return []; } // it ended meanwhile
+  });
+  const wardens = new Set(processes.filter((p) => p.parent === daemon.child.pid).map((p) => p.pid));
+  const found = new Map(processes.filter((p) => wardens.has(p.parent) && p.space !== own).map((p) => [p.space, 0]));
+  for (const { pid, space } of processes.filter((p) => found.has(p.space))) {
+    const text = readFileSync(`/proc/${pid}/smaps_rollup`, 'utf8');
+    found.set(space, found.get(space) + field(text, 'Private_Clean') + field(text, 'Private_Dirty'));
   }
   return found;
 }

@@ -2,11 +2,11 @@
 // The workloads: what is run on our side and beside it, how often, and what
 // is aimed at. Each checks that both sides gave the right answer; a wrong one
 // ends the run, for then nothing was measured.
-import { availableBytes, privateByNamespace, residentBytes, say } from './parts.mjs';
+import { availableBytes, privateBySandbox, residentBytes, say } from './parts.mjs';
 
 const MIB = 1024 * 1024;
 const DESCRIBE = 'import numpy as np, pandas as pd; '
-  + "print(pd.DataFrame(np.arange(30000).reshape(-1, 3), columns=list('abc')).describe())";
+  + "print(pd.DataFrame({'x': np.arange(1000)}).describe())";
 const CELL = 'x = sum(range(100)); print(x)';
 
 export const p50 = (values) => percentile(values, 0.5);
@@ -146,12 +146,12 @@ async function memory(c) {
     checkExecution(await c.daemon.call('POST', `/api/sessions/${id}/executions`,
       { language: 'python', code: DESCRIBE }), wanted);
   };
-  const before = privateByNamespace(), free = availableBytes();
+  const before = privateBySandbox(c.daemon), free = availableBytes();
 
   await inParallel(Array(IDLE).fill(open));
   await c.daemon.settled(IDLE);
   const resident = residentBytes(c.daemon.child.pid);
-  const sandboxes = [...privateByNamespace()].filter(([space]) => !before.has(space));
+  const sandboxes = [...privateBySandbox(c.daemon)].filter(([space]) => !before.has(space));
   if (sandboxes.length !== IDLE) throw new Error(`${sandboxes.length} sandboxes for ${IDLE} sessions`);
 
   let failed = 0;

@@ -26,6 +26,7 @@
 
 #define SHELL "/bin/bash"
 #define SHELL_ARG_MAX 100000 /* longer scripts go by descriptor */
+#define HIGH_FD 32           /* above ours, below the least limit (64) */
 
 struct init {
     int ctl, events, signals;
@@ -94,8 +95,8 @@ static void kill_all(struct init *in)
 static void take_seat(struct init *in, int out, int err, int keep)
 {
     sigset_t none;
-    int high_out = fd_dup(out, 64), high_err = fd_dup(err, 64);
-    int high_keep = keep < 0 ? -1 : fd_dup(keep, 64);
+    int high_out = fd_dup(out, HIGH_FD), high_err = fd_dup(err, HIGH_FD);
+    int high_keep = keep < 0 ? -1 : fd_dup(keep, HIGH_FD);
 
     (void)setsid();
     if (high_out < 0 || high_err < 0 || (keep >= 0 && high_keep < 0) ||
@@ -315,6 +316,9 @@ void init_run(int ctl, int events)
         open(SANDBOX_DATA, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (in.signals < 0 || in.broker.data < 0)
         _exit(1);
+    /* A session that wakes has files already; they are no change. Unreadable
+     * ones, which only it can have made so, will look new. */
+    (void)scan_start(&in.scan, in.broker.data);
     polls[0] = (struct pollfd){.fd = in.ctl, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = in.signals, .events = POLLIN};
     while (!in.is_kernel) {

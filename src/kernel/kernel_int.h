@@ -91,6 +91,8 @@ struct scan {
     size_t next;              /* first change not handed out yet */
 };
 
+/* What is there already when pid 1 starts. */
+int scan_start(struct scan *s, int data);
 /* Compares the tree with what was known; the changes wait to be paged out. */
 int scan_compare(struct scan *s, int data);
 /* Packs changes into buf; *ret_more when some are left. Returns bytes. */

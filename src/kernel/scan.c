@@ -287,6 +287,11 @@ static void compare(struct scan *s, const struct scan_list *now)
     }
 }
 
+int scan_start(struct scan *s, int data)
+{
+    return collect(data, &s->known);
+}
+
 int scan_compare(struct scan *s, int data)
 {
     struct scan_list now = {0};

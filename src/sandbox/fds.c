@@ -16,6 +16,7 @@
 #include "sandbox/sandbox_int.h"
 
 #define FIRST_KEPT 3
+#define HIGH 32 /* above all fixed numbers, below the least limit (64) */
 
 static int close_range_raw(unsigned first, unsigned last)
 {
@@ -25,8 +26,8 @@ static int close_range_raw(unsigned first, unsigned last)
 int sandbox_fds_close(struct sandbox_steps *s)
 {
     /* High copies first, so that the fixed numbers are free to be taken. */
-    int ctl = fcntl(s->fds->ctl, F_DUPFD_CLOEXEC, 64);
-    int events = fcntl(s->fds->events, F_DUPFD_CLOEXEC, 64);
+    int ctl = fcntl(s->fds->ctl, F_DUPFD_CLOEXEC, HIGH);
+    int events = fcntl(s->fds->events, F_DUPFD_CLOEXEC, HIGH);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
     if (ctl < 0 || events < 0 || null < 0)

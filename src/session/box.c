@@ -67,8 +67,7 @@ static void unref_box(struct box **b)
     session_box_unref(*b);
 }
 
-/* ---- what the warden does for it ------------------------------------------
- */
+/* ---- what the warden does for it ---------------------------------------- */
 
 int session_box_usage(struct box *b, struct warden_usage *ret,
                       struct error *err)
@@ -165,8 +164,7 @@ static int wait_ready(struct box *b, struct error *err)
                        "a wall could not be built (%s)", event.step);
 }
 
-/* ---- making one ------------------------------------------------------------
- */
+/* ---- making one --------------------------------------------------------- */
 
 static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
                          struct error *err)
@@ -219,17 +217,6 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
     }
 }
 
-/* Files that outlived their last sandbox are not news: a scan nobody reads. */
-static int know_files(struct box *b, struct error *err)
-{
-    struct broker_request scan = {.type = INIT_SCAN};
-    char *room cleanup(mem_free) = xmalloc(SESSION_IO_SIZE);
-    struct broker_reply reply;
-
-    return session_broker_call(b, &scan, room, SESSION_IO_SIZE, false, &reply,
-                               err);
-}
-
 int session_box_open(struct warden_link *link, uint32_t runtime,
                      const struct warden_limits *limits, uint32_t slot,
                      const atomic_bool *stopping, struct box **ret,
@@ -251,8 +238,6 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
     fd_close(&ctl); /* ours would keep an ended sandbox looking alive */
     fd_close(&events);
     rc = wait_ready(b, err);
-    if (rc == 0 && slot)
-        rc = know_files(b, err);
     if (rc == 0)
         rc = session_kernel_start(b, err);
     if (rc == 0)

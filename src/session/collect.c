@@ -45,8 +45,7 @@ static void end(struct collect *c, enum exec_end how)
     c->ended = true;
 }
 
-/* ---- stopping it ----------------------------------------------------------
- */
+/* ---- stopping it -------------------------------------------------------- */
 
 /* Neither SIGINT nor pid 1 helped. */
 static void end_box(struct collect *c)
@@ -143,8 +142,7 @@ static void on_request(struct collect *c)
     }
 }
 
-/* ---- listening ------------------------------------------------------------
- */
+/* ---- listening ---------------------------------------------------------- */
 
 static bool heed(struct collect *c, enum frames_state state)
 {
@@ -256,8 +254,7 @@ static void step(struct collect *c)
         on_deadline(c);
 }
 
-/* ---- beginning ------------------------------------------------------------
- */
+/* ---- beginning ---------------------------------------------------------- */
 
 /* What a thread of an earlier cell said meanwhile comes first. */
 static void begin_cell(struct collect *c)
@@ -318,8 +315,7 @@ static void begin_shell(struct collect *c)
     c->shell_pid = reply.arg;
 }
 
-/* ---- ending ---------------------------------------------------------------
- */
+/* ---- ending ------------------------------------------------------------- */
 
 static void give_back_buffer(struct collect *c)
 {

@@ -26,8 +26,7 @@ struct plan {
     struct warden_limits limits;
 };
 
-/* ---- what is asked ---------------------------------------------------------
- */
+/* ---- what is asked ------------------------------------------------------ */
 
 static int check_text(const struct session_spec *spec, struct error *err)
 {
@@ -64,8 +63,7 @@ static int make_plan(struct sessions *m, const struct session_spec *spec,
     return 0;
 }
 
-/* ---- its place
- * -------------------------------------------------------------- */
+/* ---- its place ---------------------------------------------------------- */
 
 struct tenant *session_tenant(struct sessions *m, const char *name)
 {
@@ -175,8 +173,7 @@ static void unreserve(struct sessions *m, struct tenant *t, struct pool *pool)
     atomic_fetch_sub(&t->live, 1);
 }
 
-/* ---- its sandbox
- * ------------------------------------------------------------ */
+/* ---- its sandbox -------------------------------------------------------- */
 
 static int get_box(struct sessions *m, const struct plan *plan,
                    struct box **ret, struct error *err)

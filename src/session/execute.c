@@ -18,8 +18,7 @@ struct job {
     struct execution *e; /* referenced */
 };
 
-/* ---- admit
- * ------------------------------------------------------------------ */
+/* ---- admit -------------------------------------------------------------- */
 
 static int check_spec(const struct sessions *m, const struct exec_spec *spec,
                       struct error *err)
@@ -125,8 +124,19 @@ static int admit(struct sessions *m, const char *tenant, const char *id,
     return rc;
 }
 
-/* ---- run
- * -------------------------------------------------------------------- */
+/* ---- run ---------------------------------------------------------------- */
+
+/* In the error of a cell, or in what a command wrote to stderr. */
+static bool said(struct execution *e, const char *words)
+{
+    struct exec_event event;
+
+    for (uint32_t n = 0; execution_event(e, n, &event); n++)
+        if ((event.type == EVENT_ERROR || event.type == EVENT_STDERR) &&
+            memmem(event.data, event.len, words, strlen(words)))
+            return true;
+    return false;
+}
 
 /* With the turn and a box: everything up to the facts. */
 static void run_in_box(struct session *se, struct execution *e,
@@ -142,6 +152,7 @@ static void run_in_box(struct session *se, struct execution *e,
     session_execution_started(e, box->cells == 0);
     session_collect(&c);
     session_settle(&c);
+    facts->said_full = said(e, "No space left on device");
 }
 
 /* Leaves nothing half-dead inside, and no box that is of no use. */
@@ -258,8 +269,7 @@ int session_execute(struct sessions *s, const char *tenant, const char *id,
     return rc;
 }
 
-/* ---- on another thread
- * ------------------------------------------------------ */
+/* ---- on another thread -------------------------------------------------- */
 
 static void job_free(struct job *job)
 {

@@ -54,8 +54,7 @@ int session_files_refused(int errnum, struct error *err)
     return error_errno(err, ERR_GUEST, errnum, "the session's file broker");
 }
 
-/* ---- one call
- * --------------------------------------------------------------- */
+/* ---- one call ----------------------------------------------------------- */
 
 struct session *session_files_begin(struct sessions *s, const char *tenant,
                                     const char *id, struct error *err)
@@ -135,8 +134,7 @@ static int check_path(const char *path, struct error *err)
     return session_text_path(path, strlen(path), err);
 }
 
-/* ---- open and remove
- * ----------------------------------------------------------- */
+/* ---- open and remove ---------------------------------------------------- */
 
 int session_files_open(struct sessions *s, const char *tenant, const char *id,
                        const char *path, int *ret_fd, struct stat *ret_stat,
@@ -186,8 +184,7 @@ int session_files_remove(struct sessions *s, const char *tenant,
     return rc;
 }
 
-/* ---- list
- * ------------------------------------------------------------------------ */
+/* ---- list --------------------------------------------------------------- */
 
 struct listing {
     struct session_file *files;

@@ -23,8 +23,7 @@
 #define RESULTS_MAX 20u
 #define ERRORS_MAX 8u
 
-/* ---- to the kernel
- * ---------------------------------------------------------- */
+/* ---- to the kernel ------------------------------------------------------ */
 
 static ssize_t push(int fd, struct iovec *iov, size_t count)
 {
@@ -80,8 +79,7 @@ enum frames_state session_frames_flush(struct collect *c)
     return FRAMES_OPEN;
 }
 
-/* ---- from the kernel
- * -------------------------------------------------------- */
+/* ---- from the kernel ---------------------------------------------------- */
 
 static bool pairs_valid(const char *payload, size_t len)
 {

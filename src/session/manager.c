@@ -29,8 +29,7 @@ void session_leave(struct sessions *m)
     atomic_fetch_sub(&m->users, 1);
 }
 
-/* ---- opening
- * ----------------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 static void init_locks(struct sessions *m)
 {
@@ -123,8 +122,7 @@ bool sessions_ready(struct sessions *s)
     return true;
 }
 
-/* ---- closing
- * ----------------------------------------------------------------- */
+/* ---- closing ------------------------------------------------------------ */
 
 static bool wait_idle(struct sessions *m, uint64_t deadline_ms)
 {

@@ -32,14 +32,11 @@ struct pool *session_pool_find(struct sessions *m, const char *name)
 static struct box *pop(struct sessions *m, struct pool *pool)
 {
     struct box *box = NULL;
-    uint64_t now = clock_mono_ms();
 
     pthread_mutex_lock(&m->pool_lock);
     if (pool->ready_count)
         box = pool->ready[--pool->ready_count];
-    pool->last_take_ms = now;
-    if (!m->first_take_ms)
-        m->first_take_ms = now;
+    pool->last_take_ms = clock_mono_ms();
     pthread_cond_signal(&m->pool_cond);
     pthread_mutex_unlock(&m->pool_lock);
     return box;
@@ -58,8 +55,7 @@ struct box *session_pool_take(struct sessions *m, struct pool *pool)
     return NULL;
 }
 
-/* ---- refilling -------------------------------------------------------------
- */
+/* ---- refilling ---------------------------------------------------------- */
 
 /* pool_lock is held. A pool that keeps none ready still proves once that it
  * could start a session. */
@@ -70,26 +66,35 @@ static bool wants_one(const struct pool *pool)
 }
 
 /* The pool most in need that may be tried now, or NULL and when to look
- * again. pool_lock is held. */
+ * again. pool_lock is held. What runs or was just taken comes first, for a
+ * while. */
 static struct pool *choose(struct sessions *m, uint64_t now,
                            uint64_t *ret_again_ms)
 {
+    bool busy = atomic_load(&m->active) > 0;
     struct pool *best = NULL;
     uint64_t again = now + LOOK_MS;
+    bool wanted = false;
 
     for (size_t i = 0; i < m->pool_count; i++) {
         struct pool *p = &m->pools[i];
-        uint64_t from = MAX(p->last_take_ms + SETTLE_MS, p->not_before_ms);
+        uint64_t quiet = busy ? now + SETTLE_MS : p->last_take_ms + SETTLE_MS;
+        uint64_t from = p->not_before_ms;
 
         if (!wants_one(p))
             continue;
-        if (m->first_take_ms && now >= m->first_take_ms + SETTLE_MOST_MS)
-            from = p->not_before_ms;
+        wanted = true;
+        if (!m->wanting_ms)
+            m->wanting_ms = now;
+        if (now < m->wanting_ms + SETTLE_MOST_MS)
+            from = MAX(from, quiet);
         if (from > now)
             again = MIN(again, from);
         else if (!best || p->ready_count < best->ready_count)
             best = p;
     }
+    if (!wanted)
+        m->wanting_ms = 0;
     *ret_again_ms = again;
     return best;
 }
@@ -145,7 +150,6 @@ static void *refill_thread(void *arg)
         struct pool *pool = choose(m, clock_mono_ms(), &again);
 
         if (!pool) {
-            m->first_take_ms = 0;
             (void)session_cond_wait(&m->pool_cond, &m->pool_lock, again);
             continue;
         }

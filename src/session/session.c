@@ -58,8 +58,7 @@ void session_touch(struct session *se)
     se->last_used_at_ms = clock_real_ms();
 }
 
-/* ---- what it shows
- * ---------------------------------------------------------- */
+/* ---- what it shows ------------------------------------------------------ */
 
 void session_fill_info(struct session *se, struct session_info *ret)
 {
@@ -176,8 +175,7 @@ int session_list(struct sessions *s, const char *tenant, unsigned limit,
     return rc;
 }
 
-/* ---- the end
- * ----------------------------------------------------------------- */
+/* ---- the end ------------------------------------------------------------ */
 
 /* sessions.lock is held. */
 static void unlink_session(struct sessions *m, struct session *se)

@@ -74,8 +74,7 @@ void session_cond_init(pthread_cond_t *cond);
 bool session_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
                        uint64_t deadline_ms);
 
-/* ---- box.c, broker.c, kernel.c: one sandbox ------------------------------
- */
+/* ---- box.c, broker.c, kernel.c: one sandbox ----------------------------- */
 
 #define BOX_READY_MS 10000u  /* spawn to "walls stand" */
 #define BOX_KERNEL_MS 20000u /* start to the kernel's first frame */
@@ -211,8 +210,7 @@ struct pool *session_pool_find(struct sessions *m, const char *name);
 /* A ready box, referenced, or NULL. */
 struct box *session_pool_take(struct sessions *m, struct pool *pool);
 
-/* ---- the manager ---------------------------------------------------------
- */
+/* ---- the manager -------------------------------------------------------- */
 
 struct tenant {
     struct idmap_node node;
@@ -248,12 +246,12 @@ struct sessions {
     atomic_uint users; /* calls inside the module; close waits for them */
 
     pthread_mutex_t lock;
-    pthread_cond_t idle;               /* active fell to 0 */
-    struct idmap table;                /* sessions */
-    struct idmap runs;                 /* executions */
-    struct idmap tenants;              /* as many as the operator has made */
-    unsigned session_count;            /* in the table or being made */
-    unsigned active;                   /* executions queued or running */
+    pthread_cond_t idle;    /* active fell to 0 */
+    struct idmap table;     /* sessions */
+    struct idmap runs;      /* executions */
+    struct idmap tenants;   /* as many as the operator has made */
+    unsigned session_count; /* in the table or being made */
+    atomic_uint active;     /* executions queued or running; lock to change */
     struct execution *oldest, *latest; /* finished, by last use */
     uint64_t history_bytes;
     uint64_t memory_checked_ms;
@@ -265,7 +263,7 @@ struct sessions {
     size_t runtime_count;
     pthread_mutex_t pool_lock;
     pthread_cond_t pool_cond;
-    uint64_t first_take_ms; /* pool_lock: of a busy spell; 0 calm */
+    uint64_t wanting_ms; /* pool_lock: since when one is missing; 0: none */
     pthread_t refill, reaper;
     bool refill_started, reaper_started;
     pthread_mutex_t reaper_lock; /* a leaf: only for waiting */
@@ -377,8 +375,7 @@ void session_queue_request(struct session *se, enum exec_request what);
 int session_reaper_start(struct sessions *m, struct error *err);
 void session_reaper_stop(struct sessions *m);
 
-/* ---- events.c, execution.c, history.c ------------------------------------
- */
+/* ---- events.c, execution.c, history.c ----------------------------------- */
 
 struct event_chunk;
 
@@ -465,8 +462,7 @@ void session_history_forget(struct sessions *m, struct session *se,
                             struct execution **drop);
 void session_history_unref(struct execution *drop);
 
-/* ---- judge.c --------------------------------------------------------------
- */
+/* ---- judge.c ------------------------------------------------------------ */
 
 enum exec_end {
     END_DONE,   /* the kernel said DONE */
@@ -495,6 +491,7 @@ struct facts {
     uint64_t peak_memory_bytes, cpu_ms;
     bool scanned; /* the next two are known */
     uint64_t scratch_free_bytes, scratch_free_inodes;
+    bool said_full; /* its own last words: no space left */
     uint32_t timeout_s;
     uint64_t wall_ms;
     const struct warden_limits *limits;
@@ -517,8 +514,7 @@ struct verdict {
 /* Pure: what happened, from facts the session could not write. */
 void session_judge(const struct facts *f, struct verdict *ret);
 
-/* ---- execute.c, collect.c, output.c, settle.c -----------------------------
- */
+/* ---- execute.c, collect.c, output.c, settle.c --------------------------- */
 
 #define COLLECT_DISPLAYS_MAX 200u
 #define COLLECT_DISPLAY_BYTES (32u << 20)
@@ -587,8 +583,7 @@ enum frames_state session_frames_flush(struct collect *c);
 /* File changes and usage, after the end; adds to facts and to e. */
 void session_settle(struct collect *c);
 
-/* ---- files.c, upload.c ----------------------------------------------------
- */
+/* ---- files.c, upload.c -------------------------------------------------- */
 
 /* Finds and pins the session, so that it does not fall asleep meanwhile; NULL
  * with err set when there is none. end also drops the reference. */
@@ -605,8 +600,7 @@ int session_files_refused(int errnum, struct error *err);
 int session_files_check_fd(int fd, bool writable, struct stat *ret,
                            struct error *err);
 
-/* ---- metrics.c ------------------------------------------------------------
- */
+/* ---- metrics.c ---------------------------------------------------------- */
 
 void session_metrics_refused(struct sessions *m, const struct error *err);
 void session_metrics_add(struct sessions *m, uint64_t *counter);

@@ -30,6 +30,8 @@
 
 #define MKFS "/sbin/mke2fs"
 #define INODE_SIZE 256
+#define BLOCK 4096u
+#define GROUP_BLOCKS 32768u
 #define LOOP_TRIES 64
 
 /* ---- the image ------------------------------------------------------------
@@ -97,11 +99,25 @@ static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
     return status == 0 ? 0 : -EIO;
 }
 
+/*
+ * How large an image must be so that about `bytes` of it are the session's.
+ * ext4 takes for itself the inode table, a few blocks of each group and a
+ * fiftieth, at most 4096 blocks, which it never hands out.
+ */
+static uint64_t image_size(uint64_t bytes, uint32_t inodes)
+{
+    uint64_t blocks = (bytes + BLOCK - 1) / BLOCK;
+    uint64_t groups = blocks / GROUP_BLOCKS + 1;
+    uint64_t table = (inodes + 16 * groups) * INODE_SIZE / BLOCK + 1;
+
+    blocks += table + 8 * groups + 24;
+    return (blocks + MIN(blocks / 48, (uint64_t)4096)) * BLOCK;
+}
+
 static int open_template(struct warden *w, uint64_t bytes, uint32_t inodes)
 {
     char name[64];
-    uint64_t table = (uint64_t)inodes * INODE_SIZE;
-    uint64_t size = (bytes + table + bytes / 64 + (4u << 20)) & ~4095ULL;
+    uint64_t size = image_size(bytes, inodes);
     int fd, r;
 
     (void)snprintf(name, sizeof(name), "template-%" PRIu64 "-%u.img", bytes,

@@ -142,9 +142,9 @@ static void arrange_fds(int sock, int spec_fd)
 /*
  * Some limits are also counted for the maker of a user namespace, and that is
  * the zygote for all sessions: left as they are, one session at its own limit
- * of, say, message queues would leave the others none. Their own, smaller
- * limits are set in each session; here there is none. An ordinary user keeps
- * what the host gave.
+ * of, say, queued signals would leave the others none. Their own, smaller
+ * limits are set in each session; here there is none. Who lacks the right to
+ * raise them, an ordinary user or a root that is kept short, keeps the host's.
  */
 static void lift_limits(void)
 {

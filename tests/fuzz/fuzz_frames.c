@@ -107,7 +107,9 @@ static bool feed(struct kernel *k, const uint8_t *bytes, size_t len,
     for (int i = 0; i < READS_MAX && more && !k->c.ended; i++)
         if (session_frames_read(&k->c, &more) != FRAMES_OPEN)
             return false;
-    return !k->c.ended && session_frames_flush(&k->c) == FRAMES_OPEN;
+    if (k->c.ended || k->c.out.len == k->c.out_pos)
+        return !k->c.ended;
+    return session_frames_flush(&k->c) == FRAMES_OPEN;
 }
 
 static void check_json(const struct buf *json)

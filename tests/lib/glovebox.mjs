@@ -32,6 +32,10 @@ export async function until(fn, { ms = 10_000, every = 20, what = 'condition' } 
 
 const UIDS = 20_000; // host uids a daemon claims for itself
 
+// A test file that dies takes its daemons along.
+const living = new Set();
+process.on('exit', () => living.forEach((child) => child.kill('SIGTERM')));
+
 // Every process of the machine with its host uid; those that end meanwhile
 // are left out.
 export function allProcesses() {
@@ -70,7 +74,9 @@ export class Glovebox {
       { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH, ...env } });
     for (const stream of [g.child.stdout, g.child.stderr])
       stream.on('data', (bytes) => { g.log = (g.log + bytes).slice(-200_000); });
+    living.add(g.child);
     g.exited = new Promise((done) => g.child.on('exit', (code, signal) => {
+      living.delete(g.child);
       g.exit = { code, signal };
       done(g.exit);
     }));

@@ -61,7 +61,7 @@ export function exchange(server, bytes, { ms = 10_000 } = {}) {
 function parseEvent(block) {
   const event = {};
   for (const line of block.split('\n')) {
-    const [, field, value] = /^(id|event|data): (.*)$/.exec(line) ?? assert.fail(`not a line of an event: ${line}`);
+    const [, field, value] = /^(id|event|data): ([^\r]*)$/.exec(line) ?? assert.fail(`not a line of an event: ${line}`);
     assert.ok(!(field in event), `${field} twice in one event`);
     event[field] = value;
   }

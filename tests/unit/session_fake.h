@@ -349,7 +349,7 @@ static inline void *fake_shell(void *arg)
     return NULL;
 }
 
-/* ---- pid 1 ------------------------------------------------------------- */
+/* ---- pid 1 -------------------------------------------------------------- */
 
 static inline void fake_stop_all(struct fake_box *b)
 {
@@ -612,8 +612,7 @@ static inline void *fake_init(void *arg)
     return NULL;
 }
 
-/* ---- the warden ------------------------------------------------------------
- */
+/* ---- the warden --------------------------------------------------------- */
 
 static inline struct fake_box *fake_find(uint32_t slot)
 {

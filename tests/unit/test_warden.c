@@ -13,6 +13,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
@@ -273,6 +274,20 @@ static int drop_yard(void **state)
     return 0;
 }
 
+/* A child to be killed; it also ends with us, should a test fail first. */
+static pid_t sleeper(void)
+{
+    pid_t pid = fork();
+
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        for (;;)
+            (void)pause();
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+
 static bool image_exists(struct yard *y, uint32_t number, bool make)
 {
     char name[32];
@@ -327,11 +342,8 @@ static void R7_slot_lives_dies_and_is_forgotten(void **state)
     struct warden_spawn spawn = good_spawn();
     struct slot *s = slot_take(&y->w, &spawn);
     int status = 0;
-    pid_t pid = fork();
+    pid_t pid = sleeper();
 
-    if (pid == 0)
-        for (;;)
-            (void)pause();
     slot_spawned(s, pid);
     assert_int_equal(s->state, SLOT_ALIVE);
     assert_ptr_equal(slot_by_pid(&y->w, pid), s);
@@ -632,13 +644,10 @@ static void Z6_zygote_that_misbehaves_is_retired(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct runtime rt = {.spec_fd = -1};
         struct zygote_reply reply = cases[i].reply;
-        pid_t pid = 0, zygote = fork();
+        pid_t pid = 0, zygote = sleeper();
         int pair[2];
         int fd = STDERR_FILENO;
 
-        if (zygote == 0)
-            for (;;)
-                (void)pause();
         assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
         rt.next.sock = -1;
         rt.current = (struct zygote){.pid = zygote, .sock = pair[0]};

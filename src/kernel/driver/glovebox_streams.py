@@ -20,6 +20,9 @@ __builtins__ = dict(__builtins__)
 NO_INPUT = ("input() is not available here: this session has no keyboard; "
             "pass the value in the code")
 _PROBE_MS = 1000
+_CHILDREN = frozenset(("subprocess.Popen", "os.fork", "os.forkpty",
+                       "os.posix_spawn", "os.system"))
+SPARE_FD = 32  # out of the way, below the least limit there is (64)
 
 
 class StdinUnavailableError(EOFError):
@@ -215,11 +218,26 @@ class Streams:
         import getpass
         getpass.getpass = refuse_input
 
+    def watch_children(self):
+        """Children write to the pipes themselves: what was printed before
+        one starts goes first, what is printed next comes after."""
+        order = self.order
+
+        def hook(event, args):
+            if event in _CHILDREN and order.running:
+                try:
+                    order.settle()
+                except OSError:
+                    pass  # A cell closed the channel; that is not for here.
+                order.displayed()
+
+        sys.addaudithook(hook)
+
     def keep_spares(self):
         """Copies of the pipes, for a cell that closes descriptor 1 or 2."""
         import fcntl
         for fd in (1, 2):
-            self.spare[fd] = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 64)
+            self.spare[fd] = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, SPARE_FD)
 
     def flush(self):
         """Everything Python still holds goes to the pipes."""

@@ -122,6 +122,7 @@ def build(spec_fd):
     preload_modules(preload)
     glovebox_warm.import_modules()
     streams.install()
+    streams.watch_children()
     streams.order.muted = True
     glovebox_warm.run(interpreter)
     if "matplotlib.pyplot" in sys.modules:

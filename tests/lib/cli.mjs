@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// The command line as its users meet it: the real program with an environment
+// of its own, its streams as pipes or on a terminal. Nothing of the caller's
+// environment but the path and the sanitizers' options gets through.
+import assert from 'node:assert/strict';
+import { spawn } from 'node:child_process';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { bin } from './glovebox.mjs';
+
+const PASSED_ON = ['PATH', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'LSAN_OPTIONS'];
+const ESCAPE = /\x1b/;
+
+export class Cli {
+  // server: a Glovebox it is pointed at, or none.
+  constructor(server, env = {}) {
+    this.dir = mkdtempSync(join(tmpdir(), 'glovebox-cli-'));
+    this.cwd = join(this.dir, 'cwd');
+    mkdirSync(this.cwd);
+    mkdirSync(join(this.dir, 'home'));
+    this.env = {
+      HOME: join(this.dir, 'home'),
+      ...Object.fromEntries(PASSED_ON.filter((name) => process.env[name]).map((name) => [name, process.env[name]])),
+      ...(server ? { GLOVEBOX_URL: server.url, GLOVEBOX_KEY: server.key } : {}),
+      ...env,
+    };
+  }
+
+  // A running command: .stdout and .stderr grow, .ended resolves to the
+  // result. terminal: all its streams are one, and it is a terminal.
+  start(args, { input, env = {}, cwd = this.cwd, under = [], terminal = false } = {}) {
+    let command = [...under, bin('glovebox'), ...args];
+    if (terminal) command = ['script', '-qefc', command.map(quote).join(' '), '/dev/null'];
+    const started = performance.now();
+    const child = spawn(command[0], command.slice(1),
+      { cwd, env: { ...this.env, ...(terminal ? { TERM: 'xterm', SHELL: '/bin/sh' } : {}), ...env }, stdio: 'pipe' });
+    const run = { child, stdout: '', stderr: '', chunks: [], waiters: [] };
+    const timer = setTimeout(() => child.kill('SIGKILL'), 60_000);
+    for (const name of ['stdout', 'stderr']) {
+      child[name].setEncoding('utf8');
+      child[name].on('data', (text) => {
+        run[name] += text;
+        run.chunks.push({ name, text, ms: performance.now() - started });
+        for (const wake of run.waiters.splice(0)) wake();
+      });
+    }
+    child.stdin.on('error', () => {}); // it may end without having read all
+    if (input !== undefined) child.stdin.end(input);
+    else if (!terminal) child.stdin.end();
+    run.ended = new Promise((done, fail) => {
+      child.on('error', fail);
+      child.on('close', (status, signal) => {
+        clearTimeout(timer);
+        for (const wake of run.waiters.splice(0)) wake();
+        done({ status, signal, stdout: run.stdout, stderr: run.stderr, ms: performance.now() - started, chunks: run.chunks });
+      });
+    });
+    // Waits until a stream shows something.
+    run.shows = async (pattern, name = 'stdout', ms = 20_000) => {
+      const deadline = Date.now() + ms;
+      while (!pattern.test(run[name])) {
+        assert.ok(Date.now() < deadline && child.exitCode === null,
+          `no ${pattern} on ${name}: ${JSON.stringify([run.stdout, run.stderr])}`);
+        await new Promise((wake) => {
+          const nap = setTimeout(wake, 100);
+          run.waiters.push(() => { clearTimeout(nap); wake(); });
+        });
+      }
+    };
+    return run;
+  }
+
+  run(args, options) { return this.start(args, options).ended; }
+
+  // Runs and asserts the exit status; without a terminal there is no escape
+  // sequence in anything of ours.
+  async ok(args, options = {}) { return this.exits(0, args, options); }
+  async exits(status, args, options = {}) {
+    const done = await this.run(args, options);
+    assert.equal(done.status, status, `glovebox ${args.join(' ')}: ${JSON.stringify(done)}`);
+    if (!options.terminal) assert.doesNotMatch(done.stdout + done.stderr, ESCAPE);
+    return done;
+  }
+
+  // The one JSON value that --json prints.
+  async json(args, options = {}) {
+    const done = await this.exits(options.status ?? 0, [...args, '--json'], options);
+    return JSON.parse(done.stdout);
+  }
+
+  // The error object of a command that failed by its own fault.
+  async error(args, options = {}) {
+    const answer = await this.json(args, { status: 3, ...options });
+    assert.deepEqual(Object.keys(answer), ['error']);
+    assert.deepEqual(Object.keys(answer.error), ['code', 'message', 'hint']);
+    assert.ok(answer.error.message.length > 3);
+    return answer.error;
+  }
+
+  close() { rmSync(this.dir, { recursive: true, force: true }); }
+}
+
+const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;
