@@ -3,6 +3,7 @@
 #include "base/arena.h"
 
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -45,6 +46,8 @@ void *arena_alloc(struct arena *a, size_t size)
     struct block *b = a->head;
     void *p;
 
+    if (size > SIZE_MAX / 4)
+        abort(); /* callers bound what they ask for */
     size = (size + ALIGNMENT - 1) & ~(ALIGNMENT - 1);
     if (!b || b->size - b->used < size) {
         size_t room = MAX(size, BLOCK_SIZE);

@@ -31,6 +31,8 @@ void buf_reserve(struct buf *b, size_t extra)
     size_t want = b->len + extra + 1;
     size_t cap = b->cap ? b->cap : 64;
 
+    if (extra > SIZE_MAX / 4 || b->len > SIZE_MAX / 4)
+        abort(); /* callers bound what they add */
     if (want <= b->cap)
         return;
     while (cap < want)

@@ -2,7 +2,8 @@
 /*
  * The logger; see log.h. Runs in every process. The file-static settings are
  * written once before threads start; a line goes out in one write(2), so
- * lines of several threads and processes never mix.
+ * that lines of several threads and processes do not mix (on a pipe: those of
+ * up to 4 KiB, which all but the longest are).
  */
 #include "base/log.h"
 

@@ -38,7 +38,8 @@ struct cli {
     /* terminals */
     bool tty_out, tty_err;
     bool color_out, color_err;
-    int signal_fd; /* SIGINT, SIGTERM, SIGHUP */
+    int signal_fd;    /* SIGINT, SIGTERM, SIGHUP */
+    bool interrupted; /* one of them has ended a request */
     /* the service, once connected; owned */
     char *base;
     char *key;

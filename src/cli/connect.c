@@ -192,17 +192,24 @@ static int start_failed(struct cli *c, struct error *err)
                            "`glovebox runtime list` which images are built.");
 }
 
-/* False when it is time to give up. */
-static bool nap(void)
+static int interrupted(struct error *err)
+{
+    (void)error_set(err, ERR_UNAVAILABLE, "interrupted");
+    err->errnum = EINTR;
+    return -(int)err->code;
+}
+
+/* False when it is time to give up: Ctrl-C came between two requests, or
+ * ended one. */
+static bool nap(const struct cli *c)
 {
     struct timespec ts = {.tv_nsec = 20 * 1000 * 1000};
     sigset_t set;
 
-    /* Ctrl-C while it starts: pending signals are left for the caller. */
     (void)nanosleep(&ts, NULL);
     (void)sigpending(&set);
-    return !sigismember(&set, SIGINT) && !sigismember(&set, SIGTERM) &&
-           !sigismember(&set, SIGHUP);
+    return !c->interrupted && !sigismember(&set, SIGINT) &&
+           !sigismember(&set, SIGTERM) && !sigismember(&set, SIGHUP);
 }
 
 static int embed(struct cli *c, const char *pool, const char *runtime,
@@ -217,9 +224,8 @@ static int embed(struct cli *c, const char *pool, const char *runtime,
         (void)fputs("starting an embedded service...", stderr);
     r = cli_embedded_start(pool, runtime, &c->embedded, err);
     while (r == 0 && !ready && clock_left_ms(deadline) > 0) {
-        if (!nap()) {
-            r = error_set(err, ERR_UNAVAILABLE, "interrupted");
-            err->errnum = EINTR;
+        if (!nap(c)) {
+            r = interrupted(err);
         } else if (!cli_embedded_alive(c->embedded)) {
             break;
         } else {
@@ -246,6 +252,8 @@ int cli_connect(struct cli *c, enum cli_connect_mode mode, const char *pool,
         return set_base(c, url, err);
     if (found_running(c))
         return 0;
+    if (c->interrupted)
+        return interrupted(err);
     if (mode == CLI_CONNECT_OR_EMBED) {
         free(take_ptr(c->key)); /* not a key of the new service */
         return embed(c, pool, runtime, err);

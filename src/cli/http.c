@@ -292,6 +292,7 @@ static int finish(struct transfer *t, CURLcode result, struct error *err)
 
     cli_progress_end(&t->progress);
     if (t->gave_up) {
+        t->c->interrupted = true;
         (void)error_set(err, ERR_UNAVAILABLE, "interrupted");
         err->errnum = EINTR;
         return -(int)err->code;

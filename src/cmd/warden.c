@@ -104,5 +104,6 @@ int main(int argc, char **argv)
               stderr);
         return 2;
     }
+    (void)fcntl(LINK_FD, F_SETFD, FD_CLOEXEC); /* not for our helpers */
     return run(LINK_FD);
 }

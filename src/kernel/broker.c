@@ -43,6 +43,15 @@ static int copy_path(const char *path, size_t len, char ret[INIT_PATH_MAX + 1])
     return 0;
 }
 
+int broker_stat(int data, const char *path, struct stat *ret)
+{
+    int fd cleanup(fd_close) = open_beneath(data, path, O_PATH | O_NOFOLLOW);
+
+    if (fd < 0)
+        return -fd;
+    return fstat(fd, ret) < 0 ? errno : 0;
+}
+
 int broker_open(struct broker *b, const char *path, size_t len, int *ret_fd)
 {
     char name[INIT_PATH_MAX + 1];

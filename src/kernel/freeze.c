@@ -34,7 +34,7 @@ struct range {
  * the mapping that holds it is skipped. */
 static struct range ranges[RANGES_MAX];
 
-/* Is this line of /proc/self/maps ours to move? */
+/* Is this mapping, by its first line in /proc/self/smaps, ours to move? */
 static bool movable(const char *line, struct range *ret)
 {
     uintptr_t start, end;
@@ -58,17 +58,51 @@ static bool movable(const char *line, struct range *ret)
     return true;
 }
 
+/*
+ * What a mapping was asked to do at a fork would be lost with the move. Above
+ * all "wf": libc keeps its random numbers in a page that the kernel wipes in
+ * children, and with a plain copy of it every session would draw the same.
+ */
+static bool plain(const char *flags)
+{
+    static const char *const special[] = {
+        " wf", /* wiped on fork */
+        " dp", /* may be dropped at any time */
+        " dc", /* not there after a fork */
+        " gd", /* grows */
+        " lo", /* locked */
+        " ht", /* huge pages of their own kind */
+        " io", " pf",
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(special); i++)
+        if (strstr(flags, special[i]))
+            return false;
+    return true;
+}
+
+/* A mapping is a line as in maps, then lines of facts, the last of which are
+ * its flags. Without flags (a kernel without smaps) nothing is moved. */
 static int find_ranges(size_t *ret_count)
 {
+    static const char key[] = "VmFlags:";
     char line[512];
-    FILE *maps = fopen("/proc/self/maps", "re");
+    FILE *maps = fopen("/proc/self/smaps", "re");
     size_t count = 0;
+    bool candidate = false;
 
     if (!maps)
         return -errno;
-    while (fgets(line, sizeof(line), maps) && count < RANGES_MAX)
-        if (movable(line, &ranges[count]))
+    while (fgets(line, sizeof(line), maps) && count < RANGES_MAX) {
+        bool flags = strncmp(line, key, sizeof(key) - 1) == 0;
+
+        if (flags && candidate && plain(line + sizeof(key) - 1))
             count++;
+        if (flags)
+            candidate = false;
+        else if (!candidate)
+            candidate = movable(line, &ranges[count]);
+    }
     (void)fclose(maps); /* was only read */
     *ret_count = count;
     return 0;

@@ -108,12 +108,13 @@ static void take_seat(struct init *in, int out, int err, int keep)
     (void)close_range(keep < 0 ? KERNEL_FRAMES_FD : KERNEL_FRAMES_FD + 1, ~0u,
                       0);
     in->ctl = in->events = in->signals = in->broker.data = -1;
-    /* Killed last of all by the kernel's own hand would be pid 1; a reader
-     * of /proc may look at this process, unlike at pid 1. */
+    /* Tools inside may look at this process in /proc, unlike at pid 1. */
     (void)prctl(PR_SET_DUMPABLE, 1);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
+    /* Python ignores these two, and a shell would inherit that. */
     (void)signal(SIGPIPE, SIG_DFL);
+    (void)signal(SIGXFSZ, SIG_DFL);
 }
 
 static int start_kernel(struct init *in, struct call *c)
@@ -307,10 +308,13 @@ void init_run(int ctl, int events)
     in = (struct init){.ctl = ctl, .events = events};
     for (size_t i = 0; i < BROKER_UPLOADS_MAX; i++)
         in.broker.uploads[i] = -1;
-    (void)sigemptyset(&mask);
-    (void)sigaddset(&mask, SIGCHLD);
+    /* None gets through, so that what Python left as handlers never runs
+     * here; children unblock them. */
+    (void)sigfillset(&mask);
     if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
         _exit(1);
+    (void)sigemptyset(&mask);
+    (void)sigaddset(&mask, SIGCHLD);
     in.signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);
     in.broker.data =
         open(SANDBOX_DATA, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);

@@ -20,6 +20,8 @@
 #include "sandbox/sandbox.h"
 #include "wire/kernel_msg.h"
 
+struct stat;
+
 #define KERNEL_FRAMES_FD 3
 
 /* What a kernel process comes to life with. */
@@ -68,6 +70,8 @@ int broker_publish(struct broker *b, uint32_t handle, const char *path,
                    size_t len);
 int broker_discard(struct broker *b, uint32_t handle);
 int broker_remove(struct broker *b, const char *path, size_t len);
+/* Of a path below data, following nothing; 0 or an errno. */
+int broker_stat(int data, const char *path, struct stat *ret);
 
 /* ---- scan.c: listing, and what changed -----------------------------------
  */
@@ -76,6 +80,7 @@ struct scan_file {
     char *path;
     uint64_t size;
     int64_t mtime_ns;
+    int64_t ctime_ns;
     uint64_t inode;
     uint16_t kind; /* enum init_entry_kind */
 };
@@ -83,6 +88,7 @@ struct scan_file {
 struct scan_list {
     struct scan_file *files;
     size_t count, room;
+    bool cut; /* the tree was larger than the walk's bound */
 };
 
 struct scan {

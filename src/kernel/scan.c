@@ -18,7 +18,7 @@
 #include "kernel/kernel_int.h"
 
 #define DEPTH_MAX 32
-#define FILES_MAX 200000
+#define ENTRIES_MAX 200000
 
 static int by_path(const void *a, const void *b)
 {
@@ -75,16 +75,35 @@ static void escape(const char *path, char *ret, size_t size)
     size_t used = 0;
 
     while (*path && used + 5 < size) {
-        size_t ok = MIN(clean_prefix(path), size - used - 5);
+        size_t room = size - used - 5, ok = clean_prefix(path);
 
+        if (ok > room) /* cut between characters */
+            for (ok = room; ok && ((unsigned char)path[ok] & 0xc0) == 0x80;)
+                ok--;
         memcpy(ret + used, path, ok);
         used += ok;
         path += ok;
+        if (*path && clean_prefix(path) > 0)
+            break; /* out of room */
         if (*path && used + 5 < size)
             used += (size_t)snprintf(ret + used, size - used, "\\x%02x",
                                      (unsigned char)*path++);
     }
     ret[used] = '\0';
+}
+
+static int64_t in_ns(const struct timespec *t)
+{
+    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
+}
+
+static void describe(struct scan_file *f, const struct stat *st)
+{
+    f->size = (uint64_t)st->st_size;
+    f->mtime_ns = in_ns(&st->st_mtim);
+    f->ctime_ns = in_ns(&st->st_ctim);
+    f->inode = st->st_ino;
+    f->kind = INIT_ENTRY_FILE;
 }
 
 /* ---- the walk
@@ -95,6 +114,7 @@ struct walk {
     size_t lens[DEPTH_MAX]; /* of path at each level */
     size_t depth;
     char path[INIT_PATH_MAX + 512];
+    size_t visited; /* entries of any kind */
     struct scan_list *out;
 };
 
@@ -138,6 +158,7 @@ static void visit(struct walk *w, const char *name)
     struct scan_file *f;
     struct stat st;
 
+    w->visited++;
     if (len > INIT_PATH_MAX + 255)
         return; /* deeper than the API's paths reach; its folder is listed */
     memcpy(w->path + base, name, strlen(name) + 1);
@@ -152,11 +173,7 @@ static void visit(struct walk *w, const char *name)
         add_skipped(w, EILSEQ);
     } else {
         f = list_add(w->out, w->path);
-        f->size = (uint64_t)st.st_size;
-        f->mtime_ns =
-            (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-        f->inode = st.st_ino;
-        f->kind = INIT_ENTRY_FILE;
+        describe(f, &st);
     }
 }
 
@@ -174,7 +191,7 @@ static int collect(int data, struct scan_list *out)
     while (w.depth) {
         struct dirent *d = readdir(w.dirs[w.depth - 1]);
 
-        if (!d || out->count >= FILES_MAX) {
+        if (!d || w.visited >= ENTRIES_MAX) {
             fd_closedir(&w.dirs[--w.depth]);
             continue;
         }
@@ -183,7 +200,9 @@ static int collect(int data, struct scan_list *out)
             !(w.depth == 1 && strcmp(d->d_name, "lost+found") == 0))
             visit(&w, d->d_name);
     }
-    qsort(out->files, out->count, sizeof(*out->files), by_path);
+    if (out->count)
+        qsort(out->files, out->count, sizeof(*out->files), by_path);
+    out->cut = w.visited >= ENTRIES_MAX;
     return 0;
 }
 
@@ -258,6 +277,18 @@ static void change(struct scan *s, const struct scan_file *f, uint16_t kind)
     c->kind = kind;
 }
 
+/* A name shown escaped is not the file that really has that name. */
+static int order_of(const struct scan_file *a, const struct scan_file *b)
+{
+    int order = strcmp(a->path, b->path);
+
+    return order ? order
+                 : (b->kind == INIT_ENTRY_SKIPPED) -
+                       (a->kind == INIT_ENTRY_SKIPPED);
+}
+
+/* Of a tree that is larger than the walk's bound nothing is said to be
+ * deleted: what is missing may only not have been reached. */
 static void compare(struct scan *s, const struct scan_list *now)
 {
     const struct scan_list *was = &s->known;
@@ -266,10 +297,10 @@ static void compare(struct scan *s, const struct scan_list *now)
     while (i < was->count || j < now->count) {
         const struct scan_file *a = i < was->count ? &was->files[i] : NULL;
         const struct scan_file *b = j < now->count ? &now->files[j] : NULL;
-        int order = a && b ? strcmp(a->path, b->path) : a ? -1 : 1;
+        int order = a && b ? order_of(a, b) : a ? -1 : 1;
 
         if (a && order < 0) {
-            if (a->kind != INIT_ENTRY_SKIPPED)
+            if (a->kind != INIT_ENTRY_SKIPPED && !now->cut)
                 change(s, a, INIT_ENTRY_DELETED);
             i++;
         } else if (b && order > 0) {
@@ -278,8 +309,10 @@ static void compare(struct scan *s, const struct scan_list *now)
                                                  : INIT_ENTRY_CREATED);
             j++;
         } else if (a && b) {
-            if (a->size != b->size || a->mtime_ns != b->mtime_ns ||
-                a->inode != b->inode)
+            /* Anyone may put mtime back; ctime is the kernel's own. */
+            if (b->kind != INIT_ENTRY_SKIPPED &&
+                (a->size != b->size || a->ctime_ns != b->ctime_ns ||
+                 a->inode != b->inode))
                 change(s, b, INIT_ENTRY_MODIFIED);
             i++;
             j++;
@@ -316,8 +349,7 @@ void scan_note(struct scan *s, int data, const char *path, size_t len)
 
     memcpy(name, path, len);
     name[len] = '\0';
-    there = fstatat(data, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-            S_ISREG(st.st_mode);
+    there = broker_stat(data, name, &st) == 0 && S_ISREG(st.st_mode);
     f = s->known.count ? bsearch(&key, s->known.files, s->known.count,
                                  sizeof(*f), by_path)
                        : NULL;
@@ -333,9 +365,6 @@ void scan_note(struct scan *s, int data, const char *path, size_t len)
     }
     if (!f)
         f = list_add(&s->known, name);
-    f->size = (uint64_t)st.st_size;
-    f->mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec;
-    f->inode = st.st_ino;
-    f->kind = INIT_ENTRY_FILE;
+    describe(f, &st);
     qsort(s->known.files, s->known.count, sizeof(*s->known.files), by_path);
 }

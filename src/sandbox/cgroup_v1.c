@@ -65,7 +65,8 @@ static int open_parent(const char *mount_root, const char *controller,
     int fd;
 
     (void)snprintf(path, sizeof(path), "%s/%s%s", mount_root, controller, own);
-    fd = open(path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    fd = strstr(own, "/..") ? -1 /* above what this namespace shows */
+                            : open(path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
     if (fd >= 0)
         return fd;
     (void)snprintf(path, sizeof(path), "%s/%s", mount_root, controller);
@@ -101,6 +102,12 @@ static int limit_memory(int dir, const char *group, uint64_t bytes)
 {
     int r = cgroup_write_u64(dir, group, "memory.limit_in_bytes", bytes);
 
+    if (r == -EINVAL) {
+        /* Above the limit on memory and swap of an earlier try: that first. */
+        (void)cgroup_write_u64(dir, group, "memory.memsw.limit_in_bytes",
+                               bytes);
+        r = cgroup_write_u64(dir, group, "memory.limit_in_bytes", bytes);
+    }
     if (r < 0)
         return r;
     /* Memory plus swap at the same figure means no swap; where the host does

@@ -7,7 +7,9 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -78,13 +80,21 @@ static int has_word(const char *text, const char *word)
     return 0;
 }
 
+/* Memory is asked for first: a group that has processes of its own refuses
+ * it, while it would take the others and turn its children useless. */
+static bool has_room(int dir)
+{
+    return fd_write_file(dir, "cgroup.subtree_control", "+memory") == 0;
+}
+
 /* Switches on, for the children of dir, what is available and wanted. */
 static uint32_t switch_on(int dir)
 {
     char *have cleanup(mem_free) = NULL;
     uint32_t walls = 0;
 
-    if (fd_read_file(dir, "cgroup.controllers", 4096, &have, NULL) < 0)
+    if (fd_read_file(dir, "cgroup.controllers", 4096, &have, NULL) < 0 ||
+        !has_room(dir))
         return 0;
     for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
         char text[24];
@@ -96,6 +106,27 @@ static uint32_t switch_on(int dir)
             walls |= wanted[i].wall;
     }
     return walls;
+}
+
+/*
+ * May we move every process of this group? Only when each is this one or the
+ * one that started it: a unit's group holds the service alone, while a
+ * login's holds the user's shells, which are not ours to move.
+ */
+static bool is_ours(int own)
+{
+    char *procs cleanup(mem_free) = NULL;
+    long mine[] = {getpid(), getppid()};
+
+    if (fd_read_file(own, "cgroup.procs", 65536, &procs, NULL) < 0)
+        return false;
+    for (char *p = procs; *p; p += strcspn(p, "\n"), p += *p == '\n') {
+        long pid = strtol(p, NULL, 10);
+
+        if (pid != mine[0] && pid != mine[1])
+            return false;
+    }
+    return true;
 }
 
 static uint32_t step_aside(int own)
@@ -135,7 +166,7 @@ int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
         !has_word(have, "memory"))
         return 0; /* v1 carries the controllers here, or nothing does */
     walls = switch_on(own);
-    if (!walls)
+    if (!walls && is_ours(own))
         walls = step_aside(own);
     if (!walls)
         return 0;
@@ -161,8 +192,9 @@ static int v2_limit(struct cgroup_tree *t, const char *group,
 
     if (t->walls & WARDEN_WALL_MEMORY) {
         r = cgroup_write_u64(dir, group, "memory.max", l->memory_bytes);
-        if (r == 0)
-            r = cgroup_write(dir, group, "memory.swap.max", "0");
+        if (r < 0)
+            return r;
+        r = cgroup_write(dir, group, "memory.swap.max", "0");
         if (r == -ENOENT)
             r = 0; /* a kernel that does not swap has no such knob */
     }
@@ -184,16 +216,16 @@ static int v2_usage(struct cgroup_tree *t, const char *group, int reset_peak,
     uint64_t n = 0;
     int r = cgroup_read_key(dir, group, "cpu.stat", "usage_usec", &n);
 
+    (void)reset_peak;
     ret->cpu_ns = n * 1000;
     if (r == 0 && (t->walls & WARDEN_WALL_MEMORY)) {
         r = cgroup_read_u64(dir, group, "memory.current", &ret->memory_bytes);
-        /* memory.peak came with 5.19 and can be reset since 6.12; without
-         * it the current figure is the best there is. */
+        /* memory.peak came with 5.19; without it the current figure is the
+         * best there is. It is the peak of the sandbox's life: a reset, where
+         * there is one, holds only for the descriptor it was written to. */
         if (cgroup_read_u64(dir, group, "memory.peak",
                             &ret->memory_peak_bytes) < 0)
             ret->memory_peak_bytes = ret->memory_bytes;
-        if (reset_peak)
-            (void)cgroup_write(dir, group, "memory.peak", "0");
         if (r == 0)
             r = cgroup_read_key(dir, group, "memory.events", "oom_kill",
                                 &ret->oom_kills);

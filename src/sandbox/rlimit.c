@@ -43,7 +43,6 @@ int sandbox_rlimit_apply(struct sandbox_steps *s)
         {RLIMIT_SIGPENDING, 1024},
         {RLIMIT_MEMLOCK, 8u << 20},
         {RLIMIT_MSGQUEUE, 819200},
-        {RLIMIT_LOCKS, 1024},
         {RLIMIT_RTPRIO, 0},
         {RLIMIT_RTTIME, 0},
         {RLIMIT_NICE, 0},

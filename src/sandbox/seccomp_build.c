@@ -6,7 +6,9 @@
  * arguments matter the call has a row of its own below the list.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/netlink.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <seccomp.h>
 #include <sys/mman.h>
@@ -330,10 +332,38 @@ static int add_ioctls(scmp_filter_ctx ctx)
     return r;
 }
 
+/*
+ * Local sockets of any kind; of the Internet's only TCP and UDP, because
+ * asking for another protocol makes the host load a module; and netlink for
+ * listing interfaces and routes, which is how names are looked up.
+ */
+static int add_sockets(scmp_filter_ctx ctx)
+{
+    static const int inet[] = {AF_INET, AF_INET6};
+    static const int types[] = {SOCK_STREAM, SOCK_DGRAM};
+    static const int protocols[] = {0, IPPROTO_TCP, IPPROTO_UDP};
+    int r = seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(socket), 1,
+                             LOW(0, AF_UNIX));
+
+    r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(socketpair), 1,
+                          LOW(0, AF_UNIX));
+    r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(socket), 2,
+                          LOW(0, AF_NETLINK), LOW(2, NETLINK_ROUTE));
+    for (size_t f = 0; f < ARRAY_SIZE(inet); f++)
+        for (size_t t = 0; t < ARRAY_SIZE(types); t++)
+            for (size_t p = 0; p < ARRAY_SIZE(protocols); p++)
+                r |= seccomp_rule_add(
+                    ctx, SCMP_ACT_ALLOW, CALL(socket), 3, LOW(0, inet[f]),
+                    /* the type's low bits; above them are its flags */
+                    SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, 0xf,
+                               (scmp_datum_t)types[t]),
+                    LOW(2, protocols[p]));
+    return r;
+}
+
 static int add_with_arguments(scmp_filter_ctx ctx)
 {
-    static const int families[] = {AF_UNIX, AF_INET, AF_INET6};
-    static const int personalities[] = {PER_LINUX, 0x0008, /* UNAME26 */
+    static const int personalities[] = {PER_LINUX, PER_LINUX32,
                                         (int)0xffffffff /* only ask */};
     int r = 0;
 
@@ -342,15 +372,7 @@ static int add_with_arguments(scmp_filter_ctx ctx)
     r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(clone), 1,
                           SCMP_A0(SCMP_CMP_MASKED_EQ, NAMESPACE_FLAGS, 0));
     r |= seccomp_rule_add(ctx, SCMP_ACT_ERRNO(ENOSYS), CALL(clone3), 0);
-    for (size_t i = 0; i < ARRAY_SIZE(families); i++) {
-        r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(socket), 1,
-                              LOW(0, families[i]));
-        r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(socketpair), 1,
-                              LOW(0, families[i]));
-    }
-    /* Listing interfaces and routes is how names are looked up. */
-    r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(socket), 2,
-                          LOW(0, AF_NETLINK), LOW(2, NETLINK_ROUTE));
+    r |= add_sockets(ctx);
     for (size_t i = 0; i < ARRAY_SIZE(personalities); i++)
         r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(personality), 1,
                               LOW(0, (unsigned)personalities[i]));
@@ -358,15 +380,11 @@ static int add_with_arguments(scmp_filter_ctx ctx)
     return r ? -EINVAL : 0;
 }
 
-int sandbox_seccomp_build(int *ret_fd)
+static int build(scmp_filter_ctx ctx, int fd)
 {
-    scmp_filter_ctx ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
-    int fd cleanup(fd_close) = memfd_create("filter", MFD_CLOEXEC);
-    int r = 0;
+    int r =
+        seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
 
-    if (!ctx || fd < 0)
-        return -ENOMEM;
-    r |= seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
     r |= seccomp_attr_set(ctx, SCMP_FLTATR_CTL_OPTIMIZE, 2);
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(allowed); i++)
         if (allowed[i] >= 0) /* negative: not on this architecture */
@@ -375,6 +393,27 @@ int sandbox_seccomp_build(int *ret_fd)
         r = add_with_arguments(ctx);
     if (r == 0)
         r = seccomp_export_bpf(ctx, fd);
+    /* Every zygote and session reads it; none may change it for the next. */
+    if (r == 0 &&
+        fcntl(fd, F_ADD_SEALS,
+              F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
+        r = -errno;
+    return r;
+}
+
+int sandbox_seccomp_build(int *ret_fd)
+{
+    int fd cleanup(fd_close) =
+        memfd_create("filter", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    scmp_filter_ctx ctx;
+    int r;
+
+    if (fd < 0)
+        return -errno;
+    ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
+    if (!ctx)
+        return -ENOMEM;
+    r = build(ctx, fd);
     seccomp_release(ctx);
     if (r < 0)
         return r;

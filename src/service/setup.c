@@ -24,6 +24,7 @@
 
 #define UID_LOCKS "/run/glovebox"
 #define UID_WINDOW 20000u
+#define SPARES_MAX 64u /* more than the refilling ever needs at once */
 
 /* A program or folder beside ours, in a clone or installed. */
 static int find_beside(const char *const *places, size_t count, char *ret,
@@ -114,7 +115,8 @@ static void fill_bounds(const struct service *s, struct warden_setup *setup)
         const struct conf_pool *p = &c->pools[i];
 
         setup->max_slots += p->ready;
-        setup->spare_scratches += p->ready;
+        setup->spare_scratches =
+            MIN(setup->spare_scratches + p->ready, SPARES_MAX);
         setup->max_memory_bytes =
             MAX(setup->max_memory_bytes,
                 MAX(p->memory_bytes, p->max_memory_bytes));

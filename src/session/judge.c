@@ -258,10 +258,14 @@ static bool is_kernel_exited(const struct facts *f)
 static void say_kernel_exited(const struct facts *f, struct verdict *v)
 {
     v->outcome = OUTCOME_CRASHED;
-    sentence(v,
-             "the interpreter ended with exit status %d in the middle of the "
-             "code; files are kept and " FRESH,
-             WEXITSTATUS(f->wait_status));
+    if (WEXITSTATUS(f->wait_status) == KERNEL_EXIT_BROKEN)
+        sentence(v, "the code took away the interpreter's channel to the "
+                    "service, so it ended; files are kept and " FRESH);
+    else
+        sentence(v,
+                 "the interpreter ended with exit status %d in the middle of "
+                 "the code; files are kept and " FRESH,
+                 WEXITSTATUS(f->wait_status));
 }
 
 static bool is_torn(const struct facts *f)

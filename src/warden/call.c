@@ -47,23 +47,37 @@ static int lost(struct warden_link *link, struct error *err)
                      "the service's privileged helper is gone");
 }
 
+static bool wait_readable(int sock)
+{
+    uint64_t deadline = clock_mono_ms() + REPLY_MS;
+    struct pollfd p = {.fd = sock, .events = POLLIN};
+    int n;
+
+    do
+        n = poll(&p, 1, clock_left_ms(deadline));
+    while (n < 0 && errno == EINTR);
+    return n == 1;
+}
+
 /* Sends and waits for the reply of the same number. */
 static int exchange(struct warden_link *link, struct warden_request *req,
                     const int *fds, size_t fd_count,
                     struct warden_reply *reply, struct error *err)
 {
-    struct pollfd p = {.fd = link->sock, .events = POLLIN};
     bool ok;
 
     if (!atomic_load(&link->alive))
         return lost(link, err);
     pthread_mutex_lock(&link->lock);
     req->seq = ++link->seq;
-    ok = wire_send(link->sock, req, sizeof(*req), fds, fd_count) == 0 &&
-         poll(&p, 1, REPLY_MS) == 1 &&
+    ok = atomic_load(&link->alive) &&
+         wire_send(link->sock, req, sizeof(*req), fds, fd_count) == 0 &&
+         wait_readable(link->sock) &&
          wire_recv(link->sock, reply, sizeof(*reply), NULL, NULL) ==
              (ssize_t)sizeof(*reply) &&
          reply->seq == req->seq && reply->type == req->type;
+    if (!ok) /* under the lock: the next caller must not read a late reply */
+        atomic_store(&link->alive, false);
     pthread_mutex_unlock(&link->lock);
     if (!ok)
         return lost(link, err);

@@ -49,10 +49,12 @@ bool warden_policy_setup(const struct warden_setup *s, const char **ret_why)
           "uid_base must be 65536 or more: sessions never share a host uid");
     CHECK(s->uid_count >= 16 && s->uid_count <= 0x0fffffffu,
           "uid_count is out of range");
-    CHECK(s->max_slots >= 1 && s->max_slots <= 65536 &&
-              s->max_slots < s->uid_count,
-          "max_slots is out of range");
     CHECK(s->spare_scratches <= 64, "spare_scratches is out of range");
+    CHECK(s->max_slots >= 1 && s->max_slots <= 65536 &&
+              s->max_slots + s->spare_scratches < s->uid_count,
+          "max_slots is out of range");
+    CHECK(s->zygote_max_age_s >= 1 && s->zygote_max_spawns >= 1,
+          "a zygote must live for a second and a session");
     CHECK(s->max_memory_bytes >= 16 * MIB, "max_memory_bytes is too small");
     CHECK(s->max_scratch_bytes >= MIB, "max_scratch_bytes is too small");
     CHECK(s->max_processes >= 8 && s->max_processes <= 32768,

@@ -18,9 +18,11 @@
 #include "base/mem.h"
 #include "warden/warden_int.h"
 
+#define NOBODY 65534
+
 /* Real root, with ids to give away? Inside a user namespace of our own the
  * map holds one line of one id. */
-static bool has_uids(void)
+static bool has_uids(const struct warden *w)
 {
     char *map cleanup(mem_free) = NULL;
     unsigned inner, outer, count;
@@ -29,18 +31,21 @@ static bool has_uids(void)
            fd_read_file(AT_FDCWD, "/proc/self/uid_map", 4096, &map, NULL) ==
                0 &&
            sscanf(map, "%u %u %u", &inner, &outer, &count) == 3 &&
-           count > 65536;
+           count > 65536 && w->setup.uid_base < count;
 }
 
+/* Asked as whom the zygote is: root may what it may not. Where our own id is
+ * the only one, the change fails, and the zygote is who we are. */
 static bool has_userns(void)
 {
     int status = 0;
-    long pid =
-        syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, NULL, NULL, NULL, 0);
+    pid_t pid = fork();
 
-    if (pid == 0)
-        _exit(0);
-    return pid > 0 && waitpid((pid_t)pid, &status, 0) == pid && status == 0;
+    if (pid == 0) {
+        (void)!setresuid(NOBODY, NOBODY, NOBODY);
+        _exit(unshare(CLONE_NEWUSER) < 0);
+    }
+    return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
 static bool has_landlock(void)
@@ -53,7 +58,7 @@ uint32_t warden_posture_walls(const struct warden *w)
 {
     uint32_t walls = w->groups ? sandbox_cgroup_walls(w->groups) : 0;
 
-    if (has_uids())
+    if (has_uids(w))
         walls |= WARDEN_WALL_UIDS;
     if (has_userns())
         walls |= WARDEN_WALL_USERNS;

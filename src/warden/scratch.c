@@ -33,6 +33,7 @@
 #define BLOCK 4096u
 #define GROUP_BLOCKS 32768u
 #define LOOP_TRIES 64
+#define TEMPLATES_MAX 16
 
 /* ---- the image ------------------------------------------------------------
  */
@@ -114,6 +115,37 @@ static uint64_t image_size(uint64_t bytes, uint32_t inodes)
     return (blocks + MIN(blocks / 48, (uint64_t)4096)) * BLOCK;
 }
 
+/* "<number>.img" and "template-…": what this file makes and may remove. */
+static bool is_image(const char *name)
+{
+    size_t digits = strspn(name, "0123456789");
+
+    return digits && strcmp(name + digits, ".img") == 0;
+}
+
+static bool is_template(const char *name)
+{
+    return strncmp(name, "template-", 9) == 0 ||
+           strcmp(name, "template.new") == 0;
+}
+
+/* Sessions choose their sizes, so templates could become any number: past a
+ * few the rest goes, and what is in use is made again. */
+static void bound_templates(struct warden *w)
+{
+    int copy = fd_dup(w->scratch_dir, 3);
+    DIR *dir cleanup(fd_closedir) = copy < 0 ? NULL : fdopendir(copy);
+    struct dirent *d;
+    unsigned count = 0;
+
+    if (!dir)
+        return;
+    rewinddir(dir);
+    while ((d = readdir(dir)))
+        if (is_template(d->d_name) && ++count > TEMPLATES_MAX)
+            (void)unlinkat(w->scratch_dir, d->d_name, 0); /* ours alone */
+}
+
 static int open_template(struct warden *w, uint64_t bytes, uint32_t inodes)
 {
     char name[64];
@@ -125,6 +157,7 @@ static int open_template(struct warden *w, uint64_t bytes, uint32_t inodes)
     fd = openat(w->scratch_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (fd >= 0 || errno != ENOENT)
         return fd < 0 ? -errno : fd;
+    bound_templates(w);
     fd = openat(w->scratch_dir, "template.new",
                 O_CREAT | O_TRUNC | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -171,9 +204,11 @@ static int open_image(struct warden *w, struct slot *s)
     int r;
 
     image_name(s, name);
-    fd = openat(w->scratch_dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0)
-        return take_fd(fd); /* kept from an earlier life of the session */
+    if (s->state == SLOT_KEPT) {
+        fd = openat(w->scratch_dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
+        return fd < 0 ? -errno : take_fd(fd);
+    }
+    /* Exclusively: a name left over must never become a stranger's files. */
     template = open_template(w, s->scratch_bytes, s->scratch_inodes);
     if (template <0)
         return template;
@@ -367,7 +402,6 @@ void scratch_sweep(struct warden *w)
         return;
     rewinddir(dir);
     while ((d = readdir(dir)))
-        if (strstr(d->d_name, ".img") ||
-            strcmp(d->d_name, "template.new") == 0)
+        if (is_image(d->d_name) || is_template(d->d_name))
             (void)unlinkat(w->scratch_dir, d->d_name, 0); /* ours alone */
 }

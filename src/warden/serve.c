@@ -99,6 +99,7 @@ static void warden_serve_setup(struct warden *w,
     int r;
 
     (void)fds;
+    w->asked = true;
     if (!warden_policy_setup(s, &why)) {
         warden_reply_fail(reply, WARDEN_REFUSED, 0, "%s", why);
         return;
@@ -374,7 +375,8 @@ static bool serve_one(struct warden *w)
     ssize_t n = wire_recv(w->sock, &req, sizeof(req), fds, &count);
     bool good = n == (ssize_t)sizeof(req) && req.type > 0 &&
                 req.type < WARDEN_REQUEST_MAX &&
-                answers[req.type].before_setup == !w->set_up &&
+                answers[req.type].before_setup == !w->asked &&
+                (w->set_up || answers[req.type].before_setup) &&
                 answers[req.type].fds == count;
 
     if (good) {
@@ -465,6 +467,8 @@ static int prepare(struct warden *w, int sock)
     (void)signal(SIGINT, SIG_IGN);
     (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
+    /* Nor does a log that nobody reads any more. */
+    (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
         return -errno;
     w->signals = signalfd(-1, &mask, SFD_CLOEXEC | SFD_NONBLOCK);

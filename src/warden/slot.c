@@ -105,7 +105,7 @@ struct slot *slot_make(struct warden *w, uint64_t scratch_bytes,
         scratch_close(s);
         scratch_remove(w, s);
         free(s);
-        errno = -r;
+        errno = r == -ENOENT ? EIO : -r; /* ENOENT is for an unknown slot */
         return NULL;
     }
     w->slots[w->slot_count++] = s;
@@ -122,7 +122,9 @@ static struct slot *wake(struct warden *w, uint32_t number)
         errno = ENOENT;
         return NULL;
     }
-    if (s->state == SLOT_DRAINING || scratch_busy(w, s)) {
+    /* A mount of ours means that the last try to wake it got that far. */
+    if (s->state == SLOT_DRAINING ||
+        (s->scratch_fd < 0 && scratch_busy(w, s))) {
         errno = EAGAIN;
         return NULL;
     }
@@ -172,6 +174,8 @@ void slot_reaped(struct slot *s, int status)
 void slot_release(struct warden *w, struct slot *s, bool keep)
 {
     if (s->state == SLOT_DRAINING) {
+        if (s->keep && !keep)
+            scratch_remove(w, s);
         s->keep = s->keep && keep;
         return;
     }

@@ -74,6 +74,7 @@ struct runtime {
 struct warden {
     int sock; /* to the daemon */
     int signals;
+    bool asked; /* SETUP came, which it may once */
     bool set_up;
     struct warden_setup setup;
     uint32_t walls;

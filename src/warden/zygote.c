@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -57,15 +58,34 @@ static void retire(struct zygote *z)
     *z = (struct zygote){.sock = -1};
 }
 
+static bool is_zygote(const struct warden *w, pid_t pid)
+{
+    for (size_t i = 0; i < w->runtime_count; i++)
+        if (w->runtimes[i].current.pid == pid ||
+            w->runtimes[i].next.pid == pid)
+            return true;
+    return false;
+}
+
+/* Deaths soon after the start, in a row, slow the next starts down. */
+static void note_death(struct warden *w, struct runtime *rt,
+                       const struct zygote *z)
+{
+    log_event(LOG_WARN, "zygote_died", "image", rt->image, NULL);
+    if (clock_mono_ms() - z->started_ms < FAST_DEATH_MS)
+        rt->fast_deaths++;
+    w->zygote_restarts++;
+}
+
 void zygote_on_readable(struct warden *w, struct runtime *rt, struct zygote *z)
 {
     struct zygote_reply reply;
     ssize_t n = wire_recv(z->sock, &reply, sizeof(reply), NULL, NULL);
     char ms[24];
 
-    (void)w;
     if (n != (ssize_t)sizeof(reply) || reply.type != ZYGOTE_READY ||
         z->ready) {
+        note_death(w, rt, z);
         retire(z);
         return;
     }
@@ -92,10 +112,7 @@ bool zygote_on_exit(struct warden *w, pid_t pid)
 
             if (z->pid != pid)
                 continue;
-            log_event(LOG_WARN, "zygote_died", "image", rt->image, NULL);
-            if (clock_mono_ms() - z->started_ms < FAST_DEATH_MS)
-                rt->fast_deaths++;
-            w->zygote_restarts++;
+            note_death(w, rt, z);
             fd_close(&z->sock);
             *z = (struct zygote){.sock = -1};
             return true;
@@ -142,6 +159,16 @@ int zygote_tend(struct warden *w)
     return wait_ms;
 }
 
+/* A zygote may name only what is a child of ours and new: what we do to the
+ * pid it names we do as root. */
+static bool is_newborn(struct warden *w, pid_t pid)
+{
+    siginfo_t info;
+
+    return pid > 1 && !slot_by_pid(w, pid) && !is_zygote(w, pid) &&
+           waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 int zygote_spawn(struct warden *w, struct runtime *rt,
                  const struct sandbox_spec *spec, const int *fds, size_t count,
                  pid_t *ret_pid)
@@ -153,7 +180,6 @@ int zygote_spawn(struct warden *w, struct runtime *rt,
     ssize_t n;
     int r;
 
-    (void)w;
     if (!z->pid || !z->ready)
         return -EAGAIN;
     r = wire_send(z->sock, &req, sizeof(req), fds, count);
@@ -168,8 +194,13 @@ int zygote_spawn(struct warden *w, struct runtime *rt,
         retire(z);
         return -EAGAIN;
     }
-    if (reply.errnum)
+    if (reply.errnum > 0)
         return -reply.errnum;
+    if (!is_newborn(w, reply.pid)) {
+        log_event(LOG_ERROR, "zygote_lied", "image", rt->image, NULL);
+        retire(z);
+        return -EAGAIN;
+    }
     z->spawns++;
     *ret_pid = reply.pid;
     if (rt->fresh_exec)

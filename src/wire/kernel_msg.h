@@ -103,6 +103,7 @@ struct init_event {
 /* ---- frames: with the kernel ------------------------------------------- */
 
 #define KERNEL_FRAME_MAX (16u << 20)
+#define KERNEL_EXIT_BROKEN 70 /* how a kernel ends that cannot go on */
 
 struct kernel_frame {
     uint32_t type;

@@ -15,6 +15,7 @@ const ESCAPE = /\x1b/;
 export class Cli {
   // server: a Glovebox it is pointed at, or none.
   constructor(server, env = {}) {
+    this.running = new Set();
     this.dir = mkdtempSync(join(tmpdir(), 'glovebox-cli-'));
     this.cwd = join(this.dir, 'cwd');
     mkdirSync(this.cwd);
@@ -35,6 +36,7 @@ export class Cli {
     const started = performance.now();
     const child = spawn(command[0], command.slice(1),
       { cwd, env: { ...this.env, ...(terminal ? { TERM: 'xterm', SHELL: '/bin/sh' } : {}), ...env }, stdio: 'pipe' });
+    this.running.add(child);
     const run = { child, stdout: '', stderr: '', chunks: [], waiters: [] };
     const timer = setTimeout(() => child.kill('SIGKILL'), 60_000);
     for (const name of ['stdout', 'stderr']) {
@@ -52,6 +54,7 @@ export class Cli {
       child.on('error', fail);
       child.on('close', (status, signal) => {
         clearTimeout(timer);
+        this.running.delete(child);
         for (const wake of run.waiters.splice(0)) wake();
         done({ status, signal, stdout: run.stdout, stderr: run.stderr, ms: performance.now() - started, chunks: run.chunks });
       });
@@ -98,7 +101,11 @@ export class Cli {
     return answer.error;
   }
 
-  close() { rmSync(this.dir, { recursive: true, force: true }); }
+  // Ends what a failed test left running.
+  close() {
+    for (const child of this.running) child.kill('SIGKILL');
+    rmSync(this.dir, { recursive: true, force: true });
+  }
 }
 
 const quote = (word) => `'${word.replaceAll("'", "'\\''")}'`;

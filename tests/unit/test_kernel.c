@@ -356,6 +356,67 @@ static void scan_compare_finds_created_modified_deleted(void **state)
     assert_string_equal(changes(y), "D:other M:z");
 }
 
+static void scan_compare_of_an_empty_tree_finds_nothing(void **state)
+{
+    assert_string_equal(changes(*state), "");
+}
+
+/* Anyone may put a time back; when the inode changed the kernel decides. */
+static void scan_compare_notices_what_put_its_time_back(void **state)
+{
+    struct yard *y = *state;
+    const struct timespec past[2] = {{.tv_sec = 1}, {.tv_sec = 1}};
+
+    put(y, "f", "1");
+    assert_int_equal(utimensat(y->broker.data, "f", past, 0), 0);
+    assert_string_equal(changes(y), "C:f");
+    put(y, "f", "2");
+    assert_int_equal(utimensat(y->broker.data, "f", past, 0), 0);
+    assert_string_equal(changes(y), "M:f");
+}
+
+/* A name shown escaped is not the file that really has that name. */
+static void scan_compare_skipped_then_file_is_created(void **state)
+{
+    struct yard *y = *state;
+
+    put(y, "a\x01", "1");
+    assert_string_equal(changes(y), "S:a\\x01");
+    assert_int_equal(unlinkat(y->broker.data, "a\x01", 0), 0);
+    put(y, "a\\x01", "1");
+    assert_string_equal(changes(y), "C:a\\x01");
+}
+
+/* Too long to carry, and cut where a character may end only by luck. */
+static void F5_scan_cuts_a_long_path_between_characters(void **state)
+{
+    struct yard *y = *state;
+    int dir = fd_dup(y->broker.data, 3), fd;
+    char part[64 * 4 - 3] = "", page[4096];
+    size_t len, head = sizeof(struct init_entry);
+    uint32_t more = 0;
+
+    for (size_t i = 0; i + 4 < sizeof(part); i += 4)
+        memcpy(part + i, "\xf0\x9f\x98\x80", 5);
+    for (unsigned depth = 0; depth < 4; depth++) {
+        int next;
+
+        assert_int_equal(mkdirat(dir, part, 0755), 0);
+        next = openat(dir, part, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+        fd_close(&dir);
+        dir = next;
+    }
+    fd = openat(dir, part, O_CREAT | O_WRONLY | O_CLOEXEC, 0644);
+    assert_true(fd >= 0);
+    fd_close(&fd);
+    fd_close(&dir);
+    assert_int_equal(scan_compare(&y->scan, y->broker.data), 0);
+    len = scan_page(&y->scan, page, sizeof(page) - 1, &more);
+    assert_true(len > head);
+    page[len] = '\0';
+    assert_int_equal(clean_prefix(page + head), len - head);
+}
+
 static void F5_scan_shows_odd_names_escaped_and_skipped(void **state)
 {
     struct yard *y = *state;
@@ -618,6 +679,46 @@ static int freeze_and_look(void)
     return 0;
 }
 
+/* In a child: 0 when memory to be wiped at a fork still is. */
+static int freeze_and_fork(void)
+{
+    unsigned char *p = mmap(NULL, PAGE, PROT_READ | PROT_WRITE,
+                            MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    size_t bytes = 0;
+    int status = 0;
+    pid_t pid;
+
+    if (p == MAP_FAILED || madvise(p, PAGE, MADV_WIPEONFORK) < 0)
+        return 1;
+    memset(p, 7, PAGE);
+    if (freeze_heap(&bytes) < 0 || p[0] != 7)
+        return 2;
+    pid = fork();
+    if (pid == 0)
+        _exit(p[0]);
+    return waitpid(pid, &status, 0) == pid && status == 0 ? 0 : 3;
+}
+
+/* The C library's random state lives in such pages: were it moved like the
+ * rest, every session would draw the same numbers. */
+static void Z2_freeze_heap_keeps_what_a_fork_must_wipe(void **state)
+{
+    int status = 0;
+    pid_t pid;
+
+    (void)state;
+    if (SHADOWED) {
+        print_message("# SKIP: the sanitizer's shadow memory is too large "
+                      "to move\n");
+        skip();
+    }
+    pid = fork();
+    if (pid == 0)
+        _exit(freeze_and_fork());
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 static void Z4_freeze_heap_keeps_content_and_stays_private(void **state)
 {
     int status = 0;
@@ -652,6 +753,10 @@ int main(void)
         IN_YARD(broker_uploads_are_counted_and_discarded),
         IN_YARD(broker_remove_takes_files_links_and_empty_folders),
         IN_YARD(scan_compare_finds_created_modified_deleted),
+        IN_YARD(scan_compare_of_an_empty_tree_finds_nothing),
+        IN_YARD(scan_compare_notices_what_put_its_time_back),
+        IN_YARD(scan_compare_skipped_then_file_is_created),
+        IN_YARD(F5_scan_cuts_a_long_path_between_characters),
         IN_YARD(F5_scan_shows_odd_names_escaped_and_skipped),
         IN_YARD(F7_scan_ignores_what_is_no_file_and_follows_nothing),
         IN_YARD(F7_scan_of_a_deep_tree_ends_at_its_bound),
@@ -660,6 +765,7 @@ int main(void)
         IN_YARD(init_answers_without_doing_harm),
         IN_YARD(init_upload_is_not_a_change_of_the_session),
         cmocka_unit_test(Z4_freeze_heap_keeps_content_and_stays_private),
+        cmocka_unit_test(Z2_freeze_heap_keeps_what_a_fork_must_wipe),
     };
 
     return cmocka_run_group_tests_name("kernel", tests, NULL, NULL);

@@ -182,6 +182,19 @@ static void R2_R3_cgroup_v2_limit_writes_the_exact_values(void **state)
     sandbox_cgroup_close(t);
 }
 
+/* A kernel that does not swap lacks one knob; none may lack the other. */
+static void R2_cgroup_v2_without_a_memory_limit_is_refused(void **state)
+{
+    struct cgroup_tree *t = open_v2();
+
+    (void)state;
+    assert_int_equal(unlink(in_root("unit/glovebox-t/s1/memory.swap.max")), 0);
+    assert_int_equal(sandbox_cgroup_limit(t, "s1", &limits), 0);
+    assert_int_equal(unlink(in_root("unit/glovebox-t/s1/memory.max")), 0);
+    assert_int_equal(sandbox_cgroup_limit(t, "s1", &limits), -ENOENT);
+    sandbox_cgroup_close(t);
+}
+
 static void cgroup_v2_usage_reads_the_counters(void **state)
 {
     struct warden_usage u = {0};
@@ -258,17 +271,36 @@ static void R7_cgroup_remove_and_sweep_leave_nothing_of_ours(void **state)
 static void cgroup_v2_steps_aside_when_its_group_is_busy(void **state)
 {
     struct cgroup_tree *t;
+    char me[24];
+
+    (void)state;
+    (void)snprintf(me, sizeof(me), "%d\n", (int)getpid());
+    put("unit/cgroup.controllers", "memory pids cpu\n");
+    put("unit/cgroup.subtree_control/busy", "");
+    put("unit/cgroup.procs", me);
+    put("unit/supervisor/cgroup.procs", "");
+    put("cgroup.controllers", "memory pids cpu\n");
+    t = tree_of("0::/unit\n");
+    me[strcspn(me, "\n")] = '\0';
+    assert_file("unit/supervisor/cgroup.procs", me);
+    assert_int_equal(sandbox_cgroup_walls(t), 0); /* it stayed busy */
+    assert_int_equal(access(in_root("unit/glovebox-t"), F_OK), -1);
+    sandbox_cgroup_close(t);
+}
+
+/* A login's group holds shells, which are not ours to move. */
+static void cgroup_v2_moves_nobody_elses_processes(void **state)
+{
+    struct cgroup_tree *t;
 
     (void)state;
     put("unit/cgroup.controllers", "memory pids cpu\n");
     put("unit/cgroup.subtree_control/busy", "");
-    put("unit/cgroup.procs", "4711\n");
-    put("unit/supervisor/cgroup.procs", "");
+    put("unit/cgroup.procs", "1\n4711\n");
     put("cgroup.controllers", "memory pids cpu\n");
     t = tree_of("0::/unit\n");
-    assert_file("unit/supervisor/cgroup.procs", "4711");
-    assert_int_equal(sandbox_cgroup_walls(t), 0); /* it stayed busy */
-    assert_int_equal(access(in_root("unit/glovebox-t"), F_OK), -1);
+    assert_int_equal(access(in_root("unit/supervisor"), F_OK), -1);
+    assert_int_equal(sandbox_cgroup_walls(t), 0);
     sandbox_cgroup_close(t);
 }
 
@@ -780,10 +812,12 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         ON_TREE(R2_R3_cgroup_v2_limit_writes_the_exact_values),
+        ON_TREE(R2_cgroup_v2_without_a_memory_limit_is_refused),
         ON_TREE(cgroup_v2_usage_reads_the_counters),
         ON_TREE(R1_cgroup_v2_kill_takes_the_whole_group),
         ON_TREE(R7_cgroup_remove_and_sweep_leave_nothing_of_ours),
         ON_TREE(cgroup_v2_steps_aside_when_its_group_is_busy),
+        ON_TREE(cgroup_v2_moves_nobody_elses_processes),
         ON_TREE(R2_R3_cgroup_v1_limit_writes_the_exact_values),
         ON_TREE(cgroup_v1_usage_reads_and_resets),
         ON_TREE(R1_cgroup_v1_kill_freezes_kills_and_thaws),

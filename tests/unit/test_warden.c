@@ -406,6 +406,37 @@ static void slot_kept_comes_back_with_its_number_and_files(void **state)
     assert_false(image_exists(y, number, false));
 }
 
+static void X3_slot_kept_then_let_go_leaves_no_files(void **state)
+{
+    struct yard *y = *state;
+    struct warden_spawn spawn = good_spawn();
+    struct slot *s = slot_take(&y->w, &spawn);
+    uint32_t number = s->number;
+
+    assert_true(image_exists(y, number, true));
+    slot_spawned(s, 4194304);
+    slot_release(&y->w, s, true);
+    slot_release(&y->w, s, false); /* while it still drains */
+    slot_reaped(s, 0);
+    assert_false(slot_drain(&y->w));
+    assert_int_equal(y->w.slot_count, 0);
+    assert_false(image_exists(y, number, false));
+}
+
+/* More slots than numbers would be a search without an end. */
+static void policy_setup_leaves_a_number_for_every_slot(void **state)
+{
+    struct warden_setup s = good_setup();
+
+    (void)state;
+    s.uid_count = 16;
+    s.max_slots = 11;
+    s.spare_scratches = 4;
+    assert_true(setup_passes(&s));
+    s.spare_scratches = 5;
+    assert_false(setup_passes(&s));
+}
+
 static void X3_slot_numbers_go_around_before_they_come_again(void **state)
 {
     struct yard *y = *state;
@@ -670,6 +701,32 @@ static void Z6_zygote_that_misbehaves_is_retired(void **state)
     }
 }
 
+/* The warden kills and maps what it is told is a session: only a child of
+ * its own may be named, or a bad image could aim at any process. */
+static void C3_zygote_cannot_name_a_process_that_is_not_ours(void **state)
+{
+    static const int32_t pids[] = {-1, 0, 1, 4194304};
+    struct yard *y = *state;
+    struct sandbox_spec spec = {0};
+
+    for (size_t i = 0; i < ARRAY_SIZE(pids); i++) {
+        struct zygote_reply reply = {.type = ZYGOTE_SPAWNED, .pid = pids[i]};
+        struct runtime rt = {.spec_fd = -1, .next = {.sock = -1}};
+        int pair[2], fd = STDERR_FILENO;
+        pid_t pid = 0, zygote = sleeper();
+
+        assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
+        rt.current =
+            (struct zygote){.pid = zygote, .sock = pair[0], .ready = true};
+        assert_int_equal(wire_send(pair[1], &reply, sizeof(reply), NULL, 0),
+                         0);
+        assert_int_not_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid), 0);
+        assert_int_equal(rt.current.pid, 0);
+        assert_int_equal(waitpid(zygote, NULL, 0), zygote);
+        fd_close(&pair[1]);
+    }
+}
+
 #define IN_YARD(test)                                                         \
     cmocka_unit_test_setup_teardown(test, make_yard, drop_yard)
 
@@ -685,6 +742,8 @@ int main(void)
         IN_YARD(R7_slot_lives_dies_and_is_forgotten),
         IN_YARD(slot_dead_keeps_its_status_until_released),
         IN_YARD(slot_kept_comes_back_with_its_number_and_files),
+        IN_YARD(X3_slot_kept_then_let_go_leaves_no_files),
+        cmocka_unit_test(policy_setup_leaves_a_number_for_every_slot),
         IN_YARD(X3_slot_numbers_go_around_before_they_come_again),
         IN_YARD(slot_impossible_transition_aborts),
         cmocka_unit_test(serve_ends_the_link_on_nonsense),
@@ -693,6 +752,7 @@ int main(void)
         cmocka_unit_test(call_loses_the_link_on_a_wrong_reply),
         cmocka_unit_test(call_runtime_refuses_a_long_name),
         IN_YARD(Z6_zygote_that_misbehaves_is_retired),
+        IN_YARD(C3_zygote_cannot_name_a_process_that_is_not_ours),
     };
 
     return cmocka_run_group_tests_name("warden", tests, NULL, NULL);
