@@ -12,37 +12,13 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 _Static_assert(AUTH_TENANT_MAX == STORE_TENANT_MAX, "copied as they are");
 _Static_assert(AUTH_NAME_MAX == STORE_NAME_MAX, "copied as they are");
 _Static_assert(HASH_SIZE == STORE_HASH_SIZE, "copied as they are");
 
 /* ---- names -------------------------------------------------------------- */
-
-/* One UTF-8 character, shortest form only; 0 when it is none. */
-static size_t utf8_read(const unsigned char *p, uint32_t *ret)
-{
-    static const uint32_t least[] = {0, 0x80, 0x800, 0x10000};
-    size_t more = *p < 0x80             ? 0
-                  : (*p & 0xe0) == 0xc0 ? 1
-                  : (*p & 0xf0) == 0xe0 ? 2
-                  : (*p & 0xf8) == 0xf0 ? 3
-                                        : 4;
-    uint32_t c;
-
-    if (more == 4)
-        return 0;
-    c = more ? *p & (0x3fU >> more) : *p;
-    for (size_t i = 1; i <= more; i++) {
-        if ((p[i] & 0xc0) != 0x80) /* the final NUL stops here too */
-            return 0;
-        c = c << 6 | (p[i] & 0x3fU);
-    }
-    if (c < least[more] || c > 0x10ffff || (c >= 0xd800 && c <= 0xdfff))
-        return 0;
-    *ret = c;
-    return more + 1;
-}
 
 /* What would move the cursor, reverse the line or show nothing at all. */
 static bool is_printable(uint32_t c)
@@ -63,16 +39,15 @@ static bool is_printable(uint32_t c)
 
 static int check_name(const char *name, struct error *err)
 {
-    const unsigned char *p = (const unsigned char *)name;
-    uint32_t c;
+    const char *p = name;
 
     if (strnlen(name, AUTH_NAME_MAX) == AUTH_NAME_MAX)
         return error_set(err, ERR_INVALID, "name is longer than %d bytes",
                          AUTH_NAME_MAX - 1);
     while (*p) {
-        size_t len = utf8_read(p, &c);
+        size_t len = utf8_length(p, strlen(p));
 
-        if (!len || !is_printable(c))
+        if (!len || !is_printable(utf8_decode(p, len)))
             return error_set(err, ERR_INVALID, "name must be printable UTF-8");
         p += len;
     }

@@ -23,10 +23,13 @@ static const struct cli_command commands[] = {
     {"run", "Run Python or shell code in a sealed session",
      "run [-c CODE | FILE | -] [--shell] [--session S]\n"
      "    [--put F[:PATH]]... [--get PATH[:F]]... [--pool P]\n"
-     "    [--timeout S] [--memory M] [--charts DIR] [--json]",
+     "    [--runtime R] [--timeout S] [--memory M] [--charts DIR]\n"
+     "    [--json]",
      cli_run, true},
     {"shell", "An interactive prompt in a session",
-     "shell [--session S] [--pool P] [--lang python|shell]", cli_shell, true},
+     "shell [--session S] [--pool P] [--runtime R]\n"
+     "    [--lang python|shell] [--charts DIR] [--json]",
+     cli_shell, true},
     {"sessions", "List, make, reset and delete sessions",
      "sessions [list]\n"
      "sessions show SESSION\n"

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 
 const struct json_limits json_limits_body = {64, 10000, 64};
 const struct json_limits json_limits_any = {JSON_DEPTH_CAP, SIZE_MAX, 400};
@@ -75,7 +76,7 @@ static int scan_string(struct scan *s)
         } else if (c < 0x80) {
             s->at++;
         } else {
-            size_t n = json_utf8_length(s->at, (size_t)(s->end - s->at));
+            size_t n = utf8_length(s->at, (size_t)(s->end - s->at));
 
             if (n == 0)
                 return bad(s, "a string that is not UTF-8");

@@ -100,13 +100,8 @@ void json_write_base64(struct json_writer *w, const char *key,
 /* "2026-01-31T23:59:59.123Z", or null for 0. */
 void json_write_time(struct json_writer *w, const char *key, int64_t real_ms);
 
-/* ---- utf8.c, base64.c --------------------------------------------------- */
-
-/* Length of the valid sequence at text, 0 when there is none. len > 0. */
-size_t json_utf8_length(const char *text, size_t len);
-/* Bytes at the end that begin a sequence whose rest is still to come. */
-size_t json_utf8_partial(const char *text, size_t len);
-bool json_utf8_valid(const char *text, size_t len);
+/* ---- base64.c ------------------------------------------------------------
+ */
 
 /* Strict: padded, no white space. ret: owned by caller. */
 int json_base64_decode(const char *text, size_t len, unsigned char **ret,

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 #define BASE64_CHUNK ((size_t)48 << 10) /* a multiple of three */
 
@@ -53,7 +54,7 @@ static void add_quoted(struct json_writer *w, const char *text, size_t len)
             add_escape(w->out, (unsigned char)text[i++]);
             continue;
         }
-        n = json_utf8_length(text + i, len - i);
+        n = utf8_length(text + i, len - i);
         if (n) {
             buf_add(w->out, text + i, n);
         } else {

@@ -15,6 +15,7 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "kernel/kernel_int.h"
 
 #define DEPTH_MAX 32
@@ -47,27 +48,16 @@ static struct scan_file *list_add(struct scan_list *l, const char *path)
 /* UTF-8 without control characters? Returns the length of the valid start. */
 static size_t clean_prefix(const char *name)
 {
-    const unsigned char *p = (const unsigned char *)name;
+    size_t at = 0, len = strlen(name);
 
-    while (*p) {
-        int more = *p < 0x80   ? 0
-                   : *p < 0xc2 ? -1
-                   : *p < 0xe0 ? 1
-                   : *p < 0xf0 ? 2
-                   : *p < 0xf5 ? 3
-                               : -1;
+    while (at < len) {
+        size_t n = utf8_length(name + at, len - at);
 
-        if (more < 0 || *p < 0x20 || *p == 0x7f)
+        if (n == 0 || (unsigned char)name[at] < 0x20 || name[at] == 0x7f)
             break;
-        for (int i = 1; i <= more; i++)
-            if ((p[i] & 0xc0) != 0x80)
-                return (size_t)((const char *)p - name);
-        if ((p[0] == 0xe0 && p[1] < 0xa0) || (p[0] == 0xed && p[1] > 0x9f) ||
-            (p[0] == 0xf0 && p[1] < 0x90) || (p[0] == 0xf4 && p[1] > 0x8f))
-            break; /* overlong, surrogate, or past the end of Unicode */
-        p += more + 1;
+        at += n;
     }
-    return (size_t)((const char *)p - name);
+    return at;
 }
 
 static void escape(const char *path, char *ret, size_t size)

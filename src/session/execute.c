@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "session/session_int.h"
 
 struct job {
@@ -26,7 +27,7 @@ static int check_spec(const struct sessions *m, const struct exec_spec *spec,
     if (spec->code_len > m->conf->code_bytes)
         return error_set(err, ERR_TOO_LARGE, "code is over %llu bytes",
                          (unsigned long long)m->conf->code_bytes);
-    if (!session_text_utf8(spec->code, spec->code_len) ||
+    if (!utf8_valid(spec->code, spec->code_len) ||
         memchr(spec->code, '\0', spec->code_len))
         return error_set(err, ERR_INVALID,
                          "code must be UTF-8 without NUL characters");

@@ -63,7 +63,6 @@ void session_idmap_remove(struct idmap *m, struct idmap_node *node);
 
 /* ---- text.c: what names and code may be --------------------------------- */
 
-bool session_text_utf8(const char *text, size_t len);
 /* UTF-8 without control characters. */
 bool session_text_plain(const char *text, size_t len);
 /* The path rules (F5) of session.h; ERR_INVALID says which was broken. */

@@ -8,65 +8,23 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/utf8.h"
 #include "session/session_int.h"
 
 #define PART_MAX 255u
 #define DEPTH_MAX 32u
 
-/* Length of the well-formed UTF-8 sequence at p (no overlong form, no
- * surrogate, nothing above U+10FFFF), or 0. */
-static size_t utf8_step(const unsigned char *p, size_t left)
+bool session_text_plain(const char *text, size_t len)
 {
-    static const struct {
-        unsigned char first, last, low, high, extra;
-    } forms[] = {
-        {0x00, 0x7f, 0, 0, 0},       {0xc2, 0xdf, 0x80, 0xbf, 1},
-        {0xe0, 0xe0, 0xa0, 0xbf, 2}, {0xe1, 0xec, 0x80, 0xbf, 2},
-        {0xed, 0xed, 0x80, 0x9f, 2}, {0xee, 0xef, 0x80, 0xbf, 2},
-        {0xf0, 0xf0, 0x90, 0xbf, 3}, {0xf1, 0xf3, 0x80, 0xbf, 3},
-        {0xf4, 0xf4, 0x80, 0x8f, 3},
-    };
-
-    for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
-        if (p[0] < forms[i].first || p[0] > forms[i].last)
-            continue;
-        if (forms[i].extra >= left)
-            return 0;
-        for (size_t k = 1; k <= forms[i].extra; k++)
-            if (p[k] < (k == 1 ? forms[i].low : 0x80) ||
-                p[k] > (k == 1 ? forms[i].high : 0xbf))
-                return 0;
-        return 1u + forms[i].extra;
-    }
-    return 0;
-}
-
-static bool text_valid(const char *text, size_t len, bool controls)
-{
-    const unsigned char *p = (const unsigned char *)text;
-
     for (size_t i = 0; i < len;) {
-        size_t n = p[i] < 0x80 ? 1 : utf8_step(p + i, len - i);
+        size_t n = utf8_length(text + i, len - i);
+        uint32_t c = n ? utf8_decode(text + i, n) : 0;
 
-        if (n == 0)
-            return false;
-        /* C0, DEL and (two bytes long) C1 */
-        if (!controls && (p[i] < 0x20 || p[i] == 0x7f ||
-                          (p[i] == 0xc2 && n == 2 && p[i + 1] < 0xa0)))
+        if (c < 0x20 || (c >= 0x7f && c < 0xa0)) /* C0, DEL and C1 */
             return false;
         i += n;
     }
     return true;
-}
-
-bool session_text_utf8(const char *text, size_t len)
-{
-    return text_valid(text, len, true);
-}
-
-bool session_text_plain(const char *text, size_t len)
-{
-    return text_valid(text, len, false);
 }
 
 static const char *part_fault(const char *part, size_t len)
@@ -92,7 +50,7 @@ static const char *path_fault(const char *path, size_t len)
         return "is longer than 1024 bytes";
     if (path[0] == '/')
         return "is not relative to /mnt/data";
-    if (!session_text_utf8(path, len))
+    if (!utf8_valid(path, len))
         return "is not UTF-8";
     if (!session_text_plain(path, len))
         return "holds a control character";

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "doors/native/native.h"
 #include "session/session_int.h"
 #include "json/json.h"
@@ -123,7 +124,7 @@ static void check_json(const struct buf *json)
     limits.depth = JSON_DEPTH_CAP;
     r = json_check(json->data, json->len, &limits, &err);
     assert(r == 0 || strstr(err.message, "deep"));
-    assert(json_utf8_valid(json->data, json->len));
+    assert(utf8_valid(json->data, json->len));
     assert(!memchr(json->data, '\n', json->len));
     assert(!memchr(json->data, '\r', json->len));
 }

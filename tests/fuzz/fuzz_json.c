@@ -14,6 +14,7 @@
 
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/utf8.h"
 #include "cli/cli_int.h"
 #include "json/json.h"
 
@@ -52,7 +53,7 @@ static void try_value(const char *text, size_t len)
         assert(err.code != ERR_NONE && err.message[0] != '\0');
         return;
     }
-    assert(json_utf8_valid(text, len));
+    assert(utf8_valid(text, len));
     json_write_open(&w, NULL, '[');
     json_write_raw(&w, NULL, text, len);
     json_write_text(&w, NULL, text, len);

@@ -32,7 +32,8 @@ export class Cli {
   // result. terminal: all its streams are one, and it is a terminal.
   start(args, { input, env = {}, cwd = this.cwd, under = [], terminal = false } = {}) {
     let command = [...under, bin('glovebox'), ...args];
-    if (terminal) command = ['script', '-qefc', command.map(quote).join(' '), '/dev/null'];
+    // exec: the shell between would die of the Ctrl-C that we type.
+    if (terminal) command = ['script', '-qefc', `exec ${command.map(quote).join(' ')}`, '/dev/null'];
     const started = performance.now();
     const child = spawn(command[0], command.slice(1),
       { cwd, env: { ...this.env, ...(terminal ? { TERM: 'xterm', SHELL: '/bin/sh' } : {}), ...env }, stdio: 'pipe' });

@@ -132,16 +132,20 @@ export class Glovebox {
     return allProcesses().filter(({ uid }) => uid > this.uidBase && uid < this.uidBase + UIDS);
   }
 
-  // Control groups of its sessions, in all hierarchies.
-  groups() {
+  // Its own control groups, one in each hierarchy, and those of its sessions
+  // in them.
+  groupRoots() {
     const data = join(this.dir, 'data');
     const name = `glovebox-gb-${createHash('sha256').update(data).digest('hex').slice(0, 16)}`;
     return readFileSync('/proc/self/cgroup', 'utf8').trim().split('\n').flatMap((line) => {
       const [, controllers, own] = /^\d+:([^:]*):(.*)$/.exec(line);
       const roots = controllers ? [`/sys/fs/cgroup/${controllers.split(',')[0]}`] : ['/sys/fs/cgroup', '/sys/fs/cgroup/unified'];
-      return roots.map((r) => join(r, own, name)).filter((at) => existsSync(at))
-        .flatMap((at) => readdirSync(at).filter((n) => /^s\d+$/.test(n)).map((n) => join(at, n)));
+      return roots.map((r) => join(r, own, name)).filter((at) => existsSync(at));
     });
+  }
+
+  groups() {
+    return this.groupRoots().flatMap((at) => readdirSync(at).filter((n) => /^s\d+$/.test(n)).map((n) => join(at, n)));
   }
 
   // The control group of the session whose processes have this uid.

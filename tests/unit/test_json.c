@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "json/json.h"
 
 /* ---- check and parse ---------------------------------------------------- */
@@ -311,18 +312,18 @@ static void json_base64_decode_is_strict(void **state)
     assert_int_equal(len, 0);
 }
 
-static void json_utf8_partial_finds_the_start(void **state)
+static void utf8_partial_finds_the_start(void **state)
 {
     (void)state;
-    assert_int_equal(json_utf8_partial("abc", 3), 0);
-    assert_int_equal(json_utf8_partial("a\xc3", 2), 1);
-    assert_int_equal(json_utf8_partial("a\xe2\x82", 3), 2);
-    assert_int_equal(json_utf8_partial("\xf0\x9f\x98", 3), 3);
-    assert_int_equal(json_utf8_partial("\xf0\x9f\x98\x80", 4), 0);
-    assert_int_equal(json_utf8_partial("a\x82\x82", 3), 0);
-    assert_int_equal(json_utf8_partial("\xe2\x28", 2), 0);
-    assert_int_equal(json_utf8_partial("\xe0\x80", 2), 0);
-    assert_int_equal(json_utf8_partial("", 0), 0);
+    assert_int_equal(utf8_partial("abc", 3), 0);
+    assert_int_equal(utf8_partial("a\xc3", 2), 1);
+    assert_int_equal(utf8_partial("a\xe2\x82", 3), 2);
+    assert_int_equal(utf8_partial("\xf0\x9f\x98", 3), 3);
+    assert_int_equal(utf8_partial("\xf0\x9f\x98\x80", 4), 0);
+    assert_int_equal(utf8_partial("a\x82\x82", 3), 0);
+    assert_int_equal(utf8_partial("\xe2\x28", 2), 0);
+    assert_int_equal(utf8_partial("\xe0\x80", 2), 0);
+    assert_int_equal(utf8_partial("", 0), 0);
 }
 
 int main(void)
@@ -341,7 +342,7 @@ int main(void)
         cmocka_unit_test(H6_json_write_replaces_what_is_not_utf8),
         cmocka_unit_test(json_write_base64_crosses_its_chunks),
         cmocka_unit_test(json_base64_decode_is_strict),
-        cmocka_unit_test(json_utf8_partial_finds_the_start),
+        cmocka_unit_test(utf8_partial_finds_the_start),
     };
 
     return cmocka_run_group_tests_name("json", tests, NULL, NULL);

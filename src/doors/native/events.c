@@ -4,6 +4,7 @@
  * on the event thread and is woken by the execution; it ends with the final
  * event. Data is JSON on one line, so no output can forge an event (H6).
  */
+#include "base/utf8.h"
 #include "doors/native/native.h"
 
 #include <string.h>
@@ -49,7 +50,7 @@ static void join_text(struct partial *p, const struct exec_event *event,
 
     buf_add(ret, p->bytes, p->len);
     buf_add(ret, event->data, event->len);
-    keep = json_utf8_partial(ret->data, ret->len);
+    keep = utf8_partial(ret->data, ret->len);
     memcpy(p->bytes, ret->data + ret->len - keep, keep);
     p->len = keep;
     ret->len -= keep;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * UTF-8 as the standard has it: shortest forms only, no surrogates, nothing
- * above U+10FFFF. Runs in the daemon and the command line.
+ * above U+10FFFF. Pure; runs wherever text from outside is looked at.
  */
-#include "json/json.h"
+#include "base/utf8.h"
 
 /* How long a sequence with this first byte is, and the range of its second
  * byte; length 0 where no sequence may start so. */
@@ -52,7 +52,7 @@ static size_t fitting(const unsigned char *text, size_t len,
     return i;
 }
 
-size_t json_utf8_length(const char *text, size_t len)
+size_t utf8_length(const char *text, size_t len)
 {
     unsigned need;
     size_t fit = fitting((const unsigned char *)text, len, &need);
@@ -60,7 +60,7 @@ size_t json_utf8_length(const char *text, size_t len)
     return fit && fit == need ? fit : 0;
 }
 
-size_t json_utf8_partial(const char *text, size_t len)
+size_t utf8_partial(const char *text, size_t len)
 {
     for (size_t back = 1; back <= 3 && back <= len; back++) {
         const unsigned char *p = (const unsigned char *)text + len - back;
@@ -73,14 +73,24 @@ size_t json_utf8_partial(const char *text, size_t len)
     return 0;
 }
 
-bool json_utf8_valid(const char *text, size_t len)
+bool utf8_valid(const char *text, size_t len)
 {
     for (size_t i = 0; i < len;) {
-        size_t n = json_utf8_length(text + i, len - i);
+        size_t n = utf8_length(text + i, len - i);
 
         if (n == 0)
             return false;
         i += n;
     }
     return true;
+}
+
+uint32_t utf8_decode(const char *text, size_t len)
+{
+    const unsigned char *p = (const unsigned char *)text;
+    uint32_t c = len == 1 ? p[0] : p[0] & (0x7fu >> len);
+
+    for (size_t i = 1; i < len; i++)
+        c = c << 6 | (p[i] & 0x3fu);
+    return c;
 }
