@@ -25,6 +25,14 @@ const { image, root } = runtimeImage('standard');
 const context = { root, rounds: (n) => Math.max(1, Math.round(n * share)) };
 const results = [];
 
+async function stopAll() {
+  await context.watch?.stop();
+  await context.daemon?.stop();
+  await context.ipykernel?.stop();
+}
+for (const signal of ['SIGINT', 'SIGTERM'])
+  process.once(signal, () => stopAll().finally(() => process.exit(130)));
+
 try {
   say(`load ${load.toFixed(2)}`);
   context.ipykernel = await Ipykernel.start(image);
@@ -42,9 +50,7 @@ try {
     say(`${lines[0].name} took ${Math.round((Date.now() - begun) / 1000)} s`);
   }
 } finally {
-  await context.watch?.stop();
-  await context.daemon?.stop();
-  await context.ipykernel?.stop();
+  await stopAll();
 }
 
 const missed = results.filter((r) => !r.met).map((r) => r.name);

@@ -79,8 +79,9 @@ depend on the machine and on who else uses it; the ratios hold better, because b
 
 - One run, one daemon, default limits; only the caps on how many sessions may exist are raised. The pool \`ready\` keeps
   the default four sandboxes ready, the pool \`empty\` none.
-- Rounds are interleaved: ours, base, ours, base. ${rounds} One round of each side comes first and is not counted. Before the
-  next measurement begins, what the last one left to do (refilling the pool, deleting the session) has finished.
+- Rounds are interleaved: ours, base, ours, base. ${rounds} Except for W5, one round of each side
+  comes first and is not counted. Before the next measurement begins, what the last one left to do (refilling the pool,
+  deleting the session) has finished.
 - Everything runs on the same image. \`python3\` is the image's own, started in a chroot by vfork and exec, without any
   isolation. bubblewrap mounts the image read-only in fresh namespaces. ipykernel is Debian's for the same suite, in an
   overlay above the image, driven by its own blocking client over loopback TCP (its default), without any isolation; its
@@ -90,15 +91,15 @@ depend on the machine and on who else uses it; the ratios hold better, because b
   but ipykernel's, on a kept-alive connection, so that no client library is in a figure.
 - Each answer is checked on both sides; a wrong one ends the run.
 - W1, W2, W2c and W5 are \`POST /api/run\`: a fresh session, one execution, deleted. The deletion comes after the answer.
-- W5 sends all requests at once on ${100} connections and stops the clock at the last answer; bubblewrap's side starts as
-  many processes at once and stops at the last exit. It takes about a minute and is done fewer times.
+- W5 sends all requests at once on 100 connections and stops the clock at the last answer; bubblewrap's side starts as
+  many processes at once and stops at the last exit. That takes half a minute, so there are few rounds.
 - Private memory is Private_Clean + Private_Dirty of every process of a sandbox, pid 1 included, from the kernel's
   \`smaps_rollup\`. "machine MiB each" is what the machine had less available with all sessions live, kernel memory and
   file systems included, divided by their number.
 
 ## Again
 
-    make bench                                  # about eight minutes, as root; prints a line per workload
+    make bench                                  # about three minutes, as root; prints a line per workload
     BENCH_ONLY=W1,W3 BENCH_ROUNDS=0.2 bench/run # some, quickly; this page stays as it is
 `);
 }

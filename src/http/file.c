@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Downloads. A file some session made is served as an inert attachment (F8):
- * a browser that is led to it neither renders nor runs it. The bytes go from
- * the descriptor to the socket inside the kernel; the size is the one seen
- * when it was opened, so a file that shrinks meanwhile ends the connection
- * instead of the response (F3).
+ * a browser that is led to it neither renders nor runs it. The size is the
+ * one seen when it was opened, so a file that shrinks meanwhile ends the
+ * connection instead of the response (F3). Bytes are read by us and not sent
+ * by sendfile(), with which libmicrohttpd would wait for the missing ones
+ * until the connection times out.
  */
 #include "http/http.h"
 
@@ -12,12 +13,15 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "http/http_int.h"
+
+#define BLOCK_SIZE ((size_t)64 << 10)
 
 /* Types no browser runs anything of; all else is just bytes. */
 static const struct http_pair types[] = {
@@ -129,19 +133,45 @@ static enum range parse_range(const char *text, uint64_t size,
     return RANGE_ONE;
 }
 
+struct download {
+    int fd;
+    uint64_t first;
+};
+
+static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
+{
+    struct download *d = cls;
+    ssize_t n = pread(d->fd, bytes, max, (off_t)(d->first + pos));
+
+    return n > 0 ? n : MHD_CONTENT_READER_END_WITH_ERROR;
+}
+
+static void on_free(void *cls)
+{
+    struct download *d = cls;
+
+    fd_close(&d->fd);
+    free(d);
+}
+
 /* fd: taken. */
 static void respond_bytes(struct http_request *req, unsigned status, int fd,
                           uint64_t first, uint64_t count)
 {
-    struct MHD_Response *response =
-        count ? MHD_create_response_from_fd_at_offset64(count, fd, first)
-              : NULL;
+    struct MHD_Response *response;
+    struct download *d;
 
-    if (!response) { /* nothing to send */
+    if (count == 0) {
         fd_close(&fd);
         http_respond_empty(req, status);
         return;
     }
+    d = xmalloc(sizeof(*d));
+    *d = (struct download){.fd = fd, .first = first};
+    response = MHD_create_response_from_callback(count, BLOCK_SIZE, on_read, d,
+                                                 on_free);
+    if (!response)
+        abort(); /* out of memory, as the x* wrappers do */
     http_respond_set(req, status, response);
 }
 

@@ -11,6 +11,7 @@
 #include <netinet/in.h>
 #include <sched.h>
 #include <seccomp.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/personality.h>
 #include <sys/socket.h>
@@ -96,7 +97,6 @@ static const int allowed[] = {
     CALL(sync_file_range),
     CALL(syncfs),
     CALL(flock),
-    CALL(fcntl),
     CALL(dup),
     CALL(dup2),
     CALL(dup3),
@@ -308,26 +308,28 @@ static const int allowed[] = {
     SCMP_CMP64(arg, SCMP_CMP_MASKED_EQ, 0xffffffffu, (scmp_datum_t)(value))
 
 /*
- * Every ioctl but TIOCSTI (0x5412) and TIOCLINUX (0x541c), which type into a
- * terminal. A filter can only ask for equality under a mask, so "neither of
- * the two" is spelled out: some bit above the last digit differs from 0x541x,
- * or the last digit is one of the other fourteen.
+ * A call with any command (its second argument) but two of one page, that is
+ * with all but the last digit in common. A filter can only ask for equality
+ * under a mask, so "neither of the two" is spelled out: some bit above the
+ * last digit differs from the page's, or the last digit is one of the other
+ * fourteen.
  */
-static int add_ioctls(scmp_filter_ctx ctx)
+static int add_all_but(scmp_filter_ctx ctx, int call, scmp_datum_t one,
+                       scmp_datum_t other)
 {
-    const scmp_datum_t page = 0x5410;
+    const scmp_datum_t page = one & ~(scmp_datum_t)0xf;
     int r = 0;
 
     for (unsigned bit = 4; bit < 32; bit++) {
         scmp_datum_t mask = (scmp_datum_t)1 << bit;
 
         r |= seccomp_rule_add(
-            ctx, SCMP_ACT_ALLOW, CALL(ioctl), 1,
+            ctx, SCMP_ACT_ALLOW, call, 1,
             SCMP_CMP64(1, SCMP_CMP_MASKED_EQ, mask, ~page & mask));
     }
     for (scmp_datum_t digit = 0; digit < 16; digit++)
-        if (digit != 0x2 && digit != 0xc)
-            r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(ioctl), 1,
+        if ((page | digit) != one && (page | digit) != other)
+            r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, call, 1,
                                   LOW(1, page | digit));
     return r;
 }
@@ -376,7 +378,11 @@ static int add_with_arguments(scmp_filter_ctx ctx)
     for (size_t i = 0; i < ARRAY_SIZE(personalities); i++)
         r |= seccomp_rule_add(ctx, SCMP_ACT_ALLOW, CALL(personality), 1,
                               LOW(0, (unsigned)personalities[i]));
-    r |= add_ioctls(ctx);
+    /* These type into a terminal. */
+    r |= add_all_but(ctx, CALL(ioctl), TIOCSTI, TIOCLINUX);
+    /* The locks that belong to no process, so that warden/locks.c could not
+     * tell whose they are. */
+    r |= add_all_but(ctx, CALL(fcntl), F_OFD_SETLK, F_OFD_SETLKW);
     return r ? -EINVAL : 0;
 }
 

@@ -218,6 +218,21 @@ static void say_oom(const struct facts *f, struct verdict *v)
              human(f->limits->memory_bytes, size));
 }
 
+static bool is_lock_limit(const struct facts *f)
+{
+    return f->end == END_GONE && f->locks > 0;
+}
+
+static void say_lock_limit(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_LIMIT;
+    limit(v, "locks", WARDEN_LOCKS_MAX, f->locks);
+    sentence(v,
+             "the session may hold %d file locks and was ended for more; "
+             "files are kept and " FRESH,
+             WARDEN_LOCKS_MAX);
+}
+
 static bool is_gone(const struct facts *f)
 {
     return f->end == END_GONE;
@@ -378,6 +393,7 @@ static const struct rule rules[] = {
     {is_cancelled, say_cancelled},
     {is_timeout, say_timeout},
     {is_oom, say_oom},
+    {is_lock_limit, say_lock_limit},
     {is_gone, say_gone},
     {is_kernel_signalled, say_kernel_signalled},
     {is_kernel_exited, say_kernel_exited},

@@ -487,6 +487,7 @@ struct facts {
     bool kernel_died;   /* while a shell ran */
     uint64_t oom_kills; /* new ones */
     uint64_t pids_denied; /* new ones */
+    uint32_t locks;       /* END_GONE because it held so many; or 0 */
     uint64_t peak_memory_bytes, cpu_ms;
     bool scanned; /* the next two are known */
     uint64_t scratch_free_bytes, scratch_free_inodes;

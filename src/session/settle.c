@@ -154,8 +154,10 @@ static void read_usage(struct collect *c)
             break;
         (void)nanosleep(&(struct timespec){.tv_nsec = REAP_NS}, NULL);
     }
-    if (f->end == END_GONE)
+    if (f->end == END_GONE) {
         f->wait_status = now.wait_status;
+        f->locks = now.locks;
+    }
     f->cpu_ms = grown(now.cpu_ns, base->cpu_ns) / 1000000;
     f->oom_kills = grown(now.oom_kills, base->oom_kills);
     f->pids_denied = grown(now.pids_denied, base->pids_denied);

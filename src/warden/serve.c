@@ -310,6 +310,7 @@ static void warden_serve_usage(struct warden *w,
         return;
     reply->u.usage.alive = s->state == SLOT_ALIVE;
     reply->u.usage.wait_status = s->wait_status;
+    reply->u.usage.locks = s->locks_ended;
     r = sandbox_cgroup_usage(w->groups, s->group, req->u.slot.reset_peak != 0,
                              &reply->u.usage);
     if (r < 0)
@@ -491,7 +492,7 @@ int warden_serve_run(int sock)
     if (prepare(&w, sock) < 0)
         return 1;
     for (;;) {
-        int wait_ms = zygote_tend(&w);
+        int wait_ms = MIN(zygote_tend(&w), locks_tend(&w));
         size_t n = watch_zygotes(&w, polls + FIRST_ZYGOTE, owners, zygotes);
 
         if (slot_drain(&w))

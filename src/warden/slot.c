@@ -161,6 +161,7 @@ void slot_spawned(struct slot *s, pid_t pid)
     set_state(s, SLOT_ALIVE);
     s->pid = pid;
     s->wait_status = 0;
+    s->locks_ended = 0;
 }
 
 void slot_reaped(struct slot *s, int status)

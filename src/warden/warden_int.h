@@ -51,6 +51,8 @@ struct slot {
     uint64_t scratch_bytes;
     uint32_t scratch_inodes;
     char group[16]; /* name of its control group: s<number> */
+    uint32_t locks; /* seen at the last look */
+    uint32_t locks_ended; /* as many as it was ended for, or 0 */
 };
 
 struct zygote {
@@ -87,6 +89,7 @@ struct warden {
     uint64_t spare_bytes; /* what spares are made for: the last request */
     uint32_t spare_inodes;
     unsigned next_cpu;
+    uint64_t locks_due_ms; /* of the next look at file locks */
     struct runtime runtimes[WARDEN_RUNTIMES_MAX];
     size_t runtime_count;
     uint32_t zygote_restarts;
@@ -140,6 +143,12 @@ bool scratch_busy(const struct warden *w, const struct slot *s);
 void scratch_remove(struct warden *w, const struct slot *s);
 /* Images left by an earlier run. */
 void scratch_sweep(struct warden *w);
+
+/* ---- locks.c
+ * ----------------------------------------------------------------- */
+
+/* Ends sessions that hold too many; returns ms until the next look. */
+int locks_tend(struct warden *w);
 
 /* ---- zygote.c
  * ---------------------------------------------------------------- */

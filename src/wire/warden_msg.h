@@ -27,6 +27,7 @@
 #define WARDEN_NAME_MAX 64
 #define WARDEN_TEXT_MAX 160
 #define WARDEN_RUNTIMES_MAX 32
+#define WARDEN_LOCKS_MAX 4000 /* file locks of one session */
 
 enum warden_request_type {
     WARDEN_SETUP = 1,
@@ -129,7 +130,7 @@ struct warden_usage {
     uint64_t oom_kills;   /* counter */
     uint64_t pids_denied; /* counter: forks refused by the limit */
     uint32_t processes;
-    uint32_t unused;
+    uint32_t locks; /* it held so many that it was ended for it; or 0 */
 };
 
 struct warden_status {

@@ -33,7 +33,7 @@ export function request(server, method, path, { body, headers = {}, key, agent }
         const all = Buffer.concat(parts);
         const text = all.toString('utf8');
         let parsed;
-        if (response.headers['content-type']?.startsWith('application/json') && text)
+        if (response.headers['content-type']?.startsWith('application/json') && text && !response.headers['content-disposition'])
           parsed = JSON.parse(text);
         done({ status: response.statusCode, headers: response.headers, bytes: all, text, body: parsed });
       });

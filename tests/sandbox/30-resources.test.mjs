@@ -335,6 +335,31 @@ describe('R5 one by one', () => {
     assert.match((await session.json(probes({ raise: 'open("/proc/sys/vm/max_map_count", "w").write("1000000")' }))).raise, /^(OSError:30|PermissionError)/);
   }));
 
+  const locks = (files, each) => `
+import fcntl, struct, time
+kept = [open("/tmp/lock%d" % i, "w") for i in range(${files})]
+for n in range(${each}):
+    for f in kept: fcntl.fcntl(f, fcntl.F_SETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 2 * n, 1, 0))
+if ${files} * ${each} > 4000: time.sleep(20)`;
+
+  test('R5 file locks, which the kernel neither counts nor limits, end the session that takes too many', () => using({}, async (session) => {
+    const other = await server.session();
+    await other.out('kept = 1');
+    await session.out('open("/mnt/data/file", "w").write("there")');
+    assert.equal((await session.python(locks(100, 10))).outcome, 'ok', 'a thousand are fine');
+    const e = await session.python(locks(500, 40));
+    assert.deepEqual([e.outcome, e.limit?.name, e.limit?.value], ['limit', 'locks', 4000], JSON.stringify(e.error));
+    assert.ok(e.limit.peak > 4000);
+    const next = await session.python('print(open("/mnt/data/file").read())');
+    assert.deepEqual([next.outcome, next.stdout.trim(), next.interpreter], ['ok', 'there', 'fresh']);
+    assert.equal(await other.out('print(kept)'), '1', 'its neighbour is not touched');
+    await other.delete();
+    // Those that belong to no process could not be counted.
+    const got = await session.json(probes({ anonymous: 'fcntl.fcntl(open("/tmp/x", "w"), 37, struct.pack("hhqqi4x", fcntl.F_WRLCK, 0, 0, 1, 0))' }, 'import fcntl, struct'));
+    assert.equal(got.anonymous, 'PermissionError:1');
+    assert.equal(await session.out('import sqlite3; c = sqlite3.connect("/mnt/data/x.db"); c.execute("create table t (x)"); c.commit(); print("works")'), 'works');
+  }));
+
   // These have no limit of their own: they must count as memory.
   const counted = {
     'System V messages': 'import ctypes\nl = ctypes.CDLL(None)\nfor i in range(300):\n  q = l.msgget(0, 0o1600)\n  for _ in range(2): l.msgsnd(q, bytes([1]) + bytes(8190), 8000, 0o4000)',

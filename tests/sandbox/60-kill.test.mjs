@@ -10,7 +10,7 @@ import { allProcesses, Glovebox, pool, sleep, until } from '../lib/glovebox.mjs'
 
 const nothing = { processes: 0, groups: 0, loops: 0, images: 0 };
 // Nothing is kept ready, so that what is there is what was left.
-const config = { pools: [pool({ ready: 0, scratch_bytes: '16MiB', scratch_inodes: 1000 })] };
+const config = { stop_deadline_s: 1, pools: [pool({ ready: 0, scratch_bytes: '16MiB', scratch_inodes: 1000 })] };
 
 const clinging = `
 import os, signal, time
@@ -198,25 +198,14 @@ describe('R7 R9 a killed part of a session', () => {
   });
 
   test('Z6 zygotes killed again and again: every session asked for is made', async () => {
-    let stop = false;
-    const killer = (async () => {
-      while (!stop) {
-        for (const { pid } of g.zygotes())
-          try {
-            process.kill(pid, 'SIGKILL');
-          } catch { /* it went by itself */ }
-        await sleep(700);
-      }
-    })();
-    try {
-      for (let i = 0; i < 4; i++) {
-        const session = await g.session();
-        assert.equal(await session.out('print("here")'), 'here');
-        await session.delete();
-      }
-    } finally {
-      stop = true;
-      await killer;
+    for (let i = 0; i < 4; i++) {
+      const kept = await g.session();
+      const zygotes = g.zygotes().map(({ pid }) => pid);
+      for (const pid of zygotes) process.kill(pid, 'SIGKILL');
+      const made = await Promise.all([g.session(), g.session()]);
+      for (const session of [kept, ...made]) assert.equal(await session.out('print("here")'), 'here');
+      assert.ok(!g.zygotes().some(({ pid }) => zygotes.includes(pid)));
+      await Promise.all([kept, ...made].map((session) => session.delete()));
     }
     await empty(g, 'after that');
   });

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * File locks: the one thing a session could take without end, because Linux
+ * neither counts them as a control group's memory nor limits their number.
+ * So the warden looks through the kernel's list of them once a second and
+ * ends a session that holds too many. Runs in the warden's loop; it reads
+ * what the kernel wrote, and a bounded part of it.
+ *
+ * Locks of open file descriptions name no holder and are refused by the
+ * system call filter; flock() locks are bounded by descriptors but count
+ * here like the others.
+ */
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "warden/warden_int.h"
+
+#define LOOK_MS 1000u
+#define AGAIN_MS 100u
+#define IDLE_MS 60000
+/* Reading is slow: each page of the list makes all lockers of the machine
+ * wait, and starts over inside the kernel. */
+#define LINES_MAX 6000u
+#define NOTABLE 500u /* what a session may be suspected for */
+#define KNOWN 256u
+
+/* Who is who, so that each process is looked up about once in a pass. */
+struct known {
+    pid_t pid;
+    struct slot *slot;
+};
+
+static bool any_alive(const struct warden *w)
+{
+    for (size_t i = 0; i < w->slot_count; i++)
+        if (w->slots[i]->state == SLOT_ALIVE)
+            return true;
+    return false;
+}
+
+/* "3: POSIX  ADVISORY  WRITE 4711 00:2a:5 0 0"; 0 when the line names nobody,
+ * as those of waiters do, which have an arrow before the kind. */
+static pid_t holder(const char *line)
+{
+    int pid = 0;
+
+    return sscanf(line, "%*s %*s %*s %*s %d", &pid) == 1 && pid > 0 ? pid : 0;
+}
+
+/* By its host uid, which is the session's alone. */
+static struct slot *owner(struct warden *w, pid_t pid)
+{
+    char path[32];
+    char *status cleanup(mem_free) = NULL;
+    const char *line;
+    unsigned long uid;
+
+    (void)snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+    if (fd_read_file(AT_FDCWD, path, 16384, &status, NULL) < 0)
+        return NULL; /* it ended */
+    line = strstr(status, "\nUid:\t");
+    uid = line ? strtoul(line + strlen("\nUid:\t"), NULL, 10) : 0;
+    if (uid <= w->setup.uid_base || uid - w->setup.uid_base > UINT32_MAX)
+        return NULL;
+    return slot_find(w, (uint32_t)(uid - w->setup.uid_base));
+}
+
+static struct slot *owner_known(struct warden *w, struct known *all, pid_t pid)
+{
+    struct known *k = &all[(unsigned)pid % KNOWN];
+
+    if (k->pid != pid)
+        *k = (struct known){pid, owner(w, pid)};
+    return k->slot;
+}
+
+/* Counts for every slot; true when the list was longer than we read. */
+static bool count(struct warden *w)
+{
+    struct known all[KNOWN] = {{0}};
+    char line[160];
+    FILE *list = fopen("/proc/locks", "re");
+    unsigned n = 0;
+
+    for (size_t i = 0; i < w->slot_count; i++)
+        w->slots[i]->locks = 0;
+    if (!list)
+        return false; /* a kernel without file locks */
+    for (; n < LINES_MAX && fgets(line, sizeof(line), list); n++) {
+        pid_t pid = holder(line);
+        struct slot *s = pid ? owner_known(w, all, pid) : NULL;
+
+        if (s && ++s->locks > WARDEN_LOCKS_MAX)
+            break; /* that one goes; the others at the next look */
+    }
+    (void)fclose(list); /* was only read */
+    return n == LINES_MAX;
+}
+
+static void end(struct slot *s)
+{
+    char number[16];
+
+    if (s->state != SLOT_ALIVE || s->locks_ended)
+        return;
+    (void)snprintf(number, sizeof(number), "%u", s->locks);
+    log_event(LOG_WARN, "too_many_locks", "group", s->group, "locks", number,
+              NULL);
+    s->locks_ended = s->locks;
+    (void)kill(s->pid, SIGKILL); /* our own child, not yet reaped */
+}
+
+int locks_tend(struct warden *w)
+{
+    struct slot *most = NULL;
+    bool more;
+
+    /* Without uids of their own there is no telling sessions apart. */
+    if (!(w->walls & WARDEN_WALL_UIDS) || !any_alive(w))
+        return IDLE_MS;
+    if (clock_left_ms(w->locks_due_ms) > 0)
+        return clock_left_ms(w->locks_due_ms);
+    more = count(w);
+    for (size_t i = 0; i < w->slot_count; i++) {
+        struct slot *s = w->slots[i];
+
+        if (s->locks > WARDEN_LOCKS_MAX)
+            end(s);
+        if (!most || s->locks > most->locks)
+            most = s;
+    }
+    /* Several may hide behind each other; the worst goes first. */
+    if (more && most && most->locks > NOTABLE)
+        end(most);
+    w->locks_due_ms = clock_mono_ms() + (more ? AGAIN_MS : LOOK_MS);
+    return more ? AGAIN_MS : LOOK_MS;
+}
