@@ -28,6 +28,7 @@
 struct range {
     uintptr_t start, end;
     int prot;
+    bool file; /* a library's data: worth moving where it was written to */
 };
 
 /* Filled before anything is moved; static because it is itself not moved:
@@ -45,16 +46,18 @@ static bool movable(const char *line, struct range *ret)
         sscanf(line, "%" SCNxPTR "-%" SCNxPTR " %7s %lx %x:%x %lu %255[^\n]",
                &start, &end, perms, &offset, &major, &minor, &inode, name);
 
-    if (n < 7 || inode != 0 || perms[3] != 'p' || perms[1] != 'w')
+    if (n < 7 || perms[3] != 'p' || perms[0] != 'r' || perms[2] == 'x')
         return false;
+    if (inode == 0 && perms[1] != 'w')
+        return false; /* a guard page, or what nobody writes */
     if (name[0] == '[' && strcmp(name, "[heap]") != 0 &&
         strncmp(name, "[anon", 5) != 0)
         return false; /* stack, vdso and the like */
     if ((uintptr_t)ranges >= start && (uintptr_t)ranges < end)
         return false;
     *ret = (struct range){start, end,
-                          PROT_WRITE | (perms[0] == 'r' ? PROT_READ : 0) |
-                              (perms[2] == 'x' ? PROT_EXEC : 0)};
+                          PROT_READ | (perms[1] == 'w' ? PROT_WRITE : 0),
+                          inode != 0};
     return true;
 }
 
@@ -82,7 +85,8 @@ static bool plain(const char *flags)
 }
 
 /* A mapping is a line as in maps, then lines of facts, the last of which are
- * its flags. Without flags (a kernel without smaps) nothing is moved. */
+ * its flags. Without flags (a kernel without smaps) nothing is moved. Data of
+ * a library counts once it has pages of its own: the clone would copy them. */
 static int find_ranges(size_t *ret_count)
 {
     static const char key[] = "VmFlags:";
@@ -90,13 +94,17 @@ static int find_ranges(size_t *ret_count)
     FILE *maps = fopen("/proc/self/smaps", "re");
     size_t count = 0;
     bool candidate = false;
+    unsigned long own;
 
     if (!maps)
         return -errno;
     while (fgets(line, sizeof(line), maps) && count < RANGES_MAX) {
         bool flags = strncmp(line, key, sizeof(key) - 1) == 0;
 
-        if (flags && candidate && plain(line + sizeof(key) - 1))
+        if (sscanf(line, "Anonymous: %lu", &own) == 1 && candidate &&
+            ranges[count].file && own == 0)
+            candidate = false;
+        else if (flags && candidate && plain(line + sizeof(key) - 1))
             count++;
         if (flags)
             candidate = false;

@@ -56,6 +56,7 @@ static void live(const struct zygote_request *req, const int *given, size_t n)
     static struct sock_filter code[FILTER_MAX]; /* this process's own copy */
     struct sandbox_fds fds = {.ctl = given[FD_CTL],
                               .events = given[FD_EVENTS],
+                              .go = given[FD_GO],
                               .scratch = -1,
                               .dev = -1};
     struct init_event ready = {.type = INIT_EVENT_READY, .pid = 1};

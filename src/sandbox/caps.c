@@ -26,9 +26,10 @@ int sandbox_caps_drop(struct sandbox_steps *s)
                   SECBIT_NO_CAP_AMBIENT_RAISE |
                   SECBIT_NO_CAP_AMBIENT_RAISE_LOCKED) < 0)
         return -errno;
-    for (unsigned long cap = 0; cap <= 63; cap++)
-        if (prctl(PR_CAPBSET_DROP, cap) < 0 && errno != EINVAL)
-            return -errno; /* EINVAL: beyond the last one this kernel has */
+    for (unsigned long cap = 0; prctl(PR_CAPBSET_DROP, cap) == 0; cap++)
+        ;
+    if (errno != EINVAL) /* which is past the last one this kernel has */
+        return -errno;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         return -errno;
     if (syscall(SYS_capset, &head, none) < 0)

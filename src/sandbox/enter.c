@@ -26,6 +26,7 @@ static const struct {
     {"facts about the machine", sandbox_facts_write},
     {"process file system", sandbox_mount_proc},
     {"change of root", sandbox_mount_pivot},
+    {"control groups", sandbox_ns_groups},
     {"host name and control group names", sandbox_ns_names},
     {"loopback network", sandbox_ns_network},
     {"resource limits", sandbox_rlimit_apply},

@@ -40,6 +40,7 @@ int sandbox_fds_close(struct sandbox_steps *s)
         return -errno;
     s->fds->ctl = FIRST_KEPT;
     s->fds->events = FIRST_KEPT + 1;
+    s->fds->go = -1;
     s->fds->scratch = -1;
     s->fds->dev = -1;
     return close_range_raw(FIRST_KEPT + 2, ~0u);

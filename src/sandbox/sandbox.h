@@ -31,6 +31,7 @@ struct sock_fprog;
 struct sandbox_fds {
     int ctl;
     int events;
+    int go;      /* one byte comes when it is in its control groups */
     int scratch; /* detached mount, or -1 */
     int dev;     /* detached mount, or -1 */
 };
@@ -77,6 +78,8 @@ int sandbox_cgroup_limit(struct cgroup_tree *t, const char *group,
 int sandbox_cgroup_add(struct cgroup_tree *t, const char *group, pid_t pid);
 int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
                          int reset_peak, struct warden_usage *ret);
+/* What is about to end yields the processors to what is not. */
+void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group);
 /* SIGKILL to whatever is in it; frozen first where that is possible. */
 void sandbox_cgroup_kill(struct cgroup_tree *t, const char *group);
 /* -EBUSY while a process is in it. */

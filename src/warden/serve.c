@@ -183,24 +183,33 @@ static int write_map(pid_t pid, const char *name, uint32_t outer)
     return fd_write_file(AT_FDCWD, path, line);
 }
 
-/* The newborn waits for this: its ids exist and its groups hold it. */
-static int admit(struct warden *w, struct slot *s, pid_t pid)
+static int map_ids(struct warden *w, struct slot *s, pid_t pid)
 {
     uint32_t outer =
         w->walls & WARDEN_WALL_UIDS ? w->setup.uid_base + s->number : 0;
     char path[48];
-    int r = sandbox_cgroup_add(w->groups, s->group, pid);
+    int r;
 
-    if (r == 0 && !(w->walls & WARDEN_WALL_UIDS)) {
+    if (!(w->walls & WARDEN_WALL_UIDS)) {
         /* Without root a group map is only taken once this is given up. */
         (void)snprintf(path, sizeof(path), "/proc/%d/setgroups", (int)pid);
         (void)fd_write_file(AT_FDCWD, path, "deny");
     }
+    r = write_map(pid, "gid_map", outer);
+    return r < 0 ? r : write_map(pid, "uid_map", outer);
+}
+
+/* The newborn waits for both: its ids exist, and, while it mounts, its groups
+ * come to hold it. */
+static int admit(struct warden *w, struct slot *s, pid_t pid, int go)
+{
+    int r = map_ids(w, s, pid);
+
     if (r == 0)
-        r = write_map(pid, "gid_map", outer);
+        r = fd_write_all(go, "i", 1);
     if (r == 0)
-        r = write_map(pid, "uid_map", outer);
-    return r;
+        r = sandbox_cgroup_add(w->groups, s->group, pid);
+    return r < 0 ? r : fd_write_all(go, "g", 1);
 }
 
 static int clone_into(struct warden *w, const struct warden_spawn *spawn,
@@ -237,12 +246,10 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
                          &pid);
     if (r == 0) {
         slot_spawned(s, pid);
-        r = admit(w, s, pid);
-        if (r == 0)
-            r = fd_write_all(go[1], "g", 1);
+        r = admit(w, s, pid, go[1]);
     }
     fd_close(&go[0]);
-    fd_close(&go[1]); /* without the byte, the newborn exits on this */
+    fd_close(&go[1]); /* without its bytes, the newborn exits on this */
     return r;
 }
 

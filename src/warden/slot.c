@@ -182,8 +182,10 @@ void slot_release(struct warden *w, struct slot *s, bool keep)
     }
     /* The kernel ends the whole pid namespace with its pid 1, at once;
      * nothing inside can be outside of it. */
-    if (s->pid)
+    if (s->pid) {
+        sandbox_cgroup_calm(w->groups, s->group);
         (void)kill(s->pid, SIGKILL); /* reaped by our loop */
+    }
     s->keep = keep;
     set_state(s, SLOT_DRAINING);
     if (!keep)

@@ -50,8 +50,8 @@ struct slot {
     int loop_index;  /* of the scratch, or -1 */
     uint64_t scratch_bytes;
     uint32_t scratch_inodes;
-    char group[16]; /* name of its control group: s<number> */
-    uint32_t locks; /* seen at the last look */
+    char group[16];       /* name of its control group: s<number> */
+    uint32_t locks;       /* seen at the last look */
     uint32_t locks_ended; /* as many as it was ended for, or 0 */
 };
 

@@ -4,8 +4,8 @@
  * The zygote says READY once, when its imports are done and its heap is
  * frozen; from then on each SPAWN is answered by one SPAWNED. The new
  * process is a sibling of the zygote, a child of the warden, and waits on
- * its `go` descriptor until the warden has mapped its ids and put it into
- * its control groups.
+ * its `go` descriptor for two bytes: its ids are mapped, and it is in its
+ * control groups.
  *
  *   SPAWN descriptors: ctl, events, go, filter, then scratch and dev as
  *   flagged in the spec

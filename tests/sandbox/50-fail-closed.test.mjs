@@ -40,7 +40,7 @@ const after = (command) => ['/usr/bin/unshare', '-m', '/bin/sh', '-c', `${comman
 // x86-64
 const nr = { clone: 56, mount: 165, umount2: 166, sethostname: 170, setresuid: 117, sched_setaffinity: 203, dup3: 292, capset: 126,
   ioctl: 16, prctl: 157, prlimit64: 302, seccomp: 317, move_mount: 429, landlock_create_ruleset: 444, landlock_restrict_self: 446,
-  mknodat: 259, acct: 163, fsopen: 430 };
+  unshare: 272, acct: 163 };
 
 const v1 = existsSync('/sys/fs/cgroup/memory');
 const cover = (path) => after(`mount -t tmpfs -o ro none ${path}`);
@@ -96,7 +96,7 @@ describe('C11 O4 each wall that is missing refuses the start', () => {
   const walls = {
     landlock: refusing([nr.landlock_create_ruleset, ENOSYS, []]),
     seccomp: refusing([nr.prctl, 22, [[0, 'eq', 21]]]),
-    userns: refusing([nr.clone, EPERM, [[0, 'set', 0x10000000]]]),
+    userns: refusing([nr.clone, EPERM, [[0, 'set', 0x10000000]]], [nr.unshare, EPERM, [[0, 'set', 0x10000000]]]),
     scratch: after('mount --bind /dev/null $(readlink -f /sbin/mke2fs)'),
     ...(v1 ? { memory: cover('/sys/fs/cgroup/memory'), pids: cover('/sys/fs/cgroup/pids'), cpu: cover('/sys/fs/cgroup/cpu') }
       : { 'memory,pids,cpu': cover('/sys/fs/cgroup') }),

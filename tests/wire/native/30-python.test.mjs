@@ -235,6 +235,26 @@ test('H6 output cannot forge events, headers or JSON', async () => {
   assert.equal((await server.ok('GET', `/api/executions/${data.id}`)).stdout, data.stdout);
 });
 
+test('H6 bundles of any content are still JSON', async () => {
+  const e = await s.python(`
+from IPython.display import display
+display({"application/json": float("nan"), "text/plain": "nan"}, raw=True)
+display({"application/json": {"x": float("inf")}}, raw=True)
+display({"text/html": "\\ud800 lone \\0", "x" * 300: "long type", "image/png": b"\\xff\\x00", "a/b": "text"}, raw=True)
+display({"application/x+json": '{"a":1} trailing', "application/y+json": '{"a":1,"a":2}'}, raw=True)
+class Odd:
+    def _repr_mimebundle_(self, **kw): return {"text/plain": 5, "text/html": None}
+    def __repr__(self): return "odd"
+try: display(Odd())
+except Exception as e: print(type(e).__name__)
+for i in range(300): display({"text/plain": "x"}, raw=True)
+d = {"text/plain": "p"}; d.update({f"a/{i}": "v" for i in range(1000)}); display(d, raw=True)
+1`);
+  assert.equal(e.outcome, 'ok', JSON.stringify(e.error));
+  assert.ok(e.displays.length >= 300);
+  assert.equal(e.result['text/plain'], '1');
+});
+
 test('R6 output beyond its limit is cut and marked, and the run goes on', async () => {
   const e = await s.python('import sys\nfor i in range(30): print("x" * 99_999)\nprint("err" , file=sys.stderr)\n"end"');
   assert.equal(e.outcome, 'ok');

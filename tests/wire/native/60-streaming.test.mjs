@@ -125,7 +125,7 @@ describe('resuming', () => {
   test('marks that cannot be are refused', async () => {
     for (const query of ['?after=-1', '?after=x', '?after=1.5', '?after=', '?after=999', '?after=99999999999', '?after=1&after=2', '?x=1'])
       refused(await request(server, 'GET', `/api/executions/${id}/events${query}`), 400, 'invalid_request');
-    for (const mark of ['x', '-1', '1 ', '1e1', '99999999999', ''].filter((m) => m !== '1 '))
+    for (const mark of ['x', '-1', '1e1', '99999999999', ''])
       refused(await request(server, 'GET', `/api/executions/${id}/events`, { headers: { 'last-event-id': mark } }), 400, 'invalid_request');
   });
 
@@ -133,7 +133,7 @@ describe('resuming', () => {
     const one = await start('import time\nfor i in range(8):\n    print(i); time.sleep(0.1)');
     const third = await one.find((e) => e.event === 'stdout' && e.data.text === '2\n');
     one.close();
-    const two = await events(third ? one.events[0].data.id : '', `?after=${third.id}`);
+    const two = await events(one.events[0].data.id, `?after=${third.id}`);
     const { data } = await two.done();
     assert.equal(two.events[0].id, third.id + 1);
     assert.equal(two.text(), '3\n4\n5\n6\n7\n', 'it ran on while nobody listened');
@@ -165,20 +165,18 @@ test('many listeners get the same, whenever they come', async () => {
 
 test('R6 a listener that does not read costs bounded memory and holds up nobody', async () => {
   const was = resident(server.pid);
-  const deaf = await start('import sys\nfor i in range(900): sys.stdout.write("x" * 1023 + "\\n")\n"end"');
-  deaf.request.socket.pause();
-  const { id } = await until(() => deaf.events[0]?.data ?? request(server, 'GET', s.path).then(() => deaf.events[0]?.data), { ms: 5000 }).catch(() => ({}));
-  await until(async () => (await s.get()).state === 'idle', { ms: 20_000 });
-  if (id) assert.equal((await server.ok('GET', `/api/executions/${id}`)).outcome, 'ok', 'it ended without its listener');
+  const { id } = await begin('import sys\nfor i in range(900): sys.stdout.write("x" * 1023 + "\\n")\n"end"');
+  const deaf = await Promise.all(Array.from({ length: 20 }, () => events(id)));
+  for (const x of deaf) x.request.socket.pause();
+  await until(async () => (await server.ok('GET', `/api/executions/${id}`)).outcome === 'ok', { ms: 20_000 });
   assert.equal((await s.python('1')).outcome, 'ok');
   assert.ok(resident(server.pid) - was < 24 * 1024 * 1024);
-  deaf.close();
+  for (const x of deaf) x.close();
 });
 
 test('H7 listeners that vanish free everything', async () => {
   const { id } = await begin('import time; print("a", flush=True); time.sleep(4)');
   await until(async () => (await server.ok('GET', `/api/executions/${id}`)).stdout === 'a\n');
-  await until(() => true);
   const was = descriptors(server.pid);
   const streams = [];
   for (let i = 0; i < 60; i++) streams.push(await events(id));

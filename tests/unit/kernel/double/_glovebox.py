@@ -96,3 +96,9 @@ def run_begin():
 
 def run_end():
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+
+def immortalize(objects):
+    """The real one changes counts; a double must not touch memory."""
+    del objects
+    return 0

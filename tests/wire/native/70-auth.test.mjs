@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who may do what: every route of the table, with every kind of key, on
+// every kind of id; and where keys must never turn up.
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { after, before, describe, test } from 'node:test';
+import { Glovebox, pool, root, until } from '../../lib/glovebox.mjs';
+import { refused, request } from '../../lib/wire.mjs';
+
+const ADMIN = 'admin';
+const EXECUTE = 'execute';
+const READ = 'files:read';
+const WRITE = 'files:write';
+
+// Every route: what it needs, a good request, and what a good one answers.
+// kind says which id stands in the path; the table of the product is
+// compared with this one below, so none can be forgotten.
+const routes = [
+  { method: 'GET', path: '/healthz', open: true, status: 200 },
+  { method: 'GET', path: '/readyz', open: true, status: 200 },
+  { method: 'GET', path: '/metrics', status: 200 },
+  { method: 'POST', path: '/api/sessions', scope: EXECUTE, body: {}, status: 201 },
+  { method: 'GET', path: '/api/sessions', scope: EXECUTE, status: 200 },
+  { method: 'GET', path: '/api/sessions/{id}', scope: EXECUTE, kind: 'session', status: 200 },
+  { method: 'POST', path: '/api/sessions/{id}/reset', scope: EXECUTE, kind: 'session', status: 200 },
+  { method: 'POST', path: '/api/sessions/{id}/interrupt', scope: EXECUTE, kind: 'session', status: 202 },
+  { method: 'POST', path: '/api/sessions/{id}/executions', scope: EXECUTE, kind: 'session', body: { code: '1' }, status: 200 },
+  { method: 'GET', path: '/api/executions/{id}', scope: EXECUTE, kind: 'execution', status: 200 },
+  { method: 'GET', path: '/api/executions/{id}/events', scope: EXECUTE, kind: 'execution', status: 200 },
+  { method: 'POST', path: '/api/executions/{id}/cancel', scope: EXECUTE, kind: 'execution', status: 202 },
+  { method: 'POST', path: '/api/run', scope: EXECUTE, body: { code: '1' }, status: 200 },
+  { method: 'GET', path: '/api/sessions/{id}/files', scope: READ, kind: 'session', status: 200 },
+  { method: 'GET', path: '/api/sessions/{id}/files/{path...}', scope: READ, kind: 'session', status: 200 },
+  { method: 'PUT', path: '/api/sessions/{id}/files/{path...}', scope: WRITE, kind: 'session', raw: 'bytes', status: 201 },
+  { method: 'DELETE', path: '/api/sessions/{id}/files/{path...}', scope: WRITE, kind: 'session', status: 204 },
+  { method: 'GET', path: '/api/pools', status: 200 },
+  { method: 'GET', path: '/api/pools/{name}', kind: 'pool', status: 200 },
+  { method: 'GET', path: '/api/runtimes', status: 200 },
+  { method: 'GET', path: '/api/runtimes/{name}', kind: 'runtime', status: 200 },
+  { method: 'GET', path: '/api/limits', status: 200 },
+  { method: 'POST', path: '/api/keys', scope: ADMIN, body: { scopes: ['execute'] }, status: 201 },
+  { method: 'GET', path: '/api/keys', scope: ADMIN, status: 200 },
+  { method: 'DELETE', path: '/api/keys/{id}', scope: ADMIN, kind: 'key', status: 204 },
+  { method: 'DELETE', path: '/api/sessions/{id}', scope: EXECUTE, kind: 'session', status: 204 },
+];
+
+const unknown = {
+  session: 'sess_00000000000000000000000000000000', execution: 'exec_00000000000000000000000000000000',
+  key: 'key_00000000000000000000000000000000', pool: 'nosuch', runtime: 'nosuch',
+};
+
+let server;
+let keys;
+
+const mint = async (scopes, tenant) => server.ok('POST', '/api/keys', { scopes, tenant });
+
+before(async () => {
+  server = await Glovebox.start({ config: { log_level: 'debug', sessions_per_tenant: 80, auth_failures_per_min: 10_000, pools: [pool({ ready: 4 })] } });
+  const all = [EXECUTE, READ, WRITE];
+  keys = {
+    own: (await mint([...all, ADMIN], 'mine')).secret,
+    user: (await mint(all, 'mine')).secret,
+    foreign: (await mint([...all, ADMIN], 'theirs')).secret,
+    execute: (await mint([EXECUTE], 'mine')).secret,
+    read: (await mint([READ], 'mine')).secret,
+    write: (await mint([WRITE], 'mine')).secret,
+  };
+  const revoked = await mint([...all, ADMIN], 'mine');
+  await server.ok('DELETE', `/api/keys/${revoked.id}`);
+  keys.revoked = revoked.secret;
+  keys.bad = `${server.key.slice(0, -1)}${server.key.endsWith('0') ? '1' : '0'}`;
+});
+after(() => server?.stop());
+
+// Things of the tenant 'mine', one of each kind, new for each use.
+async function things() {
+  const session = (await request(server, 'POST', '/api/sessions', { body: {}, key: keys.own })).body.id;
+  const execution = (await request(server, 'POST', `/api/sessions/${session}/executions`, { body: { code: '1' }, key: keys.own })).body.id;
+  await request(server, 'PUT', `/api/sessions/${session}/files/file`, { body: 'x', key: keys.own });
+  return { session, execution, pool: 'default', runtime: 'minimal', key: (await mint([READ], 'mine')).id };
+}
+
+const call = (route, ids, key, headers) => request(server, route.method,
+  route.path.replace(/\{(id|name)\}/, ids[route.kind]).replace('{path...}', 'file'), { body: route.body ?? route.raw, key, headers });
+
+// An answer without what is its own by right: the request's id and the date.
+const bare = (answer, id) => ({ status: answer.status, text: answer.text.replaceAll(id, 'ID'),
+  headers: Object.entries(answer.headers).filter(([name]) => !['date', 'x-request-id'].includes(name)).sort() });
+
+test('I1 the table of this test is the table of the product', () => {
+  const source = readFileSync(join(root, 'src/doors/routes.c'), 'utf8')
+    .replace(/SESSION "/g, '"/api/sessions/{id}').replace(/EXECUTION "/g, '"/api/executions/{id}')
+    .replace(/SESSION,/g, '"/api/sessions/{id}",').replace(/EXECUTION,/g, '"/api/executions/{id}",');
+  const table = source.slice(source.indexOf('doors_routes[] = {'), source.indexOf('doors_routes_count'));
+  const scopes = { AUTH_EXECUTE: EXECUTE, AUTH_FILES_READ: READ, AUTH_FILES_WRITE: WRITE, AUTH_ADMIN: ADMIN, 0: undefined };
+  const rows = [...table.matchAll(/\{"([A-Z]+)",\s*"([^"]+)",\s*\w+,\s*(\w+),\s*([^,]+),/g)]
+    .map(([, method, path, scope, flags]) => `${method} ${path} ${scopes[scope]} ${flags.includes('DOORS_OPEN')}`);
+  assert.equal(rows.length, (table.match(/^ {4}\{/gm) ?? []).length, 'every row was read');
+  assert.deepEqual(rows.sort(), routes.map((r) => `${r.method} ${r.path} ${r.scope} ${Boolean(r.open)}`).sort());
+});
+
+describe('I1 every route with every key', () => {
+  let ids;
+
+  before(async () => { ids = await things(); });
+
+  for (const route of routes.filter((r) => !r.open))
+    test(`I1 ${route.method} ${route.path}`, async () => {
+      for (const which of ['known', 'unknown']) {
+        if (which === 'unknown' && !route.kind) continue;
+        const target = which === 'known' ? ids : unknown;
+        const none = await call(route, target, null);
+        refused(none, 401, 'unauthenticated');
+        assert.equal(none.headers['www-authenticate'], 'Bearer');
+        for (const key of ['bad', 'revoked', '']) refused(await call(route, target, keys[key] ?? ''), 401, 'unauthenticated');
+        // Only then is it looked at: a key without the scope learns nothing of the id.
+        for (const [name, scopes] of Object.entries({ execute: [EXECUTE], read: [READ], write: [WRITE], user: [EXECUTE, READ, WRITE] })) {
+          if (!route.scope || scopes.includes(route.scope)) continue;
+          refused(await call(route, target, keys[name]), 403, 'forbidden', new RegExp(route.scope));
+        }
+      }
+      if (route.kind && !['pool', 'runtime', 'key'].includes(route.kind)) {
+        // A foreign id and an unknown one, apart from the id itself, are the same answer.
+        const foreign = bare(await call(route, ids, keys.foreign), ids[route.kind]);
+        const absent = bare(await call(route, unknown, keys.foreign), unknown[route.kind]);
+        assert.equal(foreign.status, 404);
+        assert.deepEqual(foreign, absent);
+      }
+      if (route.kind) refused(await call(route, unknown, keys.own), 404, 'not_found');
+    });
+
+  test('I1 no refused call did anything', async () => {
+    const session = await request(server, 'GET', `/api/sessions/${ids.session}`, { key: keys.own });
+    assert.equal(session.status, 200, 'it was not deleted');
+    assert.equal(session.body.executions, 1);
+    assert.equal(session.body.interpreters, 1);
+    assert.equal((await request(server, 'GET', `/api/sessions/${ids.session}/files/file`, { key: keys.own })).text, 'x');
+    const listed = (await request(server, 'GET', '/api/keys', { key: keys.own })).body.data;
+    assert.equal(listed.find((k) => k.id === ids.key).revoked_at, null);
+  });
+
+  test('I1 the right key gets the right answer on every route', async () => {
+    const mine = await things();
+    for (const route of routes) {
+      if (route.path.endsWith('{path...}') && route.method === 'GET') await request(server, 'PUT', `/api/sessions/${mine.session}/files/file`, { body: 'x', key: keys.own });
+      const got = await call(route, mine, route.open ? null : keys.own);
+      assert.equal(got.status, route.status, `${route.method} ${route.path}: ${got.text}`);
+    }
+  });
+
+  test('I1 each scope is enough for its routes', async () => {
+    for (const [name, scope] of [['execute', EXECUTE], ['read', READ], ['write', WRITE]]) {
+      const mine = await things();
+      for (const route of routes.filter((r) => r.scope === scope))
+        assert.equal((await call(route, mine, keys[name])).status, route.status, `${route.method} ${route.path}`);
+    }
+  });
+
+  test('I1 unknown paths and wrong methods too need a key first', async () => {
+    for (const [method, path] of [['GET', '/nowhere'], ['GET', '/'], ['PATCH', '/api/sessions'], ['POST', '/healthz'], ['GET', '/api/../api/keys'], ['OPTIONS', '/api/sessions'],
+      ['PUT', `/api/sessions/${ids.session}/files/..%2f..`], ['GET', '/api/sessions?nope=1'], ['GET', '/api/sessions/%zz']])
+      for (const key of [null, keys.bad]) refused(await request(server, method, path, { key }), 401, 'unauthenticated');
+  });
+});
+
+test('I3 lists, marks and counts hold nothing of others', async () => {
+  const mine = await things();
+  const theirs = (await request(server, 'POST', '/api/sessions', { body: {}, key: keys.foreign })).body.id;
+  const seen = async (key) => (await request(server, 'GET', '/api/sessions?limit=100', { key })).body.data.map((s) => s.id);
+  assert.ok((await seen(keys.own)).includes(mine.session) && !(await seen(keys.own)).includes(theirs));
+  assert.ok((await seen(keys.foreign)).includes(theirs) && !(await seen(keys.foreign)).includes(mine.session));
+  const mark = (id) => request(server, 'GET', `/api/sessions?after=${id}`, { key: keys.foreign });
+  assert.deepEqual(bare(await mark(mine.session), mine.session), bare(await mark(unknown.session), unknown.session));
+  // Nor may a session of one tenant be used to reach an execution of another.
+  refused(await request(server, 'GET', `/api/executions/${mine.execution}`, { key: keys.foreign }), 404, 'not_found');
+  await request(server, 'DELETE', `/api/sessions/${theirs}`, { key: keys.foreign });
+});
+
+test('I3 telling a foreign id from an unknown one by time does not work', async () => {
+  const mine = await things();
+  const times = { foreign: [], absent: [] };
+  for (let i = 0; i < 150; i++)
+    for (const [name, id] of i % 2 ? [['foreign', mine.session], ['absent', unknown.session]] : [['absent', unknown.session], ['foreign', mine.session]]) {
+      const begun = process.hrtime.bigint();
+      await request(server, 'GET', `/api/sessions/${id}`, { key: keys.foreign });
+      times[name].push(Number(process.hrtime.bigint() - begun) / 1000);
+    }
+  const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
+  const [foreign, absent] = [median(times.foreign), median(times.absent)];
+  assert.ok(Math.abs(foreign - absent) < 0.25 * absent + 100, `${foreign} and ${absent} µs`);
+});
+
+test('I4 ids are long, random and never in sequence', async () => {
+  const ids = [];
+  for (let i = 0; i < 12; i++) {
+    const { session, execution, key } = await things();
+    ids.push(session, execution, key);
+    await request(server, 'DELETE', `/api/sessions/${session}`, { key: keys.own });
+  }
+  const bits = ids.map((id) => /^(sess|exec|key)_([0-9a-f]{32})$/.exec(id)?.[2] ?? assert.fail(id));
+  assert.equal(new Set(bits).size, bits.length);
+  assert.equal(new Set(bits.map((b) => b.slice(0, 6))).size, bits.length, 'no common beginning');
+  assert.equal(new Set(bits.map((b) => b.slice(-6))).size, bits.length, 'nor end');
+  const ones = [...bits.join('')].reduce((n, c) => n + [...parseInt(c, 16).toString(2)].filter((b) => b === '1').length, 0);
+  const total = bits.length * 128;
+  assert.ok(Math.abs(ones / total - 0.5) < 0.05, `${ones} of ${total} bits set`);
+});
+
+test('I2 a secret is shown once, is long, and its stored form does not open the door', async () => {
+  const made = await mint([READ], 'mine');
+  assert.match(made.secret, /[0-9a-f]{64}$/);
+  assert.doesNotMatch(JSON.stringify((await request(server, 'GET', '/api/keys')).body), new RegExp(made.secret.slice(-32)));
+  const data = join(server.dir, 'data');
+  const tails = [made.secret.slice(-64), keys.own.slice(-64)];
+  for (const tail of tails) assert.equal(spawnSync('grep', ['-rlaF', '--exclude=*.img', tail, data], { encoding: 'utf8' }).stdout, '');
+  for (const wrong of [made.id, made.secret.slice(0, -1), `${made.secret}0`, made.secret.toUpperCase(), ` ${made.secret}x`, made.secret.replace(/^[^_]*_/, '')])
+    refused(await request(server, 'GET', '/api/pools', { key: wrong }), 401, 'unauthenticated');
+  assert.equal((await request(server, 'GET', '/api/pools', { key: null, headers: { authorization: `bearer  ${made.secret}` } })).status, 200, 'the word is written as one likes');
+  await server.ok('DELETE', `/api/keys/${made.id}`);
+  refused(await request(server, 'GET', '/api/pools', { key: made.secret }), 401, 'unauthenticated');
+  const row = (await request(server, 'GET', '/api/keys')).body.data.find((k) => k.id === made.id);
+  assert.match(row.revoked_at, /^20/);
+});
+
+test('I2 a right key\'s beginning takes as long to refuse as a wrong one\'s', async () => {
+  const near = `${server.key.slice(0, -1)}${server.key.endsWith('a') ? 'b' : 'a'}`;
+  const far = `${server.key.slice(0, -64)}${'0'.repeat(64)}`;
+  const times = { near: [], far: [] };
+  for (let i = 0; i < 150; i++)
+    for (const [name, key] of [['near', near], ['far', far]]) {
+      const begun = process.hrtime.bigint();
+      await request(server, 'GET', '/api/pools', { key });
+      times[name].push(Number(process.hrtime.bigint() - begun) / 1000);
+    }
+  const median = (list) => list.sort((a, b) => a - b)[list.length >> 1];
+  assert.ok(Math.abs(median(times.near) - median(times.far)) < 0.25 * median(times.far) + 100);
+});
+
+describe('I5 guessing', () => {
+  test('I5 is slowed with 429 while the right key still works', async () => {
+    const strict = await Glovebox.start({ config: { auth_failures_per_min: 5 } });
+    try {
+      const guess = (i) => request(strict, 'GET', '/api/pools', { key: `gbx_${String(i).padStart(64, '0')}` });
+      const statuses = [];
+      for (let i = 0; i < 12; i++) statuses.push((await guess(i)).status);
+      assert.deepEqual(statuses.slice(0, 5), Array(5).fill(401));
+      assert.deepEqual(statuses.slice(6), Array(6).fill(429));
+      const last = await guess(99);
+      refused(last, 429, 'limit_reached');
+      const wait = Number(last.headers['retry-after']);
+      assert.ok(wait >= 1 && wait <= 600);
+      assert.equal((await request(strict, 'GET', '/api/pools')).status, 200, 'the owner is not locked out, from the same address');
+      assert.equal((await strict.run('print(1)')).stdout, '1\n');
+      refused(await request(strict, 'GET', '/api/pools', { key: null }), 401, 'unauthenticated');
+      assert.equal((await request(strict, 'GET', '/healthz', { key: null })).status, 200);
+      // Forwarding headers buy no new identity (I9).
+      refused(await request(strict, 'GET', '/api/pools', { key: 'x', headers: { 'x-forwarded-for': '10.9.8.7', forwarded: 'for=10.9.8.7', 'x-real-ip': '10.9.8.7' } }), 429, 'limit_reached');
+    } finally {
+      await strict.stop();
+    }
+  });
+});
+
+test('I7 no key is in a log, an address, an answer, a session or the process list', async () => {
+  const session = await server.session({}, { key: keys.own });
+  await session.python('print("code-marker-7141")');
+  await request(server, 'GET', `/api/pools?key=${keys.own}`);
+  await request(server, 'GET', `/api/pools/${keys.own}`);
+  await request(server, 'PUT', `/api/sessions/${session.id}/files/name-marker-9938`, { body: 'content-marker-5527', key: keys.own });
+  const tails = Object.entries({ ...keys, admin: server.key }).filter(([name]) => name !== 'bad').map(([name, key]) => [name, key.slice(-40)]);
+  await until(() => server.log.includes('name-marker') || server.log.split('\n').length > 50);
+  for (const [name, tail] of tails) assert.ok(!server.log.includes(tail), `${name} in the log`);
+  for (const marker of ['code-marker-7141', 'content-marker-5527', 'name-marker-9938']) assert.ok(!server.log.includes(marker), `${marker} in the log`);
+  const environment = await session.out('import os; print(os.environ, open("/proc/self/cmdline").read(), open("/proc/self/environ").read())');
+  const files = (await session.shell('grep -rlaF -e ' + tails.map(([, t]) => t).join(' -e ') + ' /mnt /tmp /etc /run /opt 2>/dev/null; true')).stdout;
+  assert.equal(files, '');
+  for (const [name, tail] of tails) assert.ok(!environment.includes(tail), `${name} in the session`);
+  const { rows } = server.processes();
+  for (const { pid, ppid } of rows) {
+    if (ppid !== server.pid && pid !== server.pid) continue;
+    for (const file of ['cmdline', 'environ']) {
+      let text = '';
+      try { text = readFileSync(`/proc/${pid}/${file}`, 'utf8'); } catch { /* it ended */ }
+      for (const [, tail] of tails) assert.ok(!text.includes(tail));
+    }
+  }
+  await session.delete();
+});
+
+test('I9 there are no cross-origin headers, and browser headers grant nothing', async () => {
+  for (const [method, path] of [['GET', '/api/pools'], ['OPTIONS', '/api/sessions'], ['GET', '/healthz'], ['POST', '/api/run']]) {
+    const got = await request(server, method, path, { headers: { origin: 'http://evil.example', 'access-control-request-method': 'POST', 'access-control-request-headers': 'authorization' }, body: method === 'POST' ? { code: '1' } : undefined });
+    for (const name of Object.keys(got.headers)) assert.doesNotMatch(name, /^access-control/);
+    if (method === 'OPTIONS') assert.equal(got.status, 405);
+  }
+  for (const headers of [{ 'x-forwarded-user': 'admin' }, { 'x-remote-user': 'admin' }, { cookie: 'session=admin' }, { 'x-original-url': '/healthz' }, { 'x-http-method-override': 'GET' }])
+    refused(await request(server, 'GET', '/api/keys', { key: null, headers }), 401, 'unauthenticated');
+  assert.equal((await request(server, 'POST', '/api/pools', { headers: { 'x-http-method-override': 'GET' } })).status, 405);
+});
