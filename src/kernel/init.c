@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
@@ -30,6 +31,7 @@
 
 struct init {
     int ctl, events, signals;
+    uint32_t cores;
     pid_t kernel, shell;
     struct broker broker;
     struct scan scan;
@@ -137,6 +139,23 @@ static int start_kernel(struct init *in, struct call *c)
     return 0;
 }
 
+/* The zygote had one thread for all of these, so that no library would start
+ * more; a session has its cores. glovebox_grant.py does this for Python. */
+static void grant_threads(uint32_t cores)
+{
+    static const char *const names[] = {
+        "OMP_NUM_THREADS",   "OPENBLAS_NUM_THREADS",   "MKL_NUM_THREADS",
+        "BLIS_NUM_THREADS",  "NUMEXPR_NUM_THREADS",    "NUMEXPR_MAX_THREADS",
+        "NUMBA_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "POLARS_MAX_THREADS",
+        "RAYON_NUM_THREADS", "PYTHON_CPU_COUNT",       "LOKY_MAX_CPU_COUNT",
+    };
+    char count[12];
+
+    (void)snprintf(count, sizeof(count), "%u", cores);
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        (void)setenv(names[i], count, 1); /* no memory: fewer threads */
+}
+
 /* In a fork; does not return. Short scripts go by -c, for error messages
  * people know; others by descriptor. */
 static void exec_shell(int code)
@@ -172,6 +191,7 @@ static int start_shell(struct init *in, struct call *c)
         take_seat(in, c->fds[1], c->fds[2], c->fds[0]);
         if (chdir(SANDBOX_DATA) < 0)
             _exit(126);
+        grant_threads(in->cores);
         exec_shell(KERNEL_FRAMES_FD);
     }
     in->shell = pid;
@@ -299,13 +319,13 @@ static void serve_one(struct init *in)
         fd_close(&c.reply_fd);
 }
 
-void init_run(int ctl, int events)
+void init_run(int ctl, int events, uint32_t cores)
 {
     static struct init in; /* one per process; this process is pid 1 */
     sigset_t mask;
     struct pollfd polls[2];
 
-    in = (struct init){.ctl = ctl, .events = events};
+    in = (struct init){.ctl = ctl, .events = events, .cores = cores};
     for (size_t i = 0; i < BROKER_UPLOADS_MAX; i++)
         in.broker.uploads[i] = -1;
     /* None gets through, so that what Python left as handlers never runs

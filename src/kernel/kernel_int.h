@@ -51,7 +51,7 @@ void zygote_serve(int sock, struct kernel_seat *ret_seat);
  */
 
 /* The life of pid 1; returns only in a kernel process. */
-void init_run(int ctl, int events);
+void init_run(int ctl, int events, uint32_t cores);
 
 /* ---- broker.c: files of /mnt/data, by descriptor -------------------------
  */

@@ -80,7 +80,7 @@ static void live(const struct zygote_request *req, const int *given, size_t n)
     }
     if (wire_send(fds.events, &ready, sizeof(ready), NULL, 0) < 0)
         _exit(1);
-    init_run(fds.ctl, fds.events);
+    init_run(fds.ctl, fds.events, req->spec.limits.cores);
 }
 
 /* True in a kernel process, which is to return all the way to Python. */

@@ -29,6 +29,7 @@
 
 #define OUTPUT_CAP 512u
 #define READS_MAX 64
+#define PIECES_MAX 32 /* each costs system calls */
 
 enum {
     IN_CELL = 1,    /* results and errors may come */
@@ -180,7 +181,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size < 2)
         return 0;
     flags = data[0];
-    step = data[1] ? data[1] : size;
+    step = data[1] ? MAX(data[1], size / PIECES_MAX) : size;
     kernel_init(&k, flags);
     for (size_t at = 2; at < size; at += step)
         if (!feed(&k, data + at, MIN(step, size - at), flags & PRINTS))

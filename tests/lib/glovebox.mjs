@@ -270,6 +270,26 @@ export class Session {
   // Python whose last line prints JSON.
   async json(code) { return JSON.parse(await this.out(code)); }
 
+  // Where it is on the host: the pids of its pid 1 and of its interpreter, and
+  // their uid.
+  async onHost() {
+    const mark = String(100_000 + Math.floor(Math.random() * 1e9));
+    await this.out(`import subprocess; whereabouts = subprocess.Popen(["sleep", "${mark}"])`);
+    const found = await until(() => {
+      const all = allProcesses();
+      const sleeper = all.find(({ pid, uid }) => {
+        try {
+          return uid > this.server.uidBase && readFileSync(`/proc/${pid}/cmdline`, 'utf8') === `sleep\0${mark}\0`;
+        } catch {
+          return false;
+        }
+      });
+      return sleeper && { uid: sleeper.uid, kernel: sleeper.ppid, init: all.find(({ pid }) => pid === sleeper.ppid).ppid };
+    }, { what: 'the session on the host' });
+    await this.out('whereabouts.kill(); whereabouts.wait(); del whereabouts');
+    return found;
+  }
+
   get() { return this.server.ok('GET', this.path, undefined, this.options); }
   delete() { return this.server.call('DELETE', this.path, undefined, this.options); }
   put(path, bytes) {

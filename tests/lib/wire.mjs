@@ -6,6 +6,7 @@ import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
+import { build } from './glovebox.mjs';
 
 const authorization = (server, key) =>
   key === null ? {} : { authorization: `Bearer ${key ?? server.key}` };
@@ -55,6 +56,14 @@ export function exchange(server, bytes, { ms = 10_000 } = {}) {
     socket.on('close', () => { clearTimeout(timer); done(text); });
     socket.on('error', (error) => (error.code === 'ECONNRESET' ? done(text) : fail(error)));
   });
+}
+
+// Ends a daemon, which must end well: a leak that a sanitizer found, or a
+// crash on the way out, is a failure of the file.
+export async function stop(server) {
+  if (!server) return;
+  const exit = await server.stop();
+  assert.deepEqual(exit, { code: 0, signal: null }, server.log.slice(-4000));
 }
 
 // Strict reading of one event block; data is always JSON on one line.
@@ -135,6 +144,8 @@ export class Stream {
   close() { this.request.destroy(); }
 }
 
+// A sanitizer keeps freed memory for a while, so memory is measured loosely.
+export const sanitized = /asan|ubsan/.test(build);
 export const descriptors = (pid) => readdirSync(`/proc/${pid}/fd`).length;
 export const resident = (pid) =>
   Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;

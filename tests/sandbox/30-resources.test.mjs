@@ -30,20 +30,6 @@ async function using(spec, fn) {
   }
 }
 
-const uidOf = async (session) => {
-  await session.out('import subprocess; marker = subprocess.Popen(["sleep", "321"])');
-  const found = server.sessionProcesses().filter(({ pid }) => {
-    try {
-      return readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('321');
-    } catch {
-      return false;
-    }
-  });
-  await session.out('marker.kill(); marker.wait(); del marker');
-  assert.equal(found.length, 1);
-  return found[0].uid;
-};
-
 describe('R1 time', { concurrency: 6 }, () => {
   // What it runs, and whether Python can be interrupted in it.
   const cases = {
@@ -162,7 +148,7 @@ print(total)`;
   }));
 
   test('R2 nothing is swapped, and the service itself is outside the limit', () => using({ limits: { memory_bytes: limit } }, async (session) => {
-    const uid = await uidOf(session);
+    const { uid } = await session.onHost();
     const group = server.group(uid, 'memory');
     const read = (name) => {
       try {
@@ -199,7 +185,7 @@ describe('R3 processes', () => {
   for (const [what, code] of Object.entries(bombs))
     test(`R3 ${what} end at the limit, which is named`, async () => {
       await using({ limits: { processes: 16 } }, async (session) => {
-        const uid = await uidOf(session);
+        const { uid } = await session.onHost();
         const e = await session.python(code);
         const tasks = server.sessionProcesses().filter((p) => p.uid === uid).reduce((sum, { threads }) => sum + threads, 0);
         assert.ok(tasks > 8 && tasks <= 16, `${tasks} of 16 on the host`);
@@ -252,7 +238,7 @@ describe('R4 disk', () => {
   }));
 
   test('R4 the host\'s disk holds no more than granted, whatever is written over and over', () => using({ limits: small }, async (session) => {
-    const uid = await uidOf(session);
+    const { uid } = await session.onHost();
     await session.python(`
 import os
 for i in range(12):
@@ -370,7 +356,7 @@ if ${files} * ${each} > 4000: time.sleep(20)`;
   };
   for (const [what, code] of Object.entries(counted))
     test(`R5 ${what} count as the session's memory`, () => using({}, async (session) => {
-      const uid = await uidOf(session);
+      const { uid } = await session.onHost();
       const group = server.group(uid, 'memory');
       const used = () => {
         for (const name of ['memory.kmem.usage_in_bytes', 'memory.current'])

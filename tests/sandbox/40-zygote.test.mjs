@@ -25,15 +25,6 @@ before(async () => {
 
 after(() => server?.stop());
 
-// Pids on the host of a session's pid 1 and of its interpreter.
-async function pidsOf(session) {
-  await session.out('import subprocess; marker = subprocess.Popen(["sleep", "4242"])');
-  const all = allProcesses();
-  const sleeper = all.find(({ pid, name }) => name === 'sleep' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('4242'));
-  await session.out('marker.kill(); marker.wait(); del marker');
-  return { kernel: sleeper.ppid, init: all.find(({ pid }) => pid === sleeper.ppid).ppid };
-}
-
 // Looks through all memory of a process for texts; returns those it has.
 // The needles are not in the arguments whole, or the scanner would be found.
 function scan(pid, needles) {
@@ -64,7 +55,7 @@ test('Z1 no secret is in the memory of the zygote, of pid 1 or of an interpreter
   const session = await server.session();
   const own = `session-marker-${session.id}`;
   await session.out(`mine = "session-marker-" + "${session.id}"`);
-  const { kernel, init } = await pidsOf(session);
+  const { kernel, init } = await session.onHost();
   const needles = [server.key, marker, own];
   assert.ok(scan(server.pid, needles).includes(marker), 'the scan finds what is there: the daemon\'s environment');
   assert.deepEqual(scan(kernel, needles), [own], 'and what the session made itself');
@@ -215,7 +206,7 @@ const writable = (maps) => maps.split('\n').filter((line) => /^\S+ .w.s /.test(l
 
 test('Z4 no memory that can be written is shared, and the zygote has one thread', async () => {
   const session = await server.session();
-  const { kernel, init } = await pidsOf(session);
+  const { kernel, init } = await session.onHost();
   for (const pid of [kernel, init, ...server.zygotes().map((z) => z.pid)])
     assert.deepEqual(writable(readFileSync(`/proc/${pid}/maps`, 'utf8')), [], `process ${pid}`);
   for (const { pid, threads } of server.zygotes()) assert.equal(threads, 1, `zygote ${pid}`);
@@ -256,7 +247,7 @@ except OSError as e: pass
 sockets = [os.readlink("/proc/self/fd/" + f) for f in os.listdir("/proc/self/fd") if os.path.islink("/proc/self/fd/" + f)]
 print(json.dumps([out, [s for s in sockets if s.startswith("socket")]]))`);
   assert.ok(got[0].every((result) => result === 'ProcessLookupError'), JSON.stringify(got[0]));
-  const { kernel } = await pidsOf(session);
+  const { kernel } = await session.onHost();
   const theirs = new Set(zygotes.flatMap((pid) => readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`))));
   for (const socket of got[1]) assert.ok(!theirs.has(socket), socket);
   assert.ok(allProcesses().some(({ pid }) => pid === kernel));

@@ -156,20 +156,12 @@ describe('R7 R9 a killed part of a session', () => {
   before(async () => { g = await Glovebox.start({ config }); });
   after(() => g?.stop());
 
-  async function pidsOf(session) {
-    await session.out('import subprocess; marker = subprocess.Popen(["sleep", "4343"])');
-    const all = allProcesses();
-    const sleeper = all.find(({ pid, name }) => name === 'sleep' && readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('4343'));
-    await session.out('marker.kill(); marker.wait(); del marker');
-    return { kernel: sleeper.ppid, init: all.find(({ pid }) => pid === sleeper.ppid).ppid };
-  }
-
   for (const part of ['kernel', 'init'])
     for (const when of ['idle', 'running'])
       test(`R7 R9 its ${part} killed while it is ${when}: said truly, and the next run works with its files`, async () => {
         const session = await g.session();
         await session.out('kept = 1; open("/mnt/data/file", "w").write("there")');
-        const pid = (await pidsOf(session))[part];
+        const pid = (await session.onHost())[part];
         const run = when === 'running' && session.python('import time; time.sleep(30)');
         if (run) await until(async () => (await session.get()).state === 'running');
         process.kill(pid, 'SIGKILL');

@@ -7,7 +7,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, bin, pool, until } from '../../lib/glovebox.mjs';
-import { Stream, refused, request } from '../../lib/wire.mjs';
+import { Stream, refused, request, stop } from '../../lib/wire.mjs';
 
 const daemon = (...args) => spawnSync(bin('gloveboxd'), args, { encoding: 'utf8', timeout: 20_000, env: { PATH: process.env.PATH } });
 
@@ -17,7 +17,7 @@ describe('one daemon', () => {
   before(async () => {
     server = await Glovebox.start({ config: { pools: [pool(), pool({ name: 'second', ready: 0 })] } });
   });
-  after(() => server?.stop());
+  after(() => stop(server));
 
   test('healthz and readyz are open and say one word', async () => {
     for (const [path, word] of [['/healthz', 'ok\n'], ['/readyz', 'ready\n']]) {
@@ -223,7 +223,7 @@ describe('starting and stopping', () => {
       assert.equal((await request(server, 'GET', '/healthz', { key: null })).status, 200);
       await until(async () => (await request(server, 'GET', '/readyz', { key: null })).status === 200, { ms: 60_000, every: 100 });
     } finally {
-      await server.stop();
+      await stop(server);
     }
     const lines = server.log.split('\n').filter((line) => line.includes('/readyz'));
     assert.ok(lines.length > 1);
@@ -250,7 +250,7 @@ describe('starting and stopping', () => {
       assert.equal((await again.run('print(1)')).stdout, '1\n');
       refused(await request(again, 'GET', session.path), 404, 'not_found');
     } finally {
-      await again.stop();
+      await stop(again);
     }
   });
 

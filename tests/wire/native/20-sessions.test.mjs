@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { cpus } from 'node:os';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { Stream, refused, request } from '../../lib/wire.mjs';
+import { Stream, refused, request, stop } from '../../lib/wire.mjs';
 
 const TIME = /^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const MiB = 1024 * 1024;
@@ -19,7 +19,7 @@ before(async () => {
     },
   });
 });
-after(() => server?.stop());
+after(() => stop(server));
 
 // One execution that runs and one behind it; their promises, not awaited.
 async function runAndWait(s, code) {
@@ -266,7 +266,7 @@ except KeyboardInterrupt:
   await s.delete();
 });
 
-describe('sleeping', () => {
+describe('sleeping', { concurrency: 3 }, () => {
   const dormant = (s) => until(async () => (await s.get()).state === 'dormant', { ms: 15_000, every: 100, what: 'dormant' });
 
   test('idle past its cooldown a session sleeps; the next call wakes it, files in place, interpreter fresh', async () => {

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { inflateSync } from 'node:zlib';
 import { Glovebox, pool } from '../../lib/glovebox.mjs';
-import { refused, request } from '../../lib/wire.mjs';
+import { refused, request, stop } from '../../lib/wire.mjs';
 
 let server;
 let s;
@@ -14,7 +14,7 @@ before(async () => {
   server = await Glovebox.start({ config: { pools: [pool({ runtime: 'standard', ready: 1 }), pool({ name: 'small' })] } });
   s = await server.session();
 });
-after(() => server?.stop());
+after(() => stop(server));
 
 const run = async (code) => {
   const e = await s.python(code);

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { Stream, refused, request } from '../../lib/wire.mjs';
+import { Stream, refused, request, stop } from '../../lib/wire.mjs';
 
 let server;
 
@@ -16,7 +16,7 @@ before(async () => {
     },
   });
 });
-after(() => server?.stop());
+after(() => stop(server));
 
 // Runs code that loses the interpreter; the next execution must say it is
 // fresh, remember nothing, and find the file.
@@ -139,7 +139,7 @@ test('R4 a full scratch is a limit with its name', async () => {
   await s.delete();
 });
 
-describe('R1 time', () => {
+describe('R1 time', { concurrency: 3 }, () => {
   test('a timeout interrupts first, so that variables survive', async () => {
     const s = await server.session({ pool: 'quick' });
     const e = await s.python('done = []\nimport time\nfor i in range(100):\n    done.append(i); time.sleep(0.05)');

@@ -4,12 +4,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { Stream, refused, request } from '../../lib/wire.mjs';
+import { Stream, refused, request, stop } from '../../lib/wire.mjs';
 
 let server;
 
 before(async () => { server = await Glovebox.start({ config: { pools: [pool({ ready: 3 })] } }); });
-after(() => server?.stop());
+after(() => stop(server));
 
 describe('shell', () => {
   let s;

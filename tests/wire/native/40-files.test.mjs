@@ -7,7 +7,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { descriptors, refused, request, resident } from '../../lib/wire.mjs';
+import { descriptors, refused, request, resident, stop } from '../../lib/wire.mjs';
 
 const MiB = 1024 * 1024;
 const sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex');
@@ -18,7 +18,7 @@ before(async () => {
   server = await Glovebox.start({ config: { upload_bytes: '40MiB', body_timeout_s: 2, pools: [pool({ ready: 2 })] } });
   s = await server.session();
 });
-after(() => server?.stop());
+after(() => stop(server));
 
 const at = (path) => `${s.path}/files/${path}`;
 const get = (path, headers) => request(server, 'GET', at(path), { headers });

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { exchange, refused, request } from '../../lib/wire.mjs';
+import { exchange, refused, request, stop } from '../../lib/wire.mjs';
 
 const KiB = 1024;
 const MiB = 1024 * KiB;
@@ -15,7 +15,7 @@ before(async () => {
   server = await Glovebox.start({ config: { pools: [pool({ ready: 2 }), pool({ name: 'brief', ready: 0, python_timeout_s: 5, python_timeout_max_s: 10 })] } });
   s = await server.session();
 });
-after(() => server?.stop());
+after(() => stop(server));
 
 // A body as it is, to the route that runs code.
 const post = (body, path = `${s.path}/executions`, headers = { 'content-type': 'application/json' }) =>
@@ -261,7 +261,7 @@ describe('R8 overload', () => {
     small = await Glovebox.start({ config: { sessions_per_tenant: 3, max_sessions: 5, max_executions: 4, queue_per_session: 2, creations_per_s: 0, pools: [pool({ ready: 1 }), pool({ name: 'tiny', ready: 0, max_sessions: 1 })] } });
     for (const tenant of ['one', 'two']) key[tenant] = (await small.ok('POST', '/api/keys', { scopes: ['execute'], tenant })).secret;
   });
-  after(() => small?.stop());
+  after(() => stop(small));
 
   // 429, with a hint when to come back, at once.
   async function full(fn, code, message) {
@@ -332,7 +332,7 @@ describe('R8 overload', () => {
       await new Promise((wake) => { setTimeout(wake, 1100); });
       assert.equal((await make()).status, 201, 'after the time it named');
     } finally {
-      await rate.stop();
+      await stop(rate);
     }
   });
 });

@@ -7,7 +7,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, root, until } from '../../lib/glovebox.mjs';
-import { refused, request } from '../../lib/wire.mjs';
+import { refused, request, stop } from '../../lib/wire.mjs';
 
 const ADMIN = 'admin';
 const EXECUTE = 'execute';
@@ -72,7 +72,7 @@ before(async () => {
   keys.revoked = revoked.secret;
   keys.bad = `${server.key.slice(0, -1)}${server.key.endsWith('0') ? '1' : '0'}`;
 });
-after(() => server?.stop());
+after(() => stop(server));
 
 // Things of the tenant 'mine', one of each kind, new for each use.
 async function things() {
@@ -258,7 +258,7 @@ describe('I5 guessing', () => {
       // Forwarding headers buy no new identity (I9).
       refused(await request(strict, 'GET', '/api/pools', { key: 'x', headers: { 'x-forwarded-for': '10.9.8.7', forwarded: 'for=10.9.8.7', 'x-real-ip': '10.9.8.7' } }), 429, 'limit_reached');
     } finally {
-      await strict.stop();
+      await stop(strict);
     }
   });
 });
