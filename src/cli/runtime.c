@@ -237,17 +237,15 @@ static void list_print(const json_t *data)
 
 static int verb_list(struct cli *c, const struct cli_words *words, void *arg)
 {
-    json_t *answer cleanup(json_unref) = NULL;
+    json_t *data cleanup(json_unref) = NULL;
     char **names cleanup(conf_runtime_names_free) = NULL;
     struct places *p = arg;
     struct error err = {0};
-    json_t *data;
 
     (void)words;
     if (conf_runtime_names(p->defs, &names, &err) < 0)
         return cli_fail(c, &err);
-    answer = json_pack("{s:[]}", "data");
-    data = json_object_get(answer, "data");
+    data = json_array();
     for (char **name = names; *name; name++) {
         struct conf_runtime rt cleanup(conf_runtime_done) = {.built = false};
 
@@ -260,7 +258,7 @@ static int verb_list(struct cli *c, const struct cli_words *words, void *arg)
                                             "built", 0, "error", err.message));
     }
     if (c->json)
-        cli_print_json(answer);
+        cli_print_json(data);
     else
         list_print(data);
     return CLI_EXIT_OK;

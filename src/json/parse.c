@@ -20,6 +20,10 @@ int json_parse(const char *text, size_t len, json_t **ret, struct error *err)
         return r;
     value =
         json_loadb(text, len, JSON_REJECT_DUPLICATES | JSON_DECODE_ANY, &why);
+    if (!value && (json_error_code(&why) == json_error_null_character ||
+                   json_error_code(&why) == json_error_null_byte_in_key))
+        return error_set(err, ERR_INVALID,
+                         "text may not hold the character U+0000");
     if (!value)
         return error_set(err, ERR_INVALID, "not valid JSON: %s at byte %d",
                          why.text, why.position);

@@ -42,8 +42,9 @@ static bool has_userns(void)
     pid_t pid = fork();
 
     if (pid == 0) {
-        (void)!setresuid(NOBODY, NOBODY, NOBODY);
-        _exit(unshare(CLONE_NEWUSER) < 0);
+        bool changed = setresuid(NOBODY, NOBODY, NOBODY) == 0;
+
+        _exit((!changed && errno != EINVAL) || unshare(CLONE_NEWUSER) < 0);
     }
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }

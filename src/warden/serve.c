@@ -30,6 +30,7 @@
 
 #define DRAIN_MS 5
 #define END_MS 5000u
+#define HOPELESS 3u /* starts of a zygote that failed in a row */
 
 void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
                        int errnum, const char *fmt, ...)
@@ -267,7 +268,12 @@ static void warden_serve_spawn(struct warden *w,
         return;
     }
     if (!w->runtimes[spawn->runtime].current.ready) {
-        reply->result = WARDEN_NOT_READY;
+        if (w->runtimes[spawn->runtime].fast_deaths >= HOPELESS)
+            warden_reply_fail(reply, WARDEN_FAILED, ECHILD,
+                              "the runtime does not start; the service's log "
+                              "says at which step");
+        else
+            reply->result = WARDEN_NOT_READY;
         return;
     }
     s = slot_take(w, spawn);

@@ -102,6 +102,14 @@ static bool repeated(const char *payload, size_t end,
     return false;
 }
 
+static bool plain_key(const char *key, size_t len)
+{
+    for (size_t i = 0; i < len; i++)
+        if (key[i] < 0x20 || key[i] > 0x7e)
+            return false;
+    return true;
+}
+
 static void encode_value(struct json_writer *w, const struct kernel_pair *p)
 {
     struct error ignored;
@@ -131,7 +139,10 @@ static void encode_bundle(struct json_writer *w, const char *key,
 
     json_write_open(w, key, '{');
     while (wire_pairs_next(event->data, event->len, &pos, &pair) == 1) {
-        if (!repeated(event->data, at, &pair)) {
+        /* A mime type is plain text; what is not would end up as one name
+         * for many, or as a name that readers refuse. */
+        if (!repeated(event->data, at, &pair) && pair.key_len > 0 &&
+            plain_key(pair.key, pair.key_len)) {
             json_write_key(w, pair.key, pair.key_len);
             encode_value(w, &pair);
         }

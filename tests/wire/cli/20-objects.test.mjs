@@ -181,7 +181,7 @@ test('runtime: list and show, for people and with --json, without a service', as
   const alone = { env: { GLOVEBOX_URL: 'http://127.0.0.1:1' } };
   assert.match((await cli.ok(['runtime', 'list'], alone)).stdout, /^minimal +built +trixie +3\.\d+/m);
   const list = await cli.json(['runtime', 'list'], alone);
-  const minimal = list.data.find((r) => r.name === 'minimal');
+  const minimal = list.find((r) => r.name === 'minimal');
   assert.equal(minimal.built, true);
   const shown = await cli.json(['runtime', 'show', 'minimal'], alone);
   assert.equal(shown.hash, minimal.hash);
