@@ -42,9 +42,9 @@ static bool has_userns(void)
     pid_t pid = fork();
 
     if (pid == 0) {
-        bool changed = setresuid(NOBODY, NOBODY, NOBODY) == 0;
-
-        _exit((!changed && errno != EINVAL) || unshare(CLONE_NEWUSER) < 0);
+        if (setresuid(NOBODY, NOBODY, NOBODY) < 0 && errno != EINVAL)
+            _exit(1);
+        _exit(unshare(CLONE_NEWUSER) < 0 ? 1 : 0);
     }
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }

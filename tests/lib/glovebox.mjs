@@ -44,7 +44,7 @@ export function allProcesses() {
       const status = readFileSync(`/proc/${name}/status`, 'utf8');
       const field = (key) => Number(new RegExp(`^${key}:\\s+(\\d+)`, 'm').exec(status)[1]);
       return [{ pid: Number(name), ppid: field('PPid'), uid: field('Uid'), threads: field('Threads'),
-        zombie: /^State:\s+Z/m.test(status), name: /^Name:\s+(.*)$/m.exec(status)[1] }];
+        zombie: /^State:\s+Z/m.test(status), nested: /^NSpid:\s+\d+\s+\d+/m.test(status), name: /^Name:\s+(.*)$/m.exec(status)[1] }];
     } catch {
       return [];
     }
@@ -126,8 +126,9 @@ export class Glovebox {
   }
 
   // Its processes that act for sessions, by host uid: the zygotes' own is the
-  // first of the range.
-  zygotes() { return allProcesses().filter(({ uid, zombie }) => uid === this.uidBase && !zombie); }
+  // first of the range. A newborn session has it too, but is in a pid
+  // namespace of its own by then.
+  zygotes() { return allProcesses().filter(({ uid, zombie, nested }) => uid === this.uidBase && !zombie && !nested); }
   sessionProcesses() {
     return allProcesses().filter(({ uid }) => uid > this.uidBase && uid < this.uidBase + UIDS);
   }

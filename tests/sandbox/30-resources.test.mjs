@@ -431,7 +431,7 @@ describe('R9 the status is ours', () => {
     'a frame only we may send': [frame(1, 'b"print(1)"'), 'crashed'],
     'a frame that lies about its length': ['import os, struct, time\nos.write(3, struct.pack("II", 18, 0xffffffff)); time.sleep(0.5)', 'crashed'],
     'an error frame that is no pairs': [frame(19, 'b"\\xff" * 64'), 'crashed'],
-    noise: ['import os, time\nos.write(3, os.urandom(100000) if False else b"\\xee" * 100000); time.sleep(0.5)', 'crashed'],
+    noise: ['import os, time\nos.write(3, b"\\xee" * 100000); time.sleep(0.5)', 'crashed'],
     'a closed channel': ['import os, time; os.close(3); time.sleep(5)', 'crashed'],
     'every descriptor closed': ['import os, time; os.closerange(0, 1024); time.sleep(5)', 'crashed'],
     'a silent exit': ['import os; os._exit(0)', 'crashed'],

@@ -251,7 +251,8 @@ print(json.dumps([out, [s for s in sockets if s.startswith("socket")]]))`);
   const theirs = new Set(zygotes.flatMap((pid) => readdirSync(`/proc/${pid}/fd`).map((fd) => readlinkSync(`/proc/${pid}/fd/${fd}`))));
   for (const socket of got[1]) assert.ok(!theirs.has(socket), socket);
   assert.ok(allProcesses().some(({ pid }) => pid === kernel));
-  assert.deepEqual(server.zygotes().map(({ pid }) => pid).sort(), zygotes);
+  const now = server.zygotes().map(({ pid }) => pid);
+  assert.ok(zygotes.every((pid) => now.includes(pid)), `${zygotes}; ${now}`);
   await session.delete();
 });
 
