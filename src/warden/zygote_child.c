@@ -177,10 +177,15 @@ static void drop_privilege(const struct warden *w)
 /* What a session inherits must not depend on who started the service. */
 static void reset_state(void)
 {
+    /* The kernel's struct sigaction: handler, flags, restorer, mask. */
+    static const unsigned long as_born[4] = {(unsigned long)SIG_DFL, 0, 0, 0};
     sigset_t none;
 
-    for (int s = 1; s < NSIG; s++)
-        (void)signal(s, SIG_DFL); /* KILL and STOP cannot be, and need not */
+    /* Past the C library, which keeps two signals from us for itself. KILL
+     * and STOP cannot be set, and need not. */
+    for (int number = 1; number < NSIG; number++)
+        (void)syscall(SYS_rt_sigaction, number, &as_born, NULL,
+                      (size_t)(NSIG - 1) / 8);
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     umask(022);

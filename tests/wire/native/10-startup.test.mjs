@@ -259,10 +259,11 @@ describe('starting and stopping', () => {
     const session = await server.session();
     const other = await server.session();
     const running = request(server, 'POST', `${session.path}/executions`, { body: { code: 'import time; print("began", flush=True); time.sleep(60)' } });
+    await until(async () => (await session.get()).state === 'running');
     const queued = request(server, 'POST', `${session.path}/executions`, { body: { code: '1' } });
     const stream = await Stream.open(server, 'POST', `${other.path}/executions`,
       { body: { language: 'shell', code: 'echo began; sleep 60', mode: 'stream' } });
-    await until(async () => (await session.get()).state === 'running' && (await session.get()).queued === 1);
+    await until(async () => (await session.get()).queued === 1);
     await stream.find((e) => e.event === 'stdout');
     const asked = Date.now();
     const stopped = server.stop();

@@ -231,12 +231,11 @@ test('interrupt stops the running cell, keeps variables, and is harmless when no
   const s = await server.session();
   assert.equal((await request(server, 'POST', `${s.path}/interrupt`)).status, 202);
   await s.python('kept = 5');
-  const running = s.python('kept = 6\nimport time\ntime.sleep(60)');
-  await until(async () => (await s.get()).state === 'running');
-  await new Promise((wake) => { setTimeout(wake, 150); });
+  const stream = await Stream.open(server, 'POST', `${s.path}/executions`, { body: { mode: 'stream', code: 'kept = 6\nprint("go")\nimport time; time.sleep(60)' } });
+  await stream.find((x) => x.event === 'stdout');
   const asked = Date.now();
   assert.equal((await request(server, 'POST', `${s.path}/interrupt`)).status, 202);
-  const e = await running;
+  const e = (await stream.done()).data;
   assert.ok(Date.now() - asked < 5000);
   assert.equal(e.outcome, 'cancelled');
   assert.match(e.error.message, /interrupted.*variables are kept/);
@@ -251,8 +250,8 @@ test('what catches the interrupt goes on', async () => {
   const s = await server.session();
   const stream = await Stream.open(server, 'POST', `${s.path}/executions`, { body: { mode: 'stream', code: `
 import time
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     time.sleep(60)
 except KeyboardInterrupt:
     print("caught")
