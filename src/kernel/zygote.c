@@ -70,6 +70,10 @@ static void live(const struct zygote_request *req, const int *given, size_t n)
         fds.scratch = given[next++];
     if (req->spec.has_dev && next < n)
         fds.dev = given[next++];
+    if (req->spec.groups > SANDBOX_GROUPS_MAX || next + req->spec.groups > n)
+        _exit(1); /* not what the warden sends */
+    for (uint32_t i = 0; i < req->spec.groups; i++)
+        fds.groups[i] = given[next++];
     if (fd_read_all(given[FD_GO], &go, 1) != 1)
         _exit(1); /* the warden gave up on us or is gone */
     len = pread(given[FD_FILTER], code, sizeof(code), 0);

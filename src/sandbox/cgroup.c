@@ -198,6 +198,28 @@ int sandbox_cgroup_add(struct cgroup_tree *t, const char *group, pid_t pid)
     return 0;
 }
 
+int sandbox_cgroup_doors(struct cgroup_tree *t, const char *group,
+                         int ret_fds[SANDBOX_GROUPS_MAX])
+{
+    char path[CGROUP_NAME_MAX + 8];
+    int count = 0;
+
+    if (!t->ops || t->ops->version != 1)
+        return 0;
+    (void)snprintf(path, sizeof(path), "%s/tasks", group);
+    for (; count < t->unique_count; count++) {
+        ret_fds[count] = openat(t->unique[count], path, O_WRONLY | O_CLOEXEC);
+        if (ret_fds[count] < 0) {
+            int r = -errno;
+
+            while (count > 0)
+                fd_close(&ret_fds[--count]);
+            return r;
+        }
+    }
+    return count;
+}
+
 int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
                          int reset_peak, struct warden_usage *ret)
 {

@@ -18,6 +18,7 @@ static const struct {
     const char *name;
     int (*apply)(struct sandbox_steps *s);
 } steps[] = {
+    {"join control groups", sandbox_ns_join},
     {"become the session user", sandbox_ns_ids},
     {"private mount propagation", sandbox_mount_private},
     {"read-only root", sandbox_mount_root},

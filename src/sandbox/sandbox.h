@@ -24,6 +24,7 @@
 struct sock_fprog;
 
 #define SANDBOX_UID 1000 /* of the session's user, as seen inside */
+#define SANDBOX_GROUPS_MAX 8
 #define SANDBOX_DATA "/mnt/data"
 #define SANDBOX_HOME "/home/user"
 
@@ -34,6 +35,7 @@ struct sandbox_fds {
     int go;      /* one byte comes when it is in its control groups */
     int scratch; /* detached mount, or -1 */
     int dev;     /* detached mount, or -1 */
+    int groups[SANDBOX_GROUPS_MAX]; /* to be joined by writing "0" */
 };
 
 struct sandbox_failure {
@@ -76,6 +78,14 @@ int sandbox_cgroup_make(struct cgroup_tree *t, const char *group);
 int sandbox_cgroup_limit(struct cgroup_tree *t, const char *group,
                          const struct warden_limits *limits);
 int sandbox_cgroup_add(struct cgroup_tree *t, const char *group, pid_t pid);
+/*
+ * Descriptors by which a process joins the group itself, where the version
+ * has them (v1): moving somebody else makes the kernel wait for every
+ * processor, ten milliseconds and more; moving oneself does not. Returns how
+ * many, owned by caller; 0: use sandbox_cgroup_add; or a negative errno.
+ */
+int sandbox_cgroup_doors(struct cgroup_tree *t, const char *group,
+                         int ret_fds[SANDBOX_GROUPS_MAX]);
 int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
                          int reset_peak, struct warden_usage *ret);
 /* What is about to end yields the processors to what is not. */

@@ -13,6 +13,7 @@ struct sandbox_steps {
 };
 
 int sandbox_ns_ids(struct sandbox_steps *s);
+int sandbox_ns_join(struct sandbox_steps *s);
 int sandbox_ns_groups(struct sandbox_steps *s);
 int sandbox_ns_names(struct sandbox_steps *s);
 int sandbox_ns_network(struct sandbox_steps *s);

@@ -9,7 +9,7 @@
  * each has inodes of its own, so that not even a lock on /dev/null is shared.
  *
  * Runs in the warden as root. It never opens anything inside a scratch by
- * name but the empty lost+found of a fresh one.
+ * name.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -29,6 +29,7 @@
 #include "warden/warden_int.h"
 
 #define MKFS "/sbin/mke2fs"
+#define DEBUGFS "/sbin/debugfs"
 #define INODE_SIZE 256
 #define BLOCK 4096u
 #define GROUP_BLOCKS 32768u
@@ -51,53 +52,65 @@ static void image_name(const struct slot *s, char ret[32])
     (void)snprintf(ret, 32, "%u.img", s->number);
 }
 
-static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
-                    uint32_t inodes)
+/* Root, every capability: runs a program of e2fsprogs on an image of ours,
+ * which is argv's last but one or last, and nothing else. */
+static int run_tool(struct warden *w, const char *const *argv)
 {
-    char count[16], blocks[24], path[64];
-    const char *argv[] = {MKFS,
-                          "-q",
-                          "-F",
-                          "-t",
-                          "ext4",
-                          "-b",
-                          "4096",
-                          "-m",
-                          "0",
-                          "-O",
-                          "^has_journal,^resize_inode",
-                          "-E",
-                          "lazy_itable_init=1,nodiscard",
-                          "-N",
-                          count,
-                          path,
-                          blocks,
-                          NULL};
     char *environment[] = {NULL};
     int status;
-    pid_t pid;
+    pid_t pid = fork();
 
-    (void)snprintf(count, sizeof(count), "%u", inodes + 11); /* reserved */
-    (void)snprintf(blocks, sizeof(blocks), "%" PRIu64, bytes / 4096);
-    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", w->scratch_dir,
-                   name);
-    pid = fork();
     if (pid < 0)
         return -errno;
     if (pid == 0) {
         int null = open("/dev/null", O_RDWR);
 
-        /* Root, every capability: execs the file system maker on an image
-         * of ours and nothing else. */
         (void)fcntl(w->scratch_dir, F_SETFD, 0);
         (void)dup3(null, STDOUT_FILENO, 0);
-        (void)execve(MKFS, (char *const *)argv, environment);
+        (void)dup3(null, STDERR_FILENO, 0);
+        (void)execve(argv[0], (char *const *)argv, environment);
         _exit(127);
     }
     while (waitpid(pid, &status, 0) < 0)
         if (errno != EINTR)
             return -errno;
     return status == 0 ? 0 : -EIO;
+}
+
+/* A file system without lost+found: to take it away from each image after
+ * mounting would mean to wait for the disk each time. */
+static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
+                    uint32_t inodes)
+{
+    char count[16], blocks[24], path[64];
+    const char *const make[] = {MKFS,
+                                "-q",
+                                "-F",
+                                "-t",
+                                "ext4",
+                                "-b",
+                                "4096",
+                                "-m",
+                                "0",
+                                "-O",
+                                "^has_journal,^resize_inode",
+                                "-E",
+                                "lazy_itable_init=1,nodiscard",
+                                "-N",
+                                count,
+                                path,
+                                blocks,
+                                NULL};
+    const char *const clear[] = {DEBUGFS, "-w", "-R", "rmdir lost+found",
+                                 path,    NULL};
+    int r;
+
+    (void)snprintf(count, sizeof(count), "%u", inodes + 11); /* reserved */
+    (void)snprintf(blocks, sizeof(blocks), "%" PRIu64, bytes / 4096);
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", w->scratch_dir,
+                   name);
+    r = run_tool(w, make);
+    return r < 0 ? r : run_tool(w, clear);
 }
 
 /*
@@ -303,7 +316,6 @@ static int mount_image(struct warden *w, struct slot *s)
                             MOUNT_ATTR_NOATIME);
     if (fd < 0)
         return fd;
-    (void)unlinkat(fd, "lost+found", AT_REMOVEDIR); /* gone when kept */
     if (fchownat(fd, "", uid, uid, AT_EMPTY_PATH) < 0)
         return -errno;
     s->scratch_fd = take_fd(fd);

@@ -200,15 +200,16 @@ static int map_ids(struct warden *w, struct slot *s, pid_t pid)
     return r < 0 ? r : write_map(pid, "uid_map", outer);
 }
 
-/* The newborn waits for both: its ids exist, and, while it mounts, its groups
- * come to hold it. */
-static int admit(struct warden *w, struct slot *s, pid_t pid, int go)
+/* The newborn waits for both: its ids exist, and, unless it joins them by
+ * itself, its groups come to hold it while it mounts. */
+static int admit(struct warden *w, struct slot *s, pid_t pid, bool joins,
+                 int go)
 {
     int r = map_ids(w, s, pid);
 
     if (r == 0)
         r = fd_write_all(go, "i", 1);
-    if (r == 0)
+    if (r == 0 && !joins)
         r = sandbox_cgroup_add(w->groups, s->group, pid);
     return r < 0 ? r : fd_write_all(go, "g", 1);
 }
@@ -243,12 +244,20 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
         all[count++] = s->dev_fd;
     r = sandbox_cgroup_limit(w->groups, s->group, &spawn->limits);
     if (r == 0)
-        r = zygote_spawn(w, &w->runtimes[spawn->runtime], &spec, all, count,
-                         &pid);
+        r = sandbox_cgroup_doors(w->groups, s->group, all + count);
+    if (r > 0) {
+        spec.groups = (uint32_t)r;
+        r = 0;
+    }
+    if (r == 0)
+        r = zygote_spawn(w, &w->runtimes[spawn->runtime], &spec, all,
+                         count + spec.groups, &pid);
     if (r == 0) {
         slot_spawned(s, pid);
-        r = admit(w, s, pid, go[1]);
+        r = admit(w, s, pid, spec.groups > 0, go[1]);
     }
+    for (uint32_t i = 0; i < spec.groups; i++)
+        fd_close(&all[count + i]);
     fd_close(&go[0]);
     fd_close(&go[1]); /* without its bytes, the newborn exits on this */
     return r;

@@ -12,7 +12,7 @@
 
 #include "wire/kernel_msg.h"
 
-#define WIRE_FDS_MAX 8
+#define WIRE_FDS_MAX 16
 
 /* One packet with fd_count borrowed descriptors beside it. */
 int wire_send(int sock, const void *msg, size_t len, const int *fds,
