@@ -226,10 +226,10 @@ int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
     return t->ops ? t->ops->usage(t, group, reset_peak, ret) : 0;
 }
 
-void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group)
+void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group, int calm)
 {
     if (t->ops && (t->walls & WARDEN_WALL_CPU))
-        t->ops->calm(t, group);
+        t->ops->calm(t, group, calm);
 }
 
 void sandbox_cgroup_kill(struct cgroup_tree *t, const char *group)

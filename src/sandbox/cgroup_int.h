@@ -28,7 +28,7 @@ struct cgroup_ops {
                  const struct warden_limits *limits);
     int (*usage)(struct cgroup_tree *t, const char *group, int reset_peak,
                  struct warden_usage *ret);
-    void (*calm)(struct cgroup_tree *t, const char *group);
+    void (*calm)(struct cgroup_tree *t, const char *group, int calm);
     void (*kill)(struct cgroup_tree *t, const char *group);
 };
 

@@ -172,10 +172,11 @@ static int v1_usage(struct cgroup_tree *t, const char *group, int reset_peak,
     return r;
 }
 
-/* An eighth of what others get; nothing is lost if it cannot be had. */
-static void v1_calm(struct cgroup_tree *t, const char *group)
+/* Nothing is lost if it cannot be had. */
+static void v1_calm(struct cgroup_tree *t, const char *group, int calm)
 {
-    (void)cgroup_write(t->dirs[CGROUP_CPU], group, "cpu.shares", "128");
+    (void)cgroup_write(t->dirs[CGROUP_CPU], group, "cpu.shares",
+                       calm ? "2" : "1024");
 }
 
 /* Frozen, nothing can fork past the list; the kill arrives at the thaw. */

@@ -239,10 +239,11 @@ static int v2_usage(struct cgroup_tree *t, const char *group, int reset_peak,
     return r;
 }
 
-/* An eighth of what others get; nothing is lost if it cannot be had. */
-static void v2_calm(struct cgroup_tree *t, const char *group)
+/* Nothing is lost if it cannot be had. */
+static void v2_calm(struct cgroup_tree *t, const char *group, int calm)
 {
-    (void)cgroup_write(t->dirs[CGROUP_FREEZER], group, "cpu.weight", "12");
+    (void)cgroup_write(t->dirs[CGROUP_FREEZER], group, "cpu.weight",
+                       calm ? "1" : "100");
 }
 
 static void v2_kill(struct cgroup_tree *t, const char *group)

@@ -88,8 +88,9 @@ int sandbox_cgroup_doors(struct cgroup_tree *t, const char *group,
                          int ret_fds[SANDBOX_GROUPS_MAX]);
 int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
                          int reset_peak, struct warden_usage *ret);
-/* What is about to end yields the processors to what is not. */
-void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group);
+/* What is about to end yields the processors to what is not (calm), but not
+ * for long. */
+void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group, int calm);
 /* SIGKILL to whatever is in it; frozen first where that is possible. */
 void sandbox_cgroup_kill(struct cgroup_tree *t, const char *group);
 /* -EBUSY while a process is in it. */

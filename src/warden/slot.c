@@ -10,9 +10,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "warden/warden_int.h"
+
+#define CALM_MS 1000u /* how long an end may wait for those who answer */
 
 static const char *const state_names[] = {
     [SLOT_SPARE] = "spare",       [SLOT_ALIVE] = "alive", [SLOT_DEAD] = "dead",
@@ -183,7 +186,8 @@ void slot_release(struct warden *w, struct slot *s, bool keep)
     /* The kernel ends the whole pid namespace with its pid 1, at once;
      * nothing inside can be outside of it. */
     if (s->pid) {
-        sandbox_cgroup_calm(w->groups, s->group);
+        sandbox_cgroup_calm(w->groups, s->group, true);
+        s->calm_until_ms = clock_mono_ms() + CALM_MS;
         (void)kill(s->pid, SIGKILL); /* reaped by our loop */
     }
     s->keep = keep;
@@ -195,6 +199,10 @@ void slot_release(struct warden *w, struct slot *s, bool keep)
 
 static bool drain_one(struct warden *w, struct slot *s)
 {
+    if (s->pid && s->calm_until_ms && clock_left_ms(s->calm_until_ms) == 0) {
+        sandbox_cgroup_calm(w->groups, s->group, false);
+        s->calm_until_ms = 0;
+    }
     if (s->pid)
         return false; /* not reaped yet */
     if (sandbox_cgroup_remove(w->groups, s->group) < 0) {

@@ -42,12 +42,13 @@ enum slot_state {
 struct slot {
     uint32_t number; /* 1 .. uid_count - 1; the uid is uid_base + number */
     enum slot_state state;
-    pid_t pid;       /* of pid 1; 0: none */
-    int wait_status; /* once reaped */
-    bool keep;       /* DRAINING ends in KEPT */
-    int scratch_fd;  /* detached mount, or -1 */
-    int dev_fd;      /* detached mount, or -1 */
-    int loop_index;  /* of the scratch, or -1 */
+    pid_t pid;              /* of pid 1; 0: none */
+    int wait_status;        /* once reaped */
+    bool keep;              /* DRAINING ends in KEPT */
+    uint64_t calm_until_ms; /* DRAINING: it yields until then; 0: not */
+    int scratch_fd;         /* detached mount, or -1 */
+    int dev_fd;             /* detached mount, or -1 */
+    int loop_index;         /* of the scratch, or -1 */
     uint64_t scratch_bytes;
     uint32_t scratch_inodes;
     char group[16];       /* name of its control group: s<number> */
