@@ -461,6 +461,14 @@ static size_t watch_zygotes(struct warden *w, struct pollfd *polls,
     return n;
 }
 
+/* A killed zygote takes a moment to go; who stopped the service may look. */
+static bool has_children(void)
+{
+    siginfo_t info;
+
+    return waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
+}
+
 static void end_everything(struct warden *w)
 {
     uint64_t deadline = clock_mono_ms() + END_MS;
@@ -468,7 +476,7 @@ static void end_everything(struct warden *w)
     zygote_stop_all(w);
     for (size_t i = 0; i < w->slot_count; i++)
         slot_release(w, w->slots[i], false);
-    while (slot_drain(w) && clock_left_ms(deadline) > 0) {
+    while ((slot_drain(w) || has_children()) && clock_left_ms(deadline) > 0) {
         struct pollfd p = {.fd = w->signals, .events = POLLIN};
 
         (void)poll(&p, 1, DRAIN_MS);
