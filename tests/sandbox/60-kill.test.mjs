@@ -106,8 +106,9 @@ describe('R7 C11 a killed service', () => {
     const group = g.group(uids[1], 'freezer');
     const [knob, word] = existsSync(join(group, 'freezer.state')) ? ['freezer.state', 'FROZEN'] : ['cgroup.freeze', '1'];
     writeFileSync(join(group, knob), word);
-    g.child.kill('SIGKILL');
+    // The warden first: it would begin to clean up when the daemon goes.
     process.kill(warden, 'SIGKILL');
+    g.child.kill('SIGKILL');
     await g.exited;
     await running;
     await gone([warden, zygote]);
