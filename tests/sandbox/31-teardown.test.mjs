@@ -128,7 +128,7 @@ describe('R7 no leak over time', () => {
     const look = async () => ({
       daemon: descriptors(server.pid), warden: descriptors(warden), mounts: mountLines(warden), ...server.holdings(),
       inside: Number(await session.out('import os; print(len(os.listdir("/proc/self/fd")))')),
-      init: Number((await session.shell('ls /proc | grep -c "^[0-9]"')).stdout),
+      pids: Number(await session.out('import os; print(sum(p.isdigit() for p in os.listdir("/proc")))')),
     });
     for (let i = 0; i < 20; i++) await session.python(`x = ${i}`);
     const before = await look();
