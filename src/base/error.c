@@ -14,8 +14,10 @@ static const char *const code_names[ERR_MAX] = {
     [ERR_NOT_FOUND] = "not_found",
     [ERR_METHOD] = "method_not_allowed",
     [ERR_CONFLICT] = "conflict",
+    [ERR_PRECONDITION] = "precondition_failed",
     [ERR_TOO_LARGE] = "too_large",
     [ERR_RANGE] = "range_not_satisfiable",
+    [ERR_LOCKED] = "locked",
     [ERR_LIMIT] = "limit_reached",
     [ERR_BUSY] = "overloaded",
     [ERR_SPACE] = "storage_full",
@@ -23,6 +25,7 @@ static const char *const code_names[ERR_MAX] = {
     [ERR_UNAVAILABLE] = "unavailable",
     [ERR_ISOLATION] = "isolation_failed",
     [ERR_TIMEOUT] = "deadline_passed",
+    [ERR_CORRUPT] = "corrupt",
     [ERR_INTERNAL] = "internal",
 };
 

@@ -20,17 +20,20 @@ enum error_code {
     ERR_NOT_FOUND,       /* unknown or foreign, indistinguishable; 404 */
     ERR_METHOD,          /* known path, wrong method; 405 */
     ERR_CONFLICT,        /* the state does not allow it; 409 */
+    ERR_PRECONDITION,    /* If-Match or If-None-Match says no; 412 */
     ERR_TOO_LARGE,       /* over a size limit; 413 */
     ERR_RANGE,           /* unsatisfiable byte range; 416 */
+    ERR_LOCKED,          /* someone else holds a lock on it; 423 */
     /* a limit */
     ERR_LIMIT, /* a quota or cap of the tenant or session; 429 */
     ERR_BUSY,  /* the machine is full now; 429 with a retry hint */
-    ERR_SPACE, /* the session's own storage is full; 507 */
+    ERR_SPACE, /* the session's storage, a quota or the disk is full; 507 */
     /* the guest's or ours */
     ERR_GUEST,       /* the session misbehaved; 502 */
     ERR_UNAVAILABLE, /* stopping, or a part of ours is gone; 503 */
     ERR_ISOLATION,   /* a wall could not be built; 503 */
     ERR_TIMEOUT,     /* a deadline of ours passed; 504 */
+    ERR_CORRUPT,     /* stored bytes are not what they were; 500 */
     ERR_INTERNAL,    /* a defect or a failed system call; 500 */
     ERR_MAX
 };

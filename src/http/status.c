@@ -16,8 +16,10 @@ static const unsigned statuses[ERR_MAX] = {
     [ERR_NOT_FOUND] = 404,
     [ERR_METHOD] = 405,
     [ERR_CONFLICT] = 409,
+    [ERR_PRECONDITION] = 412,
     [ERR_TOO_LARGE] = 413,
     [ERR_RANGE] = 416,
+    [ERR_LOCKED] = 423,
     [ERR_LIMIT] = 429,
     [ERR_BUSY] = 429,
     [ERR_SPACE] = 507,
@@ -25,6 +27,7 @@ static const unsigned statuses[ERR_MAX] = {
     [ERR_UNAVAILABLE] = 503,
     [ERR_ISOLATION] = 503,
     [ERR_TIMEOUT] = 504,
+    [ERR_CORRUPT] = 500,
     [ERR_INTERNAL] = 500,
 };
 
