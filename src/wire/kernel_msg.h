@@ -30,9 +30,10 @@ enum init_request_type {
                        the session and forks a fresh kernel. */
     INIT_SHELL,     /* fds: code memfd, stdout, stderr. Runs bash. */
     INIT_SIGNAL,    /* arg: enum init_signal */
-    INIT_SCAN,      /* what changed below /mnt/data since the last scan;
-                       reply payload: entries; arg of reply: 1 = more, ask
-                       again with arg 1 to go on */
+    INIT_SCAN,      /* what changed below /mnt/data since the last scan, in
+                       byte order of path; with arg 2 all that was ever
+                       changed. Reply payload: entries; arg of reply: 0,
+                       or enum init_scan_rest: ask again with arg 1 */
     INIT_OPEN,      /* path; reply fd: the file, opened for reading */
     INIT_CREATE,    /* reply fd: a new unnamed file, arg: its handle */
     INIT_PUBLISH,   /* arg: handle, path: its name from now on */
@@ -41,6 +42,12 @@ enum init_request_type {
     INIT_LIST,      /* path: start after it ("" first), arg: most entries;
                        all regular files below /mnt/data in byte order of
                        path; reply payload: entries, arg: 1 = more */
+};
+
+enum init_scan_rest {
+    INIT_SCAN_MORE = 1,
+    INIT_SCAN_CUT = 2, /* the walk ended at its bound: there is more that it
+                          did not see, and of which nothing is said */
 };
 
 enum init_signal {
@@ -68,10 +75,17 @@ struct init_reply {
 
 enum init_entry_kind {
     INIT_ENTRY_FILE = 1, /* LIST */
-    INIT_ENTRY_CREATED,  /* SCAN */
-    INIT_ENTRY_MODIFIED,
-    INIT_ENTRY_DELETED,
-    INIT_ENTRY_SKIPPED, /* a name or kind we cannot carry; size is errno */
+    INIT_ENTRY_WROTE,    /* SCAN: a regular file is new or was touched;
+                            whatever was there before, folder or file, is
+                            not any more */
+    INIT_ENTRY_GONE,     /* SCAN: nothing is at or below path any more */
+    INIT_ENTRY_CLEARED,  /* SCAN: a folder begins anew here: what was at or
+                            below path is gone but for entries that follow */
+    INIT_ENTRY_SKIPPED,  /* a name or kind we cannot carry; size is errno:
+                            EILSEQ name (path is only how it is shown),
+                            ELOOP symbolic link, ENODEV another kind of
+                            file, ENAMETOOLONG too deep. What was at path
+                            before is gone, but for EILSEQ */
 };
 
 /* One entry of a payload: this, then path_len bytes of path. */
@@ -80,7 +94,7 @@ struct init_entry {
     int64_t mtime_ns;
     uint16_t kind;
     uint16_t path_len;
-    uint32_t unused;
+    uint32_t executable; /* its owner may execute it */
 };
 
 /* ---- events: from pid 1 ------------------------------------------------- */

@@ -9,11 +9,14 @@
  *   request   descriptors        when            what the reply carries
  *   SETUP     -                  first, once     walls
  *   RUNTIME   1 (spec memfd)     after SETUP     runtime
- *   SPAWN     2 (ctl, events)    after SETUP     slot
+ *   SPAWN     2 to 4 (below)     after SETUP     slot
  *   USAGE     -                  after SETUP     usage
  *   KILL      -                  after SETUP     -
  *   RELEASE   -                  after SETUP     -
  *   STATUS    -                  after SETUP     status
+ *
+ * SPAWN brings ctl, events, then the layers of the workspace (folders of
+ * gloveboxd's own, the upper one first) that lie below the session's scratch.
  *
  * SETUP is sent by gloveboxd before it gives up root and before it has read
  * a byte from outside; its values bound everything asked for later.
@@ -27,6 +30,7 @@
 #define WARDEN_NAME_MAX 64
 #define WARDEN_TEXT_MAX 160
 #define WARDEN_RUNTIMES_MAX 32
+#define WARDEN_LAYERS_MAX 2
 #define WARDEN_LOCKS_MAX 4000 /* file locks of one session */
 
 enum warden_request_type {
@@ -90,14 +94,14 @@ struct warden_limits {
 
 struct warden_spawn {
     uint32_t runtime; /* handle from RUNTIME */
-    uint32_t slot;    /* 0: a new one; else one released with keep */
+    uint32_t layers;  /* of the workspace handed down: 0 to WARDEN_LAYERS_MAX;
+                         only where walls SCRATCH and UIDS stand */
     struct warden_limits limits;
 };
 
 struct warden_slot {
     uint32_t slot;
-    uint32_t keep_scratch; /* RELEASE: files stay for a later SPAWN */
-    uint32_t reset_peak;   /* USAGE: start a new peak after reading */
+    uint32_t reset_peak; /* USAGE: start a new peak after reading */
 };
 
 struct warden_request {

@@ -7,8 +7,9 @@
  * its `go` descriptor for two bytes: its ids are mapped, and it is in its
  * control groups.
  *
- *   SPAWN descriptors: ctl, events, go, filter, then scratch, dev and the
- *   `tasks` files of its control groups as the spec says
+ *   SPAWN descriptors: ctl, events, go, filter, then scratch, dev, the
+ *   layers of its workspace (detached mounts, the upper one first) and the
+ *   `tasks` files of its control groups, as the spec says
  */
 #ifndef GLOVEBOX_WIRE_ZYGOTE_MSG_H
 #define GLOVEBOX_WIRE_ZYGOTE_MSG_H
@@ -28,7 +29,7 @@ struct sandbox_spec {
     uint32_t accept_no_landlock;      /* the operator accepted its absence */
     uint32_t own_uid; /* a host uid nobody else has, and no other group */
     uint32_t groups;  /* control groups it joins itself; see SPAWN */
-    uint32_t unused;
+    uint32_t layers;  /* below its scratch in /mnt/data; see SPAWN */
 };
 
 /* Descriptors a zygote is started with, besides 0, 1 and 2. */
