@@ -1,63 +1,94 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metadata that must survive: now the keys. One table of functions stands
- * between callers and the engine (struct store_ops in store_int.h); sqlite.c
- * fills it, another engine can. Every call is one transaction that is on disk
- * when it returns. Any thread may call; writers take turns.
+ * Metadata that must survive: an engine behind one table of functions
+ * (struct store_ops in store_int.h); sqlite.c fills it, another engine can.
+ * Who owns a table owns its SQL: auth its keys, audit its chain, workspace
+ * and session theirs. The SQL is written so that SQLite and PostgreSQL both
+ * take it: numbered parameters (?1, ?2), ON CONFLICT, partial indexes, no
+ * rowid, no engine's own functions, LIMIT with a value. Only search/ is
+ * written for one engine.
  *
- * Errors: ERR_NOT_FOUND and ERR_CONFLICT as said below; ERR_INTERNAL when the
- * engine failed, the store staying usable; ERR_UNAVAILABLE for every write
- * after a failed sync, since what is on disk is then unknown (D4).
+ * A transaction is on disk when store_commit returns 0. Writers take turns
+ * (one writing connection, D6); readers run beside them on connections of
+ * their own and see the last commit. Any thread may begin one; it stays on
+ * that thread. Nothing slow may be done inside: no disk besides the store's,
+ * no waiting for others.
+ *
+ * Errors: ERR_CONFLICT when a constraint says no; ERR_INTERNAL when the
+ * engine failed, the store staying usable; ERR_SPACE when the disk is full;
+ * ERR_CORRUPT when what is stored is damaged; ERR_BUSY when there was no turn
+ * within a minute; ERR_UNAVAILABLE for every write after a failed sync, since
+ * what is on disk is then unknown (D4). A constraint takes back its statement
+ * alone; after any other failure the transaction cannot be committed.
  */
 #ifndef GLOVEBOX_STORE_STORE_H
 #define GLOVEBOX_STORE_STORE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "base/ids.h"
-
 struct error;
 struct store;
+struct store_tx;
+struct store_rows;
 
-#define STORE_HASH_SIZE 32
-#define STORE_TENANT_MAX 64
-#define STORE_NAME_MAX 64
-#define STORE_REVOKED_KEPT 1000 /* revoked keys remembered, newest first */
-
-struct store_key {
-    char id[ID_MAX];
-    unsigned char hash[STORE_HASH_SIZE]; /* of the secret; unique */
-    char tenant[STORE_TENANT_MAX];
-    char name[STORE_NAME_MAX];
-    uint32_t scopes;
-    int64_t created_at_ms;
-    int64_t revoked_at_ms;   /* 0: valid */
-    int64_t last_used_at_ms; /* 0: never */
-};
-
-struct store_touch {
-    char id[ID_MAX];
-    int64_t used_at_ms;
+enum store_mode {
+    STORE_READ,
+    STORE_WRITE
 };
 
 /* Opens DIR/glovebox.db, making and migrating it as needed, and checks it.
  * The directory must exist. Only one process can have it open (ERR_CONFLICT);
  * one written by a newer version is refused (ERR_CONFLICT). */
 int store_open(const char *data_dir, struct store **ret, struct error *err);
-void store_close(struct store *s);
+void store_close(struct store *s); /* accepts NULL */
+/* False once a sync failed: nothing is written until the next start. */
+bool store_writable(struct store *s);
 
-/* ERR_CONFLICT if the id or the hash is there already. */
-int store_key_put(struct store *s, const struct store_key *key,
-                  struct error *err);
-/* All keys, revoked ones included, newest first; owned by caller. */
-int store_key_list(struct store *s, struct store_key **ret_keys,
-                   size_t *ret_count, struct error *err);
-/* ERR_NOT_FOUND if there is no such key; an earlier revocation stays. */
-int store_key_revoke(struct store *s, const char *id, int64_t at_ms,
-                     struct error *err);
-/* Moves last_used_at_ms forward, never back; unknown ids are ignored. */
-int store_key_touch(struct store *s, const struct store_touch *rows,
-                    size_t count, struct error *err);
+/* what: for errors, "storing a key"; must outlive the transaction. A write
+ * within a write of the same thread is ERR_INTERNAL. */
+int store_begin(struct store *s, enum store_mode mode, const char *what,
+                struct store_tx **ret, struct error *err);
+/* Ends it either way and clears *tx; a failed commit has changed nothing
+ * unless the error is ERR_UNAVAILABLE. For a reader it only ends it. */
+int store_commit(struct store_tx **tx, struct error *err);
+/* For cleanup(): takes everything back. Accepts a cleared one. */
+void store_rollback(struct store_tx **tx);
+
+/*
+ * sql: a string literal (statements are cached by its address). types: one
+ * letter for each parameter, the values following:
+ *   t  const char *            text; NULL is NULL
+ *   i  int64_t                 (cast! plain ints are not int64_t)
+ *   b  const void *, size_t    bytes; NULL is NULL
+ * They are borrowed until the call returns (exec) or the rows are done. Rows
+ * end with their transaction, but may be freed after it.
+ */
+int store_exec(struct store_tx *tx, struct error *err, const char *sql,
+               const char *types, ...); /* rows changed, or -code */
+int store_query(struct store_tx *tx, struct store_rows **ret,
+                struct error *err, const char *sql, const char *types, ...);
+int store_next(struct store_rows *rows, struct error *err); /* 1, 0, -code */
+void store_rows_done(struct store_rows **rows);             /* for cleanup() */
+/* The first row only: 1 and *ret on it, 0 and *ret NULL, or -code. */
+int store_one(struct store_tx *tx, struct store_rows **ret, struct error *err,
+              const char *sql, const char *types, ...);
+
+/* Columns count from 0; borrowed until the next step. Text of NULL is NULL,
+ * a number of NULL is 0. */
+const char *store_text(struct store_rows *rows, int column);
+int64_t store_int(struct store_rows *rows, int column);
+const void *store_bytes(struct store_rows *rows, int column, size_t *ret_len);
+/* Copies text, "" for NULL; cut to size. */
+void store_copy(struct store_rows *rows, int column, char *ret, size_t size);
+
+/* A consistent copy into a new file, taken online: writers are not blocked
+ * for longer than a step. progress may be NULL. */
+int store_backup(struct store *s, const char *path,
+                 void (*progress)(void *ctx, uint64_t done, uint64_t total),
+                 void *ctx, struct error *err);
+/* The engine's own check of every page and index; ERR_CORRUPT. */
+int store_check(struct store *s, struct error *err);
 
 #endif

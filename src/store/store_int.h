@@ -5,24 +5,60 @@
 
 #include "store/store.h"
 
-/* One function per call of store.h, with the same contract. */
-struct store_ops {
-    void (*close)(struct store *s);
-    int (*key_put)(struct store *s, const struct store_key *key,
-                   struct error *err);
-    int (*key_list)(struct store *s, struct store_key **ret_keys,
-                    size_t *ret_count, struct error *err);
-    int (*key_revoke)(struct store *s, const char *id, int64_t at_ms,
-                      struct error *err);
-    int (*key_touch)(struct store *s, const struct store_touch *rows,
-                     size_t count, struct error *err);
+#define STORE_VALUES_MAX 32 /* parameters of one statement */
+
+/* A parameter, taken off the caller's arguments; bytes are borrowed. */
+struct store_value {
+    char type;         /* 't', 'i' or 'b', as in store.h */
+    int64_t number;    /* i */
+    const void *bytes; /* t, b; NULL is NULL */
+    size_t len;        /* b */
 };
 
-/* The first member of every engine's own struct. */
+/* One function per call of store.h, with the same contract; commit and
+ * rollback free the transaction, done frees the rows. */
+struct store_ops {
+    void (*close)(struct store *s);
+    bool (*writable)(struct store *s);
+
+    int (*begin)(struct store *s, enum store_mode mode, const char *what,
+                 struct store_tx **ret, struct error *err);
+    int (*commit)(struct store_tx *tx, struct error *err);
+    void (*rollback)(struct store_tx *tx);
+
+    int (*exec)(struct store_tx *tx, const char *sql,
+                const struct store_value *values, size_t count,
+                struct error *err);
+    int (*query)(struct store_tx *tx, const char *sql,
+                 const struct store_value *values, size_t count,
+                 struct store_rows **ret, struct error *err);
+    int (*next)(struct store_rows *rows, struct error *err);
+    void (*done)(struct store_rows *rows);
+    const char *(*text)(struct store_rows *rows, int column);
+    int64_t (*number)(struct store_rows *rows, int column);
+    const void *(*bytes)(struct store_rows *rows, int column, size_t *ret_len);
+
+    int (*backup)(struct store *s, const char *path,
+                  void (*progress)(void *ctx, uint64_t done, uint64_t total),
+                  void *ctx, struct error *err);
+    int (*check)(struct store *s, struct error *err);
+};
+
+/* The first member of every engine's own structs. Rows may be freed after
+ * their transaction has ended, so they have the table themselves. */
 struct store {
     const struct store_ops *ops;
 };
 
+struct store_tx {
+    const struct store_ops *ops;
+};
+
+struct store_rows {
+    const struct store_ops *ops;
+};
+
+/* sqlite_open.c */
 int store_sqlite_open(const char *data_dir, struct store **ret,
                       struct error *err);
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * store: rows come back as they went in, survive a reopen, and a store that
- * is newer, damaged, in use or on a failing disk says so.
+ * store: rows come back as they went in and survive a reopen, transactions
+ * are whole and apart, and a store that is newer, damaged, in use or on a
+ * failing disk says so.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,9 +23,15 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "store/store_int.h"
+#include "store/sqlite_int.h"
 
 /* ---- a disk that can be told to fail ------------------------------------ */
+
+enum disk_act {
+    DISK_WRITE = 1 << 0,
+    DISK_SYNC = 1 << 1,
+    DISK_TRUNCATE = 1 << 2,
+};
 
 /* SQLite gives the database and its log different methods. */
 struct disk_kind {
@@ -36,30 +43,68 @@ static struct {
     sqlite3_vfs vfs;
     sqlite3_vfs *real;
     struct disk_kind kinds[2];
-    bool fail_sync;
-    bool fail_write;
-    unsigned syncs;
+    unsigned acts;  /* enum disk_act that count */
+    unsigned fails; /* the how manyth of them fails; 0: none */
+    bool for_good;  /* and all after it */
+    int code;
+    unsigned seen;   /* of those acts */
+    unsigned failed; /* how many did */
+    unsigned syncs;  /* always counted */
 } disk;
+
+static void disk_arm(unsigned acts, unsigned fails, bool for_good, int code)
+{
+    disk.acts = acts;
+    disk.fails = fails;
+    disk.for_good = for_good;
+    disk.code = code;
+    disk.seen = 0;
+    disk.failed = 0;
+}
+
+static void disk_disarm(void)
+{
+    disk.fails = 0;
+}
 
 static const sqlite3_io_methods *real_methods(sqlite3_file *f)
 {
     return ((const struct disk_kind *)f->pMethods)->real;
 }
 
+static bool disk_fails(enum disk_act act)
+{
+    if (!disk.fails || !(disk.acts & act))
+        return false;
+    disk.seen++;
+    if (disk.seen != disk.fails && !(disk.for_good && disk.seen > disk.fails))
+        return false;
+    disk.failed++;
+    return true;
+}
+
 static int disk_sync(sqlite3_file *f, int flags)
 {
     disk.syncs++;
-    if (disk.fail_sync)
-        return SQLITE_IOERR_FSYNC;
-    return real_methods(f)->xSync(f, flags);
+    return disk_fails(DISK_SYNC) ? SQLITE_IOERR_FSYNC
+                                 : real_methods(f)->xSync(f, flags);
 }
 
+/* Half of it gets through, as on a disk that fills up. */
 static int disk_write(sqlite3_file *f, const void *bytes, int len,
                       sqlite3_int64 at)
 {
-    if (disk.fail_write)
-        return SQLITE_FULL;
+    if (disk_fails(DISK_WRITE)) {
+        (void)real_methods(f)->xWrite(f, bytes, len / 2, at);
+        return disk.code;
+    }
     return real_methods(f)->xWrite(f, bytes, len, at);
+}
+
+static int disk_truncate(sqlite3_file *f, sqlite3_int64 size)
+{
+    return disk_fails(DISK_TRUNCATE) ? SQLITE_IOERR_TRUNCATE
+                                     : real_methods(f)->xTruncate(f, size);
 }
 
 static int disk_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f,
@@ -71,28 +116,32 @@ static int disk_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f,
     (void)vfs;
     if (code != SQLITE_OK || !f->pMethods)
         return code;
-    kind->real = f->pMethods;
-    kind->methods = *f->pMethods;
-    kind->methods.xSync = disk_sync;
-    kind->methods.xWrite = disk_write;
+    if (!kind->real) { /* the same for all; readers open while others run */
+        kind->methods = *f->pMethods;
+        kind->methods.xSync = disk_sync;
+        kind->methods.xWrite = disk_write;
+        kind->methods.xTruncate = disk_truncate;
+        kind->real = f->pMethods;
+    }
     f->pMethods = &kind->methods;
     return code;
 }
 
+/* Under the name that the store asks for, and found before the real one. */
 static void disk_install(void)
 {
-    disk.real = sqlite3_vfs_find(NULL);
+    memset(&disk, 0, sizeof(disk));
+    disk.real = sqlite3_vfs_find("unix-excl");
     disk.vfs = *disk.real;
-    disk.vfs.zName = "disk";
     disk.vfs.xOpen = disk_open;
-    assert_int_equal(sqlite3_vfs_register(&disk.vfs, 1), SQLITE_OK);
+    assert_int_equal(sqlite3_vfs_register(&disk.vfs, 0), SQLITE_OK);
+    assert_ptr_equal(sqlite3_vfs_find("unix-excl"), &disk.vfs);
 }
 
 static void disk_remove(void)
 {
     assert_int_equal(sqlite3_vfs_unregister(&disk.vfs), SQLITE_OK);
-    assert_int_equal(sqlite3_vfs_register(disk.real, 1), SQLITE_OK);
-    memset(&disk, 0, sizeof(disk));
+    assert_ptr_equal(sqlite3_vfs_find("unix-excl"), disk.real);
 }
 
 /* ---- help --------------------------------------------------------------- */
@@ -103,10 +152,36 @@ struct fixture {
     struct error err;
 };
 
+static const char *const files[] = {"glovebox.db", "glovebox.db-wal",
+                                    "glovebox.db-journal", "glovebox.lock",
+                                    "copy.db"};
+
+static void dir_remove(const char *dir)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+        char *path cleanup(mem_free) = xasprintf("%s/%s", dir, files[i]);
+
+        unlink(path);
+    }
+    assert_int_equal(rmdir(dir), 0);
+}
+
 static void must_open(struct fixture *f)
 {
     if (store_open(f->dir, &f->store, &f->err) < 0)
         fail_msg("%s", f->err.message);
+}
+
+static void shut(struct fixture *f)
+{
+    store_close(f->store);
+    f->store = NULL;
+}
+
+static void reopen(struct fixture *f)
+{
+    shut(f);
+    must_open(f);
 }
 
 static int set_up(void **state)
@@ -122,62 +197,29 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-    static const char *const names[] = {"", "-wal", "-shm", "-journal"};
     struct fixture *f = *state;
 
-    store_close(f->store);
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-        char *path cleanup(mem_free) =
-            xasprintf("%s/glovebox.db%s", f->dir, names[i]);
-
-        unlink(path);
-    }
-    assert_int_equal(rmdir(f->dir), 0);
+    shut(f);
+    dir_remove(f->dir);
     free(f);
     return 0;
 }
 
-static void reopen(struct fixture *f)
+/* On the failing disk, open and not failing yet. */
+static int set_up_disk(void **state)
 {
-    store_close(f->store);
-    f->store = NULL;
-    must_open(f);
+    disk_install();
+    return set_up(state);
 }
 
-static struct store_key key_of(unsigned n)
+static int tear_down_disk(void **state)
 {
-    struct store_key k = {.scopes = n, .created_at_ms = 1000 + n};
+    int r;
 
-    (void)snprintf(k.id, sizeof(k.id), "key_%032x", n);
-    memset(k.hash, 0xab, sizeof(k.hash));
-    memcpy(k.hash, &n, sizeof(n));
-    (void)snprintf(k.tenant, sizeof(k.tenant), "tenant-%u", n);
-    (void)snprintf(k.name, sizeof(k.name), "'); DROP TABLE keys; --%u", n);
-    return k;
-}
-
-static void put(struct fixture *f, unsigned n)
-{
-    struct store_key k = key_of(n);
-
-    if (store_key_put(f->store, &k, &f->err) < 0)
-        fail_msg("%s", f->err.message);
-}
-
-static size_t list(struct fixture *f, struct store_key **ret)
-{
-    size_t count = 0;
-
-    if (store_key_list(f->store, ret, &count, &f->err) < 0)
-        fail_msg("%s", f->err.message);
-    return count;
-}
-
-static size_t count_keys(struct fixture *f)
-{
-    struct store_key *keys cleanup(mem_free) = NULL;
-
-    return list(f, &keys);
+    disk_disarm();
+    r = tear_down(state);
+    disk_remove();
+    return r;
 }
 
 /* SQL on the closed database, as another program would do. */
@@ -187,179 +229,624 @@ static void sql(struct fixture *f, const char *text)
     sqlite3 *db = NULL;
 
     assert_null(f->store);
-    assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
-    assert_int_equal(sqlite3_exec(db, text, NULL, NULL, NULL), SQLITE_OK);
+    assert_int_equal(
+        sqlite3_open_v2(path, &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE,
+                        "unix"),
+        SQLITE_OK);
+    if (sqlite3_exec(db, text, NULL, NULL, NULL) != SQLITE_OK)
+        fail_msg("%s", sqlite3_errmsg(db));
     assert_int_equal(sqlite3_close(db), SQLITE_OK);
 }
 
-/* ---- keys --------------------------------------------------------------- */
+static struct store_tx *begin(struct fixture *f, enum store_mode mode)
+{
+    struct store_tx *tx = NULL;
 
-static void key_put_survives_reopen(void **state)
+    if (store_begin(f->store, mode, "testing", &tx, &f->err) < 0)
+        fail_msg("%s", f->err.message);
+    return tx;
+}
+
+static void commit(struct fixture *f, struct store_tx *tx)
+{
+    if (store_commit(&tx, &f->err) < 0)
+        fail_msg("%s", f->err.message);
+    assert_null(tx);
+}
+
+#define PUT                                                                   \
+    "INSERT INTO keys (id, hash, tenant, name, scopes, created_at_ms)"        \
+    " VALUES (?1, ?2, 't', ?3, 1, ?4)"
+
+/* Row n of the keys, with that name, in that transaction. */
+static int put_in(struct store_tx *tx, int64_t n, const char *name,
+                  struct error *err)
+{
+    unsigned char hash[32] = {0};
+    char id[32];
+
+    memcpy(hash, &n, sizeof(n));
+    (void)snprintf(id, sizeof(id), "key_%lld", (long long)n);
+    return store_exec(tx, err, PUT, "tbti", id, hash, sizeof(hash), name, n);
+}
+
+static int try_put(struct store *s, int64_t n, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+
+    if (store_begin(s, STORE_WRITE, "testing", &tx, err) < 0 ||
+        put_in(tx, n, "n", err) < 0)
+        return -(int)err->code;
+    return store_commit(&tx, err);
+}
+
+static void put(struct fixture *f, int64_t n)
+{
+    if (try_put(f->store, n, &f->err) < 0)
+        fail_msg("%s", f->err.message);
+}
+
+/* The number that a query without values gives. */
+static int64_t number_in(struct store_tx *tx, const char *text)
+{
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    struct error err;
+
+    if (store_one(tx, &row, &err, text, "") != 1)
+        fail_msg("%s", err.message);
+    return store_int(row, 0);
+}
+
+static int64_t number(struct fixture *f, const char *text)
+{
+    struct store_tx *tx = begin(f, STORE_READ);
+    int64_t n = number_in(tx, text);
+
+    commit(f, tx);
+    return n;
+}
+
+static int64_t count_keys(struct fixture *f)
+{
+    return number(f, "SELECT count(*) FROM keys");
+}
+
+/* ---- statements and rows ------------------------------------------------ */
+
+static void values_come_back(void **state)
+{
+    static const int64_t numbers[] = {0, 1, -1, INT64_MAX, INT64_MIN};
+    static const unsigned char bytes[] = {0, 1, 0xff, 0};
+    static const char text[] = "'); DROP TABLE keys; -- \xc3\xa9";
+    struct fixture *f = *state;
+    struct store_tx *tx = begin(f, STORE_READ);
+    struct store_rows *row = NULL;
+    size_t len;
+
+    for (size_t i = 0; i < ARRAY_SIZE(numbers); i++) {
+        assert_int_equal(store_one(tx, &row, &f->err,
+                                   "SELECT ?1, ?2, ?3, ?4, ?5, ?6", "itbtbb",
+                                   numbers[i], text, bytes, sizeof(bytes),
+                                   NULL, NULL, (size_t)0, "", (size_t)0),
+                         1);
+        assert_true(store_int(row, 0) == numbers[i]);
+        assert_string_equal(store_text(row, 1), text);
+        assert_memory_equal(store_bytes(row, 2, &len), bytes, sizeof(bytes));
+        assert_int_equal(len, sizeof(bytes));
+        assert_null(store_text(row, 3));
+        assert_int_equal(store_int(row, 3), 0);
+        assert_null(store_bytes(row, 4, &len));
+        (void)store_bytes(row, 5, &len); /* empty, but not NULL */
+        assert_int_equal(len, 0);
+        assert_non_null(store_text(row, 5));
+        store_rows_done(&row);
+        assert_null(row);
+    }
+    commit(f, tx);
+}
+
+static void copy_is_cut_and_empty_for_null(void **state)
 {
     struct fixture *f = *state;
-    struct store_key *keys cleanup(mem_free) = NULL;
-    struct store_key want = key_of(2);
+    struct store_tx *tx = begin(f, STORE_READ);
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    char four[4], five[5], none[4] = "xyz";
 
-    assert_int_equal(count_keys(f), 0);
+    assert_int_equal(store_one(tx, &row, &f->err, "SELECT 'abcd', NULL", ""),
+                     1);
+    store_copy(row, 0, four, sizeof(four));
+    store_copy(row, 0, five, sizeof(five));
+    store_copy(row, 1, none, sizeof(none));
+    assert_string_equal(four, "abc");
+    assert_string_equal(five, "abcd");
+    assert_string_equal(none, "");
+    commit(f, tx);
+}
+
+static void one_gives_the_first_row_or_none(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *tx = begin(f, STORE_WRITE);
+    struct store_rows *row = (struct store_rows *)f;
+
+    assert_int_equal(store_one(tx, &row, &f->err, "SELECT id FROM keys", ""),
+                     0);
+    assert_null(row);
+    assert_int_equal(put_in(tx, 1, "a", &f->err), 1);
+    assert_int_equal(put_in(tx, 2, "b", &f->err), 1);
+    assert_int_equal(
+        store_one(tx, &row, &f->err, "SELECT id FROM keys ORDER BY id", ""),
+        1);
+    assert_string_equal(store_text(row, 0), "key_1");
+    store_rows_done(&row);
+    row = (struct store_rows *)f;
+    assert_int_equal(
+        store_one(tx, &row, &f->err, "SELECT nothing FROM nowhere", ""),
+        -ERR_INTERNAL);
+    assert_null(row);
+    assert_null(strstr(f->err.message, "nowhere")); /* no SQL in errors */
+    store_rollback(&tx);
+    store_rollback(&tx); /* a cleared one is fine */
+}
+
+static void exec_tells_how_many_changed(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *tx = begin(f, STORE_WRITE);
+
+    for (int64_t n = 1; n <= 5; n++)
+        assert_int_equal(put_in(tx, n, "a", &f->err), 1);
+    assert_int_equal(store_exec(tx, &f->err,
+                                "UPDATE keys SET name = ?1"
+                                " WHERE created_at_ms <= ?2",
+                                "ti", "b", (int64_t)3),
+                     3);
+    assert_int_equal(store_exec(tx, &f->err, "SELECT 1 FROM keys", ""), 0);
+    assert_int_equal(
+        store_exec(tx, &f->err, "DELETE FROM keys WHERE name = 'x'", ""), 0);
+    assert_int_equal(store_exec(tx, &f->err, "DELETE FROM keys", ""), 5);
+    commit(f, tx);
+}
+
+static void rows_of_a_statement_within_itself(void **state)
+{
+    static const char all[] = "SELECT created_at_ms FROM keys ORDER BY 1";
+    struct fixture *f = *state;
+    struct store_rows *outer cleanup(store_rows_done) = NULL;
+    struct store_tx *tx;
+    int64_t sum = 0;
+
+    for (int64_t n = 1; n <= 3; n++)
+        put(f, n);
+    tx = begin(f, STORE_READ);
+    assert_int_equal(store_query(tx, &outer, &f->err, all, ""), 0);
+    while (store_next(outer, &f->err) == 1) {
+        struct store_rows *inner cleanup(store_rows_done) = NULL;
+
+        assert_int_equal(store_query(tx, &inner, &f->err, all, ""), 0);
+        while (store_next(inner, &f->err) == 1)
+            sum += store_int(outer, 0) * store_int(inner, 0);
+    }
+    assert_int_equal(sum, 36);
+    assert_int_equal(store_next(outer, &f->err), 0); /* stays at its end */
+    commit(f, tx);
+}
+
+static void rows_may_outlive_their_transaction(void **state)
+{
+    struct fixture *f = *state;
+    struct store_rows *rows = NULL, *other = NULL;
+    struct store_tx *tx;
+    size_t len;
+
+    put(f, 1);
+    put(f, 2);
+    for (int i = 0; i < 2; i++) {
+        tx = begin(f, i ? STORE_READ : STORE_WRITE);
+        assert_int_equal(
+            store_query(tx, &rows, &f->err, "SELECT id FROM keys", ""), 0);
+        assert_int_equal(
+            store_query(tx, &other, &f->err, "SELECT id FROM keys", ""), 0);
+        assert_int_equal(store_next(rows, &f->err), 1);
+        store_rows_done(&other);
+        if (i)
+            store_rollback(&tx);
+        else
+            commit(f, tx);
+        assert_null(store_text(rows, 0));
+        assert_int_equal(store_int(rows, 0), 0);
+        assert_null(store_bytes(rows, 0, &len));
+        assert_int_equal(store_next(rows, &f->err), 0);
+        put(f, 10 + i); /* and are in nobody's way */
+        store_rows_done(&rows);
+    }
+    assert_int_equal(count_keys(f), 4);
+}
+
+static void statements_more_than_are_kept(void **state)
+{
+    static char texts[3 * STORE_SQLITE_CACHED][32];
+    struct fixture *f = *state;
+    struct store_tx *tx = begin(f, STORE_READ);
+
+    for (int round = 0; round < 2; round++)
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++) {
+            (void)snprintf(texts[i], sizeof(texts[i]), "SELECT %zu", i);
+            assert_int_equal(number_in(tx, texts[i]), i);
+        }
+    commit(f, tx);
+}
+
+static void statement_whose_text_changed(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *tx = begin(f, STORE_READ);
+    char text[32];
+
+    for (int i = 0; i < 5; i++) {
+        (void)snprintf(text, sizeof(text), "SELECT %d", i);
+        assert_int_equal(number_in(tx, text), i);
+    }
+    commit(f, tx);
+}
+
+static void statement_must_be_one_with_its_values(void **state)
+{
+    struct fixture *f = *state;
+    struct store_rows *rows = NULL;
+
+    for (int i = 0; i < 4; i++) {
+        struct store_tx *tx = begin(f, STORE_READ);
+        int r = i == 0 ? store_query(tx, &rows, &f->err, "", "")
+                : i == 1
+                    ? store_query(tx, &rows, &f->err, "SELECT 1; SELECT 2", "")
+                : i == 2 ? store_query(tx, &rows, &f->err, "SELECT ?1", "")
+                         : store_query(tx, &rows, &f->err, "SELECT 1", "i",
+                                       (int64_t)1);
+
+        assert_int_equal(r, -ERR_INTERNAL);
+        assert_null(rows);
+        store_rollback(&tx);
+    }
+}
+
+/* ---- transactions ------------------------------------------------------- */
+
+static void commit_survives_reopen(void **state)
+{
+    struct fixture *f = *state;
+
     put(f, 1);
     put(f, 2);
     reopen(f);
-    assert_int_equal(list(f, &keys), 2);
-    assert_memory_equal(&keys[0], &want, sizeof(want)); /* newest first */
-    assert_string_equal(keys[1].tenant, "tenant-1");
+    assert_int_equal(count_keys(f), 2);
+    assert_true(store_writable(f->store));
 }
 
-static void key_put_twice_conflicts(void **state)
+static void rollback_leaves_nothing(void **state)
 {
     struct fixture *f = *state;
-    struct store_key same_hash = key_of(1);
+    struct store_tx *tx = begin(f, STORE_WRITE);
 
+    for (int64_t n = 1; n <= 100; n++)
+        assert_int_equal(put_in(tx, n, "a", &f->err), 1);
+    store_rollback(&tx);
+    assert_null(tx);
+    assert_int_equal(count_keys(f), 0);
     put(f, 1);
-    assert_int_equal(store_key_put(f->store, &same_hash, &f->err),
+    reopen(f);
+    assert_int_equal(count_keys(f), 1);
+}
+
+static void constraint_is_a_conflict_of_its_statement_alone(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *tx = begin(f, STORE_WRITE);
+
+    assert_int_equal(put_in(tx, 1, "a", &f->err), 1);
+    assert_int_equal(put_in(tx, 1, "a", &f->err), -ERR_CONFLICT);
+    assert_non_null(strstr(f->err.message, "already"));
+    assert_null(strstr(f->err.message, "keys")); /* names no table */
+    assert_int_equal(store_exec(tx, &f->err, PUT, "tbti", "x", "short",
+                                (size_t)5, "n", (int64_t)1),
                      -ERR_CONFLICT);
-    (void)snprintf(same_hash.id, sizeof(same_hash.id), "key_other");
-    assert_int_equal(store_key_put(f->store, &same_hash, &f->err),
+    assert_int_equal(store_exec(tx, &f->err, PUT, "tbti", "x", NULL, (size_t)0,
+                                "n", (int64_t)1),
                      -ERR_CONFLICT);
-    put(f, 2); /* the failed ones left no transaction behind */
+    assert_int_equal(store_exec(tx, &f->err,
+                                "INSERT INTO members (workspace, principal,"
+                                " role, added_at_ms, added_by)"
+                                " VALUES ('ws_x', '*', 1, 1, 'k')",
+                                ""),
+                     -ERR_CONFLICT);
+    assert_non_null(strstr(f->err.message, "belongs"));
+    assert_int_equal(put_in(tx, 2, "a", &f->err), 1);
+    commit(f, tx);
     assert_int_equal(count_keys(f), 2);
 }
 
-static void key_put_longest_texts(void **state)
+static void failed_statement_forbids_the_commit(void **state)
 {
     struct fixture *f = *state;
-    struct store_key *keys cleanup(mem_free) = NULL;
-    struct store_key k = key_of(1);
+    struct store_tx *tx = begin(f, STORE_WRITE);
 
-    memset(k.name, 'n', sizeof(k.name) - 1);
-    memset(k.tenant, 't', sizeof(k.tenant) - 1);
-    assert_int_equal(store_key_put(f->store, &k, &f->err), 0);
-    assert_int_equal(list(f, &keys), 1);
-    assert_memory_equal(&keys[0], &k, sizeof(k));
+    assert_int_equal(put_in(tx, 1, "a", &f->err), 1);
+    assert_int_equal(store_exec(tx, &f->err, "NO SQL", ""), -ERR_INTERNAL);
+    assert_int_equal(put_in(tx, 2, "a", &f->err), -ERR_INTERNAL);
+    assert_int_equal(store_commit(&tx, &f->err), -ERR_INTERNAL);
+    assert_null(tx);
+    assert_int_equal(count_keys(f), 0);
+    put(f, 3);
 }
 
-static void key_revoke_keeps_the_first_time(void **state)
+static void writing_in_a_read_transaction_is_refused(void **state)
 {
     struct fixture *f = *state;
-    struct store_key *keys cleanup(mem_free) = NULL;
-    struct store_key k = key_of(1);
+    struct store_tx *tx = begin(f, STORE_READ);
+
+    assert_int_equal(put_in(tx, 1, "a", &f->err), -ERR_INTERNAL);
+    assert_int_equal(store_commit(&tx, &f->err), 0);
+    assert_int_equal(count_keys(f), 0);
+}
+
+static void write_within_a_write_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *tx = begin(f, STORE_WRITE), *second = NULL;
+
+    assert_int_equal(
+        store_begin(f->store, STORE_WRITE, "testing", &second, &f->err),
+        -ERR_INTERNAL);
+    assert_null(second);
+    assert_int_equal(put_in(tx, 1, "a", &f->err), 1);
+    commit(f, tx);
+    assert_int_equal(count_keys(f), 1);
+}
+
+static void reader_sees_the_commit_it_began_with(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *first, *second, *writer;
 
     put(f, 1);
-    assert_int_equal(store_key_revoke(f->store, k.id, 500, &f->err), 0);
-    assert_int_equal(store_key_revoke(f->store, k.id, 900, &f->err), 0);
-    assert_int_equal(store_key_revoke(f->store, "key_x", 500, &f->err),
-                     -ERR_NOT_FOUND);
-    reopen(f);
-    assert_int_equal(list(f, &keys), 1);
-    assert_int_equal(keys[0].revoked_at_ms, 500);
+    first = begin(f, STORE_READ); /* has not looked at anything yet */
+    writer = begin(f, STORE_WRITE);
+    assert_int_equal(put_in(writer, 2, "a", &f->err), 1);
+    assert_int_equal(number_in(writer, "SELECT count(*) FROM keys"), 2);
+    assert_int_equal(count_keys(f), 1); /* not committed yet */
+    commit(f, writer);
+    second = begin(f, STORE_READ);
+    assert_int_equal(number_in(first, "SELECT count(*) FROM keys"), 1);
+    assert_int_equal(number_in(second, "SELECT count(*) FROM keys"), 2);
+    put(f, 3);
+    assert_int_equal(number_in(first, "SELECT count(*) FROM keys"), 1);
+    commit(f, first);
+    store_rollback(&second);
+    assert_int_equal(count_keys(f), 3);
 }
 
-static void key_revoke_remembers_a_bounded_number(void **state)
+/* ---- threads ------------------------------------------------------------ */
+
+struct crew {
+    struct fixture *f;
+    bool stop;
+    unsigned next, looks;
+};
+
+/* head and files are changed one after the other, in one transaction. */
+static void *crew_write(void *arg)
 {
-    struct fixture *f = *state;
-    struct store_key k;
+    struct crew *c = arg;
+    struct error err;
 
-    /* Syncs are not what is tested here. */
-    store_close(f->store);
-    f->store = NULL;
-    sql(f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
-           " WHERE i < 999) INSERT INTO keys (id, hash, tenant, name, scopes,"
-           " created_at_ms, revoked_at_ms) SELECT 'old_' || i,"
-           " randomblob(32), 't', 'n', 1, i, i FROM n");
-    must_open(f);
-    for (unsigned n = 1; n <= 3; n++)
-        put(f, n);
-    k = key_of(1);
-    assert_int_equal(count_keys(f), 1002);
-    assert_int_equal(store_key_revoke(f->store, k.id, 5000, &f->err), 0);
-    assert_int_equal(count_keys(f), 1002); /* 1000 revoked: all kept */
-    k = key_of(2);
-    assert_int_equal(store_key_revoke(f->store, k.id, 5001, &f->err), 0);
-    assert_int_equal(count_keys(f), 1001); /* the oldest one went */
-    assert_int_equal(store_key_revoke(f->store, "old_1", 1, &f->err),
-                     -ERR_NOT_FOUND);
-    assert_int_equal(store_key_revoke(f->store, "old_2", 1, &f->err), 0);
-}
+    for (int i = 0; i < 25; i++) {
+        struct store_tx *tx cleanup(store_rollback) = NULL;
 
-static void key_touch_moves_forward_only(void **state)
-{
-    struct fixture *f = *state;
-    struct store_key *keys cleanup(mem_free) = NULL;
-    struct store_touch rows[3] = {{.used_at_ms = 70}, {.used_at_ms = 60}};
-
-    put(f, 1);
-    put(f, 2);
-    memcpy(rows[0].id, key_of(1).id, sizeof(rows[0].id));
-    memcpy(rows[1].id, key_of(2).id, sizeof(rows[1].id));
-    (void)snprintf(rows[2].id, sizeof(rows[2].id), "key_unknown");
-    assert_int_equal(store_key_touch(f->store, rows, 3, &f->err), 0);
-    rows[0].used_at_ms = 65;
-    rows[1].used_at_ms = 65;
-    assert_int_equal(store_key_touch(f->store, rows, 2, &f->err), 0);
-    assert_int_equal(list(f, &keys), 2);
-    assert_int_equal(keys[1].last_used_at_ms, 70);
-    assert_int_equal(keys[0].last_used_at_ms, 65);
-}
-
-static void *put_many(void *arg)
-{
-    static unsigned next = 100; /* each thread takes its own hundred */
-    struct fixture *f = arg;
-    unsigned first = __atomic_fetch_add(&next, 100, __ATOMIC_SEQ_CST);
-
-    for (unsigned n = first; n < first + 20; n++) {
-        struct store_key k = key_of(n), *keys = NULL;
-        struct error err;
-        size_t count;
-
-        if (store_key_put(f->store, &k, &err) < 0 ||
-            store_key_list(f->store, &keys, &count, &err) < 0)
+        if (store_begin(c->f->store, STORE_WRITE, "testing", &tx, &err) < 0 ||
+            store_exec(tx, &err, "UPDATE workspaces SET head = head + 1",
+                       "") != 1 ||
+            store_exec(tx, &err, "UPDATE workspaces SET files = files + 1",
+                       "") != 1)
             return arg;
-        free(keys);
+        if (i % 5 == 0)
+            continue; /* taken back */
+        if (store_commit(&tx, &err) < 0)
+            return arg;
     }
     return NULL;
 }
 
-static void keys_from_many_threads(void **state)
+static int64_t crew_ask(struct store_tx *tx, const char *text)
+{
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    struct error err;
+
+    return store_one(tx, &row, &err, text, "") == 1 ? store_int(row, 0) : -1;
+}
+
+static void *crew_read(void *arg)
+{
+    struct crew *c = arg;
+    int64_t last = 0;
+
+    while (!__atomic_load_n(&c->stop, __ATOMIC_SEQ_CST)) {
+        struct store_tx *tx cleanup(store_rollback) = NULL;
+        struct error err;
+        int64_t head, files_now;
+
+        if (store_begin(c->f->store, STORE_READ, "testing", &tx, &err) < 0)
+            return arg;
+        head = crew_ask(tx, "SELECT head FROM workspaces");
+        sched_yield();
+        files_now = crew_ask(tx, "SELECT files FROM workspaces");
+        if (head < last || head != files_now)
+            return arg;
+        last = head;
+        __atomic_fetch_add(&c->looks, 1, __ATOMIC_SEQ_CST);
+    }
+    return NULL;
+}
+
+static void D2_readers_beside_writers_see_whole_commits(void **state)
 {
     struct fixture *f = *state;
-    pthread_t threads[4];
+    struct crew c = {.f = f};
+    struct store_tx *tx = begin(f, STORE_WRITE);
+    pthread_t writers[3], readers[6]; /* more than there are connections */
+    void *bad;
+
+    assert_int_equal(store_exec(tx, &f->err,
+                                "INSERT INTO workspaces (id, tenant, name,"
+                                " owner, created_at_ms, updated_at_ms)"
+                                " VALUES ('ws_1', 't', 'n', 'k', 1, 1)",
+                                ""),
+                     1);
+    commit(f, tx);
+    for (size_t i = 0; i < ARRAY_SIZE(readers); i++)
+        assert_int_equal(pthread_create(&readers[i], NULL, crew_read, &c), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(writers); i++)
+        assert_int_equal(pthread_create(&writers[i], NULL, crew_write, &c), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(writers); i++) {
+        assert_int_equal(pthread_join(writers[i], &bad), 0);
+        assert_null(bad);
+    }
+    __atomic_store_n(&c.stop, true, __ATOMIC_SEQ_CST);
+    for (size_t i = 0; i < ARRAY_SIZE(readers); i++) {
+        assert_int_equal(pthread_join(readers[i], &bad), 0);
+        assert_null(bad);
+    }
+    assert_true(c.looks > 0);
+    assert_int_equal(number(f, "SELECT head FROM workspaces"), 60);
+}
+
+static void *late_reader(void *arg)
+{
+    struct crew *c = arg;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct error err;
+
+    if (store_begin(c->f->store, STORE_READ, "testing", &tx, &err) < 0)
+        return arg;
+    __atomic_store_n(&c->stop, true, __ATOMIC_SEQ_CST);
+    return crew_ask(tx, "SELECT count(*) FROM keys") == 1 ? NULL : arg;
+}
+
+static void one_reader_too_many_waits_and_the_writer_does_not(void **state)
+{
+    struct fixture *f = *state;
+    struct crew c = {.f = f};
+    struct store_tx *held[STORE_SQLITE_READERS];
+    pthread_t thread;
+    void *bad;
+
+    for (size_t i = 0; i < ARRAY_SIZE(held); i++)
+        held[i] = begin(f, STORE_READ);
+    assert_int_equal(pthread_create(&thread, NULL, late_reader, &c), 0);
+    put(f, 1);
+    usleep(50000);
+    assert_false(__atomic_load_n(&c.stop, __ATOMIC_SEQ_CST));
+    store_rollback(&held[2]);
+    assert_int_equal(pthread_join(thread, &bad), 0);
+    assert_null(bad); /* and sees what was committed while it waited */
+    for (size_t i = 0; i < ARRAY_SIZE(held); i++)
+        store_rollback(&held[i]);
+}
+
+static void *crew_put(void *arg)
+{
+    struct crew *c = arg;
+    struct error err;
+
+    for (int i = 0; i < 20; i++)
+        if (try_put(c->f->store,
+                    __atomic_add_fetch(&c->next, 1, __ATOMIC_SEQ_CST),
+                    &err) < 0)
+            return arg;
+    return NULL;
+}
+
+static void writers_take_turns(void **state)
+{
+    struct fixture *f = *state;
+    struct crew c = {.f = f};
+    pthread_t threads[8];
+    void *bad;
 
     for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
-        assert_int_equal(pthread_create(&threads[i], NULL, put_many, f), 0);
+        assert_int_equal(pthread_create(&threads[i], NULL, crew_put, &c), 0);
     for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
-        void *bad;
-
         assert_int_equal(pthread_join(threads[i], &bad), 0);
         assert_null(bad);
     }
-    assert_int_equal(count_keys(f), 80);
+    assert_int_equal(count_keys(f), 160);
 }
 
 /* ---- opening ------------------------------------------------------------ */
 
-static void open_makes_a_private_file(void **state)
+static void open_makes_private_files(void **state)
 {
     struct fixture *f = *state;
-    char *path cleanup(mem_free) = xasprintf("%s/glovebox.db", f->dir);
-    char *wal cleanup(mem_free) = xasprintf("%s-wal", path);
-    struct stat st;
 
     put(f, 1);
-    assert_int_equal(stat(path, &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0600);
-    assert_int_equal(stat(wal, &st), 0);
-    assert_int_equal(st.st_mode & 0777, 0600);
+    for (size_t i = 0; i < ARRAY_SIZE(files); i++) {
+        char *path cleanup(mem_free) = xasprintf("%s/%s", f->dir, files[i]);
+        struct stat st;
+
+        if (stat(path, &st) == 0)
+            assert_int_equal(st.st_mode & 0777, 0600);
+    }
 }
 
-static void open_twice_is_refused(void **state)
+/* Can another process get the lock that SQLite takes for reading? */
+static int child_reads(const char *dir)
+{
+    struct flock range = {.l_type = F_RDLCK,
+                          .l_whence = SEEK_SET,
+                          .l_start = 0x40000002,
+                          .l_len = 510};
+    char *path cleanup(mem_free) = xasprintf("%s/glovebox.db", dir);
+    int fd cleanup(fd_close) = open(path, O_RDWR | O_CLOEXEC);
+
+    return fd < 0 ? 2 : fcntl(fd, F_SETLK, &range) == 0;
+}
+
+static int child_opens(const char *dir)
+{
+    struct store *second = NULL;
+    struct error err;
+
+    return store_open(dir, &second, &err) != -ERR_CONFLICT;
+}
+
+static int in_child(int (*act)(const char *dir), const char *dir)
+{
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0)
+        _exit(act(dir));
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void D6_no_other_process_gets_in(void **state)
 {
     struct fixture *f = *state;
     struct store *second = NULL;
 
+    put(f, 1);
+    assert_int_equal(in_child(child_reads, f->dir), 0);
+    assert_int_equal(in_child(child_opens, f->dir), 0);
+    /* Nor after a refusal in this process: it dropped no lock. */
     assert_int_equal(store_open(f->dir, &second, &f->err), -ERR_CONFLICT);
     assert_non_null(strstr(f->err.message, "another process"));
     assert_null(second);
-    put(f, 1); /* the first is not disturbed */
+    put(f, 2); /* the first is not disturbed */
+    assert_int_equal(in_child(child_reads, f->dir), 0);
+    shut(f);
+    assert_int_equal(in_child(child_reads, f->dir), 1);
+    must_open(f);
 }
 
 static void open_newer_is_refused(void **state)
@@ -371,8 +858,7 @@ static void open_newer_is_refused(void **state)
         "UPDATE schema_version SET version = %d", store_migrations_count);
 
     put(f, 1);
-    store_close(f->store);
-    f->store = NULL;
+    shut(f);
     sql(f, newer);
     assert_int_equal(store_open(f->dir, &f->store, &f->err), -ERR_CONFLICT);
     assert_non_null(strstr(f->err.message, "schema"));
@@ -395,14 +881,18 @@ static void open_missing_directory_fails(void **state)
 static void open_refuses_a_link(void **state)
 {
     struct fixture *f = *state;
-    char *path cleanup(mem_free) = xasprintf("%s/glovebox.db", f->dir);
 
-    store_close(f->store);
-    f->store = NULL;
-    assert_int_equal(unlink(path), 0);
-    assert_int_equal(symlink("/tmp/elsewhere.db", path), 0);
-    assert_int_equal(store_open(f->dir, &f->store, &f->err), -ERR_INTERNAL);
-    assert_int_equal(access("/tmp/elsewhere.db", F_OK), -1);
+    shut(f);
+    for (size_t i = 0; i < 4; i += 3) { /* the database and the lock */
+        char *path cleanup(mem_free) = xasprintf("%s/%s", f->dir, files[i]);
+
+        assert_int_equal(unlink(path), 0);
+        assert_int_equal(symlink("/tmp/elsewhere.db", path), 0);
+        assert_int_equal(store_open(f->dir, &f->store, &f->err),
+                         -ERR_INTERNAL);
+        assert_int_equal(access("/tmp/elsewhere.db", F_OK), -1);
+        assert_int_equal(unlink(path), 0);
+    }
 }
 
 static void open_follows_a_link_to_the_directory(void **state)
@@ -412,8 +902,7 @@ static void open_follows_a_link_to_the_directory(void **state)
     struct store *s = NULL;
     int r;
 
-    store_close(f->store);
-    f->store = NULL;
+    shut(f);
     assert_int_equal(symlink(f->dir, link_path), 0);
     r = store_open(link_path, &s, &f->err);
     unlink(link_path);
@@ -424,24 +913,72 @@ static void open_follows_a_link_to_the_directory(void **state)
 static void D6_settings_are_the_safe_ones(void **state)
 {
     struct fixture *f = *state;
+    static const struct {
+        const char *text;
+        const char *writer, *reader;
+    } cases[] = {
+        {"PRAGMA journal_mode", "wal", "wal"},
+        {"PRAGMA synchronous", "2", NULL},
+        {"PRAGMA wal_autocheckpoint", "0", "0"},
+        {"PRAGMA foreign_keys", "1", "1"},
+        {"PRAGMA trusted_schema", "0", "0"},
+        {"PRAGMA cell_size_check", "1", "1"},
+        {"PRAGMA query_only", "0", "1"},
+        {"PRAGMA locking_mode", "normal", "normal"},
+    };
 
-    /* The log exists while open and is folded back at close; every put was
-     * synced before it returned. */
-    store_close(f->store);
-    f->store = NULL;
-    disk_install();
-    must_open(f);
-    for (unsigned n = 1; n <= 3; n++) {
-        unsigned before = disk.syncs;
+    for (int mode = STORE_READ; mode <= STORE_WRITE; mode++) {
+        struct store_tx *tx = begin(f, (enum store_mode)mode);
 
+        for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+            const char *want =
+                mode == STORE_WRITE ? cases[i].writer : cases[i].reader;
+            struct store_rows *row cleanup(store_rows_done) = NULL;
+
+            assert_int_equal(store_one(tx, &row, &f->err, cases[i].text, ""),
+                             1);
+            if (want)
+                assert_string_equal(store_text(row, 0), want);
+        }
+        store_rollback(&tx);
+    }
+}
+
+static void D1_D6_every_commit_is_synced_by_the_writer(void **state)
+{
+    struct fixture *f = *state;
+    unsigned before;
+
+    for (int64_t n = 1; n <= 3; n++) {
+        before = disk.syncs;
         put(f, n);
         assert_true(disk.syncs > before);
     }
-    store_close(f->store);
-    f->store = NULL;
-    disk_remove();
-    must_open(f);
+    /* Readers write nothing, not even at their end. */
+    before = disk.syncs;
     assert_int_equal(count_keys(f), 3);
+    assert_int_equal(disk.syncs, before);
+}
+
+static void D6_log_is_folded_while_running(void **state)
+{
+    struct fixture *f = *state;
+    char *wal cleanup(mem_free) = xasprintf("%s/glovebox.db-wal", f->dir);
+    char *name cleanup(mem_free) = xmalloc(400001);
+    struct stat st;
+
+    memset(name, 'n', 400000);
+    name[400000] = '\0';
+    for (int64_t n = 1; n <= 60; n++) { /* 24 MB in all */
+        struct store_tx *tx = begin(f, STORE_WRITE);
+
+        assert_int_equal(put_in(tx, n, name, &f->err), 1);
+        commit(f, tx);
+    }
+    assert_int_equal(stat(wal, &st), 0);
+    assert_true(st.st_size < 10 << 20);
+    assert_int_equal(number(f, "SELECT sum(length(name)) FROM keys"),
+                     60 * 400000);
 }
 
 static void D6_damage_is_found_at_start(void **state)
@@ -452,16 +989,16 @@ static void D6_damage_is_found_at_start(void **state)
     char junk[512];
     off_t size;
 
-    for (unsigned n = 1; n <= 3; n++)
+    for (int64_t n = 1; n <= 3; n++)
         put(f, n);
-    store_close(f->store);
-    f->store = NULL;
+    shut(f);
     fd = open(path, O_RDWR | O_CLOEXEC);
     size = lseek(fd, 0, SEEK_END);
     memset(junk, 0x5a, sizeof(junk));
     for (off_t at = 4096; at < size; at += 4096)
         assert_int_equal(pwrite(fd, junk, sizeof(junk), at), sizeof(junk));
-    assert_int_equal(store_open(f->dir, &f->store, &f->err), -ERR_INTERNAL);
+    assert_int_equal(store_open(f->dir, &f->store, &f->err), -ERR_CORRUPT);
+    assert_non_null(strstr(f->err.hint, "backup"));
     assert_null(f->store);
 }
 
@@ -471,11 +1008,10 @@ static void open_garbage_fails(void **state)
     char *path cleanup(mem_free) = xasprintf("%s/glovebox.db", f->dir);
     int fd cleanup(fd_close) = -1;
 
-    store_close(f->store);
-    f->store = NULL;
+    shut(f);
     fd = open(path, O_WRONLY | O_TRUNC | O_CLOEXEC);
     assert_int_equal(dprintf(fd, "%0200d", 7), 200);
-    assert_int_equal(store_open(f->dir, &f->store, &f->err), -ERR_INTERNAL);
+    assert_int_equal(store_open(f->dir, &f->store, &f->err), -ERR_CORRUPT);
 }
 
 /* What was acknowledged is there, and the lock is not. */
@@ -485,14 +1021,15 @@ static void D1_D7_open_after_a_kill(void **state)
     pid_t pid;
     int status;
 
-    store_close(f->store);
-    f->store = NULL;
+    shut(f);
     pid = fork();
     if (pid == 0) {
-        struct store_key k = key_of(1);
+        struct store_tx *tx = NULL;
 
         if (store_open(f->dir, &f->store, &f->err) < 0 ||
-            store_key_put(f->store, &k, &f->err) < 0)
+            try_put(f->store, 1, &f->err) < 0 ||
+            store_begin(f->store, STORE_WRITE, "x", &tx, &f->err) < 0 ||
+            put_in(tx, 2, "n", &f->err) < 0)
             _exit(1);
         (void)raise(SIGKILL); /* in the midst of it, nothing closed */
     }
@@ -500,6 +1037,243 @@ static void D1_D7_open_after_a_kill(void **state)
     assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
     must_open(f);
     assert_int_equal(count_keys(f), 1);
+    assert_int_equal(number(f, "SELECT count(*) FROM keys"
+                               " WHERE id = 'key_1'"),
+                     1);
+}
+
+/* ---- migrations --------------------------------------------------------- */
+
+/* A new directory with a database as version `version` left it, keys
+ * included if it had them. */
+static void build_version(struct fixture *f, int version)
+{
+    char *note cleanup(mem_free) =
+        xasprintf("CREATE TABLE schema_version (one INTEGER PRIMARY KEY"
+                  " CHECK (one = 1), version INTEGER NOT NULL) STRICT;"
+                  "INSERT INTO schema_version VALUES (1, %d)",
+                  version);
+
+    shut(f);
+    dir_remove(f->dir);
+    assert_int_equal(mkdir(f->dir, 0700), 0);
+    sql(f, "PRAGMA journal_mode = WAL");
+    if (version > 0)
+        sql(f, note);
+    for (int i = 0; i < version; i++)
+        sql(f, store_migrations[i]);
+    if (version > 0)
+        sql(f, "INSERT INTO keys (id, hash, tenant, name, scopes,"
+               " created_at_ms) VALUES ('key_1', randomblob(32), 't', 'n', 3,"
+               " 1), ('key_2', randomblob(32), 't', 'n', 3, 2)");
+    if (version > 1)
+        sql(f, "INSERT INTO workspaces (id, tenant, name, owner,"
+               " created_at_ms, updated_at_ms) VALUES ('ws_1', 't', 'n',"
+               " 'key_1', 1, 1); INSERT INTO members VALUES ('ws_1', '*', 1,"
+               " 1, 'key_1')");
+}
+
+/* Everything of the schema in one text; owned by caller. */
+static char *schema(struct fixture *f)
+{
+    struct store_tx *tx = begin(f, STORE_READ);
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    char *text;
+
+    assert_int_equal(store_one(tx, &row, &f->err,
+                               "SELECT group_concat(sql, ';') FROM (SELECT sql"
+                               " FROM sqlite_schema WHERE name NOT LIKE"
+                               " 'schema%' ORDER BY name)",
+                               ""),
+                     1);
+    text = xstrdup(store_text(row, 0));
+    store_rollback(&tx);
+    return text;
+}
+
+static void D7_open_migrates_from_every_version(void **state)
+{
+    struct fixture *f = *state;
+    char *want cleanup(mem_free) = schema(f);
+
+    assert_true(store_migrations_count >= 3);
+    for (int version = 0; version <= store_migrations_count; version++) {
+        char *got cleanup(mem_free) = NULL;
+
+        build_version(f, version);
+        must_open(f);
+        assert_int_equal(number(f, "SELECT version FROM schema_version"),
+                         store_migrations_count);
+        assert_int_equal(count_keys(f), version > 0 ? 2 : 0);
+        assert_int_equal(number(f, "SELECT count(*) FROM members"),
+                         version > 1 ? 1 : 0);
+        got = schema(f);
+        assert_string_equal(got, want);
+        assert_int_equal(store_check(f->store, &f->err), 0);
+        put(f, 3);
+        reopen(f);
+        assert_int_equal(count_keys(f), version > 0 ? 3 : 1);
+    }
+}
+
+/* Cut at every write and sync: the next start gets there all the same. */
+static void D5_D7_open_after_a_failed_migration(void **state)
+{
+    struct fixture *f = *state;
+
+    for (unsigned n = 1;; n += 1 + n / 8) {
+        int r;
+
+        disk_disarm();
+        build_version(f, 1);
+        disk_arm(DISK_WRITE | DISK_SYNC | DISK_TRUNCATE, n, true, SQLITE_FULL);
+        r = store_open(f->dir, &f->store, &f->err);
+        if (disk.failed == 0) {
+            assert_int_equal(r, 0);
+            assert_true(n > 10);
+            break;
+        }
+        if (r == 0) /* a checkpoint can fail and do no harm */
+            shut(f);
+        assert_null(f->store);
+        disk_disarm();
+        must_open(f);
+        assert_int_equal(count_keys(f), 2);
+        assert_int_equal(number(f, "SELECT version FROM schema_version"),
+                         store_migrations_count);
+    }
+}
+
+/* ---- full text ---------------------------------------------------------- */
+
+static void words_are_found(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *tx = begin(f, STORE_WRITE);
+    struct store_rows *row = NULL;
+
+    for (int64_t n = 1; n <= 2; n++)
+        assert_int_equal(
+            store_exec(tx, &f->err,
+                       "INSERT INTO words (rowid, path, body)"
+                       " VALUES (?1, ?2, ?3)",
+                       "itt", n, n == 1 ? "plan.txt" : "other.txt",
+                       n == 1 ? "meet at the caf\xc3\xa9 at noon" : "noon"),
+            1);
+    commit(f, tx);
+    reopen(f);
+    tx = begin(f, STORE_READ);
+    assert_int_equal(store_one(tx, &row, &f->err,
+                               "SELECT path, snippet(words, 1, '[', ']', '',"
+                               " 4) FROM words WHERE words MATCH ?1"
+                               " ORDER BY rank",
+                               "t", "body : CAFE"),
+                     1);
+    assert_string_equal(store_text(row, 0), "plan.txt");
+    assert_non_null(strstr(store_text(row, 1), "[caf\xc3\xa9]"));
+    store_rows_done(&row);
+    commit(f, tx);
+    tx = begin(f, STORE_WRITE);
+    assert_int_equal(
+        store_exec(tx, &f->err, "DELETE FROM words WHERE rowid = 1", ""), 1);
+    commit(f, tx);
+    assert_int_equal(
+        number(f, "SELECT count(*) FROM words WHERE words MATCH 'noon'"), 1);
+    assert_int_equal(store_check(f->store, &f->err), 0);
+}
+
+/* ---- backup and check --------------------------------------------------- */
+
+struct course {
+    struct fixture *f;
+    uint64_t done, total;
+    unsigned calls;
+    int64_t next;
+};
+
+/* Writes between the steps, as a service under load does. */
+static void on_progress(void *ctx, uint64_t done, uint64_t total)
+{
+    struct course *c = ctx;
+
+    assert_true(done >= c->done && done <= total);
+    c->done = done;
+    c->total = total;
+    c->calls++;
+    put(c->f, c->next++);
+}
+
+static void D9_backup_under_load_is_one_commit(void **state)
+{
+    struct fixture *f = *state, other = {.store = NULL};
+    char *path cleanup(mem_free) = xasprintf("%s/copy.db", f->dir);
+    char *moved cleanup(mem_free) = NULL;
+    char *name cleanup(mem_free) = xmalloc(100001);
+    struct course c = {.f = f, .next = 1000};
+    struct stat st;
+
+    memset(name, 'n', 100000);
+    name[100000] = '\0';
+    for (int64_t n = 1; n <= 50; n++) {
+        struct store_tx *tx = begin(f, STORE_WRITE);
+
+        assert_int_equal(put_in(tx, n, name, &f->err), 1);
+        commit(f, tx);
+    }
+    assert_int_equal(store_backup(f->store, path, on_progress, &c, &f->err),
+                     0);
+    assert_true(c.calls >= 4);
+    assert_int_equal(c.done, c.total);
+    assert_int_equal(count_keys(f), 50 + c.calls);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+
+    (void)snprintf(other.dir, sizeof(other.dir), "/tmp/test_store.XXXXXX");
+    assert_non_null(mkdtemp(other.dir));
+    moved = xasprintf("%s/glovebox.db", other.dir);
+    assert_int_equal(rename(path, moved), 0);
+    must_open(&other);
+    assert_int_equal(store_check(other.store, &f->err), 0);
+    assert_int_equal(count_keys(&other), 50); /* as of when it began */
+    put(&other, 7000);
+    shut(&other);
+    dir_remove(other.dir);
+}
+
+static void backup_replaces_nothing(void **state)
+{
+    struct fixture *f = *state;
+    char *path cleanup(mem_free) = xasprintf("%s/copy.db", f->dir);
+    char *nowhere cleanup(mem_free) = xasprintf("%s/no/copy.db", f->dir);
+
+    put(f, 1);
+    assert_int_equal(store_backup(f->store, path, NULL, NULL, &f->err), 0);
+    assert_int_equal(store_backup(f->store, path, NULL, NULL, &f->err),
+                     -ERR_CONFLICT);
+    assert_int_equal(access(path, F_OK), 0);
+    assert_int_equal(store_backup(f->store, nowhere, NULL, NULL, &f->err),
+                     -ERR_INTERNAL);
+    put(f, 2);
+}
+
+static void D8_check_finds_damage(void **state)
+{
+    struct fixture *f = *state;
+    char *path cleanup(mem_free) = xasprintf("%s/glovebox.db", f->dir);
+    int fd cleanup(fd_close) = -1;
+    char junk[64];
+    off_t size;
+
+    for (int64_t n = 1; n <= 200; n++)
+        put(f, n);
+    assert_int_equal(store_check(f->store, &f->err), 0);
+    reopen(f); /* all of it is in the file now */
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    size = lseek(fd, 0, SEEK_END);
+    memset(junk, 0x5a, sizeof(junk));
+    for (off_t at = 4096; at < size; at += 4096)
+        assert_int_equal(pwrite(fd, junk, sizeof(junk), at), sizeof(junk));
+    assert_int_equal(store_check(f->store, &f->err), -ERR_CORRUPT);
 }
 
 /* ---- a failing disk ----------------------------------------------------- */
@@ -507,74 +1281,307 @@ static void D1_D7_open_after_a_kill(void **state)
 static void D4_failed_sync_stops_writing(void **state)
 {
     struct fixture *f = *state;
-    struct store_key k = key_of(2);
+    struct store_tx *tx = NULL;
 
-    store_close(f->store);
-    f->store = NULL;
-    disk_install();
-    must_open(f);
     put(f, 1);
-    disk.fail_sync = true;
-    assert_int_equal(store_key_put(f->store, &k, &f->err), -ERR_INTERNAL);
-    disk.fail_sync = false;
+    disk_arm(DISK_SYNC, 1, true, 0);
+    assert_int_equal(try_put(f->store, 2, &f->err), -ERR_UNAVAILABLE);
+    disk_disarm();
+    assert_false(store_writable(f->store));
     /* A sync that works now proves nothing of the bytes that failed. */
-    assert_int_equal(store_key_put(f->store, &k, &f->err), -ERR_UNAVAILABLE);
-    assert_int_equal(store_key_revoke(f->store, k.id, 1, &f->err),
-                     -ERR_UNAVAILABLE);
-    assert_true(count_keys(f) >= 1); /* reading goes on */
-    store_close(f->store);
-    f->store = NULL;
-    disk_remove();
+    assert_int_equal(try_put(f->store, 3, &f->err), -ERR_UNAVAILABLE);
+    assert_non_null(strstr(f->err.hint, "restart"));
+    assert_int_equal(
+        store_begin(f->store, STORE_WRITE, "testing", &tx, &f->err),
+        -ERR_UNAVAILABLE);
+    assert_null(tx);
+    assert_int_equal(count_keys(f), 1); /* reading goes on */
+    disk.syncs = 0;
+    shut(f);
+    assert_int_equal(disk.syncs, 0); /* nor does closing write */
     must_open(f);
-    put(f, 3);
+    assert_true(store_writable(f->store));
+    put(f, 4);
+    assert_true(count_keys(f) >= 2);
+}
+
+/* The commit is in the log and safe; but the next one is refused. */
+static void D4_failed_sync_of_a_checkpoint_stops_writing(void **state)
+{
+    struct fixture *f = *state;
+    char *name cleanup(mem_free) = xmalloc(6000001);
+
+    memset(name, 'n', 6000000);
+    name[6000000] = '\0';
+    for (unsigned n = 1; n <= 3; n++) {
+        struct store_tx *tx;
+        int r;
+
+        disk_disarm();
+        reopen(f);
+        tx = begin(f, STORE_WRITE);
+        assert_int_equal(put_in(tx, n, name, &f->err), 1);
+        disk_arm(DISK_SYNC, n, false, 0); /* log's head, log, database */
+        r = store_commit(&tx, &f->err);
+        assert_int_equal(disk.failed, 1);
+        assert_int_equal(r, n < 3 ? -ERR_UNAVAILABLE : 0);
+        assert_false(store_writable(f->store));
+        assert_int_equal(try_put(f->store, 10 + n, &f->err), -ERR_UNAVAILABLE);
+    }
+    disk_disarm();
+    reopen(f);
+    assert_int_equal(number(f, "SELECT count(*) FROM keys"
+                               " WHERE id = 'key_3'"),
+                     1);
+    assert_int_equal(store_check(f->store, &f->err), 0);
 }
 
 static void D5_full_disk_leaves_the_store_usable(void **state)
 {
     struct fixture *f = *state;
-    struct store_key k = key_of(2);
 
-    store_close(f->store);
-    f->store = NULL;
-    disk_install();
-    must_open(f);
     put(f, 1);
-    disk.fail_write = true;
-    assert_int_equal(store_key_put(f->store, &k, &f->err), -ERR_INTERNAL);
+    disk_arm(DISK_WRITE, 1, true, SQLITE_FULL);
+    assert_int_equal(try_put(f->store, 2, &f->err), -ERR_SPACE);
     assert_non_null(strstr(f->err.message, "full"));
+    assert_int_equal(try_put(f->store, 2, &f->err), -ERR_SPACE);
     assert_int_equal(count_keys(f), 1);
-    disk.fail_write = false;
+    assert_true(store_writable(f->store));
+    disk_disarm();
     put(f, 2);
     assert_int_equal(count_keys(f), 2);
-    store_close(f->store);
-    f->store = NULL;
-    disk_remove();
+}
+
+/* Starting on a full disk: what is there can be read. */
+static void D5_D7_open_on_a_full_disk(void **state)
+{
+    struct fixture *f = *state;
+    pid_t pid;
+    int status;
+
+    shut(f);
+    pid = fork();
+    if (pid == 0) { /* leaves a log behind */
+        if (store_open(f->dir, &f->store, &f->err) < 0 ||
+            try_put(f->store, 1, &f->err) < 0)
+            _exit(1);
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    disk_arm(DISK_WRITE, 1, true, SQLITE_FULL);
+    must_open(f);
+    assert_int_equal(count_keys(f), 1);
+    assert_int_equal(try_put(f->store, 2, &f->err), -ERR_SPACE);
+    disk_disarm();
+    put(f, 2);
+}
+
+/* ---- each act of the disk made to fail in turn -------------------------- */
+
+static void copy_file(const char *from, const char *to, const char *name)
+{
+    char *source cleanup(mem_free) = xasprintf("%s/%s", from, name);
+    char *target cleanup(mem_free) = xasprintf("%s/%s", to, name);
+    char *bytes cleanup(mem_free) = NULL;
+    int fd cleanup(fd_close) = -1;
+    size_t len;
+
+    if (fd_read_file(AT_FDCWD, source, 64 << 20, &bytes, &len) < 0)
+        return; /* there is no log when it was closed */
+    fd = open(target, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(fd_write_all(fd, bytes, len), 0);
+}
+
+/* The rows n..n+9 are one transaction; 0 or 10 of them may be there. */
+#define GROUP 10
+
+static int try_group(struct fixture *f, int64_t n, const char *name)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+
+    if (store_begin(f->store, STORE_WRITE, "testing", &tx, &f->err) < 0)
+        return -(int)f->err.code;
+    for (int64_t i = 0; i < GROUP; i++)
+        if (put_in(tx, n + i, name, &f->err) < 0)
+            return -(int)f->err.code;
+    return store_commit(&tx, &f->err);
+}
+
+static int64_t group_size(struct fixture *f, int64_t n)
+{
+    char *text cleanup(mem_free) =
+        xasprintf("SELECT count(*) FROM keys WHERE created_at_ms >= %lld"
+                  " AND created_at_ms < %lld",
+                  (long long)n, (long long)n + GROUP);
+
+    return number(f, text);
+}
+
+static void check_group(struct fixture *f, int64_t n, int result)
+{
+    int64_t size = group_size(f, n);
+
+    if (result == 0)
+        assert_int_equal(size, GROUP); /* acknowledged means there */
+    else if (result == -ERR_UNAVAILABLE)
+        assert_true(size == 0 || size == GROUP); /* unknown, never a mix */
+    else
+        assert_int_equal(size, 0); /* said no, and meant it */
+}
+
+/* The directory as a power cut would leave it now, opened. */
+static void check_crash(struct fixture *f, int64_t n, int result)
+{
+    struct fixture cut = {.store = NULL};
+
+    (void)snprintf(cut.dir, sizeof(cut.dir), "/tmp/test_store.XXXXXX");
+    assert_non_null(mkdtemp(cut.dir));
+    copy_file(f->dir, cut.dir, "glovebox.db");
+    copy_file(f->dir, cut.dir, "glovebox.db-wal");
+    must_open(&cut);
+    for (int64_t i = 0; i < n; i += GROUP)
+        assert_true(group_size(&cut, i) == GROUP || group_size(&cut, i) == 0);
+    check_group(&cut, n, result);
+    shut(&cut);
+    dir_remove(cut.dir);
+}
+
+/* One failure at the how manyth act; false when there are fewer acts. */
+static bool fail_once(struct fixture *f, unsigned acts, unsigned at,
+                      bool for_good, int code, const char *name, int64_t n)
+{
+    bool failed;
+    int r, again;
+
+    disk_arm(acts, at, for_good, code);
+    r = try_group(f, n, name);
+    failed = disk.failed > 0;
+    disk_disarm();
+    if (!failed)
+        assert_int_equal(r, 0);
+    check_crash(f, n, r);
+    again = try_group(f, n + GROUP, name);
+    assert_int_equal(again, store_writable(f->store) ? 0 : -ERR_UNAVAILABLE);
+    if (r < 0 && r != -ERR_UNAVAILABLE)
+        assert_true(store_writable(f->store));
+    reopen(f);
+    check_group(f, n, r);
+    check_group(f, n + GROUP, again);
+    return failed;
+}
+
+static void fail_each(struct fixture *f, unsigned acts, bool for_good,
+                      int code, size_t name_len, unsigned step)
+{
+    char *name cleanup(mem_free) = xcalloc(1, name_len + 1);
+    unsigned at = 1;
+    int64_t n = 0;
+
+    memset(name, 'n', name_len);
+    while (fail_once(f, acts, at, for_good, code, name, n)) {
+        struct store_tx *tx = begin(f, STORE_WRITE);
+
+        (void)store_exec(tx, &f->err, "DELETE FROM keys", "");
+        commit(f, tx);
+        at += step;
+        n += (int64_t)2 * GROUP;
+    }
+    assert_true(at > step);
+    assert_int_equal(store_check(f->store, &f->err), 0);
+}
+
+static void D2_D4_D5_each_write_fails_once(void **state)
+{
+    fail_each(*state, DISK_WRITE, false, SQLITE_IOERR_WRITE, 3000, 1);
+}
+
+static void D2_D5_disk_is_full_at_each_write(void **state)
+{
+    fail_each(*state, DISK_WRITE, true, SQLITE_FULL, 3000, 1);
+}
+
+static void D2_D4_each_sync_fails_once(void **state)
+{
+    fail_each(*state, DISK_SYNC, false, 0, 3000, 1);
+}
+
+/* Large enough for the log to be folded at the commit. */
+static void D2_D4_D5_a_fold_fails(void **state)
+{
+    fail_each(*state, DISK_WRITE, false, SQLITE_IOERR_WRITE, 450000, 331);
+    fail_each(*state, DISK_WRITE, true, SQLITE_FULL, 450000, 577);
+    fail_each(*state, DISK_SYNC, true, 0, 450000, 1);
+}
+
+/* A log that cannot be cut to size is only longer than it need be. */
+static void D5_each_truncation_fails(void **state)
+{
+    struct fixture *f = *state;
+
+    for (unsigned at = 1; at <= 3; at++) {
+        disk_arm(DISK_TRUNCATE, at, true, 0);
+        put(f, at);
+        shut(f);
+        disk_disarm();
+        must_open(f);
+        assert_int_equal(count_keys(f), at);
+    }
 }
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
+#define DISK(name)                                                            \
+    cmocka_unit_test_setup_teardown(name, set_up_disk, tear_down_disk)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        CASE(key_put_survives_reopen),
-        CASE(key_put_twice_conflicts),
-        CASE(key_put_longest_texts),
-        CASE(key_revoke_keeps_the_first_time),
-        CASE(key_revoke_remembers_a_bounded_number),
-        CASE(key_touch_moves_forward_only),
-        CASE(keys_from_many_threads),
-        CASE(open_makes_a_private_file),
-        CASE(open_twice_is_refused),
+        CASE(values_come_back),
+        CASE(copy_is_cut_and_empty_for_null),
+        CASE(one_gives_the_first_row_or_none),
+        CASE(exec_tells_how_many_changed),
+        CASE(rows_of_a_statement_within_itself),
+        CASE(rows_may_outlive_their_transaction),
+        CASE(statements_more_than_are_kept),
+        CASE(statement_whose_text_changed),
+        CASE(statement_must_be_one_with_its_values),
+        CASE(commit_survives_reopen),
+        CASE(rollback_leaves_nothing),
+        CASE(constraint_is_a_conflict_of_its_statement_alone),
+        CASE(failed_statement_forbids_the_commit),
+        CASE(writing_in_a_read_transaction_is_refused),
+        CASE(write_within_a_write_is_refused),
+        CASE(reader_sees_the_commit_it_began_with),
+        CASE(D2_readers_beside_writers_see_whole_commits),
+        CASE(one_reader_too_many_waits_and_the_writer_does_not),
+        CASE(writers_take_turns),
+        CASE(open_makes_private_files),
+        CASE(D6_no_other_process_gets_in),
         CASE(open_newer_is_refused),
         CASE(open_missing_directory_fails),
         CASE(open_refuses_a_link),
         CASE(open_follows_a_link_to_the_directory),
         CASE(D6_settings_are_the_safe_ones),
+        DISK(D1_D6_every_commit_is_synced_by_the_writer),
+        CASE(D6_log_is_folded_while_running),
         CASE(D6_damage_is_found_at_start),
         CASE(open_garbage_fails),
         CASE(D1_D7_open_after_a_kill),
-        CASE(D4_failed_sync_stops_writing),
-        CASE(D5_full_disk_leaves_the_store_usable),
+        CASE(D7_open_migrates_from_every_version),
+        DISK(D5_D7_open_after_a_failed_migration),
+        CASE(words_are_found),
+        CASE(D9_backup_under_load_is_one_commit),
+        CASE(backup_replaces_nothing),
+        CASE(D8_check_finds_damage),
+        DISK(D4_failed_sync_stops_writing),
+        DISK(D4_failed_sync_of_a_checkpoint_stops_writing),
+        DISK(D5_full_disk_leaves_the_store_usable),
+        DISK(D5_D7_open_on_a_full_disk),
+        DISK(D2_D4_D5_each_write_fails_once),
+        DISK(D2_D5_disk_is_full_at_each_write),
+        DISK(D2_D4_each_sync_fails_once),
+        DISK(D2_D4_D5_a_fold_fails),
+        DISK(D5_each_truncation_fails),
     };
 
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

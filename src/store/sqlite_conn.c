@@ -1,0 +1,190 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A connection to the database and the statements prepared on it; see
+ * sqlite_int.h. Runs in the daemon, a connection being used by one thread at
+ * a time.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/sqlite_int.h"
+
+#define BUSY_MS 3000 /* only another program's lock can be in the way */
+#define PROBES 8     /* slots in which a statement may be */
+
+/* ---- opening ------------------------------------------------------------ */
+
+static int on_logged(void *arg, sqlite3 *db, const char *name, int frames)
+{
+    struct sqlite_conn *c = arg;
+
+    (void)db;
+    (void)name;
+    c->logged = frames;
+    return SQLITE_OK;
+}
+
+/* No checkpoint but those we ask for and see fail: the library's own
+ * automatic one keeps a failed sync to itself (D4). */
+static int keep_log(struct sqlite_conn *c, enum store_mode mode)
+{
+    int code = sqlite3_wal_autocheckpoint(c->db, 0);
+
+    if (mode == STORE_WRITE)
+        (void)sqlite3_wal_hook(c->db, on_logged, c); /* the old one: none */
+    else if (code == SQLITE_OK)
+        code = sqlite3_db_config(c->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1,
+                                 NULL);
+    return code;
+}
+
+int store_sqlite_conn_open(const char *path, enum store_mode mode,
+                           struct sqlite_conn **ret_conn)
+{
+    static const char *const settings[][2] = {
+        [STORE_READ] = {"PRAGMA query_only = ON", "PRAGMA cache_size = -4096"},
+        [STORE_WRITE] = {"PRAGMA synchronous = FULL",
+                         "PRAGMA cache_size = -16384"},
+    };
+    static const char *const common[] = {
+        "PRAGMA foreign_keys = ON",
+        "PRAGMA trusted_schema = OFF",
+        "PRAGMA cell_size_check = ON",
+        "PRAGMA temp_store = MEMORY",
+    };
+    struct sqlite_conn *c = *ret_conn = xcalloc(1, sizeof(*c));
+    int flags =
+        SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
+        (mode == STORE_WRITE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
+    int code = sqlite3_open_v2(path, &c->db, flags, "unix-excl");
+
+    if (code != SQLITE_OK)
+        return code;
+    (void)sqlite3_extended_result_codes(c->db, 1); /* a known handle */
+    (void)sqlite3_busy_timeout(c->db, BUSY_MS);
+    code = sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
+    for (size_t i = 0; i < 2 && code == SQLITE_OK; i++)
+        code = store_sqlite_conn_run(c, settings[mode][i]);
+    for (size_t i = 0; i < ARRAY_SIZE(common) && code == SQLITE_OK; i++)
+        code = store_sqlite_conn_run(c, common[i]);
+    return code == SQLITE_OK ? keep_log(c, mode) : code;
+}
+
+void store_sqlite_conn_close(struct sqlite_conn *c)
+{
+    if (!c)
+        return;
+    for (size_t i = 0; i < STORE_SQLITE_CACHED; i++)
+        (void)sqlite3_finalize(c->cache[i].st); /* repeats an old failure */
+    (void)sqlite3_close_v2(c->db); /* at once, as no statement is left */
+    free(c);
+}
+
+/* ---- statements --------------------------------------------------------- */
+
+static int prepare(struct sqlite_conn *c, const char *sql, unsigned flags,
+                   sqlite3_stmt **ret)
+{
+    const char *rest = "";
+    int code = sqlite3_prepare_v3(c->db, sql, -1, flags, ret, &rest);
+
+    if (code == SQLITE_OK && (!*ret || *rest)) {
+        (void)sqlite3_finalize(*ret); /* never ran */
+        *ret = NULL;
+        return SQLITE_MISUSE; /* nothing, or more than one statement */
+    }
+    return code;
+}
+
+/* The slot that has it, else the one that is to get it, else NULL when all
+ * are in use. Addresses are compared first; the text only settles whether a
+ * buffer that is no literal holds something else by now. */
+static struct sqlite_cached *slot_of(struct sqlite_conn *c, const char *sql)
+{
+    size_t start = (size_t)(((uintptr_t)sql * 0x9e3779b97f4a7c15u) >> 32);
+    struct sqlite_cached *best = NULL;
+
+    for (size_t i = 0; i < PROBES; i++) {
+        struct sqlite_cached *slot =
+            &c->cache[(start + i) % STORE_SQLITE_CACHED];
+
+        if (slot->sql == sql && !slot->busy)
+            return slot;
+        if (!slot->busy && (!best || slot->used < best->used))
+            best = slot;
+    }
+    return best;
+}
+
+int store_sqlite_conn_take(struct sqlite_conn *c, const char *sql,
+                           sqlite3_stmt **ret_st,
+                           struct sqlite_cached **ret_slot)
+{
+    struct sqlite_cached *slot = slot_of(c, sql);
+    int code = SQLITE_OK;
+
+    *ret_slot = slot;
+    if (!slot)
+        return prepare(c, sql, 0, ret_st);
+    if (!slot->st || slot->sql != sql ||
+        strcmp(sqlite3_sql(slot->st), sql) != 0) {
+        (void)sqlite3_finalize(slot->st); /* repeats an old failure */
+        *slot = (struct sqlite_cached){0};
+        code = prepare(c, sql, SQLITE_PREPARE_PERSISTENT, &slot->st);
+        if (code != SQLITE_OK)
+            return code;
+        slot->sql = sql;
+    }
+    slot->busy = true;
+    slot->used = ++c->uses;
+    *ret_st = slot->st;
+    return code;
+}
+
+/* The bindings point to the caller's memory, hence the clearing. */
+void store_sqlite_conn_give(sqlite3_stmt *st, struct sqlite_cached *slot)
+{
+    if (!slot) {
+        (void)sqlite3_finalize(st); /* repeats the code of the step */
+        return;
+    }
+    (void)sqlite3_reset(st); /* likewise */
+    (void)sqlite3_clear_bindings(st);
+    slot->busy = false;
+}
+
+int store_sqlite_conn_run(struct sqlite_conn *c, const char *sql)
+{
+    struct sqlite_cached *slot;
+    sqlite3_stmt *st;
+    int code = store_sqlite_conn_take(c, sql, &st, &slot);
+
+    if (code != SQLITE_OK)
+        return code;
+    do
+        code = sqlite3_step(st);
+    while (code == SQLITE_ROW);
+    store_sqlite_conn_give(st, slot);
+    return code == SQLITE_DONE ? SQLITE_OK : code;
+}
+
+int store_sqlite_conn_ask(struct sqlite_conn *c, const char *sql, char *ret,
+                          size_t size)
+{
+    struct sqlite_cached *slot;
+    sqlite3_stmt *st;
+    int code = store_sqlite_conn_take(c, sql, &st, &slot);
+
+    ret[0] = '\0';
+    if (code != SQLITE_OK)
+        return code;
+    code = sqlite3_step(st);
+    if (code == SQLITE_ROW) {
+        const unsigned char *text = sqlite3_column_text(st, 0);
+
+        (void)snprintf(ret, size, "%s", text ? (const char *)text : "");
+    }
+    store_sqlite_conn_give(st, slot);
+    return code == SQLITE_ROW || code == SQLITE_DONE ? SQLITE_OK : code;
+}

@@ -1,0 +1,196 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lends connections; see sqlite_int.h. Runs in the daemon on any thread. The
+ * writing one goes to those who wait in the order they came, so that nobody
+ * starves; the reading ones are opened when first needed. Readers and the
+ * writer never wait for each other.
+ */
+#include <errno.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "store/sqlite_int.h"
+
+#define WAIT_S 60
+
+static void cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(cond, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+void store_sqlite_gate_init(struct sqlite_gate *g)
+{
+    (void)pthread_mutex_init(&g->lock, NULL); /* cannot fail on Linux */
+    cond_init(&g->reader_freed);
+}
+
+void store_sqlite_gate_done(struct sqlite_gate *g)
+{
+    for (size_t i = 0; i < g->idle_count; i++)
+        store_sqlite_conn_close(g->idle[i]);
+    (void)pthread_cond_destroy(&g->reader_freed); /* nobody is waiting */
+    (void)pthread_mutex_destroy(&g->lock);
+}
+
+static struct timespec deadline(void)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
+    until.tv_sec += WAIT_S;
+    return until;
+}
+
+/* ---- the writer --------------------------------------------------------- */
+
+static struct sqlite_turn **turn_end(struct sqlite_gate *g)
+{
+    struct sqlite_turn **link = &g->turns;
+
+    while (*link)
+        link = &(*link)->next;
+    return link;
+}
+
+static void turn_drop(struct sqlite_gate *g, struct sqlite_turn *turn)
+{
+    struct sqlite_turn **link = &g->turns;
+
+    while (*link != turn)
+        link = &(*link)->next;
+    *link = turn->next;
+}
+
+/* The lock is held. Who leaves names the next, so `writing` stays set. */
+static int turn_wait(struct sqlite_gate *g)
+{
+    struct sqlite_turn turn = {.thread = pthread_self()};
+    struct timespec until = deadline();
+
+    cond_init(&turn.come);
+    *turn_end(g) = &turn;
+    while (!turn.granted &&
+           pthread_cond_timedwait(&turn.come, &g->lock, &until) == 0)
+        continue;
+    if (!turn.granted)
+        turn_drop(g, &turn);
+    (void)pthread_cond_destroy(&turn.come); /* nobody is waiting */
+    return turn.granted ? 0 : -ETIMEDOUT;
+}
+
+static int writer_enter(struct sqlite_gate *g)
+{
+    int r = 0;
+
+    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    if (!g->writing) {
+        g->writing = true;
+        g->writer = pthread_self();
+    } else if (pthread_equal(g->writer, pthread_self())) {
+        r = -EDEADLK;
+    } else {
+        r = turn_wait(g);
+    }
+    (void)pthread_mutex_unlock(&g->lock);
+    return r;
+}
+
+static void writer_leave(struct sqlite_gate *g)
+{
+    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    if (g->turns) {
+        struct sqlite_turn *turn = g->turns;
+
+        g->turns = turn->next;
+        g->writer = turn->thread;
+        turn->granted = true;
+        (void)pthread_cond_signal(&turn->come);
+    } else {
+        g->writing = false;
+    }
+    (void)pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- readers ------------------------------------------------------------ */
+
+/* NULL: the caller may open one more. */
+static int reader_enter(struct sqlite_gate *g, struct sqlite_conn **ret_conn)
+{
+    struct timespec until = deadline();
+    int r = 0;
+
+    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    while (!g->idle_count && g->readers == STORE_SQLITE_READERS && r == 0)
+        r = -pthread_cond_timedwait(&g->reader_freed, &g->lock, &until);
+    if (r == 0 && g->idle_count) {
+        *ret_conn = g->idle[--g->idle_count];
+    } else if (r == 0) {
+        g->readers++;
+        *ret_conn = NULL;
+    }
+    (void)pthread_mutex_unlock(&g->lock);
+    return r;
+}
+
+static void reader_leave(struct sqlite_gate *g, struct sqlite_conn *conn)
+{
+    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    if (conn)
+        g->idle[g->idle_count++] = conn;
+    else
+        g->readers--;
+    (void)pthread_cond_signal(&g->reader_freed);
+    (void)pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- both --------------------------------------------------------------- */
+
+static int refuse(int r, const char *what, struct error *err)
+{
+    if (r == -EDEADLK)
+        return error_set(err, ERR_INTERNAL,
+                         "%s: a transaction within a transaction", what);
+    (void)error_set(err, ERR_BUSY, "%s: the store is busy", what);
+    return error_retry(err, 1);
+}
+
+int store_sqlite_gate_enter(struct sqlite_store *s, enum store_mode mode,
+                            const char *what, struct sqlite_conn **ret_conn,
+                            struct error *err)
+{
+    struct sqlite_conn *conn = s->writer;
+    int r = mode == STORE_WRITE ? writer_enter(&s->gate)
+                                : reader_enter(&s->gate, &conn);
+    int code;
+
+    if (r < 0)
+        return refuse(r, what, err);
+    if (!conn) {
+        code = store_sqlite_conn_open(s->path, STORE_READ, &conn);
+        if (code != SQLITE_OK) {
+            (void)store_sqlite_fail(s, conn, code, what, err);
+            store_sqlite_gate_leave(s, mode, conn, true);
+            return -(int)err->code;
+        }
+    }
+    *ret_conn = conn;
+    return 0;
+}
+
+void store_sqlite_gate_leave(struct sqlite_store *s, enum store_mode mode,
+                             struct sqlite_conn *conn, bool broken)
+{
+    if (mode == STORE_WRITE) {
+        writer_leave(&s->gate);
+        return;
+    }
+    if (broken)
+        store_sqlite_conn_close(conn);
+    reader_leave(&s->gate, broken ? NULL : conn);
+}

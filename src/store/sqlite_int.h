@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of the SQLite engine share.
+ *
+ * How the pieces work together: sqlite_open.c locks the directory, makes and
+ * migrates the file and opens the one writing connection. sqlite_gate.c lends
+ * connections: the writing one to one thread at a time, in the order of
+ * asking, and up to four reading ones. sqlite.c turns a loan into a
+ * transaction and says what a failure means; sqlite_rows.c runs statements in
+ * it, which sqlite_conn.c keeps prepared; sqlite_backup.c copies and checks.
+ *
+ * Only the writing connection ever checkpoints: the library's log-reset race
+ * (fixed in 3.51.3) needs two connections that do (D6). The others are opened
+ * read-only, and no other process gets in: the "unix-excl" layer keeps the
+ * file's lock for this process and its index of the log in memory.
+ */
+#ifndef GLOVEBOX_STORE_SQLITE_INT_H
+#define GLOVEBOX_STORE_SQLITE_INT_H
+
+#include <pthread.h>
+#include <sqlite3.h>
+#include <stdatomic.h>
+
+#include "store/store_int.h"
+
+#define STORE_SQLITE_READERS 4
+#define STORE_SQLITE_CACHED 256 /* prepared statements of a connection */
+
+/* ---- sqlite_conn.c: a connection and its statements --------------------- */
+
+struct sqlite_cached {
+    const char *sql; /* the literal's address */
+    sqlite3_stmt *st;
+    uint64_t used; /* by the connection's count, for giving way */
+    bool busy;
+};
+
+struct sqlite_conn {
+    sqlite3 *db;
+    uint64_t uses;
+    int logged; /* writer: frames in the log after the last commit */
+    int folded; /* writer: logged at the last checkpoint */
+    struct sqlite_cached cache[STORE_SQLITE_CACHED];
+};
+
+/* Returns an SQLite code; *ret_conn has to be closed either way. */
+int store_sqlite_conn_open(const char *path, enum store_mode mode,
+                           struct sqlite_conn **ret_conn);
+void store_sqlite_conn_close(struct sqlite_conn *c); /* accepts NULL */
+static inline void store_sqlite_conn_closep(struct sqlite_conn **c)
+{
+    store_sqlite_conn_close(*c);
+}
+/* The statement of that text, ready to be bound, to be given back. With
+ * *ret_slot NULL it was made for this once. Returns an SQLite code. */
+int store_sqlite_conn_take(struct sqlite_conn *c, const char *sql,
+                           sqlite3_stmt **ret_st,
+                           struct sqlite_cached **ret_slot);
+void store_sqlite_conn_give(sqlite3_stmt *st, struct sqlite_cached *slot);
+/* A statement without parameters, to its end. Returns an SQLite code. */
+int store_sqlite_conn_run(struct sqlite_conn *c, const char *sql);
+/* One value of a query without parameters, as text; "" when there is none.
+ * Returns an SQLite code. */
+int store_sqlite_conn_ask(struct sqlite_conn *c, const char *sql, char *ret,
+                          size_t size);
+
+/* ---- sqlite_gate.c: who has which connection ---------------------------- */
+
+/* A thread that waits to write; on its stack. */
+struct sqlite_turn {
+    struct sqlite_turn *next;
+    pthread_cond_t come;
+    pthread_t thread;
+    bool granted;
+};
+
+struct sqlite_gate {
+    pthread_mutex_t lock; /* around what follows, never across I/O */
+    pthread_cond_t reader_freed;
+    struct sqlite_turn *turns; /* the next first */
+    bool writing;
+    pthread_t writer; /* who, while writing */
+    struct sqlite_conn *idle[STORE_SQLITE_READERS];
+    size_t idle_count;
+    size_t readers; /* open or being opened, idle ones included */
+};
+
+struct sqlite_store;
+
+void store_sqlite_gate_init(struct sqlite_gate *g);
+void store_sqlite_gate_done(struct sqlite_gate *g); /* closes the readers */
+/* ERR_BUSY after a minute. */
+int store_sqlite_gate_enter(struct sqlite_store *s, enum store_mode mode,
+                            const char *what, struct sqlite_conn **ret_conn,
+                            struct error *err);
+/* broken: the reader is closed rather than kept. */
+void store_sqlite_gate_leave(struct sqlite_store *s, enum store_mode mode,
+                             struct sqlite_conn *conn, bool broken);
+
+/* ---- sqlite.c: transactions --------------------------------------------- */
+
+struct sqlite_store {
+    struct store base;
+    struct sqlite_gate gate;
+    struct sqlite_conn *writer;
+    char *path;
+    int lock_fd;
+    atomic_bool broken; /* a sync failed: no more writes */
+};
+
+struct sqlite_rows;
+
+struct sqlite_tx {
+    struct store_tx base;
+    struct sqlite_store *store;
+    struct sqlite_conn *conn;
+    enum store_mode mode;
+    const char *what;
+    struct sqlite_rows *rows; /* that still have a statement */
+    int failed; /* SQLite code that the engine may have rolled back for */
+};
+
+extern const struct store_ops store_sqlite_ops;
+
+/* What clients see: what failed, but no SQL and no path (H5). Stops writing
+ * if it was a sync. conn may be NULL. */
+int store_sqlite_fail(struct sqlite_store *s, const struct sqlite_conn *conn,
+                      int code, const char *what, struct error *err);
+void store_sqlite_close(struct store *base); /* also a half-open one */
+
+/* ---- sqlite_rows.c, sqlite_backup.c: the rest of the table -------------- */
+
+int store_sqlite_rows_exec(struct store_tx *base, const char *sql,
+                           const struct store_value *values, size_t count,
+                           struct error *err);
+int store_sqlite_rows_query(struct store_tx *base, const char *sql,
+                            const struct store_value *values, size_t count,
+                            struct store_rows **ret, struct error *err);
+int store_sqlite_rows_next(struct store_rows *base, struct error *err);
+void store_sqlite_rows_done(struct store_rows *base);
+const char *store_sqlite_rows_text(struct store_rows *base, int column);
+int64_t store_sqlite_rows_number(struct store_rows *base, int column);
+const void *store_sqlite_rows_bytes(struct store_rows *base, int column,
+                                    size_t *ret_len);
+/* Gives the statements of a transaction back; its rows stay, at their end. */
+void store_sqlite_rows_detach(struct sqlite_tx *tx);
+
+int store_sqlite_backup(struct store *base, const char *path,
+                        void (*progress)(void *ctx, uint64_t done,
+                                         uint64_t total),
+                        void *ctx, struct error *err);
+int store_sqlite_backup_check(struct store *base, struct error *err);
+
+#endif

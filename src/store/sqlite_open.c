@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens the database: lock, file, settings, check, migrations; see
+ * sqlite_int.h. Runs once in the daemon, before there are other threads that
+ * use the store.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "store/sqlite_int.h"
+
+#define LOCK_MS 3000 /* a daemon that is just stopping gets this long */
+#define LOCK_STEP_MS 20
+
+/* ---- the files ---------------------------------------------------------- */
+
+static int take_lock(int fd)
+{
+    uint64_t until = clock_mono_ms() + LOCK_MS;
+    const struct timespec step = {.tv_nsec = LOCK_STEP_MS * 1000000};
+
+    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        if (clock_mono_ms() >= until)
+            return -EBUSY;
+        (void)nanosleep(&step, NULL); /* a shorter sleep does no harm */
+    }
+    return 0;
+}
+
+/* Before the database is so much as opened: closing any descriptor of it
+ * would drop the locks that SQLite has on it in this process. */
+static int lock_dir(int dir, int *ret_fd, struct error *err)
+{
+    int fd cleanup(fd_close) = openat(
+        dir, "glovebox.lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : take_lock(fd);
+
+    if (r == -EBUSY)
+        return error_set(err, ERR_CONFLICT,
+                         "another process has the data directory open");
+    if (r < 0)
+        return error_errno(err, ERR_INTERNAL, -r, "cannot lock glovebox.lock");
+    *ret_fd = take_fd(fd);
+    return 0;
+}
+
+/* Makes the file ours alone before SQLite does with our umask; the log gets
+ * the same mode. The path has no links on the way, as NOFOLLOW demands. */
+static int make_file(struct sqlite_store *s, const char *data_dir,
+                     int *ret_dir, struct error *err)
+{
+    char *real cleanup(mem_free) = realpath(data_dir, NULL);
+    int dir cleanup(fd_close) = -1;
+    int fd cleanup(fd_close) = -1;
+
+    if (real)
+        dir = open(real, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (dir < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
+                           data_dir);
+    if (lock_dir(dir, &s->lock_fd, err) < 0)
+        return -(int)err->code;
+    s->path = xasprintf("%s/glovebox.db", real);
+    fd = openat(dir, "glovebox.db", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+                0600);
+    if (fd < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
+                           s->path);
+    *ret_dir = take_fd(dir);
+    return 0;
+}
+
+/* ---- settings ----------------------------------------------------------- */
+
+/* quick_check is after the log is there and before anything is written. */
+static int set_up(struct sqlite_store *s, struct error *err)
+{
+    static const struct {
+        const char *sql;
+        const char *expect; /* the answer, or NULL for any */
+        enum error_code otherwise;
+    } steps[] = {
+        {"PRAGMA journal_mode = WAL", "wal", ERR_INTERNAL},
+        {"PRAGMA journal_size_limit = 67108864", NULL, ERR_NONE},
+        {"PRAGMA quick_check(1)", "ok", ERR_CORRUPT},
+    };
+    char answer[128];
+
+    for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+        int code = store_sqlite_conn_ask(s->writer, steps[i].sql, answer,
+                                         sizeof(answer));
+
+        if ((code & 0xff) == SQLITE_BUSY)
+            return error_set(err, ERR_CONFLICT,
+                             "another process has the database open");
+        if (code != SQLITE_OK)
+            return store_sqlite_fail(s, s->writer, code, steps[i].sql, err);
+        if (steps[i].expect && strcmp(answer, steps[i].expect) != 0)
+            return error_set(err, steps[i].otherwise, "%s answered \"%.100s\"",
+                             steps[i].sql, answer);
+    }
+    return 0;
+}
+
+/* Empties a log that was left behind. Its end may be known to the kernel
+ * only, after a sync that failed; nothing may be added behind such an end
+ * (D4). A full disk leaves it as it is, so that reading can go on. */
+static int fold_log(struct sqlite_store *s, struct error *err)
+{
+    static const char what[] = "folding the log";
+    int code = sqlite3_wal_checkpoint_v2(
+        s->writer->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
+
+    if ((code & 0xff) == SQLITE_FULL) {
+        log_event(LOG_WARN, "store_log_not_folded", "error",
+                  "the disk is full, ignoring", NULL);
+        return 0;
+    }
+    if (code != SQLITE_OK)
+        return store_sqlite_fail(s, s->writer, code, what, err);
+    return 0;
+}
+
+/* ---- migrations --------------------------------------------------------- */
+
+static int exec(struct sqlite_store *s, const char *sql, struct error *err)
+{
+    int code = sqlite3_exec(s->writer->db, sql, NULL, NULL, NULL);
+
+    if (code != SQLITE_OK)
+        return store_sqlite_fail(s, s->writer, code, "migrating the database",
+                                 err);
+    return 0;
+}
+
+static int migrate_one(struct sqlite_store *s, int version, struct error *err)
+{
+    char *note cleanup(mem_free) =
+        xasprintf("UPDATE schema_version SET version = %d", version + 1);
+
+    if (exec(s, "BEGIN IMMEDIATE", err) < 0)
+        return -(int)err->code;
+    if (exec(s, store_migrations[version], err) < 0 ||
+        exec(s, note, err) < 0 || exec(s, "COMMIT", err) < 0) {
+        (void)sqlite3_exec(s->writer->db, "ROLLBACK", NULL, NULL,
+                           NULL); /* it is closed next */
+        return -(int)err->code;
+    }
+    return 0;
+}
+
+static int migrate(struct sqlite_store *s, struct error *err)
+{
+    char text[32];
+    int code, version;
+
+    if (exec(s,
+             "BEGIN IMMEDIATE;"
+             "CREATE TABLE IF NOT EXISTS schema_version ("
+             "  one INTEGER PRIMARY KEY CHECK (one = 1),"
+             "  version INTEGER NOT NULL) STRICT;"
+             "INSERT OR IGNORE INTO schema_version VALUES (1, 0);"
+             "COMMIT",
+             err) < 0)
+        return -(int)err->code;
+    code = store_sqlite_conn_ask(
+        s->writer, "SELECT version FROM schema_version", text, sizeof(text));
+    if (code != SQLITE_OK)
+        return store_sqlite_fail(s, s->writer, code,
+                                 "reading the schema's version", err);
+    version = (int)strtol(text, NULL, 10);
+    if (version < 0 || version > store_migrations_count) {
+        (void)error_set(err, ERR_CONFLICT,
+                        "the database has schema %d, this program knows up "
+                        "to %d",
+                        version, store_migrations_count);
+        return error_hint(err, "run the version that wrote it, or a newer "
+                               "one");
+    }
+    while (version < store_migrations_count)
+        if (migrate_one(s, version++, err) < 0)
+            return -(int)err->code;
+    return 0;
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+static int open_writer(struct sqlite_store *s, struct error *err)
+{
+    int code = store_sqlite_conn_open(s->path, STORE_WRITE, &s->writer);
+
+    if (code != SQLITE_OK)
+        return store_sqlite_fail(s, s->writer, code, "opening the database",
+                                 err);
+    return 0;
+}
+
+static void closep(struct sqlite_store **s)
+{
+    if (*s)
+        store_sqlite_close(&(*s)->base);
+}
+
+int store_sqlite_open(const char *data_dir, struct store **ret,
+                      struct error *err)
+{
+    struct sqlite_store *s cleanup(closep) = xcalloc(1, sizeof(*s));
+    int dir cleanup(fd_close) = -1;
+
+    s->base.ops = &store_sqlite_ops;
+    s->lock_fd = -1;
+    store_sqlite_gate_init(&s->gate);
+    if (make_file(s, data_dir, &dir, err) < 0)
+        return -(int)err->code;
+    if (open_writer(s, err) < 0 || set_up(s, err) < 0 ||
+        fold_log(s, err) < 0 || migrate(s, err) < 0) {
+        if (err->code == ERR_CORRUPT)
+            (void)error_hint(err, "restore a backup");
+        return error_wrap(err, "%s", s->path);
+    }
+    /* The names of the database and its log; SQLite asks for this too, but
+     * does not look at the answer. */
+    if (fsync(dir) < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot sync %s",
+                           data_dir);
+    *ret = &take_ptr(s)->base;
+    return 0;
+}
