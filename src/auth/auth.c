@@ -28,7 +28,7 @@ static struct auth_entry **bucket_of(struct auth *a, const unsigned char *hash)
     return &a->buckets[((size_t)hash[0] << 8 | hash[1]) % AUTH_BUCKETS];
 }
 
-void auth_entry_add(struct auth *a, const struct store_key *key)
+void auth_entry_add(struct auth *a, const struct auth_row *key)
 {
     struct auth_entry **bucket = bucket_of(a, key->hash);
     struct auth_entry *e = xcalloc(1, sizeof(*e));
@@ -79,10 +79,10 @@ static struct auth_entry *entry_of_hash(struct auth *a,
 /* ---- when keys were last used ------------------------------------------- */
 
 /* Takes the notes off the table; owned by caller. */
-static struct store_touch *collect(struct auth *a, size_t *ret_count)
+static struct auth_touch *collect(struct auth *a, size_t *ret_count)
 {
     pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
-    struct store_touch *rows = xcalloc(a->count + 1, sizeof(*rows));
+    struct auth_touch *rows = xcalloc(a->count + 1, sizeof(*rows));
     size_t count = 0;
 
     for (size_t i = 0; i < AUTH_BUCKETS; i++)
@@ -99,9 +99,9 @@ static struct store_touch *collect(struct auth *a, size_t *ret_count)
 int auth_touch_flush(struct auth *a, struct error *err)
 {
     size_t count;
-    struct store_touch *rows cleanup(mem_free) = collect(a, &count);
+    struct auth_touch *rows cleanup(mem_free) = collect(a, &count);
 
-    return count ? store_key_touch(a->store, rows, count, err) : 0;
+    return count ? auth_key_store_touch(a->store, rows, count, err) : 0;
 }
 
 static void *writer_run(void *arg)
@@ -163,14 +163,14 @@ static void writer_stop(struct auth *a)
 static int make_admin(struct auth *a, const char *data_dir, struct error *err)
 {
     char secret[AUTH_SECRET_LEN + 1];
-    struct store_key key;
+    struct auth_row key;
     int r;
 
     auth_key_make(a, "default", "admin", AUTH_ADMIN, &key, secret);
     r = auth_secret_publish(data_dir, secret, err);
     explicit_bzero(secret, sizeof(secret));
     if (r == 0)
-        r = store_key_put(a->store, &key, err);
+        r = auth_key_store_put(a->store, &key, err);
     if (r == 0)
         auth_entry_add(a, &key);
     return r;
@@ -185,7 +185,7 @@ int auth_open(struct store *store, const char *data_dir,
               uint32_t failures_per_min, struct auth **ret, struct error *err)
 {
     struct auth *a cleanup(closep) = xcalloc(1, sizeof(*a));
-    struct store_key *keys cleanup(mem_free) = NULL;
+    struct auth_row *keys cleanup(mem_free) = NULL;
     size_t count = 0;
 
     (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
@@ -193,7 +193,7 @@ int auth_open(struct store *store, const char *data_dir,
     a->store = store;
     a->sources = auth_slow_new(failures_per_min);
     a->prefixes = auth_slow_new(failures_per_min);
-    if (store_key_list(store, &keys, &count, err) < 0 ||
+    if (auth_key_store_list(store, &keys, &count, err) < 0 ||
         auth_secret_open(data_dir, count == 0, a->secret, err) < 0)
         return -(int)err->code;
     for (size_t i = 0; i < count; i++)

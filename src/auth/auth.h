@@ -11,8 +11,8 @@
  * How the pieces work together: the store holds the keys; auth.c loads the
  * valid ones into a table in memory, so that auth_check does no I/O, and one
  * thread writes back when keys were last used; key.c makes and revokes;
- * secret.c keeps the two files of the data directory; slow.c remembers
- * failures; scopes.c has the names.
+ * key_store.c has the SQL; secret.c keeps the two files of the data
+ * directory; slow.c remembers failures; scopes.c has the names.
  */
 #ifndef GLOVEBOX_AUTH_AUTH_H
 #define GLOVEBOX_AUTH_AUTH_H

@@ -47,11 +47,44 @@ int auth_secret_open(const char *data_dir, bool may_make,
 int auth_secret_publish(const char *data_dir, const char *secret,
                         struct error *err);
 
+/* ---- key_store.c: the rows ---------------------------------------------- */
+
+#define AUTH_REVOKED_KEPT 1000 /* revoked keys remembered, newest first */
+
+struct auth_row {
+    char id[ID_MAX];
+    unsigned char hash[HASH_SIZE]; /* of the secret; unique */
+    char tenant[AUTH_TENANT_MAX];
+    char name[AUTH_NAME_MAX];
+    uint32_t scopes;
+    int64_t created_at_ms;
+    int64_t revoked_at_ms;   /* 0: valid */
+    int64_t last_used_at_ms; /* 0: never */
+};
+
+struct auth_touch {
+    char id[ID_MAX];
+    int64_t used_at_ms;
+};
+
+/* ERR_CONFLICT if the id or the hash is there already. */
+int auth_key_store_put(struct store *s, const struct auth_row *row,
+                       struct error *err);
+/* All keys, revoked ones included, newest first; owned by caller. */
+int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
+                        size_t *ret_count, struct error *err);
+/* ERR_NOT_FOUND if there is no such key; an earlier revocation stays. */
+int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
+                          struct error *err);
+/* Moves last_used_at_ms forward, never back; unknown ids are ignored. */
+int auth_key_store_touch(struct store *s, const struct auth_touch *rows,
+                         size_t count, struct error *err);
+
 /* ---- auth.c: the valid keys in memory ----------------------------------- */
 
 struct auth_entry {
     struct auth_entry *next; /* in its bucket */
-    struct store_key key;
+    struct auth_row key;
     bool touched; /* last_used_at_ms is newer than the store's */
 };
 
@@ -62,6 +95,7 @@ struct auth_entry {
  * who looks at or alters the table, and never across I/O. */
 struct auth {
     pthread_mutex_t changes;
+    int64_t made_at_ms;   /* the newest key */
     pthread_mutex_t lock; /* around everything below but `secret` */
     pthread_cond_t wake;  /* of the writer, to stop */
     pthread_t writer;
@@ -89,16 +123,17 @@ static inline void auth_unlock(pthread_mutex_t **lock)
 }
 
 /* With `changes` held; these two take the lock. */
-void auth_entry_add(struct auth *a, const struct store_key *key);
+void auth_entry_add(struct auth *a, const struct auth_row *key);
 void auth_entry_remove(struct auth *a, const char *id);
 /* With either lock held; borrowed until it is released. */
 struct auth_entry *auth_entry_find(struct auth *a, const char *id);
 /* Writes the touched last_used_at_ms of all keys. */
 int auth_touch_flush(struct auth *a, struct error *err);
 
-/* key.c: a fresh secret and its row; nothing is stored. */
-void auth_key_make(const struct auth *a, const char *tenant, const char *name,
-                   uint32_t scopes, struct store_key *ret_key,
+/* key.c: a fresh secret and its row; nothing is stored. With `changes` held,
+ * or before there are others. */
+void auth_key_make(struct auth *a, const char *tenant, const char *name,
+                   uint32_t scopes, struct auth_row *ret_key,
                    char ret_secret[AUTH_SECRET_LEN + 1]);
 
 #endif

@@ -14,10 +14,6 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 
-_Static_assert(AUTH_TENANT_MAX == STORE_TENANT_MAX, "copied as they are");
-_Static_assert(AUTH_NAME_MAX == STORE_NAME_MAX, "copied as they are");
-_Static_assert(HASH_SIZE == STORE_HASH_SIZE, "copied as they are");
-
 /* ---- names -------------------------------------------------------------- */
 
 /* What would move the cursor, reverse the line or show nothing at all. */
@@ -68,8 +64,20 @@ static int check_tenant(const char *tenant, struct error *err)
 
 /* ---- making ------------------------------------------------------------- */
 
-void auth_key_make(const struct auth *a, const char *tenant, const char *name,
-                   uint32_t scopes, struct store_key *ret_key,
+/* Now, but no two keys of the same millisecond: listing goes by it. A clock
+ * that was set back is believed. */
+static int64_t made_at(struct auth *a)
+{
+    int64_t now = clock_real_ms();
+
+    if (now <= a->made_at_ms && now > a->made_at_ms - 1000)
+        now = a->made_at_ms + 1;
+    a->made_at_ms = now;
+    return now;
+}
+
+void auth_key_make(struct auth *a, const char *tenant, const char *name,
+                   uint32_t scopes, struct auth_row *ret_key,
                    char ret_secret[AUTH_SECRET_LEN + 1])
 {
     unsigned char raw[HASH_SIZE];
@@ -85,10 +93,10 @@ void auth_key_make(const struct auth *a, const char *tenant, const char *name,
     (void)snprintf(ret_key->tenant, sizeof(ret_key->tenant), "%s", tenant);
     (void)snprintf(ret_key->name, sizeof(ret_key->name), "%s", name);
     ret_key->scopes = scopes;
-    ret_key->created_at_ms = clock_real_ms();
+    ret_key->created_at_ms = made_at(a);
 }
 
-static void to_public(const struct store_key *key, struct auth_key *ret)
+static void to_public(const struct auth_row *key, struct auth_key *ret)
 {
     memset(ret, 0, sizeof(*ret));
     memcpy(ret->id, key->id, sizeof(ret->id));
@@ -105,7 +113,7 @@ int auth_key_create(struct auth *a, const char *tenant, const char *name,
                     char **ret_secret, struct error *err)
 {
     char secret[AUTH_SECRET_LEN + 1];
-    struct store_key key;
+    struct auth_row key;
     pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
 
     name = name ? name : "";
@@ -119,7 +127,7 @@ int auth_key_create(struct auth *a, const char *tenant, const char *name,
         return error_hint(err, "revoke some that are no longer used");
     }
     auth_key_make(a, tenant, name, scopes, &key, secret);
-    if (store_key_put(a->store, &key, err) < 0) {
+    if (auth_key_store_put(a->store, &key, err) < 0) {
         explicit_bzero(secret, sizeof(secret));
         return -(int)err->code;
     }
@@ -135,12 +143,12 @@ int auth_key_create(struct auth *a, const char *tenant, const char *name,
 int auth_key_list(struct auth *a, struct auth_key **ret_keys,
                   size_t *ret_count, struct error *err)
 {
-    struct store_key *rows cleanup(mem_free) = NULL;
+    struct auth_row *rows cleanup(mem_free) = NULL;
     struct auth_key *keys;
     size_t count;
 
     if (auth_touch_flush(a, err) < 0 ||
-        store_key_list(a->store, &rows, &count, err) < 0)
+        auth_key_store_list(a->store, &rows, &count, err) < 0)
         return -(int)err->code;
     keys = xcalloc(MAX(count, (size_t)1), sizeof(*keys));
     for (size_t i = 0; i < count; i++)
@@ -162,7 +170,7 @@ int auth_key_revoke(struct auth *a, const char *id, struct error *err)
         (void)error_set(err, ERR_CONFLICT, "this is the last admin key");
         return error_hint(err, "create another admin key first");
     }
-    if (store_key_revoke(a->store, id, clock_real_ms(), err) < 0)
+    if (auth_key_store_revoke(a->store, id, clock_real_ms(), err) < 0)
         return -(int)err->code;
     auth_entry_remove(a, id);
     return 0;

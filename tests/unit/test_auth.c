@@ -842,6 +842,182 @@ static void keys_from_many_threads(void **state)
     assert_int_equal(f->auth->admins, 1);
 }
 
+/* ---- rows of the keys --------------------------------------------------- */
+
+static struct auth_row row_of(unsigned n)
+{
+    struct auth_row row = {.scopes = n, .created_at_ms = 1000 + n};
+
+    (void)snprintf(row.id, sizeof(row.id), "key_%032x", n);
+    memset(row.hash, 0xab, sizeof(row.hash));
+    memcpy(row.hash, &n, sizeof(n));
+    (void)snprintf(row.tenant, sizeof(row.tenant), "tenant-%u", n);
+    (void)snprintf(row.name, sizeof(row.name), "'); DROP TABLE keys; --%u", n);
+    return row;
+}
+
+static void put_row(struct fixture *f, unsigned n)
+{
+    struct auth_row row = row_of(n);
+
+    if (auth_key_store_put(f->store, &row, &f->err) < 0)
+        fail_msg("%s", f->err.message);
+}
+
+/* Newest first, so the admin's key, made now, is the first of them. */
+static size_t list_rows(struct fixture *f, struct auth_row **ret)
+{
+    size_t count = 0;
+
+    if (auth_key_store_list(f->store, ret, &count, &f->err) < 0)
+        fail_msg("%s", f->err.message);
+    return count;
+}
+
+static size_t count_rows(struct fixture *f)
+{
+    struct auth_row *rows cleanup(mem_free) = NULL;
+
+    return list_rows(f, &rows);
+}
+
+static void key_store_put_survives_reopen(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_row *rows cleanup(mem_free) = NULL;
+    struct auth_row want = row_of(2);
+
+    put_row(f, 1);
+    put_row(f, 2);
+    shut(f);
+    must_open(f);
+    assert_int_equal(list_rows(f, &rows), 3);
+    assert_memory_equal(&rows[1], &want, sizeof(want));
+    assert_string_equal(rows[2].tenant, "tenant-1");
+}
+
+static void key_store_put_twice_conflicts(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_row same = row_of(1);
+
+    put_row(f, 1);
+    assert_int_equal(auth_key_store_put(f->store, &same, &f->err),
+                     -ERR_CONFLICT);
+    (void)snprintf(same.id, sizeof(same.id), "key_other"); /* same hash */
+    assert_int_equal(auth_key_store_put(f->store, &same, &f->err),
+                     -ERR_CONFLICT);
+    put_row(f, 2); /* the failed ones left no transaction behind */
+    assert_int_equal(count_rows(f), 3);
+}
+
+static void key_store_put_longest_texts(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_row *rows cleanup(mem_free) = NULL;
+    struct auth_row row = row_of(1);
+
+    memset(row.name, 'n', sizeof(row.name) - 1);
+    memset(row.tenant, 't', sizeof(row.tenant) - 1);
+    assert_int_equal(auth_key_store_put(f->store, &row, &f->err), 0);
+    assert_int_equal(list_rows(f, &rows), 2);
+    assert_memory_equal(&rows[1], &row, sizeof(row));
+}
+
+static void key_store_revoke_keeps_the_first_time(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_row *rows cleanup(mem_free) = NULL;
+    struct auth_row row = row_of(1);
+
+    put_row(f, 1);
+    assert_int_equal(auth_key_store_revoke(f->store, row.id, 500, &f->err), 0);
+    assert_int_equal(auth_key_store_revoke(f->store, row.id, 900, &f->err), 0);
+    assert_int_equal(auth_key_store_revoke(f->store, "key_x", 500, &f->err),
+                     -ERR_NOT_FOUND);
+    shut(f);
+    must_open(f);
+    assert_int_equal(list_rows(f, &rows), 2);
+    assert_int_equal(rows[1].revoked_at_ms, 500);
+}
+
+/* n revoked keys "old_1", "old_2", … in one transaction. */
+static void put_revoked(struct fixture *f, int64_t count)
+{
+    struct store_tx *tx = NULL;
+
+    assert_int_equal(
+        store_begin(f->store, STORE_WRITE, "testing", &tx, &f->err), 0);
+    for (int64_t i = 1; i <= count; i++) {
+        unsigned char hash[HASH_SIZE] = {0xee};
+        char id[24];
+
+        memcpy(hash + 1, &i, sizeof(i));
+        (void)snprintf(id, sizeof(id), "old_%lld", (long long)i);
+        assert_int_equal(store_exec(tx, &f->err,
+                                    "INSERT INTO keys (id, hash, tenant, name,"
+                                    " scopes, created_at_ms, revoked_at_ms)"
+                                    " VALUES (?1, ?2, 't', 'n', 1, ?3, ?3)",
+                                    "tbi", id, hash, sizeof(hash), i),
+                         1);
+    }
+    assert_int_equal(store_commit(&tx, &f->err), 0);
+}
+
+static void key_store_revoke_remembers_a_bounded_number(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_row row;
+
+    put_revoked(f, AUTH_REVOKED_KEPT - 1);
+    for (unsigned n = 1; n <= 3; n++)
+        put_row(f, n);
+    row = row_of(1);
+    assert_int_equal(count_rows(f), AUTH_REVOKED_KEPT + 3);
+    assert_int_equal(auth_key_store_revoke(f->store, row.id, 5000, &f->err),
+                     0);
+    assert_int_equal(count_rows(f), AUTH_REVOKED_KEPT + 3); /* all kept */
+    row = row_of(2);
+    assert_int_equal(auth_key_store_revoke(f->store, row.id, 5001, &f->err),
+                     0);
+    assert_int_equal(count_rows(f), AUTH_REVOKED_KEPT + 2); /* the oldest */
+    assert_int_equal(auth_key_store_revoke(f->store, "old_1", 1, &f->err),
+                     -ERR_NOT_FOUND);
+    assert_int_equal(auth_key_store_revoke(f->store, "old_2", 1, &f->err), 0);
+}
+
+static void key_store_touch_moves_forward_only(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_row *rows cleanup(mem_free) = NULL;
+    struct auth_touch uses[3] = {{.used_at_ms = 70}, {.used_at_ms = 60}};
+
+    put_row(f, 1);
+    put_row(f, 2);
+    memcpy(uses[0].id, row_of(1).id, sizeof(uses[0].id));
+    memcpy(uses[1].id, row_of(2).id, sizeof(uses[1].id));
+    (void)snprintf(uses[2].id, sizeof(uses[2].id), "key_unknown");
+    assert_int_equal(auth_key_store_touch(f->store, uses, 3, &f->err), 0);
+    uses[0].used_at_ms = 65;
+    uses[1].used_at_ms = 65;
+    assert_int_equal(auth_key_store_touch(f->store, uses, 2, &f->err), 0);
+    assert_int_equal(list_rows(f, &rows), 3);
+    assert_int_equal(rows[2].last_used_at_ms, 70);
+    assert_int_equal(rows[1].last_used_at_ms, 65);
+}
+
+static void key_list_is_in_the_order_of_making(void **state)
+{
+    struct fixture *f = *state;
+    struct auth_key made[20], *keys cleanup(mem_free) = NULL;
+
+    for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+        free(create(f, AUTH_EXECUTE, &made[i]));
+    assert_int_equal(list(f, &keys), ARRAY_SIZE(made) + 1);
+    for (size_t i = 0; i < ARRAY_SIZE(made); i++)
+        assert_string_equal(keys[i].id, made[ARRAY_SIZE(made) - 1 - i].id);
+}
+
 /* ---- scopes ------------------------------------------------------------- */
 
 static void scopes_parse_and_format(void **state)
@@ -923,6 +1099,13 @@ int main(void)
         CASE(key_use_is_noted),
         CASE(key_use_is_written_at_close),
         CASE(keys_from_many_threads),
+        CASE(key_store_put_survives_reopen),
+        CASE(key_store_put_twice_conflicts),
+        CASE(key_store_put_longest_texts),
+        CASE(key_store_revoke_keeps_the_first_time),
+        CASE(key_store_revoke_remembers_a_bounded_number),
+        CASE(key_store_touch_moves_forward_only),
+        CASE(key_list_is_in_the_order_of_making),
         cmocka_unit_test(scopes_parse_and_format),
     };
 

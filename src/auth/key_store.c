@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The rows of the keys and their SQL; see auth_int.h. Runs in the daemon on
+ * any thread. Every call is one transaction, on disk when it returns.
+ */
+#include <string.h>
+
+#include "auth/auth_int.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+int auth_key_store_put(struct store *s, const struct auth_row *row,
+                       struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int r = store_begin(s, STORE_WRITE, "storing a key", &tx, err);
+
+    if (r == 0)
+        r = store_exec(tx, err,
+                       "INSERT INTO keys (id, hash, tenant, name, scopes,"
+                       " created_at_ms, revoked_at_ms, last_used_at_ms)"
+                       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+                       "tbttiiii", row->id, row->hash, sizeof(row->hash),
+                       row->tenant, row->name, (int64_t)row->scopes,
+                       row->created_at_ms, row->revoked_at_ms,
+                       row->last_used_at_ms);
+    return r < 0 ? r : store_commit(&tx, err);
+}
+
+/* ---- listing ------------------------------------------------------------ */
+
+static void read_row(struct store_rows *rows, struct auth_row *ret)
+{
+    size_t len;
+    const void *hash = store_bytes(rows, 1, &len);
+
+    memset(ret, 0, sizeof(*ret));
+    store_copy(rows, 0, ret->id, sizeof(ret->id));
+    if (hash && len == sizeof(ret->hash))
+        memcpy(ret->hash, hash, sizeof(ret->hash));
+    store_copy(rows, 2, ret->tenant, sizeof(ret->tenant));
+    store_copy(rows, 3, ret->name, sizeof(ret->name));
+    ret->scopes = (uint32_t)store_int(rows, 4);
+    ret->created_at_ms = store_int(rows, 5);
+    ret->revoked_at_ms = store_int(rows, 6);
+    ret->last_used_at_ms = store_int(rows, 7);
+}
+
+int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
+                        size_t *ret_count, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct auth_row *list cleanup(mem_free) = NULL;
+    size_t count = 0, room = 0;
+    int r;
+
+    if (store_begin(s, STORE_READ, "listing keys", &tx, err) < 0 ||
+        store_query(tx, &rows, err,
+                    "SELECT id, hash, tenant, name, scopes, created_at_ms,"
+                    " revoked_at_ms, last_used_at_ms FROM keys"
+                    " ORDER BY created_at_ms DESC, id DESC",
+                    "") < 0)
+        return -(int)err->code;
+    while ((r = store_next(rows, err)) == 1) {
+        if (count == room) {
+            room = room ? 2 * room : 16;
+            list = xrealloc(list, room * sizeof(*list));
+        }
+        read_row(rows, &list[count++]);
+    }
+    if (r < 0)
+        return r;
+    *ret_rows = take_ptr(list);
+    *ret_count = count;
+    return 0;
+}
+
+/* ---- changing ----------------------------------------------------------- */
+
+int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
+                          struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int changed;
+
+    if (store_begin(s, STORE_WRITE, "revoking a key", &tx, err) < 0)
+        return -(int)err->code;
+    changed =
+        store_exec(tx, err,
+                   "UPDATE keys SET revoked_at_ms ="
+                   " CASE revoked_at_ms WHEN 0 THEN ?2 ELSE revoked_at_ms END"
+                   " WHERE id = ?1",
+                   "ti", id, at_ms);
+    if (changed < 0)
+        return changed;
+    if (changed == 0)
+        return error_set(err, ERR_NOT_FOUND, "there is no such key");
+    if (store_exec(tx, err,
+                   "DELETE FROM keys WHERE revoked_at_ms > 0 AND id NOT IN"
+                   " (SELECT id FROM keys WHERE revoked_at_ms > 0"
+                   " ORDER BY revoked_at_ms DESC, created_at_ms DESC, id DESC"
+                   " LIMIT ?1)",
+                   "i", (int64_t)AUTH_REVOKED_KEPT) < 0)
+        return -(int)err->code;
+    return store_commit(&tx, err);
+}
+
+int auth_key_store_touch(struct store *s, const struct auth_touch *rows,
+                         size_t count, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+
+    if (store_begin(s, STORE_WRITE, "noting the use of keys", &tx, err) < 0)
+        return -(int)err->code;
+    for (size_t i = 0; i < count; i++)
+        if (store_exec(tx, err,
+                       "UPDATE keys SET last_used_at_ms = ?2"
+                       " WHERE id = ?1 AND last_used_at_ms < ?2",
+                       "ti", rows[i].id, rows[i].used_at_ms) < 0)
+            return -(int)err->code;
+    return store_commit(&tx, err);
+}
