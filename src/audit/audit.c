@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens the audit trail and adds to it; see audit.h. Runs in the daemon on
+ * the thread of the act.
+ */
+#include "audit/audit.h"
+
+#include <string.h>
+
+#include "audit/audit_int.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+static void closep(struct audit **a)
+{
+    audit_close(*a);
+}
+
+int audit_open(struct store *store, const char *data_dir, struct audit **ret,
+               struct error *err)
+{
+    struct audit *a cleanup(closep) = xcalloc(1, sizeof(*a));
+
+    a->store = store;
+    a->end = &a->first;
+    (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
+    if (audit_secret_open(store, data_dir, a->secret, err) < 0 ||
+        audit_later_start(a, err) < 0)
+        return -(int)err->code;
+    *ret = take_ptr(a);
+    return 0;
+}
+
+void audit_close(struct audit *a)
+{
+    if (!a)
+        return;
+    audit_later_stop(a);
+    (void)pthread_mutex_destroy(&a->lock); /* nobody has it */
+    explicit_bzero(a->secret, sizeof(a->secret));
+    free(a);
+}
+
+int audit_add(struct audit *a, struct store_tx *tx, const struct actor *who,
+              const struct audit_event *event, struct error *err)
+{
+    struct audit_record record cleanup(audit_record_done) = {0};
+
+    audit_record_init(&record, who, event);
+    return audit_chain_add(a->secret, tx, &record, err);
+}
+
+int audit_note(struct audit *a, const struct actor *who,
+               const struct audit_event *event, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+
+    if (store_begin(a->store, STORE_WRITE, "noting an act", &tx, err) < 0 ||
+        audit_add(a, tx, who, event, err) < 0)
+        return -(int)err->code;
+    return store_commit(&tx, err);
+}

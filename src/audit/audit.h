@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The audit trail: one event for every act that changes something or is
+ * refused (O1), numbered without gaps, each carrying an HMAC (under
+ * DIR/audit.secret) of itself and of the event before, so that a change, a
+ * gap, a swap or a cut end shows. An act in the store and its event are one
+ * transaction: neither exists without the other. Events hold ids, never code,
+ * file content, tokens or passwords.
+ */
+#ifndef GLOVEBOX_AUDIT_AUDIT_H
+#define GLOVEBOX_AUDIT_AUDIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/ids.h"
+
+struct audit;
+struct error;
+struct store;
+struct store_tx;
+
+/* Who asks; strings are borrowed. Doors fill it from the key. */
+struct actor {
+    const char *tenant;
+    const char *key;     /* "key_…", or "share_…" for a link's visitor, or
+                            "glovebox" for the service itself */
+    bool admin;          /* the key has the admin scope: owner of everything
+                            in its tenant */
+    const char *request; /* X-Request-Id, or NULL */
+    const char *source;  /* peer address, or NULL */
+};
+
+/* NULL for what does not apply. */
+struct audit_event {
+    const char *action;    /* "file.put", "workspace.transfer", … */
+    const char *workspace; /* ws_… */
+    const char *object;    /* the id acted on: file_…, lock_…, sess_… */
+    const char *path;
+    const char *before; /* version or commit id, owner, role, … */
+    const char *after;
+    const char *result; /* NULL is "ok"; else an error code's name */
+    const char *detail; /* a short plain sentence; at most 500 bytes kept */
+};
+
+/* Makes DIR/audit.secret (0600) at the first start; fails when it is missing
+ * and there is a trail. Starts a thread. store: borrowed until close. */
+int audit_open(struct store *store, const char *data_dir, struct audit **ret,
+               struct error *err);
+void audit_close(struct audit *a); /* writes what waits; accepts NULL */
+
+/* who: NULL for the service itself, in these three. */
+
+/* Within the act's own transaction. */
+int audit_add(struct audit *a, struct store_tx *tx, const struct actor *who,
+              const struct audit_event *event, struct error *err);
+/* In one of its own, on disk when it returns: for acts outside the store. */
+int audit_note(struct audit *a, const struct actor *who,
+               const struct audit_event *event, struct error *err);
+/* Queued; written by a thread within a second, several at a time. For
+ * refusals, and for what must not wait (executions). Strings are copied. A
+ * queue that is full drops and counts; the count is an event itself. */
+void audit_later(struct audit *a, const struct actor *who,
+                 const struct audit_event *event);
+
+struct audit_filter { /* NULL or 0: any */
+    const char *tenant;
+    const char *actor;
+    const char *action; /* exact, or "file." for all that start so */
+    const char *workspace;
+    const char *object; /* object id, or a path */
+    int64_t from_ms, to_ms;
+    int64_t after;  /* sequence number; events newer than it, oldest first */
+    unsigned limit; /* 0 is 100; at most 1000 */
+};
+
+struct audit_line {
+    int64_t seq, at_ms;
+    char *tenant, *actor, *action, *workspace, *object, *path, *before, *after,
+        *result, *detail, *request, *source; /* owned; "" for none */
+    char hash[65];
+};
+
+int audit_query(struct audit *a, const struct audit_filter *filter,
+                struct audit_line **ret, size_t *ret_count, bool *ret_more,
+                struct error *err);
+void audit_lines_free(struct audit_line *lines, size_t count);
+
+struct audit_report {
+    int64_t events;    /* looked at */
+    int64_t first_bad; /* sequence number of the first fault, 0: none */
+    char fault[160];   /* what is wrong there */
+    char head[65];     /* HMAC of the last event: note it down elsewhere, and
+                          a trail cut shorter can be told too */
+};
+/* Walks the whole chain. progress may be NULL. */
+int audit_verify(struct audit *a,
+                 void (*progress)(void *ctx, int64_t done, int64_t total),
+                 void *ctx, struct audit_report *ret, struct error *err);
+
+#endif

@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Reads the audit trail; see audit.h. Runs in the daemon on the thread that
+ * serves the question, in a read transaction, so that nobody waits for it.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "audit/audit_int.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+/* One statement for each index that can lead; the rest of the filter is
+ * checked on the rows it finds (a sum has no index). Empty text stands for
+ * any. */
+#define QUERY(lead)                                                           \
+    "SELECT " AUDIT_COLUMNS " FROM audit WHERE " lead " AND seq > ?1"         \
+    " AND (?2 = '' OR tenant = ?2) AND (?3 = '' OR actor = ?3)"               \
+    " AND (?4 = '' OR workspace = ?4)"                                        \
+    " AND (?5 = '' OR action = ?5 OR (action > ?5 AND action < ?6))"          \
+    " AND (?7 = '' OR object = ?7 OR path = ?7)"                              \
+    " AND at_ms + 0 >= ?8 AND at_ms + 0 <= ?9 ORDER BY seq LIMIT ?10"
+
+static const char *statement(const struct audit_filter *f)
+{
+    if (f->workspace)
+        return QUERY("workspace = ?4");
+    if (f->actor)
+        return QUERY("actor = ?3");
+    if (f->from_ms > 0)
+        return QUERY("at_ms >= ?8 AND at_ms <= ?9");
+    if (f->tenant)
+        return QUERY("tenant = ?2");
+    return QUERY("seq > ?1");
+}
+
+/* Where the actions that start with "file." end: before "file/". */
+static char *action_end(const char *action)
+{
+    size_t len = strlen(action);
+    char *end;
+
+    if (len == 0 || action[len - 1] != '.')
+        return xstrdup("");
+    end = xstrdup(action);
+    end[len - 1] = '.' + 1;
+    return end;
+}
+
+static void read_line(struct store_rows *rows, struct audit_line *ret)
+{
+    char **const fields[AUDIT_FIELDS] = {
+        &ret->tenant, &ret->actor,  &ret->action,  &ret->workspace,
+        &ret->object, &ret->path,   &ret->before,  &ret->after,
+        &ret->result, &ret->detail, &ret->request, &ret->source};
+    const void *hash;
+    size_t len;
+
+    memset(ret, 0, sizeof(*ret));
+    ret->seq = store_int(rows, 0);
+    ret->at_ms = store_int(rows, 1);
+    for (int i = 0; i < AUDIT_FIELDS; i++) {
+        const char *text = store_text(rows, AUDIT_FIRST_FIELD + i);
+
+        *fields[i] = xstrdup(text ? text : "");
+    }
+    hash = store_bytes(rows, AUDIT_HASH_COLUMN, &len);
+    if (hash && len == HASH_SIZE)
+        (void)ids_hex(hash, len, ret->hash);
+}
+
+void audit_lines_free(struct audit_line *lines, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        struct audit_line *l = &lines[i];
+
+        free(l->tenant);
+        free(l->actor);
+        free(l->action);
+        free(l->workspace);
+        free(l->object);
+        free(l->path);
+        free(l->before);
+        free(l->after);
+        free(l->result);
+        free(l->detail);
+        free(l->request);
+        free(l->source);
+    }
+    free(lines);
+}
+
+/* At most limit lines; one more row is asked for, to know of it. */
+static int collect(struct store_rows *rows, size_t limit,
+                   struct audit_line **ret, size_t *ret_count, bool *ret_more,
+                   struct error *err)
+{
+    struct audit_line *lines = xcalloc(limit, sizeof(*lines));
+    size_t count = 0;
+    int r;
+
+    while ((r = store_next(rows, err)) == 1 && count < limit)
+        read_line(rows, &lines[count++]);
+    if (r < 0) {
+        audit_lines_free(lines, count);
+        return r;
+    }
+    *ret = lines;
+    *ret_count = count;
+    *ret_more = r == 1;
+    return 0;
+}
+
+int audit_query(struct audit *a, const struct audit_filter *filter,
+                struct audit_line **ret, size_t *ret_count, bool *ret_more,
+                struct error *err)
+{
+    /* Declared in this order: the rows borrow the texts. */
+    char *tenant cleanup(mem_free) =
+        audit_record_text(filter->tenant, AUDIT_TEXT_MAX);
+    char *actor cleanup(mem_free) =
+        audit_record_text(filter->actor, AUDIT_TEXT_MAX);
+    char *workspace cleanup(mem_free) =
+        audit_record_text(filter->workspace, AUDIT_TEXT_MAX);
+    char *action cleanup(mem_free) =
+        audit_record_text(filter->action, AUDIT_TEXT_MAX);
+    char *until cleanup(mem_free) = action_end(action);
+    char *object cleanup(mem_free) =
+        audit_record_text(filter->object, AUDIT_TEXT_MAX);
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    size_t limit = filter->limit ? filter->limit : AUDIT_LINES;
+
+    limit = MIN(limit, (size_t)AUDIT_LINES_MAX);
+    if (store_begin(a->store, STORE_READ, "reading the audit trail", &tx,
+                    err) < 0 ||
+        store_query(tx, &rows, err, statement(filter), "ittttttiii",
+                    filter->after, tenant, actor, workspace, action, until,
+                    object, filter->from_ms > 0 ? filter->from_ms : 0,
+                    filter->to_ms > 0 ? filter->to_ms : INT64_MAX,
+                    (int64_t)limit + 1) < 0)
+        return -(int)err->code;
+    return collect(rows, limit, ret, ret_count, ret_more, err);
+}
