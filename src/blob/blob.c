@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opens and closes the store of blobs; see blob.h. Runs in the daemon, as the
+ * service's user, in a data directory that belongs to this daemon alone.
+ */
+#include "blob/blob.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "blob/blob_int.h"
+
+static int open_folder(int dir, const char *name, int *ret_fd,
+                       struct error *err)
+{
+    if (mkdirat(dir, name, 0700) < 0 && errno != EEXIST)
+        return blob_fault(errno, "make the folders of stored objects", err);
+    *ret_fd =
+        openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (*ret_fd < 0)
+        return blob_fault(errno, "open the folders of stored objects", err);
+    return 0;
+}
+
+/* Files that were being written when the service ended. */
+static int clear_tmp(struct blobs *b, struct error *err)
+{
+    DIR *dir cleanup(fd_closedir) = NULL;
+    int fd cleanup(fd_close) = fd_dup(b->tmp, 0);
+    struct dirent *e;
+
+    dir = fd < 0 ? NULL : fdopendir(fd);
+    if (!dir)
+        return blob_fault(errno, "list half-written objects", err);
+    (void)take_fd(fd); /* dir's now */
+    while ((errno = 0, e = readdir(dir)))
+        if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+            unlinkat(b->tmp, e->d_name, 0) < 0)
+            log_event(LOG_WARN, "blob_leftover", "file", e->d_name, NULL);
+    return errno ? blob_fault(errno, "list half-written objects", err) : 0;
+}
+
+static int make_folders(struct blobs *b, struct error *err)
+{
+    for (unsigned i = 0; i < BLOB_FOLDERS; i++) {
+        char name[3];
+
+        (void)snprintf(name, sizeof(name), "%02x", i & 0xff); /* fits */
+        if (mkdirat(b->dir, name, 0700) < 0 && errno != EEXIST)
+            return blob_fault(errno, "make the folders of stored objects",
+                              err);
+    }
+    /* Whoever made them may have been killed before it synced them. */
+    return blob_fault_sync(b, b->dir, err);
+}
+
+static int open_all(struct blobs *b, const char *data_dir, struct error *err)
+{
+    int data cleanup(fd_close) =
+        open(data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int r;
+
+    if (data < 0)
+        return blob_fault(errno, "open the data directory", err);
+    r = open_folder(data, "blobs", &b->dir, err);
+    if (r == 0)
+        r = open_folder(b->dir, "tmp", &b->tmp, err);
+    if (r == 0)
+        r = open_folder(b->dir, "x", &b->exec, err);
+    if (r == 0)
+        r = make_folders(b, err);
+    if (r == 0)
+        r = blob_fault_sync(b, data, err);
+    return r < 0 ? r : clear_tmp(b, err);
+}
+
+int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
+{
+    struct blobs *b = xcalloc(1, sizeof(*b));
+    int r;
+
+    b->dir = b->tmp = b->exec = -1;
+    (void)pthread_mutex_init(&b->looking, NULL); /* cannot fail here */
+    (void)pthread_mutex_init(&b->lock, NULL);
+    (void)pthread_cond_init(&b->removed, NULL);
+    b->known =
+        xcalloc(BLOB_KNOWN_SETS * (size_t)BLOB_KNOWN_WAYS, sizeof(*b->known));
+    r = open_all(b, data_dir, err);
+    if (r < 0) {
+        blobs_close(b);
+        return r;
+    }
+    *ret = b;
+    return 0;
+}
+
+void blobs_stop(struct blobs *b)
+{
+    atomic_store(&b->stopping, true);
+}
+
+void blobs_close(struct blobs *b)
+{
+    if (!b)
+        return;
+    for (unsigned i = 0; i < BLOB_PINS; i++)
+        while (b->pins[i]) {
+            struct blob_pin *pin = b->pins[i];
+
+            b->pins[i] = pin->next;
+            free(pin);
+        }
+    (void)pthread_cond_destroy(&b->removed); /* nobody waits any more */
+    (void)pthread_mutex_destroy(&b->lock);
+    (void)pthread_mutex_destroy(&b->looking);
+    free(b->known);
+    fd_close(&b->exec);
+    fd_close(&b->tmp);
+    fd_close(&b->dir);
+    free(b);
+}

@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bytes, stored once under their SHA-256: DIR/blobs/ab/abcdef… . A blob is
+ * written beside its place, hashed on the way, synced, renamed, and its
+ * directory synced (D1); whoever refers to it does so afterwards (D2), so a
+ * crash leaves at most a blob nobody refers to, which the collector finds.
+ *
+ * Writing the same bytes twice does the same work and gives the same answer
+ * as writing them first, whoever wrote them before (I8); only the disk knows.
+ *
+ * Verified on open (D3): the bytes are hashed before the first of them is
+ * handed out. What was hashed is remembered by inode, size and both times
+ * (the kernel's ctime cannot be put back), so that an untouched file is not
+ * hashed again for a day; anything that differs is.
+ *
+ * A writer's result is pinned until blob_release, so that the collector
+ * cannot take it between "it is there" and the row that refers to it.
+ * After a failed sync every write is refused (D4). Any thread may call.
+ */
+#ifndef GLOVEBOX_BLOB_BLOB_H
+#define GLOVEBOX_BLOB_BLOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define BLOB_NAME 65 /* SHA-256 in hex and NUL */
+
+struct blobs;
+struct blob_writer;
+struct error;
+
+/* Makes DIR/blobs (0700), removes half-written files of an earlier run. */
+int blobs_open(const char *data_dir, struct blobs **ret, struct error *err);
+void blobs_close(struct blobs *b); /* accepts NULL */
+bool blobs_writable(struct blobs *b);
+/* Checks that hash anew or at a pace end soon, with ERR_UNAVAILABLE; all else
+ * goes on. For the start of a shutdown. */
+void blobs_stop(struct blobs *b);
+
+int blob_begin(struct blobs *b, struct blob_writer **ret, struct error *err);
+int blob_write(struct blob_writer *w, const void *bytes, size_t len,
+               struct error *err);
+/* From the descriptor's start (pread) up to its end, at most `most` bytes;
+ * holes are skipped where the file system tells of them. */
+int blob_write_fd(struct blob_writer *w, int fd, uint64_t most,
+                  struct error *err);
+uint64_t blob_written(const struct blob_writer *w);
+/* Durable and pinned when it returns 0; frees w and clears it either way. */
+int blob_finish(struct blob_writer **w, char ret_sha256[BLOB_NAME],
+                uint64_t *ret_size, struct error *err);
+void blob_abort(struct blob_writer **w); /* for cleanup(); accepts cleared */
+void blob_release(struct blobs *b, const char *sha256); /* one pin */
+
+/* ERR_CORRUPT names the object when its bytes are not those it was named
+ * for, or are gone. ret_fd: read-only, owned by caller. */
+int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
+              uint64_t *ret_size, struct error *err);
+/* As blob_open without handing it out; `anew`: hash whatever is remembered.
+ * pace: bytes a second, 0 as fast as it goes. */
+int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
+               struct error *err);
+
+/*
+ * Gives it one more name, `name` in the folder `dir`, without copying; for
+ * the trees that sessions mount. Verified like blob_open. executable: mode
+ * 0755 instead of 0644, which costs one copy of such a blob. Where a link
+ * cannot be made (too many, another disk) it copies.
+ */
+int blob_link(struct blobs *b, const char *sha256, int dir, const char *name,
+              bool executable, struct error *err);
+/* Takes such a name away again; what is remembered of the blob stays good
+ * (unlinkat would make it be hashed once more). */
+int blob_unlink(struct blobs *b, const char *sha256, int dir, const char *name,
+                bool executable, struct error *err);
+
+/* For the collector and verify: each stored blob in order of name. fn
+ * returns 0 to go on. stored_at_ms: when it was written. */
+struct blob_info {
+    char sha256[BLOB_NAME];
+    uint64_t size;
+    int64_t stored_at_ms;
+};
+int blob_each(struct blobs *b, int (*fn)(void *ctx, const struct blob_info *i),
+              void *ctx, struct error *err);
+/* Removes one unless it is pinned (then returns 1). Only the collector. */
+int blob_remove(struct blobs *b, const char *sha256, struct error *err);
+/* Bytes and number on disk, as of the last look (at most a minute old). */
+void blobs_usage(struct blobs *b, uint64_t *ret_bytes, uint64_t *ret_count);
+
+#endif

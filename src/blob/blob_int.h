@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the files of blob/ share; nobody else includes this but its tests.
+ *
+ *   DIR/blobs/ab/abcdef…    a blob, mode 0644
+ *   DIR/blobs/x/ab/abcdef…  the same bytes, mode 0755; made when first asked
+ *                           for, never synced, made again when in doubt
+ *   DIR/blobs/tmp/…         being written
+ *
+ * One lock, held only over memory: every wait for the disk is outside, so
+ * that several writers share a commit of the file system's journal.
+ */
+#ifndef GLOVEBOX_BLOB_BLOB_INT_H
+#define GLOVEBOX_BLOB_BLOB_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/stat.h>
+
+#include "base/hash.h"
+#include "blob/blob.h"
+
+#define BLOB_CHUNK 65536u  /* read and written at once */
+#define BLOB_FOLDERS 256u  /* by the first byte of the hash */
+#define BLOB_TEMP 17       /* name of a file being written, and NUL */
+#define BLOB_STRAY "drop-" /* how names that blob_each may remove begin */
+#define BLOB_PATH (3 + BLOB_NAME)
+#define BLOB_PINS 1024u /* buckets */
+#define BLOB_KNOWN_WAYS 4u
+#define BLOB_KNOWN_SETS 16384u
+#define BLOB_KNOWN_MS (24 * 3600 * 1000ULL)
+
+/* A checked name. */
+struct blob_name {
+    unsigned char hash[HASH_SIZE];
+    char path[BLOB_PATH]; /* "ab/abcdef…" */
+};
+
+/* DIR/blobs/…, or DIR/blobs/x/… */
+enum blob_kind {
+    BLOB_PLAIN,
+    BLOB_EXECUTABLE,
+};
+
+enum blob_state {
+    BLOB_ABSENT,
+    BLOB_BAD,     /* its bytes are not those it is named for */
+    BLOB_GOOD,    /* they are */
+    BLOB_STOPPED, /* blobs_stop came first */
+};
+
+struct blob_pin {
+    struct blob_pin *next;
+    unsigned char hash[HASH_SIZE];
+    unsigned count;
+    bool removing; /* the collector is at it; who wants to pin waits */
+};
+
+/* What was hashed and found right, and when. */
+struct blob_known {
+    unsigned char hash[HASH_SIZE];
+    enum blob_kind kind;
+    uint64_t dev, ino, size;
+    int64_t mtime_ns, ctime_ns;
+    uint64_t at_ms; /* monotonic; 0: unused */
+};
+
+struct blob_usage {
+    int64_t count, bytes;
+    uint64_t changes; /* a look that overlapped one is taken again */
+};
+
+struct blobs {
+    int dir;            /* DIR/blobs */
+    int tmp;            /* DIR/blobs/tmp */
+    int exec;           /* DIR/blobs/x */
+    atomic_bool failed; /* a sync did: no more writes */
+    atomic_bool stopping;
+    pthread_mutex_t looking; /* held by who counts what is on disk */
+    pthread_mutex_t lock;    /* around everything below */
+    pthread_cond_t removed;
+    struct blob_pin *pins[BLOB_PINS];
+    struct blob_known *known; /* BLOB_KNOWN_SETS * BLOB_KNOWN_WAYS */
+    struct blob_usage usage[BLOB_FOLDERS];
+    bool counted; /* usage is that of the disk, not only what was added */
+};
+
+/* For `pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);` */
+static inline pthread_mutex_t *blob_lock(pthread_mutex_t *lock)
+{
+    (void)pthread_mutex_lock(lock); /* fails only on misuse */
+    return lock;
+}
+
+static inline void blob_unlock(pthread_mutex_t **lock)
+{
+    (void)pthread_mutex_unlock(*lock); /* we hold it */
+}
+
+/* ---- name.c --------------------------------------------------------------
+ */
+
+/* ERR_INVALID unless it is 64 lower-case hex digits. */
+int blob_name_parse(const char *sha256, struct blob_name *ret,
+                    struct error *err);
+void blob_name_of(const unsigned char hash[HASH_SIZE], struct blob_name *ret);
+/* The 64 digits; borrowed. */
+static inline const char *blob_name_hex(const struct blob_name *name)
+{
+    return name->path + 3;
+}
+/* A name in DIR/blobs/tmp that nobody has. */
+void blob_name_temp(char ret[BLOB_TEMP]);
+
+/* ---- fault.c: what a failed call means -----------------------------------
+ */
+
+/* ERR_SPACE for a full disk, else ERR_INTERNAL. `what` follows "cannot ". */
+int blob_fault(int errnum, const char *what, struct error *err);
+/* ERR_UNAVAILABLE if a sync failed before. */
+int blob_fault_refuse(struct blobs *b, struct error *err);
+/* fsync; the first failure is the last write (D4). */
+int blob_fault_sync(struct blobs *b, int fd, struct error *err);
+/* The same verdict for another call that reports how writing out went. */
+int blob_fault_final(struct blobs *b, int errnum, struct error *err);
+
+/* ---- scan.c: a file's bytes, and its holes as such ------------------------
+ */
+
+/* bytes is NULL for a hole of that length. Returns 0 to go on. */
+typedef int (*blob_scan_fn)(void *ctx, const void *bytes, uint64_t len);
+/* 0, what fn returned (positive), or a negative errno of reading. Leaves the
+ * descriptor's offset where it was. */
+int blob_scan(int fd, uint64_t most, blob_scan_fn fn, void *ctx);
+/* Adds to a hash; zeros for a hole. */
+void blob_scan_hash(struct hash_stream *h, const void *bytes, uint64_t len);
+/* Copies all of `from` to the new, empty file `to`, holes as holes.
+ * Negative errno. */
+int blob_scan_copy(int from, int to);
+
+/* ---- pin.c ---------------------------------------------------------------
+ */
+
+void blob_pin_take(struct blobs *b, const unsigned char hash[HASH_SIZE]);
+void blob_pin_drop(struct blobs *b, const unsigned char hash[HASH_SIZE]);
+/* False if pinned, or being removed already. If true: remove, then _end. */
+bool blob_pin_removal_begin(struct blobs *b,
+                            const unsigned char hash[HASH_SIZE]);
+void blob_pin_removal_end(struct blobs *b,
+                          const unsigned char hash[HASH_SIZE]);
+
+/* ---- known.c: what need not be hashed again -------------------------------
+ */
+
+/*
+ * The kernel stamps files with a clock that ticks every few milliseconds. A
+ * change in the tick of the last one leaves no mark; so a file is remembered
+ * only if its ctime had passed before it was hashed.
+ */
+bool blob_known_settled(const struct stat *st);
+bool blob_known_look(struct blobs *b, const struct blob_name *name,
+                     enum blob_kind kind, const struct stat *st);
+void blob_known_enter(struct blobs *b, const struct blob_name *name,
+                      enum blob_kind kind, const struct stat *st);
+/* It was hashed and found wrong, though nothing of its inode had changed. */
+void blob_known_forget(struct blobs *b, const struct blob_name *name,
+                       enum blob_kind kind);
+/* A link of ours moved its ctime and nothing else. */
+void blob_known_move(struct blobs *b, const struct blob_name *name,
+                     enum blob_kind kind, const struct stat *before,
+                     const struct stat *after);
+
+/* ---- read.c --------------------------------------------------------------
+ */
+
+struct blob_look {
+    enum blob_kind kind;
+    bool anew;     /* from the disk, whatever is remembered or cached */
+    uint64_t pace; /* bytes a second, or 0 */
+    /* results; st only if not ABSENT */
+    enum blob_state state;
+    struct stat st;
+};
+/* Looks whether it is there and right. ret_fd: may be NULL; set only if
+ * GOOD. Fails when that cannot be told. */
+int blob_read_look(struct blobs *b, const struct blob_name *name,
+                   struct blob_look *look, int *ret_fd, struct error *err);
+/* Logs and returns ERR_CORRUPT for a state that is neither GOOD nor
+ * STOPPED. */
+int blob_read_corrupt(const struct blob_name *name, enum blob_state state,
+                      struct error *err);
+
+/* ---- place.c: a written file gets its name --------------------------------
+ */
+
+/* Syncs fd, which is temp in DIR/blobs/tmp, names it, syncs the folder. If
+ * the name is taken by the right bytes, temp goes instead. The hash must be
+ * pinned. */
+int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
+               const struct blob_name *name, struct error *err);
+
+/* ---- usage.c -------------------------------------------------------------
+ */
+
+void blob_usage_add(struct blobs *b, const struct blob_name *name,
+                    int64_t count, int64_t bytes);
+
+/* ---- each.c --------------------------------------------------------------
+ */
+
+struct blob_listing {
+    char (*names)[BLOB_NAME];
+    size_t count;
+};
+/* The blobs of one folder in order; names owned by caller, for
+ * blob_each_free. Negative errno. */
+int blob_each_list(struct blobs *b, unsigned folder, int *ret_dir,
+                   struct blob_listing *ret);
+void blob_each_free(struct blob_listing *l);
+
+#endif

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Who must stay: blobs that somebody has just written, or is linking, and
+ * that no row refers to yet. Runs in the daemon. Removing marks its blob
+ * first, under the lock that pinning takes; who comes to pin it meanwhile
+ * waits until it is gone and then writes it again. So "it is there" stays
+ * true from the moment a writer sees it until blob_release.
+ */
+#include <assert.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "blob/blob_int.h"
+
+/* The place in its bucket that points to it, or to the NULL at the end. */
+static struct blob_pin **find(struct blobs *b, const unsigned char *hash)
+{
+    unsigned bucket = ((unsigned)hash[0] << 8 | hash[1]) % BLOB_PINS;
+    struct blob_pin **at = &b->pins[bucket];
+
+    while (*at && memcmp((*at)->hash, hash, HASH_SIZE) != 0)
+        at = &(*at)->next;
+    return at;
+}
+
+static struct blob_pin *add(struct blob_pin **at, const unsigned char *hash)
+{
+    struct blob_pin *pin = xcalloc(1, sizeof(*pin));
+
+    memcpy(pin->hash, hash, HASH_SIZE);
+    *at = pin;
+    return pin;
+}
+
+static void forget(struct blob_pin **at)
+{
+    struct blob_pin *gone = *at;
+
+    *at = gone->next;
+    free(gone);
+}
+
+void blob_pin_take(struct blobs *b, const unsigned char hash[HASH_SIZE])
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct blob_pin **at = find(b, hash);
+
+    while (*at && (*at)->removing) {
+        (void)pthread_cond_wait(&b->removed, held); /* fails on misuse only */
+        at = find(b, hash);
+    }
+    (*at ? *at : add(at, hash))->count++;
+}
+
+void blob_pin_drop(struct blobs *b, const unsigned char hash[HASH_SIZE])
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct blob_pin **at = find(b, hash);
+
+    assert(*at && (*at)->count > 0 && !(*at)->removing);
+    if (*at && --(*at)->count == 0)
+        forget(at);
+}
+
+bool blob_pin_removal_begin(struct blobs *b,
+                            const unsigned char hash[HASH_SIZE])
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct blob_pin **at = find(b, hash);
+
+    if (*at)
+        return false;
+    add(at, hash)->removing = true;
+    return true;
+}
+
+void blob_pin_removal_end(struct blobs *b, const unsigned char hash[HASH_SIZE])
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct blob_pin **at = find(b, hash);
+
+    assert(*at && (*at)->removing);
+    forget(at);
+    (void)pthread_cond_broadcast(&b->removed); /* cannot fail */
+}
+
+void blob_release(struct blobs *b, const char *sha256)
+{
+    struct blob_name name;
+    struct error err;
+
+    if (blob_name_parse(sha256, &name, &err) < 0) {
+        assert(!"a pin has a name");
+        return;
+    }
+    blob_pin_drop(b, name.hash);
+}

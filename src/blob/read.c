@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Opening and checking. Runs in the daemon, on any thread. No byte leaves
+ * here before all of them were hashed (D3), now or within the last day.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "blob/blob_int.h"
+
+#define NAP_MS 100u /* how late blobs_stop may be noticed */
+
+struct hashing {
+    struct blobs *b;
+    struct hash_stream *hash;
+    uint64_t pace, done, started_ns;
+    bool stoppable;
+};
+
+static void nap(uint64_t ms)
+{
+    struct timespec t = {.tv_sec = (time_t)(ms / 1000),
+                         .tv_nsec = (long)(ms % 1000) * 1000000};
+
+    (void)nanosleep(&t, NULL); /* a signal only makes it shorter */
+}
+
+/* Waits until so many bytes are allowed. */
+static int keep_pace(struct hashing *h)
+{
+    uint64_t due_ms = (uint64_t)((double)h->done * 1000.0 / (double)h->pace);
+
+    for (;;) {
+        uint64_t past_ms = (clock_mono_ns() - h->started_ns) / 1000000;
+
+        if (atomic_load(&h->b->stopping))
+            return 1;
+        if (past_ms >= due_ms)
+            return 0;
+        nap(MIN(due_ms - past_ms, (uint64_t)NAP_MS));
+    }
+}
+
+static int hash_piece(void *ctx, const void *bytes, uint64_t len)
+{
+    struct hashing *h = ctx;
+
+    blob_scan_hash(h->hash, bytes, len);
+    if (bytes) /* a hole is no load for the disk */
+        h->done += len;
+    if (h->pace)
+        return keep_pace(h);
+    return h->stoppable && atomic_load(&h->b->stopping) ? 1 : 0;
+}
+
+static bool same_stat(const struct stat *a, const struct stat *b)
+{
+    return a->st_size == b->st_size &&
+           a->st_mtim.tv_sec == b->st_mtim.tv_sec &&
+           a->st_mtim.tv_nsec == b->st_mtim.tv_nsec &&
+           a->st_ctim.tv_sec == b->st_ctim.tv_sec &&
+           a->st_ctim.tv_nsec == b->st_ctim.tv_nsec;
+}
+
+/* Hashes fd, of which look->st is known, and decides. */
+static void judge(struct blobs *b, const struct blob_name *name, int fd,
+                  struct blob_look *look)
+{
+    unsigned char found[HASH_SIZE];
+    struct hashing h = {.b = b,
+                        .pace = look->pace,
+                        .stoppable = look->anew,
+                        .started_ns = clock_mono_ns()};
+    bool settled = blob_known_settled(&look->st);
+    struct stat after;
+    int r;
+
+    /* What is asked for is the disk's copy, not the cache's. */
+    if (look->anew)
+        (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
+    h.hash = hash_stream_new();
+    /* One byte more than it should have: something appended shows too. */
+    r = blob_scan(fd, (uint64_t)look->st.st_size + 1, hash_piece, &h);
+    hash_stream_end(h.hash, found);
+    if (r > 0) {
+        look->state = BLOB_STOPPED;
+        return;
+    }
+    if (r < 0 || !hash_equal(found, name->hash, sizeof(found))) {
+        look->state = BLOB_BAD;
+        blob_known_forget(b, name, look->kind);
+        return;
+    }
+    look->state = BLOB_GOOD;
+    if (settled && fstat(fd, &after) == 0 && same_stat(&look->st, &after))
+        blob_known_enter(b, name, look->kind, &after);
+}
+
+int blob_read_look(struct blobs *b, const struct blob_name *name,
+                   struct blob_look *look, int *ret_fd, struct error *err)
+{
+    int dir = look->kind == BLOB_PLAIN ? b->dir : b->exec;
+    int fd cleanup(fd_close) = -1;
+
+    look->state = BLOB_ABSENT;
+    if (!ret_fd && !look->anew &&
+        fstatat(dir, name->path, &look->st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        blob_known_look(b, name, look->kind, &look->st)) {
+        look->state = BLOB_GOOD;
+        return 0;
+    }
+    fd = openat(dir, name->path,
+                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return 0;
+    if (fd < 0 && (errno == EIO || errno == ELOOP)) {
+        look->state = BLOB_BAD;
+        return 0;
+    }
+    if (fd < 0 || fstat(fd, &look->st) < 0)
+        return blob_fault(errno, "open a stored object", err);
+    if (!S_ISREG(look->st.st_mode))
+        look->state = BLOB_BAD;
+    else if (!look->anew && blob_known_look(b, name, look->kind, &look->st))
+        look->state = BLOB_GOOD;
+    else
+        judge(b, name, fd, look);
+    if (ret_fd && look->state == BLOB_GOOD)
+        *ret_fd = take_fd(fd);
+    return 0;
+}
+
+int blob_read_corrupt(const struct blob_name *name, enum blob_state state,
+                      struct error *err)
+{
+    const char *what = state == BLOB_ABSENT ? "missing" : "damaged";
+
+    /* Whoever asked gets one error of many; the operator must see this. */
+    log_event(LOG_ERROR, "blob_corrupt", "sha256", blob_name_hex(name), "what",
+              what, NULL);
+    (void)error_set(err, ERR_CORRUPT, "the stored object %.16s is %s",
+                    blob_name_hex(name), what);
+    return error_hint(err, "Its bytes are not handed out. Storing the same "
+                           "file again, or a backup, brings it back.");
+}
+
+static int verdict(const struct blob_name *name, const struct blob_look *look,
+                   struct error *err)
+{
+    if (look->state == BLOB_GOOD)
+        return 0;
+    if (look->state == BLOB_STOPPED)
+        return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
+    return blob_read_corrupt(name, look->state, err);
+}
+
+int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
+              uint64_t *ret_size, struct error *err)
+{
+    struct blob_look look = {.kind = BLOB_PLAIN};
+    struct blob_name name;
+    int r = blob_name_parse(sha256, &name, err), fd = -1;
+
+    if (r == 0)
+        r = blob_read_look(b, &name, &look, &fd, err);
+    if (r == 0)
+        r = verdict(&name, &look, err);
+    if (r < 0)
+        return r;
+    *ret_fd = fd;
+    if (ret_size)
+        *ret_size = (uint64_t)look.st.st_size;
+    return 0;
+}
+
+int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
+               struct error *err)
+{
+    struct blob_look look = {.kind = BLOB_PLAIN, .anew = anew, .pace = pace};
+    struct blob_name name;
+    int r = blob_name_parse(sha256, &name, err);
+
+    if (r == 0)
+        r = blob_read_look(b, &name, &look, NULL, err);
+    return r < 0 ? r : verdict(&name, &look, err);
+}

@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Writers: bytes go to a file in DIR/blobs/tmp and into the hash as they
+ * come, through one buffer of fixed size. Runs in the daemon; a writer is
+ * used by one thread at a time. After a failure it only repeats it, so that
+ * a caller that looks no sooner than blob_finish misses nothing.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "blob/blob_int.h"
+
+/* Of a large file so much is handed to the disk at once, without waiting, so
+ * that the sync at the end finds little left to do. */
+#define PUSH_BYTES (8u << 20)
+
+struct blob_writer {
+    struct blobs *b;
+    struct hash_stream *hash;
+    uint64_t at;     /* in the file, holes included; the buffer follows */
+    uint64_t end;    /* of what was written; less than `at` after a hole */
+    uint64_t pushed; /* handed to the disk */
+    size_t used;     /* of the buffer */
+    int fd;
+    int failed; /* 0, or the code of why */
+    struct error why;
+    char temp[BLOB_TEMP];
+    char buffer[BLOB_CHUNK];
+};
+
+int blob_begin(struct blobs *b, struct blob_writer **ret, struct error *err)
+{
+    int r = blob_fault_refuse(b, err);
+    char temp[BLOB_TEMP];
+    struct blob_writer *w;
+    int fd;
+
+    if (r < 0)
+        return r;
+    blob_name_temp(temp);
+    fd = openat(b->tmp, temp,
+                O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return blob_fault(errno, "begin a stored object", err);
+    w = xmalloc(sizeof(*w)); /* the buffer need not be cleared */
+    memset(w, 0, offsetof(struct blob_writer, buffer));
+    w->b = b;
+    w->fd = fd;
+    w->hash = hash_stream_new();
+    memcpy(w->temp, temp, sizeof(w->temp));
+    *ret = w;
+    return 0;
+}
+
+void blob_abort(struct blob_writer **wp)
+{
+    struct blob_writer *w = take_ptr(*wp);
+
+    if (!w)
+        return;
+    /* If it stays, the next start removes it. */
+    if (w->temp[0])
+        (void)unlinkat(w->b->tmp, w->temp, 0);
+    fd_close(&w->fd);
+    hash_stream_free(w->hash);
+    free(w);
+}
+
+uint64_t blob_written(const struct blob_writer *w)
+{
+    return w->at + w->used;
+}
+
+/* Remembers why; returns the code. */
+static int fail(struct blob_writer *w, const struct error *err)
+{
+    w->why = *err;
+    w->failed = -(int)err->code;
+    return w->failed;
+}
+
+static int push(struct blob_writer *w, struct error *err)
+{
+    off_t from = (off_t)w->pushed, len = (off_t)(w->at - w->pushed);
+
+    if (w->at - w->pushed < PUSH_BYTES)
+        return 0;
+    w->pushed = w->at;
+    if (sync_file_range(w->fd, from, len, SYNC_FILE_RANGE_WRITE) == 0)
+        return 0;
+    /* A file system without it has all to do at the end; any other answer
+     * tells of lost bytes, and the sync at the end may not tell again. */
+    if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE ||
+        errno == EOPNOTSUPP)
+        return 0;
+    return blob_fault_final(w->b, errno, err);
+}
+
+static int put(struct blob_writer *w, const char *bytes, size_t len,
+               struct error *err)
+{
+    size_t done = 0;
+
+    while (done < len) {
+        ssize_t n =
+            pwrite(w->fd, bytes + done, len - done, (off_t)(w->at + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0) {
+            (void)blob_fault(errno, "write a stored object", err);
+            return fail(w, err);
+        }
+        done += (size_t)n;
+    }
+    hash_stream_add(w->hash, bytes, len);
+    w->at += len;
+    w->end = w->at;
+    return push(w, err) < 0 ? fail(w, err) : 0;
+}
+
+static int flush(struct blob_writer *w, struct error *err)
+{
+    size_t used = w->used;
+
+    w->used = 0;
+    return used ? put(w, w->buffer, used, err) : 0;
+}
+
+int blob_write(struct blob_writer *w, const void *bytes, size_t len,
+               struct error *err)
+{
+    const char *from = bytes;
+
+    if (w->failed) {
+        *err = w->why;
+        return w->failed;
+    }
+    if (blob_fault_refuse(w->b, err) < 0)
+        return fail(w, err);
+    while (len > 0) {
+        size_t n = MIN(len, sizeof(w->buffer) - w->used);
+
+        if (n == sizeof(w->buffer)) { /* empty, and a whole one is there */
+            if (put(w, from, n, err) < 0)
+                return w->failed;
+        } else {
+            memcpy(w->buffer + w->used, from, n);
+            w->used += n;
+            if (w->used == sizeof(w->buffer) && flush(w, err) < 0)
+                return w->failed;
+        }
+        from += n;
+        len -= n;
+    }
+    return 0;
+}
+
+struct feed {
+    struct blob_writer *w;
+    struct error *err;
+};
+
+static int feed_piece(void *ctx, const void *bytes, uint64_t len)
+{
+    struct feed *f = ctx;
+
+    if (bytes)
+        return blob_write(f->w, bytes, (size_t)len, f->err) < 0 ? 1 : 0;
+    if (flush(f->w, f->err) < 0)
+        return 1;
+    blob_scan_hash(f->w->hash, NULL, len);
+    f->w->at += len;
+    return 0;
+}
+
+int blob_write_fd(struct blob_writer *w, int fd, uint64_t most,
+                  struct error *err)
+{
+    struct feed f = {w, err};
+    int r;
+
+    if (w->failed) {
+        *err = w->why;
+        return w->failed;
+    }
+    r = blob_scan(fd, most, feed_piece, &f);
+    if (r > 0)
+        return w->failed;
+    if (r < 0) {
+        (void)error_errno(err, ERR_INTERNAL, -r, "cannot read the file");
+        return fail(w, err);
+    }
+    return 0;
+}
+
+/* All bytes are in the file, which has its size and mode. */
+static int complete(struct blob_writer *w, struct error *err)
+{
+    if (w->failed) {
+        *err = w->why;
+        return w->failed;
+    }
+    if (blob_fault_refuse(w->b, err) < 0 || flush(w, err) < 0)
+        return -(int)err->code;
+    if (w->end < w->at && ftruncate(w->fd, (off_t)w->at) < 0)
+        return blob_fault(errno, "size a stored object", err);
+    if (fchmod(w->fd, 0644) < 0)
+        return blob_fault(errno, "share a stored object", err);
+    return 0;
+}
+
+int blob_finish(struct blob_writer **wp, char ret_sha256[BLOB_NAME],
+                uint64_t *ret_size, struct error *err)
+{
+    struct blob_writer *w cleanup(blob_abort) = take_ptr(*wp);
+    unsigned char hash[HASH_SIZE];
+    struct blob_name name;
+    int r = complete(w, err);
+
+    if (r < 0)
+        return r;
+    hash_stream_end(take_ptr(w->hash), hash);
+    blob_name_of(hash, &name);
+    /* From here on nobody removes it, whoever wrote it first. */
+    blob_pin_take(w->b, hash);
+    r = blob_place(w->b, w->fd, w->temp, &name, err);
+    if (r < 0) {
+        blob_pin_drop(w->b, hash);
+        return r;
+    }
+    w->temp[0] = '\0'; /* it is gone from there */
+    memcpy(ret_sha256, blob_name_hex(&name), BLOB_NAME);
+    if (ret_size)
+        *ret_size = w->at;
+    return 0;
+}

@@ -1,0 +1,1276 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * blob: bytes come back as they went in or not at all; what was acknowledged
+ * is there after a kill; a disk that fails at any call is told of.
+ */
+#include "../lib/faults.c" /* first: it replaces calls of the C library */
+
+#include <dirent.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stddef.h>
+#include <sys/wait.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/hash.h"
+#include "base/ids.h"
+#include "base/mem.h"
+#include "blob/blob_int.h"
+
+#define FOREVER_MS 20000u
+
+/* ---- help --------------------------------------------------------------- */
+
+struct fixture {
+    char dir[64];
+    struct blobs *blobs;
+    struct error err;
+    struct faults_control faults;
+};
+
+static void must(struct fixture *f, int r)
+{
+    if (r < 0)
+        fail_msg("%s", f->err.message);
+    assert_int_equal(r, 0);
+}
+
+static int remove_one(const char *path, const struct stat *st, int type,
+                      struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+static int set_up(void **state)
+{
+    struct fixture *f = xcalloc(1, sizeof(*f));
+
+    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_blob.XXXXXX");
+    assert_non_null(mkdtemp(f->dir));
+    must(f, blobs_open(f->dir, &f->blobs, &f->err));
+    f->faults.magic = FAULTS_MAGIC;
+    faults_control = &f->faults;
+    *state = f;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *f = *state;
+
+    faults_control = NULL;
+    blobs_close(f->blobs);
+    assert_int_equal(nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    free(f);
+    return 0;
+}
+
+static void reopen(struct fixture *f)
+{
+    blobs_close(f->blobs);
+    f->blobs = NULL;
+    must(f, blobs_open(f->dir, &f->blobs, &f->err));
+}
+
+static void arm(struct fixture *f, uint32_t ops, const char *path, int errnum,
+                unsigned nth)
+{
+    struct faults_rule *r = &f->faults.rules[0];
+
+    memset(r, 0, sizeof(*r));
+    r->ops = ops;
+    r->errnum = (uint32_t)errnum;
+    r->nth = nth;
+    (void)snprintf(r->path, sizeof(r->path), "%s", path);
+    r->armed = 1;
+}
+
+/* Returns how many times it failed. */
+static unsigned disarm(struct fixture *f)
+{
+    f->faults.rules[0].armed = 0;
+    return f->faults.rules[0].fired;
+}
+
+/* The path of something below DIR/blobs. */
+static char *below(struct fixture *f, const char *path)
+{
+    return xasprintf("%s/blobs/%s", f->dir, path);
+}
+
+static char *blob_path(struct fixture *f, const char *sha)
+{
+    return xasprintf("%s/blobs/%.2s/%s", f->dir, sha, sha);
+}
+
+static size_t entries(struct fixture *f, const char *folder)
+{
+    char *path cleanup(mem_free) = below(f, folder);
+    DIR *dir cleanup(fd_closedir) = opendir(path);
+    size_t count = 0;
+    struct dirent *e;
+
+    assert_non_null(dir);
+    while ((e = readdir(dir)))
+        count += e->d_name[0] != '.';
+    return count;
+}
+
+/* Bytes that differ by seed and place. */
+static void fill(char *to, size_t len, unsigned seed)
+{
+    uint32_t x = seed * 2654435761u + 1;
+
+    for (size_t i = 0; i < len; i++) {
+        x = x * 1664525u + 1013904223u;
+        to[i] = (char)(x >> 24);
+    }
+}
+
+static int try_put(struct fixture *f, const void *bytes, size_t len,
+                   char ret_sha[BLOB_NAME])
+{
+    struct blob_writer *w cleanup(blob_abort) = NULL;
+    uint64_t size = 0;
+    int r = blob_begin(f->blobs, &w, &f->err);
+
+    if (r == 0)
+        r = blob_write(w, bytes, len, &f->err);
+    if (r == 0)
+        r = blob_finish(&w, ret_sha, &size, &f->err);
+    if (r == 0)
+        assert_int_equal(size, len);
+    return r;
+}
+
+/* Stored and no longer pinned. */
+static void put(struct fixture *f, const void *bytes, size_t len,
+                char ret_sha[BLOB_NAME])
+{
+    must(f, try_put(f, bytes, len, ret_sha));
+    blob_release(f->blobs, ret_sha);
+}
+
+static void put_text(struct fixture *f, const char *text,
+                     char ret_sha[BLOB_NAME])
+{
+    put(f, text, strlen(text), ret_sha);
+}
+
+static void same_bytes(int fd, const char *bytes, size_t len)
+{
+    char *found cleanup(mem_free) = xmalloc(len + 1);
+
+    assert_int_equal(lseek(fd, 0, SEEK_CUR), 0);
+    assert_int_equal(fd_read_all(fd, found, len + 1), len);
+    assert_int_equal(memcmp(found, bytes, len), 0);
+}
+
+static void holds(struct fixture *f, const char *sha, const char *bytes,
+                  size_t len)
+{
+    int fd cleanup(fd_close) = -1;
+    uint64_t size = 0;
+
+    must(f, blob_open(f->blobs, sha, &fd, &size, &f->err));
+    assert_int_equal(size, len);
+    same_bytes(fd, bytes, len);
+}
+
+static bool opens(struct fixture *f, const char *sha)
+{
+    int fd cleanup(fd_close) = -1;
+
+    return blob_open(f->blobs, sha, &fd, NULL, &f->err) == 0;
+}
+
+/* Flips one bit and puts the modification time back. */
+static void flip(const char *path, off_t at)
+{
+    int fd cleanup(fd_close) = open(path, O_RDWR | O_CLOEXEC);
+    struct stat st;
+    char c;
+
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_int_equal(pread(fd, &c, 1, at), 1);
+    c = (char)(c ^ 4);
+    assert_int_equal(pwrite(fd, &c, 1, at), 1);
+    assert_int_equal(
+        futimens(fd, (struct timespec[2]){st.st_atim, st.st_mtim}), 0);
+}
+
+static bool is_known(struct fixture *f, const char *sha)
+{
+    char *path cleanup(mem_free) = blob_path(f, sha);
+    struct blob_name name;
+    struct stat st;
+
+    must(f, blob_name_parse(sha, &name, &f->err));
+    return stat(path, &st) == 0 &&
+           blob_known_look(f->blobs, &name, BLOB_PLAIN, &st);
+}
+
+/* Until file times of now differ from those of what follows. */
+static void settle(void)
+{
+    (void)nanosleep(&(struct timespec){.tv_nsec = 30000000}, NULL);
+}
+
+/* ---- writing and reading ------------------------------------------------ */
+
+static void roundtrip_sizes(void **state)
+{
+    static const size_t sizes[] = {
+        0, 1, BLOB_CHUNK - 1, BLOB_CHUNK, BLOB_CHUNK + 1, 20u << 20};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        char *bytes cleanup(mem_free) = xmalloc(sizes[i] + 1);
+        char sha[BLOB_NAME], hex[HASH_HEX];
+        unsigned char hash[HASH_SIZE];
+
+        fill(bytes, sizes[i], (unsigned)i);
+        hash_sha256(bytes, sizes[i], hash);
+        put(f, bytes, sizes[i], sha);
+        assert_string_equal(sha, ids_hex(hash, sizeof(hash), hex));
+        holds(f, sha, bytes, sizes[i]);
+        reopen(f); /* nothing remembered: hashed */
+        holds(f, sha, bytes, sizes[i]);
+    }
+    assert_int_equal(entries(f, "tmp"), 0);
+}
+
+static void write_in_odd_pieces(void **state)
+{
+    struct fixture *f = *state;
+    size_t len = 3 * BLOB_CHUNK + 17, at = 0;
+    char *bytes cleanup(mem_free) = xmalloc(len);
+    struct blob_writer *w cleanup(blob_abort) = NULL;
+    char sha[BLOB_NAME];
+
+    fill(bytes, len, 1);
+    must(f, blob_begin(f->blobs, &w, &f->err));
+    for (size_t n = 1; at < len; n = n * 3 + 1) {
+        size_t piece = MIN(n, len - at);
+
+        must(f, blob_write(w, bytes + at, piece, &f->err));
+        at += piece;
+        assert_int_equal(blob_written(w), at);
+        must(f, blob_write(w, bytes, 0, &f->err));
+    }
+    must(f, blob_finish(&w, sha, NULL, &f->err));
+    assert_null(w);
+    holds(f, sha, bytes, len);
+}
+
+static void modes_are_as_promised(void **state)
+{
+    struct fixture *f = *state;
+    mode_t old = umask(0077);
+    char sha[BLOB_NAME];
+    struct stat st;
+
+    put_text(f, "x", sha);
+    umask(old);
+    char *path cleanup(mem_free) = blob_path(f, sha);
+    char *top cleanup(mem_free) = below(f, ""),
+              *tmp cleanup(mem_free) = below(f, "tmp");
+
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0644);
+    assert_int_equal(st.st_nlink, 1);
+    assert_int_equal(stat(top, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+    assert_int_equal(stat(tmp, &st), 0);
+    assert_int_equal(st.st_mode & 07777, 0700);
+}
+
+static void abort_leaves_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct blob_writer *w = NULL;
+    uint64_t bytes, count;
+
+    must(f, blob_begin(f->blobs, &w, &f->err));
+    must(f, blob_write(w, "abc", 3, &f->err));
+    assert_int_equal(entries(f, "tmp"), 1);
+    blob_abort(&w);
+    assert_null(w);
+    blob_abort(&w);
+    assert_int_equal(entries(f, "tmp"), 0);
+    blobs_usage(f->blobs, &bytes, &count);
+    assert_int_equal(count, 0);
+}
+
+/* A file of the test's own, open for reading and writing. */
+static int scratch_file(struct fixture *f)
+{
+    int fd = open(f->dir, O_RDWR | O_TMPFILE | O_CLOEXEC, 0600);
+
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static void write_fd_takes_at_most(void **state)
+{
+    struct fixture *f = *state;
+    size_t len = 2 * BLOB_CHUNK;
+    uint64_t mosts[] = {0, 1, len - 1, len, len + 1, UINT64_MAX};
+    char *bytes cleanup(mem_free) = xmalloc(len);
+    int fd cleanup(fd_close) = scratch_file(f);
+
+    fill(bytes, len, 7);
+    assert_int_equal(fd_write_all(fd, bytes, len), 0);
+    assert_int_equal(lseek(fd, 5, SEEK_SET), 5);
+    for (size_t i = 0; i < ARRAY_SIZE(mosts); i++) {
+        struct blob_writer *w cleanup(blob_abort) = NULL;
+        char sha[BLOB_NAME];
+        uint64_t size;
+
+        must(f, blob_begin(f->blobs, &w, &f->err));
+        must(f, blob_write_fd(w, fd, mosts[i], &f->err));
+        must(f, blob_finish(&w, sha, &size, &f->err));
+        assert_int_equal(size, MIN(mosts[i], len));
+        holds(f, sha, bytes, (size_t)size);
+        assert_int_equal(lseek(fd, 0, SEEK_CUR), 5);
+    }
+}
+
+static void write_fd_keeps_holes(void **state)
+{
+    struct fixture *f = *state;
+    off_t len = 64 << 20, data = 32 << 20;
+    char *bytes cleanup(mem_free) = xcalloc(1, (size_t)len);
+    int fd cleanup(fd_close) = scratch_file(f);
+    struct blob_writer *w cleanup(blob_abort) = NULL;
+    unsigned char hash[HASH_SIZE];
+    char sha[BLOB_NAME], hex[HASH_HEX];
+    struct stat st;
+
+    memcpy(bytes + data, "data", 4);
+    assert_int_equal(pwrite(fd, "data", 4, data), 4);
+    assert_int_equal(ftruncate(fd, len), 0);
+    must(f, blob_begin(f->blobs, &w, &f->err));
+    must(f, blob_write_fd(w, fd, UINT64_MAX, &f->err));
+    must(f, blob_finish(&w, sha, NULL, &f->err));
+    hash_sha256(bytes, (size_t)len, hash);
+    assert_string_equal(sha, ids_hex(hash, sizeof(hash), hex));
+    char *path cleanup(mem_free) = blob_path(f, sha);
+    assert_int_equal(stat(path, &st), 0);
+    assert_int_equal(st.st_size, len);
+    assert_true(st.st_blocks * 512 < 1 << 20);
+    reopen(f);
+    holds(f, sha, bytes, (size_t)len);
+}
+
+static void write_fd_of_an_unreadable_file(void **state)
+{
+    struct fixture *f = *state;
+    int fd cleanup(fd_close) = open(f->dir, O_RDONLY | O_CLOEXEC);
+    struct blob_writer *w cleanup(blob_abort) = NULL;
+    char sha[BLOB_NAME];
+
+    must(f, blob_begin(f->blobs, &w, &f->err));
+    assert_int_equal(blob_write_fd(w, fd, 10, &f->err), -ERR_INTERNAL);
+    /* Whoever does not look hears of it again. */
+    assert_int_equal(blob_write(w, "x", 1, &f->err), -ERR_INTERNAL);
+    assert_int_equal(blob_write_fd(w, fd, 10, &f->err), -ERR_INTERNAL);
+    assert_int_equal(blob_finish(&w, sha, NULL, &f->err), -ERR_INTERNAL);
+    assert_null(w);
+    assert_int_equal(entries(f, "tmp"), 0);
+}
+
+static void names_are_checked(void **state)
+{
+    static const char *const bad[] = {
+        "",
+        "../../../../etc/passwd",
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde",
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef0",
+        "0123456789ABCDEF0123456789abcdef0123456789abcdef0123456789abcdef",
+        "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde/",
+    };
+    struct fixture *f = *state;
+    int fd = -7;
+
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        assert_int_equal(blob_open(f->blobs, bad[i], &fd, NULL, &f->err),
+                         -ERR_INVALID);
+        assert_int_equal(fd, -7);
+        assert_int_equal(blob_check(f->blobs, bad[i], true, 0, &f->err),
+                         -ERR_INVALID);
+        assert_int_equal(
+            blob_link(f->blobs, bad[i], AT_FDCWD, "x", false, &f->err),
+            -ERR_INVALID);
+        assert_int_equal(blob_remove(f->blobs, bad[i], &f->err), -ERR_INVALID);
+    }
+}
+
+/* ---- equal bytes -------------------------------------------------------- */
+
+/* Syncs and renames that storing these bytes takes. */
+static unsigned work_of(struct fixture *f, const char *text, uint32_t ops,
+                        char ret_sha[BLOB_NAME])
+{
+    arm(f, ops, "", EIO, UINT32_MAX);
+    put_text(f, text, ret_sha);
+    (void)disarm(f);
+    return f->faults.rules[0].seen;
+}
+
+static void I8_second_copy_is_like_the_first(void **state)
+{
+    static const uint32_t ops[] = {FAULTS_FSYNC, FAULTS_RENAME, FAULTS_PWRITE,
+                                   FAULTS_CREATE};
+    struct fixture *f = *state;
+    uint64_t bytes, count;
+    struct stat first, second;
+
+    for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
+        char one[BLOB_NAME], two[BLOB_NAME], text[2] = {(char)('a' + i), 0};
+        unsigned work = work_of(f, text, ops[i], one);
+        char *path cleanup(mem_free) = blob_path(f, one);
+
+        assert_int_equal(stat(path, &first), 0);
+        assert_int_equal(work_of(f, text, ops[i], two), work);
+        assert_int_equal(work, ops[i] == FAULTS_FSYNC ? 2 : 1);
+        assert_string_equal(one, two);
+        assert_int_equal(stat(path, &second), 0);
+        assert_int_equal(first.st_ino, second.st_ino);
+        assert_int_equal(entries(f, (char[3]){one[0], one[1], '\0'}), 1);
+    }
+    assert_int_equal(entries(f, "tmp"), 0);
+    blobs_usage(f->blobs, &bytes, &count);
+    assert_int_equal(count, ARRAY_SIZE(ops));
+    assert_int_equal(bytes, ARRAY_SIZE(ops));
+}
+
+/* ---- damage ------------------------------------------------------------- */
+
+static void corrupt(struct fixture *f, const char *sha, const char *what)
+{
+    int fd = -7;
+    char *text cleanup(mem_free) =
+        xasprintf("the stored object %.16s is %s", sha, what);
+
+    assert_int_equal(blob_open(f->blobs, sha, &fd, NULL, &f->err),
+                     -ERR_CORRUPT);
+    assert_int_equal(fd, -7);
+    assert_string_equal(f->err.message, text);
+    assert_null(strstr(f->err.message, f->dir)); /* H5 */
+    assert_int_equal(blob_check(f->blobs, sha, false, 0, &f->err),
+                     -ERR_CORRUPT);
+    assert_int_equal(blob_check(f->blobs, sha, true, 0, &f->err),
+                     -ERR_CORRUPT);
+}
+
+static void D3_flipped_bit_is_found_and_healed(void **state)
+{
+    struct fixture *f = *state;
+    size_t len = 300000;
+    char *bytes cleanup(mem_free) = xmalloc(len);
+
+    fill(bytes, len, 3);
+    /* Right after writing, after reading, and when it is remembered. */
+    for (unsigned i = 0; i < 6; i++) {
+        char sha[BLOB_NAME];
+
+        bytes[0] = (char)i;
+        put(f, bytes, len, sha);
+        char *path cleanup(mem_free) = blob_path(f, sha);
+
+        if (i % 3 == 2)
+            settle();
+        if (i % 3 > 0) {
+            holds(f, sha, bytes, len);
+            assert_int_equal(is_known(f, sha) || i % 3 == 1, 1);
+        }
+        flip(path, i < 3 ? 0 : (off_t)len - 1);
+        corrupt(f, sha, "damaged");
+        corrupt(f, sha, "damaged"); /* asking does not make it right */
+        put(f, bytes, len, sha);
+        holds(f, sha, bytes, len);
+    }
+}
+
+static void D3_other_damage_is_found_and_healed(void **state)
+{
+    struct fixture *f = *state;
+    char sha[BLOB_NAME];
+
+    for (unsigned i = 0; i < 4; i++) {
+        put_text(f, "some bytes", sha);
+        char *path cleanup(mem_free) = blob_path(f, sha);
+
+        settle();
+        holds(f, sha, "some bytes", 10);
+        if (i == 0) {
+            assert_int_equal(truncate(path, 9), 0);
+        } else if (i == 1) {
+            assert_int_equal(truncate(path, 11), 0);
+        } else {
+            assert_int_equal(unlink(path), 0);
+            if (i == 3)
+                assert_int_equal(symlink("/etc/hostname", path), 0);
+        }
+        corrupt(f, sha, i == 2 ? "missing" : "damaged");
+        put_text(f, "some bytes", sha);
+        holds(f, sha, "some bytes", 10);
+        assert_int_equal(entries(f, "tmp"), 0);
+    }
+}
+
+static void D3_what_was_hashed_is_remembered(void **state)
+{
+    struct fixture *f = *state;
+    char small[BLOB_NAME], large[BLOB_NAME];
+    size_t len = 2 << 20;
+    char *bytes cleanup(mem_free) = xmalloc(len);
+
+    fill(bytes, len, 9);
+    put(f, bytes, len, large);
+    assert_true(is_known(f, large)); /* never hashed a second time */
+    put_text(f, "small", small);
+    settle();
+    assert_true(opens(f, small));
+    assert_true(is_known(f, small));
+    reopen(f);
+    assert_false(is_known(f, small));
+    must(f, blob_check(f->blobs, small, false, 0, &f->err));
+    assert_true(is_known(f, small));
+
+    /* Any change at all, and it is hashed again. */
+    char *path cleanup(mem_free) = blob_path(f, small);
+    settle();
+    assert_int_equal(chmod(path, 0644), 0);
+    assert_false(is_known(f, small));
+    settle();
+    assert_true(opens(f, small));
+    assert_true(is_known(f, small));
+
+    /* A day later too. */
+    for (size_t i = 0; i < BLOB_KNOWN_SETS * BLOB_KNOWN_WAYS; i++)
+        if (f->blobs->known[i].at_ms)
+            f->blobs->known[i].at_ms -= BLOB_KNOWN_MS;
+    assert_false(is_known(f, small));
+}
+
+static void D3_D8_rot_without_a_trace_is_believed_once_found(void **state)
+{
+    struct fixture *f = *state;
+    struct blob_name name;
+    char sha[BLOB_NAME];
+    struct stat st;
+
+    put_text(f, "to rot", sha);
+    must(f, blob_name_parse(sha, &name, &f->err));
+    char *path cleanup(mem_free) = blob_path(f, sha);
+
+    /* As if the disk had done it: the inode is as it was when hashed. */
+    flip(path, 2);
+    assert_int_equal(stat(path, &st), 0);
+    blob_known_enter(f->blobs, &name, BLOB_PLAIN, &st);
+    assert_true(opens(f, sha));
+    assert_int_equal(blob_check(f->blobs, sha, true, 0, &f->err),
+                     -ERR_CORRUPT);
+    corrupt(f, sha, "damaged");
+    put_text(f, "to rot", sha);
+    holds(f, sha, "to rot", 6);
+}
+
+static void known_only_if_settled(void **state)
+{
+    struct stat past = {0}, future = {0};
+
+    (void)state;
+    (void)clock_gettime(CLOCK_REALTIME, &past.st_ctim);
+    future.st_ctim = past.st_ctim;
+    past.st_ctim.tv_sec--;
+    future.st_ctim.tv_sec++;
+    assert_true(blob_known_settled(&past));
+    assert_false(blob_known_settled(&future));
+    /* The same tick: no difference could be seen. */
+    for (unsigned i = 0; i < 1000; i++) {
+        struct stat now = {0};
+
+        (void)clock_gettime(CLOCK_REALTIME_COARSE, &now.st_ctim);
+        if (!blob_known_settled(&now))
+            return;
+    }
+    fail_msg("a file of this very tick counts as settled");
+}
+
+static void known_table_is_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct stat st = {.st_size = 1};
+    struct blob_name name = {.hash = {1, 2}};
+    unsigned kept = 0;
+
+    for (unsigned i = 0; i < 3 * BLOB_KNOWN_WAYS; i++) {
+        name.hash[31] = (unsigned char)i;
+        blob_known_enter(f->blobs, &name, BLOB_PLAIN, &st);
+        assert_true(blob_known_look(f->blobs, &name, BLOB_PLAIN, &st));
+        assert_false(blob_known_look(f->blobs, &name, BLOB_EXECUTABLE, &st));
+    }
+    for (unsigned i = 0; i < 3 * BLOB_KNOWN_WAYS; i++) {
+        name.hash[31] = (unsigned char)i;
+        kept += blob_known_look(f->blobs, &name, BLOB_PLAIN, &st);
+    }
+    assert_int_equal(kept, BLOB_KNOWN_WAYS);
+}
+
+static void *stop_soon(void *arg)
+{
+    settle();
+    blobs_stop(arg);
+    return NULL;
+}
+
+static void D8_check_keeps_its_pace_and_stops(void **state)
+{
+    struct fixture *f = *state;
+    size_t len = 1 << 20;
+    char *bytes cleanup(mem_free) = xmalloc(len);
+    uint64_t before;
+    pthread_t thread;
+    char sha[BLOB_NAME];
+
+    fill(bytes, len, 4);
+    put(f, bytes, len, sha);
+    before = clock_mono_ms();
+    must(f, blob_check(f->blobs, sha, true, 4 * len, &f->err));
+    assert_true(clock_mono_ms() - before >= 240);
+    assert_int_equal(pthread_create(&thread, NULL, stop_soon, f->blobs), 0);
+    /* This pace would take 12 days. */
+    assert_int_equal(blob_check(f->blobs, sha, true, 1, &f->err),
+                     -ERR_UNAVAILABLE);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(clock_mono_ms() - before < FOREVER_MS);
+    holds(f, sha, bytes, len);
+}
+
+/* ---- pins --------------------------------------------------------------- */
+
+static void D10_pinned_is_not_removed(void **state)
+{
+    struct fixture *f = *state;
+    char sha[BLOB_NAME];
+
+    must(f, try_put(f, "a", 1, sha));
+    must(f, try_put(f, "a", 1, sha));
+    assert_int_equal(blob_remove(f->blobs, sha, &f->err), 1);
+    blob_release(f->blobs, sha);
+    assert_int_equal(blob_remove(f->blobs, sha, &f->err), 1);
+    assert_true(opens(f, sha));
+    blob_release(f->blobs, sha);
+    must(f, blob_remove(f->blobs, sha, &f->err));
+    corrupt(f, sha, "missing");
+    must(f, blob_remove(f->blobs, sha, &f->err)); /* gone is gone */
+}
+
+struct race {
+    struct fixture *f;
+    atomic_uint lost, removed, done;
+    atomic_bool stop;
+};
+
+static const char *const race_texts[] = {"one", "two", "three"};
+
+static void *race_write(void *arg)
+{
+    struct race *race = arg;
+
+    for (unsigned i = 0; i < 60; i++) {
+        const char *text = race_texts[i % ARRAY_SIZE(race_texts)];
+        struct blob_writer *w = NULL;
+        struct error err;
+        char sha[BLOB_NAME];
+        int fd cleanup(fd_close) = -1;
+
+        if (blob_begin(race->f->blobs, &w, &err) < 0 ||
+            blob_write(w, text, strlen(text), &err) < 0 ||
+            blob_finish(&w, sha, NULL, &err) < 0 ||
+            blob_open(race->f->blobs, sha, &fd, NULL, &err) < 0)
+            atomic_fetch_add(&race->lost, 1);
+        else
+            blob_release(race->f->blobs, sha);
+        blob_abort(&w);
+        atomic_fetch_add(&race->done, 1);
+    }
+    return NULL;
+}
+
+static void *race_remove(void *arg)
+{
+    struct race *race = arg;
+
+    for (unsigned i = 0; !atomic_load(&race->stop); i++) {
+        const char *text = race_texts[i % ARRAY_SIZE(race_texts)];
+        unsigned char hash[HASH_SIZE];
+        char hex[HASH_HEX];
+        struct error err;
+
+        hash_sha256(text, strlen(text), hash);
+        if (blob_remove(race->f->blobs, ids_hex(hash, sizeof(hash), hex),
+                        &err) == 0)
+            atomic_fetch_add(&race->removed, 1);
+    }
+    return NULL;
+}
+
+static void D2_D10_collector_against_writers(void **state)
+{
+    struct race race = {.f = *state};
+    pthread_t threads[6];
+    uint64_t bytes, count;
+
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+        assert_int_equal(pthread_create(&threads[i], NULL,
+                                        i < 4 ? race_write : race_remove,
+                                        &race),
+                         0);
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
+        atomic_store(&race.stop, i >= 4);
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    assert_int_equal(race.done, 240);
+    assert_int_equal(race.lost, 0);
+    assert_true(race.removed > 0);
+    assert_int_equal(entries(race.f, "tmp"), 0);
+    blobs_usage(race.f->blobs, &bytes, &count);
+    assert_true(count <= ARRAY_SIZE(race_texts));
+}
+
+/* ---- a failing disk ----------------------------------------------------- */
+
+static void refused(struct fixture *f, int r)
+{
+    assert_int_equal(r, -ERR_UNAVAILABLE);
+    assert_non_null(strstr(f->err.message, "nothing more is stored"));
+}
+
+static void D4_failed_sync_is_final(void **state)
+{
+    static const struct {
+        const char *path;
+        int errnum;
+    } faults[] = {{"/tmp/", EIO},
+                  {"/tmp/", ENOSPC},
+                  {"/blobs/", EIO}, /* the second: of the folder */
+                  {"/blobs/", EDQUOT}};
+    struct fixture *f = *state;
+    char old[BLOB_NAME], sha[BLOB_NAME];
+    int dir cleanup(fd_close) = open(f->dir, O_PATH | O_CLOEXEC);
+
+    put_text(f, "before", old);
+    for (unsigned i = 0; i < ARRAY_SIZE(faults); i++) {
+        struct blob_writer *w cleanup(blob_abort) = NULL;
+        struct blob_writer *ready cleanup(blob_abort) = NULL;
+        char name[2] = {(char)('a' + i), '\0'};
+
+        must(f, blob_begin(f->blobs, &w, &f->err));
+        must(f, blob_begin(f->blobs, &ready, &f->err));
+        assert_true(blobs_writable(f->blobs));
+        arm(f, FAULTS_FSYNC, faults[i].path, faults[i].errnum, 1 + i / 2);
+        refused(f, try_put(f, "lost", 4, sha));
+        assert_int_equal(disarm(f), 1);
+        assert_int_equal(f->err.errnum, faults[i].errnum);
+
+        /* The disk works again, but nobody believes it. */
+        assert_false(blobs_writable(f->blobs));
+        refused(f, blob_finish(&ready, sha, NULL, &f->err));
+        refused(f, blob_write(w, "x", 1, &f->err));
+        refused(f, blob_finish(&w, sha, NULL, &f->err));
+        refused(f, blob_begin(f->blobs, &w, &f->err));
+        refused(f, blob_remove(f->blobs, old, &f->err));
+        holds(f, old, "before", 6);
+        must(f, blob_link(f->blobs, old, dir, name, false, &f->err));
+        assert_int_equal(entries(f, "tmp"), 0);
+
+        reopen(f);
+        put_text(f, "lost", sha);
+        holds(f, sha, "lost", 4);
+        must(f, blob_remove(f->blobs, sha, &f->err));
+    }
+}
+
+static void D5_each_call_fails_once(void **state)
+{
+    static const int errnums[] = {EIO, ENOSPC};
+    static const uint32_t every = FAULTS_PWRITE | FAULTS_FSYNC |
+                                  FAULTS_RENAME | FAULTS_UNLINK |
+                                  FAULTS_FTRUNCATE | FAULTS_CREATE;
+    struct fixture *f = *state;
+    char text[BLOB_CHUNK * 2 + 1], sha[BLOB_NAME], before[BLOB_NAME];
+    unsigned failed = 0;
+
+    /* A new blob, a second copy, and one that heals. */
+    for (unsigned kind = 0; kind < 3; kind++)
+        for (unsigned n = 1;; n++) {
+            int errnum = errnums[n % 2], r;
+
+            /* Every other time with the other error. */
+            fill(text, sizeof(text), 100 * kind + n / 2);
+            if (kind > 0) {
+                put(f, text, sizeof(text), before);
+                char *path cleanup(mem_free) = blob_path(f, before);
+                if (kind == 2)
+                    flip(path, 7);
+            }
+            arm(f, every, "/blobs", errnum, (n + 1) / 2);
+            r = try_put(f, text, sizeof(text), sha);
+            if (!disarm(f)) {
+                must(f, r);
+                blob_release(f->blobs, sha);
+                break;
+            }
+            if (r == 0) { /* one that may be ignored: all is there */
+                holds(f, sha, text, sizeof(text));
+                blob_release(f->blobs, sha);
+            } else if (!blobs_writable(f->blobs)) {
+                refused(f, r);
+                reopen(f);
+            } else {
+                assert_int_equal(r,
+                                 errnum == EIO ? -ERR_INTERNAL : -ERR_SPACE);
+            }
+            failed += r < 0;
+            /* Usable, nothing half-made in the way. */
+            assert_int_equal(entries(f, "tmp"), 0);
+            put(f, text, sizeof(text), sha);
+            holds(f, sha, text, sizeof(text));
+        }
+    assert_true(failed >= 2 * 3 * 5); /* create, write, sync, rename, sync */
+}
+
+static void D5_full_disk_says_so(void **state)
+{
+    struct fixture *f = *state;
+    struct blob_writer *w cleanup(blob_abort) = NULL;
+    char text[3 * BLOB_CHUNK] = {0}, sha[BLOB_NAME];
+
+    must(f, blob_begin(f->blobs, &w, &f->err));
+    arm(f, FAULTS_PWRITE, "/tmp/", ENOSPC, 2);
+    assert_int_equal(blob_write(w, text, sizeof(text), &f->err), -ERR_SPACE);
+    assert_int_equal(disarm(f), 1);
+    assert_string_equal(f->err.message, "the service's disk is full");
+    assert_int_equal(blob_write(w, text, 1, &f->err), -ERR_SPACE);
+    memset(&f->err, 0, sizeof(f->err));
+    assert_int_equal(blob_finish(&w, sha, NULL, &f->err), -ERR_SPACE);
+    assert_string_equal(f->err.message, "the service's disk is full");
+    put(f, text, sizeof(text), sha);
+}
+
+static void D5_open_fails_at_each_call(void **state)
+{
+    struct fixture *f = *state;
+    unsigned n = 1;
+
+    blobs_close(f->blobs);
+    f->blobs = NULL;
+    for (;; n++) {
+        char *path cleanup(mem_free) = below(f, "");
+        int r;
+
+        assert_int_equal(nftw(path, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+        arm(f, FAULTS_MKDIR | FAULTS_FSYNC, f->dir, EIO, n);
+        r = blobs_open(f->dir, &f->blobs, &f->err);
+        if (!disarm(f)) {
+            must(f, r);
+            break;
+        }
+        assert_true(r == -ERR_INTERNAL || r == -ERR_UNAVAILABLE);
+        assert_null(f->blobs);
+        /* What was made so far is no hindrance. */
+        must(f, blobs_open(f->dir, &f->blobs, &f->err));
+        blobs_close(f->blobs);
+        f->blobs = NULL;
+        if (n == 4) /* the folders are all alike */
+            n = 258;
+    }
+    assert_int_equal(n, 3 + 256 + 2 + 1);
+}
+
+static void open_without_a_directory(void **state)
+{
+    struct fixture *f = *state;
+    struct blobs *none = NULL;
+
+    assert_int_equal(blobs_open("/nowhere/at/all", &none, &f->err),
+                     -ERR_INTERNAL);
+    assert_null(none);
+    blobs_close(none);
+}
+
+/* ---- kills -------------------------------------------------------------- */
+
+/* Stores until it is killed; tells of each blob when it is acknowledged. */
+static void store_and_tell(struct fixture *f, int pipe_fd)
+{
+    for (unsigned i = 0;; i++) {
+        char text[5000], sha[BLOB_NAME];
+
+        fill(text, sizeof(text), i);
+        if (try_put(f, text, sizeof(text), sha) < 0 ||
+            fd_write_all(pipe_fd, sha, sizeof(sha)) < 0)
+            _exit(1);
+    }
+}
+
+static void D1_D2_D7_kill_while_writing(void **state)
+{
+    struct fixture *f = *state;
+    unsigned told = 0;
+
+    for (unsigned round = 0; round < 10; round++) {
+        char text[5000], sha[BLOB_NAME];
+        int ends[2], status;
+        pid_t pid;
+
+        assert_int_equal(fd_pipe(ends), 0);
+        pid = fork();
+        assert_true(pid >= 0);
+        if (pid == 0) {
+            /* Every call of the first few blobs gets its turn to be last. */
+            arm(f, 0xffffu, "/blobs", 0, 40 + round);
+            f->faults.rules[0].action = FAULTS_KILL + round % 2;
+            store_and_tell(f, ends[1]);
+        }
+        fd_close(&ends[1]);
+        for (unsigned i = 0;
+             fd_read_all(ends[0], sha, sizeof(sha)) == (ssize_t)sizeof(sha);
+             i++, told++) {
+            fill(text, sizeof(text), i);
+            holds(f, sha, text, sizeof(text));
+        }
+        fd_close(&ends[0]);
+        assert_int_equal(waitpid(pid, &status, 0), pid);
+        assert_true(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+        reopen(f);
+        assert_int_equal(entries(f, "tmp"), 0);
+    }
+    assert_true(told > 20);
+}
+
+static void D7_leftovers_go_at_open(void **state)
+{
+    struct fixture *f = *state;
+    char *half cleanup(mem_free) = below(f, "tmp/0123456789abcdef");
+    char *link cleanup(mem_free) = below(f, "tmp/0123456789abcdee");
+    char sha[BLOB_NAME];
+
+    put_text(f, "whole", sha);
+    fd_close(&(int){open(half, O_CREAT | O_WRONLY, 0600)});
+    assert_int_equal(symlink(f->dir, link), 0);
+    assert_int_equal(entries(f, "tmp"), 2);
+    reopen(f);
+    assert_int_equal(entries(f, "tmp"), 0);
+    holds(f, sha, "whole", 5);
+}
+
+/* ---- links -------------------------------------------------------------- */
+
+static int link_dir(struct fixture *f)
+{
+    char *path cleanup(mem_free) = xasprintf("%s/tree", f->dir);
+    int fd;
+
+    assert_true(mkdir(path, 0700) == 0 || errno == EEXIST);
+    fd = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC);
+    assert_true(fd >= 0);
+    return fd;
+}
+
+static struct stat link_stat(int dir, const char *name)
+{
+    struct stat st;
+
+    assert_int_equal(fstatat(dir, name, &st, AT_SYMLINK_NOFOLLOW), 0);
+    return st;
+}
+
+static void link_is_no_copy(void **state)
+{
+    struct fixture *f = *state;
+    int dir cleanup(fd_close) = link_dir(f);
+    char sha[BLOB_NAME];
+    struct stat blob, st;
+
+    put_text(f, "linked", sha);
+    char *path cleanup(mem_free) = blob_path(f, sha);
+
+    settle();
+    must(f, blob_link(f->blobs, sha, dir, "a", false, &f->err));
+    assert_true(is_known(f, sha)); /* though its ctime moved */
+    must(f, blob_link(f->blobs, sha, dir, "b", false, &f->err));
+    assert_true(is_known(f, sha));
+    assert_int_equal(stat(path, &blob), 0);
+    st = link_stat(dir, "b");
+    assert_int_equal(st.st_ino, blob.st_ino);
+    assert_int_equal(st.st_nlink, 3);
+    assert_int_equal(st.st_mode & 07777, 0644);
+    assert_int_equal(blob_link(f->blobs, sha, dir, "b", false, &f->err),
+                     -ERR_CONFLICT);
+    assert_int_equal(blob_link(f->blobs, sha, dir, "", false, &f->err),
+                     -ERR_INVALID);
+    assert_int_equal(blob_link(f->blobs, sha, dir, "../c", false, &f->err),
+                     -ERR_INVALID);
+    must(f, blob_link(f->blobs, sha, dir, "c", false, &f->err));
+    must(f, blob_unlink(f->blobs, sha, dir, "c", false, &f->err));
+    assert_true(is_known(f, sha)); /* it moved again */
+    assert_int_equal(link_stat(dir, "b").st_nlink, 3);
+    assert_int_equal(blob_unlink(f->blobs, sha, dir, "c", false, &f->err),
+                     -ERR_INTERNAL);
+    must(f, blob_remove(f->blobs, sha, &f->err)); /* links are no pins */
+    assert_int_equal(link_stat(dir, "a").st_nlink, 2);
+}
+
+static void executable_link_is_one_copy(void **state)
+{
+    struct fixture *f = *state;
+    int dir cleanup(fd_close) = link_dir(f);
+    struct stat plain, one, two;
+    char sha[BLOB_NAME];
+
+    put_text(f, "#!/bin/sh\n", sha);
+    char *copy cleanup(mem_free) =
+        xasprintf("%s/blobs/x/%.2s/%s", f->dir, sha, sha);
+
+    must(f, blob_link(f->blobs, sha, dir, "plain", false, &f->err));
+    must(f, blob_link(f->blobs, sha, dir, "one", true, &f->err));
+    must(f, blob_link(f->blobs, sha, dir, "two", true, &f->err));
+    plain = link_stat(dir, "plain");
+    one = link_stat(dir, "one");
+    two = link_stat(dir, "two");
+    assert_int_not_equal(plain.st_ino, one.st_ino);
+    assert_int_equal(one.st_ino, two.st_ino);
+    assert_int_equal(two.st_nlink, 3);
+    assert_int_equal(plain.st_mode & 07777, 0644);
+    assert_int_equal(one.st_mode & 07777, 0755);
+
+    /* The copy is made again when it is not right. */
+    flip(copy, 1);
+    must(f, blob_link(f->blobs, sha, dir, "three", true, &f->err));
+    assert_int_not_equal(link_stat(dir, "three").st_ino, one.st_ino);
+    int fd cleanup(fd_close) = openat(dir, "three", O_RDONLY | O_CLOEXEC);
+    same_bytes(fd, "#!/bin/sh\n", 10);
+    must(f, blob_remove(f->blobs, sha, &f->err));
+    assert_int_equal(access(copy, F_OK), -1);
+    assert_int_equal(entries(f, "tmp"), 0);
+}
+
+static void link_copies_where_it_cannot_link(void **state)
+{
+    static const int errnums[] = {EMLINK, EXDEV, EPERM};
+    struct fixture *f = *state;
+    int dir cleanup(fd_close) = link_dir(f);
+    size_t len = 200000;
+    char *bytes cleanup(mem_free) = xmalloc(len);
+    char sha[BLOB_NAME];
+
+    fill(bytes, len, 5);
+    put(f, bytes, len, sha);
+    for (unsigned i = 0; i < 2 * ARRAY_SIZE(errnums); i++) {
+        bool executable = i % 2;
+        char name[2] = {(char)('a' + i), '\0'};
+        struct stat st;
+
+        arm(f, FAULTS_LINK, "/tree/", errnums[i / 2], 1);
+        must(f, blob_link(f->blobs, sha, dir, name, executable, &f->err));
+        assert_int_equal(disarm(f), 1);
+        st = link_stat(dir, name);
+        assert_int_equal(st.st_nlink, 1);
+        assert_int_equal(st.st_mode & 07777, executable ? 0755 : 0644);
+        int fd cleanup(fd_close) = openat(dir, name, O_RDONLY | O_CLOEXEC);
+        same_bytes(fd, bytes, len);
+    }
+    /* Half a copy does not stay. */
+    f->faults.rules[1] = (struct faults_rule){.armed = 1,
+                                              .ops = FAULTS_PWRITE,
+                                              .errnum = ENOSPC,
+                                              .nth = 2,
+                                              .path = "/tree/"};
+    arm(f, FAULTS_LINK, "/tree/", EMLINK, 1);
+    assert_int_equal(blob_link(f->blobs, sha, dir, "z", false, &f->err),
+                     -ERR_SPACE);
+    f->faults.rules[1].armed = 0;
+    (void)disarm(f);
+    assert_int_equal(faccessat(dir, "z", F_OK, 0), -1);
+}
+
+static void more_links_than_an_inode_has(void **state)
+{
+    struct fixture *f = *state;
+    int dir cleanup(fd_close) = link_dir(f);
+    char sha[BLOB_NAME], name[16];
+    unsigned i, most = 65010; /* ext4: 65,000; others have more */
+
+    put_text(f, "", sha); /* who has 65,000 equal files has empty ones */
+    settle();
+    for (i = 0; i < most; i++) {
+        (void)snprintf(name, sizeof(name), "%u", i);
+        if (blob_link(f->blobs, sha, dir, name, false, &f->err) < 0)
+            fail_msg("link %u: %s", i, f->err.message);
+    }
+    assert_int_equal(link_stat(dir, name).st_size, 0);
+    assert_int_equal(link_stat(dir, name).st_mode & 07777, 0644);
+}
+
+static void D3_damage_is_not_linked(void **state)
+{
+    struct fixture *f = *state;
+    int dir cleanup(fd_close) = link_dir(f);
+    char sha[BLOB_NAME];
+
+    put_text(f, "to be damaged", sha);
+    char *path cleanup(mem_free) = blob_path(f, sha);
+
+    settle();
+    must(f, blob_link(f->blobs, sha, dir, "good", false, &f->err));
+    flip(path, 3);
+    for (unsigned executable = 0; executable < 2; executable++) {
+        assert_int_equal(
+            blob_link(f->blobs, sha, dir, "bad", executable, &f->err),
+            -ERR_CORRUPT);
+        assert_int_equal(faccessat(dir, "bad", F_OK, 0), -1);
+    }
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(blob_link(f->blobs, sha, dir, "bad", true, &f->err),
+                     -ERR_CORRUPT);
+    assert_int_equal(entries(f, "tmp"), 0);
+}
+
+/* ---- going through ------------------------------------------------------ */
+
+struct seen {
+    struct fixture *f;
+    unsigned count;
+    uint64_t bytes;
+    char last[BLOB_NAME];
+    unsigned stop_at;
+    bool remove;
+};
+
+static int see(void *ctx, const struct blob_info *info)
+{
+    struct seen *seen = ctx;
+    int64_t age = clock_real_ms() - info->stored_at_ms;
+
+    assert_true(strcmp(info->sha256, seen->last) > 0);
+    assert_true(age >= -1000 && age < FOREVER_MS * 10);
+    memcpy(seen->last, info->sha256, BLOB_NAME);
+    seen->bytes += info->size;
+    seen->count++;
+    if (seen->remove)
+        must(seen->f,
+             blob_remove(seen->f->blobs, info->sha256, &seen->f->err));
+    return seen->count == seen->stop_at ? 42 : 0;
+}
+
+static void each_goes_in_order(void **state)
+{
+    struct fixture *f = *state;
+    struct seen all = {.f = f}, some = {.f = f, .stop_at = 7},
+                gone = {.f = f, .remove = true}, none = {.f = f};
+    uint64_t bytes, count;
+    char sha[BLOB_NAME];
+
+    for (unsigned i = 0; i < 40; i++)
+        put(f, "0123456789012345678901234567890123456789", i, sha);
+    char *odd cleanup(mem_free) = below(f, "ab/README");
+    int fd cleanup(fd_close) = open(odd, O_CREAT | O_WRONLY, 0600);
+    must(f, blob_each(f->blobs, see, &all, &f->err));
+    assert_int_equal(all.count, 40);
+    assert_int_equal(all.bytes, 39 * 40 / 2);
+    assert_int_equal(blob_each(f->blobs, see, &some, &f->err), 42);
+    assert_int_equal(some.count, 7);
+    blobs_usage(f->blobs, &bytes, &count);
+    assert_int_equal(bytes, all.bytes);
+    assert_int_equal(count, all.count);
+    must(f, blob_remove(f->blobs, sha, &f->err));
+    blobs_usage(f->blobs, &bytes, &count);
+    assert_int_equal(bytes, all.bytes - 39);
+    assert_int_equal(count, all.count - 1);
+    reopen(f); /* counted anew */
+    blobs_usage(f->blobs, &bytes, &count);
+    assert_int_equal(bytes, all.bytes - 39);
+    assert_int_equal(count, all.count - 1);
+    must(f, blob_each(f->blobs, see, &gone, &f->err));
+    assert_int_equal(gone.count, 39);
+    must(f, blob_each(f->blobs, see, &none, &f->err));
+    assert_int_equal(none.count, 0);
+    blobs_usage(f->blobs, &bytes, &count);
+    assert_int_equal(bytes + count, 0);
+    assert_int_equal(access(odd, F_OK), 0); /* not ours, not touched */
+}
+
+static void each_removes_old_strays(void **state)
+{
+    struct fixture *f = *state;
+    struct seen none = {.f = f};
+    char *young cleanup(mem_free) = below(f, "ab/" BLOB_STRAY "1");
+    char *old cleanup(mem_free) = below(f, "ab/" BLOB_STRAY "2");
+    struct timespec times[2] = {{.tv_sec = time(NULL) - 3700},
+                                {.tv_sec = time(NULL) - 3700}};
+
+    fd_close(&(int){open(young, O_CREAT | O_WRONLY, 0600)});
+    fd_close(&(int){open(old, O_CREAT | O_WRONLY, 0600)});
+    assert_int_equal(utimensat(AT_FDCWD, old, times, 0), 0);
+    must(f, blob_each(f->blobs, see, &none, &f->err));
+    assert_int_equal(none.count, 0);
+    assert_int_equal(access(young, F_OK), 0);
+    assert_int_equal(access(old, F_OK), -1);
+}
+
+#define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        CASE(roundtrip_sizes),
+        CASE(write_in_odd_pieces),
+        CASE(modes_are_as_promised),
+        CASE(abort_leaves_nothing),
+        CASE(write_fd_takes_at_most),
+        CASE(write_fd_keeps_holes),
+        CASE(write_fd_of_an_unreadable_file),
+        CASE(names_are_checked),
+        CASE(I8_second_copy_is_like_the_first),
+        CASE(D3_flipped_bit_is_found_and_healed),
+        CASE(D3_other_damage_is_found_and_healed),
+        CASE(D3_what_was_hashed_is_remembered),
+        CASE(D3_D8_rot_without_a_trace_is_believed_once_found),
+        CASE(known_only_if_settled),
+        CASE(known_table_is_bounded),
+        CASE(D8_check_keeps_its_pace_and_stops),
+        CASE(D10_pinned_is_not_removed),
+        CASE(D2_D10_collector_against_writers),
+        CASE(D4_failed_sync_is_final),
+        CASE(D5_each_call_fails_once),
+        CASE(D5_full_disk_says_so),
+        CASE(D5_open_fails_at_each_call),
+        CASE(open_without_a_directory),
+        CASE(D1_D2_D7_kill_while_writing),
+        CASE(D7_leftovers_go_at_open),
+        CASE(link_is_no_copy),
+        CASE(executable_link_is_one_copy),
+        CASE(link_copies_where_it_cannot_link),
+        CASE(more_links_than_an_inode_has),
+        CASE(D3_damage_is_not_linked),
+        CASE(each_goes_in_order),
+        CASE(each_removes_old_strays),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
