@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Giving up what is no longer wanted, in rounds. Runs on the keeper's thread,
+ * or on that of whoever calls workspaces_collect; one round at a time. The
+ * rows go first and the bytes after them, in transactions so small that a
+ * commit hardly waits (D10); what was cut off is found by the next round.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "workspace/workspace_int.h"
+
+static void report(const struct workspace_collected *done)
+{
+    char versions[24], workspaces[24], blobs[24], bytes[24];
+
+    (void)snprintf(versions, sizeof(versions), "%" PRIu64, done->versions);
+    (void)snprintf(workspaces, sizeof(workspaces), "%" PRIu64,
+                   done->workspaces);
+    (void)snprintf(blobs, sizeof(blobs), "%" PRIu64, done->blobs);
+    (void)snprintf(bytes, sizeof(bytes), "%" PRIu64, done->bytes);
+    log_event(done->versions + done->workspaces + done->uploads + done->blobs
+                  ? LOG_INFO
+                  : LOG_DEBUG,
+              "collected", "versions", versions, "workspaces", workspaces,
+              "blobs", blobs, "bytes", bytes, NULL);
+}
+
+int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
+                       struct error *err)
+{
+    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
+        workspace_lock_mutex(&w->keeper->round);
+    struct workspace_collected done = {0};
+    int r = workspace_retention(w, &done, err);
+
+    if (r == 0)
+        r = workspace_purge_due(w, &done, err);
+    if (r == 0)
+        r = workspace_trees_tidy(w, err);
+    if (r == 0)
+        r = workspace_sweep(w, &done, err);
+    report(&done);
+    if (r < 0)
+        return r;
+    *ret = done;
+    return 0;
+}

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How much may be kept. A workspace's own use is a column of its row; its
+ * tenant's is the sum over all its workspaces, too long to add up for each
+ * commit. So the room a tenant had when last counted is remembered and what
+ * is let in is taken off: never more than there is, since all else that
+ * changes the sum (the collector, a purge) only makes room. Only when the
+ * remembered room is not enough is it counted again. Runs in the daemon,
+ * inside the transaction that needs the room.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "workspace/workspace_int.h"
+
+uint64_t workspace_quota(const struct workspaces *w,
+                         const struct workspace_row *row)
+{
+    return row->quota_bytes > 0 ? (uint64_t)row->quota_bytes
+                                : w->settings.workspace_quota_bytes;
+}
+
+static int no_room(struct error *err, const char *whose, uint64_t used,
+                   uint64_t quota, uint64_t more)
+{
+    (void)error_set(err, ERR_SPACE,
+                    "no room in the %s: %" PRIu64 " of %" PRIu64
+                    " bytes are used and this needs %" PRIu64 " more",
+                    whose, used, quota, more);
+    return error_hint(err, "older versions count too: keep fewer of them "
+                           "(keep_versions, keep_days), or ask for a larger "
+                           "quota");
+}
+
+static bool fits(uint64_t used, uint64_t more, uint64_t quota)
+{
+    return more <= quota && used <= quota - more;
+}
+
+/* ---- a tenant's room ---------------------------------------------------- */
+
+static int tenant_used(struct store_tx *tx, const char *tenant, uint64_t *ret,
+                       struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_one(tx, &rows, err,
+                      "SELECT coalesce(sum(stored_bytes), 0)"
+                      " FROM workspaces WHERE tenant = ?1",
+                      "t", tenant);
+
+    if (r > 0)
+        *ret = (uint64_t)store_int(rows, 0);
+    return MIN(r, 0);
+}
+
+static struct quota_memo *memo_of(struct workspaces *w, const char *tenant)
+{
+    uint32_t hash = 2166136261u;
+
+    for (const char *p = tenant; *p; p++)
+        hash = (hash ^ (unsigned char)*p) * 16777619u;
+    return &w->memos[hash % QUOTA_MEMOS];
+}
+
+static bool take_remembered(struct workspaces *w, const char *tenant,
+                            uint64_t more)
+{
+    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
+        workspace_lock_mutex(&w->lock);
+    struct quota_memo *memo = memo_of(w, tenant);
+
+    if (strcmp(memo->tenant, tenant) != 0 || memo->room < more)
+        return false;
+    memo->room -= more;
+    return true;
+}
+
+static void remember(struct workspaces *w, const char *tenant, uint64_t room)
+{
+    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
+        workspace_lock_mutex(&w->lock);
+    struct quota_memo *memo = memo_of(w, tenant);
+
+    (void)snprintf(memo->tenant, sizeof(memo->tenant), "%s", tenant);
+    memo->room = room;
+}
+
+/* In a write transaction: nobody else adds meanwhile. */
+static int take_from_tenant(struct workspaces *w, struct store_tx *tx,
+                            const char *tenant, uint64_t already,
+                            uint64_t more, struct error *err)
+{
+    uint64_t quota = w->settings.tenant_quota_bytes;
+    uint64_t used = 0;
+    int r;
+
+    if (!quota || take_remembered(w, tenant, more))
+        return 0;
+    r = tenant_used(tx, tenant, &used, err);
+    if (r < 0)
+        return r;
+    used += already;
+    if (!fits(used, more, quota))
+        return no_room(err, "tenant's quota", used, quota, more);
+    remember(w, tenant, quota - used - more);
+    return 0;
+}
+
+/* ---- what commits and transfers ask ------------------------------------- */
+
+int workspace_quota_take(struct workspaces *w, struct store_tx *tx,
+                         const struct workspace_row *row, uint64_t already,
+                         uint64_t more, struct error *err)
+{
+    uint64_t quota = workspace_quota(w, row);
+    uint64_t used = (uint64_t)row->stored_bytes + already;
+
+    if (more == 0)
+        return 0;
+    if (quota && !fits(used, more, quota))
+        return no_room(err, "workspace", used, quota, more);
+    return take_from_tenant(w, tx, row->tenant, already, more, err);
+}
+
+static int check_count(struct workspaces *w, struct store_tx *tx,
+                       const char *tenant, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    uint64_t most = w->settings.tenant_workspaces;
+    int r;
+
+    if (!most)
+        return 0;
+    /* By the index alone; only when that is too many do deleted ones matter */
+    r = store_one(tx, &rows, err,
+                  "SELECT count(*) FROM workspaces WHERE tenant = ?1", "t",
+                  tenant);
+    if (r < 0 || (uint64_t)store_int(rows, 0) < most)
+        return MIN(r, 0);
+    store_rows_done(&rows);
+    r = store_one(tx, &rows, err,
+                  "SELECT count(*) FROM workspaces WHERE tenant = ?1"
+                  " AND deleted_at_ms = 0",
+                  "t", tenant);
+    if (r < 0 || (uint64_t)store_int(rows, 0) < most)
+        return MIN(r, 0);
+    (void)error_set(err, ERR_LIMIT,
+                    "the tenant has %" PRIu64 " workspaces, the most it may",
+                    most);
+    return error_hint(err, "delete some that are no longer needed");
+}
+
+int workspace_quota_enter(struct workspaces *w, struct store_tx *tx,
+                          const char *tenant, uint64_t bytes,
+                          struct error *err)
+{
+    int r = check_count(w, tx, tenant, err);
+
+    if (r < 0 || bytes == 0)
+        return r;
+    return take_from_tenant(w, tx, tenant, 0, bytes, err);
+}
+
+int workspace_recount(struct store_tx *tx, const char *id, struct error *err)
+{
+    int r = store_exec(
+        tx, err,
+        "UPDATE workspaces SET"
+        " files = (SELECT count(*) FROM files WHERE workspace = ?1"
+        "  AND alive = 1),"
+        " bytes = (SELECT coalesce(sum(size), 0) FROM files"
+        "  WHERE workspace = ?1 AND alive = 1),"
+        " stored_bytes = (SELECT coalesce(sum(size), 0) FROM (SELECT DISTINCT"
+        "  file, sha256, size FROM versions WHERE workspace = ?1"
+        "  AND purged = 0 AND sha256 <> '') AS kept)"
+        " WHERE id = ?1",
+        "t", id);
+
+    return MIN(r, 0);
+}
+
+int workspace_usage(struct workspaces *w, const struct actor *who,
+                    struct workspace_usage *ret, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_begin(w->store, STORE_READ, "adding up the use", &tx, err);
+
+    if (r == 0)
+        r = store_one(tx, &rows, err,
+                      "SELECT coalesce(sum(CASE WHEN deleted_at_ms = 0 THEN 1"
+                      " ELSE 0 END), 0), coalesce(sum(stored_bytes), 0)"
+                      " FROM workspaces WHERE tenant = ?1",
+                      "t", who->tenant);
+    if (r < 0)
+        return r;
+    ret->workspaces = (uint64_t)store_int(rows, 0);
+    ret->max_workspaces = w->settings.tenant_workspaces;
+    ret->stored_bytes = (uint64_t)store_int(rows, 1);
+    ret->quota_bytes = w->settings.tenant_quota_bytes;
+    return 0;
+}

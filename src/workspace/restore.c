@@ -1,0 +1,308 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Brings back a file, a folder or everything as it was; see workspace.h.
+ * Compares then with now, path by path in order, and commits what differs,
+ * all in one transaction, so that nothing slips in between. Runs in the
+ * daemon on the caller's thread.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "workspace/workspace_int.h"
+
+#define RESTORE_MAX 1000000u /* files compared */
+
+struct restore {
+    struct arena *arena;
+    struct workspace_change *changes;
+    size_t count, room;
+    size_t files; /* looked at */
+};
+
+static void restore_done(struct restore *r)
+{
+    arena_free(r->arena);
+    free(r->changes);
+}
+
+static struct workspace_change *add(struct restore *r,
+                                    enum workspace_change_kind kind,
+                                    const char *path)
+{
+    struct workspace_change *c;
+
+    if (r->count == r->room) {
+        r->room = r->room ? 2 * r->room : 64;
+        r->changes = xrealloc(r->changes, r->room * sizeof(*r->changes));
+    }
+    c = &r->changes[r->count++];
+    memset(c, 0, sizeof(*c));
+    c->kind = kind;
+    c->path = arena_strdup(r->arena, path);
+    return c;
+}
+
+static int given_up(const char *path, struct error *err)
+{
+    char name[WORKSPACE_SHORT];
+
+    (void)error_set(err, ERR_CONFLICT,
+                    "the bytes of that version were given up by retention: %s",
+                    workspace_path_short(path, name));
+    return error_hint(err, "restore a later commit, or other paths of it");
+}
+
+/* rows: WORKSPACE_VERSION_COLUMNS and purged. */
+static int add_put(struct restore *r, struct store_rows *then,
+                   const char *path, struct error *err)
+{
+    struct workspace_change *c;
+
+    if (store_int(then, WORKSPACE_FILE_COLUMN_COUNT) != 0)
+        return given_up(path, err);
+    c = add(r, CHANGE_PUT, path);
+    c->file_id = arena_strdup(r->arena, store_text(then, 0));
+    c->from_version = arena_strdup(r->arena, store_text(then, 1));
+    c->sha256 = arena_strdup(r->arena, store_text(then, 5));
+    c->size = (uint64_t)store_int(then, 6);
+    c->mime = arena_strdup(r->arena, store_text(then, 7));
+    c->executable = store_int(then, 8) != 0;
+    return 0;
+}
+
+/* ---- one version -------------------------------------------------------- */
+
+/* Where the file is now, if it is anywhere; else where it was. */
+static int plan_version(struct store_tx *tx, const char *id,
+                        const struct workspace_restore_spec *spec,
+                        struct restore *ret, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    const char *path;
+    int r = store_one(
+        tx, &rows, err,
+        "SELECT " WORKSPACE_VERSION_COLUMNS ", v.purged,"
+        " CASE WHEN f.alive = 1 THEN f.path ELSE v.path END"
+        " FROM versions AS v JOIN files AS f ON f.id = v.file"
+        " JOIN commits AS c ON c.workspace = v.workspace AND c.seq = v.seq"
+        " WHERE v.id = ?1 AND v.workspace = ?2",
+        "tt", spec->version, id);
+
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return error_set(err, ERR_NOT_FOUND, "no such version");
+    if (store_text(rows, 5)[0] == '\0')
+        return error_set(err, ERR_INVALID,
+                         "that version is the file's deletion");
+    path = spec->path ? spec->path
+                      : store_text(rows, WORKSPACE_FILE_COLUMN_COUNT + 1);
+    return add_put(ret, rows, path, err);
+}
+
+/* ---- a commit ----------------------------------------------------------- */
+
+/* The path itself and all below it; not its neighbours "path-2". */
+struct scope {
+    const char *path;  /* "" : everything */
+    char *below, *end; /* owned */
+};
+
+static void scope_done(struct scope *s)
+{
+    free(s->below);
+    free(s->end);
+}
+
+static int query_then(struct store_tx *tx, const char *id, int64_t seq,
+                      const struct scope *s, struct store_rows **ret,
+                      struct error *err)
+{
+    return store_query(
+        tx, ret, err,
+        "SELECT " WORKSPACE_VERSION_COLUMNS ", v.purged FROM versions AS v"
+        " JOIN commits AS c ON c.workspace = v.workspace AND c.seq = v.seq"
+        " WHERE v.workspace = ?1 AND v.path >= ?2 AND v.path < ?4"
+        " AND (v.path = ?2 OR v.path >= ?3)"
+        " AND v.seq <= ?5 AND v.sha256 <> ''"
+        " AND NOT EXISTS (SELECT 1 FROM versions AS n WHERE n.file = v.file"
+        "  AND n.number = v.number + 1 AND n.seq <= ?5) ORDER BY v.path",
+        "tttti", id, s->path, s->below, s->end, seq);
+}
+
+static int query_now(struct store_tx *tx, const char *id,
+                     const struct scope *s, struct store_rows **ret,
+                     struct error *err)
+{
+    return store_query(tx, ret, err,
+                       "SELECT " WORKSPACE_FILE_COLUMNS " FROM files AS f"
+                       " WHERE f.workspace = ?1 AND f.alive = 1"
+                       " AND f.path >= ?2 AND f.path < ?4"
+                       " AND (f.path = ?2 OR f.path >= ?3) ORDER BY f.path",
+                       "tttt", id, s->path, s->below, s->end);
+}
+
+static bool equal_files(struct store_rows *a, struct store_rows *b)
+{
+    return strcmp(store_text(a, 5), store_text(b, 5)) == 0 &&
+           (store_int(a, 8) != 0) == (store_int(b, 8) != 0);
+}
+
+/* Both lists at once, in order; then_left, now_left: there is a row. */
+static int compare(struct restore *ret, struct store_rows *then,
+                   struct store_rows *now, struct error *err)
+{
+    int then_left = store_next(then, err);
+    int now_left = store_next(now, err);
+
+    while (then_left > 0 || now_left > 0) {
+        int order = then_left <= 0 ? 1
+                    : now_left <= 0
+                        ? -1
+                        : strcmp(store_text(then, 4), store_text(now, 4));
+        int r = 0;
+
+        if (++ret->files > RESTORE_MAX)
+            return error_set(err, ERR_TOO_LARGE,
+                             "more than %u files; restore folder by folder",
+                             RESTORE_MAX);
+        if (order > 0)
+            (void)add(ret, CHANGE_REMOVE, store_text(now, 4));
+        else if (order < 0 || !equal_files(then, now))
+            r = add_put(ret, then, store_text(then, 4), err);
+        if (r < 0)
+            return r;
+        if (order <= 0)
+            then_left = store_next(then, err);
+        if (order >= 0)
+            now_left = store_next(now, err);
+    }
+    return then_left < 0 ? then_left : now_left;
+}
+
+/* What is removed makes room for what comes back. */
+static void removals_first(struct restore *r)
+{
+    struct workspace_change *sorted = xcalloc(r->count + 1, sizeof(*sorted));
+    size_t at = 0;
+
+    for (size_t i = 0; i < r->count; i++)
+        if (r->changes[i].kind == CHANGE_REMOVE)
+            sorted[at++] = r->changes[i];
+    for (size_t i = 0; i < r->count; i++)
+        if (r->changes[i].kind != CHANGE_REMOVE)
+            sorted[at++] = r->changes[i];
+    free(r->changes);
+    r->changes = sorted;
+    r->room = r->count + 1;
+}
+
+static int commit_seq(struct store_tx *tx, const char *id, const char *commit,
+                      int64_t *ret, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_one(tx, &rows, err,
+                      "SELECT seq FROM commits WHERE id = ?1"
+                      " AND workspace = ?2",
+                      "tt", commit, id);
+
+    if (r == 0)
+        return error_set(err, ERR_NOT_FOUND, "no such commit");
+    if (r > 0)
+        *ret = store_int(rows, 0);
+    return MIN(r, 0);
+}
+
+/* Bringing back what was not there would remove what is: not meant. */
+static int check_existed(struct store_tx *tx, const char *id, int64_t seq,
+                         const struct scope *s, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    char name[WORKSPACE_SHORT];
+    int r = s->path[0] ? query_then(tx, id, seq, s, &rows, err) : 0;
+
+    if (r == 0 && rows && store_next(rows, err) == 0)
+        r = error_set(err, ERR_NOT_FOUND, "there was no %s at that commit",
+                      workspace_path_short(s->path, name));
+    return r;
+}
+
+static int plan_commit(struct store_tx *tx, const char *id,
+                       const struct workspace_restore_spec *spec,
+                       struct restore *ret, struct error *err)
+{
+    struct scope s cleanup(scope_done) = {.path =
+                                              spec->path ? spec->path : ""};
+    struct store_rows *then cleanup(store_rows_done) = NULL;
+    struct store_rows *now cleanup(store_rows_done) = NULL;
+    int64_t seq = 0;
+    int r = commit_seq(tx, id, spec->commit, &seq, err);
+
+    s.below = xasprintf("%s%s", s.path, s.path[0] ? "/" : "");
+    s.end = workspace_path_end(s.below);
+    if (r == 0)
+        r = check_existed(tx, id, seq, &s, err);
+    if (r == 0)
+        r = query_then(tx, id, seq, &s, &then, err);
+    if (r == 0)
+        r = query_now(tx, id, &s, &now, err);
+    if (r == 0)
+        r = compare(ret, then, now, err);
+    if (r == 0)
+        removals_first(ret);
+    return r;
+}
+
+/* ---- both --------------------------------------------------------------- */
+
+static int check_spec(const struct workspace_restore_spec *spec,
+                      struct error *err)
+{
+    if (!spec->commit == !spec->version)
+        return error_set(err, ERR_INVALID,
+                         "restore to either a commit or a version");
+    return spec->path ? workspace_path_check(spec->path, err) : 0;
+}
+
+int workspace_restore(struct workspaces *w, const struct actor *who,
+                      const char *id,
+                      const struct workspace_restore_spec *spec,
+                      const char *const *lock_tokens, size_t lock_count,
+                      struct workspace_commit *ret, struct error *err)
+{
+    struct restore plan cleanup(restore_done) = {.arena = arena_new()};
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_commit_spec commit_spec = {
+        .kind = "restore",
+        .action = "file.restore",
+        .lock_tokens = lock_tokens,
+        .lock_count = lock_count,
+    };
+    struct workspace_commit commit = {0};
+    struct workspace_row row;
+    int r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
+                            "restoring files", &tx, &row, err);
+
+    if (r == 0)
+        r = check_spec(spec, err);
+    if (r == 0)
+        r = spec->version ? plan_version(tx, id, spec, &plan, err)
+                          : plan_commit(tx, id, spec, &plan, err);
+    commit_spec.changes = plan.changes;
+    commit_spec.count = plan.count;
+    if (r == 0)
+        r = workspace_commit_in(w, tx, who, &row, &commit_spec, &commit, err);
+    if (r == 0 && commit.id[0])
+        r = store_commit(&tx, err);
+    if (r < 0) {
+        workspace_commit_done(&commit);
+        return r;
+    }
+    *ret = commit;
+    if (commit.id[0])
+        workspaces_committed(w);
+    return 0;
+}

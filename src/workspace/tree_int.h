@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of the trees that sessions mount; only for tree*.c.
+ *
+ *   DIR/trees/<workspace>/<generation>/…   a layer: folders and links to blobs
+ *   DIR/trees/<workspace>/log              what is in the full one
+ * (tree_log.c) DIR/trees/gone-…                       on its way out
+ *
+ * A tree has one full layer, and, when somebody mounts that at an older
+ * commit, one layer with the difference to the head. Layers that somebody
+ * mounts never change; those that are neither current nor mounted are
+ * removed.
+ *
+ * Locks: `building` of a tree is held while its layers are made and is the
+ * only one held for long; `lock` of the trees guards everything else that
+ * more than one thread sees and is held for moments. A layer is pinned only
+ * under both, so who holds `building` and finds no pin may change it.
+ */
+#ifndef GLOVEBOX_WORKSPACE_TREE_INT_H
+#define GLOVEBOX_WORKSPACE_TREE_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/hash.h"
+#include "base/ids.h"
+#include "base/path.h"
+#include "blob/blob.h"
+
+struct arena;
+struct error;
+struct workspaces;
+
+#define TREE_BUCKETS 256u
+
+/* A file of a layer as it was when it was verified. */
+struct tree_file {
+    char *path; /* owned */
+    uint64_t inode;
+    _Atomic int64_t ctime_ns; /* a check may learn a newer one */
+    unsigned char sha256[HASH_SIZE];
+    bool executable;
+    bool gone; /* in a difference: not there any more */
+};
+
+struct tree_layer {
+    struct tree_layer *next; /* in tree.layers */
+    unsigned generation;     /* its folder's name */
+    int64_t seq;             /* of the commit it shows */
+    unsigned pins;
+    bool doomed;             /* to be removed when unpinned */
+    _Atomic bool suspect;    /* a check failed: not to be handed out again */
+    struct tree_file *files; /* sorted by path */
+    size_t count;
+    size_t logged; /* records in the log, if it is the full layer */
+};
+
+struct tree {
+    struct tree *next; /* in its bucket */
+    char workspace[ID_MAX];
+    pthread_mutex_t building;
+    unsigned users;      /* threads that hold or await `building` */
+    bool unknown;        /* on disk, the log not read yet */
+    bool forgotten;      /* to be removed when unpinned */
+    int64_t used_ms;     /* last; by the real clock, which outlives us */
+    unsigned generation; /* the newest that was given out */
+    struct tree_layer *full, *diff; /* current; also in layers */
+    struct tree_layer *layers;
+};
+
+struct workspace_trees {
+    struct blobs *blobs; /* borrowed */
+    int dir;             /* DIR/trees */
+    char boot[64];
+    pthread_mutex_t lock;
+    struct tree *buckets[TREE_BUCKETS];
+    size_t count;
+    uint64_t gone;     /* numbers names of what is on its way out */
+    size_t count_max;  /* trees kept on disk */
+    size_t files_max;  /* tree_files kept in memory for unmounted ones */
+    unsigned diff_max; /* a difference larger than this, and than half of the
+                          whole, becomes a new full layer */
+};
+
+struct tree_pin { /* workspace_tree.pin */
+    struct tree *tree;
+    struct tree_layer *full, *diff; /* diff: or NULL */
+};
+
+/* What the store says of a path. */
+struct tree_want {
+    const char *path; /* arena */
+    unsigned char sha256[HASH_SIZE];
+    bool executable;
+    bool gone;
+};
+
+struct tree_wants {
+    struct arena *arena;
+    struct tree_want *wants; /* sorted by path; owned */
+    size_t count;
+    int64_t seq; /* of the head they show */
+};
+
+/* ---- tree_rows.c: what the store says ----------------------------------- */
+
+/* All files at the head. */
+int tree_rows_all(struct workspaces *w, const char *id, struct tree_wants *ret,
+                  struct error *err);
+/* Every path that a commit after `seq` touched, as it is at the head. */
+int tree_rows_since(struct workspaces *w, const char *id, int64_t seq,
+                    struct tree_wants *ret, struct error *err);
+
+/* ---- tree_files.c: sorted lists ----------------------------------------- */
+
+/* Index of the first file not before path. */
+size_t tree_files_lower(const struct tree_file *files, size_t count,
+                        const char *path);
+struct tree_file *tree_files_find(const struct tree_layer *layer,
+                                  const char *path);
+/* Is the file there as it is wanted? */
+bool tree_files_same(const struct tree_file *file,
+                     const struct tree_want *want);
+void tree_files_free(struct tree_file *files, size_t count);
+size_t tree_wants_lower(const struct tree_wants *wants, const char *path);
+void tree_wants_done(struct tree_wants *wants); /* for cleanup() */
+
+/* ---- tree_place.c: at work in a layer ----------------------------------- */
+
+/* Paths come sorted, so the folder changes seldom. */
+struct tree_place {
+    int root;   /* the layer */
+    int folder; /* -1: none */
+    size_t len; /* of its path, with the "/" at its end; 0: the root */
+    char path[PATH_BYTES_MAX + 1];
+};
+void tree_place_done(struct tree_place *p); /* for cleanup() */
+int tree_place_open(struct tree_place *p, int dir, unsigned generation,
+                    bool make, struct error *err);
+/* Folders on the way are made. ret: the file as it was just verified. */
+int tree_place_link(struct blobs *b, struct tree_place *p,
+                    const struct tree_want *want, struct tree_file *ret,
+                    struct error *err);
+int tree_place_unlink(struct blobs *b, struct tree_place *p,
+                      const struct tree_file *file, struct error *err);
+int tree_place_hide(struct tree_place *p, const char *path, struct error *err);
+/* The folder that holds path, and the name in it; makes nothing. Negative
+ * errno. */
+int tree_place_find(struct tree_place *p, const char *path,
+                    const char **ret_name);
+int tree_place_failed(struct error *err, int errnum);
+/* Removes a folder and everything in it, following nothing. */
+void tree_place_remove(int dir, const char *name);
+
+/* ---- tree_build.c, tree_diff.c: layers ---------------------------------- */
+
+/* dir: the workspace's folder. Each makes or changes the folder of
+ * layer->generation below it, layer->files and layer->seq. After a failure
+ * what is there is only good to be removed. */
+int tree_build_full(struct blobs *b, int dir, struct tree_layer *layer,
+                    const struct tree_wants *wants, struct error *err);
+int tree_build_forward(struct blobs *b, int dir, struct tree_layer *layer,
+                       const struct tree_wants *wants, struct error *err);
+int tree_diff_build(struct blobs *b, int dir, struct tree_layer *layer,
+                    const struct tree_layer *full,
+                    const struct tree_wants *wants, struct error *err);
+
+/* ---- tree_make.c: towards the head ---------------------------------------
+ */
+
+void tree_make_free(struct tree_layer *layer); /* from memory; accepts NULL */
+/* From disk. */
+void tree_make_remove(struct blobs *b, int dir,
+                      const struct tree_layer *layer);
+/* Out of t->layers; under `lock`. */
+void tree_make_detach(struct tree *t, struct tree_layer *layer);
+/* Under `building`: a full layer at or after commit `head`, or one with a
+ * difference to it. ret_dir: the workspace's folder, owned by caller. */
+int tree_make_current(struct workspaces *w, struct tree *t, int64_t head,
+                      int *ret_dir, struct error *err);
+
+/* ---- tree_register.c: which there are ------------------------------------
+ */
+
+/* One more user; NULL if there is none and it shall not be made. */
+struct tree *tree_register_use(struct workspace_trees *trees, const char *id,
+                               bool make);
+/* One user less; a forgotten tree goes with its last one. */
+void tree_register_settle(struct workspace_trees *trees, struct tree *t);
+/* Drops what was not used for longest, as far as there is too much: from
+ * memory, its log staying, or from the disk as well. */
+void tree_register_room(struct workspace_trees *trees);
+
+/* ---- tree_log.c: what survives the process, not the machine ------------- */
+
+/* 1 and the full layer, or 0: none, half-done, of another boot, damaged. */
+int tree_log_read(int dir, const char *boot, struct tree_layer *ret);
+/* A failure to write leaves no log: the tree is built anew after a restart. */
+void tree_log_write(int dir, const char *boot, struct tree_layer *layer);
+/* Before and after tree_build_forward. */
+void tree_log_dirty(int dir, struct tree_layer *layer);
+void tree_log_forward(int dir, const char *boot, struct tree_layer *layer,
+                      const struct tree_wants *wants);
+/* Newer stamps of these files. */
+void tree_log_stamps(int dir, struct tree_layer *layer,
+                     const struct tree_file *const *files, size_t count);
+
+#endif

@@ -1,0 +1,421 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Following a link, without a key. Runs in the daemon on workers. The secret
+ * opens the link, the link opens its path and what is below it, and nothing
+ * else (F1): paths are checked, put behind the link's own and looked up in
+ * the store; no file system is walked. Each call looks at the link anew, so
+ * that what is revoked, expired or used up is so at once.
+ *
+ * Of the column `failures` a number below SHARE_FAILURES_MAX counts wrong
+ * passwords in a row; a larger one is the time until which the link refuses.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "workspace/shares_int.h"
+
+struct link {
+    struct workspace_share share;
+    char *password; /* slow hash, or ""; owned */
+    int64_t failures;
+};
+
+static void link_done(struct link *l)
+{
+    workspace_share_done(&l->share);
+    free(l->password);
+}
+
+static int no_such(struct error *err)
+{
+    return error_set(err, ERR_NOT_FOUND, "no such link");
+}
+
+/* Leads it anywhere? Used up is as gone as the rest. */
+static bool is_live(const struct workspace_share *s)
+{
+    return s->revoked_at_ms == 0 &&
+           (s->expires_at_ms == 0 || s->expires_at_ms > clock_real_ms()) &&
+           (s->max_downloads == 0 || s->downloads < s->max_downloads);
+}
+
+static int read_link(struct store_rows *rows, struct link *ret,
+                     struct error *err)
+{
+    share_read(rows, &ret->share);
+    ret->password = xstrdup(store_text(rows, 5));
+    ret->failures = store_int(rows, SHARE_COLUMN_COUNT);
+    return is_live(&ret->share) ? 0 : no_such(err);
+}
+
+/* ---- getting in --------------------------------------------------------- */
+
+static int find_secret(struct workspaces *w, const char *secret,
+                       struct link *ret, char ret_tenant[64],
+                       struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    unsigned char hash[HASH_SIZE];
+    int r;
+
+    if (strnlen(secret, 65) != 64)
+        return no_such(err);
+    workspace_token_hash(secret, hash);
+    r = store_begin(w->store, STORE_READ, "following a link", &tx, err);
+    if (r == 0)
+        r = store_one(tx, &rows, err,
+                      "SELECT " SHARE_COLUMNS ", s.failures, w.tenant"
+                      " FROM shares AS s"
+                      " JOIN workspaces AS w ON w.id = s.workspace"
+                      " WHERE s.secret_hash = ?1 AND w.deleted_at_ms = 0",
+                      "b", hash, sizeof(hash));
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return no_such(err);
+    store_copy(rows, SHARE_COLUMN_COUNT + 1, ret_tenant, 64);
+    return read_link(rows, ret, err);
+}
+
+static int refused(const struct link *l, struct error *err)
+{
+    int64_t left_ms = l->failures - clock_real_ms();
+
+    if (l->failures < SHARE_FAILURES_MAX || left_ms <= 0)
+        return 0;
+    (void)error_set(err, ERR_LIMIT,
+                    "too many wrong passwords; the link refuses for now");
+    return error_retry(err, (int)(MIN(left_ms, SHARE_REFUSED_MS) / 1000) + 1);
+}
+
+/* One more failure, counted where all threads see it. */
+static int count_failure(struct workspaces *w, const struct link *l,
+                         const struct actor *who, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct audit_event event = {.action = "share.visit",
+                                .workspace = l->share.workspace,
+                                .object = l->share.id,
+                                .result = error_code_name(ERR_UNAUTHENTICATED),
+                                .detail = "wrong password"};
+    int64_t now = clock_real_ms();
+    int r =
+        store_begin(w->store, STORE_WRITE, "refusing a password", &tx, err);
+
+    /* A refusal that is over counts as none; one that is not stays. */
+    if (r == 0)
+        r = store_exec(tx, err,
+                       "UPDATE shares SET failures = CASE"
+                       " WHEN failures >= ?2 AND failures > ?3 THEN failures"
+                       " WHEN failures >= ?2 THEN 1"
+                       " WHEN failures + 1 >= ?2 THEN ?3 + ?4"
+                       " ELSE failures + 1 END WHERE id = ?1",
+                       "tiii", l->share.id, (int64_t)SHARE_FAILURES_MAX, now,
+                       (int64_t)SHARE_REFUSED_MS);
+    if (r >= 0)
+        r = audit_add(w->audit, tx, who, &event, err);
+    return r < 0 ? r : store_commit(&tx, err);
+}
+
+static int forget_failures(struct workspaces *w, const struct link *l,
+                           struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int r = store_begin(w->store, STORE_WRITE, "following a link", &tx, err);
+
+    if (r == 0)
+        r = store_exec(tx, err, "UPDATE shares SET failures = 0 WHERE id = ?1",
+                       "t", l->share.id);
+    return r < 0 ? r : store_commit(&tx, err);
+}
+
+static int check_password(struct workspaces *w, const struct link *l,
+                          const char *password, const struct actor *who,
+                          struct error *err)
+{
+    int r;
+
+    if (!l->share.has_password)
+        return 0;
+    r = refused(l, err);
+    if (r < 0)
+        return r;
+    if (!password)
+        return error_set(err, ERR_UNAUTHENTICATED,
+                         "this link needs a password");
+    if (share_password_matches(l->password, password))
+        return l->failures ? forget_failures(w, l, err) : 0;
+    r = count_failure(w, l, who, err);
+    return r < 0 ? r
+                 : error_set(err, ERR_UNAUTHENTICATED,
+                             "that is not the password of this link");
+}
+
+int workspace_share_visit(struct workspaces *w, const char *secret,
+                          const char *password, const char *source,
+                          struct workspace_share *ret, struct error *err)
+{
+    struct link l cleanup(link_done) = {0};
+    char tenant[64] = "";
+    struct actor who = {.tenant = tenant, .source = source};
+    struct audit_event event = {.action = "share.visit"};
+    int r = find_secret(w, secret, &l, tenant, err);
+
+    if (r < 0)
+        return r;
+    who.key = l.share.id;
+    r = check_password(w, &l, password, &who, err);
+    if (r < 0)
+        return r;
+    event.workspace = l.share.workspace;
+    event.object = l.share.id;
+    event.path = l.share.path;
+    audit_later(w->audit, &who, &event);
+    *ret = l.share;
+    l.share = (struct workspace_share){0};
+    return 0;
+}
+
+/* ---- what is behind it -------------------------------------------------- */
+
+/* The link as it is now, and its workspace. */
+static int enter(struct store_tx *tx, const char *id, struct link *ret,
+                 struct workspace_row *ret_row, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_one(tx, &rows, err,
+                      "SELECT " SHARE_COLUMNS ", s.failures FROM shares AS s"
+                      " WHERE s.id = ?1",
+                      "t", id);
+
+    if (r == 0)
+        return no_such(err);
+    if (r > 0)
+        r = read_link(rows, ret, err);
+    if (r == 0)
+        r = workspace_row_get(tx, ret->share.workspace, ret_row, err);
+    return r == -ERR_NOT_FOUND ? no_such(err) : r;
+}
+
+/* Where `path` of the link is in the workspace; owned by caller. */
+static int locate(const struct workspace_share *s, const char *path,
+                  char **ret, struct error *err)
+{
+    char *full cleanup(mem_free) = NULL;
+    int r = 0;
+
+    if (!share_is_folder(s)) {
+        if (path[0])
+            return error_set(err, ERR_NOT_FOUND, "no such file");
+        *ret = xstrdup(s->path);
+        return 0;
+    }
+    r = workspace_path_check(path, err);
+    if (r < 0)
+        return r;
+    full = xasprintf("%s%s", s->path, path);
+    r = workspace_path_check(full, err);
+    if (r == 0)
+        *ret = take_ptr(full);
+    return r;
+}
+
+static int read_pinned(struct store_tx *tx, const struct workspace_share *s,
+                       struct workspace_file *ret, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_one(tx, &rows, err,
+                      "SELECT " WORKSPACE_VERSION_COLUMNS
+                      " FROM versions AS v JOIN commits AS c"
+                      " ON c.workspace = v.workspace AND c.seq = v.seq"
+                      " WHERE v.id = ?1 AND v.workspace = ?2"
+                      " AND v.sha256 <> '' AND v.purged = 0",
+                      "tt", s->version, s->workspace);
+
+    if (r == 0)
+        return error_set(err, ERR_NOT_FOUND, "no such file");
+    if (r > 0)
+        workspace_file_read(rows, 0, ret);
+    return MIN(r, 0);
+}
+
+/* As the visitor may know it: without what is in front of the link's path. */
+static void shorten(const struct workspace_share *s, struct workspace_file *f)
+{
+    char *full = f->path;
+    const char *slash = strrchr(full, '/');
+
+    if (share_is_folder(s))
+        f->path = xstrdup(full + MIN(strlen(s->path), strlen(full)));
+    else
+        f->path = xstrdup(slash ? slash + 1 : full);
+    free(full);
+}
+
+static int find_file(struct store_tx *tx, const struct workspace_share *s,
+                     const char *path, struct workspace_file *ret,
+                     struct error *err)
+{
+    char *full cleanup(mem_free) = NULL;
+    int r = locate(s, path, &full, err);
+
+    if (r == 0)
+        r = s->version[0]
+                ? read_pinned(tx, s, ret, err)
+                : workspace_file_at(tx, s->workspace, full, ret, err);
+    if (r == 0)
+        shorten(s, ret);
+    return r;
+}
+
+/* The one file of a link that is no folder. */
+static int list_one(struct store_tx *tx, const struct workspace_share *s,
+                    struct workspace_file **ret, size_t *ret_count,
+                    struct error *err)
+{
+    struct workspace_file *files cleanup(mem_free) =
+        xcalloc(1, sizeof(*files));
+    int r = find_file(tx, s, "", files, err);
+
+    if (r < 0)
+        return r;
+    files->path[0] = 0; /* the link itself */
+    *ret = take_ptr(files);
+    *ret_count = 1;
+    return 0;
+}
+
+int workspace_share_list(struct workspaces *w, const struct workspace_share *s,
+                         unsigned limit, const char *after,
+                         struct workspace_file **ret, size_t *ret_count,
+                         bool *ret_more, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct link l cleanup(link_done) = {0};
+    char *full cleanup(mem_free) = NULL;
+    struct workspace_row row;
+    int r = store_begin(w->store, STORE_READ, "listing a link", &tx, err);
+
+    if (r == 0)
+        r = enter(tx, s->id, &l, &row, err);
+    if (r < 0)
+        return r;
+    *ret_more = false;
+    if (!share_is_folder(&l.share))
+        return list_one(tx, &l.share, ret, ret_count, err);
+    if (after && after[0])
+        full = xasprintf("%s%s", l.share.path, after);
+    r = workspace_files_list_in(tx, row.id, l.share.path, 0, false, limit,
+                                full, ret, ret_count, ret_more, err);
+    for (size_t i = 0; r == 0 && i < *ret_count; i++)
+        shorten(&l.share, &(*ret)[i]);
+    return r;
+}
+
+/* The transaction that saw a download left takes it. */
+static int count_download(struct workspaces *w, struct store_tx *tx,
+                          const struct workspace_share *s, const char *tenant,
+                          const char *source, const struct workspace_file *f,
+                          struct error *err)
+{
+    struct actor who = {.tenant = tenant, .key = s->id, .source = source};
+    struct audit_event event = {.action = "share.download",
+                                .workspace = s->workspace,
+                                .object = f->file,
+                                .path = f->path,
+                                .after = f->version};
+    int r = store_exec(tx, err,
+                       "UPDATE shares SET downloads = downloads + 1"
+                       " WHERE id = ?1",
+                       "t", s->id);
+
+    return r < 0 ? r : audit_add(w->audit, tx, &who, &event, err);
+}
+
+int workspace_share_get(struct workspaces *w, const struct workspace_share *s,
+                        const char *path, const char *source,
+                        struct workspace_file *ret, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct link l cleanup(link_done) = {0};
+    struct workspace_file f cleanup(workspace_file_done) = {0};
+    struct workspace_row row;
+    int r = store_begin(w->store, source ? STORE_WRITE : STORE_READ,
+                        "downloading by a link", &tx, err);
+
+    if (r == 0)
+        r = enter(tx, s->id, &l, &row, err);
+    if (r == 0)
+        r = find_file(tx, &l.share, path, &f, err);
+    if (r == 0 && source)
+        r = count_download(w, tx, &l.share, row.tenant, source, &f, err);
+    if (r == 0)
+        r = store_commit(&tx, err);
+    if (r < 0)
+        return r;
+    *ret = f;
+    f = (struct workspace_file){0};
+    return 0;
+}
+
+/* ---- leaving something -------------------------------------------------- */
+
+static int put(struct workspaces *w, struct store_tx *tx, const struct link *l,
+               struct workspace_row *row, struct workspace_change *change,
+               const char *path, const char *source,
+               struct workspace_commit *ret, struct error *err)
+{
+    char *full cleanup(mem_free) = NULL;
+    struct actor who = {
+        .tenant = row->tenant, .key = l->share.id, .source = source};
+    struct workspace_commit_spec spec = {
+        .kind = "share", .action = "share.put", .changes = change, .count = 1};
+    int r;
+
+    if (l->share.mode != SHARE_WRITE) {
+        (void)error_set(err, ERR_FORBIDDEN, "this link is for reading only");
+        workspace_refused(w, &who, "share.put", row->id, NULL, err);
+        return -ERR_FORBIDDEN;
+    }
+    r = locate(&l->share, path, &full, err);
+    if (r < 0)
+        return r;
+    change->path = full;
+    return workspace_commit_in(w, tx, &who, row, &spec, ret, err);
+}
+
+int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
+                        const char *path, const char *sha256, uint64_t size,
+                        const char *source, struct workspace_commit *ret,
+                        struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct link l cleanup(link_done) = {0};
+    struct workspace_change change = {
+        .kind = CHANGE_PUT, .sha256 = sha256, .size = size};
+    struct workspace_commit commit = {0};
+    struct workspace_row row;
+    int r =
+        store_begin(w->store, STORE_WRITE, "uploading by a link", &tx, err);
+
+    if (r == 0)
+        r = enter(tx, s->id, &l, &row, err);
+    if (r == 0)
+        r = put(w, tx, &l, &row, &change, path, source, &commit, err);
+    if (r == 0 && commit.id[0])
+        r = store_commit(&tx, err);
+    if (r < 0) {
+        workspace_commit_done(&commit);
+        return r;
+    }
+    if (commit.id[0])
+        workspaces_committed(w);
+    *ret = commit;
+    return 0;
+}

@@ -1,0 +1,221 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside src/workspace/. How the pieces work together:
+ *
+ *   manager.c       what is open, and who is told of commits
+ *   access.c        may this actor do that here? Every call begins with it
+ *   workspaces.c    making, listing, changing, deleting; members.c and
+ *                   transfer.c say who may
+ *   commit.c        spine of the one way a tree changes; commit_plan.c makes
+ *                   of a set of changes what each path shall be, conflict.c
+ *                   what of it may happen, commit_write.c the rows
+ *   files.c list.c history.c changes.c conversation.c   what is and was there
+ *   locks.c shares.c uploads.c   leases, links, files by parts
+ *   tree*.c collect.c scrub.c    see keep_int.h
+ *
+ * Rules about rows that several files rely on:
+ *
+ *   - A version row is never removed while its workspace is there: a file's
+ *     versions are numbered without a gap, so that number + 1 is the next.
+ *     Giving up bytes sets `purged` and leaves the rest.
+ *   - A file has one path at a time. Where it was at commit n says its
+ *     version with the largest seq <= n. A rename is one version, at the new
+ *     path, with from_path; the old path gets no row of its own. A restore
+ *     may do the same: change "restored" with a from_path that is not "".
+ *   - A tombstone (change "deleted") has sha256 "" and size 0.
+ *   - In the head no file is below another: no "a" beside "a/b".
+ *   - workspaces.stored_bytes counts each file's distinct bytes once: the
+ *     sizes of (file, sha256) over versions that are not purged. Commits add
+ *     to it, at most too much; workspace_recount makes it exact.
+ */
+#ifndef GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
+#define GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
+
+#include <pthread.h>
+
+#include "store/store.h"
+#include "workspace/keep_int.h"
+#include "workspace/workspace.h"
+
+#define QUOTA_MEMOS 64u
+
+/* How many bytes a tenant may surely still add; see quota.c. */
+struct quota_memo {
+    char tenant[64];
+    uint64_t room;
+};
+
+struct workspaces {
+    struct workspaces_settings settings;
+    char *data_dir; /* owned; settings.data_dir points to it */
+    struct store *store;
+    struct blobs *blobs;
+    struct audit *audit;
+
+    pthread_mutex_t lock; /* listener, memos; a leaf */
+    void (*on_commit)(void *ctx);
+    void *on_commit_ctx;
+    struct quota_memo memos[QUOTA_MEMOS];
+
+    struct workspace_trees *trees;   /* tree.c's; NULL: not open */
+    struct workspace_keeper *keeper; /* collect.c's; NULL: not open */
+    struct share_guard *guard;       /* shares.c's, if it needs memory */
+};
+
+/* ---- manager.c ----------------------------------------------------------
+ */
+
+/* For cleanup(workspace_unlock_mutex). */
+pthread_mutex_t *workspace_lock_mutex(pthread_mutex_t *m);
+void workspace_unlock_mutex(pthread_mutex_t **m);
+/* Tells the listener; after store_commit of anything that made a commit. */
+void workspaces_committed(struct workspaces *w);
+
+/* ---- access.c -----------------------------------------------------------
+ */
+
+struct workspace_row {
+    char id[ID_MAX], tenant[64], owner[ID_MAX], made_for[ID_MAX];
+    char name[WORKSPACE_NAME_MAX + 4];
+    enum workspace_role role; /* the actor's; ROLE_NONE from row_get */
+    int64_t created_at_ms, updated_at_ms, deleted_at_ms;
+    int64_t head, files, bytes, stored_bytes;
+    int64_t quota_bytes; /* 0: the default */
+    int64_t keep_versions, keep_days;
+    bool legal_hold;
+};
+
+/* What workspace_row_read reads of `workspaces AS w`; a role must follow. */
+#define WORKSPACE_ROW_COLUMNS                                                 \
+    "w.id, w.tenant, w.owner, w.made_for, w.name, w.created_at_ms,"           \
+    " w.updated_at_ms, w.deleted_at_ms, w.head, w.files, w.bytes,"            \
+    " w.stored_bytes, w.quota_bytes, w.keep_versions, w.keep_days,"           \
+    " w.legal_hold, "
+void workspace_row_read(struct store_rows *rows, struct workspace_row *ret);
+
+/*
+ * SQL for the role of an actor in `workspaces AS w`; the arguments are the
+ * parameters that hold its key, whether it is an admin (0, 1) and its
+ * tenant. 0 is no role: put `> 0` of it into the query (I3).
+ */
+#define WORKSPACE_ROLE_SQL(key, admin, tenant)                                \
+    "CASE WHEN w.owner = " key " OR (" admin " = 1 AND w.tenant = " tenant    \
+    ") THEN 3 ELSE coalesce((SELECT m.role FROM members AS m"                 \
+    " WHERE m.workspace = w.id AND m.principal = " key "),"                   \
+    " (SELECT m.role FROM members AS m WHERE m.workspace = w.id"              \
+    " AND m.principal = '*' AND w.tenant = " tenant "), 0) END"
+
+/* ERR_NOT_FOUND "no such workspace" for what the actor may not see or is
+ * deleted, ERR_FORBIDDEN (audited) for a lesser role. ret may be NULL. */
+int workspace_access(struct store_tx *tx, struct workspaces *w,
+                     const struct actor *who, const char *id,
+                     enum workspace_role least, struct workspace_row *ret,
+                     struct error *err);
+/* The same for a deleted one; one that is not is not found. */
+int workspace_access_deleted(struct store_tx *tx, struct workspaces *w,
+                             const struct actor *who, const char *id,
+                             enum workspace_role least,
+                             struct workspace_row *ret, struct error *err);
+/* Begins a transaction and does that; on failure there is none. what: as of
+ * store_begin. */
+int workspace_enter(struct workspaces *w, const struct actor *who,
+                    const char *id, enum workspace_role least,
+                    enum store_mode mode, const char *what,
+                    struct store_tx **ret_tx, struct workspace_row *ret,
+                    struct error *err);
+/* Whoever asks (links, the keeper); not a deleted one. */
+int workspace_row_get(struct store_tx *tx, const char *id,
+                      struct workspace_row *ret, struct error *err);
+int workspace_row_info(struct workspaces *w, struct store_tx *tx,
+                       const struct workspace_row *row,
+                       struct workspace_info *ret, struct error *err);
+/* For a refusal that is not about a role: audited later. */
+void workspace_refused(struct workspaces *w, const struct actor *who,
+                       const char *action, const char *id, const char *path,
+                       const struct error *err);
+
+/* ---- token.c ------------------------------------------------------------
+ */
+
+/* 256 random bits, shown once; only the hash is kept. */
+void workspace_token_make(char ret_token[65], unsigned char ret_hash[32]);
+void workspace_token_hash(const char *token, unsigned char ret_hash[32]);
+
+/* ---- quota.c ------------------------------------------------------------
+ */
+
+/* In force for this workspace; 0: none. */
+uint64_t workspace_quota(const struct workspaces *w,
+                         const struct workspace_row *row);
+/* May it hold `more` bytes more, by its own quota and its tenant's? Taken off
+ * the tenant's room if so. already: let in before in the same transaction and
+ * not yet in the row. ERR_SPACE names limit and use. */
+int workspace_quota_take(struct workspaces *w, struct store_tx *tx,
+                         const struct workspace_row *row, uint64_t already,
+                         uint64_t more, struct error *err);
+/* A workspace with that many bytes comes to the tenant (a transfer, an
+ * undelete; of one it makes itself: 0). ERR_LIMIT, ERR_SPACE. */
+int workspace_quota_enter(struct workspaces *w, struct store_tx *tx,
+                          const char *tenant, uint64_t bytes,
+                          struct error *err);
+/* Sets files, bytes and stored_bytes of a workspace to what its rows say;
+ * for the collector, after purging versions. */
+int workspace_recount(struct store_tx *tx, const char *id, struct error *err);
+
+/* ---- commit.c -----------------------------------------------------------
+ */
+
+/* Within the caller's own WRITE transaction, which checked who may (links,
+ * uploads, restores). row: read in the same transaction; its head and counts
+ * follow. The caller calls workspaces_committed after store_commit. */
+int workspace_commit_in(struct workspaces *w, struct store_tx *tx,
+                        const struct actor *who, struct workspace_row *row,
+                        const struct workspace_commit_spec *spec,
+                        struct workspace_commit *ret, struct error *err);
+
+/* ---- files.c, list.c, history.c, changes.c ------------------------------
+ */
+
+/* What workspace_file_read reads, of `files AS f` or `versions AS v`; the
+ * latter needs `commits AS c` beside it for the time. */
+#define WORKSPACE_FILE_COLUMNS                                                \
+    "f.id, f.version, f.number, f.seq, f.path, f.sha256, f.size, f.mime,"     \
+    " f.executable, f.modified_at_ms"
+#define WORKSPACE_VERSION_COLUMNS                                             \
+    "v.file, v.id, v.number, v.seq, v.path, v.sha256, v.size, v.mime,"        \
+    " v.executable, c.at_ms"
+#define WORKSPACE_FILE_COLUMN_COUNT 10
+/* From column `first` on; ret's path is owned by caller. */
+void workspace_file_read(struct store_rows *rows, int first,
+                         struct workspace_file *ret);
+/* What is at path in the head, within a transaction; ERR_NOT_FOUND. */
+int workspace_file_at(struct store_tx *tx, const char *id, const char *path,
+                      struct workspace_file *ret, struct error *err);
+/* As workspace_files_list and workspace_changes, without asking who. */
+int workspace_files_list_in(struct store_tx *tx, const char *id,
+                            const char *prefix, int64_t at, bool level,
+                            unsigned limit, const char *after,
+                            struct workspace_file **ret, size_t *ret_count,
+                            bool *ret_more, struct error *err);
+int workspace_changes_in(struct store_tx *tx, const char *id, int64_t from,
+                         const char *except_session,
+                         struct workspace_file **ret, size_t *ret_count,
+                         struct error *err);
+
+/* ---- range.c: names -----------------------------------------------------
+ */
+
+/* ERR_INVALID unless the path follows F5. */
+int workspace_path_check(const char *path, struct error *err);
+/* ERR_INVALID unless it is at most `most` bytes of UTF-8 without control
+ * characters; what: "name". NULL passes. */
+int workspace_text_check(const char *what, const char *text, size_t most,
+                         struct error *err);
+/* The least text that is greater than everything that starts with prefix:
+ * `path >= prefix AND path < that` is an index range. Owned by caller. */
+char *workspace_path_end(const char *prefix);
+/* As much of a path as fits into a message. Returns ret. */
+#define WORKSPACE_SHORT 120
+char *workspace_path_short(const char *path, char ret[WORKSPACE_SHORT]);
+
+#endif
