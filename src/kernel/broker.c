@@ -22,7 +22,7 @@
     (RESOLVE_BENEATH | RESOLVE_NO_SYMLINKS | RESOLVE_NO_MAGICLINKS |          \
      RESOLVE_NO_XDEV)
 
-static int open_beneath(int dir, const char *path, int flags)
+int broker_beneath(int dir, const char *path, int flags)
 {
     struct open_how how = {.flags = (uint64_t)(flags | O_CLOEXEC),
                            .resolve = STRICT};
@@ -43,9 +43,9 @@ static int copy_path(const char *path, size_t len, char ret[INIT_PATH_MAX + 1])
     return 0;
 }
 
-int broker_stat(int data, const char *path, struct stat *ret)
+int broker_stat(int dir, const char *path, struct stat *ret)
 {
-    int fd cleanup(fd_close) = open_beneath(data, path, O_PATH | O_NOFOLLOW);
+    int fd cleanup(fd_close) = broker_beneath(dir, path, O_PATH | O_NOFOLLOW);
 
     if (fd < 0)
         return -fd;
@@ -62,7 +62,7 @@ int broker_open(struct broker *b, const char *path, size_t len, int *ret_fd)
     if (r)
         return r;
     /* Non-blocking: opening a FIFO must not wait for a writer. */
-    fd = open_beneath(b->data, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
+    fd = broker_beneath(b->data, name, O_RDONLY | O_NONBLOCK | O_NOFOLLOW);
     if (fd < 0)
         return -fd;
     if (fstat(fd, &st) < 0)
@@ -75,15 +75,46 @@ int broker_open(struct broker *b, const char *path, size_t len, int *ret_fd)
     return 0;
 }
 
+static void temp_name(uint32_t handle, char ret[40])
+{
+    (void)snprintf(ret, 40, BROKER_TEMP "%u", handle);
+}
+
+/* Where no file can be without a name, as in overlays before Linux 6.1: one
+ * that no listing shows. The session could get at it, as at all its files. */
+static int create_named(struct broker *b, uint32_t handle)
+{
+    char temp[40];
+
+    temp_name(handle, temp);
+    (void)unlinkat(b->data, temp, 0); /* a leftover of ours, or nothing */
+    b->uploads[handle] =
+        openat(b->data, temp,
+               O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0644);
+    b->named[handle] = b->uploads[handle] >= 0;
+    return b->uploads[handle] < 0 ? errno : 0;
+}
+
+static int create_unnamed(struct broker *b, uint32_t handle)
+{
+    b->uploads[handle] =
+        openat(b->data, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
+    b->named[handle] = false;
+    return b->uploads[handle] < 0 ? errno : 0;
+}
+
 int broker_create(struct broker *b, uint32_t *ret_handle, int *ret_fd)
 {
     for (uint32_t i = 0; i < BROKER_UPLOADS_MAX; i++) {
+        int r;
+
         if (b->uploads[i] >= 0)
             continue;
-        b->uploads[i] =
-            openat(b->data, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
-        if (b->uploads[i] < 0)
-            return errno;
+        r = create_unnamed(b, i);
+        if (r == EOPNOTSUPP || r == EISDIR)
+            r = create_named(b, i);
+        if (r)
+            return r;
         *ret_handle = i;
         *ret_fd = b->uploads[i];
         return 0;
@@ -95,6 +126,12 @@ int broker_discard(struct broker *b, uint32_t handle)
 {
     if (handle >= BROKER_UPLOADS_MAX || b->uploads[handle] < 0)
         return EBADF;
+    if (b->named[handle]) {
+        char temp[40];
+
+        temp_name(handle, temp);
+        (void)unlinkat(b->data, temp, 0); /* gone already is as good */
+    }
     fd_close(&b->uploads[handle]);
     return 0;
 }
@@ -105,7 +142,7 @@ static int open_parent(int data, char *path, bool make, int *ret_fd,
                        char **ret_last)
 {
     int dir cleanup(fd_close) =
-        open_beneath(data, ".", O_DIRECTORY | O_RDONLY);
+        broker_beneath(data, ".", O_DIRECTORY | O_RDONLY);
     char *part = path;
 
     if (dir < 0)
@@ -116,7 +153,7 @@ static int open_parent(int data, char *path, bool make, int *ret_fd,
         *slash = '\0';
         if (make && mkdirat(dir, part, 0755) < 0 && errno != EEXIST)
             return errno;
-        next = open_beneath(dir, part, O_DIRECTORY | O_RDONLY | O_NOFOLLOW);
+        next = broker_beneath(dir, part, O_DIRECTORY | O_RDONLY | O_NOFOLLOW);
         if (next < 0)
             return -next;
         fd_close(&dir);
@@ -130,12 +167,25 @@ static int open_parent(int data, char *path, bool make, int *ret_fd,
     return 0;
 }
 
+/* Gives an upload without a name one in the folder, under which it then takes
+ * the real one's place: a link cannot replace a name, a rename can. */
+static int name_upload(int upload, int dir, const char *temp)
+{
+    char from[40];
+
+    (void)snprintf(from, sizeof(from), "/proc/self/fd/%d", upload);
+    (void)unlinkat(dir, temp, 0); /* a leftover of ours, or nothing */
+    return linkat(AT_FDCWD, from, dir, temp, AT_SYMLINK_FOLLOW) < 0 ? errno
+                                                                    : 0;
+}
+
 int broker_publish(struct broker *b, uint32_t handle, const char *path,
                    size_t len)
 {
-    char name[INIT_PATH_MAX + 1], from[40], temp[40];
+    char name[INIT_PATH_MAX + 1], temp[40];
     int dir cleanup(fd_close) = -1;
     char *last = name;
+    bool named;
     int r;
 
     if (handle >= BROKER_UPLOADS_MAX || b->uploads[handle] < 0)
@@ -145,20 +195,19 @@ int broker_publish(struct broker *b, uint32_t handle, const char *path,
         r = open_parent(b->data, name, true, &dir, &last);
     if (r)
         return r;
-    /* A link cannot replace a name, a rename can: so first a name nobody
-     * uses, in the same folder, then over the real one. */
-    (void)snprintf(from, sizeof(from), "/proc/self/fd/%d", b->uploads[handle]);
-    (void)snprintf(temp, sizeof(temp), ".glovebox-upload-%u", handle);
-    (void)unlinkat(dir, temp, 0); /* a leftover of ours, or nothing */
-    if (linkat(AT_FDCWD, from, dir, temp, AT_SYMLINK_FOLLOW) < 0)
-        return errno;
-    if (renameat(dir, temp, dir, last) < 0) {
+    named = b->named[handle];
+    temp_name(handle, temp);
+    r = named ? 0 : name_upload(b->uploads[handle], dir, temp);
+    if (r)
+        return r;
+    if (renameat(named ? b->data : dir, temp, dir, last) < 0) {
         r = errno;
-        (void)unlinkat(dir, temp, 0); /* take the half-step back */
+        if (!named)
+            (void)unlinkat(dir, temp, 0); /* take the half-step back */
         return r;
     }
     fd_close(&b->uploads[handle]);
-    return fsync(dir) < 0 ? errno : 0;
+    return 0;
 }
 
 int broker_remove(struct broker *b, const char *path, size_t len)

@@ -110,6 +110,7 @@ static void take_seat(struct init *in, int out, int err, int keep)
     (void)close_range(keep < 0 ? KERNEL_FRAMES_FD : KERNEL_FRAMES_FD + 1, ~0u,
                       0);
     in->ctl = in->events = in->signals = in->broker.data = -1;
+    in->scan.upper = -1;
     /* Tools inside may look at this process in /proc, unlike at pid 1. */
     (void)prctl(PR_SET_DUMPABLE, 1);
     (void)sigemptyset(&none);
@@ -222,10 +223,18 @@ static int send_signal(struct init *in, struct call *c)
 /* ---- serving ---------------------------------------------------------------
  */
 
+/* What a scan is asked for, in its arg. */
+enum {
+    SCAN_GO_ON = 1,
+    SCAN_ALL = 2
+};
+
 static int do_scan(struct init *in, struct call *c)
 {
     struct statvfs vfs;
-    int r = c->req.arg ? 0 : scan_compare(&in->scan, in->broker.data);
+    int r = c->req.arg == SCAN_GO_ON
+                ? 0
+                : scan_compare(&in->scan, c->req.arg == SCAN_ALL);
 
     if (r < 0)
         return -r;
@@ -251,20 +260,24 @@ static int do_list(struct init *in, struct call *c)
 
 static int do_publish(struct init *in, struct call *c)
 {
+    struct scan_mark mark =
+        scan_before(&in->scan, in->broker.data, c->req.path, c->req.path_len);
     int r =
         broker_publish(&in->broker, c->req.arg, c->req.path, c->req.path_len);
 
     if (r == 0)
-        scan_note(&in->scan, in->broker.data, c->req.path, c->req.path_len);
+        scan_after(&in->scan, c->req.path, c->req.path_len, mark);
     return r;
 }
 
 static int do_remove(struct init *in, struct call *c)
 {
+    struct scan_mark mark =
+        scan_before(&in->scan, in->broker.data, c->req.path, c->req.path_len);
     int r = broker_remove(&in->broker, c->req.path, c->req.path_len);
 
     if (r == 0)
-        scan_note(&in->scan, in->broker.data, c->req.path, c->req.path_len);
+        scan_after(&in->scan, c->req.path, c->req.path_len, mark);
     return r;
 }
 
@@ -319,13 +332,15 @@ static void serve_one(struct init *in)
         fd_close(&c.reply_fd);
 }
 
-void init_run(int ctl, int events, uint32_t cores)
+void init_run(const struct sandbox_fds *fds, const struct sandbox_spec *spec)
 {
     static struct init in; /* one per process; this process is pid 1 */
     sigset_t mask;
     struct pollfd polls[2];
 
-    in = (struct init){.ctl = ctl, .events = events, .cores = cores};
+    in = (struct init){
+        .ctl = fds->ctl, .events = fds->events, .cores = spec->limits.cores};
+    scan_start(&in.scan, fds->upper, spec->layers > 0);
     for (size_t i = 0; i < BROKER_UPLOADS_MAX; i++)
         in.broker.uploads[i] = -1;
     /* None gets through, so that what Python left as handlers never runs
@@ -340,9 +355,6 @@ void init_run(int ctl, int events, uint32_t cores)
         open(SANDBOX_DATA, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (in.signals < 0 || in.broker.data < 0)
         _exit(1);
-    /* A session that wakes has files already; they are no change. Unreadable
-     * ones, which only it can have made so, will look new. */
-    (void)scan_start(&in.scan, in.broker.data);
     polls[0] = (struct pollfd){.fd = in.ctl, .events = POLLIN};
     polls[1] = (struct pollfd){.fd = in.signals, .events = POLLIN};
     while (!in.is_kernel) {

@@ -6,7 +6,7 @@
  *   zygote   python3 with its imports done   freeze.c, zygote.c
  *     clone into fresh namespaces, sandbox_enter()
  *   pid 1    serves the daemon, never runs Python again   init.c, broker.c,
- *     fork                                                 scan.c
+ *     fork                                                 walk.c, scan.c
  *   kernel   returns into Python: driver/ runs cells       module.c
  */
 #ifndef GLOVEBOX_KERNEL_KERNEL_INT_H
@@ -50,17 +50,19 @@ void zygote_serve(int sock, struct kernel_seat *ret_seat);
 /* ---- init.c --------------------------------------------------------------
  */
 
-/* The life of pid 1; returns only in a kernel process. */
-void init_run(int ctl, int events, uint32_t cores);
+/* The life of pid 1, walled in with these; returns only in a kernel. */
+void init_run(const struct sandbox_fds *fds, const struct sandbox_spec *spec);
 
 /* ---- broker.c: files of /mnt/data, by descriptor -------------------------
  */
 
 #define BROKER_UPLOADS_MAX 16
+#define BROKER_TEMP ".glovebox-upload-" /* names on the way to their own */
 
 struct broker {
     int data; /* the root of /mnt/data */
     int uploads[BROKER_UPLOADS_MAX];
+    bool named[BROKER_UPLOADS_MAX]; /* the upload has a name in data */
 };
 
 /* Each returns 0 or an errno for the reply. Paths are not terminated. */
@@ -70,19 +72,27 @@ int broker_publish(struct broker *b, uint32_t handle, const char *path,
                    size_t len);
 int broker_discard(struct broker *b, uint32_t handle);
 int broker_remove(struct broker *b, const char *path, size_t len);
-/* Of a path below data, following nothing; 0 or an errno. */
-int broker_stat(int data, const char *path, struct stat *ret);
+/* Of a path below dir, following nothing; 0 or an errno. */
+int broker_stat(int dir, const char *path, struct stat *ret);
+/* Opens a path below dir, following nothing; or a negative errno. */
+int broker_beneath(int dir, const char *path, int flags);
 
-/* ---- scan.c: listing, and what changed -----------------------------------
+/* ---- walk.c: a tree as a sorted list -------------------------------------
  */
+
+#define WALK_ENTRIES_MAX 200000
+#define SCAN_BLIND 0 /* kind of a folder that cannot be looked into */
 
 struct scan_file {
     char *path;
-    uint64_t size;
+    uint64_t size; /* SKIPPED: errno */
     int64_t mtime_ns;
     int64_t ctime_ns;
     uint64_t inode;
-    uint16_t kind; /* enum init_entry_kind */
+    uint16_t kind; /* enum init_entry_kind, of what is there; SCAN_BLIND */
+    bool executable;
+    bool told;  /* by the comparison under way */
+    bool hides; /* BLIND: it was CLEARED when last seen */
 };
 
 struct scan_list {
@@ -91,22 +101,56 @@ struct scan_list {
     bool cut; /* the tree was larger than the walk's bound */
 };
 
+enum walk_view {
+    WALK_LIST,    /* regular files, as FILE */
+    WALK_BARE,    /* the folder that takes writes: WROTE, SKIPPED, BLIND */
+    WALK_LAYERED, /* the same above layers: GONE and CLEARED too */
+};
+
+/* Adds what is there; 0 or a negative errno. */
+int walk_tree(int dir, enum walk_view view, struct scan_list *out);
+int walk_order(const void *a, const void *b); /* of two struct scan_file */
+void walk_sort(struct scan_list *l);
+struct scan_file *walk_add(struct scan_list *l, const char *path);
+struct scan_file *walk_put(struct scan_list *l, const struct scan_file *f);
+void walk_clear(struct scan_list *l);
+void walk_describe(struct scan_file *f, const struct stat *st, uint16_t kind);
+/* Marks an overlay leaves: something below was deleted; a folder hides the
+ * one below it. */
+bool walk_is_whiteout(const struct stat *st);
+bool walk_is_opaque(int dir);
+
+/* ---- scan.c: listing, and what changed -----------------------------------
+ */
+
 struct scan {
+    int upper;    /* the bare folder that takes the session's writes */
+    bool layered; /* there are layers below it */
+    bool tried_times, fine_times;
     struct scan_list known;   /* as of the last scan, sorted by path */
     struct scan_list changes; /* of the last scan, being handed out */
     size_t next;              /* first change not handed out yet */
 };
 
-/* What is there already when pid 1 starts. */
-int scan_start(struct scan *s, int data);
-/* Compares the tree with what was known; the changes wait to be paged out. */
-int scan_compare(struct scan *s, int data);
-/* Packs changes into buf; *ret_more when some are left. Returns bytes. */
-size_t scan_page(struct scan *s, char *buf, size_t size, uint32_t *ret_more);
+void scan_start(struct scan *s, int upper, bool layered);
+/* Compares with what was known; the changes wait to be paged out. all: what
+ * was ever changed, known or not. 0 or a negative errno. */
+int scan_compare(struct scan *s, bool all);
+/* Packs changes into buf; *ret_rest as in a reply's arg. Returns bytes. */
+size_t scan_page(struct scan *s, char *buf, size_t size, uint32_t *ret_rest);
 /* Regular files after `after` in byte order. */
 int scan_tree(int data, const char *after, size_t after_len, uint32_t most,
               char *buf, size_t size, size_t *ret_len, uint32_t *ret_more);
-/* A change made through the broker is not the session's. */
-void scan_note(struct scan *s, int data, const char *path, size_t len);
+
+/* A change made through the broker is not the session's: to be called around
+ * it, after it only if it was done. */
+struct scan_mark {
+    bool note;
+    size_t fresh; /* length of the first folder on the way that is new; 0 */
+};
+struct scan_mark scan_before(struct scan *s, int data, const char *path,
+                             size_t len);
+void scan_after(struct scan *s, const char *path, size_t len,
+                struct scan_mark mark);
 
 #endif

@@ -1,203 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walking /mnt/data: the listing, and what changed since the last look. Runs
- * in a session's pid 1. Iterative, by descriptor, follows nothing, and ends
- * at a bound whatever the tree looks like. Names that break the rules of the
- * API are reported escaped and marked as skipped.
+ * What a session changed since the last look, and the listing of all it has.
+ * Runs in a session's pid 1. Changes are read from the bare folder that takes
+ * the session's writes (the upper one), so that they cost what was changed
+ * and not what the workspace holds. Each entry of a walk is a state (a file
+ * is written here, a mark of deletion is here, a folder that hides what was
+ * below); a change is a state that was not there the last time.
+ *
+ * What cannot be looked at (a folder closed to its owner, the rest of a tree
+ * larger than the walk's bound) counts as unchanged, never as gone.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "base/utf8.h"
 #include "kernel/kernel_int.h"
 
-#define DEPTH_MAX 32
-#define ENTRIES_MAX 200000
+#define TICK_NS 20000000 /* the longest a kernel's clock stands still */
+#define PAUSE_NS 500000
 
-static int by_path(const void *a, const void *b)
-{
-    return strcmp(((const struct scan_file *)a)->path,
-                  ((const struct scan_file *)b)->path);
-}
-
-static void list_clear(struct scan_list *l)
-{
-    for (size_t i = 0; i < l->count; i++)
-        free(l->files[i].path);
-    free(l->files);
-    *l = (struct scan_list){0};
-}
-
-static struct scan_file *list_add(struct scan_list *l, const char *path)
-{
-    if (l->count == l->room) {
-        l->room = l->room ? 2 * l->room : 16;
-        l->files = xrealloc(l->files, l->room * sizeof(*l->files));
-    }
-    l->files[l->count] = (struct scan_file){.path = xstrdup(path)};
-    return &l->files[l->count++];
-}
-
-/* UTF-8 without control characters? Returns the length of the valid start. */
-static size_t clean_prefix(const char *name)
-{
-    size_t at = 0, len = strlen(name);
-
-    while (at < len) {
-        size_t n = utf8_length(name + at, len - at);
-
-        if (n == 0 || (unsigned char)name[at] < 0x20 || name[at] == 0x7f)
-            break;
-        at += n;
-    }
-    return at;
-}
-
-static void escape(const char *path, char *ret, size_t size)
-{
-    size_t used = 0;
-
-    while (*path && used + 5 < size) {
-        size_t room = size - used - 5, ok = clean_prefix(path);
-
-        if (ok > room) /* cut between characters */
-            for (ok = room; ok && ((unsigned char)path[ok] & 0xc0) == 0x80;)
-                ok--;
-        memcpy(ret + used, path, ok);
-        used += ok;
-        path += ok;
-        if (*path && clean_prefix(path) > 0)
-            break; /* out of room */
-        if (*path && used + 5 < size)
-            used += (size_t)snprintf(ret + used, size - used, "\\x%02x",
-                                     (unsigned char)*path++);
-    }
-    ret[used] = '\0';
-}
-
-static int64_t in_ns(const struct timespec *t)
-{
-    return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
-}
-
-static void describe(struct scan_file *f, const struct stat *st)
-{
-    f->size = (uint64_t)st->st_size;
-    f->mtime_ns = in_ns(&st->st_mtim);
-    f->ctime_ns = in_ns(&st->st_ctim);
-    f->inode = st->st_ino;
-    f->kind = INIT_ENTRY_FILE;
-}
-
-/* ---- the walk
- * --------------------------------------------------------------- */
-
-struct walk {
-    DIR *dirs[DEPTH_MAX];
-    size_t lens[DEPTH_MAX]; /* of path at each level */
-    size_t depth;
-    char path[INIT_PATH_MAX + 512];
-    size_t visited; /* entries of any kind */
-    struct scan_list *out;
-};
-
-static void add_skipped(struct walk *w, int why)
-{
-    char shown[INIT_PATH_MAX];
-    struct scan_file *f;
-
-    escape(w->path, shown, sizeof(shown));
-    f = list_add(w->out, shown);
-    f->kind = INIT_ENTRY_SKIPPED;
-    f->size = (uint64_t)why;
-}
-
-static void enter_dir(struct walk *w, size_t len)
-{
-    DIR *parent = w->dirs[w->depth - 1];
-    const char *name = w->path + (w->lens[w->depth - 1]);
-    int fd;
-
-    if (w->depth == DEPTH_MAX) {
-        add_skipped(w, ENAMETOOLONG);
-        return;
-    }
-    fd = openat(dirfd(parent), name,
-                O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    w->dirs[w->depth] = fd < 0 ? NULL : fdopendir(fd);
-    if (!w->dirs[w->depth]) {
-        add_skipped(w, errno);
-        fd_close(&fd);
-        return;
-    }
-    w->path[len] = '/';
-    w->path[len + 1] = '\0';
-    w->lens[w->depth++] = len + 1;
-}
-
-static void visit(struct walk *w, const char *name)
-{
-    size_t base = w->lens[w->depth - 1], len = base + strlen(name);
-    struct scan_file *f;
-    struct stat st;
-
-    w->visited++;
-    if (len > INIT_PATH_MAX + 255)
-        return; /* deeper than the API's paths reach; its folder is listed */
-    memcpy(w->path + base, name, strlen(name) + 1);
-    if (fstatat(dirfd(w->dirs[w->depth - 1]), name, &st, AT_SYMLINK_NOFOLLOW) <
-        0)
-        return; /* gone meanwhile */
-    if (S_ISDIR(st.st_mode)) {
-        enter_dir(w, len);
-    } else if (!S_ISREG(st.st_mode)) {
-        return; /* links, sockets, FIFOs are the session's own affair */
-    } else if (len > INIT_PATH_MAX || clean_prefix(w->path) != len) {
-        add_skipped(w, EILSEQ);
-    } else {
-        f = list_add(w->out, w->path);
-        describe(f, &st);
-    }
-}
-
-static int collect(int data, struct scan_list *out)
-{
-    struct walk w = {.out = out};
-    int fd = openat(data, ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
-
-    w.dirs[0] = fd < 0 ? NULL : fdopendir(fd);
-    if (!w.dirs[0]) {
-        fd_close(&fd);
-        return -errno;
-    }
-    w.depth = 1;
-    while (w.depth) {
-        struct dirent *d = readdir(w.dirs[w.depth - 1]);
-
-        if (!d || w.visited >= ENTRIES_MAX) {
-            fd_closedir(&w.dirs[--w.depth]);
-            continue;
-        }
-        if (strcmp(d->d_name, ".") != 0 && strcmp(d->d_name, "..") != 0 &&
-            strncmp(d->d_name, ".glovebox-upload-", 17) != 0 &&
-            !(w.depth == 1 && strcmp(d->d_name, "lost+found") == 0))
-            visit(&w, d->d_name);
-    }
-    if (out->count)
-        qsort(out->files, out->count, sizeof(*out->files), by_path);
-    out->cut = w.visited >= ENTRIES_MAX;
-    return 0;
-}
-
-/* ---- packing
- * ----------------------------------------------------------------- */
+/* ---- packing ------------------------------------------------------------ */
 
 static bool pack(const struct scan_file *f, char *buf, size_t size,
                  size_t *len)
@@ -206,7 +34,8 @@ static bool pack(const struct scan_file *f, char *buf, size_t size,
     struct init_entry e = {.size = f->size,
                            .mtime_ns = f->mtime_ns,
                            .kind = f->kind,
-                           .path_len = (uint16_t)path_len};
+                           .path_len = (uint16_t)path_len,
+                           .executable = f->executable};
 
     if (*len + sizeof(e) + path_len > size)
         return false;
@@ -216,16 +45,18 @@ static bool pack(const struct scan_file *f, char *buf, size_t size,
     return true;
 }
 
-size_t scan_page(struct scan *s, char *buf, size_t size, uint32_t *ret_more)
+size_t scan_page(struct scan *s, char *buf, size_t size, uint32_t *ret_rest)
 {
     size_t len = 0;
 
     while (s->next < s->changes.count &&
            pack(&s->changes.files[s->next], buf, size, &len))
         s->next++;
-    *ret_more = s->next < s->changes.count;
-    if (!*ret_more) {
-        list_clear(&s->changes);
+    if (s->next < s->changes.count) {
+        *ret_rest = INIT_SCAN_MORE;
+    } else {
+        *ret_rest = s->changes.cut ? INIT_SCAN_CUT : 0;
+        walk_clear(&s->changes);
         s->next = 0;
     }
     return len;
@@ -236,11 +67,12 @@ int scan_tree(int data, const char *after, size_t after_len, uint32_t most,
 {
     struct scan_list all = {0};
     char start[INIT_PATH_MAX + 1];
-    int r = collect(data, &all);
     size_t i = 0, len = 0;
+    int r;
 
     if (after_len > INIT_PATH_MAX)
         return -EINVAL;
+    r = walk_tree(data, WALK_LIST, &all);
     memcpy(start, after, after_len);
     start[after_len] = '\0';
     while (i < all.count && strcmp(all.files[i].path, start) <= 0)
@@ -251,110 +83,370 @@ int scan_tree(int data, const char *after, size_t after_len, uint32_t most,
     }
     *ret_more = i < all.count;
     *ret_len = len;
-    list_clear(&all);
+    walk_clear(&all);
     return r;
 }
 
-/* ---- what changed
- * -------------------------------------------------------------- */
+/* ---- what changed ------------------------------------------------------- */
 
-static void change(struct scan *s, const struct scan_file *f, uint16_t kind)
+/* One comparison: what was known, what is there now, what to remember beside
+ * what is there. */
+struct look {
+    struct scan *scan;
+    struct scan_list now;
+    struct scan_list extra;
+    bool all;     /* tell every state, not only new ones */
+    bool cleared; /* a CLEARED was told */
+};
+
+static void report(struct look *l, struct scan_file *f, uint16_t kind)
 {
-    struct scan_file *c = list_add(&s->changes, f->path);
+    struct scan_file *c = walk_add(&l->scan->changes, f->path);
 
-    c->size = f->size;
-    c->mtime_ns = f->mtime_ns;
     c->kind = kind;
+    if (kind == INIT_ENTRY_WROTE || kind == INIT_ENTRY_SKIPPED)
+        c->size = f->size;
+    if (kind == INIT_ENTRY_WROTE) {
+        c->mtime_ns = f->mtime_ns;
+        c->executable = f->executable;
+    }
+    f->told = true;
+    l->cleared |= kind == INIT_ENTRY_CLEARED;
 }
 
-/* A name shown escaped is not the file that really has that name. */
-static int order_of(const struct scan_file *a, const struct scan_file *b)
+static struct scan_file *find(const struct scan_list *l, const char *path)
 {
-    int order = strcmp(a->path, b->path);
+    struct scan_file key = {.path = (char *)path, .kind = INIT_ENTRY_WROTE};
 
-    return order ? order
-                 : (b->kind == INIT_ENTRY_SKIPPED) -
-                       (a->kind == INIT_ENTRY_SKIPPED);
+    return l->count
+               ? bsearch(&key, l->files, l->count, sizeof(key), walk_order)
+               : NULL;
 }
 
-/* Of a tree that is larger than the walk's bound nothing is said to be
- * deleted: what is missing may only not have been reached. */
-static void compare(struct scan *s, const struct scan_list *now)
+/* The outermost thing above path that decides its fate: one that is no
+ * folder any more, one that was told to be cleared, one we cannot see into.
+ * Entries above sort before those below, so `told` is final here. */
+static const struct scan_file *above(const struct look *l, const char *path)
 {
-    const struct scan_list *was = &s->known;
-    size_t i = 0, j = 0;
+    char part[INIT_PATH_MAX + 1];
 
-    while (i < was->count || j < now->count) {
-        const struct scan_file *a = i < was->count ? &was->files[i] : NULL;
-        const struct scan_file *b = j < now->count ? &now->files[j] : NULL;
-        int order = a && b ? order_of(a, b) : a ? -1 : 1;
+    for (const char *slash = path; (slash = strchr(slash, '/')); slash++) {
+        size_t len = (size_t)(slash - path);
+        const struct scan_file *f;
 
-        if (a && order < 0) {
-            if (a->kind != INIT_ENTRY_SKIPPED && !now->cut)
-                change(s, a, INIT_ENTRY_DELETED);
-            i++;
-        } else if (b && order > 0) {
-            change(s, b,
-                   b->kind == INIT_ENTRY_SKIPPED ? INIT_ENTRY_SKIPPED
-                                                 : INIT_ENTRY_CREATED);
-            j++;
-        } else if (a && b) {
-            /* Anyone may put mtime back; ctime is the kernel's own. */
-            if (b->kind != INIT_ENTRY_SKIPPED &&
-                (a->size != b->size || a->ctime_ns != b->ctime_ns ||
-                 a->inode != b->inode))
-                change(s, b, INIT_ENTRY_MODIFIED);
-            i++;
-            j++;
-        }
+        memcpy(part, path, len);
+        part[len] = '\0';
+        f = find(&l->now, part);
+        if (f && (f->kind != INIT_ENTRY_CLEARED || f->told))
+            return f;
+    }
+    return NULL;
+}
+
+static bool below_cleared(const struct look *l, const char *path)
+{
+    const struct scan_file *f = l->cleared ? above(l, path) : NULL;
+
+    return f && f->kind == INIT_ENTRY_CLEARED;
+}
+
+static void keep(struct look *l, const struct scan_file *f, uint16_t kind)
+{
+    struct scan_file k = *f;
+
+    /* Marks of what is gone are only for being told again. */
+    if (kind == INIT_ENTRY_GONE &&
+        l->now.count + l->extra.count >= WALK_ENTRIES_MAX)
+        return;
+    k.path = xstrdup(f->path);
+    k.kind = kind;
+    (void)walk_put(&l->extra, &k);
+}
+
+/* Known, and not there now. */
+static void missing(struct look *l, struct scan_file *a)
+{
+    const struct scan_file *f = above(l, a->path);
+
+    if (a->kind == SCAN_BLIND)
+        return;
+    if ((f && f->kind == SCAN_BLIND) || l->now.cut) {
+        keep(l, a, a->kind);
+        return;
+    }
+    if (f || a->kind == INIT_ENTRY_SKIPPED || a->kind == INIT_ENTRY_CLEARED)
+        return; /* told by what is above it; or there is nothing to tell */
+    if (a->kind == INIT_ENTRY_WROTE || l->all)
+        report(l, a, INIT_ENTRY_GONE);
+    keep(l, a, INIT_ENTRY_GONE);
+}
+
+/* There now, and not known as this. */
+static void appeared(struct look *l, struct scan_file *b)
+{
+    if (b->kind == SCAN_BLIND)
+        return;
+    if (b->kind == INIT_ENTRY_CLEARED && below_cleared(l, b->path))
+        return;
+    report(l, b, b->kind);
+}
+
+static bool same(const struct scan_file *a, const struct scan_file *b)
+{
+    switch (b->kind) {
+    case INIT_ENTRY_WROTE:
+        /* Anyone may put mtime back; ctime is the kernel's own. */
+        return a->size == b->size && a->ctime_ns == b->ctime_ns &&
+               a->inode == b->inode;
+    case INIT_ENTRY_SKIPPED:
+        return a->size == b->size && a->inode == b->inode;
+    default:
+        return true;
     }
 }
 
-int scan_start(struct scan *s, int data)
+static void both(struct look *l, struct scan_file *a, struct scan_file *b)
 {
-    return collect(data, &s->known);
+    bool news = a->kind != b->kind || !same(a, b);
+
+    /* What was deleted before hides nothing more when it begins anew. */
+    if (b->kind == INIT_ENTRY_CLEARED && a->kind == INIT_ENTRY_GONE)
+        news = false;
+    /* A folder that begins anew has lost what it is not told to hold. */
+    if (b->kind == INIT_ENTRY_WROTE && !news)
+        news = below_cleared(l, b->path);
+    if (b->kind == SCAN_BLIND && a->kind == INIT_ENTRY_WROTE)
+        report(l, a, INIT_ENTRY_GONE);
+    b->hides = a->kind == INIT_ENTRY_CLEARED;
+    if (news || l->all)
+        appeared(l, b);
 }
 
-int scan_compare(struct scan *s, int data)
+static void compare(struct look *l)
 {
-    struct scan_list now = {0};
-    int r = collect(data, &now);
+    struct scan_list *was = &l->scan->known;
+    size_t i = 0, j = 0;
 
-    if (r < 0)
+    while (i < was->count || j < l->now.count) {
+        struct scan_file *a = i < was->count ? &was->files[i] : NULL;
+        struct scan_file *b = j < l->now.count ? &l->now.files[j] : NULL;
+        int order = a && b ? walk_order(a, b) : a ? -1 : 1;
+
+        if (a && order < 0)
+            missing(l, a);
+        else if (b && order > 0)
+            appeared(l, b);
+        else if (a && b)
+            both(l, a, b);
+        i += order <= 0;
+        j += order >= 0;
+    }
+}
+
+/* Takes over what is to be remembered. */
+static void learn(struct look *l)
+{
+    struct scan_list *now = &l->now;
+
+    for (size_t i = 0; i < l->extra.count; i++)
+        (void)walk_put(now, &l->extra.files[i]); /* and its path */
+    if (l->extra.count)
+        walk_sort(now);
+    l->extra.count = 0;
+    walk_clear(&l->extra);
+    for (size_t i = 0; i < now->count; i++) {
+        struct scan_file *f = &now->files[i];
+
+        f->told = false;
+        if (f->kind == SCAN_BLIND && f->hides)
+            f->kind = INIT_ENTRY_CLEARED; /* still, as far as we know */
+    }
+    walk_clear(&l->scan->known);
+    l->scan->known = *now;
+}
+
+/* Does a change after a look always get a time of its own, as from Linux 6.13
+ * on? Tried on a file in memory. */
+static bool times_are_fine(void)
+{
+    int fd cleanup(fd_close) = memfd_create("times", MFD_CLOEXEC);
+    struct stat before, after;
+
+    for (unsigned i = 0; i < 4; i++)
+        if (fd < 0 || fstat(fd, &before) < 0 ||
+            fchmod(fd, i % 2 ? 0600 : 0400) < 0 || fstat(fd, &after) < 0 ||
+            memcmp(&before.st_ctim, &after.st_ctim, sizeof(after.st_ctim)) ==
+                0)
+            return false;
+    return true;
+}
+
+/*
+ * Elsewhere a file's ctime is taken from a clock that moves in ticks: a change
+ * made after we looked, but within the tick, would not show the next time. So
+ * the answer waits until the tick is over; bytes are read after that.
+ */
+static void outlast(struct scan *s, int64_t ctime_ns)
+{
+    const struct timespec pause = {.tv_nsec = PAUSE_NS};
+
+    if (!s->tried_times) {
+        s->tried_times = true;
+        s->fine_times = times_are_fine();
+    }
+    for (int64_t waited = 0; !s->fine_times && waited < TICK_NS;
+         waited += PAUSE_NS) {
+        struct timespec t;
+        int64_t now;
+
+        (void)clock_gettime(CLOCK_REALTIME_COARSE, &t); /* cannot fail */
+        now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+        if (now > ctime_ns || ctime_ns - now > TICK_NS)
+            return; /* it is over, or the clock was put back */
+        (void)nanosleep(&pause, NULL);
+    }
+}
+
+static int64_t newest(const struct scan_list *l)
+{
+    int64_t ns = 0;
+
+    for (size_t i = 0; i < l->count; i++)
+        if (l->files[i].kind == INIT_ENTRY_WROTE)
+            ns = MAX(ns, l->files[i].ctime_ns);
+    return ns;
+}
+
+void scan_start(struct scan *s, int upper, bool layered)
+{
+    *s = (struct scan){.upper = upper, .layered = layered};
+}
+
+int scan_compare(struct scan *s, bool all)
+{
+    struct look l = {.scan = s, .all = all};
+    int r = walk_tree(s->upper, s->layered ? WALK_LAYERED : WALK_BARE, &l.now);
+
+    if (r < 0) {
+        walk_clear(&l.now);
         return r;
-    list_clear(&s->changes);
+    }
+    walk_clear(&s->changes);
     s->next = 0;
-    compare(s, &now);
-    list_clear(&s->known);
-    s->known = now;
+    compare(&l);
+    s->changes.cut = l.now.cut;
+    l.now.cut = false;
+    outlast(s, newest(&l.now));
+    learn(&l);
     return 0;
 }
 
-void scan_note(struct scan *s, int data, const char *path, size_t len)
-{
-    char name[INIT_PATH_MAX + 1];
-    struct scan_file key = {.path = name}, *f;
-    struct stat st;
-    bool there;
+/* ---- changes of the daemon's own ---------------------------------------- */
 
+static void forget(struct scan_list *l, struct scan_file *f)
+{
+    free(f->path);
+    memmove(f, f + 1, (size_t)(l->files + l->count - f - 1) * sizeof(*f));
+    l->count--;
+}
+
+/* Where path is, or is to be. */
+static struct scan_file *place(struct scan_list *l, const char *path)
+{
+    struct scan_file *f = find(l, path), moved;
+    size_t low = 0, high;
+
+    if (f)
+        return f;
+    (void)walk_add(l, path);
+    moved = l->files[l->count - 1];
+    moved.kind = INIT_ENTRY_WROTE;
+    for (high = l->count - 1; low < high;) {
+        size_t middle = low + (high - low) / 2;
+
+        if (walk_order(&l->files[middle], &moved) < 0)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    memmove(&l->files[low + 1], &l->files[low],
+            (l->count - 1 - low) * sizeof(moved));
+    l->files[low] = moved;
+    return &l->files[low];
+}
+
+struct scan_mark scan_before(struct scan *s, int data, const char *path,
+                             size_t len)
+{
+    struct scan_mark mark = {.note = true};
+    char name[INIT_PATH_MAX + 1];
+    struct stat st;
+
+    if (len == 0 || len > INIT_PATH_MAX || memchr(path, 0, len))
+        return (struct scan_mark){0}; /* the broker refuses it */
     memcpy(name, path, len);
     name[len] = '\0';
-    there = broker_stat(data, name, &st) == 0 && S_ISREG(st.st_mode);
-    f = s->known.count ? bsearch(&key, s->known.files, s->known.count,
-                                 sizeof(*f), by_path)
-                       : NULL;
-    if (!there) {
-        if (f) {
-            free(f->path);
-            memmove(f, f + 1,
-                    (size_t)(s->known.files + s->known.count - f - 1) *
-                        sizeof(*f));
-            s->known.count--;
-        }
-        return;
+    /* A folder that goes may take deletions along that were not told yet. */
+    if (broker_stat(data, name, &st) == 0 && S_ISDIR(st.st_mode))
+        return (struct scan_mark){0};
+    for (char *slash = name; (slash = strchr(slash, '/')); slash++) {
+        const struct scan_file *f;
+        int r;
+
+        *slash = '\0';
+        r = broker_stat(s->upper, name, &st);
+        f = find(&s->known, name);
+        *slash = '/';
+        if (r == 0 && S_ISDIR(st.st_mode))
+            continue;
+        /* The session deleted what was here and has not been asked since: let
+         * all of it be told. */
+        if (r == 0 && !(f && f->kind == INIT_ENTRY_GONE))
+            return (struct scan_mark){0};
+        mark.fresh = (size_t)(slash - name);
+        break;
     }
-    if (!f)
-        f = list_add(&s->known, name);
-    describe(f, &st);
-    qsort(s->known.files, s->known.count, sizeof(*s->known.files), by_path);
+    return mark;
+}
+
+/* Folders that came into being on the way to path; an overlay marks new ones
+ * even where there was none to hide. */
+static void note_folders(struct scan *s, char *name, size_t fresh)
+{
+    if (!s->layered || !fresh)
+        return;
+    for (char *slash = name + fresh; slash; slash = strchr(slash + 1, '/')) {
+        int fd cleanup(fd_close) = -1;
+
+        *slash = '\0';
+        fd = broker_beneath(s->upper, name, O_DIRECTORY | O_RDONLY);
+        if (fd >= 0 && walk_is_opaque(fd))
+            place(&s->known, name)->kind = INIT_ENTRY_CLEARED;
+        *slash = '/';
+    }
+}
+
+void scan_after(struct scan *s, const char *path, size_t len,
+                struct scan_mark mark)
+{
+    char name[INIT_PATH_MAX + 1];
+    struct scan_file *f;
+    struct stat st;
+    int r;
+
+    if (!mark.note)
+        return;
+    memcpy(name, path, len);
+    name[len] = '\0';
+    note_folders(s, name, mark.fresh);
+    r = broker_stat(s->upper, name, &st);
+    if (r == 0 && S_ISREG(st.st_mode)) {
+        f = place(&s->known, name);
+        walk_describe(f, &st, INIT_ENTRY_WROTE);
+        outlast(s, f->ctime_ns);
+    } else if (r == 0 && s->layered && walk_is_whiteout(&st)) {
+        walk_describe(place(&s->known, name), &st, INIT_ENTRY_GONE);
+    } else if ((f = find(&s->known, name))) {
+        forget(&s->known, f);
+    }
 }

@@ -58,7 +58,8 @@ static void live(const struct zygote_request *req, const int *given, size_t n)
                               .events = given[FD_EVENTS],
                               .go = given[FD_GO],
                               .scratch = -1,
-                              .dev = -1};
+                              .dev = -1,
+                              .upper = -1};
     struct init_event ready = {.type = INIT_EVENT_READY, .pid = 1};
     struct sandbox_failure failure = {"wait for the warden", EPIPE};
     struct sock_fprog filter = {.filter = code};
@@ -70,8 +71,12 @@ static void live(const struct zygote_request *req, const int *given, size_t n)
         fds.scratch = given[next++];
     if (req->spec.has_dev && next < n)
         fds.dev = given[next++];
-    if (req->spec.groups > SANDBOX_GROUPS_MAX || next + req->spec.groups > n)
+    if (req->spec.groups > SANDBOX_GROUPS_MAX ||
+        req->spec.layers > WARDEN_LAYERS_MAX ||
+        next + req->spec.layers + req->spec.groups > n)
         _exit(1); /* not what the warden sends */
+    for (uint32_t i = 0; i < req->spec.layers; i++)
+        fds.layers[i] = given[next++];
     for (uint32_t i = 0; i < req->spec.groups; i++)
         fds.groups[i] = given[next++];
     if (fd_read_all(given[FD_GO], &go, 1) != 1)
@@ -84,7 +89,7 @@ static void live(const struct zygote_request *req, const int *given, size_t n)
     }
     if (wire_send(fds.events, &ready, sizeof(ready), NULL, 0) < 0)
         _exit(1);
-    init_run(fds.ctl, fds.events, req->spec.limits.cores);
+    init_run(&fds, &req->spec);
 }
 
 /* True in a kernel process, which is to return all the way to Python. */

@@ -24,6 +24,7 @@ static const struct {
     {"read-only root", sandbox_mount_root},
     {"device nodes", sandbox_mount_devices},
     {"writable places", sandbox_mount_writable},
+    {"the session's files", sandbox_mount_data},
     {"facts about the machine", sandbox_facts_write},
     {"process file system", sandbox_mount_proc},
     {"change of root", sandbox_mount_pivot},

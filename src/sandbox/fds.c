@@ -16,6 +16,7 @@
 #include "sandbox/sandbox_int.h"
 
 #define FIRST_KEPT 3
+#define LAST_KEPT 5
 #define HIGH 32 /* above all fixed numbers, below the least limit (64) */
 
 static int close_range_raw(unsigned first, unsigned last)
@@ -28,22 +29,27 @@ int sandbox_fds_close(struct sandbox_steps *s)
     /* High copies first, so that the fixed numbers are free to be taken. */
     int ctl = fcntl(s->fds->ctl, F_DUPFD_CLOEXEC, HIGH);
     int events = fcntl(s->fds->events, F_DUPFD_CLOEXEC, HIGH);
+    int upper = fcntl(s->fds->upper, F_DUPFD_CLOEXEC, HIGH);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 
-    if (ctl < 0 || events < 0 || null < 0)
+    if (ctl < 0 || events < 0 || upper < 0 || null < 0)
         return -errno;
     for (int fd = 0; fd < FIRST_KEPT; fd++)
         if (dup3(null, fd, 0) < 0 && errno != EINVAL)
             return -errno;
     if (dup3(ctl, FIRST_KEPT, O_CLOEXEC) < 0 ||
-        dup3(events, FIRST_KEPT + 1, O_CLOEXEC) < 0)
+        dup3(events, FIRST_KEPT + 1, O_CLOEXEC) < 0 ||
+        dup3(upper, LAST_KEPT, O_CLOEXEC) < 0)
         return -errno;
     s->fds->ctl = FIRST_KEPT;
     s->fds->events = FIRST_KEPT + 1;
+    s->fds->upper = LAST_KEPT;
     s->fds->go = -1;
     s->fds->scratch = -1;
     s->fds->dev = -1;
-    return close_range_raw(FIRST_KEPT + 2, ~0u);
+    for (size_t i = 0; i < ARRAY_SIZE(s->fds->layers); i++)
+        s->fds->layers[i] = -1;
+    return close_range_raw(LAST_KEPT + 1, ~0u);
 }
 
 static int same_file(const struct stat *a, const struct stat *b)
@@ -54,10 +60,9 @@ static int same_file(const struct stat *a, const struct stat *b)
 int sandbox_fds_check(struct sandbox_steps *s)
 {
     DIR *dir cleanup(fd_closedir) = opendir("/proc/self/fd");
-    struct stat root, up, data, here;
+    struct stat root, up, data, here, upper;
     struct dirent *d;
 
-    (void)s;
     if (!dir)
         return -errno;
     while ((d = readdir(dir))) {
@@ -66,13 +71,16 @@ int sandbox_fds_check(struct sandbox_steps *s)
 
         if (*end || end == d->d_name)
             continue; /* "." and ".." */
-        if (fd > FIRST_KEPT + 1 && fd != dirfd(dir))
+        if (fd > LAST_KEPT && fd != dirfd(dir))
             return -EBADF;
     }
     if (stat("/", &root) < 0 || stat("/..", &up) < 0 ||
-        stat(SANDBOX_DATA, &data) < 0 || stat(".", &here) < 0)
+        stat(SANDBOX_DATA, &data) < 0 || stat(".", &here) < 0 ||
+        fstat(s->fds->upper, &upper) < 0)
         return -errno;
     if (!same_file(&root, &up) || !same_file(&data, &here))
         return -EXDEV;
+    if (!S_ISDIR(upper.st_mode) || upper.st_uid != SANDBOX_UID)
+        return -ENOTDIR;
     return 0;
 }

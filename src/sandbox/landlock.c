@@ -67,18 +67,22 @@ static struct ruleset_attr handled_at(long level)
     return a;
 }
 
+static int allow(int ruleset, int fd, uint64_t allowed)
+{
+    struct landlock_path_beneath_attr beneath = {.allowed_access = allowed,
+                                                 .parent_fd = fd};
+
+    return syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH,
+                   &beneath, 0) < 0
+               ? -errno
+               : 0;
+}
+
 static int add_rule(int ruleset, const char *path, uint64_t allowed)
 {
-    struct landlock_path_beneath_attr beneath = {.allowed_access = allowed};
     int fd cleanup(fd_close) = open(path, O_PATH | O_CLOEXEC);
 
-    if (fd < 0)
-        return -errno;
-    beneath.parent_fd = fd;
-    if (syscall(SYS_landlock_add_rule, ruleset, LANDLOCK_RULE_PATH_BENEATH,
-                &beneath, 0) < 0)
-        return -errno;
-    return 0;
+    return fd < 0 ? -errno : allow(ruleset, fd, allowed);
 }
 
 int sandbox_landlock_apply(struct sandbox_steps *s)
@@ -87,6 +91,7 @@ int sandbox_landlock_apply(struct sandbox_steps *s)
                          LANDLOCK_CREATE_RULESET_VERSION);
     struct ruleset_attr attr;
     int ruleset cleanup(fd_close) = -1;
+    int r;
 
     if (level < 1)
         return s->spec->accept_no_landlock ? 0 : -ENOSYS;
@@ -99,13 +104,13 @@ int sandbox_landlock_apply(struct sandbox_steps *s)
                            0);
     if (ruleset < 0)
         return -errno;
-    for (size_t i = 0; i < ARRAY_SIZE(rules); i++) {
-        int r = add_rule(ruleset, rules[i].path,
-                         rules[i].allowed & attr.handled_access_fs);
-
-        if (r < 0)
-            return r;
-    }
+    /* What changed is read from the bare folder, which is in no tree. */
+    r = allow(ruleset, s->fds->upper, LANDLOCK_ACCESS_FS_READ_DIR);
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(rules); i++)
+        r = add_rule(ruleset, rules[i].path,
+                     rules[i].allowed & attr.handled_access_fs);
+    if (r < 0)
+        return r;
     if (syscall(SYS_landlock_restrict_self, ruleset, 0) < 0)
         return -errno;
     return 0;

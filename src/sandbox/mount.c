@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The file tree of a session: an overlay of the runtime (so that its inodes,
- * and with them locks and watches, are the session's own), devices and
- * scratch handed down by the warden as detached mounts, private temporary
- * space, its own /proc. Steps of sandbox_enter(); put together below /run of
- * the zygote's tree, then pivoted to.
+ * and with them locks and watches, are the session's own), devices, scratch
+ * and the layers of a workspace handed down by the warden as detached mounts,
+ * private temporary space, its own /proc. Steps of sandbox_enter(); put
+ * together below /run of the zygote's tree, then pivoted to.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,6 +24,8 @@
 #endif
 
 #define INERT (MS_NOSUID | MS_NODEV)
+#define STAGE_UPPER STAGE_SCRATCH "/upper"
+#define STAGE_WORK STAGE_SCRATCH "/work"
 
 /* Parts of /proc that tell about the host or act on it, covered by an empty
  * file or folder; and those that tell what the session was granted. */
@@ -104,9 +106,9 @@ static int attach(int mount_fd, const char *target)
 
 int sandbox_mount_private(struct sandbox_steps *s)
 {
-    static const char *const dirs[] = {STAGE_EMPTY, STAGE_FACTS,
-                                       STAGE_FACTS "/nothing", STAGE_PRIVATE,
-                                       NEWROOT};
+    static const char *const dirs[] = {
+        STAGE_EMPTY,   STAGE_FACTS,   STAGE_FACTS "/nothing",
+        STAGE_PRIVATE, STAGE_SCRATCH, NEWROOT};
     int r = try_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
 
     (void)s;
@@ -157,15 +159,22 @@ int sandbox_mount_devices(struct sandbox_steps *s)
     return r < 0 ? r : make_dir(NEWROOT "/dev/shm", 01777);
 }
 
-static int mount_tmpfs(const char *target, uint64_t bytes, const char *mode)
+static int mount_tmpfs(const char *target, uint64_t bytes, uint64_t inodes,
+                       const char *mode)
 {
     char options[128];
 
-    (void)snprintf(
-        options, sizeof(options),
-        "mode=%s,size=%" PRIu64 ",nr_inodes=%" PRIu64 ",uid=%d,gid=%d", mode,
-        bytes, MAX(bytes / 16384, (uint64_t)1024), SANDBOX_UID, SANDBOX_UID);
+    (void)snprintf(options, sizeof(options),
+                   "mode=%s,size=%" PRIu64 ",nr_inodes=%" PRIu64
+                   ",uid=%d,gid=%d",
+                   mode, bytes, inodes, SANDBOX_UID, SANDBOX_UID);
     return try_mount("tmpfs", target, "tmpfs", INERT, options);
+}
+
+/* Of temporary space, whose inodes are memory as its bytes are. */
+static uint64_t enough_inodes(uint64_t bytes)
+{
+    return MAX(bytes / 16384, (uint64_t)1024);
 }
 
 int sandbox_mount_writable(struct sandbox_steps *s)
@@ -180,7 +189,8 @@ int sandbox_mount_writable(struct sandbox_steps *s)
         {STAGE_PRIVATE "/run", NEWROOT "/run", 0755},
     };
     const struct warden_limits *limits = &s->spec->limits;
-    int r = mount_tmpfs(STAGE_PRIVATE, limits->tmp_bytes, "0755");
+    int r = mount_tmpfs(STAGE_PRIVATE, limits->tmp_bytes,
+                        enough_inodes(limits->tmp_bytes), "0755");
 
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
         r = make_dir(places[i].from, places[i].mode);
@@ -189,13 +199,62 @@ int sandbox_mount_writable(struct sandbox_steps *s)
         if (r == 0)
             r = try_mount(places[i].from, places[i].to, NULL, MS_BIND, NULL);
     }
+    return r < 0 ? r
+                 : mount_tmpfs(NEWROOT "/dev/shm", limits->shm_bytes,
+                               enough_inodes(limits->shm_bytes), "1777");
+}
+
+/*
+ * The workspace's layers below, the session's own writes above. Mounted by
+ * us, in the session's user namespace: what the layers hold is shown as the
+ * session user's own (the warden's mounts map the ids) and copied up when it
+ * is written to. Marks of deletion are "user." attributes, the only kind that
+ * exists here; the session cannot make such marks through the overlay.
+ */
+static int mount_layers(struct sandbox_steps *s)
+{
+    char options[256] =
+        "userxattr,upperdir=" STAGE_UPPER ",workdir=" STAGE_WORK ",lowerdir=";
+    char place[32];
+    int r = 0;
+
+    for (uint32_t i = 0; r == 0 && i < s->spec->layers; i++) {
+        size_t used = strlen(options);
+
+        (void)snprintf(place, sizeof(place), STAGE "/layer%u", i);
+        (void)snprintf(options + used, sizeof(options) - used, "%s%s",
+                       i ? ":" : "", place);
+        r = make_dir(place, 0755);
+        if (r == 0)
+            r = attach(s->fds->layers[i], place);
+    }
+    return r < 0 ? r
+                 : try_mount("data", NEWROOT SANDBOX_DATA, "overlay",
+                             INERT | MS_NOATIME, options);
+}
+
+/* Scratch itself stays on the stage; /mnt/data is one folder of it, alone or
+ * above the layers, and pid 1 keeps that folder open to see what changed. */
+int sandbox_mount_data(struct sandbox_steps *s)
+{
+    const struct warden_limits *limits = &s->spec->limits;
+    int r = s->spec->has_scratch
+                ? attach(s->fds->scratch, STAGE_SCRATCH)
+                : mount_tmpfs(STAGE_SCRATCH, limits->scratch_bytes,
+                              limits->scratch_inodes + 3, "0755");
+
     if (r == 0)
-        r = mount_tmpfs(NEWROOT "/dev/shm", limits->shm_bytes, "1777");
+        r = make_dir(STAGE_UPPER, 0755);
+    if (r == 0)
+        r = make_dir(STAGE_WORK, 0700);
     if (r < 0)
         return r;
-    if (s->spec->has_scratch)
-        return attach(s->fds->scratch, NEWROOT SANDBOX_DATA);
-    return mount_tmpfs(NEWROOT SANDBOX_DATA, limits->scratch_bytes, "0755");
+    s->fds->upper = open(STAGE_UPPER, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (s->fds->upper < 0)
+        return -errno;
+    return s->spec->layers ? mount_layers(s)
+                           : try_mount(STAGE_UPPER, NEWROOT SANDBOX_DATA, NULL,
+                                       MS_BIND, NULL);
 }
 
 /* Covers are objects of our own on the stage, read-only already, which no

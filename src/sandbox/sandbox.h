@@ -28,14 +28,17 @@ struct sock_fprog;
 #define SANDBOX_DATA "/mnt/data"
 #define SANDBOX_HOME "/home/user"
 
-/* Descriptors the child is born with; those it keeps are ctl and events. */
+/* Descriptors the child is born with; those it keeps are ctl, events and
+ * upper. */
 struct sandbox_fds {
     int ctl;
     int events;
     int go;      /* one byte comes when it is in its control groups */
     int scratch; /* detached mount, or -1 */
     int dev;     /* detached mount, or -1 */
+    int layers[WARDEN_LAYERS_MAX];  /* detached mounts; spec says how many */
     int groups[SANDBOX_GROUPS_MAX]; /* to be joined by writing "0" */
+    int upper; /* made here: what the session writes to /mnt/data, bare */
 };
 
 struct sandbox_failure {

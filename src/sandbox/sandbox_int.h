@@ -21,6 +21,7 @@ int sandbox_mount_private(struct sandbox_steps *s);
 int sandbox_mount_root(struct sandbox_steps *s);
 int sandbox_mount_devices(struct sandbox_steps *s);
 int sandbox_mount_writable(struct sandbox_steps *s);
+int sandbox_mount_data(struct sandbox_steps *s);
 int sandbox_mount_proc(struct sandbox_steps *s);
 int sandbox_mount_pivot(struct sandbox_steps *s);
 int sandbox_facts_write(struct sandbox_steps *s);
@@ -39,6 +40,7 @@ int sandbox_seccomp_apply(struct sandbox_steps *s);
 #define STAGE_EMPTY STAGE "/empty"
 #define STAGE_FACTS STAGE "/facts"
 #define STAGE_PRIVATE STAGE "/private"
+#define STAGE_SCRATCH STAGE "/scratch"
 #define NEWROOT STAGE "/root"
 
 #endif

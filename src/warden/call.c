@@ -229,13 +229,19 @@ int warden_call_runtime(struct warden_link *link, const char *image,
 
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
-                      int events_fd, uint32_t *ret_slot, struct error *err)
+                      int events_fd, const int *layers, uint32_t *ret_slot,
+                      struct error *err)
 {
     struct warden_request req = {.type = WARDEN_SPAWN, .u.spawn = *spawn};
     struct warden_reply reply = {0};
-    int fds[2] = {ctl_fd, events_fd};
-    int r = call(link, &req, fds, 2, &reply, err);
+    int fds[2 + WARDEN_LAYERS_MAX] = {ctl_fd, events_fd};
+    int r;
 
+    if (spawn->layers > WARDEN_LAYERS_MAX)
+        return error_set(err, ERR_INVALID, "too many layers");
+    for (uint32_t i = 0; i < spawn->layers; i++)
+        fds[2 + i] = layers[i];
+    r = call(link, &req, fds, 2 + spawn->layers, &reply, err);
     if (r == 0)
         *ret_slot = reply.u.slot;
     return r;
@@ -272,9 +278,9 @@ int warden_call_kill(struct warden_link *link, uint32_t slot,
 }
 
 int warden_call_release(struct warden_link *link, uint32_t slot,
-                        bool keep_scratch, struct error *err)
+                        struct error *err)
 {
-    struct warden_slot s = {.slot = slot, .keep_scratch = keep_scratch};
+    struct warden_slot s = {.slot = slot};
     struct warden_reply reply = {0};
 
     return call_slot(link, WARDEN_RELEASE, &s, &reply, err);

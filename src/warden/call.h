@@ -35,23 +35,25 @@ int warden_call_runtime(struct warden_link *link, const char *image,
                         int spec_fd, bool fresh_exec, uint32_t *ret_runtime,
                         struct error *err);
 /*
- * ctl_fd, events_fd (borrowed): the session's ends. Returns when the sandbox
- * is cloned and being set up; its pid 1 says READY or FAILED on events.
- * ERR_UNAVAILABLE with retry 1 while the zygote is still importing;
- * ERR_BUSY when no slot is left.
+ * ctl_fd, events_fd (borrowed): the session's ends. layers (borrowed):
+ * spawn->layers folders of the caller's own to lie below /mnt/data, the upper
+ * one first. Returns when the sandbox is cloned and being set up; its pid 1
+ * says READY or FAILED on events. ERR_UNAVAILABLE with retry 1 while the
+ * zygote is still importing; ERR_BUSY when no slot is left; ERR_INVALID when
+ * this host cannot do layers: the caller then copies the files.
  */
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
-                      int events_fd, uint32_t *ret_slot, struct error *err);
+                      int events_fd, const int *layers, uint32_t *ret_slot,
+                      struct error *err);
 int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
                       struct warden_usage *ret_usage, struct error *err);
 /* Kills every process of the sandbox, pid 1 included. */
 int warden_call_kill(struct warden_link *link, uint32_t slot,
                      struct error *err);
-/* Ends the sandbox and forgets it; with keep_scratch its slot and files stay
- * for a later spawn with that slot. */
+/* Ends the sandbox and forgets it, with all its files. */
 int warden_call_release(struct warden_link *link, uint32_t slot,
-                        bool keep_scratch, struct error *err);
+                        struct error *err);
 int warden_call_status(struct warden_link *link, struct warden_status *ret,
                        struct error *err);
 

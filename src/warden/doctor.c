@@ -75,8 +75,8 @@ static const struct {
     {WARDEN_WALL_SCRATCH, "scratch on disk",
      "loop devices and mke2fs are there",
      "needs root, /dev/loop-control and /sbin/mke2fs (package e2fsprogs)",
-     "run as root and load the loop module, or accept a tmpfs whose files "
-     "do not survive a nap: accept_missing_walls: scratch"},
+     "run as root and load the loop module, or accept a tmpfs, counted as "
+     "memory: accept_missing_walls: scratch"},
 };
 
 /* ---- settings
@@ -128,6 +128,21 @@ static void look_overlay(struct warden *w, struct finding *f)
     (void)snprintf(f->why, sizeof(f->why), "overlay file system %s",
                    there ? "present" : "not loaded");
     f->fix = "modprobe overlay";
+}
+
+/* Tried on /tmp here, on the data directory at start-up. */
+static void look_layers(struct warden *w, struct finding *f)
+{
+    int fd cleanup(fd_close) =
+        open("/tmp", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    bool able = fd >= 0 && layers_possible(w, fd);
+
+    f->state = able ? OK : WARN;
+    (void)snprintf(f->why, sizeof(f->why), "%s",
+                   able ? "workspaces are mounted, whatever their size"
+                        : "workspaces are copied into sessions");
+    f->fix = "needs root, Linux 5.19 and a file system with id-mapped mounts "
+             "(ext4, xfs, btrfs)";
 }
 
 static void look_swap(struct warden *w, struct finding *f)
@@ -220,6 +235,7 @@ static const struct {
 } settings[] = {
     {"kernel", true, look_kernel},
     {"overlay", true, look_overlay},
+    {"workspace layers", false, look_layers},
     {"control groups", false, look_cgroup},
     {"landlock level", false, look_landlock_level},
     {"swap", false, look_swap},
@@ -239,7 +255,7 @@ static void print_line(const char *name, const char *state, bool required,
 
 int warden_doctor_print(void)
 {
-    struct warden w = {.filter_fd = -1, .sock = -1};
+    struct warden w = {.filter_fd = -1, .sock = -1, .daemon_mounts = -1};
     uint32_t standing;
     int status = 0;
 

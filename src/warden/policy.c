@@ -80,6 +80,9 @@ bool warden_policy_spawn(const struct warden *w, const struct warden_spawn *s,
     const struct warden_limits *l = &s->limits;
 
     CHECK(s->runtime < w->runtime_count, "no such runtime");
+    CHECK(s->layers <= WARDEN_LAYERS_MAX, "layers is out of bounds");
+    CHECK(s->layers == 0 || w->layers,
+          "layers: this host cannot lay files below a session");
     CHECK(l->memory_bytes >= 16 * MIB &&
               l->memory_bytes <= max->max_memory_bytes,
           "memory_bytes is out of bounds");

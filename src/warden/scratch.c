@@ -35,6 +35,10 @@
 #define GROUP_BLOCKS 32768u
 #define LOOP_TRIES 64
 #define TEMPLATES_MAX 16
+#define RESERVED 11 /* inodes that ext4 keeps for itself */
+/* Of inodes and blocks: two folders that the session makes for /mnt/data, and
+ * a folder and the mark of deletion that an overlay makes. */
+#define OURS 4
 
 /* ---- the image ------------------------------------------------------------
  */
@@ -105,7 +109,7 @@ static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
                                  path,    NULL};
     int r;
 
-    (void)snprintf(count, sizeof(count), "%u", inodes + 11); /* reserved */
+    (void)snprintf(count, sizeof(count), "%u", inodes + RESERVED + OURS);
     (void)snprintf(blocks, sizeof(blocks), "%" PRIu64, bytes / 4096);
     (void)snprintf(path, sizeof(path), "/proc/self/fd/%d/%s", w->scratch_dir,
                    name);
@@ -122,9 +126,9 @@ static uint64_t image_size(uint64_t bytes, uint32_t inodes)
 {
     uint64_t blocks = (bytes + BLOCK - 1) / BLOCK;
     uint64_t groups = blocks / GROUP_BLOCKS + 1;
-    uint64_t table = (inodes + 16 * groups) * INODE_SIZE / BLOCK + 1;
+    uint64_t table = (inodes + OURS + 16 * groups) * INODE_SIZE / BLOCK + 1;
 
-    blocks += table + 8 * groups + 24;
+    blocks += table + 8 * groups + 24 + OURS;
     return (blocks + MIN(blocks / 48, (uint64_t)4096)) * BLOCK;
 }
 
@@ -217,10 +221,6 @@ static int open_image(struct warden *w, struct slot *s)
     int r;
 
     image_name(s, name);
-    if (s->state == SLOT_KEPT) {
-        fd = openat(w->scratch_dir, name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
-        return fd < 0 ? -errno : take_fd(fd);
-    }
     /* Exclusively: a name left over must never become a stranger's files. */
     template = open_template(w, s->scratch_bytes, s->scratch_inodes);
     if (template <0)
@@ -362,15 +362,12 @@ static int mount_devices(struct slot *s)
 
 int scratch_open(struct warden *w, struct slot *s)
 {
-    int r = 0;
+    int r;
 
     if (!(w->walls & WARDEN_WALL_SCRATCH))
         return 0; /* accepted: the session gets a sized tmpfs */
-    if (s->scratch_fd < 0)
-        r = mount_image(w, s);
-    if (r == 0 && s->dev_fd < 0)
-        r = mount_devices(s);
-    return r;
+    r = mount_image(w, s);
+    return r < 0 ? r : mount_devices(s);
 }
 
 void scratch_close(struct slot *s)

@@ -18,6 +18,7 @@
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,6 +32,7 @@
 #define DRAIN_MS 5
 #define END_MS 5000u
 #define HOPELESS 3u /* starts of a zygote that failed in a row */
+#define LAYERS_AT 2 /* among the descriptors of a SPAWN */
 
 void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
                        int errnum, const char *fmt, ...)
@@ -90,6 +92,21 @@ static bool walls_suffice(const struct warden *w, struct warden_reply *reply)
     return false;
 }
 
+/* The scratch folder lies in the data directory, which is the daemon's. */
+static bool can_lay(struct warden *w)
+{
+    int data cleanup(fd_close) =
+        openat(w->scratch_dir, "..", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    struct stat st;
+
+    if (!(w->walls & WARDEN_WALL_UIDS) || !(w->walls & WARDEN_WALL_SCRATCH) ||
+        data < 0 || fstat(data, &st) < 0)
+        return false;
+    w->daemon_uid = st.st_uid;
+    w->daemon_gid = st.st_gid;
+    return layers_possible(w, data);
+}
+
 static void warden_serve_setup(struct warden *w,
                                const struct warden_request *req, int *fds,
                                struct warden_reply *reply)
@@ -125,6 +142,7 @@ static void warden_serve_setup(struct warden *w,
     w->walls = warden_posture_walls(w);
     if (!walls_suffice(w, reply))
         return;
+    w->layers = can_lay(w);
     (void)sandbox_cgroup_sweep(w->groups);
     scratch_sweep(w);
     w->slots = xcalloc(s->max_slots + s->spare_scratches, sizeof(*w->slots));
@@ -214,6 +232,7 @@ static int admit(struct warden *w, struct slot *s, pid_t pid, bool joins,
     return r < 0 ? r : fd_write_all(go, "g", 1);
 }
 
+/* fds: ctl, events, then mounts of layers. */
 static int clone_into(struct warden *w, const struct warden_spawn *spawn,
                       struct slot *s, const int *fds)
 {
@@ -221,6 +240,7 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
         .limits = spawn->limits,
         .has_scratch = s->scratch_fd >= 0,
         .has_dev = s->dev_fd >= 0,
+        .layers = spawn->layers,
         .own_uid = !!(w->walls & WARDEN_WALL_UIDS),
         .accept_no_landlock =
             !!(w->setup.accepted_walls & WARDEN_WALL_LANDLOCK),
@@ -242,6 +262,8 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
         all[count++] = s->scratch_fd;
     if (spec.has_dev)
         all[count++] = s->dev_fd;
+    for (uint32_t i = 0; i < spec.layers; i++)
+        all[count++] = fds[LAYERS_AT + i];
     r = sandbox_cgroup_limit(w->groups, s->group, &spawn->limits);
     if (r == 0)
         r = sandbox_cgroup_doors(w->groups, s->group, all + count);
@@ -261,6 +283,29 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
     fd_close(&go[0]);
     fd_close(&go[1]); /* without its bytes, the newborn exits on this */
     return r;
+}
+
+/* Mounts take the place of the folders they show. A slot that is not used
+ * for it stays a spare. */
+static bool lay(struct warden *w, struct slot *s, int *folders, size_t count,
+                struct warden_reply *reply)
+{
+    int mounts[WARDEN_LAYERS_MAX];
+    int r = layers_open(w, s, folders, count, mounts);
+
+    if (r == -EPERM)
+        warden_reply_fail(reply, WARDEN_REFUSED, 0,
+                          "layers: not a folder of the service's own");
+    else if (r < 0)
+        warden_reply_fail(reply, WARDEN_FAILED, -r,
+                          "cannot lay files below the session");
+    if (r < 0)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        fd_close(&folders[i]);
+        folders[i] = mounts[i];
+    }
+    return true;
 }
 
 static void warden_serve_spawn(struct warden *w,
@@ -285,20 +330,18 @@ static void warden_serve_spawn(struct warden *w,
             reply->result = WARDEN_NOT_READY;
         return;
     }
-    s = slot_take(w, spawn);
+    s = slot_take(w, &spawn->limits);
     if (!s) {
-        warden_reply_fail(reply,
-                          errno == EAGAIN   ? WARDEN_NOT_READY
-                          : errno == ENOSPC ? WARDEN_FULL
-                          : errno == ENOENT ? WARDEN_GONE
-                                            : WARDEN_FAILED,
+        warden_reply_fail(reply, errno == ENOSPC ? WARDEN_FULL : WARDEN_FAILED,
                           errno, "cannot prepare the session's storage");
         return;
     }
+    if (!lay(w, s, fds + LAYERS_AT, spawn->layers, reply))
+        return;
     r = clone_into(w, spawn, s, fds);
     if (r < 0) {
         if (s->state == SLOT_ALIVE)
-            slot_release(w, s, spawn->slot != 0);
+            slot_release(w, s);
         warden_reply_fail(reply,
                           r == -EAGAIN ? WARDEN_NOT_READY : WARDEN_FAILED, -r,
                           "cannot clone the session");
@@ -358,7 +401,7 @@ static void warden_serve_release(struct warden *w,
 
     (void)fds;
     if (s)
-        slot_release(w, s, req->u.slot.keep_scratch != 0);
+        slot_release(w, s);
 }
 
 static void warden_serve_status(struct warden *w,
@@ -375,7 +418,7 @@ static void warden_serve_status(struct warden *w,
 
 static const struct {
     bool before_setup; /* allowed only then; all others only after */
-    size_t fds;        /* exactly so many come with it */
+    size_t fds;        /* exactly so many come with it, layers aside */
     void (*answer)(struct warden *w, const struct warden_request *req,
                    int *fds, struct warden_reply *reply);
 } answers[WARDEN_REQUEST_MAX] = {
@@ -396,11 +439,13 @@ static bool serve_one(struct warden *w)
     int fds[WIRE_FDS_MAX];
     size_t count = 0;
     ssize_t n = wire_recv(w->sock, &req, sizeof(req), fds, &count);
-    bool good = n == (ssize_t)sizeof(req) && req.type > 0 &&
-                req.type < WARDEN_REQUEST_MAX &&
-                answers[req.type].before_setup == !w->asked &&
-                (w->set_up || answers[req.type].before_setup) &&
-                answers[req.type].fds == count;
+    bool good =
+        n == (ssize_t)sizeof(req) && req.type > 0 &&
+        req.type < WARDEN_REQUEST_MAX &&
+        answers[req.type].before_setup == !w->asked &&
+        (w->set_up || answers[req.type].before_setup) &&
+        count == answers[req.type].fds +
+                     (req.type == WARDEN_SPAWN ? req.u.spawn.layers : 0);
 
     if (good) {
         reply.type = req.type;
@@ -437,9 +482,14 @@ static void reap(struct warden *w)
 /* Idle time goes into spares, one at a time so that requests never wait. */
 static bool make_spare(struct warden *w)
 {
+    struct slot *s;
+
     if (!w->spare_bytes || slot_count_spares(w) >= w->setup.spare_scratches)
         return false;
-    return slot_make(w, w->spare_bytes, w->spare_inodes) != NULL;
+    s = slot_make(w, w->spare_bytes, w->spare_inodes);
+    if (s && w->layers)
+        (void)layers_prepare(w, s); /* tried again when they are asked for */
+    return s != NULL;
 }
 
 static size_t watch_zygotes(struct warden *w, struct pollfd *polls,
@@ -475,7 +525,7 @@ static void end_everything(struct warden *w)
 
     zygote_stop_all(w);
     for (size_t i = 0; i < w->slot_count; i++)
-        slot_release(w, w->slots[i], false);
+        slot_release(w, w->slots[i]);
     while ((slot_drain(w) || has_children()) && clock_left_ms(deadline) > 0) {
         struct pollfd p = {.fd = w->signals, .events = POLLIN};
 
@@ -486,12 +536,21 @@ static void end_everything(struct warden *w)
         sandbox_cgroup_close(w->groups);
 }
 
-static int prepare(struct warden *w, int sock)
+static int prepare(struct warden *w, int sock, int mounts)
 {
     sigset_t mask;
 
-    *w = (struct warden){
-        .sock = sock, .signals = -1, .scratch_dir = -1, .filter_fd = -1};
+    *w = (struct warden){.sock = sock,
+                         .signals = -1,
+                         .daemon_mounts = mounts,
+                         .own_mounts = -1,
+                         .scratch_dir = -1,
+                         .filter_fd = -1};
+    if (mounts >= 0) {
+        w->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+        if (w->own_mounts < 0)
+            return -errno;
+    }
     (void)sigemptyset(&mask);
     (void)sigaddset(&mask, SIGCHLD);
     /* The daemon's end of the link decides when we stop, not a terminal. */
@@ -506,7 +565,7 @@ static int prepare(struct warden *w, int sock)
     return w->signals < 0 ? -errno : 0;
 }
 
-int warden_serve_run(int sock)
+int warden_serve_run(int sock, int mounts)
 {
     enum {
         LINK,
@@ -519,7 +578,7 @@ int warden_serve_run(int sock)
     struct zygote *zygotes[2 * WARDEN_RUNTIMES_MAX];
     bool idle = false;
 
-    if (prepare(&w, sock) < 0)
+    if (prepare(&w, sock, mounts) < 0)
         return 1;
     for (;;) {
         int wait_ms = MIN(zygote_tend(&w), locks_tend(&w));

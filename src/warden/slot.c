@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "warden/warden_int.h"
@@ -18,15 +19,16 @@
 #define CALM_MS 1000u /* how long an end may wait for those who answer */
 
 static const char *const state_names[] = {
-    [SLOT_SPARE] = "spare",       [SLOT_ALIVE] = "alive", [SLOT_DEAD] = "dead",
-    [SLOT_DRAINING] = "draining", [SLOT_KEPT] = "kept",
+    [SLOT_SPARE] = "spare",
+    [SLOT_ALIVE] = "alive",
+    [SLOT_DEAD] = "dead",
+    [SLOT_DRAINING] = "draining",
 };
 
-static const bool allowed[5][5] = {
+static const bool allowed[4][4] = {
     [SLOT_SPARE][SLOT_ALIVE] = true,   [SLOT_SPARE][SLOT_DRAINING] = true,
-    [SLOT_KEPT][SLOT_ALIVE] = true,    [SLOT_KEPT][SLOT_DRAINING] = true,
     [SLOT_ALIVE][SLOT_DEAD] = true,    [SLOT_ALIVE][SLOT_DRAINING] = true,
-    [SLOT_DEAD][SLOT_DRAINING] = true, [SLOT_DRAINING][SLOT_KEPT] = true,
+    [SLOT_DEAD][SLOT_DRAINING] = true,
 };
 
 static void set_state(struct slot *s, enum slot_state state)
@@ -96,7 +98,7 @@ struct slot *slot_make(struct warden *w, uint64_t scratch_bytes,
     }
     s = xcalloc(1, sizeof(*s));
     s->number = next_number(w);
-    s->scratch_fd = s->dev_fd = s->loop_index = -1;
+    s->scratch_fd = s->dev_fd = s->loop_index = s->map_fd = -1;
     s->scratch_bytes = scratch_bytes;
     s->scratch_inodes = scratch_inodes;
     (void)snprintf(s->group, sizeof(s->group), "s%u", s->number);
@@ -108,55 +110,26 @@ struct slot *slot_make(struct warden *w, uint64_t scratch_bytes,
         scratch_close(s);
         scratch_remove(w, s);
         free(s);
-        errno = r == -ENOENT ? EIO : -r; /* ENOENT is for an unknown slot */
+        errno = -r;
         return NULL;
     }
     w->slots[w->slot_count++] = s;
     return s;
 }
 
-/* A slot whose files were kept gets its group and mounts back. */
-static struct slot *wake(struct warden *w, uint32_t number)
+struct slot *slot_take(struct warden *w, const struct warden_limits *limits)
 {
-    struct slot *s = slot_find(w, number);
-    int r;
-
-    if (!s || (s->state != SLOT_KEPT && s->state != SLOT_DRAINING)) {
-        errno = ENOENT;
-        return NULL;
-    }
-    /* A mount of ours means that the last try to wake it got that far. */
-    if (s->state == SLOT_DRAINING ||
-        (s->scratch_fd < 0 && scratch_busy(w, s))) {
-        errno = EAGAIN;
-        return NULL;
-    }
-    r = sandbox_cgroup_make(w->groups, s->group);
-    if (r == 0)
-        r = scratch_open(w, s);
-    if (r < 0) {
-        errno = -r;
-        return NULL;
-    }
-    return s;
-}
-
-struct slot *slot_take(struct warden *w, const struct warden_spawn *spawn)
-{
-    const struct warden_limits *l = &spawn->limits;
-
-    if (spawn->slot)
-        return wake(w, spawn->slot);
-    w->spare_bytes = l->scratch_bytes;
-    w->spare_inodes = l->scratch_inodes;
+    w->spare_bytes = limits->scratch_bytes;
+    w->spare_inodes = limits->scratch_inodes;
     for (size_t i = 0; i < w->slot_count; i++) {
         struct slot *s = w->slots[i];
 
-        if (s->state == SLOT_SPARE && s->scratch_bytes == l->scratch_bytes &&
-            s->scratch_inodes == l->scratch_inodes)
+        if (s->state == SLOT_SPARE &&
+            s->scratch_bytes == limits->scratch_bytes &&
+            s->scratch_inodes == limits->scratch_inodes)
             return s;
     }
-    return slot_make(w, l->scratch_bytes, l->scratch_inodes);
+    return slot_make(w, limits->scratch_bytes, limits->scratch_inodes);
 }
 
 void slot_spawned(struct slot *s, pid_t pid)
@@ -175,14 +148,10 @@ void slot_reaped(struct slot *s, int status)
         set_state(s, SLOT_DEAD);
 }
 
-void slot_release(struct warden *w, struct slot *s, bool keep)
+void slot_release(struct warden *w, struct slot *s)
 {
-    if (s->state == SLOT_DRAINING) {
-        if (s->keep && !keep)
-            scratch_remove(w, s);
-        s->keep = s->keep && keep;
+    if (s->state == SLOT_DRAINING)
         return;
-    }
     /* The kernel ends the whole pid namespace with its pid 1, at once;
      * nothing inside can be outside of it. */
     if (s->pid) {
@@ -190,11 +159,10 @@ void slot_release(struct warden *w, struct slot *s, bool keep)
         s->calm_until_ms = clock_mono_ms() + CALM_MS;
         (void)kill(s->pid, SIGKILL); /* reaped by our loop */
     }
-    s->keep = keep;
     set_state(s, SLOT_DRAINING);
-    if (!keep)
-        scratch_remove(w, s);
+    scratch_remove(w, s);
     scratch_close(s);
+    fd_close(&s->map_fd);
 }
 
 static bool drain_one(struct warden *w, struct slot *s)
@@ -208,10 +176,6 @@ static bool drain_one(struct warden *w, struct slot *s)
     if (sandbox_cgroup_remove(w->groups, s->group) < 0) {
         sandbox_cgroup_kill(w->groups, s->group);
         return false;
-    }
-    if (s->keep) {
-        set_state(s, SLOT_KEPT);
-        return true;
     }
     if (scratch_busy(w, s))
         return false; /* its uid stays taken until its files are gone */

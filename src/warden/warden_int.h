@@ -18,25 +18,24 @@
  * A slot is what a session is on the host: a number, and by it a uid, a
  * control group and a scratch image.
  *
- *           make               spawn              pid 1 dies
- *   (none) ------> SPARE/KEPT ------> ALIVE -----------------> DEAD
- *                       ^               | release                | release
- *                       | keep, drained v                        v
- *                       +----------- DRAINING <------------------+
- *                                       | drained
- *                                       v
- *                                     (none)
+ *           make          spawn          pid 1 dies
+ *   (none) ------> SPARE ------> ALIVE -------------> DEAD
+ *                                  | release            | release
+ *                                  v                    v
+ *                               DRAINING <--------------+
+ *                                  | drained
+ *                                  v
+ *                                (none)
  *
- * from -> to [function]: none -> SPARE [slot_make]; SPARE, KEPT -> ALIVE
- * [slot_spawned]; ALIVE -> DEAD [slot_reaped]; ALIVE, DEAD -> DRAINING
- * [slot_release]; DRAINING -> none, KEPT [slot_drain].
+ * from -> to [function]: none -> SPARE [slot_make]; SPARE -> ALIVE
+ * [slot_spawned]; ALIVE -> DEAD [slot_reaped]; SPARE, ALIVE, DEAD -> DRAINING
+ * [slot_release]; DRAINING -> none [slot_drain].
  */
 enum slot_state {
     SLOT_SPARE,    /* prepared, never used; no process */
     SLOT_ALIVE,    /* its pid 1 is our child */
     SLOT_DEAD,     /* pid 1 reaped; waits for the daemon's release */
     SLOT_DRAINING, /* released; processes, group and mounts are going */
-    SLOT_KEPT,     /* no process; files and uid kept for a later spawn */
 };
 
 struct slot {
@@ -44,11 +43,11 @@ struct slot {
     enum slot_state state;
     pid_t pid;              /* of pid 1; 0: none */
     int wait_status;        /* once reaped */
-    bool keep;              /* DRAINING ends in KEPT */
     uint64_t calm_until_ms; /* DRAINING: it yields until then; 0: not */
     int scratch_fd;         /* detached mount, or -1 */
     int dev_fd;             /* detached mount, or -1 */
     int loop_index;         /* of the scratch, or -1 */
+    int map_fd;             /* user namespace that maps its layers, or -1 */
     uint64_t scratch_bytes;
     uint32_t scratch_inodes;
     char group[16];       /* name of its control group: s<number> */
@@ -77,12 +76,17 @@ struct runtime {
 struct warden {
     int sock; /* to the daemon */
     int signals;
-    bool asked; /* SETUP came, which it may once */
+    int daemon_mounts; /* namespace of the daemon's folders; -1: as ours */
+    int own_mounts;    /* ours */
+    bool asked;        /* SETUP came, which it may once */
     bool set_up;
     struct warden_setup setup;
     uint32_t walls;
     struct cgroup_tree *groups;
-    int scratch_dir; /* fd */
+    int scratch_dir;  /* fd */
+    uid_t daemon_uid; /* the data directory's: the service user */
+    gid_t daemon_gid;
+    bool layers; /* a workspace can be laid below a session here */
     int filter_fd;
     struct slot **slots;
     size_t slot_count;
@@ -124,19 +128,18 @@ size_t slot_count_spares(const struct warden *w);
 /* A new SPARE slot, or NULL with errno set. */
 struct slot *slot_make(struct warden *w, uint64_t scratch_bytes,
                        uint32_t scratch_inodes);
-/* A slot to spawn in: a KEPT one made usable again, a matching spare, or a
- * new one. NULL with errno; EAGAIN: its last use is not drained yet. */
-struct slot *slot_take(struct warden *w, const struct warden_spawn *spawn);
+/* A slot to spawn in: a matching spare, or a new one. NULL with errno. */
+struct slot *slot_take(struct warden *w, const struct warden_limits *limits);
 void slot_spawned(struct slot *s, pid_t pid);
 void slot_reaped(struct slot *s, int status);
-void slot_release(struct warden *w, struct slot *s, bool keep);
+void slot_release(struct warden *w, struct slot *s);
 /* Goes on with every DRAINING slot; true while some are left. */
 bool slot_drain(struct warden *w);
 
 /* ---- scratch.c
  * --------------------------------------------------------------- */
 
-/* Makes or mounts the scratch of a slot and its device nodes. 0 or -errno */
+/* Makes and mounts the scratch of a slot and its device nodes. 0 or -errno */
 int scratch_open(struct warden *w, struct slot *s);
 void scratch_close(struct slot *s);
 /* True while the kernel still holds the image of a closed scratch. */
@@ -144,6 +147,18 @@ bool scratch_busy(const struct warden *w, const struct slot *s);
 void scratch_remove(struct warden *w, const struct slot *s);
 /* Images left by an earlier run. */
 void scratch_sweep(struct warden *w);
+
+/* ---- layers.c
+ * ---------------------------------------------------------------- */
+
+/* What layers_open needs and can be made ahead. 0 or -errno */
+int layers_prepare(const struct warden *w, struct slot *s);
+/* Folders of the daemon's as mounts to be handed to the session; owned by
+ * caller. -EPERM: one is not a folder of the daemon's. */
+int layers_open(const struct warden *w, struct slot *s, const int *folders,
+                size_t count, int *ret_mounts);
+/* Tries it with a folder of our own. */
+bool layers_possible(const struct warden *w, int folder);
 
 /* ---- locks.c
  * ----------------------------------------------------------------- */

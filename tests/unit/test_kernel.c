@@ -11,6 +11,7 @@
 #include "kernel/freeze.c" /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/init.c"   /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/scan.c"   /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/walk.c"   /* NOLINT(bugprone-suspicious-include) */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -38,6 +39,7 @@ static int make_yard(void **state)
     y->broker.data = open(y->dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
     for (size_t i = 0; i < BROKER_UPLOADS_MAX; i++)
         y->broker.uploads[i] = -1;
+    scan_start(&y->scan, y->broker.data, false);
     *state = y;
     return y->broker.data < 0 ? -1 : 0;
 }
@@ -56,8 +58,8 @@ static int drop_yard(void **state)
     for (size_t i = 0; i < BROKER_UPLOADS_MAX; i++)
         fd_close(&y->broker.uploads[i]);
     fd_close(&y->broker.data);
-    list_clear(&y->scan.known);
-    list_clear(&y->scan.changes);
+    walk_clear(&y->scan.known);
+    walk_clear(&y->scan.changes);
     free(y);
     return 0;
 }
@@ -262,6 +264,33 @@ static void F4_broker_publish_over_a_folder_fails_and_keeps_it(void **state)
                      -1);
 }
 
+/* Where files without a name cannot be made. */
+static void F4_broker_upload_with_a_name_is_as_good(void **state)
+{
+    struct yard *y = *state;
+    struct broker *b = &y->broker;
+    struct stat st;
+
+    put(y, "victim", "kept");
+    assert_int_equal(symlinkat("victim", b->data, ".glovebox-upload-2"), 0);
+    put(y, "there", "old");
+    assert_int_equal(create_named(b, 2), 0);
+    assert_int_equal(fd_write_all(b->uploads[2], "new", 3), 0);
+    assert_int_equal(broker_publish(b, 2, "dir/", 4), EINVAL);
+    assert_int_equal(broker_publish(b, 2, "victim/x", 8), ENOTDIR);
+    assert_int_equal(broker_publish(b, 2, "a/b/there", 9), 0);
+    assert_content(y, "a/b/there", "new");
+    assert_int_equal(create_named(b, 2), 0);
+    assert_int_equal(broker_publish(b, 2, "there", 5), 0);
+    assert_content(y, "there", "");
+    assert_int_equal(create_named(b, 2), 0);
+    assert_int_equal(broker_discard(b, 2), 0);
+    assert_int_equal(
+        fstatat(b->data, ".glovebox-upload-2", &st, AT_SYMLINK_NOFOLLOW), -1);
+    assert_content(y, "victim", "kept");
+    assert_int_equal(publish(y, "unnamed", "again"), 0);
+}
+
 static void broker_uploads_are_counted_and_discarded(void **state)
 {
     struct yard *y = *state;
@@ -303,14 +332,14 @@ static void broker_remove_takes_files_links_and_empty_folders(void **state)
 /* ---- scans -------------------------------------------------------------- */
 
 /* All changes since the last look, as "kind:path " each, by small pages. */
-static const char *changes(struct yard *y)
+static const char *changes_of(struct yard *y, bool all)
 {
     static char text[8192];
     char page[sizeof(struct init_entry) + 300];
     uint32_t more = 1;
 
     text[0] = '\0';
-    assert_int_equal(scan_compare(&y->scan, y->broker.data), 0);
+    assert_int_equal(scan_compare(&y->scan, all), 0);
     while (more) {
         size_t len = scan_page(&y->scan, page, sizeof(page), &more);
 
@@ -322,13 +351,18 @@ static const char *changes(struct yard *y)
             memcpy(&e, page + at, sizeof(e));
             at += sizeof(e);
             (void)snprintf(text + used, sizeof(text) - used, "%s%c:%.*s",
-                           used ? " " : "", ".FCMDS"[e.kind], (int)e.path_len,
+                           used ? " " : "", ".FWGCS"[e.kind], (int)e.path_len,
                            page + at);
             at += e.path_len;
             assert_true(at <= len);
         }
     }
     return text;
+}
+
+static const char *changes(struct yard *y)
+{
+    return changes_of(y, false);
 }
 
 static void scan_compare_finds_created_modified_deleted(void **state)
@@ -340,20 +374,20 @@ static void scan_compare_finds_created_modified_deleted(void **state)
     put(y, "d/b", "1");
     put(y, "a", "1");
     put(y, "z", "1");
-    assert_string_equal(changes(y), "C:a C:d/b C:z");
+    assert_string_equal(changes(y), "W:a W:d/b W:z");
     assert_string_equal(changes(y), "");
     put(y, "a", "22");
     assert_int_equal(unlinkat(y->broker.data, "d/b", 0), 0);
     put(y, "d-after", "1");
     assert_int_equal(utimensat(y->broker.data, "z", past, 0), 0);
-    assert_string_equal(changes(y), "M:a C:d-after D:d/b M:z");
+    assert_string_equal(changes(y), "W:a W:d-after G:d/b W:z");
     /* The same name, size and time, but another file. */
     put(y, "other", "1");
     assert_int_equal(utimensat(y->broker.data, "other", past, 0), 0);
-    assert_string_equal(changes(y), "C:other");
+    assert_string_equal(changes(y), "W:other");
     assert_int_equal(renameat(y->broker.data, "other", y->broker.data, "z"),
                      0);
-    assert_string_equal(changes(y), "D:other M:z");
+    assert_string_equal(changes(y), "G:other W:z");
 }
 
 static void scan_compare_of_an_empty_tree_finds_nothing(void **state)
@@ -369,10 +403,10 @@ static void scan_compare_notices_what_put_its_time_back(void **state)
 
     put(y, "f", "1");
     assert_int_equal(utimensat(y->broker.data, "f", past, 0), 0);
-    assert_string_equal(changes(y), "C:f");
+    assert_string_equal(changes(y), "W:f");
     put(y, "f", "2");
     assert_int_equal(utimensat(y->broker.data, "f", past, 0), 0);
-    assert_string_equal(changes(y), "M:f");
+    assert_string_equal(changes(y), "W:f");
 }
 
 /* A name shown escaped is not the file that really has that name. */
@@ -384,7 +418,7 @@ static void scan_compare_skipped_then_file_is_created(void **state)
     assert_string_equal(changes(y), "S:a\\x01");
     assert_int_equal(unlinkat(y->broker.data, "a\x01", 0), 0);
     put(y, "a\\x01", "1");
-    assert_string_equal(changes(y), "C:a\\x01");
+    assert_string_equal(changes(y), "W:a\\x01");
 }
 
 /* Too long to carry, and cut where a character may end only by luck. */
@@ -410,7 +444,7 @@ static void F5_scan_cuts_a_long_path_between_characters(void **state)
     assert_true(fd >= 0);
     fd_close(&fd);
     fd_close(&dir);
-    assert_int_equal(scan_compare(&y->scan, y->broker.data), 0);
+    assert_int_equal(scan_compare(&y->scan, false), 0);
     len = scan_page(&y->scan, page, sizeof(page) - 1, &more);
     assert_true(len > head);
     page[len] = '\0';
@@ -433,11 +467,11 @@ static void F5_scan_shows_odd_names_escaped_and_skipped(void **state)
                         "S:bad\\xff\\xc3(utf S:cut\\xe2\\x82 S:del\\x7f "
                         "S:half\\xed\\xa0\\x80 S:line\\x0abreak "
                         "S:over\\xc0\\xaf S:tab\\x09here "
-                        "C:\xc3\xa9t\xc3\xa9.txt");
+                        "W:\xc3\xa9t\xc3\xa9.txt");
     assert_string_equal(changes(y), ""); /* said once */
 }
 
-static void F7_scan_ignores_what_is_no_file_and_follows_nothing(void **state)
+static void F7_scan_skips_what_is_no_file_and_follows_nothing(void **state)
 {
     struct yard *y = *state;
 
@@ -447,10 +481,178 @@ static void F7_scan_ignores_what_is_no_file_and_follows_nothing(void **state)
     assert_int_equal(symlinkat("file", y->broker.data, "link"), 0);
     assert_int_equal(mkfifoat(y->broker.data, "fifo", 0666), 0);
     assert_int_equal(mkdirat(y->broker.data, "empty", 0755), 0);
-    assert_int_equal(mkdirat(y->broker.data, "lost+found", 0700), 0);
-    put(y, "lost+found/x", "1");
     put(y, ".glovebox-upload-3", "1");
-    assert_string_equal(changes(y), "C:file");
+    assert_string_equal(changes(y), "S:etc S:fifo W:file S:link S:loop");
+    assert_string_equal(changes(y), ""); /* said once */
+    assert_int_equal(unlinkat(y->broker.data, "file", 0), 0);
+    assert_int_equal(symlinkat("x", y->broker.data, "file"), 0);
+    assert_int_equal(unlinkat(y->broker.data, "link", 0), 0);
+    assert_string_equal(changes(y), "S:file"); /* it took the file's place */
+    assert_int_equal(unlinkat(y->broker.data, "file", 0), 0);
+    put(y, "file", "1");
+    assert_string_equal(changes(y), "W:file");
+}
+
+/* ---- marks of an overlay, made by hand ---------------------------------- */
+
+static void mark(struct yard *y, const char *path)
+{
+    if (mknodat(y->broker.data, path, S_IFCHR | 0600, 0) < 0) {
+        print_message("# SKIP: this kernel gives no whiteouts to users\n");
+        skip();
+    }
+}
+
+static void make_folder(struct yard *y, const char *path, bool opaque)
+{
+    int fd cleanup(fd_close) = -1;
+
+    assert_int_equal(mkdirat(y->broker.data, path, 0755), 0);
+    fd = openat(y->broker.data, path, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    if (opaque && fsetxattr(fd, "user.overlay.opaque", "y", 1, 0) < 0) {
+        print_message("# SKIP: no attributes on the file system of /tmp\n");
+        skip();
+    }
+}
+
+static void drop(struct yard *y, const char *path)
+{
+    assert_int_equal(unlinkat(y->broker.data, path, 0), 0);
+}
+
+static void scan_tells_deletions_of_what_lies_below(void **state)
+{
+    struct yard *y = *state;
+
+    y->scan.layered = true;
+    mark(y, "gone");
+    make_folder(y, "d", false);
+    mark(y, "d/gone");
+    put(y, "d/own", "1");
+    assert_string_equal(changes(y), "G:d/gone W:d/own G:gone");
+    assert_string_equal(changes(y), "");
+    drop(y, "gone");
+    put(y, "gone", "1"); /* made again */
+    drop(y, "d/own");
+    mark(y, "d/own");
+    assert_string_equal(changes(y), "G:d/own W:gone");
+    drop(y, "d/own");
+    drop(y, "d/gone");
+    assert_int_equal(unlinkat(y->broker.data, "d", AT_REMOVEDIR), 0);
+    mark(y, "d");
+    assert_string_equal(changes(y), "G:d");
+}
+
+static void scan_tells_folders_that_begin_anew(void **state)
+{
+    struct yard *y = *state;
+
+    y->scan.layered = true;
+    make_folder(y, "d", true);
+    make_folder(y, "d/e", true); /* nothing is left below for it to hide */
+    put(y, "d/e/f", "1");
+    put(y, "d-before", "1");
+    assert_string_equal(changes(y), "C:d W:d-before W:d/e/f");
+    assert_string_equal(changes(y), "");
+    put(y, "d/e/g", "1");
+    assert_string_equal(changes(y), "W:d/e/g");
+    /* Files that a folder takes along are told, changed or not. */
+    make_folder(y, "x", false);
+    put(y, "x/f", "1");
+    assert_string_equal(changes(y), "W:x/f");
+    assert_int_equal(renameat(y->broker.data, "x", y->broker.data, "y"), 0);
+    make_folder(y, "x", true);
+    assert_int_equal(renameat(y->broker.data, "y/f", y->broker.data, "x/f"),
+                     0);
+    assert_int_equal(unlinkat(y->broker.data, "y", AT_REMOVEDIR), 0);
+    assert_string_equal(changes(y), "C:x W:x/f");
+    /* A file that became a folder, a folder that became a file. */
+    drop(y, "d-before");
+    make_folder(y, "d-before", true);
+    drop(y, "x/f");
+    assert_int_equal(unlinkat(y->broker.data, "x", AT_REMOVEDIR), 0);
+    put(y, "x", "1");
+    assert_string_equal(changes(y), "C:d-before W:x");
+}
+
+static void scan_without_layers_knows_no_marks(void **state)
+{
+    struct yard *y = *state;
+
+    make_folder(y, "d", true);
+    put(y, "d/f", "1");
+    mark(y, "c");
+    assert_string_equal(changes(y), "S:c W:d/f");
+}
+
+static void scan_file_and_folder_change_places(void **state)
+{
+    struct yard *y = *state;
+
+    put(y, "a", "1");
+    make_folder(y, "d", false);
+    put(y, "d/f", "1");
+    put(y, "d-x", "1");
+    assert_string_equal(changes(y), "W:a W:d-x W:d/f");
+    drop(y, "a");
+    make_folder(y, "a", false);
+    put(y, "a/f", "1");
+    drop(y, "d/f");
+    assert_int_equal(unlinkat(y->broker.data, "d", AT_REMOVEDIR), 0);
+    put(y, "d", "1");
+    assert_string_equal(changes(y), "G:a W:a/f W:d");
+}
+
+static void scan_of_all_remembers_what_is_gone(void **state)
+{
+    struct yard *y = *state;
+
+    put(y, "a", "1");
+    put(y, "b", "1");
+    assert_string_equal(changes(y), "W:a W:b");
+    drop(y, "a");
+    assert_string_equal(changes(y), "G:a");
+    assert_string_equal(changes_of(y, true), "G:a W:b");
+    assert_string_equal(changes_of(y, true), "G:a W:b");
+    put(y, "a", "1");
+    assert_string_equal(changes(y), "W:a");
+    assert_string_equal(changes_of(y, true), "W:a W:b");
+    assert_string_equal(changes(y), "");
+}
+
+static void scan_counts_a_closed_folder_as_unchanged(void **state)
+{
+    struct yard *y = *state;
+
+    if (geteuid() == 0) {
+        print_message("# SKIP: to root no folder is closed\n");
+        skip();
+    }
+    make_folder(y, "d", false);
+    put(y, "d/f", "1");
+    put(y, "d/g", "1");
+    assert_string_equal(changes(y), "W:d/f W:d/g");
+    assert_int_equal(fchmodat(y->broker.data, "d", 0, 0), 0);
+    assert_string_equal(changes(y), "");
+    assert_int_equal(fchmodat(y->broker.data, "d", 0755, 0), 0);
+    drop(y, "d/g");
+    assert_string_equal(changes(y), "G:d/g");
+}
+
+static void F7_scan_says_when_it_ended_at_its_bound(void **state)
+{
+    struct yard *y = *state;
+    uint32_t rest = 0;
+    char page[64];
+
+    put(y, "a", "1");
+    assert_int_equal(scan_compare(&y->scan, false), 0);
+    y->scan.changes.cut = true; /* as after too many entries */
+    assert_int_equal(scan_page(&y->scan, page, sizeof(page), &rest),
+                     sizeof(struct init_entry) + 1);
+    assert_int_equal(rest, INIT_SCAN_CUT);
+    assert_int_equal(scan_page(&y->scan, page, sizeof(page), &rest), 0);
+    assert_int_equal(rest, 0);
 }
 
 static void F7_scan_of_a_deep_tree_ends_at_its_bound(void **state)
@@ -475,7 +677,7 @@ static void F7_scan_of_a_deep_tree_ends_at_its_bound(void **state)
         }
         /* The 32nd component is the last the API can name. */
         if (depth == 32)
-            (void)snprintf(expected, sizeof(expected), "S:%s C:%.*s/f", deep,
+            (void)snprintf(expected, sizeof(expected), "S:%s W:%.*s/f", deep,
                            (int)strlen(deep) - 2, deep);
     }
     fd_close(&dir);
@@ -495,7 +697,7 @@ static void F7_scan_page_hands_out_many_in_small_pages(void **state)
         (void)snprintf(name, sizeof(name), "%04u", i);
         put(y, name, "");
     }
-    assert_int_equal(scan_compare(&y->scan, y->broker.data), 0);
+    assert_int_equal(scan_compare(&y->scan, false), 0);
     while (more) {
         char name[16];
 
@@ -587,6 +789,7 @@ static void init_upload_is_not_a_change_of_the_session(void **state)
     struct call c = {.reply_fd = -1};
 
     in->broker = y->broker;
+    scan_start(&in->scan, y->broker.data, false);
     put(y, "own", "1");
     assert_int_equal(ask(in, &c, INIT_CREATE, ""), 0);
     assert_int_equal(fd_write_all(c.reply_fd, "up", 2), 0);
@@ -604,8 +807,8 @@ static void init_upload_is_not_a_change_of_the_session(void **state)
     put(y, "late", "1");
     assert_int_equal(ask(in, &c, INIT_SCAN, ""), 0);
     assert_int_equal(c.reply.payload_len, sizeof(struct init_entry) + 4);
-    list_clear(&in->scan.known);
-    list_clear(&in->scan.changes);
+    walk_clear(&in->scan.known);
+    walk_clear(&in->scan.changes);
     y->broker = in->broker;
     free(in);
 }
@@ -750,6 +953,7 @@ int main(void)
         IN_YARD(F4_broker_publish_replaces_and_makes_folders),
         IN_YARD(F4_broker_publish_replaces_a_link_not_its_target),
         IN_YARD(F4_broker_publish_over_a_folder_fails_and_keeps_it),
+        IN_YARD(F4_broker_upload_with_a_name_is_as_good),
         IN_YARD(broker_uploads_are_counted_and_discarded),
         IN_YARD(broker_remove_takes_files_links_and_empty_folders),
         IN_YARD(scan_compare_finds_created_modified_deleted),
@@ -758,7 +962,14 @@ int main(void)
         IN_YARD(scan_compare_skipped_then_file_is_created),
         IN_YARD(F5_scan_cuts_a_long_path_between_characters),
         IN_YARD(F5_scan_shows_odd_names_escaped_and_skipped),
-        IN_YARD(F7_scan_ignores_what_is_no_file_and_follows_nothing),
+        IN_YARD(F7_scan_skips_what_is_no_file_and_follows_nothing),
+        IN_YARD(scan_tells_deletions_of_what_lies_below),
+        IN_YARD(scan_tells_folders_that_begin_anew),
+        IN_YARD(scan_without_layers_knows_no_marks),
+        IN_YARD(scan_file_and_folder_change_places),
+        IN_YARD(scan_of_all_remembers_what_is_gone),
+        IN_YARD(scan_counts_a_closed_folder_as_unchanged),
+        IN_YARD(F7_scan_says_when_it_ended_at_its_bound),
         IN_YARD(F7_scan_of_a_deep_tree_ends_at_its_bound),
         IN_YARD(F7_scan_page_hands_out_many_in_small_pages),
         IN_YARD(F7_scan_tree_pages_in_byte_order),

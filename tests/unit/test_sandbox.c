@@ -736,21 +736,24 @@ static void close_then_look(void)
     struct sandbox_fds fds = {.ctl = fd_dup(2, 90),
                               .events = fd_dup(2, 3),
                               .scratch = fd_dup(2, 10),
-                              .dev = fd_dup(2, 200)};
+                              .dev = fd_dup(2, 200),
+                              .layers = {fd_dup(2, 5), fd_dup(2, 60)},
+                              .upper = fd_dup(2, 4)};
     struct sandbox_steps s = {.spec = &spec, .fds = &fds};
 
     if (sandbox_fds_close(&s) < 0 || fds.ctl != 3 || fds.events != 4 ||
-        fds.scratch != -1 || fds.dev != -1)
+        fds.upper != 5 || fds.scratch != -1 || fds.dev != -1 ||
+        fds.layers[0] != -1 || fds.layers[1] != -1)
         _exit(1);
     for (int fd = 0; fd < 1024; fd++) {
         int flags = fcntl(fd, F_GETFD);
 
-        if ((flags >= 0) != (fd <= 4) || (fd > 2 && fd <= 4 && flags != 1))
+        if ((flags >= 0) != (fd <= 5) || (fd > 2 && fd <= 5 && flags != 1))
             _exit(2);
     }
 }
 
-static void C5_fds_close_leaves_five_descriptors(void **state)
+static void C5_fds_close_leaves_six_descriptors(void **state)
 {
     (void)state;
     assert_child(close_then_look);
@@ -827,7 +830,7 @@ int main(void)
         cmocka_unit_test(C4_clone_makes_no_namespace),
         cmocka_unit_test(C4_foreign_abi_kills),
         cmocka_unit_test(C11_seccomp_apply_without_a_filter_fails),
-        cmocka_unit_test(C5_fds_close_leaves_five_descriptors),
+        cmocka_unit_test(C5_fds_close_leaves_six_descriptors),
         cmocka_unit_test(R5_rlimit_apply_caps_hard_and_soft),
         cmocka_unit_test(C3_caps_drop_leaves_root_without_rights),
     };

@@ -97,7 +97,8 @@ static bool setup_passes(const void *object)
 
 static bool spawn_passes(const void *object)
 {
-    struct warden w = {.setup = good_setup(), .runtime_count = 2};
+    struct warden w = {
+        .setup = good_setup(), .runtime_count = 2, .layers = true};
     const char *why = NULL;
     bool ok = warden_policy_spawn(&w, object, &why);
 
@@ -174,6 +175,7 @@ static void policy_spawn_at_below_and_above_each_bound(void **state)
 {
     static const struct bound bounds[] = {
         IN(struct warden_spawn, runtime, 0, 1),
+        IN(struct warden_spawn, layers, 0, WARDEN_LAYERS_MAX),
         IN(struct warden_spawn, limits.memory_bytes, 16 * MIB, 4096 * MIB),
         IN(struct warden_spawn, limits.scratch_bytes, MIB, 2048 * MIB),
         IN(struct warden_spawn, limits.scratch_inodes, 16, 10000000),
@@ -191,6 +193,20 @@ static void policy_spawn_at_below_and_above_each_bound(void **state)
         assert_true(spawn_passes(&s));
         assert_bound(&s, &bounds[i], spawn_passes);
     }
+}
+
+/* Where no layer can be laid the daemon copies the files instead. */
+static void policy_spawn_without_the_walls_takes_no_layers(void **state)
+{
+    struct warden w = {.setup = good_setup(), .runtime_count = 1};
+    struct warden_spawn s = good_spawn();
+    const char *why = NULL;
+
+    (void)state;
+    assert_true(warden_policy_spawn(&w, &s, &why));
+    s.layers = 1;
+    assert_false(warden_policy_spawn(&w, &s, &why));
+    assert_non_null(strstr(why, "layers"));
 }
 
 static void policy_names_and_paths_are_plain(void **state)
@@ -323,14 +339,14 @@ static void slot_make_stops_at_the_limit(void **state)
 static void slot_take_prefers_a_matching_spare(void **state)
 {
     struct yard *y = *state;
-    struct warden_spawn spawn = good_spawn();
-    struct slot *spare = slot_make(&y->w, spawn.limits.scratch_bytes,
-                                   spawn.limits.scratch_inodes);
+    struct warden_limits limits = good_spawn().limits;
+    struct slot *spare =
+        slot_make(&y->w, limits.scratch_bytes, limits.scratch_inodes);
     struct slot *other;
 
-    assert_ptr_equal(slot_take(&y->w, &spawn), spare);
-    spawn.limits.scratch_bytes = MIB;
-    other = slot_take(&y->w, &spawn);
+    assert_ptr_equal(slot_take(&y->w, &limits), spare);
+    limits.scratch_bytes = MIB;
+    other = slot_take(&y->w, &limits);
     assert_ptr_not_equal(other, spare);
     assert_int_equal(other->scratch_bytes, MIB);
     assert_int_equal(y->w.spare_bytes, MIB); /* what spares are made for */
@@ -339,8 +355,8 @@ static void slot_take_prefers_a_matching_spare(void **state)
 static void R7_slot_lives_dies_and_is_forgotten(void **state)
 {
     struct yard *y = *state;
-    struct warden_spawn spawn = good_spawn();
-    struct slot *s = slot_take(&y->w, &spawn);
+    struct warden_limits limits = good_spawn().limits;
+    struct slot *s = slot_take(&y->w, &limits);
     int status = 0;
     pid_t pid = sleeper();
 
@@ -348,7 +364,7 @@ static void R7_slot_lives_dies_and_is_forgotten(void **state)
     assert_int_equal(s->state, SLOT_ALIVE);
     assert_ptr_equal(slot_by_pid(&y->w, pid), s);
     assert_true(image_exists(y, s->number, true));
-    slot_release(&y->w, s, false);
+    slot_release(&y->w, s);
     assert_int_equal(s->state, SLOT_DRAINING);
     assert_false(image_exists(y, s->number, false));
     assert_true(slot_drain(&y->w)); /* not before pid 1 is reaped */
@@ -362,8 +378,8 @@ static void R7_slot_lives_dies_and_is_forgotten(void **state)
 static void slot_dead_keeps_its_status_until_released(void **state)
 {
     struct yard *y = *state;
-    struct warden_spawn spawn = good_spawn();
-    struct slot *s = slot_take(&y->w, &spawn);
+    struct warden_limits limits = good_spawn().limits;
+    struct slot *s = slot_take(&y->w, &limits);
 
     slot_spawned(s, 4194304); /* above any pid there is */
     slot_reaped(s, 9);
@@ -372,51 +388,23 @@ static void slot_dead_keeps_its_status_until_released(void **state)
     assert_int_equal(s->pid, 0);
     assert_false(slot_drain(&y->w));
     assert_int_equal(s->state, SLOT_DEAD);
-    slot_release(&y->w, s, false);
+    slot_release(&y->w, s);
     assert_false(slot_drain(&y->w));
     assert_int_equal(y->w.slot_count, 0);
 }
 
-static void slot_kept_comes_back_with_its_number_and_files(void **state)
+static void X3_slot_released_leaves_no_files(void **state)
 {
     struct yard *y = *state;
-    struct warden_spawn spawn = good_spawn();
-    struct slot *s = slot_take(&y->w, &spawn);
+    struct warden_limits limits = good_spawn().limits;
+    struct slot *s = slot_take(&y->w, &limits);
     uint32_t number = s->number;
 
     assert_true(image_exists(y, number, true));
     slot_spawned(s, 4194304);
-    slot_release(&y->w, s, true);
-    spawn.slot = number;
-    assert_null(slot_take(&y->w, &spawn));
-    assert_int_equal(errno, EAGAIN); /* its last use is not over */
-    slot_reaped(s, 0);
-    assert_false(slot_drain(&y->w));
-    assert_int_equal(s->state, SLOT_KEPT);
-    assert_true(image_exists(y, number, false));
-    assert_ptr_equal(slot_take(&y->w, &spawn), s);
-    slot_spawned(s, 4194304);
-    assert_null(slot_take(&y->w, &spawn)); /* alive: not for a second one */
-    assert_int_equal(errno, ENOENT);
-    spawn.slot = number + 1;
-    assert_null(slot_take(&y->w, &spawn));
-    assert_int_equal(errno, ENOENT);
-    slot_reaped(s, 0);
-    slot_release(&y->w, s, false);
+    slot_release(&y->w, s);
     assert_false(image_exists(y, number, false));
-}
-
-static void X3_slot_kept_then_let_go_leaves_no_files(void **state)
-{
-    struct yard *y = *state;
-    struct warden_spawn spawn = good_spawn();
-    struct slot *s = slot_take(&y->w, &spawn);
-    uint32_t number = s->number;
-
-    assert_true(image_exists(y, number, true));
-    slot_spawned(s, 4194304);
-    slot_release(&y->w, s, true);
-    slot_release(&y->w, s, false); /* while it still drains */
+    slot_release(&y->w, s); /* while it still drains */
     slot_reaped(s, 0);
     assert_false(slot_drain(&y->w));
     assert_int_equal(y->w.slot_count, 0);
@@ -450,7 +438,7 @@ static void X3_slot_numbers_go_around_before_they_come_again(void **state)
         assert_non_null(s);
         assert_int_not_equal(s->number, kept->number);
         assert_int_equal(s->number, 2 + i % 14); /* 0 is the zygote's */
-        slot_release(&y->w, s, false);
+        slot_release(&y->w, s);
         assert_false(slot_drain(&y->w));
     }
 }
@@ -485,7 +473,7 @@ static pid_t start_warden(int *ret_sock)
     if (pid == 0) {
         (void)close(pair[0]);
         log_setup("test", LOG_ERROR + 1, false);
-        _exit(warden_serve_run(pair[1]));
+        _exit(warden_serve_run(pair[1], -1));
     }
     fd_close(&pair[1]);
     *ret_sock = pair[0];
@@ -635,6 +623,45 @@ static void call_loses_the_link_on_a_wrong_reply(void **state)
     }
 }
 
+static void call_spawn_sends_as_many_layers_as_it_says(void **state)
+{
+    struct warden_spawn spawn = good_spawn();
+    struct warden_link link;
+    int other = make_stub_link(&link);
+    const int layers[] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
+    uint32_t slot = 0;
+
+    (void)state;
+    for (uint32_t n = 0; n <= WARDEN_LAYERS_MAX; n++) {
+        struct warden_reply reply = {
+            .type = WARDEN_SPAWN, .seq = n + 1, .u.slot = 7};
+        struct warden_request req;
+        struct error err = {0};
+        int fds[WIRE_FDS_MAX];
+        size_t count = 0;
+
+        spawn.layers = n;
+        assert_int_equal(wire_send(other, &reply, sizeof(reply), NULL, 0), 0);
+        assert_int_equal(warden_call_spawn(&link, &spawn, STDERR_FILENO,
+                                           STDERR_FILENO, layers, &slot, &err),
+                         0);
+        assert_int_equal(slot, 7);
+        assert_int_equal(wire_recv(other, &req, sizeof(req), fds, &count),
+                         sizeof(req));
+        assert_int_equal(req.u.spawn.layers, n);
+        assert_int_equal(count, 2 + n);
+        for (size_t i = 0; i < count; i++)
+            fd_close(&fds[i]);
+    }
+    spawn.layers = WARDEN_LAYERS_MAX + 1;
+    assert_int_equal(warden_call_spawn(&link, &spawn, STDERR_FILENO,
+                                       STDERR_FILENO, layers, &slot,
+                                       &(struct error){0}),
+                     -ERR_INVALID);
+    fd_close(&link.sock);
+    fd_close(&other);
+}
+
 static void call_runtime_refuses_a_long_name(void **state)
 {
     char name[WARDEN_NAME_MAX + 1];
@@ -736,13 +763,13 @@ int main(void)
         cmocka_unit_test(C3_policy_setup_at_below_and_above_each_bound),
         cmocka_unit_test(C3_policy_keeps_host_uids_apart_from_the_system),
         cmocka_unit_test(policy_spawn_at_below_and_above_each_bound),
+        cmocka_unit_test(policy_spawn_without_the_walls_takes_no_layers),
         cmocka_unit_test(policy_names_and_paths_are_plain),
         IN_YARD(slot_make_stops_at_the_limit),
         IN_YARD(slot_take_prefers_a_matching_spare),
         IN_YARD(R7_slot_lives_dies_and_is_forgotten),
         IN_YARD(slot_dead_keeps_its_status_until_released),
-        IN_YARD(slot_kept_comes_back_with_its_number_and_files),
-        IN_YARD(X3_slot_kept_then_let_go_leaves_no_files),
+        IN_YARD(X3_slot_released_leaves_no_files),
         cmocka_unit_test(policy_setup_leaves_a_number_for_every_slot),
         IN_YARD(X3_slot_numbers_go_around_before_they_come_again),
         IN_YARD(slot_impossible_transition_aborts),
@@ -750,6 +777,7 @@ int main(void)
         cmocka_unit_test(serve_refuses_a_setup_out_of_bounds),
         cmocka_unit_test(call_maps_each_result),
         cmocka_unit_test(call_loses_the_link_on_a_wrong_reply),
+        cmocka_unit_test(call_spawn_sends_as_many_layers_as_it_says),
         cmocka_unit_test(call_runtime_refuses_a_long_name),
         IN_YARD(Z6_zygote_that_misbehaves_is_retired),
         IN_YARD(C3_zygote_cannot_name_a_process_that_is_not_ours),
