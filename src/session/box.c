@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "session/session_int.h"
 #include "wire/wire.h"
 
@@ -94,14 +95,13 @@ void session_box_kill(struct box *b)
     pthread_mutex_unlock(&b->slot_lock);
 }
 
-void session_box_release(struct box *b, bool keep_scratch)
+void session_box_release(struct box *b)
 {
     struct error err;
 
     atomic_store(&b->broken, true);
     pthread_mutex_lock(&b->slot_lock);
-    if (!b->released &&
-        warden_call_release(b->link, b->slot, keep_scratch, &err) < 0)
+    if (!b->released && warden_call_release(b->link, b->slot, &err) < 0)
         log_event(LOG_ERROR, "sandbox_release_failed", "error", err.message,
                   NULL);
     b->released = true;
@@ -158,7 +158,7 @@ static int wait_ready(struct box *b, struct error *err)
     if (event.type == INIT_EVENT_READY)
         return 0;
     if (event.type != INIT_EVENT_FAILED ||
-        !session_text_plain(event.step, strlen(event.step)))
+        !path_plain(event.step, strlen(event.step)))
         return error_set(err, ERR_GUEST, "a sandbox sent nonsense");
     return error_errno(err, ERR_ISOLATION, event.errnum,
                        "a wall could not be built (%s)", event.step);
@@ -201,12 +201,14 @@ static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
 
 /* Asks again while the zygote is still importing. */
 static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
-                 int events, const atomic_bool *stopping, struct error *err)
+                 int events, const int *layers, const atomic_bool *stopping,
+                 struct error *err)
 {
     uint64_t deadline = clock_mono_ms() + BOX_SPAWN_MS;
 
     for (;;) {
-        int rc = warden_call_spawn(b->link, want, ctl, events, &b->slot, err);
+        int rc = warden_call_spawn(b->link, want, ctl, events, layers,
+                                   &b->slot, err);
 
         if (rc == 0)
             return 0;
@@ -218,20 +220,20 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
 }
 
 int session_box_open(struct warden_link *link, uint32_t runtime,
-                     const struct warden_limits *limits, uint32_t slot,
-                     const atomic_bool *stopping, struct box **ret,
-                     struct error *err)
+                     const struct warden_limits *limits, const int *layers,
+                     unsigned layer_count, const atomic_bool *stopping,
+                     struct box **ret, struct error *err)
 {
     struct box *b cleanup(unref_box) = box_new(link, limits);
     struct warden_spawn want = {
-        .runtime = runtime, .slot = slot, .limits = *limits};
+        .runtime = runtime, .layers = layer_count, .limits = *limits};
     int ctl cleanup(fd_close) = -1;
     int events cleanup(fd_close) = -1;
     int rc = make_channels(b, &ctl, &events, err);
 
     if (rc < 0)
         return rc;
-    rc = spawn(b, &want, ctl, events, stopping, err);
+    rc = spawn(b, &want, ctl, events, layers, stopping, err);
     if (rc < 0)
         return rc;
     b->released = false;
@@ -243,7 +245,7 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
     if (rc == 0)
         rc = session_box_usage(b, &b->base, err);
     if (rc < 0) {
-        session_box_release(b, slot != 0);
+        session_box_release(b);
         return rc;
     }
     *ret = take_ptr(b);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Creating a session: check what is asked, reserve its place under every
- * limit (R8), take a ready sandbox or make one, publish it. Runs in gloveboxd
- * on the caller's thread; a refusal comes before anything slow.
+ * limit (R8), take a ready sandbox or make one on its workspace, store it,
+ * publish it. Runs in gloveboxd on the caller's thread; a refusal comes before
+ * anything slow.
  */
 #include <assert.h>
 #include <fcntl.h>
@@ -13,6 +14,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "session/session_int.h"
 
 #define TOKEN 1000u /* of the bucket, for one creation */
@@ -24,6 +26,7 @@ struct plan {
     struct pool *pool;
     struct runtime *runtime;
     struct warden_limits limits;
+    bool ephemeral;
 };
 
 /* ---- what is asked ------------------------------------------------------ */
@@ -33,7 +36,7 @@ static int check_text(const struct session_spec *spec, struct error *err)
     if (spec->name && strlen(spec->name) > SESSION_NAME_MAX)
         return error_set(err, ERR_INVALID, "name is longer than %u bytes",
                          SESSION_NAME_MAX);
-    if (spec->name && !session_text_plain(spec->name, strlen(spec->name)))
+    if (spec->name && !path_plain(spec->name, strlen(spec->name)))
         return error_set(err, ERR_INVALID,
                          "name must be UTF-8 without control characters");
     if (spec->metadata && strlen(spec->metadata) > SESSION_METADATA_MAX)
@@ -59,8 +62,24 @@ static int make_plan(struct sessions *m, const struct session_spec *spec,
     if (session_limits_grant(plan.pool->conf, &spec->limits, &plan.limits,
                              err) < 0)
         return -(int)err->code;
+    plan.ephemeral = spec->ephemeral ||
+                     strcmp(plan.pool->conf->persistence, "ephemeral") == 0;
+    if (plan.ephemeral && spec->workspace)
+        return error_set(err, ERR_INVALID,
+                         "an ephemeral session cannot have a workspace");
     *ret = plan;
     return 0;
+}
+
+/* One that is named must be there for the actor to see. */
+static int check_workspace(struct sessions *m, const struct actor *who,
+                           const struct session_spec *spec, struct error *err)
+{
+    struct workspace_info info;
+
+    if (!spec->workspace)
+        return 0;
+    return workspace_get(m->workspaces, who, spec->workspace, &info, err);
 }
 
 /* ---- its place ---------------------------------------------------------- */
@@ -131,22 +150,9 @@ static int refused(struct error *err, int retry_s)
 static int reserve(struct sessions *m, struct tenant *t, struct pool *pool,
                    struct error *err)
 {
-    const struct conf *conf = m->conf;
-    int rc = 0;
+    int rc = session_limits_room(m, t, pool, err);
 
-    if (atomic_load(&t->live) >= conf->sessions_per_tenant)
-        rc = error_set(err, ERR_LIMIT,
-                       "%u sessions are awake already, which is the most",
-                       conf->sessions_per_tenant);
-    else if (m->session_count >= conf->max_sessions)
-        rc = error_set(err, ERR_BUSY,
-                       "the machine holds %u sessions, which is the most",
-                       conf->max_sessions);
-    else if (atomic_load(&pool->sessions) >= pool->conf->max_sessions)
-        rc = error_set(err, ERR_BUSY,
-                       "the pool holds %u sessions, which is the most",
-                       pool->conf->max_sessions);
-    else if (memory_short(m))
+    if (rc == 0 && memory_short(m))
         rc = error_set(err, ERR_BUSY,
                        "the machine has less than %u MiB of memory left",
                        (unsigned)(MEMORY_SPARE_KB >> 10));
@@ -155,55 +161,22 @@ static int reserve(struct sessions *m, struct tenant *t, struct pool *pool,
     if (!take_token(m, t)) {
         (void)error_set(err, ERR_LIMIT,
                         "more than %u sessions a second were created",
-                        conf->creations_per_s);
+                        m->conf->creations_per_s);
         return refused(err, 1);
     }
-    m->session_count++;
+    atomic_fetch_add(&m->creating, 1);
+    atomic_fetch_add(&m->live, 1);
     atomic_fetch_add(&pool->sessions, 1);
     atomic_fetch_add(&t->live, 1);
     return 0;
 }
 
-static void unreserve(struct sessions *m, struct tenant *t, struct pool *pool)
-{
-    pthread_mutex_lock(&m->lock);
-    m->session_count--;
-    pthread_mutex_unlock(&m->lock);
-    atomic_fetch_sub(&pool->sessions, 1);
-    atomic_fetch_sub(&t->live, 1);
-}
-
-/* ---- its sandbox -------------------------------------------------------- */
-
-static int get_box(struct sessions *m, const struct plan *plan,
-                   struct box **ret, struct error *err)
-{
-    struct box *box = NULL;
-    uint32_t handle;
-    int rc;
-
-    if (plan->runtime == plan->pool->runtime &&
-        memcmp(&plan->limits, &plan->pool->limits, sizeof(plan->limits)) == 0)
-        box = session_pool_take(m, plan->pool);
-    if (box) {
-        session_metrics_add(m, &m->counters.ready_taken);
-        *ret = box;
-        return 0;
-    }
-    session_metrics_add(m, &m->counters.ready_missed);
-    rc = session_runtime_handle(m, plan->runtime, &handle, err);
-    if (rc == 0)
-        rc = session_box_open(m->link, handle, &plan->limits, 0, &m->stopping,
-                              ret, err);
-    if (rc == 0)
-        atomic_store(&plan->runtime->up, true);
-    return rc;
-}
+/* ---- it ----------------------------------------------------------------- */
 
 static struct session *session_new(struct sessions *m, struct tenant *t,
                                    const struct plan *plan,
-                                   const struct session_spec *spec,
-                                   struct box *box)
+                                   const struct actor *who,
+                                   const struct session_spec *spec)
 {
     struct session *se = xcalloc(1, sizeof(*se));
 
@@ -216,31 +189,101 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
     se->name = xstrdup(spec->name);
     se->metadata = xstrdup(spec->metadata);
     se->limits = plan->limits;
-    se->created_at_ms = clock_real_ms();
+    se->ephemeral = plan->ephemeral;
+    se->transient = spec->transient;
+    se->made = spec->workspace != NULL;
+    (void)snprintf(se->owner, sizeof(se->owner), "%s", who->key);
+    se->owner_admin = who->admin;
+    if (spec->workspace)
+        (void)snprintf(se->workspace, sizeof(se->workspace), "%s",
+                       spec->workspace);
+    else if (!se->ephemeral)
+        ids_make("ws", se->workspace);
     (void)pthread_mutex_init(&se->lock, NULL); /* cannot fail on Linux */
     session_cond_init(&se->cond);
+    /* Nobody else sees it yet. */
+    se->state = SESSION_STARTING;
+    se->moving = true;
+    return se;
+}
+
+/* Ready ones have nothing mounted. */
+static bool ready_will_do(const struct session *se)
+{
+    return se->tree.count == 0 && se->runtime == se->pool->runtime &&
+           memcmp(&se->limits, &se->pool->limits, sizeof(se->limits)) == 0;
+}
+
+static int get_box(struct session *se, struct box **ret, struct error *err)
+{
+    struct sessions *m = se->m;
+    uint32_t handle;
+    int rc = session_mount_begin(se, &se->tree, err);
+
+    if (rc < 0)
+        return rc;
+    se->base = se->tree.seq;
+    *ret = ready_will_do(se) ? session_pool_take(m, se->pool) : NULL;
+    session_metrics_add(m, *ret ? &m->counters.ready_taken
+                                : &m->counters.ready_missed);
+    if (*ret)
+        return 0;
+    rc = session_runtime_handle(m, se->runtime, &handle, err);
+    if (rc == 0)
+        rc = session_mount_box(se, handle, &se->tree, ret, err);
+    if (rc == 0)
+        atomic_store(&se->runtime->up, true);
+    return rc;
+}
+
+static void settle_in(struct session *se, struct box *box)
+{
+    struct sessions *m = se->m;
+
+    pthread_mutex_lock(&m->lock);
+    /* Listings go by it, so no two are the same. */
+    m->last_created_ms = MAX(clock_real_ms(), m->last_created_ms + 1);
+    se->created_at_ms = m->last_created_ms;
+    pthread_mutex_unlock(&m->lock);
     se->box = box;
     se->interpreter = 1;
     se->woken_ms = clock_mono_ms();
     session_touch(se);
-    /* Nobody else sees it yet; STARTING was the time until here. */
-    se->state = SESSION_STARTING;
+    se->moving = false;
     session_state_set(se, SESSION_IDLE);
-    return se;
 }
 
-static void publish(struct sessions *m, struct session *se)
+static void publish(struct session *se)
 {
+    struct sessions *m = se->m;
+
     pthread_mutex_lock(&m->lock);
     session_idmap_add(&m->table, &se->node, se->id);
-    se->older = se->tenant->newest;
-    if (se->older)
-        se->older->newer = se;
-    se->tenant->newest = se;
+    if (!se->stored) {
+        se->older = se->tenant->newest;
+        if (se->older)
+            se->older->newer = se;
+        se->tenant->newest = se;
+    }
+    atomic_fetch_sub(&m->creating, 1);
     pthread_mutex_unlock(&m->lock);
 }
 
-static int create(struct sessions *m, const char *tenant,
+/* It came to nothing: its place and its sandbox are free again. */
+static void undo(struct session *se, struct box *box)
+{
+    if (box) {
+        session_box_release(box);
+        session_box_unref(box);
+    }
+    se->box = NULL;
+    se->moving = false;
+    session_state_set(se, SESSION_ENDED);
+    atomic_fetch_sub(&se->m->creating, 1);
+    session_unref(se);
+}
+
+static int create(struct sessions *m, const struct actor *who,
                   const struct session_spec *spec, struct session_info *ret,
                   struct error *err)
 {
@@ -252,27 +295,36 @@ static int create(struct sessions *m, const char *tenant,
 
     if (rc == 0)
         rc = make_plan(m, spec, &plan, err);
+    if (rc == 0)
+        rc = check_workspace(m, who, spec, err);
     if (rc < 0)
         return rc;
     assert(plan.pool && plan.runtime);
     pthread_mutex_lock(&m->lock);
-    t = session_tenant(m, tenant);
+    t = session_tenant(m, who->tenant);
     rc = reserve(m, t, plan.pool, err);
     pthread_mutex_unlock(&m->lock);
     if (rc < 0)
         return rc;
-    rc = get_box(m, &plan, &box, err);
-    if (!box) {
-        unreserve(m, t, plan.pool);
+    se = session_new(m, t, &plan, who, spec);
+    rc = get_box(se, &box, err);
+    if (rc == 0) {
+        settle_in(se, box);
+        if (!se->ephemeral && !se->transient)
+            rc = session_persist_insert(se, who, err);
+    }
+    if (rc < 0) {
+        undo(se, box);
         return rc;
     }
-    se = session_new(m, t, &plan, spec, box);
+    if (!se->stored)
+        session_audit(se, who, "session.create");
     session_fill_info(se, ret);
-    publish(m, se);
+    publish(se);
     return 0;
 }
 
-int session_create(struct sessions *s, const char *tenant,
+int session_create(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, struct session_info *ret,
                    struct error *err)
 {
@@ -281,17 +333,18 @@ int session_create(struct sessions *s, const char *tenant,
 
     if (rc < 0)
         return rc;
-    rc = create(s, tenant, spec, ret, err);
+    rc = create(s, who, spec, ret, err);
     if (rc < 0) {
         session_metrics_refused(s, err);
-        log_event(LOG_WARN, "session_not_created", "tenant", tenant, "code",
-                  error_code_name(err->code), "error", err->message, NULL);
+        log_event(LOG_WARN, "session_not_created", "tenant", who->tenant,
+                  "code", error_code_name(err->code), "error", err->message,
+                  NULL);
     } else {
         session_metrics_add(s, &s->counters.created);
         session_metrics_time(s, &s->counters.start,
                              (clock_mono_ns() - started) / 1000);
         log_event(LOG_INFO, "session_created", "session", ret->id, "tenant",
-                  tenant, "pool", ret->pool, NULL);
+                  who->tenant, "pool", ret->pool, NULL);
     }
     session_leave(s);
     return rc;

@@ -97,11 +97,11 @@ static int enqueue(struct sessions *m, struct session *se, struct execution *e,
 }
 
 /* ret: an execution and its session, both referenced. */
-static int admit(struct sessions *m, const char *tenant, const char *id,
+static int admit(struct sessions *m, const struct actor *who, const char *id,
                  const struct exec_spec *spec, struct job *ret,
                  struct error *err)
 {
-    struct session *se = session_find(m, tenant, id, err);
+    struct session *se = session_find(m, who->tenant, id, err);
     struct execution *e;
     uint32_t timeout_s = 0;
     int rc;
@@ -112,7 +112,7 @@ static int admit(struct sessions *m, const char *tenant, const char *id,
     if (rc == 0)
         rc = choose_timeout(se->pool->conf, spec, &timeout_s, err);
     if (rc == 0) {
-        e = session_execution_new(se, spec, timeout_s);
+        e = session_execution_new(se, who, spec, timeout_s);
         rc = enqueue(m, se, e, err);
         if (rc == 0) {
             *ret = (struct job){.m = m, .se = se, .e = e};
@@ -152,7 +152,7 @@ static void run_in_box(struct session *se, struct execution *e,
 
     session_execution_started(e, box->cells == 0);
     session_collect(&c);
-    session_settle(&c);
+    session_settle(se, &c);
     facts->said_full = said(e, "No space left on device");
 }
 
@@ -232,30 +232,40 @@ static int run(const struct job *job, struct error *err)
     return rc;
 }
 
-static void log_end(struct execution *e)
+/* For the operator's log and, by ids alone, for the audit trail. */
+static void record_end(const struct job *job)
 {
     struct exec_info info;
+    struct actor who = session_actor(job->se);
+    struct audit_event event = {.action = "execution.run",
+                                .workspace = job->se->workspace};
 
-    execution_info(e, &info);
+    execution_info(job->e, &info);
     log_event(info.outcome == OUTCOME_ISOLATION_FAILED ? LOG_ERROR : LOG_INFO,
               "execution", "execution", info.id, "session", info.session,
               "outcome", exec_outcome_name(info.outcome), "failure",
               info.failure, NULL);
+    who.key = job->e->author;
+    event.object = info.id;
+    event.before = info.session;
+    event.after = info.commit;
+    event.result = exec_outcome_name(info.outcome);
+    audit_later(workspaces_audit(job->m->workspaces), &who, &event);
 }
 
-int session_execute(struct sessions *s, const char *tenant, const char *id,
-                    const struct exec_spec *spec, struct execution **ret,
-                    struct error *err)
+int session_execute(struct sessions *s, const struct actor *who,
+                    const char *id, const struct exec_spec *spec,
+                    struct execution **ret, struct error *err)
 {
     struct job job = {0};
     int rc = session_enter(s, err);
 
     if (rc < 0)
         return rc;
-    rc = admit(s, tenant, id, spec, &job, err);
+    rc = admit(s, who, id, spec, &job, err);
     if (job.e) {
         rc = run(&job, err);
-        log_end(job.e);
+        record_end(&job);
         session_unref(job.se);
         /* A full machine is worth trying again, anything else is an answer. */
         if (rc != -ERR_BUSY && rc != -ERR_UNAVAILABLE && rc != -ERR_LIMIT) {
@@ -288,7 +298,7 @@ static void on_job(void *arg)
     struct error err;
 
     (void)run(job, &err); /* the execution says it */
-    log_end(job->e);
+    record_end(job);
     job_free(job);
 }
 
@@ -308,7 +318,7 @@ static int withdraw(struct job *job, struct error *err)
     return error_retry(err, 1);
 }
 
-int session_submit(struct sessions *s, const char *tenant, const char *id,
+int session_submit(struct sessions *s, const struct actor *who, const char *id,
                    const struct exec_spec *spec, session_submit_fn *submit,
                    void *submit_ctx, struct execution **ret, struct error *err)
 {
@@ -319,7 +329,7 @@ int session_submit(struct sessions *s, const char *tenant, const char *id,
     if (rc < 0)
         return rc;
     job = xcalloc(1, sizeof(*job));
-    rc = admit(s, tenant, id, spec, job, err);
+    rc = admit(s, who, id, spec, job, err);
     if (rc < 0) {
         free(job);
         session_leave(s);

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "session/session_int.h"
@@ -43,7 +44,21 @@ const char *exec_status_name(enum exec_status status)
     return status_names[status];
 }
 
+static void keep_origin(struct execution *e, const struct actor *who,
+                        const struct exec_spec *spec)
+{
+    (void)snprintf(e->author, sizeof(e->author), "%s", who->key);
+    e->author_admin = who->admin;
+    e->conversation = xstrdup(spec->conversation);
+    e->message = xstrdup(spec->message);
+    e->lock_tokens = xcalloc(spec->lock_count + 1, sizeof(char *));
+    for (; e->lock_count < spec->lock_count; e->lock_count++)
+        e->lock_tokens[e->lock_count] =
+            xstrdup(spec->lock_tokens[e->lock_count]);
+}
+
 struct execution *session_execution_new(struct session *se,
+                                        const struct actor *who,
                                         const struct exec_spec *spec,
                                         uint32_t timeout_s)
 {
@@ -63,6 +78,10 @@ struct execution *session_execution_new(struct session *se,
     e->info.language = spec->language;
     e->info.exit_code = -1;
     e->info.metadata = e->metadata;
+    e->info.commit = "";
+    if (!se->ephemeral)
+        memcpy(e->info.workspace, se->workspace, sizeof(e->info.workspace));
+    keep_origin(e, who, spec);
     e->info.created_at_ms = clock_real_ms();
     session_events_append(e, EVENT_STATUS, "queued", strlen("queued"));
     return e;
@@ -83,8 +102,14 @@ void execution_unref(struct execution *e)
     free(e->code);
     free(e->failure);
     free(e->metadata);
-    free(e->paths);
+    free(e->conversation);
+    free(e->message);
+    for (size_t i = 0; i < e->lock_count; i++)
+        free(e->lock_tokens[i]);
+    free(e->lock_tokens);
     free(e->changes);
+    if (e->strings)
+        arena_free(e->strings);
     (void)pthread_mutex_destroy(&e->lock);
     (void)pthread_cond_destroy(&e->fired);
     free(e);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session's files, through the broker of its own pid 1: list, open, remove.
- * Runs in gloveboxd on the caller's thread. No path is ever opened here; a
- * descriptor that came from a session is looked at before it is handed on,
- * and its size is nothing but a claim (F1, F2, F3, F5, F7).
+ * A live session's files, through the broker of its own pid 1: list, open,
+ * remove. Runs in gloveboxd on the caller's thread. No path is ever opened
+ * here; a descriptor that came from a session is looked at before it is
+ * handed on, and its size is nothing but a claim (F1, F2, F3, F5, F7). A
+ * dormant session's files are its workspace's (dormant.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -59,15 +60,10 @@ int session_files_refused(int errnum, struct error *err)
 struct session *session_files_begin(struct sessions *s, const char *tenant,
                                     const char *id, struct error *err)
 {
-    struct session *se;
+    struct session *se = session_hold(s, tenant, id, err);
 
-    if (session_enter(s, err) < 0)
+    if (!se)
         return NULL;
-    se = session_find(s, tenant, id, err);
-    if (!se) {
-        session_leave(s);
-        return NULL;
-    }
     pthread_mutex_lock(&se->lock);
     se->pins++;
     session_touch(se);
@@ -77,14 +73,11 @@ struct session *session_files_begin(struct sessions *s, const char *tenant,
 
 void session_files_end(struct session *se)
 {
-    struct sessions *m = se->m;
-
     pthread_mutex_lock(&se->lock);
     se->pins--;
     session_touch(se);
     pthread_mutex_unlock(&se->lock);
-    session_unref(se);
-    session_leave(m);
+    session_let(se);
 }
 
 /* One request, once more in a new sandbox if the old one proves gone. */
@@ -136,23 +129,15 @@ static int check_path(const char *path, struct error *err)
 
 /* ---- open and remove ---------------------------------------------------- */
 
-int session_files_open(struct sessions *s, const char *tenant, const char *id,
-                       const char *path, int *ret_fd, struct stat *ret_stat,
-                       struct error *err)
+static int open_live(struct session *se, const char *path, int *ret_fd,
+                     struct stat *ret_stat, struct error *err)
 {
     struct broker_request request = {.type = INIT_OPEN, .path = path};
     struct broker_reply reply = {.fd = -1};
     int fd cleanup(fd_close) = -1;
-    struct session *se = session_files_begin(s, tenant, id, err);
-    int rc = 0;
+    int rc =
+        session_files_call(se, &request, NULL, 0, true, NULL, &reply, err);
 
-    if (!se)
-        return -(int)err->code;
-    rc = check_path(path, err);
-    if (rc == 0)
-        rc =
-            session_files_call(se, &request, NULL, 0, true, NULL, &reply, err);
-    session_files_end(se);
     if (rc < 0)
         return rc;
     if (reply.errnum)
@@ -164,11 +149,10 @@ int session_files_open(struct sessions *s, const char *tenant, const char *id,
     return rc;
 }
 
-int session_files_remove(struct sessions *s, const char *tenant,
-                         const char *id, const char *path, struct error *err)
+int session_files_open(struct sessions *s, const char *tenant, const char *id,
+                       const char *path, int *ret_fd, struct stat *ret_stat,
+                       struct error *err)
 {
-    struct broker_request request = {.type = INIT_REMOVE, .path = path};
-    struct broker_reply reply;
     struct session *se = session_files_begin(s, tenant, id, err);
     int rc = 0;
 
@@ -176,11 +160,42 @@ int session_files_remove(struct sessions *s, const char *tenant,
         return -(int)err->code;
     rc = check_path(path, err);
     if (rc == 0)
-        rc = session_files_call(se, &request, NULL, 0, false, NULL, &reply,
-                                err);
+        rc = session_dormant(se)
+                 ? session_dormant_open(se, path, ret_fd, ret_stat, err)
+                 : open_live(se, path, ret_fd, ret_stat, err);
     session_files_end(se);
+    return rc;
+}
+
+static int remove_live(struct session *se, const char *path, struct error *err)
+{
+    struct broker_request request = {.type = INIT_REMOVE, .path = path};
+    struct broker_reply reply;
+    int rc =
+        session_files_call(se, &request, NULL, 0, false, NULL, &reply, err);
+
     if (rc == 0 && reply.errnum)
         rc = session_files_refused(reply.errnum, err);
+    return rc;
+}
+
+/* First inside, which may refuse; what was committed goes with it. */
+int session_files_remove(struct sessions *s, const struct actor *who,
+                         const char *id, const char *path, struct error *err)
+{
+    struct session *se = session_files_begin(s, who->tenant, id, err);
+    bool live;
+    int rc = 0;
+
+    if (!se)
+        return -(int)err->code;
+    live = !session_dormant(se);
+    rc = check_path(path, err);
+    if (rc == 0 && live)
+        rc = remove_live(se, path, err);
+    if (rc == 0 && !se->ephemeral)
+        rc = session_dormant_remove(se, who, path, live, err);
+    session_files_end(se);
     return rc;
 }
 
@@ -278,10 +293,18 @@ int session_files_list(struct sessions *s, const char *tenant, const char *id,
         if (rc == 0)
             memcpy(l.last, after, strlen(after) + 1);
     }
+    if (rc == 0 && session_dormant(se)) {
+        rc = session_dormant_list(se, limit, after, ret, ret_count, ret_more,
+                                  err);
+        session_files_end(se);
+        return rc;
+    }
     if (rc == 0) {
         l.files = xcalloc(limit, sizeof(*l.files));
         rc = read_list(se, &l, err);
     }
+    if (rc == 0)
+        session_dormant_describe(se, l.files, l.count);
     session_files_end(se);
     if (rc < 0) {
         session_files_free(l.files, l.count);

@@ -365,6 +365,33 @@ static void say_scratch_limit(const struct facts *f, struct verdict *v)
              human(l->scratch_bytes, size));
 }
 
+static bool is_quota(const struct facts *f)
+{
+    return f->quota_full;
+}
+
+static void say_quota(const struct facts *f, struct verdict *v)
+{
+    v->outcome = OUTCOME_LIMIT;
+    limit(v, "workspace_bytes", f->quota_bytes, f->quota_bytes);
+    sentence(v, "the workspace's quota is used up; some files were not kept "
+                "(see files.refused); delete old versions or ask for more");
+}
+
+static bool is_unkept(const struct facts *f)
+{
+    return f->keep_failure[0] != '\0';
+}
+
+static void say_unkept(const struct facts *f, struct verdict *v)
+{
+    v->outcome = f->keep_denied ? OUTCOME_DENIED : OUTCOME_ERROR;
+    (void)snprintf(v->error_name, sizeof(v->error_name), "FilesNotKept");
+    (void)snprintf(v->error_text, sizeof(v->error_text), "%.150s",
+                   f->keep_failure);
+    sentence(v, "the files it changed could not be kept: %s", f->keep_failure);
+}
+
 static bool is_error(const struct facts *f)
 {
     return failed(f);
@@ -401,6 +428,8 @@ static const struct rule rules[] = {
     {is_interrupted, say_interrupted},
     {is_process_limit, say_process_limit},
     {is_scratch_limit, say_scratch_limit},
+    {is_quota, say_quota},
+    {is_unkept, say_unkept},
     {is_error, say_error},
     {is_anything, say_ok},
 };

@@ -83,7 +83,8 @@ static void manager_free(struct sessions *m)
 }
 
 int sessions_open(const struct conf *conf, struct warden_link *link,
-                  struct sessions **ret, struct error *err)
+                  struct workspaces *workspaces, struct sessions **ret,
+                  struct error *err)
 {
     static const struct session_limits nothing_asked;
     struct sessions *m = xcalloc(1, sizeof(*m));
@@ -91,6 +92,7 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
 
     m->conf = conf;
     m->link = link;
+    m->workspaces = workspaces;
     init_locks(m);
     m->pool_count = conf->pool_count;
     for (size_t i = 0; i < conf->pool_count && rc == 0; i++) {
@@ -149,11 +151,13 @@ static struct session *any_session(struct sessions *m)
     return se;
 }
 
+/* Rows stay: the next start has the sessions again. */
 static void end_all(struct sessions *m)
 {
     struct session *se;
 
     while ((se = any_session(m))) {
+        session_wake_rest(se);
         (void)session_end(se); /* someone else's end is as good */
         session_unref(se);
     }

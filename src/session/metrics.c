@@ -78,7 +78,7 @@ void sessions_metrics(struct sessions *s, struct session_metrics *ret)
     memset(ret, 0, sizeof(*ret));
     pthread_mutex_lock(&s->lock);
     count_states(s, ret);
-    ret->by_state[SESSION_STARTING] += s->session_count - s->table.count;
+    ret->by_state[SESSION_STARTING] += atomic_load(&s->creating);
     ret->executions_active = s->active;
     pthread_mutex_unlock(&s->lock);
     count_pools(s, ret);

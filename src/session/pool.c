@@ -49,7 +49,7 @@ struct box *session_pool_take(struct sessions *m, struct pool *pool)
     while ((box = pop(m, pool))) {
         if (session_box_check(box) && box->kernel_alive)
             return box;
-        session_box_release(box, false);
+        session_box_release(box);
         session_box_unref(box);
     }
     return NULL;
@@ -121,8 +121,8 @@ static void refill_one(struct sessions *m, struct pool *pool)
     int rc = session_runtime_handle(m, pool->runtime, &handle, &err);
 
     if (rc == 0)
-        rc = session_box_open(m->link, handle, &pool->limits, 0, &m->stopping,
-                              &box, &err);
+        rc = session_box_open(m->link, handle, &pool->limits, NULL, 0,
+                              &m->stopping, &box, &err);
     pthread_mutex_lock(&m->pool_lock);
     if (rc < 0) {
         note_failure(pool, &err);
@@ -135,7 +135,7 @@ static void refill_one(struct sessions *m, struct pool *pool)
     }
     pthread_mutex_unlock(&m->pool_lock);
     if (box) {
-        session_box_release(box, false);
+        session_box_release(box);
         session_box_unref(box);
     }
 }
@@ -189,7 +189,7 @@ void session_pool_stop(struct sessions *m)
         while (p->ready_count) {
             struct box *box = p->ready[--p->ready_count];
 
-            session_box_release(box, false);
+            session_box_release(box);
             session_box_unref(box);
         }
         free(take_ptr(p->ready));

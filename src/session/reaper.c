@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The reaper: once a second it sends to sleep what has been idle past its
- * pool's cooldown or has lived longer than its pool allows. Runs in gloveboxd
- * on a thread of its own; looks under the locks, acts without them.
+ * pool's cooldown or has lived longer than its pool allows, and forgets what
+ * has slept long and can be loaded again. Runs in gloveboxd on a thread of
+ * its own; looks under the locks, acts without them.
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -10,6 +11,7 @@
 
 #define LOOK_MS 1000u
 #define BATCH 64u
+#define ASLEEP_MOST 2000u /* dormant ones kept at hand, with their history */
 
 struct victim {
     struct session *se; /* referenced */
@@ -47,6 +49,49 @@ static size_t find_due(struct sessions *m, struct victim *ret)
     return count;
 }
 
+/* Dormant, with a row, and used by nobody; both locks are held. */
+static bool forgettable(const struct session *se)
+{
+    return se->state == SESSION_DORMANT && se->stored && !se->moving &&
+           !se->pins && !se->queue_head && !se->running &&
+           atomic_load(&se->refs) == 1;
+}
+
+/* Too many at hand: out with those unused for longest. One pass a second
+ * over the table, and only then. */
+static void forget_oldest(struct sessions *m)
+{
+    struct execution *drop = NULL;
+    struct session *out[BATCH];
+    size_t count = 0;
+    uint64_t before = 0;
+
+    pthread_mutex_lock(&m->lock);
+    if (m->table.count > ASLEEP_MOST)
+        before =
+            clock_mono_ms() - (m->table.count > 2 * ASLEEP_MOST ? 0 : 60000u);
+    for (size_t i = 0; before && i < m->table.size && count < BATCH; i++) {
+        struct idmap_node *next, *n = m->table.buckets[i];
+
+        for (; n && count < BATCH; n = next) {
+            struct session *se = container_of(n, struct session, node);
+
+            next = n->next;
+            pthread_mutex_lock(&se->lock);
+            if (forgettable(se) && se->used_ms <= before) {
+                session_idmap_remove(&m->table, n);
+                session_history_forget(m, se, &drop);
+                out[count++] = se;
+            }
+            pthread_mutex_unlock(&se->lock);
+        }
+    }
+    pthread_mutex_unlock(&m->lock);
+    session_history_unref(drop);
+    for (size_t i = 0; i < count; i++)
+        session_unref(out[i]); /* the table's */
+}
+
 static void put_to_sleep(struct sessions *m)
 {
     struct victim victims[BATCH];
@@ -74,6 +119,7 @@ static void *reaper_thread(void *arg)
                                 clock_mono_ms() + LOOK_MS);
         pthread_mutex_unlock(&m->reaper_lock);
         put_to_sleep(m);
+        forget_oldest(m);
         pthread_mutex_lock(&m->reaper_lock);
     }
     pthread_mutex_unlock(&m->reaper_lock);

@@ -71,39 +71,31 @@ static int reset(struct session *se, struct error *err)
 int session_reset(struct sessions *s, const char *tenant, const char *id,
                   struct session_info *ret, struct error *err)
 {
-    struct session *se;
-    int rc = session_enter(s, err);
+    struct session *se = session_hold(s, tenant, id, err);
+    int rc;
 
-    if (rc < 0)
-        return rc;
-    se = session_find(s, tenant, id, err);
-    rc = se ? 0 : -(int)err->code;
-    if (se) {
-        rc = reset(se, err);
-        if (rc == 0)
-            session_fill_info(se, ret);
-        session_unref(se);
+    if (!se)
+        return -(int)err->code;
+    rc = reset(se, err);
+    if (rc == 0) {
+        session_persist_note(se);
+        session_fill_info(se, ret);
     }
-    session_leave(s);
+    session_let(se);
     return rc;
 }
 
 int session_interrupt(struct sessions *s, const char *tenant, const char *id,
                       struct error *err)
 {
-    struct session *se;
-    int rc = session_enter(s, err);
+    struct session *se = session_hold(s, tenant, id, err);
 
-    if (rc < 0)
-        return rc;
-    se = session_find(s, tenant, id, err);
-    if (se) {
-        pthread_mutex_lock(&se->lock);
-        session_queue_request(se, REQUEST_INTERRUPT);
-        session_touch(se);
-        pthread_mutex_unlock(&se->lock);
-        session_unref(se);
-    }
-    session_leave(s);
-    return se ? 0 : -(int)err->code;
+    if (!se)
+        return -(int)err->code;
+    pthread_mutex_lock(&se->lock);
+    session_queue_request(se, REQUEST_INTERRUPT);
+    session_touch(se);
+    pthread_mutex_unlock(&se->lock);
+    session_let(se);
+    return 0;
 }

@@ -20,18 +20,22 @@
 #include "base/buf.h"
 #include "base/ids.h"
 
+struct actor;
 struct conf;
 struct error;
 struct sessions;
 struct execution;
 struct warden_link;
+struct workspaces;
 
 /* ---- the manager -------------------------------------------------------- */
 
-/* conf, link: borrowed until close. Starts zygotes, the ready pools and the
- * reaper thread; returns before they are warm. */
+/* conf, link, workspaces: borrowed until close. Starts zygotes, the ready
+ * pools and the reaper thread; returns before they are warm. Sessions of
+ * earlier runs are there again, dormant. */
 int sessions_open(const struct conf *conf, struct warden_link *link,
-                  struct sessions **ret, struct error *err);
+                  struct workspaces *workspaces, struct sessions **ret,
+                  struct error *err);
 /* Refuses new work, lets what runs finish until the deadline, cancels the
  * rest, ends every session. Calls may still come; they are refused. */
 void sessions_stop(struct sessions *s, unsigned deadline_s);
@@ -65,7 +69,12 @@ struct session_spec {
     const char *runtime; /* NULL: the pool's; else must be it or one that is
                             configured in another pool */
     struct session_limits limits;
-    const char *metadata; /* JSON object text, at most 16 KiB, or NULL */
+    const char *metadata;  /* JSON object text, at most 16 KiB, or NULL */
+    const char *workspace; /* ws_… to share; NULL: one of its own */
+    bool ephemeral;        /* nothing is kept after its end; also when the
+                              pool says so */
+    bool transient;        /* of a single run: not kept over a restart, and its
+                              workspace only made when there is a file to keep */
 };
 
 struct session_info {
@@ -73,6 +82,8 @@ struct session_info {
     char pool[64];
     char runtime[64];
     char name[132];
+    char workspace[ID_MAX]; /* "" : ephemeral */
+    bool ephemeral;
     enum session_state state;
     struct session_limits limits; /* as granted */
     uint32_t executions;          /* ever accepted */
@@ -87,7 +98,7 @@ struct session_info {
 void session_info_done(struct session_info *info);
 const char *session_state_name(enum session_state state);
 
-int session_create(struct sessions *s, const char *tenant,
+int session_create(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, struct session_info *ret,
                    struct error *err);
 int session_get(struct sessions *s, const char *tenant, const char *id,
@@ -96,11 +107,16 @@ int session_get(struct sessions *s, const char *tenant, const char *id,
 int session_list(struct sessions *s, const char *tenant, unsigned limit,
                  const char *after, struct session_info **ret,
                  size_t *ret_count, bool *ret_more, struct error *err);
-int session_delete(struct sessions *s, const char *tenant, const char *id,
+int session_delete(struct sessions *s, const struct actor *who, const char *id,
                    struct error *err);
 /* Fresh interpreter, files kept. Cancels what runs or waits. */
 int session_reset(struct sessions *s, const char *tenant, const char *id,
                   struct session_info *ret, struct error *err);
+/* Brings commits of others to the workspace into the live session; ret_count:
+ * files changed or removed in it. A dormant one sees them when it wakes. */
+int session_refresh(struct sessions *s, const struct actor *who,
+                    const char *id, uint32_t *ret_count,
+                    struct session_info *ret, struct error *err);
 /* Interrupts what runs now, if anything; state is kept. */
 int session_interrupt(struct sessions *s, const char *tenant, const char *id,
                       struct error *err);
@@ -138,8 +154,11 @@ struct exec_spec {
     enum exec_language language;
     const char *code;
     size_t code_len;
-    uint32_t timeout_s;   /* 0: the pool's default */
-    const char *metadata; /* JSON object text or NULL */
+    uint32_t timeout_s;                 /* 0: the pool's default */
+    const char *metadata;               /* JSON object text or NULL */
+    const char *conversation, *message; /* from metadata, or NULL */
+    const char *const *lock_tokens;     /* locks it may write through */
+    size_t lock_count;
 };
 
 enum exec_event_type {
@@ -162,12 +181,12 @@ struct exec_event {
 };
 
 /* Runs it to its end on the calling thread. ret: referenced. */
-int session_execute(struct sessions *s, const char *tenant, const char *id,
-                    const struct exec_spec *spec, struct execution **ret,
-                    struct error *err);
+int session_execute(struct sessions *s, const struct actor *who,
+                    const char *id, const struct exec_spec *spec,
+                    struct execution **ret, struct error *err);
 /* Queues it, to be run by a thread of `submit`; ret: referenced. */
 typedef int session_submit_fn(void *ctx, void (*job)(void *arg), void *arg);
-int session_submit(struct sessions *s, const char *tenant, const char *id,
+int session_submit(struct sessions *s, const struct actor *who, const char *id,
                    const struct exec_spec *spec, session_submit_fn *submit,
                    void *submit_ctx, struct execution **ret,
                    struct error *err);
@@ -189,9 +208,28 @@ uint64_t execution_watch(struct execution *e, uint32_t after,
 /* After this returns fn is not running and will not be called. */
 void execution_unwatch(struct execution *e, uint64_t handle);
 
+enum exec_file_fate { /* what became of a change; see workspace.h */
+    EXEC_FILE_DONE,
+    EXEC_FILE_CONFLICT, /* kept beside: path is the conflict name */
+    EXEC_FILE_KEPT,     /* not deleted: others changed it meanwhile */
+    EXEC_FILE_LOCKED,   /* not committed: someone else holds the lock */
+    EXEC_FILE_QUOTA,    /* not committed: no room in the workspace */
+    EXEC_FILE_REFUSED,  /* not committed: no right to write there */
+    EXEC_FILE_SKIPPED,  /* not a file we keep: why */
+};
+
+/* Strings borrowed while the execution is referenced; "" for none. */
 struct exec_file_change {
     const char *path;
+    const char *wanted; /* CONFLICT: the path the code wrote */
+    const char *from;   /* renamed: from where */
+    const char *change; /* created, modified, deleted, renamed */
+    enum exec_file_fate fate;
+    const char *why; /* fate other than DONE: a sentence */
     uint64_t size;
+    const char *file, *version, *sha256, *mime; /* "" : ephemeral, deleted */
+    const char *holder;                         /* LOCKED */
+    int64_t lock_expires_at_ms;
 };
 
 /* A copy of the scalar fields; strings borrowed while e is referenced and
@@ -213,9 +251,11 @@ struct exec_info {
     uint64_t wall_ms, cpu_ms, peak_memory_bytes;
     int64_t created_at_ms, started_at_ms, finished_at_ms; /* 0: not yet */
     const char *metadata; /* JSON text or NULL */
-    const struct exec_file_change *created, *modified, *deleted;
-    size_t created_count, modified_count, deleted_count;
-    bool files_truncated;
+    const struct exec_file_change *files;
+    size_t file_count;
+    bool files_truncated; /* more changed than are listed; all are kept */
+    const char *commit;   /* cmt_…, or "" when nothing was committed */
+    char workspace[ID_MAX];
 };
 
 void execution_info(struct execution *e, struct exec_info *ret);
@@ -228,6 +268,8 @@ struct session_file {
     char *path; /* owned */
     uint64_t size;
     int64_t modified_at_ms;
+    char file[ID_MAX], version[ID_MAX]; /* "" when not committed (yet) */
+    char sha256[65];
 };
 
 /* Path rules (F5) are checked here: relative, UTF-8, no control characters,
@@ -245,16 +287,17 @@ int session_files_open(struct sessions *s, const char *tenant, const char *id,
 struct session_upload;
 /* The file appears under its name, whole, at commit; else not at all. The
  * session stays awake meanwhile. */
-int session_upload_begin(struct sessions *s, const char *tenant,
+int session_upload_begin(struct sessions *s, const struct actor *who,
                          const char *id, const char *path,
                          struct session_upload **ret, struct error *err);
 int session_upload_write(struct session_upload *u, const void *bytes,
                          size_t len, struct error *err);
-/* Syncs, names it, frees u; ret_sha256: 65 bytes. */
-int session_upload_commit(struct session_upload *u, uint64_t *ret_size,
-                          char *ret_sha256, struct error *err);
+/* Committed to the workspace and there in the session when it returns; frees
+ * u. ret: path owned by caller (free). */
+int session_upload_commit(struct session_upload *u, struct session_file *ret,
+                          struct error *err);
 void session_upload_abort(struct session_upload *u);
-int session_files_remove(struct sessions *s, const char *tenant,
+int session_files_remove(struct sessions *s, const struct actor *who,
                          const char *id, const char *path, struct error *err);
 
 /* ---- what operators see --------------------------------------------------

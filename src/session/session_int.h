@@ -5,7 +5,7 @@
  *   struct sessions   the manager: tables, pools, two threads (refill, reaper)
  *   struct pool       settings and the ready boxes made with exactly them
  *   struct runtime    an image the warden knows, by handle
- *   struct session    what clients name; has a box or, dormant, only a slot
+ *   struct session    what clients name; has a box or, dormant, only a row
  *   struct box        one sandbox: its slot, its channels, its kernel
  *   struct execution  one run: events, watchers, facts, place in the queue
  *   struct runner     what a running execution borrows: eventfd and buffers
@@ -33,6 +33,7 @@
 #include "session/session.h"
 #include "warden/call.h"
 #include "wire/kernel_msg.h"
+#include "workspace/workspace.h"
 
 #define SESSION_IO_SIZE 65536u /* a runner's buffer: one read, one event */
 #define SESSION_NAME_MAX 128u
@@ -63,8 +64,6 @@ void session_idmap_remove(struct idmap *m, struct idmap_node *node);
 
 /* ---- text.c: what names and code may be --------------------------------- */
 
-/* UTF-8 without control characters. */
-bool session_text_plain(const char *text, size_t len);
 /* The path rules (F5) of session.h; ERR_INVALID says which was broken. */
 int session_text_path(const char *path, size_t len, struct error *err);
 /* A condition variable on the monotonic clock, and a wait on it: false once
@@ -108,18 +107,18 @@ struct box {
     struct warden_usage base; /* as of the last execution's end */
 };
 
-/* slot 0: a new one; else one kept. On failure a kept slot stays kept. */
+/* layers (borrowed): folders of the workspace, the upper one first. */
 int session_box_open(struct warden_link *link, uint32_t runtime,
-                     const struct warden_limits *limits, uint32_t slot,
-                     const atomic_bool *stopping, struct box **ret,
-                     struct error *err);
+                     const struct warden_limits *limits, const int *layers,
+                     unsigned layer_count, const atomic_bool *stopping,
+                     struct box **ret, struct error *err);
 struct box *session_box_ref(struct box *b);
 void session_box_unref(struct box *b);
 /* Warden calls that do nothing once the slot was released. */
 int session_box_usage(struct box *b, struct warden_usage *ret,
                       struct error *err);
 void session_box_kill(struct box *b);
-void session_box_release(struct box *b, bool keep_scratch);
+void session_box_release(struct box *b);
 /* 1: one event, 0: none now, -1: end (or nonsense): the box is gone. */
 int session_box_event(struct box *b, struct init_event *ret);
 /* Looks at what happened while nobody listened; false: the box is gone.
@@ -216,8 +215,8 @@ struct tenant {
     char *name;
     atomic_uint live; /* sessions with a sandbox */
     /* sessions.lock: */
-    struct session *newest;
-    uint64_t tokens_ms; /* of the creation bucket: 1000 a creation */
+    struct session *newest; /* of those that no row tells of */
+    uint64_t tokens_ms;     /* of the creation bucket: 1000 a creation */
     uint64_t tokens_at_ms;
 };
 
@@ -241,16 +240,19 @@ struct counters {
 struct sessions {
     const struct conf *conf;
     struct warden_link *link;
+    struct workspaces *workspaces;
     atomic_bool stopping;
     atomic_uint users; /* calls inside the module; close waits for them */
 
     pthread_mutex_t lock;
-    pthread_cond_t idle;    /* active fell to 0 */
-    struct idmap table;     /* sessions */
-    struct idmap runs;      /* executions */
-    struct idmap tenants;   /* as many as the operator has made */
-    unsigned session_count; /* in the table or being made */
-    atomic_uint active;     /* executions queued or running; lock to change */
+    pthread_cond_t idle;  /* active fell to 0 */
+    struct idmap table;   /* sessions */
+    struct idmap runs;    /* executions */
+    struct idmap tenants; /* as many as the operator has made */
+    atomic_uint live;     /* sessions with a sandbox, or being made */
+    atomic_uint creating; /* of these, not in the table yet */
+    int64_t last_created_ms;
+    atomic_uint active; /* executions queued or running; lock to change */
     struct execution *oldest, *latest; /* finished, by last use */
     uint64_t history_bytes;
     uint64_t memory_checked_ms;
@@ -304,8 +306,14 @@ struct session {
     char *name, *metadata;
     struct warden_limits limits;
     int64_t created_at_ms;
+    char workspace[ID_MAX];
+    char owner[ID_MAX]; /* the key it acts for */
+    bool owner_admin;
+    bool ephemeral; /* nothing is committed */
+    bool transient; /* of a single run */
+    bool stored;    /* has a row; it can be loaded again */
     /* sessions.lock: */
-    struct session *newer, *older;  /* of the tenant */
+    struct session *newer, *older;  /* of the tenant, unless stored */
     struct execution *first, *last; /* still findable, in order of creation */
     unsigned finished;              /* of these */
 
@@ -315,8 +323,14 @@ struct session {
     bool moving;     /* someone is making or dropping the box */
     bool exclusive;  /* a reset is under way: no new turn */
     struct box *box; /* referenced */
-    uint32_t slot;   /* without a box: where its files are; 0 none */
     unsigned pins;   /* uploads and file calls under way */
+    /* What the box mounts, and the commit the session has seen: changes of
+     * others after it are conflicts. Turn's owner, or moving. */
+    struct workspace_tree tree;
+    int64_t base;
+    bool made;         /* the workspace exists (a transient one's may not) */
+    bool rescan;       /* something was not committed: look at all again */
+    struct idmap seen; /* ephemeral: files there as of the last look */
     struct execution *queue_head, *queue_tail;
     struct execution *running;
     struct runner *runner; /* of running */
@@ -330,11 +344,23 @@ void session_unref(struct session *se); /* accepts NULL */
 /* Referenced; NULL with err set when there is none. */
 struct session *session_find(struct sessions *m, const char *tenant,
                              const char *id, struct error *err);
+/* A call on a session: entered and referenced until let; NULL with err. */
+struct session *session_hold(struct sessions *m, const char *tenant,
+                             const char *id, struct error *err);
+void session_let(struct session *se);
+/* For what has no row: soon in the trail. */
+void session_audit(const struct session *se, const struct actor *who,
+                   const char *action);
+/* The actor a session is for, borrowing from it. */
+struct actor session_actor(const struct session *se);
 void session_fill_info(struct session *se, struct session_info *ret);
 void session_touch(struct session *se); /* its lock is held */
 /* Takes it out of the tables and ends it; false: someone else did. */
 bool session_end(struct session *se);
 
+/* Live sessions have a place under every limit (R8); state.c counts. */
+int session_limits_room(const struct sessions *m, const struct tenant *t,
+                        const struct pool *pool, struct error *err);
 int session_limits_grant(const struct conf_pool *pool,
                          const struct session_limits *asked,
                          struct warden_limits *ret, struct error *err);
@@ -354,6 +380,39 @@ int session_wake_kernel(struct session *se, struct box **ret,
 /* The box is bad or no longer wanted: dormant, files kept. idle_only: only
  * if nothing uses it. True if it was dropped. */
 bool session_wake_drop(struct session *se, struct box *box, bool idle_only);
+
+/* mount.c: the workspace below a sandbox. begin pins a tree of the session's
+ * workspace; fill copies its files into a box that could not mount it. */
+int session_mount_begin(struct session *se, struct workspace_tree *ret,
+                        struct error *err);
+/* Lets go of what the session has mounted; nothing: fine. */
+void session_mount_end(struct session *se);
+bool session_mount_layers(const struct sessions *m);
+int session_mount_box(struct session *se, uint32_t runtime,
+                      const struct workspace_tree *tree, struct box **ret,
+                      struct error *err);
+/* One file of the workspace into the box under its own name. */
+int session_mount_put(struct box *box, int fd, uint64_t size, const char *path,
+                      struct error *err);
+
+/* persist.c: rows of sessions. */
+int session_persist_insert(struct session *se, const struct actor *who,
+                           struct error *err);
+int session_persist_delete(struct session *se, const struct actor *who,
+                           struct error *err);
+/* Interpreter, executions, last use; what fails is logged. */
+void session_persist_note(struct session *se);
+/* A dormant session made from its row; NULL: none (err says so), or failed. */
+struct session *session_persist_load(struct sessions *m, const char *tenant,
+                                     const char *id, struct error *err);
+/* Newest first, created before `before_ms`; each is filled from its row. */
+int session_persist_list(struct sessions *m, const char *tenant,
+                         int64_t before_ms, unsigned limit,
+                         struct session_info **ret, size_t *ret_count,
+                         struct error *err);
+
+/* Commits what happened since the last execution, if it is idle. */
+void session_wake_rest(struct session *se);
 
 /* queue.c: turns, first come first served. Except for wait, release and
  * cancel the session's lock is held. */
@@ -397,6 +456,11 @@ struct execution {
     atomic_uint requests;         /* enum exec_request bits */
     char *code;                   /* until finished */
     size_t code_len;
+    char author[ID_MAX]; /* the key that asked */
+    bool author_admin;
+    char *conversation, *message;
+    char **lock_tokens; /* lock_count of them */
+    size_t lock_count;
     uint32_t timeout_s;
     /* sessions.lock: */
     bool mapped;   /* in sessions.runs, which then holds a reference */
@@ -410,7 +474,8 @@ struct execution {
     pthread_mutex_t lock;
     pthread_cond_t fired;
     struct exec_info info; /* its pointers are ours */
-    char *failure, *metadata, *paths;
+    char *failure, *metadata;
+    struct arena *strings; /* what changes point into; NULL: no changes */
     struct exec_file_change *changes;
     size_t change_bytes;
     struct exec_event *events;
@@ -431,6 +496,7 @@ void session_events_fire(struct execution *e);
 void session_events_done(struct execution *e);
 
 struct execution *session_execution_new(struct session *se,
+                                        const struct actor *who,
                                         const struct exec_spec *spec,
                                         uint32_t timeout_s);
 /* A foreign id looks like an unknown one. Both are referenced. */
@@ -491,7 +557,11 @@ struct facts {
     uint64_t peak_memory_bytes, cpu_ms;
     bool scanned; /* the next two are known */
     uint64_t scratch_free_bytes, scratch_free_inodes;
-    bool said_full; /* its own last words: no space left */
+    bool said_full;         /* its own last words: no space left */
+    bool quota_full;        /* of the workspace: some files were not kept */
+    uint64_t quota_bytes;   /* it */
+    char keep_failure[320]; /* "" or why files could not be kept */
+    bool keep_denied;       /* because the author may only read */
     uint32_t timeout_s;
     uint64_t wall_ms;
     const struct warden_limits *limits;
@@ -580,8 +650,50 @@ enum frames_state session_frames_send(struct collect *c, uint32_t type,
                                       const void *payload, size_t len);
 enum frames_state session_frames_flush(struct collect *c);
 
-/* File changes and usage, after the end; adds to facts and to e. */
-void session_settle(struct collect *c);
+/* Usage, file changes and their commit, after the end; adds to facts and to
+ * e. When it returns what it says was kept is on disk. */
+void session_settle(struct session *se, struct collect *c);
+
+/* ---- scan.c, keep.c: what changed, and its commit ----------------------- */
+
+struct change {
+    uint16_t kind; /* enum init_entry_kind */
+    bool executable;
+    uint64_t size; /* SKIPPED: errno */
+    size_t path;   /* offset in paths */
+};
+
+struct changes {
+    struct change *items; /* in byte order of path */
+    size_t count, cap;
+    struct buf paths;
+    bool cut; /* there was more than a scan may hold */
+};
+
+void session_changes_done(struct changes *ch);
+const char *session_changes_path(const struct changes *ch, size_t i);
+/* begin sends the first request (false: the box is of no use), end reads all
+ * replies; between them something else may be done. all: also what was told
+ * before. io: SESSION_IO_SIZE. */
+bool session_scan_begin(struct box *box, bool all);
+int session_scan_end(struct box *box, char *io, struct changes *ret,
+                     struct broker_reply *ret_last);
+
+/* Stores and commits the changes and notes in e what became of each; e NULL:
+ * changes between executions. */
+void session_keep(struct session *se, struct box *box, struct execution *e,
+                  struct changes *ch, struct facts *facts);
+/* The same for what happened since the last execution, before the box goes. */
+void session_keep_rest(struct session *se, struct box *box);
+/* note.c: what became of the changes, as the execution's files; why: the
+ * commit failed as a whole, or NULL. */
+void session_note_results(struct execution *e, const struct changes *ch,
+                          const struct workspace_commit *done,
+                          const struct error *why);
+/* An ephemeral session's, by comparing names in memory. */
+void session_seen_note(struct session *se, struct execution *e,
+                       const struct changes *ch);
+void session_seen_done(struct session *se);
 
 /* ---- files.c, upload.c -------------------------------------------------- */
 
@@ -599,6 +711,19 @@ int session_files_call(struct session *se,
 int session_files_refused(int errnum, struct error *err);
 int session_files_check_fd(int fd, bool writable, struct stat *ret,
                            struct error *err);
+
+/* dormant.c: the same as the workspace has it. */
+bool session_dormant(struct session *se); /* and not ephemeral */
+int session_dormant_open(struct session *se, const char *path, int *ret_fd,
+                         struct stat *ret_stat, struct error *err);
+int session_dormant_remove(struct session *se, const struct actor *who,
+                           const char *path, bool was_live, struct error *err);
+int session_dormant_list(struct session *se, unsigned limit, const char *after,
+                         struct session_file **ret, size_t *ret_count,
+                         bool *ret_more, struct error *err);
+/* Adds ids to a live listing. */
+void session_dormant_describe(struct session *se, struct session_file *files,
+                              size_t count);
 
 /* ---- metrics.c ---------------------------------------------------------- */
 

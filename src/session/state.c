@@ -18,7 +18,7 @@
  *   STARTING  moving; no box yet             [session_wake, session_create]
  *   IDLE      box; nothing runs              [session_wake, execute: release]
  *   RUNNING   box; running is set            [execute: take turn, wake]
- *   DORMANT   no box; slot holds the files   [session_wake_drop]
+ *   DORMANT   no box; the workspace has all  [session_wake_drop, load]
  *   ENDED     out of the tables; final       [session_end]
  */
 #include <assert.h>
@@ -87,10 +87,15 @@ void session_state_set(struct session *se, enum session_state to)
 
     assert(session_state_allows(from, to));
     se->state = to;
-    if (session_state_live(from) && !session_state_live(to))
+    if (session_state_live(from) && !session_state_live(to)) {
         atomic_fetch_sub(&se->tenant->live, 1);
-    else if (!session_state_live(from) && session_state_live(to))
+        atomic_fetch_sub(&se->pool->sessions, 1);
+        atomic_fetch_sub(&se->m->live, 1);
+    } else if (!session_state_live(from) && session_state_live(to)) {
         atomic_fetch_add(&se->tenant->live, 1);
+        atomic_fetch_add(&se->pool->sessions, 1);
+        atomic_fetch_add(&se->m->live, 1);
+    }
     log_event(LOG_DEBUG, "session_state", "session", se->id, "from",
               names[from], "to", names[to], NULL);
 }

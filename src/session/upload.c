@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Uploads: an unnamed file inside the session, written by descriptor, synced,
- * and named in one step by the session's pid 1, so it appears whole or not at
- * all and never writes through an existing name (F4). Runs in gloveboxd on
- * the caller's thread, one thread at a time. Bytes pass through, none are
- * kept.
+ * Uploads into a session: the bytes become a blob, are copied into the live
+ * sandbox, named there in one step by its pid 1 (so the file appears whole or
+ * not at all and never writes through an existing name, F4), and committed.
+ * A dormant session is not woken for it. Into an ephemeral session they go
+ * directly. Runs in gloveboxd on the caller's thread, one thread at a time;
+ * bytes pass through, none are kept in memory.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,23 +20,17 @@
 
 struct session_upload {
     struct session *se; /* pinned */
-    struct box *box;    /* referenced; the handle is this box's */
+    struct actor who;   /* strings ours */
+    char key[ID_MAX];
+    char path[INIT_PATH_MAX + 1];
+    uint64_t size;
+    struct blob_writer *blob; /* NULL when ephemeral; then: */
+    struct box *box;          /* referenced; the handle is this box's */
     uint32_t handle;
     bool created;
     int fd;
-    uint64_t size;
     struct hash_stream *hash;
-    char path[INIT_PATH_MAX + 1];
 };
-
-static void upload_free(struct session_upload *u)
-{
-    fd_close(&u->fd);
-    hash_stream_free(u->hash);
-    session_box_unref(u->box);
-    session_files_end(u->se);
-    free(u);
-}
 
 static void discard(struct session_upload *u)
 {
@@ -48,7 +43,22 @@ static void discard(struct session_upload *u)
                                   &err);
 }
 
-static int create_file(struct session_upload *u, struct error *err)
+void session_upload_abort(struct session_upload *u)
+{
+    if (!u)
+        return;
+    discard(u);
+    blob_abort(&u->blob);
+    fd_close(&u->fd);
+    hash_stream_free(u->hash);
+    session_box_unref(u->box);
+    session_files_end(u->se);
+    free(u);
+}
+
+/* ---- begin and write ---------------------------------------------------- */
+
+static int create_inside(struct session_upload *u, struct error *err)
 {
     struct broker_request request = {.type = INIT_CREATE};
     struct broker_reply reply;
@@ -63,15 +73,16 @@ static int create_file(struct session_upload *u, struct error *err)
     u->fd = reply.fd;
     u->handle = reply.arg;
     u->created = true;
+    u->hash = hash_stream_new();
     return session_files_check_fd(u->fd, true, &st, err);
 }
 
-int session_upload_begin(struct sessions *s, const char *tenant,
+int session_upload_begin(struct sessions *s, const struct actor *who,
                          const char *id, const char *path,
                          struct session_upload **ret, struct error *err)
 {
     struct session_upload *u;
-    struct session *se = session_files_begin(s, tenant, id, err);
+    struct session *se = session_files_begin(s, who->tenant, id, err);
     int rc = 0;
 
     if (!se)
@@ -79,25 +90,36 @@ int session_upload_begin(struct sessions *s, const char *tenant,
     u = xcalloc(1, sizeof(*u));
     u->se = se;
     u->fd = -1;
+    u->who = session_actor(se);
+    (void)snprintf(u->key, sizeof(u->key), "%s", who->key);
+    u->who.key = u->key;
+    u->who.admin = who->admin;
     rc = session_text_path(path, strlen(path), err);
     if (rc == 0) {
         memcpy(u->path, path, strlen(path) + 1);
-        rc = create_file(u, err);
+        rc = se->ephemeral
+                 ? create_inside(u, err)
+                 : blob_begin(workspaces_blobs(s->workspaces), &u->blob, err);
     }
     if (rc < 0) {
         session_upload_abort(u);
         return rc;
     }
-    u->hash = hash_stream_new();
     *ret = u;
     return 0;
 }
 
-static int write_failed(int errnum, struct error *err)
+static int write_inside(struct session_upload *u, const void *bytes,
+                        size_t len, struct error *err)
 {
-    if (errnum == ENOSPC || errnum == EDQUOT)
+    int rc = fd_write_all(u->fd, bytes, len);
+
+    if (rc == -ENOSPC || rc == -EDQUOT)
         return error_set(err, ERR_SPACE, "the session's storage is full");
-    return error_errno(err, ERR_INTERNAL, errnum, "cannot write the file");
+    if (rc < 0)
+        return error_errno(err, ERR_INTERNAL, -rc, "cannot write the file");
+    hash_stream_add(u->hash, bytes, len);
+    return 0;
 }
 
 int session_upload_write(struct session_upload *u, const void *bytes,
@@ -109,51 +131,135 @@ int session_upload_write(struct session_upload *u, const void *bytes,
     if (len > most || u->size > most - len)
         return error_set(err, ERR_TOO_LARGE, "a file may have %llu bytes",
                          (unsigned long long)most);
-    rc = fd_write_all(u->fd, bytes, len);
-    if (rc < 0)
-        return write_failed(-rc, err);
-    hash_stream_add(u->hash, bytes, len);
-    u->size += len;
-    return 0;
+    rc = u->blob ? blob_write(u->blob, bytes, len, err)
+                 : write_inside(u, bytes, len, err);
+    if (rc == 0)
+        u->size += len;
+    return rc;
 }
 
-static int publish(struct session_upload *u, struct error *err)
+/* ---- commit ------------------------------------------------------------- */
+
+/* Ephemeral: it only gets its name. */
+static int publish_inside(struct session_upload *u, struct session_file *ret,
+                          struct error *err)
 {
     struct broker_request request = {
         .type = INIT_PUBLISH, .arg = u->handle, .path = u->path};
+    unsigned char digest[HASH_SIZE];
     struct broker_reply reply;
-    int rc;
+    int rc =
+        session_broker_call(u->box, &request, NULL, 0, false, &reply, err);
 
-    if (fdatasync(u->fd) < 0)
-        return write_failed(errno, err);
-    rc = session_broker_call(u->box, &request, NULL, 0, false, &reply, err);
     if (rc < 0)
         return rc;
     if (reply.errnum)
         return session_files_refused(reply.errnum, err);
     u->created = false; /* it has a name now */
+    hash_stream_end(take_ptr(u->hash), digest);
+    (void)ids_hex(digest, sizeof(digest), ret->sha256);
     return 0;
 }
 
-int session_upload_commit(struct session_upload *u, uint64_t *ret_size,
-                          char *ret_sha256, struct error *err)
+/* The blob's bytes into the live sandbox. */
+static int copy_inside(struct session_upload *u, const char *sha256,
+                       struct error *err)
 {
-    unsigned char digest[HASH_SIZE];
-    int rc = publish(u, err);
+    int fd cleanup(fd_close) = -1;
+    struct box *box;
+    uint64_t size;
+    int rc = blob_open(workspaces_blobs(u->se->m->workspaces), sha256, &fd,
+                       &size, err);
 
-    if (rc == 0) {
-        hash_stream_end(take_ptr(u->hash), digest);
-        (void)ids_hex(digest, sizeof(digest), ret_sha256);
-        *ret_size = u->size;
-    }
-    session_upload_abort(u); /* discards only what was not published */
+    if (rc == 0)
+        rc = session_wake(u->se, &box, err);
+    if (rc < 0)
+        return rc;
+    rc = session_mount_put(box, fd, size, u->path, err);
+    session_box_unref(box);
     return rc;
 }
 
-void session_upload_abort(struct session_upload *u)
+static int make_workspace(struct session_upload *u, struct error *err)
 {
-    if (!u)
-        return;
-    discard(u);
-    upload_free(u);
+    struct workspace_spec spec = {.id = u->se->workspace,
+                                  .made_for = u->se->id};
+    struct workspace_info info;
+    int rc = 0;
+
+    if (!u->se->made)
+        rc =
+            workspace_create(u->se->m->workspaces, &u->who, &spec, &info, err);
+    if (rc == 0)
+        u->se->made = true;
+    return rc;
+}
+
+static int commit_blob(struct session_upload *u, const char *sha256, bool live,
+                       struct session_file *ret, struct error *err)
+{
+    struct workspace_change change = {.kind = CHANGE_PUT,
+                                      .path = u->path,
+                                      .sha256 = sha256,
+                                      .size = u->size};
+    struct workspace_commit_spec spec = {.kind = "upload",
+                                         .action = "file.put",
+                                         .base = live ? u->se->base : 0,
+                                         .session = live ? u->se->id : NULL,
+                                         .changes = &change,
+                                         .count = 1};
+    struct workspace_commit done = {0};
+    const struct workspace_result *r;
+    int rc = make_workspace(u, err);
+
+    if (rc == 0)
+        rc = workspace_commit(u->se->m->workspaces, &u->who, u->se->workspace,
+                              &spec, &done, err);
+    if (rc < 0 || done.count == 0) {
+        u->se->rescan = true; /* it is inside: the next execution tries */
+        workspace_commit_done(&done);
+        return rc;
+    }
+    r = &done.results[0];
+    if (r->fate == FATE_LOCKED)
+        rc = error_set(err, ERR_LOCKED, "%s holds a lock on it", r->holder);
+    else if (r->fate == FATE_QUOTA)
+        rc = error_set(err, ERR_SPACE, "the workspace's quota is used up");
+    memcpy(ret->file, r->file.file, sizeof(ret->file));
+    memcpy(ret->version, r->file.version, sizeof(ret->version));
+    memcpy(ret->sha256, r->file.sha256, sizeof(ret->sha256));
+    workspace_commit_done(&done);
+    return rc;
+}
+
+static int keep(struct session_upload *u, struct session_file *ret,
+                struct error *err)
+{
+    struct blobs *blobs = workspaces_blobs(u->se->m->workspaces);
+    char sha256[BLOB_NAME];
+    bool live = !session_dormant(u->se);
+    int rc = blob_finish(&u->blob, sha256, &u->size, err);
+
+    if (rc < 0)
+        return rc;
+    if (live)
+        rc = copy_inside(u, sha256, err);
+    if (rc == 0)
+        rc = commit_blob(u, sha256, live, ret, err);
+    blob_release(blobs, sha256);
+    return rc;
+}
+
+int session_upload_commit(struct session_upload *u, struct session_file *ret,
+                          struct error *err)
+{
+    int rc;
+
+    *ret = (struct session_file){.size = u->size,
+                                 .modified_at_ms = clock_real_ms()};
+    rc = u->blob ? keep(u, ret, err) : publish_inside(u, ret, err);
+    if (rc == 0)
+        ret->path = xstrdup(u->path);
+    session_upload_abort(u); /* discards only what was not published */
+    return rc;
 }

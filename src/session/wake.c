@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session outlives its sandbox: this file makes it one when it needs one
- * and takes it away when it does not, its files staying in the warden's slot
- * meanwhile. Runs in gloveboxd on whatever thread needs the box; `moving`
- * makes the others wait, so no lock is held while a sandbox starts.
+ * A session outlives its sandbox: this file makes it one when it needs one,
+ * on its workspace as it is then, and takes it away when it does not. Runs in
+ * gloveboxd on whatever thread needs the box; `moving` makes the others wait,
+ * so no lock is held while a sandbox starts.
  */
 #include "base/error.h"
 #include "base/log.h"
@@ -15,15 +15,6 @@
 static int ended(struct error *err)
 {
     return error_set(err, ERR_NOT_FOUND, "no such session");
-}
-
-static void release_slot(struct session *se, uint32_t slot)
-{
-    struct error err;
-
-    if (slot && warden_call_release(se->m->link, slot, false, &err) < 0)
-        log_event(LOG_ERROR, "slot_release_failed", "session", se->id, "error",
-                  err.message, NULL);
 }
 
 /* Waits until nobody moves the box; the lock is held. */
@@ -41,27 +32,37 @@ static int settle_down(struct session *se, struct error *err)
 
 static int may_go_live(struct session *se, struct error *err)
 {
-    uint32_t most = se->m->conf->sessions_per_tenant;
-
-    if (se->state != SESSION_DORMANT || atomic_load(&se->tenant->live) < most)
+    if (se->state != SESSION_DORMANT ||
+        session_limits_room(se->m, se->tenant, se->pool, err) == 0)
         return 0;
-    (void)error_set(err, ERR_LIMIT,
-                    "%u sessions are awake already, which is the most", most);
     (void)error_hint(err, "delete sessions that are no longer needed");
     return error_retry(err, 5);
 }
 
-static int make_box(struct session *se, uint32_t slot, struct box **ret,
-                    struct error *err)
+static void drop_box(struct session *se, struct box *box)
 {
-    struct sessions *m = se->m;
-    uint32_t handle;
-    int rc = session_runtime_handle(m, se->runtime, &handle, err);
+    session_box_release(box);
+    session_box_unref(box);
+    session_mount_end(se);
+}
 
-    if (rc < 0)
+/* On the workspace's head as it is now. */
+static int make_box(struct session *se, struct box **ret, struct error *err)
+{
+    uint32_t handle;
+    int rc = session_runtime_handle(se->m, se->runtime, &handle, err);
+
+    if (rc == 0)
+        rc = session_mount_begin(se, &se->tree, err);
+    if (rc == 0)
+        rc = session_mount_box(se, handle, &se->tree, ret, err);
+    if (rc < 0) {
+        session_mount_end(se);
         return rc;
-    return session_box_open(m->link, handle, &se->limits, slot, &m->stopping,
-                            ret, err);
+    }
+    se->base = se->tree.seq;
+    se->rescan = false;
+    return 0;
 }
 
 /* The lock is held on entry and on return, and not between. */
@@ -69,37 +70,28 @@ static int move_in(struct session *se, struct error *err)
 {
     struct box *old = take_ptr(se->box);
     struct box *box = NULL;
-    uint32_t slot = old ? old->slot : se->slot;
     int rc;
 
     se->moving = true;
     session_state_set(se, SESSION_STARTING);
     pthread_mutex_unlock(&se->lock);
-    if (old) {
-        session_box_release(old, true);
-        session_box_unref(old);
-    }
-    rc = make_box(se, slot, &box, err);
+    if (old)
+        drop_box(se, old);
+    rc = make_box(se, &box, err);
     pthread_mutex_lock(&se->lock);
     se->moving = false;
     pthread_cond_broadcast(&se->cond);
     if (se->state == SESSION_ENDED) { /* deleted meanwhile: ours to undo */
         pthread_mutex_unlock(&se->lock);
-        if (box) {
-            session_box_release(box, false);
-            session_box_unref(box);
-        } else {
-            release_slot(se, slot);
-        }
+        if (box)
+            drop_box(se, box);
         pthread_mutex_lock(&se->lock);
         return ended(err);
     }
     if (rc < 0) {
-        se->slot = slot;
         session_state_set(se, SESSION_DORMANT);
         return rc;
     }
-    se->slot = 0;
     se->box = box;
     se->woken_ms = clock_mono_ms();
     se->interpreter++;
@@ -139,6 +131,7 @@ static int fresh_kernel(struct session *se, struct box *box, struct error *err)
     pthread_mutex_lock(&se->lock);
     se->interpreter++;
     pthread_mutex_unlock(&se->lock);
+    session_persist_note(se);
     return 0;
 }
 
@@ -173,33 +166,47 @@ static bool in_use(const struct session *se)
            se->pins;
 }
 
+/* Takes the box out of use, unless someone else does or it is needed. */
+static bool claim(struct session *se, struct box *box, bool idle_only)
+{
+    bool mine;
+
+    pthread_mutex_lock(&se->lock);
+    mine = se->box == box && !se->moving && !(idle_only && in_use(se));
+    if (mine) {
+        se->box = NULL;
+        se->moving = true;
+        session_state_set(se, SESSION_DORMANT);
+    }
+    pthread_mutex_unlock(&se->lock);
+    return mine;
+}
+
 bool session_wake_drop(struct session *se, struct box *box, bool idle_only)
 {
-    uint32_t slot;
-    bool gone;
-
-    pthread_mutex_lock(&se->lock);
-    if (se->box != box || se->moving || (idle_only && in_use(se))) {
-        pthread_mutex_unlock(&se->lock);
+    if (!claim(se, box, idle_only))
         return false;
-    }
-    se->box = NULL;
-    se->moving = true;
-    slot = box->slot;
-    session_state_set(se, SESSION_DORMANT);
-    pthread_mutex_unlock(&se->lock);
-
-    session_box_release(box, true);
-    session_box_unref(box); /* the session's */
-
+    if (idle_only)
+        session_keep_rest(se, box);
+    drop_box(se, box);
     pthread_mutex_lock(&se->lock);
     se->moving = false;
-    gone = se->state == SESSION_ENDED;
-    if (!gone)
-        se->slot = slot;
     pthread_cond_broadcast(&se->cond);
     pthread_mutex_unlock(&se->lock);
-    if (gone)
-        release_slot(se, slot);
+    session_persist_note(se);
     return true;
+}
+
+void session_wake_rest(struct session *se)
+{
+    struct box *box = NULL;
+
+    pthread_mutex_lock(&se->lock);
+    if (se->box && !in_use(se) && !se->moving)
+        box = session_box_ref(se->box);
+    pthread_mutex_unlock(&se->lock);
+    if (!box)
+        return;
+    (void)session_wake_drop(se, box, true); /* busy again: ended as it is */
+    session_box_unref(box);
 }

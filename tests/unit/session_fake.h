@@ -11,7 +11,8 @@
  *   die SIG | leave N  the process ends      close     the channel, not it
  *   raw HEX            bytes on the channel  slow HEX  the same, one by one
  *   oom                killed by the kernel  childoom  a child is
- *   nofork  full       limits of the session file P    makes a file
+ *   nofork  full       limits of the session file P    writes a file
+ *   drop P  link P     removes a file, or puts a link in its place
  *   gone               pid 1 ends too        pairs N   a display of N pairs
  *
  * Broken pid 1s are made by fake.fault.
@@ -22,6 +23,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -95,7 +97,7 @@ static struct {
     pthread_mutex_t lock;
     struct fake_box *boxes; /* all ever made, freed by fake_reset */
     uint32_t next_slot;
-    atomic_uint spawns, respawns, releases, kept, kills;
+    atomic_uint spawns, releases, kills;
     _Atomic(enum fake_fault) fault;
     atomic_uint not_ready;
     atomic_uint shell_ignores;
@@ -154,6 +156,38 @@ static inline void fake_event(struct fake_box *b, uint32_t type, uint32_t pid,
     struct init_event e = {.type = type, .wait_status = status, .pid = pid};
 
     (void)wire_send(b->events, &e, sizeof(e), NULL, 0);
+}
+
+static inline void fake_parents(struct fake_box *b, char *name)
+{
+    for (char *c = name + strlen(b->dir) + 1; (c = strchr(c, '/')); c++) {
+        *c = '\0';
+        (void)mkdir(name, 0700);
+        *c = '/';
+    }
+}
+
+/* The file itself, its path as its bytes, and what a scan will tell of it. */
+static inline void fake_touch(struct fake_box *b, const char *path,
+                              uint16_t kind)
+{
+    char name[256];
+    struct fake_file *f;
+    int fd;
+
+    (void)snprintf(name, sizeof(name), "%s/%s", b->dir, path);
+    fake_parents(b, name);
+    (void)unlink(name);
+    if (kind == INIT_ENTRY_WROTE) {
+        fd = open(name, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
+        (void)fd_write_all(fd, path, strlen(path));
+        fd_close(&fd);
+    }
+    pthread_mutex_lock(&b->lock);
+    f = &b->files[b->file_count++ % 8];
+    f->kind = kind;
+    (void)snprintf(f->path, sizeof(f->path), "%s", path);
+    pthread_mutex_unlock(&b->lock);
 }
 
 /* 0: go on, 1: the cell is over (DONE was sent), 2: the kernel ends. */
@@ -252,13 +286,11 @@ static inline int fake_command(struct fake_box *b, const char *verb,
         b->free_bytes = 0;
         pthread_mutex_unlock(&b->lock);
     } else if (!strcmp(verb, "file")) {
-        struct fake_file *f;
-
-        pthread_mutex_lock(&b->lock);
-        f = &b->files[b->file_count++ % 8];
-        f->kind = INIT_ENTRY_CREATED;
-        (void)snprintf(f->path, sizeof(f->path), "%s", arg);
-        pthread_mutex_unlock(&b->lock);
+        fake_touch(b, arg, INIT_ENTRY_WROTE);
+    } else if (!strcmp(verb, "drop")) {
+        fake_touch(b, arg, INIT_ENTRY_GONE);
+    } else if (!strcmp(verb, "link")) {
+        fake_touch(b, arg, INIT_ENTRY_SKIPPED);
     } else if (!strcmp(verb, "gone")) {
         atomic_store(&b->dead, true);
         (void)shutdown(b->ctl, SHUT_RDWR);
@@ -439,7 +471,9 @@ static inline void fake_scan(struct fake_box *b, struct init_reply *r,
     }
     pthread_mutex_lock(&b->lock);
     for (size_t i = 0; i < b->file_count; i++)
-        fake_entry(payload, b->files[i].kind, i + 1, b->files[i].path);
+        fake_entry(payload, b->files[i].kind,
+                   b->files[i].kind == INIT_ENTRY_SKIPPED ? ELOOP : 1,
+                   b->files[i].path);
     b->file_count = 0;
     r->scratch_free_bytes = b->free_bytes;
     r->scratch_free_inodes = b->free_inodes;
@@ -469,6 +503,8 @@ static inline int fake_publish(struct fake_box *b, const char *path)
 
     (void)snprintf(from, sizeof(from), "/proc/self/fd/%d", b->upload);
     (void)snprintf(name, sizeof(name), "%s/%s", b->dir, path);
+    fake_parents(b, name);
+    (void)unlink(name);
     if (linkat(AT_FDCWD, from, AT_FDCWD, name, AT_SYMLINK_FOLLOW) < 0)
         return errno;
     fd_close(&b->upload);
@@ -625,6 +661,13 @@ static inline struct fake_box *fake_find(uint32_t slot)
     return b;
 }
 
+/* None of the walls that mounting needs: files are copied in. */
+uint32_t warden_call_walls(const struct warden_link *link)
+{
+    (void)link;
+    return 0;
+}
+
 int warden_call_runtime(struct warden_link *link, const char *image,
                         int spec_fd, bool fresh_exec, uint32_t *ret_runtime,
                         struct error *err)
@@ -645,12 +688,15 @@ int warden_call_runtime(struct warden_link *link, const char *image,
 
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
-                      int events_fd, uint32_t *ret_slot, struct error *err)
+                      int events_fd, const int *layers, uint32_t *ret_slot,
+                      struct error *err)
 {
     enum fake_fault fault = atomic_load(&fake.fault);
     struct fake_box *b;
 
     (void)link;
+    if (layers || spawn->layers)
+        abort(); /* without the walls for it nothing is mounted */
     if (fault == FAULT_NOT_READY && atomic_fetch_add(&fake.not_ready, 1) < 3) {
         (void)error_set(err, ERR_UNAVAILABLE, "importing");
         return error_retry(err, 1);
@@ -669,15 +715,14 @@ int warden_call_spawn(struct warden_link *link,
     b->free_bytes = 1u << 30;
     b->free_inodes = 1000;
     pthread_mutex_lock(&fake.lock);
-    b->slot = spawn->slot ? spawn->slot : ++fake.next_slot;
+    b->slot = ++fake.next_slot;
     b->next = fake.boxes;
     fake.boxes = b;
     pthread_mutex_unlock(&fake.lock);
-    /* Files stay where the slot is. */
     (void)snprintf(b->dir, sizeof(b->dir), "/tmp/test_session.%d.%u",
                    (int)getpid(), b->slot);
     (void)mkdir(b->dir, 0700);
-    atomic_fetch_add(spawn->slot ? &fake.respawns : &fake.spawns, 1);
+    atomic_fetch_add(&fake.spawns, 1);
     if (pthread_create(&b->thread, NULL, fake_init, b) != 0)
         abort();
     *ret_slot = b->slot;
@@ -722,14 +767,14 @@ int warden_call_kill(struct warden_link *link, uint32_t slot,
 }
 
 int warden_call_release(struct warden_link *link, uint32_t slot,
-                        bool keep_scratch, struct error *err)
+                        struct error *err)
 {
     struct fake_box *b = fake_find(slot);
 
     (void)link;
     if (!b)
         return error_set(err, ERR_NOT_FOUND, "no slot");
-    atomic_fetch_add(keep_scratch ? &fake.kept : &fake.releases, 1);
+    atomic_fetch_add(&fake.releases, 1);
     fake_end(b);
     return 0;
 }
@@ -760,13 +805,25 @@ void conf_runtime_done(struct conf_runtime *rt)
     (void)rt;
 }
 
+static inline int fake_unlink(const char *path, const struct stat *st,
+                              int flag, struct FTW *ftw)
+{
+    (void)st;
+    (void)flag;
+    (void)ftw;
+    return remove(path);
+}
+
+static inline void fake_remove(const char *dir)
+{
+    (void)nftw(dir, fake_unlink, 16, FTW_DEPTH | FTW_PHYS);
+}
+
 /* After sessions_close: every thread ended, every descriptor closed. */
 static inline void fake_reset(void)
 {
     while (fake.boxes) {
         struct fake_box *b = fake.boxes;
-        char command[128];
-
         fake.boxes = b->next;
         fake_end(b);
         pthread_join(b->thread, NULL);
@@ -774,12 +831,11 @@ static inline void fake_reset(void)
         fd_close(&b->events);
         fd_close(&b->upload);
         fd_close(&b->shell_code);
-        (void)snprintf(command, sizeof(command), "%s", b->dir);
-        (void)rmdir(command);
+        fake_remove(b->dir);
         pthread_mutex_destroy(&b->lock);
         free(b);
     }
-    fake.spawns = fake.respawns = fake.releases = fake.kept = fake.kills = 0;
+    fake.spawns = fake.releases = fake.kills = 0;
     fake.not_ready = fake.shell_ignores = 0;
     atomic_store(&fake.fault, FAULT_NONE);
 }

@@ -1,0 +1,301 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Every run is a commit: what an execution changed is read out of the
+ * session, stored, and committed to its workspace before the execution is
+ * reported complete. Runs in gloveboxd on the thread that has the turn. Bytes
+ * come by descriptor from the session's own pid 1; their sizes are claims
+ * until they are read.
+ */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+
+/* One commit on its way. */
+struct keep {
+    struct session *se;
+    struct box *box;
+    struct execution *e; /* NULL: between executions */
+    struct changes *ch;
+    struct workspace_change *set;
+    size_t count;
+    char (*names)[BLOB_NAME]; /* of the blobs, one a change; "" none */
+    size_t name_count;
+    char code[BLOB_NAME];
+};
+
+static void keep_done(struct keep *k)
+{
+    struct blobs *blobs = workspaces_blobs(k->se->m->workspaces);
+
+    for (size_t i = 0; i < k->name_count; i++)
+        if (k->names[i][0])
+            blob_release(blobs, k->names[i]);
+    if (k->code[0])
+        blob_release(blobs, k->code);
+    free(k->names);
+    free(k->set);
+}
+
+/* ---- bytes -------------------------------------------------------------- */
+
+static void skip(struct change *c, int why)
+{
+    c->kind = INIT_ENTRY_SKIPPED;
+    c->size = (uint64_t)why;
+}
+
+/* 0 and *ret_fd; or 0 and -1 when the file is not one to keep. */
+static int open_changed(struct keep *k, struct change *c, const char *path,
+                        int *ret_fd, struct error *err)
+{
+    struct broker_request request = {.type = INIT_OPEN, .path = path};
+    struct broker_reply reply = {.fd = -1};
+    struct stat st;
+    int fd cleanup(fd_close) = -1;
+    int rc = session_broker_call(k->box, &request, NULL, 0, true, &reply, err);
+
+    if (rc < 0)
+        return rc;
+    fd = reply.errnum ? -1 : reply.fd;
+    *ret_fd = -1;
+    if (reply.errnum) {
+        skip(c, reply.errnum); /* gone again, or not ours to read */
+        return 0;
+    }
+    rc = session_files_check_fd(fd, false, &st, err);
+    if (rc < 0)
+        return rc;
+    /* A sparse file may claim any size; it never held more than its disk. */
+    if ((uint64_t)st.st_size >
+        MIN(k->se->limits.scratch_bytes, k->se->m->conf->file_bytes)) {
+        skip(c, EFBIG);
+        return 0;
+    }
+    c->size = (uint64_t)st.st_size;
+    *ret_fd = take_fd(fd);
+    return 0;
+}
+
+static int store_file(struct keep *k, size_t i, struct error *err)
+{
+    struct blobs *blobs = workspaces_blobs(k->se->m->workspaces);
+    struct change *c = &k->ch->items[i];
+    struct blob_writer *w cleanup(blob_abort) = NULL;
+    int fd cleanup(fd_close) = -1;
+    int rc = open_changed(k, c, session_changes_path(k->ch, i), &fd, err);
+
+    if (rc < 0 || fd < 0)
+        return rc;
+    rc = blob_begin(blobs, &w, err);
+    if (rc == 0)
+        rc = blob_write_fd(w, fd, c->size, err); /* as of now, if it grows */
+    if (rc == 0)
+        rc = blob_finish(&w, k->names[i], &c->size, err);
+    return rc;
+}
+
+/* The code itself, so that a version can say what made it. */
+static int store_code(struct keep *k, struct error *err)
+{
+    struct blob_writer *w cleanup(blob_abort) = NULL;
+    uint64_t size;
+    int rc;
+
+    if (!k->e || !k->e->code)
+        return 0;
+    rc = blob_begin(workspaces_blobs(k->se->m->workspaces), &w, err);
+    if (rc == 0)
+        rc = blob_write(w, k->e->code, k->e->code_len, err);
+    if (rc == 0)
+        rc = blob_finish(&w, k->code, &size, err);
+    return rc;
+}
+
+/* ---- the set ------------------------------------------------------------ */
+
+static void add(struct keep *k, size_t i, enum workspace_change_kind kind)
+{
+    const struct change *c = &k->ch->items[i];
+
+    k->set[k->count++] = (struct workspace_change){
+        .kind = kind,
+        .path = session_changes_path(k->ch, i),
+        .sha256 = kind == CHANGE_PUT ? k->names[i] : NULL,
+        .size = c->size,
+        .executable = c->executable,
+    };
+}
+
+/* A link or a device in a file's place: the file is gone all the same. */
+static bool took_place(const struct change *c)
+{
+    return c->kind == INIT_ENTRY_SKIPPED &&
+           (c->size == ELOOP || c->size == ENODEV);
+}
+
+static int build_set(struct keep *k, struct error *err)
+{
+    size_t n = k->ch->count;
+    int rc = 0;
+
+    k->set = xcalloc(n, sizeof(*k->set));
+    k->names = xcalloc(n, sizeof(*k->names));
+    k->name_count = n;
+    for (size_t i = 0; i < n && rc == 0; i++) {
+        struct change *c = &k->ch->items[i];
+
+        if (c->kind == INIT_ENTRY_WROTE)
+            rc = store_file(k, i, err);
+        if (k->names[i][0])
+            add(k, i, CHANGE_PUT);
+        else if (c->kind == INIT_ENTRY_GONE || took_place(c))
+            add(k, i, CHANGE_REMOVE);
+        else if (c->kind == INIT_ENTRY_CLEARED)
+            add(k, i, CHANGE_CLEAR);
+    }
+    return rc;
+}
+
+/* ---- the commit --------------------------------------------------------- */
+
+static struct actor actor_of(const struct keep *k)
+{
+    struct actor who = session_actor(k->se);
+
+    if (k->e) {
+        who.key = k->e->author;
+        who.admin = k->e->author_admin;
+    }
+    return who;
+}
+
+/* A single run gets its workspace with its first file. */
+static int make_workspace(struct keep *k, const struct actor *who,
+                          struct error *err)
+{
+    struct workspace_spec spec = {.id = k->se->workspace,
+                                  .made_for = k->se->id};
+    struct workspace_info info;
+    int rc;
+
+    if (k->se->made)
+        return 0;
+    rc = workspace_create(k->se->m->workspaces, who, &spec, &info, err);
+    k->se->made = rc == 0;
+    return rc;
+}
+
+static int commit(struct keep *k, struct workspace_commit *ret,
+                  struct error *err)
+{
+    struct actor who = actor_of(k);
+    const struct execution *e = k->e;
+    struct workspace_commit_spec spec = {
+        .kind = "execution",
+        .action = "execution.commit",
+        .base = k->se->base,
+        .session = k->se->id,
+        .changes = k->set,
+        .count = k->count,
+    };
+    int rc = make_workspace(k, &who, err);
+
+    if (e) {
+        spec.execution = e->info.id;
+        spec.language = e->info.language == EXEC_SHELL ? "shell" : "python";
+        spec.code_sha256 = k->code[0] ? k->code : NULL;
+        spec.conversation = e->conversation;
+        spec.message = e->message;
+        spec.lock_tokens = (const char *const *)e->lock_tokens;
+        spec.lock_count = e->lock_count;
+    }
+    if (rc == 0)
+        rc = workspace_commit(k->se->m->workspaces, &who, k->se->workspace,
+                              &spec, ret, err);
+    return rc;
+}
+
+/* What was not kept is looked at again with the next execution. */
+static void weigh(struct keep *k, const struct workspace_commit *done,
+                  struct facts *facts)
+{
+    for (size_t i = 0; i < done->count; i++) {
+        enum workspace_fate fate = done->results[i].fate;
+
+        if (fate == FATE_QUOTA || fate == FATE_LOCKED)
+            k->se->rescan = true;
+        if (fate == FATE_QUOTA && facts)
+            facts->quota_full = true;
+    }
+    if (facts && facts->quota_full) {
+        struct actor who = actor_of(k);
+        struct workspace_info info;
+        struct error ignored;
+
+        if (workspace_get(k->se->m->workspaces, &who, k->se->workspace, &info,
+                          &ignored) == 0)
+            facts->quota_bytes = info.quota_bytes;
+    }
+}
+
+static void failed(struct keep *k, const struct error *err,
+                   struct facts *facts)
+{
+    k->se->rescan = true;
+    log_event(LOG_ERROR, "files_not_kept", "session", k->se->id, "error",
+              err->message, NULL);
+    if (facts && err->code == ERR_FORBIDDEN)
+        facts->keep_denied = true;
+    if (facts)
+        (void)snprintf(facts->keep_failure, sizeof(facts->keep_failure),
+                       "%.310s", err->message);
+}
+
+void session_keep(struct session *se, struct box *box, struct execution *e,
+                  struct changes *ch, struct facts *facts)
+{
+    struct keep k cleanup(keep_done) = {
+        .se = se, .box = box, .e = e, .ch = ch};
+    struct workspace_commit done = {0};
+    struct error err;
+    int rc;
+
+    if (se->ephemeral) {
+        session_seen_note(se, e, ch);
+        return;
+    }
+    if (ch->count == 0 && !ch->cut)
+        return;
+    rc = build_set(&k, &err);
+    if (rc == 0 && k.count) {
+        rc = store_code(&k, &err);
+        if (rc == 0)
+            rc = commit(&k, &done, &err);
+    }
+    if (rc < 0)
+        failed(&k, &err, facts);
+    else
+        weigh(&k, &done, facts);
+    if (e)
+        session_note_results(e, ch, &done, rc < 0 ? &err : NULL);
+    workspace_commit_done(&done);
+}
+
+void session_keep_rest(struct session *se, struct box *box)
+{
+    struct changes ch cleanup(session_changes_done) = {0};
+    char *io cleanup(mem_free) = NULL;
+    struct broker_reply reply;
+
+    if (se->ephemeral || !session_scan_begin(box, se->rescan))
+        return;
+    io = xmalloc(SESSION_IO_SIZE);
+    if (session_scan_end(box, io, &ch, &reply) == 0)
+        session_keep(se, box, NULL, &ch, NULL);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The workspace below a session's /mnt/data. Where the host has the walls for
+ * it the files are mounted, which costs the same for ten files or ten
+ * thousand; elsewhere they are copied in. Runs in gloveboxd on the thread
+ * that makes the sandbox.
+ */
+#include <errno.h>
+#include <string.h>
+#include <sys/sendfile.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+
+#define COPY_STEP (1u << 20)
+#define PAGE 500u
+
+int session_mount_begin(struct session *se, struct workspace_tree *ret,
+                        struct error *err)
+{
+    struct actor who = session_actor(se);
+
+    *ret = (struct workspace_tree){0};
+    if (se->ephemeral || !se->made)
+        return 0;
+    return workspace_tree_acquire(se->m->workspaces, &who, se->workspace, ret,
+                                  err);
+}
+
+void session_mount_end(struct session *se)
+{
+    if (se->tree.count || se->tree.pin)
+        workspace_tree_release(se->m->workspaces, &se->tree);
+    se->tree = (struct workspace_tree){0};
+}
+
+bool session_mount_layers(const struct sessions *m)
+{
+    uint32_t needed = WARDEN_WALL_SCRATCH | WARDEN_WALL_UIDS;
+
+    return (warden_call_walls(m->link) & needed) == needed;
+}
+
+/* ---- mounted ------------------------------------------------------------ */
+
+/* Looking at ten thousand files takes as long as starting a sandbox, and the
+ * two do not need each other. */
+struct check {
+    struct workspaces *w;
+    const struct workspace_tree *tree;
+    struct error err;
+    int rc;
+};
+
+static void *check_thread(void *arg)
+{
+    struct check *c = arg;
+
+    c->rc = workspace_tree_check(c->w, c->tree, &c->err);
+    return NULL;
+}
+
+static int mount_box(struct session *se, uint32_t runtime,
+                     const struct workspace_tree *tree, struct box **ret,
+                     struct error *err)
+{
+    struct check check = {.w = se->m->workspaces, .tree = tree};
+    pthread_t thread;
+    struct box *box = NULL;
+    bool beside = pthread_create(&thread, NULL, check_thread, &check) == 0;
+    int rc = session_box_open(se->m->link, runtime, &se->limits, tree->layers,
+                              tree->count, &se->m->stopping, &box, err);
+
+    if (beside)
+        (void)pthread_join(thread, NULL); /* ours, joined once */
+    else
+        (void)check_thread(&check);
+    if (rc == 0 && check.rc < 0) { /* never shown to any code */
+        session_box_release(box);
+        session_box_unref(box);
+        *err = check.err;
+        return check.rc;
+    }
+    *ret = box;
+    return rc;
+}
+
+/* ---- copied ------------------------------------------------------------- */
+
+static int copy_bytes(int from, int to, uint64_t size, struct error *err)
+{
+    off_t at = 0;
+
+    while ((uint64_t)at < size) {
+        ssize_t n = sendfile(to, from, &at,
+                             (size_t)MIN(size - (uint64_t)at, COPY_STEP));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
+            return error_set(err, ERR_SPACE, "the session's storage is full");
+        if (n <= 0)
+            return error_errno(err, ERR_INTERNAL, n < 0 ? errno : EIO,
+                               "cannot copy a file into the session");
+    }
+    return 0;
+}
+
+static void discard(struct box *box, uint32_t handle)
+{
+    struct broker_request request = {.type = INIT_DISCARD, .arg = handle};
+    struct broker_reply reply;
+    struct error err;
+
+    /* A broken box has nothing left to discard. */
+    (void)session_broker_call(box, &request, NULL, 0, false, &reply, &err);
+}
+
+int session_mount_put(struct box *box, int fd, uint64_t size, const char *path,
+                      struct error *err)
+{
+    struct broker_request create = {.type = INIT_CREATE};
+    struct broker_request publish = {.type = INIT_PUBLISH, .path = path};
+    struct broker_reply reply;
+    int to cleanup(fd_close) = -1;
+    struct stat st;
+    int rc = session_broker_call(box, &create, NULL, 0, true, &reply, err);
+
+    if (rc == 0 && reply.errnum)
+        rc = session_files_refused(reply.errnum, err);
+    if (rc < 0)
+        return rc;
+    to = reply.fd;
+    publish.arg = reply.arg;
+    rc = session_files_check_fd(to, true, &st, err);
+    if (rc == 0)
+        rc = copy_bytes(fd, to, size, err);
+    if (rc == 0)
+        rc = session_broker_call(box, &publish, NULL, 0, false, &reply, err);
+    if (rc == 0 && reply.errnum)
+        rc = session_files_refused(reply.errnum, err);
+    if (rc < 0)
+        discard(box, publish.arg);
+    return rc;
+}
+
+static int copy_page(struct session *se, struct box *box,
+                     const struct workspace_file *files, size_t count,
+                     struct error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        int fd cleanup(fd_close) = -1;
+
+        rc = workspace_file_open(se->m->workspaces, &files[i], &fd, err);
+        if (rc == 0)
+            rc = session_mount_put(box, fd, files[i].size, files[i].path, err);
+    }
+    return rc;
+}
+
+static int copy_all(struct session *se, struct box *box, int64_t seq,
+                    struct error *err)
+{
+    struct actor who = session_actor(se);
+    char *after cleanup(mem_free) = NULL;
+    bool more = true;
+    int rc = 0;
+
+    while (rc == 0 && more) {
+        struct workspace_file *files = NULL;
+        size_t count = 0;
+
+        rc = workspace_files_list(se->m->workspaces, &who, se->workspace, NULL,
+                                  seq, false, PAGE, after, &files, &count,
+                                  &more, err);
+        if (rc == 0)
+            rc = copy_page(se, box, files, count, err);
+        if (rc == 0 && count) {
+            free(after);
+            after = xstrdup(files[count - 1].path);
+        }
+        workspace_files_free(files, count);
+    }
+    return rc;
+}
+
+int session_mount_box(struct session *se, uint32_t runtime,
+                      const struct workspace_tree *tree, struct box **ret,
+                      struct error *err)
+{
+    struct box *box = NULL;
+    int rc;
+
+    if (tree->count && session_mount_layers(se->m))
+        return mount_box(se, runtime, tree, ret, err);
+    rc = session_box_open(se->m->link, runtime, &se->limits, NULL, 0,
+                          &se->m->stopping, &box, err);
+    if (rc == 0 && tree->count) {
+        rc = copy_all(se, box, tree->seq, err);
+        if (rc < 0) {
+            session_box_release(box);
+            session_box_unref(box);
+            return rc;
+        }
+    }
+    *ret = box;
+    return rc;
+}

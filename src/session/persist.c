@@ -1,0 +1,237 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions as rows: what must be known of one to wake it in another life of
+ * the daemon. Runs in gloveboxd on the caller's thread. A session and the
+ * workspace made for it appear in one transaction. Ephemeral sessions and
+ * those of single runs have no row.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+#include "store/store.h"
+
+#define COLUMNS                                                               \
+    "id, owner, owner_admin, workspace, pool, runtime, name, metadata,"       \
+    " memory_bytes, scratch_bytes, scratch_inodes, processes, cores,"         \
+    " descriptors, interpreter, executions, created_at_ms, used_at_ms"
+
+static int put_row(struct session *se, struct store_tx *tx, struct error *err)
+{
+    const struct warden_limits *l = &se->limits;
+
+    return store_exec(
+        tx, err,
+        "INSERT INTO sessions (" COLUMNS ", tenant) VALUES (?1, ?2, ?3, ?4,"
+        " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
+        " ?19)",
+        "ttittttt"
+        "iiiiii"
+        "iiii"
+        "t",
+        se->id, se->owner, (int64_t)se->owner_admin, se->workspace,
+        se->pool->conf->name, se->runtime->name, se->name ? se->name : "",
+        se->metadata ? se->metadata : "", (int64_t)l->memory_bytes,
+        (int64_t)l->scratch_bytes, (int64_t)l->scratch_inodes,
+        (int64_t)l->processes, (int64_t)l->cores, (int64_t)l->descriptors,
+        (int64_t)se->interpreter, (int64_t)se->executions, se->created_at_ms,
+        se->last_used_at_ms, se->tenant->name);
+}
+
+int session_persist_insert(struct session *se, const struct actor *who,
+                           struct error *err)
+{
+    struct workspaces *w = se->m->workspaces;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_spec spec = {.id = se->workspace, .made_for = se->id};
+    struct audit_event event = {.action = "session.create",
+                                .workspace = se->workspace,
+                                .object = se->id};
+    struct workspace_info info;
+    int rc = store_begin(workspaces_store(w), STORE_WRITE, "storing a session",
+                         &tx, err);
+
+    if (rc == 0 && !se->made)
+        rc = workspace_create_in(w, tx, who, &spec, &info, err);
+    if (rc == 0)
+        rc = MIN(put_row(se, tx, err), 0);
+    if (rc == 0)
+        rc = audit_add(workspaces_audit(w), tx, who, &event, err);
+    if (rc == 0)
+        rc = store_commit(&tx, err);
+    if (rc == 0)
+        se->made = se->stored = true;
+    return rc;
+}
+
+int session_persist_delete(struct session *se, const struct actor *who,
+                           struct error *err)
+{
+    struct workspaces *w = se->m->workspaces;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct audit_event event = {.action = "session.delete",
+                                .workspace = se->workspace,
+                                .object = se->id};
+    int rc = store_begin(workspaces_store(w), STORE_WRITE,
+                         "deleting a session", &tx, err);
+
+    if (rc == 0)
+        rc = MIN(store_exec(tx, err, "DELETE FROM sessions WHERE id = ?1", "t",
+                            se->id),
+                 0);
+    if (rc == 0)
+        rc = audit_add(workspaces_audit(w), tx, who, &event, err);
+    if (rc == 0)
+        rc = store_commit(&tx, err);
+    return rc;
+}
+
+void session_persist_note(struct session *se)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct error err;
+    int64_t interpreter, executions, used;
+    int rc;
+
+    if (!se->stored)
+        return;
+    pthread_mutex_lock(&se->lock);
+    interpreter = se->interpreter;
+    executions = se->executions;
+    used = se->last_used_at_ms;
+    pthread_mutex_unlock(&se->lock);
+    rc = store_begin(workspaces_store(se->m->workspaces), STORE_WRITE,
+                     "noting a session's state", &tx, &err);
+    if (rc == 0)
+        rc = MIN(store_exec(tx, &err,
+                            "UPDATE sessions SET interpreter = ?2,"
+                            " executions = ?3, used_at_ms = ?4 WHERE id = ?1",
+                            "tiii", se->id, interpreter, executions, used),
+                 0);
+    if (rc == 0)
+        rc = store_commit(&tx, &err);
+    if (rc < 0)
+        log_event(LOG_WARN, "session_not_noted", "session", se->id, "error",
+                  err.message, NULL);
+}
+
+/* ---- and back ----------------------------------------------------------- */
+
+/* As granted then, if the pool still grants it; else what it grants now. */
+static void read_limits(struct store_rows *rows, const struct pool *pool,
+                        struct warden_limits *ret)
+{
+    struct session_limits asked = {
+        .memory_bytes = (uint64_t)store_int(rows, 8),
+        .scratch_bytes = (uint64_t)store_int(rows, 9),
+        .scratch_inodes = (uint32_t)store_int(rows, 10),
+        .processes = (uint32_t)store_int(rows, 11),
+        .cores = (uint32_t)store_int(rows, 12),
+        .descriptors = (uint32_t)store_int(rows, 13)};
+    struct error ignored;
+
+    if (session_limits_grant(pool->conf, &asked, ret, &ignored) < 0)
+        *ret = pool->limits;
+}
+
+static char *text_or_null(struct store_rows *rows, int column)
+{
+    const char *text = store_text(rows, column);
+
+    return text && text[0] ? xstrdup(text) : NULL;
+}
+
+/* A pool or runtime the operator has taken away is replaced by the first
+ * pool's: the files count more than where they were made. */
+static struct session *from_row(struct sessions *m, const char *tenant,
+                                struct store_rows *rows)
+{
+    struct session *se = xcalloc(1, sizeof(*se));
+    struct pool *pool = session_pool_find(m, store_text(rows, 4));
+
+    atomic_init(&se->refs, 1);
+    se->m = m;
+    store_copy(rows, 0, se->id, sizeof(se->id));
+    store_copy(rows, 1, se->owner, sizeof(se->owner));
+    se->owner_admin = store_int(rows, 2) != 0;
+    store_copy(rows, 3, se->workspace, sizeof(se->workspace));
+    se->pool = pool ? pool : &m->pools[0];
+    se->runtime = session_runtime_find(m, se->pool, store_text(rows, 5));
+    if (!se->runtime)
+        se->runtime = se->pool->runtime;
+    se->name = text_or_null(rows, 6);
+    se->metadata = text_or_null(rows, 7);
+    read_limits(rows, se->pool, &se->limits);
+    se->interpreter = (uint32_t)store_int(rows, 14);
+    se->executions = (uint32_t)store_int(rows, 15);
+    se->created_at_ms = store_int(rows, 16);
+    se->last_used_at_ms = store_int(rows, 17);
+    se->used_ms = clock_mono_ms();
+    se->made = se->stored = true;
+    se->state = SESSION_DORMANT;
+    (void)pthread_mutex_init(&se->lock, NULL); /* cannot fail on Linux */
+    session_cond_init(&se->cond);
+    pthread_mutex_lock(&m->lock);
+    se->tenant = session_tenant(m, tenant);
+    pthread_mutex_unlock(&m->lock);
+    return se;
+}
+
+struct session *session_persist_load(struct sessions *m, const char *tenant,
+                                     const char *id, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
+                         "looking for a session", &tx, err);
+
+    if (rc == 0)
+        rc = store_one(tx, &rows, err,
+                       "SELECT " COLUMNS
+                       " FROM sessions WHERE id = ?1 AND tenant = ?2",
+                       "tt", id, tenant);
+    if (rc > 0)
+        return from_row(m, tenant, rows);
+    if (rc == 0)
+        (void)error_set(err, ERR_NOT_FOUND, "no such session");
+    return NULL;
+}
+
+int session_persist_list(struct sessions *m, const char *tenant,
+                         int64_t before_ms, unsigned limit,
+                         struct session_info **ret, size_t *ret_count,
+                         struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct session_info *page = xcalloc(limit, sizeof(*page));
+    size_t count = 0;
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
+                         "listing sessions", &tx, err);
+
+    if (rc == 0)
+        rc = store_query(tx, &rows, err,
+                         "SELECT " COLUMNS " FROM sessions WHERE tenant = ?1"
+                         " AND created_at_ms < ?2"
+                         " ORDER BY created_at_ms DESC LIMIT ?3",
+                         "tii", tenant, before_ms, (int64_t)limit);
+    while (rc == 0 && count < limit && (rc = store_next(rows, err)) > 0) {
+        struct session *se = from_row(m, tenant, rows);
+
+        session_fill_info(se, &page[count++]);
+        session_unref(se);
+        rc = 0;
+    }
+    if (rc < 0) {
+        for (size_t i = 0; i < count; i++)
+            session_info_done(&page[i]);
+        free(page);
+        return rc;
+    }
+    *ret = page;
+    *ret_count = count;
+    return 0;
+}

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Refresh: what others committed to the workspace, brought into a live
+ * session through its own broker. Runs in gloveboxd on the caller's thread,
+ * between executions: what runs is never surprised by it.
+ */
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+
+#define WAIT_MS 10000u
+
+/* Keeps new turns out until give; ERR_CONFLICT while something runs. */
+static int take(struct session *se, struct error *err)
+{
+    uint64_t deadline = clock_mono_ms() + WAIT_MS;
+    bool in_time = true;
+    int rc = 0;
+
+    pthread_mutex_lock(&se->lock);
+    while ((se->running || se->moving || se->exclusive) && in_time)
+        in_time = session_cond_wait(&se->cond, &se->lock, deadline);
+    if (se->state == SESSION_ENDED)
+        rc = error_set(err, ERR_NOT_FOUND, "no such session");
+    else if (!in_time) {
+        (void)error_set(err, ERR_CONFLICT, "an execution is running");
+        rc = error_hint(err, "wait for it to finish, or cancel it");
+    } else {
+        se->exclusive = true;
+    }
+    pthread_mutex_unlock(&se->lock);
+    return rc;
+}
+
+static void give(struct session *se)
+{
+    pthread_mutex_lock(&se->lock);
+    se->exclusive = false;
+    session_touch(se);
+    pthread_cond_broadcast(&se->cond);
+    pthread_mutex_unlock(&se->lock);
+}
+
+static int apply(struct session *se, struct box *box,
+                 const struct workspace_file *f, struct error *err)
+{
+    struct broker_request remove = {.type = INIT_REMOVE, .path = f->path};
+    struct broker_reply reply;
+    int fd cleanup(fd_close) = -1;
+    int rc;
+
+    if (!f->sha256[0]) /* a refusal means it is not there: as good as gone */
+        return session_broker_call(box, &remove, NULL, 0, false, &reply, err);
+    rc = workspace_file_open(se->m->workspaces, f, &fd, err);
+    if (rc == 0)
+        rc = session_mount_put(box, fd, f->size, f->path, err);
+    return rc;
+}
+
+static int refresh(struct session *se, const struct actor *who,
+                   struct box *box, uint32_t *ret_count, struct error *err)
+{
+    struct workspace_file *files = NULL;
+    size_t count = 0;
+    int64_t head = 0;
+    int rc = workspace_changes(se->m->workspaces, who, se->workspace, se->base,
+                               se->id, &files, &count, &head, err);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = apply(se, box, &files[i], err);
+    workspace_files_free(files, count);
+    if (rc == 0) {
+        se->base = head;
+        *ret_count = (uint32_t)count;
+    }
+    return rc;
+}
+
+int session_refresh(struct sessions *s, const struct actor *who,
+                    const char *id, uint32_t *ret_count,
+                    struct session_info *ret, struct error *err)
+{
+    struct session *se = session_files_begin(s, who->tenant, id, err);
+    struct box *box = NULL;
+    int rc;
+
+    if (!se)
+        return -(int)err->code;
+    *ret_count = 0;
+    rc = take(se, err);
+    if (rc == 0) {
+        pthread_mutex_lock(&se->lock);
+        if (se->box && se->made)
+            box = session_box_ref(se->box);
+        pthread_mutex_unlock(&se->lock);
+        if (box) /* dormant: it wakes on the head anyway */
+            rc = refresh(se, who, box, ret_count, err);
+        session_box_unref(box);
+        give(se);
+    }
+    if (rc == 0)
+        session_fill_info(se, ret);
+    session_files_end(se);
+    return rc;
+}
