@@ -12,21 +12,29 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "audit/audit.h"
 #include "auth/auth.h"
 #include "base/error.h"
 #include "http/http.h"
 
 struct conf;
+struct search;
 struct sessions;
+struct workspaces;
 
 /* What handlers work with; filled by main, borrowed, constant. */
 struct doors {
     const struct conf *conf;
     struct auth *auth;
     struct sessions *sessions;
+    struct workspaces *workspaces;
+    struct audit *audit;
+    struct search *search;
 };
 
 #define DOORS_PARAMS_MAX 4
+
+struct doors_route;
 
 /* One request on its way through the spine. */
 struct doors_call {
@@ -34,6 +42,7 @@ struct doors_call {
     struct http_request *http;
     const struct doors_route *route;
     struct principal who; /* empty on an open route */
+    struct actor actor;   /* the same for the core; borrows from this */
     /* What the braces of the pattern matched, decoded once; request's */
     const char *params[DOORS_PARAMS_MAX];
 };
@@ -46,15 +55,28 @@ enum doors_flags {
     DOORS_QUIET = 1 << 1, /* asked so often that it is logged as debug */
 };
 
-/* A row of routes.c. Patterns: "{x}" matches one part of the path, a last
- * "{x...}" the rest of it, slashes included. A GET row also serves HEAD. */
+/*
+ * A row of table.c. Patterns: "{x}" matches one part of the path, a last
+ * "{x...}" the rest of it, slashes included. A GET row also serves HEAD.
+ * The second half says what /openapi.json tells of it; parameters, headers
+ * and schemas are explained by name, once, in native/openapi_*.c.
+ */
 struct doors_route {
     const char *method;
     const char *pattern;
     doors_handler_fn *handle;
     uint32_t scope;    /* AUTH_* it needs; 0: any valid key */
     unsigned flags;    /* DOORS_* */
-    const char *query; /* names of its parameters, space-separated */
+    const char *query; /* names of its parameters, space-separated; those
+                          it cannot do without end with "!" */
+
+    const char *tag;
+    const char *summary;
+    const char *headers; /* of the request that matter, space-separated */
+    const char *body;    /* a schema's name, ending in "?" when it may be left
+                            out; or "bytes" or "form"; NULL: none */
+    const char *answers; /* "201 Session, 409": statuses, and what the good
+                            ones carry; "[X]" a list of X */
 };
 
 extern const struct doors_route doors_routes[];

@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "session/session.h"
+#include "workspace/workspace.h"
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,6 +39,9 @@ int doors_operators_ready(struct doors_call *call, struct error *err)
         (void)error_set(err, ERR_UNAVAILABLE, "not every pool is ready yet");
         return error_retry(err, 1);
     }
+    if (!workspaces_writable(call->doors->workspaces))
+        return error_set(err, ERR_UNAVAILABLE,
+                         "nothing can be stored until the next start");
     buf_adds(&body, "ready\n");
     http_respond(call->http, 200, "text/plain", &body);
     return 0;
@@ -130,6 +134,27 @@ static void add_executions(struct buf *b, const struct session_metrics *m)
                   &m->execution);
 }
 
+static void add_storage(struct buf *b, struct workspaces *workspaces)
+{
+    struct workspace_scrub scrub = {0};
+    uint64_t bytes = 0, count = 0;
+
+    blobs_usage(workspaces_blobs(workspaces), &bytes, &count);
+    workspaces_scrub_state(workspaces, &scrub);
+    add_one(b, "glovebox_storage_writable", "gauge",
+            "1 while files can be stored; 0 after a failed sync.",
+            workspaces_writable(workspaces));
+    add_one(b, "glovebox_blobs", "gauge", "Stored objects.", count);
+    add_one(b, "glovebox_blob_bytes", "gauge", "Their bytes.", bytes);
+    add_one(b, "glovebox_scrub_bad", "gauge",
+            "Stored objects found to be damaged or gone.", scrub.bad);
+    add_one(b, "glovebox_scrub_bytes", "gauge",
+            "Bytes hashed again in this round.", scrub.bytes);
+    add_one(b, "glovebox_scrub_completed_timestamp_seconds", "gauge",
+            "When the last round over everything ended; 0 never.",
+            (uint64_t)scrub.last_full_at_ms / 1000);
+}
+
 static uint64_t resident_bytes(void)
 {
     char *text cleanup(mem_free) = NULL;
@@ -186,6 +211,7 @@ int doors_operators_metrics(struct doors_call *call, struct error *err)
     sessions_metrics(call->doors->sessions, m);
     add_sessions(&body, m);
     add_executions(&body, m);
+    add_storage(&body, call->doors->workspaces);
     add_process(&body, http_server_of(call->http));
     http_respond(call->http, 200, METRICS_TYPE, &body);
     return 0;

@@ -1,65 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of routes, and finding a row in it. Runs in the daemon, called by
- * serve.c before anything else is known of a request, so it only looks.
+ * Finding a row of the table (table.c). Runs in the daemon, called by serve.c
+ * before anything else is known of a request, so it only looks.
  */
 #include "doors/doors.h"
 
 #include <stdio.h>
 #include <string.h>
-
-#include "base/mem.h"
-#include "doors/native/native.h"
-
-#define SESSION "/api/sessions/{id}"
-#define EXECUTION "/api/executions/{id}"
-
-const struct doors_route doors_routes[] = {
-    {"GET", "/healthz", doors_operators_health, 0, DOORS_OPEN | DOORS_QUIET,
-     NULL},
-    {"GET", "/readyz", doors_operators_ready, 0, DOORS_OPEN | DOORS_QUIET,
-     NULL},
-    {"GET", "/metrics", doors_operators_metrics, 0, DOORS_QUIET, NULL},
-
-    {"POST", "/api/sessions", native_sessions_create, AUTH_EXECUTE, 0, NULL},
-    {"GET", "/api/sessions", native_sessions_list, AUTH_EXECUTE, 0,
-     "limit after"},
-    {"GET", SESSION, native_sessions_get, AUTH_EXECUTE, 0, NULL},
-    {"DELETE", SESSION, native_sessions_delete, AUTH_EXECUTE, 0, NULL},
-    {"POST", SESSION "/reset", native_sessions_reset, AUTH_EXECUTE, 0, NULL},
-    {"POST", SESSION "/interrupt", native_sessions_interrupt, AUTH_EXECUTE, 0,
-     NULL},
-
-    {"POST", SESSION "/executions", native_executions_create, AUTH_EXECUTE, 0,
-     NULL},
-    {"GET", EXECUTION, native_executions_get, AUTH_EXECUTE, 0, NULL},
-    {"GET", EXECUTION "/events", native_executions_events, AUTH_EXECUTE, 0,
-     "after"},
-    {"POST", EXECUTION "/cancel", native_executions_cancel, AUTH_EXECUTE, 0,
-     NULL},
-    {"POST", "/api/run", native_run, AUTH_EXECUTE, 0, NULL},
-
-    {"GET", SESSION "/files", native_files_list, AUTH_FILES_READ, 0,
-     "limit after"},
-    {"GET", SESSION "/files/{path...}", native_files_get, AUTH_FILES_READ, 0,
-     NULL},
-    {"PUT", SESSION "/files/{path...}", native_files_put, AUTH_FILES_WRITE, 0,
-     NULL},
-    {"DELETE", SESSION "/files/{path...}", native_files_delete,
-     AUTH_FILES_WRITE, 0, NULL},
-
-    {"GET", "/api/pools", native_pools_list, 0, 0, NULL},
-    {"GET", "/api/pools/{name}", native_pools_get, 0, 0, NULL},
-    {"GET", "/api/runtimes", native_runtimes_list, 0, 0, NULL},
-    {"GET", "/api/runtimes/{name}", native_runtimes_get, 0, 0, NULL},
-    {"GET", "/api/limits", native_limits_get, 0, 0, NULL},
-
-    {"POST", "/api/keys", native_keys_create, AUTH_ADMIN, 0, NULL},
-    {"GET", "/api/keys", native_keys_list, AUTH_ADMIN, 0, NULL},
-    {"DELETE", "/api/keys/{id}", native_keys_revoke, AUTH_ADMIN, 0, NULL},
-};
-
-const size_t doors_routes_count = ARRAY_SIZE(doors_routes);
 
 /* Does the path fit the pattern? Parts of the path are compared as sent;
  * what the braces match is noted. */

@@ -47,37 +47,78 @@ static int check_scope(const struct doors_call *call, struct error *err)
     if ((call->route->flags & DOORS_OPEN) || (call->who.scopes & AUTH_ADMIN) ||
         (call->who.scopes & need) == need)
         return 0;
+    /* The key is known, so that this cannot be made to grow by strangers. */
+    (void)snprintf(names, sizeof(names), "%s %s", call->route->method,
+                   call->route->pattern);
+    audit_later(call->doors->audit, &call->actor,
+                &(struct audit_event){.action = "request.refused",
+                                      .result = "forbidden",
+                                      .detail = names});
     (void)error_set(err, ERR_FORBIDDEN, "this key may not do that");
     return error_hint(err, "It needs the scope '%s'.",
                       auth_scopes_format(need, names));
 }
 
-static bool listed(const char *list, const char *name)
+/* The next name of a list, without the mark that it is needed. */
+static bool next_name(const char **list, char ret[32], bool *ret_needed)
 {
-    size_t len = strlen(name);
+    size_t n;
 
-    while (list && *list) {
-        size_t n = strcspn(list, " ");
+    if (!*list || !**list)
+        return false;
+    n = strcspn(*list, " ");
+    *ret_needed = (*list)[n - 1] == '!';
+    (void)snprintf(ret, 32, "%.*s", (int)(n - *ret_needed), *list);
+    *list += n;
+    *list += strspn(*list, " ");
+    return true;
+}
 
-        if (n == len && memcmp(list, name, n) == 0)
-            return true;
-        list += n;
-        list += strspn(list, " ");
+static int refuse_query(const struct doors_call *call, const char *name,
+                        struct error *err)
+{
+    const char *list = call->route->query;
+    char known[200] = "", one[32];
+    bool needed;
+
+    while (next_name(&list, one, &needed)) {
+        size_t used = strlen(known);
+
+        (void)snprintf(known + used, sizeof(known) - used, "%s%s",
+                       used ? " " : "", one);
     }
-    return false;
+    (void)error_set(err, ERR_INVALID, "unknown parameter '%.40s'", name);
+    return known[0] ? error_hint(err, "Known here: %s.", known) : -ERR_INVALID;
 }
 
 static int check_query(const struct doors_call *call, struct error *err)
 {
-    for (size_t i = 0; i < http_query_count(call->http); i++) {
-        const char *name = http_query_name(call->http, i);
+    size_t count = http_query_count(call->http), known = 0;
+    const char *list = call->route->query, *value;
+    char name[32];
+    bool needed;
 
-        if (listed(call->route->query, name))
-            continue;
-        (void)error_set(err, ERR_INVALID, "unknown parameter '%.40s'", name);
-        if (call->route->query)
-            (void)error_hint(err, "Known here: %s.", call->route->query);
-        return -ERR_INVALID;
+    while (next_name(&list, name, &needed)) {
+        int r = http_query(call->http, name, &value, err);
+
+        if (r < 0)
+            return r;
+        if (!value && needed)
+            return error_set(err, ERR_INVALID, "parameter '%s' is missing",
+                             name);
+        known += value != NULL;
+    }
+    if (known == count)
+        return 0;
+    for (size_t i = 0; i < count; i++) {
+        const char *asked = http_query_name(call->http, i);
+        bool found = false;
+
+        list = call->route->query;
+        while (!found && next_name(&list, name, &needed))
+            found = strcmp(name, asked) == 0;
+        if (!found)
+            return refuse_query(call, asked, err);
     }
     return 0;
 }
@@ -134,6 +175,11 @@ void serve_request(void *ctx, struct http_request *req)
     call.route =
         doors_routes_find(http_method(req), http_path(req), parts, allow);
     r = authenticate(&call, &err);
+    call.actor = (struct actor){.tenant = call.who.tenant,
+                                .key = call.who.key_id,
+                                .admin = (call.who.scopes & AUTH_ADMIN) != 0,
+                                .request = http_id(req),
+                                .source = http_source(req)};
     if (r == 0)
         r = check_route(&call, allow, &err);
     if (r == 0)

@@ -146,29 +146,39 @@ static int check_type(struct http_request *req, struct error *err)
     return error_hint(err, "Send Content-Type: application/json.");
 }
 
-int http_body_json(struct http_request *req, size_t max, json_t **ret,
-                   struct error *err)
+/* All of it; fails past max. */
+static int read_whole(struct http_request *req, size_t max, struct buf *ret,
+                      struct error *err)
 {
-    struct buf body cleanup(buf_done) = {0};
-    json_t *value cleanup(json_unref) = NULL;
     ssize_t n;
-    int r = check_type(req, err);
 
-    if (r < 0)
-        return r;
     if (req->length <= max)
-        buf_reserve(&body, req->length);
+        buf_reserve(ret, req->length);
     do {
-        buf_reserve(&body, 16 << 10);
-        n = http_body_read(req, body.data + body.len, body.cap - body.len - 1,
+        buf_reserve(ret, 16 << 10);
+        n = http_body_read(req, ret->data + ret->len, ret->cap - ret->len - 1,
                            max, err);
         if (n < 0)
             return (int)n;
-        body.len += (size_t)n;
+        ret->len += (size_t)n;
     } while (n > 0);
+    return 0;
+}
+
+int http_body_json_maybe(struct http_request *req, size_t max, json_t **ret,
+                         struct error *err)
+{
+    struct buf body cleanup(buf_done) = {0};
+    json_t *value cleanup(json_unref) = NULL;
+    int r = req->length == 0 ? 0 : check_type(req, err);
+
+    if (r == 0)
+        r = read_whole(req, max, &body, err);
+    if (r < 0)
+        return r;
     if (body.len == 0) {
-        (void)error_set(err, ERR_INVALID, "the body is empty");
-        return error_hint(err, "Send a JSON object, for example {}.");
+        *ret = NULL;
+        return 0;
     }
     r = json_parse(body.data, body.len, &value, err);
     if (r < 0)
@@ -177,4 +187,17 @@ int http_body_json(struct http_request *req, size_t max, json_t **ret,
         return error_set(err, ERR_INVALID, "the body must be a JSON object");
     *ret = take_ptr(value);
     return 0;
+}
+
+int http_body_json(struct http_request *req, size_t max, json_t **ret,
+                   struct error *err)
+{
+    int r = check_type(req, err);
+
+    if (r == 0)
+        r = http_body_json_maybe(req, max, ret, err);
+    if (r < 0 || *ret)
+        return r;
+    (void)error_set(err, ERR_INVALID, "the body is empty");
+    return error_hint(err, "Send a JSON object, for example {}.");
 }

@@ -3,9 +3,9 @@
  * Downloads. A file some session made is served as an inert attachment (F8):
  * a browser that is led to it neither renders nor runs it. The size is the
  * one seen when it was opened, so a file that shrinks meanwhile ends the
- * connection instead of the response (F3). Bytes are read by us and not sent
- * by sendfile(), with which libmicrohttpd would wait for the missing ones
- * until the connection times out.
+ * connection instead of the response (F3). Such bytes are read by us and not
+ * sent by sendfile(), with which libmicrohttpd would wait for the missing
+ * ones until the connection times out; what cannot shrink is.
  */
 #include "http/http.h"
 
@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -38,7 +39,15 @@ static const struct http_pair types[] = {
     {".zip", "application/zip"},
 };
 
-static const char *type_of(const char *name)
+/* The same, and some more, by what they are. */
+static const char *const inert[] = {
+    "audio/mpeg",      "audio/ogg",  "audio/wav",        "font/woff2",
+    "image/avif",      "image/bmp",  "image/tiff",       "text/x-python",
+    "video/mp4",       "video/webm", "application/gzip", "application/x-tar",
+    "application/sql",
+};
+
+static const char *type_by_name(const char *name)
 {
     const char *dot = strrchr(name, '.');
 
@@ -48,28 +57,44 @@ static const char *type_of(const char *name)
     return "application/octet-stream";
 }
 
-/* attachment, with a plain name for old clients and the true one (RFC 5987)
- * beside it. */
-static void add_disposition(struct http_request *req, const char *path)
+static const char *type_of(const char *name, const char *type)
+{
+    if (!type)
+        return type_by_name(name);
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        size_t len = strcspn(types[i].value, ";");
+
+        if (strlen(type) == len && strncasecmp(type, types[i].value, len) == 0)
+            return types[i].value;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(inert); i++)
+        if (strcasecmp(type, inert[i]) == 0)
+            return inert[i];
+    return "application/octet-stream";
+}
+
+const char *http_attachment(struct arena *arena, const char *path,
+                            const char *suffix)
 {
     struct buf b cleanup(buf_done) = {0};
-    const char *name = strrchr(path, '/');
+    struct buf name cleanup(buf_done) = {0};
+    const char *slash = strrchr(path, '/');
 
-    name = name ? name + 1 : path;
+    buf_addf(&name, "%s%s", slash ? slash + 1 : path, suffix);
     buf_adds(&b, "attachment; filename=\"");
-    for (const char *p = name; *p; p++) {
+    for (const char *p = name.data; *p; p++) {
         bool safe = isascii(*p) && (isalnum(*p) || strchr("._-", *p));
 
         buf_add(&b, safe ? p : "_", 1);
     }
     buf_adds(&b, "\"; filename*=UTF-8''");
-    for (const char *p = name; *p; p++) {
+    for (const char *p = name.data; *p; p++) {
         if (isascii(*p) && (isalnum(*p) || strchr("._-", *p)))
             buf_add(&b, p, 1);
         else
             buf_addf(&b, "%%%02X", (unsigned char)*p);
     }
-    http_add_header(req, "Content-Disposition", b.data);
+    return arena_strdup(arena, b.data);
 }
 
 static bool etag_listed(const char *list, const char *etag)
@@ -154,68 +179,114 @@ static void on_free(void *cls)
     free(d);
 }
 
-/* fd: taken. */
-static void respond_bytes(struct http_request *req, unsigned status, int fd,
-                          uint64_t first, uint64_t count)
+/* Sends bytes of d, whose fd is taken. */
+static void respond_bytes(struct http_request *req, unsigned status,
+                          const struct http_download *d, uint64_t first,
+                          uint64_t count)
 {
     struct MHD_Response *response;
-    struct download *d;
+    struct download *copy;
+    int fd = d->fd;
 
     if (count == 0) {
         fd_close(&fd);
         http_respond_empty(req, status);
         return;
     }
-    d = xmalloc(sizeof(*d));
-    *d = (struct download){.fd = fd, .first = first};
-    response = MHD_create_response_from_callback(count, BLOCK_SIZE, on_read, d,
-                                                 on_free);
+    if (d->stable) {
+        response = MHD_create_response_from_fd_at_offset64(count, fd, first);
+    } else {
+        copy = xmalloc(sizeof(*copy));
+        *copy = (struct download){.fd = fd, .first = first};
+        response = MHD_create_response_from_callback(count, BLOCK_SIZE,
+                                                     on_read, copy, on_free);
+    }
     if (!response)
         abort(); /* out of memory, as the x* wrappers do */
     http_respond_set(req, status, response);
 }
 
-int http_respond_file(struct http_request *req, int fd, const struct stat *st,
-                      const char *name, struct error *err)
+/* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale. */
+static void add_modified(struct http_request *req, int64_t ms)
 {
-    uint64_t size = (uint64_t)st->st_size, first = 0, bytes = size;
+    static const char *const days[] = {"Sun", "Mon", "Tue", "Wed",
+                                       "Thu", "Fri", "Sat"};
+    static const char *const months[] = {"Jan", "Feb", "Mar", "Apr",
+                                         "May", "Jun", "Jul", "Aug",
+                                         "Sep", "Oct", "Nov", "Dec"};
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm tm;
+
+    if (ms <= 0 || !gmtime_r(&seconds, &tm) || tm.tm_year > 8099)
+        return;
+    http_add_header(
+        req, "Last-Modified",
+        arena_printf(req->arena, "%s, %02d %s %d %02d:%02d:%02d GMT",
+                     days[tm.tm_wday], tm.tm_mday, months[tm.tm_mon],
+                     tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec));
+}
+
+int http_respond_download(struct http_request *req,
+                          const struct http_download *d, struct error *err)
+{
+    uint64_t first = 0, bytes = d->size;
     const char *match = http_header(req, "If-None-Match");
     const char *if_range = http_header(req, "If-Range");
     const char *wanted = http_header(req, "Range");
+    char *etag = arena_printf(req->arena, "\"%s\"", d->etag);
     enum range range;
-    char *etag =
-        arena_printf(req->arena, "\"%" PRIx64 "-%" PRIx64 "-%" PRIx64 "\"",
-                     (uint64_t)st->st_ino, size,
-                     (uint64_t)st->st_mtim.tv_sec * 1000000000u +
-                         (uint64_t)st->st_mtim.tv_nsec);
 
     http_add_header(req, "ETag", etag);
     http_add_header(req, "Accept-Ranges", "bytes");
+    add_modified(req, d->modified_ms);
     if (match && etag_listed(match, etag)) {
+        int fd = d->fd;
+
         fd_close(&fd);
         http_respond_empty(req, 304);
         return 0;
     }
     if (if_range && strcmp(if_range, etag) != 0)
         wanted = NULL;
-    range = parse_range(wanted, size, &first, &bytes);
+    range = parse_range(wanted, d->size, &first, &bytes);
     if (range == RANGE_BAD) {
         http_add_header(req, "Content-Range",
-                        arena_printf(req->arena, "bytes */%" PRIu64, size));
+                        arena_printf(req->arena, "bytes */%" PRIu64, d->size));
         return error_set(err, ERR_RANGE,
                          "the file has %" PRIu64 " bytes; the range asked "
                          "for is outside",
-                         size);
+                         d->size);
     }
     if (range == RANGE_ONE)
         http_add_header(req, "Content-Range",
                         arena_printf(req->arena,
                                      "bytes %" PRIu64 "-%" PRIu64 "/%" PRIu64,
-                                     first, first + bytes - 1, size));
-    http_add_header(req, "Content-Type", type_of(name));
+                                     first, first + bytes - 1, d->size));
+    http_add_header(req, "Content-Type", type_of(d->name, d->type));
     http_add_header(req, "Content-Security-Policy",
                     "sandbox; default-src 'none'");
-    add_disposition(req, name);
-    respond_bytes(req, range == RANGE_ONE ? 206 : 200, fd, first, bytes);
+    http_add_header(req, "Content-Disposition",
+                    http_attachment(req->arena, d->name, ""));
+    respond_bytes(req, range == RANGE_ONE ? 206 : 200, d, first, bytes);
     return 0;
+}
+
+int http_respond_file(struct http_request *req, int fd, const struct stat *st,
+                      const char *name, struct error *err)
+{
+    uint64_t size = (uint64_t)st->st_size;
+    char *etag = arena_printf(req->arena, "%" PRIx64 "-%" PRIx64 "-%" PRIx64,
+                              (uint64_t)st->st_ino, size,
+                              (uint64_t)st->st_mtim.tv_sec * 1000000000u +
+                                  (uint64_t)st->st_mtim.tv_nsec);
+    struct http_download d = {
+        .fd = fd,
+        .size = size,
+        .name = name,
+        .etag = etag,
+        .modified_ms =
+            (int64_t)st->st_mtim.tv_sec * 1000 + st->st_mtim.tv_nsec / 1000000,
+    };
+
+    return http_respond_download(req, &d, err);
 }

@@ -104,10 +104,42 @@ ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
  * ret: owned by caller. */
 int http_body_json(struct http_request *req, size_t max, json_t **ret,
                    struct error *err);
+/* The same where a body may be left out: *ret is NULL then. */
+int http_body_json_maybe(struct http_request *req, size_t max, json_t **ret,
+                         struct error *err);
 
-/* ---- respond.c, file.c, stream.c: one answer ---------------------------- */
+/* ---- multipart.c: several files in one body ----------------------------- */
 
-/* Before answering; copied. */
+#define HTTP_PARTS_MAX 64u
+#define HTTP_PART_HEADER_MAX ((size_t)8 << 10)
+#define HTTP_BOUNDARY_MAX 70u
+
+/* Where the bytes come from: as http_body_read. */
+typedef ssize_t http_read_fn(void *ctx, void *bytes, size_t len,
+                             struct error *err);
+
+struct http_part { /* strings of the arena; NULL when not said */
+    const char *name, *filename, *type;
+};
+
+struct http_multipart;
+/* type: the Content-Type header, or NULL. ERR_INVALID when it is no
+ * multipart/form-data with a boundary. arena: borrowed until it is freed. */
+int http_multipart_new(const char *type, http_read_fn *read, void *ctx,
+                       struct arena *arena, struct http_multipart **ret,
+                       struct error *err);
+/* The next part, whatever was left of the one before skipped. 1, 0 after the
+ * last, or -code. */
+int http_multipart_next(struct http_multipart *m, struct http_part *ret,
+                        struct error *err);
+/* Bytes of the part; 0 at its end. */
+ssize_t http_multipart_read(struct http_multipart *m, void *bytes, size_t len,
+                            struct error *err);
+void http_multipart_free(struct http_multipart **m); /* for cleanup() */
+
+/* ---- respond.c, file.c, stream.c, pipe.c: one answer -------------------- */
+
+/* Before answering; copied. At most 16. */
 void http_add_header(struct http_request *req, const char *name,
                      const char *value);
 /* What was answered, 0 while nothing was. For the request's worker. */
@@ -124,10 +156,30 @@ void http_respond_error(struct http_request *req, const struct error *err);
 int http_respond_file(struct http_request *req, int fd, const struct stat *st,
                       const char *name, struct error *err);
 
+struct http_download { /* all borrowed but fd */
+    int fd;            /* taken on success */
+    uint64_t size;
+    const char *name;    /* the last part of it is told to the client */
+    const char *type;    /* NULL: by the name; one that a browser might run is
+                            never told */
+    const char *etag;    /* without the quotes */
+    int64_t modified_ms; /* 0: not told */
+    bool stable;         /* never shrinks or changes: sent without a copy */
+};
+int http_respond_download(struct http_request *req,
+                          const struct http_download *d, struct error *err);
+
+/* A Content-Disposition that never shows it in a browser: a plain name for
+ * old clients and the true one (RFC 5987) beside it. Of the path only the
+ * last part counts. arena */
+const char *http_attachment(struct arena *arena, const char *path,
+                            const char *suffix);
+
 /* Where an event stream's bytes come from. next and watch run on the event
  * thread, close on any; next must not block. */
 struct http_feed {
-    /* Appends the next piece. 1: done so, 0: nothing yet, -1: the end. */
+    /* Appends the next piece. 1: done so, 0: nothing yet, -1: the end, -2:
+     * the end, but something is missing and the client must see that. */
     int (*next)(void *ctx, struct buf *out);
     /* Calls wake(arg) once when next would have something. */
     void (*watch)(void *ctx, void (*wake)(void *arg), void *arg);
@@ -137,6 +189,22 @@ struct http_feed {
 /* text/event-stream with a comment every 15 s of silence. ctx: taken. */
 void http_respond_stream(struct http_request *req,
                          const struct http_feed *feed, void *ctx);
+
+/*
+ * An answer of unknown length, written by the worker as it goes. At most
+ * HTTP_PIPE_SIZE bytes wait here: a slow reader slows the writer, one that
+ * left (or reads nothing for the idle timeout) ends it. An event stream (by
+ * its type) also gets the signs of life of http_respond_stream.
+ */
+#define HTTP_PIPE_SIZE ((size_t)256 << 10)
+struct http_pipe;
+struct http_pipe *http_respond_pipe(struct http_request *req,
+                                    const char *type);
+/* Blocks while it is full. ERR_INVALID once nobody reads any more. */
+int http_pipe_write(struct http_pipe *p, const void *bytes, size_t len,
+                    struct error *err);
+/* Frees p. whole false: the connection ends without the answer's end. */
+void http_pipe_end(struct http_pipe *p, bool whole);
 
 /* ---- status.c ----------------------------------------------------------- */
 

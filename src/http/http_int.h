@@ -123,6 +123,10 @@ bool http_body_late(struct http_request *req, uint64_t now_ms);
 void http_respond_set(struct http_request *req, unsigned status,
                       struct MHD_Response *response);
 
+/* stream.c: the feed as an answer of that type; ctx: taken. */
+void http_stream_start(struct http_request *req, const char *type,
+                       const struct http_feed *feed, void *ctx);
+
 /* events.c: libmicrohttpd's callbacks. */
 enum MHD_Result http_events_access(void *cls, struct MHD_Connection *c,
                                    const char *url, const char *method,

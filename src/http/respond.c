@@ -15,7 +15,7 @@
 #include "base/mem.h"
 #include "http/http_int.h"
 
-#define EXTRA_MAX 12
+#define EXTRA_MAX 16
 
 void http_add_header(struct http_request *req, const char *name,
                      const char *value)
@@ -95,6 +95,14 @@ void http_respond_empty(struct http_request *req, unsigned status)
     http_respond(req, status, NULL, &none);
 }
 
+static bool has_extra(const struct http_request *req, const char *name)
+{
+    for (size_t i = 0; i < req->extra_count; i++)
+        if (strcasecmp(req->extra[i].name, name) == 0)
+            return true;
+    return false;
+}
+
 void http_respond_error(struct http_request *req, const struct error *err)
 {
     struct buf body = {0};
@@ -105,7 +113,8 @@ void http_respond_error(struct http_request *req, const struct error *err)
                        MAX(err->retry_after_s, 1));
         http_add_header(req, "Retry-After", seconds);
     }
-    if (err->code == ERR_UNAUTHENTICATED)
+    if (err->code == ERR_UNAUTHENTICATED &&
+        !has_extra(req, "WWW-Authenticate"))
         http_add_header(req, "WWW-Authenticate", "Bearer");
     http_error_body(err, &body);
     http_respond_json(req, http_status_of(err->code), &body);

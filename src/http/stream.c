@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Event streams: a response whose bytes are pulled from a feed. Runs on the
- * event thread; while the feed has nothing the connection is suspended and
- * costs nothing, until the feed or the clock thread wakes it. At most one
- * piece of the feed is held here, so a slow reader costs bounded memory.
+ * A response whose bytes are pulled from a feed: event streams, and what a
+ * worker writes through a pipe. Runs on the event thread; while the feed has
+ * nothing the connection is suspended and costs nothing, until the feed or
+ * (for event streams) the clock thread wakes it. At most one piece of the
+ * feed is held here, so a slow reader costs bounded memory.
  */
 #include "http/http.h"
 
@@ -14,7 +15,7 @@
 #include "base/mem.h"
 #include "http/http_int.h"
 
-#define BLOCK_SIZE ((size_t)16 << 10)
+#define BLOCK_SIZE ((size_t)32 << 10)
 #define KEPT_SIZE ((size_t)64 << 10) /* a larger buffer is given back */
 
 struct stream {
@@ -24,6 +25,8 @@ struct stream {
     struct buf pending;
     size_t sent;
     bool ended;
+    bool broken;  /* and not as it should */
+    bool events;  /* an event stream: may be sent comments */
     bool watched; /* the feed will call on_wake; under req->lock */
 };
 
@@ -76,6 +79,12 @@ static bool take_ping(struct stream *s)
     return ping;
 }
 
+static ssize_t end_of(const struct stream *s)
+{
+    return s->broken ? MHD_CONTENT_READER_END_WITH_ERROR
+                     : MHD_CONTENT_READER_END_OF_STREAM;
+}
+
 static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
 {
     struct stream *s = cls;
@@ -87,14 +96,14 @@ static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
 
         forget_sent(s);
         if (s->ended)
-            return MHD_CONTENT_READER_END_OF_STREAM;
+            return end_of(s);
         more = s->feed.next(s->ctx, &s->pending);
         s->ended = more < 0;
-        if (take_ping(s) && more == 0)
+        s->broken = more < -1;
+        if (take_ping(s) && more == 0 && s->events)
             buf_adds(&s->pending, ": still here\n\n");
         if (s->pending.len == 0)
-            return s->ended ? MHD_CONTENT_READER_END_OF_STREAM
-                            : fall_asleep(s);
+            return s->ended ? end_of(s) : fall_asleep(s);
     }
     n = MIN(max, s->pending.len - s->sent);
     memcpy(bytes, s->pending.data + s->sent, n);
@@ -112,8 +121,8 @@ static void on_free(void *cls)
     free(s);
 }
 
-void http_respond_stream(struct http_request *req,
-                         const struct http_feed *feed, void *ctx)
+void http_stream_start(struct http_request *req, const char *type,
+                       const struct http_feed *feed, void *ctx)
 {
     struct stream *s = xcalloc(1, sizeof(*s));
     struct MHD_Response *response;
@@ -121,15 +130,22 @@ void http_respond_stream(struct http_request *req,
     s->req = http_request_ref(req);
     s->feed = *feed;
     s->ctx = ctx;
+    s->events = strcmp(type, "text/event-stream") == 0;
     response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_SIZE,
                                                  on_read, s, on_free);
     if (!response)
         abort(); /* out of memory, as the x* wrappers do */
     (void)pthread_mutex_lock(&req->lock);
-    req->stream = true;
+    req->stream = s->events;
     req->sent_ms = clock_mono_ms();
     (void)pthread_mutex_unlock(&req->lock);
-    http_add_header(req, "Content-Type", "text/event-stream");
+    http_add_header(req, "Content-Type", type);
     http_add_header(req, "X-Accel-Buffering", "no");
     http_respond_set(req, 200, response);
+}
+
+void http_respond_stream(struct http_request *req,
+                         const struct http_feed *feed, void *ctx)
+{
+    http_stream_start(req, "text/event-stream", feed, ctx);
 }

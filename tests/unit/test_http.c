@@ -41,10 +41,11 @@ struct fixture {
     struct http_server *server;
     pthread_mutex_t lock;
     pthread_cond_t cond;
-    bool open;          /* what waits may go on */
-    atomic_int waiting; /* handlers that do */
-    atomic_int closed;  /* feeds that were closed */
-    unsigned pieces;    /* of the feed that may be sent */
+    bool open;           /* what waits may go on */
+    atomic_int waiting;  /* handlers that do */
+    atomic_int closed;   /* feeds that were closed */
+    atomic_size_t piped; /* bytes written to pipes */
+    unsigned pieces;     /* of the feed that may be sent */
     void (*wake)(void *arg);
     void *wake_arg;
 };
@@ -97,6 +98,76 @@ static void handle_file(struct http_request *req)
         fd_close(&fd);
         http_respond_error(req, &err);
     }
+}
+
+/* ?name is the type it is said to have. */
+static void handle_blob(struct http_request *req)
+{
+    int fd = memfd_create("blob", MFD_CLOEXEC);
+    const char *type = NULL;
+    struct error err;
+
+    assert_int_equal(http_query(req, "name", &type, &err), 0);
+    assert_int_equal(fd_write_all(fd, "0123456789", 10), 0);
+    if (http_respond_download(req,
+                              &(struct http_download){
+                                  .fd = fd,
+                                  .size = 10,
+                                  .name = "a/b.html",
+                                  .type = type,
+                                  .etag = "abc",
+                                  .modified_ms = 784111777000,
+                                  .stable = true,
+                              },
+                              &err) < 0) {
+        fd_close(&fd);
+        http_respond_error(req, &err);
+    }
+}
+
+static void handle_maybe(struct http_request *req)
+{
+    json_t *json cleanup(json_unref) = NULL;
+    struct buf body = {0};
+    struct error err;
+
+    if (http_body_json_maybe(req, 1000, &json, &err) < 0) {
+        http_respond_error(req, &err);
+        return;
+    }
+    buf_adds(&body, json ? "something" : "nothing");
+    http_respond(req, 200, "text/plain", &body);
+}
+
+/* ?name says how many bytes, then "!" for an end that is none. */
+static void handle_pipe(struct fixture *f, struct http_request *req)
+{
+    const char *name = NULL;
+    struct http_pipe *p;
+    char bytes[10000];
+    struct error err;
+    size_t left;
+    char *end;
+    int r = 0;
+
+    assert_int_equal(http_query(req, "name", &name, &err), 0);
+    left = strtoul(name, &end, 10);
+    p = http_respond_pipe(req, "application/zip");
+    memset(bytes, 'z', sizeof(bytes));
+    f->waiting++;
+    while (left > 0 && r == 0) {
+        size_t n = MIN(left, sizeof(bytes));
+
+        r = http_pipe_write(p, bytes, n, &err);
+        left -= n;
+        f->piped += n;
+    }
+    if (r < 0) {
+        assert_int_equal(err.code, ERR_INVALID);
+        f->closed++;
+    }
+    http_pipe_end(p, *end != '!');
+    f->waiting--;
 }
 
 static void handle_wait(struct fixture *f, struct http_request *req)
@@ -194,6 +265,12 @@ static void on_request(void *ctx, struct http_request *req)
         handle_file(req);
     else if (strcmp(path, "/wait") == 0)
         handle_wait(ctx, req);
+    else if (strcmp(path, "/blob") == 0)
+        handle_blob(req);
+    else if (strcmp(path, "/maybe") == 0)
+        handle_maybe(req);
+    else if (strcmp(path, "/pipe") == 0)
+        handle_pipe(ctx, req);
     else if (strcmp(path, "/stream") == 0)
         http_respond_stream(req, &feed, ctx);
     else if (strcmp(path, "/early") == 0) {
@@ -674,6 +751,182 @@ static void stop_cuts_a_sleeping_stream(void **state)
     free(f);
 }
 
+/* ---- downloads that never change ----------------------------------------
+ */
+
+static void F8_download_names_no_type_a_browser_runs(void **state)
+{
+    static const struct {
+        const char *said, *told;
+    } cases[] = {
+        {"text/csv", "text/csv; charset=utf-8"},
+        {"TEXT/CSV", "text/csv; charset=utf-8"},
+        {"image/png", "image/png"},
+        {"video/mp4", "video/mp4"},
+        {"text/html", "application/octet-stream"},
+        {"image/svg%2Bxml", "application/octet-stream"},
+        {"application/xhtml%2Bxml", "application/octet-stream"},
+        {"text/javascript", "application/octet-stream"},
+        {"text/csv;x", "application/octet-stream"},
+        {"text/css", "application/octet-stream"},
+        {"", "application/octet-stream"},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct buf ask_for cleanup(buf_done) = {0};
+        struct buf want cleanup(buf_done) = {0};
+
+        buf_addf(&ask_for, "GET /blob?name=%s HTTP/1.1\r\n" CLOSING "\r\n",
+                 cases[i].said);
+        buf_addf(&want, "Content-Type: %s\r\n", cases[i].told);
+        expect(*state, ask_for.data, want.data,
+               "Content-Security-Policy: sandbox; default-src 'none'");
+        expect(*state, ask_for.data, "X-Content-Type-Options: nosniff",
+               "Content-Disposition: attachment; filename=\"b.html\"");
+    }
+}
+
+static void download_conditions(void **state)
+{
+    expect(*state, "GET /blob HTTP/1.1\r\n" CLOSING "\r\n", "ETag: \"abc\"",
+           "\r\n\r\n0123456789");
+    expect(*state, "GET /blob HTTP/1.1\r\n" CLOSING "\r\n",
+           "Last-Modified: Sun, 06 Nov 1994 08:49:37 GMT",
+           "Content-Type: application/octet-stream");
+    expect(*state,
+           "GET /blob HTTP/1.1\r\n" CLOSING "If-None-Match: \"abc\"\r\n\r\n",
+           " 304 ", "ETag: \"abc\"");
+    expect(*state, "GET /blob HTTP/1.1\r\n" CLOSING "Range: bytes=3-5\r\n\r\n",
+           " 206 ", "\r\n\r\n345");
+    expect(*state, "GET /blob HTTP/1.1\r\n" CLOSING "Range: bytes=10-\r\n\r\n",
+           " 416 ", "Content-Range: bytes */10");
+    expect(*state, "HEAD /blob HTTP/1.1\r\n" CLOSING "\r\n", " 200 ",
+           "Content-Length: 10");
+}
+
+static void json_body_may_be_left_out(void **state)
+{
+    expect(*state, "POST /maybe HTTP/1.1\r\n" CLOSING "\r\n", " 200 ",
+           "nothing");
+    expect(*state,
+           "POST /maybe HTTP/1.1\r\n" CLOSING "Content-Length: 0\r\n"
+           "Content-Type: image/png\r\n\r\n",
+           " 200 ", "nothing");
+    expect(*state,
+           "POST /maybe HTTP/1.1\r\n" CLOSING "Content-Length: 2\r\n\r\n{}",
+           " 200 ", "something");
+    expect(*state,
+           "POST /maybe HTTP/1.1\r\n" CLOSING "Content-Length: 2\r\n\r\n[]",
+           " 400 ", "JSON object");
+    expect(*state,
+           "POST /maybe HTTP/1.1\r\n" CLOSING "Content-Length: 2\r\n"
+           "Content-Type: image/png\r\n\r\n{}",
+           " 400 ", "must be JSON");
+    expect(*state, "POST /json HTTP/1.1\r\n" CLOSING "\r\n", " 400 ",
+           "the body is empty");
+}
+
+/* ---- pipes ---------------------------------------------------------------
+ */
+
+/* How many z are in the answer, and does it end as it should? */
+static size_t piped(struct fixture *f, const char *path, bool *ret_whole)
+{
+    struct buf head cleanup(buf_done) = {0};
+    char *answer cleanup(mem_free) = NULL;
+    size_t count = 0;
+
+    buf_addf(&head, "GET %s HTTP/1.1\r\n" CLOSING "\r\n", path);
+    answer = ask(f, head.data, head.len);
+    assert_non_null(strstr(answer, " 200 "));
+    assert_non_null(strstr(answer, "Content-Type: application/zip"));
+    for (const char *p = strstr(answer, "\r\n\r\n"); *p; p++)
+        count += *p == 'z';
+    *ret_whole = strlen(answer) > 5 &&
+                 strcmp(answer + strlen(answer) - 5, "0\r\n\r\n") == 0;
+    return count;
+}
+
+static void pipe_sends_all_of_any_size(void **state)
+{
+    static const size_t sizes[] = {0,
+                                   1,
+                                   HTTP_PIPE_SIZE - 1,
+                                   HTTP_PIPE_SIZE,
+                                   HTTP_PIPE_SIZE + 1,
+                                   (size_t)5 << 20};
+
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        struct buf path cleanup(buf_done) = {0};
+        bool whole;
+
+        buf_addf(&path, "/pipe?name=%zu", sizes[i]);
+        assert_int_equal(piped(*state, path.data, &whole), sizes[i]);
+        assert_true(whole);
+    }
+}
+
+static void pipe_that_fails_has_no_end(void **state)
+{
+    bool whole;
+
+    assert_int_equal(piped(*state, "/pipe?name=1000!", &whole), 1000);
+    assert_false(whole);
+    assert_int_equal(piped(*state, "/pipe?name=0!", &whole), 0);
+    assert_false(whole);
+}
+
+static void pipe_of_a_head_request_is_closed(void **state)
+{
+    struct fixture *f = *state;
+
+    expect(f, "HEAD /pipe?name=9000000 HTTP/1.1\r\n" CLOSING "\r\n", " 200 ",
+           "application/zip");
+    for (int n = 0; !f->closed && n < 500; n++)
+        usleep(10000);
+    assert_int_equal(f->closed, 1);
+}
+
+static void R6_slow_reader_of_a_pipe_holds_the_writer(void **state)
+{
+    static const char head[] =
+        "GET /pipe?name=200000000 HTTP/1.1\r\n" CLOSING "\r\n";
+    struct fixture *f = *state;
+    int fd = dial(f);
+    size_t before = 0;
+
+    assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+    /* The sockets' own buffers fill, then nothing more is written. */
+    for (int n = 0; n < 100; n++) {
+        usleep(20000);
+        if (f->piped > 0 && f->piped == before)
+            break;
+        before = f->piped;
+    }
+    assert_in_range(f->piped, HTTP_PIPE_SIZE, 100000000);
+    assert_int_equal(f->closed, 0);
+    fd_close(&fd);
+    for (int n = 0; !f->closed && n < 800; n++)
+        usleep(10000);
+    assert_int_equal(f->closed, 1);
+}
+
+static void stop_ends_a_pipe(void **state)
+{
+    static const char head[] =
+        "GET /pipe?name=200000000 HTTP/1.1\r\n" CLOSING "\r\n";
+    struct fixture *f = *state;
+    int fd cleanup(fd_close) = dial(f);
+
+    assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
+    for (int n = 0; !f->piped && n < 500; n++)
+        usleep(10000);
+    http_stop(f->server, 0);
+    assert_int_equal(f->closed, 1);
+    assert_int_equal(setup(state), 0);
+    free(f);
+}
+
 /* ---- load ----------------------------------------------------------------
  */
 
@@ -774,6 +1027,14 @@ int main(void)
         CASE(stream_sleeps_and_wakes),
         CASE(H7_client_leaving_closes_a_sleeping_stream),
         CASE(stop_cuts_a_sleeping_stream),
+        CASE(F8_download_names_no_type_a_browser_runs),
+        CASE(download_conditions),
+        CASE(json_body_may_be_left_out),
+        CASE(pipe_sends_all_of_any_size),
+        CASE(pipe_that_fails_has_no_end),
+        CASE(pipe_of_a_head_request_is_closed),
+        CASE(R6_slow_reader_of_a_pipe_holds_the_writer),
+        CASE(stop_ends_a_pipe),
         cmocka_unit_test_setup_teardown(R8_full_queue_is_refused_at_once,
                                         setup_one_worker, teardown),
         CASE(connection_is_kept_alive),

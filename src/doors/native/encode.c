@@ -44,6 +44,9 @@ void native_encode_session(struct json_writer *w, const char *key,
     json_write_string(w, "name", info->name[0] ? info->name : NULL);
     json_write_string(w, "pool", info->pool);
     json_write_string(w, "runtime", info->runtime);
+    native_encode_text(w, "workspace", info->workspace);
+    json_write_string(w, "persistence",
+                      info->ephemeral ? "ephemeral" : "workspace");
     json_write_string(w, "state", session_state_name(info->state));
     encode_limits(w, &info->limits);
     json_write_int(w, "executions", info->executions);
@@ -299,26 +302,6 @@ static void encode_limit(struct json_writer *w, const struct exec_info *info)
     json_write_close(w, '}');
 }
 
-static void encode_paths(struct json_writer *w, const char *key,
-                         const struct exec_file_change *files, size_t count)
-{
-    json_write_open(w, key, '[');
-    for (size_t i = 0; i < count; i++)
-        json_write_string(w, NULL, files[i].path);
-    json_write_close(w, ']');
-}
-
-static void encode_files(struct json_writer *w, const struct exec_info *info)
-{
-    json_write_open(w, "files", '{');
-    encode_paths(w, "created", info->created, info->created_count);
-    encode_paths(w, "modified", info->modified, info->modified_count);
-    encode_paths(w, "deleted", info->deleted, info->deleted_count);
-    if (info->files_truncated)
-        json_write_bool(w, "truncated", true);
-    json_write_close(w, '}');
-}
-
 static void encode_facts(struct json_writer *w, const struct exec_info *info)
 {
     encode_limit(w, info);
@@ -327,7 +310,7 @@ static void encode_facts(struct json_writer *w, const struct exec_info *info)
     json_write_int(w, "cpu_ms", (int64_t)info->cpu_ms);
     json_write_int(w, "peak_memory_bytes", (int64_t)info->peak_memory_bytes);
     json_write_close(w, '}');
-    encode_files(w, info);
+    native_encode_exec_files(w, info);
     if (info->language == EXEC_SHELL && info->exit_code >= 0)
         json_write_int(w, "exit_code", info->exit_code);
     json_write_string(w, "interpreter",

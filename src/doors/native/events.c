@@ -37,7 +37,7 @@ struct feed {
     uint64_t watch;
     struct partial partials[2]; /* stdout, stderr */
     bool ended;
-    char tenant[AUTH_TENANT_MAX];
+    struct principal who; /* copied: the request is gone by then */
     char session[ID_MAX]; /* deleted when we are done; or empty */
 };
 
@@ -98,10 +98,13 @@ static void on_watch(void *ctx, void (*wake)(void *arg), void *arg)
 static void delete_session(void *arg)
 {
     struct feed *f = arg;
+    struct actor who = {.tenant = f->who.tenant,
+                        .key = f->who.key_id,
+                        .admin = (f->who.scopes & AUTH_ADMIN) != 0};
     struct error err;
 
     /* One that is gone already, or goes with the service, is fine. */
-    if (session_delete(f->sessions, f->tenant, f->session, &err) < 0 &&
+    if (session_delete(f->sessions, &who, f->session, &err) < 0 &&
         err.code != ERR_NOT_FOUND && err.code != ERR_UNAVAILABLE)
         log_event(LOG_WARN, "run_session_left", "session", f->session, "error",
                   err.message, NULL);
@@ -131,7 +134,7 @@ void native_events_respond(struct doors_call *call, struct execution *e,
     f->sessions = call->doors->sessions;
     f->work = doors_workers(call);
     f->e = e;
-    memcpy(f->tenant, call->who.tenant, sizeof(f->tenant));
+    f->who = call->who;
     if (session)
         (void)snprintf(f->session, sizeof(f->session), "%s", session);
     /* Partial characters of what was sent before still count. */

@@ -47,10 +47,10 @@ int native_executions_create(struct doors_call *call, struct error *err)
     if (r < 0)
         return r;
     if (mode == NATIVE_SYNC)
-        r = session_execute(doors->sessions, call->who.tenant, call->params[0],
+        r = session_execute(doors->sessions, &call->actor, call->params[0],
                             &spec, &e, err);
     else
-        r = session_submit(doors->sessions, call->who.tenant, call->params[0],
+        r = session_submit(doors->sessions, &call->actor, call->params[0],
                            &spec, native_submit, doors_workers(call), &e, err);
     if (r < 0)
         return r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /api/sessions/{id}/files: list, fetch, put, delete. Runs on a worker of
- * the daemon. Bytes are streamed in both directions; the core's broker keeps
- * every path inside the session.
+ * /api/sessions/{id}/files: list, fetch, put, delete, as the session sees
+ * them now. Runs on a worker of the daemon. Bytes are streamed in both
+ * directions; the core's broker keeps every path inside the session.
  */
 #include "doors/native/native.h"
 
@@ -15,7 +15,6 @@
 #include "json/json.h"
 
 #define LIST_MAX 1000
-#define CHUNK_SIZE ((size_t)64 << 10)
 
 static void respond_list(struct doors_call *call,
                          const struct session_file *files, size_t count,
@@ -31,6 +30,9 @@ static void respond_list(struct doors_call *call,
         json_write_string(&w, "path", files[i].path);
         json_write_int(&w, "size", (int64_t)files[i].size);
         json_write_time(&w, "modified_at", files[i].modified_at_ms);
+        native_encode_text(&w, "file_id", files[i].file);
+        native_encode_text(&w, "version", files[i].version);
+        native_encode_text(&w, "sha256", files[i].sha256);
         json_write_close(&w, '}');
     }
     json_write_close(&w, ']');
@@ -80,13 +82,13 @@ int native_files_get(struct doors_call *call, struct error *err)
 static int receive(struct doors_call *call, struct session_upload *u,
                    struct error *err)
 {
-    char *bytes cleanup(mem_free) = xmalloc(CHUNK_SIZE);
+    char *bytes cleanup(mem_free) = xmalloc(NATIVE_CHUNK);
     ssize_t n;
 
     do {
         int r = 0;
 
-        n = http_body_read(call->http, bytes, CHUNK_SIZE,
+        n = http_body_read(call->http, bytes, NATIVE_CHUNK,
                            call->doors->conf->upload_bytes, err);
         if (n > 0)
             r = session_upload_write(u, bytes, (size_t)n, err);
@@ -96,26 +98,27 @@ static int receive(struct doors_call *call, struct session_upload *u,
     return (int)n;
 }
 
-static void respond_put(struct doors_call *call, uint64_t size,
-                        const char *sha256)
+static void respond_put(struct doors_call *call, const struct session_file *f)
 {
     struct buf body = {0};
     struct json_writer w = {.out = &body};
 
     json_write_open(&w, NULL, '{');
     json_write_string(&w, "path", call->params[1]);
-    json_write_int(&w, "size", (int64_t)size);
-    json_write_string(&w, "sha256", sha256);
+    json_write_int(&w, "size", (int64_t)f->size);
+    json_write_string(&w, "sha256", f->sha256);
+    native_encode_text(&w, "file_id", f->file);
+    native_encode_text(&w, "version", f->version);
+    native_encode_url(&w, f->file, f->version);
     json_write_close(&w, '}');
     http_respond_json(call->http, 201, &body);
 }
 
 int native_files_put(struct doors_call *call, struct error *err)
 {
+    struct session_file made = {.path = NULL};
     struct session_upload *u;
-    char sha256[65];
-    uint64_t size;
-    int r = session_upload_begin(call->doors->sessions, call->who.tenant,
+    int r = session_upload_begin(call->doors->sessions, &call->actor,
                                  call->params[0], call->params[1], &u, err);
 
     if (r < 0)
@@ -125,15 +128,17 @@ int native_files_put(struct doors_call *call, struct error *err)
         session_upload_abort(u);
         return r;
     }
-    r = session_upload_commit(u, &size, sha256, err);
-    if (r == 0)
-        respond_put(call, size, sha256);
-    return r;
+    r = session_upload_commit(u, &made, err);
+    if (r < 0)
+        return r;
+    respond_put(call, &made);
+    free(made.path);
+    return 0;
 }
 
 int native_files_delete(struct doors_call *call, struct error *err)
 {
-    int r = session_files_remove(call->doors->sessions, call->who.tenant,
+    int r = session_files_remove(call->doors->sessions, &call->actor,
                                  call->params[0], call->params[1], err);
 
     if (r == 0)

@@ -82,6 +82,16 @@ static void encode_key(struct json_writer *w, const struct auth_key *key,
     json_write_close(w, '}');
 }
 
+/* In the trail before the client is told. */
+static int note(struct doors_call *call, const char *action, const char *key,
+                const char *detail, struct error *err)
+{
+    return audit_note(call->doors->audit, &call->actor,
+                      &(struct audit_event){
+                          .action = action, .object = key, .detail = detail},
+                      err);
+}
+
 int native_keys_create(struct doors_call *call, struct error *err)
 {
     char *secret cleanup(mem_free) = NULL;
@@ -91,6 +101,7 @@ int native_keys_create(struct doors_call *call, struct error *err)
     struct json_writer w = {.out = &body};
     struct auth_key key = {.scopes = 0};
     uint32_t scopes = 0;
+    char text[96];
     int r =
         http_body_json(call->http, call->doors->conf->json_bytes, &json, err);
 
@@ -101,6 +112,9 @@ int native_keys_create(struct doors_call *call, struct error *err)
     if (r == 0)
         r = auth_key_create(call->doors->auth, b.tenant, b.name, scopes, &key,
                             &secret, err);
+    if (r == 0)
+        r = note(call, "key.create", key.id,
+                 auth_scopes_format(key.scopes, text), err);
     if (r < 0)
         return r;
     encode_key(&w, &key, secret);
@@ -133,6 +147,8 @@ int native_keys_revoke(struct doors_call *call, struct error *err)
 {
     int r = auth_key_revoke(call->doors->auth, call->params[0], err);
 
+    if (r == 0)
+        r = note(call, "key.revoke", call->params[0], NULL, err);
     if (r == 0)
         http_respond_empty(call->http, 204);
     return r;

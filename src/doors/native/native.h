@@ -11,8 +11,10 @@
 
 #include "doors/doors.h"
 #include "session/session.h"
+#include "workspace/workspace.h"
 
 struct buf;
+struct json_field;
 struct json_writer;
 
 doors_handler_fn native_sessions_create;
@@ -20,6 +22,7 @@ doors_handler_fn native_sessions_list;
 doors_handler_fn native_sessions_get;
 doors_handler_fn native_sessions_delete;
 doors_handler_fn native_sessions_reset;
+doors_handler_fn native_sessions_refresh;
 doors_handler_fn native_sessions_interrupt;
 
 doors_handler_fn native_executions_create;
@@ -43,6 +46,69 @@ doors_handler_fn native_keys_create;
 doors_handler_fn native_keys_list;
 doors_handler_fn native_keys_revoke;
 
+doors_handler_fn native_workspaces_create;
+doors_handler_fn native_workspaces_list;
+doors_handler_fn native_workspaces_get;
+doors_handler_fn native_workspaces_patch;
+doors_handler_fn native_workspaces_delete;
+doors_handler_fn native_workspaces_undelete;
+doors_handler_fn native_workspaces_usage;
+
+doors_handler_fn native_members_list;
+doors_handler_fn native_members_set;
+doors_handler_fn native_members_remove;
+doors_handler_fn native_transfer_give;
+doors_handler_fn native_transfer_offer;
+doors_handler_fn native_transfer_offers;
+doors_handler_fn native_transfer_revoke;
+doors_handler_fn native_transfer_claim;
+
+doors_handler_fn native_tree_list;
+doors_handler_fn native_tree_info;
+doors_handler_fn native_tree_get;
+doors_handler_fn native_tree_find;
+doors_handler_fn native_tree_content;
+doors_handler_fn native_change_put;
+doors_handler_fn native_change_delete;
+doors_handler_fn native_change_move;
+doors_handler_fn native_change_copy;
+doors_handler_fn native_change_restore;
+doors_handler_fn native_form_post;
+doors_handler_fn native_archive_get;
+
+doors_handler_fn native_versions_history;
+doors_handler_fn native_versions_provenance;
+doors_handler_fn native_versions_diff;
+doors_handler_fn native_versions_conversation;
+
+doors_handler_fn native_locks_create;
+doors_handler_fn native_locks_list;
+doors_handler_fn native_locks_renew;
+doors_handler_fn native_locks_release;
+
+doors_handler_fn native_shares_create;
+doors_handler_fn native_shares_list;
+doors_handler_fn native_shares_revoke;
+doors_handler_fn native_visit_get;
+doors_handler_fn native_visit_put;
+
+doors_handler_fn native_uploads_create;
+doors_handler_fn native_uploads_get;
+doors_handler_fn native_uploads_part;
+doors_handler_fn native_uploads_complete;
+doors_handler_fn native_uploads_abort;
+
+doors_handler_fn native_search_query;
+doors_handler_fn native_search_status;
+
+doors_handler_fn native_audit_query;
+doors_handler_fn native_audit_verify;
+doors_handler_fn native_upkeep_collect;
+doors_handler_fn native_upkeep_verify;
+doors_handler_fn native_upkeep_backup;
+
+doors_handler_fn native_openapi_get;
+
 /* ---- shared within the door --------------------------------------------- */
 
 enum native_mode {
@@ -50,6 +116,10 @@ enum native_mode {
     NATIVE_STREAM,
     NATIVE_ASYNC
 };
+
+#define NATIVE_LOCKS_MAX 16u
+#define NATIVE_NOTE_MAX 256u /* bytes of a conversation, message or note */
+#define NATIVE_CHUNK ((size_t)64 << 10)
 
 /* spec.c: a body to the core's own structures, which borrow from the body
  * and from the request. */
@@ -64,8 +134,64 @@ int native_spec_run(struct doors_call *call, const json_t *body,
                     struct exec_spec *ret_exec, enum native_mode *ret_mode,
                     json_t **ret_files, struct error *err);
 
+/* ask.c: what a request says. Strings are the request's or the body's, which
+ * is owned by caller (NULL when it was left out). */
+int native_ask_body(struct doors_call *call, const struct json_field *fields,
+                    size_t count, void *ret, json_t **ret_json,
+                    struct error *err);
+int native_ask_body_maybe(struct doors_call *call,
+                          const struct json_field *fields, size_t count,
+                          void *ret, json_t **ret_json, struct error *err);
+/* ?limit and ?after */
+int native_ask_page(struct doors_call *call, unsigned max, unsigned fallback,
+                    unsigned *ret_limit, const char **ret_after,
+                    struct error *err);
+int native_ask_flag(struct doors_call *call, const char *name, bool *ret,
+                    struct error *err);
+int native_ask_time(struct doors_call *call, const char *name, int64_t *ret,
+                    struct error *err); /* 0 when absent */
+int native_ask_text(struct doors_call *call, const char *name, size_t max,
+                    const char **ret, struct error *err);
+struct native_locks {
+    const char *tokens[NATIVE_LOCKS_MAX];
+    size_t count;
+};
+int native_ask_locks(struct doors_call *call, struct native_locks *ret,
+                     struct error *err); /* X-Glovebox-Lock */
+int native_ask_conditions(struct doors_call *call,
+                          struct workspace_commit_spec *ret,
+                          struct error *err); /* If-Match, If-None-Match */
+/* A media type worth keeping, of a Content-Type header, or NULL. */
+const char *native_ask_type(struct doors_call *call, const char *header);
+
+/* receive.c: bytes of a client into a blob, at most upload_bytes. */
+struct native_blob {
+    struct blobs *blobs; /* NULL: nothing to release */
+    char sha256[BLOB_NAME];
+    uint64_t size;
+};
+int native_receive_body(struct doors_call *call, struct native_blob *ret,
+                        struct error *err);
+int native_receive_from(struct doors_call *call, http_read_fn *read, void *ctx,
+                        struct native_blob *ret, struct error *err);
+http_read_fn native_receive_read; /* the request's body; ctx: doors_call */
+void native_receive_done(struct native_blob *b); /* for cleanup() */
+
 /* executions.c: runs a job of the core on our workers; ctx is the pool. */
 session_submit_fn native_submit;
+
+/* change.c: commits and answers with what became of it. status of a single
+ * file: 201 when it is new. */
+int native_change_may_write(struct doors_call *call, const char *workspace,
+                            struct error *err);
+void native_change_respond_file(struct doors_call *call, const char *workspace,
+                                const struct workspace_commit *c);
+
+/* transfer.c: the one key a client means by an id or a name; tenant: where
+ * to look, NULL everywhere. */
+int native_transfer_key(struct doors_call *call, const char *name,
+                        const char *tenant, struct auth_key *ret,
+                        struct error *err);
 
 /* encode.c */
 void native_encode_session(struct json_writer *w, const char *key,
@@ -74,6 +200,30 @@ void native_encode_execution(struct execution *e, struct buf *out);
 /* One event as JSON; text is that of a stdout or stderr event. */
 void native_encode_event(struct execution *e, const struct exec_event *event,
                          const char *text, size_t text_len, struct buf *out);
+
+/* encode_files.c: workspaces and what is in them. */
+/* Text of ours, null when it is empty. */
+void native_encode_text(struct json_writer *w, const char *key,
+                        const char *text);
+/* "/api/files/…/content?version=…" as field "url"; null without a file. */
+void native_encode_url(struct json_writer *w, const char *file,
+                       const char *version);
+void native_encode_sandbox_path(struct json_writer *w, const char *path);
+/* {"data":[ … ],"has_more":…} */
+void native_encode_list(struct json_writer *w);
+void native_encode_list_end(struct json_writer *w, bool more);
+void native_encode_workspace(struct json_writer *w,
+                             const struct workspace_info *info);
+/* The fields of a file, into an open object. */
+void native_encode_file(struct json_writer *w, const char *workspace,
+                        const struct workspace_file *f);
+void native_encode_commit(struct json_writer *w, const char *workspace,
+                          const struct workspace_commit *c);
+/* The fields of a version with its commit, into an open object. */
+void native_encode_version(struct json_writer *w, const char *workspace,
+                           const struct workspace_event *e);
+void native_encode_exec_files(struct json_writer *w,
+                              const struct exec_info *info);
 
 /* events.c: answers with the events after number `after`. e: taken. When the
  * answer is over session (may be NULL) is deleted. */

@@ -19,6 +19,7 @@ static void encode_pool(struct json_writer *w, const struct conf_pool *p,
     json_write_string(w, "name", p->name);
     json_write_string(w, "runtime", p->runtime);
     json_write_bool(w, "zygote", p->zygote);
+    json_write_string(w, "persistence", p->persistence);
     json_write_open(w, "limits", '{');
     json_write_int(w, "memory_bytes", (int64_t)p->memory_bytes);
     json_write_int(w, "max_memory_bytes", (int64_t)p->max_memory_bytes);
@@ -97,6 +98,16 @@ int native_limits_get(struct doors_call *call, struct error *err)
         {"json_members", json_limits_body.members},
         {"code_bytes", c->code_bytes},
         {"upload_bytes", c->upload_bytes},
+        {"file_bytes", c->file_bytes},
+        {"upload_parts", UPLOAD_PARTS_MAX},
+        {"form_parts", HTTP_PARTS_MAX},
+        {"workspace_quota_bytes", c->workspace_quota_bytes},
+        {"tenant_quota_bytes", c->tenant_quota_bytes},
+        {"workspaces_per_tenant", c->workspaces_per_tenant},
+        {"restore_window_s", c->restore_window_s},
+        {"lock_ttl_max_s", LOCK_TTL_MAX_S},
+        {"index_text_bytes", c->index_text_bytes},
+        {"index_document_bytes", c->index_document_bytes},
         {"max_executions", c->max_executions},
         {"queue_per_session", c->queue_per_session},
         {"sessions_per_tenant", c->sessions_per_tenant},

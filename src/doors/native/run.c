@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * POST /api/run: a fresh session, files into it, one execution, and the
- * session is deleted. Runs on a worker of the daemon, which deletes after it
- * has answered; of a stream, whoever ends it deletes.
+ * session is deleted; files it made stay in their workspace. Runs on a worker
+ * of the daemon, which deletes after it has answered; of a stream, whoever
+ * ends it deletes.
  */
 #include "doors/native/native.h"
 
@@ -33,10 +34,9 @@ static int upload(struct doors_call *call, const char *session,
                   struct error *err)
 {
     struct session_upload *u;
-    char sha256[65];
-    uint64_t size;
-    int r = session_upload_begin(call->doors->sessions, call->who.tenant,
-                                 session, path, &u, err);
+    struct session_file made = {.path = NULL};
+    int r = session_upload_begin(call->doors->sessions, &call->actor, session,
+                                 path, &u, err);
 
     if (r < 0)
         return r;
@@ -46,7 +46,10 @@ static int upload(struct doors_call *call, const char *session,
         session_upload_abort(u);
         return r;
     }
-    return session_upload_commit(u, &size, sha256, err);
+    r = session_upload_commit(u, &made, err);
+    if (r == 0)
+        free(made.path);
+    return r;
 }
 
 static int put_file(struct doors_call *call, const char *session,
@@ -84,8 +87,8 @@ static int run_sync(struct doors_call *call, const char *session,
 {
     struct buf body = {0};
     struct execution *e;
-    int r = session_execute(call->doors->sessions, call->who.tenant, session,
-                            spec, &e, err);
+    int r = session_execute(call->doors->sessions, &call->actor, session, spec,
+                            &e, err);
 
     if (r < 0)
         return r;
@@ -99,8 +102,8 @@ static int run_stream(struct doors_call *call, const char *session,
                       const struct exec_spec *spec, struct error *err)
 {
     struct execution *e;
-    int r = session_submit(call->doors->sessions, call->who.tenant, session,
-                           spec, native_submit, doors_workers(call), &e, err);
+    int r = session_submit(call->doors->sessions, &call->actor, session, spec,
+                           native_submit, doors_workers(call), &e, err);
 
     if (r == 0)
         native_events_respond(call, e, 0, session);
@@ -111,8 +114,8 @@ static void delete_session(struct doors_call *call, const char *session)
 {
     struct error err;
 
-    if (session_delete(call->doors->sessions, call->who.tenant, session,
-                       &err) < 0 &&
+    if (session_delete(call->doors->sessions, &call->actor, session, &err) <
+            0 &&
         err.code != ERR_NOT_FOUND && err.code != ERR_UNAVAILABLE)
         log_event(LOG_WARN, "run_session_left", "session", session, "error",
                   err.message, NULL);
@@ -139,8 +142,8 @@ int native_run(struct doors_call *call, struct error *err)
                         "when it ends");
         return error_hint(err, "Use 'stream', or create a session.");
     }
-    r = session_create(call->doors->sessions, call->who.tenant, &session,
-                       &info, err);
+    r = session_create(call->doors->sessions, &call->actor, &session, &info,
+                       err);
     if (r < 0)
         return r;
     r = put_files(call, info.id, files, err);

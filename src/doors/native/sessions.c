@@ -31,8 +31,8 @@ int native_sessions_create(struct doors_call *call, struct error *err)
     if (r == 0)
         r = native_spec_session(call, body, &spec, err);
     if (r == 0)
-        r = session_create(call->doors->sessions, call->who.tenant, &spec,
-                           &info, err);
+        r = session_create(call->doors->sessions, &call->actor, &spec, &info,
+                           err);
     if (r == 0)
         respond(call, 201, &info);
     return r;
@@ -89,7 +89,7 @@ int native_sessions_list(struct doors_call *call, struct error *err)
 
 int native_sessions_delete(struct doors_call *call, struct error *err)
 {
-    int r = session_delete(call->doors->sessions, call->who.tenant,
+    int r = session_delete(call->doors->sessions, &call->actor,
                            call->params[0], err);
 
     if (r == 0)
@@ -106,6 +106,25 @@ int native_sessions_reset(struct doors_call *call, struct error *err)
     if (r == 0)
         respond(call, 200, &info);
     return r;
+}
+
+int native_sessions_refresh(struct doors_call *call, struct error *err)
+{
+    struct session_info info cleanup(session_info_done) = {.metadata = NULL};
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    uint32_t changed = 0;
+    int r = session_refresh(call->doors->sessions, &call->actor,
+                            call->params[0], &changed, &info, err);
+
+    if (r < 0)
+        return r;
+    json_write_open(&w, NULL, '{');
+    json_write_int(&w, "changed", changed);
+    native_encode_session(&w, "session", &info);
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+    return 0;
 }
 
 int native_sessions_interrupt(struct doors_call *call, struct error *err)

@@ -20,15 +20,17 @@
 
 /* All that any of the three bodies may say. */
 struct body {
-    const char *pool, *name, *runtime, *code;
+    const char *pool, *name, *runtime, *code, *workspace;
     json_t *limits, *metadata, *files;
     int language; /* enum exec_language */
     int mode;     /* enum native_mode */
+    int persistence;
     int64_t timeout_s;
 };
 
 static const char *const languages[] = {"python", "shell", NULL};
 static const char *const modes[] = {"sync", "stream", "async", NULL};
+static const char *const persistences[] = {"workspace", "ephemeral", NULL};
 
 enum {
     SESSION = 1,
@@ -55,6 +57,11 @@ static const struct {
     {SESSION, {"name", JSON_KIND_STRING, false, AT(name), 1, 128, NULL}},
     {SESSION | RUN,
      {"runtime", JSON_KIND_STRING, false, AT(runtime), 1, 64, NULL}},
+    {SESSION | RUN,
+     {"workspace", JSON_KIND_STRING, false, AT(workspace), 1, ID_MAX, NULL}},
+    {SESSION | RUN,
+     {"persistence", JSON_KIND_CHOICE, false, AT(persistence), 0, 0,
+      persistences}},
     {SESSION | RUN,
      {"limits", JSON_KIND_OBJECT, false, AT(limits), 0, 0, NULL}},
     {SESSION | EXEC | RUN,
@@ -168,21 +175,59 @@ static int metadata_text(struct doors_call *call, const json_t *object,
 static int to_session(const struct body *b, struct session_spec *ret,
                       struct error *err)
 {
-    *ret = (struct session_spec){
-        .pool = b->pool, .name = b->name, .runtime = b->runtime};
+    *ret = (struct session_spec){.pool = b->pool,
+                                 .name = b->name,
+                                 .runtime = b->runtime,
+                                 .workspace = b->workspace,
+                                 .ephemeral = b->persistence == 1};
+    if (ret->ephemeral && ret->workspace)
+        return error_set(err, ERR_INVALID,
+                         "an ephemeral session has no workspace to share");
     return b->limits ? read_limits(b->limits, &ret->limits, err) : 0;
 }
 
-static void to_execution(const struct body *b, struct exec_spec *ret,
-                         enum native_mode *ret_mode)
+/* The first of two names that is a string there. */
+static int find_mark(const json_t *metadata, const char *name,
+                     const char *other, const char **ret, struct error *err)
 {
+    const json_t *value = json_object_get(metadata, name);
+
+    if (!json_is_string(value))
+        value = json_object_get(metadata, other);
+    if (!json_is_string(value))
+        return 0;
+    if (json_string_length(value) > NATIVE_NOTE_MAX)
+        return error_set(err, ERR_INVALID,
+                         "metadata.%s must not be longer than %u bytes", name,
+                         NATIVE_NOTE_MAX);
+    *ret = json_string_value(value);
+    return 0;
+}
+
+static int to_execution(struct doors_call *call, const struct body *b,
+                        struct exec_spec *ret, enum native_mode *ret_mode,
+                        struct error *err)
+{
+    struct native_locks *locks =
+        arena_alloc(http_arena(call->http), sizeof(*locks));
+    int r = native_ask_locks(call, locks, err);
+
     *ret = (struct exec_spec){
         .language = (enum exec_language)b->language,
         .code = b->code,
         .code_len = strlen(b->code),
         .timeout_s = (uint32_t)b->timeout_s,
+        .lock_tokens = locks->tokens,
+        .lock_count = locks->count,
     };
     *ret_mode = (enum native_mode)b->mode;
+    if (r == 0)
+        r = find_mark(b->metadata, "conversation", "conversation_id",
+                      &ret->conversation, err);
+    if (r == 0)
+        r = find_mark(b->metadata, "message", "message_id", &ret->message,
+                      err);
+    return r < 0 ? r : metadata_text(call, b->metadata, &ret->metadata, err);
 }
 
 int native_spec_session(struct doors_call *call, const json_t *body,
@@ -205,8 +250,7 @@ int native_spec_execution(struct doors_call *call, const json_t *body,
 
     if (r < 0)
         return r;
-    to_execution(&b, ret, ret_mode);
-    return metadata_text(call, b.metadata, &ret->metadata, err);
+    return to_execution(call, &b, ret, ret_mode, err);
 }
 
 int native_spec_run(struct doors_call *call, const json_t *body,
@@ -220,8 +264,9 @@ int native_spec_run(struct doors_call *call, const json_t *body,
     if (r < 0)
         return r;
     *ret_files = b.files;
-    to_execution(&b, ret_exec, ret_mode);
-    r = to_session(&b, ret_session, err);
-    return r < 0 ? r
-                 : metadata_text(call, b.metadata, &ret_exec->metadata, err);
+    r = to_execution(call, &b, ret_exec, ret_mode, err);
+    if (r == 0)
+        r = to_session(&b, ret_session, err);
+    ret_session->transient = true;
+    return r;
 }

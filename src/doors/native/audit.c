@@ -1,0 +1,122 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /api/audit, for administrators. Runs on a worker of the daemon. One of the
+ * tenant "default" sees every tenant's events, the others their own.
+ */
+#include "audit/audit.h"
+
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "doors/native/native.h"
+#include "json/json.h"
+
+#define LIST_MAX 1000
+#define LIST_DEFAULT 100
+#define OPERATORS "default" /* the tenant of the first key */
+
+static void encode_line(struct json_writer *w, const struct audit_line *l)
+{
+    json_write_open(w, NULL, '{');
+    json_write_int(w, "seq", l->seq);
+    json_write_time(w, "at", l->at_ms);
+    native_encode_text(w, "tenant", l->tenant);
+    native_encode_text(w, "actor", l->actor);
+    json_write_string(w, "action", l->action);
+    native_encode_text(w, "workspace", l->workspace);
+    native_encode_text(w, "object", l->object);
+    native_encode_text(w, "path", l->path);
+    native_encode_text(w, "before", l->before);
+    native_encode_text(w, "after", l->after);
+    json_write_string(w, "result", l->result);
+    native_encode_text(w, "detail", l->detail);
+    native_encode_text(w, "request", l->request);
+    native_encode_text(w, "source", l->source);
+    json_write_string(w, "hash", l->hash);
+    json_write_close(w, '}');
+}
+
+static int ask(struct doors_call *call, struct audit_filter *ret,
+               struct error *err)
+{
+    const struct {
+        const char *name;
+        const char **to;
+    } texts[] = {
+        {"actor", &ret->actor},   {"action", &ret->action},
+        {"object", &ret->object}, {"workspace", &ret->workspace},
+        {"tenant", &ret->tenant},
+    };
+    bool all = strcmp(call->who.tenant, OPERATORS) == 0;
+    int64_t limit = 0;
+    int r =
+        doors_query_int(call, "limit", 1, LIST_MAX, LIST_DEFAULT, &limit, err);
+
+    if (r == 0)
+        r = doors_query_int(call, "after", 0, INT64_MAX, 0, &ret->after, err);
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(texts); i++)
+        r = native_ask_text(call, texts[i].name, 1024, texts[i].to, err);
+    if (r == 0)
+        r = native_ask_time(call, "from", &ret->from_ms, err);
+    if (r == 0)
+        r = native_ask_time(call, "to", &ret->to_ms, err);
+    if (r < 0)
+        return r;
+    if (!all && ret->tenant && strcmp(ret->tenant, call->who.tenant) != 0)
+        return error_set(err, ERR_FORBIDDEN,
+                         "only administrators of the tenant '%s' see other "
+                         "tenants' events",
+                         OPERATORS);
+    if (!all)
+        ret->tenant = call->who.tenant;
+    ret->limit = (unsigned)limit;
+    return 0;
+}
+
+int native_audit_query(struct doors_call *call, struct error *err)
+{
+    struct audit_filter filter = {.tenant = NULL};
+    struct audit_line *lines = NULL;
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    size_t count = 0;
+    bool more = false;
+    int r = ask(call, &filter, err);
+
+    if (r == 0)
+        r = audit_query(call->doors->audit, &filter, &lines, &count, &more,
+                        err);
+    if (r < 0)
+        return r;
+    native_encode_list(&w);
+    for (size_t i = 0; i < count; i++)
+        encode_line(&w, &lines[i]);
+    native_encode_list_end(&w, more);
+    audit_lines_free(lines, count);
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}
+
+int native_audit_verify(struct doors_call *call, struct error *err)
+{
+    struct audit_report report = {.events = 0};
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    int r = audit_verify(call->doors->audit, NULL, NULL, &report, err);
+
+    if (r < 0)
+        return r;
+    json_write_open(&w, NULL, '{');
+    json_write_bool(&w, "ok", report.first_bad == 0);
+    json_write_int(&w, "events", report.events);
+    if (report.first_bad)
+        json_write_int(&w, "first_bad", report.first_bad);
+    else
+        json_write_string(&w, "first_bad", NULL);
+    native_encode_text(&w, "fault", report.fault);
+    native_encode_text(&w, "head", report.head);
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * GET /openapi.json: the API in OpenAPI 3.1, made from the table of routes,
+ * so that no route can be missing from it. Runs on a worker of the daemon.
+ * What names mean is in openapi_names.c, schemas are written by
+ * openapi_types.c.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "doors/native/openapi.h"
+#include "json/json.h"
+
+static const struct native_name *find_name(const struct native_name *names,
+                                           const char *name)
+{
+    for (; names->name; names++)
+        if (strcmp(names->name, name) == 0)
+            return names;
+    return NULL;
+}
+
+/* ---- answers ------------------------------------------------------------ */
+
+static const struct {
+    const char *name, *type;
+} plain_types[] = {
+    {"bytes", "application/octet-stream"},
+    {"events", "text/event-stream"},
+    {"text", "text/plain"},
+    {"zip", "application/zip"},
+};
+
+/* {"data":[…],"has_more":…} */
+static void encode_list_schema(struct json_writer *w, const char *of)
+{
+    json_write_open(w, "schema", '{');
+    json_write_string(w, "type", "object");
+    json_write_open(w, "properties", '{');
+    native_openapi_type(w, "data", of, NULL);
+    native_openapi_type(w, "has_more", "bool", NULL);
+    json_write_close(w, '}');
+    json_write_open(w, "required", '[');
+    json_write_string(w, NULL, "data");
+    json_write_string(w, NULL, "has_more");
+    json_write_close(w, ']');
+    json_write_close(w, '}');
+}
+
+/* One kind of content, as a member of an open "content". */
+static void encode_content(struct json_writer *w, const char *what)
+{
+    if (strcmp(what, "diff") == 0) { /* as asked by Accept */
+        encode_content(w, "Diff");
+        json_write_open(w, "text/x-diff", '{');
+        native_openapi_type(w, "schema", "string", NULL);
+        json_write_close(w, '}');
+        return;
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(plain_types); i++)
+        if (strcmp(plain_types[i].name, what) == 0) {
+            json_write_open(w, plain_types[i].type, '{');
+            if (strcmp(what, "events") == 0 || strcmp(what, "text") == 0)
+                native_openapi_type(w, "schema", "string", NULL);
+            json_write_close(w, '}');
+            return;
+        }
+    json_write_open(w, "application/json", '{');
+    if (what[0] == '[')
+        encode_list_schema(w, what);
+    else
+        native_openapi_type(w, "schema", what, NULL);
+    json_write_close(w, '}');
+}
+
+static const struct {
+    const char *status, *text;
+} meanings[] = {
+    {"200", "Done."},
+    {"201", "Made."},
+    {"202", "Accepted."},
+    {"204", "Done; there is nothing to say."},
+    {"206", "The part that was asked for."},
+    {"304", "You have it already."},
+};
+
+static void encode_good(struct json_writer *w, const char *status,
+                        const char *contents)
+{
+    char one[OPENAPI_WORD];
+
+    json_write_open(w, status, '{');
+    for (size_t i = 0; i < ARRAY_SIZE(meanings); i++)
+        if (strcmp(meanings[i].status, status) == 0)
+            json_write_string(w, "description", meanings[i].text);
+    if (contents[0]) {
+        json_write_open(w, "content", '{');
+        while (native_openapi_word(&contents, "| ", one))
+            encode_content(w, one);
+        json_write_close(w, '}');
+    }
+    json_write_close(w, '}');
+}
+
+static void encode_bad(struct json_writer *w, const char *status)
+{
+    struct buf ref cleanup(buf_done) = {0};
+
+    buf_addf(&ref, "#/components/responses/%s", status);
+    json_write_open(w, status, '{');
+    json_write_string(w, "$ref", ref.data);
+    json_write_close(w, '}');
+}
+
+/* Statuses every route of a kind can answer with, unless its row says so. */
+static void encode_common(struct json_writer *w,
+                          const struct doors_route *route)
+{
+    bool closed = !(route->flags & DOORS_OPEN);
+    const struct {
+        const char *status;
+        bool applies;
+    } rows[] = {
+        {"400", closed || strchr(route->pattern, '{')},
+        {"401", closed},
+        {"403", route->scope != 0},
+        {"404", strchr(route->pattern, '{') != NULL},
+        {"413", route->body != NULL},
+    };
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
+        if (rows[i].applies && !strstr(route->answers, rows[i].status))
+            encode_bad(w, rows[i].status);
+    json_write_open(w, "default", '{');
+    json_write_string(w, "$ref", "#/components/responses/default");
+    json_write_close(w, '}');
+}
+
+static void encode_answers(struct json_writer *w,
+                           const struct doors_route *route)
+{
+    const char *list = route->answers;
+    char answer[OPENAPI_WORD], status[4];
+
+    json_write_open(w, "responses", '{');
+    while (native_openapi_word(&list, ",", answer)) {
+        const char *at = answer + strspn(answer, " ");
+
+        (void)snprintf(status, sizeof(status), "%.3s", at);
+        at += 3;
+        at += strspn(at, " ");
+        if (status[0] < '4')
+            encode_good(w, status, at);
+        else
+            encode_bad(w, status);
+    }
+    encode_common(w, route);
+    json_write_close(w, '}');
+}
+
+/* ---- operations --------------------------------------------------------- */
+
+static void encode_param(struct json_writer *w, const char *name,
+                         const char *in, bool required,
+                         const struct native_name *names)
+{
+    const struct native_name *known = find_name(names, name);
+
+    json_write_open(w, NULL, '{');
+    json_write_string(w, "name", name);
+    json_write_string(w, "in", in);
+    json_write_bool(w, "required", required);
+    if (known)
+        json_write_string(w, "description", known->text);
+    native_openapi_type(w, "schema", known ? known->type : "string", NULL);
+    json_write_close(w, '}');
+}
+
+static void encode_params(struct json_writer *w,
+                          const struct doors_route *route)
+{
+    const char *at = route->pattern, *list = route->query;
+    char name[OPENAPI_WORD];
+
+    json_write_open(w, "parameters", '[');
+    while ((at = strchr(at, '{'))) {
+        at++;
+        (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ".}"), at);
+        encode_param(w, name, "path", true, native_openapi_params);
+    }
+    while (native_openapi_word(&list, " ", name)) {
+        bool needed = name[strlen(name) - 1] == '!';
+
+        if (needed)
+            name[strlen(name) - 1] = '\0';
+        encode_param(w, name, "query", needed, native_openapi_query);
+    }
+    list = route->headers;
+    while (native_openapi_word(&list, " ", name))
+        encode_param(w, name, "header", false, native_openapi_headers);
+    json_write_close(w, ']');
+}
+
+static void encode_body(struct json_writer *w, const struct doors_route *route)
+{
+    char name[OPENAPI_WORD];
+    bool maybe;
+
+    if (!route->body)
+        return;
+    maybe = native_openapi_optional(route->body);
+    (void)snprintf(name, sizeof(name), "%.*s",
+                   (int)(strlen(route->body) - maybe), route->body);
+    json_write_open(w, "requestBody", '{');
+    json_write_bool(w, "required", !maybe && strcmp(name, "bytes") != 0);
+    json_write_open(w, "content", '{');
+    if (strcmp(name, "form") == 0) {
+        json_write_open(w, "multipart/form-data", '{');
+        native_openapi_type(w, "schema", "object",
+                            "each part with a file name is a file");
+        json_write_close(w, '}');
+    } else {
+        encode_content(w, name);
+    }
+    json_write_close(w, '}');
+    json_write_close(w, '}');
+}
+
+static void encode_security(struct json_writer *w,
+                            const struct doors_route *route)
+{
+    char scopes[96];
+
+    json_write_open(w, "security", '[');
+    if (!(route->flags & DOORS_OPEN)) {
+        json_write_open(w, NULL, '{');
+        json_write_open(w, "bearer", '[');
+        if (route->scope)
+            json_write_string(w, NULL,
+                              auth_scopes_format(route->scope, scopes));
+        json_write_close(w, ']');
+        json_write_close(w, '}');
+    }
+    json_write_close(w, ']');
+}
+
+/* "post_api_sessions_id_reset" */
+static void encode_id(struct json_writer *w, const struct doors_route *route)
+{
+    struct buf id cleanup(buf_done) = {0};
+    bool gap = true;
+
+    for (const char *p = route->method; *p; p++)
+        buf_addf(&id, "%c", *p | 0x20);
+    for (const char *p = route->pattern; *p; p++) {
+        if (strchr("/{}.", *p)) {
+            gap = true;
+            continue;
+        }
+        buf_addf(&id, "%s%c", gap ? "_" : "", *p);
+        gap = false;
+    }
+    json_write_string(w, "operationId", id.data);
+}
+
+static void encode_operation(struct json_writer *w,
+                             const struct doors_route *route)
+{
+    char method[8];
+
+    (void)snprintf(method, sizeof(method), "%s", route->method);
+    for (char *p = method; *p; p++)
+        *p |= 0x20;
+    json_write_open(w, method, '{');
+    encode_id(w, route);
+    json_write_open(w, "tags", '[');
+    json_write_string(w, NULL, route->tag);
+    json_write_close(w, ']');
+    json_write_string(w, "summary", route->summary);
+    encode_security(w, route);
+    encode_params(w, route);
+    encode_body(w, route);
+    encode_answers(w, route);
+    json_write_close(w, '}');
+}
+
+/* The pattern as OpenAPI writes it: without the dots. */
+static void encode_paths(struct json_writer *w)
+{
+    json_write_open(w, "paths", '{');
+    for (size_t i = 0; i < doors_routes_count; i++) {
+        const char *pattern = doors_routes[i].pattern, *dots;
+        struct buf path cleanup(buf_done) = {0};
+        size_t first = 0;
+
+        while (strcmp(doors_routes[first].pattern, pattern) != 0)
+            first++;
+        if (first < i) /* was written with the other one */
+            continue;
+        dots = strstr(pattern, "...");
+        buf_add(&path, pattern,
+                dots ? (size_t)(dots - pattern) : strlen(pattern));
+        if (dots)
+            buf_adds(&path, dots + 3);
+        json_write_open(w, path.data, '{');
+        for (size_t j = i; j < doors_routes_count; j++)
+            if (strcmp(doors_routes[j].pattern, pattern) == 0)
+                encode_operation(w, &doors_routes[j]);
+        json_write_close(w, '}');
+    }
+    json_write_close(w, '}');
+}
+
+/* ---- the document ------------------------------------------------------- */
+
+static void encode_info(struct json_writer *w)
+{
+    json_write_string(w, "openapi", "3.1.0");
+    json_write_open(w, "info", '{');
+    json_write_string(w, "title", "Glovebox");
+    json_write_string(w, "version", GLOVEBOX_VERSION);
+    json_write_string(
+        w, "description",
+        "A code interpreter whose files stay. HEAD works wherever GET does. "
+        "A last path parameter called `path` takes the rest of the path, "
+        "slashes included. Unknown fields and parameters are refused.");
+    json_write_open(w, "license", '{');
+    json_write_string(w, "name", "Apache-2.0");
+    json_write_string(w, "identifier", "Apache-2.0");
+    json_write_close(w, '}');
+    json_write_close(w, '}');
+    json_write_open(w, "tags", '[');
+    for (const struct native_name *t = native_openapi_tags; t->name; t++) {
+        json_write_open(w, NULL, '{');
+        json_write_string(w, "name", t->name);
+        json_write_string(w, "description", t->text);
+        json_write_close(w, '}');
+    }
+    json_write_close(w, ']');
+}
+
+static void encode_responses(struct json_writer *w)
+{
+    json_write_open(w, "responses", '{');
+    for (const struct native_name *s = native_openapi_statuses; s->name; s++) {
+        json_write_open(w, s->name, '{');
+        json_write_string(w, "description", s->text);
+        json_write_open(w, "content", '{');
+        encode_content(w, "Error");
+        json_write_close(w, '}');
+        json_write_close(w, '}');
+    }
+    json_write_close(w, '}');
+}
+
+int native_openapi_get(struct doors_call *call, struct error *err)
+{
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+
+    (void)err;
+    json_write_open(&w, NULL, '{');
+    encode_info(&w);
+    encode_paths(&w);
+    json_write_open(&w, "components", '{');
+    native_openapi_encode_schemas(&w);
+    encode_responses(&w);
+    json_write_open(&w, "securitySchemes", '{');
+    json_write_open(&w, "bearer", '{');
+    json_write_string(&w, "type", "http");
+    json_write_string(&w, "scheme", "bearer");
+    json_write_string(&w, "description",
+                      "A key. The words in a requirement are the scopes it "
+                      "needs; `admin` has all.");
+    json_write_close(&w, '}');
+    json_write_close(&w, '}');
+    json_write_close(&w, '}');
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}

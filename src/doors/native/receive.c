@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A client's bytes into the store, in pieces: never held whole, durable and
+ * pinned when it returns. Runs on a worker of the daemon. What nobody refers
+ * to afterwards the collector takes.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "doors/native/native.h"
+
+ssize_t native_receive_read(void *ctx, void *bytes, size_t len,
+                            struct error *err)
+{
+    struct doors_call *call = ctx;
+
+    return http_body_read(call->http, bytes, len,
+                          call->doors->conf->upload_bytes, err);
+}
+
+/* As much as fits before it is handed on: fewer and larger writes. */
+static ssize_t read_piece(http_read_fn *read, void *ctx, char *bytes,
+                          struct error *err)
+{
+    size_t have = 0;
+
+    while (have < NATIVE_CHUNK) {
+        ssize_t n = read(ctx, bytes + have, NATIVE_CHUNK - have, err);
+
+        if (n < 0)
+            return n;
+        if (n == 0)
+            break;
+        have += (size_t)n;
+    }
+    return (ssize_t)have;
+}
+
+int native_receive_from(struct doors_call *call, http_read_fn *read, void *ctx,
+                        struct native_blob *ret, struct error *err)
+{
+    struct blob_writer *writer cleanup(blob_abort) = NULL;
+    struct blobs *blobs = workspaces_blobs(call->doors->workspaces);
+    char *bytes cleanup(mem_free) = xmalloc(NATIVE_CHUNK);
+    ssize_t n = 0;
+    int r = blob_begin(blobs, &writer, err);
+
+    while (r == 0) {
+        n = read_piece(read, ctx, bytes, err);
+        if (n <= 0)
+            break;
+        r = blob_write(writer, bytes, (size_t)n, err);
+    }
+    if (r == 0 && n < 0)
+        r = (int)n;
+    if (r == 0)
+        r = blob_finish(&writer, ret->sha256, &ret->size, err);
+    if (r == 0)
+        ret->blobs = blobs;
+    return r;
+}
+
+int native_receive_body(struct doors_call *call, struct native_blob *ret,
+                        struct error *err)
+{
+    return native_receive_from(call, native_receive_read, call, ret, err);
+}
+
+void native_receive_done(struct native_blob *b)
+{
+    if (b->blobs)
+        blob_release(b->blobs, b->sha256);
+    b->blobs = NULL;
+}

@@ -1,0 +1,198 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What operators have done to the stored data: collecting, verifying, backing
+ * up. Runs on a worker of the daemon, which reports progress as an event
+ * stream while it works. A client that leaves does not stop the work.
+ */
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "doors/native/native.h"
+#include "json/json.h"
+
+#define PROGRESS_MS 200 /* between two events */
+#define PATH_MAX_BYTES 4000
+
+/* ---- reporting ---------------------------------------------------------- */
+
+struct report {
+    struct http_pipe *pipe;
+    unsigned number;
+    uint64_t last_ms;
+    const char *what;
+    bool gone; /* nobody listens any more */
+};
+
+static void send_event(struct report *r, const char *event,
+                       const struct buf *data)
+{
+    struct buf text cleanup(buf_done) = {0};
+    struct error ignored;
+
+    if (r->gone)
+        return;
+    buf_addf(&text, "id: %u\nevent: %s\ndata: %s\n\n", ++r->number, event,
+             data->data);
+    r->gone = http_pipe_write(r->pipe, text.data, text.len, &ignored) < 0;
+}
+
+static void progress(struct report *r, const char *what, uint64_t done,
+                     uint64_t total)
+{
+    struct buf data cleanup(buf_done) = {0};
+    struct json_writer w = {.out = &data};
+    uint64_t now = clock_mono_ms();
+
+    if (done < total && r->last_ms && now - r->last_ms < PROGRESS_MS)
+        return;
+    r->last_ms = now;
+    json_write_open(&w, NULL, '{');
+    json_write_string(&w, "what", what);
+    json_write_int(&w, "done", (int64_t)done);
+    json_write_int(&w, "total", (int64_t)total);
+    json_write_close(&w, '}');
+    send_event(r, "progress", &data);
+}
+
+static void on_step(void *ctx, uint64_t done, uint64_t total)
+{
+    struct report *r = ctx;
+
+    progress(r, r->what, done, total);
+}
+
+static void on_named_step(void *ctx, const char *what, uint64_t done,
+                          uint64_t total)
+{
+    progress(ctx, what, done, total);
+}
+
+/* The last event, and the end of the stream. */
+static void finish(struct report *r, const struct error *err,
+                   const struct buf *done)
+{
+    struct buf failed cleanup(buf_done) = {0};
+
+    if (err) {
+        http_error_body(err, &failed);
+        send_event(r, "error", &failed);
+    } else {
+        send_event(r, "done", done);
+    }
+    http_pipe_end(r->pipe, true);
+}
+
+static struct report start(struct doors_call *call, const char *what)
+{
+    return (struct report){
+        .pipe = http_respond_pipe(call->http, "text/event-stream"),
+        .what = what,
+    };
+}
+
+/* Who did it, and how it ended; on disk before the client is told. */
+static int note(struct doors_call *call, const char *action, int r,
+                struct error *err)
+{
+    struct error failed;
+    int n = audit_note(call->doors->audit, &call->actor,
+                       &(struct audit_event){
+                           .action = action,
+                           .result = r < 0 ? error_code_name(err->code) : NULL,
+                       },
+                       &failed);
+
+    if (n < 0 && r == 0) {
+        *err = failed;
+        return n;
+    }
+    return r;
+}
+
+/* ---- the acts ----------------------------------------------------------- */
+
+int native_upkeep_collect(struct doors_call *call, struct error *err)
+{
+    struct workspace_collected c = {0};
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    int r = workspaces_collect(call->doors->workspaces, &c, err);
+
+    r = note(call, "storage.collect", r, err);
+    if (r < 0)
+        return r;
+    json_write_open(&w, NULL, '{');
+    json_write_int(&w, "versions", (int64_t)c.versions);
+    json_write_int(&w, "workspaces", (int64_t)c.workspaces);
+    json_write_int(&w, "uploads", (int64_t)c.uploads);
+    json_write_int(&w, "blobs", (int64_t)c.blobs);
+    json_write_int(&w, "bytes", (int64_t)c.bytes);
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}
+
+int native_upkeep_verify(struct doors_call *call, struct error *err)
+{
+    struct workspace_verified v = {0};
+    struct buf done cleanup(buf_done) = {0};
+    struct json_writer w = {.out = &done};
+    struct report report = start(call, "files");
+    int r =
+        workspaces_verify(call->doors->workspaces, on_step, &report, &v, err);
+
+    r = note(call, "storage.verify", r, err);
+    json_write_open(&w, NULL, '{');
+    json_write_bool(&w, "ok", v.bad == 0 && v.missing == 0);
+    json_write_int(&w, "blobs", (int64_t)v.blobs);
+    json_write_int(&w, "bytes", (int64_t)v.bytes);
+    json_write_int(&w, "bad", (int64_t)v.bad);
+    json_write_int(&w, "missing", (int64_t)v.missing);
+    json_write_int(&w, "orphans", (int64_t)v.orphans);
+    native_encode_text(&w, "first_bad", v.first_bad);
+    json_write_close(&w, '}');
+    finish(&report, r < 0 ? err : NULL, &done);
+    return 0;
+}
+
+struct backup_body {
+    const char *path;
+};
+
+static const struct json_field backup_fields[] = {
+    {"path", JSON_KIND_STRING, .required = true,
+     .offset = offsetof(struct backup_body, path), .min = 2,
+     .max = PATH_MAX_BYTES},
+};
+
+int native_upkeep_backup(struct doors_call *call, struct error *err)
+{
+    json_t *json cleanup(json_unref) = NULL;
+    struct backup_body b = {0};
+    struct buf done cleanup(buf_done) = {0};
+    struct json_writer w = {.out = &done};
+    struct report report;
+    int r = native_ask_body(call, backup_fields, ARRAY_SIZE(backup_fields), &b,
+                            &json, err);
+
+    if (r == 0 && b.path[0] != '/')
+        r = error_set(err, ERR_INVALID,
+                      "field 'path' must be an absolute path on the server");
+    if (r < 0)
+        return r;
+    report = start(call, "backup");
+    r = workspaces_backup(call->doors->workspaces, b.path, on_named_step,
+                          &report, err);
+    r = note(call, "storage.backup", r, err);
+    if (r < 0 && err->code == ERR_INTERNAL)
+        log_event(LOG_ERROR, "backup_failed", "id", http_id(call->http),
+                  "error", err->message, NULL);
+    json_write_open(&w, NULL, '{');
+    json_write_string(&w, "path", b.path);
+    json_write_close(&w, '}');
+    finish(&report, r < 0 ? err : NULL, &done);
+    return 0;
+}

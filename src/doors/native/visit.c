@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /s/{secret}: somebody with a link and no key. Runs on a worker of the
+ * daemon. The secret is all there is, so every way of not having it looks
+ * the same (404), nothing of the workspace beyond the shared path is told,
+ * and files are inert in a browser (F8).
+ */
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "doors/native/native.h"
+#include "json/json.h"
+
+#define PASSWORD_MAX 128
+
+/* ---- getting in --------------------------------------------------------- */
+
+/* X-Share-Password, or that of Basic authentication; NULL for none. */
+static const char *password_of(struct doors_call *call)
+{
+    const char *header = http_header(call->http, "X-Share-Password");
+    const char *basic = http_header(call->http, "Authorization");
+    unsigned char *bytes cleanup(mem_free) = NULL;
+    const char *colon;
+    struct error ignored;
+    size_t len;
+
+    if (header)
+        return header;
+    if (!basic || strncasecmp(basic, "Basic ", 6) != 0)
+        return NULL;
+    basic += 6;
+    basic += strspn(basic, " ");
+    if (json_base64_decode(basic, strlen(basic), &bytes, &len, &ignored) < 0)
+        return NULL;
+    colon = memchr(bytes, ':', len);
+    if (!colon || memchr(bytes, '\0', len))
+        return NULL;
+    colon++;
+    return arena_strndup(http_arena(call->http), colon,
+                         len - (size_t)(colon - (const char *)bytes));
+}
+
+static int enter(struct doors_call *call, struct workspace_share *ret,
+                 struct error *err)
+{
+    const char *password = password_of(call);
+    int r;
+
+    if (password && strlen(password) > PASSWORD_MAX)
+        password = ""; /* none is that long; this one is refused alike */
+    r = workspace_share_visit(call->doors->workspaces, call->params[0],
+                              password, http_source(call->http), ret, err);
+    if (r == -ERR_UNAUTHENTICATED)
+        http_add_header(call->http, "WWW-Authenticate",
+                        "Basic realm=\"share\", charset=\"UTF-8\"");
+    return r;
+}
+
+static bool is_folder(const struct workspace_share *s)
+{
+    size_t len = strlen(s->path);
+
+    return len == 0 || s->path[len - 1] == '/';
+}
+
+/* ---- looking ------------------------------------------------------------ */
+
+static void add_escaped(struct buf *out, const char *path)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
+
+    for (; *path; path++) {
+        if (strchr(plain, *path))
+            buf_add(out, path, 1);
+        else
+            buf_addf(out, "%%%02X", (unsigned char)*path);
+    }
+}
+
+static void encode_entry(struct json_writer *w, const char *secret,
+                         const struct workspace_file *f)
+{
+    struct buf url cleanup(buf_done) = {0};
+
+    buf_addf(&url, "/s/%s/", secret);
+    add_escaped(&url, f->path);
+    json_write_open(w, NULL, '{');
+    json_write_string(w, "path", f->path);
+    json_write_int(w, "size", (int64_t)f->size);
+    json_write_string(w, "sha256", f->sha256);
+    native_encode_text(w, "mime_type", f->mime);
+    json_write_time(w, "modified_at", f->modified_at_ms);
+    json_write_string(w, "url", url.data);
+    json_write_close(w, '}');
+}
+
+static int list(struct doors_call *call, const struct workspace_share *s,
+                struct error *err)
+{
+    struct workspace_file *files = NULL;
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    const char *after = NULL;
+    unsigned limit = 0;
+    size_t count = 0;
+    bool more = false;
+    int r = native_ask_page(call, WORKSPACE_LIST_MAX, WORKSPACE_LIST_MAX,
+                            &limit, &after, err);
+
+    if (r == 0)
+        r = workspace_share_list(call->doors->workspaces, s, limit, after,
+                                 &files, &count, &more, err);
+    if (r < 0)
+        return r;
+    native_encode_list(&w);
+    for (size_t i = 0; i < count; i++)
+        encode_entry(&w, call->params[0], &files[i]);
+    native_encode_list_end(&w, more);
+    workspace_files_free(files, count);
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}
+
+static int download(struct doors_call *call, const struct workspace_share *s,
+                    struct error *err)
+{
+    struct workspace_file f cleanup(workspace_file_done) = {.path = NULL};
+    const char *path = call->params[1] ? call->params[1] : "";
+    bool head = strcmp(http_method(call->http), "HEAD") == 0;
+    int fd cleanup(fd_close) = -1;
+    int r =
+        workspace_share_get(call->doors->workspaces, s, path,
+                            head ? NULL : http_source(call->http), &f, err);
+
+    if (r == 0)
+        r = workspace_file_open(call->doors->workspaces, &f, &fd, err);
+    if (r == 0)
+        r = http_respond_download(call->http,
+                                  &(struct http_download){
+                                      .fd = fd,
+                                      .size = f.size,
+                                      .name = f.path,
+                                      .type = f.mime,
+                                      .etag = f.sha256,
+                                      .modified_ms = f.modified_at_ms,
+                                      .stable = true,
+                                  },
+                                  err);
+    if (r == 0)
+        (void)take_fd(fd);
+    return r;
+}
+
+int native_visit_get(struct doors_call *call, struct error *err)
+{
+    struct workspace_share s cleanup(workspace_share_done) = {.path = NULL};
+    int r = enter(call, &s, err);
+
+    if (r < 0)
+        return r;
+    return is_folder(&s) && !call->params[1] ? list(call, &s, err)
+                                             : download(call, &s, err);
+}
+
+/* ---- leaving something -------------------------------------------------- */
+
+int native_visit_put(struct doors_call *call, struct error *err)
+{
+    struct workspace_share s cleanup(workspace_share_done) = {.path = NULL};
+    struct workspace_commit made cleanup(workspace_commit_done) = {.count = 0};
+    struct native_blob blob cleanup(native_receive_done) = {.blobs = NULL};
+    const char *path = call->params[1] ? call->params[1] : "";
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    const struct workspace_result *done;
+    int r = enter(call, &s, err);
+
+    /* Before the body is read for nothing; the core decides again. */
+    if (r == 0 && s.mode != SHARE_WRITE)
+        r = error_set(err, ERR_FORBIDDEN, "this link is for reading only");
+    if (r == 0 && is_folder(&s) && !path[0])
+        r = error_set(err, ERR_INVALID,
+                      "this link is a folder: add the file's name to it");
+    if (r == 0)
+        r = native_receive_body(call, &blob, err);
+    if (r == 0)
+        r = workspace_share_put(call->doors->workspaces, &s, path, blob.sha256,
+                                blob.size, http_source(call->http), &made,
+                                err);
+    if (r < 0)
+        return r;
+    done = &made.results[0];
+    json_write_open(&w, NULL, '{');
+    /* As the visitor called it, not where it is. */
+    json_write_string(&w, "path", path);
+    json_write_int(&w, "size", (int64_t)blob.size);
+    json_write_string(&w, "sha256", blob.sha256);
+    json_write_close(&w, '}');
+    http_respond_json(
+        call->http,
+        strcmp(done->change, "created") == 0 && done->fate == FATE_DONE ? 201
+                                                                        : 200,
+        &body);
+    return 0;
+}

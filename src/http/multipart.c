@@ -1,0 +1,408 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * multipart/form-data, taken apart as it arrives. Runs on a worker, over
+ * anything that can be read. One buffer of fixed size holds what is looked
+ * at; parts, their headers and the boundary are bounded (H3), nothing
+ * recurses, and what is not exactly a form is refused.
+ *
+ * The buffer starts with a line end of our own, so that the first boundary
+ * is found like the others: what comes before it is a part nobody asked for.
+ *
+ *   PREAMBLE ──next──▶ BODY ──next──▶ BODY … ──next──▶ DONE
+ */
+#include "http/http.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+
+#define BUFFER_SIZE ((size_t)64 << 10)
+#define MARK_MAX (HTTP_BOUNDARY_MAX + 5)
+#define PADDING_MAX 64 /* blanks after a boundary */
+
+enum state {
+    PREAMBLE, /* before the first part */
+    BODY,     /* in a part, or at its end */
+    DONE,     /* after the last boundary */
+};
+
+struct http_multipart {
+    http_read_fn *read;
+    void *ctx;
+    struct arena *arena;
+    enum state state;
+    unsigned parts;
+    bool ended;          /* there is nothing more to read */
+    char mark[MARK_MAX]; /* line end, two dashes, the boundary */
+    size_t mark_len;
+    size_t start, len; /* what of the buffer is filled */
+    char buffer[BUFFER_SIZE];
+};
+
+static int broken(struct error *err, const char *what)
+{
+    return error_set(err, ERR_INVALID, "the form is malformed: %s", what);
+}
+
+/* ---- parameters of a header: ; name=token; name="text" ------------------ */
+
+static bool is_token(char c)
+{
+    return isascii(c) && (isalnum(c) || strchr("!#$%&'*+-.^_`|~", c)) && c;
+}
+
+/* Before a quote or another one a backslash is an escape, elsewhere it stands
+ * for itself: clients differ. */
+static bool escape(const char *p)
+{
+    return p[0] == '\\' && (p[1] == '"' || p[1] == '\\');
+}
+
+/* Text in quotes at *p, behind the first one; NULL when it has no end. */
+static char *take_quoted(struct arena *arena, const char **p)
+{
+    const char *from = *p, *end = from;
+    char *text, *out;
+
+    while (*end && *end != '"')
+        end += escape(end) ? 2 : 1;
+    if (!*end)
+        return NULL;
+    *p = end + 1;
+    text = out = arena_alloc(arena, (size_t)(end - from) + 1);
+    while (from < end) {
+        if (strncmp(from, "%22", 3) == 0) { /* how browsers write a quote */
+            *out++ = '"';
+            from += 3;
+            continue;
+        }
+        from += escape(from);
+        *out++ = *from++;
+    }
+    return text;
+}
+
+/* The parameter of that name in what follows the first word. *ret NULL when
+ * it is not there; false when the text is malformed or has it twice. */
+static bool find_param(struct arena *arena, const char *text, const char *name,
+                       const char **ret)
+{
+    const char *p = text + strcspn(text, ";");
+
+    *ret = NULL;
+    while (*p) {
+        const char *key, *value;
+        size_t len;
+
+        p++; /* the semicolon */
+        p += strspn(p, " \t");
+        key = p;
+        while (is_token(*p))
+            p++;
+        len = (size_t)(p - key);
+        if (len == 0 || *p++ != '=')
+            return false;
+        if (*p == '"') {
+            p++;
+            value = take_quoted(arena, &p);
+            if (!value)
+                return false;
+        } else {
+            const char *from = p;
+
+            while (is_token(*p) || (*p && strchr("/:?=()@,", *p)))
+                p++;
+            value = arena_strndup(arena, from, (size_t)(p - from));
+        }
+        if (len == strlen(name) && strncasecmp(key, name, len) == 0) {
+            if (*ret)
+                return false;
+            *ret = value;
+        }
+        p += strspn(p, " \t");
+        if (*p && *p != ';')
+            return false;
+    }
+    return true;
+}
+
+/* ---- starting ----------------------------------------------------------- */
+
+static bool boundary_valid(const char *text)
+{
+    size_t len = strlen(text);
+
+    if (len < 1 || len > HTTP_BOUNDARY_MAX || text[len - 1] == ' ')
+        return false;
+    for (; *text; text++)
+        if (!isascii(*text) ||
+            (!isalnum(*text) && !strchr("'()+_,-./:=? ", *text)))
+            return false;
+    return true;
+}
+
+int http_multipart_new(const char *type, http_read_fn *read, void *ctx,
+                       struct arena *arena, struct http_multipart **ret,
+                       struct error *err)
+{
+    static const char wanted[] = "multipart/form-data";
+    const char *boundary = NULL;
+    struct http_multipart *m;
+    size_t len = type ? strcspn(type, "; \t") : 0;
+
+    if (len != sizeof(wanted) - 1 || strncasecmp(type, wanted, len) != 0) {
+        (void)error_set(err, ERR_INVALID,
+                        "the body must be a form with files");
+        return error_hint(err, "Send Content-Type: multipart/form-data.");
+    }
+    if (!find_param(arena, type, "boundary", &boundary) || !boundary ||
+        !boundary_valid(boundary))
+        return error_set(err, ERR_INVALID,
+                         "multipart/form-data needs a boundary of 1 to %u "
+                         "plain characters",
+                         HTTP_BOUNDARY_MAX);
+    m = xcalloc(1, sizeof(*m));
+    m->read = read;
+    m->ctx = ctx;
+    m->arena = arena;
+    m->mark_len =
+        (size_t)snprintf(m->mark, sizeof(m->mark), "\r\n--%s", boundary);
+    memcpy(m->buffer, "\r\n", 2);
+    m->len = 2;
+    *ret = m;
+    return 0;
+}
+
+void http_multipart_free(struct http_multipart **m)
+{
+    free(*m);
+    *m = NULL;
+}
+
+/* ---- the buffer --------------------------------------------------------- */
+
+/* Reads on. 1: more is there, 0: nothing more comes. */
+static int fill(struct http_multipart *m, struct error *err)
+{
+    ssize_t n;
+
+    if (m->ended)
+        return 0;
+    if (m->start > 0) {
+        memmove(m->buffer, m->buffer + m->start, m->len);
+        m->start = 0;
+    }
+    n = m->read(m->ctx, m->buffer + m->len, BUFFER_SIZE - m->len, err);
+    if (n < 0)
+        return (int)n;
+    m->len += (size_t)n;
+    m->ended = n == 0;
+    return n > 0;
+}
+
+static int need(struct http_multipart *m, size_t len, struct error *err)
+{
+    while (m->len < len) {
+        int r = fill(m, err);
+
+        if (r < 0)
+            return r;
+        if (r == 0)
+            return broken(err, "it ends in the middle");
+    }
+    return 0;
+}
+
+static void consume(struct http_multipart *m, size_t len)
+{
+    m->start += len;
+    m->len -= len;
+}
+
+/* How many bytes at the front are certainly the part's; 0 at its end. */
+static ssize_t plain_bytes(struct http_multipart *m, struct error *err)
+{
+    for (;;) {
+        const char *at = m->buffer + m->start;
+        const char *mark = memmem(at, m->len, m->mark, m->mark_len);
+        int r;
+
+        if (mark)
+            return mark - at;
+        if (m->len >= m->mark_len) /* its beginning may be at our end */
+            return (ssize_t)(m->len - m->mark_len + 1);
+        r = fill(m, err);
+        if (r < 0)
+            return r;
+        if (r == 0)
+            return broken(err, "it ends in the middle");
+    }
+}
+
+/* ---- headers of a part -------------------------------------------------- */
+
+/* RFC 5987: only UTF-8, with escapes. */
+static int take_extended(struct http_multipart *m, const char *text,
+                         const char **ret, struct error *err)
+{
+    char *name;
+    int r;
+
+    if (strncasecmp(text, "UTF-8'", 6) != 0 || !strchr(text + 6, '\''))
+        return broken(err, "a file name in an unknown encoding");
+    text = strchr(text + 6, '\'') + 1;
+    r = http_decode(m->arena, text, strlen(text), &name, err);
+    if (r == 0)
+        *ret = name;
+    return r;
+}
+
+static int take_disposition(struct http_multipart *m, const char *value,
+                            struct http_part *ret, struct error *err)
+{
+    const char *extended;
+    size_t len = strcspn(value, "; \t");
+
+    if (ret->name)
+        return broken(err, "a part says twice what it is");
+    if (len != 9 || strncasecmp(value, "form-data", 9) != 0 ||
+        !find_param(m->arena, value, "name", &ret->name) ||
+        !find_param(m->arena, value, "filename", &ret->filename) ||
+        !find_param(m->arena, value, "filename*", &extended) || !ret->name)
+        return broken(err, "a part's Content-Disposition");
+    return extended ? take_extended(m, extended, &ret->filename, err) : 0;
+}
+
+static int take_header(struct http_multipart *m, char *line,
+                       struct http_part *ret, struct error *err)
+{
+    char *colon = strchr(line, ':'), *value;
+
+    for (const char *p = line; *p; p++)
+        if (iscntrl((unsigned char)*p) && *p != '\t')
+            return broken(err, "a control character in a part's header");
+    if (!colon || colon == line || !is_token(line[0]))
+        return broken(err, "a part's header");
+    *colon = '\0';
+    value = colon + 1;
+    value += strspn(value, " \t");
+    if (strcasecmp(line, "Content-Disposition") == 0)
+        return take_disposition(m, value, ret, err);
+    if (strcasecmp(line, "Content-Type") == 0)
+        ret->type = value; /* the copy's, and stays */
+    return 0;              /* others change nothing */
+}
+
+/* Lines up to the empty one; the buffer is at the end of the boundary's. */
+static int take_headers(struct http_multipart *m, struct http_part *ret,
+                        struct error *err)
+{
+    const char *end;
+    char *text;
+    size_t len;
+    int r;
+
+    for (;;) {
+        end = memmem(m->buffer + m->start, m->len, "\r\n\r\n", 4);
+        if (end || m->len >= HTTP_PART_HEADER_MAX + 6)
+            break;
+        r = fill(m, err);
+        if (r < 0)
+            return r;
+        if (r == 0)
+            return broken(err, "it ends in the middle");
+    }
+    len = end ? (size_t)(end - m->buffer) - m->start : SIZE_MAX;
+    if (len > HTTP_PART_HEADER_MAX + 2)
+        return error_set(err, ERR_INVALID,
+                         "the headers of a part are longer than %zu bytes",
+                         HTTP_PART_HEADER_MAX);
+    text = arena_strndup(m->arena, m->buffer + m->start, len);
+    if (memchr(m->buffer + m->start, '\0', len))
+        return broken(err, "a control character in a part's header");
+    consume(m, len + 4);
+    *ret = (struct http_part){0};
+    for (char *line = len ? text + 2 : NULL, *next; line; line = next) {
+        next = strstr(line, "\r\n");
+        if (next) {
+            *next = '\0';
+            next += 2;
+        }
+        r = take_header(m, line, ret, err);
+        if (r < 0)
+            return r;
+    }
+    return ret->name ? 0 : broken(err, "a part without a name");
+}
+
+/* ---- for the caller ----------------------------------------------------- */
+
+/* Behind a boundary: the next part, or the end? 1 or 0. */
+static int after_mark(struct http_multipart *m, struct error *err)
+{
+    int r;
+
+    consume(m, m->mark_len);
+    r = need(m, 2, err);
+    if (r < 0)
+        return r;
+    if (memcmp(m->buffer + m->start, "--", 2) == 0) {
+        m->state = DONE;
+        return 0;
+    }
+    for (unsigned i = 0; i < PADDING_MAX; i++) {
+        char c = m->buffer[m->start];
+
+        if (c != ' ' && c != '\t')
+            break;
+        consume(m, 1);
+        r = need(m, 2, err);
+        if (r < 0)
+            return r;
+    }
+    if (memcmp(m->buffer + m->start, "\r\n", 2) != 0)
+        return broken(err, "a boundary that goes on");
+    return 1;
+}
+
+int http_multipart_next(struct http_multipart *m, struct http_part *ret,
+                        struct error *err)
+{
+    ssize_t n;
+    int r;
+
+    if (m->state == DONE)
+        return 0;
+    while ((n = plain_bytes(m, err)) > 0)
+        consume(m, (size_t)n);
+    if (n < 0)
+        return (int)n;
+    r = after_mark(m, err);
+    if (r <= 0)
+        return r;
+    if (m->parts++ == HTTP_PARTS_MAX)
+        return error_set(err, ERR_INVALID, "the form has more than %u parts",
+                         HTTP_PARTS_MAX);
+    m->state = BODY;
+    r = take_headers(m, ret, err);
+    return r < 0 ? r : 1;
+}
+
+ssize_t http_multipart_read(struct http_multipart *m, void *bytes, size_t len,
+                            struct error *err)
+{
+    ssize_t n;
+
+    if (m->state != BODY)
+        return 0;
+    n = plain_bytes(m, err);
+    if (n <= 0)
+        return n;
+    n = MIN(n, (ssize_t)len);
+    memcpy(bytes, m->buffer + m->start, (size_t)n);
+    consume(m, (size_t)n);
+    return n;
+}
