@@ -88,9 +88,9 @@ WARDEN_LIBS := -lseccomp
 
 # Parses everything from outside, owns the store, holds no privilege. It can
 # ask the warden (call side) but has none of the answers, and no sandbox code.
-DAEMON      := $(call have,service doors session workspace egress warden-call policy \
+DAEMON      := $(call have,service doors search session workspace egress warden-call policy \
 	auth audit http blob store json conf wire base)
-DAEMON_LIBS := -lmicrohttpd -ljansson -lcyaml -lsqlite3 -lcrypto -pthread
+DAEMON_LIBS := -lmicrohttpd -ljansson -lcyaml -lsqlite3 -larchive -lcrypto -pthread
 
 # A client. It starts the daemon as a program, it is not linked to it.
 CLI         := $(call have,cli json conf base)

@@ -32,17 +32,25 @@ static int complain(const struct error *err)
 int main(int argc, char **argv)
 {
     struct conf *conf cleanup(conf_freep) = NULL;
+    const char *restore = NULL;
     struct error err;
 
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         (void)puts("gloveboxd " GLOVEBOX_VERSION);
         return 0;
     }
+    if (argc >= 3 && strcmp(argv[1], "--restore-from") == 0) {
+        restore = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
     if (conf_load(argc - 1, argv + 1, &conf, &err) < 0)
         return complain(&err);
     if (conf_show(conf, stdout))
         return 0;
     start_log(conf);
+    if (restore)
+        return service_restore(conf, restore, &err) < 0 ? complain(&err) : 0;
     /* Two hundred threads would else get a heap each, mostly empty. */
     (void)mallopt(M_ARENA_MAX, 4);
     return service_run(conf, &err) < 0 ? complain(&err) : 0;

@@ -51,11 +51,15 @@ static int become_own_root(void)
     return map_self(uid, gid);
 }
 
-static int hide(void)
+/* ret_mounts: the namespace we leave, in which the daemon stays. */
+static int hide(int *ret_mounts)
 {
     struct rlimit no_core = {0, 0};
     struct rlimit files = {65536, 65536};
 
+    *ret_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
+    if (*ret_mounts < 0)
+        return -errno;
     /* A mount namespace of our own: nothing we mount is seen outside. */
     if (unshare(CLONE_NEWNS) < 0 ||
         mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
@@ -69,16 +73,17 @@ static int hide(void)
 
 static int run(int sock)
 {
+    int mounts = -1;
     int r = become_own_root();
 
     if (r == 0)
-        r = hide();
+        r = hide(&mounts);
     if (r < 0) {
         log_event(LOG_ERROR, "warden_failed", "errno", strerrorname_np(-r),
                   NULL);
         return 1;
     }
-    return warden_serve_run(sock);
+    return warden_serve_run(sock, mounts);
 }
 
 int main(int argc, char **argv)

@@ -30,6 +30,7 @@ struct conf_pool {
     char *name;                    /* [a-z0-9-]{1,32} */
     char *runtime;                 /* "standard" */
     bool zygote;                   /* true; false: a fresh exec per session */
+    char *persistence;             /* "workspace" or "ephemeral" */
     uint64_t memory_bytes;         /* 1 GiB */
     uint64_t max_memory_bytes;     /* what a session may ask for; 64 GiB */
     uint32_t processes;            /* 128 */
@@ -77,14 +78,24 @@ struct conf {
     uint32_t uid_base;          /* first host uid of sessions; 1700000000 */
     uint32_t uid_count;         /* 1000000 */
     uint32_t workers; /* 192; threads that serve requests and executions */
-    uint32_t max_executions;      /* running or queued at once, all; 160 */
-    uint32_t queue_per_session;   /* 16 */
-    uint32_t sessions_per_tenant; /* 100 */
-    uint32_t max_sessions;        /* live on this machine; 1000 */
-    uint32_t creations_per_s;     /* per tenant; 50, 0 = no limit */
-    uint64_t json_bytes;          /* JSON body; 4 MiB */
-    uint64_t code_bytes;          /* code of one execution; 1 MiB */
-    uint64_t upload_bytes;        /* one file; 128 MiB */
+    uint32_t max_executions;        /* running or queued at once, all; 160 */
+    uint32_t queue_per_session;     /* 16 */
+    uint32_t sessions_per_tenant;   /* 100 */
+    uint32_t max_sessions;          /* live on this machine; 1000 */
+    uint32_t creations_per_s;       /* per tenant; 50, 0 = no limit */
+    uint64_t json_bytes;            /* JSON body; 4 MiB */
+    uint64_t code_bytes;            /* code of one execution; 1 MiB */
+    uint64_t upload_bytes;          /* one file; 128 MiB */
+    uint64_t file_bytes;            /* one file by parts; 8 GiB */
+    uint64_t workspace_quota_bytes; /* all kept versions; 20 GiB, 0 none */
+    uint64_t tenant_quota_bytes;    /* 0 none */
+    uint32_t workspaces_per_tenant; /* 100000, 0 no limit */
+    uint32_t restore_window_s;      /* of a deleted workspace; 30 days */
+    uint32_t collect_every_s;       /* 600 */
+    uint64_t scrub_bytes_per_s;     /* 4 MiB; 0 never */
+    uint64_t index_text_bytes;      /* 2 MiB */
+    uint64_t index_document_bytes;  /* 64 MiB; 0 none */
+    char *index_pool;               /* "" : the first */
     uint64_t history_bytes; /* finished executions kept in memory; 128 MiB */
     uint32_t history_per_session;           /* 100 */
     uint32_t stop_deadline_s;               /* graceful stop; 10 */

@@ -98,6 +98,36 @@ static const struct conf_option top[] = {
      .help = "Failed authentications per minute of one address or key prefix "
              "before further failures are answered with 429, for a time that "
              "grows to ten minutes. A right key is never refused."},
+    {"file_bytes", CONF_SIZE, TOP(file_bytes), 1, 16 * TIB, "8GiB",
+     .help = "Largest file uploaded in parts, or kept of a session."},
+    {"workspace_quota_bytes", CONF_SIZE, TOP(workspace_quota_bytes), 0,
+     1024 * TIB, "20GiB",
+     .help = "Bytes of all versions kept in one workspace; 0 is no limit. An "
+             "admin may give a workspace another quota."},
+    {"tenant_quota_bytes", CONF_SIZE, TOP(tenant_quota_bytes), 0, 1024 * TIB,
+     "0", .help = "The same for all workspaces of one tenant."},
+    {"workspaces_per_tenant", CONF_U32, TOP(workspaces_per_tenant), 0,
+     100000000, "100000", .help = "Workspaces of one tenant; 0 is no limit."},
+    {"restore_window_s", CONF_U32, TOP(restore_window_s), 0, 3650 * DAY_S,
+     "2592000",
+     .help = "Seconds a deleted workspace can still be brought back."},
+    {"collect_every_s", CONF_U32, TOP(collect_every_s), 1, 30 * DAY_S, "600",
+     .help = "Seconds between rounds of the collector, which applies "
+             "retention and frees bytes nobody refers to."},
+    {"scrub_bytes_per_s", CONF_SIZE, TOP(scrub_bytes_per_s), 0, 64 * GIB,
+     "4MiB",
+     .help = "Pace at which stored bytes are read again and compared with "
+             "their hash; 0 never."},
+    {"index_text_bytes", CONF_SIZE, TOP(index_text_bytes), KIB, GIB, "2MiB",
+     .help = "How much of a text file is indexed for search."},
+    {"index_document_bytes", CONF_SIZE, TOP(index_document_bytes), 0, 4 * GIB,
+     "64MiB",
+     .help = "Larger PDF and office files are found by name only; 0 leaves "
+             "all of them unread."},
+    {"index_pool", CONF_STRING, TOP(index_pool), 0, 32, "",
+     .allowed = "a-z0-9-",
+     .help = "Pool whose sessions take documents apart for search. Empty: "
+             "the first."},
     {"zygote_max_age_s", CONF_U32, TOP(zygote_max_age_s), 1, 7 * DAY_S, "3600",
      .help = "Seconds after which a zygote is replaced."},
     {"zygote_max_spawns", CONF_U32, TOP(zygote_max_spawns), 1, 10000000,
@@ -114,6 +144,10 @@ static const struct conf_option pool[] = {
      .help = "Start sessions as forks of a warm interpreter. `false` starts "
              "a fresh interpreter each time: slower, and no memory layout in "
              "common."},
+    {"persistence", CONF_ENUM, POOL(persistence), 0, 0, "workspace",
+     .allowed = "workspace|ephemeral",
+     .help = "`workspace` keeps every file, versioned, past the session's "
+             "end. `ephemeral` keeps nothing, not even names."},
     {"memory_bytes", CONF_SIZE, POOL(memory_bytes), 16 * MIB, 16 * TIB, "1GiB",
      .help = "Memory of a session, its temporary files included."},
     {"max_memory_bytes", CONF_SIZE, POOL(max_memory_bytes), 16 * MIB, 16 * TIB,

@@ -14,17 +14,21 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "audit/audit.h"
 #include "auth/auth.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "blob/blob.h"
 #include "conf/conf.h"
 #include "http/http.h"
+#include "search/search.h"
 #include "service/service_int.h"
 #include "session/session.h"
 #include "store/store.h"
 #include "warden/call.h"
+#include "workspace/workspace.h"
 
 #define ENDPOINT "endpoint"
 
@@ -50,13 +54,39 @@ static int take_signals(struct service *s, struct error *err)
 static int start_core(struct service *s, struct error *err)
 {
     const struct conf *c = s->conf;
-    int r = store_open(c->data_dir, &s->store, err);
+    struct workspaces_settings workspaces = {
+        .data_dir = c->data_dir,
+        .workspace_quota_bytes = c->workspace_quota_bytes,
+        .tenant_quota_bytes = c->tenant_quota_bytes,
+        .tenant_workspaces = c->workspaces_per_tenant,
+        .restore_window_s = c->restore_window_s,
+        .collect_every_s = c->collect_every_s,
+        .scrub_bytes_per_s = c->scrub_bytes_per_s,
+        .file_bytes = c->file_bytes,
+    };
+    struct search_settings search = {
+        .text_bytes = c->index_text_bytes,
+        .document_bytes = c->index_document_bytes,
+        .pool = c->index_pool[0] ? c->index_pool : NULL,
+    };
+    int r;
 
+    search_setup();
+    r = store_open(c->data_dir, &s->store, err);
     if (r == 0)
         r = auth_open(s->store, c->data_dir, c->auth_failures_per_min,
                       &s->auth, err);
     if (r == 0)
-        r = sessions_open(c, s->warden, &s->sessions, err);
+        r = audit_open(s->store, c->data_dir, &s->audit, err);
+    if (r == 0)
+        r = blobs_open(c->data_dir, &s->blobs, err);
+    if (r == 0)
+        r = workspaces_open(&workspaces, s->store, s->blobs, s->audit,
+                            &s->workspaces, err);
+    if (r == 0)
+        r = sessions_open(c, s->warden, s->workspaces, &s->sessions, err);
+    if (r == 0)
+        r = search_open(&search, s->workspaces, s->sessions, &s->search, err);
     return r;
 }
 
@@ -74,8 +104,12 @@ static int start_http(struct service *s, struct error *err)
         .body_bytes = MAX(c->upload_bytes, c->json_bytes),
     };
 
-    s->doors =
-        (struct doors){.conf = c, .auth = s->auth, .sessions = s->sessions};
+    s->doors = (struct doors){.conf = c,
+                              .auth = s->auth,
+                              .sessions = s->sessions,
+                              .workspaces = s->workspaces,
+                              .audit = s->audit,
+                              .search = s->search};
     return http_start(&settings, serve_request, &s->doors, &s->http, err);
 }
 
@@ -142,7 +176,11 @@ static void stop(struct service *s)
     http_quiesce(s->http);
     sessions_stop(s->sessions, s->conf->stop_deadline_s);
     http_stop(s->http, 2); /* answers what the stop has ended */
+    search_close(s->search);
     sessions_close(s->sessions, 0);
+    workspaces_close(s->workspaces);
+    blobs_close(s->blobs);
+    audit_close(s->audit);
     auth_close(s->auth);
     store_close(s->store);
     warden_call_close(s->warden);

@@ -14,4 +14,9 @@ struct error;
 /* Runs until told to stop (0) or until something ends it. conf: borrowed. */
 int service_run(const struct conf *conf, struct error *err);
 
+/* Instead of serving: a backup (from) into the new data directory of conf,
+ * with a line of progress on standard output for each step. */
+int service_restore(const struct conf *conf, const char *from,
+                    struct error *err);
+
 #endif

@@ -21,7 +21,11 @@ struct service {
     struct warden_link *warden;
     struct store *store;
     struct auth *auth;
+    struct audit *audit;
+    struct blobs *blobs;
+    struct workspaces *workspaces;
     struct sessions *sessions;
+    struct search *search;
     struct http_server *http;
     struct doors doors;
 };
