@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "cli/checks.h"
 #include "cli/cli_int.h"
 #include "conf/conf.h"
 #include "conf/runtime.h"

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line: one file per command, one table of them in cli.c. Each
- * command parses its own words and flags (opts.c), finds the service
- * (connect.c), and talks to it over the native API (http.c); nothing of the
- * service is linked in. What a command fails with is its exit status, so that
- * a script can tell the program's own failure from that of the code it ran.
+ * The command line: one file per command, or a few; one table of them in
+ * commands.c. Each command parses its own words and flags (opts.c), finds the
+ * service (connect.c), and talks to it over the native API (http.c); nothing
+ * of the service is linked in. What a command fails with is its exit status,
+ * so that a script can tell the program's own failure from that of the code
+ * it ran.
  */
 #ifndef GLOVEBOX_CLI_CLI_H
 #define GLOVEBOX_CLI_CLI_H
@@ -13,7 +14,8 @@
 
 enum cli_exit {
     CLI_EXIT_OK = 0,
-    CLI_EXIT_CODE = 1,   /* the code that ran failed; doctor: a wall missing */
+    CLI_EXIT_CODE = 1,   /* the code that ran failed; doctor, verify, audit
+                            verify: something is wrong */
     CLI_EXIT_USAGE = 2,  /* wrong command line */
     CLI_EXIT_FAILED = 3, /* our own failure: no server, refused key, I/O */
     CLI_EXIT_TIMEOUT = 4,
@@ -40,7 +42,9 @@ int cli_main(int argc, char **argv);
 /* The table's entry of that name, or NULL. */
 const struct cli_command *cli_command_find(const char *name);
 
-cli_command_fn cli_serve, cli_run, cli_shell, cli_sessions, cli_files, cli_key,
-    cli_doctor, cli_runtime, cli_help;
+cli_command_fn cli_serve, cli_run, cli_shell, cli_sessions, cli_files,
+    cli_workspaces, cli_search, cli_locks, cli_share, cli_conversations,
+    cli_audit, cli_backup, cli_restore, cli_verify, cli_key, cli_doctor,
+    cli_runtime, cli_help;
 
 #endif

@@ -83,8 +83,7 @@ int cli_connect_file(const char *name, char **ret_path)
     return find_beside(name, R_OK, ret_path);
 }
 
-/* One line of a small file, without white space around it; owned. */
-static int read_line(int dirfd, const char *path, size_t cap, char **ret)
+int cli_connect_line(int dirfd, const char *path, size_t cap, char **ret)
 {
     char *text cleanup(mem_free) = NULL;
     size_t len;
@@ -126,7 +125,7 @@ static int named_key(struct cli *c, struct error *err)
     int r;
 
     if (c->key_file) {
-        r = read_line(AT_FDCWD, c->key_file, KEY_MAX, &c->key);
+        r = cli_connect_line(AT_FDCWD, c->key_file, KEY_MAX, &c->key);
         return r < 0 ? error_errno(err, ERR_INVALID, -r,
                                    "cannot read a key from %s", c->key_file)
                      : 0;
@@ -153,14 +152,14 @@ static bool found_in(struct cli *c, const char *dir)
     char *url cleanup(mem_free) = NULL;
     struct error ignored;
 
-    if (fd < 0 || read_line(fd, "endpoint", URL_MAX, &url) < 0 ||
+    if (fd < 0 || cli_connect_line(fd, "endpoint", URL_MAX, &url) < 0 ||
         set_base(c, url, &ignored) < 0)
         return false;
     if (!reachable(c, "/healthz"))
         return false;
     /* Without the right to read the key, the service will say so. */
     if (!c->key)
-        (void)read_line(fd, "admin.key", KEY_MAX, &c->key);
+        (void)cli_connect_line(fd, "admin.key", KEY_MAX, &c->key);
     return true;
 }
 

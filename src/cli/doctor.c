@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "cli/checks.h"
 #include "cli/cli_int.h"
 
 #define WARDEN_MS 60000

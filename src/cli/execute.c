@@ -135,7 +135,30 @@ static json_t *request_body(const struct cli_execute *what)
     if (body && what->timeout_s)
         (void)json_object_set_new(body, "timeout_s",
                                   json_integer((json_int_t)what->timeout_s));
+    if (body && what->conversation)
+        (void)json_object_set_new(body, "metadata",
+                                  json_pack("{s:s, s:s*}", "conversation",
+                                            what->conversation, "message",
+                                            what->message));
     return body;
+}
+
+static int start(struct cli *c, const struct cli_execute *what,
+                 const json_t *body, const struct cli_stream *stream,
+                 struct error *err)
+{
+    struct cli_transfer t cleanup(cli_transfer_done) = CLI_TRANSFER_INIT;
+    char *path cleanup(mem_free) =
+        xasprintf("/api/sessions/%s/executions", what->session);
+    char *lock cleanup(cli_secret_free) =
+        what->lock ? xasprintf("X-Glovebox-Lock: %s", what->lock) : NULL;
+
+    t.method = "POST";
+    t.path = path;
+    t.body = body;
+    t.stream = stream;
+    t.headers = (const char *const[]){lock, NULL};
+    return cli_transfer_run(c, &t, err);
 }
 
 /* Takes the stream up again until the final event has come. */
@@ -163,8 +186,6 @@ int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
 {
     struct running r = {.c = c, .what = what};
     struct cli_stream stream = {on_event, on_signal, &r};
-    char *path cleanup(mem_free) =
-        xasprintf("/api/sessions/%s/executions", what->session);
     json_t *body cleanup(json_unref) = request_body(what);
     int result;
 
@@ -174,7 +195,7 @@ int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
         return error_set(err, ERR_INVALID, "the code holds a zero byte");
     cli_render_init(&r.render, c, what->charts);
     r.render.lasting = what->lasting;
-    result = cli_http_stream(c, "POST", path, body, &stream, err);
+    result = start(c, what, body, &stream, err);
     if (r.render.unread && !r.final) {
         ask(&r, "executions", r.id, "cancel");
         return error_set(err, ERR_UNAVAILABLE,
@@ -190,7 +211,7 @@ int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
                           : error_set(err, ERR_UNAVAILABLE,
                                       "the service sent no result");
     if (!what->quiet)
-        cli_render_end(&r.render, r.final);
+        cli_outcome_show(&r.render, r.final);
     else if (what->charts)
         cli_render_charts(&r.render, r.final);
     *ret = r.final;

@@ -23,6 +23,13 @@ const char *cli_json_text(const json_t *object, const char *key,
     return text ? text : fallback;
 }
 
+uint64_t cli_json_number(const json_t *object, const char *key)
+{
+    json_int_t value = json_integer_value(json_object_get(object, key));
+
+    return value > 0 ? (uint64_t)value : 0;
+}
+
 /* The code unit of the escape at p, or -1 when there is none. */
 static long escape_at(const char *p, const char *end)
 {

@@ -140,11 +140,11 @@ int cli_key(int argc, char **argv)
     struct key_flags flags = {0};
     const struct cli_opt table[] = {
         {"scope", 0, CLI_OPT_TEXT, &flags.scope, "SCOPES",
-         "some of execute,files:read,files:write,admin"},
+         "some of execute,files:read,files:write,admin", "create"},
         {"tenant", 0, CLI_OPT_TEXT, &flags.tenant, "T",
-         "whose key it is; else yours"},
+         "whose key it is; else yours", "create"},
         {"name", 'n', CLI_OPT_TEXT, &flags.name, "N",
-         "what it is for, to tell keys apart"},
+         "what it is for, to tell keys apart", "create"},
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),
@@ -160,5 +160,5 @@ int cli_key(int argc, char **argv)
     if (words.count && strcmp(words.items[0], "create") == 0 && !flags.scope)
         return cli_usage_error(&c, "create wants --scope, for example "
                                    "--scope execute,files:read");
-    return cli_verb_run_online(&c, verbs, ARRAY_SIZE(verbs), &words, &flags);
+    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, &flags);
 }

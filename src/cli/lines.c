@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "cli/cli_int.h"
+#include "cli/input.h"
 
 /* ---- Python ------------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
@@ -60,39 +61,6 @@ static void print_help(const struct parse *p, const char *notes)
         (void)printf("\n%s", notes);
 }
 
-int cli_opts_size(const char *text, uint64_t *ret)
-{
-    static const char units[] = "kmgt";
-    char *end;
-    unsigned long long value;
-    unsigned shift = 0;
-
-    if (!isdigit((unsigned char)text[0]))
-        return -EINVAL;
-    errno = 0;
-    value = strtoull(text, &end, 10);
-    if (errno)
-        return -ERANGE;
-    if (*end) {
-        const char *unit = strchr(units, tolower((unsigned char)*end));
-
-        if (unit) {
-            shift = 10 * (unsigned)(unit - units + 1);
-            end++;
-            if (*end == 'i')
-                end++;
-        }
-        if (*end == 'b' || *end == 'B')
-            end++;
-    }
-    if (*end)
-        return -EINVAL;
-    if (value > (UINT64_MAX >> 1 >> shift))
-        return -ERANGE;
-    *ret = (uint64_t)value << shift;
-    return 0;
-}
-
 static bool set_seconds(const char *text, uint64_t *ret)
 {
     char *end;
@@ -108,6 +76,14 @@ static bool set_seconds(const char *text, uint64_t *ret)
         return false;
     *ret = value;
     return true;
+}
+
+/* Complains; false. */
+static bool wants(const struct parse *p, const struct cli_opt *o,
+                  const char *what, const char *value)
+{
+    cli_usage_error(p->c, "--%s wants %s, not '%s'", o->name, what, value);
+    return false;
 }
 
 /* Stores one value; false after having complained. */
@@ -138,12 +114,19 @@ static bool set_value(struct parse *p, const struct cli_opt *o,
         cli_usage_error(p->c, "--%s wants whole seconds, 1 to %d, not '%s'",
                         o->name, SECONDS_MAX, value);
         return false;
+    case CLI_OPT_DURATION:
+        return cli_values_duration(value, o->target) == 0 ||
+               wants(p, o, "a time such as 90s, 15m, 2h or 7d", value);
+    case CLI_OPT_COUNT:
+        return cli_values_count(value, o->target) == 0 ||
+               wants(p, o, "a whole number", value);
     case CLI_OPT_SIZE:
-        if (cli_opts_size(value, o->target) == 0)
-            return true;
-        cli_usage_error(p->c, "--%s wants a size such as 512m or 4g, not '%s'",
-                        o->name, value);
-        return false;
+        return cli_values_size(value, o->target) == 0 ||
+               wants(p, o, "a size such as 512m or 4g", value);
+    case CLI_OPT_TIME:
+        return cli_values_time(value, clock_real_ms(), o->target) == 0 ||
+               wants(p, o, "a time such as 2026-01-31, 2026-01-31T12:00 or 2h",
+                     value);
     }
     return false;
 }
@@ -186,6 +169,10 @@ static bool parse_flag(struct parse *p)
 
     if (!o)
         return unknown(p, word, is_long ? name : "");
+    if (o->only && p->c->narrow_count < CLI_OPTS_MAX) {
+        p->c->narrow[p->c->narrow_count].flag = o->name;
+        p->c->narrow[p->c->narrow_count++].only = o->only;
+    }
     if (name[len])
         value = name + len + (is_long ? 1 : 0);
     if (o->type == CLI_OPT_FLAG) {
@@ -213,15 +200,15 @@ bool cli_opts_parse(struct cli *c, const struct cli_opts *opts, int argc,
 {
     const struct cli_opt common[] = {
         {"json", 0, CLI_OPT_FLAG, &c->json, NULL,
-         "machine-readable: one JSON value on standard output"},
+         "machine-readable: one JSON value on standard output", NULL},
         {"url", 0, CLI_OPT_TEXT, &c->url, "URL",
-         "where the service is; else GLOVEBOX_URL"},
+         "where the service is; else GLOVEBOX_URL", NULL},
         {"key-file", 0, CLI_OPT_TEXT, &c->key_file, "FILE",
-         "a file holding the key; else GLOVEBOX_KEY"},
+         "a file holding the key; else GLOVEBOX_KEY", NULL},
         {"data", 0, CLI_OPT_TEXT, &c->data, "DIR",
-         "data directory that says where the service is"},
+         "data directory that says where the service is", NULL},
     };
-    struct cli_opt rows[32];
+    struct cli_opt rows[CLI_OPTS_MAX];
     struct parse p = {.c = c, .rows = rows, .argc = argc, .argv = argv};
     bool online = cli_command_find(c->command)->online;
     bool flags_over = false;
@@ -232,6 +219,7 @@ bool cli_opts_parse(struct cli *c, const struct cli_opts *opts, int argc,
         rows[p.count++] = common[i];
     *ret_words = (struct cli_words){0};
     *ret_exit = CLI_EXIT_USAGE;
+    c->narrow_count = 0;
     for (p.at = 1; p.at < argc; p.at++) {
         const char *word = argv[p.at];
 

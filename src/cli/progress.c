@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A bar on standard error while a large file moves; only on a terminal, and
- * wiped when done. Called by http.c.
+ * A bar on standard error while something takes long: bytes that move, or
+ * things that are counted. Only on a terminal, and wiped when done.
  */
 #include <string.h>
 
@@ -23,25 +23,52 @@ void cli_progress_start(struct cli_progress *p, const struct cli *c,
     };
 }
 
+void cli_progress_count(struct cli_progress *p, const struct cli *c,
+                        const char *label, uint64_t total)
+{
+    *p = (struct cli_progress){
+        .on = label && c->tty_err && !c->json,
+        .counts = true,
+        .label = label,
+        .total = total,
+        .start_ms = clock_mono_ms(),
+    };
+}
+
+static void draw_bar(const struct cli_progress *p, uint64_t done)
+{
+    size_t filled = (size_t)((double)done / (double)p->total * BAR);
+    char bar[BAR + 1];
+
+    memset(bar, '.', BAR);
+    memset(bar, '#', filled);
+    bar[BAR] = '\0';
+    (void)fprintf(stderr, " [%s]", bar);
+}
+
 void cli_progress_step(struct cli_progress *p, uint64_t done)
 {
     uint64_t now = clock_mono_ms(), spent;
-    char bar[BAR + 1], have[16], all[16], speed[16];
-    size_t filled;
+    char have[16], all[16], speed[16];
 
     if (!p->on || now - p->last_ms < REDRAW_MS)
         return;
     p->last_ms = now;
-    if (done > p->total)
+    if (p->total && done > p->total)
         done = p->total;
-    filled = (size_t)((double)done / (double)p->total * BAR);
-    memset(bar, '.', BAR);
-    memset(bar, '#', filled);
-    bar[BAR] = '\0';
+    (void)fprintf(stderr, "\r\033[K%.30s", p->label);
+    if (p->total)
+        draw_bar(p, done);
     spent = now - p->start_ms;
-    (void)fprintf(stderr, "\r\033[K%.30s [%s] %s of %s, %s/s", p->label, bar,
-                  cli_format_size(done, have), cli_format_size(p->total, all),
-                  cli_format_size(spent ? done * 1000 / spent : 0, speed));
+    if (p->counts && p->total)
+        (void)fprintf(stderr, " %llu of %llu", (unsigned long long)done,
+                      (unsigned long long)p->total);
+    else if (p->counts)
+        (void)fprintf(stderr, " %llu", (unsigned long long)done);
+    else
+        (void)fprintf(stderr, " %s of %s, %s/s", cli_format_size(done, have),
+                      cli_format_size(p->total, all),
+                      cli_format_size(spent ? done * 1000 / spent : 0, speed));
     (void)fflush(stderr);
     p->drawn = true;
 }

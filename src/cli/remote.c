@@ -1,22 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions and files at the service, as the commands name them: a session by
- * id or by name, a file by its path below /mnt/data with or without that in
- * front. Downloads are written beside their place and renamed.
+ * Sessions and workspaces at the service, as the commands name them: by id,
+ * or by a name that only one has; and lists that come in pages.
  */
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
-#define PAGE 100
-#define PAGES_MAX 100
+#define PAGE 500u
+#define PAGE_SESSIONS 100u /* the most that list gives */
+#define PAGES_MAX 200u
 
 int cli_remote_create(struct cli *c, const struct cli_session_spec *spec,
                       json_t **ret, struct error *err)
@@ -27,6 +23,17 @@ int cli_remote_create(struct cli *c, const struct cli_session_spec *spec,
 
     if (!body)
         return error_set(err, ERR_INVALID, "a name is not valid UTF-8");
+    if (spec->workspace) {
+        char id[ID_MAX];
+        int r = cli_remote_workspace(c, spec->workspace, id, err);
+
+        if (r < 0)
+            return r;
+        (void)json_object_set_new(body, "workspace", json_string(id));
+    }
+    if (spec->ephemeral)
+        (void)json_object_set_new(body, "persistence",
+                                  json_string("ephemeral"));
     if (spec->memory_bytes)
         (void)json_object_set_new(body, "limits",
                                   json_pack("{s:I}", "memory_bytes",
@@ -34,62 +41,93 @@ int cli_remote_create(struct cli *c, const struct cli_session_spec *spec,
     return cli_http_json(c, "POST", "/api/sessions", body, ret, err);
 }
 
+/* ---- lists -------------------------------------------------------------- */
+
+/* One page behind `after`, added to all; ret_after: owned, NULL at the end. */
+static int next_page(struct cli *c, const char *path, const char *cursor,
+                     size_t limit, json_t *all, char **after,
+                     struct error *err)
+{
+    struct buf url cleanup(buf_done) = {0};
+    json_t *answer cleanup(json_unref) = NULL;
+    const json_t *data, *last, *mark;
+    int r;
+
+    buf_adds(&url, path);
+    cli_http_query_number(&url, "limit", limit);
+    cli_http_query(&url, "after", *after);
+    free(take_ptr(*after));
+    r = cli_http_json(c, "GET", url.data, NULL, &answer, err);
+    if (r < 0)
+        return r;
+    data = json_object_get(answer, "data");
+    if (!json_is_array(data))
+        return error_set(err, ERR_INTERNAL,
+                         "the service answered no list for %.200s", path);
+    (void)json_array_extend(all, (json_t *)data);
+    last = json_array_get(data, json_array_size(data) - 1);
+    mark = json_object_get(last, cursor);
+    if (!json_is_true(json_object_get(answer, "has_more")))
+        return 0;
+    if (json_is_string(mark))
+        *after = xstrdup(json_string_value(mark));
+    else if (json_is_integer(mark))
+        *after = xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(mark));
+    return 0;
+}
+
 int cli_remote_list(struct cli *c, const char *path, const char *cursor,
-                    json_t **ret, struct error *err)
+                    size_t most, json_t **ret, struct error *err)
 {
     json_t *all cleanup(json_unref) = json_array();
     char *after cleanup(mem_free) = NULL;
+    size_t full = strcmp(path, "/api/sessions") ? PAGE : PAGE_SESSIONS;
 
-    for (int page = 0; page < PAGES_MAX; page++) {
-        struct buf url cleanup(buf_done) = {0};
-        json_t *answer cleanup(json_unref) = NULL;
-        const json_t *data, *last;
-        int r;
+    for (unsigned page = 0; page < PAGES_MAX; page++) {
+        size_t have = json_array_size(all);
+        size_t limit = most ? MIN(most - have, full) : full;
+        int r = next_page(c, path, cursor, limit, all, &after, err);
 
-        buf_addf(&url, "%s?limit=%d", path, PAGE);
-        if (after) {
-            buf_adds(&url, "&after=");
-            cli_http_escape(&url, after, false);
-        }
-        r = cli_http_json(c, "GET", url.data, NULL, &answer, err);
         if (r < 0)
             return r;
-        data = json_object_get(answer, "data");
-        if (!json_is_array(data))
-            return error_set(err, ERR_INTERNAL,
-                             "the service answered no list for %s", path);
-        (void)json_array_extend(all, (json_t *)data);
-        last = json_array_get(data, json_array_size(data) - 1);
-        if (!json_is_true(json_object_get(answer, "has_more")) || !last ||
-            !cli_json_text(last, cursor, NULL))
+        if (!after || (most && json_array_size(all) >= most))
             break;
-        free(after);
-        after = xstrdup(cli_json_text(last, cursor, NULL));
     }
     *ret = json_incref(all);
     return 0;
 }
 
-int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
-                    struct error *err)
+/* ---- names -------------------------------------------------------------- */
+
+struct noun {
+    const char *prefix, *path, *word, *hint;
+};
+
+static const struct noun session_noun = {"sess", "/api/sessions", "session",
+                                         "`glovebox sessions` lists them."};
+static const struct noun workspace_noun = {
+    "ws", "/api/workspaces", "workspace", "`glovebox workspaces` lists them."};
+
+static int find(struct cli *c, const struct noun *noun, const char *name,
+                char ret[ID_MAX], struct error *err)
 {
     json_t *all cleanup(json_unref) = NULL;
     size_t found = 0;
     int r;
 
-    if (ids_valid("sess", id_or_name)) {
-        (void)snprintf(ret, ID_MAX, "%s", id_or_name);
+    if (ids_valid(noun->prefix, name)) {
+        (void)snprintf(ret, ID_MAX, "%s", name);
         return 0;
     }
-    r = cli_remote_list(c, "/api/sessions", "id", &all, err);
+    r = cli_remote_list(c, noun->path, "id", 0, &all, err);
     if (r < 0)
         return r;
-    for (size_t i = 0; i < json_array_size(all); i++) {
+    for (size_t i = 0; *name && i < json_array_size(all); i++) {
         const json_t *one = json_array_get(all, i);
         const char *id = cli_json_text(one, "id", "");
 
-        if (strcmp(cli_json_text(one, "name", ""), id_or_name) != 0 ||
-            !ids_valid("sess", id))
+        if (strcmp(cli_json_text(one, "name", ""), name) != 0 ||
+            !ids_valid(noun->prefix, id))
             continue;
         found++;
         (void)snprintf(ret, ID_MAX, "%s", id);
@@ -98,120 +136,43 @@ int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
         return 0;
     if (found == 0) {
         (void)error_set(err, ERR_NOT_FOUND,
-                        "there is no session with the id or name '%.128s'",
-                        id_or_name);
-        return error_hint(err, "`glovebox sessions` lists them.");
+                        "there is no %s with the id or name '%.128s'",
+                        noun->word, name);
+        return error_hint(err, "%s", noun->hint);
     }
     return error_set(err, ERR_CONFLICT,
-                     "%zu sessions have the name '%.128s'; use an id", found,
-                     id_or_name);
+                     "%zu %ss have the name '%.128s'; use an id", found,
+                     noun->word, name);
 }
 
-/* ---- files -------------------------------------------------------------- */
-
-static const char *base_name(const char *path)
+int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
+                    struct error *err)
 {
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
+    return find(c, &session_noun, id_or_name, ret, err);
 }
 
-static const char *below_data(const char *path)
+int cli_remote_workspace(struct cli *c, const char *id_or_name,
+                         char ret[ID_MAX], struct error *err)
 {
-    static const char *const fronts[] = {"sandbox:/mnt/data/", "/mnt/data/",
-                                         "./"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(fronts); i++) {
-        size_t len = strlen(fronts[i]);
-
-        if (strncmp(path, fronts[i], len) == 0)
-            return path + len;
-    }
-    return path;
+    return find(c, &workspace_noun, id_or_name, ret, err);
 }
 
-char *cli_remote_file_path(const char *session, const char *remote)
+int cli_remote_session_workspace(struct cli *c, const char *session,
+                                 char ret[ID_MAX], struct error *err)
 {
-    struct buf path cleanup(buf_done) = {0};
+    char *path cleanup(mem_free) = xasprintf("/api/sessions/%s", session);
+    json_t *answer cleanup(json_unref) = NULL;
+    const char *id;
+    int r = cli_http_json(c, "GET", path, NULL, &answer, err);
 
-    buf_addf(&path, "/api/sessions/%s/files/", session);
-    cli_http_escape(&path, below_data(remote), true);
-    return buf_take(&path, NULL);
-}
-
-int cli_remote_put(struct cli *c, const char *session, const char *local,
-                   const char *remote, json_t **ret, struct error *err)
-{
-    int fd cleanup(fd_close) = open(local, O_RDONLY | O_CLOEXEC);
-    char *path cleanup(mem_free) = NULL;
-    struct stat st;
-    int r;
-
-    if (fd < 0 || fstat(fd, &st) < 0)
-        return error_errno(err, ERR_INVALID, errno, "cannot open %s", local);
-    if (!S_ISREG(st.st_mode))
-        return error_set(err, ERR_INVALID, "%s is not a regular file", local);
-    path = cli_remote_file_path(session, remote ? remote : base_name(local));
-    r = cli_http_put(c, path, fd, (uint64_t)st.st_size, base_name(local), ret,
-                     err);
-    return r < 0 ? error_wrap(err, "%s", local) : 0;
-}
-
-/* The name of a new file beside `local`, to be renamed to it; owned. NULL:
- * err says why. */
-static char *open_beside(const char *local, int *ret_fd, struct error *err)
-{
-    char *name cleanup(mem_free) = xasprintf("%s.XXXXXX", local);
-    mode_t mask = umask(0);
-    int fd = mkostemp(name, O_CLOEXEC);
-
-    (void)umask(mask);
-    if (fd < 0) {
-        (void)error_errno(err, ERR_INVALID, errno, "cannot write %s", local);
-        return NULL;
-    }
-    (void)fchmod(fd, 0666 & ~mask); /* as any new file of the user's */
-    *ret_fd = fd;
-    return take_ptr(name);
-}
-
-/* Where a download goes: local, or inside it when it is a folder. */
-static char *destination(const char *remote, const char *local)
-{
-    struct stat st;
-
-    if (!local)
-        return xstrdup(base_name(remote));
-    if (stat(local, &st) == 0 && S_ISDIR(st.st_mode))
-        return xasprintf("%s/%s", local, base_name(remote));
-    return xstrdup(local);
-}
-
-int cli_remote_get(struct cli *c, const char *session, const char *remote,
-                   const char *local, char **ret_local, struct error *err)
-{
-    char *path cleanup(mem_free) = cli_remote_file_path(session, remote);
-    char *to cleanup(mem_free) = destination(remote, local);
-    char *beside cleanup(mem_free) = NULL;
-    int fd cleanup(fd_close) = -1;
-    int r;
-
-    if (strcmp(to, "-") == 0) {
-        (void)fflush(stdout);
-        return cli_http_get(c, path, STDOUT_FILENO, NULL, err);
-    }
-    beside = open_beside(to, &fd, err);
-    if (!beside)
-        return -(int)err->code;
-    r = cli_http_get(c, path, fd, base_name(remote), err);
-    if (r == 0 && rename(beside, to) < 0)
-        r = error_errno(err, ERR_INTERNAL, errno, "cannot write %s", to);
-    if (r < 0) {
-        (void)unlink(beside); /* ours alone; nothing to do if it fails */
-        return error_wrap(err, "%s", remote);
-    }
-    if (ret_local)
-        *ret_local = take_ptr(to);
+    if (r < 0)
+        return r;
+    id = cli_json_text(answer, "workspace", "");
+    if (!ids_valid("ws", id))
+        return error_set(err, ERR_CONFLICT,
+                         "session %s keeps nothing: it has no workspace",
+                         session);
+    (void)snprintf(ret, ID_MAX, "%s", id);
     return 0;
 }
 

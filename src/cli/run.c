@@ -22,13 +22,14 @@ struct run {
     bool shell;
     const char *session_arg;
     struct cli_words put, get;
-    const char *pool, *runtime, *charts;
-    uint64_t timeout_s, memory_bytes;
+    struct cli_session_spec spec;
+    const char *charts, *conversation, *message, *lock_file;
+    uint64_t timeout_s;
     /* state */
     char *code;
     size_t code_len;
-    char session[ID_MAX];
-    bool made; /* the session is ours to delete */
+    char *lock; /* token */
+    struct cli_lease lease;
     json_t *execution;
 };
 
@@ -36,9 +37,11 @@ static const char notes[] =
     "Code comes from -c, from FILE, or from standard input (-). Output is\n"
     "shown while it runs; the last expression's value is printed as Python's\n"
     "own prompt would; charts are saved as chart-1.png, chart-2.png, ... and\n"
-    "never over an existing file. Files are at /mnt/data in the session.\n"
-    "Ctrl-C cancels; pressed again, it quits.\n\n"
-    "Without a running service an embedded one is started and stopped again.\n"
+    "never over an existing file. Ctrl-C cancels; pressed again, it quits.\n\n"
+    "Files are at /mnt/data in the session and are kept in its workspace,\n"
+    "each with an id, after the session is gone; --workspace names the one to\n"
+    "work on, --ephemeral keeps nothing. Without a running service an\n"
+    "embedded one is started and stopped again, and takes its files along.\n"
     "\nExit status: 0 it worked, 1 the code failed (also a shell script that\n"
     "ended with a status other than 0), 2 wrong command line, 3 glovebox\n"
     "itself failed, 4 out of time, 5 a limit or out of memory, 6 killed or\n"
@@ -47,6 +50,7 @@ static const char notes[] =
 static void run_done(struct run *r)
 {
     free(r->code);
+    cli_secret_free(&r->lock);
     json_decref(r->execution);
     cli_done(r->c);
 }
@@ -90,41 +94,7 @@ static int read_code(struct run *r, const char *word, struct error *err)
     return read_fd(r, fd, word, err);
 }
 
-/* ---- the session -------------------------------------------------------- */
-
-static int take_session(struct run *r, struct error *err)
-{
-    struct cli_session_spec spec = {.pool = r->pool,
-                                    .runtime = r->runtime,
-                                    .memory_bytes = r->memory_bytes};
-    json_t *session cleanup(json_unref) = NULL;
-    int result;
-
-    if (r->session_arg)
-        return cli_remote_find(r->c, r->session_arg, r->session, err);
-    result = cli_remote_create(r->c, &spec, &session, err);
-    if (result < 0)
-        return result;
-    (void)snprintf(r->session, sizeof(r->session), "%s",
-                   cli_json_text(session, "id", ""));
-    if (!ids_valid("sess", r->session))
-        return error_set(err, ERR_INTERNAL, "the service named no session");
-    r->made = true;
-    return 0;
-}
-
-static void drop_session(struct run *r)
-{
-    char *path cleanup(mem_free) = xasprintf("/api/sessions/%s", r->session);
-    struct error err;
-
-    /* An embedded service takes its sessions along. */
-    if (!r->made || r->c->embedded)
-        return;
-    if (cli_http_json(r->c, "DELETE", path, NULL, NULL, &err) < 0)
-        (void)fprintf(stderr, "glovebox: session %s was not deleted: %s\n",
-                      r->session, err.message);
-}
+/* ---- files -------------------------------------------------------------- */
 
 static int put_files(struct run *r, struct error *err)
 {
@@ -134,7 +104,8 @@ static int put_files(struct run *r, struct error *err)
         int result;
 
         cli_remote_split(r->put.items[i], true, &local, &remote);
-        result = cli_remote_put(r->c, r->session, local, remote, NULL, err);
+        result =
+            cli_files_put(r->c, r->lease.session, local, remote, NULL, err);
         if (result < 0)
             return result;
     }
@@ -154,7 +125,8 @@ static int get_files(struct run *r, struct error *err)
         int result;
 
         cli_remote_split(r->get.items[i], false, &remote, &local);
-        result = cli_remote_get(r->c, r->session, remote, local, &saved, &why);
+        result =
+            cli_files_get(r->c, r->lease.session, remote, local, &saved, &why);
         if (result == 0 && saved && r->c->tty_err && !r->c->json)
             (void)fprintf(stderr, "file saved: %s\n", saved);
         if (result < 0 && first == 0) {
@@ -165,20 +137,19 @@ static int get_files(struct run *r, struct error *err)
     return first;
 }
 
-/* What was made in a session that is about to go, and not asked for. */
+/* What was made: kept, and where; or about to go, and not asked for. */
 static void mention_files(const struct run *r)
 {
-    const json_t *files = json_object_get(r->execution, "files");
-    const json_t *made = json_object_get(files, "created");
-    const json_t *one = json_array_get(made, 0);
-    const char *path = json_is_string(one) ? json_string_value(one)
-                                           : cli_json_text(one, "path", NULL);
+    bool person = r->c->tty_err && !r->c->json;
+    bool kept = !r->c->embedded &&
+                cli_json_text(r->execution, "workspace", NULL) != NULL;
+    size_t made = cli_made_count(r->execution);
 
-    if (!r->made || !r->c->tty_err || r->c->json || r->get.count || !path)
-        return;
-    (void)fprintf(
-        stderr, "%zu file%s made and not kept; `--get %.200s` keeps one\n",
-        json_array_size(made), json_array_size(made) == 1 ? "" : "s", path);
+    cli_made_show(r->c, r->execution, person && kept);
+    if (!kept && person && r->lease.made && !r->get.count && made)
+        (void)fprintf(stderr,
+                      "%zu file%s made and not kept; --get PATH fetches one\n",
+                      made, made == 1 ? "" : "s");
 }
 
 /* ---- the command -------------------------------------------------------- */
@@ -186,16 +157,19 @@ static void mention_files(const struct run *r)
 static int work(struct run *r, struct error *err)
 {
     struct cli_execute what = {
-        .session = r->session,
+        .session = r->lease.session,
         .language = r->shell ? "shell" : "python",
         .code = r->code,
         .code_len = r->code_len,
         .timeout_s = r->timeout_s,
+        .conversation = r->conversation,
+        .message = r->message,
+        .lock = r->lock,
         .charts = r->charts    ? r->charts
                   : r->c->json ? NULL
                                : ".",
         .quiet = r->c->json,
-        .lasting = !r->made,
+        .lasting = !r->lease.made,
     };
     int result = put_files(r, err);
 
@@ -213,7 +187,7 @@ static int conclude(struct run *r, int result, const struct error *err)
     int status = CLI_EXIT_FAILED;
 
     if (r->execution) {
-        status = cli_render_exit(r->execution);
+        status = cli_outcome_exit(r->execution);
         if (r->c->json)
             cli_print_json(r->execution);
         mention_files(r);
@@ -241,9 +215,17 @@ static int check_line(struct run *r, const struct cli_words *words)
                                words->items[0]);
     if (!r->code_arg && !words->count && isatty(STDIN_FILENO) == 1)
         return cli_usage_error(r->c, "no code: give -c CODE, a FILE or -");
-    if (r->session_arg && (r->pool || r->runtime || r->memory_bytes))
-        return cli_usage_error(
-            r->c, "--pool, --runtime and --memory are for a new session");
+    if (r->session_arg &&
+        (r->spec.pool || r->spec.runtime || r->spec.memory_bytes ||
+         r->spec.workspace || r->spec.ephemeral))
+        return cli_usage_error(r->c,
+                               "--workspace, --ephemeral, --pool, --runtime "
+                               "and --memory are for a new session");
+    if (r->spec.workspace && r->spec.ephemeral)
+        return cli_usage_error(r->c, "--workspace keeps what --ephemeral "
+                                     "would not: one of them");
+    if (r->message && !r->conversation)
+        return cli_usage_error(r->c, "--message wants --conversation too");
     return CLI_EXIT_OK;
 }
 
@@ -252,23 +234,36 @@ int cli_run(int argc, char **argv)
     struct cli c;
     struct run r cleanup(run_done) = {.c = &c};
     const struct cli_opt table[] = {
-        {"code", 'c', CLI_OPT_TEXT, &r.code_arg, "CODE", "the code itself"},
-        {"shell", 0, CLI_OPT_FLAG, &r.shell, NULL, "bash instead of Python"},
+        {"code", 'c', CLI_OPT_TEXT, &r.code_arg, "CODE", "the code itself",
+         NULL},
+        {"shell", 0, CLI_OPT_FLAG, &r.shell, NULL, "bash instead of Python",
+         NULL},
         {"session", 's', CLI_OPT_TEXT, &r.session_arg, "S",
-         "run in this session (id or name) and keep it"},
+         "run in this session (id or name) and keep it", NULL},
         {"put", 0, CLI_OPT_LIST, &r.put, "F[:PATH]",
-         "upload a file first; may be repeated"},
+         "upload a file first; may be repeated", NULL},
         {"get", 0, CLI_OPT_LIST, &r.get, "PATH[:F]",
-         "download a file afterwards; may be repeated"},
-        {"pool", 0, CLI_OPT_TEXT, &r.pool, "P", "pool of the new session"},
-        {"runtime", 0, CLI_OPT_TEXT, &r.runtime, "R",
-         "runtime image of the new session"},
+         "download a file afterwards; may be repeated", NULL},
+        {"workspace", 'w', CLI_OPT_TEXT, &r.spec.workspace, "WS",
+         "work on this workspace (id or name)", NULL},
+        {"ephemeral", 0, CLI_OPT_FLAG, &r.spec.ephemeral, NULL,
+         "keep nothing of the new session", NULL},
+        {"pool", 0, CLI_OPT_TEXT, &r.spec.pool, "P", "pool of the new session",
+         NULL},
+        {"runtime", 0, CLI_OPT_TEXT, &r.spec.runtime, "R",
+         "runtime image of the new session", NULL},
         {"timeout", 't', CLI_OPT_SECONDS, &r.timeout_s, "S",
-         "seconds the code may run; else the pool's"},
-        {"memory", 'm', CLI_OPT_SIZE, &r.memory_bytes, "M",
-         "memory of the new session, such as 512m"},
+         "seconds the code may run; else the pool's", NULL},
+        {"memory", 'm', CLI_OPT_SIZE, &r.spec.memory_bytes, "M",
+         "memory of the new session, such as 512m", NULL},
+        {"conversation", 0, CLI_OPT_TEXT, &r.conversation, "ID",
+         "the conversation this run belongs to", NULL},
+        {"message", 0, CLI_OPT_TEXT, &r.message, "ID",
+         "the message of it that caused the run", NULL},
+        {"lock-file", 0, CLI_OPT_TEXT, &r.lock_file, "F",
+         "holds the token of a lock to write through", NULL},
         {"charts", 0, CLI_OPT_TEXT, &r.charts, "DIR",
-         "where charts are saved; else here"},
+         "where charts are saved; else here", NULL},
     };
     const struct cli_opts opts = {table, ARRAY_SIZE(table), notes};
     struct cli_words words;
@@ -282,14 +277,18 @@ int cli_run(int argc, char **argv)
     if (status != CLI_EXIT_OK)
         return status;
     result = read_code(&r, words.count ? words.items[0] : NULL, &err);
+    if (result == 0 && r.lock_file)
+        result = cli_secret_file(r.lock_file, "lock", &r.lock, &err);
     if (result == 0)
-        result = cli_connect(
-            &c, r.session_arg ? CLI_CONNECT_RUNNING : CLI_CONNECT_OR_EMBED,
-            r.pool, r.runtime, &err);
+        result = cli_connect(&c,
+                             r.session_arg || r.spec.workspace
+                                 ? CLI_CONNECT_RUNNING
+                                 : CLI_CONNECT_OR_EMBED,
+                             r.spec.pool, r.spec.runtime, &err);
     if (result == 0)
-        result = take_session(&r, &err);
+        result = cli_lease_take(&c, r.session_arg, &r.spec, &r.lease, &err);
     if (result == 0)
         result = work(&r, &err);
-    drop_session(&r);
+    cli_lease_end(&c, &r.lease);
     return conclude(&r, result, &err);
 }

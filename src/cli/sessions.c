@@ -8,67 +8,25 @@
 
 static int list(struct cli *c, const struct cli_words *words, void *arg)
 {
-    static const char *const headings[] = {
-        "ID", "NAME", "POOL", "RUNTIME", "STATE", "RUNS", "LAST USED"};
-    struct cli_table *table cleanup(cli_table_free) =
-        cli_table_new(headings, ARRAY_SIZE(headings));
-    struct buf text cleanup(buf_done) = {0};
+    static const struct cli_column columns[] = {
+        {"ID", "id", CLI_COLUMN_TEXT},
+        {"NAME", "name", CLI_COLUMN_TEXT},
+        {"POOL", "pool", CLI_COLUMN_TEXT},
+        {"RUNTIME", "runtime", CLI_COLUMN_TEXT},
+        {"STATE", "state", CLI_COLUMN_TEXT},
+        {"RUNS", "executions", CLI_COLUMN_NUMBER},
+        {"WORKSPACE", "workspace", CLI_COLUMN_TEXT},
+        {"LAST USED", "last_used_at", CLI_COLUMN_TEXT},
+    };
     json_t *all cleanup(json_unref) = NULL;
     struct error err;
 
     (void)words;
     (void)arg;
-    if (cli_remote_list(c, "/api/sessions", "id", &all, &err) < 0)
+    if (cli_remote_list(c, "/api/sessions", "id", 0, &all, &err) < 0)
         return cli_fail(c, &err);
-    if (c->json) {
-        cli_print_json(all);
-        return CLI_EXIT_OK;
-    }
-    for (size_t i = 0; i < json_array_size(all); i++) {
-        const json_t *one = json_array_get(all, i);
-        char *runs cleanup(mem_free) =
-            xasprintf("%" JSON_INTEGER_FORMAT,
-                      json_integer_value(json_object_get(one, "executions")));
-        const char *cells[] = {
-            cli_json_text(one, "id", ""),
-            cli_json_text(one, "name", ""),
-            cli_json_text(one, "pool", ""),
-            cli_json_text(one, "runtime", ""),
-            cli_json_text(one, "state", ""),
-            runs,
-            cli_json_text(one, "last_used_at", ""),
-        };
-
-        cli_table_row(table, cells);
-    }
-    cli_table_print(table, &text);
-    (void)fputs(text.data, stdout);
+    cli_show_list(c, all, columns, ARRAY_SIZE(columns));
     return CLI_EXIT_OK;
-}
-
-/* Every member on a line of its own, nested ones as JSON. */
-static void print_object(const json_t *object)
-{
-    static const char *const headings[] = {"", ""};
-    struct cli_table *table cleanup(cli_table_free) =
-        cli_table_new(headings, 2);
-    struct buf text cleanup(buf_done) = {0};
-    void *at = json_object_iter((json_t *)object);
-
-    for (; at; at = json_object_iter_next((json_t *)object, at)) {
-        const json_t *value = json_object_iter_value(at);
-        char *dumped cleanup(mem_free) = NULL;
-        const char *cells[2] = {json_object_iter_key(at),
-                                json_string_value(value)};
-
-        if (!cells[1])
-            cells[1] = dumped =
-                json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
-        if (!json_is_null(value))
-            cli_table_row(table, cells);
-    }
-    cli_table_print(table, &text);
-    (void)fputs(text.data + 1, stdout); /* past the empty headings */
 }
 
 /* A request on one session; suffix: "", "/reset", ... */
@@ -93,10 +51,7 @@ static int show(struct cli *c, const struct cli_words *words, void *arg)
     (void)arg;
     if (on_session(c, words->items[0], "GET", "", &session, &err) < 0)
         return cli_fail(c, &err);
-    if (c->json)
-        cli_print_json(session);
-    else
-        print_object(session);
+    cli_show_object(c, session);
     return CLI_EXIT_OK;
 }
 
@@ -145,10 +100,23 @@ static int reset(struct cli *c, const struct cli_words *words, void *arg)
     (void)arg;
     if (on_session(c, words->items[0], "POST", "/reset", &session, &err) < 0)
         return cli_fail(c, &err);
-    if (c->json)
-        cli_print_json(session);
-    else if (c->tty_out)
-        (void)puts("a fresh interpreter; files are in place");
+    cli_show_done(c, session, "a fresh interpreter; files are in place");
+    return CLI_EXIT_OK;
+}
+
+/* What others have committed to its workspace since. */
+static int refresh(struct cli *c, const struct cli_words *words, void *arg)
+{
+    json_t *answer cleanup(json_unref) = NULL;
+    uint64_t changed;
+    struct error err;
+
+    (void)arg;
+    if (on_session(c, words->items[0], "POST", "/refresh", &answer, &err) < 0)
+        return cli_fail(c, &err);
+    changed = cli_json_number(answer, "changed");
+    cli_show_done(c, answer, "%llu file%s changed",
+                  (unsigned long long)changed, changed == 1 ? "" : "s");
     return CLI_EXIT_OK;
 }
 
@@ -171,9 +139,14 @@ static int interrupt(struct cli *c, const struct cli_words *words, void *arg)
 }
 
 static const struct cli_verb verbs[] = {
-    {"list", 0, 0, list},     {"show", 1, 1, show},
-    {"create", 0, 0, create}, {"delete", 1, CLI_WORDS_MAX, delete},
-    {"reset", 1, 1, reset},   {"interrupt", 1, 1, interrupt},
+    {"list", 0, 0, list},
+    {"ls", 0, 0, list},
+    {"show", 1, 1, show},
+    {"create", 0, 0, create},
+    {"delete", 1, CLI_WORDS_MAX, delete},
+    {"reset", 1, 1, reset},
+    {"refresh", 1, 1, refresh},
+    {"interrupt", 1, 1, interrupt},
 };
 
 int cli_sessions(int argc, char **argv)
@@ -181,23 +154,34 @@ int cli_sessions(int argc, char **argv)
     struct cli c cleanup(cli_done);
     struct cli_session_spec spec = {0};
     const struct cli_opt table[] = {
-        {"name", 'n', CLI_OPT_TEXT, &spec.name, "N", "name of a new session"},
-        {"pool", 0, CLI_OPT_TEXT, &spec.pool, "P", "pool of a new session"},
+        {"name", 'n', CLI_OPT_TEXT, &spec.name, "N", "name of a new session",
+         "create"},
+        {"workspace", 'w', CLI_OPT_TEXT, &spec.workspace, "WS",
+         "create: on this workspace (id or name), not its own", "create"},
+        {"ephemeral", 0, CLI_OPT_FLAG, &spec.ephemeral, NULL,
+         "create: nothing is kept after its end", "create"},
+        {"pool", 0, CLI_OPT_TEXT, &spec.pool, "P", "pool of a new session",
+         "create"},
         {"runtime", 0, CLI_OPT_TEXT, &spec.runtime, "R",
-         "runtime image of a new session"},
+         "runtime image of a new session", "create"},
         {"memory", 'm', CLI_OPT_SIZE, &spec.memory_bytes, "M",
-         "memory of a new session, such as 512m"},
+         "memory of a new session, such as 512m", "create"},
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),
-        "SESSION is an id or, if only one has it, a name. `reset` gives the\n"
-        "session a fresh interpreter and keeps its files; `interrupt` stops\n"
-        "what runs and keeps its variables.\n"};
+        "SESSION is an id or, if only one has it, a name. `delete` keeps the\n"
+        "session's workspace, unless it is ephemeral. `reset` gives the\n"
+        "session a fresh interpreter and keeps its files; `refresh` brings in\n"
+        "what others committed to its workspace; `interrupt` stops what runs\n"
+        "and keeps its variables.\n"};
     struct cli_words words;
     int status;
 
     cli_init(&c, "sessions");
     if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
         return status;
-    return cli_verb_run_online(&c, verbs, ARRAY_SIZE(verbs), &words, &spec);
+    if (spec.workspace && spec.ephemeral)
+        return cli_usage_error(&c, "--workspace keeps what --ephemeral would "
+                                   "not: one of them");
+    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, &spec);
 }

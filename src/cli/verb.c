@@ -2,7 +2,6 @@
 /* The word after a command, from the command's own table: `sessions list`. */
 #include <string.h>
 
-#include "base/error.h"
 #include "cli/cli_int.h"
 
 static const struct cli_verb *by_name(const struct cli_verb *verbs,
@@ -26,6 +25,33 @@ static const struct cli_verb *unknown(const struct cli *c,
     else
         cli_usage_error(c, "there is no '%s'", name);
     return NULL;
+}
+
+/* Is the word one of those in list, blanks between? */
+static bool listed(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (const char *p = list; *p; p += strspn(p, " ")) {
+        size_t n = strcspn(p, " ");
+
+        if (n == len && memcmp(p, word, n) == 0)
+            return true;
+        p += n;
+    }
+    return false;
+}
+
+/* False after having complained of a flag that is for other verbs. */
+static bool flags_fit(const struct cli *c, const struct cli_verb *verb)
+{
+    for (size_t i = 0; i < c->narrow_count; i++)
+        if (!listed(c->narrow[i].only, verb->name)) {
+            cli_usage_error(c, "--%s is not for '%s'", c->narrow[i].flag,
+                            verb->name);
+            return false;
+        }
+    return true;
 }
 
 /* NULL after having complained. */
@@ -52,6 +78,8 @@ static const struct cli_verb *choose(const struct cli *c,
             cli_usage_error(c, "%s: something is left out", verb->name);
         return NULL;
     }
+    if (!flags_fit(c, verb))
+        return NULL;
     *ret_rest = rest;
     return verb;
 }
@@ -63,19 +91,4 @@ int cli_verb_run(struct cli *c, const struct cli_verb *verbs, size_t count,
     const struct cli_verb *verb = choose(c, verbs, count, words, &rest);
 
     return verb ? verb->run(c, &rest, arg) : CLI_EXIT_USAGE;
-}
-
-int cli_verb_run_online(struct cli *c, const struct cli_verb *verbs,
-                        size_t count, const struct cli_words *words, void *arg)
-{
-    struct cli_words rest;
-    const struct cli_verb *verb = choose(c, verbs, count, words, &rest);
-    struct error err;
-
-    /* Only now: a wrong line is wrong with no service running too. */
-    if (!verb)
-        return CLI_EXIT_USAGE;
-    if (cli_connect(c, CLI_CONNECT_RUNNING, NULL, NULL, &err) < 0)
-        return cli_fail(c, &err);
-    return verb->run(c, &rest, arg);
 }

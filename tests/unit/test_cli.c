@@ -12,7 +12,9 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "cli/checks.h"
 #include "cli/cli_int.h"
+#include "cli/input.h"
 
 /* ---- sse ---------------------------------------------------------------- */
 
@@ -395,25 +397,25 @@ static void guard_feed_refuses_long_sequence(void **state)
 
 /* ---- opts --------------------------------------------------------------- */
 
-static void opts_size_units(void **state)
+static void values_size_units(void **state)
 {
     uint64_t v = 0;
 
     (void)state;
-    assert_int_equal(cli_opts_size("1048576", &v), 0);
+    assert_int_equal(cli_values_size("1048576", &v), 0);
     assert_int_equal(v, 1048576);
-    assert_int_equal(cli_opts_size("512m", &v), 0);
+    assert_int_equal(cli_values_size("512m", &v), 0);
     assert_int_equal(v, 512u << 20);
-    assert_int_equal(cli_opts_size("4GiB", &v), 0);
+    assert_int_equal(cli_values_size("4GiB", &v), 0);
     assert_int_equal(v, (uint64_t)4 << 30);
-    assert_int_equal(cli_opts_size("1kb", &v), 0);
+    assert_int_equal(cli_values_size("1kb", &v), 0);
     assert_int_equal(v, 1024);
-    assert_int_equal(cli_opts_size("", &v), -EINVAL);
-    assert_int_equal(cli_opts_size("-1", &v), -EINVAL);
-    assert_int_equal(cli_opts_size("1.5g", &v), -EINVAL);
-    assert_int_equal(cli_opts_size("12x", &v), -EINVAL);
-    assert_int_equal(cli_opts_size("99999999999999999999", &v), -ERANGE);
-    assert_int_equal(cli_opts_size("99999999t", &v), -ERANGE);
+    assert_int_equal(cli_values_size("", &v), -EINVAL);
+    assert_int_equal(cli_values_size("-1", &v), -EINVAL);
+    assert_int_equal(cli_values_size("1.5g", &v), -EINVAL);
+    assert_int_equal(cli_values_size("12x", &v), -EINVAL);
+    assert_int_equal(cli_values_size("99999999999999999999", &v), -ERANGE);
+    assert_int_equal(cli_values_size("99999999t", &v), -ERANGE);
 }
 
 struct parsed {
@@ -428,10 +430,10 @@ static bool parse(int argc, const char *const *argv, struct parsed *ret)
 {
     struct cli c = {.command = "run", .signal_fd = -1};
     const struct cli_opt table[] = {
-        {"flag", 'f', CLI_OPT_FLAG, &ret->flag, NULL, ""},
-        {"text", 'x', CLI_OPT_TEXT, &ret->text, "T", ""},
-        {"item", 0, CLI_OPT_LIST, &ret->list, "I", ""},
-        {"time", 't', CLI_OPT_SECONDS, &ret->seconds, "S", ""},
+        {"flag", 'f', CLI_OPT_FLAG, &ret->flag, NULL, "", NULL},
+        {"text", 'x', CLI_OPT_TEXT, &ret->text, "T", "", NULL},
+        {"item", 0, CLI_OPT_LIST, &ret->list, "I", "", NULL},
+        {"time", 't', CLI_OPT_SECONDS, &ret->seconds, "S", "", NULL},
     };
     const struct cli_opts opts = {table, ARRAY_SIZE(table), NULL};
 
@@ -493,13 +495,13 @@ static void expect_sentence(const char *json, int status, const char *want)
     struct buf out cleanup(buf_done) = {0};
 
     assert_non_null(e);
-    assert_int_equal(cli_render_exit(e), status);
-    assert_int_equal(cli_render_sentence(e, &out), want != NULL);
+    assert_int_equal(cli_outcome_exit(e), status);
+    assert_int_equal(cli_outcome_sentence(e, &out), want != NULL);
     if (want)
         assert_string_equal(out.data, want);
 }
 
-static void render_outcomes(void **state)
+static void outcome_sentences(void **state)
 {
     (void)state;
     expect_sentence("{\"outcome\":\"ok\"}", CLI_EXIT_OK, NULL);
@@ -551,18 +553,6 @@ static void remote_split_pairs(void **state)
     expect_split("sandbox:/mnt/data/x:y", false, "sandbox:/mnt/data/x", "y");
 }
 
-static void remote_file_path_is_escaped(void **state)
-{
-    char *a cleanup(mem_free) =
-        cli_remote_file_path("sess_1", "/mnt/data/a/b");
-    char *b cleanup(mem_free) =
-        cli_remote_file_path("sess_1", "x y?#%\xc3\xa9");
-
-    (void)state;
-    assert_string_equal(a, "/api/sessions/sess_1/files/a/b");
-    assert_string_equal(b, "/api/sessions/sess_1/files/x%20y%3F%23%25%C3%A9");
-}
-
 static void checks_line_fields(void **state)
 {
     struct cli_checks *k cleanup(mem_free) = xcalloc(1, sizeof(*k));
@@ -605,13 +595,12 @@ int main(void)
         cmocka_unit_test(guard_feed_keeps_text_and_colour),
         cmocka_unit_test(guard_feed_drops_control),
         cmocka_unit_test(guard_feed_refuses_long_sequence),
-        cmocka_unit_test(opts_size_units),
+        cmocka_unit_test(values_size_units),
         cmocka_unit_test(opts_parse_mixed),
         cmocka_unit_test(opts_parse_value_may_look_like_a_flag),
         cmocka_unit_test(opts_parse_refuses),
-        cmocka_unit_test(render_outcomes),
+        cmocka_unit_test(outcome_sentences),
         cmocka_unit_test(remote_split_pairs),
-        cmocka_unit_test(remote_file_path_is_escaped),
         cmocka_unit_test(checks_line_fields),
     };
 

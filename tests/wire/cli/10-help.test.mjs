@@ -5,7 +5,8 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 
-const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'files', 'key', 'runtime', 'doctor'];
+const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
+  'backup', 'restore', 'verify', 'key', 'runtime', 'doctor'];
 const cli = new Cli();
 after(() => cli.close());
 
@@ -44,9 +45,19 @@ for (const name of COMMANDS) {
 
 test('every flag of the manual is known', async () => {
   const flags = {
-    run: ['code', 'shell', 'session', 'put', 'get', 'pool', 'runtime', 'timeout', 'memory', 'charts', 'json', 'url', 'key-file', 'data'],
-    shell: ['session', 'pool', 'runtime', 'lang', 'charts', 'json'],
-    sessions: ['name', 'pool', 'runtime', 'memory', 'json'],
+    run: ['code', 'shell', 'session', 'put', 'get', 'workspace', 'ephemeral', 'pool', 'runtime', 'timeout', 'memory', 'conversation',
+      'message', 'lock-file', 'charts', 'json', 'url', 'key-file', 'data'],
+    shell: ['session', 'workspace', 'ephemeral', 'pool', 'runtime', 'lang', 'charts', 'json'],
+    sessions: ['name', 'workspace', 'ephemeral', 'pool', 'runtime', 'memory', 'json'],
+    files: ['session', 'output', 'continue', 'version', 'commit', 'at', 'level', 'limit', 'recursive', 'if-match', 'create', 'lock-file',
+      'conversation', 'message', 'json'],
+    workspaces: ['deleted', 'private', 'commit', 'limit', 'ttl', 'revoke', 'token-file', 'versions', 'days', 'json'],
+    search: ['workspace', 'prefix', 'type', 'after', 'before', 'author', 'conversation', 'limit', 'json'],
+    locks: ['ttl', 'session', 'label', 'lock-file', 'json'],
+    share: ['write', 'expires', 'downloads', 'password', 'password-file', 'version', 'json'],
+    conversations: ['limit', 'json'],
+    audit: ['from', 'to', 'actor', 'action', 'object', 'workspace', 'limit', 'follow', 'json'],
+    restore: ['data', 'json'],
     key: ['scope', 'tenant', 'name', 'json'],
   };
   for (const [name, wanted] of Object.entries(flags)) {
@@ -77,7 +88,38 @@ const WRONG = [
   [['sessions', 'reset', 'a', 'b'], /reset: unexpected 'b'/],
   [['sessions', 'list', '--nam', 'x'], /did you mean --name\?/],
   [['files', 'get', 'session'], /get: something is left out/],
-  [['files', 'copy', 'a', 'b'], /there is no 'copy'/],
+  [['files', 'copy', 'a', 'b'], /there is no 'copy'; did you mean 'cp'\?/],
+  [['files'], /ls: something is left out/],
+  [['files', 'mv', 'ws:a'], /mv: something is left out/],
+  [['files', 'put', 'x'], /put: something is left out/],
+  [['files', 'ls', 'ws:', '--create'], /--create is not for 'ls'/],
+  [['files', 'put', 'a', 'ws:', '--create', '--if-match', 'v'], /one of them/],
+  [['files', 'restore', 'ws:a'], /wants --version or --commit/],
+  [['files', 'history', 'ws:', '--limit', 'many'], /--limit wants a whole number/],
+  [['workspaces', 'mk', 'x'], /there is no 'mk'/],
+  [['workspaces', 'member', 'ad', 'ws', 'key'], /member add or member rm/],
+  [['workspaces', 'member', 'add', 'ws', 'key'], /member add: WS KEY-ID ROLE/],
+  [['workspaces', 'hold', 'ws', 'maybe'], /on or off, not 'maybe'/],
+  [['workspaces', 'quota', 'ws', 'much'], /a size such as 20g/],
+  [['workspaces', 'restore', 'ws'], /restore wants --commit/],
+  [['workspaces', 'new', 'x', '--deleted'], /--deleted is not for 'new'/],
+  [['search'], /say what to look for/],
+  [['search', 'x', '--after', 'soon'], /--after wants a time such as/],
+  [['locks', 'renew', 'ws:a'], /renew wants --lock-file/],
+  [['locks', 'release', 'ws:a'], /release wants --lock-file/],
+  [['locks', 'take', 'ws:a', '--ttl', '0'], /--ttl wants a time such as 90s/],
+  [['share'], /new, ls or revoke/],
+  [['share', 'new', 'ws:a', '--password', '--password-file', 'f'], /either --password or --password-file/],
+  [['share', 'new', 'ws:a', '--password=secret'], /--password takes no value/],
+  [['audit', 'verfy'], /did you mean 'verify'\?/],
+  [['audit', '--follow', '--to', '2026-01-01'], /--follow has no end/],
+  [['audit', 'verify', '--limit', '1'], /--limit is not for 'verify'/],
+  [['backup'], /one folder to write to/],
+  [['restore', 'a', 'b'], /one backup to restore/],
+  [['verify', 'all'], /unexpected 'all'/],
+  [['conversations', 'fils', 'x'], /did you mean 'files'\?/],
+  [['run', '-w', 'ws', '--ephemeral', '-c', '1'], /one of them/],
+  [['run', '--message', 'm', '-c', '1'], /--message wants --conversation/],
   [['key', 'create'], /wants --scope/],
   [['key', 'revok', 'x'], /did you mean 'revoke'\?/],
   [['runtime', 'shwo', 'minimal'], /did you mean 'show'\?/],

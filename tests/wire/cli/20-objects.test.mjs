@@ -31,7 +31,7 @@ test('sessions: create prints the id, list and show know it, delete removes it',
   const id = await create('--name', 'one', '--memory', '256m');
   assert.match(id, ID);
   const { stdout } = await cli.ok(['sessions']);
-  assert.match(stdout, /^ID +NAME +POOL +RUNTIME +STATE +RUNS +LAST USED\n/);
+  assert.match(stdout, /^ID +NAME +POOL +RUNTIME +STATE +RUNS +WORKSPACE +LAST USED\n/);
   assert.match(stdout, new RegExp(`^${id} +one +default +minimal +idle +0 `, 'm'));
   const shown = (await cli.ok(['sessions', 'show', 'one'])).stdout;
   assert.match(shown, new RegExp(`^id +${id}$`, 'm'));

@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The table of commands, help and version. Called by cmd/glovebox.c; a
+ * command never calls another.
+ */
+#include "cli/cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/cli_int.h"
+
+static const struct cli_command commands[] = {
+    {"serve", "Run the service in the foreground",
+     "serve [--config FILE] [--data DIR] [--listen HOST:PORT] [...]",
+     cli_serve, false},
+    {"run", "Run Python or shell code in a sealed session",
+     "run [-c CODE | FILE | -] [--shell] [--session S]\n"
+     "    [--put F[:PATH]]... [--get PATH[:F]]... [--workspace WS]\n"
+     "    [--ephemeral] [--pool P] [--runtime R] [--timeout S]\n"
+     "    [--memory M] [--conversation ID] [--message ID]\n"
+     "    [--lock-file F] [--charts DIR] [--json]",
+     cli_run, true},
+    {"shell", "An interactive prompt in a session",
+     "shell [--session S] [--workspace WS] [--ephemeral] [--pool P]\n"
+     "    [--runtime R] [--lang python|shell] [--charts DIR] [--json]",
+     cli_shell, true},
+    {"sessions", "List, make, refresh, reset and delete sessions",
+     "sessions [list]\n"
+     "sessions show SESSION\n"
+     "sessions create [--name N] [--workspace WS] [--ephemeral]\n"
+     "    [--pool P] [--runtime R] [--memory M]\n"
+     "sessions delete SESSION...\n"
+     "sessions reset SESSION\n"
+     "sessions refresh SESSION\n"
+     "sessions interrupt SESSION",
+     cli_sessions, true},
+    {"files", "Everything about files: of a workspace, or of a session",
+     "files ls PLACE [-1] [--at COMMIT]\n"
+     "files get PLACE [FILE | -] [--version V] [--continue]\n"
+     "files put FILE... PLACE [-r] [--if-match V | --create]\n"
+     "files rm PLACE... [-r]\n"
+     "files info PLACE [--version V]\n"
+     "files mv | cp PLACE PLACE\n"
+     "files history | versions PLACE [--limit N]\n"
+     "files diff PLACE [VERSION [VERSION]]\n"
+     "files restore PLACE --version V | --commit C\n"
+     "files zip PLACE [FILE | -]",
+     cli_files, true},
+    {"workspaces", "Durable, versioned folders: members, rules, history",
+     "workspaces [ls] [--deleted]\n"
+     "workspaces new NAME [--private]\n"
+     "workspaces show | rm WS...\n"
+     "workspaces rename WS NAME\n"
+     "workspaces undelete WS-ID\n"
+     "workspaces members WS\n"
+     "workspaces member add WS KEY-ID ROLE | member rm WS KEY-ID\n"
+     "workspaces transfer WS KEY-ID\n"
+     "workspaces offer WS [--ttl TIME] | offer WS --revoke OFFER\n"
+     "workspaces offers WS\n"
+     "workspaces claim [--token-file FILE]\n"
+     "workspaces history WS [--limit N]\n"
+     "workspaces restore WS --commit C\n"
+     "workspaces retention WS [--versions N] [--days D]\n"
+     "workspaces hold WS on|off\n"
+     "workspaces quota WS SIZE\n"
+     "workspaces usage",
+     cli_workspaces, true},
+    {"search", "Find files by name and by what is in them",
+     "search WORDS... [--workspace WS] [--type T] [--after TIME]\n"
+     "    [--before TIME] [--author KEY-ID] [--conversation ID]\n"
+     "    [--limit N]",
+     cli_search, true},
+    {"locks", "Leases on paths: take, renew, release, break",
+     "locks ls WS\n"
+     "locks take PLACE [--ttl TIME] [--session S] [--label TEXT]\n"
+     "locks renew PLACE [--ttl TIME] --lock-file FILE\n"
+     "locks release PLACE --lock-file FILE\n"
+     "locks break PLACE",
+     cli_locks, true},
+    {"share", "Links to files and folders for others",
+     "share new PLACE [--write] [--expires TIME] [--downloads N]\n"
+     "    [--password | --password-file FILE] [--version V]\n"
+     "share ls WS\n"
+     "share revoke SHARE",
+     cli_share, true},
+    {"conversations", "What a conversation produced",
+     "conversations files ID [--limit N]", cli_conversations, true},
+    {"audit", "Read the audit trail, and verify it",
+     "audit [list] [--from TIME] [--to TIME] [--actor KEY-ID]\n"
+     "    [--action A] [--object ID] [--workspace WS] [--limit N]\n"
+     "    [--follow]\n"
+     "audit verify",
+     cli_audit, true},
+    {"backup", "Copy everything the service keeps, while it runs",
+     "backup DIR", cli_backup, true},
+    {"restore", "Fill an empty data directory from a backup",
+     "restore DIR [--data DIR]", cli_restore, false},
+    {"verify", "Read every stored byte again and compare it with its hash",
+     "verify", cli_verify, true},
+    {"key", "Make, list and revoke keys",
+     "key create --scope SCOPE[,SCOPE]... [--tenant T] [--name N]\n"
+     "key list\n"
+     "key revoke KEY-ID",
+     cli_key, true},
+    {"runtime", "Build, list, show and remove runtime images",
+     "runtime build NAME\n"
+     "runtime list\n"
+     "runtime show NAME\n"
+     "runtime remove NAME",
+     cli_runtime, false},
+    {"doctor", "Say which walls stand on this machine, and what to do",
+     "doctor [--json]", cli_doctor, true},
+    {"help", "Help for a command", "help [COMMAND]", cli_help, false},
+};
+
+static const char exit_codes[] =
+    "Exit status:\n"
+    "  0  it worked                     5  a limit, or out of memory\n"
+    "  1  the code failed               6  killed or crashed\n"
+    "  2  wrong command line            7  cancelled\n"
+    "  3  glovebox itself failed        8  a wall could not be built\n"
+    "  4  the code ran out of time      9  denied by policy\n";
+
+const struct cli_command *cli_command_find(const char *name)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        if (strcmp(commands[i].name, name) == 0)
+            return &commands[i];
+    return NULL;
+}
+
+static void print_help(FILE *out)
+{
+    (void)fputs("usage: glovebox COMMAND [ARGUMENTS]\n\n"
+                "Runs code nobody has read, in sealed sessions that keep "
+                "their state.\n\nCommands:\n",
+                out);
+    for (size_t i = 0; i < ARRAY_SIZE(commands); i++)
+        (void)fprintf(out, "  %-13s %s\n", commands[i].name,
+                      commands[i].summary);
+    (void)fputs(
+        "\n`glovebox help COMMAND` says more of one; `glovebox --version` "
+        "prints a number.\n\n"
+        "The service is found by GLOVEBOX_URL and GLOVEBOX_KEY, else in the "
+        "data\ndirectory (--data, GLOVEBOX_DATA_DIR). `run` and `shell` start "
+        "one of their\nown when there is none.\n\n",
+        out);
+    (void)fputs(exit_codes, out);
+}
+
+static int unknown_command(const char *name)
+{
+    const char *near = cli_format_nearest(
+        name, &commands[0].name, sizeof(commands[0]), ARRAY_SIZE(commands));
+
+    (void)fprintf(stderr, "glovebox: there is no command '%s'", name);
+    if (near)
+        (void)fprintf(stderr, "; did you mean '%s'?", near);
+    (void)fputs("\nTry `glovebox --help`.\n", stderr);
+    return CLI_EXIT_USAGE;
+}
+
+int cli_help(int argc, char **argv)
+{
+    char flag[] = "--help";
+    const struct cli_command *command;
+    char *words[3] = {NULL, flag, NULL};
+
+    if (argc < 2 || argv[1][0] == '-') {
+        print_help(stdout);
+        return CLI_EXIT_OK;
+    }
+    command = cli_command_find(argv[1]);
+    if (!command)
+        return unknown_command(argv[1]);
+    if (command->run == cli_help) {
+        print_help(stdout);
+        return CLI_EXIT_OK;
+    }
+    words[0] = argv[1];
+    return command->run(2, words);
+}
+
+int cli_main(int argc, char **argv)
+{
+    const struct cli_command *command;
+
+    if (argc < 2) {
+        print_help(stderr);
+        return CLI_EXIT_USAGE;
+    }
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
+        print_help(stdout);
+        return CLI_EXIT_OK;
+    }
+    if (strcmp(argv[1], "--version") == 0) {
+        (void)printf("glovebox %s\n", GLOVEBOX_VERSION);
+        return CLI_EXIT_OK;
+    }
+    if (argv[1][0] == '-') {
+        (void)fprintf(stderr, "glovebox: unknown option '%s'\n", argv[1]);
+        (void)fputs("Try `glovebox --help`.\n", stderr);
+        return CLI_EXIT_USAGE;
+    }
+    command = cli_command_find(argv[1]);
+    return command ? command->run(argc - 1, argv + 1)
+                   : unknown_command(argv[1]);
+}

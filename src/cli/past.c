@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What happened to files, and going back: for `files` and `workspaces`. */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "cli/cli_int.h"
+
+#define LIMIT 100u
+
+static const struct cli_column events[] = {
+    {"AT", "at", CLI_COLUMN_TEXT},
+    {"COMMIT", "commit", CLI_COLUMN_TEXT},
+    {"CHANGE", "change", CLI_COLUMN_TEXT},
+    {"PATH", "path", CLI_COLUMN_TEXT},
+    {"BY", "author", CLI_COLUMN_TEXT},
+    {"EXECUTION", "execution", CLI_COLUMN_TEXT},
+};
+
+static const struct cli_column versions_of[] = {
+    {"NO", "version_number", CLI_COLUMN_NUMBER},
+    {"VERSION", "version", CLI_COLUMN_TEXT},
+    {"AT", "at", CLI_COLUMN_TEXT},
+    {"SIZE", "size", CLI_COLUMN_SIZE},
+    {"CHANGE", "change", CLI_COLUMN_TEXT},
+    {"KEPT", "available", CLI_COLUMN_YES},
+    {"BY", "author", CLI_COLUMN_TEXT},
+};
+
+int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
+                  uint64_t limit, struct error *err)
+{
+    char *base cleanup(mem_free) = cli_place_url(place, "history");
+    struct buf url cleanup(buf_done) = {0};
+    json_t *all cleanup(json_unref) = NULL;
+    int r;
+
+    buf_adds(&url, base);
+    cli_http_query(&url, "path", place->path);
+    r = cli_remote_list(c, url.data, "version", limit ? limit : LIMIT, &all,
+                        err);
+    if (r < 0)
+        return r;
+    if (versions)
+        cli_show_list(c, all, versions_of, ARRAY_SIZE(versions_of));
+    else
+        cli_show_list(c, all, events, ARRAY_SIZE(events));
+    return 0;
+}
+
+int cli_past_restore(struct cli *c, const struct cli_place *place,
+                     const char *commit, const char *version, const char *lock,
+                     json_t **ret, struct error *err)
+{
+    char *url cleanup(mem_free) = cli_place_url(place, "restore");
+    struct cli_upload what = {.lock = lock};
+    struct buf room cleanup(buf_done) = {0};
+    const char *headers[CLI_UPLOAD_HEADERS];
+    json_t *body cleanup(json_unref) =
+        json_pack("{s:s*, s:s*, s:s*}", "commit", commit, "version", version,
+                  "path", place->path[0] ? place->path : NULL);
+
+    if (!body)
+        return error_set(err, ERR_INVALID, "the path is not valid UTF-8");
+    cli_upload_headers(&what, &room, headers);
+    return cli_http_ask(c, "POST", url, body, headers, ret, err);
+}
+
+void cli_past_restored(const struct cli *c, const json_t *commit)
+{
+    size_t count = json_array_size(json_object_get(commit, "changes"));
+    const char *id = cli_json_text(commit, "commit", NULL);
+
+    if (id)
+        cli_show_done(c, commit, "restored %zu file%s, in commit %s", count,
+                      count == 1 ? "" : "s", id);
+    else
+        cli_show_done(c, commit, "it is so already: nothing changed");
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions, workspaces and files at the service, as commands name them: a
+ * session or a workspace by id or by a name only one has, a file by a place.
+ */
+#ifndef GLOVEBOX_CLI_REMOTE_H
+#define GLOVEBOX_CLI_REMOTE_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/ids.h"
+
+struct cli;
+struct error;
+
+/* ---- execute.c: one execution, shown as it goes ------------------------- */
+
+struct cli_execute {
+    const char *session;
+    const char *language; /* "python" or "shell" */
+    const char *code;
+    size_t code_len;
+    uint64_t timeout_s;                 /* 0: the pool's */
+    const char *conversation, *message; /* or NULL */
+    const char *lock;                   /* token, or NULL */
+    const char *charts; /* folder for images; NULL: none are saved */
+    bool quiet;         /* show nothing, only return the object */
+    bool interactive;   /* Ctrl-C interrupts before it cancels */
+    bool lasting;       /* the session goes on afterwards */
+};
+
+/* Runs to the end; ret: the final execution object, owned by caller. */
+int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
+                struct error *err);
+
+/* ---- remote.c: sessions and workspaces ---------------------------------- */
+
+struct cli_session_spec {
+    const char *pool, *runtime, *name;
+    const char *workspace; /* id or name, or NULL */
+    bool ephemeral;
+    uint64_t memory_bytes; /* 0: the pool's */
+};
+
+/* ret: the session object, owned by caller. */
+int cli_remote_create(struct cli *c, const struct cli_session_spec *spec,
+                      json_t **ret, struct error *err);
+/* An id as it is, or the id of the one session of that name. */
+int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
+                    struct error *err);
+/* The same for a workspace. */
+int cli_remote_workspace(struct cli *c, const char *id_or_name,
+                         char ret[ID_MAX], struct error *err);
+/* The workspace that a session has; ERR_CONFLICT when it is ephemeral. */
+int cli_remote_session_workspace(struct cli *c, const char *session,
+                                 char ret[ID_MAX], struct error *err);
+/* Every element of a paged list, at most 100,000; path may have a query. ret:
+ * owned array. Pages by the member `cursor` of the last element. most: stop
+ * after so many; 0: all. */
+int cli_remote_list(struct cli *c, const char *path, const char *cursor,
+                    size_t most, json_t **ret, struct error *err);
+/* "a:b" at its last colon; a file that exists under the whole text is not
+ * cut. ret_left: owned by caller; ret_right borrowed from text, or NULL. */
+void cli_remote_split(const char *text, bool left_is_file, char **ret_left,
+                      const char **ret_right);
+
+/* ---- place.c: where a file is ------------------------------------------- */
+
+enum cli_place_kind {
+    CLI_PLACE_SESSION,
+    CLI_PLACE_WORKSPACE,
+    CLI_PLACE_FILE, /* by its own id, whatever workspace it is in */
+};
+
+struct cli_place {
+    enum cli_place_kind kind;
+    char id[ID_MAX];
+    char *path; /* owned; "" for the whole, never for a file id */
+};
+
+/* "ws:path", "name:path", "file_…"; session not NULL: a path below that
+ * session's /mnt/data, which may be spelled out. */
+int cli_place_find(struct cli *c, const char *text, const char *session,
+                   struct cli_place *ret, struct error *err);
+void cli_place_done(struct cli_place *p); /* for cleanup() */
+/* Does text look like "ws:path"? No slash before the colon, and something. */
+bool cli_place_is_address(const char *text);
+/* A session's place becomes its workspace's, for what only those have. */
+int cli_place_to_workspace(struct cli *c, struct cli_place *p,
+                           struct error *err);
+/* Request paths; owned by caller. suffix: "files", "history", ... */
+char *cli_place_file_url(const struct cli_place *p);
+char *cli_place_url(const struct cli_place *p, const char *suffix);
+/* What is behind the last slash; borrowed. */
+const char *cli_place_base_name(const char *path);
+/* `path` without "/mnt/data/", "sandbox:/mnt/data/" and "./" in front. */
+const char *cli_place_below_data(const char *path);
+
+/* ---- download.c --------------------------------------------------------- */
+
+struct cli_download {
+    const char *url;   /* request path */
+    const char *name;  /* the file's own name */
+    const char *local; /* NULL: its own name here; "-": standard output */
+    bool keep; /* an unfinished download is kept and gone on with later */
+};
+
+/* The file appears whole or not at all. A connection that breaks is taken up
+ * again where it broke. ret_local: where it is, owned; NULL for "-". */
+int cli_download(struct cli *c, const struct cli_download *what,
+                 char **ret_local, struct error *err);
+
+/* ---- upload.c, parts.c -------------------------------------------------- */
+
+struct cli_upload {
+    const char *local;
+    const char *label;        /* of the bar */
+    const char *if_match;     /* a version or ETag, or NULL */
+    bool create;              /* must not exist yet */
+    const char *lock;         /* token, or NULL */
+    const char *conversation; /* or NULL */
+    const char *message;
+    bool executable; /* of the file itself; filled by cli_upload */
+};
+
+/* place->path: where it goes, never "". ret: the file object, owned by
+ * caller, or NULL. A file over the service's limit goes in parts. */
+int cli_upload(struct cli *c, const struct cli_place *place,
+               const struct cli_upload *what, json_t **ret, struct error *err);
+/* In parts, going on with what an interrupted one has left. */
+int cli_parts(struct cli *c, const struct cli_place *place, int fd,
+              uint64_t size, const struct cli_upload *what, json_t **ret,
+              struct error *err);
+/* How large part number n (from 1) of a file is; 0 beyond its end. */
+uint64_t cli_parts_size(uint64_t size, uint64_t part, uint64_t number);
+/* Header lines of a write, NULL at the end; room: owned, done by caller. */
+#define CLI_UPLOAD_HEADERS 4
+void cli_upload_headers(const struct cli_upload *what, struct buf *room,
+                        const char *ret[CLI_UPLOAD_HEADERS]);
+
+/* ---- tree.c: a folder of this machine ----------------------------------- */
+
+struct cli_tree {
+    char **paths; /* below the folder; owned */
+    size_t count, skipped;
+    uint64_t bytes;
+};
+
+/* Regular files below it in order of name; links, devices and the like are
+ * counted as skipped. ERR_TOO_LARGE beyond 1,000,000. */
+int cli_tree_read(const char *folder, struct cli_tree *ret, struct error *err);
+void cli_tree_done(struct cli_tree *t);
+
+/* ---- past.c: history and restore ---------------------------------------- */
+
+/* Prints what happened, newest first: to the file at place, or to all below
+ * it when its path is "". versions: one file's versions with their sizes.
+ * limit 0: 100. */
+int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
+                  uint64_t limit, struct error *err);
+/* commit, version: one of them, the other NULL. ret: the new commit. */
+int cli_past_restore(struct cli *c, const struct cli_place *place,
+                     const char *commit, const char *version, const char *lock,
+                     json_t **ret, struct error *err);
+void cli_past_restored(const struct cli *c, const json_t *commit);
+
+/* ---- lease.c: a session for one command --------------------------------- */
+
+struct cli_lease {
+    char session[ID_MAX];
+    char workspace[ID_MAX]; /* "" : ephemeral, or not known */
+    bool made;              /* it is ours to delete */
+};
+
+/* The session named, or a new one. */
+int cli_lease_take(struct cli *c, const char *session,
+                   const struct cli_session_spec *spec, struct cli_lease *ret,
+                   struct error *err);
+/* Deletes it if it was made; says so when that fails. */
+void cli_lease_end(struct cli *c, const struct cli_lease *l);
+
+/* ---- secret.c: what must not be an argument ----------------------------- */
+
+/* From a file (its first line), or typed twice at the terminal without being
+ * shown; NULL file: the terminal. ret: owned, wipe with cli_secret_free. */
+int cli_secret_file(const char *file, const char *what, char **ret,
+                    struct error *err);
+int cli_secret_ask(struct cli *c, const char *prompt, bool twice, char **ret,
+                   struct error *err);
+void cli_secret_free(char **secret); /* for cleanup() */
+
+/* ---- files.c, files_*.c: what `files` and `shell` have in common -------- */
+
+/* Prints the table of a place's files, or with --json the list. */
+int cli_files_list(struct cli *c, const struct cli_place *place,
+                   struct error *err);
+/* remote NULL: local's own name. */
+int cli_files_put(struct cli *c, const char *session, const char *local,
+                  const char *remote, json_t **ret, struct error *err);
+int cli_files_get(struct cli *c, const char *session, const char *remote,
+                  const char *local, char **ret_local, struct error *err);
+
+#endif

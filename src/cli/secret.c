@@ -1,0 +1,114 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Passwords and tokens: from a file, or typed at the terminal without being
+ * shown. Never from the command line, which others can see.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <string.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "cli/cli_int.h"
+
+#define SECRET_MAX 512
+
+void cli_secret_free(char **secret)
+{
+    if (*secret)
+        explicit_bzero(*secret, strlen(*secret));
+    free(take_ptr(*secret));
+}
+
+int cli_secret_file(const char *file, const char *what, char **ret,
+                    struct error *err)
+{
+    char *text = NULL;
+    size_t len = 0;
+    int r = fd_read_file(AT_FDCWD, file, SECRET_MAX, &text, &len);
+
+    if (r < 0)
+        return error_errno(err, ERR_INVALID, -r, "cannot read a %s from %s",
+                           what, file);
+    text[strcspn(text, "\r\n")] = '\0';
+    if (!*text) {
+        free(text);
+        return error_set(err, ERR_INVALID, "%s holds no %s", file, what);
+    }
+    *ret = text;
+    return 0;
+}
+
+/* One line without its end; -EINTR when a signal came first. */
+static int read_line(struct cli *c, int tty, char line[SECRET_MAX])
+{
+    size_t len = 0;
+
+    for (;;) {
+        struct pollfd fds[] = {{.fd = tty, .events = POLLIN},
+                               {.fd = c->signal_fd, .events = POLLIN}};
+        char byte;
+        ssize_t n;
+
+        if (poll(fds, 2, -1) < 0)
+            continue; /* interrupted by something that is not for us */
+        if (fds[1].revents)
+            return -EINTR;
+        n = read(tty, &byte, 1);
+        if (n <= 0 || byte == '\n')
+            break;
+        if (len < SECRET_MAX - 1)
+            line[len++] = byte;
+    }
+    line[len] = '\0';
+    return 0;
+}
+
+static int ask_once(struct cli *c, int tty, const char *prompt,
+                    char line[SECRET_MAX])
+{
+    struct termios old, quiet;
+    int r;
+
+    if (tcgetattr(tty, &old) < 0)
+        return -errno;
+    quiet = old;
+    quiet.c_lflag &= ~(tcflag_t)ECHO;
+    (void)dprintf(tty, "%s: ", prompt);
+    (void)tcsetattr(tty, TCSAFLUSH, &quiet);
+    r = read_line(c, tty, line);
+    (void)tcsetattr(tty, TCSAFLUSH, &old);
+    (void)dprintf(tty, "\n");
+    return r;
+}
+
+int cli_secret_ask(struct cli *c, const char *prompt, bool twice, char **ret,
+                   struct error *err)
+{
+    int tty cleanup(fd_close) = open("/dev/tty", O_RDWR | O_CLOEXEC);
+    char first[SECRET_MAX] = "", second[SECRET_MAX] = "";
+    int r = tty < 0 ? -ENOTTY : ask_once(c, tty, prompt, first);
+
+    if (r == 0 && twice)
+        r = ask_once(c, tty, "once more", second);
+    if (r == -EINTR) {
+        c->interrupted = true;
+        (void)error_set(err, ERR_UNAVAILABLE, "interrupted");
+        err->errnum = EINTR;
+    } else if (r < 0) {
+        (void)error_set(err, ERR_INVALID, "there is no terminal to ask at");
+    } else if (twice && strcmp(first, second) != 0) {
+        r = error_set(err, ERR_INVALID, "the two are not the same");
+    } else if (!*first) {
+        r = error_set(err, ERR_INVALID, "nothing was typed");
+    } else {
+        *ret = xstrdup(first);
+    }
+    explicit_bzero(first, sizeof(first));
+    explicit_bzero(second, sizeof(second));
+    return r < 0 ? -(int)err->code : 0;
+}

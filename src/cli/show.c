@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Objects and lists of the API for people, from a few words about each
+ * column; with --json as the service answered them. What comes from a session
+ * passes the table's or the guard's filter before it reaches a terminal.
+ */
+#include <stdarg.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "cli/cli_int.h"
+
+#define COLUMNS_MAX 12
+
+/* One cell; room: of the caller's, for what must be written out. */
+static const char *cell(const json_t *row, const struct cli_column *column,
+                        char room[32])
+{
+    const json_t *value = json_object_get(row, column->member);
+
+    room[0] = '\0';
+    if (!value || json_is_null(value) || json_is_false(value))
+        return room;
+    switch (column->kind) {
+    case CLI_COLUMN_SIZE:
+        return cli_format_size(cli_json_number(row, column->member), room);
+    case CLI_COLUMN_NUMBER:
+        (void)snprintf(room, 32, "%" JSON_INTEGER_FORMAT,
+                       json_integer_value(value));
+        return room;
+    case CLI_COLUMN_YES:
+        return "yes";
+    case CLI_COLUMN_TEXT:
+        break;
+    }
+    if (json_is_string(value))
+        return json_string_value(value);
+    if (json_is_true(value))
+        return "yes";
+    if (json_is_integer(value))
+        (void)snprintf(room, 32, "%" JSON_INTEGER_FORMAT,
+                       json_integer_value(value));
+    return room;
+}
+
+void cli_show_list(const struct cli *c, const json_t *rows,
+                   const struct cli_column *columns, size_t count)
+{
+    struct cli_table *table cleanup(cli_table_free) = NULL;
+    struct buf text cleanup(buf_done) = {0};
+    const char *cells[COLUMNS_MAX];
+    char room[COLUMNS_MAX][32];
+
+    if (c->json) {
+        cli_print_json(rows);
+        return;
+    }
+    count = MIN(count, (size_t)COLUMNS_MAX);
+    for (size_t i = 0; i < count; i++)
+        cells[i] = columns[i].heading;
+    table = cli_table_new(cells, count);
+    for (size_t row = 0; row < json_array_size(rows); row++) {
+        for (size_t i = 0; i < count; i++)
+            cells[i] = cell(json_array_get(rows, row), &columns[i], room[i]);
+        cli_table_row(table, cells);
+    }
+    cli_table_print(table, &text);
+    (void)fputs(text.data, stdout);
+}
+
+void cli_show_object(const struct cli *c, const json_t *object)
+{
+    static const char *const headings[] = {"", ""};
+    struct cli_table *table cleanup(cli_table_free) =
+        cli_table_new(headings, 2);
+    struct buf text cleanup(buf_done) = {0};
+    void *at = json_object_iter((json_t *)object);
+
+    if (c->json) {
+        cli_print_json(object);
+        return;
+    }
+    for (; at; at = json_object_iter_next((json_t *)object, at)) {
+        const json_t *value = json_object_iter_value(at);
+        char *dumped cleanup(mem_free) = NULL;
+        const char *cells[2] = {json_object_iter_key(at),
+                                json_string_value(value)};
+
+        if (!cells[1])
+            cells[1] = dumped =
+                json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+        if (!json_is_null(value) && cells[1] && *cells[1])
+            cli_table_row(table, cells);
+    }
+    cli_table_print(table, &text);
+    (void)fputs(text.data + 1, stdout); /* past the empty headings */
+}
+
+void cli_show_done(const struct cli *c, const json_t *object, const char *fmt,
+                   ...)
+{
+    struct buf safe cleanup(buf_done) = {0};
+    struct cli_guard guard = {.plain = true};
+    char text[1024];
+    va_list ap;
+
+    if (c->json) {
+        cli_print_json(object);
+        return;
+    }
+    if (!c->tty_out)
+        return;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof(text), fmt, ap);
+    va_end(ap);
+    cli_guard_feed(&guard, text, strlen(text), &safe);
+    (void)printf("%s\n", safe.data ? safe.data : "");
+}
+
+void cli_show_text(const struct cli *c, const char *text, size_t len)
+{
+    struct buf safe cleanup(buf_done) = {0};
+    struct cli_guard guard = {.plain = !c->color_out};
+
+    if (c->tty_out) {
+        cli_guard_feed(&guard, text, len, &safe);
+        text = safe.data;
+        len = safe.len;
+    }
+    if (len)
+        (void)fwrite(text, 1, len, stdout);
+}

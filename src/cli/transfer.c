@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One request to the service and its answer, by libcurl. While it runs the
+ * signal descriptor is polled with it. Bodies of files stream through fixed
+ * buffers. The key is sent in one header and never printed; redirects are not
+ * followed, so it goes nowhere else.
+ */
+#include <curl/curl.h>
+#include <errno.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "cli/cli_int.h"
+
+#define ANSWER_MAX (96u << 20) /* what is kept in memory */
+#define CONNECT_MS 5000L
+#define JSON_SECONDS 120L
+#define STALL_SECONDS 60L /* a file that moves nothing for so long is dead */
+#define POLL_MS 1000
+
+struct running {
+    struct cli *c;
+    struct cli_transfer *t;
+    CURL *easy;
+    struct curl_slist *headers;
+    char *body; /* text of the JSON; owned */
+    bool too_large;
+    int retry_after_s;
+    int io_errno;
+    struct cli_progress progress;
+    struct cli_sse sse;
+    int stream_result;
+    bool gave_up;
+};
+
+static void running_done(struct running *r)
+{
+    curl_slist_free_all(r->headers);
+    if (r->easy)
+        curl_easy_cleanup(r->easy);
+    free(r->body);
+    cli_sse_done(&r->sse);
+    cli_progress_end(&r->progress);
+}
+
+/* ---- curl's callbacks --------------------------------------------------- */
+
+static long status_of(struct running *r)
+{
+    long status = 0;
+
+    (void)curl_easy_getinfo(r->easy, CURLINFO_RESPONSE_CODE, &status);
+    return status;
+}
+
+static void start_bar(struct running *r)
+{
+    struct cli_transfer *t = r->t;
+    curl_off_t length = -1;
+    uint64_t total = t->bar_total;
+
+    (void)curl_easy_getinfo(r->easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T,
+                            &length);
+    t->length = length;
+    if (!total && length > 0)
+        total = t->bar_before + (uint64_t)length;
+    if (total)
+        cli_progress_start(&r->progress, r->c, t->label, total);
+}
+
+static size_t to_file(struct running *r, const char *bytes, size_t len)
+{
+    bool wanted = !r->t->from || status_of(r) == 206;
+    int result = wanted ? fd_write_all(r->t->out, bytes, len) : -ESTALE;
+
+    if (result < 0) {
+        r->io_errno = -result;
+        return 0;
+    }
+    if (r->t->moved == 0)
+        start_bar(r);
+    r->t->moved += len;
+    cli_progress_step(&r->progress, r->t->bar_before + r->t->moved);
+    return len;
+}
+
+static size_t on_body(char *bytes, size_t one, size_t len, void *ctx)
+{
+    struct running *r = ctx;
+    struct cli_transfer *t = r->t;
+    bool good = status_of(r) / 100 == 2;
+
+    (void)one; /* always 1 */
+    if (good && t->out >= 0)
+        return to_file(r, bytes, len);
+    if (good && t->stream) {
+        r->stream_result = cli_sse_feed(&r->sse, bytes, len,
+                                        t->stream->on_event, t->stream->ctx);
+        return r->stream_result == 0 ? len : 0;
+    }
+    if (t->answer.len + len > ANSWER_MAX) {
+        r->too_large = true;
+        return 0;
+    }
+    buf_add(&t->answer, bytes, len);
+    return len;
+}
+
+static size_t on_upload(char *room, size_t one, size_t len, void *ctx)
+{
+    struct running *r = ctx;
+    struct cli_transfer *t = r->t;
+    ssize_t n;
+
+    /* Never past the length that was promised, even if the file grew. */
+    len = MIN(one * len, t->in_size - t->moved);
+    do
+        n = read(t->in, room, len);
+    while (n < 0 && errno == EINTR);
+    if (n < 0) {
+        r->io_errno = errno;
+        return CURL_READFUNC_ABORT;
+    }
+    t->moved += (uint64_t)n;
+    cli_progress_step(&r->progress, t->bar_before + t->moved);
+    return (size_t)n;
+}
+
+/* The value of a header line if it is that header: copied, trimmed. */
+static bool header_value(const char *line, size_t len, const char *name,
+                         char *ret, size_t size)
+{
+    size_t at = strlen(name);
+
+    if (len <= at || strncasecmp(line, name, at) != 0)
+        return false;
+    while (at < len && line[at] == ' ')
+        at++;
+    while (len > at && (unsigned char)line[len - 1] <= ' ')
+        len--;
+    if (len - at >= size)
+        return false;
+    memcpy(ret, line + at, len - at);
+    ret[len - at] = '\0';
+    return true;
+}
+
+static size_t on_header(char *line, size_t one, size_t len, void *ctx)
+{
+    struct running *r = ctx;
+    char text[32];
+
+    (void)one;
+    if (header_value(line, len, "retry-after:", text, sizeof(text)))
+        r->retry_after_s = (int)strtol(text, NULL, 10);
+    (void)header_value(line, len, "etag:", r->t->etag, sizeof(r->t->etag));
+    return len;
+}
+
+/* ---- setting it up ------------------------------------------------------ */
+
+static bool is_loopback(const char *url)
+{
+    static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]",
+                                        "0.0.0.0", "[::]"};
+    const char *host = strstr(url, "://");
+
+    for (size_t i = 0; host && i < ARRAY_SIZE(hosts); i++) {
+        size_t len = strlen(hosts[i]);
+        char next = strncmp(host + 3, hosts[i], len) ? 'x' : host[3 + len];
+
+        if (next == '\0' || next == ':' || next == '/')
+            return true;
+    }
+    return false;
+}
+
+static void add_header(struct running *r, const char *line)
+{
+    struct curl_slist *longer = curl_slist_append(r->headers, line);
+
+    if (!longer)
+        abort();
+    r->headers = longer;
+}
+
+static void set_headers(struct running *r)
+{
+    const char *const *more = r->t->headers;
+
+    if (r->c->key) {
+        char *line = xasprintf("Authorization: Bearer %s", r->c->key);
+
+        add_header(r, line);
+        explicit_bzero(line, strlen(line));
+        free(line);
+    }
+    add_header(r, "Expect:");
+    for (; more && *more; more++)
+        add_header(r, *more);
+    if (r->t->stream)
+        add_header(r, "Accept: text/event-stream");
+    if (r->t->from) {
+        char *range cleanup(mem_free) =
+            xasprintf("Range: bytes=%llu-", (unsigned long long)r->t->from);
+        char *of cleanup(mem_free) = xasprintf("If-Range: %s", r->t->of);
+
+        add_header(r, range);
+        add_header(r, of);
+    }
+}
+
+static void set_request(struct running *r)
+{
+    char *url cleanup(mem_free) = xasprintf("%s%s", r->c->base, r->t->path);
+
+    (void)curl_easy_setopt(r->easy, CURLOPT_URL, url);
+    (void)curl_easy_setopt(r->easy, CURLOPT_CUSTOMREQUEST, r->t->method);
+    (void)curl_easy_setopt(r->easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    (void)curl_easy_setopt(r->easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+    (void)curl_easy_setopt(r->easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    (void)curl_easy_setopt(r->easy, CURLOPT_PATH_AS_IS, 1L);
+    if (strcmp(r->t->method, "HEAD") == 0)
+        (void)curl_easy_setopt(r->easy, CURLOPT_NOBODY, 1L);
+    if (is_loopback(url)) /* the key must not travel by way of a proxy */
+        (void)curl_easy_setopt(r->easy, CURLOPT_PROXY, "");
+    (void)curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_body);
+    (void)curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
+    (void)curl_easy_setopt(r->easy, CURLOPT_HEADERFUNCTION, on_header);
+    (void)curl_easy_setopt(r->easy, CURLOPT_HEADERDATA, r);
+    set_headers(r);
+}
+
+static void set_upload(struct running *r)
+{
+    struct cli_transfer *t = r->t;
+
+    (void)curl_easy_setopt(r->easy, CURLOPT_UPLOAD, 1L);
+    (void)curl_easy_setopt(r->easy, CURLOPT_READFUNCTION, on_upload);
+    (void)curl_easy_setopt(r->easy, CURLOPT_READDATA, r);
+    (void)curl_easy_setopt(r->easy, CURLOPT_INFILESIZE_LARGE,
+                           t->in_size == UINT64_MAX ? (curl_off_t)-1
+                                                    : (curl_off_t)t->in_size);
+    add_header(r, "Content-Type: application/octet-stream");
+    if (t->in_size != UINT64_MAX)
+        cli_progress_start(&r->progress, r->c, t->label,
+                           t->bar_total ? t->bar_total : t->in_size);
+}
+
+static void set_body(struct running *r)
+{
+    struct cli_transfer *t = r->t;
+
+    if (t->in >= 0) {
+        set_upload(r);
+    } else if (t->body || strcmp(t->method, "POST") == 0) {
+        r->body = t->body ? json_dumps(t->body, JSON_COMPACT) : xstrdup("");
+        if (!r->body)
+            abort();
+        (void)curl_easy_setopt(r->easy, CURLOPT_POSTFIELDS, r->body);
+        (void)curl_easy_setopt(r->easy, CURLOPT_POSTFIELDSIZE_LARGE,
+                               (curl_off_t)strlen(r->body));
+        add_header(r, t->body ? "Content-Type: application/json"
+                              : "Content-Type:");
+    }
+    if (t->in >= 0 || t->out >= 0) {
+        (void)curl_easy_setopt(r->easy, CURLOPT_LOW_SPEED_LIMIT, 1L);
+        (void)curl_easy_setopt(r->easy, CURLOPT_LOW_SPEED_TIME, STALL_SECONDS);
+    } else if (!t->stream && !t->unhurried) {
+        (void)curl_easy_setopt(r->easy, CURLOPT_TIMEOUT, JSON_SECONDS);
+    }
+}
+
+/* ---- moving bytes ------------------------------------------------------- */
+
+/* Reads one pending signal; 0 when there is none. */
+static int next_signal(struct cli *c)
+{
+    struct signalfd_siginfo info;
+
+    if (c->signal_fd < 0 ||
+        read(c->signal_fd, &info, sizeof(info)) != (ssize_t)sizeof(info))
+        return 0;
+    return (int)info.ssi_signo;
+}
+
+static void take_signals(struct running *r)
+{
+    const struct cli_stream *stream = r->t->stream;
+    int number;
+
+    while ((number = next_signal(r->c)) > 0)
+        if (!stream || !stream->on_signal ||
+            stream->on_signal(stream->ctx, number))
+            r->gave_up = true;
+}
+
+/* Until the transfer ends or a signal ends it. */
+static CURLcode drive(struct running *r)
+{
+    CURLM *multi = curl_multi_init();
+    struct curl_waitfd extra = {.fd = r->c->signal_fd,
+                                .events = CURL_WAIT_POLLIN};
+    unsigned extras = r->c->signal_fd >= 0 ? 1 : 0;
+    CURLcode result = CURLE_ABORTED_BY_CALLBACK;
+    int running = 1;
+
+    if (!multi)
+        abort();
+    (void)curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
+    (void)curl_multi_add_handle(multi, r->easy);
+    while (running && !r->gave_up) {
+        struct CURLMsg *msg;
+        int left;
+
+        if (curl_multi_perform(multi, &running) != CURLM_OK)
+            break;
+        msg = curl_multi_info_read(multi, &left);
+        if (msg && msg->msg == CURLMSG_DONE)
+            result = msg->data.result;
+        if (!running)
+            break;
+        (void)curl_multi_poll(multi, &extra, extras, POLL_MS, NULL);
+        take_signals(r);
+    }
+    (void)curl_multi_remove_handle(multi, r->easy);
+    (void)curl_multi_cleanup(multi);
+    return result;
+}
+
+/* ---- what came of it ---------------------------------------------------- */
+
+static int refused(struct running *r, struct error *err)
+{
+    struct cli_transfer *t = r->t;
+    json_t *body cleanup(json_unref) =
+        cli_json_load(t->answer.data, t->answer.len);
+
+    (void)cli_refused(body, t->status, r->c->base, err);
+    return r->retry_after_s > 0 ? error_retry(err, r->retry_after_s)
+                                : -(int)err->code;
+}
+
+static int finish(struct running *r, CURLcode result, struct error *err)
+{
+    struct cli_transfer *t = r->t;
+
+    t->status = status_of(r);
+    cli_progress_end(&r->progress);
+    if (r->gave_up) {
+        r->c->interrupted = true;
+        (void)error_set(err, ERR_UNAVAILABLE, "interrupted");
+        err->errnum = EINTR;
+        return -(int)err->code;
+    }
+    if (r->io_errno == ESTALE) {
+        (void)error_set(err, ERR_CONFLICT,
+                        "the file changed while it was fetched");
+        err->errnum = ESTALE;
+        return -(int)err->code;
+    }
+    if (r->io_errno)
+        return error_errno(err, ERR_INTERNAL, r->io_errno, "%s",
+                           t->out >= 0 ? "cannot write the file"
+                                       : "cannot read the file");
+    if (r->too_large)
+        return error_set(err, ERR_TOO_LARGE, "the answer is over %u MiB",
+                         ANSWER_MAX >> 20);
+    /* A refusal may close the connection under an upload: it comes first. */
+    if (t->status >= 300)
+        return refused(r, err);
+    if (r->stream_result < 0)
+        return error_set(err, ERR_TOO_LARGE, "an event is over %u MiB",
+                         CLI_SSE_EVENT_MAX >> 20);
+    if (result != CURLE_OK && r->stream_result == 0) {
+        t->broken = true;
+        (void)error_set(err, ERR_UNAVAILABLE, "cannot reach %s: %s",
+                        r->c->base, curl_easy_strerror(result));
+        err->errnum = t->status ? 0 : ECONNREFUSED;
+        return -(int)err->code;
+    }
+    return 0;
+}
+
+int cli_transfer_run(struct cli *c, struct cli_transfer *t, struct error *err)
+{
+    struct running r cleanup(running_done) = {.c = c, .t = t};
+    int found =
+        c->base ? 0 : cli_connect(c, CLI_CONNECT_RUNNING, NULL, NULL, err);
+
+    if (found < 0)
+        return found;
+    t->status = 0;
+    t->moved = 0;
+    t->length = -1;
+    t->etag[0] = '\0';
+    t->broken = false;
+    buf_reset(&t->answer);
+    r.easy = curl_easy_init();
+    if (!r.easy)
+        abort(); /* as any small allocation of ours */
+    set_request(&r);
+    set_body(&r);
+    return finish(&r, drive(&r), err);
+}
+
+void cli_transfer_done(struct cli_transfer *t)
+{
+    buf_done(&t->answer);
+}
