@@ -73,7 +73,7 @@ static int open_all(struct blobs *b, const char *data_dir, struct error *err)
     if (r == 0)
         r = open_folder(b->dir, "tmp", &b->tmp, err);
     if (r == 0)
-        r = open_folder(b->dir, "x", &b->exec, err);
+        r = open_folder(b->dir, "v", &b->variants, err);
     if (r == 0)
         r = make_folders(b, err);
     if (r == 0)
@@ -86,7 +86,7 @@ int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
     struct blobs *b = xcalloc(1, sizeof(*b));
     int r;
 
-    b->dir = b->tmp = b->exec = -1;
+    b->dir = b->tmp = b->variants = -1;
     (void)pthread_mutex_init(&b->looking, NULL); /* cannot fail here */
     (void)pthread_mutex_init(&b->lock, NULL);
     (void)pthread_cond_init(&b->removed, NULL);
@@ -121,7 +121,7 @@ void blobs_close(struct blobs *b)
     (void)pthread_mutex_destroy(&b->lock);
     (void)pthread_mutex_destroy(&b->looking);
     free(b->known);
-    fd_close(&b->exec);
+    fd_close(&b->variants);
     fd_close(&b->tmp);
     fd_close(&b->dir);
     free(b);

@@ -24,11 +24,14 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BLOB_NAME 65 /* SHA-256 in hex and NUL */
+#define BLOB_NAME 65   /* SHA-256 in hex and NUL */
+#define BLOB_DOMAIN 17 /* whose inodes they are; see blob_domain */
 
 struct blobs;
+struct blob_batch;
 struct blob_writer;
 struct error;
+struct stat;
 
 /* Makes DIR/blobs (0700), removes half-written files of an earlier run. */
 int blobs_open(const char *data_dir, struct blobs **ret, struct error *err);
@@ -38,7 +41,12 @@ bool blobs_writable(struct blobs *b);
  * goes on. For the start of a shutdown. */
 void blobs_stop(struct blobs *b);
 
-int blob_begin(struct blobs *b, struct blob_writer **ret, struct error *err);
+/* What sessions can see of a blob (its links, its times) is never shared by
+ * two domains; the domain of a tenant. */
+void blob_domain(const char *tenant, char ret[BLOB_DOMAIN]);
+
+int blob_begin(struct blobs *b, const char *domain, struct blob_writer **ret,
+               struct error *err);
 int blob_write(struct blob_writer *w, const void *bytes, size_t len,
                struct error *err);
 /* From the descriptor's start (pread) up to its end, at most `most` bytes;
@@ -51,6 +59,16 @@ int blob_finish(struct blob_writer **w, char ret_sha256[BLOB_NAME],
                 uint64_t *ret_size, struct error *err);
 void blob_abort(struct blob_writer **w); /* for cleanup(); accepts cleared */
 void blob_release(struct blobs *b, const char *sha256); /* one pin */
+
+/* Many at once: each is finished but durable only when all are, at the cost
+ * of one sync. What was added is pinned either way. */
+struct blob_batch *blob_batch_new(struct blobs *b);
+int blob_batch_add(struct blob_batch *batch, struct blob_writer **w,
+                   char ret_sha256[BLOB_NAME], uint64_t *ret_size,
+                   struct error *err);
+/* Frees it and clears it either way. */
+int blob_batch_finish(struct blob_batch **batch, struct error *err);
+void blob_batch_abort(struct blob_batch **batch); /* for cleanup() */
 
 /* ERR_CORRUPT names the object when its bytes are not those it was named
  * for, or are gone. ret_fd: read-only, owned by caller. */
@@ -67,12 +85,17 @@ int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
  * 0755 instead of 0644, which costs one copy of such a blob. Where a link
  * cannot be made (too many, another disk) it copies.
  */
-int blob_link(struct blobs *b, const char *sha256, int dir, const char *name,
-              bool executable, struct error *err);
+int blob_link(struct blobs *b, const char *domain, const char *sha256, int dir,
+              const char *name, bool executable, struct error *err);
 /* Takes such a name away again; what is remembered of the blob stays good
  * (unlinkat would make it be hashed once more). */
-int blob_unlink(struct blobs *b, const char *sha256, int dir, const char *name,
-                bool executable, struct error *err);
+int blob_unlink(struct blobs *b, const char *domain, const char *sha256,
+                int dir, const char *name, bool executable, struct error *err);
+
+/* Is such a name still the blob? Hashed unless remembered. ret: what it was
+ * like then. ERR_CORRUPT. */
+int blob_vouch(struct blobs *b, const char *sha256, int dir, const char *name,
+               struct stat *ret, struct error *err);
 
 /* For the collector and verify: each stored blob in order of name. fn
  * returns 0 to go on. stored_at_ms: when it was written. */

@@ -3,8 +3,8 @@
  * What the files of blob/ share; nobody else includes this but its tests.
  *
  *   DIR/blobs/ab/abcdef…    a blob, mode 0644
- *   DIR/blobs/x/ab/abcdef…  the same bytes, mode 0755; made when first asked
- *                           for, never synced, made again when in doubt
+ *   DIR/blobs/v/…/ab/abcdef…  the same bytes in an inode of a domain's own
+ *                           (DOMAIN.p), or with mode 0755 (DOMAIN.x)
  *   DIR/blobs/tmp/…         being written
  *
  * One lock, held only over memory: every wait for the disk is outside, so
@@ -25,6 +25,7 @@
 #define BLOB_TEMP 17       /* name of a file being written, and NUL */
 #define BLOB_STRAY "drop-" /* how names that blob_each may remove begin */
 #define BLOB_PATH (3 + BLOB_NAME)
+#define BLOB_VARIANT (BLOB_DOMAIN + 3 + BLOB_PATH)
 #define BLOB_PINS 1024u /* buckets */
 #define BLOB_KNOWN_WAYS 4u
 #define BLOB_KNOWN_SETS 16384u
@@ -34,12 +35,6 @@
 struct blob_name {
     unsigned char hash[HASH_SIZE];
     char path[BLOB_PATH]; /* "ab/abcdef…" */
-};
-
-/* DIR/blobs/…, or DIR/blobs/x/… */
-enum blob_kind {
-    BLOB_PLAIN,
-    BLOB_EXECUTABLE,
 };
 
 enum blob_state {
@@ -59,7 +54,6 @@ struct blob_pin {
 /* What was hashed and found right, and when. */
 struct blob_known {
     unsigned char hash[HASH_SIZE];
-    enum blob_kind kind;
     uint64_t dev, ino, size;
     int64_t mtime_ns, ctime_ns;
     uint64_t at_ms; /* monotonic; 0: unused */
@@ -73,7 +67,7 @@ struct blob_usage {
 struct blobs {
     int dir;            /* DIR/blobs */
     int tmp;            /* DIR/blobs/tmp */
-    int exec;           /* DIR/blobs/x */
+    int variants;       /* DIR/blobs/v */
     atomic_bool failed; /* a sync did: no more writes */
     atomic_bool stopping;
     pthread_mutex_t looking; /* held by who counts what is on disk */
@@ -159,24 +153,23 @@ void blob_pin_removal_end(struct blobs *b,
  */
 bool blob_known_settled(const struct stat *st);
 bool blob_known_look(struct blobs *b, const struct blob_name *name,
-                     enum blob_kind kind, const struct stat *st);
+                     const struct stat *st);
 void blob_known_enter(struct blobs *b, const struct blob_name *name,
-                      enum blob_kind kind, const struct stat *st);
+                      const struct stat *st);
 /* It was hashed and found wrong, though nothing of its inode had changed. */
 void blob_known_forget(struct blobs *b, const struct blob_name *name,
-                       enum blob_kind kind);
+                       const struct stat *st);
 /* A link of ours moved its ctime and nothing else. */
 void blob_known_move(struct blobs *b, const struct blob_name *name,
-                     enum blob_kind kind, const struct stat *before,
-                     const struct stat *after);
+                     const struct stat *before, const struct stat *after);
 
 /* ---- read.c --------------------------------------------------------------
  */
 
 struct blob_look {
-    enum blob_kind kind;
-    bool anew;     /* from the disk, whatever is remembered or cached */
-    uint64_t pace; /* bytes a second, or 0 */
+    const char *variant; /* path in DIR/blobs/v, or NULL: the blob itself */
+    bool anew;           /* from the disk, whatever is remembered or cached */
+    uint64_t pace;       /* bytes a second, or 0 */
     /* results; st only if not ABSENT */
     enum blob_state state;
     struct stat st;
@@ -197,7 +190,36 @@ int blob_read_corrupt(const struct blob_name *name, enum blob_state state,
  * the name is taken by the right bytes, temp goes instead. The hash must be
  * pinned. */
 int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
-               const struct blob_name *name, struct error *err);
+               const struct blob_name *name, const char *domain,
+               struct error *err);
+/* The naming alone; the caller has synced and will sync the folder, of which
+ * *ret_folder is a descriptor, owned by caller. */
+int blob_place_name(struct blobs *b, const char temp[BLOB_TEMP],
+                    const struct blob_name *name, const char *domain,
+                    off_t size, int *ret_folder, struct error *err);
+
+/* ---- variant.c -----------------------------------------------------------
+ */
+
+void blob_variant_mark(int fd, const char *domain);
+/* Is the blob's own inode that domain's? */
+bool blob_variant_owned(struct blobs *b, const struct blob_name *name,
+                        const char *domain);
+void blob_variant_path(const char *domain, bool executable,
+                       const struct blob_name *name, char ret[BLOB_VARIANT]);
+/* Makes the folders of such a path. Negative errno. */
+int blob_variant_folders(struct blobs *b, const char *path);
+/* Every domain's. Negative errno. */
+int blob_variant_remove(struct blobs *b, const struct blob_name *name);
+
+/* ---- write.c, for batch.c ------------------------------------------------
+ */
+
+/* The first half of blob_finish: all bytes are in the file, hashed, pinned;
+ * the writer is freed, its file stays as *ret_temp. */
+int blob_write_end(struct blob_writer **w, char ret_temp[BLOB_TEMP],
+                   struct blob_name *ret_name, char ret_domain[BLOB_DOMAIN],
+                   uint64_t *ret_size, struct error *err);
 
 /* ---- usage.c -------------------------------------------------------------
  */

@@ -149,10 +149,11 @@ static int remove_files(struct blobs *b, const struct blob_name *name,
                         struct error *err)
 {
     struct stat st;
+    /* Copies first: none must be there without the other. */
+    int r = blob_variant_remove(b, name);
 
-    /* The copy first: it must not be there without the other. */
-    if (unlinkat(b->exec, name->path, 0) < 0 && errno != ENOENT)
-        return blob_fault(errno, "remove a stored object", err);
+    if (r < 0)
+        return blob_fault(-r, "remove a stored object", err);
     if (fstatat(b->dir, name->path, &st, AT_SYMLINK_NOFOLLOW) < 0 ||
         unlinkat(b->dir, name->path, 0) < 0)
         return errno == ENOENT

@@ -34,12 +34,13 @@ static struct blob_known *set_of(struct blobs *b, const unsigned char *hash)
 }
 
 static struct blob_known *find(struct blobs *b, const struct blob_name *name,
-                               enum blob_kind kind)
+                               const struct stat *st)
 {
     struct blob_known *set = set_of(b, name->hash);
 
     for (unsigned i = 0; i < BLOB_KNOWN_WAYS; i++)
-        if (set[i].at_ms && set[i].kind == kind &&
+        if (set[i].at_ms && set[i].ino == st->st_ino &&
+            set[i].dev == st->st_dev &&
             memcmp(set[i].hash, name->hash, HASH_SIZE) == 0)
             return &set[i];
     return NULL;
@@ -64,24 +65,23 @@ static bool same_file(const struct blob_known *k, const struct stat *st)
 }
 
 bool blob_known_look(struct blobs *b, const struct blob_name *name,
-                     enum blob_kind kind, const struct stat *st)
+                     const struct stat *st)
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
-    const struct blob_known *k = find(b, name, kind);
+    const struct blob_known *k = find(b, name, st);
 
     return k && same_file(k, st) && clock_mono_ms() - k->at_ms < BLOB_KNOWN_MS;
 }
 
 void blob_known_enter(struct blobs *b, const struct blob_name *name,
-                      enum blob_kind kind, const struct stat *st)
+                      const struct stat *st)
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
-    struct blob_known *k = find(b, name, kind);
+    struct blob_known *k = find(b, name, st);
 
     if (!k)
         k = oldest(b, name);
-    *k = (struct blob_known){.kind = kind,
-                             .dev = st->st_dev,
+    *k = (struct blob_known){.dev = st->st_dev,
                              .ino = st->st_ino,
                              .size = (uint64_t)st->st_size,
                              .mtime_ns = ns_of(&st->st_mtim),
@@ -91,21 +91,20 @@ void blob_known_enter(struct blobs *b, const struct blob_name *name,
 }
 
 void blob_known_forget(struct blobs *b, const struct blob_name *name,
-                       enum blob_kind kind)
+                       const struct stat *st)
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
-    struct blob_known *k = find(b, name, kind);
+    struct blob_known *k = find(b, name, st);
 
     if (k)
         *k = (struct blob_known){0};
 }
 
 void blob_known_move(struct blobs *b, const struct blob_name *name,
-                     enum blob_kind kind, const struct stat *before,
-                     const struct stat *after)
+                     const struct stat *before, const struct stat *after)
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
-    struct blob_known *k = find(b, name, kind);
+    struct blob_known *k = find(b, name, before);
     int64_t ctime_ns;
 
     if (!k || !same_file(k, before))

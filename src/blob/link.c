@@ -21,14 +21,16 @@
 struct link {
     struct blobs *b;
     const struct blob_name *blob;
-    enum blob_kind kind;
     int dir; /* of the new name */
     const char *name;
+    const char *domain;
+    bool executable;
+    char variant[BLOB_VARIANT]; /* what to link; "" : the blob itself */
 };
 
 static int open_plain(const struct link *l, int *ret_fd, struct error *err)
 {
-    struct blob_look look = {.kind = BLOB_PLAIN};
+    struct blob_look look = {0};
     int r = blob_read_look(l->b, l->blob, &look, ret_fd, err);
 
     if (r == 0 && look.state != BLOB_GOOD)
@@ -52,7 +54,7 @@ static int copy_to(const struct link *l, int dir, const char *name,
     if (to < 0)
         return blob_fault(errno, "copy a stored object", err);
     r = blob_scan_copy(from, to);
-    if (r == 0 && fchmod(to, l->kind == BLOB_EXECUTABLE ? 0755 : 0644) < 0)
+    if (r == 0 && fchmod(to, l->executable ? 0755 : 0644) < 0)
         r = -errno;
     if (r == 0)
         return 0;
@@ -60,10 +62,9 @@ static int copy_to(const struct link *l, int dir, const char *name,
     return blob_fault(-r, "copy a stored object", err);
 }
 
-/* Makes or replaces DIR/blobs/x/… . */
-static int make_executable(const struct link *l, struct error *err)
+/* Makes or replaces DIR/blobs/v/… . */
+static int make_variant(const struct link *l, struct error *err)
 {
-    char folder[3] = {l->blob->path[0], l->blob->path[1], '\0'};
     char temp[BLOB_TEMP];
     int r;
 
@@ -71,12 +72,13 @@ static int make_executable(const struct link *l, struct error *err)
     r = copy_to(l, l->b->tmp, temp, err);
     if (r < 0)
         return r;
-    if ((mkdirat(l->b->exec, folder, 0700) < 0 && errno != EEXIST) ||
-        renameat(l->b->tmp, temp, l->b->exec, l->blob->path) < 0) {
-        r = blob_fault(errno, "copy a stored object", err);
-        (void)unlinkat(l->b->tmp, temp, 0); /* the next start would */
-    }
-    return r;
+    r = blob_variant_folders(l->b, l->variant);
+    if (r == 0 && renameat(l->b->tmp, temp, l->b->variants, l->variant) < 0)
+        r = -errno;
+    if (r == 0)
+        return 0;
+    (void)unlinkat(l->b->tmp, temp, 0); /* the next start would */
+    return blob_fault(-r, "copy a stored object", err);
 }
 
 /* The file to link is there and right; the state tells. */
@@ -87,9 +89,9 @@ static int find_source(const struct link *l, struct blob_look *look,
 
     if (r < 0 || look->state == BLOB_GOOD)
         return r;
-    if (l->kind == BLOB_PLAIN)
+    if (!l->variant[0])
         return blob_read_corrupt(l->blob, look->state, err);
-    r = make_executable(l, err);
+    r = make_variant(l, err);
     if (r == 0)
         r = blob_read_look(l->b, l->blob, look, NULL, err);
     if (r == 0 && look->state != BLOB_GOOD)
@@ -100,14 +102,15 @@ static int find_source(const struct link *l, struct blob_look *look,
 /* 1: what was linked is not what was looked at; again. */
 static int link_once(const struct link *l, struct error *err)
 {
-    struct blob_look look = {.kind = l->kind};
+    struct blob_look look = {.variant = l->variant[0] ? l->variant : NULL};
     struct stat st;
     int r = find_source(l, &look, err);
 
     if (r < 0)
         return r;
-    if (linkat(l->kind == BLOB_PLAIN ? l->b->dir : l->b->exec, l->blob->path,
-               l->dir, l->name, 0) < 0) {
+    if (linkat(l->variant[0] ? l->b->variants : l->b->dir,
+               l->variant[0] ? l->variant : l->blob->path, l->dir, l->name,
+               0) < 0) {
         switch (errno) {
         case EMLINK:
         case EXDEV:
@@ -125,7 +128,7 @@ static int link_once(const struct link *l, struct error *err)
     if (fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return blob_fault(errno, "link a stored object", err);
     if (st.st_ino == look.st.st_ino && st.st_dev == look.st.st_dev) {
-        blob_known_move(l->b, l->blob, l->kind, &look.st, &st);
+        blob_known_move(l->b, l->blob, &look.st, &st);
         return 0;
     }
     /* Healed in between; the new one wants looking at. */
@@ -133,19 +136,25 @@ static int link_once(const struct link *l, struct error *err)
     return 1;
 }
 
-int blob_link(struct blobs *b, const char *sha256, int dir, const char *name,
-              bool executable, struct error *err)
+int blob_link(struct blobs *b, const char *domain, const char *sha256, int dir,
+              const char *name, bool executable, struct error *err)
 {
     struct blob_name blob;
-    struct link l = {b, &blob, executable ? BLOB_EXECUTABLE : BLOB_PLAIN, dir,
-                     name};
+    struct link l = {.b = b,
+                     .blob = &blob,
+                     .dir = dir,
+                     .name = name,
+                     .domain = domain,
+                     .executable = executable};
     int r = blob_name_parse(sha256, &blob, err);
 
     if (r < 0)
         return r;
     if (!*name || strchr(name, '/'))
         return error_set(err, ERR_INVALID, "not the name of one file");
-    blob_pin_take(b, blob.hash); /* the copy in x/ must not outlive it */
+    blob_pin_take(b, blob.hash); /* a variant must not outlive the blob */
+    if (executable || !blob_variant_owned(b, &blob, domain))
+        blob_variant_path(domain, executable, &blob, l.variant);
     r = 1;
     for (unsigned i = 0; r == 1 && i < TRIES; i++)
         r = link_once(&l, err);

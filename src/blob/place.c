@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -67,15 +68,42 @@ static int move(struct blobs *b, const char *temp,
     return 0;
 }
 
+/* Same bytes, another domain: an inode of its own, if it has none yet. */
+static int keep_variant(struct blobs *b, const char *temp,
+                        const struct blob_name *name, const char *domain,
+                        int *folder, struct error *err)
+{
+    char path[BLOB_VARIANT], *slash;
+    int r;
+
+    blob_variant_path(domain, false, name, path);
+    r = blob_variant_folders(b, path);
+    if (r == 0 &&
+        renameat2(b->tmp, temp, b->variants, path, RENAME_NOREPLACE) < 0)
+        r = -errno;
+    if (r == -EEXIST || r == -EINVAL)
+        return drop(b, temp, *folder, err);
+    if (r < 0)
+        return blob_fault(-r, "store an object", err);
+    fd_close(folder);
+    slash = strrchr(path, '/');
+    *slash = '\0';
+    *folder = openat(b->variants, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *folder < 0 ? blob_fault(errno, "store an object", err) : 0;
+}
+
 static int give_name(struct blobs *b, const char *temp,
-                     const struct blob_name *name, int folder,
-                     struct blob_look *old, off_t size, struct error *err)
+                     const struct blob_name *name, const char *domain,
+                     int *folder, struct blob_look *old, off_t size,
+                     struct error *err)
 {
     int r = 1;
 
     for (unsigned i = 0; r == 1 && i < TRIES; i++) {
+        if (old->state == BLOB_GOOD && blob_variant_owned(b, name, domain))
+            return drop(b, temp, *folder, err);
         if (old->state == BLOB_GOOD)
-            return drop(b, temp, folder, err);
+            return keep_variant(b, temp, name, domain, folder, err);
         if (old->state == BLOB_BAD)
             return heal(b, temp, name, old, size, err);
         r = move(b, temp, name, size, err);
@@ -84,6 +112,32 @@ static int give_name(struct blobs *b, const char *temp,
     }
     if (r == 1)
         return error_set(err, ERR_INTERNAL, "a stored object comes and goes");
+    return r;
+}
+
+static int open_folder(struct blobs *b, const struct blob_name *name,
+                       int *ret_fd, struct error *err)
+{
+    char folder[3] = {name->path[0], name->path[1], '\0'};
+
+    *ret_fd = openat(b->dir, folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    return *ret_fd < 0 ? blob_fault(errno, "store an object", err) : 0;
+}
+
+int blob_place_name(struct blobs *b, const char temp[BLOB_TEMP],
+                    const struct blob_name *name, const char *domain,
+                    off_t size, int *ret_folder, struct error *err)
+{
+    struct blob_look old = {0};
+    int folder cleanup(fd_close) = -1;
+    int r = open_folder(b, name, &folder, err);
+
+    if (r == 0)
+        r = blob_read_look(b, name, &old, NULL, err);
+    if (r == 0)
+        r = give_name(b, temp, name, domain, &folder, &old, size, err);
+    if (r == 0)
+        *ret_folder = take_fd(folder);
     return r;
 }
 
@@ -103,20 +157,21 @@ static void remember(struct blobs *b, const struct blob_name *name, int fd)
         settled = blob_known_settled(&st);
     }
     if (settled)
-        blob_known_enter(b, name, BLOB_PLAIN, &st);
+        blob_known_enter(b, name, &st);
 }
 
 int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
-               const struct blob_name *name, struct error *err)
+               const struct blob_name *name, const char *domain,
+               struct error *err)
 {
-    struct blob_look old = {.kind = BLOB_PLAIN};
-    char folder_name[3] = {name->path[0], name->path[1], '\0'};
-    int folder cleanup(fd_close) =
-        openat(b->dir, folder_name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct blob_look old = {0};
+    int folder cleanup(fd_close) = -1;
     struct stat st;
-    int r;
+    int r = open_folder(b, name, &folder, err);
 
-    if (folder < 0 || fstat(fd, &st) < 0)
+    if (r < 0)
+        return r;
+    if (fstat(fd, &st) < 0)
         return blob_fault(errno, "store an object", err);
     /* While the disk is busy with ours, the other is hashed if need be. What
      * goes wrong with it the sync reports. */
@@ -126,7 +181,7 @@ int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
     if (r == 0)
         r = blob_fault_sync(b, fd, err);
     if (r == 0)
-        r = give_name(b, temp, name, folder, &old, st.st_size, err);
+        r = give_name(b, temp, name, domain, &folder, &old, st.st_size, err);
     if (r == 0)
         r = blob_fault_sync(b, folder, err);
     /* Another writer's sync may have failed while ours went on. */

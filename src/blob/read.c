@@ -96,29 +96,29 @@ static void judge(struct blobs *b, const struct blob_name *name, int fd,
     }
     if (r < 0 || !hash_equal(found, name->hash, sizeof(found))) {
         look->state = BLOB_BAD;
-        blob_known_forget(b, name, look->kind);
+        blob_known_forget(b, name, &look->st);
         return;
     }
     look->state = BLOB_GOOD;
     if (settled && fstat(fd, &after) == 0 && same_stat(&look->st, &after))
-        blob_known_enter(b, name, look->kind, &after);
+        blob_known_enter(b, name, &after);
 }
 
 int blob_read_look(struct blobs *b, const struct blob_name *name,
                    struct blob_look *look, int *ret_fd, struct error *err)
 {
-    int dir = look->kind == BLOB_PLAIN ? b->dir : b->exec;
+    int dir = look->variant ? b->variants : b->dir;
+    const char *path = look->variant ? look->variant : name->path;
     int fd cleanup(fd_close) = -1;
 
     look->state = BLOB_ABSENT;
     if (!ret_fd && !look->anew &&
-        fstatat(dir, name->path, &look->st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        blob_known_look(b, name, look->kind, &look->st)) {
+        fstatat(dir, path, &look->st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        blob_known_look(b, name, &look->st)) {
         look->state = BLOB_GOOD;
         return 0;
     }
-    fd = openat(dir, name->path,
-                O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
         return 0;
     if (fd < 0 && (errno == EIO || errno == ELOOP)) {
@@ -129,7 +129,7 @@ int blob_read_look(struct blobs *b, const struct blob_name *name,
         return blob_fault(errno, "open a stored object", err);
     if (!S_ISREG(look->st.st_mode))
         look->state = BLOB_BAD;
-    else if (!look->anew && blob_known_look(b, name, look->kind, &look->st))
+    else if (!look->anew && blob_known_look(b, name, &look->st))
         look->state = BLOB_GOOD;
     else
         judge(b, name, fd, look);
@@ -165,7 +165,7 @@ static int verdict(const struct blob_name *name, const struct blob_look *look,
 int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
               uint64_t *ret_size, struct error *err)
 {
-    struct blob_look look = {.kind = BLOB_PLAIN};
+    struct blob_look look = {0};
     struct blob_name name;
     int r = blob_name_parse(sha256, &name, err), fd = -1;
 
@@ -184,7 +184,7 @@ int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
 int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
                struct error *err)
 {
-    struct blob_look look = {.kind = BLOB_PLAIN, .anew = anew, .pace = pace};
+    struct blob_look look = {.anew = anew, .pace = pace};
     struct blob_name name;
     int r = blob_name_parse(sha256, &name, err);
 

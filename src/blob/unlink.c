@@ -11,10 +11,10 @@
 #include "base/error.h"
 #include "blob/blob_int.h"
 
-int blob_unlink(struct blobs *b, const char *sha256, int dir, const char *name,
-                bool executable, struct error *err)
+int blob_unlink(struct blobs *b, const char *domain, const char *sha256,
+                int dir, const char *name, bool executable, struct error *err)
 {
-    enum blob_kind kind = executable ? BLOB_EXECUTABLE : BLOB_PLAIN;
+    char variant[BLOB_VARIANT];
     struct stat before, after;
     struct blob_name blob;
     int r = blob_name_parse(sha256, &blob, err);
@@ -25,9 +25,11 @@ int blob_unlink(struct blobs *b, const char *sha256, int dir, const char *name,
         unlinkat(dir, name, 0) < 0)
         return blob_fault(errno, "remove a link to a stored object", err);
     /* A copy, or a blob that is gone, has nothing that could be known. */
-    if (fstatat(kind == BLOB_PLAIN ? b->dir : b->exec, blob.path, &after,
-                AT_SYMLINK_NOFOLLOW) == 0 &&
-        after.st_ino == before.st_ino && after.st_dev == before.st_dev)
-        blob_known_move(b, &blob, kind, &before, &after);
+    blob_variant_path(domain, executable, &blob, variant);
+    if ((fstatat(b->dir, blob.path, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
+         after.st_ino == before.st_ino) ||
+        (fstatat(b->variants, variant, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
+         after.st_ino == before.st_ino))
+        blob_known_move(b, &blob, &before, &after);
     return 0;
 }

@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -30,10 +31,12 @@ struct blob_writer {
     int failed; /* 0, or the code of why */
     struct error why;
     char temp[BLOB_TEMP];
+    char domain[BLOB_DOMAIN];
     char buffer[BLOB_CHUNK];
 };
 
-int blob_begin(struct blobs *b, struct blob_writer **ret, struct error *err)
+int blob_begin(struct blobs *b, const char *domain, struct blob_writer **ret,
+               struct error *err)
 {
     int r = blob_fault_refuse(b, err);
     char temp[BLOB_TEMP];
@@ -53,6 +56,7 @@ int blob_begin(struct blobs *b, struct blob_writer **ret, struct error *err)
     w->fd = fd;
     w->hash = hash_stream_new();
     memcpy(w->temp, temp, sizeof(w->temp));
+    (void)snprintf(w->domain, sizeof(w->domain), "%s", domain);
     *ret = w;
     return 0;
 }
@@ -212,31 +216,52 @@ static int complete(struct blob_writer *w, struct error *err)
         return blob_fault(errno, "size a stored object", err);
     if (fchmod(w->fd, 0644) < 0)
         return blob_fault(errno, "share a stored object", err);
+    blob_variant_mark(w->fd, w->domain);
+    return 0;
+}
+
+int blob_write_end(struct blob_writer **wp, char ret_temp[BLOB_TEMP],
+                   struct blob_name *ret_name, char ret_domain[BLOB_DOMAIN],
+                   uint64_t *ret_size, struct error *err)
+{
+    struct blob_writer *w cleanup(blob_abort) = take_ptr(*wp);
+    unsigned char hash[HASH_SIZE];
+    int r = complete(w, err);
+
+    if (r < 0)
+        return r;
+    hash_stream_end(take_ptr(w->hash), hash);
+    blob_name_of(hash, ret_name);
+    /* From here on nobody removes it, whoever wrote it first. */
+    blob_pin_take(w->b, hash);
+    memcpy(ret_temp, w->temp, BLOB_TEMP);
+    memcpy(ret_domain, w->domain, BLOB_DOMAIN);
+    *ret_size = w->at;
+    w->temp[0] = '\0'; /* not ours to remove any more */
     return 0;
 }
 
 int blob_finish(struct blob_writer **wp, char ret_sha256[BLOB_NAME],
                 uint64_t *ret_size, struct error *err)
 {
-    struct blob_writer *w cleanup(blob_abort) = take_ptr(*wp);
-    unsigned char hash[HASH_SIZE];
+    struct blobs *b = (*wp)->b;
+    int fd cleanup(fd_close) = fd_dup((*wp)->fd, 0);
+    char temp[BLOB_TEMP], domain[BLOB_DOMAIN];
     struct blob_name name;
-    int r = complete(w, err);
+    uint64_t size = 0;
+    int r = blob_write_end(wp, temp, &name, domain, &size, err);
 
     if (r < 0)
         return r;
-    hash_stream_end(take_ptr(w->hash), hash);
-    blob_name_of(hash, &name);
-    /* From here on nobody removes it, whoever wrote it first. */
-    blob_pin_take(w->b, hash);
-    r = blob_place(w->b, w->fd, w->temp, &name, err);
+    r = fd < 0 ? blob_fault(-fd, "store an object", err)
+               : blob_place(b, fd, temp, &name, domain, err);
     if (r < 0) {
-        blob_pin_drop(w->b, hash);
+        (void)unlinkat(b->tmp, temp, 0); /* else the next start does */
+        blob_pin_drop(b, name.hash);
         return r;
     }
-    w->temp[0] = '\0'; /* it is gone from there */
     memcpy(ret_sha256, blob_name_hex(&name), BLOB_NAME);
     if (ret_size)
-        *ret_size = w->at;
+        *ret_size = size;
     return 0;
 }

@@ -141,7 +141,7 @@ static int try_put(struct fixture *f, const void *bytes, size_t len,
 {
     struct blob_writer *w cleanup(blob_abort) = NULL;
     uint64_t size = 0;
-    int r = blob_begin(f->blobs, &w, &f->err);
+    int r = blob_begin(f->blobs, "", &w, &f->err);
 
     if (r == 0)
         r = blob_write(w, bytes, len, &f->err);
@@ -216,8 +216,7 @@ static bool is_known(struct fixture *f, const char *sha)
     struct stat st;
 
     must(f, blob_name_parse(sha, &name, &f->err));
-    return stat(path, &st) == 0 &&
-           blob_known_look(f->blobs, &name, BLOB_PLAIN, &st);
+    return stat(path, &st) == 0 && blob_known_look(f->blobs, &name, &st);
 }
 
 /* Until file times of now differ from those of what follows. */
@@ -259,7 +258,7 @@ static void write_in_odd_pieces(void **state)
     char sha[BLOB_NAME];
 
     fill(bytes, len, 1);
-    must(f, blob_begin(f->blobs, &w, &f->err));
+    must(f, blob_begin(f->blobs, "", &w, &f->err));
     for (size_t n = 1; at < len; n = n * 3 + 1) {
         size_t piece = MIN(n, len - at);
 
@@ -301,7 +300,7 @@ static void abort_leaves_nothing(void **state)
     struct blob_writer *w = NULL;
     uint64_t bytes, count;
 
-    must(f, blob_begin(f->blobs, &w, &f->err));
+    must(f, blob_begin(f->blobs, "", &w, &f->err));
     must(f, blob_write(w, "abc", 3, &f->err));
     assert_int_equal(entries(f, "tmp"), 1);
     blob_abort(&w);
@@ -337,7 +336,7 @@ static void write_fd_takes_at_most(void **state)
         char sha[BLOB_NAME];
         uint64_t size;
 
-        must(f, blob_begin(f->blobs, &w, &f->err));
+        must(f, blob_begin(f->blobs, "", &w, &f->err));
         must(f, blob_write_fd(w, fd, mosts[i], &f->err));
         must(f, blob_finish(&w, sha, &size, &f->err));
         assert_int_equal(size, MIN(mosts[i], len));
@@ -360,7 +359,7 @@ static void write_fd_keeps_holes(void **state)
     memcpy(bytes + data, "data", 4);
     assert_int_equal(pwrite(fd, "data", 4, data), 4);
     assert_int_equal(ftruncate(fd, len), 0);
-    must(f, blob_begin(f->blobs, &w, &f->err));
+    must(f, blob_begin(f->blobs, "", &w, &f->err));
     must(f, blob_write_fd(w, fd, UINT64_MAX, &f->err));
     must(f, blob_finish(&w, sha, NULL, &f->err));
     hash_sha256(bytes, (size_t)len, hash);
@@ -380,7 +379,7 @@ static void write_fd_of_an_unreadable_file(void **state)
     struct blob_writer *w cleanup(blob_abort) = NULL;
     char sha[BLOB_NAME];
 
-    must(f, blob_begin(f->blobs, &w, &f->err));
+    must(f, blob_begin(f->blobs, "", &w, &f->err));
     assert_int_equal(blob_write_fd(w, fd, 10, &f->err), -ERR_INTERNAL);
     /* Whoever does not look hears of it again. */
     assert_int_equal(blob_write(w, "x", 1, &f->err), -ERR_INTERNAL);
@@ -410,7 +409,7 @@ static void names_are_checked(void **state)
         assert_int_equal(blob_check(f->blobs, bad[i], true, 0, &f->err),
                          -ERR_INVALID);
         assert_int_equal(
-            blob_link(f->blobs, bad[i], AT_FDCWD, "x", false, &f->err),
+            blob_link(f->blobs, "", bad[i], AT_FDCWD, "x", false, &f->err),
             -ERR_INVALID);
         assert_int_equal(blob_remove(f->blobs, bad[i], &f->err), -ERR_INVALID);
     }
@@ -579,7 +578,7 @@ static void D3_D8_rot_without_a_trace_is_believed_once_found(void **state)
     /* As if the disk had done it: the inode is as it was when hashed. */
     flip(path, 2);
     assert_int_equal(stat(path, &st), 0);
-    blob_known_enter(f->blobs, &name, BLOB_PLAIN, &st);
+    blob_known_enter(f->blobs, &name, &st);
     assert_true(opens(f, sha));
     assert_int_equal(blob_check(f->blobs, sha, true, 0, &f->err),
                      -ERR_CORRUPT);
@@ -619,13 +618,12 @@ static void known_table_is_bounded(void **state)
 
     for (unsigned i = 0; i < 3 * BLOB_KNOWN_WAYS; i++) {
         name.hash[31] = (unsigned char)i;
-        blob_known_enter(f->blobs, &name, BLOB_PLAIN, &st);
-        assert_true(blob_known_look(f->blobs, &name, BLOB_PLAIN, &st));
-        assert_false(blob_known_look(f->blobs, &name, BLOB_EXECUTABLE, &st));
+        blob_known_enter(f->blobs, &name, &st);
+        assert_true(blob_known_look(f->blobs, &name, &st));
     }
     for (unsigned i = 0; i < 3 * BLOB_KNOWN_WAYS; i++) {
         name.hash[31] = (unsigned char)i;
-        kept += blob_known_look(f->blobs, &name, BLOB_PLAIN, &st);
+        kept += blob_known_look(f->blobs, &name, &st);
     }
     assert_int_equal(kept, BLOB_KNOWN_WAYS);
 }
@@ -698,7 +696,7 @@ static void *race_write(void *arg)
         char sha[BLOB_NAME];
         int fd cleanup(fd_close) = -1;
 
-        if (blob_begin(race->f->blobs, &w, &err) < 0 ||
+        if (blob_begin(race->f->blobs, "", &w, &err) < 0 ||
             blob_write(w, text, strlen(text), &err) < 0 ||
             blob_finish(&w, sha, NULL, &err) < 0 ||
             blob_open(race->f->blobs, sha, &fd, NULL, &err) < 0)
@@ -779,8 +777,8 @@ static void D4_failed_sync_is_final(void **state)
         struct blob_writer *ready cleanup(blob_abort) = NULL;
         char name[2] = {(char)('a' + i), '\0'};
 
-        must(f, blob_begin(f->blobs, &w, &f->err));
-        must(f, blob_begin(f->blobs, &ready, &f->err));
+        must(f, blob_begin(f->blobs, "", &w, &f->err));
+        must(f, blob_begin(f->blobs, "", &ready, &f->err));
         assert_true(blobs_writable(f->blobs));
         arm(f, FAULTS_FSYNC, faults[i].path, faults[i].errnum, 1 + i / 2);
         refused(f, try_put(f, "lost", 4, sha));
@@ -792,10 +790,10 @@ static void D4_failed_sync_is_final(void **state)
         refused(f, blob_finish(&ready, sha, NULL, &f->err));
         refused(f, blob_write(w, "x", 1, &f->err));
         refused(f, blob_finish(&w, sha, NULL, &f->err));
-        refused(f, blob_begin(f->blobs, &w, &f->err));
+        refused(f, blob_begin(f->blobs, "", &w, &f->err));
         refused(f, blob_remove(f->blobs, old, &f->err));
         holds(f, old, "before", 6);
-        must(f, blob_link(f->blobs, old, dir, name, false, &f->err));
+        must(f, blob_link(f->blobs, "", old, dir, name, false, &f->err));
         assert_int_equal(entries(f, "tmp"), 0);
 
         reopen(f);
@@ -860,7 +858,7 @@ static void D5_full_disk_says_so(void **state)
     struct blob_writer *w cleanup(blob_abort) = NULL;
     char text[3 * BLOB_CHUNK] = {0}, sha[BLOB_NAME];
 
-    must(f, blob_begin(f->blobs, &w, &f->err));
+    must(f, blob_begin(f->blobs, "", &w, &f->err));
     arm(f, FAULTS_PWRITE, "/tmp/", ENOSPC, 2);
     assert_int_equal(blob_write(w, text, sizeof(text), &f->err), -ERR_SPACE);
     assert_int_equal(disarm(f), 1);
@@ -1011,26 +1009,26 @@ static void link_is_no_copy(void **state)
     char *path cleanup(mem_free) = blob_path(f, sha);
 
     settle();
-    must(f, blob_link(f->blobs, sha, dir, "a", false, &f->err));
+    must(f, blob_link(f->blobs, "", sha, dir, "a", false, &f->err));
     assert_true(is_known(f, sha)); /* though its ctime moved */
-    must(f, blob_link(f->blobs, sha, dir, "b", false, &f->err));
+    must(f, blob_link(f->blobs, "", sha, dir, "b", false, &f->err));
     assert_true(is_known(f, sha));
     assert_int_equal(stat(path, &blob), 0);
     st = link_stat(dir, "b");
     assert_int_equal(st.st_ino, blob.st_ino);
     assert_int_equal(st.st_nlink, 3);
     assert_int_equal(st.st_mode & 07777, 0644);
-    assert_int_equal(blob_link(f->blobs, sha, dir, "b", false, &f->err),
+    assert_int_equal(blob_link(f->blobs, "", sha, dir, "b", false, &f->err),
                      -ERR_CONFLICT);
-    assert_int_equal(blob_link(f->blobs, sha, dir, "", false, &f->err),
+    assert_int_equal(blob_link(f->blobs, "", sha, dir, "", false, &f->err),
                      -ERR_INVALID);
-    assert_int_equal(blob_link(f->blobs, sha, dir, "../c", false, &f->err),
+    assert_int_equal(blob_link(f->blobs, "", sha, dir, "../c", false, &f->err),
                      -ERR_INVALID);
-    must(f, blob_link(f->blobs, sha, dir, "c", false, &f->err));
-    must(f, blob_unlink(f->blobs, sha, dir, "c", false, &f->err));
+    must(f, blob_link(f->blobs, "", sha, dir, "c", false, &f->err));
+    must(f, blob_unlink(f->blobs, "", sha, dir, "c", false, &f->err));
     assert_true(is_known(f, sha)); /* it moved again */
     assert_int_equal(link_stat(dir, "b").st_nlink, 3);
-    assert_int_equal(blob_unlink(f->blobs, sha, dir, "c", false, &f->err),
+    assert_int_equal(blob_unlink(f->blobs, "", sha, dir, "c", false, &f->err),
                      -ERR_INTERNAL);
     must(f, blob_remove(f->blobs, sha, &f->err)); /* links are no pins */
     assert_int_equal(link_stat(dir, "a").st_nlink, 2);
@@ -1045,11 +1043,11 @@ static void executable_link_is_one_copy(void **state)
 
     put_text(f, "#!/bin/sh\n", sha);
     char *copy cleanup(mem_free) =
-        xasprintf("%s/blobs/x/%.2s/%s", f->dir, sha, sha);
+        xasprintf("%s/blobs/v/.x/%.2s/%s", f->dir, sha, sha);
 
-    must(f, blob_link(f->blobs, sha, dir, "plain", false, &f->err));
-    must(f, blob_link(f->blobs, sha, dir, "one", true, &f->err));
-    must(f, blob_link(f->blobs, sha, dir, "two", true, &f->err));
+    must(f, blob_link(f->blobs, "", sha, dir, "plain", false, &f->err));
+    must(f, blob_link(f->blobs, "", sha, dir, "one", true, &f->err));
+    must(f, blob_link(f->blobs, "", sha, dir, "two", true, &f->err));
     plain = link_stat(dir, "plain");
     one = link_stat(dir, "one");
     two = link_stat(dir, "two");
@@ -1061,7 +1059,7 @@ static void executable_link_is_one_copy(void **state)
 
     /* The copy is made again when it is not right. */
     flip(copy, 1);
-    must(f, blob_link(f->blobs, sha, dir, "three", true, &f->err));
+    must(f, blob_link(f->blobs, "", sha, dir, "three", true, &f->err));
     assert_int_not_equal(link_stat(dir, "three").st_ino, one.st_ino);
     int fd cleanup(fd_close) = openat(dir, "three", O_RDONLY | O_CLOEXEC);
     same_bytes(fd, "#!/bin/sh\n", 10);
@@ -1087,7 +1085,7 @@ static void link_copies_where_it_cannot_link(void **state)
         struct stat st;
 
         arm(f, FAULTS_LINK, "/tree/", errnums[i / 2], 1);
-        must(f, blob_link(f->blobs, sha, dir, name, executable, &f->err));
+        must(f, blob_link(f->blobs, "", sha, dir, name, executable, &f->err));
         assert_int_equal(disarm(f), 1);
         st = link_stat(dir, name);
         assert_int_equal(st.st_nlink, 1);
@@ -1102,7 +1100,7 @@ static void link_copies_where_it_cannot_link(void **state)
                                               .nth = 2,
                                               .path = "/tree/"};
     arm(f, FAULTS_LINK, "/tree/", EMLINK, 1);
-    assert_int_equal(blob_link(f->blobs, sha, dir, "z", false, &f->err),
+    assert_int_equal(blob_link(f->blobs, "", sha, dir, "z", false, &f->err),
                      -ERR_SPACE);
     f->faults.rules[1].armed = 0;
     (void)disarm(f);
@@ -1120,7 +1118,7 @@ static void more_links_than_an_inode_has(void **state)
     settle();
     for (i = 0; i < most; i++) {
         (void)snprintf(name, sizeof(name), "%u", i);
-        if (blob_link(f->blobs, sha, dir, name, false, &f->err) < 0)
+        if (blob_link(f->blobs, "", sha, dir, name, false, &f->err) < 0)
             fail_msg("link %u: %s", i, f->err.message);
     }
     assert_int_equal(link_stat(dir, name).st_size, 0);
@@ -1137,16 +1135,16 @@ static void D3_damage_is_not_linked(void **state)
     char *path cleanup(mem_free) = blob_path(f, sha);
 
     settle();
-    must(f, blob_link(f->blobs, sha, dir, "good", false, &f->err));
+    must(f, blob_link(f->blobs, "", sha, dir, "good", false, &f->err));
     flip(path, 3);
     for (unsigned executable = 0; executable < 2; executable++) {
         assert_int_equal(
-            blob_link(f->blobs, sha, dir, "bad", executable, &f->err),
+            blob_link(f->blobs, "", sha, dir, "bad", executable, &f->err),
             -ERR_CORRUPT);
         assert_int_equal(faccessat(dir, "bad", F_OK, 0), -1);
     }
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(blob_link(f->blobs, sha, dir, "bad", true, &f->err),
+    assert_int_equal(blob_link(f->blobs, "", sha, dir, "bad", true, &f->err),
                      -ERR_CORRUPT);
     assert_int_equal(entries(f, "tmp"), 0);
 }
@@ -1233,6 +1231,122 @@ static void each_removes_old_strays(void **state)
     assert_int_equal(access(old, F_OK), -1);
 }
 
+static void put_as(struct fixture *f, const char *tenant, const char *text,
+                   char domain[BLOB_DOMAIN], char sha[BLOB_NAME])
+{
+    struct blob_writer *w = NULL;
+
+    blob_domain(tenant, domain);
+    must(f, blob_begin(f->blobs, domain, &w, &f->err));
+    must(f, blob_write(w, text, strlen(text), &f->err));
+    must(f, blob_finish(&w, sha, NULL, &f->err));
+    blob_release(f->blobs, sha);
+}
+
+/* What a session can see of its files by stat tells of its own tenant only:
+ * the same number of links, and times of its own storing. */
+static void I8_two_domains_share_no_inode(void **state)
+{
+    static const bool modes[] = {false, true};
+    struct fixture *f = *state;
+    int dir cleanup(fd_close) = link_dir(f);
+    char one[BLOB_DOMAIN], two[BLOB_DOMAIN], three[BLOB_DOMAIN];
+    char sha[BLOB_NAME];
+
+    put_as(f, "one", "the same secret", one, sha);
+    settle();
+    put_as(f, "two", "the same secret", two, sha);
+    blob_domain("three", three); /* never stored it: a claimed workspace */
+    for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
+        const char *names[] = {i ? "x1" : "p1", i ? "x2" : "p2",
+                               i ? "x3" : "p3"};
+        struct stat a, b, c;
+
+        must(f,
+             blob_link(f->blobs, one, sha, dir, names[0], modes[i], &f->err));
+        must(f,
+             blob_link(f->blobs, two, sha, dir, names[1], modes[i], &f->err));
+        must(f, blob_link(f->blobs, three, sha, dir, names[2], modes[i],
+                          &f->err));
+        a = link_stat(dir, names[0]);
+        b = link_stat(dir, names[1]);
+        c = link_stat(dir, names[2]);
+        assert_int_not_equal(a.st_ino, b.st_ino);
+        assert_int_not_equal(b.st_ino, c.st_ino);
+        assert_int_equal(a.st_nlink, 2);
+        assert_int_equal(b.st_nlink, 2);
+        assert_int_equal(c.st_nlink, 2);
+        assert_int_equal(a.st_mode & 07777, modes[i] ? 0755 : 0644);
+        assert_true(b.st_mtim.tv_sec > a.st_mtim.tv_sec ||
+                    b.st_mtim.tv_nsec != a.st_mtim.tv_nsec);
+        must(f, blob_unlink(f->blobs, two, sha, dir, names[1], modes[i],
+                            &f->err));
+    }
+    must(f, blob_remove(f->blobs, sha, &f->err)); /* and every variant */
+    assert_int_equal(link_stat(dir, "p1").st_nlink, 1);
+    assert_int_equal(link_stat(dir, "x1").st_nlink, 1);
+    assert_int_equal(link_stat(dir, "p3").st_nlink, 1);
+}
+
+static void batch_is_durable_as_a_whole(void **state)
+{
+    struct fixture *f = *state;
+    struct blob_batch *batch = blob_batch_new(f->blobs);
+    char shas[300][BLOB_NAME];
+    uint64_t size, bytes, count;
+    struct blob_writer *w = NULL;
+
+    for (unsigned i = 0; i < 300; i++) { /* every third is a repetition */
+        char text[32];
+
+        (void)snprintf(text, sizeof(text), "file %u", i % 200);
+        must(f, blob_begin(f->blobs, "", &w, &f->err));
+        must(f, blob_write(w, text, strlen(text), &f->err));
+        must(f, blob_batch_add(batch, &w, shas[i], &size, &f->err));
+        assert_int_equal(size, strlen(text));
+    }
+    assert_int_equal(blob_check(f->blobs, shas[0], false, 0, &f->err),
+                     -ERR_CORRUPT); /* not before */
+    must(f, blob_batch_finish(&batch, &f->err));
+    assert_null(batch);
+    for (unsigned i = 0; i < 300; i++) {
+        must(f, blob_check(f->blobs, shas[i], true, 0, &f->err));
+        assert_int_equal(blob_remove(f->blobs, shas[i], &f->err), 1);
+    }
+    blobs_usage(f->blobs, &bytes, &count);
+    assert_int_equal(count, 200);
+    for (unsigned i = 0; i < 300; i++)
+        blob_release(f->blobs, shas[i]);
+    /* One that comes to nothing leaves nothing. */
+    batch = blob_batch_new(f->blobs);
+    must(f, blob_begin(f->blobs, "", &w, &f->err));
+    must(f, blob_write(w, "nothing", 7, &f->err));
+    must(f, blob_batch_add(batch, &w, shas[0], &size, &f->err));
+    blob_batch_abort(&batch);
+    blob_release(f->blobs, shas[0]);
+    assert_int_equal(blob_check(f->blobs, shas[0], false, 0, &f->err),
+                     -ERR_CORRUPT);
+}
+
+static void D4_batch_with_a_failed_sync_is_final(void **state)
+{
+    struct fixture *f = *state;
+    struct blob_batch *batch = blob_batch_new(f->blobs);
+    char sha[BLOB_NAME];
+    struct blob_writer *w = NULL;
+    uint64_t size;
+
+    must(f, blob_begin(f->blobs, "", &w, &f->err));
+    must(f, blob_write(w, "gone", 4, &f->err));
+    must(f, blob_batch_add(batch, &w, sha, &size, &f->err));
+    arm(f, FAULTS_FSYNC, "/tmp", EIO, 1);
+    assert_int_equal(blob_batch_finish(&batch, &f->err), -ERR_UNAVAILABLE);
+    assert_int_equal(disarm(f), 1);
+    assert_false(blobs_writable(f->blobs));
+    assert_int_equal(blob_begin(f->blobs, "", &w, &f->err), -ERR_UNAVAILABLE);
+    blob_release(f->blobs, sha);
+}
+
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -1263,6 +1377,9 @@ int main(void)
         CASE(open_without_a_directory),
         CASE(D1_D2_D7_kill_while_writing),
         CASE(D7_leftovers_go_at_open),
+        CASE(I8_two_domains_share_no_inode),
+        CASE(batch_is_durable_as_a_whole),
+        CASE(D4_batch_with_a_failed_sync_is_final),
         CASE(link_is_no_copy),
         CASE(executable_link_is_one_copy),
         CASE(link_copies_where_it_cannot_link),
