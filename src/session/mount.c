@@ -193,10 +193,13 @@ int session_mount_box(struct session *se, uint32_t runtime,
                       struct error *err)
 {
     struct box *box = NULL;
-    int rc;
+    int rc = -ERR_INVALID;
 
     if (tree->count && session_mount_layers(se->m))
-        return mount_box(se, runtime, tree, ret, err);
+        rc = mount_box(se, runtime, tree, ret, err);
+    /* The walls stand, but this kernel or file system cannot map ids. */
+    if (rc != -ERR_INVALID)
+        return rc;
     rc = session_box_open(se->m->link, runtime, &se->limits, NULL, 0,
                           &se->m->stopping, &box, err);
     if (rc == 0 && tree->count) {
