@@ -81,7 +81,7 @@ describe('R7 the end of a session', () => {
     const session = await server.session({ pool: 'sleepy' });
     await session.python(`open("/mnt/data/kept", "w").write("still here")${clinging}`);
     await until(async () => (await session.get()).state === 'dormant', { ms: 10_000, every: 100, what: 'dormant' });
-    await until(() => same(server.holdings(), { processes: 0, groups: 0, loops: 0, images: 1 }), { ms: 5000, what: 'only the image is left' });
+    await until(() => same(server.holdings(), nothing), { ms: 5000, what: 'nothing of the sandbox is left' });
     const woken = await session.python('print(open("/mnt/data/kept").read())');
     assert.deepEqual([woken.stdout.trim(), woken.interpreter], ['still here', 'fresh']);
     await session.delete();

@@ -4,7 +4,8 @@
 // The daemon runs under a filter that makes one system call fail, or with a
 // part of the host covered.
 import assert from 'node:assert/strict';
-import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs';
+import { createHash } from 'node:crypto';
+import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -160,17 +161,18 @@ describe('C11 a step that fails in a session being made', () => {
       assert.deepEqual(g.groups(), []);
     });
 
-  test('C11 storage that cannot be mounted again is isolation_failed, not an empty folder', async () => {
+  test('C11 D3 files that are not what they were are isolation_failed, not shown and not an empty folder', async () => {
     const g = await Glovebox.start({ config: { pools: [pool({ ready: 0, cooldown_s: 1, scratch_bytes: '8MiB', scratch_inodes: 200 })] } });
     try {
       const session = await g.session();
       await session.out('open("/mnt/data/f", "w").write("x")');
       await until(async () => (await session.get()).state === 'dormant' && g.loops().length === 0, { every: 100 });
-      const [image] = g.images();
-      truncateSync(join(g.dir, 'data', 'scratch', image), 0);
+      const blobs = join(g.dir, 'data', 'blobs');
+      const name = createHash('sha256').update('x').digest('hex');
+      writeFileSync(join(blobs, name.slice(0, 2), name), 'y');
       const answer = await g.call('POST', `${session.path}/executions`, { language: 'python', code: 'print(open("/mnt/data/f").read())' });
       assert.equal(answer.body.outcome, 'isolation_failed', answer.text);
-      assert.match(answer.body.error.message, /storage/);
+      assert.match(answer.body.error.message, /damaged/);
       await until(() => g.sessionProcesses().length === 0, { ms: 5000 });
     } finally {
       await g.stop();
