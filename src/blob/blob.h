@@ -94,7 +94,7 @@ int blob_unlink(struct blobs *b, const char *domain, const char *sha256,
 
 /* Is such a name still the blob? Hashed unless remembered. ret: what it was
  * like then. ERR_CORRUPT. */
-int blob_vouch(struct blobs *b, const char *sha256, int dir, const char *name,
+int blob_vouch(struct blobs *b, const char *sha256, int dir, const char *file,
                struct stat *ret, struct error *err);
 
 /* For the collector and verify: each stored blob in order of name. fn

@@ -91,9 +91,9 @@ const char *const store_migrations[] = {
     "  modified_at_ms INTEGER NOT NULL,"
     "  indexed INTEGER NOT NULL DEFAULT 0" /* search has seen this version */
     ") STRICT;"
-    "CREATE UNIQUE INDEX files_alive ON files (workspace, path)"
-    "  WHERE alive = 1;"
-    "CREATE INDEX files_by_path ON files (workspace, path);"
+    /* One file at a path in the head; any number that were there. */
+    "CREATE UNIQUE INDEX files_by_path ON files (workspace, alive, path,"
+    "  (CASE WHEN alive = 1 THEN '' ELSE id END));"
     "CREATE INDEX files_unindexed ON files (id) WHERE indexed = 0;"
 
     "CREATE TABLE versions ("
@@ -117,7 +117,6 @@ const char *const store_migrations[] = {
     "CREATE INDEX versions_by_path ON versions (workspace, path, seq);"
     "CREATE INDEX versions_by_seq ON versions (workspace, seq);"
     "CREATE INDEX versions_by_blob ON versions (sha256) WHERE purged = 0;"
-    "CREATE INDEX versions_by_commit ON versions (commit_id);"
 
     /* The row of a path stays after the release: the fence only grows. */
     "CREATE TABLE locks ("

@@ -34,7 +34,7 @@ struct zip {
 
 static void zip_done(struct zip *z)
 {
-    /* Writes the end if it was not closed; nobody is there to read it. */
+    /* Writes the end if it was not closed; it goes nowhere. */
     z->stopped = z->stopped ? z->stopped : -ERR_INTERNAL;
     if (z->archive)
         (void)archive_write_free(z->archive);
@@ -48,10 +48,12 @@ static la_ssize_t on_write(struct archive *archive, void *ctx,
     struct zip *z = ctx;
 
     (void)archive;
-    if (z->stopped)
-        return -1;
-    z->stopped = z->write(z->ctx, bytes, len);
-    return z->stopped ? -1 : (la_ssize_t)len;
+    /* Never told of a failure: libarchive (3.6) would give up in the midst
+     * of an entry and lose its memory for compressing. We stop by ourselves.
+     */
+    if (!z->stopped)
+        z->stopped = z->write(z->ctx, bytes, len);
+    return (la_ssize_t)len;
 }
 
 static int failed(struct zip *z, struct error *err)
@@ -114,7 +116,7 @@ static int add_file(struct zip *z, const struct workspace_file *f,
     archive_entry_set_perm(e, f->executable ? 0755 : 0644);
     archive_entry_set_size(e, (la_int64_t)f->size);
     archive_entry_set_mtime(e, f->modified_at_ms / 1000, 0);
-    if (archive_write_header(z->archive, e) != ARCHIVE_OK)
+    if (archive_write_header(z->archive, e) != ARCHIVE_OK || z->stopped)
         return failed(z, err);
     return add_bytes(z, fd, f->size, err);
 }
@@ -207,7 +209,7 @@ int workspace_archive(struct workspaces *w, const struct actor *who,
     r = zip_open(&z, err);
     if (r == 0)
         r = add_all(&z, prefix ? prefix : "", err);
-    if (r == 0 && archive_write_close(z.archive) != ARCHIVE_OK)
+    if (r == 0 && (archive_write_close(z.archive) != ARCHIVE_OK || z.stopped))
         r = failed(&z, err);
     return r;
 }

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -92,6 +93,24 @@ static int pump(int from, int to, struct backup_progress *progress,
     return r;
 }
 
+/* What blob/ notes of a file of its own (whose inode it is) goes with it. A
+ * file system that cannot keep that costs space after a restore, no more. */
+static void copy_marks(int from, int to)
+{
+    static const char ours[] = "user.glovebox.";
+    char names[256], value[64];
+    ssize_t len = flistxattr(from, names, sizeof(names));
+
+    for (char *at = names; len > 0 && at < names + len; at += strlen(at) + 1) {
+        ssize_t n = strncmp(at, ours, strlen(ours)) == 0
+                        ? fgetxattr(from, at, value, sizeof(value))
+                        : -1;
+
+        if (n >= 0)
+            (void)fsetxattr(to, at, value, (size_t)n, 0);
+    }
+}
+
 int backup_copy(int from, int dir, const char *name, mode_t mode,
                 struct backup_progress *progress, struct backup_file *ret,
                 struct error *err)
@@ -102,6 +121,8 @@ int backup_copy(int from, int dir, const char *name, mode_t mode,
 
     if (r == 0 && fchmod(to, mode) < 0)
         r = -errno;
+    if (r == 0)
+        copy_marks(from, to);
     return r < 0 ? backup_copy_failed(-r, "write a copy", err) : 0;
 }
 

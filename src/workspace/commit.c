@@ -107,7 +107,7 @@ static int not_as_expected(struct commit_plan *p, const struct plan_node *n,
 static int check_precondition(struct commit_plan *p, struct error *err)
 {
     const char *want = p->spec->if_match;
-    struct plan_node *n;
+    struct plan_node *n = NULL;
     bool holds;
     int r;
 
@@ -118,7 +118,7 @@ static int check_precondition(struct commit_plan *p, struct error *err)
         r = plan_node_get(p, p->spec->changes[0].path, &n, err);
     if (r == 0)
         r = plan_load(p, n, err);
-    if (r < 0)
+    if (r != 0 || !n)
         return r;
     holds = !p->spec->if_none_match || !n->head;
     if (want)

@@ -145,10 +145,12 @@ static struct plan_lock *first_shut(struct plan_node *n)
 
 struct plan_lock *commit_lock_over(struct plan_node *n, bool below)
 {
-    for (struct plan_node *a = n; a; a = a->parent)
-        if (a->lock && !a->lock->open)
-            return a->lock;
-    return below && n->shut ? first_shut(n) : NULL;
+    struct plan_lock *lock = below && n->shut ? first_shut(n) : NULL;
+
+    for (; n; n = n->parent)
+        if (n->lock && !n->lock->open)
+            lock = n->lock;
+    return lock;
 }
 
 int commit_lock_error(struct commit_plan *p, const struct plan_lock *lock,

@@ -13,12 +13,11 @@
 #include "base/path.h"
 #include "workspace/commit_plan.h"
 
-static int in_the_way(struct commit_plan *p, const char *what,
-                      const struct plan_node *n, struct error *err)
+static int in_the_way(const char *what, const struct plan_node *n,
+                      struct error *err)
 {
     char name[WORKSPACE_SHORT];
 
-    (void)p;
     return error_set(err, ERR_CONFLICT, "there is a %s at %s", what,
                      workspace_path_short(n->path, name));
 }
@@ -46,7 +45,7 @@ static int clear_above(struct commit_plan *p, struct plan_node *n,
         if (!plan_is_file(a))
             continue;
         if (!p->session)
-            return in_the_way(p, "file", a, err);
+            return in_the_way("file", a, err);
         plan_want_gone(p, a);
     }
     return 0;
@@ -69,7 +68,7 @@ static int clear_below(struct commit_plan *p, struct plan_node *n,
     if (r < 0 || n->live == (plan_is_file(n) ? 1 : 0))
         return r;
     if (!p->session)
-        return in_the_way(p, "folder", n, err);
+        return in_the_way("folder", n, err);
     gone_at_and_below(p, n);
     return 0;
 }
@@ -173,8 +172,8 @@ static int check_target(struct commit_plan *p, const struct plan_node *from,
     if (r < 0 || p->session || to->live == 0)
         return r;
     if (!plan_is_file(to))
-        return in_the_way(p, "folder", to, err);
-    return plan_is_file(from) ? 0 : in_the_way(p, "file", to, err);
+        return in_the_way("folder", to, err);
+    return plan_is_file(from) ? 0 : in_the_way("file", to, err);
 }
 
 static int check_places(const struct workspace_change *c, struct error *err)
@@ -208,7 +207,7 @@ static int change_move(struct commit_plan *p, const struct workspace_change *c,
                        struct error *err)
 {
     struct plan_node **files cleanup(mem_free) = NULL;
-    struct plan_node *from, *to;
+    struct plan_node *from = NULL, *to = NULL;
     size_t count;
     int r = check_places(c, err);
 

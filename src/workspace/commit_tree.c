@@ -195,6 +195,7 @@ int plan_load(struct commit_plan *p, struct plan_node *n, struct error *err)
     r = store_one(p->tx, &rows, err,
                   "SELECT " WORKSPACE_FILE_COLUMNS ", f.alive FROM files AS f"
                   " WHERE f.workspace = ?1 AND f.path = ?2"
+                  " AND f.alive IN (0, 1)"
                   " ORDER BY f.alive DESC, f.seq DESC LIMIT 1",
                   "tt", p->row->id, n->path);
     if (r < 0)

@@ -80,6 +80,21 @@ static int update_file(struct writer *wr, const struct workspace_file *f,
     return MIN(r, 0);
 }
 
+/* The same where it stays, without touching the indexes of paths. */
+static int update_in_place(struct writer *wr, const struct workspace_file *f,
+                           struct error *err)
+{
+    int r = store_exec(
+        wr->p->tx, err,
+        "UPDATE files SET version = ?2, number = ?3, seq = ?4, sha256 = ?5,"
+        " size = ?6, mime = ?7, executable = ?8, modified_at_ms = ?9,"
+        " indexed = 0 WHERE id = ?1",
+        "ttiititii", f->file, f->version, f->number, f->seq, f->sha256,
+        (int64_t)f->size, f->mime, (int64_t)f->executable, f->modified_at_ms);
+
+    return MIN(r, 0);
+}
+
 static int insert_file(struct writer *wr, const struct workspace_file *f,
                        struct error *err)
 {
@@ -168,7 +183,7 @@ static int leave(struct writer *wr, struct plan_node *n,
         return 0;
     wr->files--;
     wr->bytes -= (int64_t)n->head->size;
-    if (n->moved || displaced)
+    if (n->moved || displaced || !ret)
         return vacate(wr, n, err);
     return bury(wr, n, ret, err);
 }
@@ -198,6 +213,7 @@ static int come(struct writer *wr, struct plan_node *n,
                 struct workspace_result *ret, struct error *err)
 {
     struct workspace_file *f = &ret->file;
+    bool stays;
     int r;
 
     new_version(wr, n->file, n->same ? n->same->number + 1 : 1, n->path, f);
@@ -207,12 +223,16 @@ static int come(struct writer *wr, struct plan_node *n,
         free(ret->from);
         ret->from = xstrdup(n->put->from);
     }
-    if (n->same == n->head && n->head)
+    stays = n->head && n->same == n->head;
+    if (stays)
         wr->bytes -= (int64_t)n->head->size;
     else
         wr->files++;
     wr->bytes += (int64_t)f->size;
-    r = n->same ? update_file(wr, f, true, err) : insert_file(wr, f, err);
+    if (stays)
+        r = update_in_place(wr, f, err);
+    else
+        r = n->same ? update_file(wr, f, true, err) : insert_file(wr, f, err);
     if (r == 0)
         r = insert_version(wr, ret, n->put->from, n->put->from_version, err);
     return r;

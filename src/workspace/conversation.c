@@ -62,7 +62,7 @@ static int query(struct store_tx *tx, const struct actor *who,
     return store_query(
         tx, ret, err,
         "SELECT " WORKSPACE_EVENT_COLUMNS ", v.workspace FROM commits AS c"
-        " JOIN versions AS v ON v.commit_id = c.id"
+        " JOIN versions AS v ON v.workspace = c.workspace AND v.seq = c.seq"
         " JOIN workspaces AS w ON w.id = c.workspace"
         " WHERE c.conversation = ?1 AND c.conversation <> ''"
         " AND w.deleted_at_ms = 0"

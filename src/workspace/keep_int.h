@@ -34,6 +34,9 @@ void workspace_trees_close(struct workspaces *w); /* accepts never opened */
 /* Takes a workspace's tree off the disk: at once, or, while a session mounts
  * it, when the last one lets go. Before its rows are removed. */
 void workspace_tree_forget(struct workspaces *w, const char *id);
+/* A blob turned out to be damaged: trees that link to it are not handed out
+ * again before they were made anew, which fails until it is healed. */
+void workspace_trees_doubt(struct workspaces *w, const char *sha256);
 /* Removes trees of workspaces that are gone, and what crashes left. */
 int workspace_trees_tidy(struct workspaces *w, struct error *err);
 
@@ -57,7 +60,7 @@ struct workspace_keeper {
 
     pthread_mutex_t round; /* one collection at a time */
     pthread_mutex_t sweep; /* held over each removal of blobs, and to pause */
-    uint32_t grace_ms;     /* a younger blob is nobody's only for now */
+    _Atomic uint32_t grace_ms; /* a younger blob is nobody's only for now */
 
     struct workspace_scrub scrub;
     uint64_t scrub_round;

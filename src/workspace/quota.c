@@ -164,24 +164,6 @@ int workspace_quota_enter(struct workspaces *w, struct store_tx *tx,
     return take_from_tenant(w, tx, tenant, 0, bytes, err);
 }
 
-int workspace_recount(struct store_tx *tx, const char *id, struct error *err)
-{
-    int r = store_exec(
-        tx, err,
-        "UPDATE workspaces SET"
-        " files = (SELECT count(*) FROM files WHERE workspace = ?1"
-        "  AND alive = 1),"
-        " bytes = (SELECT coalesce(sum(size), 0) FROM files"
-        "  WHERE workspace = ?1 AND alive = 1),"
-        " stored_bytes = (SELECT coalesce(sum(size), 0) FROM (SELECT DISTINCT"
-        "  file, sha256, size FROM versions WHERE workspace = ?1"
-        "  AND purged = 0 AND sha256 <> '') AS kept)"
-        " WHERE id = ?1",
-        "t", id);
-
-    return MIN(r, 0);
-}
-
 int workspace_usage(struct workspaces *w, const struct actor *who,
                     struct workspace_usage *ret, struct error *err)
 {

@@ -83,7 +83,7 @@ static int give_up(struct store_tx *tx, const char *id, int64_t *ret_bytes,
     ++*ret_count;
     r = store_one(tx, &rows, err,
                   "SELECT v.size FROM versions AS v WHERE v.id = ?1"
-                  " AND NOT EXISTS (SELECT 1 FROM versions AS o"
+                  " AND v.size > 0 AND NOT EXISTS (SELECT 1 FROM versions AS o"
                   "  WHERE o.file = v.file AND o.sha256 = v.sha256"
                   "  AND o.purged = 0)",
                   "t", id);
@@ -119,7 +119,7 @@ static int purge_batch(struct workspaces *w, const struct workspace_row *row,
                        struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct workspace_row now;
+    struct workspace_row now = {0};
     uint64_t count = 0;
     int64_t bytes = 0;
     int r = store_begin(w->store, STORE_WRITE, "giving up versions", &tx, err);

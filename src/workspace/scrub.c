@@ -111,9 +111,11 @@ static int look(struct workspaces *w, const char *sha256)
     if (workspace_refs_stat(w->data_dir, sha256, &size) && r == 0)
         good_note(w->keeper, sha256);
     /* Of one that was collected meanwhile nothing is expected. */
-    else if (is_referred(w, sha256) != 0 && bad_note(w->keeper, sha256))
+    else if (is_referred(w, sha256) != 0 && bad_note(w->keeper, sha256)) {
         log_event(LOG_ERROR, "object_damaged", "sha256", sha256, "error",
                   err.message, NULL);
+        workspace_trees_doubt(w, sha256);
+    }
     count(w->keeper, size);
     return 0;
 }

@@ -43,13 +43,15 @@ static void made_into(struct made *m, struct tree_layer *layer)
 int tree_build_full(struct blobs *b, int dir, struct tree_layer *layer,
                     const struct tree_wants *wants, struct error *err)
 {
-    struct tree_place p cleanup(tree_place_done) = {.root = -1, .folder = -1};
+    struct tree_place p cleanup(tree_place_done) = {
+        .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
     struct made made cleanup(made_drop) = {0};
     int r = tree_place_open(&p, dir, layer->generation, true, err);
 
+    memcpy(layer->domain, wants->domain, sizeof(layer->domain));
     made.files = xcalloc(wants->count ? wants->count : 1, sizeof(*made.files));
     for (size_t i = 0; i < wants->count && r == 0; i++) {
-        r = tree_place_link(b, &p, &wants->wants[i], &made.files[made.count],
+        r = tree_place_link(&p, &wants->wants[i], &made.files[made.count],
                             err);
         made.count += r == 0;
     }
@@ -76,8 +78,7 @@ static void prune(int root, const char *path)
     }
 }
 
-static int take_away(struct blobs *b, struct tree_place *p,
-                     const struct tree_layer *layer,
+static int take_away(struct tree_place *p, const struct tree_layer *layer,
                      const struct tree_wants *wants, struct error *err)
 {
     for (size_t i = 0; i < wants->count; i++) {
@@ -87,7 +88,7 @@ static int take_away(struct blobs *b, struct tree_place *p,
 
         if (!file || tree_files_same(file, want))
             continue;
-        r = tree_place_unlink(b, p, file, err);
+        r = tree_place_unlink(p, file, err);
         if (r < 0)
             return r;
         prune(p->root, want->path);
@@ -97,9 +98,9 @@ static int take_away(struct blobs *b, struct tree_place *p,
 
 /* The layer's files and the wanted ones, merged; what stays as it is moves
  * over (the path with it), the rest is linked. */
-static int merge(struct blobs *b, struct tree_place *p,
-                 struct tree_layer *layer, const struct tree_wants *wants,
-                 struct made *made, struct error *err)
+static int merge(struct tree_place *p, struct tree_layer *layer,
+                 const struct tree_wants *wants, struct made *made,
+                 struct error *err)
 {
     size_t i = 0, k = 0;
 
@@ -113,8 +114,8 @@ static int merge(struct blobs *b, struct tree_place *p,
         if (order < 0 || (order == 0 && tree_files_same(file, want))) {
             made->files[made->count] = *file;
             made->files[made->count++].path = take_ptr(file->path);
-        } else if (!want->gone) {
-            r = tree_place_link(b, p, want, &made->files[made->count], err);
+        } else if (want && !want->gone) {
+            r = tree_place_link(p, want, &made->files[made->count], err);
             if (r < 0)
                 return r;
             made->count++;
@@ -128,16 +129,17 @@ static int merge(struct blobs *b, struct tree_place *p,
 int tree_build_forward(struct blobs *b, int dir, struct tree_layer *layer,
                        const struct tree_wants *wants, struct error *err)
 {
-    struct tree_place p cleanup(tree_place_done) = {.root = -1, .folder = -1};
+    struct tree_place p cleanup(tree_place_done) = {
+        .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
     struct made made cleanup(made_drop) = {0};
     int r = tree_place_open(&p, dir, layer->generation, false, err);
 
     if (r == 0)
-        r = take_away(b, &p, layer, wants, err);
+        r = take_away(&p, layer, wants, err);
     if (r < 0)
         return r;
     made.files = xcalloc(layer->count + wants->count + 1, sizeof(*made.files));
-    r = merge(b, &p, layer, wants, &made, err);
+    r = merge(&p, layer, wants, &made, err);
     if (r < 0)
         return r;
     made_into(&made, layer);

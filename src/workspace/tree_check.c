@@ -6,8 +6,8 @@
  *
  * A file whose inode and ctime are as they were is taken for untouched: the
  * kernel moves the ctime with every write, and it cannot be put back. More
- * links, or fewer, move it as well; then the blob, which knows of links, is
- * asked, and if it is another file than ours, ours is hashed.
+ * links, or fewer, move it as well; then blob_vouch is asked, which knows of
+ * links and hashes what it does not know.
  */
 #include "workspace/tree_int.h"
 
@@ -23,57 +23,9 @@
 #include "base/mem.h"
 #include "workspace/workspace_int.h"
 
-#define CHUNK 65536u
-
 static int64_t ctime_of(const struct stat *st)
 {
     return (int64_t)st->st_ctim.tv_sec * 1000000000 + st->st_ctim.tv_nsec;
-}
-
-/* By the blob: right, and the same inode as ours? */
-static bool blob_vouches(struct workspaces *w, const struct tree_file *file,
-                         uint64_t inode, int64_t *ret_ctime_ns)
-{
-    int fd cleanup(fd_close) = -1;
-    char sha256[BLOB_NAME];
-    struct error err;
-    struct stat st;
-    uint64_t size;
-
-    if (blob_open(w->blobs, ids_hex(file->sha256, HASH_SIZE, sha256), &fd,
-                  &size, &err) < 0 ||
-        fstat(fd, &st) < 0 || st.st_ino != inode)
-        return false;
-    *ret_ctime_ns = ctime_of(&st);
-    return true;
-}
-
-static bool hash_fd(int fd, unsigned char ret[HASH_SIZE])
-{
-    char *chunk cleanup(mem_free) = xmalloc(CHUNK);
-    struct hash_stream *hash = hash_stream_new();
-    ssize_t n;
-
-    while ((n = fd_read_all(fd, chunk, CHUNK)) > 0)
-        hash_stream_add(hash, chunk, (size_t)n);
-    hash_stream_end(hash, ret);
-    return n == 0;
-}
-
-/* By its own bytes. */
-static bool hash_vouches(int folder, const char *name,
-                         const struct tree_file *file, int64_t *ret_ctime_ns)
-{
-    int fd cleanup(fd_close) =
-        openat(folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-    unsigned char hash[HASH_SIZE];
-    struct stat st;
-
-    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
-        !hash_fd(fd, hash) || memcmp(hash, file->sha256, HASH_SIZE) != 0)
-        return false;
-    *ret_ctime_ns = ctime_of(&st);
-    return st.st_ino == file->inode;
 }
 
 /* Those with newer stamps, to be noted in the log. */
@@ -100,20 +52,21 @@ static void renew(struct renewed *n, struct tree_file *file, int64_t ctime_ns)
 static bool check_file(struct workspaces *w, struct tree_place *p,
                        struct tree_file *file, struct renewed *renewed)
 {
+    char sha256[BLOB_NAME];
+    struct error ignored; /* that it failed is all there is to tell */
     const char *name;
     struct stat st;
-    int64_t ctime_ns;
 
     if (tree_place_find(p, file->path, &name) < 0 ||
         fstatat(p->folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return false;
     if (st.st_ino == file->inode && ctime_of(&st) == file->ctime_ns)
         return true;
-    if (!(st.st_ino == file->inode &&
-          blob_vouches(w, file, st.st_ino, &ctime_ns)) &&
-        !hash_vouches(p->folder, name, file, &ctime_ns))
+    if (blob_vouch(w->blobs, ids_hex(file->sha256, HASH_SIZE, sha256),
+                   p->folder, name, &st, &ignored) < 0)
         return false;
-    renew(renewed, file, ctime_ns);
+    if (st.st_ino == file->inode)
+        renew(renewed, file, ctime_of(&st));
     return true;
 }
 

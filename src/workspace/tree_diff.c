@@ -89,7 +89,7 @@ static int hide(const struct diff *d, struct tree_place *p, const char *path,
     return tree_place_hide(p, hidden, err);
 }
 
-static int entry(const struct diff *d, struct blobs *b, struct tree_place *p,
+static int entry(const struct diff *d, struct tree_place *p,
                  const struct tree_want *want, struct tree_layer *layer,
                  struct error *err)
 {
@@ -103,7 +103,7 @@ static int entry(const struct diff *d, struct blobs *b, struct tree_place *p,
         r = hide(d, p, want->path, err);
         *file = (struct tree_file){.path = xstrdup(want->path), .gone = true};
     } else {
-        r = tree_place_link(b, p, want, file, err);
+        r = tree_place_link(p, want, file, err);
         if (r < 0)
             return r;
     }
@@ -115,14 +115,16 @@ int tree_diff_build(struct blobs *b, int dir, struct tree_layer *layer,
                     const struct tree_layer *full,
                     const struct tree_wants *wants, struct error *err)
 {
-    struct tree_place p cleanup(tree_place_done) = {.root = -1, .folder = -1};
+    struct tree_place p cleanup(tree_place_done) = {
+        .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
     struct diff d cleanup(diff_done) = {.full = full, .wants = wants};
     int r = tree_place_open(&p, dir, layer->generation, true, err);
 
+    memcpy(layer->domain, wants->domain, sizeof(layer->domain));
     diff_init(&d);
     layer->files = xcalloc(wants->count + 1, sizeof(*layer->files));
     for (size_t i = 0; i < wants->count && r == 0; i++)
-        r = entry(&d, b, &p, &wants->wants[i], layer, err);
+        r = entry(&d, &p, &wants->wants[i], layer, err);
     if (r < 0)
         return r;
     layer->seq = wants->seq;

@@ -47,9 +47,10 @@ struct tree_file {
 };
 
 struct tree_layer {
-    struct tree_layer *next; /* in tree.layers */
-    unsigned generation;     /* its folder's name */
-    int64_t seq;             /* of the commit it shows */
+    struct tree_layer *next;  /* in tree.layers */
+    unsigned generation;      /* its folder's name */
+    int64_t seq;              /* of the commit it shows */
+    char domain[BLOB_DOMAIN]; /* whose inodes it links to */
     unsigned pins;
     bool doomed;             /* to be removed when unpinned */
     _Atomic bool suspect;    /* a check failed: not to be handed out again */
@@ -102,7 +103,8 @@ struct tree_wants {
     struct arena *arena;
     struct tree_want *wants; /* sorted by path; owned */
     size_t count;
-    int64_t seq; /* of the head they show */
+    int64_t seq;              /* of the head they show */
+    char domain[BLOB_DOMAIN]; /* of the workspace's tenant */
 };
 
 /* ---- tree_rows.c: what the store says ----------------------------------- */
@@ -132,20 +134,21 @@ void tree_wants_done(struct tree_wants *wants); /* for cleanup() */
 
 /* Paths come sorted, so the folder changes seldom. */
 struct tree_place {
-    int root;   /* the layer */
-    int folder; /* -1: none */
-    size_t len; /* of its path, with the "/" at its end; 0: the root */
+    struct blobs *blobs;
+    const char *domain; /* borrowed */
+    int root;           /* the layer */
+    int folder;         /* -1: none */
+    size_t len;         /* of its path, with the "/" at its end; 0: the root */
     char path[PATH_BYTES_MAX + 1];
 };
 void tree_place_done(struct tree_place *p); /* for cleanup() */
 int tree_place_open(struct tree_place *p, int dir, unsigned generation,
                     bool make, struct error *err);
 /* Folders on the way are made. ret: the file as it was just verified. */
-int tree_place_link(struct blobs *b, struct tree_place *p,
-                    const struct tree_want *want, struct tree_file *ret,
-                    struct error *err);
-int tree_place_unlink(struct blobs *b, struct tree_place *p,
-                      const struct tree_file *file, struct error *err);
+int tree_place_link(struct tree_place *p, const struct tree_want *want,
+                    struct tree_file *ret, struct error *err);
+int tree_place_unlink(struct tree_place *p, const struct tree_file *file,
+                      struct error *err);
 int tree_place_hide(struct tree_place *p, const char *path, struct error *err);
 /* The folder that holds path, and the name in it; makes nothing. Negative
  * errno. */
@@ -177,10 +180,11 @@ void tree_make_remove(struct blobs *b, int dir,
                       const struct tree_layer *layer);
 /* Out of t->layers; under `lock`. */
 void tree_make_detach(struct tree *t, struct tree_layer *layer);
-/* Under `building`: a full layer at or after commit `head`, or one with a
- * difference to it. ret_dir: the workspace's folder, owned by caller. */
+/* Under `building`: a full layer at or after commit `head` and of that domain,
+ * or one with a difference to it. ret_dir: the workspace's folder, owned by
+ * caller. */
 int tree_make_current(struct workspaces *w, struct tree *t, int64_t head,
-                      int *ret_dir, struct error *err);
+                      const char *domain, int *ret_dir, struct error *err);
 
 /* ---- tree_register.c: which there are ------------------------------------
  */

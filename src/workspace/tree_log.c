@@ -4,7 +4,7 @@
  * files, so that a tree outlives the daemon though not the machine. Runs in
  * the daemon for tree.c, under the tree's `building`.
  *
- *   head      magic, boot id, generation
+ *   head      magic, boot id, domain, generation
  *   records   ADD (a file, or newer stamps of it), DROP (a path),
  *             DIRTY (a change begins), CLEAN (it is done; the commit)
  *
@@ -33,13 +33,13 @@
 #define LOG_BYTES_MAX (1u << 30) /* far above what a workspace can have */
 #define LOG_SLACK 1000u          /* records beyond twice the files */
 
-static const char magic[8] = "gb-tree1";
+static const char magic[8] = "gb-tree2";
 
 struct head {
     char magic[8];
     char boot[64];
+    char domain[BLOB_DOMAIN];
     uint32_t generation;
-    uint32_t unused;
 };
 
 enum record_type {
@@ -118,6 +118,7 @@ void tree_log_write(int dir, const char *boot, struct tree_layer *layer)
 
     memcpy(head.magic, magic, sizeof(magic));
     memcpy(head.boot, boot, sizeof(head.boot));
+    memcpy(head.domain, layer->domain, sizeof(head.domain));
     buf_add(&b, &head, sizeof(head));
     for (size_t i = 0; i < layer->count; i++)
         put_file(&b, &layer->files[i]);
@@ -312,6 +313,7 @@ int tree_log_read(int dir, const char *boot, struct tree_layer *ret)
         return 0;
     settle(&g);
     ret->generation = head.generation;
+    memcpy(ret->domain, head.domain, sizeof(ret->domain) - 1);
     ret->seq = g.seq;
     ret->files = take_ptr(g.files);
     ret->count = g.count;

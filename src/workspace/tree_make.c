@@ -44,18 +44,19 @@ static struct tree_layer *layer_new(struct tree *t)
     return layer;
 }
 
-/* The names one by one while they are known, so that the blobs need not be
- * hashed again for having lost one. */
+/* The names one by one as far as they are known, so that the blobs need not
+ * be hashed again for having lost one. */
 void tree_make_remove(struct blobs *b, int dir, const struct tree_layer *layer)
 {
-    struct tree_place p cleanup(tree_place_done) = {.root = -1, .folder = -1};
+    struct tree_place p cleanup(tree_place_done) = {
+        .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
     struct error ignored; /* the removal below gets what this leaves */
     char name[16];
 
     if (tree_place_open(&p, dir, layer->generation, false, &ignored) == 0)
         for (size_t i = 0; i < layer->count; i++)
-            if (!layer->files[i].gone)
-                (void)tree_place_unlink(b, &p, &layer->files[i], &ignored);
+            if (layer->files[i].path && !layer->files[i].gone)
+                (void)tree_place_unlink(&p, &layer->files[i], &ignored);
     (void)snprintf(name, sizeof(name), "%u", layer->generation);
     tree_place_remove(dir, name);
 }
@@ -177,12 +178,19 @@ static int make_diff(struct workspaces *w, struct tree *t, int dir,
     return 0;
 }
 
+/* A workspace that changed hands gets links of its new tenant's own. */
+static bool is_usable(const struct tree *t, const char *domain)
+{
+    return t->full && !t->full->suspect &&
+           strcmp(t->full->domain, domain) == 0;
+}
+
 /* With nobody on the full layer a difference is no longer needed: rolling
  * forward costs the same once and a layer less for all who come. */
 static bool is_current(struct workspace_trees *trees, const struct tree *t,
-                       int64_t head)
+                       int64_t head, const char *domain)
 {
-    if (!t->full || t->full->suspect)
+    if (!is_usable(t, domain))
         return false;
     return t->full->seq >= head ||
            (t->diff && t->diff->seq >= head && !t->diff->suspect &&
@@ -191,17 +199,19 @@ static bool is_current(struct workspace_trees *trees, const struct tree *t,
 
 /* One step towards the head; see tree_int.h. */
 static int bring_up(struct workspaces *w, struct tree *t, int dir,
-                    struct error *err)
+                    const char *domain, struct error *err)
 {
     struct tree_wants wants cleanup(tree_wants_done) = {0};
     struct workspace_trees *trees = w->trees;
     int r;
 
-    if (!t->full || t->full->suspect)
+    if (!is_usable(t, domain))
         return make_full(w, t, dir, err);
     r = tree_rows_since(w, t->workspace, t->full->seq, &wants, err);
     if (r < 0)
         return r;
+    if (strcmp(wants.domain, t->full->domain) != 0)
+        return make_full(w, t, dir, err);
     if (pins_of(trees, t->full) == 0) {
         r = forward(w, t, dir, &wants, err);
         /* A tree that was not as its log said is no reason to fail. */
@@ -253,7 +263,7 @@ static int folder_open(struct workspaces *w, const struct tree *t, int *ret,
 }
 
 int tree_make_current(struct workspaces *w, struct tree *t, int64_t head,
-                      int *ret_dir, struct error *err)
+                      const char *domain, int *ret_dir, struct error *err)
 {
     int dir cleanup(fd_close) = -1;
     int r = folder_open(w, t, &dir, err);
@@ -263,14 +273,15 @@ int tree_make_current(struct workspaces *w, struct tree *t, int64_t head,
     if (t->unknown)
         recall(w, t, dir);
     t->unknown = false;
-    for (unsigned i = 0; i < ATTEMPTS && !is_current(w->trees, t, head); i++) {
-        r = bring_up(w, t, dir, err);
+    for (unsigned i = 0;
+         i < ATTEMPTS && !is_current(w->trees, t, head, domain); i++) {
+        r = bring_up(w, t, dir, domain, err);
         /* A blob that went because the head went on is no damage: what is
          * read next does not want it. */
         if (r < 0 && r != -ERR_CORRUPT)
             return r;
     }
-    if (!is_current(w->trees, t, head))
+    if (!is_current(w->trees, t, head, domain))
         return r < 0 ? r
                      : error_set(err, ERR_BUSY,
                                  "the workspace changes too fast; try again");

@@ -119,9 +119,8 @@ int tree_place_open(struct tree_place *p, int dir, unsigned generation,
 }
 
 /* Links one file and notes what it was like when it was verified. */
-int tree_place_link(struct blobs *b, struct tree_place *p,
-                    const struct tree_want *want, struct tree_file *ret,
-                    struct error *err)
+int tree_place_link(struct tree_place *p, const struct tree_want *want,
+                    struct tree_file *ret, struct error *err)
 {
     char sha256[BLOB_NAME];
     const char *name;
@@ -130,7 +129,8 @@ int tree_place_link(struct blobs *b, struct tree_place *p,
 
     if (r < 0)
         return r;
-    r = blob_link(b, ids_hex(want->sha256, HASH_SIZE, sha256), p->folder, name,
+    r = blob_link(p->blobs, p->domain,
+                  ids_hex(want->sha256, HASH_SIZE, sha256), p->folder, name,
                   want->executable, err);
     if (r < 0)
         return r;
@@ -147,8 +147,8 @@ int tree_place_link(struct blobs *b, struct tree_place *p,
     return 0;
 }
 
-int tree_place_unlink(struct blobs *b, struct tree_place *p,
-                      const struct tree_file *file, struct error *err)
+int tree_place_unlink(struct tree_place *p, const struct tree_file *file,
+                      struct error *err)
 {
     char sha256[BLOB_NAME];
     const char *name;
@@ -156,13 +156,14 @@ int tree_place_unlink(struct blobs *b, struct tree_place *p,
 
     if (r < 0)
         return tree_place_failed(err, -r);
-    return blob_unlink(b, ids_hex(file->sha256, HASH_SIZE, sha256), p->folder,
+    return blob_unlink(p->blobs, p->domain,
+                       ids_hex(file->sha256, HASH_SIZE, sha256), p->folder,
                        name, file->executable, err);
 }
 
 int tree_place_hide(struct tree_place *p, const char *path, struct error *err)
 {
-    const char *name;
+    const char *name = "";
     int r = enter(p, path, &name, err);
 
     if (r < 0)

@@ -336,6 +336,40 @@ static int forget_purged(struct workspaces *w, struct error *err)
     return 0;
 }
 
+static bool has(const struct tree_layer *layer, const char *sha256)
+{
+    char name[BLOB_NAME];
+
+    for (size_t i = 0; i < layer->count; i++)
+        if (layer->files[i].path && !layer->files[i].gone &&
+            strcmp(ids_hex(layer->files[i].sha256, HASH_SIZE, name), sha256) ==
+                0)
+            return true;
+    return false;
+}
+
+/* Rot moves no ctime, so the check before mounting would not see it. */
+void workspace_trees_doubt(struct workspaces *w, const char *sha256)
+{
+    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = lock(w->trees);
+
+    for (size_t i = 0; i < TREE_BUCKETS; i++)
+        for (struct tree *t = w->trees->buckets[i]; t; t = t->next) {
+            char log[ID_MAX + 8];
+            /* What is not known, or just being made, is all doubted. */
+            bool doubt = t->users || t->unknown;
+
+            for (struct tree_layer *l = t->layers; l; l = l->next)
+                if (t->users || has(l, sha256)) {
+                    l->suspect = true;
+                    doubt = true;
+                }
+            (void)snprintf(log, sizeof(log), "%s/log", t->workspace);
+            if (doubt)
+                (void)unlinkat(w->trees->dir, log, 0); /* not to be believed */
+        }
+}
+
 int workspace_trees_tidy(struct workspaces *w, struct error *err)
 {
     DIR *dir cleanup(fd_closedir) = NULL;

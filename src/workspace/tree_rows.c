@@ -68,15 +68,17 @@ static int gather(struct store_rows *rows, struct tree_wants *wants,
 }
 
 static int begin(struct workspaces *w, const char *id, struct store_tx **tx,
-                 int64_t *ret_head, struct error *err)
+                 struct tree_wants *ret, struct error *err)
 {
     struct workspace_row row;
     int r = store_begin(w->store, STORE_READ, "reading a tree", tx, err);
 
     if (r == 0)
         r = workspace_row_get(*tx, id, &row, err);
-    if (r == 0)
-        *ret_head = row.head;
+    if (r == 0) {
+        ret->seq = row.head;
+        blob_domain(row.tenant, ret->domain);
+    }
     return r;
 }
 
@@ -86,7 +88,7 @@ int tree_rows_all(struct workspaces *w, const char *id, struct tree_wants *ret,
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     struct tree_wants wants cleanup(tree_wants_done) = {0};
-    int r = begin(w, id, &tx, &wants.seq, err);
+    int r = begin(w, id, &tx, &wants, err);
 
     if (r == 0)
         r = store_query(tx, &rows, err,
@@ -108,7 +110,7 @@ int tree_rows_since(struct workspaces *w, const char *id, int64_t seq,
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     struct tree_wants wants cleanup(tree_wants_done) = {0};
-    int r = begin(w, id, &tx, &wants.seq, err);
+    int r = begin(w, id, &tx, &wants, err);
 
     /* Whatever a commit did to a path, at it or away from it, what counts is
      * what the head has there now. */

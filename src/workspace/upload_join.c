@@ -31,7 +31,7 @@ static void whole_done(struct whole *whole)
 /* The upload as it is now, its life long enough for what follows. */
 static int load(struct workspaces *w, const struct actor *who,
                 const char *upload, struct workspace_upload *ret,
-                struct error *err)
+                char ret_domain[BLOB_DOMAIN], struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
@@ -44,6 +44,8 @@ static int load(struct workspaces *w, const struct actor *who,
         r = upload_parts(tx, ret, err);
     if (r == 0)
         r = upload_extend(tx, ret->id, err);
+    if (r == 0)
+        blob_domain(row.tenant, ret_domain);
     return r < 0 ? r : store_commit(&tx, err);
 }
 
@@ -81,7 +83,7 @@ static int append(struct workspaces *w, struct blob_writer *writer,
 }
 
 static int join(struct workspaces *w, const struct workspace_upload *u,
-                struct whole *ret, struct error *err)
+                const char *domain, struct whole *ret, struct error *err)
 {
     struct blob_writer *writer cleanup(blob_abort) = NULL;
     int r;
@@ -91,7 +93,7 @@ static int join(struct workspaces *w, const struct workspace_upload *u,
         ret->size = u->parts[0].size;
         return 0;
     }
-    r = blob_begin(w->blobs, &writer, err);
+    r = blob_begin(w->blobs, domain, &writer, err);
     for (size_t i = 0; i < u->part_count && r == 0; i++)
         r = append(w, writer, u->parts[i].sha256, u->parts[i].size, err);
     if (r == 0)
@@ -176,12 +178,13 @@ int workspace_upload_complete(struct workspaces *w, const struct actor *who,
 {
     struct workspace_upload u cleanup(workspace_upload_done) = {0};
     struct whole whole cleanup(whole_done) = {.blobs = w->blobs};
-    int r = load(w, who, upload, &u, err);
+    char domain[BLOB_DOMAIN] = "";
+    int r = load(w, who, upload, &u, domain, err);
 
     if (r == 0)
         r = check_parts(&u, err);
     if (r == 0)
-        r = join(w, &u, &whole, err);
+        r = join(w, &u, domain, &whole, err);
     if (r < 0)
         return r;
     if (sha256 && strcmp(sha256, whole.sha256) != 0)

@@ -86,6 +86,7 @@ static int check(struct workspaces *w, const char *sha256,
         r = still_referred(w, sha256, err);
         if (r <= 0)
             return r;
+        workspace_trees_doubt(w, sha256);
         v->bad += there;
         v->missing += !there;
         if (!v->first_bad[0])

@@ -248,11 +248,12 @@ static int read_pinned(struct store_tx *tx, const struct workspace_share *s,
 /* As the visitor may know it: without what is in front of the link's path. */
 static void shorten(const struct workspace_share *s, struct workspace_file *f)
 {
-    char *full = f->path;
+    char *full = f->path ? f->path : xstrdup("");
     const char *slash = strrchr(full, '/');
+    size_t skip = s->path ? strlen(s->path) : 0;
 
     if (share_is_folder(s))
-        f->path = xstrdup(full + MIN(strlen(s->path), strlen(full)));
+        f->path = xstrdup(full + MIN(skip, strlen(full)));
     else
         f->path = xstrdup(slash ? slash + 1 : full);
     free(full);

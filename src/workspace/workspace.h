@@ -61,6 +61,10 @@ int workspaces_open(const struct workspaces_settings *settings,
                     struct error *err);
 void workspaces_close(struct workspaces *w); /* accepts NULL */
 struct blobs *workspaces_blobs(struct workspaces *w);
+/* For blob_begin: the domain of the workspace's tenant. Says nothing of who
+ * may write there. */
+int workspace_domain(struct workspaces *w, const char *id,
+                     char ret[BLOB_DOMAIN], struct error *err);
 struct store *workspaces_store(struct workspaces *w);
 struct audit *workspaces_audit(struct workspaces *w);
 /* seq.c: false once a sync of the store or of the blobs failed (D4). */
@@ -201,14 +205,17 @@ int workspace_usage(struct workspaces *w, const struct actor *who,
 /* ---- commit.c: the one way a tree changes --------------------------------
  */
 
+/* What a session says is true of its own tree: a folder where it puts a file,
+ * a file where it needs a folder, is gone. Anybody else is told of it with
+ * ERR_CONFLICT, unless the set removed it before. */
 enum workspace_change_kind {
-    CHANGE_PUT,    /* the file at path has these bytes now; whatever was
-                      below path as a folder is gone */
+    CHANGE_PUT,    /* the file at path has these bytes now */
     CHANGE_REMOVE, /* what is at path, file or folder, is gone */
     CHANGE_CLEAR,  /* what was at or below path is gone, except what later
-                      changes of the same set put there */
-    CHANGE_MOVE,   /* from -> path, file or folder, ids kept */
-    CHANGE_COPY,   /* from -> path, new ids */
+                      changes of the same set put there; "" is everything */
+    CHANGE_MOVE,   /* from -> path, file or folder, ids kept; a file at
+                      path is replaced by a file, else ERR_CONFLICT */
+    CHANGE_COPY,   /* from -> path, new ids; as MOVE otherwise */
 };
 
 struct workspace_change {

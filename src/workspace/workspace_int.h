@@ -26,7 +26,7 @@
  *   - In the head no file is below another: no "a" beside "a/b".
  *   - workspaces.stored_bytes counts each file's distinct bytes once: the
  *     sizes of (file, sha256) over versions that are not purged. Commits add
- *     to it, at most too much; workspace_recount makes it exact.
+ *     to it, at most too much; the collector makes it exact.
  */
 #ifndef GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
 #define GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
@@ -58,8 +58,7 @@ struct workspaces {
     struct quota_memo memos[QUOTA_MEMOS];
 
     struct workspace_trees *trees;   /* tree.c's; NULL: not open */
-    struct workspace_keeper *keeper; /* collect.c's; NULL: not open */
-    struct share_guard *guard;       /* shares.c's, if it needs memory */
+    struct workspace_keeper *keeper; /* keeper.c's; NULL: not open */
 };
 
 /* ---- manager.c ----------------------------------------------------------
@@ -158,9 +157,6 @@ int workspace_quota_take(struct workspaces *w, struct store_tx *tx,
 int workspace_quota_enter(struct workspaces *w, struct store_tx *tx,
                           const char *tenant, uint64_t bytes,
                           struct error *err);
-/* Sets files, bytes and stored_bytes of a workspace to what its rows say;
- * for the collector, after purging versions. */
-int workspace_recount(struct store_tx *tx, const char *id, struct error *err);
 
 /* ---- commit.c -----------------------------------------------------------
  */

@@ -215,6 +215,29 @@ static void members_are_listed_and_checked(void **state)
     assert_int_equal(role_of(f, &fixture_b), ROLE_NONE);
 }
 
+static void members_at_most_so_many(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *tx = NULL;
+
+    /* "*" is one of them. */
+    OK(f, store_begin(f->store, STORE_WRITE, "filling", &tx, &f->err));
+    OK(f, store_exec(tx, &f->err,
+                     "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1"
+                     " FROM n WHERE i < 998) INSERT INTO members (workspace,"
+                     " principal, role, added_at_ms, added_by) SELECT ?1,"
+                     " 'key_' || i, 1, 1, 'key_x' FROM n",
+                     "t", f->ws.id));
+    OK(f, store_commit(&tx, &f->err));
+    member(f, KEY_B, ROLE_VIEWER);
+    REFUSED(f, ERR_LIMIT,
+            workspace_member_set(f->w, &fixture_a, f->ws.id, KEY_C,
+                                 ROLE_VIEWER, &f->err));
+    member(f, KEY_B, ROLE_EDITOR); /* one that is there may change */
+    member(f, KEY_B, ROLE_NONE);
+    member(f, KEY_C, ROLE_VIEWER);
+}
+
 static void viewer_cannot_write(void **state)
 {
     struct fixture *f = *state;
@@ -1255,6 +1278,7 @@ int main(void)
         CASE(list_pages_newest_first),
         CASE(roles_of_everybody),
         CASE(members_are_listed_and_checked),
+        CASE(members_at_most_so_many),
         CASE(viewer_cannot_write),
         CASE(I3_foreign_and_unknown_are_the_same),
         CASE(I3_files_and_versions_by_id),

@@ -378,6 +378,51 @@ static void tokens_at_most_so_many(void **state)
     COMMITS(&s, &fixture_a, "done created x");
 }
 
+/* ---- how many ----------------------------------------------------------- */
+
+static void fill(struct fixture *f, const char *sql)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+
+    OK(f, store_begin(f->store, STORE_WRITE, "filling", &tx, &f->err));
+    OK(f, store_exec(tx, &f->err, sql, "t", f->ws.id));
+    OK(f, store_commit(&tx, &f->err));
+}
+
+static void locks_at_most_so_many(void **state)
+{
+    struct fixture *f = *state;
+    struct held h, last;
+
+    fill(f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+            " WHERE i < 9999) INSERT INTO locks (workspace, path, fence, id,"
+            " holder, expires_at_ms) SELECT ?1, 'p' || i, 1, 'lock_' || i,"
+            " 'key_x', 9999999999999 FROM n");
+    OK(f, take_for(f, &fixture_a, "x", 60, NULL, &last));
+    REFUSED(f, ERR_LIMIT, take_for(f, &fixture_a, "y", 60, NULL, &h));
+    OK(f, workspace_unlock(f->w, &fixture_a, f->ws.id, last.lock.id,
+                           last.token, &f->err));
+    OK(f, take_for(f, &fixture_a, "y", 60, NULL, &h));
+    drop(&h);
+    drop(&last);
+}
+
+static void locked_paths_at_most_so_many(void **state)
+{
+    struct fixture *f = *state;
+    struct held h;
+
+    fill(f, "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n"
+            " WHERE i < 99999) INSERT INTO locks (workspace, path, fence)"
+            " SELECT ?1, 'p' || i, 7 FROM n");
+    OK(f, take_for(f, &fixture_a, "x", 60, NULL, &h));
+    drop(&h);
+    REFUSED(f, ERR_LIMIT, take_for(f, &fixture_a, "y", 60, NULL, &h));
+    OK(f, take_for(f, &fixture_a, "p5", 60, NULL, &h)); /* had one before */
+    assert_int_equal(h.lock.fence, 8);
+    drop(&h);
+}
+
 /* ---- two at once -------------------------------------------------------- */
 
 struct racer {
@@ -467,6 +512,8 @@ int main(void)
         CASE(session_is_refused_path_by_path),
         CASE(conflict_copy_under_a_lock),
         CASE(tokens_at_most_so_many),
+        CASE(locks_at_most_so_many),
+        CASE(locked_paths_at_most_so_many),
         CASE(race_for_a_lock),
     };
 

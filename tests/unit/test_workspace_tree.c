@@ -649,6 +649,101 @@ static void D3_changed_bytes_are_found_before_they_are_mounted(void **state)
     workspace_tree_release(f->w, &tree);
 }
 
+static void D8_trees_with_rot_are_not_handed_out(void **state)
+{
+    struct kept *f = *state;
+    struct workspace_tree tree, held;
+    char other[ID_MAX], sha256[BLOB_NAME];
+
+    (void)put(f, "a", "good");
+    make_workspace(f, other);
+    (void)put_as(f, other, "x", "unharmed", false);
+    acquire(f, f->ws, &held);
+    acquire(f, other, &tree);
+    workspace_tree_release(f->w, &tree);
+    sha_of("good", 4, sha256);
+    flip(f, sha256);
+    assert_int_equal(workspace_scrub_round(f->w), 0);
+    assert_int_equal(
+        workspace_tree_acquire(f->w, &f->who, f->ws, &tree, &f->err),
+        -ERR_CORRUPT); /* though nobody checked the tree */
+    workspace_tree_release(f->w, &held);
+    acquire(f, other, &tree);
+    workspace_tree_release(f->w, &tree);
+    kept_reopen(f);
+    assert_int_equal(
+        workspace_tree_acquire(f->w, &f->who, f->ws, &tree, &f->err),
+        -ERR_CORRUPT);
+    (void)put(f, "b", "good");
+    acquire(f, f->ws, &tree);
+    assert_layer(&tree, 0, "a=good b=good");
+    workspace_tree_release(f->w, &tree);
+}
+
+static void roll_forward_that_fails_is_mended(void **state)
+{
+    struct kept *f = *state;
+    struct workspace_tree tree;
+    char sha256[BLOB_NAME];
+
+    (void)put(f, "a", "1");
+    (void)put(f, "z", "1");
+    acquire(f, f->ws, &tree);
+    workspace_tree_release(f->w, &tree);
+    (void)put(f, "b", "bad");
+    sha_of("bad", 3, sha256);
+    flip(f, sha256);
+    assert_int_equal(
+        workspace_tree_acquire(f->w, &f->who, f->ws, &tree, &f->err),
+        -ERR_CORRUPT);
+    assert_true(count_in(f, f->ws) <= 1); /* nothing half-made is left */
+    (void)put(f, "b", "fine");
+    acquire(f, f->ws, &tree);
+    assert_layer(&tree, 0, "a=1 b=fine z=1");
+    assert_int_equal(workspace_tree_check(f->w, &tree, &f->err), 0);
+    workspace_tree_release(f->w, &tree);
+}
+
+/* I8: what a session sees of links and times is its own tenant's. */
+static void I8_trees_of_two_tenants_share_no_inode(void **state)
+{
+    struct kept *f = *state;
+    struct kept other = *f;
+    struct workspace_tree mine, theirs, moved;
+    struct workspace_info info;
+    struct stat st;
+
+    other.who = (struct actor){.tenant = "o", .key = "key_o", .admin = true};
+    blob_domain("o", other.domain);
+    make_workspace(&other, other.ws);
+    (void)put(f, "a", "the same");
+    (void)put_as(&other, other.ws, "b", "the same", false);
+    acquire(f, f->ws, &mine);
+    acquire(&other, other.ws, &theirs);
+    assert_int_not_equal(inode_of(&mine, "a"), inode_of(&theirs, "b"));
+    assert_int_equal(fstatat(theirs.layers[0], "b", &st, 0), 0);
+    assert_int_equal(st.st_nlink, 2);
+    assert_int_equal(workspace_tree_check(f->w, &mine, &f->err), 0);
+    assert_int_equal(workspace_tree_check(f->w, &theirs, &f->err), 0);
+    workspace_tree_release(f->w, &theirs);
+    /* One that changes hands gets links of its new tenant's. */
+    f->who.admin = true;
+    MUST(f, workspace_transfer(f->w, &f->who, f->ws, VIEWER, "o", &info,
+                               &f->err));
+    other.who.key = VIEWER;
+    acquire(&other, f->ws, &moved);
+    assert_int_not_equal(inode_of(&mine, "a"), inode_of(&moved, "a"));
+    assert_layer(&mine, 0, "a=the same");
+    assert_layer(&moved, 0, "a=the same");
+    workspace_tree_release(f->w, &mine);
+    workspace_tree_release(f->w, &moved);
+    kept_reopen(f);
+    other.w = f->w;
+    acquire(&other, f->ws, &moved); /* and keeps them over a restart */
+    assert_int_equal(workspace_tree_check(f->w, &moved, &f->err), 0);
+    workspace_tree_release(f->w, &moved);
+}
+
 static void D3_changed_copy_of_an_executable_is_found(void **state)
 {
     struct kept *f = *state;
@@ -846,6 +941,9 @@ int main(void)
         KEPT(tree_that_is_not_as_logged_is_built_anew),
         KEPT(long_log_is_written_anew),
         KEPT(D3_changed_bytes_are_found_before_they_are_mounted),
+        KEPT(D8_trees_with_rot_are_not_handed_out),
+        KEPT(roll_forward_that_fails_is_mended),
+        KEPT(I8_trees_of_two_tenants_share_no_inode),
         KEPT(D3_changed_copy_of_an_executable_is_found),
         KEPT(touched_but_unchanged_files_pass),
         KEPT(hidden_damage_does_not_matter),

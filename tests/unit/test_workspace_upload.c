@@ -320,6 +320,40 @@ static void same_bytes_again_end_the_upload_too(void **state)
     workspace_upload_done(&u);
 }
 
+/* Bytes another tenant has stored count and answer as if nobody had. */
+static void I8_known_bytes_are_as_new_ones(void **state)
+{
+    struct kept *f = *state;
+    struct kept other = *f;
+    struct workspace_upload u;
+    struct workspace_commit done[2];
+
+    other.who = (struct actor){.tenant = "o", .key = "key_o"};
+    blob_domain("o", other.domain);
+    make_workspace(&other, other.ws);
+    for (int i = 0; i < 2; i++) {
+        struct kept *k = i ? &other : f;
+
+        MUST(k, begin(k, "x", 5, &u));
+        MUST(k, part(k, u.id, 1, "kn"));
+        MUST(k, part(k, u.id, 2, "own"));
+        MUST(k, workspace_upload_complete(k->w, &k->who, u.id, NULL, NULL,
+                                          &done[i], &k->err));
+        assert_file(k, "x", "known");
+        assert_int_equal(
+            NUMBER(k, "SELECT stored_bytes FROM workspaces WHERE id = ?1",
+                   k->ws),
+            5);
+        workspace_upload_done(&u);
+    }
+    assert_int_equal(done[0].results[0].fate, done[1].results[0].fate);
+    assert_string_equal(done[0].results[0].change, done[1].results[0].change);
+    assert_int_equal(done[0].results[0].file.number,
+                     done[1].results[0].file.number);
+    workspace_commit_done(&done[0]);
+    workspace_commit_done(&done[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -333,6 +367,7 @@ int main(void)
         KEPT(aborted_and_expired_uploads_leave_nothing),
         KEPT(D3_damaged_part_is_never_joined),
         KEPT(conditions_of_the_commit_hold),
+        KEPT(I8_known_bytes_are_as_new_ones),
         KEPT(same_bytes_again_end_the_upload_too),
     };
 

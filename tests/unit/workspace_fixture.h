@@ -130,7 +130,7 @@ static inline void fixture_blob(struct fixture *f, const char *text,
     struct blob_writer *b cleanup(blob_abort) = NULL;
     uint64_t size;
 
-    OK(f, blob_begin(f->blobs, &b, &f->err));
+    OK(f, blob_begin(f->blobs, "", &b, &f->err));
     OK(f, blob_write(b, text, strlen(text), &f->err));
     OK(f, blob_finish(&b, ret, &size, &f->err));
 }

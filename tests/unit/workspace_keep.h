@@ -43,7 +43,8 @@ struct kept {
     struct audit *audit;
     struct workspaces *w;
     struct actor who;
-    char ws[ID_MAX]; /* a workspace of who's */
+    char domain[BLOB_DOMAIN]; /* of who's tenant */
+    char ws[ID_MAX];          /* a workspace of who's */
     struct error err;
 };
 
@@ -97,6 +98,7 @@ HELPER static int kept_set_up(void **state)
     (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_keep.XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     f->who = (struct actor){.tenant = "t", .key = "key_a"};
+    blob_domain(f->who.tenant, f->domain);
     kept_open(f);
     make_workspace(f, f->ws);
     *state = f;
@@ -151,7 +153,7 @@ HELPER static void store_bytes_of(struct kept *f, const void *bytes,
     struct blob_writer *writer cleanup(blob_abort) = NULL;
     uint64_t size;
 
-    MUST(f, blob_begin(f->blobs, &writer, &f->err));
+    MUST(f, blob_begin(f->blobs, f->domain, &writer, &f->err));
     MUST(f, blob_write(writer, bytes, len, &f->err));
     MUST(f, blob_finish(&writer, ret, &size, &f->err));
 }
