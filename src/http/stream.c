@@ -135,6 +135,11 @@ void http_stream_start(struct http_request *req, const char *type,
                                                  on_read, s, on_free);
     if (!response)
         abort(); /* out of memory, as the x* wrappers do */
+    /* libmicrohttpd 0.9.75 ends even the empty body of such an answer with a
+     * last chunk, which the client takes for the next answer. */
+    if (strcmp(req->method, "HEAD") == 0)
+        (void)MHD_set_response_options(
+            response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     (void)pthread_mutex_lock(&req->lock);
     req->stream = s->events;
     req->sent_ms = clock_mono_ms();

@@ -144,15 +144,19 @@ export class Stream {
   close() { this.request.destroy(); }
 }
 
+// The paths an execution changed, by what became of them; only what there is.
+export const changed = ({ files }) => Object.fromEntries(Object.entries(files)
+  .filter(([, list]) => list.length).map(([name, list]) => [name, list.map((f) => f.path)]));
+
 // A sanitizer keeps freed memory for a while, so memory is measured loosely.
 export const sanitized = /asan|ubsan/.test(build);
 export const descriptors = (pid) => readdirSync(`/proc/${pid}/fd`).length;
 export const resident = (pid) =>
   Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;
 
-const CODES = ['invalid_request', 'unauthenticated', 'forbidden', 'not_found', 'method_not_allowed', 'conflict', 'too_large',
-  'range_not_satisfiable', 'limit_reached', 'overloaded', 'storage_full', 'session_misbehaved', 'unavailable',
-  'isolation_failed', 'deadline_passed', 'internal'];
+const CODES = ['invalid_request', 'unauthenticated', 'forbidden', 'not_found', 'method_not_allowed', 'conflict',
+  'precondition_failed', 'too_large', 'range_not_satisfiable', 'locked', 'limit_reached', 'overloaded', 'storage_full',
+  'session_misbehaved', 'unavailable', 'isolation_failed', 'deadline_passed', 'corrupt', 'internal'];
 // What an error must not tell: files and folders of the host, SQL, source
 // lines, addresses, process ids. /mnt/data is the session's own.
 const TELLTALE = /\/(?!mnt\/data)(tmp|var|work|usr|home|root|proc|etc|opt)\b|sqlite|select |\.c:\d|0x[0-9a-f]{4,}|errno|pid \d/i;

@@ -879,9 +879,13 @@ static void pipe_that_fails_has_no_end(void **state)
 static void pipe_of_a_head_request_is_closed(void **state)
 {
     struct fixture *f = *state;
+    char *answer cleanup(mem_free) = NULL;
+    static const char head[] =
+        "HEAD /pipe?name=9000000 HTTP/1.1\r\nHost: x\r\n\r\n";
 
-    expect(f, "HEAD /pipe?name=9000000 HTTP/1.1\r\n" CLOSING "\r\n", " 200 ",
-           "application/zip");
+    answer = ask(f, head, sizeof(head) - 1);
+    assert_non_null(strstr(answer, "Content-Type: application/zip"));
+    assert_string_equal(strstr(answer, "\r\n\r\n"), "\r\n\r\n");
     for (int n = 0; !f->closed && n < 500; n++)
         usleep(10000);
     assert_int_equal(f->closed, 1);

@@ -55,11 +55,16 @@ static int commit(struct doors_call *call,
                             call->params[0], spec, ret, err);
 }
 
+bool native_change_is_new(const struct workspace_commit *c)
+{
+    return c->count > 0 && c->results[0].fate == FATE_DONE &&
+           strcmp(c->results[0].change, "created") == 0;
+}
+
 void native_change_respond_file(struct doors_call *call, const char *workspace,
                                 const struct workspace_commit *c)
 {
     const struct workspace_result *r = &c->results[0];
-    bool fresh = r->fate == FATE_DONE && strcmp(r->change, "created") == 0;
     struct buf body = {0};
     struct json_writer w = {.out = &body};
 
@@ -72,7 +77,7 @@ void native_change_respond_file(struct doors_call *call, const char *workspace,
     http_add_header(
         call->http, "ETag",
         arena_printf(http_arena(call->http), "\"%s\"", r->file.sha256));
-    http_respond_json(call->http, fresh ? 201 : 200, &body);
+    http_respond_json(call->http, native_change_is_new(c) ? 201 : 200, &body);
 }
 
 /* ---- put ---------------------------------------------------------------- */
@@ -126,7 +131,7 @@ int native_change_put(struct doors_call *call, struct error *err)
     if (r == 0)
         r = native_change_may_write(call, call->params[0], err);
     if (r == 0)
-        r = native_receive_body(call, &blob, err);
+        r = native_receive_body(call, call->params[0], &blob, err);
     if (r < 0)
         return r;
     change.sha256 = blob.sha256;

@@ -114,17 +114,21 @@ struct change {
 static void encode_change(struct json_writer *w, const struct change *c)
 {
     bool bytes = c->sha256 && c->sha256[0];
+    bool kept = c->change[0] != '\0'; /* else its name may be made up */
 
     json_write_open(w, NULL, '{');
     json_write_string(w, "path", c->path);
-    json_write_string(w, "change", c->change);
+    json_write_string(w, "change", kept ? c->change : "skipped");
     native_encode_text(w, "file_id", c->file);
     native_encode_text(w, "version", c->version);
     json_write_int(w, "size", (int64_t)c->size);
     native_encode_text(w, "sha256", c->sha256);
     native_encode_text(w, "mime_type", c->mime);
     native_encode_url(w, bytes ? c->file : "", bytes ? c->version : "");
-    native_encode_sandbox_path(w, c->path);
+    if (kept)
+        native_encode_sandbox_path(w, c->path);
+    else
+        json_write_string(w, "sandbox_path", NULL);
     if (c->from && c->from[0])
         json_write_string(w, "from", c->from);
     if (c->wanted && c->wanted[0])

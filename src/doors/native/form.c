@@ -72,7 +72,8 @@ static int receive(struct doors_call *call, struct http_multipart *m,
 
         r = part_path(call, form, &part, folder, &change->path, err);
         if (r == 0)
-            r = native_receive_from(call, read_part, m, blob, err);
+            r = native_receive_from(call, call->params[0], read_part, m, blob,
+                                    err);
         if (r < 0)
             return r;
         change->kind = CHANGE_PUT;

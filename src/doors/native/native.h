@@ -170,20 +170,23 @@ struct native_blob {
     char sha256[BLOB_NAME];
     uint64_t size;
 };
-int native_receive_body(struct doors_call *call, struct native_blob *ret,
-                        struct error *err);
-int native_receive_from(struct doors_call *call, http_read_fn *read, void *ctx,
+int native_receive_body(struct doors_call *call, const char *workspace,
                         struct native_blob *ret, struct error *err);
+int native_receive_from(struct doors_call *call, const char *workspace,
+                        http_read_fn *read, void *ctx, struct native_blob *ret,
+                        struct error *err);
 http_read_fn native_receive_read; /* the request's body; ctx: doors_call */
 void native_receive_done(struct native_blob *b); /* for cleanup() */
 
 /* executions.c: runs a job of the core on our workers; ctx is the pool. */
 session_submit_fn native_submit;
 
-/* change.c: commits and answers with what became of it. status of a single
- * file: 201 when it is new. */
+/* change.c */
+/* Refuses who may not write before a body is read for nothing. */
 int native_change_may_write(struct doors_call *call, const char *workspace,
                             struct error *err);
+bool native_change_is_new(const struct workspace_commit *c);
+/* A commit of one file: 201 when it is new, else 200. */
 void native_change_respond_file(struct doors_call *call, const char *workspace,
                                 const struct workspace_commit *c);
 

@@ -37,15 +37,19 @@ static ssize_t read_piece(http_read_fn *read, void *ctx, char *bytes,
     return (ssize_t)have;
 }
 
-int native_receive_from(struct doors_call *call, http_read_fn *read, void *ctx,
-                        struct native_blob *ret, struct error *err)
+int native_receive_from(struct doors_call *call, const char *workspace,
+                        http_read_fn *read, void *ctx, struct native_blob *ret,
+                        struct error *err)
 {
     struct blob_writer *writer cleanup(blob_abort) = NULL;
     struct blobs *blobs = workspaces_blobs(call->doors->workspaces);
     char *bytes cleanup(mem_free) = xmalloc(NATIVE_CHUNK);
+    char domain[BLOB_DOMAIN];
     ssize_t n = 0;
-    int r = blob_begin(blobs, &writer, err);
+    int r = workspace_domain(call->doors->workspaces, workspace, domain, err);
 
+    if (r == 0)
+        r = blob_begin(blobs, domain, &writer, err);
     while (r == 0) {
         n = read_piece(read, ctx, bytes, err);
         if (n <= 0)
@@ -61,10 +65,11 @@ int native_receive_from(struct doors_call *call, http_read_fn *read, void *ctx,
     return r;
 }
 
-int native_receive_body(struct doors_call *call, struct native_blob *ret,
-                        struct error *err)
+int native_receive_body(struct doors_call *call, const char *workspace,
+                        struct native_blob *ret, struct error *err)
 {
-    return native_receive_from(call, native_receive_read, call, ret, err);
+    return native_receive_from(call, workspace, native_receive_read, call, ret,
+                               err);
 }
 
 void native_receive_done(struct native_blob *b)

@@ -93,7 +93,7 @@ int native_search_query(struct doors_call *call, struct error *err)
 int native_search_status(struct doors_call *call, struct error *err)
 {
     const char *workspace = NULL;
-    struct search_state state;
+    struct search_state state = {0};
     struct buf body = {0};
     struct json_writer w = {.out = &body};
     int r = http_query(call->http, "workspace", &workspace, err);

@@ -132,8 +132,8 @@ int native_transfer_offer(struct doors_call *call, struct error *err)
     struct offer_body b = {.expires_in_s = OFFER_MAX_S};
     struct buf body = {0};
     struct json_writer w = {.out = &body};
-    struct workspace_offer offer;
-    char token[65];
+    struct workspace_offer offer = {.id = ""};
+    char token[65] = "";
     int r = native_ask_body_maybe(call, offer_fields, ARRAY_SIZE(offer_fields),
                                   &b, &json, err);
 

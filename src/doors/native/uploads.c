@@ -138,7 +138,7 @@ int native_uploads_part(struct doors_call *call, struct error *err)
         r = workspace_upload_get(call->doors->workspaces, &call->actor,
                                  call->params[0], &u, err);
     if (r == 0)
-        r = native_receive_body(call, &blob, err);
+        r = native_receive_body(call, u.workspace, &blob, err);
     if (r == 0)
         r = check_hash(call, &blob, err);
     if (r == 0)

@@ -177,7 +177,6 @@ int native_visit_put(struct doors_call *call, struct error *err)
     const char *path = call->params[1] ? call->params[1] : "";
     struct buf body = {0};
     struct json_writer w = {.out = &body};
-    const struct workspace_result *done;
     int r = enter(call, &s, err);
 
     /* Before the body is read for nothing; the core decides again. */
@@ -187,24 +186,20 @@ int native_visit_put(struct doors_call *call, struct error *err)
         r = error_set(err, ERR_INVALID,
                       "this link is a folder: add the file's name to it");
     if (r == 0)
-        r = native_receive_body(call, &blob, err);
+        r = native_receive_body(call, s.workspace, &blob, err);
     if (r == 0)
         r = workspace_share_put(call->doors->workspaces, &s, path, blob.sha256,
                                 blob.size, http_source(call->http), &made,
                                 err);
     if (r < 0)
         return r;
-    done = &made.results[0];
     json_write_open(&w, NULL, '{');
     /* As the visitor called it, not where it is. */
     json_write_string(&w, "path", path);
     json_write_int(&w, "size", (int64_t)blob.size);
     json_write_string(&w, "sha256", blob.sha256);
     json_write_close(&w, '}');
-    http_respond_json(
-        call->http,
-        strcmp(done->change, "created") == 0 && done->fate == FATE_DONE ? 201
-                                                                        : 200,
-        &body);
+    http_respond_json(call->http, native_change_is_new(&made) ? 201 : 200,
+                      &body);
     return 0;
 }

@@ -248,7 +248,7 @@ describe('starting and stopping', () => {
     try {
       assert.equal(again.key, first.key);
       assert.equal((await again.run('print(1)')).stdout, '1\n');
-      refused(await request(again, 'GET', session.path), 404, 'not_found');
+      assert.equal((await request(again, 'GET', session.path)).body.state, 'dormant', 'a session outlives the service');
     } finally {
       await stop(again);
     }

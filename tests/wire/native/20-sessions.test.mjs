@@ -4,7 +4,7 @@ import assert from 'node:assert/strict';
 import { cpus } from 'node:os';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { Stream, refused, request, stop } from '../../lib/wire.mjs';
+import { Stream, changed, refused, request, stop } from '../../lib/wire.mjs';
 
 const TIME = /^20\d\d-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 const MiB = 1024 * 1024;
@@ -37,11 +37,12 @@ test('a session has the fields, order and defaults documented', async () => {
   const made = await create({});
   assert.equal(made.status, 201);
   const s = made.body;
-  assert.deepEqual(Object.keys(s), ['id', 'name', 'pool', 'runtime', 'state', 'limits', 'executions', 'queued', 'interpreters',
+  assert.deepEqual(Object.keys(s), ['id', 'name', 'pool', 'runtime', 'workspace', 'persistence', 'state', 'limits', 'executions', 'queued', 'interpreters',
     'created_at', 'last_used_at', 'expires_at', 'metadata']);
   assert.match(s.id, /^sess_[0-9a-f]{32}$/);
-  assert.deepEqual({ ...s, id: 0, created_at: 0, last_used_at: 0, expires_at: 0 }, {
-    id: 0, name: null, pool: 'default', runtime: 'minimal', state: 'idle',
+  assert.match(s.workspace, /^ws_[0-9a-f]{32}$/);
+  assert.deepEqual({ ...s, id: 0, workspace: 0, created_at: 0, last_used_at: 0, expires_at: 0 }, {
+    id: 0, name: null, pool: 'default', runtime: 'minimal', workspace: 0, persistence: 'workspace', state: 'idle',
     limits: { memory_bytes: 1024 * MiB, processes: 128, cores: 1, scratch_bytes: 1024 * MiB, scratch_inodes: 100000, descriptors: 1024 },
     executions: 0, queued: 0, interpreters: 1, created_at: 0, last_used_at: 0, expires_at: 0, metadata: {},
   });
@@ -279,7 +280,7 @@ describe('sleeping', { concurrency: 3 }, () => {
     assert.equal(e.outcome, 'ok', JSON.stringify(e.error));
     assert.equal(e.result['text/plain'], "(False, 'in python', 'by upload')");
     assert.equal(e.interpreter, 'fresh');
-    assert.deepEqual(e.files, { created: [], modified: [], deleted: [] });
+    assert.deepEqual(changed(e), {});
     assert.equal((await s.get()).interpreters, 2);
     assert.equal((await s.python('1')).interpreter, 'same');
     await dormant(s);

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { inflateSync } from 'node:zlib';
 import { Glovebox, pool } from '../../lib/glovebox.mjs';
-import { refused, request, stop } from '../../lib/wire.mjs';
+import { changed, refused, request, stop } from '../../lib/wire.mjs';
 
 let server;
 let s;
@@ -69,7 +69,7 @@ test('a figure is captured as PNG without being asked for, once, and closed', as
   const shown = await run('fig, ax = plt.subplots(); ax.bar([1, 2], [3, 4]); fig');
   assert.equal(shown.displays.length + Number(Boolean(shown.result?.['image/png'])), 1, 'shown as the value, not twice');
   const saved = await run('plt.plot([1, 2]); plt.savefig("chart.png"); plt.close()');
-  assert.deepEqual(saved.files.created, ['chart.png']);
+  assert.deepEqual(changed(saved), { created: ['chart.png'] });
   assert.equal(saved.displays.length, 0);
   const failed = await s.python('plt.plot([1]); 1/0');
   assert.equal(failed.outcome, 'error');

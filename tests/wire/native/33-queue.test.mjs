@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { Stream, refused, request, stop } from '../../lib/wire.mjs';
+import { Stream, changed, refused, request, stop } from '../../lib/wire.mjs';
 
 let server;
 
@@ -23,7 +23,7 @@ describe('shell', () => {
     assert.equal(e.outcome, 'ok');
     assert.equal(e.language, 'shell');
     assert.equal(e.exit_code, 0);
-    assert.deepEqual(e.files.created, ['from-shell']);
+    assert.deepEqual(changed(e), { created: ['from-shell'] });
     assert.equal(e.interpreter, 'same');
     const lines = e.stdout.split('\n');
     assert.deepEqual([lines[0], lines[1], lines[3]], ['/mnt/data', 'p', '1024']);
@@ -143,7 +143,7 @@ describe('/api/run', () => {
     assert.equal(e.result['text/plain'], "['made']");
     assert.equal(e.interpreter, 'fresh');
     assert.deepEqual(e.metadata, { a: 1 });
-    assert.deepEqual(e.files.created, ['made']);
+    assert.deepEqual(changed(e), { created: ['made'] });
     await until(none);
     refused(await request(server, 'GET', `/api/sessions/${e.session}`), 404, 'not_found');
     refused(await request(server, 'GET', `/api/executions/${e.id}`), 404, 'not_found');
@@ -154,7 +154,7 @@ describe('/api/run', () => {
       files: [{ path: 'a.txt', content_base64: base64('hi') }, { path: 'dir/b.bin', content_base64: base64(Buffer.from([0, 255])) }, { path: 'empty', content_base64: '' }] })).body;
     assert.equal(e.outcome, 'ok', JSON.stringify(e.error));
     assert.match(e.stdout, /^ 68 69 00 ff\n/);
-    assert.deepEqual(e.files, { created: [], modified: [], deleted: [] }, 'they are the caller\'s, not the run\'s');
+    assert.deepEqual(changed(e), {}, 'they are the caller\'s, not the run\'s');
   });
 
   test('streams', async () => {

@@ -7,7 +7,7 @@ import http from 'node:http';
 import net from 'node:net';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { descriptors, refused, request, resident, stop } from '../../lib/wire.mjs';
+import { changed, descriptors, refused, request, resident, stop } from '../../lib/wire.mjs';
 
 const MiB = 1024 * 1024;
 const sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex');
@@ -32,7 +32,9 @@ describe('plain use', () => {
     const bytes = Buffer.from([0, 1, 2, 255, 10, 13]);
     const made = await put('a/b/data.bin', bytes);
     assert.equal(made.status, 201);
-    assert.deepEqual(made.body, { path: 'a/b/data.bin', size: 6, sha256: sha256(bytes) });
+    assert.deepEqual(Object.keys(made.body), ['path', 'size', 'sha256', 'file_id', 'version', 'url']);
+    assert.deepEqual([made.body.path, made.body.size, made.body.sha256], ['a/b/data.bin', 6, sha256(bytes)]);
+    assert.deepEqual((await request(server, 'GET', made.body.url)).bytes, bytes, 'it is in the workspace');
     const got = await get('a/b/data.bin');
     assert.equal(got.status, 200);
     assert.deepEqual(got.bytes, bytes);
@@ -82,13 +84,14 @@ describe('plain use', () => {
   test('an execution says which files it created, modified and deleted', async () => {
     await put('uploaded', '1');
     const e = await s.python('import os\nos.makedirs("d/e"); open("d/e/new", "w").write("x"); open("uploaded", "a").write("2"); open("tmp", "w"); os.remove("tmp")');
-    assert.deepEqual(e.files, { created: ['d/e/new'], modified: ['uploaded'], deleted: [] });
+    assert.deepEqual(changed(e), { created: ['d/e/new'], modified: ['uploaded'] });
     const next = await s.shell('mv d/e/new moved; rm uploaded; touch ü.txt');
-    assert.deepEqual(next.files, { created: ['moved', 'ü.txt'], modified: [], deleted: ['d/e/new', 'uploaded'] });
+    assert.deepEqual(changed(next), { created: ['ü.txt'], deleted: ['uploaded'], renamed: ['moved'] });
+    assert.equal(next.files.renamed[0].from, 'd/e/new');
     await put('moved', 'by the client');
-    assert.deepEqual((await s.python('1')).files, { created: [], modified: [], deleted: [] }, 'the client\'s own changes are not its');
+    assert.deepEqual(changed(await s.python('1')), {}, 'the client\'s own changes are not its');
     const same = await s.python('t = os.stat("moved"); open("moved", "w").write("of the same "); os.utime("moved", ns=(t.st_atime_ns, t.st_mtime_ns))');
-    assert.deepEqual(same.files.modified, ['moved']);
+    assert.deepEqual(changed(same), { modified: ['moved'] });
     const many = await s.python('for i in range(1100): open(f"n{i:04}", "w")');
     assert.equal(many.files.truncated, true);
     assert.equal(many.files.created.length, 1000);
@@ -451,7 +454,12 @@ for i in range(40):
 os.chdir("/mnt/data")
 `);
     assert.equal(e.outcome, 'ok', JSON.stringify(e.error));
-    assert.equal(e.files.truncated, true, 'some cannot be told');
+    assert.ok(e.files.skipped.length >= 6, 'what cannot be kept is told, by a name that can be shown');
+    for (const f of e.files.skipped) {
+      assert.match(f.path, /\\x|^d\/d|\u0085/);
+      assert.deepEqual([f.change, f.url, f.sandbox_path], ['skipped', null, null]);
+      assert.ok(f.reason.length > 10);
+    }
     const { data } = await list();
     const names = data.map((f) => f.path);
     assert.ok(names.includes('fine') && names.includes('q"uote') && names.includes('n'.repeat(255)));
@@ -515,7 +523,7 @@ test('20 MiB go up and down unchanged, streamed: the daemon does not grow', asyn
   let peak = 0;
   const timer = setInterval(() => { peak = Math.max(peak, resident(server.pid)); }, 5);
   const made = await put('twenty', bytes);
-  assert.deepEqual(made.body, { path: 'twenty', size: 20 * MiB, sha256: sha256(bytes) });
+  assert.deepEqual([made.body.path, made.body.size, made.body.sha256], ['twenty', 20 * MiB, sha256(bytes)]);
   const got = await get('twenty');
   clearInterval(timer);
   assert.equal(sha256(got.bytes), sha256(bytes));

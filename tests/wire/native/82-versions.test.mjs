@@ -54,7 +54,7 @@ describe('history', () => {
   test('an execution says what it created, modified, renamed and deleted, and what made each is known', async () => {
     const session = await server.session();
     const w = new Workspace(server, { id: session.made.workspace });
-    await session.python('for n in "abc": open(f"/mnt/data/{n}", "w").write(n * 100)');
+    const first = await session.python('for n in "abc": open(f"/mnt/data/{n}", "w").write(n * 100)');
     const code = 'import os\nos.rename("/mnt/data/a", "/mnt/data/moved"); open("/mnt/data/b", "a").write("more"); os.remove("/mnt/data/c"); open("/mnt/data/new.csv", "w").write("1,2")';
     const e = await session.python(code, { metadata: { conversation_id: 'conv-1', message_id: 'msg-9', other: 1 } });
     assert.equal(e.outcome, 'ok');
@@ -69,7 +69,11 @@ describe('history', () => {
     assert.deepEqual([from.execution, from.session, from.language, from.conversation, from.message, from.commit, from.kind],
       [e.id, session.id, 'python', 'conv-1', 'msg-9', e.commit, 'execution']);
     assert.deepEqual([from.code, from.code_sha256], [code, sha256(code)]);
-    assert.match(from.base_commit, /^cmt_/);
+    assert.equal(from.base_commit, first.commit);
+    const other = await server.session({ workspace: w.id });
+    const later = await other.python('open("/mnt/data/later", "w").write(open("/mnt/data/b").read())');
+    assert.equal((await request(server, 'GET', `/api/versions/${later.files.created[0].version}/provenance`)).body.base_commit, e.commit);
+    await other.delete();
     const up = await w.write('up', 'x');
     const uploaded = (await request(server, 'GET', `/api/versions/${up.version}/provenance`)).body;
     assert.deepEqual([uploaded.code, uploaded.code_sha256, uploaded.execution], [null, null, null]);

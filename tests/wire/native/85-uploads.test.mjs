@@ -35,7 +35,7 @@ describe('in parts', () => {
     await part(u, 1, 'wrong at first');
     await part(u, 1, piece(1));
     assert.deepEqual((await look(u)).body.parts.map((p) => p.number), [1, 3], 'what is there can be asked, to go on');
-    refused(await complete(u), 409);
+    refused(await complete(u), 400, 'invalid_request', /2/);
     await part(u, 2, piece(2));
     assert.deepEqual(await w.paths(), [], 'nothing is there before the end');
     const made = await complete(u, { sha256: sha256(bytes), conversation: 'c', message: 'm', note: 'n' });
