@@ -141,6 +141,9 @@ deps: ## install every Debian package any target needs
 runtime: all ## build the runtime images that are not cached yet
 	@set -e; for r in $(RUNTIMES); do $(B)/bin/glovebox runtime build $$r; done
 
+# The script that takes documents apart is carried in the object.
+$(B)/obj/search/script.o: src/search/extract.py
+
 $(B)/bin/glovebox-warden: $(B)/obj/cmd/warden.o $(WARDEN)
 	$(call say,LINK,$@)$(LINK) -o $@ $^ $(WARDEN_LIBS)
 $(B)/bin/gloveboxd: $(B)/obj/cmd/gloveboxd.o $(DAEMON)
@@ -184,7 +187,7 @@ suites: test-programs
 
 test-programs: all $(UNIT) $(REPLAY)
 
-test-unit: $(UNIT) $(REPLAY) ## unit tests and fuzz corpora; no root, no network
+test-unit: $(UNIT) $(REPLAY) $(KERNEL) ## unit tests and fuzz corpora; no root, no network
 	@tools/test-run --build $(B) unit fuzz
 test-sandbox: runtime tests/node_modules/.stamp ## what a session must not do
 	@tools/test-run --build $(B) sandbox

@@ -93,7 +93,7 @@ struct conf {
     uint32_t restore_window_s;      /* of a deleted workspace; 30 days */
     uint32_t collect_every_s;       /* 600 */
     uint64_t scrub_bytes_per_s;     /* 4 MiB; 0 never */
-    uint64_t index_text_bytes;      /* 2 MiB */
+    uint64_t index_text_bytes;      /* 1 MiB */
     uint64_t index_document_bytes;  /* 64 MiB; 0 none */
     char *index_pool;               /* "" : the first */
     uint64_t history_bytes; /* finished executions kept in memory; 128 MiB */

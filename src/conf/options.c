@@ -118,7 +118,7 @@ static const struct conf_option top[] = {
      "4MiB",
      .help = "Pace at which stored bytes are read again and compared with "
              "their hash; 0 never."},
-    {"index_text_bytes", CONF_SIZE, TOP(index_text_bytes), KIB, GIB, "2MiB",
+    {"index_text_bytes", CONF_SIZE, TOP(index_text_bytes), KIB, GIB, "1MiB",
      .help = "How much of a text file is indexed for search."},
     {"index_document_bytes", CONF_SIZE, TOP(index_document_bytes), 0, 4 * GIB,
      "64MiB",

@@ -283,7 +283,7 @@ static int run(struct search *s, const struct document *d, const char *name,
     struct buf code cleanup(buf_done) = {0};
     struct exec_spec spec = {.language = EXEC_PYTHON, .timeout_s = TIMEOUT_S};
 
-    buf_add(&code, search_script, (size_t)(search_script_end - search_script));
+    buf_adds(&code, search_script);
     buf_addf(&code, "\nmain('%s', '/mnt/data/%s', '/mnt/data/%s', %llu)\n",
              d->kind, name, OUTPUT,
              (unsigned long long)s->settings.text_bytes);

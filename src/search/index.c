@@ -217,8 +217,8 @@ static void prepare(struct search *s, struct item *it)
         it->act = err.code == ERR_CORRUPT ? ACT_WRITE : ACT_LEAVE;
         it->state = "failed";
         it->problem = "Its stored bytes are damaged.";
-        log_event(LOG_WARN, "index_unread", "file", it->file, "error",
-                  err.message, NULL);
+        log_event(it->act == ACT_LEAVE ? LOG_DEBUG : LOG_WARN, "index_unread",
+                  "file", it->file, "error", err.message, NULL);
     }
 }
 
@@ -384,14 +384,16 @@ void *search_index_thread(void *search)
 {
     struct search *s = search;
     struct error err;
+    bool failed = false;
 
     do {
-        /* Nothing is lost: what is left is found again. */
-        if (index_round(s, &err) < 0)
+        /* Nothing is lost: what is left is found again. Said once. */
+        bool well = index_round(s, &err) == 0;
+
+        if (!well && !failed)
             log_event(LOG_WARN, "index_round_failed", "error", err.message,
                       NULL);
-        else
-            atomic_fetch_add(&s->rounds, 1);
+        failed = !well;
     } while (search_wait(s, &s->commits, LOOK_MS));
     return NULL;
 }

@@ -78,12 +78,18 @@ static const char *const by_words[2][2] = {
 };
 
 /* ?12 pattern, ?13 number to go on below; newest first, one at a time */
-static const char by_name[] =
-    "SELECT d.id, f.path FROM documents AS d" FILES
-    " WHERE d.path LIKE ?12 ESCAPE '\\' AND d.id < ?13" IN_WORKSPACE SEEN_EACH
-        FILTERS
-    " AND d.id NOT IN (SELECT rowid FROM words WHERE words MATCH ?11)"
-    " ORDER BY d.id DESC";
+#define BY_NAME(workspace)                                                    \
+    "SELECT d.id, f.path FROM documents AS d" FILES                           \
+    " WHERE d.path LIKE ?12 ESCAPE '\\' AND d.id < ?13" workspace SEEN_EACH   \
+        FILTERS                                                               \
+    " AND d.id NOT IN (SELECT rowid FROM words WHERE words MATCH ?11)"        \
+    " ORDER BY d.id DESC"
+
+static const char *const by_name[2] = {
+    /* all, one workspace by its index */
+    BY_NAME(""),
+    BY_NAME(" AND d.workspace = ?4"),
+};
 
 /* ---- where a page begins ------------------------------------------------ */
 
@@ -360,8 +366,8 @@ static int find_names(struct question *q, struct error *err)
 
     if (!pattern)
         return 0;
-    if (store_query(q->tx, &rows, err, by_name, PARAMETERS "tti", VALUES(q),
-                    q->expr.match.data, pattern,
+    if (store_query(q->tx, &rows, err, by_name[q->spec->workspace != NULL],
+                    PARAMETERS "tti", VALUES(q), q->expr.match.data, pattern,
                     q->cursor.by_name ? q->cursor.number : INT64_MAX) < 0)
         return -(int)err->code;
     while (q->count <= q->spec->limit && (r = store_next(rows, err)) > 0) {

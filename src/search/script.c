@@ -9,10 +9,7 @@
 __asm__(".pushsection .rodata\n"
         ".globl search_script\n"
         ".hidden search_script\n"
-        ".globl search_script_end\n"
-        ".hidden search_script_end\n"
         "search_script:\n"
         ".incbin \"search/extract.py\"\n"
-        "search_script_end:\n"
         ".byte 0\n"
         ".popsection\n");

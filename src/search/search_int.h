@@ -32,7 +32,6 @@ struct search {
     struct store *store;
     struct sessions *sessions;
     atomic_bool stopping;
-    atomic_uint rounds; /* the indexer finished */
 
     pthread_mutex_t lock; /* around the following */
     pthread_cond_t wake;
@@ -143,8 +142,7 @@ struct search_span {
 void search_snippet(struct buf *out, const char *text, size_t len,
                     const struct search_span *spans, size_t count);
 
-/* script.c: the program that takes documents apart; not terminated. */
+/* script.c: the program that takes documents apart. */
 extern const char search_script[];
-extern const char search_script_end[];
 
 #endif

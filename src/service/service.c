@@ -174,6 +174,10 @@ static void stop(struct service *s)
     if (s->http)
         (void)unlinkat(s->data_fd, ENDPOINT, 0);
     http_quiesce(s->http);
+    if (s->blobs)
+        blobs_stop(s->blobs); /* a check of hours need not be waited for */
+    if (s->search)
+        search_stop(s->search); /* or a document being read is waited for */
     sessions_stop(s->sessions, s->conf->stop_deadline_s);
     http_stop(s->http, 2); /* answers what the stop has ended */
     search_close(s->search);

@@ -106,7 +106,7 @@ static void add_bytes(struct desk *d, const char *path, const void *bytes,
     struct workspace_change *c = set_add(&s, CHANGE_PUT, path);
     struct workspace_commit done;
 
-    OK(d->f, blob_begin(d->f->blobs, &b, &d->f->err));
+    OK(d->f, blob_begin(d->f->blobs, "", &b, &d->f->err));
     OK(d->f, blob_write(b, bytes, len, &d->f->err));
     OK(d->f, blob_finish(&b, s.sums[0], &c->size, &d->f->err));
     OK(d->f, set_commit(&s, &fixture_a, &done));
