@@ -55,6 +55,7 @@ struct kernel {
 
 static void kernel_init(struct kernel *k, uint8_t flags)
 {
+    static const struct actor nobody = {.tenant = "", .key = ""};
     struct exec_spec spec = {.code = "", .code_len = 0};
     int pair[2], out[2], err[2];
 
@@ -70,7 +71,7 @@ static void kernel_init(struct kernel *k, uint8_t flags)
     k->runner.io = xmalloc(SESSION_IO_SIZE);
     k->c = (struct collect){
         .box = &k->box,
-        .e = session_execution_new(&owner, &spec, 1),
+        .e = session_execution_new(&owner, &nobody, &spec, 1),
         .runner = &k->runner,
         .facts = &k->facts,
         .output_cap = flags & CAPPED ? OUTPUT_CAP : 1u << 20,
