@@ -53,6 +53,7 @@ struct cli {
     char *base;
     char *key;
     struct cli_embedded *embedded;
+    uint64_t upload_bytes; /* what it takes in one piece; 0: not asked */
 };
 
 void cli_init(struct cli *c, const char *command);

@@ -56,10 +56,13 @@ int cli_past_restore(struct cli *c, const struct cli_place *place,
     struct cli_upload what = {.lock = lock};
     struct buf room cleanup(buf_done) = {0};
     const char *headers[CLI_UPLOAD_HEADERS];
-    json_t *body cleanup(json_unref) =
-        json_pack("{s:s*, s:s*, s:s*}", "commit", commit, "version", version,
-                  "path", place->path[0] ? place->path : NULL);
+    char *path cleanup(mem_free) = xstrdup(place->path);
+    json_t *body cleanup(json_unref) = NULL;
 
+    while (*path && path[strlen(path) - 1] == '/') /* a folder, as written */
+        path[strlen(path) - 1] = '\0';
+    body = json_pack("{s:s*, s:s*, s:s*}", "commit", commit, "version",
+                     version, "path", *path ? path : NULL);
     if (!body)
         return error_set(err, ERR_INVALID, "the path is not valid UTF-8");
     cli_upload_headers(&what, &room, headers);

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
-#define ASK_BYTES (64ull << 20) /* above, the limit is asked for first */
+#define ASK_BYTES (1ull << 20) /* above, the limit is asked for first */
 
 /* One line of room; lines are apart by NUL. */
 static void add_line(struct buf *room, size_t *starts, size_t *count,
@@ -73,39 +73,46 @@ static int whole(struct cli *c, const struct cli_place *place, int fd,
     return r < 0 ? r : cli_http_answer(c, &t, ret, err);
 }
 
-/* Would the service refuse it in one piece? Unknown counts as no. */
-static bool too_long(struct cli *c, uint64_t size)
+/* Does the service take it in one piece? Unknown counts as yes. */
+static bool fits(struct cli *c, uint64_t size)
 {
     json_t *limits cleanup(json_unref) = NULL;
     struct error ignored;
-    uint64_t limit;
 
-    if (size <= ASK_BYTES ||
-        cli_http_json(c, "GET", "/api/limits", NULL, &limits, &ignored) < 0)
-        return false;
-    limit = cli_json_number(limits, "upload_bytes");
-    return limit && size > limit;
+    if (!c->upload_bytes &&
+        cli_http_json(c, "GET", "/api/limits", NULL, &limits, &ignored) == 0)
+        c->upload_bytes = cli_json_number(limits, "upload_bytes");
+    return !c->upload_bytes || size <= c->upload_bytes;
+}
+
+static int too_large(struct error *err)
+{
+    (void)error_set(err, ERR_TOO_LARGE,
+                    "it is larger than the service takes at once");
+    return error_hint(err, "A workspace takes larger ones: `glovebox files "
+                           "put FILE WORKSPACE:PATH`, then `glovebox "
+                           "sessions refresh SESSION`.");
 }
 
 static int send(struct cli *c, const struct cli_place *place, int fd,
                 uint64_t size, const struct cli_upload *what, json_t **ret,
                 struct error *err)
 {
-    bool parts = place->kind == CLI_PLACE_WORKSPACE && size != UINT64_MAX;
-    int r;
+    bool known = size != UINT64_MAX;
+    int r = 0;
 
-    if (parts && too_long(c, size))
-        return cli_parts(c, place, fd, size, what, ret, err);
-    r = whole(c, place, fd, size, what, ret, err);
-    if (r == 0 || err->code != ERR_TOO_LARGE)
-        return r;
-    if (parts)
-        return cli_parts(c, place, fd, size, what, ret, err);
-    if (place->kind == CLI_PLACE_SESSION)
-        return error_hint(err, "A workspace takes larger ones: `glovebox "
-                               "files put FILE WORKSPACE:PATH`, then "
-                               "`glovebox sessions refresh SESSION`.");
-    return r;
+    if (size <= ASK_BYTES || !known || fits(c, size)) {
+        r = whole(c, place, fd, size, what, ret, err);
+        /* A refusal may be lost when it closes the connection under the
+         * upload: then a broken one means the same. */
+        if (r == 0 || c->interrupted ||
+            (err->code != ERR_TOO_LARGE && err->code != ERR_UNAVAILABLE) ||
+            !known || fits(c, size))
+            return r;
+    }
+    if (place->kind != CLI_PLACE_WORKSPACE)
+        return too_large(err);
+    return cli_parts(c, place, fd, size, what, ret, err);
 }
 
 int cli_upload(struct cli *c, const struct cli_place *place,

@@ -127,8 +127,10 @@ static void on_request(struct collect *c)
     (void)eventfd_read(c->runner->wake, &count); /* the bits are what counts */
     if (requests & REQUEST_END) {
         c->facts->cancelled = true;
-        c->facts->reason = "the session was deleted while it ran";
-        end(c, END_GONE);
+        c->facts->reason = atomic_load(&c->e->session->m->stopping)
+                               ? "the service was stopped while it ran"
+                               : "the session was deleted while it ran";
+        kill_all(c); /* pid 1 stays: it hands out what was written */
     } else if (requests & REQUEST_KILL) {
         c->facts->cancelled = true;
         c->facts->reason = "the session was reset while it ran";

@@ -47,7 +47,15 @@ int session_dormant_open(struct session *se, const char *path, int *ret_fd,
     return 0;
 }
 
-/* was_live: inside it is gone already, so nothing left to remove is fine. */
+int session_dormant_locked(const struct workspace_result *r, struct error *err)
+{
+    char until[32];
+
+    return error_set(err, ERR_LOCKED, "%s holds a lock on it until %s",
+                     r->holder, clock_format_ms(r->lock_expires_at_ms, until));
+}
+
+/* was_live: it is inside, so nothing committed to remove is fine. */
 int session_dormant_remove(struct session *se, const struct actor *who,
                            const char *path, bool was_live, struct error *err)
 {
@@ -67,8 +75,14 @@ int session_dormant_remove(struct session *se, const struct actor *who,
     if (rc == -ERR_NOT_FOUND && was_live)
         rc = 0; /* never committed: a folder, or of a single run */
     if (rc == 0 && done.count && done.results[0].fate == FATE_LOCKED)
-        rc = error_set(err, ERR_LOCKED, "%s holds a lock on it",
-                       done.results[0].holder);
+        rc = session_dormant_locked(&done.results[0], err);
+    if (rc == 0 && done.count && done.results[0].fate == FATE_KEPT) {
+        (void)error_set(err, ERR_CONFLICT,
+                        "others changed it since this session saw it");
+        rc = error_hint(err, "refresh the session first");
+    }
+    if (rc == 0 && was_live)
+        session_keep_advance(se, &done);
     workspace_commit_done(&done);
     return rc;
 }

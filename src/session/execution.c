@@ -191,6 +191,8 @@ void session_execution_finish(struct execution *e, const struct verdict *v)
         session_metrics_time(m, &m->counters.execution, v->wall_ms * 1000);
     free(take_ptr(e->code));
     pthread_mutex_lock(&e->lock);
+    if (!se->made) /* a single run that left nothing: it never came to be */
+        e->info.workspace[0] = '\0';
     bytes = set_final(e, v);
     pthread_cond_broadcast(&e->fired);
     pthread_mutex_unlock(&e->lock);

@@ -179,12 +179,30 @@ static int remove_live(struct session *se, const char *path, struct error *err)
     return rc;
 }
 
-/* First inside, which may refuse; what was committed goes with it. */
+/* Is it there to be removed, and a folder? */
+static int look_live(struct session *se, const char *path, bool *ret_folder,
+                     struct error *err)
+{
+    struct broker_request request = {.type = INIT_OPEN, .path = path};
+    struct broker_reply reply = {.fd = -1};
+    int rc =
+        session_files_call(se, &request, NULL, 0, true, NULL, &reply, err);
+
+    if (rc == 0 && reply.errnum == 0)
+        fd_close(&reply.fd);
+    *ret_folder = reply.errnum == EISDIR;
+    if (rc == 0 && (reply.errnum == ENOENT || reply.errnum == ENOTDIR))
+        rc = session_files_refused(reply.errnum, err);
+    return rc;
+}
+
+/* The commit first, which may be refused; a folder is removed only if it is
+ * empty, which only the session can tell. */
 int session_files_remove(struct sessions *s, const struct actor *who,
                          const char *id, const char *path, struct error *err)
 {
     struct session *se = session_files_begin(s, who->tenant, id, err);
-    bool live;
+    bool live, folder = false;
     int rc = 0;
 
     if (!se)
@@ -192,9 +210,16 @@ int session_files_remove(struct sessions *s, const struct actor *who,
     live = !session_dormant(se);
     rc = check_path(path, err);
     if (rc == 0 && live)
+        rc = look_live(se, path, &folder, err);
+    if (rc == 0 && folder)
         rc = remove_live(se, path, err);
     if (rc == 0 && !se->ephemeral)
         rc = session_dormant_remove(se, who, path, live, err);
+    if (rc == 0 && live && !folder) {
+        rc = remove_live(se, path, err);
+        if (rc == -ERR_NOT_FOUND)
+            rc = 0; /* gone meanwhile is as good */
+    }
     session_files_end(se);
     return rc;
 }

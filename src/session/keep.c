@@ -27,7 +27,11 @@ struct keep {
     char (*names)[BLOB_NAME]; /* of the blobs, one a change; "" none */
     size_t name_count;
     char code[BLOB_NAME];
+    char domain[BLOB_DOMAIN];
+    struct blob_batch *batch; /* NULL: few, each synced by itself */
 };
+
+#define BATCH_FROM 8u /* so many that one sync of all is quicker */
 
 static void keep_done(struct keep *k)
 {
@@ -38,8 +42,18 @@ static void keep_done(struct keep *k)
             blob_release(blobs, k->names[i]);
     if (k->code[0])
         blob_release(blobs, k->code);
+    blob_batch_abort(&k->batch);
     free(k->names);
     free(k->set);
+}
+
+int session_keep_domain(struct session *se, char ret[BLOB_DOMAIN],
+                        struct error *err)
+{
+    if (se->made)
+        return workspace_domain(se->m->workspaces, se->workspace, ret, err);
+    blob_domain(se->tenant->name, ret);
+    return 0;
 }
 
 /* ---- bytes -------------------------------------------------------------- */
@@ -48,6 +62,17 @@ static void skip(struct change *c, int why)
 {
     c->kind = INIT_ENTRY_SKIPPED;
     c->size = (uint64_t)why;
+}
+
+/* A sparse file may claim any size, but only what is really there was ever
+ * held by the disk, which is a little larger than it is said to be. */
+static bool too_large(const struct keep *k, const struct stat *st)
+{
+    uint64_t size = (uint64_t)st->st_size;
+
+    return size > k->se->m->conf->file_bytes ||
+           (size > k->se->limits.scratch_bytes &&
+            (uint64_t)st->st_blocks * 512 < size);
 }
 
 /* 0 and *ret_fd; or 0 and -1 when the file is not one to keep. */
@@ -71,9 +96,7 @@ static int open_changed(struct keep *k, struct change *c, const char *path,
     rc = session_files_check_fd(fd, false, &st, err);
     if (rc < 0)
         return rc;
-    /* A sparse file may claim any size; it never held more than its disk. */
-    if ((uint64_t)st.st_size >
-        MIN(k->se->limits.scratch_bytes, k->se->m->conf->file_bytes)) {
+    if (too_large(k, &st)) {
         skip(c, EFBIG);
         return 0;
     }
@@ -92,11 +115,13 @@ static int store_file(struct keep *k, size_t i, struct error *err)
 
     if (rc < 0 || fd < 0)
         return rc;
-    rc = blob_begin(blobs, &w, err);
+    rc = blob_begin(blobs, k->domain, &w, err);
     if (rc == 0)
         rc = blob_write_fd(w, fd, c->size, err); /* as of now, if it grows */
     if (rc == 0)
-        rc = blob_finish(&w, k->names[i], &c->size, err);
+        rc = k->batch
+                 ? blob_batch_add(k->batch, &w, k->names[i], &c->size, err)
+                 : blob_finish(&w, k->names[i], &c->size, err);
     return rc;
 }
 
@@ -109,7 +134,8 @@ static int store_code(struct keep *k, struct error *err)
 
     if (!k->e || !k->e->code)
         return 0;
-    rc = blob_begin(workspaces_blobs(k->se->m->workspaces), &w, err);
+    rc =
+        blob_begin(workspaces_blobs(k->se->m->workspaces), k->domain, &w, err);
     if (rc == 0)
         rc = blob_write(w, k->e->code, k->e->code_len, err);
     if (rc == 0)
@@ -142,8 +168,10 @@ static bool took_place(const struct change *c)
 static int build_set(struct keep *k, struct error *err)
 {
     size_t n = k->ch->count;
-    int rc = 0;
+    int rc = session_keep_domain(k->se, k->domain, err);
 
+    if (n >= BATCH_FROM)
+        k->batch = blob_batch_new(workspaces_blobs(k->se->m->workspaces));
     k->set = xcalloc(n, sizeof(*k->set));
     k->names = xcalloc(n, sizeof(*k->names));
     k->name_count = n;
@@ -159,6 +187,8 @@ static int build_set(struct keep *k, struct error *err)
         else if (c->kind == INIT_ENTRY_CLEARED)
             add(k, i, CHANGE_CLEAR);
     }
+    if (rc == 0 && k->batch)
+        rc = blob_batch_finish(&k->batch, err);
     return rc;
 }
 
@@ -221,10 +251,20 @@ static int commit(struct keep *k, struct workspace_commit *ret,
     return rc;
 }
 
+void session_keep_advance(struct session *se,
+                          const struct workspace_commit *done)
+{
+    pthread_mutex_lock(&se->lock);
+    if (done->id[0] && done->seq == se->base + 1)
+        se->base = done->seq;
+    pthread_mutex_unlock(&se->lock);
+}
+
 /* What was not kept is looked at again with the next execution. */
 static void weigh(struct keep *k, const struct workspace_commit *done,
                   struct facts *facts)
 {
+    session_keep_advance(k->se, done);
     for (size_t i = 0; i < done->count; i++) {
         enum workspace_fate fate = done->results[i].fate;
 
@@ -296,6 +336,8 @@ void session_keep_rest(struct session *se, struct box *box)
     if (se->ephemeral || !session_scan_begin(box, se->rescan))
         return;
     io = xmalloc(SESSION_IO_SIZE);
-    if (session_scan_end(box, io, &ch, &reply) == 0)
+    if (session_scan_end(box, io, &ch, &reply) == 0) {
+        se->rescan = false;
         session_keep(se, box, NULL, &ch, NULL);
+    }
 }

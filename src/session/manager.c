@@ -151,13 +151,31 @@ static struct session *any_session(struct sessions *m)
     return se;
 }
 
+/* All at once, so that their ends are waited for together. */
+static void ask_all(struct sessions *m)
+{
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->table.size; i++)
+        for (struct idmap_node *n = m->table.buckets[i]; n; n = n->next) {
+            struct session *se = container_of(n, struct session, node);
+
+            pthread_mutex_lock(&se->lock);
+            session_queue_request(se, REQUEST_END);
+            pthread_mutex_unlock(&se->lock);
+        }
+    pthread_mutex_unlock(&m->lock);
+}
+
 /* Rows stay: the next start has the sessions again. */
 static void end_all(struct sessions *m)
 {
+    uint64_t deadline = clock_mono_ms() + CANCEL_MS;
     struct session *se;
 
+    ask_all(m);
     while ((se = any_session(m))) {
-        session_wake_rest(se);
+        if (session_save(se, (uint32_t)clock_left_ms(deadline)))
+            session_persist_note(se);
         (void)session_end(se); /* someone else's end is as good */
         session_unref(se);
     }

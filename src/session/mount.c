@@ -108,7 +108,7 @@ static int copy_bytes(int from, int to, uint64_t size, struct error *err)
     return 0;
 }
 
-static void discard(struct box *box, uint32_t handle)
+void session_mount_discard(struct box *box, uint32_t handle)
 {
     struct broker_request request = {.type = INIT_DISCARD, .arg = handle};
     struct broker_reply reply;
@@ -118,11 +118,10 @@ static void discard(struct box *box, uint32_t handle)
     (void)session_broker_call(box, &request, NULL, 0, false, &reply, &err);
 }
 
-int session_mount_put(struct box *box, int fd, uint64_t size, const char *path,
-                      struct error *err)
+int session_mount_stage(struct box *box, int fd, uint64_t size,
+                        uint32_t *ret_handle, struct error *err)
 {
     struct broker_request create = {.type = INIT_CREATE};
-    struct broker_request publish = {.type = INIT_PUBLISH, .path = path};
     struct broker_reply reply;
     int to cleanup(fd_close) = -1;
     struct stat st;
@@ -133,17 +132,37 @@ int session_mount_put(struct box *box, int fd, uint64_t size, const char *path,
     if (rc < 0)
         return rc;
     to = reply.fd;
-    publish.arg = reply.arg;
+    *ret_handle = reply.arg;
     rc = session_files_check_fd(to, true, &st, err);
     if (rc == 0)
         rc = copy_bytes(fd, to, size, err);
-    if (rc == 0)
-        rc = session_broker_call(box, &publish, NULL, 0, false, &reply, err);
+    if (rc < 0)
+        session_mount_discard(box, *ret_handle);
+    return rc;
+}
+
+int session_mount_publish(struct box *box, uint32_t handle, const char *path,
+                          struct error *err)
+{
+    struct broker_request publish = {
+        .type = INIT_PUBLISH, .arg = handle, .path = path};
+    struct broker_reply reply;
+    int rc = session_broker_call(box, &publish, NULL, 0, false, &reply, err);
+
     if (rc == 0 && reply.errnum)
         rc = session_files_refused(reply.errnum, err);
     if (rc < 0)
-        discard(box, publish.arg);
+        session_mount_discard(box, handle);
     return rc;
+}
+
+int session_mount_put(struct box *box, int fd, uint64_t size, const char *path,
+                      struct error *err)
+{
+    uint32_t handle;
+    int rc = session_mount_stage(box, fd, size, &handle, err);
+
+    return rc < 0 ? rc : session_mount_publish(box, handle, path, err);
 }
 
 static int copy_page(struct session *se, struct box *box,

@@ -4,6 +4,8 @@
  * session through its own broker. Runs in gloveboxd on the caller's thread,
  * between executions: what runs is never surprised by it.
  */
+#include <string.h>
+
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
@@ -42,20 +44,71 @@ static void give(struct session *se)
     pthread_mutex_unlock(&se->lock);
 }
 
-static int apply(struct session *se, struct box *box,
-                 const struct workspace_file *f, struct error *err)
+static int take_away(struct box *box, const char *path, struct error *err)
 {
-    struct broker_request remove = {.type = INIT_REMOVE, .path = f->path};
+    struct broker_request remove = {.type = INIT_REMOVE, .path = path};
     struct broker_reply reply;
-    int fd cleanup(fd_close) = -1;
-    int rc;
 
-    if (!f->sha256[0]) /* a refusal means it is not there: as good as gone */
-        return session_broker_call(box, &remove, NULL, 0, false, &reply, err);
-    rc = workspace_file_open(se->m->workspaces, f, &fd, err);
+    /* A refusal means it is not there: as good as gone. */
+    return session_broker_call(box, &remove, NULL, 0, false, &reply, err);
+}
+
+/* Takes away the folders on the way to a file that went, if it was the last
+ * in them: another's file may have their name now. Those in use refuse. */
+static int take_folders(struct box *box, const char *path, struct error *err)
+{
+    char *folder cleanup(mem_free) = xstrdup(path);
+    char *slash;
+    int rc = 0;
+
+    while (rc == 0 && (slash = strrchr(folder, '/'))) {
+        *slash = '\0';
+        rc = take_away(box, folder, err);
+    }
+    return rc;
+}
+
+static int put(struct session *se, struct box *box,
+               const struct workspace_file *f, struct error *err)
+{
+    int fd cleanup(fd_close) = -1;
+    int rc = workspace_file_open(se->m->workspaces, f, &fd, err);
+
     if (rc == 0)
         rc = session_mount_put(box, fd, f->size, f->path, err);
     return rc;
+}
+
+/* What goes makes room for what comes: a file may be where a folder was. */
+static int apply(struct session *se, struct box *box,
+                 const struct workspace_file *files, size_t count,
+                 struct error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < count && rc == 0; i++)
+        if (!files[i].sha256[0])
+            rc = take_away(box, files[i].path, err);
+    for (size_t i = 0; i < count && rc == 0; i++)
+        if (!files[i].sha256[0])
+            rc = take_folders(box, files[i].path, err);
+    for (size_t i = 0; i < count && rc == 0; i++)
+        if (files[i].sha256[0])
+            rc = put(se, box, &files[i], err);
+    return rc;
+}
+
+/* What the session wrote since is committed before anything can cover it. */
+static int keep_own(struct session *se, struct box *box, struct error *err)
+{
+    session_keep_rest(se, box);
+    if (!se->rescan)
+        return 0;
+    (void)error_set(err, ERR_CONFLICT,
+                    "files of the session are not committed yet, and a "
+                    "refresh could overwrite them");
+    return error_hint(err, "see `files.refused` of the last execution: "
+                           "someone holds a lock, or there is no room");
 }
 
 static int refresh(struct session *se, const struct actor *who,
@@ -64,13 +117,14 @@ static int refresh(struct session *se, const struct actor *who,
     struct workspace_file *files = NULL;
     size_t count = 0;
     int64_t head = 0;
-    int rc = workspace_changes(se->m->workspaces, who, se->workspace, se->base,
-                               se->id, &files, &count, &head, err);
+    int rc = keep_own(se, box, err);
 
+    if (rc == 0)
+        rc = workspace_changes(se->m->workspaces, who, se->workspace, se->base,
+                               se->id, &files, &count, &head, err);
     if (rc < 0)
         return rc;
-    for (size_t i = 0; i < count && rc == 0; i++)
-        rc = apply(se, box, &files[i], err);
+    rc = apply(se, box, files, count, err);
     workspace_files_free(files, count);
     if (rc == 0) {
         se->base = head;

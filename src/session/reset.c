@@ -10,11 +10,10 @@
 
 #define RESET_MS 10000u
 
-/* Keeps new turns out and waits for what runs; on success the lock is held
- * and exclusive is ours. */
-static int take_exclusive(struct session *se, struct error *err)
+int session_quiet(struct session *se, enum exec_request how, const char *why,
+                  uint32_t ms, struct error *err)
 {
-    uint64_t deadline = clock_mono_ms() + RESET_MS;
+    uint64_t deadline = clock_mono_ms() + ms;
     struct execution *waiting;
     bool in_time = true;
 
@@ -23,11 +22,11 @@ static int take_exclusive(struct session *se, struct error *err)
         in_time = session_cond_wait(&se->cond, &se->lock, deadline);
     if (in_time) {
         se->exclusive = true;
-        session_queue_request(se, REQUEST_KILL);
+        session_queue_request(se, how);
         waiting = session_queue_empty(se);
         pthread_cond_broadcast(&se->cond);
         pthread_mutex_unlock(&se->lock);
-        session_queue_cancel(waiting, "the session was reset while it waited");
+        session_queue_cancel(waiting, why);
         pthread_mutex_lock(&se->lock);
         while ((se->running || se->moving) && in_time)
             in_time = session_cond_wait(&se->cond, &se->lock, deadline);
@@ -45,7 +44,9 @@ static int take_exclusive(struct session *se, struct error *err)
 static int reset(struct session *se, struct error *err)
 {
     struct box *box = NULL;
-    int rc = take_exclusive(se, err);
+    int rc =
+        session_quiet(se, REQUEST_KILL,
+                      "the session was reset while it waited", RESET_MS, err);
 
     if (rc < 0)
         return rc;

@@ -2,8 +2,9 @@
 /*
  * Sessions as clients see them: find, show, list, delete.
  * Runs in gloveboxd on the caller's thread. A foreign id is answered exactly
- * as an unknown one (I3). Deleting is one call to the warden; whatever still
- * runs notices by itself.
+ * as an unknown one (I3). Deleting first commits what the session has
+ * written, within a bound, then is one call to the warden; whatever still runs
+ * notices by itself.
  */
 #include <stdio.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 #include "session/session_int.h"
 
 #define LIST_MAX 1000u
+#define SAVE_MS 4000u /* for the last commit of a session that is deleted */
 
 struct session *session_ref(struct session *se)
 {
@@ -300,6 +302,26 @@ int session_list(struct sessions *s, const char *tenant, unsigned limit,
 
 /* ---- the end ------------------------------------------------------------ */
 
+bool session_save(struct session *se, uint32_t ms)
+{
+    struct box *box = NULL;
+    struct error err;
+
+    if (se->ephemeral ||
+        session_quiet(se, REQUEST_END,
+                      "the session was deleted while it waited", ms, &err) < 0)
+        return false;
+    /* A single run is over with its execution. */
+    if (se->box && !se->transient)
+        box = session_box_ref(se->box);
+    pthread_mutex_unlock(&se->lock);
+    if (!box)
+        return false;
+    session_keep_rest(se, box);
+    session_box_unref(box);
+    return true;
+}
+
 /* sessions.lock is held. */
 static void unlink_session(struct sessions *m, struct session *se)
 {
@@ -333,6 +355,7 @@ bool session_end(struct session *se)
     if (!se->moving)
         box = take_ptr(se->box);
     session_state_set(se, SESSION_ENDED);
+    se->exclusive = false;
     pthread_cond_broadcast(&se->cond);
     pthread_mutex_unlock(&se->lock);
     pthread_mutex_unlock(&m->lock);
@@ -375,6 +398,8 @@ int session_delete(struct sessions *s, const struct actor *who, const char *id,
         return -(int)err->code;
     if (se->stored)
         rc = session_persist_delete(se, who, err);
+    if (rc == 0)
+        (void)session_save(se, SAVE_MS); /* with or without, it ends now */
     if (rc == 0 && session_end(se)) {
         if (!se->stored)
             session_audit(se, who, "session.delete");

@@ -355,6 +355,9 @@ void session_audit(const struct session *se, const struct actor *who,
 struct actor session_actor(const struct session *se);
 void session_fill_info(struct session *se, struct session_info *ret);
 void session_touch(struct session *se); /* its lock is held */
+/* Before its end: ends what runs and commits what it, or anything since, has
+ * written; waits at most ms. True: it had a sandbox, which was asked. */
+bool session_save(struct session *se, uint32_t ms);
 /* Takes it out of the tables and ends it; false: someone else did. */
 bool session_end(struct session *se);
 
@@ -394,6 +397,13 @@ int session_mount_box(struct session *se, uint32_t runtime,
 /* One file of the workspace into the box under its own name. */
 int session_mount_put(struct box *box, int fd, uint64_t size, const char *path,
                       struct error *err);
+/* The same in two steps: in the box without a name, then under it. publish
+ * discards what it could not name. */
+int session_mount_stage(struct box *box, int fd, uint64_t size,
+                        uint32_t *ret_handle, struct error *err);
+int session_mount_publish(struct box *box, uint32_t handle, const char *path,
+                          struct error *err);
+void session_mount_discard(struct box *box, uint32_t handle);
 
 /* persist.c: rows of sessions. */
 int session_persist_insert(struct session *se, const struct actor *who,
@@ -411,9 +421,6 @@ int session_persist_list(struct sessions *m, const char *tenant,
                          struct session_info **ret, size_t *ret_count,
                          struct error *err);
 
-/* Commits what happened since the last execution, if it is idle. */
-void session_wake_rest(struct session *se);
-
 /* queue.c: turns, first come first served. Except for wait, release and
  * cancel the session's lock is held. */
 void session_queue_add(struct session *se, struct execution *e);
@@ -429,6 +436,11 @@ struct execution *session_queue_empty(struct session *se);
 void session_queue_cancel(struct execution *waiting, const char *why);
 /* Tells what runs, if anything does. */
 void session_queue_request(struct session *se, enum exec_request what);
+
+/* reset.c: cancels what waits, asks what runs to end, keeps new turns out and
+ * waits; on success session.lock is held and `exclusive` is the caller's. */
+int session_quiet(struct session *se, enum exec_request how, const char *why,
+                  uint32_t ms, struct error *err);
 
 int session_reaper_start(struct sessions *m, struct error *err);
 void session_reaper_stop(struct sessions *m);
@@ -685,6 +697,12 @@ void session_keep(struct session *se, struct box *box, struct execution *e,
                   struct changes *ch, struct facts *facts);
 /* The same for what happened since the last execution, before the box goes. */
 void session_keep_rest(struct session *se, struct box *box);
+/* Of the workspace's blobs. */
+int session_keep_domain(struct session *se, char ret[BLOB_DOMAIN],
+                        struct error *err);
+/* The session has seen its own commit, and nothing came between. */
+void session_keep_advance(struct session *se,
+                          const struct workspace_commit *done);
 /* note.c: what became of the changes, as the execution's files; why: the
  * commit failed as a whole, or NULL. */
 void session_note_results(struct execution *e, const struct changes *ch,
@@ -718,6 +736,9 @@ int session_dormant_open(struct session *se, const char *path, int *ret_fd,
                          struct stat *ret_stat, struct error *err);
 int session_dormant_remove(struct session *se, const struct actor *who,
                            const char *path, bool was_live, struct error *err);
+/* The error of a path that someone holds. */
+int session_dormant_locked(const struct workspace_result *r,
+                           struct error *err);
 int session_dormant_list(struct session *se, unsigned limit, const char *after,
                          struct session_file **ret, size_t *ret_count,
                          bool *ret_more, struct error *err);

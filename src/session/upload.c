@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Uploads into a session: the bytes become a blob, are copied into the live
- * sandbox, named there in one step by its pid 1 (so the file appears whole or
- * not at all and never writes through an existing name, F4), and committed.
+ * sandbox, committed, and only then named inside, in one step by its pid 1:
+ * the file appears whole or not at all, never writes through an existing name
+ * (F4), and is not there when the commit was refused.
  * A dormant session is not woken for it. Into an ephemeral session they go
  * directly. Runs in gloveboxd on the caller's thread, one thread at a time;
  * bytes pass through, none are kept in memory.
@@ -24,30 +25,20 @@ struct session_upload {
     char key[ID_MAX];
     char path[INIT_PATH_MAX + 1];
     uint64_t size;
-    struct blob_writer *blob; /* NULL when ephemeral; then: */
-    struct box *box;          /* referenced; the handle is this box's */
+    struct blob_writer *blob; /* NULL when ephemeral, or finished */
+    struct box *box;          /* NULL, or referenced: the handle is its */
     uint32_t handle;
     bool created;
     int fd;
     struct hash_stream *hash;
 };
 
-static void discard(struct session_upload *u)
-{
-    struct broker_request request = {.type = INIT_DISCARD, .arg = u->handle};
-    struct broker_reply reply;
-    struct error err;
-
-    if (u->created) /* a broken box has nothing left to discard */
-        (void)session_broker_call(u->box, &request, NULL, 0, false, &reply,
-                                  &err);
-}
-
 void session_upload_abort(struct session_upload *u)
 {
     if (!u)
         return;
-    discard(u);
+    if (u->created)
+        session_mount_discard(u->box, u->handle);
     blob_abort(&u->blob);
     fd_close(&u->fd);
     hash_stream_free(u->hash);
@@ -77,6 +68,17 @@ static int create_inside(struct session_upload *u, struct error *err)
     return session_files_check_fd(u->fd, true, &st, err);
 }
 
+static int begin_blob(struct session_upload *u, struct error *err)
+{
+    char domain[BLOB_DOMAIN];
+    int rc = session_keep_domain(u->se, domain, err);
+
+    if (rc == 0)
+        rc = blob_begin(workspaces_blobs(u->se->m->workspaces), domain,
+                        &u->blob, err);
+    return rc;
+}
+
 int session_upload_begin(struct sessions *s, const struct actor *who,
                          const char *id, const char *path,
                          struct session_upload **ret, struct error *err)
@@ -97,9 +99,7 @@ int session_upload_begin(struct sessions *s, const struct actor *who,
     rc = session_text_path(path, strlen(path), err);
     if (rc == 0) {
         memcpy(u->path, path, strlen(path) + 1);
-        rc = se->ephemeral
-                 ? create_inside(u, err)
-                 : blob_begin(workspaces_blobs(s->workspaces), &u->blob, err);
+        rc = se->ephemeral ? create_inside(u, err) : begin_blob(u, err);
     }
     if (rc < 0) {
         session_upload_abort(u);
@@ -161,23 +161,67 @@ static int publish_inside(struct session_upload *u, struct session_file *ret,
     return 0;
 }
 
-/* The blob's bytes into the live sandbox. */
+/* What is inside at path, as an errno: 0 a file, EISDIR a folder. */
+static int look_inside(struct box *box, const char *path, int *ret_errnum,
+                       struct error *err)
+{
+    struct broker_request look = {.type = INIT_OPEN, .path = path};
+    struct broker_reply reply = {.fd = -1};
+    int rc = session_broker_call(box, &look, NULL, 0, true, &reply, err);
+
+    if (rc == 0 && reply.errnum == 0)
+        fd_close(&reply.fd);
+    *ret_errnum = reply.errnum;
+    return rc;
+}
+
+/* Could it get that name? Asked before the commit, which would take away a
+ * folder of that name. Files and whatever else is there give way. */
+static int check_place(struct box *box, char *path, struct error *err)
+{
+    char *slash = strrchr(path, '/');
+    int errnum = 0;
+    int rc = look_inside(box, path, &errnum, err);
+
+    if (rc == 0 && errnum == ELOOP && slash) { /* itself, or on the way? */
+        *slash = '\0';
+        rc = look_inside(box, path, &errnum, err);
+        *slash = '/';
+        if (errnum == EISDIR)
+            errnum = 0;
+    }
+    if (rc == 0 &&
+        (errnum == EISDIR || errnum == ENOTDIR || (errnum == ELOOP && slash)))
+        rc = session_files_refused(errnum, err);
+    return rc;
+}
+
+/* The blob's bytes into the live sandbox, without a name yet. */
 static int copy_inside(struct session_upload *u, const char *sha256,
                        struct error *err)
 {
     int fd cleanup(fd_close) = -1;
-    struct box *box;
     uint64_t size;
     int rc = blob_open(workspaces_blobs(u->se->m->workspaces), sha256, &fd,
                        &size, err);
 
     if (rc == 0)
-        rc = session_wake(u->se, &box, err);
-    if (rc < 0)
-        return rc;
-    rc = session_mount_put(box, fd, size, u->path, err);
-    session_box_unref(box);
+        rc = session_wake(u->se, &u->box, err);
+    if (rc == 0)
+        rc = check_place(u->box, u->path, err);
+    if (rc == 0)
+        rc = session_mount_stage(u->box, fd, size, &u->handle, err);
+    u->created = rc == 0;
     return rc;
+}
+
+/* It has been committed. A sandbox that is gone wakes with it. */
+static int name_inside(struct session_upload *u, struct error *err)
+{
+    int rc = session_mount_publish(u->box, u->handle, u->path, err);
+
+    u->created = false;
+    return atomic_load(&u->box->broken) ? 0 : rc;
 }
 
 static int make_workspace(struct session_upload *u, struct error *err)
@@ -216,18 +260,21 @@ static int commit_blob(struct session_upload *u, const char *sha256, bool live,
         rc = workspace_commit(u->se->m->workspaces, &u->who, u->se->workspace,
                               &spec, &done, err);
     if (rc < 0 || done.count == 0) {
-        u->se->rescan = true; /* it is inside: the next execution tries */
         workspace_commit_done(&done);
         return rc;
     }
     r = &done.results[0];
     if (r->fate == FATE_LOCKED)
-        rc = error_set(err, ERR_LOCKED, "%s holds a lock on it", r->holder);
+        rc = session_dormant_locked(r, err);
+    else if (r->fate == FATE_CONFLICT) /* where it is kept, beside theirs */
+        ret->path = xstrdup(r->file.path);
     else if (r->fate == FATE_QUOTA)
         rc = error_set(err, ERR_SPACE, "the workspace's quota is used up");
     memcpy(ret->file, r->file.file, sizeof(ret->file));
     memcpy(ret->version, r->file.version, sizeof(ret->version));
     memcpy(ret->sha256, r->file.sha256, sizeof(ret->sha256));
+    if (live)
+        session_keep_advance(u->se, &done);
     workspace_commit_done(&done);
     return rc;
 }
@@ -246,6 +293,8 @@ static int keep(struct session_upload *u, struct session_file *ret,
         rc = copy_inside(u, sha256, err);
     if (rc == 0)
         rc = commit_blob(u, sha256, live, ret, err);
+    if (rc == 0 && live)
+        rc = name_inside(u, err);
     blob_release(blobs, sha256);
     return rc;
 }
@@ -258,8 +307,10 @@ int session_upload_commit(struct session_upload *u, struct session_file *ret,
     *ret = (struct session_file){.size = u->size,
                                  .modified_at_ms = clock_real_ms()};
     rc = u->blob ? keep(u, ret, err) : publish_inside(u, ret, err);
-    if (rc == 0)
+    if (rc == 0 && !ret->path)
         ret->path = xstrdup(u->path);
+    if (rc < 0)
+        free(take_ptr(ret->path));
     session_upload_abort(u); /* discards only what was not published */
     return rc;
 }

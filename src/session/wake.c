@@ -196,17 +196,3 @@ bool session_wake_drop(struct session *se, struct box *box, bool idle_only)
     session_persist_note(se);
     return true;
 }
-
-void session_wake_rest(struct session *se)
-{
-    struct box *box = NULL;
-
-    pthread_mutex_lock(&se->lock);
-    if (se->box && !in_use(se) && !se->moving)
-        box = session_box_ref(se->box);
-    pthread_mutex_unlock(&se->lock);
-    if (!box)
-        return;
-    (void)session_wake_drop(se, box, true); /* busy again: ended as it is */
-    session_box_unref(box);
-}

@@ -82,8 +82,9 @@ export class Ledger {
   }
 
   // Compares with a daemon that has just come up; what was open is decided
-  // by what is there. bytes: which paths are fetched and hashed too.
-  async settle(g, { bytes = () => true } = {}) {
+  // by what is there, unless the next start may still see it otherwise.
+  // bytes: which paths are fetched and hashed too.
+  async settle(g, { bytes = () => true, decide = true } = {}) {
     const have = await this.listed(g);
     for (const [path, { acked, maybe }] of this.paths) {
       const is = have.get(path) ?? NOTHING;
@@ -95,7 +96,6 @@ export class Ledger {
       const done = Object.entries(group).filter(([path, hash]) => (have.get(path) ?? NOTHING) === hash).length;
       assert.ok(done === 0 || done === Object.keys(group).length, `${Object.keys(group)}: ${done} of them changed`);
     }
-    this.groups = [];
     const open = [...this.paths].filter(([, entry]) => entry.maybe !== undefined).map(([path]) => path);
     for (const [path, hash] of have) {
       if (!bytes(path) && !open.includes(path)) continue;
@@ -103,6 +103,8 @@ export class Ledger {
       assert.equal(answer.status, 200, `${path}: ${answer.status} ${answer.text.slice(0, 200)}`);
       assert.equal(sha256(answer.bytes), hash, `${path} is not what it is listed as`);
     }
+    if (!decide) return;
+    this.groups = [];
     for (const path of this.paths.keys()) {
       if (have.has(path)) this.paths.set(path, { acked: have.get(path) });
       else this.paths.delete(path);
