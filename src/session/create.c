@@ -71,23 +71,15 @@ static int make_plan(struct sessions *m, const struct session_spec *spec,
     return 0;
 }
 
-/* One that is named must be there for the actor to see, and to write. */
+/* One that is named must be there for the actor to see. */
 static int check_workspace(struct sessions *m, const struct actor *who,
                            const struct session_spec *spec, struct error *err)
 {
     struct workspace_info info;
-    int rc;
 
     if (!spec->workspace)
         return 0;
-    rc = workspace_get(m->workspaces, who, spec->workspace, &info, err);
-    if (rc == 0 && info.role < ROLE_EDITOR)
-        rc = error_set(err, ERR_FORBIDDEN,
-                       "a session takes the role %s in its workspace; yours "
-                       "is %s",
-                       workspace_role_name(ROLE_EDITOR),
-                       workspace_role_name(info.role));
-    return rc;
+    return workspace_get(m->workspaces, who, spec->workspace, &info, err);
 }
 
 /* ---- its place ---------------------------------------------------------- */

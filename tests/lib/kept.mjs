@@ -3,7 +3,8 @@
 // putting a session to sleep, and looking at its workspace. Used by the wire
 // tests of workspaces.
 import assert from 'node:assert/strict';
-import { readFileSync, readdirSync, statSync } from 'node:fs';
+import { spawnSync } from 'node:child_process';
+import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { until } from './glovebox.mjs';
 import { Stream } from './wire.mjs';
@@ -78,13 +79,7 @@ export const diskUse = (dir) => treeOf(dir).reduce((sum, file) => sum + file.dis
 
 // Files of a folder whose name or bytes hold the mark.
 export function holding(dir, mark) {
-  const bytes = Buffer.from(mark);
-  return treeOf(dir).filter(({ path }) => {
-    if (path.includes(mark)) return true;
-    try {
-      return readFileSync(path).includes(bytes);
-    } catch {
-      return false;
-    }
-  }).map(({ path }) => path);
+  const named = treeOf(dir).map(({ path }) => path).filter((path) => path.includes(mark));
+  const found = spawnSync('grep', ['-rlaF', '--', mark, dir], { encoding: 'utf8', maxBuffer: 1 << 26 });
+  return [...new Set([...named, ...found.stdout.split('\n').filter(Boolean)])];
 }

@@ -5,6 +5,9 @@
 // may be there. Each path has one writer at a time.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
+import { existsSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { Glovebox, until } from './glovebox.mjs';
 import { Stream } from './wire.mjs';
 
 export const sha256 = (bytes) => createHash('sha256').update(bytes).digest('hex');
@@ -111,6 +114,23 @@ export class Ledger {
     }
   }
 }
+
+// Starts again on the directory of one that ended; up as soon as it answers
+// with what it keeps, whether sessions can start yet or not.
+export async function restarted(dead, options, ms = 10_000) {
+  const g = await Glovebox.start({ ...options, dir: dead.dir, wait: false });
+  const endpoint = join(g.dir, 'data', 'endpoint');
+  await until(() => g.exit || existsSync(endpoint), { ms, every: 5, what: 'endpoint' });
+  assert.ok(!g.exit, `it did not start: ${JSON.stringify(g.exit)}\n${g.log.slice(-2000)}`);
+  g.url = readFileSync(endpoint, 'utf8').trim();
+  g.key = readFileSync(join(g.dir, 'data', 'admin.key'), 'utf8').trim();
+  await until(async () => (await g.call('GET', '/api/workspaces?limit=1')).status === 200, { ms, every: 5, what: 'an answer' });
+  return g;
+}
+
+// Sessions can start; or it has ended meanwhile.
+export const ready = (g) => until(async () => g.exit || (await fetch(`${g.url}/readyz`)).status === 200, { ms: 20_000, what: 'readyz' })
+  .catch((error) => { throw new Error(`${error.message}\n${g.log.slice(-3000)}`, { cause: error }); });
 
 // The report of POST /api/verify.
 export async function verify(g) {

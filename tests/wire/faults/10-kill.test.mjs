@@ -6,12 +6,12 @@
 // quick. At least a hundred times.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
-import { existsSync, readFileSync, utimesSync } from 'node:fs';
+import { utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { armFault, disarm, faultEnv, faultFired } from '../../lib/faults.mjs';
 import { Glovebox, Session, pool, sleep, until } from '../../lib/glovebox.mjs';
-import { Ledger, sound } from '../../lib/ledger.mjs';
+import { Ledger, ready, restarted, sound } from '../../lib/ledger.mjs';
 
 const RANDOM = 64;
 const START_MS = 10_000; // beyond this a start is a failure; 2 s is the aim
@@ -28,23 +28,11 @@ const starts = [];
 const size = () => [1, 100, 5_000, 70_000][Math.floor(Math.random() * 4)];
 const some = () => randomBytes(size());
 
-// Up as soon as it answers; not yet with a zygote.
-async function start(dir) {
+async function again() {
   const began = performance.now();
-  const next = await Glovebox.start({ dir, config, env: faultEnv(), wait: !dir });
-  if (dir) {
-    await until(() => next.exit || existsSync(join(dir, 'data', 'endpoint')), { ms: START_MS, every: 5, what: 'endpoint' });
-    assert.ok(!next.exit, `it did not start: ${JSON.stringify(next.exit)}\n${next.log.slice(-2000)}`);
-    next.url = readFileSync(join(dir, 'data', 'endpoint'), 'utf8').trim();
-    next.key = readFileSync(join(dir, 'data', 'admin.key'), 'utf8').trim();
-    await until(async () => (await next.call('GET', `/api/workspaces/${ledger.workspace}`)).status === 200, { ms: START_MS, every: 5, what: 'the workspace' });
-  }
+  g = await restarted(g, { config, env: faultEnv() }, START_MS);
   starts.push(performance.now() - began);
-  return next;
 }
-
-const ready = () => until(async () => g.exit || (await fetch(`${g.url}/readyz`)).status === 200, { ms: 20_000, what: 'readyz' })
-  .catch((error) => { throw new Error(`${error.message}\n${g.log.slice(-3000)}`, { cause: error }); });
 
 const age = (hash) => {
   const hour = Date.now() / 1000 - 3600;
@@ -69,7 +57,7 @@ const writers = {
     for (let i = 0; ; i++) await ledger.parts(g, `parts${n}/${i % 4}`, randomBytes(90_000));
   },
   async executions(n) {
-    await ready();
+    await ready(g);
     for (let i = 0; ; i++) {
       const text = `${n} ${i} ${'x'.repeat(size())}`;
       await ledger.execute(session, Object.fromEntries(['a', 'b', 'c'].map((name) => [`exec/${name}.txt`, `${name} ${text}`])));
@@ -96,7 +84,7 @@ async function die(work) {
   await Promise.all(work);
   disarm();
   kills++;
-  g = await start(g.dir);
+  await again();
 }
 
 // Those touched in this round are read again; the rest now and then.
@@ -108,7 +96,7 @@ async function check({ all = false } = {}) {
 }
 
 before(async () => {
-  g = await start();
+  g = await Glovebox.start({ config, env: faultEnv() });
   ledger = new Ledger((await g.ok('POST', '/api/workspaces', { name: 'kills' })).id);
   // Old versions go, so that the collector has work and verifying stays quick.
   await g.ok('PATCH', `/api/workspaces/${ledger.workspace}`, { retention: { keep_versions: 2 } });
@@ -166,7 +154,7 @@ describe('D1 D2 D7 killed while it writes', () => {
     for (const [what, op, path, action] of points)
       for (const nth of what === 'executions' ? [2] : [1, 5]) {
         session = new Session(g, { id: session.id });
-        if (what === 'executions') await ready();
+        if (what === 'executions') await ready(g);
         armFault({ op, path, nth, action });
         const work = begin(what, what === 'executions' ? 'collection' : 'uploads');
         await Promise.race([g.exited, sleep(4000)]);
@@ -193,20 +181,20 @@ describe('D1 D2 D7 killed while it writes', () => {
       next.child.kill('SIGKILL');
       await next.exited;
       kills += 2;
-      g = await start(g.dir);
+      await again();
       await check();
     }
   });
 
   test('D1: a session woken after that has its files, and says that its interpreter is fresh', async () => {
-    await ready();
+    await ready(g);
     session = new Session(g, { id: session.id });
     const before_ = await session.python('open("/mnt/data/last.txt", "w").write("there"); kept = 1');
     assert.equal(before_.outcome, 'ok', JSON.stringify(before_.error));
     ledger.paths.set('last.txt', { acked: before_.files.created[0].sha256 });
     g.child.kill('SIGKILL');
     await die([]);
-    await ready();
+    await ready(g);
     session = new Session(g, { id: session.id });
     const e = await session.python('import os\nprint(open("/mnt/data/last.txt").read(), "kept" in globals(), len([f for _, _, fs in os.walk("/mnt/data") for f in fs]))');
     const have = await ledger.listed(g);

@@ -278,9 +278,10 @@ describe('files through a session', { concurrency: 4 }, () => {
     for (const path of ['a.txt', 'b.txt']) await w.write(path, 'theirs');
     const made = await put(s, 'a.txt', 'mine');
     assert.equal(made.status, 201, made.text);
-    assert.match(made.body.path, CONFLICT);
+    const { path } = await server.ok('GET', `/api/files/${made.body.file_id}`, undefined, { key: keys.agent.secret });
+    assert.match(path, CONFLICT);
     assert.equal((await w.get('a.txt')).text, 'theirs');
-    assert.equal((await w.get(made.body.path)).text, 'mine');
+    assert.equal((await w.get(path)).text, 'mine');
     refused(await remove(s, 'b.txt'), 409, 'conflict', /refresh/);
     assert.equal((await w.get('b.txt')).text, 'theirs');
     assert.equal((await s.json(READING))['b.txt'], 'base');
@@ -362,7 +363,7 @@ describe('refresh', { concurrency: 4 }, () => {
 describe('roles', { concurrency: 4 }, () => {
   const member = (w, who, role) => w.call('PUT', `/members/${who.id}`, { body: { role } });
 
-  test('a viewer reads and cannot write: 403, and no session on it', async () => {
+  test('a viewer reads and cannot write: 403, and what its executions write is denied', async () => {
     const w = await make({ private: true });
     await w.write('a', 'x');
     assert.equal((await member(w, keys.other, 'viewer')).status, 204);
@@ -373,8 +374,13 @@ describe('roles', { concurrency: 4 }, () => {
       ['POST', '/uploads', { path: 'b' }], ['PATCH', '', { name: 'n' }], ['DELETE', ''], ['POST', '/transfer', { to: keys.other.id }], ['POST', '/offers', {}], ['PUT', `/members/${keys.other.id}`, { role: 'owner' }]])
       refused(await v.call(method, path, { body }), 403, 'forbidden');
     refused(await request(server, 'POST', '/api/shares', { body: { workspace: w.id, path: 'a' }, key: keys.other.secret }), 403, 'forbidden');
-    refused(await request(server, 'POST', '/api/sessions', { body: { workspace: w.id }, key: keys.other.secret }), 403, 'forbidden');
-    refused(await request(server, 'POST', '/api/run', { body: { workspace: w.id, code: '1' }, key: keys.other.secret }), 403, 'forbidden');
+    const s = await on(w, { key: keys.other });
+    assert.deepEqual(await s.json(READING), { a: 'x' }, 'a session of its own may look');
+    const e = await s.python(writing({ a: 'changed', b: 'new' }));
+    assert.deepEqual([e.outcome, e.commit, told(e)], ['denied', null, { refused: ['a', 'b'] }]);
+    await s.delete();
+    const run = await server.ok('POST', '/api/run', { workspace: w.id, code: writing({ c: 'new' }) }, { key: keys.other.secret });
+    assert.deepEqual([run.outcome, run.commit, told(run)], ['denied', null, { refused: ['c'] }]);
     assert.deepEqual(await w.paths(), ['a']);
     assert.equal((await w.info()).commits, 1);
   });

@@ -9,12 +9,14 @@ import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
 import { READING, asleep, holding, told, well } from '../../lib/kept.mjs';
 import { refused, request, stop } from '../../lib/wire.mjs';
 
+// All of what is on disk is searched, so little is.
+const small = (spec) => pool({ scratch_bytes: '8MiB', scratch_inodes: 200, ...spec });
 let server;
 let data;
 
 before(async () => {
   server = await Glovebox.start({
-    config: { pools: [pool({ ready: 2 }), pool({ name: 'never', ready: 1, persistence: 'ephemeral' }), pool({ name: 'nap', ready: 1, cooldown_s: 1 })] },
+    config: { pools: [small({ ready: 2 }), small({ name: 'never', ready: 1, persistence: 'ephemeral' }), small({ name: 'nap', ready: 1, cooldown_s: 1 })] },
   });
   data = join(server.dir, 'data');
 });
@@ -110,7 +112,7 @@ describe('an ephemeral session', () => {
 
   test('one that is running when the service stops, or is killed', async () => {
     for (const how of ['SIGTERM', 'SIGKILL']) {
-      const config = { stop_deadline_s: 1, pools: [pool({ ready: 1 })] };
+      const config = { stop_deadline_s: 1, pools: [small({ ready: 1 })] };
       const other = await Glovebox.start({ config });
       const m = marks();
       const mine = join(other.dir, 'data');

@@ -3,41 +3,35 @@
 // tenant at every door, retention, legal hold, deletion and its window, and
 // bytes that leave the disk once nothing refers to them (D10).
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
 import { existsSync, readFileSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { Glovebox, pool, sleep, until } from '../../lib/glovebox.mjs';
-import { READING, holding, told, well, workspaceOf, writing } from '../../lib/kept.mjs';
+import { Glovebox, Session, pool, sleep } from '../../lib/glovebox.mjs';
+import { READING, holding, told, well, writing } from '../../lib/kept.mjs';
 import { refused, request, stop } from '../../lib/wire.mjs';
 import { Workspace, mint, sha256 } from '../../lib/workspace.mjs';
 
 const KiB = 1024;
 const ALL = ['execute', 'files:read', 'files:write'];
+const config = { restore_window_s: 2, collect_every_s: 3600, tenant_quota_bytes: 400 * KiB, pools: [pool({ ready: 2, scratch_bytes: '8MiB', scratch_inodes: 200 })] };
 let server;
-let user;
 
-before(async () => {
-  server = await Glovebox.start({
-    config: { restore_window_s: 2, collect_every_s: 3600, tenant_quota_bytes: 400 * KiB, sessions_per_tenant: 60, pools: [pool({ ready: 2 }), pool({ name: 'nap', ready: 1, cooldown_s: 1 })] },
-  });
-});
+before(async () => { server = await Glovebox.start({ config }); });
 after(() => stop(server));
 
-// Each test has a tenant of its own: quotas are counted by tenant.
+// Each test has a tenant of its own, since quotas are counted by tenant, with
+// an administrator of its own, since those see only their tenant's.
 let tenants = 0;
 async function begin(quota_bytes) {
-  user = await mint(server, ALL, { tenant: `t${++tenants}` });
+  const tenant = `t${++tenants}`;
+  const user = await mint(server, ALL, { tenant });
+  const admin = await mint(server, ['admin'], { tenant });
   const w = await Workspace.create(server, {}, user.secret);
-  if (quota_bytes !== undefined) assert.equal((await quota(w, quota_bytes)).quota_bytes, quota_bytes);
-  return { w, user, session: (spec = {}) => server.session({ workspace: w.id, ...spec }, { key: user.secret }) };
+  const patch = (body) => w.as(admin.secret).ok('PATCH', '', { body });
+  if (quota_bytes !== undefined) assert.equal((await patch({ quota_bytes })).quota_bytes, quota_bytes);
+  return { w, user, patch, session: (spec = {}) => server.session({ workspace: w.id, ...spec }, { key: user.secret }) };
 }
-// Administrators see every tenant's workspaces.
-const quota = async (w, quota_bytes) => {
-  const answer = await request(server, 'PATCH', w.path, { body: { quota_bytes } });
-  assert.equal(answer.status, 200, answer.text);
-  return answer.body;
-};
-const hold = (w, legal_hold) => server.ok('PATCH', w.path, { legal_hold });
 const blob = (hash) => join(server.dir, 'data', 'blobs', hash.slice(0, 2), hash);
 // The collector leaves alone what is younger than a minute.
 const age = (hash) => {
@@ -49,7 +43,7 @@ const usage = (who) => server.ok('GET', '/api/usage', undefined, { key: who.secr
 
 describe('R4 quota of a workspace', () => {
   test('R4: uploads at it fit, above it are 507 and nothing changes', async () => {
-    const { w, user: who } = await begin(64 * KiB);
+    const { w, user: who, patch } = await begin(64 * KiB);
     assert.equal((await w.put('a', Buffer.alloc(40 * KiB, 'a'))).status, 201);
     refused(await w.put('b', Buffer.alloc(24 * KiB + 1, 'b')), 507, 'storage_full');
     assert.deepEqual(await w.paths(), ['a']);
@@ -62,13 +56,13 @@ describe('R4 quota of a workspace', () => {
     assert.equal((await w.get('a')).bytes.length, 40 * KiB, 'an old version is not given up for a new one');
     assert.equal((await w.delete('b')).status, 200, 'deleting always works');
     assert.equal((await usage(who)).stored_bytes, 64 * KiB);
-    await quota(w, 128 * KiB);
+    await patch({ quota_bytes: 128 * KiB });
     assert.equal((await w.put('c', 'x')).status, 201);
     refused(await w.call('PATCH', '', { body: { quota_bytes: 1 << 30 } }), 403, 'forbidden');
   });
 
   test('R4: an execution above it ends with a typed limit, keeps what fits and lists the rest', async () => {
-    const { w, session } = await begin(64 * KiB);
+    const { w, patch, session } = await begin(64 * KiB);
     const s = await session();
     const at = await well(s.python('open("/mnt/data/a", "wb").write(b"a" * 40 * 1024)'));
     assert.deepEqual(told(at), { created: ['a'] });
@@ -80,8 +74,10 @@ describe('R4 quota of a workspace', () => {
     assert.match(over.files.refused[0].reason, /room/);
     assert.match(over.error.message, /quota/);
     assert.deepEqual(await w.paths(), ['a', 'small']);
-    assert.deepEqual(Object.keys(await s.json('import json, os; print(json.dumps({n: 1 for n in os.listdir("/mnt/data")}))')).sort(), ['a', 'big', 'small'], 'the session still has it');
-    await quota(w, 128 * KiB);
+    const still = await s.python('import os; sorted(os.listdir("/mnt/data"))');
+    assert.equal(still.result['text/plain'], "['a', 'big', 'small']", 'the session still has it');
+    assert.deepEqual(told(still), { refused: ['big'] }, 'and it is told as long as it is not kept');
+    await patch({ quota_bytes: 128 * KiB });
     const later = await well(s.python('1'));
     assert.deepEqual(told(later), { created: ['big'] }, 'with more room it is kept');
     assert.equal((await w.info()).stored_bytes, 71 * KiB);
@@ -105,8 +101,9 @@ describe('R4 quota of a workspace', () => {
     refused(await request(server, 'PUT', `${s.path}/files/b`, { body: Buffer.alloc(9 * KiB), key: who.secret }), 507, 'storage_full');
     assert.deepEqual(Object.keys(await s.json(READING)), ['a'], 'nor is it inside');
     const up = await w.ok('POST', '/uploads', { body: { path: 'p' } });
-    await request(server, 'PUT', `/api/uploads/${up.id}/parts/1`, { body: Buffer.alloc(9 * KiB, 'p'), key: who.secret });
-    refused(await request(server, 'POST', `/api/uploads/${up.id}/complete`, { body: {}, key: who.secret }), 507, 'storage_full');
+    const part = await request(server, 'PUT', `/api/uploads/${up.id}/parts/1`, { body: Buffer.alloc(9 * KiB, 'p'), key: who.secret });
+    if (part.status === 200) refused(await request(server, 'POST', `/api/uploads/${up.id}/complete`, { body: {}, key: who.secret }), 507, 'storage_full');
+    else refused(part, 507, 'storage_full');
     refused(await w.call('POST', '/copy', { body: { from: 'a', to: 'c' } }), 507, 'storage_full');
     assert.deepEqual(await w.paths(), ['a']);
   });
@@ -154,31 +151,27 @@ describe('D10 retention', () => {
     assert.equal((await w.get('a')).text, texts[4]);
   });
 
-  test('D10: the newest version stays, however little is kept; a deleted file\'s goes', async () => {
+  test('D10: the newest version stays, however little is kept, and the last of a deleted file', async () => {
     const { w } = await begin();
     const text = `only ${w.id}`;
     const gone = `gone ${w.id}`;
     await w.write('a', text);
-    await w.write('b', gone);
+    const last = await w.write('b', gone);
     await w.delete('b');
-    await w.ok('PATCH', '', { body: { retention: { keep_versions: 1, keep_days: 0 } } });
-    age(sha256(text));
-    age(sha256(gone));
+    await w.ok('PATCH', '', { body: { retention: { keep_versions: 1, keep_days: 1 } } });
+    for (const t of [text, gone]) age(sha256(t));
     await collect();
     assert.equal((await w.get('a')).text, text);
-    assert.ok(existsSync(blob(sha256(text))));
-    const days = await w.ok('PATCH', '', { body: { retention: { keep_versions: 0, keep_days: 1 } } });
-    assert.deepEqual(days.retention, { keep_versions: 0, keep_days: 1 });
-    await collect();
-    assert.equal((await w.get('a')).text, text, 'nothing is that old yet');
+    await w.ok('POST', '/restore', { body: { version: last.version } });
+    assert.equal((await w.get('b')).text, gone);
   });
 
   test('D10: legal hold stops retention and deletion, and only administrators set it', async () => {
-    const { w } = await begin();
+    const { w, patch } = await begin();
     const texts = [1, 2, 3].map((n) => `version ${n} of ${w.id}`);
     for (const text of texts) await w.write('a', text);
     refused(await w.call('PATCH', '', { body: { legal_hold: true } }), 403, 'forbidden');
-    assert.equal((await hold(w, true)).legal_hold, true);
+    assert.equal((await patch({ legal_hold: true })).legal_hold, true);
     await w.ok('PATCH', '', { body: { retention: { keep_versions: 1, keep_days: 0 } } });
     for (const text of texts) age(sha256(text));
     await collect();
@@ -186,7 +179,7 @@ describe('D10 retention', () => {
     refused(await w.call('DELETE', ''), 409, 'conflict', /hold/);
     await w.write('a', 'writing goes on');
     assert.equal((await w.delete('a')).status, 200);
-    await hold(w, false);
+    await patch({ legal_hold: false });
     await collect();
     assert.equal((await w.call('DELETE', '')).status, 204);
   });
@@ -241,25 +234,48 @@ describe('D10 a deleted workspace', () => {
     assert.deepEqual(holding(join(server.dir, 'data', 'blobs'), mark), []);
     assert.deepEqual(holding(join(server.dir, 'data', 'trees'), mark), []);
   });
+});
 
-  test('D10: bytes of a single version, a large one, leave the disk', async () => {
-    const { w, user: who } = await begin();
-    const big = Buffer.alloc(300 * KiB, w.id);
-    await w.write('big', big);
-    const s = await server.session({ workspace: w.id, pool: 'nap' }, { key: who.secret });
-    assert.equal(await s.out('import os; print(os.path.getsize("/mnt/data/big"))'), String(big.length));
-    await w.delete('big');
-    await w.ok('PATCH', '', { body: { retention: { keep_versions: 1, keep_days: 0 } } });
-    await s.delete();
-    const named = () => holding(join(server.dir, 'data'), w.id.repeat(3)).filter((path) => !path.includes('/scratch/'));
-    assert.equal(named().length >= 1, true);
-    age(sha256(big));
+// Last: it puts the clock of what is stored back by two days.
+describe('D10 days', () => {
+  test('D10: keep_days counts from when a version was superseded or deleted; then its bytes leave the disk', async () => {
+    const { w, session } = await begin();
+    const held = await begin();
+    const big = (n) => Buffer.alloc(90 * KiB, `${n} of ${w.id} `);
+    await w.write('deleted', big(1));
+    await w.write('changed', big(2));
+    await held.w.write('deleted', big(3));
+    const s = await session();
+    assert.equal(await s.out('import os; print(sorted(os.listdir("/mnt/data")))'), "['changed', 'deleted']");
+    await well(s.python(writing({ changed: 'now' })));
+    await w.delete('deleted');
+    await held.w.delete('deleted');
+    await w.ok('PATCH', '', { body: { retention: { keep_versions: 0, keep_days: 1 } } });
+    await held.w.ok('PATCH', '', { body: { retention: { keep_versions: 0, keep_days: 1 } } });
+    await held.patch({ legal_hold: true });
+    const all = [1, 2, 3].map((n) => sha256(big(n)));
+    const there = () => all.map((hash) => existsSync(blob(hash)));
+    all.forEach(age);
     await collect();
-    await until(async () => {
-      age(sha256(big));
-      await collect();
-      return named().length === 0;
-    }, { ms: 10_000, every: 500, what: 'gone from the disk' }).catch(() => assert.deepEqual(named(), []));
-    assert.equal((await workspaceOf(s, who.secret).info()).stored_bytes, 0);
+    assert.deepEqual(there(), [true, true, true], 'a day has not passed');
+    assert.deepEqual(await server.stop({ keep: true }), { code: 0, signal: null });
+    const aged = spawnSync('/usr/bin/python3', ['-c', `
+import sqlite3, sys
+db = sqlite3.connect(sys.argv[1])
+db.execute("UPDATE commits SET at_ms = at_ms - 2 * 86400000")
+db.commit()
+`, join(server.dir, 'data', 'glovebox.db')], { encoding: 'utf8' });
+    assert.equal(aged.status, 0, aged.stderr);
+    server = await Glovebox.start({ dir: server.dir, config });
+    const again = new Workspace(server, w.made, w.key);
+    const done = await collect();
+    assert.ok(done.versions >= 2 && done.bytes >= 180 * KiB, JSON.stringify(done));
+    assert.deepEqual(there(), [false, false, true], 'what is held stays');
+    for (const n of [1, 2]) assert.deepEqual(holding(join(server.dir, 'data'), `${n} of ${w.id} ${n} of ${w.id} `).filter((path) => !path.includes('/scratch/')), [], 'not in any tree either');
+    assert.equal((await again.info()).stored_bytes, 3);
+    assert.equal((await again.get('changed')).text, 'now');
+    assert.deepEqual((await again.history()).data.map((h) => [h.path, h.change, h.available]),
+      [['deleted', 'deleted', true], ['changed', 'modified', true], ['changed', 'created', false], ['deleted', 'created', false]]);
+    assert.deepEqual(await new Session(server, s.made, s.options).json(READING), { changed: 'now' }, 'and the session wakes on what is left');
   });
 });
