@@ -112,7 +112,8 @@ static int open_part(struct download *d, struct error *err)
 static int start_over(struct download *d, struct error *err)
 {
     if (!d->beside)
-        return -(int)err->code;
+        return error_set(err, ERR_CONFLICT,
+                         "the file changed while it was fetched");
     if (ftruncate(d->fd, 0) < 0 || lseek(d->fd, 0, SEEK_SET) < 0)
         return error_errno(err, ERR_INTERNAL, errno, "cannot write %s", d->to);
     d->have = 0;
@@ -203,7 +204,7 @@ static int into_place(struct download *d, struct error *err)
     int r = compare(d, err);
 
     if (r < 0) {
-        struct error ignored;
+        struct error ignored = {0};
 
         (void)start_over(d, &ignored); /* nothing to go on with */
         return r;

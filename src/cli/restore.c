@@ -102,7 +102,7 @@ static int run(struct cli *c, char *const argv[], struct error *err)
     struct restore r = {.c = c};
     int ends[2] = {-1, -1};
     int status = 0, result;
-    pid_t pid;
+    pid_t pid = -1;
 
     result = fd_pipe(ends);
     if (result == 0)

@@ -9,6 +9,7 @@
 #include "http/http.h"
 
 #include <string.h>
+#include <sys/socket.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
@@ -79,10 +80,23 @@ static bool take_ping(struct stream *s)
     return ping;
 }
 
+/* libmicrohttpd 0.9.75 leaves a connection whose body failed open when it had
+ * been suspended; the client would wait for the rest. */
+static void hang_up(const struct stream *s)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        s->req->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+    if (info)
+        (void)shutdown(info->connect_fd, SHUT_RDWR); /* it may be gone */
+}
+
 static ssize_t end_of(const struct stream *s)
 {
-    return s->broken ? MHD_CONTENT_READER_END_WITH_ERROR
-                     : MHD_CONTENT_READER_END_OF_STREAM;
+    if (!s->broken)
+        return MHD_CONTENT_READER_END_OF_STREAM;
+    hang_up(s);
+    return MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
 static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)

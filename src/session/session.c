@@ -150,7 +150,10 @@ void session_fill_info(struct session *se, struct session_info *ret)
                                           .cores = l->cores,
                                           .descriptors = l->descriptors};
     pthread_mutex_lock(&se->lock);
-    ret->state = se->state;
+    /* Dormant is said once its last files are committed and the box is gone.
+     */
+    ret->state =
+        se->state == SESSION_DORMANT && se->moving ? SESSION_IDLE : se->state;
     ret->executions = se->executions;
     ret->queued = se->queued;
     ret->interpreter = se->interpreter;

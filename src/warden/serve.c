@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -31,6 +32,7 @@
 
 #define DRAIN_MS 5
 #define END_MS 5000u
+#define ALONE_MS 10000u /* longer than END_MS */
 #define HOPELESS 3u /* starts of a zygote that failed in a row */
 #define LAYERS_AT 2 /* among the descriptors of a SPAWN */
 
@@ -107,6 +109,21 @@ static bool can_lay(struct warden *w)
     return layers_possible(w, data);
 }
 
+/* One warden for a data directory. That of a service killed a moment ago may
+ * still be ending its sessions, which have the same host uids and names as
+ * ours will; its last act is to remove the folder of the groups. */
+static bool wait_alone(struct warden *w)
+{
+    uint64_t deadline = clock_mono_ms() + ALONE_MS;
+
+    while (flock(w->scratch_dir, LOCK_EX | LOCK_NB) < 0) {
+        if (errno != EWOULDBLOCK || clock_left_ms(deadline) == 0)
+            return false;
+        (void)poll(NULL, 0, DRAIN_MS);
+    }
+    return true;
+}
+
 static void warden_serve_setup(struct warden *w,
                                const struct warden_request *req, int *fds,
                                struct warden_reply *reply)
@@ -128,6 +145,11 @@ static void warden_serve_setup(struct warden *w,
     if (w->scratch_dir < 0) {
         warden_reply_fail(reply, WARDEN_FAILED, errno,
                           "cannot open the scratch folder");
+        return;
+    }
+    if (!wait_alone(w)) {
+        warden_reply_fail(reply, WARDEN_FAILED, EBUSY,
+                          "another service's sessions are still ending here");
         return;
     }
     (void)snprintf(group, sizeof(group), "glovebox-%.40s", s->instance);

@@ -56,6 +56,7 @@ struct workspaces {
     void (*on_commit)(void *ctx);
     void *on_commit_ctx;
     struct quota_memo memos[QUOTA_MEMOS];
+    int64_t last_made_ms; /* when the newest workspace was made */
 
     struct workspace_trees *trees;   /* tree.c's; NULL: not open */
     struct workspace_keeper *keeper; /* keeper.c's; NULL: not open */

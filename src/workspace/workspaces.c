@@ -51,6 +51,16 @@ static int insert(struct store_tx *tx, const struct workspace_row *row,
     return MIN(r, 0);
 }
 
+/* Listings go by it, so no two are the same. */
+static int64_t next_moment(struct workspaces *w)
+{
+    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
+        workspace_lock_mutex(&w->lock);
+
+    w->last_made_ms = MAX(clock_real_ms(), w->last_made_ms + 1);
+    return w->last_made_ms;
+}
+
 int workspace_create_in(struct workspaces *w, struct store_tx *tx,
                         const struct actor *who,
                         const struct workspace_spec *spec,
@@ -77,7 +87,7 @@ int workspace_create_in(struct workspaces *w, struct store_tx *tx,
                    spec->name ? spec->name : "");
     (void)snprintf(row.made_for, sizeof(row.made_for), "%s",
                    spec->made_for ? spec->made_for : "");
-    row.created_at_ms = row.updated_at_ms = clock_real_ms();
+    row.created_at_ms = row.updated_at_ms = next_moment(w);
     r = insert(tx, &row, !spec->private_to_owner, err);
     if (r == 0)
         r = audit_add(w->audit, tx, who, &event, err);

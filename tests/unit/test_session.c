@@ -1623,6 +1623,8 @@ static void session_goes_dormant_and_wakes(void **state)
     f->conf.pools[0].cooldown_s = 0;
     wait_state(f, SESSION_DORMANT, 0);
     f->conf.pools[0].cooldown_s = 100;
+    for (int i = 0; i < 2000 && fake.releases < 1; i++)
+        fake_nap(1); /* dormant from the moment nobody may use it */
     assert_int_equal(fake.releases, 1);
     e = run_for(f, EXEC_PYTHON, "out x", 0);
     execution_info(e, &info);

@@ -275,7 +275,7 @@ db.commit()
     assert.equal((await again.info()).stored_bytes, 3);
     assert.equal((await again.get('changed')).text, 'now');
     assert.deepEqual((await again.history()).data.map((h) => [h.path, h.change, h.available]),
-      [['deleted', 'deleted', true], ['changed', 'modified', true], ['changed', 'created', false], ['deleted', 'created', false]]);
+      [['deleted', 'deleted', false], ['changed', 'modified', true], ['changed', 'created', false], ['deleted', 'created', false]]);
     assert.deepEqual(await new Session(server, s.made, s.options).json(READING), { changed: 'now' }, 'and the session wakes on what is left');
   });
 });
