@@ -3,7 +3,7 @@
  * HTTP exchanges for the stopwatch: kept-alive connections to a server on
  * loopback, one write per request, answers with a Content-Length. It has as
  * little of a client in it as can be, because what it costs is added to the
- * product's figures.
+ * product's figures. Bodies too large for that are transfer.c's.
  */
 #include "stopwatch.h"
 
@@ -26,7 +26,7 @@
 /* Connections kept from exchange to exchange; 0 is none, as in a new array. */
 static int kept[STOPWATCH_MAX];
 
-static int connect_to(const struct server *to)
+int http_connect(const struct server *to)
 {
     struct sockaddr_in at = {.sin_family = AF_INET,
                              .sin_port = htons(to->port),
@@ -56,11 +56,11 @@ static void connect_all(const struct server *to, size_t count)
             kept[i] = 0;
         }
         if (!kept[i])
-            kept[i] = connect_to(to);
+            kept[i] = http_connect(to);
     }
 }
 
-static void send_all(int fd, const char *data, size_t len)
+void http_send(int fd, const char *data, size_t len)
 {
     while (len > 0) {
         ssize_t n = send(fd, data, len, MSG_NOSIGNAL);
@@ -92,8 +92,7 @@ static bool is_complete(struct answer *a)
     return a->body_len >= length;
 }
 
-/* Reads once; true when the answer is whole. */
-static bool read_some(int fd, struct answer *a)
+bool http_read(int fd, struct answer *a)
 {
     char *room = stopwatch_room(&a->raw, READ_SIZE + 1);
     ssize_t n = recv(fd, room, READ_SIZE, 0);
@@ -123,7 +122,7 @@ static void read_all(size_t count, struct answer *answers)
         for (size_t i = 0; i < count; i++) {
             if (wait[i].fd < 0 || (count > 1 && wait[i].revents == 0))
                 continue;
-            if (read_some(wait[i].fd, &answers[i])) {
+            if (http_read(wait[i].fd, &answers[i])) {
                 wait[i].fd = -1;
                 open--;
             }
@@ -149,7 +148,7 @@ uint64_t http_exchange(const struct server *to, const char *method,
     connect_all(to, count);
     begun = stopwatch_now();
     for (size_t i = 0; i < count; i++)
-        send_all(kept[i], text, (size_t)len);
+        http_send(kept[i], text, (size_t)len);
     read_all(count, ret_answers);
     begun = stopwatch_now() - begun;
     free(text);

@@ -68,6 +68,30 @@ export class Stopwatch extends Lines {
     return { ms: ns / 1e6, answers };
   }
 
+  // That many files of that many bytes, from so many clients: ms for all.
+  async puts(count, width, bytes, prefix) {
+    return await this.ask(['puts', count, width, bytes, prefix].join('\t')) / 1e6;
+  }
+
+  // That many rows of that many bytes, a transaction each: ms for all.
+  async insert(count, bytes, database) {
+    return await this.ask(['insert', count, bytes, database].join('\t')) / 1e6;
+  }
+
+  // One large file: { ms, status, text }. port 0: the daemon's. sync: a file
+  // to be on disk before the clock stops.
+  async up(bytes, path, seed, { port = 0, sync = '-' } = {}) {
+    const [ns, status, text] = (await this.ask(['up', bytes, port, path, seed, sync].join('\t'))).split('\t');
+    return { ms: ns / 1e6, status: Number(status), text };
+  }
+
+  // The same file back; ms. Other bytes than the seed's end the run.
+  async down(bytes, path, seed, port = 0) {
+    const [ns, status, same] = (await this.ask(['down', bytes, port, path, seed].join('\t'))).split('\t');
+    if (status !== '200' || same !== 'same') throw new Error(`${path}: ${status}, ${same} bytes`);
+    return ns / 1e6;
+  }
+
   // The same program count times at once: { ms, failed, text }.
   async spawn(where, argv, count = 1) {
     const [ns, failed, text] = (await this.ask(['spawn', count, where, ...argv].join('\t'))).split('\t');
@@ -99,6 +123,9 @@ export class Daemon {
     const d = new Daemon();
     d.dir = mkdtempSync(join(tmpdir(), 'glovebox-bench-'));
     chmodSync(d.dir, 0o755); // the daemon gives up root before it opens files in it
+    // On ext4: away from where others just deleted many files, which makes
+    // new ones slow. Elsewhere it does nothing.
+    spawnSync('/usr/bin/chattr', ['+T', d.dir], { stdio: 'ignore' });
     writeFileSync(join(d.dir, 'bench.yaml'), JSON.stringify(config));
     const log = openSync(join(d.dir, 'log'), 'w');
     d.child = spawn(bin('gloveboxd'), ['--config', join(d.dir, 'bench.yaml'),
@@ -162,6 +189,8 @@ export function runtimeImage(name) {
 const field = (text, name) => Number(text.match(new RegExp(`^${name}:\\s+(\\d+)`, 'm'))?.[1] ?? 0) * 1024;
 
 export const residentBytes = (pid) => field(readFileSync(`/proc/${pid}/status`, 'utf8'), 'VmRSS');
+export const peakBytes = (pid) => field(readFileSync(`/proc/${pid}/status`, 'utf8'), 'VmHWM');
+export const resetPeak = (pid) => writeFileSync(`/proc/${pid}/clear_refs`, '5');
 export const availableBytes = () => field(readFileSync('/proc/meminfo', 'utf8'), 'MemAvailable');
 
 // Private memory of each sandbox below the daemon: a Map by pid namespace. The

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the parts of the benchmark's stopwatch share: a clock, a growing
- * buffer and two things that can be timed, HTTP exchanges and processes.
+ * buffer, bytes to send, and the things that can be timed: HTTP exchanges,
+ * small and large uploads, downloads, processes and transactions of SQLite.
  * Everything runs in one thread of one process; an error of the stopwatch
  * itself ends it.
  */
 #ifndef BENCH_STOPWATCH_H
 #define BENCH_STOPWATCH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -41,6 +43,14 @@ uint64_t stopwatch_now(void);
 /* Room for more at the end of b; the pointer holds until the next call. */
 char *stopwatch_room(struct bytes *b, size_t more);
 
+/* Bytes that differ from those of any other seed. */
+void stopwatch_fill(char *bytes, size_t len, uint64_t seed);
+
+/* The parts of an exchange. http_read reads once: true when a is whole. */
+int http_connect(const struct server *to);
+void http_send(int fd, const char *data, size_t len);
+bool http_read(int fd, struct answer *a);
+
 /*
  * Sends the same request on count connections at once and reads every answer
  * into ret_answers[count]; returns nanoseconds from the first byte sent to
@@ -50,6 +60,32 @@ char *stopwatch_room(struct bytes *b, size_t more);
 uint64_t http_exchange(const struct server *to, const char *method,
                        const char *path, const char *body, size_t count,
                        struct answer *ret_answers);
+
+/*
+ * Uploads count files of len bytes, each with bytes and a name of its own
+ * below the path prefix, on width connections that each wait for an answer
+ * before the next; anything but 201 ends the stopwatch. Nanoseconds for all.
+ */
+uint64_t upload_many(const struct server *to, const char *prefix, size_t len,
+                     size_t width, size_t count);
+
+/*
+ * One large body up or down, on a connection of its own; nanoseconds from
+ * the first byte sent to the last one read. The bytes are those of the seed.
+ * sync_file, unless "-", is synced before the clock stops. A download is
+ * compared afterwards; *ret_same is false when other bytes came.
+ */
+uint64_t transfer_up(const struct server *to, const char *path, size_t len,
+                     uint64_t seed, const char *sync_file,
+                     struct answer *ret_answer);
+uint64_t transfer_down(const struct server *to, const char *path, size_t len,
+                       uint64_t seed, int *ret_status, bool *ret_same);
+
+/*
+ * Inserts count rows of len bytes each into a table of the database at path,
+ * made when first needed: a transaction each, WAL, full sync. Nanoseconds.
+ */
+uint64_t sqlite_insert(const char *path, size_t len, size_t count);
 
 /*
  * Starts count processes of argv at once, in root unless that is "-", and

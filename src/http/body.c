@@ -49,12 +49,15 @@ size_t http_body_feed(struct http_request *req, const char *bytes, size_t len)
 bool http_body_late(struct http_request *req, uint64_t now_ms)
 {
     uint64_t patience = (uint64_t)req->server->settings.body_timeout_s * 1000;
-    uint64_t elapsed = now_ms - req->body_start_ms;
+    uint64_t slack = patience + req->received * 1000 / HTTP_MIN_RATE;
 
-    if (req->ended || req->suspended || req->length == 0)
+    /* Sums, not differences: now was read before the lock was taken, and a
+     * byte may have come since. 0: the body has not begun. */
+    if (req->ended || req->suspended || req->length == 0 ||
+        req->body_start_ms == 0)
         return false;
-    return now_ms - req->body_last_ms > patience ||
-           elapsed > patience + req->received * 1000 / HTTP_MIN_RATE;
+    return now_ms > req->body_last_ms + patience ||
+           now_ms > req->body_start_ms + slack;
 }
 
 /* ---- the worker's side -------------------------------------------------- */

@@ -19,7 +19,8 @@
 #include "store/store.h"
 #include "workspace/workspace.h"
 
-#define LOOK_MS 2000u       /* also without a commit */
+#define LOOK_MS 2000u /* also without a commit */
+#define GATHER_MS 400u
 #define PAGE_FILES 200u     /* read, then written */
 #define PAGE_BYTES 4194304u /* of text: what is held in memory */
 #define SLICE_NS 4000000ull /* of one writing transaction, about */
@@ -384,7 +385,7 @@ void *search_index_thread(void *search)
 {
     struct search *s = search;
     struct error err;
-    bool failed = false;
+    bool failed = false, never = false;
 
     do {
         /* Nothing is lost: what is left is found again. Said once. */
@@ -394,6 +395,10 @@ void *search_index_thread(void *search)
             log_event(LOG_WARN, "index_round_failed", "error", err.message,
                       NULL);
         failed = !well;
+        /* Many commits in a row are one round, not one each: a round is two
+         * transactions that the next commit has to wait for. */
+        if (!search_wait(s, &never, GATHER_MS))
+            break;
     } while (search_wait(s, &s->commits, LOOK_MS));
     return NULL;
 }

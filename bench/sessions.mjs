@@ -1,37 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The workloads: what is run on our side and beside it, how often, and what
-// is aimed at. Each checks that both sides gave the right answer; a wrong one
-// ends the run, for then nothing was measured.
-import { availableBytes, privateBySandbox, residentBytes, say } from './parts.mjs';
+// The workloads of sessions: what is run on our side and beside it, how often,
+// and what is aimed at. Each checks that both sides gave the right answer; a
+// wrong one ends the run, for then nothing was measured.
+import { MIB, check, checkAnswer, checkExecution, inParallel, interleave, words } from './measure.mjs';
+import { Ipykernel, availableBytes, privateBySandbox, residentBytes, say } from './parts.mjs';
 
-const MIB = 1024 * 1024;
 const DESCRIBE = 'import numpy as np, pandas as pd; '
   + "print(pd.DataFrame({'x': np.arange(1000)}).describe())";
 const CELL = 'x = sum(range(100)); print(x)';
-
-export const p50 = (values) => percentile(values, 0.5);
-export function percentile(values, share) {
-  const sorted = [...values].sort((a, b) => a - b);
-  const at = (sorted.length - 1) * share;
-  const low = sorted[Math.floor(at)];
-  return low + (sorted[Math.ceil(at)] - low) * (at % 1);
-}
-
-const words = (text) => text.trim().split(/\s+/).join(' ');
-
-function check(what, got, wanted) {
-  if (words(got) !== wanted) throw new Error(`${what} answered ${JSON.stringify(got.slice(0, 300))}`);
-}
-
-function checkExecution(execution, wanted) {
-  if (execution.outcome !== 'ok') throw new Error(`glovebox: ${JSON.stringify(execution).slice(0, 500)}`);
-  check('glovebox', execution.stdout, wanted);
-}
-
-function checkAnswer({ status, text }, wanted) {
-  if (status !== 200) throw new Error(`glovebox: ${status} ${text.slice(0, 500)}`);
-  checkExecution(JSON.parse(text), wanted);
-}
 
 // ---- the two sides -----------------------------------------------------------
 
@@ -58,17 +34,6 @@ const bubblewrap = (c, code, wanted, count) => spawned(c, '-',
   ['/usr/bin/bwrap', '--unshare-all', '--die-with-parent', '--new-session', '--ro-bind', c.root, '/',
     '--proc', '/proc', '--dev', '/dev', '--tmpfs', '/tmp', '--chdir', '/tmp',
     '/usr/bin/python3', '-c', code], wanted, count);
-
-// ours, base, ours, base…; one round of each before the first that counts.
-async function interleave(rounds, sides) {
-  const times = sides.map(() => []);
-  for (let i = 0; i <= rounds; i++)
-    for (const [s, side] of sides.entries()) {
-      const ms = await side();
-      if (i > 0) times[s].push(ms);
-    }
-  return times;
-}
 
 async function versus(rounds, base, mine, theirs) {
   const [a, b] = await interleave(rounds, [mine, theirs]);
@@ -175,28 +140,20 @@ async function memory(c) {
   ];
 }
 
-// A few at a time; none may fail unnoticed.
-async function inParallel(jobs, width = 8) {
-  const queue = [...jobs];
-  await Promise.all(Array.from({ length: width }, async () => {
-    while (queue.length) await queue.shift()();
-  }));
-}
-
 // ---- the table ---------------------------------------------------------------
 
 // One row per line printed; a workload that gives several lines has several.
-export const workloads = [
-  { run: newSession, lines: [{ name: 'W1', aim: { ratio: 0.5 },
+const workloads = [
+  { run: newSession, lines: [{ name: 'W1', aim: { most: 0.5 },
     what: 'new session, `print(1)`, ready pool', beside: "`python3 -c 'print(1)'`" }] },
-  { run: newSessionPandas, lines: [{ name: 'W2', aim: { ratio: 0.04 },
+  { run: newSessionPandas, lines: [{ name: 'W2', aim: { most: 0.04 },
     what: 'new session, numpy and pandas in use', beside: 'bubblewrap, importing them' }] },
-  { run: emptyPool, lines: [{ name: 'W2c', aim: { ratio: 1.0 },
+  { run: emptyPool, lines: [{ name: 'W2c', aim: { most: 1.0 },
     what: 'new session, `pass`, ready pool empty', beside: '`python3 -c pass`' }] },
   { run: nextCell, lines: [
-    { name: 'W3', aim: { ratio: 0.2 }, what: 'next cell in a live session', beside: "ipykernel's next cell" },
-    { name: 'W3e', aim: { ratio: 3 }, what: 'next cell in a live session', beside: '`GET /healthz` on the same server' }] },
-  { run: burst, lines: [{ name: 'W5', aim: { ratio: 0.05 },
+    { name: 'W3', aim: { most: 0.2 }, what: 'next cell in a live session', beside: "ipykernel's next cell" },
+    { name: 'W3e', aim: { most: 3 }, what: 'next cell in a live session', beside: '`GET /healthz` on the same server' }] },
+  { run: burst, lines: [{ name: 'W5', aim: { most: 0.05 },
     what: `${BURST} new sessions at once with pandas, last answer`, beside: `${BURST} bubblewraps at once` }] },
   { run: memory, lines: [
     { name: 'W8_private', aim: { ours: 10 }, what: 'private memory of a session after `describe()`',
@@ -204,3 +161,17 @@ export const workloads = [
     { name: `W8_${LIVE}_live`, aim: { text: 'all answer' }, what: `${LIVE} live sessions, each answers \`1+1\` after \`describe()\`` },
     { name: 'W8_daemon_rss', aim: { text: '≤ 60 MiB' }, what: `memory of the daemon with ${IDLE} idle sessions` }] },
 ];
+
+const MANY = 2000;
+export const sessions = {
+  config: {
+    creations_per_s: 0, max_sessions: MANY, sessions_per_tenant: MANY,
+    pools: [
+      { name: 'ready', runtime: 'standard', max_sessions: MANY },
+      { name: 'empty', runtime: 'standard', max_sessions: MANY, ready: 0 },
+    ],
+  },
+  async begin(c) { c.ipykernel = await Ipykernel.start(c.image); },
+  async end(c) { await c.ipykernel?.stop(); },
+  workloads,
+};
