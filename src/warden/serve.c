@@ -16,8 +16,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <sys/file.h>
+#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -33,8 +33,8 @@
 #define DRAIN_MS 5
 #define END_MS 5000u
 #define ALONE_MS 10000u /* longer than END_MS */
-#define HOPELESS 3u /* starts of a zygote that failed in a row */
-#define LAYERS_AT 2 /* among the descriptors of a SPAWN */
+#define HOPELESS 3u     /* starts of a zygote that failed in a row */
+#define LAYERS_AT 2     /* among the descriptors of a SPAWN */
 
 void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
                        int errnum, const char *fmt, ...)
