@@ -181,6 +181,8 @@ static void note_unmade(struct execution *e, struct facts *f,
 {
     f->end = END_UNMADE;
     f->reason = err->message;
+    /* Its workspace was deleted, or is no longer the actor's to see. */
+    f->keep_denied = err->code == ERR_NOT_FOUND || err->code == ERR_FORBIDDEN;
     if (atomic_load(&e->requests) & REQUEST_END) {
         f->cancelled = true;
         f->reason = "the session was deleted while it waited";

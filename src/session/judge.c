@@ -162,7 +162,7 @@ static bool is_unmade(const struct facts *f)
 
 static void say_unmade(const struct facts *f, struct verdict *v)
 {
-    v->outcome = OUTCOME_ISOLATION_FAILED;
+    v->outcome = f->keep_denied ? OUTCOME_DENIED : OUTCOME_ISOLATION_FAILED;
     sentence(v, "no sandbox could be made for it: %s",
              f->reason ? f->reason : "unknown");
 }

@@ -573,7 +573,8 @@ struct facts {
     bool quota_full;        /* of the workspace: some files were not kept */
     uint64_t quota_bytes;   /* it */
     char keep_failure[320]; /* "" or why files could not be kept */
-    bool keep_denied;       /* because the author may only read */
+    bool keep_denied;       /* because the author may only read, or not even
+                               that (END_UNMADE) */
     uint32_t timeout_s;
     uint64_t wall_ms;
     const struct warden_limits *limits;

@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { readdirSync, statSync } from 'node:fs';
 import { join } from 'node:path';
-import { until } from './glovebox.mjs';
+import { allProcesses, until } from './glovebox.mjs';
 import { Stream } from './wire.mjs';
 import { Workspace } from './workspace.mjs';
 
@@ -24,6 +24,13 @@ export const workspaceOf = (session, key) =>
 // Waits until a session of a pool with a short cooldown has no sandbox.
 export const asleep = (session) =>
   until(async () => (await session.get()).state === 'dormant', { ms: 15_000, every: 50, what: 'dormant' });
+
+// Ends its sandbox from outside, without a word to the daemon.
+export async function killSandbox(session) {
+  const { init } = await session.onHost();
+  process.kill(init, 'SIGKILL');
+  await until(() => !allProcesses().some(({ pid, zombie }) => pid === init && !zombie), { what: 'its end' });
+}
 
 // Python that writes these: { path: text }.
 export const writing = (texts) => `

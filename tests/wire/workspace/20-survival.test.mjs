@@ -6,7 +6,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { armFault, disarm, faultEnv, faultFired } from '../../lib/faults.mjs';
 import { Glovebox, Session, pool, until } from '../../lib/glovebox.mjs';
-import { READING, asleep, begun, told, well, workspaceOf, writing } from '../../lib/kept.mjs';
+import { READING, asleep, begun, killSandbox, told, well, workspaceOf, writing } from '../../lib/kept.mjs';
 import { Stream, refused, request, stop } from '../../lib/wire.mjs';
 import { mint, sha256 } from '../../lib/workspace.mjs';
 
@@ -125,7 +125,7 @@ describe('D1 D7 a session that loses its sandbox', { concurrency: 6 }, () => {
   test('by being killed while it is idle', async () => {
     const s = await server.session();
     await well(s.python(`${writing({ a: '1' })}\nkept_in_memory = 1`));
-    process.kill((await s.onHost()).init, 'SIGKILL');
+    await killSandbox(s);
     await wakes(s, { a: '1' });
   });
 

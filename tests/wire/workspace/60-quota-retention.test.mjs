@@ -8,13 +8,13 @@ import { existsSync, readFileSync, utimesSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, Session, pool, sleep } from '../../lib/glovebox.mjs';
-import { READING, holding, told, well, writing } from '../../lib/kept.mjs';
+import { READING, holding, killSandbox, told, well, writing } from '../../lib/kept.mjs';
 import { refused, request, stop } from '../../lib/wire.mjs';
 import { Workspace, mint, sha256 } from '../../lib/workspace.mjs';
 
 const KiB = 1024;
 const ALL = ['execute', 'files:read', 'files:write'];
-const config = { restore_window_s: 2, collect_every_s: 3600, tenant_quota_bytes: 400 * KiB, pools: [pool({ ready: 2, scratch_bytes: '8MiB', scratch_inodes: 200 })] };
+const config = { restore_window_s: 3, collect_every_s: 3600, tenant_quota_bytes: 400 * KiB, pools: [pool({ ready: 2, scratch_bytes: '8MiB', scratch_inodes: 200 })] };
 let server;
 
 before(async () => { server = await Glovebox.start({ config }); });
@@ -202,6 +202,17 @@ describe('D10 a deleted workspace', () => {
     const lost = await s.python(writing({ a: 'into nothing' }));
     assert.equal(lost.commit, null);
     assert.notEqual(lost.outcome, 'ok', 'it is said that nothing was kept');
+    // Nor can a session wake on it: refused, and not the sandbox's fault.
+    const other = await begin();
+    const asleep = await other.session({ limits: { processes: 16 } });
+    await well(asleep.python(writing({ a: '1' })));
+    await killSandbox(asleep);
+    assert.equal((await other.w.call('DELETE', '')).status, 204);
+    const denied = await asleep.python('1');
+    assert.equal(denied.outcome, 'denied', JSON.stringify(denied.error));
+    assert.match(denied.error.message, /no such workspace/);
+    assert.equal((await other.w.ok('POST', '/undelete')).deleted_at, null);
+    assert.deepEqual(await asleep.json(READING), { a: '1' });
     assert.equal((await w.ok('POST', '/undelete')).deleted_at, null);
     assert.deepEqual((await w.list()).data, before);
     const again = await well(s.python('1'));
@@ -222,7 +233,7 @@ describe('D10 a deleted workspace', () => {
     age(sha256(shared));
     await collect();
     assert.ok(existsSync(blob(sha256(mark))), 'within the window all is there');
-    await sleep(2200);
+    await sleep(3200);
     const done = await collect();
     assert.ok(done.workspaces >= 1 && done.blobs >= 1 && done.bytes >= mark.length, JSON.stringify(done));
     assert.ok(!existsSync(blob(sha256(mark))));
@@ -271,7 +282,8 @@ db.commit()
     const done = await collect();
     assert.ok(done.versions >= 2 && done.bytes >= 180 * KiB, JSON.stringify(done));
     assert.deepEqual(there(), [false, false, true], 'what is held stays');
-    for (const n of [1, 2]) assert.deepEqual(holding(join(server.dir, 'data'), `${n} of ${w.id} ${n} of ${w.id} `).filter((path) => !path.includes('/scratch/')), [], 'not in any tree either');
+    for (const folder of ['blobs', 'trees'])
+      for (const n of [1, 2]) assert.deepEqual(holding(join(server.dir, 'data', folder), `${n} of ${w.id} ${n} of ${w.id} `), [], 'under no other name either');
     assert.equal((await again.info()).stored_bytes, 3);
     assert.equal((await again.get('changed')).text, 'now');
     assert.deepEqual((await again.history()).data.map((h) => [h.path, h.change, h.available]),
