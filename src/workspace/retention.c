@@ -198,7 +198,11 @@ static int apply(struct workspaces *w, const struct workspace_row *row,
         if (r < 0)
             return r;
     } while (v->count == BATCH && !workspace_keeper_wait(w, 0));
-    return ret->versions > before ? recount(w, row->id, err) : 0;
+    if (ret->versions == before)
+        return 0;
+    /* Its links would keep the bytes on disk; it is made again when needed. */
+    workspace_tree_forget(w, row->id);
+    return recount(w, row->id, err);
 }
 
 /* The next workspace after `after` that has rules; 0: none. */

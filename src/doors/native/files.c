@@ -104,7 +104,7 @@ static void respond_put(struct doors_call *call, const struct session_file *f)
     struct json_writer w = {.out = &body};
 
     json_write_open(&w, NULL, '{');
-    json_write_string(&w, "path", call->params[1]);
+    json_write_string(&w, "path", f->path);
     json_write_int(&w, "size", (int64_t)f->size);
     json_write_string(&w, "sha256", f->sha256);
     native_encode_text(&w, "file_id", f->file);
