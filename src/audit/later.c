@@ -65,9 +65,12 @@ static int write_batch(struct audit *a, const struct audit_waiting *first,
 
     if (store_begin(a->store, STORE_WRITE, "noting acts", &tx, err) < 0)
         return -(int)err->code;
-    for (size_t i = 0; i < count; i++, w = w->next)
+    for (size_t i = 0; i < count; i++) {
+        if (i) /* the last one's next may be set while we write */
+            w = w->next;
         if (audit_chain_add(a->secret, tx, &w->record, err) < 0)
             return -(int)err->code;
+    }
     if (dropped && add_dropped(a, tx, dropped, err) < 0)
         return -(int)err->code;
     return store_commit(&tx, err);
