@@ -105,6 +105,13 @@ void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
                        int errnum, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
+/* ---- spawn.c ------------------------------------------------------------
+ */
+
+/* fds: ctl, events, folders of layers; what is used is replaced or kept. */
+void warden_serve_spawn(struct warden *w, const struct warden_request *req,
+                        int *fds, struct warden_reply *reply);
+
 /* ---- policy.c: every field again -----------------------------------------
  */
 
