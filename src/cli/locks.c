@@ -26,20 +26,10 @@ static int ls(struct cli *c, const struct cli_words *words, void *arg)
         {"FENCE", "fence", CLI_COLUMN_NUMBER},
         {"UNTIL", "expires_at", CLI_COLUMN_TEXT},
     };
-    json_t *answer cleanup(json_unref) = NULL;
-    char *path cleanup(mem_free) = NULL;
-    char id[ID_MAX];
-    struct error err;
 
     (void)arg;
-    if (cli_remote_workspace(c, words->items[0], id, &err) < 0)
-        return cli_fail(c, &err);
-    path = xasprintf("/api/workspaces/%s/locks", id);
-    if (cli_http_json(c, "GET", path, NULL, &answer, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_list(c, json_object_get(answer, "data"), columns,
-                  ARRAY_SIZE(columns));
-    return CLI_EXIT_OK;
+    return cli_remote_show(c, words->items[0], "/api/workspaces/", "/locks",
+                           columns, ARRAY_SIZE(columns));
 }
 
 /* WS:PATH of a workspace, whole or not. */

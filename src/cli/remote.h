@@ -55,6 +55,12 @@ int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
 /* The same for a workspace. */
 int cli_remote_workspace(struct cli *c, const char *id_or_name,
                          char ret[ID_MAX], struct error *err);
+struct cli_column;
+/* Prints what hangs off a workspace: the "data" of before + its id + after.
+ * Returns the exit code. */
+int cli_remote_show(struct cli *c, const char *workspace, const char *before,
+                    const char *after, const struct cli_column *columns,
+                    size_t count);
 /* The workspace that a session has; ERR_CONFLICT when it is ephemeral. */
 int cli_remote_session_workspace(struct cli *c, const char *session,
                                  char ret[ID_MAX], struct error *err);

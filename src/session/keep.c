@@ -206,18 +206,17 @@ static struct actor actor_of(const struct keep *k)
 }
 
 /* A single run gets its workspace with its first file. */
-static int make_workspace(struct keep *k, const struct actor *who,
-                          struct error *err)
+int session_keep_workspace(struct session *se, const struct actor *who,
+                           struct error *err)
 {
-    struct workspace_spec spec = {.id = k->se->workspace,
-                                  .made_for = k->se->id};
+    struct workspace_spec spec = {.id = se->workspace, .made_for = se->id};
     struct workspace_info info;
     int rc;
 
-    if (k->se->made)
+    if (se->made)
         return 0;
-    rc = workspace_create(k->se->m->workspaces, who, &spec, &info, err);
-    k->se->made = rc == 0;
+    rc = workspace_create(se->m->workspaces, who, &spec, &info, err);
+    se->made = rc == 0;
     return rc;
 }
 
@@ -234,7 +233,7 @@ static int commit(struct keep *k, struct workspace_commit *ret,
         .changes = k->set,
         .count = k->count,
     };
-    int rc = make_workspace(k, &who, err);
+    int rc = session_keep_workspace(k->se, &who, err);
 
     if (e) {
         spec.execution = e->info.id;

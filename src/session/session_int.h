@@ -698,6 +698,9 @@ void session_keep(struct session *se, struct box *box, struct execution *e,
                   struct changes *ch, struct facts *facts);
 /* The same for what happened since the last execution, before the box goes. */
 void session_keep_rest(struct session *se, struct box *box);
+/* Makes the workspace of a single run with its first file. */
+int session_keep_workspace(struct session *se, const struct actor *who,
+                           struct error *err);
 /* Of the workspace's blobs. */
 int session_keep_domain(struct session *se, char ret[BLOB_DOMAIN],
                         struct error *err);

@@ -224,21 +224,6 @@ static int name_inside(struct session_upload *u, struct error *err)
     return atomic_load(&u->box->broken) ? 0 : rc;
 }
 
-static int make_workspace(struct session_upload *u, struct error *err)
-{
-    struct workspace_spec spec = {.id = u->se->workspace,
-                                  .made_for = u->se->id};
-    struct workspace_info info;
-    int rc = 0;
-
-    if (!u->se->made)
-        rc =
-            workspace_create(u->se->m->workspaces, &u->who, &spec, &info, err);
-    if (rc == 0)
-        u->se->made = true;
-    return rc;
-}
-
 static int commit_blob(struct session_upload *u, const char *sha256, bool live,
                        struct session_file *ret, struct error *err)
 {
@@ -254,7 +239,7 @@ static int commit_blob(struct session_upload *u, const char *sha256, bool live,
                                          .count = 1};
     struct workspace_commit done = {0};
     const struct workspace_result *r;
-    int rc = make_workspace(u, err);
+    int rc = session_keep_workspace(u->se, &u->who, err);
 
     if (rc == 0)
         rc = workspace_commit(u->se->m->workspaces, &u->who, u->se->workspace,
