@@ -533,16 +533,22 @@ test('20 MiB go up and down unchanged, streamed: the daemon does not grow', asyn
 });
 
 test('many uploads and downloads at once, and no descriptor is left behind', async () => {
-  await put('warm', 'x');
+  const load = async () => {
+    const bodies = Array.from({ length: 24 }, () => randomBytes(200_000));
+    const made = await Promise.all(bodies.map((b, i) => put(`many/${i}`, b)));
+    for (const [i, m] of made.entries()) assert.ok(m.status < 300 && m.body.sha256 === sha256(bodies[i]) || m.status === 429, m.text);
+    const ok = made.map((m, i) => [m.status, i]).filter(([status]) => status < 300).map(([, i]) => i);
+    assert.ok(ok.length >= 8, `${ok.length} of 24`);
+    const got = await Promise.all(ok.map((i) => get(`many/${i}`)));
+    for (const [k, g] of got.entries()) assert.equal(sha256(g.bytes), sha256(bodies[ok[k]]));
+  };
+  // The first time opens what the service then keeps: readers of its store,
+  // among others. One descriptor left by each of the later ones would be 24
+  // at the least.
+  await load();
   const was = descriptors(server.pid);
-  const bodies = Array.from({ length: 24 }, () => randomBytes(200_000));
-  const made = await Promise.all(bodies.map((b, i) => put(`many/${i}`, b)));
-  for (const [i, m] of made.entries()) assert.ok(m.status === 201 && m.body.sha256 === sha256(bodies[i]) || m.status === 429, m.text);
-  const ok = made.map((m, i) => [m.status, i]).filter(([status]) => status === 201).map(([, i]) => i);
-  assert.ok(ok.length >= 8, `${ok.length} of 24`);
-  const got = await Promise.all(ok.map((i) => get(`many/${i}`)));
-  for (const [k, g] of got.entries()) assert.equal(sha256(g.bytes), sha256(bodies[ok[k]]));
-  await until(() => descriptors(server.pid) <= was + 1, { what: 'descriptors given back' });
+  for (let i = 0; i < 3; i++) await load();
+  await until(() => descriptors(server.pid) <= was + 6, { what: 'descriptors given back' });
   await clear();
 });
 
