@@ -14,6 +14,7 @@ static const char *const code_names[ERR_MAX] = {
     [ERR_NOT_FOUND] = "not_found",
     [ERR_METHOD] = "method_not_allowed",
     [ERR_CONFLICT] = "conflict",
+    [ERR_EXPIRED] = "expired",
     [ERR_PRECONDITION] = "precondition_failed",
     [ERR_TOO_LARGE] = "too_large",
     [ERR_RANGE] = "range_not_satisfiable",

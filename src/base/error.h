@@ -20,6 +20,7 @@ enum error_code {
     ERR_NOT_FOUND,       /* unknown or foreign, indistinguishable; 404 */
     ERR_METHOD,          /* known path, wrong method; 405 */
     ERR_CONFLICT,        /* the state does not allow it; 409 */
+    ERR_EXPIRED,         /* it was there, and its time is over; 410 */
     ERR_PRECONDITION,    /* If-Match or If-None-Match says no; 412 */
     ERR_TOO_LARGE,       /* over a size limit; 413 */
     ERR_RANGE,           /* unsatisfiable byte range; 416 */

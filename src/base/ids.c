@@ -7,8 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
+#include <time.h>
 
 #define RANDOM_BYTES 16
+#define DATED_BYTES 20 /* random ones, after four of time */
 
 void ids_random(void *ret_bytes, size_t len)
 {
@@ -49,12 +51,31 @@ void ids_make(const char *prefix, char ret[ID_MAX])
                    ids_hex(raw, sizeof(raw), hex));
 }
 
-bool ids_valid(const char *prefix, const char *id)
+void ids_make_dated(const char *prefix, char ret[ID_MAX])
+{
+    unsigned char raw[DATED_BYTES];
+    char hex[2 * DATED_BYTES + 1];
+
+    ids_random(raw, sizeof(raw));
+    (void)snprintf(ret, ID_MAX, "%.13s_%08x%s", prefix, (unsigned)time(NULL),
+                   ids_hex(raw, sizeof(raw), hex));
+}
+
+static bool valid(const char *prefix, const char *id, size_t digits)
 {
     size_t plen = strlen(prefix);
 
     return strncmp(id, prefix, plen) == 0 && id[plen] == '_' &&
-           strlen(id + plen + 1) == (size_t)(2 * RANDOM_BYTES) &&
-           strspn(id + plen + 1, "0123456789abcdef") ==
-               (size_t)(2 * RANDOM_BYTES);
+           strlen(id + plen + 1) == digits &&
+           strspn(id + plen + 1, "0123456789abcdef") == digits;
+}
+
+bool ids_valid(const char *prefix, const char *id)
+{
+    return valid(prefix, id, (size_t)(2 * RANDOM_BYTES));
+}
+
+bool ids_valid_dated(const char *prefix, const char *id)
+{
+    return valid(prefix, id, (size_t)(2 * (4 + DATED_BYTES)));
 }

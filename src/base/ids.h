@@ -9,12 +9,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define ID_MAX 48 /* room for prefix, underscore, 32 digits and NUL */
+#define ID_MAX 64 /* room for prefix, underscore, 48 digits and NUL */
 
 void ids_random(void *ret_bytes, size_t len); /* aborts if the kernel can't */
 void ids_make(const char *prefix, char ret[ID_MAX]);
 /* Well-formed id of that prefix? Says nothing about existence. */
 bool ids_valid(const char *prefix, const char *id);
+/* The longer form, 48 digits: the first eight are the time in seconds, the
+ * rest is random ("cntr_66aa…"). */
+void ids_make_dated(const char *prefix, char ret[ID_MAX]);
+bool ids_valid_dated(const char *prefix, const char *id);
 /* Lower-case hex; ret must hold 2 * len + 1 bytes. Returns ret. */
 char *ids_hex(const void *bytes, size_t len, char *ret);
 

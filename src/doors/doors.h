@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The doors: what comes in by HTTP, decoded, passed on in one call to the
- * core, encoded again. serve.c is the spine every request takes; routes.c
- * is the table of them all; below are the folders, one a door. No door has
- * behaviour of its own and none knows another.
+ * core, encoded again. serve.c is the spine every request takes; which.c
+ * says whose door a path leads to, routes.c finds the row in that door's
+ * table; below are the folders, one a door. No door has behaviour of its own
+ * and none knows another. outcome.c reads what an execution came to, for all
+ * of them; fileid.c the names by which doors call a file.
  */
 #ifndef GLOVEBOX_DOORS_DOORS_H
 #define GLOVEBOX_DOORS_DOORS_H
@@ -14,10 +16,12 @@
 
 #include "audit/audit.h"
 #include "auth/auth.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "http/http.h"
 
 struct conf;
+struct execution;
 struct search;
 struct sessions;
 struct workspaces;
@@ -34,17 +38,20 @@ struct doors {
 
 #define DOORS_PARAMS_MAX 4
 
+struct doors_door;
 struct doors_route;
 
 /* One request on its way through the spine. */
 struct doors_call {
     const struct doors *doors;
     struct http_request *http;
-    const struct doors_route *route;
-    struct principal who; /* empty on an open route */
-    struct actor actor;   /* the same for the core; borrows from this */
+    const struct doors_door *door;
+    const struct doors_route *route; /* NULL until found */
+    struct principal who;            /* empty on an open route */
+    struct actor actor; /* the same for the core; borrows from this */
     /* What the braces of the pattern matched, decoded once; request's */
     const char *params[DOORS_PARAMS_MAX];
+    const char *place[DOORS_PARAMS_MAX]; /* the same of the door's prefix */
 };
 
 /* Answers and returns 0, or fills err and leaves the answer to the spine. */
@@ -79,19 +86,48 @@ struct doors_route {
                             ones carry; "[X]" a list of X */
 };
 
-extern const struct doors_route doors_routes[];
-extern const size_t doors_routes_count;
-
-/* The row for a method and a path, with the raw text of its parameters; NULL
- * for an unknown path. When only the method is wrong, *ret_allow is the
- * methods that are right ("GET, HEAD"), else it is empty. */
-struct doors_part {
+struct doors_part { /* of a path, as sent */
     const char *text;
     size_t len;
 };
 
+/* A dialect: its paths, its words for a refusal, where it keeps its key. */
+struct doors_door {
+    const char *name; /* "native", for the log */
+    /* Where the door's own part of a path begins, or NULL when the path leads
+     * elsewhere; ret: what it found on the way, for call->place. NULL: all
+     * that no other door takes. */
+    const char *(*enter)(const char *path,
+                         struct doors_part ret[DOORS_PARAMS_MAX]);
+    const struct doors_route *routes;
+    size_t count;
+    /* Answers with err. NULL: as the native door does. route may be NULL, who
+     * empty. */
+    void (*refuse)(struct doors_call *call, const struct error *err);
+    /* Headers that hold a bare key where Authorization is absent; ended by
+     * NULL; NULL: none. */
+    const char *const *key_headers;
+    bool any_query; /* parameters nobody knows are let pass */
+    bool slash;     /* a slash at the end of a path is let pass */
+    bool no_method; /* a wrong method is an unknown path: 404, not 405 */
+};
+
+extern const struct doors_door doors_native, doors_openai, doors_azure,
+    doors_mcp;
+
+/* which.c: never NULL; *ret_rest: the path as that door sees it. */
+const struct doors_door *doors_which(const char *path, const char **ret_rest,
+                                     struct doors_part ret[DOORS_PARAMS_MAX]);
+
+/* table.c: the native door's rows */
+extern const struct doors_route doors_routes[];
+extern const size_t doors_routes_count;
+
+/* routes.c: the row for a method and a path, with the raw text of its
+ * parameters; NULL for an unknown path. When only the method is wrong,
+ * *ret_allow is the methods that are right ("GET, HEAD"), else it is empty. */
 const struct doors_route *doors_routes_find(
-    const char *method, const char *path,
+    const struct doors_door *door, const char *method, const char *path,
     struct doors_part ret_parts[DOORS_PARAMS_MAX], char ret_allow[64]);
 
 /* The spine; an http_handler_fn whose ctx is struct doors. */
@@ -106,6 +142,47 @@ struct http_work *doors_workers(const struct doors_call *call);
 int doors_query_int(const struct doors_call *call, const char *name,
                     int64_t min, int64_t max, int64_t fallback, int64_t *ret,
                     struct error *err);
+
+/* ---- fileid.c: one file, three names --------------------------------------
+ * A file's id is 128 bits: file_ and 32 hex digits here, cfile_ and the same
+ * digits for a container's file, file- and 22 letters and digits (the same
+ * number in base 62) for one of the library. All are good everywhere. */
+
+/* To our own form; false: not one of the three. */
+bool doors_file_id(const char *text, char ret[ID_MAX]);
+/* file_… to the others; ret: ID_MAX. */
+char *doors_file_container(const char *file, char ret[ID_MAX]);
+char *doors_file_library(const char *file, char ret[ID_MAX]);
+
+/* ---- outcome.c: what an execution came to --------------------------------
+ */
+
+struct doors_image {
+    const char *type; /* "image/png", "image/jpeg", "image/svg+xml", … */
+    const char *data; /* raw bytes */
+    size_t len;
+};
+
+#define DOORS_IMAGES_MAX 16u
+
+/* Pointers are the execution's, which must be referenced meanwhile. */
+struct doors_outcome {
+    struct buf stdout_text, stderr_text; /* joined; bytes as written */
+    bool has_result;
+    const char *result; /* text/plain of the last expression's value */
+    size_t result_len;
+    struct doors_image images[DOORS_IMAGES_MAX]; /* displayed, in order, then
+                                                    the result's own */
+    size_t image_count;
+    bool has_error; /* the code raised; else see exec_info.failure */
+    const char *error_name, *error_message;
+    size_t error_name_len, error_message_len;
+    struct buf traceback; /* lines joined, without colours */
+};
+void doors_outcome_read(struct execution *e, struct doors_outcome *ret);
+void doors_outcome_done(struct doors_outcome *o);
+/* Appends plain text without terminal escapes. */
+void doors_outcome_plain(struct buf *out, const char *text, size_t len);
 
 /* ---- operators.c -------------------------------------------------------- */
 

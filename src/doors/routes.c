@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Finding a row of the table (table.c). Runs in the daemon, called by serve.c
+ * Finding a row of a door's table. Runs in the daemon, called by serve.c
  * before anything else is known of a request, so it only looks.
  */
 #include "doors/doors.h"
@@ -9,8 +9,8 @@
 #include <string.h>
 
 /* Does the path fit the pattern? Parts of the path are compared as sent;
- * what the braces match is noted. */
-static bool match(const char *pattern, const char *path,
+ * what the braces match is noted. slash: one at the end does not count. */
+static bool match(const char *pattern, const char *path, bool slash,
                   struct doors_part *ret_parts)
 {
     size_t found = 0;
@@ -35,6 +35,8 @@ static bool match(const char *pattern, const char *path,
         pattern += want;
         path += have;
     }
+    if (slash && strcmp(path, "/") == 0)
+        path++;
     return *pattern == '\0' && *path == '\0';
 }
 
@@ -47,17 +49,17 @@ static void allow_too(char allow[64], const char *method)
 }
 
 const struct doors_route *doors_routes_find(
-    const char *method, const char *path,
+    const struct doors_door *door, const char *method, const char *path,
     struct doors_part ret_parts[DOORS_PARAMS_MAX], char ret_allow[64])
 {
     if (strcmp(method, "HEAD") == 0)
         method = "GET";
     ret_allow[0] = '\0';
-    for (size_t i = 0; i < doors_routes_count; i++) {
-        const struct doors_route *row = &doors_routes[i];
+    for (size_t i = 0; i < door->count; i++) {
+        const struct doors_route *row = &door->routes[i];
         struct doors_part parts[DOORS_PARAMS_MAX] = {{0}};
 
-        if (!match(row->pattern, path, parts))
+        if (!match(row->pattern, path, door->slash, parts))
             continue;
         if (strcmp(method, row->method) == 0) {
             memcpy(ret_parts, parts, sizeof(parts));

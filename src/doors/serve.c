@@ -10,10 +10,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "json/json.h"
+
+/* The header, or a bare key where this door's clients put theirs. */
+static const char *credential(const struct doors_call *call)
+{
+    const char *value = http_header(call->http, "Authorization");
+    const char *const *names = call->door->key_headers;
+
+    for (; !value && names && *names; names++) {
+        const char *key = http_header(call->http, *names);
+
+        if (key)
+            value = arena_printf(http_arena(call->http), "Bearer %s", key);
+    }
+    return value;
+}
 
 /* Looking up a row does nothing yet: without a valid key an unknown path, a
  * wrong method and a right one are answered alike (I1). */
@@ -21,8 +37,7 @@ static int authenticate(struct doors_call *call, struct error *err)
 {
     if (call->route && (call->route->flags & DOORS_OPEN))
         return 0;
-    return auth_check(call->doors->auth,
-                      http_header(call->http, "Authorization"),
+    return auth_check(call->doors->auth, credential(call),
                       http_source(call->http), &call->who, err);
 }
 
@@ -31,7 +46,7 @@ static int check_route(const struct doors_call *call, const char *allow,
 {
     if (call->route)
         return 0;
-    if (!allow[0])
+    if (!allow[0] || call->door->no_method)
         return error_set(err, ERR_NOT_FOUND, "no such path");
     http_add_header(call->http, "Allow", allow);
     (void)error_set(err, ERR_METHOD, "this path does not take %.16s",
@@ -108,7 +123,7 @@ static int check_query(const struct doors_call *call, struct error *err)
                              name);
         known += value != NULL;
     }
-    if (known == count)
+    if (known == count || call->door->any_query)
         return 0;
     for (size_t i = 0; i < count; i++) {
         const char *asked = http_query_name(call->http, i);
@@ -123,8 +138,8 @@ static int check_query(const struct doors_call *call, struct error *err)
     return 0;
 }
 
-static int decode_params(struct doors_call *call,
-                         const struct doors_part *parts, struct error *err)
+static int decode(struct doors_call *call, const struct doors_part *parts,
+                  const char **ret, struct error *err)
 {
     for (size_t i = 0; i < DOORS_PARAMS_MAX && parts[i].text; i++) {
         char *text;
@@ -133,7 +148,7 @@ static int decode_params(struct doors_call *call,
 
         if (r < 0)
             return r;
-        call->params[i] = text;
+        ret[i] = text;
     }
     return 0;
 }
@@ -155,7 +170,7 @@ static void log_request(const struct doors_call *call, const struct error *err,
                    (double)(clock_mono_ns() - started_ns) / 1e6);
     /* The pattern, not the path: names of files and ids stay out (O2). */
     log_event(level, "request", "id", http_id(call->http), "method",
-              http_method(call->http), "route",
+              http_method(call->http), "door", call->door->name, "route",
               call->route ? call->route->pattern : "-", "status", code, "ms",
               took, "source", http_source(call->http), "tenant",
               call->who.tenant[0] ? call->who.tenant : NULL, "key",
@@ -163,17 +178,28 @@ static void log_request(const struct doors_call *call, const struct error *err,
               err ? err->message : NULL, NULL);
 }
 
+static void refuse(struct doors_call *call, const struct error *err)
+{
+    if (call->door->refuse)
+        call->door->refuse(call, err);
+    else
+        http_respond_error(call->http, err);
+}
+
 void serve_request(void *ctx, struct http_request *req)
 {
     struct doors_call call = {.doors = ctx, .http = req};
+    struct doors_part place[DOORS_PARAMS_MAX];
     struct doors_part parts[DOORS_PARAMS_MAX] = {{0}};
     struct error err;
     uint64_t started = clock_mono_ns();
+    const char *rest;
     char allow[64];
     int r;
 
+    call.door = doors_which(http_path(req), &rest, place);
     call.route =
-        doors_routes_find(http_method(req), http_path(req), parts, allow);
+        doors_routes_find(call.door, http_method(req), rest, parts, allow);
     r = authenticate(&call, &err);
     call.actor = (struct actor){.tenant = call.who.tenant,
                                 .key = call.who.key_id,
@@ -187,11 +213,13 @@ void serve_request(void *ctx, struct http_request *req)
     if (r == 0)
         r = check_query(&call, &err);
     if (r == 0)
-        r = decode_params(&call, parts, &err);
+        r = decode(&call, place, call.place, &err);
+    if (r == 0)
+        r = decode(&call, parts, call.params, &err);
     if (r == 0)
         r = call.route->handle(&call, &err);
     if (r < 0)
-        http_respond_error(req, &err);
+        refuse(&call, &err);
     log_request(&call, r < 0 ? &err : NULL, started);
 }
 

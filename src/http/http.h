@@ -97,6 +97,10 @@ int http_query(const struct http_request *req, const char *name,
 int http_decode(struct arena *arena, const char *text, size_t len, char **ret,
                 struct error *err);
 
+/* Has the client hung up? Looks at the socket; for work that nobody waits for
+ * any more. Cheap enough to ask a few times a second. */
+bool http_left(struct http_request *req);
+
 /* Blocks; bytes read, 0 at the end. ERR_TOO_LARGE past max in all. */
 ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
                        uint64_t max, struct error *err);

@@ -16,6 +16,7 @@ static const unsigned statuses[ERR_MAX] = {
     [ERR_NOT_FOUND] = 404,
     [ERR_METHOD] = 405,
     [ERR_CONFLICT] = 409,
+    [ERR_EXPIRED] = 410,
     [ERR_PRECONDITION] = 412,
     [ERR_TOO_LARGE] = 413,
     [ERR_RANGE] = 416,

@@ -6,8 +6,14 @@
  * Any thread may call; executions of one session take turns in the order
  * they came, sessions run in parallel.
  *
- * A session outlives its sandbox: idle past its pool's cooldown it becomes
- * dormant (sandbox gone, files kept) and the next call wakes it.
+ * A session outlives its sandbox: idle past its cooldown it becomes dormant
+ * (sandbox gone, files kept) and the next call wakes it. For tenants whose
+ * expiry is final (conf: final_expiry_tenants) it is over then: what would
+ * wake it, or reads or changes its files, is answered with ERR_EXPIRED.
+ *
+ * Clients call a session by its id (sess_…, or cntr_… for one made as a
+ * container; both are good everywhere) or, within a pool, by an identifier of
+ * their own.
  */
 #ifndef GLOVEBOX_SESSION_SESSION_H
 #define GLOVEBOX_SESSION_SESSION_H
@@ -20,6 +26,8 @@
 #include "base/buf.h"
 #include "base/ids.h"
 
+struct session_attach;
+struct session_file;
 struct actor;
 struct conf;
 struct error;
@@ -75,6 +83,20 @@ struct session_spec {
                               pool says so */
     bool transient;        /* of a single run: not kept over a restart, and its
                               workspace only made when there is a file to keep */
+    bool container;        /* its id is to be a cntr_… one */
+    /* The client's own name for it, unique in tenant and pool, 1 to 128 bytes
+     * of printable ASCII without blanks; NULL: none */
+    const char *identifier;
+    uint32_t cooldown_s; /* idle seconds until it expires; 0: the pool's */
+    /* Files it has from the start: linked, not copied. */
+    const struct session_attach *files;
+    size_t file_count;
+};
+
+/* A file that is already kept, in a session under a path of its own. */
+struct session_attach {
+    const char *file; /* file_…, one the actor may read; its newest version */
+    const char *path; /* where it is to be, below /mnt/data */
 };
 
 struct session_info {
@@ -92,7 +114,12 @@ struct session_info {
     int64_t created_at_ms;
     int64_t last_used_at_ms;
     int64_t expires_at_ms; /* goes dormant then unless used */
-    char *metadata;        /* owned by caller; may be NULL */
+    bool expired;          /* that time is past, by the clock alone: it may
+                              still have its sandbox, or have lost it earlier */
+    bool final;            /* expired, and for this tenant that is the end */
+    uint32_t cooldown_s;
+    char identifier[132]; /* "" : none */
+    char *metadata;       /* owned by caller; may be NULL */
 };
 
 void session_info_done(struct session_info *info);
@@ -103,6 +130,40 @@ int session_create(struct sessions *s, const struct actor *who,
                    struct error *err);
 int session_get(struct sessions *s, const char *tenant, const char *id,
                 struct session_info *ret, struct error *err);
+/* The same, and counts as a use of it, unless it has expired. */
+int session_visit(struct sessions *s, const char *tenant, const char *id,
+                  struct session_info *ret, struct error *err);
+/* The session of spec->identifier in spec->pool; made if there is none (then
+ * *ret_made). Of two callers at once one makes it and both get it. Counts as
+ * a use; wakes nothing. */
+int session_ensure(struct sessions *s, const struct actor *who,
+                   const struct session_spec *spec, bool *ret_made,
+                   struct session_info *ret, struct error *err);
+/* Neither makes it nor counts as a use. pool: NULL for the first. */
+int session_identify(struct sessions *s, const char *tenant, const char *pool,
+                     const char *identifier, struct session_info *ret,
+                     struct error *err);
+/* Puts a kept file into a session and its workspace; where no code has run in
+ * the sandbox yet, or there is none, without copying its bytes. ret: path
+ * owned by caller (free). A file at the path is replaced. */
+int session_attach(struct sessions *s, const struct actor *who, const char *id,
+                   const struct session_attach *what, struct session_file *ret,
+                   struct error *err);
+
+struct session_filter {
+    const char *pool;  /* NULL: of all */
+    const char *name;  /* exactly; NULL: any */
+    bool identified;   /* only those with an identifier */
+    bool oldest_first; /* else newest first */
+    const char *after; /* an id, or NULL; an unknown one: ERR_INVALID */
+    unsigned skip;     /* so many are left out, after `after` */
+    unsigned limit;    /* 1 to 1000 */
+};
+/* ret: owned by caller, each done. */
+int session_query(struct sessions *s, const char *tenant,
+                  const struct session_filter *filter,
+                  struct session_info **ret, size_t *ret_count, bool *ret_more,
+                  struct error *err);
 /* Newest first; after: an id or NULL. ret: owned by caller, each done. */
 int session_list(struct sessions *s, const char *tenant, unsigned limit,
                  const char *after, struct session_info **ret,
@@ -120,6 +181,64 @@ int session_refresh(struct sessions *s, const struct actor *who,
 /* Interrupts what runs now, if anything; state is kept. */
 int session_interrupt(struct sessions *s, const char *tenant, const char *id,
                       struct error *err);
+
+/* ---- pools ---------------------------------------------------------------
+ * Those of the configuration belong to nobody and are everybody's; others are
+ * made while the service runs, belong to a tenant and are kept. A foreign
+ * pool is answered as an unknown one. Names are unique in the service.
+ */
+
+enum pool_kind {
+    POOL_PYTHON,
+    POOL_SHELL /* what comes in by a door that names no language is shell */
+};
+
+#define POOLS_MADE_MAX 256u     /* in the service */
+#define POOL_DETAILS_MAX 16384u /* bytes */
+
+struct pool_spec {    /* NULL, 0, -1: as the first pool has it, or as it was */
+    const char *name; /* [a-z0-9-]{1,63}, beginning with a letter */
+    const char *runtime; /* one that some pool of the configuration has */
+    int kind;            /* enum pool_kind */
+    const char *persistence;
+    int64_t ready, max_sessions, cooldown_s, memory_bytes;
+    const char *details; /* a door's own JSON object, given back as it is */
+};
+
+struct pool_info {
+    char name[64];
+    char tenant[64]; /* "" : of the configuration */
+    char runtime[64];
+    enum pool_kind kind;
+    bool ephemeral;
+    uint32_t ready, ready_now, sessions, max_sessions, cooldown_s;
+    uint32_t python_timeout_max_s, shell_timeout_max_s;
+    uint64_t memory_bytes;
+    int64_t created_at_ms, updated_at_ms; /* 0: of the configuration */
+    char *details;                        /* owned by caller; may be NULL */
+};
+void pool_info_done(struct pool_info *info);
+
+enum pool_put {
+    POOL_PUT,    /* make it, or change it */
+    POOL_MAKE,   /* ERR_CONFLICT when it is there */
+    POOL_CHANGE, /* ERR_NOT_FOUND when it is not */
+};
+/* One of the configuration: ERR_CONFLICT. A change holds for sandboxes made
+ * from now on. */
+int session_pool_put(struct sessions *s, const struct actor *who,
+                     enum pool_put how, const struct pool_spec *spec,
+                     bool *ret_made, struct pool_info *ret, struct error *err);
+/* name NULL: the first. */
+int session_pool_get(struct sessions *s, const char *tenant, const char *name,
+                     struct pool_info *ret, struct error *err);
+/* In order of name, the configuration's first; owned by caller, each done. */
+int session_pool_list(struct sessions *s, const char *tenant,
+                      struct pool_info **ret, size_t *ret_count,
+                      struct error *err);
+/* With its sessions; their workspaces stay. */
+int session_pool_remove(struct sessions *s, const struct actor *who,
+                        const char *name, struct error *err);
 
 /* ---- executions --------------------------------------------------------- */
 

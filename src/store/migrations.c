@@ -255,6 +255,68 @@ const char *const store_migrations[] = {
     "  INSERT INTO documents_gone (id) VALUES (old.id); END;"
     "CREATE VIRTUAL TABLE words USING fts5 ("
     "  path, body, tokenize = \"unicode61 remove_diacritics 2\");",
+
+    /* Sessions by the names clients give them, pools made while serving, and
+     * files uploaded for themselves. */
+    "ALTER TABLE sessions ADD COLUMN identifier TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE sessions ADD COLUMN cooldown_s INTEGER NOT NULL DEFAULT 0;"
+    "CREATE UNIQUE INDEX sessions_by_identifier"
+    "  ON sessions (tenant, pool, identifier) WHERE identifier <> '';"
+
+    "CREATE TABLE pools ("
+    "  name TEXT PRIMARY KEY,"
+    "  tenant TEXT NOT NULL,"
+    "  made_by TEXT NOT NULL," /* a key's id */
+    "  kind INTEGER NOT NULL," /* enum pool_kind */
+    "  runtime TEXT NOT NULL,"
+    "  persistence TEXT NOT NULL,"
+    "  ready INTEGER NOT NULL,"
+    "  max_sessions INTEGER NOT NULL,"
+    "  cooldown_s INTEGER NOT NULL,"
+    "  memory_bytes INTEGER NOT NULL,"
+    "  details TEXT NOT NULL DEFAULT '',"
+    "  created_at_ms INTEGER NOT NULL,"
+    "  updated_at_ms INTEGER NOT NULL"
+    ") STRICT;"
+
+    "ALTER TABLE files ADD COLUMN created_at_ms INTEGER NOT NULL DEFAULT 0;"
+    "ALTER TABLE files ADD COLUMN by_execution INTEGER NOT NULL DEFAULT 0;"
+    "UPDATE files SET"
+    "  created_at_ms = coalesce((SELECT c.at_ms FROM versions v"
+    "    JOIN commits c ON c.id = v.commit_id"
+    "    WHERE v.file = files.id ORDER BY v.number LIMIT 1), modified_at_ms),"
+    "  by_execution = coalesce((SELECT c.execution <> '' FROM versions v"
+    "    JOIN commits c ON c.id = v.commit_id"
+    "    WHERE v.file = files.id ORDER BY v.number LIMIT 1), 0);"
+
+    "CREATE TABLE library ("
+    "  file TEXT PRIMARY KEY REFERENCES files (id) ON DELETE CASCADE,"
+    "  tenant TEXT NOT NULL,"
+    "  purpose TEXT NOT NULL,"
+    "  filename TEXT NOT NULL,"
+    "  created_at_ms INTEGER NOT NULL,"
+    "  expires_at_ms INTEGER NOT NULL DEFAULT 0" /* 0: never */
+    ") STRICT;"
+    "CREATE INDEX library_by_age ON library (tenant, created_at_ms, file);"
+    "CREATE INDEX library_expiring ON library (expires_at_ms)"
+    "  WHERE expires_at_ms > 0;"
+    /* What an upload in parts is to become; kept a while after its end. */
+    "CREATE TABLE library_uploads ("
+    "  id TEXT PRIMARY KEY,"
+    "  tenant TEXT NOT NULL,"
+    "  upload TEXT NOT NULL," /* its parts; of uploads while pending */
+    "  filename TEXT NOT NULL,"
+    "  purpose TEXT NOT NULL,"
+    "  mime TEXT NOT NULL,"
+    "  size INTEGER NOT NULL,"
+    "  file_expires_s INTEGER NOT NULL,"
+    "  status INTEGER NOT NULL," /* enum library_upload_status */
+    "  file TEXT NOT NULL DEFAULT '',"
+    "  created_by TEXT NOT NULL,"
+    "  created_at_ms INTEGER NOT NULL,"
+    "  expires_at_ms INTEGER NOT NULL"
+    ") STRICT;"
+    "CREATE INDEX library_uploads_ending ON library_uploads (expires_at_ms);",
 };
 
 const int store_migrations_count = ARRAY_SIZE(store_migrations);

@@ -92,7 +92,7 @@ static void try_route(const char *path, struct arena *arena)
         struct doors_part parts[DOORS_PARAMS_MAX] = {{0}};
         char allow[64];
         const struct doors_route *row =
-            doors_routes_find(methods[i], path, parts, allow);
+            doors_routes_find(&doors_native, methods[i], path, parts, allow);
 
         assert(memchr(allow, '\0', sizeof(allow)));
         for (size_t k = 0; row && k < DOORS_PARAMS_MAX; k++) {

@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose door is it? Runs in the daemon, called by serve.c with the raw path
+ * of every request; the first that takes it has it, and the native door has
+ * the rest.
+ */
+#include "doors/doors.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+
+static const struct doors_door *const doors[] = {
+    &doors_azure,
+    &doors_openai,
+    &doors_mcp,
+};
+
+const struct doors_door *doors_which(const char *path, const char **ret_rest,
+                                     struct doors_part ret[DOORS_PARAMS_MAX])
+{
+    for (size_t i = 0; i < ARRAY_SIZE(doors); i++) {
+        memset(ret, 0, DOORS_PARAMS_MAX * sizeof(*ret));
+        *ret_rest = doors[i]->enter(path, ret);
+        if (*ret_rest)
+            return doors[i];
+    }
+    memset(ret, 0, DOORS_PARAMS_MAX * sizeof(*ret));
+    *ret_rest = path;
+    return &doors_native;
+}
