@@ -107,13 +107,10 @@ int store_sqlite_fail(struct sqlite_store *s, const struct sqlite_conn *conn,
 /* ---- beginning ---------------------------------------------------------- */
 
 /* A reader's view is fixed by its first look, so it takes one here. */
-static int open_transaction(struct sqlite_conn *conn, enum store_mode mode)
+static int open_reading(struct sqlite_conn *conn)
 {
-    int code;
+    int code = store_sqlite_conn_run(conn, "BEGIN");
 
-    if (mode == STORE_WRITE)
-        return store_sqlite_conn_run(conn, "BEGIN IMMEDIATE");
-    code = store_sqlite_conn_run(conn, "BEGIN");
     return code == SQLITE_OK
                ? store_sqlite_conn_run(conn, "SELECT 1 FROM schema_version")
                : code;
@@ -131,13 +128,17 @@ static int sqlite_begin(struct store *base, enum store_mode mode,
     if (store_sqlite_gate_enter(s, mode, what, &conn, err) < 0)
         return -(int)err->code;
     if (mode == STORE_WRITE && s->broken) {
-        store_sqlite_gate_leave(s, mode, conn, false);
+        store_sqlite_group_undo(s, what, SQLITE_OK);
         return refuse_write(what, err);
     }
-    code = open_transaction(conn, mode);
+    code =
+        mode == STORE_WRITE ? store_sqlite_group_join(s) : open_reading(conn);
     if (code != SQLITE_OK) {
         (void)store_sqlite_fail(s, conn, code, what, err);
-        store_sqlite_gate_leave(s, mode, conn, true);
+        if (mode == STORE_WRITE)
+            store_sqlite_group_undo(s, what, code);
+        else
+            store_sqlite_gate_leave(s, mode, conn, true);
         return -(int)err->code;
     }
     tx = xcalloc(1, sizeof(*tx));
@@ -152,27 +153,6 @@ static int sqlite_begin(struct store *base, enum store_mode mode,
 
 /* ---- ending ------------------------------------------------------------- */
 
-/* Takes back what is open and gives the connection away. */
-static void leave(struct sqlite_tx *tx)
-{
-    bool stuck = false;
-
-    store_sqlite_rows_detach(tx);
-    if (!sqlite3_get_autocommit(tx->conn->db)) {
-        (void)store_sqlite_conn_run(tx->conn, "ROLLBACK"); /* seen next */
-        stuck = !sqlite3_get_autocommit(tx->conn->db);
-    }
-    if (stuck && tx->mode == STORE_WRITE)
-        stop_writing(tx->store, tx->what);
-    store_sqlite_gate_leave(tx->store, tx->mode, tx->conn, stuck);
-    free(tx);
-}
-
-static void sqlite_rollback(struct store_tx *base)
-{
-    leave((struct sqlite_tx *)base);
-}
-
 /* Did a commit that failed so surely leave nothing behind? The frame that
  * makes it valid is the last one written, and is synced after that. */
 static bool is_undone(int code)
@@ -184,9 +164,9 @@ static bool is_undone(int code)
 
 /* Moves the log into the database now and then. What was committed is safe
  * in the log whether this works or not; only a failed sync matters. */
-static void fold(struct sqlite_tx *tx)
+static void fold(struct sqlite_store *s)
 {
-    struct sqlite_conn *c = tx->conn;
+    struct sqlite_conn *c = s->writer;
     int code;
 
     if (c->logged < c->folded) /* the log started over */
@@ -197,37 +177,80 @@ static void fold(struct sqlite_tx *tx)
     code = sqlite3_wal_checkpoint_v2(c->db, "main", SQLITE_CHECKPOINT_PASSIVE,
                                      NULL, NULL);
     if (is_sync(code))
-        stop_writing(tx->store, "folding the log");
+        stop_writing(s, "folding the log");
     else if (code != SQLITE_OK)
         log_event(LOG_WARN, "store_log_not_folded", "error",
                   sqlite3_errstr(code), NULL);
 }
 
+int store_sqlite_commit_now(struct sqlite_store *s, const char *what)
+{
+    int code = store_sqlite_conn_run(s->writer, "COMMIT");
+
+    if (code == SQLITE_OK)
+        fold(s);
+    else if (!is_undone(code))
+        stop_writing(s, what);
+    return code;
+}
+
+void store_sqlite_rollback_now(struct sqlite_store *s, const char *what)
+{
+    if (sqlite3_get_autocommit(s->writer->db))
+        return;
+    (void)store_sqlite_conn_run(s->writer, "ROLLBACK"); /* seen next */
+    if (!sqlite3_get_autocommit(s->writer->db))
+        stop_writing(s, what);
+}
+
+/* A reader gives its connection away. */
+static void leave_reading(struct sqlite_tx *tx)
+{
+    bool stuck = false;
+
+    if (!sqlite3_get_autocommit(tx->conn->db)) {
+        (void)store_sqlite_conn_run(tx->conn, "ROLLBACK"); /* seen next */
+        stuck = !sqlite3_get_autocommit(tx->conn->db);
+    }
+    store_sqlite_gate_leave(tx->store, tx->mode, tx->conn, stuck);
+}
+
+static void sqlite_rollback(struct store_tx *base)
+{
+    struct sqlite_tx *tx = (struct sqlite_tx *)base;
+
+    store_sqlite_rows_detach(tx);
+    if (tx->mode == STORE_WRITE)
+        store_sqlite_group_undo(tx->store, tx->what, tx->failed);
+    else
+        leave_reading(tx);
+    free(tx);
+}
+
 static int sqlite_commit(struct store_tx *base, struct error *err)
 {
     struct sqlite_tx *tx = (struct sqlite_tx *)base;
-    int code = tx->failed, r = 0;
+    struct sqlite_store *s = tx->store;
+    const char *what = tx->what;
+    int code = tx->failed;
 
     store_sqlite_rows_detach(tx);
     if (tx->mode == STORE_READ) {
-        leave(tx);
+        leave_reading(tx);
+        free(tx);
         return 0;
     }
     if (code == SQLITE_OK && sqlite3_get_autocommit(tx->conn->db))
         code = SQLITE_ABORT; /* the engine rolled back without a word */
-    if (code == SQLITE_OK) {
-        code = store_sqlite_conn_run(tx->conn, "COMMIT");
-        if (code == SQLITE_OK)
-            fold(tx);
-        else if (!is_undone(code))
-            stop_writing(tx->store, tx->what);
-    }
-    if (code != SQLITE_OK)
-        r = tx->store->broken
-                ? refuse_write(tx->what, err)
-                : store_sqlite_fail(tx->store, tx->conn, code, tx->what, err);
-    leave(tx);
-    return r;
+    if (code == SQLITE_OK)
+        code = store_sqlite_group_keep(s, what);
+    else
+        store_sqlite_group_undo(s, what, code);
+    free(tx);
+    if (code == SQLITE_OK)
+        return 0;
+    return s->broken ? refuse_write(what, err)
+                     : store_sqlite_fail(s, NULL, code, what, err);
 }
 
 /* ---- the table ---------------------------------------------------------- */

@@ -101,19 +101,35 @@ static int writer_enter(struct sqlite_gate *g)
     return r;
 }
 
+/* The lock is held. */
+static bool pass(struct sqlite_gate *g)
+{
+    struct sqlite_turn *turn = g->turns;
+
+    if (!turn)
+        return false;
+    g->turns = turn->next;
+    g->writer = turn->thread;
+    turn->granted = true;
+    (void)pthread_cond_signal(&turn->come);
+    return true;
+}
+
+bool store_sqlite_gate_pass(struct sqlite_gate *g)
+{
+    bool passed;
+
+    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    passed = pass(g);
+    (void)pthread_mutex_unlock(&g->lock);
+    return passed;
+}
+
 static void writer_leave(struct sqlite_gate *g)
 {
     (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
-    if (g->turns) {
-        struct sqlite_turn *turn = g->turns;
-
-        g->turns = turn->next;
-        g->writer = turn->thread;
-        turn->granted = true;
-        (void)pthread_cond_signal(&turn->come);
-    } else {
+    if (!pass(g))
         g->writing = false;
-    }
     (void)pthread_mutex_unlock(&g->lock);
 }
 

@@ -85,8 +85,12 @@ struct sqlite_gate {
     size_t readers; /* open or being opened, idle ones included */
 };
 
+struct sqlite_group;
 struct sqlite_store;
 
+/* Hands the writing connection to the next who waits for it; false: nobody
+ * does, and it stays with the caller. */
+bool store_sqlite_gate_pass(struct sqlite_gate *g);
 void store_sqlite_gate_init(struct sqlite_gate *g);
 void store_sqlite_gate_done(struct sqlite_gate *g); /* closes the readers */
 /* ERR_BUSY after a minute. */
@@ -105,8 +109,25 @@ struct sqlite_store {
     struct sqlite_conn *writer;
     char *path;
     int lock_fd;
-    atomic_bool broken; /* a sync failed: no more writes */
+    atomic_bool broken;         /* a sync failed: no more writes */
+    struct sqlite_group *group; /* of who has the writer; NULL: none open */
 };
+
+/* The engine's own transaction ends; what: for the log. An SQLite code. */
+int store_sqlite_commit_now(struct sqlite_store *s, const char *what);
+void store_sqlite_rollback_now(struct sqlite_store *s, const char *what);
+
+/* ---- sqlite_group.c: one sync for several transactions -------------------
+ */
+
+/* All with the writing connection held; the last two give it away. SQLite
+ * codes. */
+int store_sqlite_group_join(struct sqlite_store *s);
+/* Durable when it returns SQLITE_OK. */
+int store_sqlite_group_keep(struct sqlite_store *s, const char *what);
+/* cause: why, if the engine failed. */
+void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
+                             int cause);
 
 struct sqlite_rows;
 

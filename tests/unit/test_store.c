@@ -1533,6 +1533,131 @@ static void D5_each_truncation_fails(void **state)
 #define DISK(name)                                                            \
     cmocka_unit_test_setup_teardown(name, set_up_disk, tear_down_disk)
 
+/* ---- several transactions, one sync --------------------------------------
+ */
+
+#define MEMBERS 16
+
+struct member {
+    pthread_t thread;
+    struct store *store;
+    int64_t n;
+    bool undo; /* it takes its own back */
+    int result;
+    struct error err;
+};
+
+static void *be_member(void *arg)
+{
+    struct member *m = arg;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+
+    m->result = store_begin(m->store, STORE_WRITE, "testing", &tx, &m->err);
+    if (m->result == 0)
+        m->result = put_in(tx, m->n, "n", &m->err) == 1 ? 0 : -1;
+    if (m->result == 0 && !m->undo)
+        m->result = store_commit(&tx, &m->err);
+    return NULL;
+}
+
+static size_t waiting(struct fixture *f)
+{
+    struct sqlite_gate *g = &((struct sqlite_store *)f->store)->gate;
+    size_t count = 0;
+
+    (void)pthread_mutex_lock(&g->lock);
+    for (struct sqlite_turn *t = g->turns; t; t = t->next)
+        count++;
+    (void)pthread_mutex_unlock(&g->lock);
+    return count;
+}
+
+/* All wait behind a transaction of ours, which then commits: rows 0 to MEMBERS.
+ * Returns what our commit returned. */
+static int run_group(struct fixture *f, struct member *members)
+{
+    struct store_tx *tx = begin(f, STORE_WRITE);
+    int r;
+
+    assert_int_equal(put_in(tx, 0, "n", &f->err), 1);
+    for (int64_t i = 0; i < MEMBERS; i++) {
+        members[i].store = f->store;
+        members[i].n = i + 1;
+        assert_int_equal(
+            pthread_create(&members[i].thread, NULL, be_member, &members[i]),
+            0);
+    }
+    for (unsigned i = 0; waiting(f) < MEMBERS && i < 10000; i++)
+        (void)usleep(1000);
+    assert_int_equal(waiting(f), MEMBERS);
+    r = store_commit(&tx, &f->err);
+    for (size_t i = 0; i < MEMBERS; i++)
+        assert_int_equal(pthread_join(members[i].thread, NULL), 0);
+    return r;
+}
+
+static void group_shares_syncs(void **state)
+{
+    struct member members[MEMBERS] = {0};
+    struct fixture *f = *state;
+    unsigned before = disk.syncs;
+
+    assert_int_equal(run_group(f, members), 0);
+    for (size_t i = 0; i < MEMBERS; i++)
+        assert_int_equal(members[i].result, 0);
+    /* At least one; on a slow machine a group may end early. */
+    assert_in_range(disk.syncs - before, 1, MEMBERS);
+    reopen(f);
+    assert_int_equal(count_keys(f), MEMBERS + 1);
+}
+
+static void group_member_takes_back_only_its_own(void **state)
+{
+    struct member members[MEMBERS] = {0};
+    struct fixture *f = *state;
+
+    members[3].undo = members[MEMBERS - 1].undo = true;
+    assert_int_equal(run_group(f, members), 0);
+    reopen(f);
+    assert_int_equal(count_keys(f), MEMBERS + 1 - 2);
+    assert_int_equal(
+        number(f, "SELECT count(*) FROM keys WHERE id IN ('key_4', 'key_16')"),
+        0);
+    put(f, 4);
+}
+
+/* D4: whoever shared the sync that failed is told, and so are all after. */
+static void group_fails_with_its_sync(void **state)
+{
+    struct member members[MEMBERS] = {0};
+    struct fixture *f = *state;
+
+    disk_arm(DISK_SYNC, 1, true, SQLITE_IOERR_FSYNC);
+    assert_int_equal(run_group(f, members), -ERR_UNAVAILABLE);
+    for (size_t i = 0; i < MEMBERS; i++)
+        assert_int_equal(members[i].result, -ERR_UNAVAILABLE);
+    assert_false(store_writable(f->store));
+}
+
+static void group_on_a_full_disk_loses_nothing_said(void **state)
+{
+    struct member members[MEMBERS] = {0};
+    struct fixture *f = *state;
+    int64_t said = 0;
+
+    disk_arm(DISK_WRITE, 1, true, SQLITE_FULL);
+    said += run_group(f, members) == 0;
+    for (size_t i = 0; i < MEMBERS; i++)
+        said += members[i].result == 0;
+    assert_int_equal(said, 0);
+    disk_disarm();
+    assert_true(store_writable(f->store));
+    assert_int_equal(count_keys(f), 0);
+    put(f, 1);
+    reopen(f);
+    assert_int_equal(count_keys(f), 1);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1582,6 +1707,15 @@ int main(void)
         DISK(D2_D4_each_sync_fails_once),
         DISK(D2_D4_D5_a_fold_fails),
         DISK(D5_each_truncation_fails),
+        cmocka_unit_test_setup_teardown(group_shares_syncs, set_up_disk,
+                                        tear_down_disk),
+        cmocka_unit_test_setup_teardown(group_member_takes_back_only_its_own,
+                                        set_up_disk, tear_down_disk),
+        cmocka_unit_test_setup_teardown(group_fails_with_its_sync, set_up_disk,
+                                        tear_down_disk),
+        cmocka_unit_test_setup_teardown(
+            group_on_a_full_disk_loses_nothing_said, set_up_disk,
+            tear_down_disk),
     };
 
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);
