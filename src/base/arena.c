@@ -77,13 +77,12 @@ char *arena_strdup(struct arena *a, const char *s)
 
 char *arena_printf(struct arena *a, const char *fmt, ...)
 {
-    char measure[1];
     va_list ap;
     char *s;
     int n;
 
     va_start(ap, fmt);
-    n = vsnprintf(measure, sizeof(measure), fmt, ap); /* only its length */
+    n = vsnprintf(NULL, 0, fmt, ap); /* only its length */
     va_end(ap);
     s = arena_alloc(a, (size_t)n + 1);
     va_start(ap, fmt);

@@ -87,12 +87,17 @@ int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
     int r;
 
     b->dir = b->tmp = b->variants = -1;
-    (void)pthread_mutex_init(&b->looking, NULL); /* cannot fail here */
+    b->log.fd[0] = b->log.fd[1] = -1;
+    (void)pthread_mutex_init(&b->log.lock, NULL); /* cannot fail here */
+    (void)pthread_cond_init(&b->log.changed, NULL);
+    (void)pthread_mutex_init(&b->looking, NULL);
     (void)pthread_mutex_init(&b->lock, NULL);
     (void)pthread_cond_init(&b->removed, NULL);
     b->known =
         xcalloc(BLOB_KNOWN_SETS * (size_t)BLOB_KNOWN_WAYS, sizeof(*b->known));
     r = open_all(b, data_dir, err);
+    if (r == 0)
+        r = blob_log_open(b, err);
     if (r < 0) {
         blobs_close(b);
         return r;
@@ -110,6 +115,7 @@ void blobs_close(struct blobs *b)
 {
     if (!b)
         return;
+    blob_log_close(b);
     for (unsigned i = 0; i < BLOB_PINS; i++)
         while (b->pins[i]) {
             struct blob_pin *pin = b->pins[i];
@@ -120,6 +126,8 @@ void blobs_close(struct blobs *b)
     (void)pthread_cond_destroy(&b->removed); /* nobody waits any more */
     (void)pthread_mutex_destroy(&b->lock);
     (void)pthread_mutex_destroy(&b->looking);
+    (void)pthread_mutex_destroy(&b->log.lock);
+    (void)pthread_cond_destroy(&b->log.changed);
     free(b->known);
     fd_close(&b->variants);
     fd_close(&b->tmp);

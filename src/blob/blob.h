@@ -2,8 +2,9 @@
 /*
  * Bytes, stored once under their SHA-256: DIR/blobs/ab/abcdef… . A blob is
  * written beside its place, hashed on the way, synced, renamed, and its
- * directory synced (D1); whoever refers to it does so afterwards (D2), so a
- * crash leaves at most a blob nobody refers to, which the collector finds.
+ * directory synced (D1); a small one is synced in a log instead (log.c).
+ * Whoever refers to it does so afterwards (D2), so a crash leaves at most a
+ * blob nobody refers to, which the collector finds.
  *
  * Writing the same bytes twice does the same work and gives the same answer
  * as writing them first, whoever wrote them before (I8); only the disk knows.

@@ -6,6 +6,7 @@
  *   DIR/blobs/v/…/ab/abcdef…  the same bytes in an inode of a domain's own
  *                           (DOMAIN.p), or with mode 0755 (DOMAIN.x)
  *   DIR/blobs/tmp/…         being written
+ *   DIR/blobs/log.0, log.1  small ones, until the kernel wrote them out
  *
  * One lock, held only over memory: every wait for the disk is outside, so
  * that several writers share a commit of the file system's journal.
@@ -17,6 +18,8 @@
 #include <stdatomic.h>
 #include <sys/stat.h>
 
+#include "base/buf.h"
+#include "base/error.h"
 #include "base/hash.h"
 #include "blob/blob.h"
 
@@ -64,6 +67,28 @@ struct blob_usage {
     uint64_t changes; /* a look that overlapped one is taken again */
 };
 
+/* Those who wait for one sync of the log. */
+struct blob_log_group {
+    unsigned refs;
+    bool done;
+    int result;
+    struct error err;
+};
+
+struct blob_log {
+    bool open; /* false: every blob is synced by itself */
+    int fd[2];
+    pthread_mutex_t lock; /* around what follows */
+    pthread_cond_t changed;
+    unsigned half;      /* the one that is being filled */
+    uint64_t turn;      /* of that half */
+    size_t at;          /* filled, and on its way to the disk at least */
+    bool leading;       /* someone writes it out, or turns it over */
+    struct buf pending; /* records of the group that gathers */
+    struct blob_log_group *group;
+    unsigned unplaced[2]; /* records whose file is not in its place yet */
+};
+
 struct blobs {
     int dir;            /* DIR/blobs */
     int tmp;            /* DIR/blobs/tmp */
@@ -77,6 +102,7 @@ struct blobs {
     struct blob_known *known; /* BLOB_KNOWN_SETS * BLOB_KNOWN_WAYS */
     struct blob_usage usage[BLOB_FOLDERS];
     bool counted; /* usage is that of the disk, not only what was added */
+    struct blob_log log;
 };
 
 /* For `pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);` */
@@ -220,6 +246,21 @@ int blob_variant_remove(struct blobs *b, const struct blob_name *name);
 int blob_write_end(struct blob_writer **w, char ret_temp[BLOB_TEMP],
                    struct blob_name *ret_name, char ret_domain[BLOB_DOMAIN],
                    uint64_t *ret_size, struct error *err);
+
+/* ---- log.c: small blobs ---------------------------------------------------
+ */
+
+#define BLOB_LOG_MOST (16u << 10) /* bytes of a blob that goes there */
+
+/* Replays what an earlier run left. */
+int blob_log_open(struct blobs *b, struct error *err);
+void blob_log_close(struct blobs *b);
+/* Durable when it returns 0; the file must be put in its place then, and
+ * blob_log_placed be told of half, whatever became of it. */
+int blob_log_add(struct blobs *b, const struct blob_name *name,
+                 const char *domain, const void *bytes, size_t len,
+                 unsigned *ret_half, struct error *err);
+void blob_log_placed(struct blobs *b, unsigned half);
 
 /* ---- usage.c -------------------------------------------------------------
  */

@@ -241,20 +241,51 @@ int blob_write_end(struct blob_writer **wp, char ret_temp[BLOB_TEMP],
     return 0;
 }
 
+/* A small one: its bytes into the log, then its file in its place. */
+static int finish_small(struct blobs *b, const char *bytes, size_t len,
+                        const char *temp, const struct blob_name *name,
+                        const char *domain, struct error *err)
+{
+    int folder cleanup(fd_close) = -1;
+    unsigned half;
+    int r = blob_log_add(b, name, domain, bytes, len, &half, err);
+
+    if (r < 0)
+        return r;
+    r = blob_place_name(b, temp, name, domain, (off_t)len, &folder, err);
+    blob_log_placed(b, half);
+    return r;
+}
+
+static int finish_synced(struct blobs *b, int fd, const char *temp,
+                         const struct blob_name *name, const char *domain,
+                         struct error *err)
+{
+    return fd < 0 ? blob_fault(-fd, "store an object", err)
+                  : blob_place(b, fd, temp, name, domain, err);
+}
+
 int blob_finish(struct blob_writer **wp, char ret_sha256[BLOB_NAME],
                 uint64_t *ret_size, struct error *err)
 {
     struct blobs *b = (*wp)->b;
-    int fd cleanup(fd_close) = fd_dup((*wp)->fd, 0);
+    /* All of it is still in the buffer, and no hole came before. */
+    size_t len = (*wp)->used;
+    bool small = b->log.open && (*wp)->at == 0 && len <= BLOB_LOG_MOST;
+    char *bytes cleanup(mem_free) = small ? xmalloc(len + 1) : NULL;
+    int fd cleanup(fd_close) = small ? -1 : fd_dup((*wp)->fd, 0);
     char temp[BLOB_TEMP], domain[BLOB_DOMAIN];
     struct blob_name name;
     uint64_t size = 0;
-    int r = blob_write_end(wp, temp, &name, domain, &size, err);
+    int r;
 
+    if (small)
+        memcpy(bytes, (*wp)->buffer, len);
+    r = blob_write_end(wp, temp, &name, domain, &size, err);
     if (r < 0)
         return r;
-    r = fd < 0 ? blob_fault(-fd, "store an object", err)
-               : blob_place(b, fd, temp, &name, domain, err);
+    r = small ? finish_small(b, bytes, len, temp, &name, domain, err)
+              : finish_synced(b, fd, temp, &name, domain, err);
     if (r < 0) {
         (void)unlinkat(b->tmp, temp, 0); /* else the next start does */
         blob_pin_drop(b, name.hash);

@@ -417,32 +417,46 @@ static void names_are_checked(void **state)
 
 /* ---- equal bytes -------------------------------------------------------- */
 
-/* Syncs and renames that storing these bytes takes. */
-static unsigned work_of(struct fixture *f, const char *text, uint32_t ops,
-                        char ret_sha[BLOB_NAME])
+/* Calls of that kind that storing these bytes takes. */
+static unsigned work_of(struct fixture *f, const char *bytes, size_t len,
+                        uint32_t ops, char ret_sha[BLOB_NAME])
 {
     arm(f, ops, "", EIO, UINT32_MAX);
-    put_text(f, text, ret_sha);
+    put(f, bytes, len, ret_sha);
     (void)disarm(f);
     return f->faults.rules[0].seen;
 }
 
 static void I8_second_copy_is_like_the_first(void **state)
 {
-    static const uint32_t ops[] = {FAULTS_FSYNC, FAULTS_RENAME, FAULTS_PWRITE,
-                                   FAULTS_CREATE};
+    /* A small one is synced in the log, a large one itself and its folder. */
+    static const struct {
+        uint32_t op;
+        unsigned small, large;
+    } works[] = {{FAULTS_FSYNC, 0, 2},
+                 {FAULTS_FDATASYNC, 1, 0},
+                 {FAULTS_RENAME, 1, 1},
+                 {FAULTS_PWRITE, 2, 1},
+                 {FAULTS_CREATE, 1, 1}};
+    static const size_t lens[] = {BLOB_LOG_MOST, BLOB_LOG_MOST + 1};
     struct fixture *f = *state;
+    char text[BLOB_LOG_MOST + 1];
     uint64_t bytes, count;
     struct stat first, second;
 
-    for (size_t i = 0; i < ARRAY_SIZE(ops); i++) {
-        char one[BLOB_NAME], two[BLOB_NAME], text[2] = {(char)('a' + i), 0};
-        unsigned work = work_of(f, text, ops[i], one);
+    for (size_t i = 0; i < 2 * ARRAY_SIZE(works); i++) {
+        unsigned expected = i % 2 ? works[i / 2].large : works[i / 2].small;
+        char one[BLOB_NAME], two[BLOB_NAME];
+        unsigned work;
+
+        fill(text, sizeof(text), (unsigned)i);
+        work = work_of(f, text, lens[i % 2], works[i / 2].op, one);
         char *path cleanup(mem_free) = blob_path(f, one);
 
         assert_int_equal(stat(path, &first), 0);
-        assert_int_equal(work_of(f, text, ops[i], two), work);
-        assert_int_equal(work, ops[i] == FAULTS_FSYNC ? 2 : 1);
+        assert_int_equal(work, expected);
+        assert_int_equal(work_of(f, text, lens[i % 2], works[i / 2].op, two),
+                         work);
         assert_string_equal(one, two);
         assert_int_equal(stat(path, &second), 0);
         assert_int_equal(first.st_ino, second.st_ino);
@@ -450,8 +464,8 @@ static void I8_second_copy_is_like_the_first(void **state)
     }
     assert_int_equal(entries(f, "tmp"), 0);
     blobs_usage(f->blobs, &bytes, &count);
-    assert_int_equal(count, ARRAY_SIZE(ops));
-    assert_int_equal(bytes, ARRAY_SIZE(ops));
+    assert_int_equal(count, 2 * ARRAY_SIZE(works));
+    assert_int_equal(bytes, ARRAY_SIZE(works) * (lens[0] + lens[1]));
 }
 
 /* ---- damage ------------------------------------------------------------- */
@@ -761,13 +775,20 @@ static void refused(struct fixture *f, int r)
 static void D4_failed_sync_is_final(void **state)
 {
     static const struct {
+        uint32_t op;
         const char *path;
         int errnum;
-    } faults[] = {{"/tmp/", EIO},
-                  {"/tmp/", ENOSPC},
-                  {"/blobs/", EIO}, /* the second: of the folder */
-                  {"/blobs/", EDQUOT}};
+        unsigned nth;
+        size_t len;
+    } faults[] = {{FAULTS_FSYNC, "/tmp/", EIO, 1, BLOB_LOG_MOST + 1},
+                  {FAULTS_FSYNC, "/tmp/", ENOSPC, 1, BLOB_LOG_MOST + 1},
+                  /* the second: of the folder */
+                  {FAULTS_FSYNC, "/blobs/", EIO, 2, BLOB_LOG_MOST + 1},
+                  {FAULTS_FSYNC, "/blobs/", EDQUOT, 2, BLOB_LOG_MOST + 1},
+                  {FAULTS_FDATASYNC, "/log.", EIO, 1, BLOB_LOG_MOST},
+                  {FAULTS_FDATASYNC, "/log.", ENOSPC, 1, 0}};
     struct fixture *f = *state;
+    char lost[BLOB_LOG_MOST + 1] = "lost";
     char old[BLOB_NAME], sha[BLOB_NAME];
     int dir cleanup(fd_close) = open(f->dir, O_PATH | O_CLOEXEC);
 
@@ -780,8 +801,8 @@ static void D4_failed_sync_is_final(void **state)
         must(f, blob_begin(f->blobs, "", &w, &f->err));
         must(f, blob_begin(f->blobs, "", &ready, &f->err));
         assert_true(blobs_writable(f->blobs));
-        arm(f, FAULTS_FSYNC, faults[i].path, faults[i].errnum, 1 + i / 2);
-        refused(f, try_put(f, "lost", 4, sha));
+        arm(f, faults[i].op, faults[i].path, faults[i].errnum, faults[i].nth);
+        refused(f, try_put(f, lost, faults[i].len, sha));
         assert_int_equal(disarm(f), 1);
         assert_int_equal(f->err.errnum, faults[i].errnum);
 
@@ -797,19 +818,18 @@ static void D4_failed_sync_is_final(void **state)
         assert_int_equal(entries(f, "tmp"), 0);
 
         reopen(f);
-        put_text(f, "lost", sha);
-        holds(f, sha, "lost", 4);
+        put(f, lost, faults[i].len, sha);
+        holds(f, sha, lost, faults[i].len);
         must(f, blob_remove(f->blobs, sha, &f->err));
     }
 }
 
-static void D5_each_call_fails_once(void **state)
+static void each_call_fails_once(struct fixture *f, size_t len)
 {
     static const int errnums[] = {EIO, ENOSPC};
-    static const uint32_t every = FAULTS_PWRITE | FAULTS_FSYNC |
-                                  FAULTS_RENAME | FAULTS_UNLINK |
-                                  FAULTS_FTRUNCATE | FAULTS_CREATE;
-    struct fixture *f = *state;
+    static const uint32_t every =
+        FAULTS_PWRITE | FAULTS_FSYNC | FAULTS_FDATASYNC | FAULTS_RENAME |
+        FAULTS_UNLINK | FAULTS_FTRUNCATE | FAULTS_CREATE;
     char text[BLOB_CHUNK * 2 + 1], sha[BLOB_NAME], before[BLOB_NAME];
     unsigned failed = 0;
 
@@ -819,22 +839,22 @@ static void D5_each_call_fails_once(void **state)
             int errnum = errnums[n % 2], r;
 
             /* Every other time with the other error. */
-            fill(text, sizeof(text), 100 * kind + n / 2);
+            fill(text, len, 100 * kind + n / 2);
             if (kind > 0) {
-                put(f, text, sizeof(text), before);
+                put(f, text, len, before);
                 char *path cleanup(mem_free) = blob_path(f, before);
                 if (kind == 2)
                     flip(path, 7);
             }
             arm(f, every, "/blobs", errnum, (n + 1) / 2);
-            r = try_put(f, text, sizeof(text), sha);
+            r = try_put(f, text, len, sha);
             if (!disarm(f)) {
                 must(f, r);
                 blob_release(f->blobs, sha);
                 break;
             }
             if (r == 0) { /* one that may be ignored: all is there */
-                holds(f, sha, text, sizeof(text));
+                holds(f, sha, text, len);
                 blob_release(f->blobs, sha);
             } else if (!blobs_writable(f->blobs)) {
                 refused(f, r);
@@ -846,10 +866,21 @@ static void D5_each_call_fails_once(void **state)
             failed += r < 0;
             /* Usable, nothing half-made in the way. */
             assert_int_equal(entries(f, "tmp"), 0);
-            put(f, text, sizeof(text), sha);
-            holds(f, sha, text, sizeof(text));
+            put(f, text, len, sha);
+            holds(f, sha, text, len);
         }
-    assert_true(failed >= 2 * 3 * 5); /* create, write, sync, rename, sync */
+    /* Create, write, sync, rename; sync again, or write to the log. */
+    assert_true(failed >= 2 * 3 * 5);
+}
+
+static void D5_each_call_fails_once(void **state)
+{
+    each_call_fails_once(*state, BLOB_CHUNK * 2 + 1);
+}
+
+static void D5_each_call_fails_once_for_a_small_one(void **state)
+{
+    each_call_fails_once(*state, 1000);
 }
 
 static void D5_full_disk_says_so(void **state)
@@ -897,7 +928,183 @@ static void D5_open_fails_at_each_call(void **state)
         if (n == 4) /* the folders are all alike */
             n = 258;
     }
-    assert_int_equal(n, 3 + 256 + 2 + 1);
+    assert_int_equal(n, 3 + 256 + 2 + 2 + 1); /* both halves of the log */
+}
+
+/* ---- the log of small ones -----------------------------------------------
+ */
+
+/* As after a power cut: the service did not end, it just is not there any
+ * more, and what was not synced is lost. */
+static void lose(struct fixture *f, const char *sha, unsigned how)
+{
+    char *path cleanup(mem_free) = blob_path(f, sha);
+
+    if (how % 3 == 0)
+        assert_int_equal(unlink(path), 0);
+    else if (how % 3 == 1)
+        assert_int_equal(truncate(path, 0), 0);
+    else
+        flip(path, 0);
+}
+
+/* Leaves f->blobs without its end, which would empty the log. */
+static void crash(struct fixture *f)
+{
+    f->blobs->log.open = false;
+    reopen(f);
+}
+
+static void D1_small_ones_come_back_from_the_log(void **state)
+{
+    struct fixture *f = *state;
+    char sha[60][BLOB_NAME], text[2000];
+
+    for (unsigned i = 0; i < 60; i++) {
+        fill(text, sizeof(text), i);
+        put(f, text, 1 + i * 30, sha[i]);
+    }
+    for (unsigned i = 0; i < 60; i++)
+        lose(f, sha[i], i);
+    crash(f);
+    for (unsigned i = 0; i < 60; i++) {
+        fill(text, sizeof(text), i);
+        holds(f, sha[i], text, 1 + i * 30);
+    }
+    /* The end of this life is a clean one: nothing is replayed after it. */
+    reopen(f);
+    lose(f, sha[0], 0);
+    crash(f);
+    assert_false(opens(f, sha[0]));
+}
+
+/* A child writes on several threads and is killed; what it said is there,
+ * though every file is taken away. */
+struct scribe {
+    struct fixture *f;
+    unsigned from;
+    int said;
+};
+
+static void *scribble(void *arg)
+{
+    struct scribe *s = arg;
+    char text[600];
+
+    for (unsigned i = s->from; i < s->from + 100000; i++) {
+        char sha[BLOB_NAME];
+
+        (void)snprintf(text, sizeof(text), "%0500u", i);
+        if (try_put(s->f, text, 500, sha) < 0)
+            break;
+        blob_release(s->f->blobs, sha);
+        if (write(s->said, &i, sizeof(i)) != sizeof(i))
+            break;
+    }
+    return NULL;
+}
+
+static void D1_log_of_a_killed_writer(void **state)
+{
+    static unsigned said[8192];
+    struct fixture *f = *state;
+    size_t count = 0;
+    int pipes[2];
+    pid_t pid;
+
+    assert_int_equal(pipe(pipes), 0);
+    pid = fork();
+    if (pid == 0) {
+        struct scribe scribes[4];
+        pthread_t threads[4];
+
+        close(pipes[0]);
+        for (unsigned k = 0; k < 4; k++) {
+            scribes[k] = (struct scribe){f, k * 1000000, pipes[1]};
+            (void)pthread_create(&threads[k], NULL, scribble, &scribes[k]);
+        }
+        for (;;)
+            pause();
+    }
+    close(pipes[1]);
+    f->blobs->log.open = false; /* it is the child's now */
+    /* After the kill, what is still in the pipe; fewer than go round. */
+    while (count < ARRAY_SIZE(said) &&
+           read(pipes[0], &said[count], sizeof(said[0])) == sizeof(said[0]))
+        if (++count == 2000)
+            kill(pid, SIGKILL);
+    close(pipes[0]);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
+    assert_in_range(count, 2000, ARRAY_SIZE(said) - 1);
+    for (unsigned k = 0; k < BLOB_FOLDERS; k++) {
+        char folder[3] = {"0123456789abcdef"[k >> 4],
+                          "0123456789abcdef"[k & 15], '\0'};
+        char *dir cleanup(mem_free) = below(f, folder);
+
+        assert_int_equal(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    }
+    reopen(f);
+    for (size_t k = 0; k < count; k++) {
+        unsigned char hash[HASH_SIZE];
+        struct blob_name name;
+        char text[600];
+
+        (void)snprintf(text, sizeof(text), "%0500u", said[k]);
+        hash_sha256(text, 500, hash);
+        blob_name_of(hash, &name);
+        holds(f, blob_name_hex(&name), text, 500);
+    }
+}
+
+static void log_goes_round(void **state)
+{
+    struct fixture *f = *state;
+    static char text[BLOB_LOG_MOST];
+    char first[BLOB_NAME], last[BLOB_NAME] = "";
+    uint64_t turn = f->blobs->log.turn;
+    unsigned n = 0;
+
+    put_text(f, "the first", first);
+    /* Both halves are begun again. */
+    for (; f->blobs->log.turn < turn + 3; n++) {
+        assert_true(n < 2000);
+        fill(text, sizeof(text), n);
+        put(f, text, sizeof(text), last);
+    }
+    holds(f, first, "the first", 9);
+    lose(f, last, 0);
+    crash(f);
+    fill(text, sizeof(text), n - 1);
+    holds(f, last, text, sizeof(text));
+    holds(f, first, "the first", 9);
+}
+
+static void log_ends_where_a_write_was_cut(void **state)
+{
+    struct fixture *f = *state;
+    char one[BLOB_NAME], two[BLOB_NAME], three[BLOB_NAME];
+    char *path cleanup(mem_free) = below(f, "log.0");
+    char text[3000];
+    int fd;
+
+    fill(text, sizeof(text), 5);
+    put(f, text, 1000, one);
+    put(f, text, 2000, two);
+    put(f, text, 3000, three);
+    /* A bit of the second one's bytes. */
+    fd = open(path, O_RDWR | O_CLOEXEC);
+    assert_true(fd >= 0);
+    assert_int_equal(pwrite(fd, "x", 1, 1000 + 2 * 80 + 500), 1);
+    close(fd);
+    lose(f, one, 0);
+    lose(f, two, 0);
+    crash(f);
+    holds(f, one, text, 1000);
+    assert_false(opens(f, two)); /* its record says so of itself */
+    holds(f, three, text, 3000); /* was never lost */
+    put(f, text, 2000, two);
+    crash(f);
+    holds(f, two, text, 2000);
 }
 
 static void open_without_a_directory(void **state)
@@ -1372,6 +1579,11 @@ int main(void)
         CASE(D2_D10_collector_against_writers),
         CASE(D4_failed_sync_is_final),
         CASE(D5_each_call_fails_once),
+        CASE(D5_each_call_fails_once_for_a_small_one),
+        CASE(D1_small_ones_come_back_from_the_log),
+        CASE(D1_log_of_a_killed_writer),
+        CASE(log_goes_round),
+        CASE(log_ends_where_a_write_was_cut),
         CASE(D5_full_disk_says_so),
         CASE(D5_open_fails_at_each_call),
         CASE(open_without_a_directory),
