@@ -6,6 +6,7 @@
 import { readFileSync } from 'node:fs';
 import { loadavg } from 'node:os';
 import { join } from 'node:path';
+import { doors } from './doors.mjs';
 import { files } from './files.mjs';
 import { Daemon, Stopwatch, runtimeImage, say } from './parts.mjs';
 import { judge, printLine, writeDocument } from './report.mjs';
@@ -52,7 +53,7 @@ async function runFamily(family) {
 }
 
 say(`load ${load.toFixed(2)}`);
-for (const family of [sessions, files]) await runFamily(family);
+for (const family of [sessions, doors, files]) await runFamily(family);
 
 const missed = results.filter((r) => r.met === false).map((r) => r.name);
 say(missed.length ? `short of the aim: ${missed.join(' ')}` : 'every aim is met');

@@ -130,17 +130,40 @@ static void read_all(size_t count, struct answer *answers)
     }
 }
 
-uint64_t http_exchange(const struct server *to, const char *method,
-                       const char *path, const char *body, size_t count,
-                       struct answer *ret_answers)
+/* "A: b|C: d" as lines of a head; owned by caller. */
+static char *header_lines(const char *headers)
 {
-    char *text = NULL;
+    char *lines = malloc(2 * strlen(headers) + 3), *out = lines;
+
+    if (!lines)
+        stopwatch_die("malloc");
+    for (; *headers; headers++) {
+        if (*headers == '|') {
+            *out++ = '\r';
+            *out++ = '\n';
+        } else {
+            *out++ = *headers;
+        }
+    }
+    if (out > lines) {
+        *out++ = '\r';
+        *out++ = '\n';
+    }
+    *out = '\0';
+    return lines;
+}
+
+uint64_t http_exchange(const struct server *to, const char *method,
+                       const char *path, const char *body, const char *headers,
+                       size_t count, struct answer *ret_answers)
+{
+    char *text = NULL, *lines = header_lines(headers);
     int len = asprintf(&text,
                        "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\n"
                        "Authorization: Bearer %s\r\n"
-                       "Content-Type: application/json\r\n"
+                       "Content-Type: application/json\r\n%s"
                        "Content-Length: %zu\r\n\r\n%s",
-                       method, path, to->key, strlen(body), body);
+                       method, path, to->key, lines, strlen(body), body);
     uint64_t begun;
 
     if (len < 0)
@@ -151,6 +174,7 @@ uint64_t http_exchange(const struct server *to, const char *method,
         http_send(kept[i], text, (size_t)len);
     read_all(count, ret_answers);
     begun = stopwatch_now() - begun;
+    free(lines);
     free(text);
     return begun;
 }

@@ -59,9 +59,10 @@ export class Stopwatch extends Lines {
   }
 
   // The same request count times at once: { ms, answers: [{ status, text }] }.
-  async http(method, path, body, count = 1) {
+  async http(method, path, body, count = 1, headers = {}) {
     const text = body === undefined ? '' : JSON.stringify(body);
-    const [ns, ...rest] = (await this.ask(['http', count, method, path, text].join('\t'))).split('\t');
+    const lines = Object.entries(headers).map(([name, value]) => `${name}: ${value}`).join('|');
+    const [ns, ...rest] = (await this.ask(['http', count, method, path, text, lines].join('\t'))).split('\t');
     const answers = [];
     for (let i = 0; i < rest.length; i += 2)
       answers.push({ status: Number(rest[i]), text: rest[i + 1] });
@@ -80,8 +81,9 @@ export class Stopwatch extends Lines {
 
   // One large file: { ms, status, text }. port 0: the daemon's. sync: a file
   // to be on disk before the clock stops.
-  async up(bytes, path, seed, { port = 0, sync = '-' } = {}) {
-    const [ns, status, text] = (await this.ask(['up', bytes, port, path, seed, sync].join('\t'))).split('\t');
+  // form: as the file of a form, by POST.
+  async up(bytes, path, seed, { port = 0, sync = '-', form = false } = {}) {
+    const [ns, status, text] = (await this.ask([form ? 'form' : 'up', bytes, port, path, seed, sync].join('\t'))).split('\t');
     return { ms: ns / 1e6, status: Number(status), text };
   }
 

@@ -98,7 +98,7 @@ depend on the machine and on who else uses it; the ratios hold better, because b
 
 ## Method
 
-- One run, one daemon for the rows of sessions (W) and one for those of files, default limits; only the caps on how many
+- One run, one daemon each for the rows of sessions (W), of doors and of files, default limits; only the caps on how many
   sessions may exist and how large an upload may be are raised. The pool \`ready\` keeps the default four sandboxes ready, the
   pool \`empty\` none.
 - Rounds are interleaved: ours, base, ours, base. ${rounds} Except for W5, one round of each side
@@ -118,6 +118,9 @@ depend on the machine and on who else uses it; the ratios hold better, because b
 - Private memory is Private_Clean + Private_Dirty of every process of a sandbox, pid 1 included, from the kernel's
   \`smaps_rollup\`. "machine MiB each" is what the machine had less available with all sessions live, kernel memory and
   file systems included, divided by their number.
+- Rows of doors: the same cell in live sessions, one session for each door, in turn; beside each the same cell at
+  \`POST /api/sessions/{id}/executions\`. door_mcp is a stateless \`tools/call\` with its headers. door_files_100m is one file of
+  a form, hashed, synced and committed like the native upload beside it.
 - Rows of files: all data is on one file system, which is synced before each round of commits and uploads, outside
   the clock. Rates are of each round; a ratio of at least 1 means that ours is as fast. Every content is new, so that nothing
   is saved by having it already.

@@ -4,11 +4,14 @@
  * time, one line of tab-separated words at a time, and this process does it
  * and answers with one line, so that nothing of Node is in a figure.
  *
- *     http COUNT METHOD PATH BODY     ns, then status and body of each answer
- *     spawn COUNT ROOT PROGRAM ARG…   ns, number that failed, what they
- * printed puts COUNT WIDTH BYTES PREFIX   ns insert COUNT BYTES DATABASE ns up
- * BYTES PORT PATH SEED FILE    ns, status, body of the answer down BYTES PORT
- * PATH SEED       ns, status, "same" or "other"
+ * - http COUNT METHOD PATH BODY HEADERS: ns, then status and body of each
+ *   answer; headers are separated by "|"
+ * - spawn COUNT ROOT PROGRAM ARG…: ns, number that failed, what they printed
+ * - puts COUNT WIDTH BYTES PREFIX: ns
+ * - insert COUNT BYTES DATABASE: ns
+ * - up BYTES PORT PATH SEED FILE: ns, status, body of the answer
+ * - form BYTES PORT PATH SEED FILE: the same as the file of a form
+ * - down BYTES PORT PATH SEED: ns, status, "same" or "other"
  *
  * PORT 0 is the one it was started with. Line breaks and tabs within an
  * answer are given as spaces.
@@ -116,7 +119,8 @@ static void time_http(const struct server *to, char *words[])
 
     if (!answers)
         stopwatch_die("calloc");
-    ns = http_exchange(to, words[1], words[2], words[3], count, answers);
+    ns = http_exchange(to, words[1], words[2], words[3], words[4], count,
+                       answers);
     printf("%" PRIu64, ns);
     for (size_t i = 0; i < count; i++) {
         printf("\t%d\t", answers[i].status);
@@ -161,16 +165,26 @@ static struct server at_port(const struct server *to, const char *word)
     return other;
 }
 
-static void time_up(const struct server *to, char *words[])
+static void send_up(const struct server *to, char *words[], bool form)
 {
     struct server other = at_port(to, words[1]);
     struct answer answer = {0};
     uint64_t ns = transfer_up(&other, words[2], number(words[0]),
-                              number(words[3]), words[4], &answer);
+                              number(words[3]), words[4], form, &answer);
 
     printf("%" PRIu64 "\t%d\t", ns, answer.status);
     put_flat(answer.body, answer.body_len);
     free(answer.raw.data);
+}
+
+static void time_up(const struct server *to, char *words[])
+{
+    send_up(to, words, false);
+}
+
+static void time_form(const struct server *to, char *words[])
+{
+    send_up(to, words, true);
 }
 
 static void time_down(const struct server *to, char *words[])
@@ -190,9 +204,10 @@ static const struct {
     bool more;    /* or any number beyond */
     void (*run)(const struct server *to, char *words[]);
 } requests[] = {
-    {"http", 4, false, time_http}, {"spawn", 3, true, time_spawn},
+    {"http", 5, false, time_http}, {"spawn", 3, true, time_spawn},
     {"puts", 4, false, time_puts}, {"insert", 3, false, time_insert},
-    {"up", 5, false, time_up},     {"down", 4, false, time_down},
+    {"up", 5, false, time_up},     {"form", 5, false, time_form},
+    {"down", 4, false, time_down},
 };
 
 static void answer(const struct server *to, char *words[], size_t n)

@@ -55,11 +55,11 @@ bool http_read(int fd, struct answer *a);
  * Sends the same request on count connections at once and reads every answer
  * into ret_answers[count]; returns nanoseconds from the first byte sent to
  * the last one read. Connections are kept from call to call and made before
- * the clock starts. body is "" for none.
+ * the clock starts. body is "" for none; headers are separated by "|".
  */
 uint64_t http_exchange(const struct server *to, const char *method,
-                       const char *path, const char *body, size_t count,
-                       struct answer *ret_answers);
+                       const char *path, const char *body, const char *headers,
+                       size_t count, struct answer *ret_answers);
 
 /*
  * Uploads count files of len bytes, each with bytes and a name of its own
@@ -72,11 +72,12 @@ uint64_t upload_many(const struct server *to, const char *prefix, size_t len,
 /*
  * One large body up or down, on a connection of its own; nanoseconds from
  * the first byte sent to the last one read. The bytes are those of the seed.
- * sync_file, unless "-", is synced before the clock stops. A download is
- * compared afterwards; *ret_same is false when other bytes came.
+ * sync_file, unless "-", is synced before the clock stops. form: POST as the
+ * file of a form with a purpose, instead of PUT. A download is compared
+ * afterwards; *ret_same is false when other bytes came.
  */
 uint64_t transfer_up(const struct server *to, const char *path, size_t len,
-                     uint64_t seed, const char *sync_file,
+                     uint64_t seed, const char *sync_file, bool form,
                      struct answer *ret_answer);
 uint64_t transfer_down(const struct server *to, const char *path, size_t len,
                        uint64_t seed, int *ret_status, bool *ret_same);

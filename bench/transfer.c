@@ -30,16 +30,31 @@ static char *period_new(size_t len, uint64_t seed, size_t *ret_size)
     return bytes;
 }
 
+/* Around the file of a form. */
+static const char form_begin[] =
+    "--stopwatch\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\n"
+    "user_data\r\n--stopwatch\r\nContent-Disposition: form-data; "
+    "name=\"file\"; filename=\"bench.bin\"\r\n"
+    "Content-Type: application/octet-stream\r\n\r\n";
+static const char form_end[] = "\r\n--stopwatch--\r\n";
+
+/* With what of a form comes before the bytes. */
 static char *head_new(const struct server *to, const char *method,
-                      const char *path, size_t len)
+                      const char *path, size_t len, bool form)
 {
     char *text = NULL;
 
+    if (form)
+        len += sizeof(form_begin) - 1 + sizeof(form_end) - 1;
     if (asprintf(&text,
                  "%s %s HTTP/1.1\r\nHost: 127.0.0.1\r\n"
-                 "Authorization: Bearer %s\r\n"
-                 "Content-Length: %zu\r\n\r\n",
-                 method, path, to->key, len) < 0)
+                 "Authorization: Bearer %s\r\n%s"
+                 "Content-Length: %zu\r\n\r\n%s",
+                 method, path, to->key,
+                 form ? "Content-Type: multipart/form-data; "
+                        "boundary=stopwatch\r\n"
+                      : "",
+                 len, form ? form_begin : "") < 0)
         stopwatch_die("asprintf");
     return text;
 }
@@ -54,12 +69,12 @@ static void sync_at(const char *file)
 }
 
 uint64_t transfer_up(const struct server *to, const char *path, size_t len,
-                     uint64_t seed, const char *sync_file,
+                     uint64_t seed, const char *sync_file, bool form,
                      struct answer *ret_answer)
 {
     size_t size;
     char *bytes = period_new(len, seed, &size);
-    char *head = head_new(to, "PUT", path, len);
+    char *head = head_new(to, form ? "POST" : "PUT", path, len, form);
     int fd = http_connect(to);
     uint64_t begun = stopwatch_now();
 
@@ -70,6 +85,8 @@ uint64_t transfer_up(const struct server *to, const char *path, size_t len,
         http_send(fd, bytes, n);
         left -= n;
     }
+    if (form)
+        http_send(fd, form_end, sizeof(form_end) - 1);
     while (!http_read(fd, ret_answer))
         continue;
     if (strcmp(sync_file, "-") != 0)
@@ -128,7 +145,8 @@ uint64_t transfer_down(const struct server *to, const char *path, size_t len,
                        uint64_t seed, int *ret_status, bool *ret_same)
 {
     size_t size = len + 16384; /* the headers */
-    char *room = malloc(size), *head = head_new(to, "GET", path, 0), *body;
+    char *room = malloc(size), *head = head_new(to, "GET", path, 0, false),
+         *body;
     int fd = http_connect(to);
     uint64_t begun;
 
