@@ -105,7 +105,8 @@ int workspace_row_info(struct workspaces *w, struct store_tx *tx,
     ret->keep_versions = (uint32_t)row->keep_versions;
     ret->keep_days = (uint32_t)row->keep_days;
     ret->legal_hold = row->legal_hold;
-    ret->made_for_session = row->made_for[0] != '\0';
+    ret->made_for_session = row->made_for[0] != '\0' &&
+                            strcmp(row->made_for, LIBRARY_MADE_FOR) != 0;
     if (!row->head)
         return 0;
     r = store_one(tx, &rows, err,

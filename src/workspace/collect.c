@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "workspace/library.h"
 #include "workspace/workspace_int.h"
 
 static void report(const struct workspace_collected *done)
@@ -35,8 +36,11 @@ int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&w->keeper->round);
     struct workspace_collected done = {0};
-    int r = workspace_retention(w, &done, err);
+    uint64_t expired = 0; /* each is in the trail */
+    int r = library_sweep(w, &expired, err);
 
+    if (r == 0)
+        r = workspace_retention(w, &done, err);
     if (r == 0)
         r = workspace_purge_due(w, &done, err);
     if (r == 0)

@@ -95,17 +95,21 @@ static int update_in_place(struct writer *wr, const struct workspace_file *f,
     return MIN(r, 0);
 }
 
+/* When and by whom it first came is set here and never again. */
 static int insert_file(struct writer *wr, const struct workspace_file *f,
                        struct error *err)
 {
+    const char *execution = wr->p->spec->execution;
     int r = store_exec(
         wr->p->tx, err,
         "INSERT INTO files (id, workspace, path, alive, version, number, seq,"
-        " sha256, size, mime, executable, modified_at_ms)"
-        " VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-        "ttttiititii", f->file, wr->p->row->id, f->path, f->version, f->number,
-        f->seq, f->sha256, (int64_t)f->size, f->mime, (int64_t)f->executable,
-        f->modified_at_ms);
+        " sha256, size, mime, executable, modified_at_ms, created_at_ms,"
+        " by_execution)"
+        " VALUES (?1, ?2, ?3, 1, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?11, ?12)",
+        "ttttiititiii", f->file, wr->p->row->id, f->path, f->version,
+        f->number, f->seq, f->sha256, (int64_t)f->size, f->mime,
+        (int64_t)f->executable, f->modified_at_ms,
+        (int64_t)(execution && execution[0]));
 
     return MIN(r, 0);
 }

@@ -64,6 +64,8 @@ static int hand_over(struct workspaces *w, struct store_tx *tx,
     if (strcmp(row->tenant, tenant) != 0)
         r = workspace_quota_enter(w, tx, tenant, (uint64_t)row->stored_bytes,
                                   err);
+    if (r == 0 && strcmp(row->tenant, tenant) != 0)
+        r = library_leave(tx, row, err);
     if (r == 0)
         r = set_owner(tx, who, row, to, tenant, err);
     return r < 0 ? r : audit_add(w->audit, tx, who, &event, err);

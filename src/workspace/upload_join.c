@@ -5,24 +5,21 @@
  * and committed in the transaction that ends the upload: afterwards there is
  * the file and no upload, before it the upload and no file.
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <openssl/evp.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "workspace/uploads_int.h"
 
-/* What the parts gave; pinned if they were joined. */
-struct whole {
-    struct blobs *blobs;
-    char sha256[BLOB_NAME];
-    uint64_t size;
-    bool pinned;
-};
+#define PIECE ((size_t)256 * 1024)
 
-static void whole_done(struct whole *whole)
+void upload_whole_done(struct upload_whole *whole)
 {
     if (whole->pinned)
         blob_release(whole->blobs, whole->sha256);
@@ -68,40 +65,112 @@ static int check_parts(const struct workspace_upload *u, struct error *err)
     return 0;
 }
 
-static int append(struct workspaces *w, struct blob_writer *writer,
-                  const char *sha256, uint64_t size, struct error *err)
-{
-    uint64_t before = blob_written(writer);
-    int fd cleanup(fd_close) = -1;
-    int r = blob_open(w->blobs, sha256, &fd, NULL, err);
+/* ---- joining ------------------------------------------------------------ */
 
-    if (r == 0)
-        r = blob_write_fd(writer, fd, size, err);
-    if (r == 0 && blob_written(writer) - before != size)
-        r = error_set(err, ERR_INTERNAL, "a part is shorter than it was");
+struct joiner {
+    struct workspaces *w;
+    struct blob_writer *writer; /* NULL: only to be hashed */
+    EVP_MD_CTX *md5;            /* NULL: not asked for */
+};
+
+static void joiner_done(struct joiner *j)
+{
+    blob_abort(&j->writer);
+    EVP_MD_CTX_free(j->md5);
+}
+
+static int begin_md5(struct joiner *j, struct error *err)
+{
+    j->md5 = EVP_MD_CTX_new();
+    if (!j->md5 || EVP_DigestInit_ex(j->md5, EVP_md5(), NULL) != 1)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "this service cannot check an MD5");
+    return 0;
+}
+
+static int too_short(struct error *err)
+{
+    return error_set(err, ERR_INTERNAL, "a part is shorter than it was");
+}
+
+/* Each piece is read once for both. */
+static int append_pieces(struct joiner *j, int fd, uint64_t size,
+                         struct error *err)
+{
+    char *piece cleanup(mem_free) = xmalloc(PIECE);
+    uint64_t at = 0;
+    int r = 0;
+
+    while (at < size && r == 0) {
+        ssize_t n =
+            pread(fd, piece, MIN((uint64_t)PIECE, size - at), (off_t)at);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return error_errno(err, ERR_INTERNAL, errno, "cannot read a part");
+        if (n == 0)
+            return too_short(err);
+        if (EVP_DigestUpdate(j->md5, piece, (size_t)n) != 1)
+            return error_set(err, ERR_INTERNAL, "cannot add to an MD5");
+        if (j->writer)
+            r = blob_write(j->writer, piece, (size_t)n, err);
+        at += (uint64_t)n;
+    }
     return r;
 }
 
-static int join(struct workspaces *w, const struct workspace_upload *u,
-                const char *domain, struct whole *ret, struct error *err)
+static int append(struct joiner *j, const char *sha256, uint64_t size,
+                  struct error *err)
 {
-    struct blob_writer *writer cleanup(blob_abort) = NULL;
-    int r;
+    uint64_t before = j->writer ? blob_written(j->writer) : 0;
+    int fd cleanup(fd_close) = -1;
+    int r = blob_open(j->w->blobs, sha256, &fd, NULL, err);
 
-    if (u->part_count == 1) { /* its own row refers to it until the end */
+    if (r == 0 && j->md5)
+        return append_pieces(j, fd, size, err);
+    if (r == 0)
+        r = blob_write_fd(j->writer, fd, size, err);
+    if (r == 0 && blob_written(j->writer) - before != size)
+        r = too_short(err);
+    return r;
+}
+
+/* A single part is the whole; its own row refers to it until the end. */
+static int finish_join(struct joiner *j, const struct workspace_upload *u,
+                       struct upload_whole *ret, struct error *err)
+{
+    int r = 0;
+
+    if (j->md5 && EVP_DigestFinal_ex(j->md5, ret->md5, NULL) != 1)
+        return error_set(err, ERR_INTERNAL, "cannot finish an MD5");
+    if (!j->writer) {
         memcpy(ret->sha256, u->parts[0].sha256, BLOB_NAME);
         ret->size = u->parts[0].size;
         return 0;
     }
-    r = blob_begin(w->blobs, domain, &writer, err);
-    for (size_t i = 0; i < u->part_count && r == 0; i++)
-        r = append(w, writer, u->parts[i].sha256, u->parts[i].size, err);
-    if (r == 0)
-        r = blob_finish(&writer, ret->sha256, &ret->size, err);
-    if (r == 0)
-        ret->pinned = true;
+    r = blob_finish(&j->writer, ret->sha256, &ret->size, err);
+    ret->pinned = r == 0;
     return r;
 }
+
+int upload_join(struct workspaces *w, const struct workspace_upload *u,
+                const char *domain, bool with_md5, struct upload_whole *ret,
+                struct error *err)
+{
+    struct joiner j cleanup(joiner_done) = {.w = w};
+    bool single = u->part_count == 1;
+    int r = with_md5 ? begin_md5(&j, err) : 0;
+
+    if (r == 0 && !single)
+        r = blob_begin(w->blobs, domain, &j.writer, err);
+    for (size_t i = 0; i < u->part_count && r == 0; i++)
+        if (j.writer || j.md5)
+            r = append(&j, u->parts[i].sha256, u->parts[i].size, err);
+    return r < 0 ? r : finish_join(&j, u, ret, err);
+}
+
+/* ---- the end of an upload ----------------------------------------------- */
 
 /* Are the parts still those that were joined? Their blobs are kept by rows,
  * so this also says that a single part is still there. */
@@ -130,7 +199,7 @@ static int check_same(struct store_tx *tx, const struct workspace_upload *was,
 
 static int finish(struct workspaces *w, const struct actor *who,
                   const struct workspace_upload *was,
-                  const struct whole *whole,
+                  const struct upload_whole *whole,
                   const struct workspace_commit_spec *spec,
                   struct workspace_commit *ret, struct error *err)
 {
@@ -177,14 +246,14 @@ int workspace_upload_complete(struct workspaces *w, const struct actor *who,
                               struct workspace_commit *ret, struct error *err)
 {
     struct workspace_upload u cleanup(workspace_upload_done) = {0};
-    struct whole whole cleanup(whole_done) = {.blobs = w->blobs};
+    struct upload_whole whole cleanup(upload_whole_done) = {.blobs = w->blobs};
     char domain[BLOB_DOMAIN] = "";
     int r = load(w, who, upload, &u, domain, err);
 
     if (r == 0)
         r = check_parts(&u, err);
     if (r == 0)
-        r = join(w, &u, domain, &whole, err);
+        r = upload_join(w, &u, domain, false, &whole, err);
     if (r < 0)
         return r;
     if (sha256 && strcmp(sha256, whole.sha256) != 0)

@@ -115,20 +115,20 @@ int workspace_upload_get(struct workspaces *w, const struct actor *who,
 
 /* ---- beginning ---------------------------------------------------------- */
 
-static int too_large(struct workspaces *w, struct error *err)
+int upload_size_check(const struct workspaces *w, uint64_t size,
+                      struct error *err)
 {
+    uint64_t most =
+        w->settings.file_bytes ? w->settings.file_bytes : (uint64_t)INT64_MAX;
+
+    if (size <= most)
+        return 0;
     return error_set(err, ERR_TOO_LARGE,
                      "a file by parts may have at most %" PRIu64 " bytes",
-                     w->settings.file_bytes);
+                     most);
 }
 
-static bool fits_file(const struct workspaces *w, uint64_t size)
-{
-    return size <= INT64_MAX &&
-           (!w->settings.file_bytes || size <= w->settings.file_bytes);
-}
-
-static int check_count(struct store_tx *tx, const char *workspace,
+int upload_count_check(struct store_tx *tx, const char *workspace,
                        struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
@@ -144,6 +144,19 @@ static int check_count(struct store_tx *tx, const char *workspace,
     return error_hint(err, "complete or abort some of them");
 }
 
+int upload_insert(struct store_tx *tx, const struct actor *who,
+                  const struct workspace_upload *u, struct error *err)
+{
+    int r = store_exec(tx, err,
+                       "INSERT INTO uploads (id, workspace, path, size,"
+                       " created_by, created_at_ms, expires_at_ms)"
+                       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+                       "tttitii", u->id, u->workspace, u->path, u->size,
+                       who->key, u->created_at_ms, u->expires_at_ms);
+
+    return MIN(r, 0);
+}
+
 static int insert(struct workspaces *w, struct store_tx *tx,
                   const struct actor *who, const struct workspace_upload *u,
                   struct error *err)
@@ -152,12 +165,7 @@ static int insert(struct workspaces *w, struct store_tx *tx,
                                 .workspace = u->workspace,
                                 .object = u->id,
                                 .path = u->path};
-    int r = store_exec(tx, err,
-                       "INSERT INTO uploads (id, workspace, path, size,"
-                       " created_by, created_at_ms, expires_at_ms)"
-                       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-                       "tttitii", u->id, u->workspace, u->path, u->size,
-                       who->key, u->created_at_ms, u->expires_at_ms);
+    int r = upload_insert(tx, who, u, err);
 
     return r < 0 ? r : audit_add(w->audit, tx, who, &event, err);
 }
@@ -175,12 +183,13 @@ int workspace_upload_begin(struct workspaces *w, const struct actor *who,
         return r;
     if (size < -1)
         return error_set(err, ERR_INVALID, "a size cannot be negative");
-    if (size > 0 && !fits_file(w, (uint64_t)size))
-        return too_large(w, err);
-    r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
-                        "beginning an upload", &tx, &row, err);
+    if (size > 0)
+        r = upload_size_check(w, (uint64_t)size, err);
     if (r == 0)
-        r = check_count(tx, id, err);
+        r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
+                            "beginning an upload", &tx, &row, err);
+    if (r == 0)
+        r = upload_count_check(tx, id, err);
     if (r == 0 && size > 0)
         r = workspace_quota_take(w, tx, &row, 0, (uint64_t)size, err);
     if (r < 0)
@@ -203,8 +212,7 @@ int workspace_upload_begin(struct workspaces *w, const struct actor *who,
 
 /* ---- parts -------------------------------------------------------------- */
 
-/* What this upload and all of the workspace have in other parts. */
-static int add_up(struct store_tx *tx, const struct workspace_upload *u,
+int upload_add_up(struct store_tx *tx, const struct workspace_upload *u,
                   uint32_t number, uint64_t *ret_own, uint64_t *ret_all,
                   struct error *err)
 {
@@ -230,12 +238,14 @@ static int check_sizes(struct workspaces *w, struct store_tx *tx,
                        uint64_t size, struct error *err)
 {
     uint64_t own, all;
-    int r = add_up(tx, u, number, &own, &all, err);
+    int r = upload_add_up(tx, u, number, &own, &all, err);
 
+    if (r == 0)
+        r = upload_size_check(w, size, err); /* then the sum is a number */
+    if (r == 0)
+        r = upload_size_check(w, own + size, err);
     if (r < 0)
         return r;
-    if (size > INT64_MAX - own || !fits_file(w, own + size))
-        return too_large(w, err);
     if (u->size >= 0 && own + size > (uint64_t)u->size)
         return error_set(err, ERR_INVALID,
                          "the parts would have %" PRIu64 " bytes, %" PRId64
@@ -243,6 +253,19 @@ static int check_sizes(struct workspaces *w, struct store_tx *tx,
                          own + size, u->size);
     /* Parts are not in the workspace yet, but they are on our disk. */
     return workspace_quota_take(w, tx, row, all, size, err);
+}
+
+int upload_part_insert(struct store_tx *tx, const char *id, uint32_t number,
+                       const char *sha256, uint64_t size, struct error *err)
+{
+    int r = store_exec(tx, err,
+                       "INSERT INTO upload_parts (upload, number, sha256,"
+                       " size) VALUES (?1, ?2, ?3, ?4)"
+                       " ON CONFLICT (upload, number) DO UPDATE SET"
+                       " sha256 = excluded.sha256, size = excluded.size",
+                       "titi", id, (int64_t)number, sha256, (int64_t)size);
+
+    return MIN(r, 0);
 }
 
 static int put_part(struct workspaces *w, struct store_tx *tx,
@@ -256,12 +279,7 @@ static int put_part(struct workspaces *w, struct store_tx *tx,
                                 .object = u->id,
                                 .path = u->path,
                                 .detail = detail};
-    int r = store_exec(tx, err,
-                       "INSERT INTO upload_parts (upload, number, sha256,"
-                       " size) VALUES (?1, ?2, ?3, ?4)"
-                       " ON CONFLICT (upload, number) DO UPDATE SET"
-                       " sha256 = excluded.sha256, size = excluded.size",
-                       "titi", u->id, (int64_t)number, sha256, (int64_t)size);
+    int r = upload_part_insert(tx, u->id, number, sha256, size, err);
 
     (void)snprintf(detail, sizeof(detail), "part %" PRIu32, number);
     if (r >= 0)

@@ -108,7 +108,7 @@ struct workspace_info {
 
 struct workspace_spec {
     const char *name;      /* NULL: "" */
-    const char *made_for;  /* a session's id, or NULL */
+    const char *made_for;  /* a session's id, "library", or NULL */
     const char *id;        /* chosen by the caller (ids_make "ws"), or NULL */
     bool private_to_owner; /* else "*" becomes an editor: the whole tenant */
 };

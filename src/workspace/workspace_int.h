@@ -11,6 +11,8 @@
  *                   what of it may happen, commit_write.c the rows
  *   files.c list.c history.c changes.c conversation.c   what is and was there
  *   locks.c shares.c uploads.c   leases, links, files by parts
+ *   library*.c aged.c   files uploaded for themselves, listings by age; see
+ *                   library_int.h
  *   tree*.c collect.c scrub.c    see keep_int.h
  *
  * Rules about rows that several files rely on:
@@ -45,6 +47,14 @@ struct quota_memo {
     uint64_t room;
 };
 
+#define LIBRARY_MADE_FOR "library" /* workspaces.made_for of a library */
+#define LIBRARY_MEMOS 64u
+
+/* Which workspace was a tenant's library when last asked; library_home.c. */
+struct library_memo {
+    char tenant[64], id[ID_MAX];
+};
+
 struct workspaces {
     struct workspaces_settings settings;
     char *data_dir; /* owned; settings.data_dir points to it */
@@ -56,6 +66,7 @@ struct workspaces {
     void (*on_commit)(void *ctx);
     void *on_commit_ctx;
     struct quota_memo memos[QUOTA_MEMOS];
+    struct library_memo libraries[LIBRARY_MEMOS];
     int64_t last_made_ms; /* when the newest workspace was made */
 
     struct workspace_trees *trees;   /* tree.c's; NULL: not open */
@@ -169,6 +180,14 @@ int workspace_commit_in(struct workspaces *w, struct store_tx *tx,
                         const struct actor *who, struct workspace_row *row,
                         const struct workspace_commit_spec *spec,
                         struct workspace_commit *ret, struct error *err);
+
+/* ---- library_home.c -----------------------------------------------------
+ */
+
+/* The workspace goes to another tenant, within the caller's transaction: if
+ * it was a library, it is an ordinary one from then on. */
+int library_leave(struct store_tx *tx, const struct workspace_row *row,
+                  struct error *err);
 
 /* ---- files.c, list.c, history.c, changes.c ------------------------------
  */

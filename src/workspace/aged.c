@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The files of a workspace by the time they first came, for listings that go
+ * by age; see library.h. One pass over the head, of which only a page is kept
+ * in order. Runs in the daemon on the caller's thread; changes nothing.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "workspace/library_int.h"
+
+#define AGED_COLUMNS WORKSPACE_FILE_COLUMNS ", f.created_at_ms, f.by_execution"
+
+struct page {
+    struct store_tx *tx;
+    const char *id;
+    bool oldest_first;
+    size_t limit;
+    int64_t from_ms;  /* after this moment */
+    const char *from; /* and in it, after this file */
+    struct workspace_aged *files;
+    size_t count, room;
+};
+
+void workspace_aged_free(struct workspace_aged *files, size_t count)
+{
+    for (size_t i = 0; files && i < count; i++)
+        workspace_file_done(&files[i].file);
+    free(files);
+}
+
+static void page_done(struct page *p)
+{
+    workspace_aged_free(p->files, p->count);
+}
+
+static void read_aged(struct store_rows *rows, struct workspace_aged *ret)
+{
+    workspace_file_read(rows, 0, &ret->file);
+    ret->created_at_ms = store_int(rows, WORKSPACE_FILE_COLUMN_COUNT);
+    ret->by_execution = store_int(rows, WORKSPACE_FILE_COLUMN_COUNT + 1) != 0;
+}
+
+/* 1, or 0 when the one it shall go on after is unknown. One that has left the
+ * head since the page before is good all the same. */
+static int start(struct page *p, const char *after, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r;
+
+    p->from_ms = p->oldest_first ? -1 : INT64_MAX;
+    p->from = after ? after : "";
+    if (!after)
+        return 1;
+    r = store_one(p->tx, &rows, err,
+                  "SELECT created_at_ms FROM files WHERE id = ?1"
+                  " AND workspace = ?2",
+                  "tt", after, p->id);
+    if (r > 0)
+        p->from_ms = store_int(rows, 0);
+    return r;
+}
+
+#define AGED_SQL(back, on, order)                                             \
+    "SELECT " AGED_COLUMNS " FROM files AS f"                                 \
+    " WHERE f.workspace = ?1 AND f.alive = 1"                                 \
+    " AND f.created_at_ms " back " ?2"                                        \
+    " AND (f.created_at_ms " on " ?2 OR f.id " on " ?3)"                      \
+    " ORDER BY f.created_at_ms " order ", f.id " order " LIMIT ?4"
+
+static int query(struct page *p, struct store_rows **ret, struct error *err)
+{
+    static const char oldest[] = AGED_SQL(">=", ">", "ASC");
+    static const char newest[] = AGED_SQL("<=", "<", "DESC");
+
+    return store_query(p->tx, ret, err, p->oldest_first ? oldest : newest,
+                       "titi", p->id, p->from_ms, p->from,
+                       (int64_t)p->limit + 1);
+}
+
+static struct workspace_aged *next_place(struct page *p)
+{
+    if (p->count == p->room) {
+        p->room = p->room ? 2 * p->room : 64;
+        p->files = xrealloc(p->files, p->room * sizeof(*p->files));
+    }
+    return &p->files[p->count++];
+}
+
+/* 1: there are more than fit. */
+static int read_page(struct page *p, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = query(p, &rows, err);
+
+    while (r == 0 && (r = store_next(rows, err)) > 0) {
+        if (p->count == p->limit)
+            return 1;
+        read_aged(rows, next_place(p));
+        r = 0;
+    }
+    return r;
+}
+
+int workspace_files_by_age(struct workspaces *w, const struct actor *who,
+                           const char *id, bool oldest_first, unsigned limit,
+                           const char *after, struct workspace_aged **ret,
+                           size_t *ret_count, bool *ret_more,
+                           struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct page page cleanup(page_done) = {
+        .id = id,
+        .oldest_first = oldest_first,
+        .limit = limit,
+    };
+    int r = workspace_enter(w, who, id, ROLE_VIEWER, STORE_READ,
+                            "listing files", &tx, NULL, err);
+
+    if (page.limit == 0 || page.limit > LIBRARY_LIST_MAX)
+        page.limit = LIBRARY_LIST_MAX;
+    page.tx = tx;
+    if (r == 0)
+        r = start(&page, after, err);
+    if (r > 0)
+        r = read_page(&page, err);
+    if (r < 0)
+        return r;
+    *ret_more = r > 0;
+    *ret_count = page.count;
+    *ret = take_ptr(page.files);
+    return 0;
+}
+
+int workspace_file_aged(struct workspaces *w, const struct actor *who,
+                        const char *id, const char *file,
+                        struct workspace_aged *ret, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = workspace_enter(w, who, id, ROLE_VIEWER, STORE_READ,
+                            "looking for a file", &tx, NULL, err);
+
+    if (r == 0)
+        r = store_one(tx, &rows, err,
+                      "SELECT " AGED_COLUMNS " FROM files AS f"
+                      " WHERE f.id = ?1 AND f.workspace = ?2 AND f.alive = 1",
+                      "tt", file, id);
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return error_set(err, ERR_NOT_FOUND, "no such file");
+    read_aged(rows, ret);
+    return 0;
+}

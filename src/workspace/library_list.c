@@ -1,0 +1,136 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Lists the library by age, a page at a time: a range of an index, read no
+ * further than the limit. Where a page ended is known by the file's own row,
+ * which outlives its removal, so that who removes what it lists loses nothing.
+ * Runs in the daemon on the caller's thread; changes nothing.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "workspace/library_int.h"
+
+struct page {
+    struct store_tx *tx;
+    const struct actor *who;
+    const char *purpose;
+    bool oldest_first;
+    size_t limit;
+    int64_t from_ms;  /* after this moment */
+    const char *from; /* and in it, after this file */
+    struct library_file *files;
+    size_t count, room;
+};
+
+static void page_done(struct page *p)
+{
+    library_files_free(p->files, p->count);
+}
+
+/* 1, or 0 when the one it shall go on after is unknown. */
+static int start(struct page *p, const char *after, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r;
+
+    p->from_ms = p->oldest_first ? -1 : INT64_MAX;
+    p->from = after ? after : "";
+    if (!after)
+        return 1;
+    r = store_one(p->tx, &rows, err,
+                  "SELECT coalesce(l.created_at_ms, f.created_at_ms)"
+                  " FROM files AS f"
+                  " JOIN workspaces AS w ON w.id = f.workspace"
+                  " LEFT JOIN library AS l ON l.file = f.id"
+                  " WHERE f.id = ?1 AND w.tenant = ?4 AND w.made_for = ?5"
+                  " AND w.deleted_at_ms = 0"
+                  " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4") " > 0",
+                  "ttitt", after, p->who->key, (int64_t)p->who->admin,
+                  p->who->tenant, LIBRARY_MADE_FOR);
+    if (r > 0)
+        p->from_ms = store_int(rows, 0);
+    return r;
+}
+
+/* Its parameters: key, admin, tenant, now, purpose, from_ms, from, limit. */
+#define LIST_SQL(back, on, order)                                             \
+    "SELECT " LIBRARY_COLUMNS " FROM library AS l"                            \
+    " JOIN files AS f ON f.id = l.file"                                       \
+    " JOIN workspaces AS w ON w.id = f.workspace"                             \
+    " WHERE l.tenant = ?3 AND (w.tenant = l.tenant) AND f.alive = 1"          \
+    " AND w.deleted_at_ms = 0"                                                \
+    " AND (l.expires_at_ms = 0 OR l.expires_at_ms > ?4)"                      \
+    " AND (?5 IS NULL OR l.purpose = ?5)"                                     \
+    " AND l.created_at_ms " back " ?6"                                        \
+    " AND (l.created_at_ms " on " ?6 OR l.file " on " ?7)"                    \
+    " AND " WORKSPACE_ROLE_SQL("?1", "?2",                                    \
+                               "?3") " > 0"                                   \
+                                     " ORDER BY l.created_at_ms " order       \
+                                     ", l.file " order " LIMIT ?8"
+
+static int query(struct page *p, struct store_rows **ret, struct error *err)
+{
+    static const char oldest[] = LIST_SQL(">=", ">", "ASC");
+    static const char newest[] = LIST_SQL("<=", "<", "DESC");
+
+    return store_query(p->tx, ret, err, p->oldest_first ? oldest : newest,
+                       "titititi", p->who->key, (int64_t)p->who->admin,
+                       p->who->tenant, clock_real_ms(), p->purpose, p->from_ms,
+                       p->from, (int64_t)p->limit + 1);
+}
+
+static struct library_file *next_place(struct page *p)
+{
+    if (p->count == p->room) {
+        p->room = p->room ? 2 * p->room : 64;
+        p->files = xrealloc(p->files, p->room * sizeof(*p->files));
+    }
+    return &p->files[p->count++];
+}
+
+/* 1: there are more than fit. */
+static int read_page(struct page *p, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = query(p, &rows, err);
+
+    while (r == 0 && (r = store_next(rows, err)) > 0) {
+        if (p->count == p->limit)
+            return 1;
+        library_file_read(rows, next_place(p));
+        r = 0;
+    }
+    return r;
+}
+
+int library_list(struct workspaces *w, const struct actor *who,
+                 const char *purpose, bool oldest_first, unsigned limit,
+                 const char *after, struct library_file **ret,
+                 size_t *ret_count, bool *ret_more, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct page page cleanup(page_done) = {
+        .who = who,
+        .purpose = purpose,
+        .oldest_first = oldest_first,
+        .limit = limit,
+    };
+    int r = store_begin(w->store, STORE_READ, "listing files", &tx, err);
+
+    if (page.limit == 0 || page.limit > LIBRARY_LIST_MAX)
+        page.limit = LIBRARY_LIST_MAX;
+    page.tx = tx;
+    if (r == 0)
+        r = start(&page, after, err);
+    if (r > 0)
+        r = read_page(&page, err);
+    if (r < 0)
+        return r;
+    *ret_more = r > 0;
+    *ret_count = page.count;
+    *ret = take_ptr(page.files);
+    return 0;
+}
