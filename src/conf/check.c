@@ -87,6 +87,53 @@ static int check_pools(const struct conf *c, struct error *err)
     return 0;
 }
 
+/* https, or this very machine: what comes by the network unsigned decides who
+ * may do what. */
+static bool is_safe_url(const char *url)
+{
+    static const char secure[] = "https://", plain[] = "http://";
+    char host[64];
+    size_t len;
+
+    if (strncmp(url, secure, sizeof(secure) - 1) == 0)
+        return url[sizeof(secure) - 1] != '\0';
+    if (strncmp(url, plain, sizeof(plain) - 1) != 0)
+        return false;
+    url += sizeof(plain) - 1;
+    if (*url == '[')
+        len = strcspn(++url, "]/");
+    else
+        len = strcspn(url, ":/?#");
+    if (strchr(url, '@') || len >= sizeof(host))
+        return false;
+    memcpy(host, url, len);
+    host[len] = '\0';
+    return is_loopback(host) || strcmp(host, "localhost") == 0;
+}
+
+static int check_jwt(const struct conf *c, struct error *err)
+{
+    if (!c->jwt_issuer[0]) {
+        if (!c->jwt_audiences[0] && !c->jwt_jwks_url[0] &&
+            !c->jwt_jwks_file[0])
+            return 0;
+        return error_set(err, ERR_INVALID,
+                         "tokens are set up but jwt_issuer is empty");
+    }
+    if (!c->jwt_audiences[0])
+        return error_set(err, ERR_INVALID,
+                         "jwt_issuer needs jwt_audiences: who tokens are for");
+    if (!c->jwt_jwks_url[0] == !c->jwt_jwks_file[0])
+        return error_set(err, ERR_INVALID,
+                         "jwt_issuer needs one of jwt_jwks_url and "
+                         "jwt_jwks_file");
+    if (c->jwt_jwks_url[0] && !is_safe_url(c->jwt_jwks_url))
+        return error_set(err, ERR_INVALID,
+                         "jwt_jwks_url must be https, or http to a loopback "
+                         "address");
+    return 0;
+}
+
 int conf_check(const struct conf *c, struct error *err)
 {
     if (!c->allow_remote && !is_loopback(c->listen_host)) {
@@ -94,8 +141,14 @@ int conf_check(const struct conf *c, struct error *err)
                         "listen: %s is not a loopback address",
                         c->listen_host);
         return error_hint(err, "set allow_remote: true (--allow-remote) to "
-                               "serve other machines, behind a TLS proxy");
+                               "serve other machines, with tls_certificate "
+                               "and tls_key or behind a TLS proxy");
     }
+    if (!c->tls_certificate[0] != !c->tls_key[0])
+        return error_set(err, ERR_INVALID,
+                         "tls_certificate and tls_key need each other");
+    if (check_jwt(c, err) < 0)
+        return -(int)err->code;
     /* One thread at least must be left to answer what is not an execution,
      * an interrupt above all. */
     if (c->max_executions >= c->workers) {

@@ -64,17 +64,21 @@ enum conf_mode {
 
 struct conf {
     enum conf_mode mode;
-    char *file;           /* the file read, or NULL */
-    char *listen_host;    /* "127.0.0.1"; always a numeric address */
-    uint16_t listen_port; /* 8650; 0: any free one */
-    bool allow_remote;    /* false: listen_host must be loopback (I6) */
-    char *data_dir;       /* /var/lib/glovebox or ~/.local/share/glovebox */
-    char *runtime_dir;    /* cache of images */
-    char *runtime_defs;   /* folder of definitions; found beside the binary */
-    char *service_user;   /* "glovebox"; used when started as root */
-    char *log_level;      /* "info" */
-    char *log_format;     /* "text" or "json" */
+    char *file;            /* the file read, or NULL */
+    char *listen_host;     /* "127.0.0.1"; always a numeric address */
+    uint16_t listen_port;  /* 8650; 0: any free one */
+    bool allow_remote;     /* false: listen_host must be loopback (I6) */
+    char *tls_certificate; /* PEM file; "": no TLS */
+    char *tls_key;         /* PEM file; "" */
+    char *data_dir;        /* /var/lib/glovebox or ~/.local/share/glovebox */
+    char *runtime_dir;     /* cache of images */
+    char *runtime_defs;    /* folder of definitions; found beside the binary */
+    char *service_user;    /* "glovebox"; used when started as root */
+    char *log_level;       /* "info" */
+    char *log_format;      /* "text" or "json" */
     char *accept_missing_walls; /* comma-separated names; "" */
+    char *mcp_origins;          /* comma-separated; "" */
+    char *final_expiry_tenants; /* comma-separated, "*" for all; "" */
     uint32_t uid_base;          /* first host uid of sessions; 1700000000 */
     uint32_t uid_count;         /* 1000000 */
     uint32_t workers; /* 192; threads that serve requests and executions */
@@ -97,15 +101,25 @@ struct conf {
     uint64_t index_document_bytes;  /* 64 MiB; 0 none */
     char *index_pool;               /* "" : the first */
     uint64_t history_bytes; /* finished executions kept in memory; 128 MiB */
-    uint32_t history_per_session;           /* 100 */
-    uint32_t stop_deadline_s;               /* graceful stop; 10 */
-    uint32_t header_timeout_s;              /* 10 */
-    uint32_t idle_timeout_s;                /* keep-alive; 60 */
-    uint32_t body_timeout_s;                /* 20 */
-    uint32_t connections;                   /* 2000 */
-    uint32_t auth_failures_per_min;         /* 10 */
-    uint32_t zygote_max_age_s;              /* 3600 */
-    uint32_t zygote_max_spawns;             /* 5000 */
+    uint32_t history_per_session;   /* 100 */
+    uint32_t stop_deadline_s;       /* graceful stop; 10 */
+    uint32_t header_timeout_s;      /* 10 */
+    uint32_t idle_timeout_s;        /* keep-alive; 60 */
+    uint32_t body_timeout_s;        /* 20 */
+    uint32_t connections;           /* 2000 */
+    uint32_t auth_failures_per_min; /* 10 */
+    char *jwt_issuer;               /* ""; the options below belong to it */
+    char *jwt_audiences;            /* comma-separated */
+    char *jwt_jwks_url;             /* https, or http of loopback; "" */
+    char *jwt_jwks_file;            /* "" */
+    char *jwt_tenant_claim;         /* "tid" */
+    char *jwt_tenant;               /* "" */
+    char *jwt_scope_claims;         /* "scp roles" */
+    char *jwt_scopes;               /* "Name=execute+files:read,…"; "" */
+    char *jwt_default_scopes;       /* "" */
+    uint32_t jwt_clock_skew_s;      /* 60 */
+    uint32_t zygote_max_age_s;      /* 3600 */
+    uint32_t zygote_max_spawns;     /* 5000 */
     struct conf_pool pools[CONF_POOLS_MAX]; /* [0] is "default" unless the
                                                file names others */
     size_t pool_count;

@@ -25,8 +25,16 @@ static const struct conf_option top[] = {
              "brackets. HOST is a numeric address or `localhost`. Port 0 "
              "takes any free one."},
     {"allow_remote", CONF_BOOL, TOP(allow_remote), 0, 1, "false",
-     .help = "Permit a `listen` address other than loopback. Traffic is not "
-             "encrypted: put a TLS proxy in front."},
+     .help = "Permit a `listen` address other than loopback. Give "
+             "`tls_certificate` and `tls_key`, or put a TLS proxy in front: "
+             "without either, keys and files cross the network in the "
+             "clear."},
+    {"tls_certificate", CONF_PATH, TOP(tls_certificate), 0, 1024, "",
+     .help = "Certificate chain (PEM). With `tls_key` the service speaks "
+             "HTTPS, and only that, on `listen`. Read once, at the start, "
+             "with the rights of who starts it."},
+    {"tls_key", CONF_PATH, TOP(tls_key), 0, 1024, "",
+     .help = "Private key (PEM) of `tls_certificate`."},
     {"data_dir", CONF_PATH, TOP(data_dir), 1, 1024,
      "/var/lib/glovebox as root, otherwise ~/.local/share/glovebox",
      .find = conf_places_data,
@@ -54,6 +62,12 @@ static const struct conf_option top[] = {
      .help = "Comma-separated names of isolation walls this host may lack. "
              "Any other missing wall refuses the start; `glovebox doctor` "
              "prints the names."},
+    {"mcp_origins", CONF_STRING, TOP(mcp_origins), 0, 2048, "",
+     .allowed = "a-zA-Z0-9:/.,_[]-",
+     .help = "Comma-separated origins (`https://app.example`) whose web pages "
+             "may use `/mcp`. Requests with any other `Origin` are refused, "
+             "but for those of a page served by this very loopback "
+             "listener."},
     {"uid_base", CONF_U32, TOP(uid_base), 65536, 4294000000, "1700000000",
      .help = "First host user id given to sessions. The range must belong to "
              "nobody else on the host."},
@@ -72,6 +86,12 @@ static const struct conf_option top[] = {
      .help = "Live sessions on this machine."},
     {"creations_per_s", CONF_U32, TOP(creations_per_s), 0, 100000, "50",
      .help = "Sessions one tenant may create in a second; 0 is no limit."},
+    {"final_expiry_tenants", CONF_STRING, TOP(final_expiry_tenants), 0, 4096,
+     "", .allowed = "a-z0-9_,*-",
+     .help = "Comma-separated tenants whose sessions are over once they have "
+             "expired, as clients of some services expect; `*` is all. "
+             "Sessions of others sleep then and wake when they are used. "
+             "Files are kept either way."},
     {"json_bytes", CONF_SIZE, TOP(json_bytes), KIB, 64 * MIB, "4MiB",
      .help = "Largest JSON body."},
     {"code_bytes", CONF_SIZE, TOP(code_bytes), 1, 64 * MIB, "1MiB",
@@ -98,6 +118,43 @@ static const struct conf_option top[] = {
      .help = "Failed authentications per minute of one address or key prefix "
              "before further failures are answered with 429, for a time that "
              "grows to ten minutes. A right key is never refused."},
+    {"jwt_issuer", CONF_STRING, TOP(jwt_issuer), 0, 512, "",
+     .help = "Accept signed tokens (JWT) of this issuer, beside keys: the "
+             "exact text of their `iss`. Needs `jwt_audiences` and one of "
+             "`jwt_jwks_url` and `jwt_jwks_file`."},
+    {"jwt_audiences", CONF_STRING, TOP(jwt_audiences), 0, 2048, "",
+     .help = "Comma-separated: a token must be for one of these (`aud`). "
+             "Clients of Azure dynamic sessions ask for "
+             "`https://dynamicsessions.io` or, older ones, for "
+             "`https://acasessions.io`."},
+    {"jwt_jwks_url", CONF_STRING, TOP(jwt_jwks_url), 0, 1024, "",
+     .help = "Where the issuer publishes its keys (a JWK set): `https`, or "
+             "`http` to this machine. Fetched at the start, every hour, and "
+             "when a token names a new key."},
+    {"jwt_jwks_file", CONF_PATH, TOP(jwt_jwks_file), 0, 1024, "",
+     .help = "The same from a file the service user can read; it is read "
+             "again when it changes."},
+    {"jwt_tenant_claim", CONF_STRING, TOP(jwt_tenant_claim), 1, 64, "tid",
+     .help = "Claim that names the tenant. It becomes lower case, and what "
+             "is not of [a-z0-9_-] becomes `-`."},
+    {"jwt_tenant", CONF_STRING, TOP(jwt_tenant), 0, 63, "",
+     .allowed = "a-z0-9_-",
+     .help = "Tenant of all tokens, instead of the claim."},
+    {"jwt_scope_claims", CONF_STRING, TOP(jwt_scope_claims), 0, 256,
+     "scp roles",
+     .help = "Claims whose words are looked up in `jwt_scopes`, with blanks "
+             "between."},
+    {"jwt_scopes", CONF_STRING, TOP(jwt_scopes), 0, 4096, "",
+     .help = "What these words allow, for example "
+             "`SessionExecutor=execute+files:read+files:write,"
+             "Reader=files:read`. Others allow nothing."},
+    {"jwt_default_scopes", CONF_STRING, TOP(jwt_default_scopes), 0, 64, "",
+     .allowed = "a-z:,",
+     .help = "What every token of the issuer allows, for example "
+             "`execute,files:read`. A token that allows nothing is answered "
+             "with 403."},
+    {"jwt_clock_skew_s", CONF_U32, TOP(jwt_clock_skew_s), 0, 600, "60",
+     .help = "Seconds by which the issuer's clock may differ."},
     {"file_bytes", CONF_SIZE, TOP(file_bytes), 1, 16 * TIB, "8GiB",
      .help = "Largest file uploaded in parts, or kept of a session."},
     {"workspace_quota_bytes", CONF_SIZE, TOP(workspace_quota_bytes), 0,

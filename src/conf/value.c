@@ -210,9 +210,11 @@ static int set_path(void *base, const struct conf_option *o, const char *text,
     char *cwd cleanup(mem_free) = NULL;
     char *path cleanup(mem_free) = NULL;
 
-    if (!text[0])
+    if (!text[0] && o->min > 0)
         return refuse(o, text, err);
-    if (text[0] != '/') {
+    if (!text[0]) {
+        path = xstrdup(""); /* none */
+    } else if (text[0] != '/') {
         cwd = getcwd(NULL, 0);
         if (!cwd)
             return error_errno(err, ERR_INVALID, errno,

@@ -67,6 +67,12 @@ static int send_request(struct box *b, const struct broker_request *request,
     }
 }
 
+static bool changes_files(uint32_t type)
+{
+    return type == INIT_SHELL || type == INIT_CREATE || type == INIT_PUBLISH ||
+           type == INIT_REMOVE;
+}
+
 int session_broker_begin(struct box *b, const struct broker_request *request,
                          struct error *err)
 {
@@ -74,6 +80,8 @@ int session_broker_begin(struct box *b, const struct broker_request *request,
     uint64_t deadline = clock_mono_ms() + ms;
     int rc;
 
+    if (changes_files(request->type))
+        atomic_store(&b->touched, true);
     if (!lock_until(&b->ctl_lock, deadline))
         return error_set(err, ERR_BUSY, "the session is busy with its files");
     if (atomic_load(&b->broken))

@@ -6,24 +6,17 @@
  * anything slow.
  */
 #include <assert.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "session/session_int.h"
 
-#define TOKEN 1000u /* of the bucket, for one creation */
-#define BURST_S 2u  /* this many seconds' worth at once */
-#define MEMORY_LOOK_MS 1000u
-#define MEMORY_SPARE_KB (192ull << 10)
-
 struct plan {
-    struct pool *pool;
+    struct pool *pool; /* referenced */
     struct runtime *runtime;
     struct warden_limits limits;
     bool ephemeral;
@@ -42,16 +35,29 @@ static int check_text(const struct session_spec *spec, struct error *err)
     if (spec->metadata && strlen(spec->metadata) > SESSION_METADATA_MAX)
         return error_set(err, ERR_TOO_LARGE, "metadata is over %u bytes",
                          SESSION_METADATA_MAX);
-    return 0;
+    if (spec->cooldown_s > SESSION_COOLDOWN_MAX_S)
+        return error_set(err, ERR_INVALID, "cooldown_s must be from 1 to %u",
+                         SESSION_COOLDOWN_MAX_S);
+    if (spec->identifier &&
+        session_identifier_check(spec->identifier, err) < 0)
+        return -(int)err->code;
+    return session_attach_check(spec->files, spec->file_count, err);
 }
 
-static int make_plan(struct sessions *m, const struct session_spec *spec,
-                     struct plan *ret, struct error *err)
+static void plan_done(struct plan *plan)
 {
-    struct plan plan = {.pool = session_pool_find(m, spec->pool)};
+    session_pool_unref(plan->pool);
+}
 
-    if (!plan.pool)
-        return error_set(err, ERR_INVALID, "there is no pool of that name");
+static int make_plan(struct sessions *m, const char *tenant,
+                     const struct session_spec *spec, struct plan *ret,
+                     struct error *err)
+{
+    struct plan plan cleanup(plan_done) = {
+        .pool = session_pool_find(m, tenant, spec->pool)};
+
+    if (session_pool_check(plan.pool, err) < 0)
+        return -(int)err->code;
     plan.runtime = session_runtime_find(m, plan.pool, spec->runtime);
     if (!plan.runtime) {
         (void)error_set(err, ERR_INVALID,
@@ -68,6 +74,7 @@ static int make_plan(struct sessions *m, const struct session_spec *spec,
         return error_set(err, ERR_INVALID,
                          "an ephemeral session cannot have a workspace");
     *ret = plan;
+    plan.pool = NULL;
     return 0;
 }
 
@@ -82,95 +89,6 @@ static int check_workspace(struct sessions *m, const struct actor *who,
     return workspace_get(m->workspaces, who, spec->workspace, &info, err);
 }
 
-/* ---- its place ---------------------------------------------------------- */
-
-struct tenant *session_tenant(struct sessions *m, const char *name)
-{
-    struct idmap_node *n = session_idmap_find(&m->tenants, name);
-    struct tenant *t;
-
-    if (n)
-        return container_of(n, struct tenant, node);
-    t = xcalloc(1, sizeof(*t));
-    t->name = xstrdup(name);
-    t->tokens_ms = m->conf->creations_per_s * (uint64_t)TOKEN * BURST_S;
-    t->tokens_at_ms = clock_mono_ms();
-    session_idmap_add(&m->tenants, &t->node, t->name);
-    return t;
-}
-
-/* A token bucket: a millisecond brings creations_per_s thousandths. */
-static bool take_token(struct sessions *m, struct tenant *t)
-{
-    uint64_t rate = m->conf->creations_per_s;
-    uint64_t now = clock_mono_ms();
-
-    if (rate == 0)
-        return true;
-    t->tokens_ms += (now - t->tokens_at_ms) * rate;
-    t->tokens_ms = MIN(t->tokens_ms, rate * TOKEN * BURST_S);
-    t->tokens_at_ms = now;
-    if (t->tokens_ms < TOKEN)
-        return false;
-    t->tokens_ms -= TOKEN;
-    return true;
-}
-
-/* The machine's own memory, looked at once a second at most. Where it cannot
- * be read the limits on numbers must do. */
-static bool memory_short(struct sessions *m)
-{
-    uint64_t now = clock_mono_ms();
-    char *text cleanup(mem_free) = NULL;
-    unsigned long long kb = 0;
-    const char *at;
-
-    if (m->memory_checked_ms && now < m->memory_checked_ms + MEMORY_LOOK_MS)
-        return m->memory_short;
-    m->memory_checked_ms = now;
-    m->memory_short = false;
-    if (fd_read_file(AT_FDCWD, "/proc/meminfo", 8192, &text, NULL) < 0)
-        return false;
-    at = strstr(text, "MemAvailable:");
-    if (at)
-        kb = strtoull(at + strlen("MemAvailable:"), NULL, 10);
-    m->memory_short = at && kb < MEMORY_SPARE_KB;
-    return m->memory_short;
-}
-
-static int refused(struct error *err, int retry_s)
-{
-    (void)error_hint(err, err->code == ERR_LIMIT
-                              ? "delete sessions that are no longer needed, "
-                                "or try again later"
-                              : "try again later");
-    return error_retry(err, retry_s);
-}
-
-static int reserve(struct sessions *m, struct tenant *t, struct pool *pool,
-                   struct error *err)
-{
-    int rc = session_limits_room(m, t, pool, err);
-
-    if (rc == 0 && memory_short(m))
-        rc = error_set(err, ERR_BUSY,
-                       "the machine has less than %u MiB of memory left",
-                       (unsigned)(MEMORY_SPARE_KB >> 10));
-    if (rc < 0)
-        return refused(err, 5);
-    if (!take_token(m, t)) {
-        (void)error_set(err, ERR_LIMIT,
-                        "more than %u sessions a second were created",
-                        m->conf->creations_per_s);
-        return refused(err, 1);
-    }
-    atomic_fetch_add(&m->creating, 1);
-    atomic_fetch_add(&m->live, 1);
-    atomic_fetch_add(&pool->sessions, 1);
-    atomic_fetch_add(&t->live, 1);
-    return 0;
-}
-
 /* ---- it ----------------------------------------------------------------- */
 
 static struct session *session_new(struct sessions *m, struct tenant *t,
@@ -182,12 +100,20 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
 
     atomic_init(&se->refs, 1);
     se->m = m;
-    ids_make("sess", se->id);
+    if (spec->container)
+        ids_make_dated("cntr", se->id);
+    else
+        ids_make("sess", se->id);
     se->tenant = t;
-    se->pool = plan->pool;
+    se->pool = session_pool_ref(plan->pool);
     se->runtime = plan->runtime;
     se->name = xstrdup(spec->name);
     se->metadata = xstrdup(spec->metadata);
+    se->identifier = xstrdup(spec->identifier);
+    if (spec->identifier)
+        se->identifier_key = session_identifier_key(
+            t->name, plan->pool->conf->name, spec->identifier);
+    se->cooldown_s = spec->cooldown_s;
     se->limits = plan->limits;
     se->ephemeral = plan->ephemeral;
     se->transient = spec->transient;
@@ -210,8 +136,7 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
 /* Ready ones have nothing mounted. */
 static bool ready_will_do(const struct session *se)
 {
-    return se->tree.count == 0 && se->runtime == se->pool->runtime &&
-           memcmp(&se->limits, &se->pool->limits, sizeof(se->limits)) == 0;
+    return se->tree.count == 0;
 }
 
 static int get_box(struct session *se, struct box **ret, struct error *err)
@@ -223,7 +148,9 @@ static int get_box(struct session *se, struct box **ret, struct error *err)
     if (rc < 0)
         return rc;
     se->base = se->tree.seq;
-    *ret = ready_will_do(se) ? session_pool_take(m, se->pool) : NULL;
+    *ret = ready_will_do(se)
+               ? session_pool_take(m, se->pool, se->runtime, &se->limits)
+               : NULL;
     session_metrics_add(m, *ret ? &m->counters.ready_taken
                                 : &m->counters.ready_missed);
     if (*ret)
@@ -253,12 +180,20 @@ static void settle_in(struct session *se, struct box *box)
     session_state_set(se, SESSION_IDLE);
 }
 
-static void publish(struct session *se)
+/* Not in a pool that was removed meanwhile: its sessions have been ended. */
+static int publish(struct session *se, struct error *err)
 {
     struct sessions *m = se->m;
+    int rc;
 
     pthread_mutex_lock(&m->lock);
+    rc = session_pool_check(se->pool, err);
+    if (rc < 0) {
+        pthread_mutex_unlock(&m->lock);
+        return rc;
+    }
     session_idmap_add(&m->table, &se->node, se->id);
+    session_identifier_add(se);
     if (!se->stored) {
         se->older = se->tenant->newest;
         if (se->older)
@@ -267,6 +202,7 @@ static void publish(struct session *se)
     }
     atomic_fetch_sub(&m->creating, 1);
     pthread_mutex_unlock(&m->lock);
+    return 0;
 }
 
 /* It came to nothing: its place and its sandbox are free again. */
@@ -283,69 +219,161 @@ static void undo(struct session *se, struct box *box)
     session_unref(se);
 }
 
-static int create(struct sessions *m, const struct actor *who,
-                  const struct session_spec *spec, struct session_info *ret,
-                  struct error *err)
+/* A workspace made for it alone goes with it. */
+static void undo_workspace(struct session *se, const struct actor *who,
+                           const struct session_spec *spec)
 {
-    struct plan plan = {0};
+    struct error err;
+
+    if (spec->workspace || !se->made || se->stored)
+        return;
+    if (workspace_destroy(se->m->workspaces, who, se->workspace, &err) < 0)
+        log_event(LOG_WARN, "workspace_not_removed", "workspace",
+                  se->workspace, "error", err.message, NULL);
+}
+
+/* Its files are below the sandbox when that starts, or copied into it. */
+static int furnish(struct session *se, const struct actor *who,
+                   const struct session_spec *spec, struct box **ret,
+                   struct error *err)
+{
+    int rc = 0;
+
+    if (!se->ephemeral)
+        rc = session_attach_link(se, who, spec->files, spec->file_count, err);
+    if (rc == 0)
+        rc = get_box(se, ret, err);
+    if (rc == 0 && se->ephemeral)
+        rc = session_attach_copy(se, who, *ret, spec->files, spec->file_count,
+                                 err);
+    return rc;
+}
+
+/* Its row, and its place in the tables. Between the two, who finds the row
+ * waits for the session. */
+static int enter(struct session *se, const struct actor *who,
+                 struct session_info *ret, struct error *err)
+{
+    struct claim claim = {0};
+    int rc = 0;
+
+    (void)session_ref(se);
+    if (!se->ephemeral && !se->transient) {
+        session_claim_id(se->m, se->id, &claim);
+        rc = session_persist_insert(se, who, err);
+    }
+    if (rc == 0) {
+        session_fill_info(se, ret);
+        rc = publish(se, err);
+        if (rc < 0)
+            session_info_done(ret);
+        else if (!se->stored)
+            session_audit(se, who, "session.create");
+    }
+    session_claim_done(se->m, &claim);
+    session_unref(se);
+    return rc;
+}
+
+static int make(struct sessions *m, const struct actor *who,
+                const struct session_spec *spec, const struct plan *plan,
+                struct session_info *ret, struct error *err)
+{
     struct session *se;
     struct tenant *t;
     struct box *box = NULL;
-    int rc = check_text(spec, err);
+    int rc;
 
-    if (rc == 0)
-        rc = make_plan(m, spec, &plan, err);
-    if (rc == 0)
-        rc = check_workspace(m, who, spec, err);
-    if (rc < 0)
-        return rc;
-    assert(plan.pool && plan.runtime);
+    assert(plan->pool && plan->runtime);
     pthread_mutex_lock(&m->lock);
     t = session_tenant(m, who->tenant);
-    rc = reserve(m, t, plan.pool, err);
+    rc = session_reserve(m, t, plan->pool, err);
     pthread_mutex_unlock(&m->lock);
     if (rc < 0)
         return rc;
-    se = session_new(m, t, &plan, who, spec);
-    rc = get_box(se, &box, err);
+    se = session_new(m, t, plan, who, spec);
+    rc = furnish(se, who, spec, &box, err);
     if (rc == 0) {
         settle_in(se, box);
-        if (!se->ephemeral && !se->transient)
-            rc = session_persist_insert(se, who, err);
+        rc = enter(se, who, ret, err);
     }
     if (rc < 0) {
+        undo_workspace(se, who, spec);
         undo(se, box);
-        return rc;
     }
-    if (!se->stored)
-        session_audit(se, who, "session.create");
-    session_fill_info(se, ret);
-    publish(se);
-    return 0;
+    return rc;
+}
+
+static int taken(const struct session *se, struct error *err)
+{
+    (void)error_set(err, ERR_CONFLICT, "the identifier is taken by %s",
+                    se->id);
+    return error_hint(err, "use that session, or delete it first");
+}
+
+static int create(struct sessions *m, const struct actor *who,
+                  const struct session_spec *spec, struct session **ret_found,
+                  struct session_info *ret, struct error *err)
+{
+    struct plan plan cleanup(plan_done) = {0};
+    struct claim claim = {0};
+    struct session *found = NULL;
+    int rc = check_text(spec, err);
+
+    if (rc == 0)
+        rc = make_plan(m, who->tenant, spec, &plan, err);
+    assert(rc < 0 || plan.pool);
+    if (rc == 0)
+        rc = check_workspace(m, who, spec, err);
+    if (rc == 0 && spec->identifier)
+        rc = session_claim(m, who->tenant, plan.pool->conf->name,
+                           spec->identifier, &claim, &found, err);
+    if (rc < 0)
+        return rc;
+    if (!found) {
+        rc = make(m, who, spec, &plan, ret, err);
+        session_claim_done(m, &claim);
+    } else if (ret_found) {
+        *ret_found = found;
+    } else {
+        rc = taken(found, err);
+        session_unref(found);
+    }
+    return rc;
+}
+
+int session_create_or_find(struct sessions *m, const struct actor *who,
+                           const struct session_spec *spec,
+                           struct session **ret_found,
+                           struct session_info *ret, struct error *err)
+{
+    uint64_t started = clock_mono_ns();
+    int rc = create(m, who, spec, ret_found, ret, err);
+
+    if (rc < 0) {
+        session_metrics_refused(m, err);
+        log_event(LOG_WARN, "session_not_created", "tenant", who->tenant,
+                  "code", error_code_name(err->code), "error", err->message,
+                  NULL);
+    } else if (!ret_found || !*ret_found) {
+        session_metrics_add(m, &m->counters.created);
+        session_metrics_time(m, &m->counters.start,
+                             (clock_mono_ns() - started) / 1000);
+        log_event(LOG_INFO, "session_created", "session", ret->id, "tenant",
+                  who->tenant, "pool", ret->pool, NULL);
+    }
+    return rc;
 }
 
 int session_create(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, struct session_info *ret,
                    struct error *err)
 {
-    uint64_t started = clock_mono_ns();
     int rc = session_enter(s, err);
 
     if (rc < 0)
         return rc;
-    rc = create(s, who, spec, ret, err);
-    if (rc < 0) {
-        session_metrics_refused(s, err);
-        log_event(LOG_WARN, "session_not_created", "tenant", who->tenant,
-                  "code", error_code_name(err->code), "error", err->message,
-                  NULL);
-    } else {
-        session_metrics_add(s, &s->counters.created);
-        session_metrics_time(s, &s->counters.start,
-                             (clock_mono_ns() - started) / 1000);
-        log_event(LOG_INFO, "session_created", "session", ret->id, "tenant",
-                  who->tenant, "pool", ret->pool, NULL);
-    }
+    rc = session_create_or_find(s, who, spec, NULL, ret, err);
     session_leave(s);
     return rc;
 }

@@ -41,7 +41,7 @@ static int choose_timeout(const struct conf_pool *pool,
                           const struct exec_spec *spec, uint32_t *ret,
                           struct error *err)
 {
-    bool shell = spec->language == EXEC_SHELL;
+    bool shell = spec->language == EXEC_SHELL && !spec->report;
     uint32_t most =
         shell ? pool->shell_timeout_max_s : pool->python_timeout_max_s;
     uint32_t normal = shell ? pool->shell_timeout_s : pool->python_timeout_s;
@@ -60,6 +60,8 @@ static int check_room(const struct sessions *m, const struct session *se,
 {
     if (se->state == SESSION_ENDED)
         return error_set(err, ERR_NOT_FOUND, "no such session");
+    if (session_expiry_check(se, err) < 0)
+        return -(int)err->code;
     if (m->active >= m->conf->max_executions) {
         (void)error_set(err, ERR_BUSY,
                         "%u executions are running or waiting, which is the "
@@ -150,6 +152,7 @@ static void run_in_box(struct session *se, struct execution *e,
                         .facts = facts,
                         .output_cap = se->pool->conf->output_bytes};
 
+    atomic_store(&box->touched, true);
     session_execution_started(e, box->cells == 0);
     session_collect(&c);
     session_settle(se, &c);

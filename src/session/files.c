@@ -61,14 +61,21 @@ struct session *session_files_begin(struct sessions *s, const char *tenant,
                                     const char *id, struct error *err)
 {
     struct session *se = session_hold(s, tenant, id, err);
+    int rc;
 
     if (!se)
         return NULL;
     pthread_mutex_lock(&se->lock);
-    se->pins++;
-    session_touch(se);
+    rc = session_expiry_check(se, err);
+    if (rc == 0) {
+        se->pins++;
+        session_touch(se);
+    }
     pthread_mutex_unlock(&se->lock);
-    return se;
+    if (rc == 0)
+        return se;
+    session_let(se);
+    return NULL;
 }
 
 void session_files_end(struct session *se)

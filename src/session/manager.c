@@ -36,18 +36,21 @@ static void init_locks(struct sessions *m)
     /* Default mutexes cannot fail on Linux. */
     (void)pthread_mutex_init(&m->lock, NULL);
     (void)pthread_mutex_init(&m->pool_lock, NULL);
+    (void)pthread_mutex_init(&m->pools_lock, NULL);
     (void)pthread_mutex_init(&m->runner_lock, NULL);
     (void)pthread_mutex_init(&m->counters.lock, NULL);
     (void)pthread_mutex_init(&m->reaper_lock, NULL);
     session_cond_init(&m->reaper_cond);
     session_cond_init(&m->idle);
     session_cond_init(&m->pool_cond);
+    session_identifiers_init(m);
 }
 
 static void destroy_locks(struct sessions *m)
 {
     (void)pthread_mutex_destroy(&m->lock);
     (void)pthread_mutex_destroy(&m->pool_lock);
+    (void)pthread_mutex_destroy(&m->pools_lock);
     (void)pthread_mutex_destroy(&m->runner_lock);
     (void)pthread_mutex_destroy(&m->counters.lock);
     (void)pthread_mutex_destroy(&m->reaper_lock);
@@ -73,11 +76,13 @@ static void free_tenants(struct sessions *m)
 static void manager_free(struct sessions *m)
 {
     session_runner_done(m);
+    session_pools_done(m);
     session_runtimes_done(m);
     free_tenants(m);
     session_idmap_done(&m->tenants);
     session_idmap_done(&m->table);
     session_idmap_done(&m->runs);
+    session_identifiers_done(m);
     destroy_locks(m);
     free(m);
 }
@@ -102,8 +107,10 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     }
     if (rc == 0) {
         session_runtimes_init(m);
-        rc = session_pool_start(m, err);
+        rc = session_pools_load(m, err);
     }
+    if (rc == 0)
+        rc = session_pool_start(m, err);
     if (rc == 0)
         rc = session_reaper_start(m, err);
     if (rc < 0) {
@@ -116,10 +123,11 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     return 0;
 }
 
+/* A made pool has a runtime that one of the configuration has too. */
 bool sessions_ready(struct sessions *s)
 {
     for (size_t i = 0; i < s->pool_count; i++)
-        if (!atomic_load(&s->pools[i].runtime->up))
+        if (!atomic_load(&atomic_load(&s->pools[i].runtime)->up))
             return false;
     return true;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/mem.h"
 #include "session/session_int.h"
 
 const double session_histogram_bounds_ms[SESSION_HISTOGRAM_BUCKETS] = {
@@ -55,11 +56,13 @@ static void count_states(struct sessions *m, struct session_metrics *ret)
         }
 }
 
+/* The configuration's, and made ones as far as there is room. */
 static void count_pools(struct sessions *m, struct session_metrics *ret)
 {
     pthread_mutex_lock(&m->pool_lock);
-    for (size_t i = 0; i < m->pool_count; i++) {
-        struct pool *p = &m->pools[i];
+    ret->pool_count = MIN(session_pools_count(m), ARRAY_SIZE(ret->pools));
+    for (size_t i = 0; i < ret->pool_count; i++) {
+        struct pool *p = session_pools_at(m, i);
 
         (void)snprintf(ret->pools[i].name, sizeof(ret->pools[i].name), "%s",
                        p->conf->name);
@@ -67,7 +70,6 @@ static void count_pools(struct sessions *m, struct session_metrics *ret)
         ret->pools[i].wanted = p->conf->ready;
         ret->pools[i].sessions = atomic_load(&p->sessions);
     }
-    ret->pool_count = m->pool_count;
     pthread_mutex_unlock(&m->pool_lock);
 }
 

@@ -17,7 +17,8 @@
 #define COLUMNS                                                               \
     "id, owner, owner_admin, workspace, pool, runtime, name, metadata,"       \
     " memory_bytes, scratch_bytes, scratch_inodes, processes, cores,"         \
-    " descriptors, interpreter, executions, created_at_ms, used_at_ms"
+    " descriptors, interpreter, executions, created_at_ms, used_at_ms,"       \
+    " identifier, cooldown_s"
 
 static int put_row(struct session *se, struct store_tx *tx, struct error *err)
 {
@@ -27,18 +28,26 @@ static int put_row(struct session *se, struct store_tx *tx, struct error *err)
         tx, err,
         "INSERT INTO sessions (" COLUMNS ", tenant) VALUES (?1, ?2, ?3, ?4,"
         " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19)",
+        " ?19, ?20, ?21)",
         "ttittttt"
         "iiiiii"
         "iiii"
-        "t",
+        "tit",
         se->id, se->owner, (int64_t)se->owner_admin, se->workspace,
         se->pool->conf->name, se->runtime->name, se->name ? se->name : "",
         se->metadata ? se->metadata : "", (int64_t)l->memory_bytes,
         (int64_t)l->scratch_bytes, (int64_t)l->scratch_inodes,
         (int64_t)l->processes, (int64_t)l->cores, (int64_t)l->descriptors,
         (int64_t)se->interpreter, (int64_t)se->executions, se->created_at_ms,
-        se->last_used_at_ms, se->tenant->name);
+        se->last_used_at_ms, se->identifier ? se->identifier : "",
+        (int64_t)se->cooldown_s, se->tenant->name);
+}
+
+/* Its row knows of that use; the lock is held. */
+static void noted(struct session *se, int64_t used_at_ms)
+{
+    se->noted_at_ms = used_at_ms;
+    se->noted_ms = clock_mono_ms();
 }
 
 int session_persist_insert(struct session *se, const struct actor *who,
@@ -54,16 +63,23 @@ int session_persist_insert(struct session *se, const struct actor *who,
     int rc = store_begin(workspaces_store(w), STORE_WRITE, "storing a session",
                          &tx, err);
 
+    /* Here, where removing a pool waits: what it finds is all there is. */
+    if (rc == 0)
+        rc = session_pool_check(se->pool, err);
     if (rc == 0 && !se->made)
         rc = workspace_create_in(w, tx, who, &spec, &info, err);
     if (rc == 0)
         rc = MIN(put_row(se, tx, err), 0);
+    if (rc == -ERR_CONFLICT && se->identifier)
+        rc = error_set(err, ERR_CONFLICT, "the identifier is taken");
     if (rc == 0)
         rc = audit_add(workspaces_audit(w), tx, who, &event, err);
     if (rc == 0)
         rc = store_commit(&tx, err);
-    if (rc == 0)
+    if (rc == 0) {
         se->made = se->stored = true;
+        noted(se, se->last_used_at_ms); /* nobody else sees it yet */
+    }
     return rc;
 }
 
@@ -89,33 +105,63 @@ int session_persist_delete(struct session *se, const struct actor *who,
     return rc;
 }
 
-void session_persist_note(struct session *se)
+struct note {
+    int64_t interpreter, executions, used;
+};
+
+static struct note look(struct session *se)
 {
+    struct note n;
+
+    pthread_mutex_lock(&se->lock);
+    n = (struct note){.interpreter = se->interpreter,
+                      .executions = se->executions,
+                      .used = se->last_used_at_ms};
+    pthread_mutex_unlock(&se->lock);
+    return n;
+}
+
+static int write_note(struct session *se, const struct note *n,
+                      struct store_tx *tx, struct error *err)
+{
+    return MIN(store_exec(tx, err,
+                          "UPDATE sessions SET interpreter = ?2,"
+                          " executions = ?3, used_at_ms = ?4 WHERE id = ?1",
+                          "tiii", se->id, n->interpreter, n->executions,
+                          n->used),
+               0);
+}
+
+void session_persist_note_all(struct sessions *m, struct session **list,
+                              size_t count)
+{
+    struct note *notes cleanup(mem_free) = xcalloc(count + 1, sizeof(*notes));
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct error err;
-    int64_t interpreter, executions, used;
-    int rc;
+    int rc = count ? store_begin(workspaces_store(m->workspaces), STORE_WRITE,
+                                 "noting a session's state", &tx, &err)
+                   : 0;
 
-    if (!se->stored)
-        return;
-    pthread_mutex_lock(&se->lock);
-    interpreter = se->interpreter;
-    executions = se->executions;
-    used = se->last_used_at_ms;
-    pthread_mutex_unlock(&se->lock);
-    rc = store_begin(workspaces_store(se->m->workspaces), STORE_WRITE,
-                     "noting a session's state", &tx, &err);
-    if (rc == 0)
-        rc = MIN(store_exec(tx, &err,
-                            "UPDATE sessions SET interpreter = ?2,"
-                            " executions = ?3, used_at_ms = ?4 WHERE id = ?1",
-                            "tiii", se->id, interpreter, executions, used),
-                 0);
-    if (rc == 0)
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        notes[i] = look(list[i]);
+        rc = write_note(list[i], &notes[i], tx, &err);
+    }
+    if (rc == 0 && count)
         rc = store_commit(&tx, &err);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        pthread_mutex_lock(&list[i]->lock);
+        noted(list[i], notes[i].used);
+        pthread_mutex_unlock(&list[i]->lock);
+    }
     if (rc < 0)
-        log_event(LOG_WARN, "session_not_noted", "session", se->id, "error",
-                  err.message, NULL);
+        log_event(LOG_WARN, "sessions_not_noted", "session", list[0]->id,
+                  "error", err.message, NULL);
+}
+
+void session_persist_note(struct session *se)
+{
+    if (se->stored)
+        session_persist_note_all(se->m, &se, 1);
 }
 
 /* ---- and back ----------------------------------------------------------- */
@@ -131,10 +177,11 @@ static void read_limits(struct store_rows *rows, const struct pool *pool,
         .processes = (uint32_t)store_int(rows, 11),
         .cores = (uint32_t)store_int(rows, 12),
         .descriptors = (uint32_t)store_int(rows, 13)};
+    static const struct session_limits nothing_asked;
     struct error ignored;
 
     if (session_limits_grant(pool->conf, &asked, ret, &ignored) < 0)
-        *ret = pool->limits;
+        (void)session_limits_grant(pool->conf, &nothing_asked, ret, &ignored);
 }
 
 static char *text_or_null(struct store_rows *rows, int column)
@@ -150,7 +197,7 @@ static struct session *from_row(struct sessions *m, const char *tenant,
                                 struct store_rows *rows)
 {
     struct session *se = xcalloc(1, sizeof(*se));
-    struct pool *pool = session_pool_find(m, store_text(rows, 4));
+    struct pool *pool = session_pool_find(m, tenant, store_text(rows, 4));
 
     atomic_init(&se->refs, 1);
     se->m = m;
@@ -169,6 +216,12 @@ static struct session *from_row(struct sessions *m, const char *tenant,
     se->executions = (uint32_t)store_int(rows, 15);
     se->created_at_ms = store_int(rows, 16);
     se->last_used_at_ms = store_int(rows, 17);
+    se->identifier = text_or_null(rows, 18);
+    if (se->identifier) /* by the pool it was made in, should that be gone */
+        se->identifier_key = session_identifier_key(
+            tenant, store_text(rows, 4), se->identifier);
+    se->cooldown_s = (uint32_t)store_int(rows, 19);
+    noted(se, se->last_used_at_ms);
     se->used_ms = clock_mono_ms();
     se->made = se->stored = true;
     se->state = SESSION_DORMANT;
@@ -200,38 +253,84 @@ struct session *session_persist_load(struct sessions *m, const char *tenant,
     return NULL;
 }
 
-int session_persist_list(struct sessions *m, const char *tenant,
-                         int64_t before_ms, unsigned limit,
-                         struct session_info **ret, size_t *ret_count,
-                         struct error *err)
+int session_persist_has(struct sessions *m, const char *id, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    struct session_info *page = xcalloc(limit, sizeof(*page));
-    size_t count = 0;
     int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
-                         "listing sessions", &tx, err);
+                         "looking for a session", &tx, err);
+
+    return rc < 0 ? rc
+                  : store_one(tx, &rows, err,
+                              "SELECT 1 FROM sessions WHERE id = ?1", "t", id);
+}
+
+int session_persist_identify(struct sessions *m, const char *tenant,
+                             const char *pool, const char *identifier,
+                             char ret_id[ID_MAX], struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
+                         "looking for a session", &tx, err);
 
     if (rc == 0)
-        rc = store_query(tx, &rows, err,
-                         "SELECT " COLUMNS " FROM sessions WHERE tenant = ?1"
-                         " AND created_at_ms < ?2"
-                         " ORDER BY created_at_ms DESC LIMIT ?3",
-                         "tii", tenant, before_ms, (int64_t)limit);
-    while (rc == 0 && count < limit && (rc = store_next(rows, err)) > 0) {
-        struct session *se = from_row(m, tenant, rows);
+        rc = store_one(tx, &rows, err,
+                       "SELECT id FROM sessions WHERE tenant = ?1"
+                       " AND pool = ?2 AND identifier = ?3"
+                       " AND identifier <> ''",
+                       "ttt", tenant, pool, identifier);
+    if (rc > 0)
+        store_copy(rows, 0, ret_id, ID_MAX);
+    return rc;
+}
 
-        session_fill_info(se, &page[count++]);
-        session_unref(se);
-        rc = 0;
-    }
-    if (rc < 0) {
-        for (size_t i = 0; i < count; i++)
-            session_info_done(&page[i]);
-        free(page);
+/* ---- many --------------------------------------------------------------- */
+
+#define FILTERED_SQL                                                          \
+    "SELECT " COLUMNS " FROM sessions WHERE tenant = ?1"                      \
+    " AND (?3 = 0 OR pool = ?4) AND (?5 = 0 OR name = ?6)"                    \
+    " AND (?7 = 0 OR identifier <> '')"
+
+int session_rows_begin(struct session_rows *r, struct sessions *m,
+                       const char *tenant, const struct session_filter *filter,
+                       int64_t than_ms, struct error *err)
+{
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
+                         "listing sessions", &r->tx, err);
+
+    r->m = m;
+    r->tenant = tenant;
+    if (rc < 0)
         return rc;
-    }
-    *ret = page;
-    *ret_count = count;
-    return 0;
+    return store_query(
+        r->tx, &r->rows, err,
+        filter->oldest_first ? FILTERED_SQL " AND created_at_ms > ?2"
+                                            " ORDER BY created_at_ms"
+                             : FILTERED_SQL " AND created_at_ms < ?2"
+                                            " ORDER BY created_at_ms DESC",
+        "tiititi", tenant, than_ms, (int64_t)(filter->pool != NULL),
+        filter->pool ? filter->pool : "", (int64_t)(filter->name != NULL),
+        filter->name ? filter->name : "", (int64_t)filter->identified);
+}
+
+int session_rows_next(struct session_rows *r, struct error *err)
+{
+    return store_next(r->rows, err);
+}
+
+int64_t session_rows_created(struct session_rows *r)
+{
+    return store_int(r->rows, 16);
+}
+
+struct session *session_rows_take(struct session_rows *r)
+{
+    return from_row(r->m, r->tenant, r->rows);
+}
+
+void session_rows_done(struct session_rows *r)
+{
+    store_rows_done(&r->rows);
+    store_rollback(&r->tx);
 }

@@ -4,6 +4,10 @@
  * taking one is a hand-over. Runs in gloveboxd; one thread refills them all,
  * a moment after a take so that it does not compete with the taker, and
  * slower and slower while making them fails.
+ *
+ * Ready boxes of the configuration's pools have places of their own at the
+ * warden. Those of pools made since have not: they take what sessions leave
+ * of the machine's max_sessions, and are given back when sessions need it.
  */
 #include <errno.h>
 #include <string.h>
@@ -19,69 +23,151 @@
 #define BACKOFF_MOST_MS 30000u
 #define LOOK_MS 1000u
 
-struct pool *session_pool_find(struct sessions *m, const char *name)
+static bool as_ready(const struct pool *pool, const struct runtime *runtime,
+                     const struct warden_limits *limits)
 {
-    if (!name || !name[0])
-        return &m->pools[0];
-    for (size_t i = 0; i < m->pool_count; i++)
-        if (strcmp(m->pools[i].conf->name, name) == 0)
-            return &m->pools[i];
-    return NULL;
+    return runtime == pool->runtime &&
+           memcmp(limits, &pool->limits, sizeof(*limits)) == 0;
 }
 
-static struct box *pop(struct sessions *m, struct pool *pool)
+static struct box *pop(struct sessions *m, struct pool *pool,
+                       const struct runtime *runtime,
+                       const struct warden_limits *limits)
 {
     struct box *box = NULL;
 
     pthread_mutex_lock(&m->pool_lock);
-    if (pool->ready_count)
-        box = pool->ready[--pool->ready_count];
-    pool->last_take_ms = clock_mono_ms();
-    pthread_cond_signal(&m->pool_cond);
+    if (as_ready(pool, runtime, limits)) {
+        if (pool->ready_count)
+            box = pool->ready[--pool->ready_count];
+        pool->last_take_ms = clock_mono_ms();
+        pthread_cond_signal(&m->pool_cond);
+    }
     pthread_mutex_unlock(&m->pool_lock);
     return box;
 }
 
-struct box *session_pool_take(struct sessions *m, struct pool *pool)
+static void let_go(struct box *box)
+{
+    session_box_release(box);
+    session_box_unref(box);
+}
+
+struct box *session_pool_take(struct sessions *m, struct pool *pool,
+                              const struct runtime *runtime,
+                              const struct warden_limits *limits)
 {
     struct box *box;
 
-    while ((box = pop(m, pool))) {
+    while ((box = pop(m, pool, runtime, limits))) {
         if (session_box_check(box) && box->kernel_alive)
             return box;
-        session_box_release(box);
-        session_box_unref(box);
+        let_go(box);
     }
     return NULL;
 }
 
+/* ---- other settings ----------------------------------------------------- */
+
+/* The last one beyond `keep`, or NULL. */
+static struct box *pop_beyond(struct sessions *m, struct pool *pool,
+                              unsigned keep)
+{
+    struct box *box = NULL;
+
+    pthread_mutex_lock(&m->pool_lock);
+    if (pool->ready_count > keep)
+        box = pool->ready[--pool->ready_count];
+    pthread_mutex_unlock(&m->pool_lock);
+    return box;
+}
+
+static void release_beyond(struct sessions *m, struct pool *pool,
+                           unsigned keep)
+{
+    struct box *box;
+
+    while ((box = pop_beyond(m, pool, keep)))
+        let_go(box);
+}
+
+void session_pool_set(struct sessions *m, struct pool *pool,
+                      const struct conf_pool *conf, struct runtime *runtime,
+                      const struct warden_limits *limits)
+{
+    struct box **unfit = NULL;
+    unsigned count = 0;
+
+    pthread_mutex_lock(&m->pool_lock);
+    if (!as_ready(pool, runtime, limits)) {
+        count = pool->ready_count;
+        unfit = xcalloc(MAX(count, 1u), sizeof(struct box *));
+        memcpy(unfit, pool->ready, count * sizeof(struct box *));
+        pool->ready_count = 0;
+        pool->changes++;
+    }
+    pool->limits = *limits;
+    atomic_store(&pool->runtime, runtime);
+    atomic_store(&pool->conf, conf);
+    pthread_cond_signal(&m->pool_cond);
+    pthread_mutex_unlock(&m->pool_lock);
+    for (unsigned i = 0; i < count; i++)
+        let_go(unfit[i]);
+    free(unfit);
+    release_beyond(m, pool, conf->ready);
+}
+
+void session_pool_empty(struct sessions *m, struct pool *pool)
+{
+    release_beyond(m, pool, 0);
+}
+
 /* ---- refilling ---------------------------------------------------------- */
 
-/* pool_lock is held. A pool that keeps none ready still proves once that it
- * could start a session. */
-static bool wants_one(const struct pool *pool)
+/* pool_lock is held, here and below. */
+static unsigned made_ready(const struct sessions *m)
 {
-    return pool->ready_count < pool->conf->ready ||
-           !atomic_load(&pool->runtime->up);
+    unsigned sum = 0;
+
+    for (size_t i = 0; i < m->made_count; i++)
+        sum += m->made[i]->ready_count;
+    return sum;
+}
+
+static bool room_for_made(const struct sessions *m)
+{
+    return m->made_count &&
+           atomic_load(&m->live) + made_ready(m) < m->conf->max_sessions;
+}
+
+/* A pool of the configuration that keeps none ready still proves once that it
+ * could start a session. */
+static bool wants_one(const struct pool *pool, bool room)
+{
+    bool short_of = pool->ready_count < pool->conf->ready;
+
+    if (pool->made)
+        return short_of && room && !atomic_load(&pool->gone);
+    return short_of || !atomic_load(&atomic_load(&pool->runtime)->up);
 }
 
 /* The pool most in need that may be tried now, or NULL and when to look
- * again. pool_lock is held. What runs or was just taken comes first, for a
- * while. */
+ * again. What runs or was just taken comes first, for a while. */
 static struct pool *choose(struct sessions *m, uint64_t now,
                            uint64_t *ret_again_ms)
 {
     bool busy = atomic_load(&m->active) > 0;
+    bool room = room_for_made(m);
     struct pool *best = NULL;
     uint64_t again = now + LOOK_MS;
     bool wanted = false;
 
-    for (size_t i = 0; i < m->pool_count; i++) {
-        struct pool *p = &m->pools[i];
+    for (size_t i = 0; i < session_pools_count(m); i++) {
+        struct pool *p = session_pools_at(m, i);
         uint64_t quiet = busy ? now + SETTLE_MS : p->last_take_ms + SETTLE_MS;
         uint64_t from = p->not_before_ms;
 
-        if (!wants_one(p))
+        if (!wants_one(p, room))
             continue;
         wanted = true;
         if (!m->wanting_ms)
@@ -99,6 +185,19 @@ static struct pool *choose(struct sessions *m, uint64_t now,
     return best;
 }
 
+/* One that sessions need the place of, or NULL. */
+static struct box *give_back(struct sessions *m)
+{
+    struct pool *most = NULL;
+
+    if (atomic_load(&m->live) + made_ready(m) <= m->conf->max_sessions)
+        return NULL;
+    for (size_t i = 0; i < m->made_count; i++)
+        if (!most || m->made[i]->ready_count > most->ready_count)
+            most = m->made[i];
+    return most && most->ready_count ? most->ready[--most->ready_count] : NULL;
+}
+
 static void note_failure(struct pool *pool, const struct error *err)
 {
     bool first = pool->backoff_ms == 0;
@@ -111,33 +210,46 @@ static void note_failure(struct pool *pool, const struct error *err)
               NULL);
 }
 
-/* Under way without the lock; the box is parked, or let go when the pool has
- * no room for it. */
+/* Still wanted, made as the pool wants them now, and there is room. */
+static bool may_park(struct sessions *m, const struct pool *pool,
+                     unsigned changes)
+{
+    return pool->changes == changes && pool->ready_count < pool->conf->ready &&
+           !atomic_load(&pool->gone) && !atomic_load(&m->stopping);
+}
+
+/* The lock is not held while the box is made; it is parked, or let go when
+ * the pool no longer has a use for it. */
 static void refill_one(struct sessions *m, struct pool *pool)
 {
+    struct runtime *runtime = pool->runtime;
+    struct warden_limits limits = pool->limits;
+    unsigned changes = pool->changes;
     struct box *box = NULL;
     struct error err;
     uint32_t handle;
-    int rc = session_runtime_handle(m, pool->runtime, &handle, &err);
+    int rc;
 
+    (void)session_pool_ref(pool);
+    pthread_mutex_unlock(&m->pool_lock);
+    rc = session_runtime_handle(m, runtime, &handle, &err);
     if (rc == 0)
-        rc = session_box_open(m->link, handle, &pool->limits, NULL, 0,
-                              &m->stopping, &box, &err);
+        rc = session_box_open(m->link, handle, &limits, NULL, 0, &m->stopping,
+                              &box, &err);
     pthread_mutex_lock(&m->pool_lock);
     if (rc < 0) {
         note_failure(pool, &err);
     } else {
         pool->backoff_ms = 0;
-        atomic_store(&pool->runtime->up, true);
-        if (pool->ready_count < pool->conf->ready &&
-            !atomic_load(&m->stopping))
+        atomic_store(&runtime->up, true);
+        if (may_park(m, pool, changes))
             pool->ready[pool->ready_count++] = take_ptr(box);
     }
     pthread_mutex_unlock(&m->pool_lock);
-    if (box) {
-        session_box_release(box);
-        session_box_unref(box);
-    }
+    if (box)
+        let_go(box);
+    session_pool_unref(pool);
+    pthread_mutex_lock(&m->pool_lock);
 }
 
 static void *refill_thread(void *arg)
@@ -146,16 +258,21 @@ static void *refill_thread(void *arg)
 
     pthread_mutex_lock(&m->pool_lock);
     while (!atomic_load(&m->stopping)) {
+        struct box *box = give_back(m);
+        struct pool *pool = NULL;
         uint64_t again;
-        struct pool *pool = choose(m, clock_mono_ms(), &again);
 
-        if (!pool) {
-            (void)session_cond_wait(&m->pool_cond, &m->pool_lock, again);
+        if (box) {
+            pthread_mutex_unlock(&m->pool_lock);
+            let_go(box);
+            pthread_mutex_lock(&m->pool_lock);
             continue;
         }
-        pthread_mutex_unlock(&m->pool_lock);
-        refill_one(m, pool);
-        pthread_mutex_lock(&m->pool_lock);
+        pool = choose(m, clock_mono_ms(), &again);
+        if (pool)
+            refill_one(m, pool);
+        else
+            (void)session_cond_wait(&m->pool_cond, &m->pool_lock, again);
     }
     pthread_mutex_unlock(&m->pool_lock);
     return NULL;
@@ -167,7 +284,7 @@ int session_pool_start(struct sessions *m, struct error *err)
 
     for (size_t i = 0; i < m->pool_count; i++)
         m->pools[i].ready =
-            xcalloc(MAX(m->pools[i].conf->ready, 1u), sizeof(struct box *));
+            xcalloc(MAX(m->conf->pools[i].ready, 1u), sizeof(struct box *));
     rc = pthread_create(&m->refill, NULL, refill_thread, m);
     if (rc != 0)
         return error_errno(err, ERR_INTERNAL, rc, "cannot start a thread");
@@ -175,6 +292,7 @@ int session_pool_start(struct sessions *m, struct error *err)
     return 0;
 }
 
+/* Calls under way find no ready box any more, and none is made. */
 void session_pool_stop(struct sessions *m)
 {
     pthread_mutex_lock(&m->pool_lock);
@@ -183,15 +301,17 @@ void session_pool_stop(struct sessions *m)
     if (m->refill_started)
         (void)pthread_join(m->refill, NULL); /* ours, joined once */
     m->refill_started = false;
-    for (size_t i = 0; i < m->pool_count; i++) {
-        struct pool *p = &m->pools[i];
+    pthread_mutex_lock(&m->pool_lock);
+    for (size_t i = 0; i < session_pools_count(m); i++) {
+        struct pool *p = session_pools_at(m, i);
 
-        while (p->ready_count) {
-            struct box *box = p->ready[--p->ready_count];
-
-            session_box_release(box);
-            session_box_unref(box);
-        }
-        free(take_ptr(p->ready));
+        (void)session_pool_ref(p);
+        pthread_mutex_unlock(&m->pool_lock);
+        session_pool_empty(m, p);
+        session_pool_unref(p);
+        pthread_mutex_lock(&m->pool_lock);
     }
+    pthread_mutex_unlock(&m->pool_lock);
+    for (size_t i = 0; i < m->pool_count; i++)
+        free(take_ptr(m->pools[i].ready));
 }

@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The reaper: once a second it sends to sleep what has been idle past its
- * pool's cooldown or has lived longer than its pool allows, and forgets what
- * has slept long and can be loaded again. Runs in gloveboxd on a thread of
- * its own; looks under the locks, acts without them.
+ * cooldown or has lived longer than its pool allows, writes down when the
+ * others were last used, and forgets what has slept long and can be loaded
+ * again. Runs in gloveboxd on a thread of its own; looks under the locks, acts
+ * without them.
  */
 #include "base/error.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "session/session_int.h"
 
 #define LOOK_MS 1000u
 #define BATCH 64u
+#define NOTE_MS 60000u    /* a use is written down after that at the latest */
+#define STOP_ROUNDS 64u   /* batches written at the end */
 #define ASLEEP_MOST 2000u /* dormant ones kept at hand, with their history */
 
 struct victim {
@@ -24,7 +28,7 @@ static bool due(const struct session *se, uint64_t now)
 
     return se->state == SESSION_IDLE && !se->queue_head && !se->exclusive &&
            !se->pins &&
-           (now >= se->used_ms + conf->cooldown_s * 1000ull ||
+           (now >= se->used_ms + session_cooldown(se) * 1000ull ||
             now >= se->woken_ms + conf->lifetime_s * 1000ull);
 }
 
@@ -54,6 +58,7 @@ static bool forgettable(const struct session *se)
 {
     return se->state == SESSION_DORMANT && se->stored && !se->moving &&
            !se->pins && !se->queue_head && !se->running &&
+           se->noted_at_ms == se->last_used_at_ms &&
            atomic_load(&se->refs) == 1;
 }
 
@@ -80,6 +85,7 @@ static void forget_oldest(struct sessions *m)
             pthread_mutex_lock(&se->lock);
             if (forgettable(se) && se->used_ms <= before) {
                 session_idmap_remove(&m->table, n);
+                session_identifier_remove(se);
                 session_history_forget(m, se, &drop);
                 out[count++] = se;
             }
@@ -109,6 +115,50 @@ static void put_to_sleep(struct sessions *m)
     }
 }
 
+/* ---- when they were used ------------------------------------------------ */
+
+/* Its row is out of date, and has been written a while ago: a restart or a
+ * crash may not make it look much older than it is. */
+static bool to_note(struct session *se, uint64_t now, bool all)
+{
+    uint64_t step = MIN(NOTE_MS, session_cooldown(se) * 250ull);
+
+    return se->stored && se->noted_at_ms != se->last_used_at_ms &&
+           (all || now >= se->noted_ms + step);
+}
+
+static size_t find_unnoted(struct sessions *m, bool all, struct session **ret)
+{
+    uint64_t now = clock_mono_ms();
+    size_t count = 0;
+
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->table.size && count < BATCH; i++)
+        for (struct idmap_node *n = m->table.buckets[i]; n && count < BATCH;
+             n = n->next) {
+            struct session *se = container_of(n, struct session, node);
+
+            pthread_mutex_lock(&se->lock);
+            if (to_note(se, now, all))
+                ret[count++] = session_ref(se);
+            pthread_mutex_unlock(&se->lock);
+        }
+    pthread_mutex_unlock(&m->lock);
+    return count;
+}
+
+/* False: none was left to be noted. */
+static bool note_used(struct sessions *m, bool all)
+{
+    struct session *list[BATCH];
+    size_t count = find_unnoted(m, all, list);
+
+    session_persist_note_all(m, list, count);
+    for (size_t i = 0; i < count; i++)
+        session_unref(list[i]);
+    return count > 0;
+}
+
 static void *reaper_thread(void *arg)
 {
     struct sessions *m = arg;
@@ -119,10 +169,13 @@ static void *reaper_thread(void *arg)
                                 clock_mono_ms() + LOOK_MS);
         pthread_mutex_unlock(&m->reaper_lock);
         put_to_sleep(m);
+        (void)note_used(m, false); /* what is left has its turn next time */
         forget_oldest(m);
         pthread_mutex_lock(&m->reaper_lock);
     }
     pthread_mutex_unlock(&m->reaper_lock);
+    for (unsigned i = 0; i < STOP_ROUNDS && note_used(m, true); i++)
+        ;
     return NULL;
 }
 

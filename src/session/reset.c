@@ -77,7 +77,9 @@ int session_reset(struct sessions *s, const char *tenant, const char *id,
 
     if (!se)
         return -(int)err->code;
-    rc = reset(se, err);
+    rc = session_use(se, err);
+    if (rc == 0)
+        rc = reset(se, err);
     if (rc == 0) {
         session_persist_note(se);
         session_fill_info(se, ret);
@@ -90,13 +92,16 @@ int session_interrupt(struct sessions *s, const char *tenant, const char *id,
                       struct error *err)
 {
     struct session *se = session_hold(s, tenant, id, err);
+    int rc;
 
     if (!se)
         return -(int)err->code;
-    pthread_mutex_lock(&se->lock);
-    session_queue_request(se, REQUEST_INTERRUPT);
-    session_touch(se);
-    pthread_mutex_unlock(&se->lock);
+    rc = session_use(se, err);
+    if (rc == 0) {
+        pthread_mutex_lock(&se->lock);
+        session_queue_request(se, REQUEST_INTERRUPT);
+        pthread_mutex_unlock(&se->lock);
+    }
     session_let(se);
-    return 0;
+    return rc;
 }

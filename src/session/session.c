@@ -14,7 +14,6 @@
 #include "base/mem.h"
 #include "session/session_int.h"
 
-#define LIST_MAX 1000u
 #define SAVE_MS 4000u /* for the last commit of a session that is deleted */
 
 struct session *session_ref(struct session *se)
@@ -29,8 +28,11 @@ void session_unref(struct session *se)
         return;
     session_mount_end(se);
     session_seen_done(se);
+    session_pool_unref(se->pool);
     free(se->name);
     free(se->metadata);
+    free(se->identifier);
+    free(se->identifier_key);
     (void)pthread_mutex_destroy(&se->lock);
     (void)pthread_cond_destroy(&se->cond);
     free(se);
@@ -43,9 +45,8 @@ struct actor session_actor(const struct session *se)
                           .admin = se->owner_admin};
 }
 
-/* In the table, referenced, or NULL; sessions.lock is held. */
-static struct session *at_hand(struct sessions *m, const char *tenant,
-                               const char *id)
+struct session *session_at_hand(struct sessions *m, const char *tenant,
+                                const char *id)
 {
     struct idmap_node *n = session_idmap_find(&m->table, id);
     struct session *se = n ? container_of(n, struct session, node) : NULL;
@@ -54,28 +55,59 @@ static struct session *at_hand(struct sessions *m, const char *tenant,
                                                        : NULL;
 }
 
-/* From its row into the table, unless someone was quicker. */
+static bool id_of_session(const char *id)
+{
+    return ids_valid("sess", id) || ids_valid_dated("cntr", id);
+}
+
+static struct session *no_such(struct error *err)
+{
+    (void)error_set(err, ERR_NOT_FOUND, "no such session");
+    return NULL;
+}
+
+/* Into the table, unless someone was quicker. */
+static struct session *seat(struct sessions *m, struct session *se)
+{
+    struct session *other;
+
+    pthread_mutex_lock(&m->lock);
+    session_claim_wait(m, se->id);
+    other = session_at_hand(m, se->tenant->name, se->id);
+    if (!other && !atomic_load(&se->pool->gone)) {
+        session_idmap_add(&m->table, &session_ref(se)->node, se->id);
+        session_identifier_add(se);
+        other = session_ref(se);
+    }
+    pthread_mutex_unlock(&m->lock);
+    return other;
+}
+
+/* From its row into the table. Deleting takes the row first, so one that is
+ * still there after the session is in the table is good. */
 static struct session *load(struct sessions *m, const char *tenant,
                             const char *id, struct error *err)
 {
-    struct session *se, *other;
+    struct session *se, *seated;
+    bool mine;
+    int rc;
 
-    if (!ids_valid("sess", id)) {
-        (void)error_set(err, ERR_NOT_FOUND, "no such session");
-        return NULL;
-    }
+    if (!id_of_session(id))
+        return no_such(err);
     se = session_persist_load(m, tenant, id, err);
     if (!se)
         return NULL;
-    pthread_mutex_lock(&m->lock);
-    other = at_hand(m, tenant, id);
-    if (!other)
-        session_idmap_add(&m->table, &session_ref(se)->node, se->id);
-    pthread_mutex_unlock(&m->lock);
-    if (!other)
-        return se;
+    seated = seat(m, se);
+    mine = seated == se;
     session_unref(se);
-    return other;
+    if (!mine)
+        return seated ? seated : no_such(err);
+    rc = session_persist_has(m, id, err);
+    if (rc > 0)
+        return seated;
+    (void)session_end(seated);
+    session_unref(seated);
+    return rc == 0 ? no_such(err) : NULL;
 }
 
 struct session *session_find(struct sessions *m, const char *tenant,
@@ -84,7 +116,7 @@ struct session *session_find(struct sessions *m, const char *tenant,
     struct session *se;
 
     pthread_mutex_lock(&m->lock);
-    se = at_hand(m, tenant, id);
+    se = session_at_hand(m, tenant, id);
     pthread_mutex_unlock(&m->lock);
     return se ? se : load(m, tenant, id, err);
 }
@@ -140,7 +172,11 @@ void session_fill_info(struct session *se, struct session_info *ret)
         (void)snprintf(ret->name, sizeof(ret->name), "%s", se->name);
     if (!se->ephemeral)
         memcpy(ret->workspace, se->workspace, sizeof(ret->workspace));
+    if (se->identifier)
+        (void)snprintf(ret->identifier, sizeof(ret->identifier), "%s",
+                       se->identifier);
     ret->ephemeral = se->ephemeral;
+    ret->cooldown_s = session_cooldown(se);
     ret->metadata = xstrdup(se->metadata);
     ret->created_at_ms = se->created_at_ms;
     ret->limits = (struct session_limits){.memory_bytes = l->memory_bytes,
@@ -158,9 +194,10 @@ void session_fill_info(struct session *se, struct session_info *ret)
     ret->queued = se->queued;
     ret->interpreter = se->interpreter;
     ret->last_used_at_ms = se->last_used_at_ms;
-    ret->expires_at_ms =
-        se->last_used_at_ms + se->pool->conf->cooldown_s * (int64_t)1000;
+    ret->expires_at_ms = session_expires_at(se);
+    ret->expired = session_expired(se);
     pthread_mutex_unlock(&se->lock);
+    ret->final = ret->expired && session_expiry_final(se->m, se->tenant->name);
 }
 
 void session_info_done(struct session_info *info)
@@ -180,127 +217,20 @@ int session_get(struct sessions *s, const char *tenant, const char *id,
     return 0;
 }
 
-/* ---- listing: rows, and those without ----------------------------------- */
-
-struct page {
-    struct session_info *items;
-    size_t count, limit;
-    bool more;
-};
-
-static void page_add(struct page *p, const struct session_info *info)
+int session_visit(struct sessions *s, const char *tenant, const char *id,
+                  struct session_info *ret, struct error *err)
 {
-    p->items[p->count++] = *info;
-}
+    struct session *se = session_hold(s, tenant, id, err);
 
-/* What is at hand knows better than its row. */
-static void freshen(struct sessions *m, const char *tenant,
-                    struct session_info *info)
-{
-    struct session *se;
-
-    pthread_mutex_lock(&m->lock);
-    se = at_hand(m, tenant, info->id);
-    pthread_mutex_unlock(&m->lock);
     if (!se)
-        return;
-    session_info_done(info);
-    session_fill_info(se, info);
-    session_unref(se);
-}
-
-/* The tenant's sessions that have no row, created before before_ms, newest
- * first, at most limit + 1. */
-static size_t unstored(struct sessions *m, const char *tenant,
-                       int64_t before_ms, unsigned limit,
-                       struct session_info *ret)
-{
-    struct idmap_node *n;
-    struct session *se;
-    size_t count = 0;
-
-    pthread_mutex_lock(&m->lock);
-    n = session_idmap_find(&m->tenants, tenant);
-    se = n ? container_of(n, struct tenant, node)->newest : NULL;
-    for (; se && count <= limit; se = se->older)
-        if (se->created_at_ms < before_ms)
-            session_fill_info(se, &ret[count++]);
-    pthread_mutex_unlock(&m->lock);
-    return count;
-}
-
-/* Merges two lists, each newest first. */
-static void merge(struct page *p, struct session_info *a, size_t a_count,
-                  struct session_info *b, size_t b_count)
-{
-    size_t i = 0, j = 0;
-
-    while (i < a_count || j < b_count) {
-        bool first = j == b_count ||
-                     (i < a_count && a[i].created_at_ms >= b[j].created_at_ms);
-        struct session_info *next = first ? &a[i++] : &b[j++];
-
-        if (p->count < p->limit) {
-            page_add(p, next);
-        } else {
-            p->more = true;
-            session_info_done(next);
-        }
-    }
-}
-
-static int list(struct sessions *m, const char *tenant, int64_t before_ms,
-                struct page *p, struct error *err)
-{
-    unsigned limit = (unsigned)p->limit;
-    struct session_info *rows cleanup(mem_free) = NULL;
-    struct session_info *others cleanup(mem_free) =
-        xcalloc(limit + 1u, sizeof(*others));
-    size_t row_count = 0, other_count;
-    int rc = session_persist_list(m, tenant, before_ms, limit + 1, &rows,
-                                  &row_count, err);
-
-    if (rc < 0)
-        return rc;
-    for (size_t i = 0; i < row_count; i++)
-        freshen(m, tenant, &rows[i]);
-    other_count = unstored(m, tenant, before_ms, limit, others);
-    p->items = xcalloc(p->limit, sizeof(*p->items));
-    merge(p, rows, row_count, others, other_count);
+        return -(int)err->code;
+    pthread_mutex_lock(&se->lock);
+    if (!session_expired(se))
+        session_touch(se);
+    pthread_mutex_unlock(&se->lock);
+    session_fill_info(se, ret);
+    session_let(se);
     return 0;
-}
-
-int session_list(struct sessions *s, const char *tenant, unsigned limit,
-                 const char *after, struct session_info **ret,
-                 size_t *ret_count, bool *ret_more, struct error *err)
-{
-    struct page p = {.limit = limit};
-    int64_t before_ms = INT64_MAX;
-    struct session *se;
-    int rc = session_enter(s, err);
-
-    if (rc < 0)
-        return rc;
-    if (limit == 0 || limit > LIST_MAX)
-        rc = error_set(err, ERR_INVALID, "limit must be from 1 to %u",
-                       LIST_MAX);
-    if (rc == 0 && after) {
-        se = session_find(s, tenant, after, err);
-        if (se) {
-            before_ms = se->created_at_ms;
-            session_unref(se);
-        } else {
-            (void)error_set(err, ERR_INVALID, "after names no session");
-            rc = error_hint(err, "start again without it");
-        }
-    }
-    if (rc == 0)
-        rc = list(s, tenant, before_ms, &p, err);
-    session_leave(s);
-    *ret = p.items;
-    *ret_count = p.count;
-    *ret_more = p.more;
-    return rc;
 }
 
 /* ---- the end ------------------------------------------------------------ */
@@ -329,6 +259,7 @@ bool session_save(struct session *se, uint32_t ms)
 static void unlink_session(struct sessions *m, struct session *se)
 {
     session_idmap_remove(&m->table, &se->node);
+    session_identifier_remove(se);
     if (se->stored)
         return;
     *(se->newer ? &se->newer->older : &se->tenant->newest) = se->older;
@@ -374,20 +305,27 @@ bool session_end(struct session *se)
     return true;
 }
 
-/* A workspace that was made for it and never got a file goes with it. */
-static void tidy_workspace(struct session *se)
+void session_tidy(struct sessions *m, const struct actor *owner,
+                  const char *workspace)
 {
-    struct workspaces *w = se->m->workspaces;
-    struct actor owner = session_actor(se);
+    struct workspaces *w = m->workspaces;
     struct workspace_info info;
     struct error err;
 
-    if (!se->made || workspace_get(w, &owner, se->workspace, &info, &err) < 0)
+    if (workspace_get(w, owner, workspace, &info, &err) < 0)
         return;
     if (info.head == 0 && info.name[0] == '\0' && info.made_for_session &&
-        workspace_destroy(w, &owner, se->workspace, &err) < 0)
-        log_event(LOG_WARN, "workspace_not_removed", "workspace",
-                  se->workspace, "error", err.message, NULL);
+        workspace_destroy(w, owner, workspace, &err) < 0)
+        log_event(LOG_WARN, "workspace_not_removed", "workspace", workspace,
+                  "error", err.message, NULL);
+}
+
+static void tidy_workspace(struct session *se)
+{
+    struct actor owner = session_actor(se);
+
+    if (se->made && !se->ephemeral)
+        session_tidy(se->m, &owner, se->workspace);
 }
 
 /* The row first: a session that is gone must not come back after a crash. */
@@ -401,13 +339,17 @@ int session_delete(struct sessions *s, const struct actor *who, const char *id,
         return -(int)err->code;
     if (se->stored)
         rc = session_persist_delete(se, who, err);
+    if (rc == 0) { /* from now on its identifier is another session's */
+        pthread_mutex_lock(&s->lock);
+        session_identifier_remove(se);
+        pthread_mutex_unlock(&s->lock);
+    }
     if (rc == 0)
         (void)session_save(se, SAVE_MS); /* with or without, it ends now */
     if (rc == 0 && session_end(se)) {
         if (!se->stored)
             session_audit(se, who, "session.delete");
-        if (!se->ephemeral)
-            tidy_workspace(se);
+        tidy_workspace(se);
         log_event(LOG_INFO, "session_deleted", "session", id, "tenant",
                   who->tenant, NULL);
     }

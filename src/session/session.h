@@ -125,6 +125,9 @@ struct session_info {
 void session_info_done(struct session_info *info);
 const char *session_state_name(enum session_state state);
 
+/* Is an expired session of this tenant over? */
+bool session_expiry_final(const struct sessions *s, const char *tenant);
+
 int session_create(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, struct session_info *ret,
                    struct error *err);
@@ -135,7 +138,7 @@ int session_visit(struct sessions *s, const char *tenant, const char *id,
                   struct session_info *ret, struct error *err);
 /* The session of spec->identifier in spec->pool; made if there is none (then
  * *ret_made). Of two callers at once one makes it and both get it. Counts as
- * a use; wakes nothing. */
+ * a use; wakes nothing. One that is over is given as it is. */
 int session_ensure(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, bool *ret_made,
                    struct session_info *ret, struct error *err);
@@ -196,8 +199,10 @@ enum pool_kind {
 #define POOLS_MADE_MAX 256u     /* in the service */
 #define POOL_DETAILS_MAX 16384u /* bytes */
 
-struct pool_spec {    /* NULL, 0, -1: as the first pool has it, or as it was */
-    const char *name; /* [a-z0-9-]{1,63}, beginning with a letter */
+/* NULL, -1, or 0 where that is no value: as the first pool of the
+ * configuration has it, or as it was. */
+struct pool_spec {
+    const char *name;    /* [a-z0-9-]{1,63}, beginning with a letter */
     const char *runtime; /* one that some pool of the configuration has */
     int kind;            /* enum pool_kind */
     const char *persistence;
@@ -210,6 +215,7 @@ struct pool_info {
     char tenant[64]; /* "" : of the configuration */
     char runtime[64];
     enum pool_kind kind;
+    bool zygote;
     bool ephemeral;
     uint32_t ready, ready_now, sessions, max_sessions, cooldown_s;
     uint32_t python_timeout_max_s, shell_timeout_max_s;
@@ -232,7 +238,8 @@ int session_pool_put(struct sessions *s, const struct actor *who,
 /* name NULL: the first. */
 int session_pool_get(struct sessions *s, const char *tenant, const char *name,
                      struct pool_info *ret, struct error *err);
-/* In order of name, the configuration's first; owned by caller, each done. */
+/* The configuration's as it has them, then the others by name; owned by
+ * caller, each done. */
 int session_pool_list(struct sessions *s, const char *tenant,
                       struct pool_info **ret, size_t *ret_count,
                       struct error *err);
@@ -274,6 +281,7 @@ struct exec_spec {
     const char *code;
     size_t code_len;
     uint32_t timeout_s;                 /* 0: the pool's default */
+    bool report; /* a command of ours that may take as long as Python may */
     const char *metadata;               /* JSON object text or NULL */
     const char *conversation, *message; /* from metadata, or NULL */
     const char *const *lock_tokens;     /* locks it may write through */
@@ -409,6 +417,8 @@ struct session_upload;
 int session_upload_begin(struct sessions *s, const struct actor *who,
                          const char *id, const char *path,
                          struct session_upload **ret, struct error *err);
+/* Before the first byte: so many at most, whatever upload_bytes says. */
+void session_upload_most(struct session_upload *u, uint64_t bytes);
 int session_upload_write(struct session_upload *u, const void *bytes,
                          size_t len, struct error *err);
 /* Committed to the workspace and there in the session when it returns; frees

@@ -12,6 +12,7 @@
  *
  * Locks, in the order they may nest (a later one inside an earlier one):
  *
+ *   0 sessions.pools_lock   one change of the made pools; held over the store
  *   1 sessions.lock   tables, history, counts
  *   2 session.lock    state, box, queue, who runs
  *   3 sessions.pool_lock, runtime.lock   (never both)
@@ -93,6 +94,7 @@ struct box {
     uint32_t seq;             /* ctl_lock */
     uint64_t ctl_deadline_ms; /* ctl_lock: of the request under way */
     atomic_bool broken;       /* lied, hung or gone: good for release only */
+    atomic_bool touched;      /* code has run in it, or it was written to */
 
     /* Below: the turn's owner only. */
     int events;
@@ -180,13 +182,20 @@ struct runtime {
     atomic_bool up; /* a sandbox of it has started once */
 };
 
+/* Of the configuration, or made while the service runs. Settings of a made
+ * one are changed by publishing new ones; the old are kept while anyone could
+ * be reading them. */
 struct pool {
-    const struct conf_pool *conf;
-    struct runtime *runtime;
-    struct warden_limits limits;
+    const struct conf_pool *_Atomic conf; /* its name never changes */
+    struct runtime *_Atomic runtime;
     atomic_uint sessions;
+    struct pool_made *made; /* NULL: of the configuration */
+    atomic_bool gone;       /* being removed: no session of it appears; set
+                               under sessions.lock */
     /* pool_lock: */
-    struct box **ready; /* room for conf->ready */
+    struct warden_limits limits; /* of the ready ones */
+    unsigned changes;            /* of limits and runtime, so far */
+    struct box **ready;          /* room for the most it may want */
     unsigned ready_count;
     uint64_t last_take_ms;
     uint64_t not_before_ms; /* after a failure */
@@ -204,9 +213,35 @@ void session_runtimes_done(struct sessions *m);
 
 int session_pool_start(struct sessions *m, struct error *err);
 void session_pool_stop(struct sessions *m); /* releases the ready boxes */
-struct pool *session_pool_find(struct sessions *m, const char *name);
-/* A ready box, referenced, or NULL. */
-struct box *session_pool_take(struct sessions *m, struct pool *pool);
+/* A ready box of that kind, referenced, or NULL. */
+struct box *session_pool_take(struct sessions *m, struct pool *pool,
+                              const struct runtime *runtime,
+                              const struct warden_limits *limits);
+/* Puts settings in force (borrowed while the pool is there) and releases the
+ * ready boxes that are not as they say. */
+void session_pool_set(struct sessions *m, struct pool *pool,
+                      const struct conf_pool *conf, struct runtime *runtime,
+                      const struct warden_limits *limits);
+/* Releases all ready boxes; of a pool that is gone none are made. */
+void session_pool_empty(struct sessions *m, struct pool *pool);
+
+/* ---- pools*.c: those made while the service runs ------------------------ */
+
+/* Referenced, or NULL: unknown or foreign. name NULL: the first. One that is
+ * being removed is found too (gone). A session holds a reference. */
+struct pool *session_pool_find(struct sessions *m, const char *tenant,
+                               const char *name);
+struct pool *session_pool_ref(struct pool *pool);
+void session_pool_unref(struct pool *pool);   /* accepts NULL */
+void session_pool_unrefp(struct pool **pool); /* for cleanup() */
+/* Refuses what belongs to a pool that is gone, as an unknown one. */
+int session_pool_check(const struct pool *pool, struct error *err);
+/* All pools, the configuration's first; pool_lock is held. */
+size_t session_pools_count(const struct sessions *m);
+struct pool *session_pools_at(struct sessions *m, size_t i);
+/* Those kept in the store, at the start; and the end of all. */
+int session_pools_load(struct sessions *m, struct error *err);
+void session_pools_done(struct sessions *m);
 
 /* ---- the manager -------------------------------------------------------- */
 
@@ -245,12 +280,15 @@ struct sessions {
     atomic_uint users; /* calls inside the module; close waits for them */
 
     pthread_mutex_t lock;
-    pthread_cond_t idle;  /* active fell to 0 */
-    struct idmap table;   /* sessions */
-    struct idmap runs;    /* executions */
-    struct idmap tenants; /* as many as the operator has made */
-    atomic_uint live;     /* sessions with a sandbox, or being made */
-    atomic_uint creating; /* of these, not in the table yet */
+    pthread_cond_t idle;     /* active fell to 0 */
+    struct idmap table;      /* sessions */
+    struct idmap identified; /* of these, those with an identifier */
+    struct claim *claims;    /* identifiers of sessions being made */
+    pthread_cond_t claimed;  /* one of them is settled */
+    struct idmap runs;       /* executions */
+    struct idmap tenants;    /* as many as the operator has made */
+    atomic_uint live;        /* sessions with a sandbox, or being made */
+    atomic_uint creating;    /* of these, not in the table yet */
     int64_t last_created_ms;
     atomic_uint active; /* executions queued or running; lock to change */
     struct execution *oldest, *latest; /* finished, by last use */
@@ -258,8 +296,13 @@ struct sessions {
     uint64_t memory_checked_ms;
     bool memory_short;
 
-    struct pool pools[CONF_POOLS_MAX];
+    struct pool pools[CONF_POOLS_MAX]; /* of the configuration */
     size_t pool_count;
+    pthread_mutex_t pools_lock; /* before all others: one change of the made
+                                   ones at a time; held over the store */
+    /* pool_lock: */
+    struct pool *made[POOLS_MADE_MAX]; /* by name; each referenced */
+    size_t made_count;
     struct runtime runtimes[CONF_POOLS_MAX];
     size_t runtime_count;
     pthread_mutex_t pool_lock;
@@ -309,13 +352,17 @@ struct session {
     char workspace[ID_MAX];
     char owner[ID_MAX]; /* the key it acts for */
     bool owner_admin;
-    bool ephemeral; /* nothing is committed */
-    bool transient; /* of a single run */
-    bool stored;    /* has a row; it can be loaded again */
+    bool ephemeral;                    /* nothing is committed */
+    bool transient;                    /* of a single run */
+    bool stored;                       /* has a row; it can be loaded again */
+    char *identifier, *identifier_key; /* NULL: none */
+    uint32_t cooldown_s;               /* 0: the pool's */
     /* sessions.lock: */
     struct session *newer, *older;  /* of the tenant, unless stored */
     struct execution *first, *last; /* still findable, in order of creation */
     unsigned finished;              /* of these */
+    struct idmap_node identifier_node;
+    bool identified; /* it is what its identifier means */
 
     pthread_mutex_t lock;
     pthread_cond_t cond; /* state, moving, running, exclusive or queue */
@@ -337,6 +384,8 @@ struct session {
     uint32_t queued, executions, interpreter;
     uint64_t used_ms, woken_ms; /* monotonic */
     int64_t last_used_at_ms;
+    int64_t noted_at_ms; /* the last use its row knows of */
+    uint64_t noted_ms;   /* and when that was written, monotonic */
 };
 
 struct session *session_ref(struct session *se);
@@ -360,6 +409,9 @@ void session_touch(struct session *se); /* its lock is held */
 bool session_save(struct session *se, uint32_t ms);
 /* Takes it out of the tables and ends it; false: someone else did. */
 bool session_end(struct session *se);
+/* A workspace that was made for it and never got a file goes with it. */
+void session_tidy(struct sessions *m, const struct actor *owner,
+                  const char *workspace);
 
 /* Live sessions have a place under every limit (R8); state.c counts. */
 int session_limits_room(const struct sessions *m, const struct tenant *t,
@@ -367,7 +419,11 @@ int session_limits_room(const struct sessions *m, const struct tenant *t,
 int session_limits_grant(const struct conf_pool *pool,
                          const struct session_limits *asked,
                          struct warden_limits *ret, struct error *err);
+/* reserve.c, with sessions.lock held: the tenant, made if need be; and a
+ * place, counted, for a session that is being made. */
 struct tenant *session_tenant(struct sessions *m, const char *name);
+int session_reserve(struct sessions *m, struct tenant *t, struct pool *pool,
+                    struct error *err);
 
 /* state.c; the session's lock is held. */
 void session_state_set(struct session *se, enum session_state to);
@@ -383,6 +439,12 @@ int session_wake_kernel(struct session *se, struct box **ret,
 /* The box is bad or no longer wanted: dormant, files kept. idle_only: only
  * if nothing uses it. True if it was dropped. */
 bool session_wake_drop(struct session *se, struct box *box, bool idle_only);
+/* No code has run in its box, nobody has written to it, and the caller's pin
+ * is the only one; the lock is held. */
+bool session_wake_untouched(const struct session *se);
+/* For who has `exclusive`: a fresh box on the workspace's head in the place of
+ * such a one; 1: it no longer is. What fails leaves the session dormant. */
+int session_wake_replace(struct session *se, struct error *err);
 
 /* mount.c: the workspace below a sandbox. begin pins a tree of the session's
  * workspace; fill copies its files into a box that could not mount it. */
@@ -405,6 +467,66 @@ int session_mount_publish(struct box *box, uint32_t handle, const char *path,
                           struct error *err);
 void session_mount_discard(struct box *box, uint32_t handle);
 
+/* identify.c: the names clients give. At most one call at a time makes the
+ * session of an identifier; the others wait for it. */
+struct claim {
+    struct claim *next; /* sessions.lock */
+    char *key;          /* owned; NULL: not held */
+};
+void session_identifiers_init(struct sessions *m);
+void session_identifiers_done(struct sessions *m);
+int session_identifier_check(const char *identifier, struct error *err);
+/* tenant, pool and identifier in one; owned by caller. */
+char *session_identifier_key(const char *tenant, const char *pool,
+                             const char *identifier);
+/* Both with sessions.lock held; without an identifier they do nothing. */
+void session_identifier_add(struct session *se);
+void session_identifier_remove(struct session *se);
+/* The session if there is one, referenced; else *ret is NULL and the claim is
+ * the caller's until done. */
+int session_claim(struct sessions *m, const char *tenant, const char *pool,
+                  const char *identifier, struct claim *claim,
+                  struct session **ret, struct error *err);
+/* The id of one whose row comes before it is in the table; who has found the
+ * row waits, sessions.lock held. */
+void session_claim_id(struct sessions *m, const char *id, struct claim *claim);
+void session_claim_wait(struct sessions *m, const char *id);
+void session_claim_done(struct sessions *m, struct claim *claim);
+/* create.c: as session_create, but one that is there already is *ret_found,
+ * referenced (NULL: that is ERR_CONFLICT). The caller has entered. */
+int session_create_or_find(struct sessions *m, const struct actor *who,
+                           const struct session_spec *spec,
+                           struct session **ret_found,
+                           struct session_info *ret, struct error *err);
+
+/* expiry.c: idle too long, by the clock. */
+#define SESSION_COOLDOWN_MAX_S (30u * 86400u)
+uint32_t session_cooldown(const struct session *se);
+/* Pure: at the very end of the time it is not yet past. */
+bool session_expiry_past(int64_t used_at_ms, uint32_t cooldown_s,
+                         int64_t now_ms);
+/* With the session's lock held. Something under way keeps it alive. */
+bool session_expired(const struct session *se);
+int64_t session_expires_at(const struct session *se);
+/* ERR_EXPIRED when it is over; the session's lock is held. */
+int session_expiry_check(const struct session *se, struct error *err);
+/* The same, taking the lock; else it counts as a use. */
+int session_use(struct session *se, struct error *err);
+
+/* attach.c: kept files in a session. */
+#define SESSION_FILES_MAX 50u
+/* Paths are good and none comes twice; no more than may be. */
+int session_attach_check(const struct session_attach *files, size_t count,
+                         struct error *err);
+/* Into the workspace, before it is mounted; makes it if need be. */
+int session_attach_link(struct session *se, const struct actor *who,
+                        const struct session_attach *files, size_t count,
+                        struct error *err);
+/* An ephemeral session's, into its box. */
+int session_attach_copy(struct session *se, const struct actor *who,
+                        struct box *box, const struct session_attach *files,
+                        size_t count, struct error *err);
+
 /* persist.c: rows of sessions. */
 int session_persist_insert(struct session *se, const struct actor *who,
                            struct error *err);
@@ -415,11 +537,35 @@ void session_persist_note(struct session *se);
 /* A dormant session made from its row; NULL: none (err says so), or failed. */
 struct session *session_persist_load(struct sessions *m, const char *tenant,
                                      const char *id, struct error *err);
-/* Newest first, created before `before_ms`; each is filled from its row. */
-int session_persist_list(struct sessions *m, const char *tenant,
-                         int64_t before_ms, unsigned limit,
-                         struct session_info **ret, size_t *ret_count,
-                         struct error *err);
+/* The same for many, in one transaction. */
+void session_persist_note_all(struct sessions *m, struct session **list,
+                              size_t count);
+/* Is there still a row? 1, 0, or -code. */
+int session_persist_has(struct sessions *m, const char *id, struct error *err);
+/* The id of the session of that identifier: 1, 0, or -code. */
+int session_persist_identify(struct sessions *m, const char *tenant,
+                             const char *pool, const char *identifier,
+                             char ret_id[ID_MAX], struct error *err);
+
+/* Rows a filter lets through, in its order; zeroed before begin. */
+struct session_rows {
+    struct sessions *m;
+    const char *tenant;
+    struct store_tx *tx;
+    struct store_rows *rows;
+};
+/* than_ms: only those created later (oldest first) or earlier than that. */
+int session_rows_begin(struct session_rows *r, struct sessions *m,
+                       const char *tenant, const struct session_filter *filter,
+                       int64_t than_ms, struct error *err);
+int session_rows_next(struct session_rows *r, struct error *err); /* 1, 0 */
+int64_t session_rows_created(struct session_rows *r);
+/* A session made from the row, not in the table. */
+struct session *session_rows_take(struct session_rows *r);
+void session_rows_done(struct session_rows *r); /* for cleanup() */
+/* session.c: in the table, referenced, or NULL; sessions.lock is held. */
+struct session *session_at_hand(struct sessions *m, const char *tenant,
+                                const char *id);
 
 /* queue.c: turns, first come first served. Except for wait, release and
  * cancel the session's lock is held. */
@@ -733,6 +879,25 @@ int session_files_call(struct session *se,
 int session_files_refused(int errnum, struct error *err);
 int session_files_check_fd(int fd, bool writable, struct stat *ret,
                            struct error *err);
+
+/* bring.c: a stored file, pinned by the caller, in a session and its
+ * workspace. */
+struct bring {
+    struct workspace_change put;
+    const char *kind, *action; /* of the commit */
+};
+int session_bring(struct session *se, const struct actor *who,
+                  const struct bring *what, struct session_file *ret,
+                  struct error *err);
+/* Its two halves. live: on behalf of the session and what it has seen. What
+ * is staged has no name yet. ret->path is set, and owned by caller, if it is
+ * kept under another one. */
+int session_bring_commit(struct session *se, const struct actor *who,
+                         const struct bring *what, bool live,
+                         struct session_file *ret, struct error *err);
+int session_bring_stage(struct session *se, struct box *box,
+                        const struct workspace_change *put,
+                        uint32_t *ret_handle, struct error *err);
 
 /* dormant.c: the same as the workspace has it. */
 bool session_dormant(struct session *se); /* and not ephemeral */

@@ -24,7 +24,7 @@ struct session_upload {
     struct actor who;   /* strings ours */
     char key[ID_MAX];
     char path[INIT_PATH_MAX + 1];
-    uint64_t size;
+    uint64_t size, most;
     struct blob_writer *blob; /* NULL when ephemeral, or finished */
     struct box *box;          /* NULL, or referenced: the handle is its */
     uint32_t handle;
@@ -92,6 +92,7 @@ int session_upload_begin(struct sessions *s, const struct actor *who,
     u = xcalloc(1, sizeof(*u));
     u->se = se;
     u->fd = -1;
+    u->most = s->conf->upload_bytes;
     u->who = session_actor(se);
     (void)snprintf(u->key, sizeof(u->key), "%s", who->key);
     u->who.key = u->key;
@@ -122,10 +123,15 @@ static int write_inside(struct session_upload *u, const void *bytes,
     return 0;
 }
 
+void session_upload_most(struct session_upload *u, uint64_t bytes)
+{
+    u->most = bytes;
+}
+
 int session_upload_write(struct session_upload *u, const void *bytes,
                          size_t len, struct error *err)
 {
-    uint64_t most = u->se->m->conf->upload_bytes;
+    uint64_t most = u->most;
     int rc;
 
     if (len > most || u->size > most - len)
@@ -161,125 +167,21 @@ static int publish_inside(struct session_upload *u, struct session_file *ret,
     return 0;
 }
 
-/* What is inside at path, as an errno: 0 a file, EISDIR a folder. */
-static int look_inside(struct box *box, const char *path, int *ret_errnum,
-                       struct error *err)
-{
-    struct broker_request look = {.type = INIT_OPEN, .path = path};
-    struct broker_reply reply = {.fd = -1};
-    int rc = session_broker_call(box, &look, NULL, 0, true, &reply, err);
-
-    if (rc == 0 && reply.errnum == 0)
-        fd_close(&reply.fd);
-    *ret_errnum = reply.errnum;
-    return rc;
-}
-
-/* Could it get that name? Asked before the commit, which would take away a
- * folder of that name. Files and whatever else is there give way. */
-static int check_place(struct box *box, char *path, struct error *err)
-{
-    char *slash = strrchr(path, '/');
-    int errnum = 0;
-    int rc = look_inside(box, path, &errnum, err);
-
-    if (rc == 0 && errnum == ELOOP && slash) { /* itself, or on the way? */
-        *slash = '\0';
-        rc = look_inside(box, path, &errnum, err);
-        *slash = '/';
-        if (errnum == EISDIR)
-            errnum = 0;
-    }
-    if (rc == 0 &&
-        (errnum == EISDIR || errnum == ENOTDIR || (errnum == ELOOP && slash)))
-        rc = session_files_refused(errnum, err);
-    return rc;
-}
-
-/* The blob's bytes into the live sandbox, without a name yet. */
-static int copy_inside(struct session_upload *u, const char *sha256,
-                       struct error *err)
-{
-    int fd cleanup(fd_close) = -1;
-    uint64_t size;
-    int rc = blob_open(workspaces_blobs(u->se->m->workspaces), sha256, &fd,
-                       &size, err);
-
-    if (rc == 0)
-        rc = session_wake(u->se, &u->box, err);
-    if (rc == 0)
-        rc = check_place(u->box, u->path, err);
-    if (rc == 0)
-        rc = session_mount_stage(u->box, fd, size, &u->handle, err);
-    u->created = rc == 0;
-    return rc;
-}
-
-/* It has been committed. A sandbox that is gone wakes with it. */
-static int name_inside(struct session_upload *u, struct error *err)
-{
-    int rc = session_mount_publish(u->box, u->handle, u->path, err);
-
-    u->created = false;
-    return atomic_load(&u->box->broken) ? 0 : rc;
-}
-
-static int commit_blob(struct session_upload *u, const char *sha256, bool live,
-                       struct session_file *ret, struct error *err)
-{
-    struct workspace_change change = {.kind = CHANGE_PUT,
-                                      .path = u->path,
-                                      .sha256 = sha256,
-                                      .size = u->size};
-    struct workspace_commit_spec spec = {.kind = "upload",
-                                         .action = "file.put",
-                                         .base = live ? u->se->base : 0,
-                                         .session = live ? u->se->id : NULL,
-                                         .changes = &change,
-                                         .count = 1};
-    struct workspace_commit done = {0};
-    const struct workspace_result *r;
-    int rc = session_keep_workspace(u->se, &u->who, err);
-
-    if (rc == 0)
-        rc = workspace_commit(u->se->m->workspaces, &u->who, u->se->workspace,
-                              &spec, &done, err);
-    if (rc < 0 || done.count == 0) {
-        workspace_commit_done(&done);
-        return rc;
-    }
-    r = &done.results[0];
-    if (r->fate == FATE_LOCKED)
-        rc = session_dormant_locked(r, err);
-    else if (r->fate == FATE_CONFLICT) /* where it is kept, beside theirs */
-        ret->path = xstrdup(r->file.path);
-    else if (r->fate == FATE_QUOTA)
-        rc = error_set(err, ERR_SPACE, "the workspace's quota is used up");
-    memcpy(ret->file, r->file.file, sizeof(ret->file));
-    memcpy(ret->version, r->file.version, sizeof(ret->version));
-    memcpy(ret->sha256, r->file.sha256, sizeof(ret->sha256));
-    if (live)
-        session_keep_advance(u->se, &done);
-    workspace_commit_done(&done);
-    return rc;
-}
-
 static int keep(struct session_upload *u, struct session_file *ret,
                 struct error *err)
 {
     struct blobs *blobs = workspaces_blobs(u->se->m->workspaces);
     char sha256[BLOB_NAME];
-    bool live = !session_dormant(u->se);
+    struct bring what = {.kind = "upload", .action = "file.put"};
     int rc = blob_finish(&u->blob, sha256, &u->size, err);
 
     if (rc < 0)
         return rc;
-    if (live)
-        rc = copy_inside(u, sha256, err);
-    if (rc == 0)
-        rc = commit_blob(u, sha256, live, ret, err);
-    if (rc == 0 && live)
-        rc = name_inside(u, err);
+    what.put = (struct workspace_change){.kind = CHANGE_PUT,
+                                         .path = u->path,
+                                         .sha256 = sha256,
+                                         .size = u->size};
+    rc = session_bring(u->se, &u->who, &what, ret, err);
     blob_release(blobs, sha256);
     return rc;
 }

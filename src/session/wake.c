@@ -94,10 +94,8 @@ static int move_in(struct session *se, struct error *err)
     }
     se->box = box;
     se->woken_ms = clock_mono_ms();
-    se->interpreter++;
     session_touch(se);
     session_state_set(se, se->running ? SESSION_RUNNING : SESSION_IDLE);
-    session_metrics_add(se->m, &se->m->counters.woken);
     return 0;
 }
 
@@ -111,9 +109,30 @@ int session_wake(struct session *se, struct box **ret, struct error *err)
         rc = may_go_live(se, err);
         if (rc == 0)
             rc = move_in(se, err);
+        if (rc == 0) {
+            se->interpreter++;
+            session_metrics_add(se->m, &se->m->counters.woken);
+        }
     }
     if (rc == 0)
         *ret = session_box_ref(se->box);
+    pthread_mutex_unlock(&se->lock);
+    return rc;
+}
+
+bool session_wake_untouched(const struct session *se)
+{
+    return se->state == SESSION_IDLE && !se->moving && se->pins == 1 &&
+           !atomic_load(&se->box->touched);
+}
+
+int session_wake_replace(struct session *se, struct error *err)
+{
+    int rc = 1;
+
+    pthread_mutex_lock(&se->lock);
+    if (session_wake_untouched(se))
+        rc = move_in(se, err);
     pthread_mutex_unlock(&se->lock);
     return rc;
 }

@@ -21,6 +21,8 @@
 
 #define TYPE "multipart/form-data; boundary=XX"
 
+static const char sniffed[] = "the type is wrong, the body tells";
+
 /* A body that comes in pieces of at most `piece` bytes. */
 struct source {
     const char *bytes;
@@ -53,7 +55,10 @@ static char *parse(const char *type, const char *bytes, size_t len,
     struct error err = {0};
     char chunk[700];
     ssize_t n;
-    int r = http_multipart_new(type, read_source, &source, arena, &m, &err);
+    int r =
+        type == sniffed
+            ? http_multipart_sniff(read_source, &source, arena, &m, &err)
+            : http_multipart_new(type, read_source, &source, arena, &m, &err);
 
     while (r == 0 && (r = http_multipart_next(m, &part, &err)) > 0) {
         buf_addf(&out, "%s|%s|%s|", part.name,
@@ -74,18 +79,23 @@ static char *parse(const char *type, const char *bytes, size_t len,
     return buf_take(&out, NULL);
 }
 
-static void expect(const char *form, const char *want)
+static void expect_as(const char *type, const char *form, const char *want)
 {
     static const size_t pieces[] = {1, 2, 3, 7, 64, 1000000};
 
     for (size_t i = 0; i < ARRAY_SIZE(pieces); i++) {
         char *got cleanup(mem_free) =
-            parse(TYPE, form, strlen(form), pieces[i]);
+            parse(type, form, strlen(form), pieces[i]);
 
         if (!strstr(got, want))
             fail_msg("in pieces of %zu: wanted '%s', got '%s'", pieces[i],
                      want, got);
     }
+}
+
+static void expect(const char *form, const char *want)
+{
+    expect_as(TYPE, form, want);
 }
 
 #define PART(head, body) "--XX\r\n" head "\r\n\r\n" body "\r\n"
@@ -128,10 +138,22 @@ static void names_are_read_as_clients_write_them(void **state)
         {"NAME=f; FileName=\"x\"", "f|x|"},
         {"name=\"f\"; filename=\"a\\\"b\\\\c\\d\"", "f|a\"b\\c\\d|"},
         {"name=\"f\"; filename=\"a%22b%41\"", "f|a\"b%41|"},
+        {"name=\"f\"; filename=\"a%0D%0Ab%0d%0a%2\"", "f|a\r\nb\r\n%2|"},
+        {"name=\"%22%0A\"", "\"\n|-|"},
         {"name=\"f\"; filename=\"\xc3\xbc/\xf0\x9f\x98\x80\"",
          "f|\xc3\xbc/\xf0\x9f\x98\x80|"},
         {"name=f; filename=x; filename*=UTF-8''%c3%bc%20y", "f|\xc3\xbc y|"},
         {"name=f; filename*=utf-8'de'z", "f|z|"},
+        {"name=file; filename=a.txt; filename*=utf-8''a.txt", "file|a.txt|"},
+        {"name=file; filename*=utf-8''%F0%9F%98%80.csv; filename=old",
+         "file|\xf0\x9f\x98\x80.csv|"},
+        {"name=file; filename=\"=?utf-8?B?w7w=?=\"; filename*=utf-8''%C3%BC",
+         "file|\xc3\xbc|"},
+        {"name=f; filename*=\"utf-8''a%20b\"", "f|a b|"},
+        {"name=f; filename=x; filename*=iso-8859-1''%FC", "f|x|"},
+        {"name=f; filename=\xc3\xbc.txt", "f|\xc3\xbc.txt|"},
+        {"name=expires_after[anchor]", "expires_after[anchor]|-|"},
+        {"name=f; filename=/mnt/data/a.txt", "f|/mnt/data/a.txt|"},
         {"name=f; filename=\"\"", "f||"},
         {"name=\"f\"  ;  filename=\"x\"  ", "f|x|"},
     };
@@ -145,6 +167,119 @@ static void names_are_read_as_clients_write_them(void **state)
                  cases[i].params);
         expect(form.data, cases[i].want);
     }
+}
+
+/* Each as one known client sends it. */
+static void forms_of_clients(void **state)
+{
+    (void)state;
+    /* A browser or undici; the Azure CLI leaves the type out. */
+    expect_as("multipart/form-data; boundary=----formdata-undici-0123",
+              "------formdata-undici-0123\r\n"
+              "Content-Disposition: form-data; name=\"purpose\"\r\n\r\n"
+              "assistants\r\n"
+              "------formdata-undici-0123\r\n"
+              "Content-Disposition: form-data; name=\"file\"; "
+              "filename=\"a.txt\"\r\nContent-Type: text/plain\r\n\r\nx\r\n"
+              "------formdata-undici-0123--\r\n",
+              "purpose|-|-|assistants\nfile|a.txt|text/plain|x\n");
+    /* aiohttp: the type first. */
+    expect(PART("Content-Type: text/csv\r\nContent-Disposition: form-data; "
+                "name=\"file\"; filename=\"a.csv\"",
+                "1,2") END,
+           "file|a.csv|text/csv|1,2\n");
+    expect(PART("Content-Type: application/octet-stream\r\n"
+                "Content-Disposition: form-data; name=\"file\"; "
+                "filename=\"\xc3\xbc\"; filename*=utf-8''%C3%BC\r\n"
+                "Content-Length: 1",
+                "x") END,
+           "file|\xc3\xbc|application/octet-stream|x\n");
+    /* .NET: no quotes in the part, but around the boundary. */
+    expect_as("multipart/form-data; "
+              "boundary=\"b4cd2f1e-0000-4000-8000-00000000abcd\"",
+              "--b4cd2f1e-0000-4000-8000-00000000abcd\r\n"
+              "Content-Type: application/octet-stream\r\n"
+              "Content-Disposition: form-data; name=file; filename=a.txt; "
+              "filename*=utf-8''a.txt\r\n\r\nhi\r\n"
+              "--b4cd2f1e-0000-4000-8000-00000000abcd--\r\n",
+              "file|a.txt|application/octet-stream|hi\n");
+}
+
+static void boundary_is_taken_from_the_first_line(void **state)
+{
+    static const char *const refused[] = {
+        "",
+        "-",
+        "--",
+        "--\r\n",
+        "--\r\n" NAMED "\r\n\r\nx\r\n----",
+        "--XX",
+        "--XX\n" NAMED "\n\nx\n--XX--\n",
+        "{\"a\": 1}",
+        "\r\n" PART(NAMED, "x") END,
+        "before\r\n" PART(NAMED, "x") END,
+        "--\x01\r\n" NAMED "\r\n\r\nx\r\n--\x01--",
+        "--XX\r\n" NAMED "\r\n\r\nx\r\n",
+        END,
+    };
+
+    (void)state;
+    expect_as(sniffed, PART(NAMED, "hello") END, "f|a.txt|-|hello\n");
+    expect_as(sniffed, "--XX \t\r\n" NAMED "\r\n\r\nx\r\n" END,
+              "f|a.txt|-|x\n");
+    expect_as(sniffed,
+              PART(NAMED, "\r\n--X\r\n") PART(NAMED "\r\nX: y", "z") END,
+              "f|a.txt|-|\r\n--X\r\n\nf|a.txt|-|z\n");
+    for (size_t i = 0; i < ARRAY_SIZE(refused); i++)
+        expect_as(sniffed, refused[i], "refused: ");
+}
+
+static void H3_first_line_is_bounded(void **state)
+{
+    static const struct {
+        size_t len, blanks;
+        bool good;
+    } cases[] = {{1, 0, true},
+                 {HTTP_BOUNDARY_MAX - 1, 0, true},
+                 {HTTP_BOUNDARY_MAX, 0, true},
+                 {HTTP_BOUNDARY_MAX, 64, true},
+                 {HTTP_BOUNDARY_MAX, 65, false},
+                 {HTTP_BOUNDARY_MAX + 1, 0, false},
+                 {1, 64, true},
+                 {1, 1000, false},
+                 {1000000, 0, false}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        for (size_t piece = 1; piece < 100000; piece *= 313) {
+            char *mark cleanup(mem_free) = xcalloc(1, cases[i].len + 1);
+            struct buf form cleanup(buf_done) = {0};
+            char *got cleanup(mem_free) = NULL;
+
+            memset(mark, 'b', cases[i].len);
+            buf_addf(&form, "--%s%*s\r\n" NAMED "\r\n\r\nx\r\n--%s--", mark,
+                     (int)cases[i].blanks, "", mark);
+            got = parse(sniffed, form.data, form.len, piece);
+            assert_int_equal(strstr(got, "refused") == NULL, cases[i].good);
+        }
+}
+
+static void sniffing_reads_no_further_than_it_must(void **state)
+{
+    static char endless[1 << 20];
+    struct source source = {endless, sizeof(endless), 0, 100};
+    struct http_multipart *m cleanup(http_multipart_free) = NULL;
+    struct arena *arena = arena_new();
+    struct error err;
+
+    (void)state;
+    memset(endless, '-', sizeof(endless));
+    assert_int_equal(
+        http_multipart_sniff(read_source, &source, arena, &m, &err),
+        -ERR_INVALID);
+    assert_null(m);
+    assert_true(source.at <= 300);
+    arena_free(arena);
 }
 
 static void H3_malformed_forms_are_refused(void **state)
@@ -345,6 +480,10 @@ int main(void)
         cmocka_unit_test(forms_arrive_whole),
         cmocka_unit_test(zero_bytes_are_kept),
         cmocka_unit_test(names_are_read_as_clients_write_them),
+        cmocka_unit_test(forms_of_clients),
+        cmocka_unit_test(boundary_is_taken_from_the_first_line),
+        cmocka_unit_test(H3_first_line_is_bounded),
+        cmocka_unit_test(sniffing_reads_no_further_than_it_must),
         cmocka_unit_test(H3_malformed_forms_are_refused),
         cmocka_unit_test(zero_byte_in_a_header_is_refused),
         cmocka_unit_test(boundary_is_bounded),

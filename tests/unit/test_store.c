@@ -1116,6 +1116,82 @@ static void D7_open_migrates_from_every_version(void **state)
     }
 }
 
+/* A session of pool 'p', by numbers: its id and its identifier. */
+static int put_session(struct fixture *f, int id, const char *identifier)
+{
+    struct store_tx *tx = begin(f, STORE_WRITE);
+    char *name cleanup(mem_free) = xasprintf("sess_%d", id);
+    int r = store_exec(tx, &f->err,
+                       "INSERT INTO sessions (id, tenant, owner, owner_admin,"
+                       " workspace, pool, runtime, memory_bytes,"
+                       " scratch_bytes, scratch_inodes, processes, cores,"
+                       " descriptors, interpreter, created_at_ms, used_at_ms,"
+                       " identifier) VALUES (?1, 't', 'key_1', 0, 'ws_1', 'p',"
+                       " 'r', 1, 1, 1, 1, 1, 1, 1, ?2, 1, ?3)",
+                       "tit", name, (int64_t)id, identifier);
+
+    if (r > 0)
+        r = store_commit(&tx, &f->err);
+    store_rollback(&tx);
+    return r;
+}
+
+/* What older versions wrote is as if made by this one. */
+static void D7_migrated_rows_are_as_made_now(void **state)
+{
+    struct fixture *f = *state;
+    int version = 0;
+
+    while (!strstr(store_migrations[version], "sessions_by_identifier"))
+        version++;
+    build_version(f, version);
+    sql(f, "INSERT INTO sessions (id, tenant, owner, owner_admin, workspace,"
+           " pool, runtime, memory_bytes, scratch_bytes, scratch_inodes,"
+           " processes, cores, descriptors, interpreter, created_at_ms,"
+           " used_at_ms) VALUES"
+           " ('sess_1', 't', 'k', 0, 'ws_1', 'p', 'r', 1, 1, 1, 1, 1, 1, 1,"
+           " 1, 1),"
+           " ('sess_2', 't', 'k', 0, 'ws_1', 'p', 'r', 1, 1, 1, 1, 1, 1, 1,"
+           " 2, 2);"
+           "INSERT INTO commits (id, workspace, seq, kind, author, at_ms,"
+           " base, execution) VALUES"
+           " ('cmt_1', 'ws_1', 1, 'execution', 'k', 100, 0, 'exec_1'),"
+           " ('cmt_2', 'ws_1', 2, 'upload', 'k', 200, 1, '');"
+           "INSERT INTO files (id, workspace, path, alive, version, number,"
+           " seq, sha256, size, mime, executable, modified_at_ms) VALUES"
+           " ('file_1', 'ws_1', 'a', 1, 'ver_2', 2, 2, 'x', 1, 'm', 0, 200),"
+           " ('file_2', 'ws_1', 'b', 1, 'ver_3', 1, 2, 'x', 1, 'm', 0, 200),"
+           " ('file_3', 'ws_1', 'c', 1, 'ver_9', 1, 2, 'x', 1, 'm', 0, 300);"
+           "INSERT INTO versions (id, file, workspace, path, number,"
+           " commit_id, seq, change, sha256, size, mime, executable) VALUES"
+           " ('ver_1', 'file_1', 'ws_1', 'a', 1, 'cmt_1', 1, 'created', 'x',"
+           " 1, 'm', 0),"
+           " ('ver_2', 'file_1', 'ws_1', 'a', 2, 'cmt_2', 2, 'modified', 'x',"
+           " 1, 'm', 0),"
+           " ('ver_3', 'file_2', 'ws_1', 'b', 1, 'cmt_2', 2, 'created', 'x',"
+           " 1, 'm', 0)");
+    must_open(f);
+    assert_int_equal(number(f, "SELECT count(*) FROM sessions WHERE"
+                               " identifier = '' AND cooldown_s = 0"),
+                     2);
+    /* As of its first version, whoever made that. */
+    assert_int_equal(
+        number(f, "SELECT created_at_ms FROM files WHERE id = 'file_1'"), 100);
+    assert_int_equal(
+        number(f, "SELECT by_execution FROM files WHERE id = 'file_1'"), 1);
+    assert_int_equal(
+        number(f, "SELECT created_at_ms FROM files WHERE id = 'file_2'"), 200);
+    assert_int_equal(
+        number(f, "SELECT by_execution FROM files WHERE id = 'file_2'"), 0);
+    assert_int_equal(
+        number(f, "SELECT created_at_ms FROM files WHERE id = 'file_3'"), 300);
+    /* Any number have no identifier; one has a given one. */
+    assert_int_equal(put_session(f, 3, ""), 0);
+    assert_int_equal(put_session(f, 4, "me"), 0);
+    assert_int_equal(put_session(f, 5, "me"), -ERR_CONFLICT);
+    assert_int_equal(put_session(f, 6, "Me"), 0);
+}
+
 /* Cut at every write and sync: the next start gets there all the same. */
 static void D5_D7_open_after_a_failed_migration(void **state)
 {
@@ -1693,6 +1769,7 @@ int main(void)
         CASE(open_garbage_fails),
         CASE(D1_D7_open_after_a_kill),
         CASE(D7_open_migrates_from_every_version),
+        CASE(D7_migrated_rows_are_as_made_now),
         DISK(D5_D7_open_after_a_failed_migration),
         CASE(words_are_found),
         CASE(D9_backup_under_load_is_one_commit),

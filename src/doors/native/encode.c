@@ -42,6 +42,7 @@ void native_encode_session(struct json_writer *w, const char *key,
     json_write_open(w, key, '{');
     json_write_string(w, "id", info->id);
     json_write_string(w, "name", info->name[0] ? info->name : NULL);
+    native_encode_text(w, "identifier", info->identifier);
     json_write_string(w, "pool", info->pool);
     json_write_string(w, "runtime", info->runtime);
     native_encode_text(w, "workspace", info->workspace);
@@ -55,6 +56,7 @@ void native_encode_session(struct json_writer *w, const char *key,
     json_write_time(w, "created_at", info->created_at_ms);
     json_write_time(w, "last_used_at", info->last_used_at_ms);
     json_write_time(w, "expires_at", info->expires_at_ms);
+    json_write_int(w, "cooldown_s", info->cooldown_s);
     encode_metadata(w, info->metadata);
     json_write_close(w, '}');
 }

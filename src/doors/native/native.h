@@ -38,6 +38,9 @@ doors_handler_fn native_files_delete;
 
 doors_handler_fn native_pools_list;
 doors_handler_fn native_pools_get;
+doors_handler_fn native_pools_create;
+doors_handler_fn native_pools_patch;
+doors_handler_fn native_pools_delete;
 doors_handler_fn native_runtimes_list;
 doors_handler_fn native_runtimes_get;
 doors_handler_fn native_limits_get;

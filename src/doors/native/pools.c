@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /api/pools and /api/limits: what is configured. Runs on a worker of the
- * daemon; reads the configuration and the core's counters, changes nothing.
+ * /api/pools and /api/limits: what is configured, and pools made besides.
+ * Runs on a worker of the daemon. Shapes are checked here; what a pool may
+ * be the core decides.
  */
 #include "doors/native/native.h"
 
@@ -12,16 +13,17 @@
 #include "conf/conf.h"
 #include "json/json.h"
 
-static void encode_pool(struct json_writer *w, const struct conf_pool *p,
-                        const struct session_metrics *m)
+static const char *const kinds[] = {"python", "shell", NULL};
+static const char *const persistences[] = {"workspace", "ephemeral", NULL};
+
+/* ---- what they show ----------------------------------------------------- */
+
+/* p: of the configuration: the pool's own, or the first. */
+static void encode_limits(struct json_writer *w, const struct conf_pool *p,
+                          const struct pool_info *info)
 {
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "name", p->name);
-    json_write_string(w, "runtime", p->runtime);
-    json_write_bool(w, "zygote", p->zygote);
-    json_write_string(w, "persistence", p->persistence);
     json_write_open(w, "limits", '{');
-    json_write_int(w, "memory_bytes", (int64_t)p->memory_bytes);
+    json_write_int(w, "memory_bytes", (int64_t)info->memory_bytes);
     json_write_int(w, "max_memory_bytes", (int64_t)p->max_memory_bytes);
     json_write_int(w, "processes", p->processes);
     json_write_int(w, "cores", p->cores);
@@ -37,54 +39,164 @@ static void encode_pool(struct json_writer *w, const struct conf_pool *p,
     json_write_int(w, "shell_timeout_max_s", p->shell_timeout_max_s);
     json_write_int(w, "output_bytes", (int64_t)p->output_bytes);
     json_write_close(w, '}');
-    json_write_int(w, "cooldown_s", p->cooldown_s);
+}
+
+static void encode_pool(struct json_writer *w, const struct conf *conf,
+                        const struct pool_info *info)
+{
+    bool made = info->tenant[0] != '\0';
+    const struct conf_pool *p = conf_pool_find(conf, made ? NULL : info->name);
+
+    json_write_open(w, NULL, '{');
+    json_write_string(w, "name", info->name);
+    json_write_string(w, "source", made ? "made" : "configuration");
+    native_encode_text(w, "tenant", info->tenant);
+    json_write_string(w, "kind", kinds[info->kind]);
+    json_write_string(w, "runtime", info->runtime);
+    json_write_bool(w, "zygote", info->zygote);
+    json_write_string(w, "persistence", persistences[info->ephemeral]);
+    encode_limits(w, p, info);
+    json_write_int(w, "cooldown_s", info->cooldown_s);
     json_write_int(w, "lifetime_s", p->lifetime_s);
-    json_write_int(w, "max_sessions", p->max_sessions);
-    json_write_int(w, "ready_wanted", p->ready);
-    for (size_t i = 0; i < m->pool_count; i++)
-        if (strcmp(m->pools[i].name, p->name) == 0) {
-            json_write_int(w, "ready", m->pools[i].ready);
-            json_write_int(w, "sessions", m->pools[i].sessions);
-        }
+    json_write_int(w, "max_sessions", info->max_sessions);
+    json_write_int(w, "ready_wanted", info->ready);
+    json_write_int(w, "ready", info->ready_now);
+    json_write_int(w, "sessions", info->sessions);
+    json_write_time(w, "created_at", info->created_at_ms);
+    json_write_time(w, "updated_at", info->updated_at_ms);
     json_write_close(w, '}');
+}
+
+static void respond_pool(struct doors_call *call, int status,
+                         const struct pool_info *info)
+{
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+
+    encode_pool(&w, call->doors->conf, info);
+    http_respond_json(call->http, status, &body);
 }
 
 int native_pools_list(struct doors_call *call, struct error *err)
 {
-    struct session_metrics *m cleanup(mem_free) = xcalloc(1, sizeof(*m));
-    const struct conf *conf = call->doors->conf;
+    struct pool_info *pools cleanup(mem_free) = NULL;
     struct buf body = {0};
     struct json_writer w = {.out = &body};
+    size_t count = 0;
+    int r = session_pool_list(call->doors->sessions, call->who.tenant, &pools,
+                              &count, err);
 
-    (void)err;
-    sessions_metrics(call->doors->sessions, m);
-    json_write_open(&w, NULL, '{');
-    json_write_open(&w, "data", '[');
-    for (size_t i = 0; i < conf->pool_count; i++)
-        encode_pool(&w, &conf->pools[i], m);
-    json_write_close(&w, ']');
-    json_write_bool(&w, "has_more", false);
-    json_write_close(&w, '}');
+    if (r < 0)
+        return r;
+    native_encode_list(&w);
+    for (size_t i = 0; i < count; i++) {
+        encode_pool(&w, call->doors->conf, &pools[i]);
+        pool_info_done(&pools[i]);
+    }
+    native_encode_list_end(&w, false);
     http_respond_json(call->http, 200, &body);
     return 0;
 }
 
 int native_pools_get(struct doors_call *call, struct error *err)
 {
-    struct session_metrics *m cleanup(mem_free) = NULL;
-    const struct conf_pool *pool =
-        conf_pool_find(call->doors->conf, call->params[0]);
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct pool_info info cleanup(pool_info_done) = {.details = NULL};
+    int r = session_pool_get(call->doors->sessions, call->who.tenant,
+                             call->params[0], &info, err);
 
-    if (!pool)
-        return error_set(err, ERR_NOT_FOUND, "no such pool");
-    m = xcalloc(1, sizeof(*m));
-    sessions_metrics(call->doors->sessions, m);
-    encode_pool(&w, pool, m);
-    http_respond_json(call->http, 200, &body);
-    return 0;
+    if (r == 0)
+        respond_pool(call, 200, &info);
+    return r;
 }
+
+/* ---- making and changing ------------------------------------------------ */
+
+struct pool_body {
+    const char *name, *runtime;
+    int kind, persistence;
+    int64_t ready, max_sessions, cooldown_s, memory_bytes;
+};
+
+#define AT(field) .offset = offsetof(struct pool_body, field)
+
+/* The first is the name, which a change has in its path. Upper ends that the
+ * core knows better are left to it. */
+static const struct json_field fields[] = {
+    {"name", JSON_KIND_STRING, .required = true, AT(name), .min = 1,
+     .max = 63},
+    {"kind", JSON_KIND_CHOICE, AT(kind), .choices = kinds},
+    {"runtime", JSON_KIND_STRING, AT(runtime), .min = 1, .max = 63},
+    {"persistence", JSON_KIND_CHOICE, AT(persistence),
+     .choices = persistences},
+    {"ready_wanted", JSON_KIND_INT, AT(ready), .min = 0, .max = 100},
+    {"max_sessions", JSON_KIND_INT, AT(max_sessions), .min = 1, .max = 100000},
+    {"cooldown_s", JSON_KIND_INT, AT(cooldown_s), .min = 1, .max = 30 * 86400},
+    {"memory_bytes", JSON_KIND_INT, AT(memory_bytes), .min = 1,
+     .max = INT64_MAX},
+};
+
+static int put(struct doors_call *call, enum pool_put how, const char *name,
+               struct pool_info *ret, struct error *err)
+{
+    size_t skip = name ? 1 : 0;
+    json_t *json cleanup(json_unref) = NULL;
+    struct pool_body b = {.name = name,
+                          .kind = -1,
+                          .persistence = -1,
+                          .ready = -1,
+                          .max_sessions = -1,
+                          .cooldown_s = -1,
+                          .memory_bytes = -1};
+    struct pool_spec spec;
+    int r = native_ask_body(call, fields + skip, ARRAY_SIZE(fields) - skip, &b,
+                            &json, err);
+
+    if (r < 0)
+        return r;
+    spec = (struct pool_spec){
+        .name = b.name,
+        .runtime = b.runtime,
+        .kind = b.kind,
+        .persistence = b.persistence < 0 ? NULL : persistences[b.persistence],
+        .ready = b.ready,
+        .max_sessions = b.max_sessions,
+        .cooldown_s = b.cooldown_s,
+        .memory_bytes = b.memory_bytes};
+    return session_pool_put(call->doors->sessions, &call->actor, how, &spec,
+                            NULL, ret, err);
+}
+
+int native_pools_create(struct doors_call *call, struct error *err)
+{
+    struct pool_info info cleanup(pool_info_done) = {.details = NULL};
+    int r = put(call, POOL_MAKE, NULL, &info, err);
+
+    if (r == 0)
+        respond_pool(call, 201, &info);
+    return r;
+}
+
+int native_pools_patch(struct doors_call *call, struct error *err)
+{
+    struct pool_info info cleanup(pool_info_done) = {.details = NULL};
+    int r = put(call, POOL_CHANGE, call->params[0], &info, err);
+
+    if (r == 0)
+        respond_pool(call, 200, &info);
+    return r;
+}
+
+int native_pools_delete(struct doors_call *call, struct error *err)
+{
+    int r = session_pool_remove(call->doors->sessions, &call->actor,
+                                call->params[0], err);
+
+    if (r == 0)
+        http_respond_empty(call->http, 204);
+    return r;
+}
+
+/* ---- limits of the service ---------------------------------------------- */
 
 int native_limits_get(struct doors_call *call, struct error *err)
 {

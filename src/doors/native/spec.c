@@ -17,15 +17,16 @@
 #define FILES_MAX 1000
 #define BYTES_MAX ((int64_t)1 << 50)
 #define COUNT_MAX ((int64_t)1 << 30)
+#define COOLDOWN_MAX_S (30 * 86400)
 
 /* All that any of the three bodies may say. */
 struct body {
-    const char *pool, *name, *runtime, *code, *workspace;
+    const char *pool, *name, *runtime, *code, *workspace, *identifier;
     json_t *limits, *metadata, *files;
     int language; /* enum exec_language */
     int mode;     /* enum native_mode */
     int persistence;
-    int64_t timeout_s;
+    int64_t timeout_s, cooldown_s;
 };
 
 static const char *const languages[] = {"python", "shell", NULL};
@@ -55,6 +56,11 @@ static const struct {
     {EXEC | RUN, {"mode", JSON_KIND_CHOICE, false, AT(mode), 0, 0, modes}},
     {SESSION | RUN, {"pool", JSON_KIND_STRING, false, AT(pool), 1, 64, NULL}},
     {SESSION, {"name", JSON_KIND_STRING, false, AT(name), 1, 128, NULL}},
+    {SESSION,
+     {"identifier", JSON_KIND_STRING, false, AT(identifier), 1, 128, NULL}},
+    {SESSION,
+     {"cooldown_s", JSON_KIND_INT, false, AT(cooldown_s), 1, COOLDOWN_MAX_S,
+      NULL}},
     {SESSION | RUN,
      {"runtime", JSON_KIND_STRING, false, AT(runtime), 1, 64, NULL}},
     {SESSION | RUN,
@@ -179,6 +185,8 @@ static int to_session(const struct body *b, struct session_spec *ret,
                                  .name = b->name,
                                  .runtime = b->runtime,
                                  .workspace = b->workspace,
+                                 .identifier = b->identifier,
+                                 .cooldown_s = (uint32_t)b->cooldown_s,
                                  .ephemeral = b->persistence == 1};
     if (ret->ephemeral && ret->workspace)
         return error_set(err, ERR_INVALID,

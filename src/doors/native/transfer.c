@@ -43,8 +43,13 @@ int native_transfer_key(struct doors_call *call, const char *name,
         }
         found = key;
     }
-    if (!found)
-        return error_set(err, ERR_NOT_FOUND, "no such key");
+    if (!found) {
+        (void)error_set(err, ERR_NOT_FOUND, "no such key");
+        return ids_valid("jwt", name)
+                   ? error_hint(err, "Make an offer; its token can be claimed "
+                                     "with a token of an issuer.")
+                   : -ERR_NOT_FOUND;
+    }
     *ret = *found;
     return 0;
 }

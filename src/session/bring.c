@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One stored file into a session under a name: into its workspace by a
+ * commit and, where it is live, into its sandbox, staged there before the
+ * commit and named after it, so that the file appears whole or not at all and
+ * never without its commit. Runs in gloveboxd on the caller's thread, which
+ * has the session pinned and the blob too.
+ */
+#include <errno.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+
+/* What is inside at path, as an errno: 0 a file, EISDIR a folder. */
+static int look_inside(struct box *box, const char *path, int *ret_errnum,
+                       struct error *err)
+{
+    struct broker_request look = {.type = INIT_OPEN, .path = path};
+    struct broker_reply reply = {.fd = -1};
+    int rc = session_broker_call(box, &look, NULL, 0, true, &reply, err);
+
+    if (rc == 0 && reply.errnum == 0)
+        fd_close(&reply.fd);
+    *ret_errnum = reply.errnum;
+    return rc;
+}
+
+/* Could it get that name? Asked before the commit, which would take away a
+ * folder of that name. Files and whatever else is there give way. */
+static int check_place(struct box *box, const char *path, struct error *err)
+{
+    const char *slash = strrchr(path, '/');
+    int errnum = 0;
+    int rc = look_inside(box, path, &errnum, err);
+
+    if (rc == 0 && errnum == ELOOP && slash) { /* itself, or on the way? */
+        char *above cleanup(mem_free) = xstrndup(path, (size_t)(slash - path));
+
+        rc = look_inside(box, above, &errnum, err);
+        if (errnum == EISDIR)
+            errnum = 0;
+    }
+    if (rc == 0 &&
+        (errnum == EISDIR || errnum == ENOTDIR || (errnum == ELOOP && slash)))
+        rc = session_files_refused(errnum, err);
+    return rc;
+}
+
+int session_bring_stage(struct session *se, struct box *box,
+                        const struct workspace_change *put,
+                        uint32_t *ret_handle, struct error *err)
+{
+    int fd cleanup(fd_close) = -1;
+    uint64_t size;
+    int rc = blob_open(workspaces_blobs(se->m->workspaces), put->sha256, &fd,
+                       &size, err);
+
+    if (rc == 0)
+        rc = check_place(box, put->path, err);
+    if (rc == 0)
+        rc = session_mount_stage(box, fd, size, ret_handle, err);
+    return rc;
+}
+
+static int weigh(const struct workspace_result *r, struct session_file *ret,
+                 struct error *err)
+{
+    if (r->fate == FATE_LOCKED)
+        return session_dormant_locked(r, err);
+    if (r->fate == FATE_QUOTA)
+        return error_set(err, ERR_SPACE, "the workspace's quota is used up");
+    if (r->fate == FATE_CONFLICT) /* where it is kept, beside theirs */
+        ret->path = xstrdup(r->file.path);
+    memcpy(ret->file, r->file.file, sizeof(ret->file));
+    memcpy(ret->version, r->file.version, sizeof(ret->version));
+    memcpy(ret->sha256, r->file.sha256, sizeof(ret->sha256));
+    return 0;
+}
+
+int session_bring_commit(struct session *se, const struct actor *who,
+                         const struct bring *what, bool live,
+                         struct session_file *ret, struct error *err)
+{
+    struct workspace_commit_spec spec = {.kind = what->kind,
+                                         .action = what->action,
+                                         .base = live ? se->base : 0,
+                                         .session = live ? se->id : NULL,
+                                         .changes = &what->put,
+                                         .count = 1};
+    struct workspace_commit done = {0};
+    int rc = session_keep_workspace(se, who, err);
+
+    if (rc == 0)
+        rc = workspace_commit(se->m->workspaces, who, se->workspace, &spec,
+                              &done, err);
+    if (rc == 0 && done.count)
+        rc = weigh(&done.results[0], ret, err);
+    if (rc == 0 && done.count)
+        session_keep_advance(se, &done);
+    workspace_commit_done(&done);
+    return rc;
+}
+
+static int bring_live(struct session *se, const struct actor *who,
+                      const struct bring *what, struct session_file *ret,
+                      struct error *err)
+{
+    struct box *box = NULL;
+    uint32_t handle = 0;
+    int rc = session_wake(se, &box, err);
+
+    if (rc < 0)
+        return rc;
+    rc = session_bring_stage(se, box, &what->put, &handle, err);
+    if (rc == 0) {
+        rc = session_bring_commit(se, who, what, true, ret, err);
+        if (rc < 0)
+            session_mount_discard(box, handle);
+        else /* a sandbox that is gone wakes with it */
+            rc = session_mount_publish(box, handle, what->put.path, err);
+        if (rc < 0 && ret->version[0] && atomic_load(&box->broken))
+            rc = 0;
+    }
+    session_box_unref(box);
+    return rc;
+}
+
+int session_bring(struct session *se, const struct actor *who,
+                  const struct bring *what, struct session_file *ret,
+                  struct error *err)
+{
+    return session_dormant(se)
+               ? session_bring_commit(se, who, what, false, ret, err)
+               : bring_live(se, who, what, ret, err);
+}

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Sessions by the names clients give them: found in memory or by their row,
+ * or made. Runs in gloveboxd on the caller's thread. Who makes the session of
+ * an identifier claims it first, and others who ask for it wait until that is
+ * settled; so two callers at once get one session. The store's unique index
+ * has the last word on those that have rows. A foreign tenant's identifier is
+ * simply another one (I3).
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "session/session_int.h"
+
+#define IDENTIFIER_MAX 128u
+#define CLAIM_MS 60000u /* longer than making a session may take */
+
+void session_identifiers_init(struct sessions *m)
+{
+    session_cond_init(&m->claimed);
+}
+
+void session_identifiers_done(struct sessions *m)
+{
+    session_idmap_done(&m->identified);
+    (void)pthread_cond_destroy(&m->claimed);
+}
+
+int session_identifier_check(const char *identifier, struct error *err)
+{
+    size_t len = strnlen(identifier, IDENTIFIER_MAX + 1);
+
+    for (size_t i = 0; i < len; i++)
+        if (identifier[i] <= ' ' || identifier[i] > '~')
+            return error_set(err, ERR_INVALID,
+                             "identifier must be printable ASCII without "
+                             "blanks");
+    if (len == 0 || len > IDENTIFIER_MAX)
+        return error_set(err, ERR_INVALID,
+                         "identifier must have 1 to %u characters",
+                         IDENTIFIER_MAX);
+    return 0;
+}
+
+/* None of the three has a line break. */
+char *session_identifier_key(const char *tenant, const char *pool,
+                             const char *identifier)
+{
+    return xasprintf("%s\n%s\n%s", tenant, pool, identifier);
+}
+
+void session_identifier_add(struct session *se)
+{
+    struct sessions *m = se->m;
+
+    if (!se->identifier_key || se->identified ||
+        session_idmap_find(&m->identified, se->identifier_key))
+        return;
+    session_idmap_add(&m->identified, &se->identifier_node,
+                      se->identifier_key);
+    se->identified = true;
+}
+
+void session_identifier_remove(struct session *se)
+{
+    if (se->identified)
+        session_idmap_remove(&se->m->identified, &se->identifier_node);
+    se->identified = false;
+}
+
+/* ---- finding ------------------------------------------------------------ */
+
+/* sessions.lock is held. */
+static struct session *in_memory(struct sessions *m, const char *key)
+{
+    struct idmap_node *n = session_idmap_find(&m->identified, key);
+
+    return n ? session_ref(container_of(n, struct session, identifier_node))
+             : NULL;
+}
+
+/* 0 and *ret, which is NULL when there is none. */
+static int by_row(struct sessions *m, const char *tenant, const char *pool,
+                  const char *identifier, struct session **ret,
+                  struct error *err)
+{
+    char id[ID_MAX];
+    int rc = session_persist_identify(m, tenant, pool, identifier, id, err);
+
+    *ret = NULL;
+    if (rc <= 0)
+        return rc;
+    *ret = session_find(m, tenant, id, err);
+    /* Deleted between the two looks: there is none. */
+    return *ret || err->code == ERR_NOT_FOUND ? 0 : -(int)err->code;
+}
+
+/* pool NULL: the first. One that is unknown has no sessions. */
+static int find(struct sessions *m, const char *tenant, const char *pool,
+                const char *identifier, struct session **ret,
+                struct error *err)
+{
+    struct pool *in cleanup(session_pool_unrefp) =
+        session_pool_find(m, tenant, pool);
+    char *key cleanup(mem_free) = NULL;
+
+    *ret = NULL;
+    if (!in)
+        return 0;
+    key = session_identifier_key(tenant, in->conf->name, identifier);
+    pthread_mutex_lock(&m->lock);
+    *ret = in_memory(m, key);
+    pthread_mutex_unlock(&m->lock);
+    return *ret ? 0 : by_row(m, tenant, in->conf->name, identifier, ret, err);
+}
+
+/* ---- making ------------------------------------------------------------- */
+
+static bool is_claimed(const struct sessions *m, const char *key)
+{
+    const struct claim *c = m->claims;
+
+    while (c && strcmp(c->key, key) != 0)
+        c = c->next;
+    return c != NULL;
+}
+
+int session_claim(struct sessions *m, const char *tenant, const char *pool,
+                  const char *identifier, struct claim *claim,
+                  struct session **ret, struct error *err)
+{
+    char *key cleanup(mem_free) =
+        session_identifier_key(tenant, pool, identifier);
+    uint64_t deadline = clock_mono_ms() + CLAIM_MS;
+    bool in_time = true;
+    int rc = 0;
+
+    pthread_mutex_lock(&m->lock);
+    while (!(*ret = in_memory(m, key)) && in_time && is_claimed(m, key))
+        in_time = session_cond_wait(&m->claimed, &m->lock, deadline);
+    if (!*ret && in_time) {
+        claim->key = take_ptr(key);
+        claim->next = m->claims;
+        m->claims = claim;
+    }
+    pthread_mutex_unlock(&m->lock);
+    if (!in_time && !*ret) {
+        (void)error_set(err, ERR_BUSY, "the session is still being made");
+        return error_retry(err, 1);
+    }
+    if (claim->key)
+        rc = by_row(m, tenant, pool, identifier, ret, err);
+    if (rc < 0 || *ret)
+        session_claim_done(m, claim);
+    return rc;
+}
+
+void session_claim_done(struct sessions *m, struct claim *claim)
+{
+    struct claim **at = &m->claims;
+
+    if (!claim->key)
+        return;
+    pthread_mutex_lock(&m->lock);
+    while (*at != claim)
+        at = &(*at)->next;
+    *at = claim->next;
+    pthread_cond_broadcast(&m->claimed);
+    pthread_mutex_unlock(&m->lock);
+    free(take_ptr(claim->key));
+}
+
+void session_claim_id(struct sessions *m, const char *id, struct claim *claim)
+{
+    claim->key = xstrdup(id);
+    pthread_mutex_lock(&m->lock);
+    claim->next = m->claims;
+    m->claims = claim;
+    pthread_mutex_unlock(&m->lock);
+}
+
+void session_claim_wait(struct sessions *m, const char *id)
+{
+    uint64_t deadline = clock_mono_ms() + CLAIM_MS;
+
+    while (is_claimed(m, id) &&
+           session_cond_wait(&m->claimed, &m->lock, deadline))
+        ;
+}
+
+/* ---- the two calls ------------------------------------------------------ */
+
+/* One that is over stays as it is: whoever uses it is told. */
+static void show_used(struct session *se, struct session_info *ret)
+{
+    struct error ignored;
+
+    (void)session_use(se, &ignored);
+    session_fill_info(se, ret);
+    session_unref(se);
+}
+
+static int ensure(struct sessions *m, const struct actor *who,
+                  const struct session_spec *spec, bool *ret_made,
+                  struct session_info *ret, struct error *err)
+{
+    struct session *se = NULL;
+    int rc = spec->identifier
+                 ? session_identifier_check(spec->identifier, err)
+                 : error_set(err, ERR_INVALID, "an identifier is needed");
+
+    if (rc == 0)
+        rc = find(m, who->tenant, spec->pool, spec->identifier, &se, err);
+    if (rc == 0 && !se)
+        rc = session_create_or_find(m, who, spec, &se, ret, err);
+    if (rc < 0)
+        return rc;
+    *ret_made = !se;
+    if (se)
+        show_used(se, ret);
+    return 0;
+}
+
+int session_ensure(struct sessions *s, const struct actor *who,
+                   const struct session_spec *spec, bool *ret_made,
+                   struct session_info *ret, struct error *err)
+{
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    rc = ensure(s, who, spec, ret_made, ret, err);
+    session_leave(s);
+    return rc;
+}
+
+int session_identify(struct sessions *s, const char *tenant, const char *pool,
+                     const char *identifier, struct session_info *ret,
+                     struct error *err)
+{
+    struct session *se = NULL;
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    rc = session_identifier_check(identifier, err);
+    if (rc == 0)
+        rc = find(s, tenant, pool, identifier, &se, err);
+    if (rc == 0 && !se)
+        rc = error_set(err, ERR_NOT_FOUND, "no such session");
+    if (rc == 0)
+        session_fill_info(se, ret);
+    session_unref(se);
+    session_leave(s);
+    return rc;
+}

@@ -1,0 +1,273 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The end of a made pool: of its sessions, their rows, its ready sandboxes
+ * and its own row; workspaces stay. Runs in gloveboxd on the caller's thread.
+ *
+ * First the pool is marked gone, under sessions.lock. From then on no session
+ * of it enters the table (create and load look there) and no row of one is
+ * written (persist looks inside its transaction), so what is found from here
+ * on is all there is. Sessions go as if each was deleted, some at a time:
+ * should the store fail between, the pool is there again with those that are
+ * left.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "session/pools_int.h"
+#include "store/store.h"
+
+#define BATCH 64u
+#define SAVE_ALL_MS 8000u  /* for the last commits of them all */
+#define SAVE_LEAST_MS 100u /* but for each at least so much */
+
+struct removal {
+    struct sessions *m;
+    const struct actor *who;
+    struct pool *pool; /* referenced */
+    uint64_t deadline_ms;
+    size_t sessions; /* ended so far */
+};
+
+struct victim {
+    char id[ID_MAX], owner[ID_MAX], workspace[ID_MAX];
+    bool owner_admin;
+};
+
+static void set_gone(struct sessions *m, struct pool *pool, bool gone)
+{
+    pthread_mutex_lock(&m->lock);
+    atomic_store(&pool->gone, gone);
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* Marked gone and referenced; NULL with err set when there is none. */
+static struct pool *claim(struct sessions *m, const struct actor *who,
+                          const char *name, struct error *err)
+{
+    struct pool *pool;
+
+    pthread_mutex_lock(&m->pools_lock);
+    pool = pools_made_find(m, name);
+    if (pools_configured(m, name)) {
+        (void)error_set(err, ERR_CONFLICT,
+                        "the pool '%s' is one of the configuration", name);
+        (void)error_hint(err, "it is removed there");
+        pool = NULL;
+    } else if (!pool || atomic_load(&pool->gone) ||
+               strcmp(pool->made->tenant, who->tenant) != 0) {
+        (void)error_set(err, ERR_NOT_FOUND, "no such pool");
+        pool = NULL;
+    } else {
+        set_gone(m, pool, true);
+        (void)session_pool_ref(pool);
+    }
+    pthread_mutex_unlock(&m->pools_lock);
+    return pool;
+}
+
+/* All at once, so that the ends of what runs are waited for together. */
+static void ask_all(struct removal *r)
+{
+    struct sessions *m = r->m;
+
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->table.size; i++)
+        for (struct idmap_node *n = m->table.buckets[i]; n; n = n->next) {
+            struct session *se = container_of(n, struct session, node);
+
+            if (se->pool != r->pool)
+                continue;
+            pthread_mutex_lock(&se->lock);
+            session_queue_request(se, REQUEST_END);
+            pthread_mutex_unlock(&se->lock);
+        }
+    pthread_mutex_unlock(&m->lock);
+}
+
+/* One whose row, if it had one, is gone. */
+static void end_session(struct removal *r, struct session *se)
+{
+    struct actor owner = session_actor(se);
+    int left = clock_left_ms(r->deadline_ms);
+
+    (void)session_save(se, MAX((uint32_t)left, SAVE_LEAST_MS));
+    if (!session_end(se))
+        return; /* someone else did, and tells of it */
+    if (!se->stored)
+        session_audit(se, r->who, "session.delete");
+    if (se->made && !se->ephemeral)
+        session_tidy(r->m, &owner, se->workspace);
+    r->sessions++;
+    log_event(LOG_INFO, "session_deleted", "session", se->id, "tenant",
+              r->who->tenant, NULL);
+}
+
+/* ---- those with rows ---------------------------------------------------- */
+
+static int find_rows(struct removal *r, struct store_tx *tx,
+                     struct victim *ret, size_t *ret_count, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int rc = store_query(tx, &rows, err,
+                         "SELECT id, owner, owner_admin, workspace"
+                         " FROM sessions WHERE tenant = ?1 AND pool = ?2"
+                         " LIMIT ?3",
+                         "tti", r->pool->made->tenant, r->pool->made->name,
+                         (int64_t)BATCH);
+
+    *ret_count = 0;
+    while (rc == 0 && *ret_count < BATCH && (rc = store_next(rows, err)) > 0) {
+        struct victim *v = &ret[(*ret_count)++];
+
+        store_copy(rows, 0, v->id, sizeof(v->id));
+        store_copy(rows, 1, v->owner, sizeof(v->owner));
+        v->owner_admin = store_int(rows, 2) != 0;
+        store_copy(rows, 3, v->workspace, sizeof(v->workspace));
+        rc = 0;
+    }
+    return rc;
+}
+
+static int delete_rows(struct removal *r, struct victim *ret,
+                       size_t *ret_count, struct error *err)
+{
+    struct workspaces *w = r->m->workspaces;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int rc = store_begin(workspaces_store(w), STORE_WRITE, "removing a pool",
+                         &tx, err);
+
+    if (rc == 0)
+        rc = find_rows(r, tx, ret, ret_count, err);
+    for (size_t i = 0; rc == 0 && i < *ret_count; i++) {
+        struct audit_event event = {.action = "session.delete",
+                                    .workspace = ret[i].workspace,
+                                    .object = ret[i].id};
+
+        rc = MIN(store_exec(tx, err, "DELETE FROM sessions WHERE id = ?1", "t",
+                            ret[i].id),
+                 0);
+        if (rc == 0)
+            rc = audit_add(workspaces_audit(w), tx, r->who, &event, err);
+    }
+    if (rc == 0)
+        rc = store_commit(&tx, err);
+    return rc;
+}
+
+static void end_victim(struct removal *r, const struct victim *v)
+{
+    struct actor owner = {.tenant = r->pool->made->tenant,
+                          .key = v->owner,
+                          .admin = v->owner_admin};
+    struct session *se;
+
+    pthread_mutex_lock(&r->m->lock);
+    se = session_at_hand(r->m, owner.tenant, v->id);
+    pthread_mutex_unlock(&r->m->lock);
+    if (se) {
+        end_session(r, se);
+        session_unref(se);
+        return;
+    }
+    session_tidy(r->m, &owner, v->workspace);
+    r->sessions++;
+}
+
+static int end_stored(struct removal *r, struct error *err)
+{
+    struct victim *batch cleanup(mem_free) = xcalloc(BATCH, sizeof(*batch));
+    size_t count = 0;
+    int rc;
+
+    do {
+        rc = delete_rows(r, batch, &count, err);
+        for (size_t i = 0; rc == 0 && i < count; i++)
+            end_victim(r, &batch[i]);
+    } while (rc == 0 && count);
+    return rc;
+}
+
+/* ---- those without ------------------------------------------------------ */
+
+static size_t find_others(struct removal *r, struct session **ret)
+{
+    struct sessions *m = r->m;
+    size_t count = 0;
+
+    pthread_mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->table.size && count < BATCH; i++)
+        for (struct idmap_node *n = m->table.buckets[i]; n && count < BATCH;
+             n = n->next) {
+            struct session *se = container_of(n, struct session, node);
+
+            if (se->pool == r->pool)
+                ret[count++] = session_ref(se);
+        }
+    pthread_mutex_unlock(&m->lock);
+    return count;
+}
+
+static void end_others(struct removal *r)
+{
+    struct session *batch[BATCH];
+    size_t count;
+
+    while ((count = find_others(r, batch)))
+        for (size_t i = 0; i < count; i++) {
+            end_session(r, batch[i]);
+            session_unref(batch[i]);
+        }
+}
+
+/* ---- the pool ----------------------------------------------------------- */
+
+static int finish(struct removal *r, struct error *err)
+{
+    struct sessions *m = r->m;
+    int rc;
+
+    session_pool_empty(m, r->pool);
+    pthread_mutex_lock(&m->pools_lock);
+    rc = pools_rows_delete(m, r->who, r->pool->made->name, r->sessions, err);
+    if (rc == 0)
+        pools_made_drop(m, r->pool);
+    pthread_mutex_unlock(&m->pools_lock);
+    return rc;
+}
+
+static int end_pool(struct removal *r, struct error *err)
+{
+    int rc;
+
+    ask_all(r);
+    rc = end_stored(r, err);
+    if (rc == 0) {
+        end_others(r);
+        rc = finish(r, err);
+    }
+    if (rc < 0)
+        set_gone(r->m, r->pool, false);
+    return rc;
+}
+
+int session_pool_remove(struct sessions *s, const struct actor *who,
+                        const char *name, struct error *err)
+{
+    struct removal r = {.m = s, .who = who};
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    r.deadline_ms = clock_mono_ms() + SAVE_ALL_MS;
+    r.pool = claim(s, who, name, err);
+    rc = r.pool ? end_pool(&r, err) : -(int)err->code;
+    if (rc == 0)
+        log_event(LOG_INFO, "pool_removed", "pool", name, "tenant",
+                  who->tenant, NULL);
+    session_pool_unref(r.pool);
+    session_leave(s);
+    return rc;
+}
