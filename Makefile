@@ -90,7 +90,7 @@ WARDEN_LIBS := -lseccomp
 # ask the warden (call side) but has none of the answers, and no sandbox code.
 DAEMON      := $(call have,service doors search session workspace egress warden-call policy \
 	auth audit http blob store json conf wire base)
-DAEMON_LIBS := -lmicrohttpd -ljansson -lcyaml -lsqlite3 -larchive -lcrypto -pthread
+DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lsqlite3 -larchive -lcurl -lcrypto -pthread
 
 # A client. It starts the daemon as a program, it is not linked to it.
 CLI         := $(call have,cli json conf base)
@@ -113,6 +113,12 @@ KERNEL   := $(if $(EXT_OBJS),$(B)/lib/kernel/_glovebox.abi3.so) $(DRIVER)
 UNIT   := $(patsubst tests/unit/%.c,$(B)/tests/%,$(wildcard tests/unit/test_*.c))
 FUZZ   := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
 REPLAY := $(FUZZ:%=$(B)/tests/replay_%)
+# What wire tests speak through: each folder has its own versions.
+CLIENTS := $(patsubst %/package.json,%/node_modules/.stamp,\
+	tests/package.json $(wildcard tests/clients/*/package.json))
+# The daemon with what the MCP conformance suite wants to find in it.
+FIXTURES := $(wildcard tests/mcp/*.c)
+MCP_TEST := $(if $(FIXTURES),$(B)/tests/gloveboxd-mcp)
 # Tests may look at both sides of the warden; no program may.
 TEST_LIBS := -Wl,--as-needed,--start-group $(ARCHIVES) -Wl,--end-group \
 	$(DAEMON_LIBS) $(WARDEN_LIBS) $(CLI_LIBS) -lcmocka
@@ -143,6 +149,8 @@ runtime: all ## build the runtime images that are not cached yet
 
 # The script that takes documents apart is carried in the object.
 $(B)/obj/search/script.o: src/search/extract.py
+# So is the one that makes reports.
+$(B)/obj/doors/mcp/tool_report.o: src/doors/mcp/report.py
 
 $(B)/bin/glovebox-warden: $(B)/obj/cmd/warden.o $(WARDEN)
 	$(call say,LINK,$@)$(LINK) -o $@ $^ $(WARDEN_LIBS)
@@ -182,16 +190,16 @@ $(B)/flags: FORCE
 FAMILIES ?= unit fuzz sandbox wire
 .PHONY: suites test-unit test-sandbox test-wire test-programs asan ubsan
 suites: test-programs
-	@$(MAKE) runtime tests/node_modules/.stamp
+	@$(MAKE) runtime $(CLIENTS)
 	@tools/test-run --build $(B) --promises $(FAMILIES)
 
-test-programs: all $(UNIT) $(REPLAY)
+test-programs: all $(UNIT) $(REPLAY) $(MCP_TEST)
 
 test-unit: $(UNIT) $(REPLAY) $(KERNEL) ## unit tests and fuzz corpora; no root, no network
 	@tools/test-run --build $(B) unit fuzz
-test-sandbox: runtime tests/node_modules/.stamp ## what a session must not do
+test-sandbox: runtime $(CLIENTS) ## what a session must not do
 	@tools/test-run --build $(B) sandbox
-test-wire: runtime tests/node_modules/.stamp ## the doors, by real clients
+test-wire: runtime $(CLIENTS) ## the doors, by real clients
 	@tools/test-run --build $(B) wire
 
 asan: ## every test on an AddressSanitizer build
@@ -200,14 +208,21 @@ asan ubsan:
 	@tools/deps build run test
 	@$(MAKE) FLAVOUR=$@ B=$(B)-$@ suites
 
+# Its own definitions come first; those of the archive are weak. It looks for
+# the warden beside itself.
+$(B)/tests/gloveboxd-mcp: $(B)/obj/cmd/gloveboxd.o $(FIXTURES) \
+	  $(wildcard tests/mcp/*.h) $(DAEMON) $(B)/flags
+	$(call say,TEST,$@)$(LINK) $(COMMON) -Itests/mcp -fPIE -o $@ $< $(FIXTURES) \
+	  -Wl,--start-group $(DAEMON) -Wl,--end-group $(DAEMON_LIBS)
+	@ln -sf ../bin/glovebox-warden $(@D)/glovebox-warden
 $(UNIT): $(B)/tests/%: tests/unit/%.c $(ARCHIVES) $(B)/flags
 	$(call say,TEST,$<)$(COMPILE) -MF $@.d -MT $@ -o $@ $< $(TEST_LIBS)
 $(REPLAY): $(B)/tests/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c \
 	  $(ARCHIVES) $(B)/flags
 	$(call say,TEST,$<)$(LINK) $(COMMON) -fPIE -o $@ $(filter %.c,$^) $(TEST_LIBS)
 
-tests/node_modules/.stamp: tests/package.json tests/package-lock.json
-	@cd tests && npm ci --silent --no-audit --no-fund
+$(CLIENTS): %/node_modules/.stamp: %/package.json %/package-lock.json
+	@cd $* && npm ci --silent --no-audit --no-fund
 	@mkdir -p $(@D) && touch $@
 
 # --- Fuzzing, coverage, speed --------------------------------------------

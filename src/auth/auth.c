@@ -2,8 +2,8 @@
 /*
  * Opens the keys and checks credentials; see auth.h. Runs in the daemon:
  * auth_check on every thread that serves requests, before anything else of
- * the request is looked at (I1). It logs nothing and puts nothing of a
- * credential into an error (I7).
+ * the request is looked at (I1). Nothing of a credential is logged or put
+ * into an error (I7).
  */
 #include "auth/auth.h"
 
@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "auth/auth_int.h"
+#include "auth/jwt_int.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -212,6 +213,7 @@ void auth_close(struct auth *a)
     if (!a)
         return;
     writer_stop(a);
+    auth_jwt_free(a->jwt);
     for (size_t i = 0; i < AUTH_BUCKETS; i++)
         for (struct auth_entry *e = a->buckets[i], *next; e; e = next) {
             next = e->next;
@@ -233,35 +235,51 @@ static const char *bearer(const char *authorization)
     static const char scheme[] = "Bearer";
     size_t len = sizeof(scheme) - 1, blanks;
 
-    if (strnlen(authorization, AUTH_HEADER_MAX + 1) > AUTH_HEADER_MAX ||
-        strncasecmp(authorization, scheme, len) != 0)
+    if (strncasecmp(authorization, scheme, len) != 0)
         return "";
     blanks = strspn(authorization + len, " ");
     return blanks ? authorization + len + blanks : "";
 }
 
-static struct auth_entry *recognise(struct auth *a, const char *secret)
+static bool recognise(struct auth *a, const char *secret,
+                      struct principal *ret)
 {
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
     unsigned char hash[HASH_SIZE];
+    int64_t now = clock_real_ms();
+    struct auth_entry *e;
 
-    if (strlen(secret) != AUTH_SECRET_LEN)
-        return NULL;
+    if (strnlen(secret, AUTH_SECRET_LEN + 1) != AUTH_SECRET_LEN)
+        return false;
     hash_hmac(a->secret, sizeof(a->secret), secret, AUTH_SECRET_LEN, hash);
-    return entry_of_hash(a, hash);
+    e = entry_of_hash(a, hash);
+    if (!e)
+        return false;
+    if (now - e->key.last_used_at_ms >= WRITE_EVERY_S * 1000) {
+        e->key.last_used_at_ms = now;
+        e->touched = true;
+    }
+    memset(ret, 0, sizeof(*ret));
+    memcpy(ret->tenant, e->key.tenant, sizeof(ret->tenant));
+    memcpy(ret->key_id, e->key.id, sizeof(ret->key_id));
+    ret->scopes = e->key.scopes & AUTH_ADMIN ? AUTH_SCOPES_ALL : e->key.scopes;
+    return true;
 }
 
 /* A source that is refused already does not get to mark prefixes, else one
- * guesser could fill that table. */
-static int refuse(struct auth *a, const char *secret, const char *source,
-                  struct error *err)
+ * guesser could fill that table. All tokens begin alike: only their source
+ * tells. */
+static int refuse(struct auth *a, const char *secret, bool token,
+                  const char *source, struct error *err)
 {
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
     uint64_t now = clock_mono_ms(), wait;
     size_t prefix = strnlen(secret, AUTH_PENALTY_PREFIX);
     char peer[64];
 
     wait =
         auth_slow_fail(a->sources, peer, auth_slow_source(source, peer), now);
-    if (!wait && prefix == AUTH_PENALTY_PREFIX)
+    if (!wait && !token && prefix == AUTH_PENALTY_PREFIX)
         wait = auth_slow_fail(a->prefixes, secret, prefix, now);
     if (wait) {
         (void)error_set(err, ERR_LIMIT, "too many failed authentications");
@@ -274,25 +292,27 @@ int auth_check(struct auth *a, const char *authorization, const char *source,
                struct principal *ret, struct error *err)
 {
     const char *secret;
-    struct auth_entry *e;
-    int64_t now = clock_real_ms();
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    bool token;
 
     if (!authorization) {
         (void)error_set(err, ERR_UNAUTHENTICATED, "no key was sent");
         return error_hint(err, "send the header Authorization: Bearer KEY");
     }
     secret = bearer(authorization);
-    e = recognise(a, secret);
-    if (!e)
-        return refuse(a, secret, source, err);
-    if (now - e->key.last_used_at_ms >= WRITE_EVERY_S * 1000) {
-        e->key.last_used_at_ms = now;
-        e->touched = true;
+    if (strnlen(authorization, AUTH_HEADER_MAX + 1) <= AUTH_HEADER_MAX &&
+        recognise(a, secret, ret))
+        return 0;
+    /* What begins as our keys do is none, whatever follows. */
+    token = a->jwt && strchr(secret, '.') &&
+            strncmp(secret, AUTH_PREFIX, strlen(AUTH_PREFIX)) != 0;
+    if (token) {
+        int r = auth_jwt_check(a->jwt, secret, ret, err);
+
+        if (r == 0 || r == -ERR_FORBIDDEN)
+            return r;
+        /* The client learns only that it failed, whatever the cause. */
+        log_event(LOG_INFO, "token_refused", "why", err->message, "source",
+                  source, NULL);
     }
-    memset(ret, 0, sizeof(*ret));
-    memcpy(ret->tenant, e->key.tenant, sizeof(ret->tenant));
-    memcpy(ret->key_id, e->key.id, sizeof(ret->key_id));
-    ret->scopes = e->key.scopes & AUTH_ADMIN ? AUTH_SCOPES_ALL : e->key.scopes;
-    return 0;
+    return refuse(a, secret, token, source, err);
 }

@@ -12,7 +12,8 @@
  * valid ones into a table in memory, so that auth_check does no I/O, and one
  * thread writes back when keys were last used; key.c makes and revokes;
  * key_store.c has the SQL; secret.c keeps the two files of the data
- * directory; slow.c remembers failures; scopes.c has the names.
+ * directory; slow.c remembers failures; scopes.c has the names; jwt*.c take
+ * the tokens of one other issuer, when one is configured.
  */
 #ifndef GLOVEBOX_AUTH_AUTH_H
 #define GLOVEBOX_AUTH_AUTH_H
@@ -41,8 +42,8 @@ enum auth_scope {
 
 struct principal {
     char tenant[AUTH_TENANT_MAX];
-    char key_id[ID_MAX];
-    uint32_t scopes; /* all of them for an admin's key */
+    char key_id[ID_MAX]; /* key_…, or jwt_… for the subject of a token */
+    uint32_t scopes;     /* all of them for an admin's key */
 };
 
 struct auth_key {
@@ -63,9 +64,28 @@ int auth_open(struct store *store, const char *data_dir,
               uint32_t failures_per_min, struct auth **ret, struct error *err);
 void auth_close(struct auth *a);
 
+/* Tokens (JWT) of one issuer, beside our own keys. All borrowed. */
+struct auth_jwt_settings {
+    const char *issuer;    /* NULL or empty: none are taken */
+    const char *audiences; /* with commas or blanks between */
+    const char *jwks_url;  /* its keys: by https, or by http of this machine */
+    const char *jwks_file; /* or in a file, which may change */
+    const char *tenant;    /* of all of them; else by a claim */
+    const char *tenant_claim;
+    const char *scope_claims;   /* with commas or blanks between */
+    const char *scopes;         /* "Name=execute+files:read,Other=admin" */
+    const char *default_scopes; /* of every token; with commas between */
+    uint32_t clock_skew_s;
+};
+
+/* Once, before the first check. Starts a thread. ERR_INVALID. */
+int auth_jwt_open(struct auth *a, const struct auth_jwt_settings *settings,
+                  struct error *err);
+
 /* authorization: the header's value or NULL; source: the peer's address,
  * without port. ERR_UNAUTHENTICATED, or ERR_LIMIT with a retry hint while
- * slowed. Without a header nothing was guessed, and nothing is counted. */
+ * slowed. Without a header nothing was guessed, and nothing is counted.
+ * ERR_FORBIDDEN for a right token that allows nothing here. */
 int auth_check(struct auth *a, const char *authorization, const char *source,
                struct principal *ret, struct error *err);
 

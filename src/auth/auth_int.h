@@ -108,6 +108,7 @@ struct auth {
     size_t admins;
     struct auth_slow *sources;
     struct auth_slow *prefixes;
+    struct auth_jwt *jwt; /* NULL: no tokens; set before the first check */
 };
 
 /* For `pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);` */

@@ -5,7 +5,8 @@
  * closes. They move bytes and refuse what needs no thought; they never wait
  * and never run a handler.
  *
- *   head ──▶ refused (framing), or too large ──▶ body dropped ──▶ answered
+ *   head ──▶ refused (framing): answered, closed
+ *     └─▶ refused (too large, too busy): answered, body dropped, closed
  *     └─▶ small body: collected ──▶ end: to a worker, suspended ──▶ answered
  *     └─▶ large body: to a worker at once; ring full: suspended
  */
@@ -159,19 +160,16 @@ static int dispatch(struct http_request *req, struct error *err)
     return 0;
 }
 
-/* A body over every limit. One the client has not begun to send, or a huge
- * one, is refused at once; else it is read first, because a client still
- * sending when we close may never see the answer. */
-static enum MHD_Result refuse_large(struct http_request *req)
+/* Before a body that the client sends now, unless it waits to be told to. */
+static enum MHD_Result refuse_body(struct http_request *req,
+                                   const struct error *err)
 {
-    uint64_t max = req->server->settings.body_bytes;
-    struct error err;
-
-    (void)error_set(&err, ERR_TOO_LARGE, "the body is larger than %llu bytes",
-                    (unsigned long long)max);
-    if (http_header(req, "Expect") || req->length > 2 * max + HTTP_BODY_SMALL)
-        return refuse(req, http_status_of(err.code), &err);
-    http_respond_error(req, &err);
+    if (http_header(req, "Expect"))
+        return refuse(req, http_status_of(err->code), err);
+    http_respond_error(req, err);
+    (void)pthread_mutex_lock(&req->lock);
+    http_early_push(req);
+    (void)pthread_mutex_unlock(&req->lock);
     return MHD_YES;
 }
 
@@ -184,14 +182,18 @@ static enum MHD_Result on_head(struct http_request *req)
         return refuse(req, status, &err);
     req->body_start_ms = req->body_last_ms = clock_mono_ms();
     if (req->length != UINT64_MAX &&
-        req->length > req->server->settings.body_bytes)
-        return refuse_large(req);
+        req->length > req->server->settings.body_bytes) {
+        (void)error_set(&err, ERR_TOO_LARGE,
+                        "the body is larger than %llu bytes",
+                        (unsigned long long)req->server->settings.body_bytes);
+        return refuse_body(req, &err);
+    }
     if (req->length == 0)
         return MHD_YES;
     req->ring_size = MIN(req->length, HTTP_RING_SIZE);
     req->ring = xmalloc(req->ring_size);
     if (req->length > HTTP_BODY_SMALL && dispatch(req, &err) < 0)
-        return refuse(req, http_status_of(err.code), &err);
+        return refuse_body(req, &err);
     return MHD_YES;
 }
 
@@ -210,7 +212,11 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
     }
     req->received += taken;
     req->body_last_ms = clock_mono_ms();
-    if (req->received > most || req->late)
+    http_early_push(req);
+    if (req->drain_ms ? http_early_over(req, req->body_last_ms)
+                      : req->received > most)
+        go_on = false;
+    if (req->late)
         go_on = false;
     (void)pthread_cond_signal(&req->more);
     (void)pthread_mutex_unlock(&req->lock);
@@ -222,14 +228,18 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
 static enum MHD_Result on_end(struct http_request *req)
 {
     enum MHD_Result r = MHD_YES;
-    bool answered;
+    bool answered, told;
     struct error err;
 
     (void)pthread_mutex_lock(&req->lock);
     req->ended = true;
     answered = req->answered;
+    told = req->early_sent > 0;
     (void)pthread_cond_signal(&req->more);
     (void)pthread_mutex_unlock(&req->lock);
+    if (told)
+        return MHD_NO; /* the client has its answer, and was told that the
+                          connection ends */
     if (!answered && !req->dispatched && dispatch(req, &err) < 0)
         return refuse(req, http_status_of(err.code), &err);
 

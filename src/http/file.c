@@ -13,7 +13,6 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/arena.h"
@@ -206,24 +205,12 @@ static void respond_bytes(struct http_request *req, unsigned status,
     http_respond_set(req, status, response);
 }
 
-/* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale. */
 static void add_modified(struct http_request *req, int64_t ms)
 {
-    static const char *const days[] = {"Sun", "Mon", "Tue", "Wed",
-                                       "Thu", "Fri", "Sat"};
-    static const char *const months[] = {"Jan", "Feb", "Mar", "Apr",
-                                         "May", "Jun", "Jul", "Aug",
-                                         "Sep", "Oct", "Nov", "Dec"};
-    time_t seconds = (time_t)(ms / 1000);
-    struct tm tm;
+    char date[HTTP_DATE_SIZE];
 
-    if (ms <= 0 || !gmtime_r(&seconds, &tm) || tm.tm_year > 8099)
-        return;
-    http_add_header(
-        req, "Last-Modified",
-        arena_printf(req->arena, "%s, %02d %s %d %02d:%02d:%02d GMT",
-                     days[tm.tm_wday], tm.tm_mday, months[tm.tm_mon],
-                     tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec));
+    if (ms > 0 && http_respond_date(ms, date))
+        http_add_header(req, "Last-Modified", date);
 }
 
 int http_respond_download(struct http_request *req,

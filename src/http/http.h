@@ -9,6 +9,7 @@
  * it may read the body (body.c, fed through a bounded ring) and answers
  * exactly once (respond.c, file.c, stream.c), which resumes the connection.
  * A small body is collected first, so that a slow sender holds no worker.
+ * A refusal does not wait for the rest of a large one (early.c).
  * A clock thread (server.c) ends what misses a deadline.
  *
  * A request is shared by the event thread and its worker and counted; what
@@ -42,7 +43,14 @@ struct http_settings {
     unsigned connections;
     unsigned header_timeout_s, idle_timeout_s, body_timeout_s;
     uint64_t body_bytes; /* no route takes more */
+    /* Who is refused before the end of the body may send this much more of
+     * it, for this long, so as to see the answer. 0: the values below. */
+    unsigned drain_s;
+    uint64_t drain_bytes;
 };
+
+#define HTTP_DRAIN_S 30
+#define HTTP_DRAIN_BYTES ((uint64_t)1 << 30)
 
 /* Runs on a worker; answers once. */
 typedef void http_handler_fn(void *ctx, struct http_request *req);
@@ -98,7 +106,8 @@ int http_decode(struct arena *arena, const char *text, size_t len, char **ret,
                 struct error *err);
 
 /* Has the client hung up? Looks at the socket; for work that nobody waits for
- * any more. Cheap enough to ask a few times a second. */
+ * any more. Cheap enough to ask a few times a second. A client that closes
+ * only its sending side counts as gone. */
 bool http_left(struct http_request *req);
 
 /* Blocks; bytes read, 0 at the end. ERR_TOO_LARGE past max in all. */
@@ -132,6 +141,10 @@ struct http_multipart;
 int http_multipart_new(const char *type, http_read_fn *read, void *ctx,
                        struct arena *arena, struct http_multipart **ret,
                        struct error *err);
+/* The same of a body that is a form although its type says otherwise or names
+ * no boundary: it begins with "--", and its first line is the boundary. */
+int http_multipart_sniff(http_read_fn *read, void *ctx, struct arena *arena,
+                         struct http_multipart **ret, struct error *err);
 /* The next part, whatever was left of the one before skipped. 1, 0 after the
  * last, or -code. */
 int http_multipart_next(struct http_multipart *m, struct http_part *ret,

@@ -12,8 +12,9 @@
 #include "http/http.h"
 
 #define HTTP_HEADERS_MAX 100
-#define HTTP_HEADER_BYTES ((size_t)8 << 10)   /* of one */
-#define HTTP_HEADERS_BYTES ((size_t)32 << 10) /* of all */
+#define HTTP_HEADER_BYTES ((size_t)8 << 10)      /* of one */
+#define HTTP_CREDENTIAL_BYTES ((size_t)24 << 10) /* of Authorization */
+#define HTTP_HEADERS_BYTES ((size_t)32 << 10)    /* of all */
 #define HTTP_QUERY_MAX 32
 #define HTTP_URL_MAX 8192
 #define HTTP_BODY_SMALL                                                       \
@@ -23,6 +24,7 @@
 #define HTTP_PING_MS 15000 /* of silence, until a stream says it lives */
 #define HTTP_DOUBT_MS 500  /* the same when the client seems gone */
 #define HTTP_MIN_RATE 1024 /* bytes a second of a body */
+#define HTTP_DATE_SIZE 32
 
 struct http_pair {
     const char *name;
@@ -70,6 +72,7 @@ struct http_request {
     char id[ID_MAX];
     char source[INET6_ADDRSTRLEN];
     uint64_t length; /* of the body; UINT64_MAX: chunked */
+    void *tls;       /* the connection's GnuTLS session, or NULL */
     size_t header_bytes;
     bool headers_bad; /* more or larger ones than we keep */
     bool query_bad;   /* the same, or badly encoded */
@@ -77,6 +80,7 @@ struct http_request {
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t more;
     struct MHD_Connection *connection; /* NULL once completed */
+    int fd;                            /* its own; ours as long as that */
     bool suspended;
     bool dispatched;  /* a worker has it, or had it */
     bool ended;       /* the body is complete */
@@ -93,6 +97,11 @@ struct http_request {
     uint64_t paused_ms;
     struct MHD_Response *response;
     unsigned status;
+    char *early; /* the same answer as bytes, sent before the body's end */
+    size_t early_len, early_sent;
+    bool early_done;   /* all of it, or as much as can be */
+    uint64_t drain_ms; /* since when the body is only dropped; 0: it is not */
+    uint64_t drain_from;     /* received then */
     struct http_pair *extra; /* headers to add; array in the arena */
     size_t extra_count;
 };
@@ -119,9 +128,22 @@ size_t http_body_feed(struct http_request *req, const char *bytes, size_t len);
 /* Is the sender too slow? Call with the lock held. */
 bool http_body_late(struct http_request *req, uint64_t now_ms);
 
+/* early.c: an answer while the body still comes. Call with the lock held.
+ * body: borrowed. */
+void http_early_prepare(struct http_request *req, const char *body,
+                        size_t len);
+/* Sends what can be sent now; any thread, but over TLS only the event
+ * thread. */
+void http_early_push(struct http_request *req);
+/* Has the sender had all the patience there is? */
+bool http_early_over(const struct http_request *req, uint64_t now_ms);
+
 /* respond.c: the response is taken; any thread. */
 void http_respond_set(struct http_request *req, unsigned status,
                       struct MHD_Response *response);
+/* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale; false when the year
+ * is none HTTP can say. */
+bool http_respond_date(int64_t ms, char ret[HTTP_DATE_SIZE]);
 
 /* stream.c: the feed as an answer of that type; ctx: taken. */
 void http_stream_start(struct http_request *req, const char *type,

@@ -61,6 +61,21 @@ static bool escape(const char *p)
     return p[0] == '\\' && (p[1] == '"' || p[1] == '\\');
 }
 
+/* How browsers, and those that do as they do, write what a quoted text cannot
+ * hold; 0: nothing of that. */
+static char unescape(const char *p)
+{
+    static const struct {
+        const char *text;
+        char means;
+    } known[] = {{"%22", '"'}, {"%0d", '\r'}, {"%0a", '\n'}};
+
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++)
+        if (strncasecmp(p, known[i].text, 3) == 0)
+            return known[i].means;
+    return 0;
+}
+
 /* Text in quotes at *p, behind the first one; NULL when it has no end. */
 static char *take_quoted(struct arena *arena, const char **p)
 {
@@ -74,8 +89,10 @@ static char *take_quoted(struct arena *arena, const char **p)
     *p = end + 1;
     text = out = arena_alloc(arena, (size_t)(end - from) + 1);
     while (from < end) {
-        if (strncmp(from, "%22", 3) == 0) { /* how browsers write a quote */
-            *out++ = '"';
+        char c = unescape(from);
+
+        if (c) {
+            *out++ = c;
             from += 3;
             continue;
         }
@@ -83,6 +100,12 @@ static char *take_quoted(struct arena *arena, const char **p)
         *out++ = *from++;
     }
     return text;
+}
+
+/* Of a value without quotes: more than the standard's, as clients do it. */
+static bool is_plain(char c)
+{
+    return is_token(c) || !isascii(c) || (c && strchr("/:?=()@,[]", c));
 }
 
 /* The parameter of that name in what follows the first word. *ret NULL when
@@ -113,7 +136,7 @@ static bool find_param(struct arena *arena, const char *text, const char *name,
         } else {
             const char *from = p;
 
-            while (is_token(*p) || (*p && strchr("/:?=()@,", *p)))
+            while (is_plain(*p))
                 p++;
             value = arena_strndup(arena, from, (size_t)(p - from));
         }
@@ -144,13 +167,31 @@ static bool boundary_valid(const char *text)
     return true;
 }
 
+static struct http_multipart *start(http_read_fn *read, void *ctx,
+                                    struct arena *arena)
+{
+    struct http_multipart *m = xcalloc(1, sizeof(*m));
+
+    m->read = read;
+    m->ctx = ctx;
+    m->arena = arena;
+    memcpy(m->buffer, "\r\n", 2);
+    m->len = 2;
+    return m;
+}
+
+static void set_boundary(struct http_multipart *m, const char *boundary)
+{
+    m->mark_len =
+        (size_t)snprintf(m->mark, sizeof(m->mark), "\r\n--%s", boundary);
+}
+
 int http_multipart_new(const char *type, http_read_fn *read, void *ctx,
                        struct arena *arena, struct http_multipart **ret,
                        struct error *err)
 {
     static const char wanted[] = "multipart/form-data";
     const char *boundary = NULL;
-    struct http_multipart *m;
     size_t len = type ? strcspn(type, "; \t") : 0;
 
     if (len != sizeof(wanted) - 1 || strncasecmp(type, wanted, len) != 0) {
@@ -164,15 +205,8 @@ int http_multipart_new(const char *type, http_read_fn *read, void *ctx,
                          "multipart/form-data needs a boundary of 1 to %u "
                          "plain characters",
                          HTTP_BOUNDARY_MAX);
-    m = xcalloc(1, sizeof(*m));
-    m->read = read;
-    m->ctx = ctx;
-    m->arena = arena;
-    m->mark_len =
-        (size_t)snprintf(m->mark, sizeof(m->mark), "\r\n--%s", boundary);
-    memcpy(m->buffer, "\r\n", 2);
-    m->len = 2;
-    *ret = m;
+    *ret = start(read, ctx, arena);
+    set_boundary(*ret, boundary);
     return 0;
 }
 
@@ -201,6 +235,51 @@ static int fill(struct http_multipart *m, struct error *err)
     m->len += (size_t)n;
     m->ended = n == 0;
     return n > 0;
+}
+
+/* The boundary by its first use: the first line, whose length is bounded. */
+static int sniff(struct http_multipart *m, struct error *err)
+{
+    const size_t most = 4 + HTTP_BOUNDARY_MAX + PADDING_MAX + 2;
+    const char *line = m->buffer + 2, *end;
+    const char *boundary;
+    size_t len;
+    int r;
+
+    while (!(end = memmem(line, m->len - 2, "\r\n", 2)) && m->len < most) {
+        r = fill(m, err);
+        if (r < 0)
+            return r;
+        if (r == 0)
+            break;
+    }
+    len = end ? (size_t)(end - line) : 0;
+    while (len > 2 && (line[len - 1] == ' ' || line[len - 1] == '\t'))
+        len--;
+    boundary =
+        len > 2 && memcmp(line, "--", 2) == 0 && !memchr(line, '\0', len)
+            ? arena_strndup(m->arena, line + 2, len - 2)
+            : "";
+    if (!boundary_valid(boundary)) {
+        (void)error_set(err, ERR_INVALID,
+                        "the body must be a form with files");
+        return error_hint(err, "Send Content-Type: multipart/form-data with "
+                               "a boundary.");
+    }
+    set_boundary(m, boundary);
+    return 0;
+}
+
+int http_multipart_sniff(http_read_fn *read, void *ctx, struct arena *arena,
+                         struct http_multipart **ret, struct error *err)
+{
+    struct http_multipart *m cleanup(http_multipart_free) =
+        start(read, ctx, arena);
+    int r = sniff(m, err);
+
+    if (r == 0)
+        *ret = take_ptr(m);
+    return r;
 }
 
 static int need(struct http_multipart *m, size_t len, struct error *err)
@@ -244,16 +323,29 @@ static ssize_t plain_bytes(struct http_multipart *m, struct error *err)
 
 /* ---- headers of a part -------------------------------------------------- */
 
-/* RFC 5987: only UTF-8, with escapes. */
-static int take_extended(struct http_multipart *m, const char *text,
+/* RFC 5987: the text behind the language, or NULL when it is not UTF-8. */
+static const char *extended_text(const char *text)
+{
+    const char *quote;
+
+    if (strncasecmp(text, "UTF-8'", 6) != 0)
+        return NULL;
+    quote = strchr(text + 6, '\'');
+    return quote ? quote + 1 : NULL;
+}
+
+/* It wins over the plain name, which is then for those who cannot read it. */
+static int take_extended(struct http_multipart *m, const char *value,
                          const char **ret, struct error *err)
 {
+    const char *text = extended_text(value);
     char *name;
     int r;
 
-    if (strncasecmp(text, "UTF-8'", 6) != 0 || !strchr(text + 6, '\''))
+    if (!text && *ret)
+        return 0;
+    if (!text)
         return broken(err, "a file name in an unknown encoding");
-    text = strchr(text + 6, '\'') + 1;
     r = http_decode(m->arena, text, strlen(text), &name, err);
     if (r == 0)
         *ret = name;

@@ -7,6 +7,7 @@
  */
 #include "http/http.h"
 
+#include <poll.h>
 #include <string.h>
 
 #include "base/arena.h"
@@ -20,15 +21,16 @@ static enum MHD_Result copy_header(void *cls, enum MHD_ValueKind kind,
                                    const char *name, const char *value)
 {
     struct http_request *req = cls;
-
-    size_t len;
+    size_t len, max = HTTP_HEADER_BYTES;
 
     (void)kind;
     if (!value)
         value = "";
+    if (strcasecmp(name, "Authorization") == 0) /* tokens can be long */
+        max = HTTP_CREDENTIAL_BYTES;
     len = strlen(name) + strlen(value);
     req->header_bytes += len;
-    if (req->header_count == HTTP_HEADERS_MAX || len > HTTP_HEADER_BYTES ||
+    if (req->header_count == HTTP_HEADERS_MAX || len > max ||
         req->header_bytes > HTTP_HEADERS_BYTES) {
         req->headers_bad = true;
         return MHD_NO;
@@ -68,6 +70,7 @@ struct http_request *http_request_new(struct http_server *server,
     req->refs = 1;
     req->server = server;
     req->connection = connection;
+    req->fd = conn->fd;
     req->arena = arena_new();
     (void)pthread_mutex_init(&req->lock, NULL); /* cannot fail on Linux */
     (void)pthread_cond_init(&req->more, NULL);
@@ -97,6 +100,7 @@ void http_request_unref(struct http_request *req)
     (void)pthread_cond_destroy(&req->more);
     (void)pthread_mutex_destroy(&req->lock);
     arena_free(req->arena);
+    free(req->early);
     free(req->ring);
     free(req);
 }
@@ -269,6 +273,23 @@ int http_query(const struct http_request *req, const char *name,
         }
     *ret = value;
     return 0;
+}
+
+bool http_left(struct http_request *req)
+{
+    bool left;
+
+    /* Not reading: what the client may have said before it left, or the end
+     * as TLS says it, would hide that it did. */
+    (void)pthread_mutex_lock(&req->lock);
+    left = req->gone || !req->connection;
+    if (!left) {
+        struct pollfd p = {.fd = req->fd, .events = POLLRDHUP};
+
+        left = poll(&p, 1, 0) == 1;
+    }
+    (void)pthread_mutex_unlock(&req->lock);
+    return left;
 }
 
 static int hex_digit(char c)

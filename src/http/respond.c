@@ -9,6 +9,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/buf.h"
@@ -35,8 +36,27 @@ static void add(struct MHD_Response *response, const char *name,
     (void)MHD_add_response_header(response, name, value);
 }
 
-void http_respond_set(struct http_request *req, unsigned status,
-                      struct MHD_Response *response)
+bool http_respond_date(int64_t ms, char ret[HTTP_DATE_SIZE])
+{
+    static const char *const days[] = {"Sun", "Mon", "Tue", "Wed",
+                                       "Thu", "Fri", "Sat"};
+    static const char *const months[] = {"Jan", "Feb", "Mar", "Apr",
+                                         "May", "Jun", "Jul", "Aug",
+                                         "Sep", "Oct", "Nov", "Dec"};
+    time_t seconds = (time_t)(ms / 1000);
+    struct tm tm;
+
+    if (!gmtime_r(&seconds, &tm) || tm.tm_year < 0 || tm.tm_year > 8099)
+        return false;
+    (void)snprintf(ret, HTTP_DATE_SIZE, "%s, %02d %s %d %02d:%02d:%02d GMT",
+                   days[tm.tm_wday], tm.tm_mday, months[tm.tm_mon],
+                   tm.tm_year + 1900, tm.tm_hour, tm.tm_min, tm.tm_sec);
+    return true;
+}
+
+/* bytes: of the response's body, or NULL when they are not at hand. */
+static void set(struct http_request *req, unsigned status,
+                struct MHD_Response *response, const char *bytes, size_t len)
 {
     add(response, "X-Request-Id", req->id);
     add(response, "Cache-Control", "no-store");
@@ -53,11 +73,21 @@ void http_respond_set(struct http_request *req, unsigned status,
         req->response = take_ptr(response);
     /* What is left of the body is read and dropped from now on. */
     req->ring_len = 0;
+    if (bytes)
+        http_early_prepare(req, bytes, len);
+    if (!req->tls)
+        http_early_push(req);
     http_request_resume(req);
     (void)pthread_mutex_unlock(&req->lock);
     if (response) /* nobody to send it to; not under the lock, which the
                      feed of a stream may be waiting for */
         MHD_destroy_response(response);
+}
+
+void http_respond_set(struct http_request *req, unsigned status,
+                      struct MHD_Response *response)
+{
+    set(req, status, response, NULL, 0);
 }
 
 unsigned http_status(const struct http_request *req)
@@ -72,14 +102,15 @@ void http_respond(struct http_request *req, unsigned status, const char *type,
     size_t len;
     char *bytes = buf_take(body, &len);
 
-    response = MHD_create_response_from_buffer(
-        len, bytes ? bytes : (void *)(uintptr_t) "",
-        bytes ? MHD_RESPMEM_MUST_FREE : MHD_RESPMEM_PERSISTENT);
+    if (!bytes)
+        bytes = xstrdup("");
+    response =
+        MHD_create_response_from_buffer(len, bytes, MHD_RESPMEM_MUST_FREE);
     if (!response)
         abort(); /* out of memory, as the x* wrappers do */
     if (type)
         add(response, "Content-Type", type);
-    http_respond_set(req, status, response);
+    set(req, status, response, bytes, len);
 }
 
 void http_respond_json(struct http_request *req, unsigned status,

@@ -30,7 +30,8 @@
  */
 
 /* libmicrohttpd cannot answer in the middle of a body, so this does, on its
- * socket, and then shuts it; the event thread sees the end and cleans up. */
+ * socket, and then shuts it; the event thread sees the end and cleans up.
+ * Over TLS only the event thread may write. Lock held. */
 static void cut_slow_body(struct http_conn *conn)
 {
     static const char answer[] = "HTTP/1.1 408 Request Timeout\r\n"
@@ -42,8 +43,9 @@ static void cut_slow_body(struct http_conn *conn)
                                  "\"message\":\"the body came too slowly\"}}";
 
     /* Whether it arrives or not, the connection ends. */
-    (void)!send(conn->fd, answer, sizeof(answer) - 1,
-                MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (!conn->req->tls && conn->req->early_sent == 0)
+        (void)!send(conn->fd, answer, sizeof(answer) - 1,
+                    MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(conn->fd, SHUT_RDWR);
 }
 
@@ -62,7 +64,10 @@ static void check_request(struct http_conn *conn, uint64_t now)
     uint64_t silent;
 
     (void)pthread_mutex_lock(&req->lock);
-    if (!req->late && http_body_late(req, now)) {
+    if (!req->tls)
+        http_early_push(req);
+    if (!req->late &&
+        (http_body_late(req, now) || http_early_over(req, now))) {
         req->late = true;
         (void)pthread_cond_broadcast(&req->more);
         cut_slow_body(conn);
@@ -202,6 +207,10 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
     int fd = -1, r;
 
     server->settings = *settings;
+    if (settings->drain_s == 0)
+        server->settings.drain_s = HTTP_DRAIN_S;
+    if (settings->drain_bytes == 0)
+        server->settings.drain_bytes = HTTP_DRAIN_BYTES;
     server->handler = handler;
     server->ctx = ctx;
     server->listen_fd = -1;

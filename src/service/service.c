@@ -51,6 +51,27 @@ static int take_signals(struct service *s, struct error *err)
                : 0;
 }
 
+static int start_auth(struct service *s, struct error *err)
+{
+    const struct conf *c = s->conf;
+    struct auth_jwt_settings jwt = {
+        .issuer = c->jwt_issuer,
+        .audiences = c->jwt_audiences,
+        .jwks_url = c->jwt_jwks_url,
+        .jwks_file = c->jwt_jwks_file,
+        .tenant = c->jwt_tenant,
+        .tenant_claim = c->jwt_tenant_claim,
+        .scope_claims = c->jwt_scope_claims,
+        .scopes = c->jwt_scopes,
+        .default_scopes = c->jwt_default_scopes,
+        .clock_skew_s = c->jwt_clock_skew_s,
+    };
+    int r = auth_open(s->store, c->data_dir, c->auth_failures_per_min,
+                      &s->auth, err);
+
+    return r < 0 ? r : auth_jwt_open(s->auth, &jwt, err);
+}
+
 static int start_core(struct service *s, struct error *err)
 {
     const struct conf *c = s->conf;
@@ -74,8 +95,7 @@ static int start_core(struct service *s, struct error *err)
     search_setup();
     r = store_open(c->data_dir, &s->store, err);
     if (r == 0)
-        r = auth_open(s->store, c->data_dir, c->auth_failures_per_min,
-                      &s->auth, err);
+        r = start_auth(s, err);
     if (r == 0)
         r = audit_open(s->store, c->data_dir, &s->audit, err);
     if (r == 0)
@@ -101,7 +121,7 @@ static int start_http(struct service *s, struct error *err)
         .header_timeout_s = c->header_timeout_s,
         .idle_timeout_s = c->idle_timeout_s,
         .body_timeout_s = c->body_timeout_s,
-        .body_bytes = MAX(c->upload_bytes, c->json_bytes),
+        .body_bytes = doors_body_bytes(c),
     };
 
     s->doors = (struct doors){.conf = c,
@@ -110,6 +130,8 @@ static int start_http(struct service *s, struct error *err)
                               .workspaces = s->workspaces,
                               .audit = s->audit,
                               .search = s->search};
+    if (doors_mcp_open(&s->doors, &s->doors.mcp, err) < 0)
+        return -err->code;
     return http_start(&settings, serve_request, &s->doors, &s->http, err);
 }
 
@@ -174,12 +196,14 @@ static void stop(struct service *s)
     if (s->http)
         (void)unlinkat(s->data_fd, ENDPOINT, 0);
     http_quiesce(s->http);
+    doors_mcp_stop(s->doors.mcp); /* or its streams would be waited for */
     if (s->blobs)
         blobs_stop(s->blobs); /* a check of hours need not be waited for */
     if (s->search)
         search_stop(s->search); /* or a document being read is waited for */
     sessions_stop(s->sessions, s->conf->stop_deadline_s);
     http_stop(s->http, 2); /* answers what the stop has ended */
+    doors_mcp_close(s->doors.mcp);
     search_close(s->search);
     sessions_close(s->sessions, 0);
     workspaces_close(s->workspaces);

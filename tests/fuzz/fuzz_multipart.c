@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fuzzes forms: the first line of the input is the Content-Type, its first
+ * Fuzzes forms: the first line of the input is the Content-Type, its last
  * byte also says in pieces of which size the rest arrives. However it is cut,
  * the same bytes must come to the same parts or to a refusal, within the
- * limits.
+ * limits; and so they must when the boundary is taken from the body itself.
  */
 #include <assert.h>
 #include <stdint.h>
@@ -36,7 +36,8 @@ static ssize_t read_source(void *ctx, void *bytes, size_t len,
     return (ssize_t)n;
 }
 
-/* Everything that was read, as one text to compare; its return value too. */
+/* Everything that was read, as one text to compare; its return value too.
+ * type: NULL when the body tells. */
 static int parse(const char *type, struct source *source, struct buf *ret)
 {
     struct http_multipart *m cleanup(http_multipart_free) = NULL;
@@ -46,7 +47,9 @@ static int parse(const char *type, struct source *source, struct buf *ret)
     unsigned parts = 0;
     char bytes[333];
     ssize_t n;
-    int r = http_multipart_new(type, read_source, source, arena, &m, &err);
+    int r =
+        type ? http_multipart_new(type, read_source, source, arena, &m, &err)
+             : http_multipart_sniff(read_source, source, arena, &m, &err);
 
     while (r == 0 && (r = http_multipart_next(m, &part, &err)) > 0) {
         assert(++parts <= HTTP_PARTS_MAX && part.name);
@@ -63,25 +66,32 @@ static int parse(const char *type, struct source *source, struct buf *ret)
     return r;
 }
 
+static void compare(const char *type, struct source source, size_t piece)
+{
+    struct buf whole cleanup(buf_done) = {0}, cut cleanup(buf_done) = {0};
+    struct source pieces = source;
+    int r = parse(type, &source, &whole);
+
+    pieces.piece = piece;
+    assert(parse(type, &pieces, &cut) == r);
+    assert(r < 0 ||
+           (whole.len == cut.len &&
+            (whole.len == 0 || memcmp(whole.data, cut.data, whole.len) == 0)));
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     const uint8_t *line = memchr(data, '\n', size);
     size_t head = line ? (size_t)(line - data) : size;
     char *type cleanup(mem_free) = xstrndup((const char *)data, head);
-    struct buf whole cleanup(buf_done) = {0}, cut cleanup(buf_done) = {0};
     struct source source = {data + head, size - head, 0, SIZE_MAX};
-    int r;
+    size_t piece = size ? 1u + data[size - 1] % 97u : 1u;
 
     if (line) {
         source.bytes++;
         source.len--;
     }
-    r = parse(type, &source, &whole);
-    source.at = 0;
-    source.piece = size ? 1u + data[size - 1] % 97u : 1u;
-    assert(parse(type, &source, &cut) == r);
-    assert(r < 0 ||
-           (whole.len == cut.len &&
-            (whole.len == 0 || memcmp(whole.data, cut.data, whole.len) == 0)));
+    compare(type, source, piece);
+    compare(NULL, source, piece);
     return 0;
 }

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tokens of a configured issuer: the spine; see jwt_int.h for its parts.
+ * Runs in the daemon: checked on every thread that serves requests, before
+ * anything else of the request is looked at (I1). Nothing of a token is
+ * logged or put into an error (I7).
+ */
+#include <string.h>
+
+#include "auth/auth_int.h"
+#include "auth/jwt_int.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+static bool remembered(struct auth_jwt *j, const unsigned char *hash,
+                       struct principal *ret)
+{
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&j->lock);
+
+    return auth_jwt_cache_get(j->cache, hash, j->generation, clock_real_ms(),
+                              ret);
+}
+
+/* The token's key, counted; an unknown one may be newer than what we have. */
+static EVP_PKEY *find_key(struct auth_jwt *j, const struct jwt_token *t,
+                          uint64_t *ret_generation)
+{
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&j->lock);
+    EVP_PKEY *key = auth_jwt_keys_find(j->keys, t->kid, t->alg);
+    /* An attempt under way may have begun before there was such a key. */
+    unsigned tries = j->trying ? 2 : 1;
+
+    while (!key && tries-- > 0 && auth_jwt_fetch_again(j))
+        key = auth_jwt_keys_find(j->keys, t->kid, t->alg);
+    if (key && EVP_PKEY_up_ref(key) != 1)
+        return NULL;
+    *ret_generation = j->generation;
+    return key;
+}
+
+int auth_jwt_check(struct auth_jwt *j, const char *token,
+                   struct principal *ret, struct error *err)
+{
+    struct jwt_token t cleanup(auth_jwt_token_done) = {0};
+    unsigned char hash[HASH_SIZE];
+    int64_t now = clock_real_ms(), until;
+    uint64_t generation = 0;
+    EVP_PKEY *key;
+    bool right;
+    int r;
+
+    hash_sha256(token, strnlen(token, JWT_TOKEN_MAX + 1), hash);
+    if (remembered(j, hash, ret))
+        return 0;
+    r = auth_jwt_token_read(token, &t, err);
+    if (r < 0)
+        return r;
+    key = find_key(j, &t, &generation);
+    if (!key)
+        return error_set(err, ERR_UNAUTHENTICATED,
+                         "the token's key is not known");
+    right = auth_jwt_verify(t.alg, key, t.text, t.text_len, t.signature,
+                            t.signature_len);
+    EVP_PKEY_free(key);
+    if (!right)
+        return error_set(err, ERR_UNAUTHENTICATED,
+                         "the token's signature is wrong");
+    r = auth_jwt_claims(&j->rules, t.claims, now, ret, &until, err);
+    if (r == 0) {
+        pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&j->lock);
+
+        auth_jwt_cache_put(j->cache, hash, generation, now, until, ret);
+    }
+    return r;
+}
+
+/* ---- opening and closing ------------------------------------------------ */
+
+int auth_jwt_open(struct auth *a, const struct auth_jwt_settings *settings,
+                  struct error *err)
+{
+    pthread_condattr_t attr;
+    struct auth_jwt *j;
+    int r;
+
+    if (!settings->issuer || !settings->issuer[0])
+        return 0;
+    j = xcalloc(1, sizeof(*j));
+    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_mutex_init(&j->lock, NULL);
+    (void)pthread_cond_init(&j->wake, &attr);
+    (void)pthread_cond_init(&j->tried, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    j->cache = xcalloc(1, sizeof(*j->cache));
+    if (settings->jwks_url && settings->jwks_url[0])
+        j->url = xstrdup(settings->jwks_url);
+    else if (settings->jwks_file && settings->jwks_file[0])
+        j->file = xstrdup(settings->jwks_file);
+    r = auth_jwt_rules_init(&j->rules, settings, err);
+    if (r == 0 && !j->url && !j->file)
+        r = error_set(err, ERR_INVALID,
+                      "jwt_issuer needs jwt_jwks_url or jwt_jwks_file");
+    if (r == 0)
+        r = auth_jwt_fetch_start(j, err);
+    if (r < 0) {
+        auth_jwt_free(j);
+        return r;
+    }
+    a->jwt = j;
+    return 0;
+}
+
+void auth_jwt_free(struct auth_jwt *j)
+{
+    if (!j)
+        return;
+    auth_jwt_fetch_stop(j);
+    auth_jwt_rules_done(&j->rules);
+    auth_jwt_keys_free(j->keys);
+    (void)pthread_cond_destroy(&j->wake);
+    (void)pthread_cond_destroy(&j->tried);
+    (void)pthread_mutex_destroy(&j->lock);
+    free(j->cache);
+    free(j->url);
+    free(j->file);
+    free(j);
+}

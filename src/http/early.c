@@ -1,0 +1,102 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * An answer before the end of the body. A client that is refused while it
+ * still sends must see why: closing at once would have the kernel throw away
+ * what we said together with what we did not read, and waiting for the end
+ * would take as long as the sender likes.
+ *
+ * libmicrohttpd takes an answer only before the body or after it. So the
+ * bytes of the answer are written here, on its socket, our side is closed,
+ * and the event thread reads on and drops what comes, until the body's end or
+ * until the sender has had the time and the bytes there are for it. What was
+ * told closes the connection, so nothing that follows is taken for a request.
+ * Called by the event thread, workers and the clock thread.
+ */
+#include "http/http_int.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/socket.h>
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/mem.h"
+
+#define EARLY_MAX ((size_t)16 << 10) /* of such an answer */
+
+/* Refusals only: who is told that all went well meant to send the rest. A
+ * rest that is nearly here is not worth the connection. */
+static bool worth_it(const struct http_request *req)
+{
+    return !req->gone && !req->ended && req->response && req->status >= 400 &&
+           (req->length == UINT64_MAX ||
+            req->length - req->received > HTTP_BODY_SMALL);
+}
+
+static enum MHD_Result add_header(void *cls, enum MHD_ValueKind kind,
+                                  const char *name, const char *value)
+{
+    (void)kind;
+    if (strcasecmp(name, "Connection") != 0) /* said below */
+        buf_addf(cls, "%s: %s\r\n", name, value);
+    return MHD_YES;
+}
+
+void http_early_prepare(struct http_request *req, const char *body, size_t len)
+{
+    struct buf b cleanup(buf_done) = {0};
+    char date[HTTP_DATE_SIZE];
+
+    if (!worth_it(req))
+        return;
+    buf_addf(&b, "HTTP/1.1 %u %s\r\n", req->status,
+             MHD_get_reason_phrase_for(req->status));
+    if (http_respond_date(clock_real_ms(), date))
+        buf_addf(&b, "Date: %s\r\n", date);
+    (void)MHD_get_response_headers(req->response, add_header, &b);
+    buf_addf(&b, "Connection: close\r\nContent-Length: %zu\r\n\r\n", len);
+    if (strcmp(req->method, "HEAD") != 0)
+        buf_add(&b, body, len);
+    if (b.len > EARLY_MAX)
+        return;
+    req->early = buf_take(&b, &req->early_len);
+    req->drain_ms = clock_mono_ms();
+    req->drain_from = req->received;
+}
+
+/* A client that waits for "100 Continue" gets that from libmicrohttpd, and
+ * nothing of ours may come between; with the first byte of the body it has
+ * had it. */
+static bool may_send(const struct http_request *req)
+{
+    return req->early && !req->early_done && req->connection && !req->ended &&
+           (req->received > 0 || !http_header(req, "Expect"));
+}
+
+void http_early_push(struct http_request *req)
+{
+    ssize_t n;
+
+    if (!may_send(req))
+        return;
+    n = send(req->fd, req->early + req->early_sent,
+             req->early_len - req->early_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return; /* with the next bytes, or by the clock */
+    if (n > 0)
+        req->early_sent += (size_t)n;
+    if (n > 0 && req->early_sent < req->early_len)
+        return;
+    req->early_done = true;
+    (void)shutdown(req->fd, SHUT_WR); /* a client that left is seen later */
+}
+
+bool http_early_over(const struct http_request *req, uint64_t now_ms)
+{
+    const struct http_settings *s = &req->server->settings;
+
+    /* A sum: now was read before the lock was taken. */
+    return req->drain_ms &&
+           (now_ms > req->drain_ms + (uint64_t)s->drain_s * 1000 ||
+            req->received - req->drain_from > s->drain_bytes);
+}
