@@ -1,17 +1,63 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* To be written. */
-#include <string.h>
+/*
+ * The Azure door's table. Whatever touches a session may make it, so all of
+ * it needs the right to execute; files need theirs too. Data only.
+ */
+#include "base/mem.h"
+#include "doors/azure/azure.h"
 
-#include "doors/doors.h"
+#define READ (AUTH_EXECUTE | AUTH_FILES_READ)
+#define WRITE (AUTH_EXECUTE | AUTH_FILES_WRITE)
 
-static const char *enter(const char *path,
-                         struct doors_part ret[DOORS_PARAMS_MAX])
-{
-    (void)ret;
-    return strncmp(path, "/pools/", 7) == 0 ? path + 6 : NULL;
-}
+#define ROW(method, pattern, handle, scope)                                   \
+    {                                                                         \
+        method, pattern, handle, scope, 0, NULL, NULL, NULL, NULL, NULL, NULL \
+    }
+
+static const struct doors_route routes[] = {
+    ROW("POST", "/python/execute", azure_executions_legacy, AUTH_EXECUTE),
+    ROW("POST", "/python/uploadFile", azure_upload_legacy, WRITE),
+    ROW("GET", "/python/files", azure_files_legacy, READ),
+    ROW("GET", "/python/downloadFile", azure_files_fetch, READ),
+
+    ROW("POST", "/code/execute", azure_executions_wrapped, AUTH_EXECUTE),
+    ROW("POST", "/executions", azure_executions_create, AUTH_EXECUTE),
+    ROW("GET", "/executions/{id}", azure_executions_get, AUTH_EXECUTE),
+
+    ROW("GET", "/files", azure_files_list, READ),
+    ROW("POST", "/files", azure_upload, WRITE),
+    ROW("POST", "/files/upload", azure_upload, WRITE),
+    ROW("GET", "/files/{name...}", azure_files_get, READ),
+    ROW("DELETE", "/files/{name...}", azure_files_delete, WRITE),
+
+    ROW("GET", "/session", azure_sessions_get, AUTH_EXECUTE),
+    ROW("DELETE", "/session", azure_sessions_delete, AUTH_EXECUTE),
+    ROW("GET", "/listSessions", azure_sessions_list, AUTH_EXECUTE),
+    ROW("GET", "/metadata", azure_metadata_get, AUTH_EXECUTE),
+    ROW("POST", "/.management/stopSession", azure_sessions_stop, AUTH_EXECUTE),
+    ROW("POST", "/.management/getSession", azure_sessions_look, AUTH_EXECUTE),
+    ROW("POST", "/.management/listSessions", azure_sessions_listed,
+        AUTH_EXECUTE),
+
+    /* What path.c makes of …/providers/Microsoft.App/sessionPools */
+    ROW("GET", AZURE_MANAGED "pools", azure_pools_list, AUTH_ADMIN),
+    ROW("GET", AZURE_MANAGED "pool", azure_pools_get, AUTH_ADMIN),
+    ROW("PUT", AZURE_MANAGED "pool", azure_pools_put, AUTH_ADMIN),
+    ROW("PATCH", AZURE_MANAGED "pool", azure_pools_patch, AUTH_ADMIN),
+    ROW("DELETE", AZURE_MANAGED "pool", azure_pools_delete, AUTH_ADMIN),
+    ROW("POST", AZURE_MANAGED "credentials", azure_credentials_fetch,
+        AUTH_ADMIN),
+    ROW("POST", AZURE_MANAGED "rotation", azure_credentials_rotate,
+        AUTH_ADMIN),
+};
 
 const struct doors_door doors_azure = {
     .name = "azure",
-    .enter = enter,
+    .enter = azure_path_enter,
+    .routes = routes,
+    .count = ARRAY_SIZE(routes),
+    .refuse = azure_refuse,
+    .any_query = true,
+    .slash = true,
+    .body_bytes = AZURE_UPLOAD_MAX + AZURE_FORM_MAX,
 };

@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Keys for a pool's MCP endpoint: one of the tenant's own, that may run code
+ * and use files. For administrators; runs on a worker of the daemon. Only the
+ * answer holds the secret, so each call makes a new key; the pool's details
+ * remember which they are, to be revoked when they are replaced.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "doors/azure/azure.h"
+#include "json/json.h"
+
+#define KEYS "mcpKeys"
+#define KEYS_MAX 16u /* of one pool; the oldest goes */
+
+static int note(struct doors_call *call, const char *action, const char *key,
+                struct error *err)
+{
+    return audit_note(call->doors->audit, &call->actor,
+                      &(struct audit_event){.action = action,
+                                            .object = key,
+                                            .detail = "for a pool's MCP"},
+                      err);
+}
+
+static int find(struct doors_call *call, struct pool_info *ret,
+                struct error *err)
+{
+    json_t *details cleanup(json_unref) = NULL;
+    int r = session_pool_get(call->doors->sessions, call->who.tenant,
+                             call->place[AZURE_POOL], ret, err);
+
+    if (r == -ERR_NOT_FOUND || (r == 0 && !azure_arm_here(call, ret)))
+        return error_set(err, ERR_NOT_FOUND, "no such session pool");
+    if (r < 0)
+        return r;
+    details = azure_arm_details(ret);
+    if (json_is_true(json_object_get(details, "isMcpServerApiKeyDisabled")))
+        return error_set(err, ERR_INVALID,
+                         "keys are disabled in this pool's settings "
+                         "(isMcpServerApiKeyDisabled)");
+    return 0;
+}
+
+/* Drops the oldest of the pool's keys; one that is gone is no matter. */
+static int revoke_first(struct doors_call *call, json_t *keys,
+                        struct error *err)
+{
+    const char *id = json_string_value(json_array_get(keys, 0));
+    int r = id ? auth_key_revoke(call->doors->auth, id, err) : 0;
+
+    if (r == 0 && id)
+        r = note(call, "key.revoke", id, err);
+    if (r == -ERR_NOT_FOUND)
+        r = 0;
+    (void)json_array_remove(keys, 0);
+    return r;
+}
+
+/* Keeps the new key's id, and no more than so many with it. */
+static int remember(struct doors_call *call, const struct pool_info *pool,
+                    const char *id, size_t most, struct error *err)
+{
+    struct pool_info now cleanup(pool_info_done) = {.details = NULL};
+    json_t *details cleanup(json_unref) = azure_arm_details(pool);
+    json_t *keys = json_object_get(details, KEYS);
+    char *text cleanup(mem_free) = NULL;
+    struct pool_spec spec = {.name = pool->name,
+                             .kind = -1,
+                             .ready = -1,
+                             .max_sessions = -1,
+                             .cooldown_s = -1,
+                             .memory_bytes = -1};
+    bool made;
+    int r = 0;
+
+    if (!json_is_array(keys)) {
+        (void)json_object_set_new(details, KEYS, json_array());
+        keys = json_object_get(details, KEYS);
+    }
+    (void)json_array_append_new(keys, json_string(id));
+    while (r == 0 && json_array_size(keys) > most)
+        r = revoke_first(call, keys, err);
+    if (r < 0)
+        return r;
+    text = azure_arm_text(details);
+    spec.details = text;
+    return session_pool_put(call->doors->sessions, &call->actor, POOL_CHANGE,
+                            &spec, &made, &now, err);
+}
+
+static int issue(struct doors_call *call, size_t most, struct error *err)
+{
+    struct pool_info pool cleanup(pool_info_done) = {.details = NULL};
+    char *secret cleanup(mem_free) = NULL;
+    struct auth_key key = {.scopes = 0};
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    char name[AUTH_NAME_MAX];
+    int r = find(call, &pool, err);
+
+    if (r == 0 && !pool.tenant[0] && most == 1)
+        r = error_set(err, ERR_CONFLICT,
+                      "the keys of a pool of the configuration are not "
+                      "remembered with it; revoke them by their ids");
+    if (r < 0)
+        return r;
+    (void)snprintf(name, sizeof(name), "mcp %.56s", pool.name);
+    r = auth_key_create(call->doors->auth, call->who.tenant, name,
+                        AUTH_EXECUTE | AUTH_FILES_READ | AUTH_FILES_WRITE,
+                        &key, &secret, err);
+    if (r == 0)
+        r = note(call, "key.create", key.id, err);
+    if (r == 0 && pool.tenant[0])
+        r = remember(call, &pool, key.id, most, err);
+    if (r < 0)
+        return r;
+    json_write_open(&w, NULL, '{');
+    json_write_string(&w, "apiKey", secret);
+    json_write_close(&w, '}');
+    azure_encode_respond(call, 200, &body);
+    return 0;
+}
+
+int azure_credentials_fetch(struct doors_call *call, struct error *err)
+{
+    return issue(call, KEYS_MAX, err);
+}
+
+int azure_credentials_rotate(struct doors_call *call, struct error *err)
+{
+    return issue(call, 1, err);
+}
