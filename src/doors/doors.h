@@ -22,6 +22,7 @@
 
 struct conf;
 struct execution;
+struct mcp;
 struct search;
 struct sessions;
 struct workspaces;
@@ -34,6 +35,7 @@ struct doors {
     struct workspaces *workspaces;
     struct audit *audit;
     struct search *search;
+    struct mcp *mcp; /* what that door remembers */
 };
 
 #define DOORS_PARAMS_MAX 4
@@ -52,6 +54,8 @@ struct doors_call {
     /* What the braces of the pattern matched, decoded once; request's */
     const char *params[DOORS_PARAMS_MAX];
     const char *place[DOORS_PARAMS_MAX]; /* the same of the door's prefix */
+    uint64_t started_ns;                 /* by clock_mono_ns */
+    void *own; /* what the door notes for its refuse(); the request's */
 };
 
 /* Answers and returns 0, or fills err and leaves the answer to the spine. */
@@ -107,17 +111,28 @@ struct doors_door {
     /* Headers that hold a bare key where Authorization is absent; ended by
      * NULL; NULL: none. */
     const char *const *key_headers;
-    bool any_query; /* parameters nobody knows are let pass */
-    bool slash;     /* a slash at the end of a path is let pass */
-    bool no_method; /* a wrong method is an unknown path: 404, not 405 */
+    bool any_query;      /* parameters nobody knows are let pass */
+    bool slash;          /* a slash at the end of a path is let pass */
+    bool no_method;      /* a wrong method is an unknown path: 404, not 405 */
+    uint64_t body_bytes; /* larger ones are refused unseen; 0: as for all */
 };
 
 extern const struct doors_door doors_native, doors_openai, doors_azure,
     doors_mcp;
 
+/* mcp/mcp.c: starts a thread. doors: borrowed until close. */
+int doors_mcp_open(const struct doors *doors, struct mcp **ret,
+                   struct error *err);
+/* Ends what would wait for ever; requests go on. */
+void doors_mcp_stop(struct mcp *m);  /* accepts NULL */
+void doors_mcp_close(struct mcp *m); /* once no request runs */
+
 /* which.c: never NULL; *ret_rest: the path as that door sees it. */
 const struct doors_door *doors_which(const char *path, const char **ret_rest,
                                      struct doors_part ret[DOORS_PARAMS_MAX]);
+
+/* which.c: the largest body any door wants to see. */
+uint64_t doors_body_bytes(const struct conf *conf);
 
 /* table.c: the native door's rows */
 extern const struct doors_route doors_routes[];

@@ -9,11 +9,12 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "conf/conf.h"
 
 static const struct doors_door *const doors[] = {
+    &doors_mcp, /* first: it has paths below those of the others */
     &doors_azure,
     &doors_openai,
-    &doors_mcp,
 };
 
 const struct doors_door *doors_which(const char *path, const char **ret_rest,
@@ -28,4 +29,13 @@ const struct doors_door *doors_which(const char *path, const char **ret_rest,
     memset(ret, 0, DOORS_PARAMS_MAX * sizeof(*ret));
     *ret_rest = path;
     return &doors_native;
+}
+
+uint64_t doors_body_bytes(const struct conf *conf)
+{
+    uint64_t most = MAX(conf->upload_bytes, conf->json_bytes);
+
+    for (size_t i = 0; i < ARRAY_SIZE(doors); i++)
+        most = MAX(most, doors[i]->body_bytes);
+    return most;
 }

@@ -61,14 +61,14 @@ export class Glovebox {
   }
 
   // config: top-level options; pools default to one on the minimal image.
-  // under: a command that execs the daemon.
-  static async start({ config = {}, dir, args = [], wait = true, env = {}, under = [] } = {}) {
+  // under: a command that execs the daemon; program: another build of it.
+  static async start({ config = {}, dir, args = [], wait = true, env = {}, under = [], program = bin('gloveboxd') } = {}) {
     const g = new Glovebox(dir ?? mkdtempSync(join(tmpdir(), 'glovebox-test-')));
     chmodSync(g.dir, 0o755); // the service user must get through
     const file = join(g.dir, 'test.yaml');
     writeFileSync(file, JSON.stringify({ creations_per_s: 0, pools: [pool()], ...config }));
     rmSync(join(g.dir, 'data', 'endpoint'), { force: true });
-    const command = [...under, bin('gloveboxd'),
+    const command = [...under, program,
       '--config', file, '--data', join(g.dir, 'data'), '--listen', '127.0.0.1:0', ...args];
     g.child = spawn(command[0], command.slice(1),
       { stdio: ['ignore', 'pipe', 'pipe'], env: { PATH: process.env.PATH, ...env } });

@@ -154,7 +154,7 @@ export const descriptors = (pid) => readdirSync(`/proc/${pid}/fd`).length;
 export const resident = (pid) =>
   Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;
 
-const CODES = ['invalid_request', 'unauthenticated', 'forbidden', 'not_found', 'method_not_allowed', 'conflict',
+const CODES = ['invalid_request', 'unauthenticated', 'forbidden', 'not_found', 'method_not_allowed', 'conflict', 'expired',
   'precondition_failed', 'too_large', 'range_not_satisfiable', 'locked', 'limit_reached', 'overloaded', 'storage_full',
   'session_misbehaved', 'unavailable', 'isolation_failed', 'deadline_passed', 'corrupt', 'internal'];
 // What an error must not tell: files and folders of the host, SQL, source

@@ -2,17 +2,28 @@
 /*
  * The MCP door, /mcp (and …/mcp of an Azure pool): JSON-RPC in both eras of
  * the protocol, over the same core as every door. How the pieces work
- * together:
+ * together (mcp_int.h has what they share):
  *
- *   table.c      its one path; Origin and Host; which headers hold a key
+ *   table.c      its paths
+ *   gate.c       Origin, Host, credentials: before anything is read
  *   serve.c      spine: checks in the order of the specification, era,
- *                dispatch, answer as JSON or as a stream
- *   rpc.c        JSON-RPC: shape of a message, ids, errors
- *   modern.c     2026-07-28: envelope, headers, discovery, listening
- *   legacy.c     2025-…: handshake, sessions, GET streams, resumption
+ *                dispatch; methods.c is the table of methods
+ *   rpc.c        JSON-RPC: shape of a message, errors
+ *   reply.c      one answer, as JSON or as a stream; progress, log lines
+ *   modern.c     2026-07-28: envelope, headers (header.c), discovery
+ *   legacy.c     2025-…: handshake and what is only there; session.c keeps
+ *                its sessions
+ *   stream.c     an event stream that can be left and taken up again
  *   call.c       tools/list and tools/call over the table of tools
- *   resources.c, prompts.c, complete.c, tasks.c, listen.c   the other methods
+ *   task.c       calls that outlive their request; tasks.c the methods
+ *   ask.c        asking the user in the middle of a call; state.c what the
+ *                client carries meanwhile, signed
+ *   listen.c     who waits for changes; watch.c finds them
+ *   resources.c, read.c, prompts.c, complete.c   the other methods
  *   answer.c     what a tool says, as content and structuredContent
+ *   uri.c        how files are named
+ *   mcp.c        what the door remembers
+ *   fixtures.c   where a test build adds its own; nothing in the product
  *   tool_*.c     the tools; tools.c is their table
  *
  * A tool knows nothing of eras, HTTP or JSON-RPC: it gets its arguments and an
@@ -94,6 +105,8 @@ void mcp_answer_refuse(struct mcp_answer *a, const char *status,
 
 /* ---- tools.c: the table ------------------------------------------------- */
 
+#define MCP_TASK_AFTER_MS 5000u
+
 enum mcp_group { /* /mcp?tools=core|workspace|all; core is the default */
     MCP_CORE = 1 << 0,
     MCP_WORKSPACE = 1 << 1,
@@ -116,9 +129,13 @@ struct mcp_tool {
     unsigned hints;     /* enum mcp_hint */
     uint32_t scope;     /* AUTH_* it needs */
     bool long_run;      /* may be answered as a task */
+    bool task_only;     /* cannot be answered otherwise */
+    /* So long a call is waited for before it becomes a task; 0:
+     * MCP_TASK_AFTER_MS. */
+    unsigned task_after_ms;
     /* args: an object, never NULL, not yet checked. Returns 0 with ret filled
-     * (is_error included), or -code: a failure of ours, which the caller turns
-     * into a tool error as mcp_answer_error does. */
+     * (is_error included), MCP_PENDING (below), or -code: a failure of ours,
+     * which the caller turns into a tool error as mcp_answer_error does. */
     int (*run)(struct mcp_call *call, const json_t *args,
                struct mcp_answer *ret, struct error *err);
 };
@@ -138,5 +155,60 @@ char *mcp_uri_make(struct arena *arena, const char *workspace,
 /* False: not one of ours. Both are of the arena. */
 bool mcp_uri_parse(struct arena *arena, const char *uri,
                    const char **ret_workspace, const char **ret_path);
+
+/* ---- what a tool may do besides answering -------------------------------
+ */
+
+/* reply.c: a line for the client's log, if it wants lines of that level.
+ * level: "debug", "info", … ; data: taken. */
+void mcp_log(struct mcp_call *call, const char *level, json_t *data);
+/* The call fails as JSON-RPC, not as a tool's answer; the tool returns the
+ * result of this. */
+int mcp_fail(struct mcp_call *call, int code, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* ask.c: does the client say it can do that ("elicitation")? */
+bool mcp_capable(const struct mcp_call *call, const char *capability);
+/* mcp_fail with what is missing, unless it can. */
+int mcp_need(struct mcp_call *call, const char *capability);
+
+/*
+ * ask.c: asking the user (elicitation/create, sampling/createMessage,
+ * roots/list). A tool states every question of a round, then waits:
+ *
+ *     mcp_ask(call, "ok", "elicitation/create", params);
+ *     r = mcp_ask_wait(call, err);
+ *     if (r != 0)
+ *         return r;
+ *     answer = mcp_asked(call, "ok");
+ *
+ * Where the answer comes with a call of its own the tool returns MCP_PENDING
+ * and is run again from its beginning; elsewhere it is blocked meanwhile.
+ */
+#define MCP_PENDING 1
+/* params: taken. Keys are used once. */
+void mcp_ask(struct mcp_call *call, const char *key, const char *method,
+             json_t *params);
+int mcp_ask_wait(struct mcp_call *call, struct error *err);
+/* The client's result, or NULL. Lives as long as the call. */
+const json_t *mcp_asked(struct mcp_call *call, const char *key);
+/* state.c: what the tool gave to keep in the round before, or NULL; what it
+ * gives now. Signed, bound to the caller, the call and its arguments. */
+const char *mcp_state(struct mcp_call *call);
+void mcp_state_keep(struct mcp_call *call, const char *text);
+
+/* task.c: this will take long. True: the call is a task from now on; the
+ * client has its answer. */
+bool mcp_task_now(struct mcp_call *call);
+
+/* listen.c: a list is not what it was. */
+enum mcp_list {
+    MCP_LIST_TOOLS = 1 << 0,
+    MCP_LIST_PROMPTS = 1 << 1,
+    MCP_LIST_RESOURCES = 1 << 2,
+};
+void mcp_list_changed(struct mcp_call *call, unsigned lists);
+/* stream.c: ends the connection of a legacy call, not the call. */
+void mcp_hang_up(struct mcp_call *call);
 
 #endif

@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the tools of the MCP door share; for tool*.c only. How the pieces work
+ * together:
+ *
+ *   tools.c            the table; each tool's words are beside its code
+ *   tool_session.c     which session or workspace a call is about
+ *   tool_text.c        paths, cutting, quoting, patterns: pure functions
+ *   tool_execute.c     runs something in a session, watched by
+ *   tool_watch.c       one thread that tells of progress and hears of cancel
+ *   tool_result.c      an execution as an answer; tool_keep.c puts what is too
+ *                      long for it into files; tool_files.c names files
+ *   the others         the tools
+ *
+ * A tool reads its arguments by a table, so that a wrong one is named; every
+ * failure it returns becomes a tool error the model can act on.
+ */
+#ifndef GLOVEBOX_DOORS_MCP_TOOL_H
+#define GLOVEBOX_DOORS_MCP_TOOL_H
+
+#include "doors/mcp/mcp.h"
+#include "session/session.h"
+#include "workspace/workspace.h"
+
+#define TOOL_STDOUT_CHARS 4000u /* shown to a model */
+#define TOOL_STDERR_CHARS 2000u
+#define TOOL_KEPT_FOLDER ".glovebox" /* ours, below /mnt/data */
+
+/* ---- tool_session.c ------------------------------------------------------
+ */
+
+enum tool_need {
+    TOOL_FIND, /* only one that is there */
+    TOOL_MAKE, /* a new one if need be */
+};
+
+/* id, workspace: of the arguments, or NULL. Without an id it is the session
+ * of the conversation, or (TOOL_MAKE) a new one. ret: session_info_done. */
+int tool_session(struct mcp_call *call, enum tool_need need, const char *id,
+                 const char *workspace, struct session_info *ret,
+                 struct error *err);
+/* The workspace asked for, or that of the session as above. */
+int tool_workspace(struct mcp_call *call, const char *workspace,
+                   const char *session, char ret[ID_MAX], struct error *err);
+
+/* ---- tool_text.c ---------------------------------------------------------
+ */
+
+/* "a/b", "/mnt/data/a/b" and "sandbox:/mnt/data/a/b" to "a/b"; anything that
+ * leads elsewhere is refused. arena */
+int tool_path(struct arena *arena, const char *text, const char **ret,
+              struct error *err);
+/* The same for a folder, where "" is /mnt/data itself. */
+int tool_folder(struct arena *arena, const char *text, const char **ret,
+                struct error *err);
+/* Characters; a byte that is no UTF-8 counts as one. */
+size_t tool_text_chars(const char *text, size_t len);
+/* Where the first n of them end. */
+size_t tool_text_offset(const char *text, size_t len, size_t n);
+/* Appends text, or its head and tail with a mark between that says what was
+ * cut and, unless NULL, the file with the whole. Returns the number of
+ * characters left out. */
+size_t tool_text_cut(struct buf *out, const char *text, size_t len,
+                     size_t most, const char *file);
+/* Appends text as one word of the shell. */
+void tool_text_quote(struct buf *out, const char *text);
+/* "*" and "?" within a part, "**" across parts, [sets]; a pattern without a
+ * "/" is of the last part alone. Time is bounded by the product of lengths. */
+bool tool_text_match(const char *pattern, const char *path);
+/* "1.2 MB" */
+char *tool_text_size(uint64_t bytes, char ret[32]);
+
+/* ---- tool_watch.c, tool_execute.c ----------------------------------------
+ */
+
+struct tool_watch {
+    struct tool_watch *next, **at; /* of the watcher */
+    bool busy;                     /* the watcher looks at it now */
+    struct mcp_call *call;
+    struct execution *e;
+    char execution[ID_MAX];
+    uint64_t since_ms, told_ms;
+    uint32_t seen; /* number of the event looked at last */
+    bool running, cancelled;
+    char line[200]; /* the last of its output */
+    size_t line_len;
+    bool line_ended;
+};
+
+/* The caller's own thread must not use w->call between the two. */
+void tool_watch_begin(struct tool_watch *w, struct mcp_call *call,
+                      struct execution *e);
+void tool_watch_end(struct tool_watch *w);
+
+/* To its end; ret: referenced, completed. */
+int tool_execute(struct mcp_call *call, const char *session,
+                 const struct exec_spec *spec, struct execution **ret,
+                 struct error *err);
+void tool_execution_done(struct execution **e);
+
+/* ---- tool_files.c --------------------------------------------------------
+ */
+
+/* A file as answers name it; strings borrowed, "" for none. */
+struct tool_file {
+    const char *path;
+    const char *change; /* "created", …, or NULL */
+    const char *why;    /* it was not kept as asked: a sentence; or NULL */
+    const char *wanted; /* the path meant, when a conflict changed it */
+    uint64_t size;
+    const char *file, *version, *sha256, *mime;
+};
+
+#define TOOL_LINKS_MAX 32u
+#define TOOL_FILES_MAX 100u
+
+/* "path", "size", "url", …: one object */
+void tool_file_encode(struct json_writer *w, const char *key,
+                      struct arena *arena, const char *workspace,
+                      const struct tool_file *f);
+/* A resource link, if the file is kept. */
+void tool_file_link(struct mcp_answer *a, struct arena *arena,
+                    const char *workspace, const struct tool_file *f);
+/* The whole _meta of an answer. */
+void tool_files_meta(struct mcp_answer *a, const char *session,
+                     const struct tool_file *files, size_t count);
+/* "/mnt/data/x.csv (created, 1.2 KB)" and a line end */
+void tool_file_say(struct buf *out, const struct tool_file *f);
+/* "/api/files/…/content?version=…", or NULL. arena */
+const char *tool_file_url(struct arena *arena, const char *file,
+                          const char *version);
+
+/* ---- tool_keep.c ---------------------------------------------------------
+ */
+
+/* Puts bytes into a session's files. ret: path owned by caller (free). */
+int tool_keep(struct mcp_call *call, const char *session, const char *path,
+              const void *bytes, size_t len, struct session_file *ret,
+              struct error *err);
+
+/* ---- tool_result.c -------------------------------------------------------
+ */
+
+void tool_result(struct mcp_call *call, const struct session_info *session,
+                 struct execution *e, struct mcp_answer *ret);
+/* What to do about an outcome, for a model; "" for ok. */
+const char *tool_result_advice(const struct exec_info *info);
+
+/* ---- small things --------------------------------------------------------
+ */
+
+static inline const char *tool_text_or(const char *text, const char *other)
+{
+    return text && text[0] ? text : other;
+}
+
+static inline const char *tool_some(const char *text)
+{
+    return text && text[0] ? text : NULL;
+}
+
+/* ---- the tools -----------------------------------------------------------
+ */
+
+typedef int tool_run_fn(struct mcp_call *call, const json_t *args,
+                        struct mcp_answer *ret, struct error *err);
+
+#define TOOL_DECLARE(name)                                                    \
+    tool_run_fn tool_##name;                                                  \
+    extern const char tool_##name##_text[], tool_##name##_input[],            \
+        tool_##name##_output[]
+
+TOOL_DECLARE(execute_python);
+TOOL_DECLARE(run_shell);
+TOOL_DECLARE(generate_pdf_report);
+TOOL_DECLARE(read_file);
+TOOL_DECLARE(search_files);
+TOOL_DECLARE(list_files);
+TOOL_DECLARE(download_file);
+TOOL_DECLARE(upload_file);
+TOOL_DECLARE(reset_session);
+TOOL_DECLARE(interrupt);
+TOOL_DECLARE(list_sessions);
+TOOL_DECLARE(list_workspaces);
+TOOL_DECLARE(search_workspace);
+TOOL_DECLARE(file_history);
+TOOL_DECLARE(restore_version);
+TOOL_DECLARE(lock_file);
+TOOL_DECLARE(unlock_file);
+TOOL_DECLARE(share_file);
+TOOL_DECLARE(transfer_workspace);
+TOOL_DECLARE(conversation_files);
+TOOL_DECLARE(launch_shell);
+TOOL_DECLARE(run_python_remote);
+TOOL_DECLARE(run_shell_remote);
+
+/* report.py, in the daemon's read-only data */
+extern const char tool_report_program[];
+
+/* Schema pieces that many tools have, so that they are said once. */
+#define TOOL_SCHEMA_SESSION                                                   \
+    "\"session_id\":{\"type\":\"string\",\"description\":\"The session to "   \
+    "work in, as an earlier answer named it. Leave it out for the one of "    \
+    "this conversation.\"}"
+#define TOOL_SCHEMA_WORKSPACE                                                 \
+    "\"workspace\":{\"type\":\"string\",\"description\":\"The workspace, "    \
+    "ws_…. Leave it out for the one of the session.\"}"
+#define TOOL_SCHEMA_STATUS                                                    \
+    "\"status\":{\"type\":\"string\",\"description\":\"ok, or what kind of "  \
+    "failure it was\"},\"message\":{\"type\":\"string\",\"description\":"     \
+    "\"What went wrong, when it did\"},\"hint\":{\"type\":[\"string\","       \
+    "\"null\"],\"description\":\"What to do about it\"}"
+#define TOOL_SCHEMA_FILE                                                      \
+    "{\"type\":\"object\",\"properties\":{"                                   \
+    "\"path\":{\"type\":\"string\",\"description\":\"Below /mnt/data\"},"     \
+    "\"sandbox_path\":{\"type\":\"string\"},"                                 \
+    "\"change\":{\"type\":[\"string\",\"null\"],\"description\":\"created, "  \
+    "modified, deleted or renamed\"},"                                        \
+    "\"note\":{\"type\":[\"string\",\"null\"],\"description\":\"Why it was "  \
+    "not kept as asked\"},"                                                   \
+    "\"size\":{\"type\":\"integer\"},"                                        \
+    "\"mime_type\":{\"type\":[\"string\",\"null\"]},"                         \
+    "\"file_id\":{\"type\":[\"string\",\"null\"]},"                           \
+    "\"version\":{\"type\":[\"string\",\"null\"]},"                           \
+    "\"sha256\":{\"type\":[\"string\",\"null\"]},"                            \
+    "\"uri\":{\"type\":[\"string\",\"null\"],\"description\":\"Readable by "  \
+    "resources/read\"},"                                                      \
+    "\"url\":{\"type\":[\"string\",\"null\"],\"description\":\"Where this "   \
+    "service serves its bytes\"}},\"required\":[\"path\"]}"
+#define TOOL_OUTPUT(members)                                                  \
+    "{\"type\":\"object\",\"properties\":{" TOOL_SCHEMA_STATUS "," members    \
+    "},\"required\":[\"status\"]}"
+
+#endif

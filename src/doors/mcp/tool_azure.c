@@ -1,0 +1,201 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The three tools of an Azure pool's own MCP endpoint, by their names there:
+ * an environment is a session of the pool. Runs on a worker of the daemon.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "doors/mcp/tool.h"
+
+#define TIMEOUT_S 220u /* as that service has it */
+#define ARGS_MAX 1000
+
+struct remote_args {
+    const char *environment, *code;
+    json_t *words;
+};
+
+#define AT(member) offsetof(struct remote_args, member)
+
+int tool_launch_shell(struct mcp_call *call, const json_t *args,
+                      struct mcp_answer *ret, struct error *err)
+{
+    struct session_info made cleanup(session_info_done) = {.metadata = NULL};
+    struct session_spec spec = {.pool = call->pool};
+    struct json_writer w = {.out = &ret->structured};
+    int r = json_read(args, NULL, 0, NULL, err);
+
+    if (r == 0)
+        r = session_create(call->doors->sessions, call->actor, &spec, &made,
+                           err);
+    if (r < 0)
+        return r;
+    mcp_answer_textf(ret, "The environment %s is there.", made.id);
+    json_write_open(&w, NULL, '{');
+    json_write_string(&w, "status", "ok");
+    json_write_string(&w, "environmentId", made.id);
+    json_write_close(&w, '}');
+    tool_files_meta(ret, made.id, NULL, 0);
+    return 0;
+}
+
+static uint32_t timeout_of(struct mcp_call *call, const char *pool,
+                           enum exec_language language)
+{
+    struct pool_info info cleanup(pool_info_done) = {.details = NULL};
+    struct error ignored;
+
+    if (session_pool_get(call->doors->sessions, call->actor->tenant, pool,
+                         &info, &ignored) < 0)
+        return 0;
+    return MIN(TIMEOUT_S, language == EXEC_SHELL ? info.shell_timeout_max_s
+                                                 : info.python_timeout_max_s);
+}
+
+/* The answer of the other tools, with the name this dialect gives a session
+ * put before. */
+static void rename_session(struct mcp_answer *a, const char *id)
+{
+    struct buf whole = {0};
+
+    buf_addf(&whole, "{\"environmentId\":\"%s\",", id);
+    buf_add(&whole, a->structured.data + 1, a->structured.len - 1);
+    buf_done(&a->structured);
+    a->structured = whole;
+}
+
+static int run(struct mcp_call *call, const char *environment,
+               enum exec_language language, const char *code,
+               struct mcp_answer *ret, struct error *err)
+{
+    struct session_info session cleanup(session_info_done) = {.metadata =
+                                                                  NULL};
+    struct execution *e cleanup(tool_execution_done) = NULL;
+    struct exec_spec spec = {
+        .language = language, .code = code, .code_len = strlen(code)};
+    int r = tool_session(call, TOOL_FIND, environment, NULL, &session, err);
+
+    if (r == -ERR_NOT_FOUND || r == -ERR_EXPIRED)
+        return error_hint(err, "Call launchShell for a new environment.");
+    if (r < 0)
+        return r;
+    spec.timeout_s = timeout_of(call, session.pool, language);
+    r = tool_execute(call, session.id, &spec, &e, err);
+    if (r < 0)
+        return r;
+    tool_result(call, &session, e, ret);
+    rename_session(ret, session.id);
+    return 0;
+}
+
+int tool_run_python_remote(struct mcp_call *call, const json_t *args,
+                           struct mcp_answer *ret, struct error *err)
+{
+    static const struct json_field fields[] = {
+        {"environmentId", JSON_KIND_STRING, .required = true,
+         .offset = AT(environment), .min = 1, .max = ID_MAX},
+        {"pythonCode", JSON_KIND_STRING, .required = true, .offset = AT(code),
+         .max = INT64_MAX},
+    };
+    struct remote_args a = {.code = NULL};
+    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+
+    return r < 0 ? r : run(call, a.environment, EXEC_PYTHON, a.code, ret, err);
+}
+
+/* The words of a command, each as it is. */
+static int join(const json_t *words, struct buf *ret, struct error *err)
+{
+    json_t *word;
+    size_t i;
+
+    json_array_foreach (words, i, word) {
+        if (!json_is_string(word))
+            return error_set(err, ERR_INVALID,
+                             "field 'execCommandAndArgs' must be an array of "
+                             "strings");
+        if (i)
+            buf_adds(ret, " ");
+        tool_text_quote(ret, json_string_value(word));
+    }
+    if (!ret->len)
+        return error_set(err, ERR_INVALID,
+                         "field 'execCommandAndArgs' is empty");
+    return 0;
+}
+
+int tool_run_shell_remote(struct mcp_call *call, const json_t *args,
+                          struct mcp_answer *ret, struct error *err)
+{
+    static const struct json_field fields[] = {
+        {"environmentId", JSON_KIND_STRING, .required = true,
+         .offset = AT(environment), .min = 1, .max = ID_MAX},
+        {"shellCommand", JSON_KIND_STRING, .offset = AT(code), .min = 1,
+         .max = INT64_MAX},
+        {"execCommandAndArgs", JSON_KIND_ARRAY, .offset = AT(words),
+         .max = ARGS_MAX},
+    };
+    struct buf joined cleanup(buf_done) = {0};
+    struct remote_args a = {.code = NULL};
+    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+
+    if (r == 0 && (a.code != NULL) == (a.words != NULL))
+        r = error_set(err, ERR_INVALID,
+                      "give exactly one of shellCommand and "
+                      "execCommandAndArgs");
+    if (r == 0 && a.words)
+        r = join(a.words, &joined, err);
+    if (r < 0)
+        return r;
+    return run(call, a.environment, EXEC_SHELL, a.code ? a.code : joined.data,
+               ret, err);
+}
+
+/* ---- their words -------------------------------------------------------- */
+
+#define ENVIRONMENT                                                            \
+    "\"environmentId\":{\"type\":\"string\",\"description\":\"As launchShell " \
+    "returned it\"}"
+
+#define OUTPUT                                                                \
+    TOOL_OUTPUT("\"environmentId\":{\"type\":\"string\"},"                    \
+                "\"exit_code\":{\"type\":[\"integer\",\"null\"]},"            \
+                "\"stdout\":{\"type\":\"string\"},"                           \
+                "\"stderr\":{\"type\":\"string\"},"                           \
+                "\"result\":{\"type\":[\"string\",\"null\"]},"                \
+                "\"files\":{\"type\":\"array\",\"items\":" TOOL_SCHEMA_FILE   \
+                "}")
+
+const char tool_launch_shell_text[] =
+    "Makes a remote environment, a sealed sandbox of this pool, and returns "
+    "its environmentId for the two other tools. Its files below /mnt/data are "
+    "kept; variables last until the pool's cooldown without use.";
+const char tool_launch_shell_input[] =
+    "{\"type\":\"object\",\"additionalProperties\":false}";
+const char tool_launch_shell_output[] =
+    TOOL_OUTPUT("\"environmentId\":{\"type\":\"string\"}");
+
+const char tool_run_python_remote_text[] =
+    "Runs Python in an environment and returns stdout, stderr, the value of "
+    "the last expression, images and files. Variables stay between calls. At "
+    "most 220 s. not_found: call launchShell for a new environment.";
+const char tool_run_python_remote_input[] =
+    "{\"type\":\"object\",\"properties\":{" ENVIRONMENT ","
+    "\"pythonCode\":{\"type\":\"string\"}},"
+    "\"required\":[\"environmentId\",\"pythonCode\"],"
+    "\"additionalProperties\":false}";
+const char tool_run_python_remote_output[] = OUTPUT;
+
+const char tool_run_shell_remote_text[] =
+    "Runs a shell command in an environment and returns stdout, stderr and "
+    "the exit code. Give exactly one of shellCommand and execCommandAndArgs. "
+    "At most 220 s. not_found: call launchShell for a new environment.";
+const char tool_run_shell_remote_input[] =
+    "{\"type\":\"object\",\"properties\":{" ENVIRONMENT ","
+    "\"shellCommand\":{\"type\":\"string\"},"
+    "\"execCommandAndArgs\":{\"type\":\"array\",\"items\":{\"type\":"
+    "\"string\"},\"description\":\"A program and its arguments, each taken as "
+    "it is\"}},"
+    "\"required\":[\"environmentId\"],\"additionalProperties\":false}";
+const char tool_run_shell_remote_output[] = OUTPUT;

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * execute_python and run_shell, and the one way all tools run something in a
+ * session: on the call's own worker, to its end, while tool_watch.c tells the
+ * client how it goes and stops it when nobody waits any more. Borrowing a
+ * second worker instead could leave all of them waiting for each other.
+ */
+#include <string.h>
+
+#include "base/mem.h"
+#include "doors/mcp/tool.h"
+
+#define CODE_CHARS_MAX 20000u
+#define PYTHON_SECONDS_MAX 900
+#define SHELL_SECONDS_MAX 240
+
+/* ---- running ------------------------------------------------------------ */
+
+struct later {
+    void (*job)(void *arg);
+    void *arg;
+};
+
+static int on_submit(void *ctx, void (*job)(void *arg), void *arg)
+{
+    *(struct later *)ctx = (struct later){job, arg};
+    return 0;
+}
+
+int tool_execute(struct mcp_call *call, const char *session,
+                 const struct exec_spec *spec, struct execution **ret,
+                 struct error *err)
+{
+    struct exec_spec whole = *spec;
+    struct tool_watch watch;
+    struct later later = {NULL, NULL};
+    int r;
+
+    whole.conversation = tool_some(call->conversation);
+    whole.message = tool_some(call->message);
+    r = session_submit(call->doors->sessions, call->actor, session, &whole,
+                       on_submit, &later, ret, err);
+    if (r < 0)
+        return r;
+    tool_watch_begin(&watch, call, *ret);
+    later.job(later.arg);
+    tool_watch_end(&watch);
+    return 0;
+}
+
+void tool_execution_done(struct execution **e)
+{
+    execution_unref(*e);
+}
+
+/* ---- the two tools ------------------------------------------------------ */
+
+struct run_args {
+    const char *code, *session, *workspace;
+    int64_t timeout;
+};
+
+#define AT(member) offsetof(struct run_args, member)
+
+static int run(struct mcp_call *call, const struct run_args *a,
+               enum exec_language language, struct mcp_answer *ret,
+               struct error *err)
+{
+    struct session_info session cleanup(session_info_done) = {.metadata =
+                                                                  NULL};
+    struct execution *e cleanup(tool_execution_done) = NULL;
+    struct exec_spec spec = {.language = language,
+                             .code = a->code,
+                             .code_len = strlen(a->code),
+                             .timeout_s = (uint32_t)a->timeout};
+    int r = 0;
+
+    if (tool_text_chars(a->code, spec.code_len) > CODE_CHARS_MAX) {
+        (void)error_set(err, ERR_TOO_LARGE,
+                        "the code has more than %u characters",
+                        CODE_CHARS_MAX);
+        r = error_hint(err, "Run it in steps, or put it into a file by "
+                            "upload_file and run that.");
+    }
+    if (r == 0)
+        r = tool_session(call, TOOL_MAKE, a->session, a->workspace, &session,
+                         err);
+    if (r == 0)
+        r = tool_execute(call, session.id, &spec, &e, err);
+    if (r == 0)
+        tool_result(call, &session, e, ret);
+    return r;
+}
+
+int tool_execute_python(struct mcp_call *call, const json_t *args,
+                        struct mcp_answer *ret, struct error *err)
+{
+    static const struct json_field fields[] = {
+        {"code", JSON_KIND_STRING, .required = true, .offset = AT(code),
+         .max = INT64_MAX},
+        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
+         .max = ID_MAX},
+        {"timeout", JSON_KIND_INT, .offset = AT(timeout),
+         .min = EXEC_TIMEOUT_MIN_S, .max = PYTHON_SECONDS_MAX},
+        {"workspace", JSON_KIND_STRING, .offset = AT(workspace), .min = 1,
+         .max = ID_MAX},
+    };
+    struct run_args a = {.code = NULL};
+    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+
+    return r < 0 ? r : run(call, &a, EXEC_PYTHON, ret, err);
+}
+
+int tool_run_shell(struct mcp_call *call, const json_t *args,
+                   struct mcp_answer *ret, struct error *err)
+{
+    static const struct json_field fields[] = {
+        {"command", JSON_KIND_STRING, .required = true, .offset = AT(code),
+         .min = 1, .max = INT64_MAX},
+        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
+         .max = ID_MAX},
+        {"timeout", JSON_KIND_INT, .offset = AT(timeout),
+         .min = EXEC_TIMEOUT_MIN_S, .max = SHELL_SECONDS_MAX},
+    };
+    struct run_args a = {.code = NULL};
+    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+
+    return r < 0 ? r : run(call, &a, EXEC_SHELL, ret, err);
+}
+
+/* ---- their words -------------------------------------------------------- */
+
+#define OUTCOMES                                                              \
+    "When status is not ok: error, read the traceback and correct the code; " \
+    "timeout, do less per call or raise timeout; oom, use less memory (read " \
+    "files in pieces, drop what is not needed); limit, the message names "    \
+    "the limit; killed or crashed, the interpreter ended and the next call "  \
+    "starts with a new one, so define variables again; cancelled, somebody "  \
+    "stopped it; denied, a file or workspace may not be written; "            \
+    "isolation_failed, nothing ran, try again later. not_found or expired "   \
+    "for a session: leave session_id out and go on with the new one. "
+
+#define FILES                                                                 \
+    "Files written below /mnt/data are kept with their versions after the "   \
+    "session ends and come back as resource links; elsewhere they are lost. "
+
+const char tool_execute_python_text[] =
+    "Runs Python in a persistent, sealed interpreter and returns what it "
+    "printed, the value of the last expression, charts as images, and the "
+    "files it made. Use it for calculation, data analysis, charts "
+    "(matplotlib, plotly), documents and file conversion. Variables and "
+    "imports stay for the next call with the same session_id; the first "
+    "answer names it. pandas, numpy, scipy, matplotlib, openpyxl, Pillow and "
+    "more are there; there is no network and nothing can be installed from "
+    "it. " FILES
+    "Limits: 20,000 characters of code; timeout 5 to 900 s, 120 unless given; "
+    "1 GiB of memory unless the pool says otherwise. stdout beyond 4,000 and "
+    "stderr beyond 2,000 characters are cut in the middle, and the answer "
+    "names the file that has all of it. After 20 idle minutes the interpreter "
+    "is let go: files stay, variables do not, and the answer's interpreter "
+    "field says new. " OUTCOMES;
+
+const char tool_execute_python_input[] =
+    "{\"type\":\"object\",\"properties\":{"
+    "\"code\":{\"type\":\"string\",\"maxLength\":20000,\"description\":"
+    "\"Python source. The value of a last line that is an expression is "
+    "returned.\"}," TOOL_SCHEMA_SESSION ","
+    "\"timeout\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":900,"
+    "\"default\":120,\"description\":\"Seconds it may run\"},"
+    "\"workspace\":{\"type\":\"string\",\"description\":\"A workspace, ws_…, "
+    "to work on instead of one of its own; for a new session\"}},"
+    "\"required\":[\"code\"],\"additionalProperties\":false}";
+
+#define OUTPUT                                                                \
+    TOOL_OUTPUT(                                                              \
+        "\"session_id\":{\"type\":\"string\"},"                               \
+        "\"execution_id\":{\"type\":\"string\"},"                             \
+        "\"exit_code\":{\"type\":[\"integer\",\"null\"]},"                    \
+        "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"  \
+        "\"result\":{\"type\":[\"string\",\"null\"],\"description\":\"Value " \
+        "of the last expression\"},"                                          \
+        "\"error\":{\"type\":[\"object\",\"null\"],\"properties\":{"          \
+        "\"name\":{\"type\":\"string\"},\"message\":{\"type\":\"string\"},"   \
+        "\"traceback\":{\"type\":\"string\"}}},"                              \
+        "\"truncated\":{\"type\":\"array\",\"items\":{\"type\":\"object\","   \
+        "\"properties\":{\"what\":{\"type\":\"string\"},\"characters\":{"     \
+        "\"type\":\"integer\"},\"left_out\":{\"type\":\"integer\"},"          \
+        "\"file\":{\"type\":[\"string\",\"null\"]}}}},"                       \
+        "\"duration_ms\":{\"type\":\"integer\"},"                             \
+        "\"interpreter\":{\"type\":\"string\",\"enum\":[\"kept\",\"new\","    \
+        "\"lost\"],\"description\":\"new: variables of earlier calls are "    \
+        "gone; lost: those of this call are\"},"                              \
+        "\"images\":{\"type\":\"integer\"},"                                  \
+        "\"files\":{\"type\":\"array\",\"items\":" TOOL_SCHEMA_FILE "}")
+
+const char tool_execute_python_output[] = OUTPUT;
+
+const char tool_run_shell_text[] =
+    "Runs a bash command in the session's sandbox, in /mnt/data, and returns "
+    "stdout, stderr and the exit code. Use it for command-line tools (ls, "
+    "grep, rg, awk, jq, sqlite3, zip, git, pdftotext …); for Python code use "
+    "execute_python, whose variables this does not see. Each call is a new "
+    "shell: its folder and variables do not stay, files do. A non-zero exit "
+    "code is reported as status error. " FILES
+    "There is no network. Limits: timeout 5 to 240 s, 120 unless given; 20,000 "
+    "characters of command; stdout beyond 4,000 and stderr beyond 2,000 "
+    "characters are cut in the middle, and the answer names the file that has "
+    "all of it. " OUTCOMES;
+
+const char tool_run_shell_input[] =
+    "{\"type\":\"object\",\"properties\":{"
+    "\"command\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":20000,"
+    "\"description\":\"For bash; may have several lines\"}," TOOL_SCHEMA_SESSION
+    ","
+    "\"timeout\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":240,"
+    "\"default\":120,\"description\":\"Seconds it may run\"}},"
+    "\"required\":[\"command\"],\"additionalProperties\":false}";
+
+const char tool_run_shell_output[] = OUTPUT;
