@@ -30,7 +30,7 @@ void cli_init(struct cli *c, const char *command)
     struct sigaction ignore = {.sa_handler = SIG_IGN};
     sigset_t set;
 
-    *c = (struct cli){.command = command, .signal_fd = -1};
+    *c = (struct cli){.command = command, .signal_fd = -1, .watch_fd = -1};
     c->tty_out = isatty(STDOUT_FILENO) == 1;
     c->tty_err = isatty(STDERR_FILENO) == 1;
     c->color_out = wants_color(c->tty_out);

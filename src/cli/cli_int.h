@@ -49,6 +49,7 @@ struct cli {
     bool color_out, color_err;
     int signal_fd;    /* SIGINT, SIGTERM, SIGHUP */
     bool interrupted; /* one of them has ended a request */
+    int watch_fd;     /* no service is waited for once it hangs up; or -1 */
     /* the service, once connected; owned */
     char *base;
     char *key;

@@ -36,6 +36,17 @@ static const struct cli_command commands[] = {
      "sessions refresh SESSION\n"
      "sessions interrupt SESSION",
      cli_sessions, true},
+    {"pool", "List, make, change and delete pools of sessions",
+     "pool [list]\n"
+     "pool show NAME\n"
+     "pool create NAME [--container-type PythonLTS|Shell]\n"
+     "    [--max-sessions N] [--cooldown-period SECONDS]\n"
+     "    [--ready-sessions N] [--network-status EgressDisabled]\n"
+     "    [--lifecycle-type Timed] [--runtime R] [--memory SIZE]\n"
+     "    [--persistence workspace|ephemeral]\n"
+     "pool update NAME [the same]\n"
+     "pool delete NAME [--yes]",
+     cli_pool, true},
     {"files", "Everything about files: of a workspace, or of a session",
      "files ls PLACE [-1] [--at COMMIT]\n"
      "files get PLACE [FILE | -] [--version V] [--continue]\n"
@@ -110,6 +121,9 @@ static const struct cli_command commands[] = {
      "runtime show NAME\n"
      "runtime remove NAME",
      cli_runtime, false},
+    {"mcp",
+     "Speak MCP on standard input and output, for a host that starts it",
+     "mcp [--tools core|workspace|all]", cli_mcp, true},
     {"doctor", "Say which walls stand on this machine, and what to do",
      "doctor [--json]", cli_doctor, true},
     {"help", "Help for a command", "help [COMMAND]", cli_help, false},

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
 #include <time.h>
@@ -24,6 +25,8 @@
 #define KEY_MAX 512
 #define SYSTEM_DATA "/var/lib/glovebox"
 #define START_SECONDS 60
+#define NAP_MS 20L
+#define TAKEN_MS 200L /* between two tries to be the one who serves */
 
 static const char *env(const char *name)
 {
@@ -198,17 +201,25 @@ static int interrupted(struct error *err)
     return -(int)err->code;
 }
 
-/* False when it is time to give up: Ctrl-C came between two requests, or
- * ended one. */
-static bool nap(const struct cli *c)
+static bool hung_up(int fd)
 {
-    struct timespec ts = {.tv_nsec = 20 * 1000 * 1000};
+    struct pollfd p = {.fd = fd, .events = POLLRDHUP};
+
+    return fd >= 0 && poll(&p, 1, 0) > 0;
+}
+
+/* False when it is time to give up: Ctrl-C came between two requests, or
+ * ended one; or whoever we work for has gone. */
+static bool nap(const struct cli *c, long ms)
+{
+    struct timespec ts = {.tv_nsec = ms * 1000 * 1000};
     sigset_t set;
 
     (void)nanosleep(&ts, NULL);
     (void)sigpending(&set);
-    return !c->interrupted && !sigismember(&set, SIGINT) &&
-           !sigismember(&set, SIGTERM) && !sigismember(&set, SIGHUP);
+    return !c->interrupted && !hung_up(c->watch_fd) &&
+           !sigismember(&set, SIGINT) && !sigismember(&set, SIGTERM) &&
+           !sigismember(&set, SIGHUP);
 }
 
 static int embed(struct cli *c, const char *pool, const char *runtime,
@@ -221,9 +232,9 @@ static int embed(struct cli *c, const char *pool, const char *runtime,
 
     if (show)
         (void)fputs("starting an embedded service...", stderr);
-    r = cli_embedded_start(pool, runtime, &c->embedded, err);
+    r = cli_embedded_start(pool, runtime, NULL, &c->embedded, err);
     while (r == 0 && !ready && clock_left_ms(deadline) > 0) {
-        if (!nap(c)) {
+        if (!nap(c, NAP_MS)) {
             r = interrupted(err);
         } else if (!cli_embedded_alive(c->embedded)) {
             break;
@@ -260,4 +271,55 @@ int cli_connect(struct cli *c, enum cli_connect_mode mode, const char *pool,
     (void)error_set(err, ERR_UNAVAILABLE, "no running service was found");
     return error_hint(err, "Start one with `glovebox serve`, or say where it "
                            "is with GLOVEBOX_URL and GLOVEBOX_KEY.");
+}
+
+/* Whoever has the lock of the data directory has the service: ours, or that
+ * of a command that was quicker, or for a moment still the one that is about
+ * to end; so ours is started until one of them answers. Does not wait until
+ * sessions can start: a request will. */
+static int embed_lasting(struct cli *c, const char *dir, struct error *err)
+{
+    uint64_t deadline = clock_mono_ms() + START_SECONDS * 1000;
+
+    while (clock_left_ms(deadline) > 0) {
+        int r = c->embedded
+                    ? 0
+                    : cli_embedded_start(NULL, NULL, dir, &c->embedded, err);
+
+        if (r < 0)
+            return r;
+        if (!nap(c, NAP_MS))
+            return interrupted(err);
+        if (found_in(c, dir))
+            return 0;
+        if (cli_embedded_alive(c->embedded))
+            continue;
+        if (!cli_embedded_taken(c->embedded))
+            return start_failed(c, err);
+        cli_embedded_stop(take_ptr(c->embedded));
+        if (!nap(c, TAKEN_MS))
+            return interrupted(err);
+        if (found_in(c, dir))
+            return 0;
+    }
+    return error_set(err, ERR_UNAVAILABLE,
+                     "a service was started, and did not answer in time");
+}
+
+int cli_connect_lasting(struct cli *c, struct error *err)
+{
+    const char *url = c->url ? c->url : env("GLOVEBOX_URL");
+    char *dir cleanup(mem_free) = cli_connect_data_dir(c);
+    int r = c->key ? 0 : named_key(c, err);
+
+    if (r < 0)
+        return r;
+    if (url)
+        return set_base(c, url, err);
+    if (found_running(c))
+        return 0;
+    if (c->interrupted || hung_up(c->watch_fd))
+        return interrupted(err);
+    cli_embedded_stop(take_ptr(c->embedded)); /* it has ended by itself */
+    return embed_lasting(c, dir, err);
 }

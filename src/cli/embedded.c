@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A service for one command: gloveboxd on a free loopback port with a private
- * data directory that is removed afterwards. It is the child of a keeper, a
- * fork of ours that waits for the other end of a socket to close. However this
- * program ends, be it by SIGKILL, the keeper stops the service and removes
- * the directory. The keeper lives in a session of its own, so that Ctrl-C
- * reaches only us.
+ * A service for one command: gloveboxd on a free loopback port, with a private
+ * data directory that is removed afterwards or with one that stays. It is the
+ * child of a keeper, a fork of ours that waits for the other end of a socket
+ * to close. However this program ends, be it by SIGKILL, the keeper stops the
+ * service and removes what was private. The keeper lives in a session of its
+ * own, so that Ctrl-C reaches only us.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -32,10 +32,12 @@
 #define TAIL_BYTES 1500
 #define LOG_MAX (1u << 20)
 #define DEPTH_MAX 32
-#define STOP_S 2 /* nobody waits for what runs when the command ends */
+#define EXIT_TAKEN 3 /* of gloveboxd: another one serves the directory */
+#define STOP_S 2     /* nobody waits for what runs when the command ends */
 
 struct cli_embedded {
-    char *dir;
+    char *dir;  /* private: configuration, log, and data unless they stay */
+    char *data; /* the data directory */
     pid_t keeper;
     int life; /* the keeper stops everything when this closes */
 };
@@ -79,6 +81,22 @@ static int check_image(const struct conf *conf, struct error *err)
     return error_hint(err, "Build it with `glovebox runtime build %s`.", name);
 }
 
+static void quieten(struct conf *conf)
+{
+    conf->stop_deadline_s = STOP_S;
+    free(conf->log_level);
+    conf->log_level = xstrdup("warn");
+}
+
+/* Data that stay may hold sessions of any pool. */
+static int keep_all(struct conf *conf, struct error *err)
+{
+    for (size_t i = 0; i < conf->pool_count; i++)
+        conf->pools[i].ready = MIN(conf->pools[i].ready, i == 0 ? 1u : 0u);
+    quieten(conf);
+    return check_image(conf, err);
+}
+
 /* This machine's settings with the one pool that is wanted, and one ready
  * sandbox in it, which is all a single command needs. */
 static int narrow(struct conf *conf, const char *pool, const char *runtime,
@@ -102,21 +120,19 @@ static int narrow(struct conf *conf, const char *pool, const char *runtime,
         free(conf->pools[0].runtime);
         conf->pools[0].runtime = xstrdup(runtime);
     }
-    conf->stop_deadline_s = STOP_S;
-    free(conf->log_level);
-    conf->log_level = xstrdup("warn");
+    quieten(conf);
     return check_image(conf, err);
 }
 
 static int write_config(const char *path, const char *pool,
-                        const char *runtime, struct error *err)
+                        const char *runtime, bool lasting, struct error *err)
 {
     struct conf *conf cleanup(conf_freep) = NULL;
     FILE *out;
     int r = conf_load(0, NULL, &conf, err);
 
     if (r == 0)
-        r = narrow(conf, pool, runtime, err);
+        r = lasting ? keep_all(conf, err) : narrow(conf, pool, runtime, err);
     if (r < 0)
         return r;
     out = fopen(path, "wxe");
@@ -189,13 +205,13 @@ static pid_t start_daemon(char *const *argv)
 }
 
 /* Waits until our side closes the socket or the daemon ends. */
-static bool daemon_outlives(pid_t daemon, int life)
+static bool daemon_outlives(pid_t daemon, int life, int *ret_status)
 {
     for (;;) {
         struct pollfd p = {.fd = life, .events = POLLIN};
         int n = poll(&p, 1, 100);
 
-        if (waitpid(daemon, NULL, WNOHANG) == daemon)
+        if (waitpid(daemon, ret_status, WNOHANG) == daemon)
             return false;
         if (n > 0 && p.revents)
             return true;
@@ -218,6 +234,7 @@ static void stop_daemon(pid_t daemon)
 static _Noreturn void keep(const char *dir, const char *log, int life,
                            char *const *argv)
 {
+    int status = 0;
     sigset_t none;
     pid_t daemon;
 
@@ -226,13 +243,14 @@ static _Noreturn void keep(const char *dir, const char *log, int life,
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     redirect(log);
     daemon = start_daemon(argv);
-    if (daemon > 0 && daemon_outlives(daemon, life)) {
+    if (daemon > 0 && daemon_outlives(daemon, life, &status)) {
         stop_daemon(daemon);
     } else {
-        /* It ended by itself: our side is told, and may want to read why
-         * before we wipe. */
-        char byte;
+        /* It ended by itself: our side is told with which status, and may
+         * want to read why before we wipe. */
+        char byte = WIFEXITED(status) ? (char)WEXITSTATUS(status) : 1;
 
+        (void)fd_write_all(life, &byte, 1);
         (void)shutdown(life, SHUT_WR);
         (void)fd_read_all(life, &byte, 1);
     }
@@ -267,7 +285,7 @@ static int start_keeper(const char *dir, const char *log, char *const *argv,
     return 0;
 }
 
-int cli_embedded_start(const char *pool, const char *runtime,
+int cli_embedded_start(const char *pool, const char *runtime, const char *data,
                        struct cli_embedded **ret, struct error *err)
 {
     char *program cleanup(mem_free) = NULL;
@@ -286,7 +304,7 @@ int cli_embedded_start(const char *pool, const char *runtime,
         return -(int)err->code;
     config = xasprintf("%s/embedded.yaml", dir);
     log = xasprintf("%s/embedded.log", dir);
-    r = write_config(config, pool, runtime, err);
+    r = write_config(config, pool, runtime, data != NULL, err);
     if (r < 0) {
         remove_tree(dir);
         return r;
@@ -294,12 +312,16 @@ int cli_embedded_start(const char *pool, const char *runtime,
     {
         char o1[] = "--data", o2[] = "--config", o3[] = "--listen",
              any[] = "127.0.0.1:0";
-        char *argv[] = {program, o1, dir, o2, config, o3, any, NULL};
+        char *at = xstrdup(data ? data : dir);
+        char *argv[] = {program, o1, at, o2, config, o3, any, NULL};
 
         e = xcalloc(1, sizeof(*e));
+        e->data = at;
+
         r = start_keeper(dir, log, argv, e, err);
     }
     if (r < 0) {
+        free(e->data);
         free(e);
         return r;
     }
@@ -310,15 +332,23 @@ int cli_embedded_start(const char *pool, const char *runtime,
 
 const char *cli_embedded_dir(const struct cli_embedded *e)
 {
-    return e->dir;
+    return e->data;
 }
 
 bool cli_embedded_alive(struct cli_embedded *e)
 {
     struct pollfd p = {.fd = e->life, .events = POLLIN};
 
-    /* Nothing is ever written; what can be read is an end. */
+    /* What can be read is how it ended. */
     return poll(&p, 1, 0) == 0;
+}
+
+bool cli_embedded_taken(struct cli_embedded *e)
+{
+    char status;
+
+    return recv(e->life, &status, 1, MSG_DONTWAIT | MSG_PEEK) == 1 &&
+           status == EXIT_TAKEN;
 }
 
 char *cli_embedded_log_tail(const struct cli_embedded *e)
@@ -340,5 +370,6 @@ void cli_embedded_stop(struct cli_embedded *e)
     while (e->keeper > 0 && waitpid(e->keeper, NULL, 0) < 0 && errno == EINTR)
         ;
     free(e->dir);
+    free(e->data);
     free(e);
 }

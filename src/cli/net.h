@@ -27,6 +27,10 @@ enum cli_connect_mode {
  * it than configured; NULL: as configured. */
 int cli_connect(struct cli *c, enum cli_connect_mode mode, const char *pool,
                 const char *runtime, struct error *err);
+/* For a command that goes on for long: the running service, or one of our own
+ * on the usual data directory. Another command may be about to do the same:
+ * the first one's service then serves both. Asked again when it went away. */
+int cli_connect_lasting(struct cli *c, struct error *err);
 /* The data directory meant by flag, environment or default; owned. */
 char *cli_connect_data_dir(const struct cli *c);
 /* A program of ours beside this one or in ../libexec/glovebox; owned by
@@ -38,12 +42,15 @@ int cli_connect_file(const char *name, char **ret_path);
  * -errno, -EINVAL, -ENODATA */
 int cli_connect_line(int dirfd, const char *path, size_t cap, char **ret);
 
-int cli_embedded_start(const char *pool, const char *runtime,
+/* data: a data directory that stays; NULL: a private one that goes with it. */
+int cli_embedded_start(const char *pool, const char *runtime, const char *data,
                        struct cli_embedded **ret, struct error *err);
 /* Its data directory; borrowed. */
 const char *cli_embedded_dir(const struct cli_embedded *e);
 /* False once it has ended by itself. */
 bool cli_embedded_alive(struct cli_embedded *e);
+/* Once it has: because another service has its data directory. */
+bool cli_embedded_taken(struct cli_embedded *e);
 /* The last lines it logged, for a failure's hint; owned by caller. */
 char *cli_embedded_log_tail(const struct cli_embedded *e);
 void cli_embedded_stop(struct cli_embedded *e);
@@ -119,6 +126,8 @@ struct cli_transfer {
  * errors carry the service's code, sentence and hint. */
 int cli_transfer_run(struct cli *c, struct cli_transfer *t, struct error *err);
 void cli_transfer_done(struct cli_transfer *t); /* for cleanup() */
+/* Does the address lead to this machine itself? */
+bool cli_transfer_loopback(const char *url);
 
 /* ---- refused.c: the service's errors -------------------------------------
  */

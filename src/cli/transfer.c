@@ -163,7 +163,7 @@ static size_t on_header(char *line, size_t one, size_t len, void *ctx)
 
 /* ---- setting it up ------------------------------------------------------ */
 
-static bool is_loopback(const char *url)
+bool cli_transfer_loopback(const char *url)
 {
     static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]",
                                         "0.0.0.0", "[::]"};
@@ -227,7 +227,7 @@ static void set_request(struct running *r)
     (void)curl_easy_setopt(r->easy, CURLOPT_PATH_AS_IS, 1L);
     if (strcmp(r->t->method, "HEAD") == 0)
         (void)curl_easy_setopt(r->easy, CURLOPT_NOBODY, 1L);
-    if (is_loopback(url)) /* the key must not travel by way of a proxy */
+    if (cli_transfer_loopback(url)) /* the key must not travel by way of a proxy */
         (void)curl_easy_setopt(r->easy, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);

@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 
-const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
+const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'pool', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
   'backup', 'restore', 'verify', 'key', 'runtime', 'doctor'];
 const cli = new Cli();
 after(() => cli.close());
@@ -49,6 +49,8 @@ test('every flag of the manual is known', async () => {
       'message', 'lock-file', 'charts', 'json', 'url', 'key-file', 'data'],
     shell: ['session', 'workspace', 'ephemeral', 'pool', 'runtime', 'lang', 'charts', 'json'],
     sessions: ['name', 'workspace', 'ephemeral', 'pool', 'runtime', 'memory', 'json'],
+    pool: ['name', 'container-type', 'max-sessions', 'cooldown-period', 'ready-sessions', 'network-status', 'lifecycle-type', 'runtime', 'memory',
+      'persistence', 'yes', 'json'],
     files: ['session', 'output', 'continue', 'version', 'commit', 'at', 'level', 'limit', 'recursive', 'if-match', 'create', 'lock-file',
       'conversation', 'message', 'json'],
     workspaces: ['deleted', 'private', 'commit', 'limit', 'ttl', 'revoke', 'token-file', 'versions', 'days', 'json'],

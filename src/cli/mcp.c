@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * glovebox mcp: MCP on standard input and output, for hosts that start their
+ * servers themselves. One JSON message a line in each direction and nothing
+ * else on standard output. It talks to the running service, or starts one on
+ * the usual data directory; see mcp.h for the pieces.
+ */
+#include <poll.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/mcp.h"
+
+#define POLL_MS 60000
+
+static bool signalled(struct cli *c)
+{
+    struct signalfd_siginfo info;
+
+    return c->signal_fd >= 0 &&
+           read(c->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
+}
+
+static bool ready(int fd, short events)
+{
+    struct pollfd p = {.fd = fd, .events = events};
+
+    return poll(&p, 1, 0) > 0;
+}
+
+/* Until the host, the service or a signal has something to say, or the host
+ * can be told something. */
+static void wait_for_any(struct mcp_bridge *b, int ms)
+{
+    bool full = mcp_host_full(b);
+    struct curl_waitfd extra[3] = {
+        {.fd = STDIN_FILENO, .events = CURL_WAIT_POLLIN}};
+    struct pollfd few[3] = {{.fd = STDIN_FILENO, .events = POLLRDHUP}};
+    unsigned count = 1;
+
+    if (b->c->signal_fd >= 0) {
+        few[count] = (struct pollfd){.fd = b->c->signal_fd, .events = POLLIN};
+        extra[count++] = (struct curl_waitfd){.fd = b->c->signal_fd,
+                                              .events = CURL_WAIT_POLLIN};
+    }
+    if (b->out.len > 0) {
+        few[count] = (struct pollfd){.fd = STDOUT_FILENO, .events = POLLOUT};
+        extra[count++] = (struct curl_waitfd){.fd = STDOUT_FILENO,
+                                              .events = CURL_WAIT_POLLOUT};
+    }
+    if (full)
+        (void)poll(few, count, ms);
+    else
+        (void)curl_multi_poll(b->multi, extra, count, ms, NULL);
+    if (signalled(b->c) || (full && few[0].revents))
+        b->ended = true;
+    else if (!full && ready(STDIN_FILENO, POLLIN))
+        mcp_host_read(b);
+}
+
+/* The spine: until the host hangs up, what it says goes to the service and
+ * what the service says goes to it. */
+static void bridge(struct mcp_bridge *b)
+{
+    while (!b->ended) {
+        int ms = POLL_MS, running;
+
+        if (!mcp_host_full(b)) {
+            (void)curl_multi_perform(b->multi, &running);
+            mcp_finish_reap(b);
+        }
+        ms = mcp_session_listen(b, ms);
+        ms = mcp_exchange_pump(b, ms);
+        mcp_host_flush(b);
+        if (!b->ended)
+            wait_for_any(b, ms);
+    }
+}
+
+static int run(struct cli *c, const char *path)
+{
+    struct mcp_bridge b = {.c = c, .path = path};
+
+    b.multi = curl_multi_init();
+    if (!b.multi)
+        abort(); /* as any small allocation of ours */
+    c->watch_fd = STDIN_FILENO;
+    /* Without a service the host is told so, in answer to its requests. */
+    (void)mcp_finish_find(&b);
+    bridge(&b);
+    mcp_exchange_drop(&b);
+    mcp_session_close(&b);
+    (void)curl_multi_cleanup(b.multi);
+    mcp_host_done(&b);
+    return CLI_EXIT_OK;
+}
+
+static const char *path_of(const char *tools)
+{
+    if (strcmp(tools, "core") == 0)
+        return "/mcp";
+    if (strcmp(tools, "workspace") == 0)
+        return "/mcp?tools=workspace";
+    return strcmp(tools, "all") == 0 ? "/mcp?tools=all" : NULL;
+}
+
+int cli_mcp(int argc, char **argv)
+{
+    struct cli c cleanup(cli_done);
+    const char *tools = "core";
+    const struct cli_opt table[] = {
+        {"tools", 0, CLI_OPT_TEXT, &tools, "GROUP",
+         "core (the default), workspace or all", NULL},
+    };
+    const struct cli_opts opts = {
+        .table = table,
+        .count = ARRAY_SIZE(table),
+        .notes =
+            "For hosts that start their MCP servers themselves: one message a "
+            "line on standard\ninput and output, in any revision from "
+            "2025-03-26 to 2026-07-28. Without a running\nservice it starts "
+            "one on the data directory, which ends with it; several may run\n"
+            "at once and share it. Errors go to standard error.\n"};
+    struct cli_words words;
+    int status;
+
+    cli_init(&c, "mcp");
+    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
+        return status;
+    if (words.count)
+        return cli_usage_error(&c, "mcp takes no words");
+    if (!path_of(tools))
+        return cli_usage_error(&c, "--tools is core, workspace or all");
+    return run(&c, path_of(tools));
+}

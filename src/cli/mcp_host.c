@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The host's side of the bridge: one JSON message a line in each direction,
+ * and nothing else on standard output. Reading and writing never wait, so
+ * that a host that is slow to read is neither a reason to stop listening to
+ * it nor one to be deaf to signals.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "cli/mcp.h"
+
+#define READ_SIZE 65536u
+#define WRITE_SIZE 4096u        /* a pipe that can be written takes so much */
+#define WAITING_MAX (32u << 20) /* for a host that does not read */
+
+/* ---- out ---------------------------------------------------------------- */
+
+void mcp_host_say(struct mcp_bridge *b, const char *text, size_t len)
+{
+    size_t at = b->out.len;
+
+    buf_add(&b->out, text, len);
+    for (; at < b->out.len; at++) /* white space between tokens at most */
+        if (b->out.data[at] == '\n' || b->out.data[at] == '\r')
+            b->out.data[at] = ' ';
+    buf_adds(&b->out, "\n");
+}
+
+/* Bytes written, 0 when it would wait, -1 when nobody reads any more. */
+static ssize_t write_some(const char *bytes, size_t len)
+{
+    struct pollfd host = {.fd = STDOUT_FILENO, .events = POLLOUT};
+    ssize_t n;
+
+    if (poll(&host, 1, 0) <= 0)
+        return 0;
+    n = write(STDOUT_FILENO, bytes, MIN(len, WRITE_SIZE));
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return 0;
+    return n > 0 ? n : -1;
+}
+
+void mcp_host_flush(struct mcp_bridge *b)
+{
+    while (b->out_done < b->out.len) {
+        ssize_t n =
+            write_some(b->out.data + b->out_done, b->out.len - b->out_done);
+
+        if (n < 0)
+            b->ended = true;
+        if (n <= 0)
+            break;
+        b->out_done += (size_t)n;
+    }
+    /* Moved seldom: what is written is not worth a copy of what is not. */
+    if (b->out_done > b->out.len / 2) {
+        buf_consume(&b->out, b->out_done);
+        b->out_done = 0;
+    }
+}
+
+bool mcp_host_full(const struct mcp_bridge *b)
+{
+    return b->out.len - b->out_done > WAITING_MAX;
+}
+
+/* ---- in ----------------------------------------------------------------- */
+
+static void refuse(struct mcp_bridge *b, const json_t *id, int code,
+                   const char *sentence)
+{
+    char *line cleanup(mem_free) = mcp_message_error(id, code, sentence);
+
+    mcp_host_say(b, line, strlen(line));
+}
+
+static void take_message(struct mcp_bridge *b, const char *text, size_t len)
+{
+    struct mcp_message m cleanup(mcp_message_done) = {.method = ""};
+    const json_t *cancelled;
+
+    while (len > 0 && (unsigned char)text[len - 1] <= ' ')
+        len--;
+    if (len == 0)
+        return;
+    if (!mcp_message_read(text, len, &m)) {
+        refuse(b, NULL, MCP_PARSE_ERROR, "this line is not JSON");
+        return;
+    }
+    cancelled = mcp_message_cancels(&m);
+    if (cancelled)
+        mcp_exchange_cancel(b, cancelled);
+    /* The modern era cancels by hanging up, which was just done. */
+    if (cancelled && (m.modern || !b->session.handshake))
+        return;
+    if (b->open_count >= MCP_OPEN_MAX && m.kind == MCP_REQUEST)
+        refuse(b, m.id, MCP_INTERNAL_ERROR,
+               "too many requests are under way; wait for some to end");
+    else if (b->open_count < 2 * MCP_OPEN_MAX)
+        mcp_exchange_start(b, text, len, &m);
+}
+
+static void take_line(struct mcp_bridge *b, const char *text, size_t len)
+{
+    if (b->skipping)
+        b->skipping = false; /* this was its end */
+    else if (len > MCP_LINE_MAX)
+        refuse(b, NULL, MCP_PARSE_ERROR, "a line is longer than 16 MiB");
+    else
+        take_message(b, text, len);
+}
+
+/* in_seen: so much of it holds no line end. */
+static void take_lines(struct mcp_bridge *b)
+{
+    size_t at = 0, from = b->in_seen;
+    const char *end;
+
+    while ((end = memchr(b->in.data + from, '\n', b->in.len - from))) {
+        take_line(b, b->in.data + at, (size_t)(end - b->in.data) - at);
+        at = from = (size_t)(end - b->in.data) + 1;
+    }
+    buf_consume(&b->in, at);
+    if (b->in.len > MCP_LINE_MAX && !b->skipping) {
+        refuse(b, NULL, MCP_PARSE_ERROR, "a line is longer than 16 MiB");
+        b->skipping = true;
+    }
+    if (b->skipping)
+        buf_reset(&b->in);
+    b->in_seen = b->in.len;
+}
+
+void mcp_host_read(struct mcp_bridge *b)
+{
+    ssize_t n;
+
+    buf_reserve(&b->in, READ_SIZE);
+    n = read(STDIN_FILENO, b->in.data + b->in.len, READ_SIZE);
+    if (n < 0 && (errno == EINTR || errno == EAGAIN))
+        return;
+    if (n <= 0) {
+        b->ended = true;
+        return;
+    }
+    b->in.len += (size_t)n;
+    take_lines(b);
+}
+
+void mcp_host_done(struct mcp_bridge *b)
+{
+    buf_done(&b->in);
+    buf_done(&b->out);
+}

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The session of the legacy era: begun by the host's handshake, named in a
+ * header from then on, listened to by a standing GET, and deleted at the end.
+ * The host knows nothing of it, and need not know when the service forgets
+ * it: it is begun again with the same handshake, and what the host had asked
+ * of it (a log level, subscriptions) is asked again.
+ */
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "cli/mcp.h"
+
+#define LISTEN_AGAIN_MS 1000u
+#define LISTEN_REFUSED_MS 10000u
+#define GOODBYE_MS 1000L
+
+/* ---- what the host asked ------------------------------------------------ */
+
+static void forget_kept(struct mcp_session *s, size_t at)
+{
+    free(s->kept[at].key);
+    free(s->kept[at].text);
+    s->kept[at] = s->kept[--s->kept_count];
+}
+
+static void keep(struct mcp_session *s, const char *key, const char *text,
+                 size_t len)
+{
+    for (size_t i = 0; i < s->kept_count; i++)
+        if (strcmp(s->kept[i].key, key) == 0)
+            forget_kept(s, i--);
+    if (!text || s->kept_count == MCP_SESSION_KEPT)
+        return;
+    s->kept[s->kept_count].key = xstrdup(key);
+    s->kept[s->kept_count++].text = xstrndup(text, len);
+}
+
+static void note(struct mcp_session *s, const struct mcp_message *m,
+                 const char *text, size_t len)
+{
+    const char *uri =
+        cli_json_text(json_object_get(m->json, "params"), "uri", "");
+
+    if (strcmp(m->method, "logging/setLevel") == 0)
+        keep(s, m->method, text, len);
+    else if (strcmp(m->method, "resources/subscribe") == 0)
+        keep(s, uri, text, len);
+    else if (strcmp(m->method, "resources/unsubscribe") == 0)
+        keep(s, uri, NULL, 0);
+}
+
+static void forget(struct mcp_session *s)
+{
+    s->id[0] = s->version[0] = s->event[0] = '\0';
+    s->listen_at_ms = 0;
+    s->listen_lost = false;
+    s->number++;
+}
+
+enum mcp_role mcp_session_role(struct mcp_bridge *b,
+                               const struct mcp_message *m, const char *text,
+                               size_t len)
+{
+    struct mcp_session *s = &b->session;
+
+    if (m->modern)
+        return MCP_PLAIN;
+    if (m->kind == MCP_REQUEST && strcmp(m->method, "initialize") == 0) {
+        while (s->kept_count > 0)
+            forget_kept(s, 0);
+        free(s->handshake);
+        s->handshake = xstrndup(text, len);
+        forget(s);
+        return MCP_HANDSHAKE;
+    }
+    note(s, m, text, len);
+    return strcmp(m->method, "notifications/initialized") == 0 ? MCP_READY
+                                                               : MCP_PLAIN;
+}
+
+/* ---- beginning again ---------------------------------------------------- */
+
+static struct mcp_exchange *find_role(struct mcp_bridge *b, enum mcp_role role)
+{
+    struct mcp_exchange *x = b->open;
+
+    while (x && x->role != role)
+        x = x->next;
+    return x;
+}
+
+bool mcp_session_again(struct mcp_exchange *x)
+{
+    struct mcp_bridge *b = x->b;
+    struct mcp_session *s = &b->session;
+    struct mcp_exchange *get;
+
+    if (x->m.modern || x->role == MCP_HANDSHAKE || x->resume || x->shaken ||
+        !s->handshake)
+        return false;
+    if (x->session == s->number) { /* the first to find out */
+        if (!s->id[0])
+            return false; /* it keeps none: this is about something else */
+        get = find_role(b, MCP_LISTEN);
+        if (get)
+            mcp_exchange_end(get);
+        forget(s);
+        mcp_exchange_start_ours(b, s->handshake, MCP_HANDSHAKE, true);
+    }
+    x->shaken = true;
+    mcp_exchange_wait(x, 0);
+    return true;
+}
+
+void mcp_session_shaken(struct mcp_exchange *x)
+{
+    static const char ready[] =
+        "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
+
+    /* The host says it itself, once. */
+    if (x->ours && x->b->session.version[0])
+        mcp_exchange_start_ours(x->b, ready, MCP_READY, true);
+}
+
+void mcp_session_ready(struct mcp_exchange *x, bool good)
+{
+    struct mcp_session *s = &x->b->session;
+
+    if (!good)
+        return;
+    s->listen_at_ms = clock_mono_ms();
+    for (size_t i = s->kept_count; x->ours && i > 0; i--)
+        mcp_exchange_start_ours(x->b, s->kept[i - 1].text, MCP_PLAIN, true);
+}
+
+/* ---- listening ---------------------------------------------------------- */
+
+void mcp_session_unheard(struct mcp_exchange *x, long status)
+{
+    struct mcp_session *s = &x->b->session;
+    uint64_t now = clock_mono_ms();
+
+    if (x->session != s->number)
+        return; /* of one that is no more */
+    if (status == 0) {
+        s->listen_lost = true;
+    } else if (status == 404 && s->event[0]) {
+        s->event[0] = '\0'; /* what it missed is not kept */
+        s->listen_at_ms = now;
+    } else if (status == 200 || status == 409) {
+        s->listen_at_ms = now + LISTEN_AGAIN_MS;
+    } else if (status != 404 && status != 405) {
+        s->listen_at_ms = now + LISTEN_REFUSED_MS;
+    }
+    /* 405: it has nothing to tell; 404: a request will find out. */
+}
+
+void mcp_session_alive(struct mcp_bridge *b)
+{
+    if (b->session.listen_lost) {
+        b->session.listen_lost = false;
+        b->session.listen_at_ms = clock_mono_ms();
+    }
+}
+
+int mcp_session_listen(struct mcp_bridge *b, int limit)
+{
+    struct mcp_session *s = &b->session;
+    uint64_t now = clock_mono_ms();
+
+    if (!s->id[0] || !s->listen_at_ms || find_role(b, MCP_LISTEN))
+        return limit;
+    if (s->listen_at_ms > now)
+        return (int)MIN((uint64_t)limit, s->listen_at_ms - now);
+    s->listen_at_ms = 0;
+    mcp_exchange_start_ours(b, NULL, MCP_LISTEN, false);
+    return 0;
+}
+
+/* ---- the end ------------------------------------------------------------ */
+
+static size_t swallow(char *bytes, size_t one, size_t len, void *ctx)
+{
+    (void)bytes;
+    (void)ctx;
+    return one * len;
+}
+
+void mcp_session_close(struct mcp_bridge *b)
+{
+    struct mcp_session *s = &b->session;
+    char *url = NULL, *line = NULL;
+    struct curl_slist *headers = NULL;
+    CURL *easy = s->id[0] && b->c->base ? curl_easy_init() : NULL;
+
+    if (easy) {
+        url = xasprintf("%s%s", b->c->base, b->path);
+        line = xasprintf("Mcp-Session-Id: %s", s->id);
+        headers = curl_slist_append(headers, line);
+        if (cli_transfer_loopback(url))
+            (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
+        (void)curl_easy_setopt(easy, CURLOPT_URL, url);
+        (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
+        (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+        (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+        (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, GOODBYE_MS);
+        (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+        (void)curl_easy_setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+        (void)curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER,
+                               b->c->key ? b->c->key : "");
+        (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, swallow);
+        (void)curl_easy_perform(easy); /* it would expire anyway */
+        curl_easy_cleanup(easy);
+    }
+    curl_slist_free_all(headers);
+    free(line);
+    free(url);
+    while (s->kept_count > 0)
+        forget_kept(s, 0);
+    free(take_ptr(s->handshake));
+}
