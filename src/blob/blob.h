@@ -60,6 +60,9 @@ int blob_finish(struct blob_writer **w, char ret_sha256[BLOB_NAME],
                 uint64_t *ret_size, struct error *err);
 void blob_abort(struct blob_writer **w); /* for cleanup(); accepts cleared */
 void blob_release(struct blobs *b, const char *sha256); /* one pin */
+/* Pins one that a row refers to, for another row that is to. It may have gone
+ * before: look afterwards whether the row is still there. */
+int blob_pin(struct blobs *b, const char *sha256, struct error *err);
 
 /* Many at once: each is finished but durable only when all are, at the cost
  * of one sync. What was added is pinned either way. */

@@ -85,6 +85,16 @@ void blob_pin_removal_end(struct blobs *b, const unsigned char hash[HASH_SIZE])
     (void)pthread_cond_broadcast(&b->removed); /* cannot fail */
 }
 
+int blob_pin(struct blobs *b, const char *sha256, struct error *err)
+{
+    struct blob_name name;
+    int rc = blob_name_parse(sha256, &name, err);
+
+    if (rc == 0)
+        blob_pin_take(b, name.hash);
+    return rc;
+}
+
 void blob_release(struct blobs *b, const char *sha256)
 {
     struct blob_name name;

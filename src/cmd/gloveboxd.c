@@ -26,6 +26,8 @@ static int complain(const struct error *err)
     (void)fprintf(stderr, "gloveboxd: %s\n", err->message);
     if (err->hint[0])
         (void)fprintf(stderr, "gloveboxd: %s\n", err->hint);
+    if (err->code == ERR_CONFLICT)
+        return 3; /* another one serves the data directory */
     return err->code == ERR_INVALID ? 2 : 1;
 }
 

@@ -85,6 +85,15 @@ void workspaces_committed(struct workspaces *w)
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&w->lock);
 
+    w->commits++;
     if (w->on_commit)
         w->on_commit(w->on_commit_ctx);
+}
+
+uint64_t workspaces_commits(struct workspaces *w)
+{
+    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
+        workspace_lock_mutex(&w->lock);
+
+    return w->commits;
 }

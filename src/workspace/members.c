@@ -69,7 +69,7 @@ static int check_entry(const struct workspace_row *row, const char *principal,
 {
     bool everybody = strcmp(principal, "*") == 0;
 
-    if (!everybody && !ids_valid("key", principal))
+    if (!everybody && !workspace_is_key(principal))
         return error_set(err, ERR_INVALID,
                          "a member is a key's id, or * for the whole tenant");
     if (everybody && role == ROLE_OWNER)

@@ -88,7 +88,7 @@ static int check_target(struct workspaces *w, const struct actor *who,
                         const struct workspace_row *row, const char *to,
                         const char *tenant, struct error *err)
 {
-    if (!ids_valid("key", to))
+    if (!workspace_is_key(to))
         return error_set(err, ERR_INVALID, "the new owner must be a key's id");
     if (!tenant || !tenant[0] || strlen(tenant) >= sizeof(row->tenant))
         return error_set(err, ERR_INVALID, "the new owner has no tenant");
@@ -293,7 +293,7 @@ int workspace_claim(struct workspaces *w, const struct actor *who,
     char id[ID_MAX];
     int r;
 
-    if (!ids_valid("key", who->key))
+    if (!workspace_is_key(who->key))
         return error_set(err, ERR_FORBIDDEN, "only a key can own a workspace");
     r = store_begin(w->store, STORE_WRITE, "claiming a workspace", &tx, err);
     if (r == 0)

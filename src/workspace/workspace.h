@@ -73,6 +73,8 @@ bool workspaces_writable(struct workspaces *w);
  * One listener: the search index. */
 void workspaces_on_commit(struct workspaces *w, void (*fn)(void *ctx),
                           void *ctx);
+/* How many there were since the start: has anything changed since? */
+uint64_t workspaces_commits(struct workspaces *w);
 
 /* ---- workspaces.c, members.c, transfer.c ---------------------------------
  */

@@ -65,6 +65,7 @@ struct workspaces {
     pthread_mutex_t lock; /* listener, memos; a leaf */
     void (*on_commit)(void *ctx);
     void *on_commit_ctx;
+    uint64_t commits;
     struct quota_memo memos[QUOTA_MEMOS];
     struct library_memo libraries[LIBRARY_MEMOS];
     int64_t last_made_ms; /* when the newest workspace was made */
@@ -233,5 +234,11 @@ char *workspace_path_end(const char *prefix);
 /* As much of a path as fits into a message. Returns ret. */
 #define WORKSPACE_SHORT 120
 char *workspace_path_short(const char *path, char ret[WORKSPACE_SHORT]);
+
+/* Who can own a workspace: a key, or the subject of an issuer's token. */
+static inline bool workspace_is_key(const char *id)
+{
+    return ids_valid("key", id) || ids_valid("jwt", id);
+}
 
 #endif

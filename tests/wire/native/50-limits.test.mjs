@@ -185,7 +185,7 @@ describe('values', () => {
 describe('requests', () => {
   test('a wrong method is 405 with the right ones', async () => {
     for (const [method, path, allow] of [['PUT', '/api/sessions', 'POST, GET, HEAD'], ['POST', s.path, 'GET, HEAD, DELETE'], ['GET', `${s.path}/reset`, 'POST'], ['GET', '/api/run', 'POST'],
-      ['POST', '/healthz', 'GET, HEAD'], ['DELETE', '/api/pools', 'GET, HEAD'], ['PATCH', `${s.path}/files/x`, 'GET, HEAD, PUT, DELETE'], ['OPTIONS', '/api/sessions', 'POST, GET, HEAD'],
+      ['POST', '/healthz', 'GET, HEAD'], ['DELETE', '/api/pools', 'GET, HEAD, POST'], ['PATCH', `${s.path}/files/x`, 'GET, HEAD, PUT, DELETE'], ['OPTIONS', '/api/sessions', 'POST, GET, HEAD'],
       ['PUT', `${s.path}/files`, 'GET, HEAD'], ['BREW', '/api/limits', 'GET, HEAD']]) {
       const got = await request(server, method, path);
       if (method === 'BREW' && got.status === 400) continue; // the client may not even send it
@@ -196,7 +196,7 @@ describe('requests', () => {
 
   test('an unknown path is 404, also one that is nearly known', async () => {
     for (const path of ['/', '/api', '/api/', '/api/sessions/', `${s.path}/`, `${s.path}/reset/`, `${s.path}/reset/x`, '/api//sessions', '/API/sessions', '/api/session', `${s.path}/executions/x`, '/api/executions',
-      '/api/executions/', '/v1/containers', '/api/keys/', `${s.path}%2freset`, '/api/pools/default/x', '/healthz/', '//healthz', '/%68ealthz', '/api/limits.json'])
+      '/api/executions/', '/v2/containers', '/api/keys/', `${s.path}%2freset`, '/api/pools/default/x', '/healthz/', '//healthz', '/%68ealthz', '/api/limits.json'])
       refused(await request(server, 'GET', path), 404, 'not_found');
   });
 

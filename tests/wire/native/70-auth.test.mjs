@@ -38,6 +38,9 @@ const routes = [
   { method: 'DELETE', path: '/api/sessions/{id}/files/{path}', scope: WRITE, kind: 'session', status: 204 },
   { method: 'GET', path: '/api/pools', status: 200 },
   { method: 'GET', path: '/api/pools/{name}', kind: 'pool', status: 200 },
+  { method: 'POST', path: '/api/pools', scope: ADMIN, body: { name: 'made', ready_wanted: 0 }, status: 201 },
+  { method: 'PATCH', path: '/api/pools/{name}', scope: ADMIN, kind: 'made', body: { cooldown_s: 60 }, status: 200 },
+  { method: 'DELETE', path: '/api/pools/{name}', scope: ADMIN, kind: 'made', status: 204 },
   { method: 'GET', path: '/api/runtimes', status: 200 },
   { method: 'GET', path: '/api/runtimes/{name}', kind: 'runtime', status: 200 },
   { method: 'GET', path: '/api/limits', status: 200 },
@@ -105,7 +108,7 @@ const routes = [
 
 const unknown = {
   session: 'sess_00000000000000000000000000000000', execution: 'exec_00000000000000000000000000000000',
-  key: 'key_00000000000000000000000000000000', pool: 'nosuch', runtime: 'nosuch', ws: unknownId('ws'), file: unknownId('file'),
+  key: 'key_00000000000000000000000000000000', pool: 'nosuch', made: 'nosuch', runtime: 'nosuch', ws: unknownId('ws'), file: unknownId('file'),
   version: unknownId('ver'), share: unknownId('share'), upload: unknownId('up'), lock: unknownId('lock'), offer: unknownId('xfer'),
   principal: '*', number: 1, conversation: 'none', secret: '0'.repeat(64), token: 'none',
 };
@@ -141,7 +144,8 @@ async function things() {
   const session = (await request(server, 'POST', '/api/sessions', { body: {}, key: keys.own })).body.id;
   const execution = (await request(server, 'POST', `/api/sessions/${session}/executions`, { body: { code: '1' }, key: keys.own })).body.id;
   await request(server, 'PUT', `/api/sessions/${session}/files/file`, { body: 'x', key: keys.own });
-  return { session, execution, pool: 'default', runtime: 'minimal', key: (await mint([READ], 'mine')).id };
+  const { name: made } = (await request(server, 'POST', '/api/pools', { body: { name: `p-${session.slice(5)}`, ready_wanted: 0 }, key: keys.own })).body;
+  return { session, execution, pool: 'default', made, runtime: 'minimal', key: (await mint([READ], 'mine')).id };
 }
 
 // The same of workspaces, made with one key.
