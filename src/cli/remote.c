@@ -108,6 +108,13 @@ static const struct noun session_noun = {"sess", "/api/sessions", "session",
 static const struct noun workspace_noun = {
     "ws", "/api/workspaces", "workspace", "`glovebox workspaces` lists them."};
 
+/* A container is a session, too. */
+static bool is_id(const struct noun *noun, const char *id)
+{
+    return ids_valid(noun->prefix, id) ||
+           (noun == &session_noun && ids_valid_dated("cntr", id));
+}
+
 static int find(struct cli *c, const struct noun *noun, const char *name,
                 char ret[ID_MAX], struct error *err)
 {
@@ -115,7 +122,7 @@ static int find(struct cli *c, const struct noun *noun, const char *name,
     size_t found = 0;
     int r;
 
-    if (ids_valid(noun->prefix, name)) {
+    if (is_id(noun, name)) {
         (void)snprintf(ret, ID_MAX, "%s", name);
         return 0;
     }
@@ -127,7 +134,7 @@ static int find(struct cli *c, const struct noun *noun, const char *name,
         const char *id = cli_json_text(one, "id", "");
 
         if (strcmp(cli_json_text(one, "name", ""), name) != 0 ||
-            !ids_valid(noun->prefix, id))
+            !is_id(noun, id))
             continue;
         found++;
         (void)snprintf(ret, ID_MAX, "%s", id);

@@ -241,7 +241,7 @@ static int run(const struct job *job, struct error *err)
 static void record_end(const struct job *job)
 {
     struct exec_info info;
-    struct actor who = session_actor(job->se);
+    struct actor who = session_execution_author(job->se, job->e);
     struct audit_event event = {.action = "execution.run",
                                 .workspace = job->se->workspace};
 
@@ -250,7 +250,6 @@ static void record_end(const struct job *job)
               "execution", "execution", info.id, "session", info.session,
               "outcome", exec_outcome_name(info.outcome), "failure",
               info.failure, NULL);
-    who.key = job->e->author;
     event.object = info.id;
     event.before = info.session;
     event.after = info.commit;

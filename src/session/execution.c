@@ -49,12 +49,26 @@ static void keep_origin(struct execution *e, const struct actor *who,
 {
     (void)snprintf(e->author, sizeof(e->author), "%s", who->key);
     e->author_admin = who->admin;
+    (void)snprintf(e->request, sizeof(e->request), "%s",
+                   who->request ? who->request : "");
+    (void)snprintf(e->source, sizeof(e->source), "%s",
+                   who->source ? who->source : "");
     e->conversation = xstrdup(spec->conversation);
     e->message = xstrdup(spec->message);
     e->lock_tokens = xcalloc(spec->lock_count + 1, sizeof(char *));
     for (; e->lock_count < spec->lock_count; e->lock_count++)
         e->lock_tokens[e->lock_count] =
             xstrdup(spec->lock_tokens[e->lock_count]);
+}
+
+struct actor session_execution_author(const struct session *se,
+                                      const struct execution *e)
+{
+    return (struct actor){.tenant = se->tenant->name,
+                          .key = e->author,
+                          .admin = e->author_admin,
+                          .request = e->request[0] ? e->request : NULL,
+                          .source = e->source[0] ? e->source : NULL};
 }
 
 struct execution *session_execution_new(struct session *se,

@@ -196,13 +196,7 @@ static int build_set(struct keep *k, struct error *err)
 
 static struct actor actor_of(const struct keep *k)
 {
-    struct actor who = session_actor(k->se);
-
-    if (k->e) {
-        who.key = k->e->author;
-        who.admin = k->e->author_admin;
-    }
-    return who;
+    return k->e ? session_execution_author(k->se, k->e) : session_actor(k->se);
 }
 
 /* A single run gets its workspace with its first file. */

@@ -280,7 +280,7 @@ struct exec_spec {
     enum exec_language language;
     const char *code;
     size_t code_len;
-    uint32_t timeout_s;                 /* 0: the pool's default */
+    uint32_t timeout_s; /* 0: the pool's default */
     bool report; /* a command of ours that may take as long as Python may */
     const char *metadata;               /* JSON object text or NULL */
     const char *conversation, *message; /* from metadata, or NULL */

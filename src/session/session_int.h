@@ -26,6 +26,7 @@
 #ifndef GLOVEBOX_SESSION_SESSION_INT_H
 #define GLOVEBOX_SESSION_SESSION_INT_H
 
+#include <netinet/in.h>
 #include <pthread.h>
 #include <stdatomic.h>
 
@@ -616,6 +617,7 @@ struct execution {
     size_t code_len;
     char author[ID_MAX]; /* the key that asked */
     bool author_admin;
+    char request[ID_MAX], source[INET6_ADDRSTRLEN]; /* its; "" : none */
     char *conversation, *message;
     char **lock_tokens; /* lock_count of them */
     size_t lock_count;
@@ -665,6 +667,10 @@ int session_execution_find(struct sessions *m, const char *tenant,
 void session_execution_wait(struct execution *e);
 /* Marks it running on a new or the same interpreter. */
 void session_execution_started(struct execution *e, bool fresh);
+
+/* Whoever asked for it, borrowing from it and its session. */
+struct actor session_execution_author(const struct session *se,
+                                      const struct execution *e);
 
 struct verdict;
 /* Makes it final: fields, last event, history, counts. Called once, by

@@ -144,6 +144,7 @@ static void count_changes(const struct workspace_commit *c, struct buf *ret)
                  {FATE_QUOTA, "over quota"}};
     size_t done[ARRAY_SIZE(changes)] = {0};
     size_t other[FATE_QUOTA + 1] = {0};
+    size_t from = ret->len;
 
     for (size_t i = 0; i < c->count; i++) {
         other[c->results[i].fate]++;
@@ -153,11 +154,11 @@ static void count_changes(const struct workspace_commit *c, struct buf *ret)
     }
     for (size_t k = 0; k < ARRAY_SIZE(changes); k++)
         if (done[k])
-            buf_addf(ret, "%s%zu %s", ret->len ? ", " : "", done[k],
+            buf_addf(ret, "%s%zu %s", ret->len > from ? ", " : "", done[k],
                      changes[k]);
     for (size_t k = 0; k < ARRAY_SIZE(fates); k++)
         if (other[fates[k].fate])
-            buf_addf(ret, "%s%zu %s", ret->len ? ", " : "",
+            buf_addf(ret, "%s%zu %s", ret->len > from ? ", " : "",
                      other[fates[k].fate], fates[k].name);
 }
 

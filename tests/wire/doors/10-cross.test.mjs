@@ -5,6 +5,7 @@ import assert from 'node:assert/strict';
 import { createHash, randomBytes, randomUUID } from 'node:crypto';
 import { after, before, describe, test } from 'node:test';
 import { Pool } from '../../lib/azure.mjs';
+import { Cli } from '../../lib/cli.mjs';
 import { Glovebox, pool } from '../../lib/glovebox.mjs';
 import { Door } from '../../lib/openai.mjs';
 import { request, stop } from '../../lib/wire.mjs';
@@ -94,6 +95,10 @@ describe('doors, together', () => {
     assert.equal((await g.ok('GET', `/api/sessions/${container.id}`)).id, container.id);
     const session = await g.session();
     assert.equal((await request(g, 'GET', `/v1/containers/${session.id}`)).body.id, session.id);
+    const cli = new Cli(g);
+    const ran = await cli.run(['run', '-c', 'print(6 * 7)', '--session', container.id]);
+    cli.close();
+    assert.equal(ran.stdout, '42\n', ran.stderr);
   });
 
   test('I3 another tenant finds nothing at any door, and cannot tell it from nothing', async () => {
@@ -151,8 +156,9 @@ describe('doors, together', () => {
     const events = (await g.ok('GET', `/api/audit?after=${before}&limit=1000`)).data;
     for (const object of [container.id, id])
       assert.ok(events.some((e) => e.action === 'session.create' && e.object === object), `creation of ${object}`);
-    assert.equal(events.filter((e) => e.action === 'commit').length, 2);
-    assert.ok(events.every((e) => e.request), 'each names its request');
+    assert.equal(events.filter((e) => e.action === 'execution.commit').length, 2);
+    const nameless = events.filter((e) => !e.request);
+    assert.deepEqual(nameless, [], 'each names its request');
   });
 });
 

@@ -391,5 +391,5 @@ test('I9 there are no cross-origin headers, and browser headers grant nothing', 
   }
   for (const headers of [{ 'x-forwarded-user': 'admin' }, { 'x-remote-user': 'admin' }, { cookie: 'session=admin' }, { 'x-original-url': '/healthz' }, { 'x-http-method-override': 'GET' }])
     refused(await request(server, 'GET', '/api/keys', { key: null, headers }), 401, 'unauthenticated');
-  assert.equal((await request(server, 'POST', '/api/pools', { headers: { 'x-http-method-override': 'GET' } })).status, 405);
+  assert.equal((await request(server, 'POST', '/api/limits', { headers: { 'x-http-method-override': 'GET' } })).status, 405);
 });
