@@ -3,6 +3,8 @@
  * What the last expression's value becomes in JSON, by the one rule that
  * fits all that is known of the service: what the interpreter shows is a
  * number if it reads as one, the content if it is a quoted text, else itself.
+ * The service has numpy 1, which shows its numbers bare; numpy 2 shows
+ * np.float64(1.5), and clients compare with a number all the same.
  * Pure; the text is a session's and may be anything.
  */
 #include <string.h>
@@ -52,6 +54,26 @@ static bool is_number(const char *text, size_t len)
         at += n;
     }
     return at == len;
+}
+
+/* What stands inside of np.int64(…), np.float32(…) and their like. */
+static void unwrap_number(const char **text, size_t *len)
+{
+    static const char *const types[] = {"np.int", "np.uint", "np.float"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
+        size_t at = strlen(types[i]);
+
+        if (*len <= at || memcmp(*text, types[i], at) != 0)
+            continue;
+        at += digits(*text + at, *len - at);
+        if (at + 2 < *len && (*text)[at] == '(' && (*text)[*len - 1] == ')' &&
+            is_number(*text + at + 1, *len - at - 2)) {
+            *text += at + 1;
+            *len -= at + 2;
+        }
+        return;
+    }
 }
 
 /* ---- quoted texts ------------------------------------------------------- */
@@ -158,6 +180,7 @@ void azure_value_write(struct json_writer *w, const char *key,
 {
     struct buf content cleanup(buf_done) = {0};
 
+    unwrap_number(&text, &len);
     if (is_number(text, len))
         json_write_raw(w, key, text, len);
     else if (take_quoted(text, len, &content))

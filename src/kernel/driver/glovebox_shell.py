@@ -13,6 +13,7 @@ import re
 import subprocess
 import sys
 import types
+import warnings
 
 import IPython
 from IPython.core import page
@@ -205,6 +206,9 @@ def make_shell(channel, streams):
     sys.modules["__main__"] = main
     atexit.unregister(shell.atexit_operations)
     shell.set_hook("show_in_pager", page.as_hook(page.display_page), 90)
+    # Agents ask it for the list of packages and take what it warns of for
+    # part of the answer.
+    warnings.filterwarnings("ignore", message="pkg_resources is deprecated")
     add_script_magics(shell)
     # Both stay for good: cells are all this process runs.
     shell.builtin_trap.__enter__()
