@@ -24,11 +24,11 @@ struct store_tx;
 /* Who asks; strings are borrowed. Doors fill it from the key. */
 struct actor {
     const char *tenant;
-    const char *key;     /* "key_…", or "jwt_…" for the subject of an issuer's
-                            token, "share_…" for a link's visitor, "glovebox"
-                            for the service itself */
-    bool admin;          /* the key has the admin scope: owner of everything
-                            in its tenant */
+    const char *key; /* "key_…", or "jwt_…" for the subject of an issuer's
+                        token, "share_…" for a link's visitor, "glovebox"
+                        for the service itself */
+    bool admin;      /* the key has the admin scope: owner of everything
+                        in its tenant */
     const char *request; /* X-Request-Id, or NULL */
     const char *source;  /* peer address, or NULL */
 };

@@ -38,8 +38,8 @@ enum jwt_family {
 /* All there are: no "none", nothing with a shared secret. */
 struct jwt_alg {
     const char *name;
-    enum jwt_family family;
     const char *digest;
+    enum jwt_family family;
     bool pss;
     const char *curve; /* as JWKs call it; EC */
     size_t half;       /* bytes of each of the signature's numbers; EC */

@@ -14,15 +14,15 @@
 #include "base/mem.h"
 
 static const struct jwt_alg algs[] = {
-    {"RS256", JWT_RSA, "SHA256", false, NULL, 0},
-    {"RS384", JWT_RSA, "SHA384", false, NULL, 0},
-    {"RS512", JWT_RSA, "SHA512", false, NULL, 0},
-    {"PS256", JWT_RSA, "SHA256", true, NULL, 0},
-    {"PS384", JWT_RSA, "SHA384", true, NULL, 0},
-    {"PS512", JWT_RSA, "SHA512", true, NULL, 0},
-    {"ES256", JWT_EC, "SHA256", false, "P-256", 32},
-    {"ES384", JWT_EC, "SHA384", false, "P-384", 48},
-    {"ES512", JWT_EC, "SHA512", false, "P-521", 66},
+    {"RS256", "SHA256", JWT_RSA, false, NULL, 0},
+    {"RS384", "SHA384", JWT_RSA, false, NULL, 0},
+    {"RS512", "SHA512", JWT_RSA, false, NULL, 0},
+    {"PS256", "SHA256", JWT_RSA, true, NULL, 0},
+    {"PS384", "SHA384", JWT_RSA, true, NULL, 0},
+    {"PS512", "SHA512", JWT_RSA, true, NULL, 0},
+    {"ES256", "SHA256", JWT_EC, false, "P-256", 32},
+    {"ES384", "SHA384", JWT_EC, false, "P-384", 48},
+    {"ES512", "SHA512", JWT_EC, false, "P-521", 66},
 };
 
 const struct jwt_alg *auth_jwt_alg(const char *name)

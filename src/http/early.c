@@ -73,21 +73,33 @@ static bool may_send(const struct http_request *req)
            (req->received > 0 || !http_header(req, "Expect"));
 }
 
+/* Bytes sent, 0: not now, -1: it failed. */
+static ssize_t send_some(struct http_request *req)
+{
+    const char *at = req->early + req->early_sent;
+    size_t len = req->early_len - req->early_sent;
+    ssize_t n;
+
+    if (req->tls)
+        return http_tls_send(req->tls, at, len);
+    n = send(req->fd, at, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+    return n < 0 && (errno == EAGAIN || errno == EINTR) ? 0 : n;
+}
+
 void http_early_push(struct http_request *req)
 {
     ssize_t n;
 
     if (!may_send(req))
         return;
-    n = send(req->fd, req->early + req->early_sent,
-             req->early_len - req->early_sent, MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (n < 0 && (errno == EAGAIN || errno == EINTR))
-        return; /* with the next bytes, or by the clock */
+    n = send_some(req);
     if (n > 0)
         req->early_sent += (size_t)n;
-    if (n > 0 && req->early_sent < req->early_len)
-        return;
+    if (n >= 0 && req->early_sent < req->early_len)
+        return; /* with the next bytes, or by the clock */
     req->early_done = true;
+    if (req->tls)
+        http_tls_end(req->tls);
     (void)shutdown(req->fd, SHUT_WR); /* a client that left is seen later */
 }
 

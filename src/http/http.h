@@ -43,6 +43,8 @@ struct http_settings {
     unsigned connections;
     unsigned header_timeout_s, idle_timeout_s, body_timeout_s;
     uint64_t body_bytes; /* no route takes more */
+    /* As PEM texts, for HTTPS; NULL: plain HTTP. Only until it has started. */
+    const char *tls_certificate, *tls_key;
     /* Who is refused before the end of the body may send this much more of
      * it, for this long, so as to see the answer. 0: the values below. */
     unsigned drain_s;

@@ -46,6 +46,7 @@ struct http_server {
     http_handler_fn *handler;
     void *ctx;
     struct http_work *work;
+    bool tls;
     uint16_t port;
     int listen_fd; /* ours again once quiesced, else -1 */
     pthread_t clock;
@@ -137,6 +138,17 @@ void http_early_prepare(struct http_request *req, const char *body,
 void http_early_push(struct http_request *req);
 /* Has the sender had all the patience there is? */
 bool http_early_over(const struct http_request *req, uint64_t now_ms);
+
+/* tls.c. The session is the connection's; these three on the event thread
+ * only. */
+void *http_tls_session(struct MHD_Connection *connection); /* NULL: plain */
+/* Bytes sent, 0: not now (try with the same again), -1: it failed. */
+ssize_t http_tls_send(void *session, const void *bytes, size_t len);
+void http_tls_end(void *session);
+bool http_tls_supported(void);
+/* Both as PEM. ERR_INVALID. */
+int http_tls_check(const char *certificate, const char *key,
+                   struct error *err);
 
 /* respond.c: the response is taken; any thread. */
 void http_respond_set(struct http_request *req, unsigned status,

@@ -71,6 +71,7 @@ struct http_request *http_request_new(struct http_server *server,
     req->server = server;
     req->connection = connection;
     req->fd = conn->fd;
+    req->tls = server->tls ? http_tls_session(connection) : NULL;
     req->arena = arena_new();
     (void)pthread_mutex_init(&req->lock, NULL); /* cannot fail on Linux */
     (void)pthread_cond_init(&req->more, NULL);

@@ -168,13 +168,23 @@ static void on_log(void *cls, const char *fmt, va_list ap)
     log_event(LOG_DEBUG, "http", "message", text, NULL);
 }
 
+/* Nothing older than TLS 1.2. */
+#define TLS_PRIORITIES "SECURE128:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+
 static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
 {
     const struct http_settings *s = &server->settings;
+    struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)s->tls_certificate},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)s->tls_key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
+        {MHD_OPTION_END, 0, NULL},
+    };
 
     return MHD_start_daemon(
         MHD_USE_EPOLL_INTERNAL_THREAD | MHD_ALLOW_SUSPEND_RESUME |
-            MHD_USE_ERROR_LOG | MHD_USE_TURBO,
+            MHD_USE_ERROR_LOG | MHD_USE_TURBO |
+            (server->tls ? MHD_USE_TLS : 0),
         0, NULL, NULL, http_events_access, server, MHD_OPTION_EXTERNAL_LOGGER,
         on_log, NULL,                 /* first, to log the rest */
         MHD_OPTION_LISTEN_SOCKET, fd, /* taken, also when it fails */
@@ -186,7 +196,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
         MHD_OPTION_CONNECTION_TIMEOUT, s->idle_timeout_s,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
-        MHD_OPTION_END);
+        server->tls ? MHD_OPTION_ARRAY : MHD_OPTION_END, tls, MHD_OPTION_END);
 }
 
 static void free_server(struct http_server *server)
@@ -199,14 +209,28 @@ static void free_server(struct http_server *server)
     free(server);
 }
 
+static int check_tls(const struct http_settings *s, struct error *err)
+{
+    if (!s->tls_certificate)
+        return 0;
+    if (!http_tls_supported())
+        return error_set(err, ERR_INVALID,
+                         "this libmicrohttpd was built without TLS");
+    return http_tls_check(s->tls_certificate, s->tls_key, err);
+}
+
 int http_start(const struct http_settings *settings, http_handler_fn *handler,
                void *ctx, struct http_server **ret, struct error *err)
 {
-    struct http_server *server = xcalloc(1, sizeof(*server));
+    struct http_server *server;
     pthread_condattr_t attr;
-    int fd = -1, r;
+    int fd = -1, r = check_tls(settings, err);
 
+    if (r < 0)
+        return r;
+    server = xcalloc(1, sizeof(*server));
     server->settings = *settings;
+    server->tls = settings->tls_certificate != NULL;
     if (settings->drain_s == 0)
         server->settings.drain_s = HTTP_DRAIN_S;
     if (settings->drain_bytes == 0)
@@ -227,6 +251,7 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
         return r;
     }
     server->daemon = start_daemon(server, fd);
+    server->settings.tls_certificate = server->settings.tls_key = NULL;
     if (server->daemon)
         r = -pthread_create(&server->clock, NULL, clock_thread, server);
     if (!server->daemon || r < 0) {

@@ -121,8 +121,11 @@ static int start_http(struct service *s, struct error *err)
         .header_timeout_s = c->header_timeout_s,
         .idle_timeout_s = c->idle_timeout_s,
         .body_timeout_s = c->body_timeout_s,
+        .tls_certificate = s->tls_certificate,
+        .tls_key = s->tls_key,
         .body_bytes = doors_body_bytes(c),
     };
+    int r;
 
     s->doors = (struct doors){.conf = c,
                               .auth = s->auth,
@@ -132,7 +135,9 @@ static int start_http(struct service *s, struct error *err)
                               .search = s->search};
     if (doors_mcp_open(&s->doors, &s->doors.mcp, err) < 0)
         return -err->code;
-    return http_start(&settings, serve_request, &s->doors, &s->http, err);
+    r = http_start(&settings, serve_request, &s->doors, &s->http, err);
+    service_setup_tls_forget(s);
+    return r;
 }
 
 /* Tells people and programs where we are. */
@@ -140,9 +145,9 @@ static int announce(struct service *s, struct error *err)
 {
     const struct conf *c = s->conf;
     bool v6 = strchr(c->listen_host, ':') != NULL;
-    char *url cleanup(mem_free) =
-        xasprintf("http://%s%s%s:%u", v6 ? "[" : "", c->listen_host,
-                  v6 ? "]" : "", http_port(s->http));
+    char *url cleanup(mem_free) = xasprintf(
+        "http%s://%s%s%s:%u", c->tls_certificate[0] ? "s" : "", v6 ? "[" : "",
+        c->listen_host, v6 ? "]" : "", http_port(s->http));
     char *line cleanup(mem_free) = xasprintf("%s\n", url);
     int fd cleanup(fd_close) =
         openat(s->data_fd, ENDPOINT ".new",
@@ -212,6 +217,7 @@ static void stop(struct service *s)
     auth_close(s->auth);
     store_close(s->store);
     warden_call_close(s->warden);
+    service_setup_tls_forget(s);
     fd_close(&s->signal_fd);
     fd_close(&s->uids_fd);
     fd_close(&s->lock_fd);
@@ -233,6 +239,8 @@ int service_run(const struct conf *conf, struct error *err)
         r = service_rights_data(&s, err);
     if (r == 0)
         r = service_setup_warden(&s, err);
+    if (r == 0)
+        r = service_setup_tls(&s, err);
     if (r == 0)
         r = service_rights_drop(&s, err);
     if (r == 0)

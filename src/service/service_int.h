@@ -16,8 +16,9 @@ struct service {
     struct priv_user user;
     bool drop; /* there is an account to become */
     int data_fd, lock_fd, signal_fd;
-    int uids_fd;       /* the lock on our window of host uids */
-    uint32_t accepted; /* WARDEN_WALL_* */
+    int uids_fd;                     /* the lock on our window of host uids */
+    uint32_t accepted;               /* WARDEN_WALL_* */
+    char *tls_certificate, *tls_key; /* PEM, until HTTP has started; or NULL */
     struct warden_link *warden;
     struct store *store;
     struct auth *auth;
@@ -38,5 +39,8 @@ int service_rights_drop(struct service *s, struct error *err);
 
 /* setup.c: starts the warden and tells it its bounds */
 int service_setup_warden(struct service *s, struct error *err);
+/* Reads the certificate and its key, which only the starter may be able to. */
+int service_setup_tls(struct service *s, struct error *err);
+void service_setup_tls_forget(struct service *s);
 
 #endif

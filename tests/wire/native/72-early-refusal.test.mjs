@@ -139,8 +139,8 @@ describe('early refusal', () => {
     const { id } = await g.ok('POST', '/api/sessions', {});
     const answer = await g.call('PUT', `/api/sessions/${id}/files/big`, whole, { raw: true });
     assert.ok([200, 201].includes(answer.status), answer.text);
-    const { files } = await g.ok('GET', `/api/sessions/${id}/files`);
-    assert.deepEqual(files.map(({ size }) => size), [whole.length]);
+    const { data } = await g.ok('GET', `/api/sessions/${id}/files`);
+    assert.deepEqual(data.map(({ size }) => size), [whole.length]);
     await g.ok('DELETE', `/api/sessions/${id}`);
   });
 });
