@@ -86,6 +86,7 @@ static int run(struct cli *c, const char *path)
     b.multi = curl_multi_init();
     if (!b.multi)
         abort(); /* as any small allocation of ours */
+    mcp_host_init(&b);
     c->watch_fd = STDIN_FILENO;
     /* Without a service the host is told so, in answer to its requests. */
     (void)mcp_finish_find(&b);

@@ -125,9 +125,11 @@ struct mcp_bridge {
     const char *path;
     struct buf in; /* read, not yet a line */
     size_t in_seen;
-    bool skipping; /* a line that is too long, to its end */
-    struct buf out;
+    bool skipping;  /* a line that is too long, to its end */
+    struct buf out; /* for the host; out_done bytes of it are written */
     size_t out_done;
+    int out_fd;                /* standard output if it is a pipe; or -1 */
+    bool out_socket;           /* it is one */
     bool ended;                /* the host hung up, or a signal came */
     struct mcp_exchange *open; /* in the order they came */
     unsigned open_count;
@@ -138,6 +140,7 @@ struct mcp_bridge {
 
 /* ---- mcp_host.c --------------------------------------------------------- */
 
+void mcp_host_init(struct mcp_bridge *b);
 /* One line to the host, sent when it reads. */
 void mcp_host_say(struct mcp_bridge *b, const char *text, size_t len);
 /* Reads what there is and starts what it says. */

@@ -6,15 +6,19 @@
  * it nor one to be deaf to signals.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/mem.h"
 #include "cli/mcp.h"
 
 #define READ_SIZE 65536u
-#define WRITE_SIZE 4096u        /* a pipe that can be written takes so much */
+#define WRITE_SIZE 4096u        /* what anything that is ready takes */
 #define WAITING_MAX (32u << 20) /* for a host that does not read */
 
 /* ---- out ---------------------------------------------------------------- */
@@ -30,15 +34,42 @@ void mcp_host_say(struct mcp_bridge *b, const char *text, size_t len)
     buf_adds(&b->out, "\n");
 }
 
-/* Bytes written, 0 when it would wait, -1 when nobody reads any more. */
-static ssize_t write_some(const char *bytes, size_t len)
+/* A descriptor of our own for the same pipe, so that not waiting is our own
+ * affair: standard output is shared with whoever gave it to us. */
+void mcp_host_init(struct mcp_bridge *b)
+{
+    struct stat st;
+
+    b->out_fd = -1;
+    if (fstat(STDOUT_FILENO, &st) < 0)
+        return;
+    b->out_socket = S_ISSOCK(st.st_mode);
+    if (S_ISFIFO(st.st_mode))
+        b->out_fd = open("/proc/self/fd/1", O_WRONLY | O_NONBLOCK | O_CLOEXEC);
+}
+
+/* As much as it takes without waiting. */
+static ssize_t write_now(const struct mcp_bridge *b, const char *bytes,
+                         size_t len)
 {
     struct pollfd host = {.fd = STDOUT_FILENO, .events = POLLOUT};
-    ssize_t n;
 
+    if (b->out_socket)
+        return send(STDOUT_FILENO, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (b->out_fd >= 0)
+        return write(b->out_fd, bytes, len);
+    errno = EAGAIN;
     if (poll(&host, 1, 0) <= 0)
-        return 0;
-    n = write(STDOUT_FILENO, bytes, MIN(len, WRITE_SIZE));
+        return -1;
+    return write(STDOUT_FILENO, bytes, MIN(len, WRITE_SIZE));
+}
+
+/* Bytes written, 0 when it would wait, -1 when nobody reads any more. */
+static ssize_t write_some(const struct mcp_bridge *b, const char *bytes,
+                          size_t len)
+{
+    ssize_t n = write_now(b, bytes, len);
+
     if (n < 0 && (errno == EINTR || errno == EAGAIN))
         return 0;
     return n > 0 ? n : -1;
@@ -48,7 +79,7 @@ void mcp_host_flush(struct mcp_bridge *b)
 {
     while (b->out_done < b->out.len) {
         ssize_t n =
-            write_some(b->out.data + b->out_done, b->out.len - b->out_done);
+            write_some(b, b->out.data + b->out_done, b->out.len - b->out_done);
 
         if (n < 0)
             b->ended = true;
@@ -152,6 +183,7 @@ void mcp_host_read(struct mcp_bridge *b)
 
 void mcp_host_done(struct mcp_bridge *b)
 {
+    fd_close(&b->out_fd);
     buf_done(&b->in);
     buf_done(&b->out);
 }

@@ -5,7 +5,6 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import http from 'node:http';
-import { createInterface } from 'node:readline';
 import { bin, sleep } from './glovebox.mjs';
 
 const PREFIX = 'io.modelcontextprotocol/';
@@ -19,15 +18,20 @@ export class Bridge {
     this.started = performance.now();
     this.child = spawn(bin('glovebox'), ['mcp', ...args], { cwd: cli.cwd, env: { ...cli.env, ...env }, stdio: 'pipe' });
     this.messages = [];
-    this.stdout = '';
     this.stderr = '';
     this.next = 1;
     this.waiting = [];
     this.child.stderr.setEncoding('utf8').on('data', (text) => { this.stderr += text; });
     this.child.stdin.on('error', () => {}); // it may end first
-    createInterface({ input: this.child.stdout, crlfDelay: Infinity }).on('line', (line) => {
-      this.messages.push(JSON.parse(line)); // nothing but messages, one a line
-      for (const wake of this.waiting.splice(0)) wake();
+    let parts = [];
+    this.child.stdout.setEncoding('utf8').on('data', (text) => {
+      const lines = text.split('\n');
+      parts.push(lines.shift());
+      for (const rest of lines) {
+        this.messages.push(JSON.parse(parts.join(''))); // nothing but messages, one a line
+        parts = [rest];
+        for (const wake of this.waiting.splice(0)) wake();
+      }
     });
     this.exited = new Promise((done) => this.child.on('close', (status, signal) => {
       this.exit = { status, signal };
@@ -48,8 +52,8 @@ export class Bridge {
     for (;;) {
       const found = this.messages.find(fits);
       if (found) return found;
-      assert.ok(Date.now() < deadline && !this.exit,
-        `no ${what}: ${JSON.stringify([this.exit, this.messages.slice(-5), this.stderr])}`);
+      if (Date.now() > deadline || this.exit)
+        assert.fail(`no ${what}: ${JSON.stringify([this.exit, this.messages.slice(-5), this.stderr]).slice(0, 2000)}`);
       await Promise.race([sleep(100), new Promise((wake) => this.waiting.push(wake))]);
     }
   }
@@ -88,6 +92,7 @@ export class Bridge {
   async end() {
     const from = performance.now();
     this.child.stdin.end();
+    this.child.stdout.resume(); // or its end is never seen
     await this.exited;
     return { ...this.exit, ms: performance.now() - from };
   }

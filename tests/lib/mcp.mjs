@@ -26,12 +26,13 @@ export function events(text) {
 }
 
 // One request; the answer when it is complete, with `messages` whichever way
-// it came. onEvent(event, request) sees a stream's events as they come.
-export function send(server, method, { body, headers = {}, key = server.key, path = '/mcp', onEvent, port, host } = {}) {
+// it came. onEvent(event, request) sees a stream's events as they come,
+// onRequest the request before it is sent.
+export function send(server, method, { body, headers = {}, key = server.key, path = '/mcp', onEvent, onRequest } = {}) {
   const url = new URL(server.url);
   const bytes = body === undefined ? undefined : typeof body === 'string' ? body : JSON.stringify(body);
   return new Promise((done, fail) => {
-    const req = http.request({ hostname: host ?? url.hostname, port: port ?? url.port, method, path, agent: false, headers: {
+    const req = http.request({ hostname: url.hostname, port: url.port, method, path, agent: false, headers: {
       ...(key ? { authorization: `Bearer ${key}` } : {}),
       ...(bytes === undefined ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(bytes) }),
       accept: 'application/json, text/event-stream', ...headers } }, (response) => {
@@ -54,6 +55,7 @@ export function send(server, method, { body, headers = {}, key = server.key, pat
       response.on('error', finish);
     });
     req.on('error', fail);
+    onRequest?.(req);
     req.end(bytes);
   });
 }
@@ -126,22 +128,25 @@ export class Legacy {
 }
 
 // A long answer whose events can be waited for: { next(predicate), close() }.
+// open is called with what to pass on to send; leaving it is no error.
 export function follow(open) {
   const seen = [], waiting = [];
-  let request, over = false;
+  let request, over, closed = false;
   const offer = () => {
     for (let i = waiting.length; i-- > 0;) {
       const found = seen.find((e) => !e.taken && waiting[i].test(e.data));
       if (!found && !over) continue;
       const [{ done, fail }] = waiting.splice(i, 1);
-      if (found) { found.taken = true; done(found.data); } else fail(new Error(`the stream ended: ${JSON.stringify(seen.map((e) => e.data))}`));
+      if (found) { found.taken = true; done(found.data); } else fail(new Error(`the answer ended: ${over.status} ${over.text.slice(0, 500)}`));
     }
   };
-  const ended = open((event, req) => {
-    request = req;
-    seen.push({ data: event.data ?? {}, id: event.id, taken: false });
-    offer();
-  }).then((answer) => { over = true; offer(); return answer; });
+  const ended = open({
+    onRequest: (req) => { request = req; },
+    onEvent: (event) => { seen.push({ data: event.data ?? {}, id: event.id, taken: false }); offer(); },
+  }).catch((error) => {
+    if (!closed) throw error;
+    return { status: 0, text: '', messages: [] };
+  }).then((answer) => { over = answer; offer(); return answer; });
   return {
     seen, ended,
     next: (test = () => true, ms = 15_000) => new Promise((done, fail) => {
@@ -149,6 +154,6 @@ export function follow(open) {
       waiting.push({ test, done: (v) => { clearTimeout(timer); done(v); }, fail: (e) => { clearTimeout(timer); fail(e); } });
       offer();
     }),
-    close: () => request?.destroy(),
+    close: () => { closed = true; request.destroy(); },
   };
 }

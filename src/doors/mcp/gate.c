@@ -118,16 +118,19 @@ const char *mcp_gate_base(const struct doors_call *call)
     size_t n = host ? strspn(host, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop"
                                    "qrstuvwxyz0123456789.-_:[]")
                     : 0;
+    const char *tls = call->doors->conf->tls_certificate;
 
-    return arena_printf(http_arena(call->http), "http://%s",
+    return arena_printf(http_arena(call->http), "%s://%s",
+                        tls && tls[0] ? "https" : "http",
                         n > 0 && host[n] == '\0' ? host : "localhost");
 }
 
 /* Who issues tokens besides our own keys; "" : nobody. */
 static const char *issuer(const struct doors_call *call)
 {
-    (void)call;
-    return "";
+    const char *url = call->doors->conf->jwt_issuer;
+
+    return url ? url : "";
 }
 
 static void challenge(struct doors_call *call, const char *more)

@@ -117,8 +117,8 @@ void mcp_listen_sweep(struct mcp *m)
     for (at = &m->listeners; *at;) {
         struct mcp_listener *l = *at;
 
-        if (l->stream ? mcp_stream_read(l->stream)
-                      : mcp_session_reads(l->session)) {
+        if (!(l->stream ? mcp_stream_gone(l->stream)
+                        : mcp_session_left(l->session))) {
             at = &l->next;
             continue;
         }

@@ -339,7 +339,7 @@ struct mcp_stream *mcp_session_resume(struct mcp_session *s, const char *event,
 /* The standing stream, made if there is none; NULL: somebody reads it. */
 struct mcp_stream *mcp_session_standing(struct mcp_session *s);
 struct mcp_listener *mcp_session_listener(struct mcp_session *s); /* ref'd */
-bool mcp_session_reads(struct mcp_session *s); /* the standing stream */
+bool mcp_session_left(struct mcp_session *s); /* its standing stream */
 void mcp_session_tell(struct mcp_session *s, const struct buf *message);
 void mcp_session_begin(struct mcp_session *s, struct mcp_exchange *x);
 void mcp_session_finish(struct mcp_session *s, struct mcp_exchange *x);

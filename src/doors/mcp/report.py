@@ -18,12 +18,14 @@ import subprocess
 import sys
 import tempfile
 import unicodedata
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import unquote, urlsplit
 
 ROOT = "/mnt/data"
 ROWS_MAX = 2000
 COLUMNS_MAX = 60
 CELL_MAX = 400
+KEPT_LETTERS = 24  # of a column that is not broken into lines
+SHORT_ROWS = 10  # of a table that is kept on one page
 IMAGE_KINDS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp",
                ".tif", ".tiff", ".avif")
 TABLE_KINDS = (".csv", ".tsv", ".xlsx", ".xls", ".ods")
@@ -61,7 +63,8 @@ def local_path(url):
     if url.startswith("sandbox:"):
         url = url[len("sandbox:"):]
     parts = urlsplit(url)
-    if parts.scheme not in ("", "file") or parts.netloc not in ("", "localhost"):
+    if (parts.scheme not in ("", "file")
+            or parts.netloc not in ("", "localhost")):
         return None
     for name in (unquote(parts.path), url):
         path = os.path.realpath(os.path.join(ROOT, name))
@@ -311,13 +314,14 @@ def fit_table(table, letters, turned_letters):
     for head, body in columns_of(table):
         texts = [t for _, t in body if t.lower() not in EMPTY]
         number = bool(texts) and all(NUMBER.match(t) for t in texts)
-        if number:
-            for cell, _ in head + body:
-                cell.set("class", (cell.get("class", "") + " num").strip())
         word = max(map(longest_word, texts + [t for _, t in head]), default=1)
         whole = max(map(text_width, texts), default=1)
-        if not number and whole > 20:  # longer text may well be broken
-            whole = min(max(20, whole * .7), 28)
+        # Heads may be broken into lines, and so may long texts.
+        kind = "num" if number else "keep" if whole <= KEPT_LETTERS else ""
+        for cell, _ in (head + body if number else body) if kind else ():
+            cell.set("class", (cell.get("class", "") + " " + kind).strip())
+        if not kind:
+            whole = min(max(KEPT_LETTERS, whole * .7), KEPT_LETTERS + 4)
         width += max(min(word, 40), whole, 3) + 2
     steps = ((1.0, ""), (1.1, "less"), (1.22, "small"), (1.45, "tiny"))
     name = next((n for limit, n in steps[:3] if width <= letters * limit),
@@ -326,6 +330,8 @@ def fit_table(table, letters, turned_letters):
         name = "turned " + next(
             (n for limit, n in (*steps, (1.9, "least"))
              if width <= turned_letters * limit), "least broken")
+    if sum(1 for _ in table.iter("tr")) <= SHORT_ROWS:
+        name = (name + " short").strip()
     if name:
         box = element("div", class_="wide " + name)
         replace(table, box)
@@ -525,14 +531,15 @@ def compose(body, options):
     head = (f"<meta charset='utf-8'><title>{html.escape(options['title'])}"
             "</title>")
     if options["author"]:
-        head += f"<meta name='author' content='{html.escape(options['author'])}'>"
+        author = html.escape(options["author"])
+        head += f"<meta name='author' content='{author}'>"
     head += "<meta name='generator' content='Glovebox'>"
     main_language = language if language in ("ja", "ko") else "en"
     return (f"<!DOCTYPE html><html lang='{main_language}'><head>{head}</head>"
             + lx.tostring(whole, encoding="unicode") + "</html>")
 
 
-# ---- looks --------------------------------------------------------------------
+# ---- looks ------------------------------------------------------------------
 
 def css_text(text, options):
     """A string for `content`, where {page}, {pages} and {title} count."""
@@ -604,6 +611,7 @@ th, td { padding: .35em .55em; text-align: left; vertical-align: top;
 th { border-bottom: 1pt solid INK; color: INK; font-weight: 700;
   vertical-align: bottom }
 th.num, td.num { text-align: right; white-space: nowrap }
+td.keep { white-space: nowrap }
 th.num { white-space: normal }
 th[dir=rtl], td[dir=rtl] { text-align: right }
 table[dir=rtl] th, table[dir=rtl] td { text-align: right }
@@ -616,6 +624,7 @@ tbody tr:nth-child(even) td { background: #f7f9fa }
   { padding: .3em .4em }
 .wide.broken td, .wide.broken th { overflow-wrap: anywhere;
   white-space: normal }
+.wide.short { break-inside: avoid }
 .wide.turned { page: turned; break-before: page; break-after: page }
 .note { color: #566573; font-size: .85em }
 .missing { color: #a4262c; background: #fdf1f1; padding: 0 .3em }
@@ -681,7 +690,8 @@ def page_rules(options, short, long):
              f"{small} }}")
     if options["header"]:
         header = css_text(options["header"], options)
-        rules += f" @top-left {{ content: {header}; {small}; white-space: nowrap }}"
+        rules += (f" @top-left {{ content: {header}; {small}; "
+                  "white-space: nowrap }")
     rules += " }"
     if long > short:
         rules += f"\n@page turned {{ size: {long}mm {short}mm }}"
@@ -703,7 +713,7 @@ def looks(options):
     return page_rules(options, short, long) + text
 
 
-# ---- East Asian fonts ----------------------------------------------------------
+# ---- East Asian fonts -------------------------------------------------------
 
 EAST = {"ja": "JP", "ko": "KR", "zh-Hans": "SC"}
 HEAVY = ("h1", "h2", "h3", "h4", "h5", "h6", "th", "dt", "caption")
@@ -768,7 +778,7 @@ def east_fonts(document, folder):
     return "\n".join(rules)
 
 
-# ---- to PDF -------------------------------------------------------------------
+# ---- to PDF -----------------------------------------------------------------
 
 class Collect(logging.Handler):
     """What WeasyPrint could not load, for the answer."""
@@ -863,7 +873,7 @@ def make(options, folder):
         arrange(body, options)
         document = compose(body, options)
     except ImportError as e:
-        raise Fault(f"this runtime lacks what reports are made with ({e.name})",
+        raise Fault(f"this runtime lacks what makes reports ({e.name})",
                     "Use a session of a pool with the standard runtime."
                     ) from e
     stage("laying out the pages")

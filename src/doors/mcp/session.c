@@ -336,9 +336,14 @@ struct mcp_listener *mcp_session_listener(struct mcp_session *s)
     return l;
 }
 
-bool mcp_session_reads(struct mcp_session *s)
+bool mcp_session_left(struct mcp_session *s)
 {
-    return is_read(s);
+    bool left;
+
+    (void)pthread_mutex_lock(&s->lock);
+    left = !s->get || mcp_stream_gone(s->get);
+    (void)pthread_mutex_unlock(&s->lock);
+    return left;
 }
 
 void mcp_session_tell(struct mcp_session *s, const struct buf *message)

@@ -2,6 +2,9 @@
 // Who gets in at /mcp: origins and hosts before keys, keys before anything
 // else, scopes before what needs them; and the endpoint of an Azure pool.
 import assert from 'node:assert/strict';
+import { mkdtempSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool } from '../../lib/glovebox.mjs';
 import { LEGACY, MODERN, Legacy, modern, refuses, response, result, send } from '../../lib/mcp.mjs';
@@ -76,6 +79,31 @@ describe('keys', () => {
   test('no metadata of RFC 9728 where there is no issuer', async () => {
     for (const path of ['/.well-known/oauth-protected-resource', '/.well-known/oauth-protected-resource/mcp'])
       assert.equal((await send(g, 'GET', { key: null, path })).status, 404);
+  });
+
+  test('where tokens of an issuer are taken, a challenge leads to it', async () => {
+    const dir = mkdtempSync(join(tmpdir(), 'glovebox-test-'));
+    writeFileSync(join(dir, 'keys.json'), '{"keys":[]}', { mode: 0o644 });
+    const own = await Glovebox.start({ dir, config: { jwt_issuer: 'https://idp.example', jwt_audiences: 'glovebox', jwt_jwks_file: join(dir, 'keys.json'), jwt_tenant: 'idp',
+      pools: [pool({ ready: 0 })] } });
+    try {
+      const at = `${own.url}/.well-known/oauth-protected-resource`;
+      const refused = await modern(own, 'server/discover', {}, { key: null });
+      assert.equal(refused.status, 401);
+      assert.equal(refused.headers['www-authenticate'], `Bearer resource_metadata="${at}/mcp"`);
+      for (const path of ['', '/mcp']) {
+        const answer = await fetch(at + path, { headers: { origin: 'https://any.example' } });
+        assert.equal(answer.status, 200);
+        assert.equal(answer.headers.get('access-control-allow-origin'), '*');
+        assert.deepEqual(await answer.json(), { resource: `${own.url}/mcp`, authorization_servers: ['https://idp.example'],
+          scopes_supported: ['execute', 'files:read', 'files:write'], bearer_methods_supported: ['header'] });
+      }
+      const reader = (await own.ok('POST', '/api/keys', { tenant: 'default', scopes: ['files:read'] })).secret;
+      const { answer } = await refuses(modern(own, 'tools/call', { name: 'execute_python', arguments: { code: '1' } }, { key: reader }), 403, -32600);
+      assert.match(answer.headers['www-authenticate'], /^Bearer resource_metadata="[^"]*", error="insufficient_scope", scope="execute/);
+    } finally {
+      await own.stop();
+    }
   });
 
   test('M2: the scopes of a key hold, and are named when one is missing', async () => {

@@ -151,7 +151,7 @@ describe('methods', () => {
 describe('streams', () => {
   test('one standing stream; list changes come by it', async () => {
     const s = await Legacy.open(g);
-    const stream = follow((onEvent) => s.get({}, { onEvent }));
+    const stream = follow((options) => s.get({}, options));
     await stream.next();
     assert.equal((await s.get()).status, 409);
     await call(s, 'test_trigger_tool_change');
@@ -169,7 +169,7 @@ describe('streams', () => {
     const s = await Legacy.open(g);
     const ws = (await g.ok('POST', '/api/workspaces', { name: 'watched' })).id;
     const put = (path, text) => g.ok('PUT', `/api/workspaces/${ws}/files/${path}`, text, { raw: true });
-    const stream = follow((onEvent) => s.get({}, { onEvent }));
+    const stream = follow((options) => s.get({}, options));
     await stream.next();
     const uri = `workspace://${ws}/a.txt`;
     assert.deepEqual(await result(s.request('resources/subscribe', { uri })), {});
