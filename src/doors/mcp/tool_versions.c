@@ -253,6 +253,24 @@ static int place_of(struct mcp_call *call, const struct version_args *a,
     return tool_workspace(call, a->workspace, a->session, ret, err);
 }
 
+/* The session the model works in must not go on with what was there before:
+ * its next change of the path would be a conflict with the restored one. */
+static void show_restored(struct mcp_call *call, const struct version_args *a,
+                          const char *workspace)
+{
+    struct session_info info cleanup(session_info_done) = {.metadata = NULL};
+    struct session_info after cleanup(session_info_done) = {.metadata = NULL};
+    struct error ignored; /* it sees it when it next wakes */
+    uint32_t changed;
+
+    if ((a->session || call->common[0]) &&
+        tool_session(call, TOOL_FIND, a->session, NULL, &info, &ignored) ==
+            0 &&
+        strcmp(info.workspace, workspace) == 0)
+        (void)session_refresh(call->doors->sessions, call->actor, info.id,
+                              &changed, &after, &ignored);
+}
+
 int tool_restore_version(struct mcp_call *call, const json_t *args,
                          struct mcp_answer *ret, struct error *err)
 {
@@ -287,8 +305,10 @@ int tool_restore_version(struct mcp_call *call, const json_t *args,
             &(struct workspace_restore_spec){
                 .commit = a.commit, .version = a.version, .path = a.path},
             &a.token, a.token ? 1 : 0, &made, err);
-    if (r == 0)
+    if (r == 0) {
+        show_restored(call, &a, workspace);
         answer_restore(call, workspace, &made, ret);
+    }
     return r;
 }
 
@@ -350,9 +370,10 @@ const char tool_conversation_files_output[] = EVENTS_OUTPUT;
 const char tool_restore_version_text[] =
     "Brings a file back as it was: by version (see file_history), or a file, "
     "a folder or the whole workspace as of a commit. The restored state is a "
-    "new version, so nothing is lost by it. A live session sees it when it "
-    "next wakes or is refreshed. locked: somebody holds a lock on a path; "
-    "give its lock_token or wait.";
+    "new version, so nothing is lost by it. The session of this conversation, "
+    "or that of session_id, sees it at once, other live ones when they next "
+    "wake. locked: somebody holds a lock on a path; give its lock_token or "
+    "wait.";
 const char tool_restore_version_input[] =
     "{\"type\":\"object\",\"properties\":{"
     "\"version\":{\"type\":\"string\",\"description\":\"Of a file\"},"
