@@ -227,7 +227,8 @@ static void set_request(struct running *r)
     (void)curl_easy_setopt(r->easy, CURLOPT_PATH_AS_IS, 1L);
     if (strcmp(r->t->method, "HEAD") == 0)
         (void)curl_easy_setopt(r->easy, CURLOPT_NOBODY, 1L);
-    if (cli_transfer_loopback(url)) /* the key must not travel by way of a proxy */
+    if (cli_transfer_loopback(
+            url)) /* the key must not travel by way of a proxy */
         (void)curl_easy_setopt(r->easy, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);

@@ -1012,7 +1012,7 @@ static void D1_log_of_a_killed_writer(void **state)
     int pipes[2];
     pid_t pid;
 
-    assert_int_equal(pipe(pipes), 0);
+    assert_int_equal(fd_pipe(pipes), 0);
     pid = fork();
     if (pid == 0) {
         struct scribe scribes[4];

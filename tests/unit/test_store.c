@@ -1648,8 +1648,8 @@ static size_t waiting(struct fixture *f)
     return count;
 }
 
-/* All wait behind a transaction of ours, which then commits: rows 0 to MEMBERS.
- * Returns what our commit returned. */
+/* All wait behind a transaction of ours, which then commits: rows 0 to
+ * MEMBERS. Returns what our commit returned. */
 static int run_group(struct fixture *f, struct member *members)
 {
     struct store_tx *tx = begin(f, STORE_WRITE);

@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside src/session/: one sandbox, as those who have a session's turn use
+ * it. session_int.h says how it fits in, and in which order locks nest.
+ */
+#ifndef GLOVEBOX_SESSION_BOX_INT_H
+#define GLOVEBOX_SESSION_BOX_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "warden/call.h"
+#include "wire/kernel_msg.h"
+
+struct error;
+
+/* ---- box.c, broker.c, kernel.c: one sandbox ----------------------------- */
+
+#define BOX_READY_MS 10000u  /* spawn to "walls stand" */
+#define BOX_KERNEL_MS 20000u /* start to the kernel's first frame */
+#define BOX_SPAWN_MS 30000u  /* how long to wait for a zygote */
+#define BOX_CALL_MS 5000u    /* one request to pid 1 */
+#define BOX_KILL_MS 2000u    /* the same when we want it dead */
+
+struct box {
+    atomic_uint refs;
+    struct warden_link *link; /* borrowed */
+    struct warden_limits limits;
+    uint32_t slot;
+    pthread_mutex_t slot_lock;
+    bool released; /* slot_lock: the slot is no longer ours to name */
+
+    pthread_mutex_t ctl_lock;
+    int ctl;
+    uint32_t seq;             /* ctl_lock */
+    uint64_t ctl_deadline_ms; /* ctl_lock: of the request under way */
+    atomic_bool broken;       /* lied, hung or gone: good for release only */
+    atomic_bool touched;      /* code has run in it, or it was written to */
+
+    /* Below: the turn's owner only. */
+    int events;
+    int frames;     /* -1: no kernel */
+    int pipes[2];   /* read ends: stdout, stderr; non-blocking */
+    int writers[2]; /* kept, so that a new kernel or a shell gets the same
+                       pipes and a closed end never looks like an end */
+    bool kernel_alive;
+    uint32_t kernel_pid;      /* inside; 0: not told */
+    uint32_t cells;           /* this kernel has run */
+    struct buf pending;       /* a frame not yet complete */
+    struct warden_usage base; /* as of the last execution's end */
+};
+
+/* layers (borrowed): folders of the workspace, the upper one first. */
+int session_box_open(struct warden_link *link, uint32_t runtime,
+                     const struct warden_limits *limits, const int *layers,
+                     unsigned layer_count, const atomic_bool *stopping,
+                     struct box **ret, struct error *err);
+struct box *session_box_ref(struct box *b);
+void session_box_unref(struct box *b);
+/* Warden calls that do nothing once the slot was released. */
+int session_box_usage(struct box *b, struct warden_usage *ret,
+                      struct error *err);
+void session_box_kill(struct box *b);
+void session_box_release(struct box *b);
+/* 1: one event, 0: none now, -1: end (or nonsense): the box is gone. */
+int session_box_event(struct box *b, struct init_event *ret);
+/* Looks at what happened while nobody listened; false: the box is gone.
+ * kernel_alive is right afterwards. */
+bool session_box_check(struct box *b);
+/* Ends everything inside but pid 1 and starts a fresh kernel. */
+int session_kernel_start(struct box *b, struct error *err);
+
+struct broker_request {
+    uint32_t type; /* enum init_request_type */
+    uint32_t arg;
+    const char *path; /* NULL: none; checked before */
+    const int *fds;   /* borrowed */
+    size_t fd_count;
+    uint32_t timeout_ms; /* 0: BOX_CALL_MS */
+};
+
+struct broker_reply {
+    int errnum; /* 0, or pid 1's own refusal */
+    uint32_t arg;
+    int fd;              /* owned by caller; -1: none came */
+    const char *payload; /* in the caller's room */
+    size_t payload_len;
+    uint64_t free_bytes;
+    uint64_t free_inodes;
+};
+
+/*
+ * One request, one reply. room: for the reply and its payload, or NULL for
+ * requests that have none. Fails only when the box is broken (it is killed
+ * then); a refusal is errnum of the reply. want_fd: one must come on success,
+ * none otherwise.
+ */
+int session_broker_call(struct box *b, const struct broker_request *request,
+                        char *room, size_t room_len, bool want_fd,
+                        struct broker_reply *ret, struct error *err);
+/* The two halves, for doing something else between; ctl_lock is held from a
+ * successful begin to the end. */
+int session_broker_begin(struct box *b, const struct broker_request *request,
+                         struct error *err);
+int session_broker_end(struct box *b, char *room, size_t room_len,
+                       bool want_fd, struct broker_reply *ret,
+                       struct error *err);
+int session_broker_signal(struct box *b, enum init_signal sig,
+                          uint32_t timeout_ms, struct error *err);
+
+/* One entry of a SCAN or LIST payload: 1, 0 at the end, -EBADMSG. */
+int session_broker_entry(const char *payload, size_t len, size_t *pos,
+                         struct init_entry *ret, const char **ret_path);
+
+#endif

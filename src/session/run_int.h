@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside src/session/: one execution from its events to its verdict, and
+ * the commit of what it changed. session_int.h says how it fits in.
+ */
+#ifndef GLOVEBOX_SESSION_RUN_INT_H
+#define GLOVEBOX_SESSION_RUN_INT_H
+
+#include <netinet/in.h>
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "base/buf.h"
+#include "session/box_int.h"
+#include "session/idmap.h"
+#include "session/session.h"
+#include "workspace/workspace.h"
+
+struct runner;
+struct session;
+struct tenant;
+
+/* ---- events.c, execution.c, history.c ----------------------------------- */
+
+struct event_chunk;
+
+struct watcher {
+    struct watcher *next;
+    uint64_t handle;
+    uint32_t after;
+    bool firing;
+    void (*fn)(void *ctx);
+    void *ctx;
+};
+
+struct execution {
+    atomic_uint refs;
+    struct idmap_node node;
+    struct tenant *tenant;
+    struct session *session;      /* referenced until finished */
+    struct execution *queue_next; /* session.lock */
+    bool queued;                  /* session.lock */
+    atomic_uint requests;         /* enum exec_request bits */
+    char *code;                   /* until finished */
+    size_t code_len;
+    char author[ID_MAX]; /* the key that asked */
+    bool author_admin;
+    char request[ID_MAX], source[INET6_ADDRSTRLEN]; /* its; "" : none */
+    char *conversation, *message;
+    char **lock_tokens; /* lock_count of them */
+    size_t lock_count;
+    uint32_t timeout_s;
+    /* sessions.lock: */
+    bool mapped;   /* in sessions.runs, which then holds a reference */
+    bool recorded; /* finished and counted in the history */
+    struct execution *prev, *next;   /* of the session */
+    struct execution *older, *newer; /* by last use, when recorded */
+    struct execution *history_next;  /* on its way out */
+    struct session *home;            /* borrowed while mapped */
+    size_t bytes;
+
+    pthread_mutex_t lock;
+    pthread_cond_t fired;
+    struct exec_info info; /* its pointers are ours */
+    char *failure, *metadata;
+    struct arena *strings; /* what changes point into; NULL: no changes */
+    struct exec_file_change *changes;
+    size_t change_bytes;
+    struct exec_event *events;
+    uint32_t event_count, event_cap;
+    struct event_chunk *chunks;
+    size_t event_bytes;
+    struct watcher *watchers;
+    uint64_t next_handle;
+};
+
+/* Copies the bytes, numbers the event, wakes watchers. */
+void session_events_add(struct execution *e, enum exec_event_type type,
+                        const void *data, size_t len);
+/* The same with e->lock held; the caller then calls _fire without it. */
+void session_events_append(struct execution *e, enum exec_event_type type,
+                           const void *data, size_t len);
+void session_events_fire(struct execution *e);
+void session_events_done(struct execution *e);
+
+struct execution *session_execution_new(struct session *se,
+                                        const struct actor *who,
+                                        const struct exec_spec *spec,
+                                        uint32_t timeout_s);
+/* A foreign id looks like an unknown one. Both are referenced. */
+int session_execution_find(struct sessions *m, const char *tenant,
+                           const char *id, struct execution **ret,
+                           struct session **ret_session, struct error *err);
+/* Returns once it is finished, by whichever thread. */
+void session_execution_wait(struct execution *e);
+/* Marks it running on a new or the same interpreter. */
+void session_execution_started(struct execution *e, bool fresh);
+
+/* Whoever asked for it, borrowing from it and its session. */
+struct actor session_execution_author(const struct session *se,
+                                      const struct execution *e);
+
+struct verdict;
+/* Makes it final: fields, last event, history, counts. Called once, by
+ * whoever took it out of the queue. */
+void session_execution_finish(struct execution *e, const struct verdict *v);
+void session_execution_cancelled(struct execution *e, const char *why);
+
+/* sessions.lock is held for add, touch and forget. */
+void session_history_add(struct sessions *m, struct session *se,
+                         struct execution *e); /* on creation */
+/* It is finished: counts it, forgets what is too much. */
+void session_history_record(struct sessions *m, struct session *se,
+                            struct execution *e, size_t bytes);
+void session_history_touch(struct sessions *m, struct execution *e);
+/* What is dropped is pushed on *drop, for session_history_unref outside the
+ * lock. */
+void session_history_forget(struct sessions *m, struct session *se,
+                            struct execution **drop);
+void session_history_unref(struct execution *drop);
+
+/* ---- judge.c ------------------------------------------------------------ */
+
+enum exec_end {
+    END_DONE,   /* the kernel said DONE */
+    END_KERNEL, /* the kernel process ended without */
+    END_SHELL,  /* the shell ended */
+    END_CLOSED, /* the kernel lives but closed its channel */
+    END_BROKEN, /* the kernel sent nonsense */
+    END_KILLED, /* we killed everything but pid 1 */
+    END_GONE,   /* the sandbox is gone altogether */
+    END_UNMADE, /* no sandbox could be made */
+};
+
+struct facts {
+    enum exec_language language;
+    enum exec_end end;
+    uint32_t done_status; /* END_DONE */
+    int exit_code;        /* END_DONE with KERNEL_DONE_EXIT */
+    int wait_status;      /* END_KERNEL, END_SHELL; END_GONE: of pid 1 */
+    bool timed_out;
+    bool cancelled;
+    bool interrupted;   /* by session_interrupt */
+    bool shell_killed;  /* the shell ignored the interrupt and we killed it */
+    bool kernel_died;   /* while a shell ran */
+    uint64_t oom_kills; /* new ones */
+    uint64_t pids_denied; /* new ones */
+    uint32_t locks;       /* END_GONE because it held so many; or 0 */
+    uint64_t peak_memory_bytes, cpu_ms;
+    bool scanned; /* the next two are known */
+    uint64_t scratch_free_bytes, scratch_free_inodes;
+    bool said_full;         /* its own last words: no space left */
+    bool quota_full;        /* of the workspace: some files were not kept */
+    uint64_t quota_bytes;   /* it */
+    char keep_failure[320]; /* "" or why files could not be kept */
+    bool keep_denied;       /* because the author may only read, or not even
+                               that (END_UNMADE) */
+    uint32_t timeout_s;
+    uint64_t wall_ms;
+    const struct warden_limits *limits;
+    const char *reason; /* END_UNMADE, or why it was cancelled; else NULL */
+};
+
+struct verdict {
+    enum exec_outcome outcome;
+    bool interpreter_lost;
+    bool kill_all;          /* something half-dead may be left inside */
+    int exit_code;          /* shell; -1 otherwise */
+    const char *limit_name; /* static */
+    uint64_t limit_value, limit_peak;
+    char failure[320];   /* "" none */
+    char error_name[32]; /* "" unless an error event is ours to make */
+    char error_text[160];
+    uint64_t wall_ms, cpu_ms, peak_memory_bytes;
+};
+
+/* Pure: what happened, from facts the session could not write. */
+void session_judge(const struct facts *f, struct verdict *ret);
+
+/* ---- execute.c, collect.c, output.c, settle.c --------------------------- */
+
+#define COLLECT_DISPLAYS_MAX 200u
+#define COLLECT_DISPLAY_BYTES (32u << 20)
+#define COLLECT_ERROR_BYTES (1u << 20) /* kept even above that */
+#define COLLECT_CLEARS_MAX 1000u
+#define COLLECT_OUTPUTS_MAX 20000u /* output events of one execution */
+
+struct stream {
+    enum exec_event_type type;
+    int fd;
+    uint64_t kept;
+    bool truncated;
+    char tail[4]; /* begins a character whose rest has not come yet */
+    size_t tail_len;
+};
+
+enum collect_phase {
+    PHASE_RUNNING,
+    PHASE_INTERRUPTED, /* SIGINT sent, grace running */
+    PHASE_KILLED,      /* the shell's group was killed, its end is awaited */
+};
+
+struct collect {
+    struct box *box;       /* referenced by the caller */
+    struct execution *e;   /* borrowed */
+    struct runner *runner; /* borrowed */
+    struct facts *facts;
+    uint64_t output_cap;
+    struct stream streams[2];
+    enum collect_phase phase;
+    uint64_t deadline_ms; /* of the phase */
+    uint64_t closed_ms;   /* when the frames channel closed; 0 it has not */
+    uint64_t nap_ms;      /* guest channels are not read before this */
+    struct buf out;       /* frames to the kernel not yet accepted */
+    size_t out_pos;
+    bool in_cell;
+    bool ended;
+    bool truncated_displays;
+    uint32_t displays, results, errors, clears, outputs, frames;
+    uint64_t display_bytes, discarded;
+    uint64_t last_output_ms;
+    bool shell_running;
+    uint32_t shell_pid; /* inside; 0: not told */
+};
+
+/* Runs the cell in the box to its end: facts are filled, events published. */
+void session_collect(struct collect *c);
+/* Reads both pipes empty, at most `most` bytes each. */
+void session_output_drain(struct collect *c, size_t most);
+/* What is left of a character cut in the middle, at the very end. */
+void session_output_flush(struct collect *c);
+
+enum frames_state {
+    FRAMES_OPEN,
+    FRAMES_CLOSED,   /* the other end is closed everywhere */
+    FRAMES_NONSENSE, /* malformed or untimely: the kernel is lost */
+};
+/* Reads once what the kernel says and publishes it; ends the collecting at
+ * DONE. *ret_more: there may be more to read now. */
+enum frames_state session_frames_read(struct collect *c, bool *ret_more);
+/* Sends as much as the kernel takes now and keeps the rest for _flush. */
+enum frames_state session_frames_send(struct collect *c, uint32_t type,
+                                      const void *payload, size_t len);
+enum frames_state session_frames_flush(struct collect *c);
+
+/* Usage, file changes and their commit, after the end; adds to facts and to
+ * e. When it returns what it says was kept is on disk. */
+void session_settle(struct session *se, struct collect *c);
+
+/* ---- scan.c, keep.c: what changed, and its commit ----------------------- */
+
+struct change {
+    uint16_t kind; /* enum init_entry_kind */
+    bool executable;
+    uint64_t size; /* SKIPPED: errno */
+    size_t path;   /* offset in paths */
+};
+
+struct changes {
+    struct change *items; /* in byte order of path */
+    size_t count, cap;
+    struct buf paths;
+    bool cut; /* there was more than a scan may hold */
+};
+
+void session_changes_done(struct changes *ch);
+const char *session_changes_path(const struct changes *ch, size_t i);
+/* begin sends the first request (false: the box is of no use), end reads all
+ * replies; between them something else may be done. all: also what was told
+ * before. io: SESSION_IO_SIZE. */
+bool session_scan_begin(struct box *box, bool all);
+int session_scan_end(struct box *box, char *io, struct changes *ret,
+                     struct broker_reply *ret_last);
+
+/* Stores and commits the changes and notes in e what became of each; e NULL:
+ * changes between executions. */
+void session_keep(struct session *se, struct box *box, struct execution *e,
+                  struct changes *ch, struct facts *facts);
+/* The same for what happened since the last execution, before the box goes. */
+void session_keep_rest(struct session *se, struct box *box);
+/* Makes the workspace of a single run with its first file. */
+int session_keep_workspace(struct session *se, const struct actor *who,
+                           struct error *err);
+/* Of the workspace's blobs. */
+int session_keep_domain(struct session *se, char ret[BLOB_DOMAIN],
+                        struct error *err);
+/* The session has seen its own commit, and nothing came between. */
+void session_keep_advance(struct session *se,
+                          const struct workspace_commit *done);
+/* note.c: what became of the changes, as the execution's files; why: the
+ * commit failed as a whole, or NULL. */
+void session_note_results(struct execution *e, const struct changes *ch,
+                          const struct workspace_commit *done,
+                          const struct error *why);
+/* An ephemeral session's, by comparing names in memory. */
+void session_seen_note(struct session *se, struct execution *e,
+                       const struct changes *ch);
+void session_seen_done(struct session *se);
+
+#endif
