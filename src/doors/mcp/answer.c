@@ -24,12 +24,23 @@ void mcp_answer_done(struct mcp_answer *a)
     buf_done(&a->meta);
 }
 
-void mcp_answer_text(struct mcp_answer *a, const char *text, size_t len)
+void mcp_answer_text_of(struct mcp_answer *a, const char *session,
+                        const char *text, size_t len)
 {
     json_write_open(&a->w, NULL, '{');
     json_write_string(&a->w, "type", "text");
     json_write_text(&a->w, "text", text, len);
+    if (session) {
+        json_write_open(&a->w, "_meta", '{');
+        json_write_string(&a->w, "container_id", session);
+        json_write_close(&a->w, '}');
+    }
     json_write_close(&a->w, '}');
+}
+
+void mcp_answer_text(struct mcp_answer *a, const char *text, size_t len)
+{
+    mcp_answer_text_of(a, NULL, text, len);
 }
 
 static char *format(const char *fmt, va_list ap)

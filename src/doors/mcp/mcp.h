@@ -83,6 +83,10 @@ struct mcp_answer {
 void mcp_answer_init(struct mcp_answer *a);
 void mcp_answer_done(struct mcp_answer *a);
 void mcp_answer_text(struct mcp_answer *a, const char *text, size_t len);
+/* The same, with the session it came from in the block's own _meta: that is
+ * where clients of a Foundry toolbox look for it. */
+void mcp_answer_text_of(struct mcp_answer *a, const char *session,
+                        const char *text, size_t len);
 void mcp_answer_textf(struct mcp_answer *a, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 void mcp_answer_image(struct mcp_answer *a, const char *type,

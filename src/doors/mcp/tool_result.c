@@ -331,7 +331,7 @@ static void say(struct result *r, struct mcp_answer *a)
     if (r->inlined)
         buf_addf(&text, "images: %zu, shown below\n", r->inlined);
     say_end(r, &text);
-    mcp_answer_text(a, text.data, text.len);
+    mcp_answer_text_of(a, r->session->id, text.data, text.len);
 }
 
 /* ---- structured --------------------------------------------------------- */

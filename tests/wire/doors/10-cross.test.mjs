@@ -50,6 +50,7 @@ describe('doors, together', () => {
     const { structuredContent, _meta } = ran.body.result;
     assert.equal(structuredContent.stdout.trim(), sha256(bytes));
     assert.equal(_meta.container_id, container.id);
+    assert.equal(ran.body.result.content[0]._meta.container_id, container.id, 'where toolbox clients look');
     const out = _meta.files.find((f) => f.name === 'out.txt') ?? assert.fail(JSON.stringify(_meta));
     const native = await request(g, 'GET', out.url);
     assert.equal(native.text, `/mnt/data/${file.id}-in.bin`);
