@@ -94,6 +94,7 @@ static int keep_all(struct conf *conf, struct error *err)
     for (size_t i = 0; i < conf->pool_count; i++)
         conf->pools[i].ready = MIN(conf->pools[i].ready, i == 0 ? 1u : 0u);
     quieten(conf);
+    conf->stop_deadline_s = 1; /* a host wants its servers gone at once */
     return check_image(conf, err);
 }
 

@@ -34,7 +34,7 @@ static bool ready(int fd, short events)
  * can be told something. */
 static void wait_for_any(struct mcp_bridge *b, int ms)
 {
-    bool full = mcp_host_full(b);
+    bool full = cli_mcp_host_full(b);
     struct curl_waitfd extra[3] = {
         {.fd = STDIN_FILENO, .events = CURL_WAIT_POLLIN}};
     struct pollfd few[3] = {{.fd = STDIN_FILENO, .events = POLLRDHUP}};
@@ -57,7 +57,7 @@ static void wait_for_any(struct mcp_bridge *b, int ms)
     if (signalled(b->c) || (full && few[0].revents))
         b->ended = true;
     else if (!full && ready(STDIN_FILENO, POLLIN))
-        mcp_host_read(b);
+        cli_mcp_host_read(b);
 }
 
 /* The spine: until the host hangs up, what it says goes to the service and
@@ -67,13 +67,13 @@ static void bridge(struct mcp_bridge *b)
     while (!b->ended) {
         int ms = POLL_MS, running;
 
-        if (!mcp_host_full(b)) {
+        if (!cli_mcp_host_full(b)) {
             (void)curl_multi_perform(b->multi, &running);
-            mcp_finish_reap(b);
+            cli_mcp_finish_reap(b);
         }
-        ms = mcp_session_listen(b, ms);
-        ms = mcp_exchange_pump(b, ms);
-        mcp_host_flush(b);
+        ms = cli_mcp_session_listen(b, ms);
+        ms = cli_mcp_exchange_pump(b, ms);
+        cli_mcp_host_flush(b);
         if (!b->ended)
             wait_for_any(b, ms);
     }
@@ -85,16 +85,17 @@ static int run(struct cli *c, const char *path)
 
     b.multi = curl_multi_init();
     if (!b.multi)
-        abort(); /* as any small allocation of ours */
-    mcp_host_init(&b);
+        abort();     /* as any small allocation of ours */
+    c->json = false; /* standard output is for messages alone */
+    cli_mcp_host_init(&b);
     c->watch_fd = STDIN_FILENO;
     /* Without a service the host is told so, in answer to its requests. */
-    (void)mcp_finish_find(&b);
+    (void)cli_mcp_finish_find(&b);
     bridge(&b);
-    mcp_exchange_drop(&b);
-    mcp_session_close(&b);
+    cli_mcp_exchange_drop(&b);
+    cli_mcp_session_close(&b);
     (void)curl_multi_cleanup(b.multi);
-    mcp_host_done(&b);
+    cli_mcp_host_done(&b);
     return CLI_EXIT_OK;
 }
 
@@ -119,11 +120,11 @@ int cli_mcp(int argc, char **argv)
         .table = table,
         .count = ARRAY_SIZE(table),
         .notes =
-            "For hosts that start their MCP servers themselves: one message a "
-            "line on standard\ninput and output, in any revision from "
-            "2025-03-26 to 2026-07-28. Without a running\nservice it starts "
-            "one on the data directory, which ends with it; several may run\n"
-            "at once and share it. Errors go to standard error.\n"};
+            "For hosts that start their MCP servers themselves: one message "
+            "a line on\nstandard input and output, in any revision from "
+            "2025-03-26 to\n2026-07-28. Without a running service it starts "
+            "one on the data directory, which\nends with it; several may "
+            "run at once and share it. Errors go to standard error.\n"};
     struct cli_words words;
     int status;
 

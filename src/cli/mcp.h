@@ -53,20 +53,21 @@ struct mcp_message {
 };
 
 /* False: not JSON. */
-bool mcp_message_read(const char *text, size_t len, struct mcp_message *ret);
-void mcp_message_done(struct mcp_message *m);
+bool cli_mcp_message_read(const char *text, size_t len,
+                          struct mcp_message *ret);
+void cli_mcp_message_done(struct mcp_message *m);
 /* Adds the headers a modern message needs beside its body. */
-struct curl_slist *mcp_message_headers(const struct mcp_message *m,
-                                       struct curl_slist *list);
+struct curl_slist *cli_mcp_message_headers(const struct mcp_message *m,
+                                           struct curl_slist *list);
 /* An error answer, one line; id NULL: none. Owned by caller. */
-char *mcp_message_error(const json_t *id, int code, const char *sentence);
+char *cli_mcp_message_error(const json_t *id, int code, const char *sentence);
 /* The service's own error with that id, one line; NULL: it is none. Owned by
  * caller. */
-char *mcp_message_refusal(const json_t *id, const json_t *body);
+char *cli_mcp_message_refusal(const json_t *id, const json_t *body);
 /* The request that a notification cancels, or NULL. */
-const json_t *mcp_message_cancels(const struct mcp_message *m);
+const json_t *cli_mcp_message_cancels(const struct mcp_message *m);
 /* May it be sent again when nobody knows whether it has arrived? */
-bool mcp_message_repeatable(const struct mcp_message *m);
+bool cli_mcp_message_repeatable(const struct mcp_message *m);
 
 /* ---- the bridge --------------------------------------------------------- */
 
@@ -140,74 +141,74 @@ struct mcp_bridge {
 
 /* ---- mcp_host.c --------------------------------------------------------- */
 
-void mcp_host_init(struct mcp_bridge *b);
+void cli_mcp_host_init(struct mcp_bridge *b);
 /* One line to the host, sent when it reads. */
-void mcp_host_say(struct mcp_bridge *b, const char *text, size_t len);
+void cli_mcp_host_say(struct mcp_bridge *b, const char *text, size_t len);
 /* Reads what there is and starts what it says. */
-void mcp_host_read(struct mcp_bridge *b);
+void cli_mcp_host_read(struct mcp_bridge *b);
 /* Writes what the host takes now. */
-void mcp_host_flush(struct mcp_bridge *b);
+void cli_mcp_host_flush(struct mcp_bridge *b);
 /* So much waits for the host that nothing more is to be taken in. */
-bool mcp_host_full(const struct mcp_bridge *b);
-void mcp_host_done(struct mcp_bridge *b);
+bool cli_mcp_host_full(const struct mcp_bridge *b);
+void cli_mcp_host_done(struct mcp_bridge *b);
 
 /* ---- mcp_exchange.c ----------------------------------------------------- */
 
 /* A message of the host; text: borrowed, m: taken. */
-void mcp_exchange_start(struct mcp_bridge *b, const char *text, size_t len,
-                        struct mcp_message *m);
+void cli_mcp_exchange_start(struct mcp_bridge *b, const char *text, size_t len,
+                            struct mcp_message *m);
 /* One of our own; text: borrowed, NULL for a GET. In front: before all that
  * wait. */
-void mcp_exchange_start_ours(struct mcp_bridge *b, const char *text,
-                             enum mcp_role role, bool in_front);
+void cli_mcp_exchange_start_ours(struct mcp_bridge *b, const char *text,
+                                 enum mcp_role role, bool in_front);
 /* Waits for its turn, at the earliest in so long. */
-void mcp_exchange_wait(struct mcp_exchange *x, uint64_t ms);
+void cli_mcp_exchange_wait(struct mcp_exchange *x, uint64_t ms);
 /* Sends what need not wait any longer. Milliseconds until something else is
  * due, at most limit. */
-int mcp_exchange_pump(struct mcp_bridge *b, int limit);
+int cli_mcp_exchange_pump(struct mcp_bridge *b, int limit);
 /* The host no longer wants the answer to id: nothing more is said. */
-void mcp_exchange_cancel(struct mcp_bridge *b, const json_t *id);
+void cli_mcp_exchange_cancel(struct mcp_bridge *b, const json_t *id);
 /* Without another word. */
-void mcp_exchange_end(struct mcp_exchange *x);
-void mcp_exchange_drop(struct mcp_bridge *b);
+void cli_mcp_exchange_end(struct mcp_exchange *x);
+void cli_mcp_exchange_drop(struct mcp_bridge *b);
 
 /* ---- mcp_answer.c ------------------------------------------------------- */
 
 /* curl's callbacks; ctx: the exchange. */
-size_t mcp_answer_header(char *line, size_t one, size_t len, void *ctx);
-size_t mcp_answer_body(char *bytes, size_t one, size_t len, void *ctx);
+size_t cli_mcp_answer_header(char *line, size_t one, size_t len, void *ctx);
+size_t cli_mcp_answer_body(char *bytes, size_t one, size_t len, void *ctx);
 /* The whole of a good answer is there. */
-void mcp_answer_complete(struct mcp_exchange *x);
+void cli_mcp_answer_complete(struct mcp_exchange *x);
 /* A status that is no good. */
-void mcp_answer_refused(struct mcp_exchange *x, long status);
+void cli_mcp_answer_refused(struct mcp_exchange *x, long status);
 /* An error of ours, unless the host has its answer or wants none. */
-void mcp_answer_fail(struct mcp_exchange *x, const char *sentence);
+void cli_mcp_answer_fail(struct mcp_exchange *x, const char *sentence);
 
 /* ---- mcp_finish.c ------------------------------------------------------- */
 
 /* Finds the service, or remembers why there is none. */
-bool mcp_finish_find(struct mcp_bridge *b);
+bool cli_mcp_finish_find(struct mcp_bridge *b);
 /* What curl has finished. */
-void mcp_finish_reap(struct mcp_bridge *b);
+void cli_mcp_finish_reap(struct mcp_bridge *b);
 
 /* ---- mcp_session.c ------------------------------------------------------ */
 
 /* Which part a message of the host has in the session; notes what it asks. */
-enum mcp_role mcp_session_role(struct mcp_bridge *b,
-                               const struct mcp_message *m, const char *text,
-                               size_t len);
+enum mcp_role cli_mcp_session_role(struct mcp_bridge *b,
+                                   const struct mcp_message *m,
+                                   const char *text, size_t len);
 /* Opens it again; x, which the service did not know it for, waits. False:
  * that would not help. */
-bool mcp_session_again(struct mcp_exchange *x);
+bool cli_mcp_session_again(struct mcp_exchange *x);
 /* The handshake, or its second half, or a GET has ended with that status. */
-void mcp_session_shaken(struct mcp_exchange *x);
-void mcp_session_ready(struct mcp_exchange *x, bool good);
-void mcp_session_unheard(struct mcp_exchange *x, long status);
+void cli_mcp_session_shaken(struct mcp_exchange *x);
+void cli_mcp_session_ready(struct mcp_exchange *x, bool good);
+void cli_mcp_session_unheard(struct mcp_exchange *x, long status);
 /* Any message of it went well. */
-void mcp_session_alive(struct mcp_bridge *b);
+void cli_mcp_session_alive(struct mcp_bridge *b);
 /* Starts the GET if it is due. Milliseconds until it is, at most limit. */
-int mcp_session_listen(struct mcp_bridge *b, int limit);
+int cli_mcp_session_listen(struct mcp_bridge *b, int limit);
 /* Tells the service that nobody will come back; frees what is kept. */
-void mcp_session_close(struct mcp_bridge *b);
+void cli_mcp_session_close(struct mcp_bridge *b);
 
 #endif

@@ -40,7 +40,7 @@ static void pass_on(struct mcp_exchange *x, const char *text, size_t len)
                        cli_json_text(json_object_get(message, "result"),
                                      "protocolVersion", ""));
     if (!x->muted && (!x->ours || x->role == MCP_LISTEN))
-        mcp_host_say(x->b, text, len);
+        cli_mcp_host_say(x->b, text, len);
 }
 
 static int on_event(void *ctx, const struct cli_sse_event *event)
@@ -59,7 +59,7 @@ static int on_event(void *ctx, const struct cli_sse_event *event)
 
 /* ---- bytes -------------------------------------------------------------- */
 
-size_t mcp_answer_body(char *bytes, size_t one, size_t len, void *ctx)
+size_t cli_mcp_answer_body(char *bytes, size_t one, size_t len, void *ctx)
 {
     struct mcp_exchange *x = ctx;
 
@@ -95,7 +95,7 @@ static void take_session(struct mcp_session *s, const char *line, size_t len)
     s->id[len - at] = '\0';
 }
 
-size_t mcp_answer_header(char *line, size_t one, size_t len, void *ctx)
+size_t cli_mcp_answer_header(char *line, size_t one, size_t len, void *ctx)
 {
     struct mcp_exchange *x = ctx;
 
@@ -111,7 +111,7 @@ size_t mcp_answer_header(char *line, size_t one, size_t len, void *ctx)
 
 /* ---- the whole ---------------------------------------------------------- */
 
-void mcp_answer_complete(struct mcp_exchange *x)
+void cli_mcp_answer_complete(struct mcp_exchange *x)
 {
     if (!x->stream && x->answer.len)
         pass_on(x, x->answer.data, x->answer.len);
@@ -121,11 +121,11 @@ void mcp_answer_complete(struct mcp_exchange *x)
 static void say_refusal(struct mcp_exchange *x, const json_t *id,
                         const json_t *body, const char *sentence)
 {
-    char *line cleanup(mem_free) = mcp_message_refusal(id, body);
+    char *line cleanup(mem_free) = cli_mcp_message_refusal(id, body);
 
     if (!line)
-        line = mcp_message_error(id, MCP_INTERNAL_ERROR, sentence);
-    mcp_host_say(x->b, line, strlen(line));
+        line = cli_mcp_message_error(id, MCP_INTERNAL_ERROR, sentence);
+    cli_mcp_host_say(x->b, line, strlen(line));
 }
 
 /* Each request of a batch waits for an answer of its own. */
@@ -164,7 +164,7 @@ static void refuse(struct mcp_exchange *x, const json_t *body,
     x->answered = true;
 }
 
-void mcp_answer_refused(struct mcp_exchange *x, long status)
+void cli_mcp_answer_refused(struct mcp_exchange *x, long status)
 {
     json_t *body cleanup(json_unref) =
         x->answer.len ? cli_json_load(x->answer.data, x->answer.len) : NULL;
@@ -177,7 +177,7 @@ void mcp_answer_refused(struct mcp_exchange *x, long status)
     refuse(x, body, sentence);
 }
 
-void mcp_answer_fail(struct mcp_exchange *x, const char *sentence)
+void cli_mcp_answer_fail(struct mcp_exchange *x, const char *sentence)
 {
     refuse(x, NULL, sentence);
 }

@@ -43,7 +43,7 @@ static void hang_up(struct mcp_exchange *x)
     }
 }
 
-void mcp_exchange_end(struct mcp_exchange *x)
+void cli_mcp_exchange_end(struct mcp_exchange *x)
 {
     struct mcp_exchange **at = &x->b->open;
 
@@ -53,17 +53,17 @@ void mcp_exchange_end(struct mcp_exchange *x)
     x->b->open_count--;
     hang_up(x);
     curl_slist_free_all(x->headers);
-    mcp_message_done(&x->m);
+    cli_mcp_message_done(&x->m);
     buf_done(&x->answer);
     cli_sse_done(&x->sse);
     free(x->text);
     free(x);
 }
 
-void mcp_exchange_drop(struct mcp_bridge *b)
+void cli_mcp_exchange_drop(struct mcp_bridge *b)
 {
     while (b->open)
-        mcp_exchange_end(b->open);
+        cli_mcp_exchange_end(b->open);
 }
 
 /* ---- headers ------------------------------------------------------------ */
@@ -116,7 +116,7 @@ static void set_headers(struct mcp_exchange *x, bool post)
         add_header(x, "Content-Type: application/json");
     add_header(x, post ? "Accept: application/json, text/event-stream"
                        : "Accept: text/event-stream");
-    x->headers = mcp_message_headers(&x->m, x->headers);
+    x->headers = cli_mcp_message_headers(&x->m, x->headers);
     add_session(x);
 }
 
@@ -133,9 +133,11 @@ static void set_options(struct mcp_exchange *x, const char *url)
     if (cli_transfer_loopback(url)) /* the key must not pass by a proxy */
         (void)curl_easy_setopt(x->easy, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(x->easy, CURLOPT_HTTPHEADER, x->headers);
-    (void)curl_easy_setopt(x->easy, CURLOPT_WRITEFUNCTION, mcp_answer_body);
+    (void)curl_easy_setopt(x->easy, CURLOPT_WRITEFUNCTION,
+                           cli_mcp_answer_body);
     (void)curl_easy_setopt(x->easy, CURLOPT_WRITEDATA, x);
-    (void)curl_easy_setopt(x->easy, CURLOPT_HEADERFUNCTION, mcp_answer_header);
+    (void)curl_easy_setopt(x->easy, CURLOPT_HEADERFUNCTION,
+                           cli_mcp_answer_header);
     (void)curl_easy_setopt(x->easy, CURLOPT_HEADERDATA, x);
 }
 
@@ -177,7 +179,7 @@ static bool leads(const struct mcp_exchange *x)
     return x->role == MCP_HANDSHAKE || x->role == MCP_READY;
 }
 
-int mcp_exchange_pump(struct mcp_bridge *b, int limit)
+int cli_mcp_exchange_pump(struct mcp_bridge *b, int limit)
 {
     uint64_t now = clock_mono_ms();
     bool led = false;
@@ -194,39 +196,39 @@ int mcp_exchange_pump(struct mcp_bridge *b, int limit)
     return limit;
 }
 
-void mcp_exchange_wait(struct mcp_exchange *x, uint64_t ms)
+void cli_mcp_exchange_wait(struct mcp_exchange *x, uint64_t ms)
 {
     hang_up(x);
     x->at_ms = clock_mono_ms() + ms;
 }
 
-void mcp_exchange_start(struct mcp_bridge *b, const char *text, size_t len,
-                        struct mcp_message *m)
+void cli_mcp_exchange_start(struct mcp_bridge *b, const char *text, size_t len,
+                            struct mcp_message *m)
 {
     struct mcp_exchange *x = new_exchange(b, text, len, false);
 
     x->m = *m;
     *m = (struct mcp_message){.method = ""};
-    x->role = mcp_session_role(b, &x->m, text, len);
-    if (b->trouble.code != ERR_NONE && !mcp_finish_find(b)) {
-        mcp_answer_fail(x, b->trouble.message);
-        mcp_exchange_end(x);
+    x->role = cli_mcp_session_role(b, &x->m, text, len);
+    if (b->trouble.code != ERR_NONE && !cli_mcp_finish_find(b)) {
+        cli_mcp_answer_fail(x, b->trouble.message);
+        cli_mcp_exchange_end(x);
     }
 }
 
-void mcp_exchange_start_ours(struct mcp_bridge *b, const char *text,
-                             enum mcp_role role, bool in_front)
+void cli_mcp_exchange_start_ours(struct mcp_bridge *b, const char *text,
+                                 enum mcp_role role, bool in_front)
 {
     struct mcp_exchange *x =
         new_exchange(b, text, text ? strlen(text) : 0, in_front);
 
     if (text)
-        (void)mcp_message_read(text, strlen(text), &x->m);
+        (void)cli_mcp_message_read(text, strlen(text), &x->m);
     x->role = role;
     x->ours = true;
 }
 
-void mcp_exchange_cancel(struct mcp_bridge *b, const json_t *id)
+void cli_mcp_exchange_cancel(struct mcp_bridge *b, const json_t *id)
 {
     for (struct mcp_exchange *x = b->open; x; x = x->next) {
         if (x->ours || x->m.kind != MCP_REQUEST || !x->m.id ||
@@ -236,7 +238,7 @@ void mcp_exchange_cancel(struct mcp_bridge *b, const json_t *id)
         /* Hanging up is how the modern era cancels; in the legacy era the
          * notification does it. What was never sent needs neither. */
         if (x->m.modern || !x->easy)
-            mcp_exchange_end(x);
+            cli_mcp_exchange_end(x);
         return;
     }
 }

@@ -17,7 +17,7 @@
 #define RESUME_MS 300u
 #define RESUMES_MAX 20u
 
-bool mcp_finish_find(struct mcp_bridge *b)
+bool cli_mcp_finish_find(struct mcp_bridge *b)
 {
     struct error err = {0};
 
@@ -44,14 +44,14 @@ static bool find_again(struct mcp_exchange *x, CURLcode result)
     bool unsent = result == CURLE_COULDNT_CONNECT;
 
     if (x->moved || x->muted || x->heard ||
-        (!unsent && !mcp_message_repeatable(&x->m)))
+        (!unsent && !cli_mcp_message_repeatable(&x->m)))
         return false;
     x->moved = true;
-    if (!mcp_finish_find(x->b)) {
-        mcp_answer_fail(x, x->b->trouble.message);
+    if (!cli_mcp_finish_find(x->b)) {
+        cli_mcp_answer_fail(x, x->b->trouble.message);
         return false;
     }
-    mcp_exchange_wait(x, 0);
+    cli_mcp_exchange_wait(x, 0);
     return true;
 }
 
@@ -65,7 +65,7 @@ static void fail_unreached(struct mcp_exchange *x, CURLcode result)
     else
         sentence = xasprintf("the service went away before it answered (%s)",
                              curl_easy_strerror(result));
-    mcp_answer_fail(x, sentence);
+    cli_mcp_answer_fail(x, sentence);
 }
 
 /* A stream of the legacy era can be taken up again: the work goes on. */
@@ -76,7 +76,7 @@ static bool take_up_again(struct mcp_exchange *x)
         return false;
     x->resume = true;
     x->resumed++;
-    mcp_exchange_wait(x, RESUME_MS);
+    cli_mcp_exchange_wait(x, RESUME_MS);
     return true;
 }
 
@@ -85,18 +85,19 @@ static bool good(struct mcp_exchange *x)
 {
     bool wanted = x->m.kind != MCP_NOTIFICATION && x->m.kind != MCP_RESPONSE;
 
-    mcp_answer_complete(x);
+    cli_mcp_answer_complete(x);
     if (!x->m.modern)
-        mcp_session_alive(x->b);
+        cli_mcp_session_alive(x->b);
     if (!wanted || x->answered)
         return false;
     if (x->too_large)
-        mcp_answer_fail(x, "the answer is larger than this bridge passes on");
+        cli_mcp_answer_fail(x,
+                            "the answer is larger than this bridge passes on");
     else if (take_up_again(x))
         return true;
     else
-        mcp_answer_fail(x, "the service ended the answer before it was "
-                           "complete");
+        cli_mcp_answer_fail(x, "the service ended the answer before it was "
+                               "complete");
     return false;
 }
 
@@ -104,17 +105,17 @@ static bool finish(struct mcp_exchange *x, long status, CURLcode result)
 {
     if (status == 0 && find_again(x, result))
         return true;
-    if (status == 404 && mcp_session_again(x))
+    if (status == 404 && cli_mcp_session_again(x))
         return true;
     if (status == 0)
         fail_unreached(x, result);
     else if (status / 100 == 2)
         return good(x);
     else if (x->resume)
-        mcp_answer_fail(x, "the connection to the service broke, and the "
-                           "answer was lost with it");
+        cli_mcp_answer_fail(x, "the connection to the service broke, and the "
+                               "answer was lost with it");
     else
-        mcp_answer_refused(x, status);
+        cli_mcp_answer_refused(x, status);
     return false;
 }
 
@@ -124,17 +125,17 @@ static void finished(struct mcp_exchange *x, CURLcode result)
 
     (void)curl_easy_getinfo(x->easy, CURLINFO_RESPONSE_CODE, &status);
     if (x->role == MCP_LISTEN)
-        mcp_session_unheard(x, status);
+        cli_mcp_session_unheard(x, status);
     else if (finish(x, status, result))
         return;
     if (x->role == MCP_HANDSHAKE)
-        mcp_session_shaken(x);
+        cli_mcp_session_shaken(x);
     if (x->role == MCP_READY)
-        mcp_session_ready(x, status / 100 == 2);
-    mcp_exchange_end(x);
+        cli_mcp_session_ready(x, status / 100 == 2);
+    cli_mcp_exchange_end(x);
 }
 
-void mcp_finish_reap(struct mcp_bridge *b)
+void cli_mcp_finish_reap(struct mcp_bridge *b)
 {
     struct CURLMsg *msg;
     int left;

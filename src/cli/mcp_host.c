@@ -23,7 +23,7 @@
 
 /* ---- out ---------------------------------------------------------------- */
 
-void mcp_host_say(struct mcp_bridge *b, const char *text, size_t len)
+void cli_mcp_host_say(struct mcp_bridge *b, const char *text, size_t len)
 {
     size_t at = b->out.len;
 
@@ -36,7 +36,7 @@ void mcp_host_say(struct mcp_bridge *b, const char *text, size_t len)
 
 /* A descriptor of our own for the same pipe, so that not waiting is our own
  * affair: standard output is shared with whoever gave it to us. */
-void mcp_host_init(struct mcp_bridge *b)
+void cli_mcp_host_init(struct mcp_bridge *b)
 {
     struct stat st;
 
@@ -75,7 +75,7 @@ static ssize_t write_some(const struct mcp_bridge *b, const char *bytes,
     return n > 0 ? n : -1;
 }
 
-void mcp_host_flush(struct mcp_bridge *b)
+void cli_mcp_host_flush(struct mcp_bridge *b)
 {
     while (b->out_done < b->out.len) {
         ssize_t n =
@@ -94,7 +94,7 @@ void mcp_host_flush(struct mcp_bridge *b)
     }
 }
 
-bool mcp_host_full(const struct mcp_bridge *b)
+bool cli_mcp_host_full(const struct mcp_bridge *b)
 {
     return b->out.len - b->out_done > WAITING_MAX;
 }
@@ -104,35 +104,35 @@ bool mcp_host_full(const struct mcp_bridge *b)
 static void refuse(struct mcp_bridge *b, const json_t *id, int code,
                    const char *sentence)
 {
-    char *line cleanup(mem_free) = mcp_message_error(id, code, sentence);
+    char *line cleanup(mem_free) = cli_mcp_message_error(id, code, sentence);
 
-    mcp_host_say(b, line, strlen(line));
+    cli_mcp_host_say(b, line, strlen(line));
 }
 
 static void take_message(struct mcp_bridge *b, const char *text, size_t len)
 {
-    struct mcp_message m cleanup(mcp_message_done) = {.method = ""};
+    struct mcp_message m cleanup(cli_mcp_message_done) = {.method = ""};
     const json_t *cancelled;
 
     while (len > 0 && (unsigned char)text[len - 1] <= ' ')
         len--;
     if (len == 0)
         return;
-    if (!mcp_message_read(text, len, &m)) {
+    if (!cli_mcp_message_read(text, len, &m)) {
         refuse(b, NULL, MCP_PARSE_ERROR, "this line is not JSON");
         return;
     }
-    cancelled = mcp_message_cancels(&m);
+    cancelled = cli_mcp_message_cancels(&m);
     if (cancelled)
-        mcp_exchange_cancel(b, cancelled);
+        cli_mcp_exchange_cancel(b, cancelled);
     /* The modern era cancels by hanging up, which was just done. */
     if (cancelled && (m.modern || !b->session.handshake))
         return;
     if (b->open_count >= MCP_OPEN_MAX && m.kind == MCP_REQUEST)
         refuse(b, m.id, MCP_INTERNAL_ERROR,
                "too many requests are under way; wait for some to end");
-    else if (b->open_count < 2 * MCP_OPEN_MAX)
-        mcp_exchange_start(b, text, len, &m);
+    else if (b->open_count < 2 * MCP_OPEN_MAX) /* nobody waits for the rest */
+        cli_mcp_exchange_start(b, text, len, &m);
 }
 
 static void take_line(struct mcp_bridge *b, const char *text, size_t len)
@@ -165,7 +165,7 @@ static void take_lines(struct mcp_bridge *b)
     b->in_seen = b->in.len;
 }
 
-void mcp_host_read(struct mcp_bridge *b)
+void cli_mcp_host_read(struct mcp_bridge *b)
 {
     ssize_t n;
 
@@ -181,7 +181,7 @@ void mcp_host_read(struct mcp_bridge *b)
     take_lines(b);
 }
 
-void mcp_host_done(struct mcp_bridge *b)
+void cli_mcp_host_done(struct mcp_bridge *b)
 {
     fd_close(&b->out_fd);
     buf_done(&b->in);

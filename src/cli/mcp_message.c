@@ -21,7 +21,8 @@ static enum mcp_message_kind kind_of(const json_t *json)
     return MCP_OTHER;
 }
 
-bool mcp_message_read(const char *text, size_t len, struct mcp_message *ret)
+bool cli_mcp_message_read(const char *text, size_t len,
+                          struct mcp_message *ret)
 {
     const json_t *id, *meta;
 
@@ -42,7 +43,7 @@ bool mcp_message_read(const char *text, size_t len, struct mcp_message *ret)
     return true;
 }
 
-void mcp_message_done(struct mcp_message *m)
+void cli_mcp_message_done(struct mcp_message *m)
 {
     json_decref(m->json);
     m->json = NULL;
@@ -102,8 +103,8 @@ static struct curl_slist *add(struct curl_slist *list, const char *name,
     return longer;
 }
 
-struct curl_slist *mcp_message_headers(const struct mcp_message *m,
-                                       struct curl_slist *list)
+struct curl_slist *cli_mcp_message_headers(const struct mcp_message *m,
+                                           struct curl_slist *list)
 {
     const json_t *params = json_object_get(m->json, "params");
 
@@ -139,13 +140,13 @@ static char *write_error(const json_t *id, json_t *error)
     return text;
 }
 
-char *mcp_message_error(const json_t *id, int code, const char *sentence)
+char *cli_mcp_message_error(const json_t *id, int code, const char *sentence)
 {
     return write_error(
         id, json_pack("{s:i, s:s+}", "code", code, "message", sentence, ""));
 }
 
-char *mcp_message_refusal(const json_t *id, const json_t *body)
+char *cli_mcp_message_refusal(const json_t *id, const json_t *body)
 {
     json_t *error = json_object_get(body, "error");
 
@@ -154,14 +155,14 @@ char *mcp_message_refusal(const json_t *id, const json_t *body)
     return write_error(id, json_incref(error));
 }
 
-const json_t *mcp_message_cancels(const struct mcp_message *m)
+const json_t *cli_mcp_message_cancels(const struct mcp_message *m)
 {
     if (strcmp(m->method, "notifications/cancelled") != 0)
         return NULL;
     return json_object_get(json_object_get(m->json, "params"), "requestId");
 }
 
-bool mcp_message_repeatable(const struct mcp_message *m)
+bool cli_mcp_message_repeatable(const struct mcp_message *m)
 {
     return m->kind != MCP_BATCH && m->kind != MCP_RESPONSE &&
            strcmp(m->method, "tools/call") != 0 &&

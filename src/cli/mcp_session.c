@@ -59,9 +59,9 @@ static void forget(struct mcp_session *s)
     s->number++;
 }
 
-enum mcp_role mcp_session_role(struct mcp_bridge *b,
-                               const struct mcp_message *m, const char *text,
-                               size_t len)
+enum mcp_role cli_mcp_session_role(struct mcp_bridge *b,
+                                   const struct mcp_message *m,
+                                   const char *text, size_t len)
 {
     struct mcp_session *s = &b->session;
 
@@ -91,7 +91,7 @@ static struct mcp_exchange *find_role(struct mcp_bridge *b, enum mcp_role role)
     return x;
 }
 
-bool mcp_session_again(struct mcp_exchange *x)
+bool cli_mcp_session_again(struct mcp_exchange *x)
 {
     struct mcp_bridge *b = x->b;
     struct mcp_session *s = &b->session;
@@ -105,26 +105,26 @@ bool mcp_session_again(struct mcp_exchange *x)
             return false; /* it keeps none: this is about something else */
         get = find_role(b, MCP_LISTEN);
         if (get)
-            mcp_exchange_end(get);
+            cli_mcp_exchange_end(get);
         forget(s);
-        mcp_exchange_start_ours(b, s->handshake, MCP_HANDSHAKE, true);
+        cli_mcp_exchange_start_ours(b, s->handshake, MCP_HANDSHAKE, true);
     }
     x->shaken = true;
-    mcp_exchange_wait(x, 0);
+    cli_mcp_exchange_wait(x, 0);
     return true;
 }
 
-void mcp_session_shaken(struct mcp_exchange *x)
+void cli_mcp_session_shaken(struct mcp_exchange *x)
 {
     static const char ready[] =
         "{\"jsonrpc\":\"2.0\",\"method\":\"notifications/initialized\"}";
 
     /* The host says it itself, once. */
     if (x->ours && x->b->session.version[0])
-        mcp_exchange_start_ours(x->b, ready, MCP_READY, true);
+        cli_mcp_exchange_start_ours(x->b, ready, MCP_READY, true);
 }
 
-void mcp_session_ready(struct mcp_exchange *x, bool good)
+void cli_mcp_session_ready(struct mcp_exchange *x, bool good)
 {
     struct mcp_session *s = &x->b->session;
 
@@ -132,12 +132,13 @@ void mcp_session_ready(struct mcp_exchange *x, bool good)
         return;
     s->listen_at_ms = clock_mono_ms();
     for (size_t i = s->kept_count; x->ours && i > 0; i--)
-        mcp_exchange_start_ours(x->b, s->kept[i - 1].text, MCP_PLAIN, true);
+        cli_mcp_exchange_start_ours(x->b, s->kept[i - 1].text, MCP_PLAIN,
+                                    true);
 }
 
 /* ---- listening ---------------------------------------------------------- */
 
-void mcp_session_unheard(struct mcp_exchange *x, long status)
+void cli_mcp_session_unheard(struct mcp_exchange *x, long status)
 {
     struct mcp_session *s = &x->b->session;
     uint64_t now = clock_mono_ms();
@@ -157,7 +158,7 @@ void mcp_session_unheard(struct mcp_exchange *x, long status)
     /* 405: it has nothing to tell; 404: a request will find out. */
 }
 
-void mcp_session_alive(struct mcp_bridge *b)
+void cli_mcp_session_alive(struct mcp_bridge *b)
 {
     if (b->session.listen_lost) {
         b->session.listen_lost = false;
@@ -165,7 +166,7 @@ void mcp_session_alive(struct mcp_bridge *b)
     }
 }
 
-int mcp_session_listen(struct mcp_bridge *b, int limit)
+int cli_mcp_session_listen(struct mcp_bridge *b, int limit)
 {
     struct mcp_session *s = &b->session;
     uint64_t now = clock_mono_ms();
@@ -175,7 +176,7 @@ int mcp_session_listen(struct mcp_bridge *b, int limit)
     if (s->listen_at_ms > now)
         return (int)MIN((uint64_t)limit, s->listen_at_ms - now);
     s->listen_at_ms = 0;
-    mcp_exchange_start_ours(b, NULL, MCP_LISTEN, false);
+    cli_mcp_exchange_start_ours(b, NULL, MCP_LISTEN, false);
     return 0;
 }
 
@@ -188,35 +189,39 @@ static size_t swallow(char *bytes, size_t one, size_t len, void *ctx)
     return one * len;
 }
 
-void mcp_session_close(struct mcp_bridge *b)
+static void say_goodbye(struct mcp_bridge *b)
+{
+    char *url cleanup(mem_free) = xasprintf("%s%s", b->c->base, b->path);
+    char *line cleanup(mem_free) =
+        xasprintf("Mcp-Session-Id: %s", b->session.id);
+    struct curl_slist *headers = curl_slist_append(NULL, line);
+    CURL *easy = curl_easy_init();
+
+    if (!easy || !headers)
+        abort(); /* as any small allocation of ours */
+    if (cli_transfer_loopback(url))
+        (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    (void)curl_easy_setopt(easy, CURLOPT_URL, url);
+    (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
+    (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, GOODBYE_MS);
+    (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
+    (void)curl_easy_setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    (void)curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER,
+                           b->c->key ? b->c->key : "");
+    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, swallow);
+    (void)curl_easy_perform(easy); /* it would expire anyway */
+    curl_easy_cleanup(easy);
+    curl_slist_free_all(headers);
+}
+
+void cli_mcp_session_close(struct mcp_bridge *b)
 {
     struct mcp_session *s = &b->session;
-    char *url = NULL, *line = NULL;
-    struct curl_slist *headers = NULL;
-    CURL *easy = s->id[0] && b->c->base ? curl_easy_init() : NULL;
 
-    if (easy) {
-        url = xasprintf("%s%s", b->c->base, b->path);
-        line = xasprintf("Mcp-Session-Id: %s", s->id);
-        headers = curl_slist_append(headers, line);
-        if (cli_transfer_loopback(url))
-            (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
-        (void)curl_easy_setopt(easy, CURLOPT_URL, url);
-        (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
-        (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-        (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-        (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, GOODBYE_MS);
-        (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-        (void)curl_easy_setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
-        (void)curl_easy_setopt(easy, CURLOPT_XOAUTH2_BEARER,
-                               b->c->key ? b->c->key : "");
-        (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, swallow);
-        (void)curl_easy_perform(easy); /* it would expire anyway */
-        curl_easy_cleanup(easy);
-    }
-    curl_slist_free_all(headers);
-    free(line);
-    free(url);
+    if (s->id[0] && b->c->base)
+        say_goodbye(b);
     while (s->kept_count > 0)
         forget_kept(s, 0);
     free(take_ptr(s->handshake));

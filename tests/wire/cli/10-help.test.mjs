@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 
 const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'pool', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
-  'backup', 'restore', 'verify', 'key', 'runtime', 'doctor'];
+  'backup', 'restore', 'verify', 'key', 'runtime', 'mcp', 'doctor'];
 const cli = new Cli();
 after(() => cli.close());
 
@@ -61,6 +61,7 @@ test('every flag of the manual is known', async () => {
     audit: ['from', 'to', 'actor', 'action', 'object', 'workspace', 'limit', 'follow', 'json'],
     restore: ['data', 'json'],
     key: ['scope', 'tenant', 'name', 'json'],
+    mcp: ['tools', 'url', 'key-file', 'data'],
   };
   for (const [name, wanted] of Object.entries(flags)) {
     const { stdout } = await cli.ok(['help', name]);
@@ -126,6 +127,8 @@ const WRONG = [
   [['key', 'revok', 'x'], /did you mean 'revoke'\?/],
   [['runtime', 'shwo', 'minimal'], /did you mean 'show'\?/],
   [['runtime', 'show'], /something is left out/],
+  [['mcp', 'now'], /mcp takes no words/],
+  [['mcp', '--tools', 'some'], /core, workspace or all/],
   [['doctor', '--jason'], /did you mean --json\?/],
   [['serve', '--lisen', '127.0.0.1:1'], /did you mean "--listen"\?/],
 ];

@@ -2,6 +2,9 @@
 // The official clients drive the product: both generations, both eras, over
 // HTTP and over stdio. Each plays the whole scenario of lib/mcp-scenario.
 import assert from 'node:assert/strict';
+import { randomInt } from 'node:crypto';
+import { chmodSync, existsSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 import { Glovebox, allProcesses, pool, until } from '../../lib/glovebox.mjs';
@@ -49,6 +52,22 @@ describe('finding the era', () => {
       assert.equal((await w.call({ name: 'execute_python', arguments: { code: 'print(6 * 7)' } })).structuredContent.stdout, '42\n');
       await w.close();
     });
+});
+
+test('without a service: a client that probes with a process of its own, then starts the real one', async () => {
+  const own = new Cli(undefined);
+  chmodSync(own.dir, 0o755); // the service's account must get through
+  const config = join(own.dir, 'glovebox.yaml');
+  writeFileSync(config, JSON.stringify({ uid_base: 1_000_000_000 + randomInt(3000) * 1_000_000, pools: [pool()] }));
+  Object.assign(own.env, { GLOVEBOX_CONFIG: config, GLOVEBOX_DATA_DIR: join(own.dir, 'data') });
+  for (const [generation, era] of [[2, 'auto'], [2, 'legacy'], [1, 'legacy']]) {
+    const w = await connect({ generation, era, transport: 'stdio', env: own.env });
+    assert.equal(w.era, era === 'auto' ? 'modern' : 'legacy');
+    assert.equal((await w.call({ name: 'execute_python', arguments: { code: 'print(6 * 7)' } })).structuredContent.stdout, '42\n');
+    await w.close();
+  }
+  await until(() => bridges(process.pid) === 0 && !existsSync(join(own.dir, 'data', 'endpoint')), { ms: 20_000, what: 'nothing left' });
+  own.close();
 });
 
 describe('groups of tools', () => {

@@ -45,14 +45,15 @@ function inspect(args) {
 const http = (more = []) => ['--server-url', `${g.url}/mcp?tools=all`, '--transport', 'http', '--header', `Authorization: Bearer ${g.key}`, ...more];
 const stdio = (more = []) => [...more, '-e', `GLOVEBOX_URL=${g.url}`, '-e', `GLOVEBOX_KEY=${g.key}`, bin('glovebox'), 'mcp', '--tools', 'all'];
 
+// Each with every tool, or with a few words to see that it is the same.
 const PLAYS = [
-  ['http, legacy', (more) => http(more)],
-  ['http, modern', (more) => http(['--protocol-era', 'modern', ...more])],
-  ['stdio, legacy', (more) => stdio(more)],
-  ['stdio, found out', (more) => stdio(['--protocol-era', 'auto', ...more])],
+  ['http, modern', true, (more) => http(['--protocol-era', 'modern', ...more])],
+  ['stdio, legacy', true, (more) => stdio(more)],
+  ['http, legacy', false, (more) => http(more)],
+  ['stdio, the era found out', false, (more) => stdio(['--protocol-era', 'auto', ...more])],
 ];
 
-for (const [name, line] of PLAYS)
+for (const [name, whole, line] of PLAYS)
   describe(name, () => {
     const w = { called: new Set(), conversation: `inspected ${name}` };
     const ask = async (...more) => {
@@ -74,6 +75,11 @@ for (const [name, line] of PLAYS)
       assert.deepEqual(done.result.tools.map((tool) => tool.name).sort(), [...CORE, ...WORKSPACE].sort());
       assert.doesNotMatch(done.stderr, /inputSchema/);
     });
+
+    if (!whole) {
+      test('a call', async () => assert.equal((await call('execute_python', { code: 'print(6 * 7)' })).stdout, '42\n'));
+      return;
+    }
 
     test('the core tools', async () => {
       const code = 'import matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()\nopen("a.csv", "w").write("n\\n1\\n")';

@@ -443,3 +443,9 @@ test('a service that is not there is an error, each time', async () => {
   await fake.stop();
   for (let i = 0; i < 3; i++) assert.match((await error('server/discover', { _meta: claim() })).message, /cannot be reached/);
 });
+
+test('an address that is none is an error as well', async () => {
+  await begin(() => {}, { env: { GLOVEBOX_URL: 'ftp://127.0.0.1', GLOVEBOX_KEY: KEY } });
+  assert.match((await error('server/discover', { _meta: claim() })).message, /not an http or https address/);
+  assert.match(bridge.stderr, /not an http or https address/);
+});
