@@ -112,6 +112,8 @@ int blob_each(struct blobs *b, int (*fn)(void *ctx, const struct blob_info *i),
               void *ctx, struct error *err);
 /* Removes one unless it is pinned (then returns 1). Only the collector. */
 int blob_remove(struct blobs *b, const char *sha256, struct error *err);
+/* After removing: nothing of what was removed is kept anywhere else. */
+int blobs_forget(struct blobs *b, struct error *err);
 /* Bytes and number on disk, as of the last look (at most a minute old). */
 void blobs_usage(struct blobs *b, uint64_t *ret_bytes, uint64_t *ret_count);
 

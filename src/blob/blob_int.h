@@ -84,6 +84,7 @@ struct blob_log {
     uint64_t turn;      /* of that half */
     size_t at;          /* filled, and on its way to the disk at least */
     bool leading;       /* someone writes it out, or turns it over */
+    bool wiping;        /* someone empties it: nobody may begin to add */
     struct buf pending; /* records of the group that gathers */
     struct blob_log_group *group;
     unsigned unplaced[2]; /* records whose file is not in its place yet */

@@ -11,8 +11,8 @@
  *
  * Before a half is used again the file system is synced, so that everything
  * its records stand for is on disk as a file. A start after a crash puts what
- * is missing or damaged in its place again. What was removed meanwhile comes
- * back with it, unreferred to, and goes with the collector's next round.
+ * is missing or damaged in its place again. Whoever removes blobs wipes the
+ * log afterwards: gone bytes are gone from it as well, and do not come back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -187,8 +187,11 @@ int blob_log_add(struct blobs *b, const struct blob_name *name,
     struct blob_log *log = &b->log;
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
     struct blob_log_group *mine;
-    int r = blob_fault_refuse(b, err);
+    int r;
 
+    while (log->wiping)
+        (void)pthread_cond_wait(&log->changed, &log->lock);
+    r = blob_fault_refuse(b, err);
     if (r == 0)
         r = make_room(b, sizeof(struct record) + len, err);
     if (r < 0)
@@ -219,6 +222,48 @@ void blob_log_placed(struct blobs *b, unsigned half)
 
     if (--b->log.unplaced[half] == 0)
         (void)pthread_cond_broadcast(&b->log.changed);
+}
+
+/* ---- wiping ------------------------------------------------------------- */
+
+/* Nobody writes meanwhile. The turn stays: nothing of it is left. */
+static int wipe(struct blobs *b, struct error *err)
+{
+    static const char zeroes[65536];
+
+    for (unsigned i = 0; i < 2; i++) {
+        for (size_t at = 0; at < HALF_BYTES; at += sizeof(zeroes)) {
+            int r = put(b->log.fd[i], zeroes, sizeof(zeroes), (off_t)at);
+
+            if (r < 0)
+                return blob_fault(-r, "wipe the log of small objects", err);
+        }
+        if (fdatasync(b->log.fd[i]) < 0)
+            return blob_fault_final(b, errno, err);
+    }
+    return 0;
+}
+
+int blobs_forget(struct blobs *b, struct error *err)
+{
+    struct blob_log *log = &b->log;
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
+    int r;
+
+    while (log->wiping)
+        (void)pthread_cond_wait(&log->changed, &log->lock);
+    log->wiping = true; /* who comes now waits; who is in goes on */
+    while (log->leading || log->group || log->unplaced[0] || log->unplaced[1])
+        (void)pthread_cond_wait(&log->changed, &log->lock);
+    r = sync_everything(b, err);
+    if (r == 0)
+        r = wipe(b, err);
+    /* Half wiped, it still ends where it ended. */
+    if (r == 0)
+        log->at = 0;
+    log->wiping = false;
+    (void)pthread_cond_broadcast(&log->changed);
+    return r;
 }
 
 /* ---- the next start ----------------------------------------------------- */

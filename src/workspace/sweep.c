@@ -69,14 +69,18 @@ static int remove_all(struct workspaces *w, const struct blob_info *blobs,
                       size_t count, struct workspace_collected *ret,
                       struct error *err)
 {
-    for (size_t i = 0; i < count; i += BATCH) {
-        int r = remove_batch(w, &blobs[i], MIN((size_t)BATCH, count - i), ret,
-                             err);
+    uint64_t before = ret->blobs;
+    int r = 0;
 
-        if (r < 0 || workspace_keeper_wait(w, 0))
-            return r;
+    for (size_t i = 0; i < count && r == 0; i += BATCH) {
+        r = remove_batch(w, &blobs[i], MIN((size_t)BATCH, count - i), ret,
+                         err);
+        if (workspace_keeper_wait(w, 0))
+            break;
     }
-    return 0;
+    if (r == 0 && ret->blobs > before)
+        r = blobs_forget(w->blobs, err);
+    return r;
 }
 
 int workspace_sweep_names(struct workspaces *w, const char *names,

@@ -1079,6 +1079,75 @@ static void log_goes_round(void **state)
     holds(f, first, "the first", 9);
 }
 
+/* Is the text anywhere in the log? */
+static bool logged(struct fixture *f, const char *text)
+{
+    static const char *const halves[] = {"log.0", "log.1"};
+    bool found = false;
+
+    for (size_t i = 0; i < ARRAY_SIZE(halves); i++) {
+        char *path cleanup(mem_free) = below(f, halves[i]);
+        char *bytes cleanup(mem_free) = NULL;
+        size_t len;
+
+        assert_int_equal(fd_read_file(AT_FDCWD, path, 8u << 20, &bytes, &len),
+                         0);
+        found |= memmem(bytes, len, text, strlen(text)) != NULL;
+    }
+    return found;
+}
+
+static void D10_removed_is_gone_from_the_log(void **state)
+{
+    struct fixture *f = *state;
+    char sha[BLOB_NAME], kept[BLOB_NAME];
+
+    put_text(f, "to be forgotten", sha);
+    put_text(f, "to be kept", kept);
+    assert_true(logged(f, "to be forgotten"));
+    must(f, blob_remove(f->blobs, sha, &f->err));
+    must(f, blobs_forget(f->blobs, &f->err));
+    assert_false(logged(f, "to be forgotten"));
+    put_text(f, "after that", sha);
+    assert_true(logged(f, "after that"));
+    lose(f, sha, 0);
+    crash(f);
+    holds(f, sha, "after that", 10);
+    holds(f, kept, "to be kept", 10);
+}
+
+static void *forget_now_and_then(void *arg)
+{
+    struct fixture *f = arg;
+    struct error err;
+
+    for (unsigned i = 0; i < 20; i++)
+        if (blobs_forget(f->blobs, &err) < 0)
+            return &f->err;
+    return NULL;
+}
+
+static void log_is_wiped_while_others_write(void **state)
+{
+    struct fixture *f = *state;
+    char sha[300][BLOB_NAME], text[40];
+    pthread_t thread;
+    void *failed;
+
+    assert_int_equal(pthread_create(&thread, NULL, forget_now_and_then, f), 0);
+    for (unsigned i = 0; i < 300; i++) {
+        (void)snprintf(text, sizeof(text), "written meanwhile %u", i);
+        put_text(f, text, sha[i]);
+    }
+    assert_int_equal(pthread_join(thread, &failed), 0);
+    assert_null(failed);
+    crash(f);
+    for (unsigned i = 0; i < 300; i++) {
+        (void)snprintf(text, sizeof(text), "written meanwhile %u", i);
+        holds(f, sha[i], text, strlen(text));
+    }
+}
+
 static void log_ends_where_a_write_was_cut(void **state)
 {
     struct fixture *f = *state;
@@ -1583,6 +1652,8 @@ int main(void)
         CASE(D1_small_ones_come_back_from_the_log),
         CASE(D1_log_of_a_killed_writer),
         CASE(log_goes_round),
+        CASE(D10_removed_is_gone_from_the_log),
+        CASE(log_is_wiped_while_others_write),
         CASE(log_ends_where_a_write_was_cut),
         CASE(D5_full_disk_says_so),
         CASE(D5_open_fails_at_each_call),
