@@ -71,8 +71,8 @@ int blob_batch_add(struct blob_batch *batch, struct blob_writer **w,
                    char ret_sha256[BLOB_NAME], uint64_t *ret_size,
                    struct error *err);
 /* Frees it and clears it either way. */
-int blob_batch_finish(struct blob_batch **batch, struct error *err);
-void blob_batch_abort(struct blob_batch **batch); /* for cleanup() */
+int blob_batch_finish(struct blob_batch **p, struct error *err);
+void blob_batch_abort(struct blob_batch **p); /* for cleanup() */
 
 /* ERR_CORRUPT names the object when its bytes are not those it was named
  * for, or are gone. ret_fd: read-only, owned by caller. */

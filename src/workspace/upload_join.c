@@ -5,6 +5,7 @@
  * and committed in the transaction that ends the upload: afterwards there is
  * the file and no upload, before it the upload and no file.
  */
+#include <assert.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <openssl/evp.h>
@@ -145,6 +146,7 @@ static int finish_join(struct joiner *j, const struct workspace_upload *u,
     if (j->md5 && EVP_DigestFinal_ex(j->md5, ret->md5, NULL) != 1)
         return error_set(err, ERR_INTERNAL, "cannot finish an MD5");
     if (!j->writer) {
+        assert(u->parts); /* none at all was refused before */
         memcpy(ret->sha256, u->parts[0].sha256, BLOB_NAME);
         ret->size = u->parts[0].size;
         return 0;

@@ -274,10 +274,10 @@ int mcp_header_params(const struct mcp_tool *tool, const json_t *args,
 struct mcp_stream *mcp_stream_new(uint64_t number, bool prime);
 struct mcp_stream *mcp_stream_ref(struct mcp_stream *s);
 void mcp_stream_unref(struct mcp_stream *s); /* accepts NULL */
-/* Answers the request with what comes after event `after`; whoever read it
+/* Answers the request with what comes after event `last`; whoever read it
  * before is hung up on. */
 void mcp_stream_attach(struct mcp_stream *s, struct http_request *req,
-                       uint64_t after);
+                       uint64_t last);
 /* must false: dropped when the reader is far behind. */
 void mcp_stream_add(struct mcp_stream *s, const struct buf *message,
                     bool must);
@@ -411,7 +411,7 @@ void mcp_listen_task(struct mcp *m, const char *task, const char *tenant,
 void mcp_listen_stop(struct mcp *m);
 void mcp_listen_sweep(struct mcp *m);
 /* The thread that looks for changes, and sweeps. */
-void *mcp_watch_run(void *mcp);
+void *mcp_watch_run(void *arg); /* struct mcp */
 
 /* ---- task.c ------------------------------------------------------------- */
 

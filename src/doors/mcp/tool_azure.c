@@ -146,7 +146,7 @@ int tool_run_shell_remote(struct mcp_call *call, const json_t *args,
                       "execCommandAndArgs");
     if (r == 0 && a.words)
         r = join(a.words, &joined, err);
-    if (r < 0)
+    if (r != 0) /* which is never positive */
         return r;
     return run(call, a.environment, EXEC_SHELL, a.code ? a.code : joined.data,
                ret, err);

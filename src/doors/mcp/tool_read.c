@@ -180,7 +180,7 @@ int tool_read_file(struct mcp_call *call, const json_t *args,
     struct pages p = {.line = 1};
     int fd cleanup(fd_close) = -1;
     const char *path = NULL;
-    struct stat st;
+    struct stat st = {0};
     int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
 
     if (r == 0)

@@ -150,7 +150,7 @@ int tool_download_file(struct mcp_call *call, const json_t *args,
     struct tool_file f = {.path = NULL};
     struct path_args a = {.path = NULL};
     int fd cleanup(fd_close) = -1;
-    struct stat st;
+    struct stat st = {0};
     int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
 
     if (r == 0)

@@ -164,7 +164,7 @@ int tool_share_file(struct mcp_call *call, const json_t *args,
                                                                       NULL};
     struct share_args a = {.path = NULL};
     char workspace[ID_MAX], secret[65];
-    const char *path = NULL;
+    const char *path = "";
     size_t len;
     int r = json_read(args, share_fields, ARRAY_SIZE(share_fields), &a, err);
 
