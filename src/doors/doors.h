@@ -5,7 +5,7 @@
  * says whose door a path leads to, routes.c finds the row in that door's
  * table; below are the folders, one a door. No door has behaviour of its own
  * and none knows another. outcome.c reads what an execution came to, for all
- * of them; fileid.c the names by which doors call a file.
+ * of them; fileid.c has the names by which doors call a file, url.c addresses.
  */
 #ifndef GLOVEBOX_DOORS_DOORS_H
 #define GLOVEBOX_DOORS_DOORS_H
@@ -150,8 +150,15 @@ void serve_request(void *ctx, struct http_request *req);
 
 /* ---- for all doors ------------------------------------------------------ */
 
-/* The pool that also runs what is submitted. */
+/* The pool that also runs what is submitted, and how (a session_submit_fn
+ * whose ctx is the pool). */
 struct http_work *doors_workers(const struct doors_call *call);
+int doors_submit(void *ctx, void (*job)(void *arg), void *arg);
+
+/* url.c: "http://host:port" as this client reached us; arena. */
+const char *doors_url_origin(const struct doors_call *call);
+/* Adds text with everything but unreserved characters escaped. */
+void doors_url_escape(struct buf *out, const char *text, bool keep_slash);
 
 /* A whole-number query parameter; absent: fallback. */
 int doors_query_int(const struct doors_call *call, const char *name,

@@ -227,6 +227,11 @@ struct http_work *doors_workers(const struct doors_call *call)
     return http_workers(http_server_of(call->http));
 }
 
+int doors_submit(void *ctx, void (*job)(void *arg), void *arg)
+{
+    return http_work_submit(ctx, job, arg);
+}
+
 int doors_query_int(const struct doors_call *call, const char *name,
                     int64_t min, int64_t max, int64_t fallback, int64_t *ret,
                     struct error *err)

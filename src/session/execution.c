@@ -107,6 +107,11 @@ struct execution *execution_ref(struct execution *e)
     return e;
 }
 
+void execution_unrefp(struct execution **e)
+{
+    execution_unref(*e);
+}
+
 void execution_unref(struct execution *e)
 {
     if (!e || atomic_fetch_sub(&e->refs, 1) != 1)

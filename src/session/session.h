@@ -322,7 +322,8 @@ int execution_find(struct sessions *s, const char *tenant, const char *id,
 int execution_cancel(struct sessions *s, const char *tenant, const char *id,
                      struct error *err);
 struct execution *execution_ref(struct execution *e);
-void execution_unref(struct execution *e);
+void execution_unref(struct execution *e);   /* accepts NULL */
+void execution_unrefp(struct execution **e); /* for cleanup() */
 
 /* The event after number `after`, if there is one already. */
 bool execution_event(struct execution *e, uint32_t after,

@@ -389,11 +389,11 @@ void azure_arm_encode(struct doors_call *call, struct json_writer *w,
              "/subscriptions/%s/resourceGroups/%s/providers/"
              "Microsoft.App/sessionPools/%s",
              call->place[AZURE_SUBSCRIPTION], group, pool->name);
-    azure_encode_origin(call, &endpoint);
+    buf_adds(&endpoint, doors_url_origin(call));
     buf_adds(&endpoint, "/subscriptions/");
-    azure_encode_escaped(&endpoint, call->place[AZURE_SUBSCRIPTION]);
+    doors_url_escape(&endpoint, call->place[AZURE_SUBSCRIPTION], false);
     buf_adds(&endpoint, "/resourceGroups/");
-    azure_encode_escaped(&endpoint, group);
+    doors_url_escape(&endpoint, group, false);
     buf_addf(&endpoint, "/sessionPools/%s", pool->name);
     json_write_open(w, NULL, '{');
     json_write_string(w, "id", id.data);

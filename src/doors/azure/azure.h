@@ -184,10 +184,6 @@ int azure_ask_since(struct doors_call *call, const struct azure_ask *ask,
 
 void azure_encode_time(struct json_writer *w, const char *key,
                        int64_t real_ms); /* seven digits */
-/* Percent-encodes what has a meaning in a URL. */
-void azure_encode_escaped(struct buf *out, const char *text);
-/* "http://host", as the client reached us. */
-void azure_encode_origin(struct doors_call *call, struct buf *out);
 /* Headers every answer has, then the answer. */
 void azure_encode_headers(struct doors_call *call);
 void azure_encode_respond(struct doors_call *call, unsigned status,

@@ -34,29 +34,6 @@ void azure_encode_time(struct json_writer *w, const char *key, int64_t real_ms)
     json_write_string(w, key, text);
 }
 
-void azure_encode_escaped(struct buf *out, const char *text)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
-                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
-
-    for (; *text; text++) {
-        if (strchr(plain, *text))
-            buf_add(out, text, 1);
-        else
-            buf_addf(out, "%%%02X", (unsigned char)*text);
-    }
-}
-
-void azure_encode_origin(struct doors_call *call, struct buf *out)
-{
-    const char *host = http_header(call->http, "Host");
-    const char *scheme = http_header(call->http, "X-Forwarded-Proto");
-
-    buf_addf(out, "%s://%s",
-             scheme && strcasecmp(scheme, "https") == 0 ? "https" : "http",
-             host && host[0] ? host : "localhost");
-}
-
 void azure_encode_headers(struct doors_call *call)
 {
     struct error ignored;
@@ -113,7 +90,7 @@ static void add_stderr(const struct exec_info *info,
     bool python = info->language == EXEC_PYTHON;
 
     if (info->outcome == OUTCOME_TIMEOUT) { /* clients look at the start */
-        buf_addf(out, TIMED_OUT ". %s\n", info->failure ? info->failure : "");
+        buf_addf(out, TIMED_OUT ": %s\n", info->failure ? info->failure : "");
         buf_add(out, o->stderr_text.data, o->stderr_text.len);
         return;
     }

@@ -19,17 +19,6 @@
 
 #define OPERATION_MAX 128u /* bytes of a caller's own id that are kept */
 
-static void execution_done(struct execution **e)
-{
-    if (*e)
-        execution_unref(*e);
-}
-
-static int submit(void *ctx, void (*job)(void *arg), void *arg)
-{
-    return http_work_submit(ctx, job, arg);
-}
-
 /* ---- the request -------------------------------------------------------- */
 
 /* Which calls a shell pool takes. */
@@ -171,14 +160,14 @@ static void add_location(struct doors_call *call, const struct azure_ask *ask,
 
     while (len && path[len - 1] == '/')
         len--;
-    azure_encode_origin(call, &url);
+    buf_adds(&url, doors_url_origin(call));
     buf_add(&url, path, len);
     buf_addf(&url, "/%s?", guid);
     if (http_query(call->http, "api-version", &version, &ignored) == 0 &&
         version)
         buf_addf(&url, "api-version=%s&", version);
     buf_adds(&url, "identifier=");
-    azure_encode_escaped(&url, ask->identifier);
+    doors_url_escape(&url, ask->identifier, false);
     http_add_header(call->http, "Operation-Location", url.data);
     http_add_header(call->http, "operation-id", guid);
 }
@@ -210,7 +199,7 @@ static int run(struct doors_call *call, const struct azure_ask *ask,
                const struct azure_run *what, struct azure_shape *shape,
                struct error *err)
 {
-    struct execution *e cleanup(execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     struct exec_spec spec = {
         .language = what->language,
         .code = what->code,
@@ -222,8 +211,8 @@ static int run(struct doors_call *call, const struct azure_ask *ask,
     if (what->async) {
         spec.metadata = note_shape(call, shape);
         r = session_submit(call->doors->sessions, &call->actor,
-                           ask->session.id, &spec, submit, doors_workers(call),
-                           &e, err);
+                           ask->session.id, &spec, doors_submit,
+                           doors_workers(call), &e, err);
     } else {
         r = session_execute(call->doors->sessions, &call->actor,
                             ask->session.id, &spec, &e, err);
@@ -302,7 +291,7 @@ static int find(struct doors_call *call, struct azure_ask *ask,
 int azure_executions_get(struct doors_call *call, struct error *err)
 {
     struct azure_ask ask cleanup(azure_ask_done) = {.version = AZURE_NONE};
-    struct execution *e cleanup(execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     struct azure_shape shape;
     struct exec_info info;
     struct buf body = {0};

@@ -168,14 +168,14 @@ static const char *next_link(struct doors_call *call,
     if (!after)
         return NULL;
     (void)http_query(call->http, "api-version", &version, &ignored);
-    azure_encode_origin(call, &url);
+    buf_adds(&url, doors_url_origin(call));
     buf_addf(&url, "%s?api-version=%s&identifier=", http_path(call->http),
              version ? version : "");
-    azure_encode_escaped(&url, ask->identifier);
+    doors_url_escape(&url, ask->identifier, false);
     buf_adds(&url, "&path=");
-    azure_encode_escaped(&url, spec->folder);
+    doors_url_escape(&url, spec->folder, false);
     buf_addf(&url, "&recursive=%s&after=", spec->recursive ? "true" : "false");
-    azure_encode_escaped(&url, after);
+    doors_url_escape(&url, after, false);
     return arena_strdup(http_arena(call->http), url.data);
 }
 

@@ -112,19 +112,6 @@ void mcp_gate_preflight(struct doors_call *call)
 
 /* ---- keys --------------------------------------------------------------- */
 
-const char *mcp_gate_base(const struct doors_call *call)
-{
-    const char *host = http_header(call->http, "Host");
-    size_t n = host ? strspn(host, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnop"
-                                   "qrstuvwxyz0123456789.-_:[]")
-                    : 0;
-    const char *tls = call->doors->conf->tls_certificate;
-
-    return arena_printf(http_arena(call->http), "%s://%s",
-                        tls && tls[0] ? "https" : "http",
-                        n > 0 && host[n] == '\0' ? host : "localhost");
-}
-
 /* Who issues tokens besides our own keys; "" : nobody. */
 static const char *issuer(const struct doors_call *call)
 {
@@ -141,7 +128,7 @@ static void challenge(struct doors_call *call, const char *more)
     if (issuer(call)[0])
         text = arena_printf(
             arena, "Bearer resource_metadata=\"%s" METADATA "/mcp\"%s%s",
-            mcp_gate_base(call), more[0] ? ", " : "", more);
+            doors_url_origin(call), more[0] ? ", " : "", more);
     else if (more[0])
         text = arena_printf(arena, "Bearer %s", more);
     http_add_header(call->http, "WWW-Authenticate", text);
@@ -234,9 +221,9 @@ int mcp_gate_metadata(struct doors_call *call, struct error *err)
     if (!from[0])
         return error_set(err, ERR_NOT_FOUND, "no such path");
     json_write_open(&w, NULL, '{');
-    json_write_string(
-        &w, "resource",
-        arena_printf(http_arena(call->http), "%s/mcp", mcp_gate_base(call)));
+    json_write_string(&w, "resource",
+                      arena_printf(http_arena(call->http), "%s/mcp",
+                                   doors_url_origin(call)));
     json_write_open(&w, "authorization_servers", '[');
     json_write_string(&w, NULL, from);
     json_write_close(&w, ']');

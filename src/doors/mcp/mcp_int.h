@@ -231,8 +231,6 @@ bool mcp_has_scope(const struct mcp_exchange *x, uint32_t scope);
 /* -1 with x->scope set. */
 int mcp_need_scope(struct mcp_exchange *x, uint32_t scope);
 void mcp_gate_preflight(struct doors_call *call);
-/* "http://host" as the client calls us. arena */
-const char *mcp_gate_base(const struct doors_call *call);
 bool mcp_gate_loopback(const char *host); /* a Host header's value */
 
 /* ---- serve.c, table.c --------------------------------------------------- */

@@ -61,7 +61,7 @@ static int too_large(struct mcp_exchange *x, const struct workspace_file *f,
                      const char *uri)
 {
     const char *url = arena_printf(x->arena, "%s/api/files/%s/content",
-                                   mcp_gate_base(x->door), f->file);
+                                   doors_url_origin(x->door), f->file);
 
     return mcp_rpc_fault(&x->fault, RPC_PARAMS,
                          json_pack("{s:s,s:s,s:I}", "uri", uri, "url", url,

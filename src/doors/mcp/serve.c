@@ -193,15 +193,21 @@ int mcp_serve_post(struct doors_call *call, struct error *err)
     return 0;
 }
 
+/* Azure pools have no sessions to listen to or to end. */
+static void refuse_method(struct doors_call *call)
+{
+    http_add_header(call->http, "Allow", "POST");
+    (void)mcp_reply_refusef(call, 405, NULL, RPC_INVALID,
+                            "this endpoint takes POST only");
+}
+
 int mcp_serve_get(struct doors_call *call, struct error *err)
 {
     (void)err;
     if (admit(call) < 0)
         return 0;
     if (mcp_table_azure(call)) {
-        http_add_header(call->http, "Allow", "POST");
-        (void)mcp_reply_refusef(call, 405, NULL, RPC_INVALID,
-                                "this endpoint takes POST only");
+        refuse_method(call);
     } else if (!lists(http_header(call->http, "Accept"),
                       "text/event-stream")) {
         (void)mcp_reply_refusef(call, 406, NULL, RPC_INVALID,
@@ -219,9 +225,7 @@ int mcp_serve_delete(struct doors_call *call, struct error *err)
     if (admit(call) < 0)
         return 0;
     if (mcp_table_azure(call)) {
-        http_add_header(call->http, "Allow", "POST");
-        (void)mcp_reply_refusef(call, 405, NULL, RPC_INVALID,
-                                "this endpoint takes POST only");
+        refuse_method(call);
     } else {
         mcp_legacy_delete(call);
     }

@@ -96,7 +96,6 @@ void tool_watch_end(struct tool_watch *w);
 int tool_execute(struct mcp_call *call, const char *session,
                  const struct exec_spec *spec, struct execution **ret,
                  struct error *err);
-void tool_execution_done(struct execution **e);
 
 /* ---- tool_files.c --------------------------------------------------------
  */

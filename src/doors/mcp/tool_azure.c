@@ -71,7 +71,7 @@ static int run(struct mcp_call *call, const char *environment,
 {
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
-    struct execution *e cleanup(tool_execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     struct exec_spec spec = {
         .language = language, .code = code, .code_len = strlen(code)};
     int r = tool_session(call, TOOL_FIND, environment, NULL, &session, err);

@@ -48,11 +48,6 @@ int tool_execute(struct mcp_call *call, const char *session,
     return 0;
 }
 
-void tool_execution_done(struct execution **e)
-{
-    execution_unref(*e);
-}
-
 /* ---- the two tools ------------------------------------------------------ */
 
 struct run_args {
@@ -68,7 +63,7 @@ static int run(struct mcp_call *call, const struct run_args *a,
 {
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
-    struct execution *e cleanup(tool_execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     struct exec_spec spec = {.language = language,
                              .code = a->code,
                              .code_len = strlen(a->code),

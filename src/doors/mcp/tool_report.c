@@ -321,7 +321,7 @@ int tool_generate_pdf_report(struct mcp_call *call, const json_t *args,
 {
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
-    struct execution *e cleanup(tool_execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     struct buf command cleanup(buf_done) = {0};
     struct report_args a = {.path = "report.pdf",
                             .title = "",

@@ -251,7 +251,7 @@ static int search(struct mcp_call *call, const struct search_args *a,
                   const struct session_info *session, const char *folder,
                   struct mcp_answer *ret, struct error *err)
 {
-    struct execution *e cleanup(tool_execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     struct buf command cleanup(buf_done) = {0};
     struct doors_outcome outcome;
     struct found f = {.w = {.out = &ret->structured}, .max = a->max};

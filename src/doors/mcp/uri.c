@@ -8,35 +8,20 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/mem.h"
 #include "base/path.h"
 #include "doors/mcp/mcp_int.h"
 
 #define SCHEME "workspace://"
 
-static bool plain(char c)
-{
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-           (c >= '0' && c <= '9') || (c && strchr("-._~/", c));
-}
-
 char *mcp_uri_make(struct arena *arena, const char *workspace,
                    const char *path)
 {
-    size_t head = strlen(SCHEME) + strlen(workspace) + 1;
-    char *uri = arena_alloc(arena, head + 3 * strlen(path) + 1);
-    char *at = uri + head;
+    struct buf uri cleanup(buf_done) = {0};
 
-    (void)snprintf(uri, head + 1, SCHEME "%s/", workspace);
-    for (; *path; path++) {
-        if (plain(*path)) {
-            *at++ = *path;
-            continue;
-        }
-        (void)snprintf(at, 4, "%%%02X", (unsigned char)*path);
-        at += 3;
-    }
-    *at = '\0';
-    return uri;
+    buf_addf(&uri, SCHEME "%s/", workspace);
+    doors_url_escape(&uri, path, true);
+    return arena_strdup(arena, uri.data);
 }
 
 /* A folder's path may end with "/"; "" is all of the workspace. */

@@ -13,12 +13,6 @@
 #include "conf/conf.h"
 #include "json/json.h"
 
-static void execution_done(struct execution **e)
-{
-    if (*e)
-        execution_unref(*e);
-}
-
 static void respond(struct doors_call *call, unsigned status,
                     struct execution *e)
 {
@@ -28,14 +22,9 @@ static void respond(struct doors_call *call, unsigned status,
     http_respond_json(call->http, status, &body);
 }
 
-int native_submit(void *ctx, void (*job)(void *arg), void *arg)
-{
-    return http_work_submit(ctx, job, arg);
-}
-
 int native_executions_create(struct doors_call *call, struct error *err)
 {
-    struct execution *e cleanup(execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     json_t *body cleanup(json_unref) = NULL;
     const struct doors *doors = call->doors;
     struct exec_spec spec;
@@ -51,7 +40,7 @@ int native_executions_create(struct doors_call *call, struct error *err)
                             &spec, &e, err);
     else
         r = session_submit(doors->sessions, &call->actor, call->params[0],
-                           &spec, native_submit, doors_workers(call), &e, err);
+                           &spec, doors_submit, doors_workers(call), &e, err);
     if (r < 0)
         return r;
     if (mode == NATIVE_STREAM)
@@ -63,7 +52,7 @@ int native_executions_create(struct doors_call *call, struct error *err)
 
 int native_executions_get(struct doors_call *call, struct error *err)
 {
-    struct execution *e cleanup(execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     int r = execution_find(call->doors->sessions, call->who.tenant,
                            call->params[0], &e, err);
 
@@ -100,7 +89,7 @@ static int read_after(struct doors_call *call, struct execution *e,
 
 int native_executions_events(struct doors_call *call, struct error *err)
 {
-    struct execution *e cleanup(execution_done) = NULL;
+    struct execution *e cleanup(execution_unrefp) = NULL;
     uint32_t after = 0;
     int r = execution_find(call->doors->sessions, call->who.tenant,
                            call->params[0], &e, err);

@@ -181,9 +181,6 @@ int native_receive_from(struct doors_call *call, const char *workspace,
 http_read_fn native_receive_read; /* the request's body; ctx: doors_call */
 void native_receive_done(struct native_blob *b); /* for cleanup() */
 
-/* executions.c: runs a job of the core on our workers; ctx is the pool. */
-session_submit_fn native_submit;
-
 /* change.c */
 /* Refuses who may not write before a body is read for nothing. */
 int native_change_may_write(struct doors_call *call, const char *workspace,

@@ -103,7 +103,7 @@ static int run_stream(struct doors_call *call, const char *session,
 {
     struct execution *e;
     int r = session_submit(call->doors->sessions, &call->actor, session, spec,
-                           native_submit, doors_workers(call), &e, err);
+                           doors_submit, doors_workers(call), &e, err);
 
     if (r == 0)
         native_events_respond(call, e, 0, session);

@@ -69,26 +69,13 @@ static bool is_folder(const struct workspace_share *s)
 
 /* ---- looking ------------------------------------------------------------ */
 
-static void add_escaped(struct buf *out, const char *path)
-{
-    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
-                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~/";
-
-    for (; *path; path++) {
-        if (strchr(plain, *path))
-            buf_add(out, path, 1);
-        else
-            buf_addf(out, "%%%02X", (unsigned char)*path);
-    }
-}
-
 static void encode_entry(struct json_writer *w, const char *secret,
                          const struct workspace_file *f)
 {
     struct buf url cleanup(buf_done) = {0};
 
     buf_addf(&url, "/s/%s/", secret);
-    add_escaped(&url, f->path);
+    doors_url_escape(&url, f->path, true);
     json_write_open(w, NULL, '{');
     json_write_string(w, "path", f->path);
     json_write_int(w, "size", (int64_t)f->size);
