@@ -92,6 +92,15 @@ describe('HTTPS', () => {
     agent.destroy();
   });
 
+  test('addresses in answers say https', async () => {
+    const run = await ask(g, 'POST', '/pools/default/executions?api-version=2025-10-02-preview&identifier=tls-1',
+      { body: { code: '1', executionType: 'Asynchronous' } });
+    assert.equal(run.status, 202);
+    assert.ok(run.headers['operation-location'].startsWith(`${g.url}/pools/default/executions/`), run.headers['operation-location']);
+    const next = new URL(run.headers['operation-location']);
+    assert.equal((await ask(g, 'GET', next.pathname + next.search)).status, 200);
+  });
+
   test('many at once', async () => {
     const answers = await Promise.all(Array.from({ length: 40 }, (_, i) => ask(g, 'GET', '/api/limits', { headers: { 'x-n': `${i}` } })));
     assert.ok(answers.every(({ status }) => status === 200));
