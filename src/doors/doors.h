@@ -67,7 +67,8 @@ enum doors_flags {
 };
 
 /*
- * A row of table.c. Patterns: "{x}" matches one part of the path, a last
+ * A row of a door's table.c. Patterns: "{x}" matches one part of the path, a
+ * last
  * "{x...}" the rest of it, slashes included. A GET row also serves HEAD.
  * The second half says what /openapi.json tells of it; parameters, headers
  * and schemas are explained by name, once, in native/openapi_*.c.
@@ -134,7 +135,7 @@ const struct doors_door *doors_which(const char *path, const char **ret_rest,
 /* which.c: the largest body any door wants to see. */
 uint64_t doors_body_bytes(const struct conf *conf);
 
-/* table.c: the native door's rows */
+/* native/table.c: that door's rows, for /openapi.json */
 extern const struct doors_route doors_routes[];
 extern const size_t doors_routes_count;
 

@@ -22,8 +22,8 @@ const operations = () => Object.entries(doc.paths).flatMap(([path, item]) => Obj
 
 // The table of the product, read from its source.
 function table() {
-  const macros = Object.fromEntries([...readFileSync(join(root, 'src/doors/table.c'), 'utf8').matchAll(/^#define (\w+) "([^"]*)"$/gm)].map(([, n, v]) => [n, v]));
-  const source = readFileSync(join(root, 'src/doors/table.c'), 'utf8');
+  const macros = Object.fromEntries([...readFileSync(join(root, 'src/doors/native/table.c'), 'utf8').matchAll(/^#define (\w+) "([^"]*)"$/gm)].map(([, n, v]) => [n, v]));
+  const source = readFileSync(join(root, 'src/doors/native/table.c'), 'utf8');
   const body = source.slice(source.indexOf('doors_routes[] = {'), source.indexOf('doors_routes_count'));
   const rows = body.split(/\n {4}\{/).slice(1).map((row) => {
     const text = row.slice(0, row.lastIndexOf('}')).replace(/\b(SESSION|EXECUTION|WORKSPACE|UPLOAD|OPS|SESS|EXEC|WORK|FILE_|UPLO|VERS|LOCK|SHAR|SRCH|CONF|ADMI)\b(?=[\s,]|$)/g, (m) => `"${macros[m]}"`);

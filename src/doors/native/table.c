@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of all routes: who may ask what, who answers, and what is told
- * of it in /openapi.json. Order does not matter but for a path that several
- * patterns fit. Data only; routes.c looks it up.
+ * The native door's rows, operators' paths among them: who may ask what, who
+ * answers, and what is told of it in /openapi.json. Order does not matter but
+ * for a path that several patterns fit. Data only; doors/routes.c looks it up.
  */
 #include "base/mem.h"
 #include "doors/doors.h"
