@@ -21,6 +21,20 @@ struct error;
 struct store;
 struct store_tx;
 
+/* What a key or a token is bound to within its tenant: ids, or names of
+ * pools, with commas between. "" is all. */
+enum actor_bound {
+    ACTOR_POOLS,
+    ACTOR_WORKSPACES,
+    ACTOR_SESSIONS,
+    ACTOR_BOUNDS
+};
+#define ACTOR_BOUND_MAX 512
+
+struct actor_bounds {
+    char ids[ACTOR_BOUNDS][ACTOR_BOUND_MAX];
+};
+
 /* Who asks; strings are borrowed. Doors fill it from the key. */
 struct actor {
     const char *tenant;
@@ -29,9 +43,16 @@ struct actor {
                         for the service itself */
     bool admin;      /* the key has the admin scope: owner of everything
                         in its tenant */
+    uint32_t scopes; /* AUTH_* of the key */
+    const struct actor_bounds *bounds; /* NULL: none */
+    const char *door;    /* "native", "openai", … or NULL: the service */
+    const char *tool;    /* MCP: which; else NULL */
     const char *request; /* X-Request-Id, or NULL */
     const char *source;  /* peer address, or NULL */
 };
+
+/* actor.c: is this one of those the actor is bound to? */
+bool actor_may(const struct actor *who, enum actor_bound what, const char *id);
 
 /* NULL for what does not apply. */
 struct audit_event {

@@ -288,6 +288,15 @@ static int refuse(struct auth *a, const char *secret, bool token,
     return error_set(err, ERR_UNAUTHENTICATED, "the key is not valid");
 }
 
+struct actor auth_actor(const struct principal *who)
+{
+    return (struct actor){.tenant = who->tenant,
+                          .key = who->key_id,
+                          .admin = (who->scopes & AUTH_ADMIN) != 0,
+                          .scopes = who->scopes,
+                          .bounds = &who->bounds};
+}
+
 int auth_check(struct auth *a, const char *authorization, const char *source,
                struct principal *ret, struct error *err)
 {

@@ -21,6 +21,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "audit/audit.h"
 #include "base/ids.h"
 
 struct auth;
@@ -44,7 +45,11 @@ struct principal {
     char tenant[AUTH_TENANT_MAX];
     char key_id[ID_MAX]; /* key_…, or jwt_… for the subject of a token */
     uint32_t scopes;     /* all of them for an admin's key */
+    struct actor_bounds bounds;
 };
+
+/* The same for the core; borrows from it. */
+struct actor auth_actor(const struct principal *who);
 
 struct auth_key {
     char id[ID_MAX]; /* key_… */

@@ -128,6 +128,9 @@ int doors_mcp_open(const struct doors *doors, struct mcp **ret,
 void doors_mcp_stop(struct mcp *m);  /* accepts NULL */
 void doors_mcp_close(struct mcp *m); /* once no request runs */
 
+/* serve.c: call->actor from call->who, once that is known. */
+void doors_identify(struct doors_call *call);
+
 /* which.c: never NULL; *ret_rest: the path as that door sees it. */
 const struct doors_door *doors_which(const char *path, const char **ret_rest,
                                      struct doors_part ret[DOORS_PARAMS_MAX]);

@@ -185,6 +185,14 @@ static void refuse(struct doors_call *call, const struct error *err)
         http_respond_error(call->http, err);
 }
 
+void doors_identify(struct doors_call *call)
+{
+    call->actor = auth_actor(&call->who);
+    call->actor.door = call->door->name;
+    call->actor.request = http_id(call->http);
+    call->actor.source = http_source(call->http);
+}
+
 void serve_request(void *ctx, struct http_request *req)
 {
     struct doors_call call = {
@@ -200,11 +208,7 @@ void serve_request(void *ctx, struct http_request *req)
     call.route =
         doors_routes_find(call.door, http_method(req), rest, parts, allow);
     r = authenticate(&call, &err);
-    call.actor = (struct actor){.tenant = call.who.tenant,
-                                .key = call.who.key_id,
-                                .admin = (call.who.scopes & AUTH_ADMIN) != 0,
-                                .request = http_id(req),
-                                .source = http_source(req)};
+    doors_identify(&call);
     if (r == 0)
         r = check_route(&call, allow, &err);
     if (r == 0)

@@ -262,8 +262,8 @@ static int fetch(struct search *s, struct buf *ret, struct error *err)
     struct stat st;
     ssize_t n;
 
-    if (session_files_open(s->sessions, search_self.tenant, s->session, OUTPUT,
-                           &fd, &st, err) < 0)
+    if (session_files_open(s->sessions, &search_self, s->session, OUTPUT, &fd,
+                           &st, err) < 0)
         return -(int)err->code;
     buf_reserve(&bytes, most);
     n = fd_read_all(fd, bytes.data, most);

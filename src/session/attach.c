@@ -245,7 +245,7 @@ int session_attach(struct sessions *s, const struct actor *who, const char *id,
                    const struct session_attach *what, struct session_file *ret,
                    struct error *err)
 {
-    struct session *se = session_files_begin(s, who->tenant, id, err);
+    struct session *se = session_files_begin(s, who, id, err);
     int rc;
 
     if (!se)

@@ -326,8 +326,8 @@ static int create(struct sessions *m, const struct actor *who,
     if (rc == 0)
         rc = check_workspace(m, who, spec, err);
     if (rc == 0 && spec->identifier)
-        rc = session_claim(m, who->tenant, plan.pool->conf->name,
-                           spec->identifier, &claim, &found, err);
+        rc = session_claim(m, who, plan.pool->conf->name, spec->identifier,
+                           &claim, &found, err);
     if (rc < 0)
         return rc;
     if (!found) {

@@ -103,7 +103,7 @@ static int admit(struct sessions *m, const struct actor *who, const char *id,
                  const struct exec_spec *spec, struct job *ret,
                  struct error *err)
 {
-    struct session *se = session_find(m, who->tenant, id, err);
+    struct session *se = session_find(m, who, id, err);
     struct execution *e;
     uint32_t timeout_s = 0;
     int rc;

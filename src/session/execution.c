@@ -236,7 +236,7 @@ void execution_info(struct execution *e, struct exec_info *ret)
     pthread_mutex_unlock(&e->lock);
 }
 
-int session_execution_find(struct sessions *m, const char *tenant,
+int session_execution_find(struct sessions *m, const struct actor *who,
                            const char *id, struct execution **ret,
                            struct session **ret_session, struct error *err)
 {
@@ -247,7 +247,8 @@ int session_execution_find(struct sessions *m, const char *tenant,
     n = session_idmap_find(&m->runs, id);
     if (n)
         e = container_of(n, struct execution, node);
-    if (e && strcmp(e->tenant->name, tenant) == 0) {
+    if (e && strcmp(e->tenant->name, who->tenant) == 0 &&
+        session_within(e->home, who)) {
         session_history_touch(m, e);
         (void)execution_ref(e);
         if (ret_session)
@@ -262,14 +263,14 @@ int session_execution_find(struct sessions *m, const char *tenant,
     return 0;
 }
 
-int execution_find(struct sessions *s, const char *tenant, const char *id,
+int execution_find(struct sessions *s, const struct actor *who, const char *id,
                    struct execution **ret, struct error *err)
 {
     int rc = session_enter(s, err);
 
     if (rc < 0)
         return rc;
-    rc = session_execution_find(s, tenant, id, ret, NULL, err);
+    rc = session_execution_find(s, who, id, ret, NULL, err);
     session_leave(s);
     return rc;
 }

@@ -57,10 +57,11 @@ int session_files_refused(int errnum, struct error *err)
 
 /* ---- one call ----------------------------------------------------------- */
 
-struct session *session_files_begin(struct sessions *s, const char *tenant,
-                                    const char *id, struct error *err)
+struct session *session_files_begin(struct sessions *s,
+                                    const struct actor *who, const char *id,
+                                    struct error *err)
 {
-    struct session *se = session_hold(s, tenant, id, err);
+    struct session *se = session_hold(s, who, id, err);
     int rc;
 
     if (!se)
@@ -156,11 +157,11 @@ static int open_live(struct session *se, const char *path, int *ret_fd,
     return rc;
 }
 
-int session_files_open(struct sessions *s, const char *tenant, const char *id,
-                       const char *path, int *ret_fd, struct stat *ret_stat,
-                       struct error *err)
+int session_files_open(struct sessions *s, const struct actor *who,
+                       const char *id, const char *path, int *ret_fd,
+                       struct stat *ret_stat, struct error *err)
 {
-    struct session *se = session_files_begin(s, tenant, id, err);
+    struct session *se = session_files_begin(s, who, id, err);
     int rc = 0;
 
     if (!se)
@@ -208,7 +209,7 @@ static int look_live(struct session *se, const char *path, bool *ret_folder,
 int session_files_remove(struct sessions *s, const struct actor *who,
                          const char *id, const char *path, struct error *err)
 {
-    struct session *se = session_files_begin(s, who->tenant, id, err);
+    struct session *se = session_files_begin(s, who, id, err);
     bool live, folder = false;
     int rc = 0;
 
@@ -306,13 +307,13 @@ static int read_list(struct session *se, struct listing *l, struct error *err)
     return rc;
 }
 
-int session_files_list(struct sessions *s, const char *tenant, const char *id,
-                       unsigned limit, const char *after,
+int session_files_list(struct sessions *s, const struct actor *who,
+                       const char *id, unsigned limit, const char *after,
                        struct session_file **ret, size_t *ret_count,
                        bool *ret_more, struct error *err)
 {
     struct listing l = {.limit = limit};
-    struct session *se = session_files_begin(s, tenant, id, err);
+    struct session *se = session_files_begin(s, who, id, err);
     int rc = 0;
 
     if (!se)

@@ -81,38 +81,39 @@ static struct session *in_memory(struct sessions *m, const char *key)
 }
 
 /* 0 and *ret, which is NULL when there is none. */
-static int by_row(struct sessions *m, const char *tenant, const char *pool,
-                  const char *identifier, struct session **ret,
-                  struct error *err)
+static int by_row(struct sessions *m, const struct actor *who,
+                  const char *pool, const char *identifier,
+                  struct session **ret, struct error *err)
 {
     char id[ID_MAX];
-    int rc = session_persist_identify(m, tenant, pool, identifier, id, err);
+    int rc =
+        session_persist_identify(m, who->tenant, pool, identifier, id, err);
 
     *ret = NULL;
     if (rc <= 0)
         return rc;
-    *ret = session_find(m, tenant, id, err);
+    *ret = session_find(m, who, id, err);
     /* Deleted between the two looks: there is none. */
     return *ret || err->code == ERR_NOT_FOUND ? 0 : -(int)err->code;
 }
 
 /* pool NULL: the first. One that is unknown has no sessions. */
-static int find(struct sessions *m, const char *tenant, const char *pool,
+static int find(struct sessions *m, const struct actor *who, const char *pool,
                 const char *identifier, struct session **ret,
                 struct error *err)
 {
     struct pool *in cleanup(session_pool_unrefp) =
-        session_pool_find(m, tenant, pool);
+        session_pool_find(m, who->tenant, pool);
     char *key cleanup(mem_free) = NULL;
 
     *ret = NULL;
     if (!in)
         return 0;
-    key = session_identifier_key(tenant, in->conf->name, identifier);
+    key = session_identifier_key(who->tenant, in->conf->name, identifier);
     pthread_mutex_lock(&m->lock);
     *ret = in_memory(m, key);
     pthread_mutex_unlock(&m->lock);
-    return *ret ? 0 : by_row(m, tenant, in->conf->name, identifier, ret, err);
+    return *ret ? 0 : by_row(m, who, in->conf->name, identifier, ret, err);
 }
 
 /* ---- making ------------------------------------------------------------- */
@@ -126,12 +127,12 @@ static bool is_claimed(const struct sessions *m, const char *key)
     return c != NULL;
 }
 
-int session_claim(struct sessions *m, const char *tenant, const char *pool,
-                  const char *identifier, struct claim *claim,
-                  struct session **ret, struct error *err)
+int session_claim(struct sessions *m, const struct actor *who,
+                  const char *pool, const char *identifier,
+                  struct claim *claim, struct session **ret, struct error *err)
 {
     char *key cleanup(mem_free) =
-        session_identifier_key(tenant, pool, identifier);
+        session_identifier_key(who->tenant, pool, identifier);
     uint64_t deadline = clock_mono_ms() + CLAIM_MS;
     bool in_time = true;
     int rc = 0;
@@ -150,7 +151,7 @@ int session_claim(struct sessions *m, const char *tenant, const char *pool,
         return error_retry(err, 1);
     }
     if (claim->key)
-        rc = by_row(m, tenant, pool, identifier, ret, err);
+        rc = by_row(m, who, pool, identifier, ret, err);
     if (rc < 0 || *ret)
         session_claim_done(m, claim);
     return rc;
@@ -211,7 +212,7 @@ static int ensure(struct sessions *m, const struct actor *who,
                  : error_set(err, ERR_INVALID, "an identifier is needed");
 
     if (rc == 0)
-        rc = find(m, who->tenant, spec->pool, spec->identifier, &se, err);
+        rc = find(m, who, spec->pool, spec->identifier, &se, err);
     if (rc == 0 && !se)
         rc = session_create_or_find(m, who, spec, &se, ret, err);
     if (rc < 0)
@@ -235,9 +236,9 @@ int session_ensure(struct sessions *s, const struct actor *who,
     return rc;
 }
 
-int session_identify(struct sessions *s, const char *tenant, const char *pool,
-                     const char *identifier, struct session_info *ret,
-                     struct error *err)
+int session_identify(struct sessions *s, const struct actor *who,
+                     const char *pool, const char *identifier,
+                     struct session_info *ret, struct error *err)
 {
     struct session *se = NULL;
     int rc = session_enter(s, err);
@@ -246,7 +247,7 @@ int session_identify(struct sessions *s, const char *tenant, const char *pool,
         return rc;
     rc = session_identifier_check(identifier, err);
     if (rc == 0)
-        rc = find(s, tenant, pool, identifier, &se, err);
+        rc = find(s, who, pool, identifier, &se, err);
     if (rc == 0 && !se)
         rc = error_set(err, ERR_NOT_FOUND, "no such session");
     if (rc == 0)

@@ -201,15 +201,16 @@ void pool_info_done(struct pool_info *info)
     free(take_ptr(info->details));
 }
 
-int session_pool_get(struct sessions *s, const char *tenant, const char *name,
-                     struct pool_info *ret, struct error *err)
+int session_pool_get(struct sessions *s, const struct actor *who,
+                     const char *name, struct pool_info *ret,
+                     struct error *err)
 {
     struct pool *pool cleanup(session_pool_unrefp) = NULL;
     int rc = session_enter(s, err);
 
     if (rc < 0)
         return rc;
-    pool = session_pool_find(s, tenant, name);
+    pool = session_pool_find(s, who->tenant, name);
     if (pool && !atomic_load(&pool->gone))
         pools_info(s, pool, ret);
     else
@@ -218,7 +219,7 @@ int session_pool_get(struct sessions *s, const char *tenant, const char *name,
     return rc;
 }
 
-int session_pool_list(struct sessions *s, const char *tenant,
+int session_pool_list(struct sessions *s, const struct actor *who,
                       struct pool_info **ret, size_t *ret_count,
                       struct error *err)
 {
@@ -233,8 +234,8 @@ int session_pool_list(struct sessions *s, const char *tenant,
     for (size_t i = 0; i < session_pools_count(s); i++) {
         struct pool *p = session_pools_at(s, i);
 
-        if (!p->made ||
-            (strcmp(p->made->tenant, tenant) == 0 && !atomic_load(&p->gone)))
+        if (!p->made || (strcmp(p->made->tenant, who->tenant) == 0 &&
+                         !atomic_load(&p->gone)))
             fill_info(p, &list[count++]);
     }
     pthread_mutex_unlock(&s->pool_lock);

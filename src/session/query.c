@@ -16,7 +16,7 @@
 
 struct query {
     struct sessions *m;
-    const char *tenant;
+    const struct actor *who;
     const struct session_filter *filter;
     int64_t than_ms; /* where the page begins */
     struct session_rows rows;
@@ -90,7 +90,7 @@ static void gather_others(struct query *q)
     struct idmap_node *n;
 
     pthread_mutex_lock(&q->m->lock);
-    n = session_idmap_find(&q->m->tenants, q->tenant);
+    n = session_idmap_find(&q->m->tenants, q->who->tenant);
     if (n)
         gather(q, container_of(n, struct tenant, node)->newest);
     pthread_mutex_unlock(&q->m->lock);
@@ -119,7 +119,7 @@ static void show_row(struct query *q, struct session_info *ret)
     struct session *better;
 
     pthread_mutex_lock(&q->m->lock);
-    better = session_at_hand(q->m, q->tenant, se->id);
+    better = session_at_hand(q->m, q->who->tenant, se->id);
     pthread_mutex_unlock(&q->m->lock);
     session_fill_info(better ? better : se, ret);
     session_unref(better);
@@ -168,7 +168,7 @@ static int place(struct query *q, struct error *err)
     q->than_ms = f->oldest_first ? INT64_MIN : INT64_MAX;
     if (!f->after)
         return 0;
-    se = session_find(q->m, q->tenant, f->after, err);
+    se = session_find(q->m, q->who, f->after, err);
     if (se) {
         q->than_ms = se->created_at_ms;
         session_unref(se);
@@ -193,18 +193,18 @@ static int query(struct query *q, struct error *err)
         return rc;
     q->items = xcalloc(q->filter->limit, sizeof(*q->items));
     gather_others(q);
-    rc = session_rows_begin(&q->rows, q->m, q->tenant, q->filter, q->than_ms,
-                            err);
+    rc = session_rows_begin(&q->rows, q->m, q->who->tenant, q->filter,
+                            q->than_ms, err);
     return rc < 0 ? rc : merge(q, err);
 }
 
-int session_query(struct sessions *s, const char *tenant,
+int session_query(struct sessions *s, const struct actor *who,
                   const struct session_filter *filter,
                   struct session_info **ret, size_t *ret_count, bool *ret_more,
                   struct error *err)
 {
     struct query q = {
-        .m = s, .tenant = tenant, .filter = filter, .skip = filter->skip};
+        .m = s, .who = who, .filter = filter, .skip = filter->skip};
     int rc = session_enter(s, err);
 
     if (rc < 0)
@@ -221,11 +221,11 @@ int session_query(struct sessions *s, const char *tenant,
     return rc;
 }
 
-int session_list(struct sessions *s, const char *tenant, unsigned limit,
+int session_list(struct sessions *s, const struct actor *who, unsigned limit,
                  const char *after, struct session_info **ret,
                  size_t *ret_count, bool *ret_more, struct error *err)
 {
     struct session_filter filter = {.after = after, .limit = limit};
 
-    return session_query(s, tenant, &filter, ret, ret_count, ret_more, err);
+    return session_query(s, who, &filter, ret, ret_count, ret_more, err);
 }

@@ -110,8 +110,8 @@ void session_queue_request(struct session *se, enum exec_request what)
     }
 }
 
-int execution_cancel(struct sessions *s, const char *tenant, const char *id,
-                     struct error *err)
+int execution_cancel(struct sessions *s, const struct actor *who,
+                     const char *id, struct error *err)
 {
     struct execution *e = NULL;
     struct session *se = NULL;
@@ -120,7 +120,7 @@ int execution_cancel(struct sessions *s, const char *tenant, const char *id,
 
     if (rc < 0)
         return rc;
-    rc = session_execution_find(s, tenant, id, &e, &se, err);
+    rc = session_execution_find(s, who, id, &e, &se, err);
     if (rc < 0) {
         session_leave(s);
         return rc;

@@ -137,7 +137,7 @@ int session_refresh(struct sessions *s, const struct actor *who,
                     const char *id, uint32_t *ret_count,
                     struct session_info *ret, struct error *err)
 {
-    struct session *se = session_files_begin(s, who->tenant, id, err);
+    struct session *se = session_files_begin(s, who, id, err);
     struct box *box = NULL;
     int rc;
 

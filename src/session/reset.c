@@ -69,10 +69,10 @@ static int reset(struct session *se, struct error *err)
     return 0;
 }
 
-int session_reset(struct sessions *s, const char *tenant, const char *id,
+int session_reset(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err)
 {
-    struct session *se = session_hold(s, tenant, id, err);
+    struct session *se = session_hold(s, who, id, err);
     int rc;
 
     if (!se)
@@ -88,10 +88,10 @@ int session_reset(struct sessions *s, const char *tenant, const char *id,
     return rc;
 }
 
-int session_interrupt(struct sessions *s, const char *tenant, const char *id,
-                      struct error *err)
+int session_interrupt(struct sessions *s, const struct actor *who,
+                      const char *id, struct error *err)
 {
-    struct session *se = session_hold(s, tenant, id, err);
+    struct session *se = session_hold(s, who, id, err);
     int rc;
 
     if (!se)

@@ -88,7 +88,7 @@ struct execution *session_execution_new(struct session *se,
                                         const struct exec_spec *spec,
                                         uint32_t timeout_s);
 /* A foreign id looks like an unknown one. Both are referenced. */
-int session_execution_find(struct sessions *m, const char *tenant,
+int session_execution_find(struct sessions *m, const struct actor *who,
                            const char *id, struct execution **ret,
                            struct session **ret_session, struct error *err);
 /* Returns once it is finished, by whichever thread. */

@@ -110,15 +110,27 @@ static struct session *load(struct sessions *m, const char *tenant,
     return rc == 0 ? no_such(err) : NULL;
 }
 
-struct session *session_find(struct sessions *m, const char *tenant,
+bool session_within(const struct session *se, const struct actor *who)
+{
+    return actor_may(who, ACTOR_SESSIONS, se->id) &&
+           actor_may(who, ACTOR_POOLS, se->pool->conf->name) &&
+           actor_may(who, ACTOR_WORKSPACES, se->workspace);
+}
+
+struct session *session_find(struct sessions *m, const struct actor *who,
                              const char *id, struct error *err)
 {
     struct session *se;
 
     pthread_mutex_lock(&m->lock);
-    se = session_at_hand(m, tenant, id);
+    se = session_at_hand(m, who->tenant, id);
     pthread_mutex_unlock(&m->lock);
-    return se ? se : load(m, tenant, id, err);
+    if (!se)
+        se = load(m, who->tenant, id, err);
+    if (!se || session_within(se, who))
+        return se;
+    session_unref(se);
+    return no_such(err);
 }
 
 void session_audit(const struct session *se, const struct actor *who,
@@ -130,14 +142,14 @@ void session_audit(const struct session *se, const struct actor *who,
     audit_later(workspaces_audit(se->m->workspaces), who, &event);
 }
 
-struct session *session_hold(struct sessions *m, const char *tenant,
+struct session *session_hold(struct sessions *m, const struct actor *who,
                              const char *id, struct error *err)
 {
     struct session *se;
 
     if (session_enter(m, err) < 0)
         return NULL;
-    se = session_find(m, tenant, id, err);
+    se = session_find(m, who, id, err);
     if (!se)
         session_leave(m);
     return se;
@@ -205,10 +217,10 @@ void session_info_done(struct session_info *info)
     free(take_ptr(info->metadata));
 }
 
-int session_get(struct sessions *s, const char *tenant, const char *id,
+int session_get(struct sessions *s, const struct actor *who, const char *id,
                 struct session_info *ret, struct error *err)
 {
-    struct session *se = session_hold(s, tenant, id, err);
+    struct session *se = session_hold(s, who, id, err);
 
     if (!se)
         return -(int)err->code;
@@ -217,10 +229,10 @@ int session_get(struct sessions *s, const char *tenant, const char *id,
     return 0;
 }
 
-int session_visit(struct sessions *s, const char *tenant, const char *id,
+int session_visit(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err)
 {
-    struct session *se = session_hold(s, tenant, id, err);
+    struct session *se = session_hold(s, who, id, err);
 
     if (!se)
         return -(int)err->code;
@@ -332,7 +344,7 @@ static void tidy_workspace(struct session *se)
 int session_delete(struct sessions *s, const struct actor *who, const char *id,
                    struct error *err)
 {
-    struct session *se = session_hold(s, who->tenant, id, err);
+    struct session *se = session_hold(s, who, id, err);
     int rc = 0;
 
     if (!se)

@@ -131,10 +131,10 @@ bool session_expiry_final(const struct sessions *s, const char *tenant);
 int session_create(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, struct session_info *ret,
                    struct error *err);
-int session_get(struct sessions *s, const char *tenant, const char *id,
+int session_get(struct sessions *s, const struct actor *who, const char *id,
                 struct session_info *ret, struct error *err);
 /* The same, and counts as a use of it, unless it has expired. */
-int session_visit(struct sessions *s, const char *tenant, const char *id,
+int session_visit(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err);
 /* The session of spec->identifier in spec->pool; made if there is none (then
  * *ret_made). Of two callers at once one makes it and both get it. Counts as
@@ -143,9 +143,9 @@ int session_ensure(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, bool *ret_made,
                    struct session_info *ret, struct error *err);
 /* Neither makes it nor counts as a use. pool: NULL for the first. */
-int session_identify(struct sessions *s, const char *tenant, const char *pool,
-                     const char *identifier, struct session_info *ret,
-                     struct error *err);
+int session_identify(struct sessions *s, const struct actor *who,
+                     const char *pool, const char *identifier,
+                     struct session_info *ret, struct error *err);
 /* Puts a kept file into a session and its workspace; where no code has run in
  * the sandbox yet, or there is none, without copying its bytes. ret: path
  * owned by caller (free). A file at the path is replaced. */
@@ -163,18 +163,18 @@ struct session_filter {
     unsigned limit;    /* 1 to 1000 */
 };
 /* ret: owned by caller, each done. */
-int session_query(struct sessions *s, const char *tenant,
+int session_query(struct sessions *s, const struct actor *who,
                   const struct session_filter *filter,
                   struct session_info **ret, size_t *ret_count, bool *ret_more,
                   struct error *err);
 /* Newest first; after: an id or NULL. ret: owned by caller, each done. */
-int session_list(struct sessions *s, const char *tenant, unsigned limit,
+int session_list(struct sessions *s, const struct actor *who, unsigned limit,
                  const char *after, struct session_info **ret,
                  size_t *ret_count, bool *ret_more, struct error *err);
 int session_delete(struct sessions *s, const struct actor *who, const char *id,
                    struct error *err);
 /* Fresh interpreter, files kept. Cancels what runs or waits. */
-int session_reset(struct sessions *s, const char *tenant, const char *id,
+int session_reset(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err);
 /* Brings commits of others to the workspace into the live session; ret_count:
  * files changed or removed in it. A dormant one sees them when it wakes. */
@@ -182,8 +182,8 @@ int session_refresh(struct sessions *s, const struct actor *who,
                     const char *id, uint32_t *ret_count,
                     struct session_info *ret, struct error *err);
 /* Interrupts what runs now, if anything; state is kept. */
-int session_interrupt(struct sessions *s, const char *tenant, const char *id,
-                      struct error *err);
+int session_interrupt(struct sessions *s, const struct actor *who,
+                      const char *id, struct error *err);
 
 /* ---- pools ---------------------------------------------------------------
  * Those of the configuration belong to nobody and are everybody's; others are
@@ -236,11 +236,12 @@ int session_pool_put(struct sessions *s, const struct actor *who,
                      enum pool_put how, const struct pool_spec *spec,
                      bool *ret_made, struct pool_info *ret, struct error *err);
 /* name NULL: the first. */
-int session_pool_get(struct sessions *s, const char *tenant, const char *name,
-                     struct pool_info *ret, struct error *err);
+int session_pool_get(struct sessions *s, const struct actor *who,
+                     const char *name, struct pool_info *ret,
+                     struct error *err);
 /* The configuration's as it has them, then the others by name; owned by
  * caller, each done. */
-int session_pool_list(struct sessions *s, const char *tenant,
+int session_pool_list(struct sessions *s, const struct actor *who,
                       struct pool_info **ret, size_t *ret_count,
                       struct error *err);
 /* With its sessions; their workspaces stay. */
@@ -317,10 +318,10 @@ int session_submit(struct sessions *s, const struct actor *who, const char *id,
                    const struct exec_spec *spec, session_submit_fn *submit,
                    void *submit_ctx, struct execution **ret,
                    struct error *err);
-int execution_find(struct sessions *s, const char *tenant, const char *id,
+int execution_find(struct sessions *s, const struct actor *who, const char *id,
                    struct execution **ret, struct error *err);
-int execution_cancel(struct sessions *s, const char *tenant, const char *id,
-                     struct error *err);
+int execution_cancel(struct sessions *s, const struct actor *who,
+                     const char *id, struct error *err);
 struct execution *execution_ref(struct execution *e);
 void execution_unref(struct execution *e);   /* accepts NULL */
 void execution_unrefp(struct execution **e); /* for cleanup() */
@@ -402,15 +403,15 @@ struct session_file {
 
 /* Path rules (F5) are checked here: relative, UTF-8, no control characters,
  * no empty, "." or ".." part, 1024 bytes, 255 a part, 32 deep. */
-int session_files_list(struct sessions *s, const char *tenant, const char *id,
-                       unsigned limit, const char *after,
+int session_files_list(struct sessions *s, const struct actor *who,
+                       const char *id, unsigned limit, const char *after,
                        struct session_file **ret, size_t *ret_count,
                        bool *ret_more, struct error *err);
 void session_files_free(struct session_file *files, size_t count);
 /* ret_fd: a regular file open for reading, owned by caller. */
-int session_files_open(struct sessions *s, const char *tenant, const char *id,
-                       const char *path, int *ret_fd, struct stat *ret_stat,
-                       struct error *err);
+int session_files_open(struct sessions *s, const struct actor *who,
+                       const char *id, const char *path, int *ret_fd,
+                       struct stat *ret_stat, struct error *err);
 
 struct session_upload;
 /* The file appears under its name, whole, at commit; else not at all. The

@@ -273,11 +273,13 @@ struct session {
 
 struct session *session_ref(struct session *se);
 void session_unref(struct session *se); /* accepts NULL */
-/* Referenced; NULL with err set when there is none. */
-struct session *session_find(struct sessions *m, const char *tenant,
+/* Is it one the actor's key or token is bound to? */
+bool session_within(const struct session *se, const struct actor *who);
+/* Referenced; NULL with err set when there is none, or none for this actor. */
+struct session *session_find(struct sessions *m, const struct actor *who,
                              const char *id, struct error *err);
 /* A call on a session: entered and referenced until let; NULL with err. */
-struct session *session_hold(struct sessions *m, const char *tenant,
+struct session *session_hold(struct sessions *m, const struct actor *who,
                              const char *id, struct error *err);
 void session_let(struct session *se);
 /* For what has no row: soon in the trail. */
@@ -367,9 +369,10 @@ void session_identifier_add(struct session *se);
 void session_identifier_remove(struct session *se);
 /* The session if there is one, referenced; else *ret is NULL and the claim is
  * the caller's until done. */
-int session_claim(struct sessions *m, const char *tenant, const char *pool,
-                  const char *identifier, struct claim *claim,
-                  struct session **ret, struct error *err);
+int session_claim(struct sessions *m, const struct actor *who,
+                  const char *pool, const char *identifier,
+                  struct claim *claim, struct session **ret,
+                  struct error *err);
 /* The id of one whose row comes before it is in the table; who has found the
  * row waits, sessions.lock held. */
 void session_claim_id(struct sessions *m, const char *id, struct claim *claim);
@@ -478,8 +481,9 @@ void session_reaper_stop(struct sessions *m);
 
 /* Finds and pins the session, so that it does not fall asleep meanwhile; NULL
  * with err set when there is none. end also drops the reference. */
-struct session *session_files_begin(struct sessions *s, const char *tenant,
-                                    const char *id, struct error *err);
+struct session *session_files_begin(struct sessions *s,
+                                    const struct actor *who, const char *id,
+                                    struct error *err);
 void session_files_end(struct session *se);
 /* As session_broker_call, waking the session. ret_box: NULL, or the box that
  * answered, referenced. */

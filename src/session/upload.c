@@ -84,7 +84,7 @@ int session_upload_begin(struct sessions *s, const struct actor *who,
                          struct session_upload **ret, struct error *err)
 {
     struct session_upload *u;
-    struct session *se = session_files_begin(s, who->tenant, id, err);
+    struct session *se = session_files_begin(s, who, id, err);
     int rc = 0;
 
     if (!se)

@@ -14,8 +14,12 @@
 
 #include <cmocka.h>
 
+#include "audit/audit.h"
 #include "session_fake.h"
 #include "store/store.h"
+
+/* Whoever asks on behalf of a tenant. */
+#define ACTOR(name) (&(const struct actor){.tenant = (name), .key = "key_1"})
 
 #define TENANT "acme"
 
@@ -250,7 +254,7 @@ static inline struct session_info get(struct fixture *f)
 {
     struct session_info info;
 
-    if (session_get(f->s, TENANT, f->id, &info, &f->err) < 0)
+    if (session_get(f->s, &WHO, f->id, &info, &f->err) < 0)
         fail_msg("%s", f->err.message);
     session_info_done(&info);
     return info;

@@ -51,7 +51,7 @@ static struct pool_info look(struct fixture *f, const char *name)
 {
     struct pool_info info;
 
-    if (session_pool_get(f->s, TENANT, name, &info, &f->err) < 0)
+    if (session_pool_get(f->s, ACTOR(TENANT), name, &info, &f->err) < 0)
         fail_msg("%s", f->err.message);
     pool_info_done(&info);
     return info;
@@ -267,8 +267,8 @@ static void words_are_known(void **state)
     (void)snprintf(big, POOL_DETAILS_MAX + 2, "{\"a\":\"%*s\"}",
                    (int)POOL_DETAILS_MAX - 8, "x");
     assert_int_equal(put_pool(f, POOL_MAKE, &spec), 0);
-    assert_int_equal(session_pool_get(f->s, TENANT, "words", &info, &f->err),
-                     0);
+    assert_int_equal(
+        session_pool_get(f->s, ACTOR(TENANT), "words", &info, &f->err), 0);
     assert_string_equal(info.details, big);
     assert_int_equal(info.kind, POOL_SHELL);
     assert_true(info.ephemeral);
@@ -293,8 +293,8 @@ static void no_more_than_so_many(void **state)
         assert_int_equal(put_pool(f, POOL_MAKE, &spec),
                          i < POOLS_MADE_MAX ? 0 : -ERR_LIMIT);
     }
-    assert_int_equal(session_pool_list(f->s, TENANT, &list, &count, &f->err),
-                     0);
+    assert_int_equal(
+        session_pool_list(f->s, ACTOR(TENANT), &list, &count, &f->err), 0);
     assert_int_equal(count, 2 + POOLS_MADE_MAX);
     assert_string_equal(list[0].name, "default");
     assert_string_equal(list[1].name, "second");
@@ -323,10 +323,12 @@ static void I3_a_foreign_pool_is_as_unknown(void **state)
     size_t count;
 
     make_pool(f, "mine");
-    assert_int_equal(session_pool_get(f->s, "other", "none", &pool, &unknown),
-                     -ERR_NOT_FOUND);
-    assert_int_equal(session_pool_get(f->s, "other", "mine", &pool, &f->err),
-                     -ERR_NOT_FOUND);
+    assert_int_equal(
+        session_pool_get(f->s, ACTOR("other"), "none", &pool, &unknown),
+        -ERR_NOT_FOUND);
+    assert_int_equal(
+        session_pool_get(f->s, ACTOR("other"), "mine", &pool, &f->err),
+        -ERR_NOT_FOUND);
     assert_string_equal(f->err.message, unknown.message);
     assert_int_equal(session_create(f->s, &OTHER, &none, &info, &unknown),
                      -ERR_INVALID);
@@ -339,8 +341,8 @@ static void I3_a_foreign_pool_is_as_unknown(void **state)
                      -ERR_NOT_FOUND);
     assert_int_equal(put_as(f, &OTHER, POOL_MAKE, &spec, NULL), -ERR_CONFLICT);
     assert_int_equal(put_as(f, &OTHER, POOL_PUT, &spec, NULL), -ERR_CONFLICT);
-    assert_int_equal(session_pool_list(f->s, "other", &list, &count, &f->err),
-                     0);
+    assert_int_equal(
+        session_pool_list(f->s, ACTOR("other"), &list, &count, &f->err), 0);
     assert_int_equal(count, 2);
     free(list);
     assert_string_equal(look(f, "mine").tenant, TENANT);
@@ -523,8 +525,9 @@ static void D1_a_restart_keeps_them(void **state)
     assert_string_equal(after.tenant, TENANT);
     assert_int_equal(after.created_at_ms, before.created_at_ms);
     assert_int_equal(after.updated_at_ms, before.updated_at_ms);
-    assert_int_equal(session_pool_get(f->s, TENANT, "gone", &after, &f->err),
-                     -ERR_NOT_FOUND);
+    assert_int_equal(
+        session_pool_get(f->s, ACTOR(TENANT), "gone", &after, &f->err),
+        -ERR_NOT_FOUND);
     assert_string_equal(get(f).pool, "kept");
     check_run(f, "out hi", OUTCOME_OK, false, NULL);
     assert_int_equal(look(f, "kept").sessions, 1);
@@ -579,11 +582,12 @@ static void removal_ends_sessions_and_keeps_workspaces(void **state)
     assert_int_equal(count_rows(f, "p"), 3);
     assert_int_equal(session_pool_remove(f->s, &WHO, "p", &f->err), 0);
     assert_int_equal(count_rows(f, "p"), 0);
-    assert_int_equal(session_get(f->s, TENANT, kept.id, &info, &f->err),
+    assert_int_equal(session_get(f->s, ACTOR(TENANT), kept.id, &info, &f->err),
                      -ERR_NOT_FOUND);
-    assert_int_equal(session_get(f->s, TENANT, asleep.id, &info, &f->err),
-                     -ERR_NOT_FOUND);
-    assert_int_equal(session_get(f->s, TENANT, away, &info, &f->err),
+    assert_int_equal(
+        session_get(f->s, ACTOR(TENANT), asleep.id, &info, &f->err),
+        -ERR_NOT_FOUND);
+    assert_int_equal(session_get(f->s, ACTOR(TENANT), away, &info, &f->err),
                      -ERR_NOT_FOUND);
     assert_int_equal(workspace_get(f->w, &WHO, kept.workspace, &ws, &f->err),
                      0);
@@ -618,7 +622,7 @@ static void removal_of_what_sleeps_in_the_store(void **state)
     assert_int_equal(session_pool_remove(f->s, &WHO, "p", &f->err), 0);
     assert_int_equal(count_rows(f, "p"), 0);
     assert_int_equal(count_events(f, "session.delete"), 5);
-    assert_int_equal(session_get(f->s, TENANT, kept.id, &info, &f->err),
+    assert_int_equal(session_get(f->s, ACTOR(TENANT), kept.id, &info, &f->err),
                      -ERR_NOT_FOUND);
     assert_int_equal(workspace_get(f->w, &WHO, kept.workspace, &ws, &f->err),
                      0);
@@ -712,7 +716,8 @@ static void *changes(void *arg)
         if (session_pool_put(c->f->s, &WHO, POOL_CHANGE, &spec, NULL, &info,
                              &err) == 0)
             pool_info_done(&info);
-        if (session_pool_list(c->f->s, TENANT, &list, &count, &err) == 0)
+        if (session_pool_list(c->f->s, ACTOR(TENANT), &list, &count, &err) ==
+            0)
             free(list); /* no details here */
         sessions_metrics(c->f->s, m);
         free(m);

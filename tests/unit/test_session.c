@@ -903,18 +903,18 @@ static void execution_cancel_queued_and_running(void **state)
     wait_state(f, SESSION_RUNNING, 0);
     bg_start(&second);
     wait_state(f, SESSION_RUNNING, 1);
-    se = session_find(f->s, TENANT, f->id, &f->err);
+    se = session_find(f->s, &WHO, f->id, &f->err);
     assert_non_null(se);
     memcpy(id, se->queue_head->info.id, sizeof(id));
-    assert_int_equal(execution_cancel(f->s, "other", id, &f->err),
+    assert_int_equal(execution_cancel(f->s, ACTOR("other"), id, &f->err),
                      -ERR_NOT_FOUND);
-    assert_int_equal(execution_cancel(f->s, TENANT, id, &f->err), 0);
+    assert_int_equal(execution_cancel(f->s, ACTOR(TENANT), id, &f->err), 0);
     pthread_join(second.thread, NULL);
     expect(second.e, OUTCOME_CANCELLED, false, "status:queued|done:");
-    assert_int_equal(execution_cancel(f->s, TENANT, id, &f->err), 0);
+    assert_int_equal(execution_cancel(f->s, ACTOR(TENANT), id, &f->err), 0);
     memcpy(id, se->running->info.id, sizeof(id));
     session_unref(se);
-    assert_int_equal(execution_cancel(f->s, TENANT, id, &f->err), 0);
+    assert_int_equal(execution_cancel(f->s, ACTOR(TENANT), id, &f->err), 0);
     pthread_join(first.thread, NULL);
     expect(first.e, OUTCOME_CANCELLED, false, NULL);
     check_run(f, "out ok", OUTCOME_OK, false, NULL);
@@ -926,18 +926,21 @@ static void session_interrupt_keeps_state(void **state)
     struct bg run = {.f = f, .code = "sleep 9000"};
     struct bg deaf = {.f = f, .code = "deaf 300\nout done"};
 
-    assert_int_equal(session_interrupt(f->s, TENANT, f->id, &f->err), 0);
+    assert_int_equal(session_interrupt(f->s, ACTOR(TENANT), f->id, &f->err),
+                     0);
     bg_start(&run);
     wait_state(f, SESSION_RUNNING, 0);
     fake_nap(20);
-    assert_int_equal(session_interrupt(f->s, TENANT, f->id, &f->err), 0);
+    assert_int_equal(session_interrupt(f->s, ACTOR(TENANT), f->id, &f->err),
+                     0);
     pthread_join(run.thread, NULL);
     expect(run.e, OUTCOME_CANCELLED, false, NULL);
     /* Code that swallows it goes on and counts as it ends. */
     bg_start(&deaf);
     wait_state(f, SESSION_RUNNING, 0);
     fake_nap(20);
-    assert_int_equal(session_interrupt(f->s, TENANT, f->id, &f->err), 0);
+    assert_int_equal(session_interrupt(f->s, ACTOR(TENANT), f->id, &f->err),
+                     0);
     pthread_join(deaf.thread, NULL);
     expect(deaf.e, OUTCOME_OK, false, NULL);
     assert_int_equal(get(f).interpreter, 1);
@@ -952,7 +955,8 @@ static void session_reset_fresh_interpreter(void **state)
     uint64_t started;
 
     check_run(f, "out x", OUTCOME_OK, false, NULL);
-    assert_int_equal(session_reset(f->s, TENANT, f->id, &info, &f->err), 0);
+    assert_int_equal(session_reset(f->s, ACTOR(TENANT), f->id, &info, &f->err),
+                     0);
     assert_int_equal(info.interpreter, 2);
     session_info_done(&info);
     bg_start(&first);
@@ -960,7 +964,8 @@ static void session_reset_fresh_interpreter(void **state)
     bg_start(&second);
     wait_state(f, SESSION_RUNNING, 1);
     started = clock_mono_ms();
-    assert_int_equal(session_reset(f->s, TENANT, f->id, &info, &f->err), 0);
+    assert_int_equal(session_reset(f->s, ACTOR(TENANT), f->id, &info, &f->err),
+                     0);
     session_info_done(&info);
     assert_true(clock_mono_ms() - started < 500);
     pthread_join(first.thread, NULL);
@@ -993,7 +998,7 @@ static void R7_session_delete_while_running(void **state)
     pthread_join(second.thread, NULL);
     expect(first.e, OUTCOME_CANCELLED, true, NULL);
     expect(second.e, OUTCOME_CANCELLED, false, NULL);
-    assert_int_equal(session_get(f->s, TENANT, f->id, &info, &f->err),
+    assert_int_equal(session_get(f->s, ACTOR(TENANT), f->id, &info, &f->err),
                      -ERR_NOT_FOUND);
     assert_int_equal(session_delete(f->s, &WHO, f->id, &f->err),
                      -ERR_NOT_FOUND);
@@ -1037,12 +1042,13 @@ static void session_submit_runs_elsewhere(void **state)
                      0);
     execution_info(e, &info);
     assert_int_not_equal(info.status, EXEC_COMPLETED);
-    assert_int_equal(execution_find(f->s, TENANT, info.id, &again, &f->err),
-                     0);
+    assert_int_equal(
+        execution_find(f->s, ACTOR(TENANT), info.id, &again, &f->err), 0);
     assert_ptr_equal(e, again);
     execution_unref(again);
-    assert_int_equal(execution_find(f->s, "other", info.id, &again, &f->err),
-                     -ERR_NOT_FOUND);
+    assert_int_equal(
+        execution_find(f->s, ACTOR("other"), info.id, &again, &f->err),
+        -ERR_NOT_FOUND);
     session_execution_wait(e);
     execution_info(e, &info);
     assert_string_equal(info.metadata, "{\"a\":1}");
@@ -1117,7 +1123,7 @@ static struct execution *bare_execution(struct fixture *f)
     struct execution *e;
     struct session *se;
 
-    se = session_find(f->s, TENANT, f->id, &f->err);
+    se = session_find(f->s, &WHO, f->id, &f->err);
     assert_non_null(se);
     e = session_execution_new(se, &WHO, &spec, 1);
     session_unref(se);
@@ -1257,21 +1263,23 @@ static void session_history_evicts(void **state)
         execution_unref(e);
     }
     for (int i = 0; i < 5; i++) {
-        int rc = execution_find(f->s, TENANT, ids[i], &e, &f->err);
+        int rc = execution_find(f->s, ACTOR(TENANT), ids[i], &e, &f->err);
 
         assert_int_equal(rc, i < 2 ? -ERR_NOT_FOUND : 0);
         if (rc == 0)
             execution_unref(e);
     }
     /* By bytes: the one looked at last stays. */
-    assert_int_equal(execution_find(f->s, TENANT, ids[2], &e, &f->err), 0);
+    assert_int_equal(execution_find(f->s, ACTOR(TENANT), ids[2], &e, &f->err),
+                     0);
     execution_unref(e);
     f->conf.history_per_session = 50;
     f->conf.history_bytes = f->s->history_bytes;
     check_run(f, "out x", OUTCOME_OK, false, NULL);
-    assert_int_equal(execution_find(f->s, TENANT, ids[2], &e, &f->err), 0);
+    assert_int_equal(execution_find(f->s, ACTOR(TENANT), ids[2], &e, &f->err),
+                     0);
     execution_unref(e);
-    assert_int_equal(execution_find(f->s, TENANT, ids[3], &e, &f->err),
+    assert_int_equal(execution_find(f->s, ACTOR(TENANT), ids[3], &e, &f->err),
                      -ERR_NOT_FOUND);
     f->conf.history_bytes = 0;
     check_run(f, "out x", OUTCOME_OK, false, NULL);
@@ -1295,22 +1303,23 @@ static void session_files_round_trip(void **state)
 
     for (size_t i = 0; i < 5; i++)
         put(f, names[i]);
-    assert_int_equal(session_files_list(f->s, TENANT, f->id, 3, NULL, &files,
-                                        &count, &more, &f->err),
+    assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 3, NULL,
+                                        &files, &count, &more, &f->err),
                      0);
     assert_int_equal(count, 3);
     assert_true(more);
     assert_string_equal(files[2].path, "c");
     assert_int_equal(files[0].modified_at_ms, 1700000000000);
     session_files_free(files, count);
-    assert_int_equal(session_files_list(f->s, TENANT, f->id, 100, "c", &files,
-                                        &count, &more, &f->err),
+    assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 100, "c",
+                                        &files, &count, &more, &f->err),
                      0);
     assert_int_equal(count, 2);
     assert_false(more);
     session_files_free(files, count);
     assert_int_equal(
-        session_files_open(f->s, TENANT, f->id, "b", &fd, &st, &f->err), 0);
+        session_files_open(f->s, ACTOR(TENANT), f->id, "b", &fd, &st, &f->err),
+        0);
     assert_int_equal(read(fd, text, 3), 3);
     assert_string_equal(text, "abc");
     fd_close(&fd);
@@ -1318,7 +1327,7 @@ static void session_files_round_trip(void **state)
         assert_int_equal(
             session_files_remove(f->s, &WHO, f->id, names[i], &f->err), 0);
     assert_int_equal(
-        session_files_open(f->s, TENANT, f->id, "b", &fd, &st, &f->err),
+        session_files_open(f->s, ACTOR(TENANT), f->id, "b", &fd, &st, &f->err),
         -ERR_NOT_FOUND);
     assert_int_equal(
         session_upload_begin(f->s, &WHO, f->id, "../x", &u, &f->err),
@@ -1344,7 +1353,7 @@ static void session_upload_limit_and_abort(void **state)
     assert_int_equal(session_upload_write(u, big, 1, &f->err), -ERR_TOO_LARGE);
     session_upload_abort(u);
     assert_int_equal(
-        session_files_open(f->s, TENANT, f->id, "x", &fd, &st, &f->err),
+        session_files_open(f->s, ACTOR(TENANT), f->id, "x", &fd, &st, &f->err),
         -ERR_NOT_FOUND);
 }
 
@@ -1359,22 +1368,23 @@ static void F2_session_files_hostile_descriptors(void **state)
     before = open_fds();
     atomic_store(&fake.fault, FAULT_OPEN_DIR);
     assert_int_equal(
-        session_files_open(f->s, TENANT, f->id, "a", &fd, &st, &f->err),
+        session_files_open(f->s, ACTOR(TENANT), f->id, "a", &fd, &st, &f->err),
         -ERR_GUEST);
     atomic_store(&fake.fault, FAULT_OPEN_WRITE);
     assert_int_equal(
-        session_files_open(f->s, TENANT, f->id, "a", &fd, &st, &f->err),
+        session_files_open(f->s, ACTOR(TENANT), f->id, "a", &fd, &st, &f->err),
         -ERR_GUEST);
     expect_fds(before);
     assert_int_equal(fake.kills, 0);
     atomic_store(&fake.fault, FAULT_OPEN_NONE);
     assert_int_equal(
-        session_files_open(f->s, TENANT, f->id, "a", &fd, &st, &f->err),
+        session_files_open(f->s, ACTOR(TENANT), f->id, "a", &fd, &st, &f->err),
         -ERR_GUEST);
     atomic_store(&fake.fault, FAULT_NONE);
     assert_true(fake.kills > 0);
     assert_int_equal(
-        session_files_open(f->s, TENANT, f->id, "a", &fd, &st, &f->err), 0);
+        session_files_open(f->s, ACTOR(TENANT), f->id, "a", &fd, &st, &f->err),
+        0);
     fd_close(&fd);
     assert_int_equal(session_files_remove(f->s, &WHO, f->id, "a", &f->err), 0);
 }
@@ -1387,20 +1397,20 @@ static void F7_session_files_list_bounded(void **state)
     bool more;
 
     atomic_store(&fake.fault, FAULT_LIST_ENDLESS);
-    assert_int_equal(session_files_list(f->s, TENANT, f->id, 10, NULL, &files,
-                                        &count, &more, &f->err),
+    assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 10, NULL,
+                                        &files, &count, &more, &f->err),
                      -ERR_GUEST);
     atomic_store(&fake.fault, FAULT_LIST_NAMES);
-    assert_int_equal(session_files_list(f->s, TENANT, f->id, 10, NULL, &files,
-                                        &count, &more, &f->err),
+    assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 10, NULL,
+                                        &files, &count, &more, &f->err),
                      0);
     assert_int_equal(count, 1);
     assert_string_equal(files[0].path, "good");
     session_files_free(files, count);
-    assert_int_equal(session_files_list(f->s, TENANT, f->id, 0, NULL, &files,
-                                        &count, &more, &f->err),
+    assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 0, NULL,
+                                        &files, &count, &more, &f->err),
                      -ERR_INVALID);
-    assert_int_equal(session_files_list(f->s, TENANT, f->id, 1001, NULL,
+    assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 1001, NULL,
                                         &files, &count, &more, &f->err),
                      -ERR_INVALID);
 }
@@ -1556,27 +1566,28 @@ static void session_list_pages(void **state)
         memcpy(ids[i], f->id, ID_MAX);
     }
     assert_int_equal(try_create(f, "other", NULL), 0);
-    assert_int_equal(
-        session_list(f->s, TENANT, 2, NULL, &page, &count, &more, &f->err), 0);
+    assert_int_equal(session_list(f->s, ACTOR(TENANT), 2, NULL, &page, &count,
+                                  &more, &f->err),
+                     0);
     assert_int_equal(count, 2);
     assert_true(more);
     assert_string_equal(page[0].id, ids[2]);
     assert_string_equal(page[1].id, ids[1]);
     free(page);
-    assert_int_equal(
-        session_list(f->s, TENANT, 2, ids[1], &page, &count, &more, &f->err),
-        0);
+    assert_int_equal(session_list(f->s, ACTOR(TENANT), 2, ids[1], &page,
+                                  &count, &more, &f->err),
+                     0);
     assert_int_equal(count, 1);
     assert_false(more);
     assert_string_equal(page[0].id, ids[0]);
     free(page);
     /* A foreign id is as unknown as any. */
-    assert_int_equal(
-        session_list(f->s, TENANT, 2, f->id, &page, &count, &more, &f->err),
-        -ERR_INVALID);
-    assert_int_equal(
-        session_list(f->s, "nobody", 2, NULL, &page, &count, &more, &f->err),
-        0);
+    assert_int_equal(session_list(f->s, ACTOR(TENANT), 2, f->id, &page, &count,
+                                  &more, &f->err),
+                     -ERR_INVALID);
+    assert_int_equal(session_list(f->s, ACTOR("nobody"), 2, NULL, &page,
+                                  &count, &more, &f->err),
+                     0);
     assert_int_equal(count, 0);
     free(page);
 }

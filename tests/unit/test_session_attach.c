@@ -93,13 +93,14 @@ static void expect_inside(struct fixture *f, const char *path, bool committed)
     bool more, found = false;
     int fd;
 
-    if (session_files_open(f->s, TENANT, f->id, path, &fd, &st, &f->err) < 0)
+    if (session_files_open(f->s, ACTOR(TENANT), f->id, path, &fd, &st,
+                           &f->err) < 0)
         fail_msg("%s", f->err.message);
     assert_int_equal(read(fd, text, sizeof(text)), 3);
     assert_string_equal(text, "abc");
     fd_close(&fd);
-    assert_int_equal(session_files_list(f->s, TENANT, f->id, 100, NULL, &files,
-                                        &count, &more, &f->err),
+    assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 100, NULL,
+                                        &files, &count, &more, &f->err),
                      0);
     for (size_t i = 0; i < count; i++) {
         if (strcmp(files[i].path, path) != 0)

@@ -9,7 +9,7 @@
 /* As if it had been used so long ago; cooldown_s of the fixture is 100. */
 static void age(struct fixture *f, int64_t ms)
 {
-    struct session *se = session_find(f->s, TENANT, f->id, &f->err);
+    struct session *se = session_find(f->s, &WHO, f->id, &f->err);
 
     assert_non_null(se);
     pthread_mutex_lock(&se->lock);
@@ -30,7 +30,7 @@ static struct session_info visit(struct fixture *f)
 {
     struct session_info info;
 
-    if (session_visit(f->s, TENANT, f->id, &info, &f->err) < 0)
+    if (session_visit(f->s, ACTOR(TENANT), f->id, &info, &f->err) < 0)
         fail_msg("%s", f->err.message);
     session_info_done(&info);
     return info;
@@ -170,17 +170,20 @@ static void expect_all(struct fixture *f, int rc)
                      rc);
     assert_int_equal(
         session_submit(f->s, &WHO, f->id, &spec, NULL, NULL, &e, &f->err), rc);
-    assert_int_equal(session_reset(f->s, TENANT, f->id, &info, &f->err), rc);
+    assert_int_equal(session_reset(f->s, ACTOR(TENANT), f->id, &info, &f->err),
+                     rc);
     assert_int_equal(
         session_refresh(f->s, &WHO, f->id, &changed, &info, &f->err), rc);
-    assert_int_equal(session_interrupt(f->s, TENANT, f->id, &f->err), rc);
+    assert_int_equal(session_interrupt(f->s, ACTOR(TENANT), f->id, &f->err),
+                     rc);
     assert_int_equal(session_attach(f->s, &WHO, f->id, &file, &one, &f->err),
                      rc);
-    assert_int_equal(session_files_list(f->s, TENANT, f->id, 1, NULL, &files,
-                                        &count, &more, &f->err),
+    assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 1, NULL,
+                                        &files, &count, &more, &f->err),
                      rc);
     assert_int_equal(
-        session_files_open(f->s, TENANT, f->id, "a", &fd, &st, &f->err), rc);
+        session_files_open(f->s, ACTOR(TENANT), f->id, "a", &fd, &st, &f->err),
+        rc);
     assert_int_equal(session_upload_begin(f->s, &WHO, f->id, "a", &u, &f->err),
                      rc);
     assert_int_equal(session_files_remove(f->s, &WHO, f->id, "a", &f->err),
@@ -214,7 +217,7 @@ static void session_final_expiry_refuses(void **state)
 
         age(f, 100500);
         if (round == 1) { /* the reaper's turn */
-            struct session *se = session_find(f->s, TENANT, f->id, &f->err);
+            struct session *se = session_find(f->s, &WHO, f->id, &f->err);
 
             pthread_mutex_lock(&se->lock);
             se->used_ms -= 200000;
@@ -242,9 +245,9 @@ static void session_final_expiry_refuses(void **state)
         assert_true(info.final);
         assert_int_equal(info.last_used_at_ms, used);
         session_info_done(&info);
-        assert_int_equal(
-            session_list(f->s, TENANT, 1, NULL, &page, &count, &more, &f->err),
-            0);
+        assert_int_equal(session_list(f->s, ACTOR(TENANT), 1, NULL, &page,
+                                      &count, &more, &f->err),
+                         0);
         assert_string_equal(page[0].id, f->id);
         assert_true(page[0].final);
         session_info_done(&page[0]);

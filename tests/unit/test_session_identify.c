@@ -38,7 +38,8 @@ static int identify(struct fixture *f, const char *tenant, const char *pool,
                     const char *identifier, char ret_id[ID_MAX])
 {
     struct session_info info;
-    int rc = session_identify(f->s, tenant, pool, identifier, &info, &f->err);
+    int rc = session_identify(f->s, ACTOR(tenant), pool, identifier, &info,
+                              &f->err);
 
     if (rc == 0) {
         memcpy(ret_id, info.id, ID_MAX);
@@ -133,7 +134,7 @@ static void session_ensure_finds_or_makes(void **state)
     /* It counts as a use, and looking does not. */
     memcpy(f->id, first, sizeof(f->id));
     assert_int_equal(get(f).cooldown_s, 7);
-    se = session_find(f->s, TENANT, first, &f->err);
+    se = session_find(f->s, &WHO, first, &f->err);
     se->last_used_at_ms -= 5000;
     assert_int_equal(identify(f, TENANT, NULL, "one", id), 0);
     assert_true(clock_real_ms() - get(f).last_used_at_ms >= 5000);
@@ -264,9 +265,9 @@ static void session_ensure_while_others_delete(void **state)
         pthread_join(askers[i].thread, NULL);
         assert_int_equal(askers[i].rc, 0);
     }
-    assert_int_equal(
-        session_query(f->s, TENANT, &filter, &page, &count, &more, &f->err),
-        0);
+    assert_int_equal(session_query(f->s, ACTOR(TENANT), &filter, &page, &count,
+                                   &more, &f->err),
+                     0);
     assert_true(count <= 1);
     for (size_t i = 0; i < count; i++)
         session_info_done(&page[i]);
@@ -294,7 +295,8 @@ static void D1_session_identifier_survives_a_restart(void **state)
     close_it(f);
     open_it(f);
     assert_int_equal(
-        session_identify(f->s, TENANT, NULL, "kept", &info, &f->err), 0);
+        session_identify(f->s, ACTOR(TENANT), NULL, "kept", &info, &f->err),
+        0);
     assert_string_equal(info.id, first);
     assert_string_equal(info.identifier, "kept");
     assert_string_equal(info.name, "n");
@@ -402,38 +404,42 @@ static void session_container_ids_are_good_everywhere(void **state)
     for (int round = 0; round < 2; round++) {
         check_run(f, "file a.txt", OUTCOME_OK, false, NULL);
         put(f, "b");
-        assert_int_equal(session_files_list(f->s, TENANT, f->id, 10, NULL,
-                                            &files, &count, &more, &f->err),
+        assert_int_equal(session_files_list(f->s, ACTOR(TENANT), f->id, 10,
+                                            NULL, &files, &count, &more,
+                                            &f->err),
                          0);
         assert_int_equal(count, 2);
         session_files_free(files, count);
-        assert_int_equal(
-            session_files_open(f->s, TENANT, f->id, "b", &fd, &st, &f->err),
-            0);
+        assert_int_equal(session_files_open(f->s, ACTOR(TENANT), f->id, "b",
+                                            &fd, &st, &f->err),
+                         0);
         fd_close(&fd);
         assert_int_equal(session_files_remove(f->s, &WHO, f->id, "b", &f->err),
                          0);
-        assert_int_equal(session_visit(f->s, TENANT, f->id, &info, &f->err),
-                         0);
+        assert_int_equal(
+            session_visit(f->s, ACTOR(TENANT), f->id, &info, &f->err), 0);
         session_info_done(&info);
-        assert_int_equal(session_reset(f->s, TENANT, f->id, &info, &f->err),
-                         0);
+        assert_int_equal(
+            session_reset(f->s, ACTOR(TENANT), f->id, &info, &f->err), 0);
         session_info_done(&info);
         assert_int_equal(
             session_refresh(f->s, &WHO, f->id, &changed, &info, &f->err), 0);
         session_info_done(&info);
-        assert_int_equal(session_interrupt(f->s, TENANT, f->id, &f->err), 0);
-        assert_int_equal(session_get(f->s, "other", f->id, &info, &f->err),
-                         -ERR_NOT_FOUND);
+        assert_int_equal(
+            session_interrupt(f->s, ACTOR(TENANT), f->id, &f->err), 0);
+        assert_int_equal(
+            session_get(f->s, ACTOR("other"), f->id, &info, &f->err),
+            -ERR_NOT_FOUND);
         close_it(f);
         open_it(f);
         wait_proven(f);
     }
     assert_int_equal(session_delete(f->s, &WHO, f->id, &f->err), 0);
-    assert_int_equal(session_get(f->s, TENANT, f->id, &info, &f->err),
+    assert_int_equal(session_get(f->s, ACTOR(TENANT), f->id, &info, &f->err),
                      -ERR_NOT_FOUND);
-    assert_int_equal(session_get(f->s, TENANT, "cntr_12", &info, &f->err),
-                     -ERR_NOT_FOUND);
+    assert_int_equal(
+        session_get(f->s, ACTOR(TENANT), "cntr_12", &info, &f->err),
+        -ERR_NOT_FOUND);
 }
 
 /* ---- listing ------------------------------------------------------------ */
@@ -447,7 +453,8 @@ static void expect_page(struct fixture *f, const struct session_filter *filter,
     size_t count = 0;
     bool more = false;
 
-    if (session_query(f->s, TENANT, filter, &page, &count, &more, &f->err) < 0)
+    if (session_query(f->s, ACTOR(TENANT), filter, &page, &count, &more,
+                      &f->err) < 0)
         fail_msg("%s", f->err.message);
     buf_adds(&got, "");
     for (size_t i = 0; i < count; i++) {
@@ -527,21 +534,21 @@ static void session_query_refusals_and_rows(void **state)
         0);
     expect_page(f, &filter, "-");
     filter.limit = 1001;
-    assert_int_equal(
-        session_query(f->s, TENANT, &filter, &page, &count, &more, &f->err),
-        -ERR_INVALID);
+    assert_int_equal(session_query(f->s, ACTOR(TENANT), &filter, &page, &count,
+                                   &more, &f->err),
+                     -ERR_INVALID);
     filter.limit = 0;
-    assert_int_equal(
-        session_query(f->s, TENANT, &filter, &page, &count, &more, &f->err),
-        -ERR_INVALID);
+    assert_int_equal(session_query(f->s, ACTOR(TENANT), &filter, &page, &count,
+                                   &more, &f->err),
+                     -ERR_INVALID);
     filter = (struct session_filter){.limit = 1, .after = "sess_1"};
-    assert_int_equal(
-        session_query(f->s, TENANT, &filter, &page, &count, &more, &f->err),
-        -ERR_INVALID);
+    assert_int_equal(session_query(f->s, ACTOR(TENANT), &filter, &page, &count,
+                                   &more, &f->err),
+                     -ERR_INVALID);
     filter.after = id; /* another tenant's */
-    assert_int_equal(
-        session_query(f->s, TENANT, &filter, &page, &count, &more, &f->err),
-        -ERR_INVALID);
+    assert_int_equal(session_query(f->s, ACTOR(TENANT), &filter, &page, &count,
+                                   &more, &f->err),
+                     -ERR_INVALID);
     /* From rows alone, in the same order. */
     assert_int_equal(
         create_spec(f, &WHO, &(struct session_spec){.name = "z"}, id), 0);

@@ -46,8 +46,8 @@ static size_t files_of(struct fixture *f, struct session_file **ret)
     size_t count = 0;
     bool more;
 
-    if (session_files_list(f->s, TENANT, f->id, 100, NULL, ret, &count, &more,
-                           &f->err) < 0)
+    if (session_files_list(f->s, ACTOR(TENANT), f->id, 100, NULL, ret, &count,
+                           &more, &f->err) < 0)
         fail_msg("%s", f->err.message);
     return count;
 }
@@ -69,9 +69,9 @@ static void D1_session_and_files_survive_a_restart(void **state)
     close_it(f);
     open_it(f);
     assert_int_equal(get(f).state, SESSION_DORMANT);
-    assert_int_equal(
-        session_list(f->s, TENANT, 10, NULL, &page, &count, &more, &f->err),
-        0);
+    assert_int_equal(session_list(f->s, ACTOR(TENANT), 10, NULL, &page, &count,
+                                  &more, &f->err),
+                     0);
     assert_int_equal(count, 1);
     assert_string_equal(page[0].id, f->id);
     session_info_done(&page[0]);
@@ -107,9 +107,9 @@ static void session_deleted_stays_deleted_and_leaves_its_files(void **state)
     assert_int_equal(session_delete(f->s, &WHO, f->id, &f->err), 0);
     close_it(f);
     open_it(f);
-    assert_int_equal(
-        session_get(f->s, TENANT, f->id, &(struct session_info){0}, &f->err),
-        -ERR_NOT_FOUND);
+    assert_int_equal(session_get(f->s, ACTOR(TENANT), f->id,
+                                 &(struct session_info){0}, &f->err),
+                     -ERR_NOT_FOUND);
     assert_int_equal(workspace_file_get(f->w, &WHO, workspace, "a.txt", NULL,
                                         &file, &f->err),
                      0);
@@ -146,9 +146,9 @@ static void session_of_a_single_run(void **state)
     create_as(f, &spec, f->id, workspace);
     close_it(f);
     open_it(f);
-    assert_int_equal(
-        session_get(f->s, TENANT, f->id, &(struct session_info){0}, &f->err),
-        -ERR_NOT_FOUND);
+    assert_int_equal(session_get(f->s, ACTOR(TENANT), f->id,
+                                 &(struct session_info){0}, &f->err),
+                     -ERR_NOT_FOUND);
 }
 
 static void session_ephemeral_keeps_nothing(void **state)

@@ -29,7 +29,7 @@ int azure_ask_begin(struct doors_call *call, struct azure_ask *ret,
     if (ret->version == AZURE_UNKNOWN) /* the service's own answer to it */
         return error_set(err, ERR_UNAUTHENTICATED,
                          "the api-version is not known here");
-    r = session_pool_get(call->doors->sessions, call->who.tenant,
+    r = session_pool_get(call->doors->sessions, &call->actor,
                          call->place[AZURE_POOL], &ret->pool, err);
     if (r == -ERR_NOT_FOUND)
         azure_refuse_as(call, NULL, "sessionPool");
@@ -103,8 +103,8 @@ int azure_ask_existing(struct doors_call *call, struct azure_ask *ask,
                        struct error *err)
 {
     int r =
-        session_identify(call->doors->sessions, call->who.tenant,
-                         ask->pool.name, ask->identifier, &ask->session, err);
+        session_identify(call->doors->sessions, &call->actor, ask->pool.name,
+                         ask->identifier, &ask->session, err);
 
     if (r == 0 && ask->session.final)
         return error_set(err, ERR_NOT_FOUND, "no such session");

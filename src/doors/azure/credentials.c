@@ -31,7 +31,7 @@ static int find(struct doors_call *call, struct pool_info *ret,
                 struct error *err)
 {
     json_t *details cleanup(json_unref) = NULL;
-    int r = session_pool_get(call->doors->sessions, call->who.tenant,
+    int r = session_pool_get(call->doors->sessions, &call->actor,
                              call->place[AZURE_POOL], ret, err);
 
     if (r == -ERR_NOT_FOUND || (r == 0 && !azure_arm_here(call, ret)))

@@ -278,8 +278,7 @@ static int find(struct doors_call *call, struct azure_ask *ask,
         (r == 0 && !azure_path_unguid(call->params[0], "exec", id)))
         return error_set(err, ERR_NOT_FOUND, "no such execution");
     if (r == 0)
-        r = execution_find(call->doors->sessions, call->who.tenant, id, ret,
-                           err);
+        r = execution_find(call->doors->sessions, &call->actor, id, ret, err);
     if (r < 0)
         return r;
     execution_info(*ret, &info);

@@ -230,8 +230,8 @@ static int download(struct doors_call *call, const char *session,
     int fd cleanup(fd_close) = -1;
     struct http_download d;
     struct stat st;
-    int r = session_files_open(call->doors->sessions, call->who.tenant,
-                               session, path, &fd, &st, err);
+    int r = session_files_open(call->doors->sessions, &call->actor, session,
+                               path, &fd, &st, err);
 
     if (r == -ERR_CONFLICT) /* a folder, or nothing we serve */
         r = error_set(err, ERR_NOT_FOUND, "no such file");

@@ -66,7 +66,7 @@ static int get_page(struct doors_call *call, const char *session,
                     unsigned limit, const char *after, struct page *ret,
                     struct error *err)
 {
-    return session_files_list(call->doors->sessions, call->who.tenant, session,
+    return session_files_list(call->doors->sessions, &call->actor, session,
                               limit, after, &ret->files, &ret->count,
                               &ret->more, err);
 }
@@ -218,8 +218,8 @@ int azure_list_look(struct doors_call *call, const char *session,
 
     if (!path[0])
         return error_set(err, ERR_NOT_FOUND, "no such file");
-    r = session_files_open(call->doors->sessions, call->who.tenant, session,
-                           path, &fd, &st, err);
+    r = session_files_open(call->doors->sessions, &call->actor, session, path,
+                           &fd, &st, err);
     if (r == -ERR_NOT_FOUND || r == -ERR_CONFLICT)
         return look_below(call, session, path, ret, err);
     if (r < 0)

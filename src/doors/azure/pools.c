@@ -42,7 +42,7 @@ static void respond(struct doors_call *call, const struct pool_info *pool,
 static int find(struct doors_call *call, struct pool_info *ret,
                 struct error *err)
 {
-    int r = session_pool_get(call->doors->sessions, call->who.tenant,
+    int r = session_pool_get(call->doors->sessions, &call->actor,
                              call->place[AZURE_POOL], ret, err);
 
     if (r == 0 && !azure_arm_here(call, ret))
@@ -77,7 +77,7 @@ int azure_pools_list(struct doors_call *call, struct error *err)
     int r = ask_old(call, &old, err);
 
     if (r == 0)
-        r = session_pool_list(call->doors->sessions, call->who.tenant, &pools,
+        r = session_pool_list(call->doors->sessions, &call->actor, &pools,
                               &count, err);
     if (r < 0)
         return r;

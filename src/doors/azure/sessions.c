@@ -173,7 +173,7 @@ static int list(struct doors_call *call, bool built_in, struct error *err)
         r = doors_query_int(call, "skip", 0, SKIP_MAX, 0, &skip, err);
     if (r == 0)
         r = session_query(
-            call->doors->sessions, call->who.tenant,
+            call->doors->sessions, &call->actor,
             &(struct session_filter){.pool = ask.pool.name,
                                      .identified = true,
                                      .oldest_first = true,

@@ -162,9 +162,7 @@ int mcp_gate_key(struct doors_call *call, bool azure)
                                  RPC_INVALID, "%s%s%s", err.message,
                                  err.hint[0] ? "; " : "", err.hint);
     }
-    call->actor.tenant = call->who.tenant;
-    call->actor.key = call->who.key_id;
-    call->actor.admin = (call->who.scopes & AUTH_ADMIN) != 0;
+    doors_identify(call);
     return 0;
 }
 

@@ -162,8 +162,8 @@ static int check_pool(struct doors_call *call)
 
     if (!mcp_table_azure(call))
         return 0;
-    if (session_pool_get(call->doors->sessions, call->who.tenant,
-                         call->place[0], &pool, &err) < 0)
+    if (session_pool_get(call->doors->sessions, &call->actor, call->place[0],
+                         &pool, &err) < 0)
         return mcp_reply_refusef(call, http_status_of(err.code), NULL,
                                  RPC_INVALID, "%s", err.message);
     pool_info_done(&pool);

@@ -221,6 +221,7 @@ static struct mcp_task *make(struct mcp_exchange *x,
     t->actor = *x->actor;
     t->actor.tenant = t->who.tenant;
     t->actor.key = t->who.key_id;
+    t->actor.bounds = &t->who.bounds;
     (void)snprintf(t->request, sizeof(t->request), "%s", x->actor->request);
     (void)snprintf(t->source, sizeof(t->source), "%s", x->actor->source);
     t->actor.request = t->request;

@@ -46,8 +46,8 @@ static uint32_t timeout_of(struct mcp_call *call, const char *pool,
     struct pool_info info cleanup(pool_info_done) = {.details = NULL};
     struct error ignored;
 
-    if (session_pool_get(call->doors->sessions, call->actor->tenant, pool,
-                         &info, &ignored) < 0)
+    if (session_pool_get(call->doors->sessions, call->actor, pool, &info,
+                         &ignored) < 0)
         return 0;
     return MIN(TIMEOUT_S, language == EXEC_SHELL ? info.shell_timeout_max_s
                                                  : info.python_timeout_max_s);

@@ -124,9 +124,9 @@ static int add_all(struct listing *l, struct error *err)
         struct session_file *files = NULL;
         size_t count = 0;
 
-        r = session_files_list(l->call->doors->sessions,
-                               l->call->actor->tenant, l->session->id, PAGE,
-                               after, &files, &count, &more, err);
+        r = session_files_list(l->call->doors->sessions, l->call->actor,
+                               l->session->id, PAGE, after, &files, &count,
+                               &more, err);
         if (r < 0)
             break;
         for (size_t k = 0; k < count; k++)

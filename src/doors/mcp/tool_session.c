@@ -17,16 +17,10 @@
 #define AGAIN                                                                 \
     "Leave session_id out to get a new session; its id is in the answer."
 
-static const char *tenant_of(const struct mcp_call *call)
-{
-    return call->actor->tenant;
-}
-
 static int named(struct mcp_call *call, const char *id,
                  struct session_info *ret, struct error *err)
 {
-    int r =
-        session_visit(call->doors->sessions, tenant_of(call), id, ret, err);
+    int r = session_visit(call->doors->sessions, call->actor, id, ret, err);
 
     if (r == 0 && ret->final) {
         session_info_done(ret);
@@ -57,8 +51,8 @@ static void identify(const struct mcp_call *call, const char *workspace,
 static int find(struct mcp_call *call, const char *identifier,
                 struct session_info *ret, struct error *err)
 {
-    int r = session_identify(call->doors->sessions, tenant_of(call),
-                             call->pool, identifier, ret, err);
+    int r = session_identify(call->doors->sessions, call->actor, call->pool,
+                             identifier, ret, err);
 
     if (r == -ERR_NOT_FOUND) {
         (void)error_set(err, ERR_NOT_FOUND,

@@ -66,8 +66,8 @@ int tool_reset_session(struct mcp_call *call, const json_t *args,
     if (r == 0)
         r = tool_session(call, TOOL_FIND, a.session, NULL, &found, err);
     if (r == 0)
-        r = session_reset(call->doors->sessions, call->actor->tenant, found.id,
-                          &fresh, err);
+        r = session_reset(call->doors->sessions, call->actor, found.id, &fresh,
+                          err);
     if (r == 0)
         answer(&fresh, "The interpreter is new; files are kept.", ret);
     return r;
@@ -84,8 +84,8 @@ int tool_interrupt(struct mcp_call *call, const json_t *args,
     if (r == 0)
         r = tool_session(call, TOOL_FIND, a.session, NULL, &found, err);
     if (r == 0)
-        r = session_interrupt(call->doors->sessions, call->actor->tenant,
-                              found.id, err);
+        r = session_interrupt(call->doors->sessions, call->actor, found.id,
+                              err);
     if (r == 0)
         answer(&found,
                found.state == SESSION_RUNNING
@@ -138,9 +138,8 @@ int tool_list_sessions(struct mcp_call *call, const json_t *args,
     int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
 
     if (r == 0)
-        r = session_list(call->doors->sessions, call->actor->tenant,
-                         (unsigned)a.limit, a.after, &list, &count, &more,
-                         err);
+        r = session_list(call->doors->sessions, call->actor, (unsigned)a.limit,
+                         a.after, &list, &count, &more, err);
     if (r < 0)
         return r;
     answer_list(list, count, more && count, ret);

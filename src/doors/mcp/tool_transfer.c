@@ -158,8 +158,8 @@ int tool_download_file(struct mcp_call *call, const json_t *args,
     if (r == 0)
         r = tool_session(call, TOOL_FIND, a.session, NULL, &session, err);
     if (r == 0)
-        r = session_files_open(call->doors->sessions, call->actor->tenant,
-                               session.id, f.path, &fd, &st, err);
+        r = session_files_open(call->doors->sessions, call->actor, session.id,
+                               f.path, &fd, &st, err);
     if (r == -ERR_NOT_FOUND && session.id[0])
         (void)error_hint(err, "list_files names the files there are.");
     if (r == 0)

@@ -89,8 +89,8 @@ static void look(struct tool_watch *w)
 
     if (!w->cancelled && w->call->cancelled(w->call)) {
         w->cancelled = true;
-        (void)execution_cancel(w->call->doors->sessions,
-                               w->call->actor->tenant, w->execution, &ignored);
+        (void)execution_cancel(w->call->doors->sessions, w->call->actor,
+                               w->execution, &ignored);
     }
     if (!w->call->wants_progress || w->cancelled || now <= w->told_ms)
         return;

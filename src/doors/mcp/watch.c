@@ -19,9 +19,7 @@
 
 static struct actor actor_of(const struct mcp_listener *l)
 {
-    return (struct actor){.tenant = l->who.tenant,
-                          .key = l->who.key_id,
-                          .admin = (l->who.scopes & AUTH_ADMIN) != 0};
+    return auth_actor(&l->who);
 }
 
 static void tell_updated(struct mcp *m, struct mcp_listener *l,

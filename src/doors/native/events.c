@@ -98,9 +98,7 @@ static void on_watch(void *ctx, void (*wake)(void *arg), void *arg)
 static void delete_session(void *arg)
 {
     struct feed *f = arg;
-    struct actor who = {.tenant = f->who.tenant,
-                        .key = f->who.key_id,
-                        .admin = (f->who.scopes & AUTH_ADMIN) != 0};
+    struct actor who = auth_actor(&f->who);
     struct error err;
 
     /* One that is gone already, or goes with the service, is fine. */

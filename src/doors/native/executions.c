@@ -53,7 +53,7 @@ int native_executions_create(struct doors_call *call, struct error *err)
 int native_executions_get(struct doors_call *call, struct error *err)
 {
     struct execution *e cleanup(execution_unrefp) = NULL;
-    int r = execution_find(call->doors->sessions, call->who.tenant,
+    int r = execution_find(call->doors->sessions, &call->actor,
                            call->params[0], &e, err);
 
     if (r == 0)
@@ -91,7 +91,7 @@ int native_executions_events(struct doors_call *call, struct error *err)
 {
     struct execution *e cleanup(execution_unrefp) = NULL;
     uint32_t after = 0;
-    int r = execution_find(call->doors->sessions, call->who.tenant,
+    int r = execution_find(call->doors->sessions, &call->actor,
                            call->params[0], &e, err);
 
     if (r == 0)
@@ -103,7 +103,7 @@ int native_executions_events(struct doors_call *call, struct error *err)
 
 int native_executions_cancel(struct doors_call *call, struct error *err)
 {
-    int r = execution_cancel(call->doors->sessions, call->who.tenant,
+    int r = execution_cancel(call->doors->sessions, &call->actor,
                              call->params[0], err);
 
     if (r == 0)

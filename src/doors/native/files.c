@@ -53,7 +53,7 @@ int native_files_list(struct doors_call *call, struct error *err)
     if (r == 0)
         r = http_query(call->http, "after", &after, err);
     if (r == 0)
-        r = session_files_list(call->doors->sessions, call->who.tenant,
+        r = session_files_list(call->doors->sessions, &call->actor,
                                call->params[0], (unsigned)limit, after, &files,
                                &count, &more, err);
     if (r < 0)
@@ -68,7 +68,7 @@ int native_files_get(struct doors_call *call, struct error *err)
     int fd cleanup(fd_close) = -1;
     struct stat st;
     int r =
-        session_files_open(call->doors->sessions, call->who.tenant,
+        session_files_open(call->doors->sessions, &call->actor,
                            call->params[0], call->params[1], &fd, &st, err);
 
     if (r == 0)

@@ -83,7 +83,7 @@ int native_pools_list(struct doors_call *call, struct error *err)
     struct buf body = {0};
     struct json_writer w = {.out = &body};
     size_t count = 0;
-    int r = session_pool_list(call->doors->sessions, call->who.tenant, &pools,
+    int r = session_pool_list(call->doors->sessions, &call->actor, &pools,
                               &count, err);
 
     if (r < 0)
@@ -101,7 +101,7 @@ int native_pools_list(struct doors_call *call, struct error *err)
 int native_pools_get(struct doors_call *call, struct error *err)
 {
     struct pool_info info cleanup(pool_info_done) = {.details = NULL};
-    int r = session_pool_get(call->doors->sessions, call->who.tenant,
+    int r = session_pool_get(call->doors->sessions, &call->actor,
                              call->params[0], &info, err);
 
     if (r == 0)

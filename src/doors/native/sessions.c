@@ -41,8 +41,8 @@ int native_sessions_create(struct doors_call *call, struct error *err)
 int native_sessions_get(struct doors_call *call, struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    int r = session_get(call->doors->sessions, call->who.tenant,
-                        call->params[0], &info, err);
+    int r = session_get(call->doors->sessions, &call->actor, call->params[0],
+                        &info, err);
 
     if (r == 0)
         respond(call, 200, &info);
@@ -80,8 +80,8 @@ int native_sessions_list(struct doors_call *call, struct error *err)
     if (r == 0)
         r = http_query(call->http, "after", &after, err);
     if (r == 0)
-        r = session_list(call->doors->sessions, call->who.tenant,
-                         (unsigned)limit, after, &infos, &count, &more, err);
+        r = session_list(call->doors->sessions, &call->actor, (unsigned)limit,
+                         after, &infos, &count, &more, err);
     if (r == 0)
         respond_list(call, infos, count, more);
     return r;
@@ -100,8 +100,8 @@ int native_sessions_delete(struct doors_call *call, struct error *err)
 int native_sessions_reset(struct doors_call *call, struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    int r = session_reset(call->doors->sessions, call->who.tenant,
-                          call->params[0], &info, err);
+    int r = session_reset(call->doors->sessions, &call->actor, call->params[0],
+                          &info, err);
 
     if (r == 0)
         respond(call, 200, &info);
@@ -129,7 +129,7 @@ int native_sessions_refresh(struct doors_call *call, struct error *err)
 
 int native_sessions_interrupt(struct doors_call *call, struct error *err)
 {
-    int r = session_interrupt(call->doors->sessions, call->who.tenant,
+    int r = session_interrupt(call->doors->sessions, &call->actor,
                               call->params[0], err);
 
     if (r == 0)

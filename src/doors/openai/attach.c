@@ -60,7 +60,7 @@ static int is_free_inside(struct attach *a, const char *name, bool *ret,
 {
     int fd cleanup(fd_close) = -1;
     struct stat st;
-    int r = session_files_open(a->call->doors->sessions, a->call->who.tenant,
+    int r = session_files_open(a->call->doors->sessions, &a->call->actor,
                                a->info.id, name, &fd, &st, err);
 
     *ret = r == -ERR_NOT_FOUND;

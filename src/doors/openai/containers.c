@@ -40,8 +40,8 @@ int openai_page(struct doors_call *call, unsigned max, unsigned fallback,
 int openai_visit(struct doors_call *call, struct session_info *ret,
                  struct error *err)
 {
-    int r = session_visit(call->doors->sessions, call->who.tenant,
-                          call->params[0], ret, err);
+    int r = session_visit(call->doors->sessions, &call->actor, call->params[0],
+                          ret, err);
 
     return r < 0 ? openai_refuse_container(call->params[0], err) : 0;
 }
@@ -151,7 +151,7 @@ int openai_containers_list(struct doors_call *call, struct error *err)
     filter.oldest_first = page.oldest_first;
     filter.after = page.after;
     filter.limit = page.limit;
-    r = session_query(call->doors->sessions, call->who.tenant, &filter, &list,
+    r = session_query(call->doors->sessions, &call->actor, &filter, &list,
                       &count, &more, err);
     if (r == -ERR_INVALID && filter.after) /* whatever it was, it is gone */
         r = 0;

@@ -78,9 +78,9 @@ static int read_listing(struct doors_call *call,
             ret->count ? ret->files[ret->count - 1].path : NULL;
         struct session_file *files = NULL;
         size_t count = 0;
-        int r = session_files_list(call->doors->sessions, call->who.tenant,
-                                   info->id, PAGE, after, &files, &count,
-                                   &more, err);
+        int r =
+            session_files_list(call->doors->sessions, &call->actor, info->id,
+                               PAGE, after, &files, &count, &more, err);
 
         if (r < 0)
             return openai_refuse_container(call->params[0], err);
@@ -179,8 +179,8 @@ static int respond_bytes(struct doors_call *call,
 {
     int fd cleanup(fd_close) = -1;
     struct stat st;
-    int r = session_files_open(call->doors->sessions, call->who.tenant,
-                               info->id, path, &fd, &st, err);
+    int r = session_files_open(call->doors->sessions, &call->actor, info->id,
+                               path, &fd, &st, err);
 
     if (r < 0)
         return openai_refuse_listed(call->params[0], call->params[1], err);
