@@ -88,7 +88,8 @@ WARDEN_LIBS := -lseccomp
 
 # Parses everything from outside, owns the store, holds no privilege. It can
 # ask the warden (call side) but has none of the answers, and no sandbox code.
-DAEMON      := $(call have,service doors search session workspace egress warden-call policy \
+DAEMON      := $(call have,service doors search session workspace approval evidence vault egress \
+	warden-call policy quota \
 	auth audit http blob store json conf wire base)
 DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lsqlite3 -larchive -lcurl -lcrypto -pthread
 

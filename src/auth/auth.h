@@ -29,17 +29,25 @@ struct error;
 struct store;
 
 enum auth_scope {
-    AUTH_EXECUTE = 1 << 0,     /* "execute": sessions and executions */
-    AUTH_FILES_READ = 1 << 1,  /* "files:read" */
-    AUTH_FILES_WRITE = 1 << 2, /* "files:write" */
-    AUTH_ADMIN = 1 << 3,       /* "admin": everything, keys included */
+    AUTH_EXECUTE = 1 << 0,          /* "execute": sessions and executions */
+    AUTH_FILES_READ = 1 << 1,       /* "files:read" */
+    AUTH_FILES_WRITE = 1 << 2,      /* "files:write" */
+    AUTH_ADMIN = 1 << 3,            /* "admin": everything, keys included */
+    AUTH_WORKSPACES_ADMIN = 1 << 4, /* "workspaces:admin": owner of all of the
+                                       tenant's, members and transfers */
+    AUTH_AUDIT_READ = 1 << 5,       /* "audit:read": trail and evidence */
+    AUTH_POLICY_ADMIN = 1 << 6,     /* "policy:admin": policy, quotas, secrets,
+                                       networks of sessions */
+    AUTH_APPROVE = 1 << 7,          /* "approve": decide what is held */
 };
 
 #define AUTH_TENANT_MAX 64
 #define AUTH_NAME_MAX 64
 #define AUTH_KEYS_MAX 10000 /* valid ones */
 #define AUTH_SCOPES_ALL                                                       \
-    (AUTH_EXECUTE | AUTH_FILES_READ | AUTH_FILES_WRITE | AUTH_ADMIN)
+    (AUTH_EXECUTE | AUTH_FILES_READ | AUTH_FILES_WRITE | AUTH_ADMIN |         \
+     AUTH_WORKSPACES_ADMIN | AUTH_AUDIT_READ | AUTH_POLICY_ADMIN |            \
+     AUTH_APPROVE)
 
 struct principal {
     char tenant[AUTH_TENANT_MAX];

@@ -14,6 +14,10 @@ static const struct {
     {"execute", AUTH_EXECUTE},
     {"files:read", AUTH_FILES_READ},
     {"files:write", AUTH_FILES_WRITE},
+    {"workspaces:admin", AUTH_WORKSPACES_ADMIN},
+    {"audit:read", AUTH_AUDIT_READ},
+    {"policy:admin", AUTH_POLICY_ADMIN},
+    {"approve", AUTH_APPROVE},
     {"admin", AUTH_ADMIN},
 };
 
@@ -38,8 +42,9 @@ int auth_scopes_parse(const char *text, uint32_t *ret, struct error *err)
             (void)error_set(err, ERR_INVALID, "unknown scope \"%.*s\"",
                             (int)MIN(len, (size_t)32), text);
             return error_hint(err, "scopes are execute, files:read, "
-                                   "files:write and admin, with commas "
-                                   "between");
+                                   "files:write, workspaces:admin, "
+                                   "audit:read, policy:admin, approve and "
+                                   "admin, with commas between");
         }
         scopes |= bit;
         if (!text[len])

@@ -19,6 +19,7 @@ static const char *const code_names[ERR_MAX] = {
     [ERR_TOO_LARGE] = "too_large",
     [ERR_RANGE] = "range_not_satisfiable",
     [ERR_LOCKED] = "locked",
+    [ERR_APPROVAL] = "pending_approval",
     [ERR_LIMIT] = "limit_reached",
     [ERR_BUSY] = "overloaded",
     [ERR_SPACE] = "storage_full",

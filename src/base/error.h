@@ -25,6 +25,7 @@ enum error_code {
     ERR_TOO_LARGE,       /* over a size limit; 413 */
     ERR_RANGE,           /* unsatisfiable byte range; 416 */
     ERR_LOCKED,          /* someone else holds a lock on it; 423 */
+    ERR_APPROVAL,        /* held until somebody has said yes; 202 */
     /* a limit */
     ERR_LIMIT, /* a quota or cap of the tenant or session; 429 */
     ERR_BUSY,  /* the machine is full now; 429 with a retry hint */
@@ -45,6 +46,11 @@ struct error {
     int retry_after_s; /* for ERR_LIMIT and ERR_BUSY, or 0 */
     char message[320]; /* what happened; a sentence */
     char hint[320];    /* what to do about it; may be empty */
+    /* Of a quota: which, how much, how much of it is used, until when. */
+    const char *quota; /* static, or NULL */
+    unsigned long long quota_most, quota_used;
+    long long quota_until_ms; /* 0: not known */
+    char approval[64];        /* ERR_APPROVAL: apr_… */
 };
 
 /* Each of these returns -code, so that failing is one statement. */

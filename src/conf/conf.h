@@ -50,6 +50,12 @@ struct conf_pool {
     uint32_t shell_timeout_s;      /* 120 */
     uint32_t shell_timeout_max_s;  /* 240 */
     uint64_t output_bytes;         /* kept per stream; 1 MiB */
+    char *egress;                  /* "none", "allowlist" or "open" */
+    char *egress_allow;            /* "host[:port],…" of the allowlist */
+    bool packages;                 /* pip, as policy allows; false */
+    uint64_t egress_bytes;         /* of a session; 1 GiB */
+    uint32_t egress_connections;   /* at once; 32 */
+    uint32_t egress_requests;      /* of a session; 10000 */
 };
 
 /* What the flags asked for besides serving; conf_show does it. */
@@ -118,8 +124,32 @@ struct conf {
     char *jwt_scopes;               /* "Name=execute+files:read,…"; "" */
     char *jwt_default_scopes;       /* "" */
     uint32_t jwt_clock_skew_s;      /* 60 */
-    uint32_t zygote_max_age_s;      /* 3600 */
-    uint32_t zygote_max_spawns;     /* 5000 */
+    /* policy */
+    char *policy_file; /* YAML; "" none */
+    char *policy_zone; /* of its hours; "" UTC */
+    /* approvals */
+    uint32_t approval_expires_s; /* 86400 */
+    char *webhook_url;           /* "" none */
+    char *webhook_secret_file;   /* "" */
+    /* evidence and audit */
+    bool evidence_code;     /* true: keep the text of code */
+    uint32_t evidence_days; /* 0 for ever */
+    bool audit_required;    /* true: no trail, no changes */
+    /* quotas of a tenant; 0 no limit */
+    uint32_t quota_executions_per_hour;
+    uint64_t quota_memory_bytes;
+    uint32_t quota_cpu_s_per_hour;
+    uint64_t quota_egress_bytes_per_day;
+    uint64_t quota_output_tokens_per_hour;
+    uint32_t quota_executions; /* queued or running at once */
+    /* network */
+    char *egress_resolver;       /* "": the host's */
+    char *egress_lab;            /* private ranges that count as public; "" */
+    char *package_index;         /* URL of a simple index; "" none */
+    char *package_wheels;        /* folder of wheels; "" none */
+    uint32_t egress_connections; /* of all sessions; 1000 */
+    uint32_t zygote_max_age_s;   /* 3600 */
+    uint32_t zygote_max_spawns;  /* 5000 */
     struct conf_pool pools[CONF_POOLS_MAX]; /* [0] is "default" unless the
                                                file names others */
     size_t pool_count;

@@ -12,7 +12,7 @@
 
 #define CONF_FILE_MAX ((size_t)256 * 1024)
 #define CONF_TEXT_MAX 4096 /* one value, from whatever source */
-#define CONF_OPTIONS_MAX 64
+#define CONF_OPTIONS_MAX 128
 
 enum conf_type {
     CONF_BOOL,

@@ -185,6 +185,64 @@ static const struct conf_option top[] = {
      .allowed = "a-z0-9-",
      .help = "Pool whose sessions take documents apart for search. Empty: "
              "the first."},
+    /* policy */
+    {"policy_file", CONF_PATH, TOP(policy_file), 0, 1024, "",
+     .help = "Policy (YAML), read at the start and on SIGHUP. One that "
+             "cannot be read or understood denies everything. Empty: the "
+             "policy last put by `glovebox policy put`, if any."},
+    {"policy_zone", CONF_STRING, TOP(policy_zone), 0, 64, "",
+     .help = "Time zone of the policy's `hours` and `days`, for example "
+             "`Europe/Berlin`. Empty: UTC."},
+    /* approvals */
+    {"approval_expires_s", CONF_U32, TOP(approval_expires_s), 5, 30 * DAY_S,
+     "86400",
+     .help = "Seconds an approval waits for its answer; then it is a no."},
+    {"webhook_url", CONF_STRING, TOP(webhook_url), 0, 512, "",
+     .help = "Where approvals are announced, by POST."},
+    {"webhook_secret_file", CONF_PATH, TOP(webhook_secret_file), 0, 1024, "",
+     .help = "Secret (32 bytes or more) under which announcements are "
+             "signed. Required with `webhook_url`."},
+    /* evidence and audit */
+    {"evidence_code", CONF_BOOL, TOP(evidence_code), 0, 1, "true",
+     .help = "Keep the text of executed code in the evidence; its hash is "
+             "always kept."},
+    {"evidence_days", CONF_U32, TOP(evidence_days), 0, 36500, "0",
+     .help = "Days the evidence of an execution is kept; 0 for ever."},
+    {"audit_required", CONF_BOOL, TOP(audit_required), 0, 1, "true",
+     .help = "When the audit trail cannot be written, calls that change "
+             "anything are refused until it can."},
+    /* quotas */
+    {"quota_executions", CONF_U32, TOP(quota_executions), 0, 1000000, "0",
+     .help = "Executions of one tenant queued or running at once; 0 no "
+             "limit. This and the next are defaults: `glovebox quota set` "
+             "gives a tenant its own."},
+    {"quota_executions_per_hour", CONF_U32, TOP(quota_executions_per_hour), 0,
+     1000000000, "0", .help = "Executions of one tenant in an hour."},
+    {"quota_memory_bytes", CONF_SIZE, TOP(quota_memory_bytes), 0, 1024 * TIB,
+     "0", .help = "Memory granted to one tenant's live sessions together."},
+    {"quota_cpu_s_per_hour", CONF_U32, TOP(quota_cpu_s_per_hour), 0,
+     1000000000, "0", .help = "Processor seconds of one tenant in an hour."},
+    {"quota_egress_bytes_per_day", CONF_SIZE, TOP(quota_egress_bytes_per_day),
+     0, 1024 * TIB, "0",
+     .help = "Bytes one tenant's sessions move through the proxy in a day."},
+    {"quota_output_tokens_per_hour", CONF_SIZE,
+     TOP(quota_output_tokens_per_hour), 0, 1024 * TIB, "0",
+     .help = "Output of one tenant's executions in an hour, in tokens of four "
+             "bytes."},
+    /* network */
+    {"egress_resolver", CONF_STRING, TOP(egress_resolver), 0, 63, "",
+     .help = "Name server the proxy asks, `ADDRESS` or `ADDRESS#PORT`. Empty: "
+             "the host's."},
+    {"egress_lab", CONF_STRING, TOP(egress_lab), 0, 512, "",
+     .help = "For test networks only: address ranges (`10.9.0.0/24,…`) that "
+             "count as public although they are private."},
+    {"egress_connections", CONF_U32, TOP(egress_connections), 1, 60000, "1000",
+     .help = "Connections the proxy has open at once, of all sessions."},
+    {"package_index", CONF_STRING, TOP(package_index), 0, 511, "",
+     .help = "Simple index (URL) `pip` in sessions may install from, as "
+             "policy allows."},
+    {"package_wheels", CONF_PATH, TOP(package_wheels), 0, 511, "",
+     .help = "Folder of wheels to install from, before the index."},
     {"zygote_max_age_s", CONF_U32, TOP(zygote_max_age_s), 1, 7 * DAY_S, "3600",
      .help = "Seconds after which a zygote is replaced."},
     {"zygote_max_spawns", CONF_U32, TOP(zygote_max_spawns), 1, 10000000,
@@ -246,6 +304,23 @@ static const struct conf_option pool[] = {
     {"output_bytes", CONF_SIZE, POOL(output_bytes), KIB, GIB, "1MiB",
      .help = "Output kept of each stream of an execution; what follows is "
              "cut and marked."},
+    {"egress", CONF_ENUM, POOL(egress), 0, 0, "none",
+     .allowed = "none|allowlist|open",
+     .help = "What sessions may reach: nothing; what `egress_allow` lists; or "
+             "every public address. `open` lets code nobody has read send "
+             "what it has seen anywhere."},
+    {"egress_allow", CONF_STRING, POOL(egress_allow), 0, 4096, "",
+     .help = "Destinations of `allowlist`, with commas between: `HOST`, "
+             "`*.HOST`, `HOST:PORT`. Ports are 80 and 443 where none is "
+             "given."},
+    {"packages", CONF_BOOL, POOL(packages), 0, 1, "false",
+     .help = "Let `pip` install what policy allows, through the proxy."},
+    {"egress_bytes", CONF_SIZE, POOL(egress_bytes), 0, 1024 * TIB, "1GiB",
+     .help = "Bytes a session may move through the proxy, both ways."},
+    {"egress_connections", CONF_U32, POOL(egress_connections), 1, 10000, "32",
+     .help = "Connections of a session at once."},
+    {"egress_requests", CONF_U32, POOL(egress_requests), 1, 1000000000,
+     "10000", .help = "Requests, and as many lookups, of a session."},
 };
 
 _Static_assert(ARRAY_SIZE(top) <= CONF_OPTIONS_MAX, "table too long");

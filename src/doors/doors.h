@@ -20,11 +20,16 @@
 #include "base/error.h"
 #include "http/http.h"
 
+struct approvals;
 struct conf;
+struct evidence;
 struct execution;
 struct mcp;
+struct policy;
+struct quotas;
 struct search;
 struct sessions;
+struct vault;
 struct workspaces;
 
 /* What handlers work with; filled by main, borrowed, constant. */
@@ -35,6 +40,11 @@ struct doors {
     struct workspaces *workspaces;
     struct audit *audit;
     struct search *search;
+    struct policy *policy;
+    struct quotas *quotas;
+    struct approvals *approvals;
+    struct evidence *evidence;
+    struct vault *vault;
     struct mcp *mcp; /* what that door remembers */
 };
 

@@ -305,6 +305,8 @@ static int dispatch(struct init *in, struct call *c)
         return do_remove(in, c);
     case INIT_LIST:
         return do_list(in, c);
+    case INIT_NETWORK:
+        return ENOSYS;
     }
     return EINVAL;
 }

@@ -14,6 +14,7 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "approval/approval.h"
 #include "audit/audit.h"
 #include "auth/auth.h"
 #include "base/error.h"
@@ -101,10 +102,13 @@ static int start_core(struct service *s, struct error *err)
     if (r == 0)
         r = blobs_open(c->data_dir, &s->blobs, err);
     if (r == 0)
+        r = service_govern_open(s, err);
+    if (r == 0)
         r = workspaces_open(&workspaces, s->store, s->blobs, s->audit,
                             &s->workspaces, err);
     if (r == 0)
-        r = sessions_open(c, s->warden, s->workspaces, &s->sessions, err);
+        r = sessions_open(c, s->warden, s->workspaces, &s->parts, &s->sessions,
+                          err);
     if (r == 0)
         r = search_open(&search, s->workspaces, s->sessions, &s->search, err);
     return r;
@@ -132,7 +136,14 @@ static int start_http(struct service *s, struct error *err)
                               .sessions = s->sessions,
                               .workspaces = s->workspaces,
                               .audit = s->audit,
-                              .search = s->search};
+                              .search = s->search,
+                              .policy = s->parts.policy,
+                              .quotas = s->parts.quotas,
+                              .approvals = s->parts.approvals,
+                              .evidence = s->parts.evidence,
+                              .vault = s->parts.vault};
+    approvals_on_decided(s->parts.approvals, session_held_decided,
+                         s->sessions);
     if (doors_mcp_open(&s->doors, &s->doors.mcp, err) < 0)
         return -err->code;
     r = http_start(&settings, serve_request, &s->doors, &s->http, err);
@@ -213,6 +224,7 @@ static void stop(struct service *s)
     sessions_close(s->sessions, 0);
     workspaces_close(s->workspaces);
     blobs_close(s->blobs);
+    service_govern_close(s);
     audit_close(s->audit);
     auth_close(s->auth);
     store_close(s->store);

@@ -10,6 +10,7 @@
 #include "base/priv.h"
 #include "doors/doors.h"
 #include "service/service.h"
+#include "session/session.h"
 
 struct service {
     const struct conf *conf;
@@ -27,6 +28,7 @@ struct service {
     struct workspaces *workspaces;
     struct sessions *sessions;
     struct search *search;
+    struct sessions_parts parts; /* policy, quotas, approvals, evidence, … */
     struct http_server *http;
     struct doors doors;
 };
@@ -36,6 +38,10 @@ int service_rights_walls(struct service *s, struct error *err);
 int service_rights_user(struct service *s, struct error *err);
 int service_rights_data(struct service *s, struct error *err);
 int service_rights_drop(struct service *s, struct error *err);
+
+/* govern.c */
+int service_govern_open(struct service *s, struct error *err);
+void service_govern_close(struct service *s); /* also of none */
 
 /* setup.c: starts the warden and tells it its bounds */
 int service_setup_warden(struct service *s, struct error *err);

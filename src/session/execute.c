@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The spine of an execution: admit, wait for the turn, wake, run, settle,
- * judge, mend, release, record. Runs in gloveboxd, on the caller's thread or
- * on one of the pool that session_submit is given.
+ * The spine of an execution: admit (limits, quotas, policy), wait for the
+ * turn, wake, run, settle, judge, mend, release, record. Runs in gloveboxd, on
+ * the caller's thread or on one of the pool that session_submit is given.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,6 +17,8 @@ struct job {
     struct sessions *m;
     struct session *se;  /* referenced */
     struct execution *e; /* referenced */
+    char *code;          /* what ran, for the record; owned */
+    bool settled;        /* denied or held: there is nothing to run */
 };
 
 /* ---- admit -------------------------------------------------------------- */
@@ -98,13 +100,45 @@ static int enqueue(struct sessions *m, struct session *se, struct execution *e,
     return rc;
 }
 
+/* Policy said no: it is over before it began, and can be looked at. */
+static void settle_denied(struct sessions *m, struct session *se,
+                          struct execution *e)
+{
+    struct verdict v;
+
+    pthread_mutex_lock(&m->lock);
+    m->active++;
+    session_history_add(m, se, e);
+    pthread_mutex_unlock(&m->lock);
+    session_govern_denied(e, &v);
+    session_execution_finish(e, &v);
+}
+
+/* Into the queue, or settled, as policy says. */
+static int seat(struct job *job, const struct actor *who,
+                const struct exec_spec *spec, struct error *err)
+{
+    int rc = session_govern_admit(job->m, job->se, who, spec, job->e, err);
+
+    if (rc < 0)
+        return rc;
+    job->settled = job->e->decision.verdict != POLICY_ALLOW;
+    if (!job->settled)
+        return enqueue(job->m, job->se, job->e, err);
+    job->code = xstrndup(spec->code, spec->code_len);
+    if (job->e->decision.verdict == POLICY_ASK)
+        return session_held_ask(job->m, job->se, who, spec, job->e, err);
+    settle_denied(job->m, job->se, job->e);
+    return 0;
+}
+
 /* ret: an execution and its session, both referenced. */
 static int admit(struct sessions *m, const struct actor *who, const char *id,
                  const struct exec_spec *spec, struct job *ret,
                  struct error *err)
 {
     struct session *se = session_find(m, who, id, err);
-    struct execution *e;
+    struct job job = {.m = m, .se = se};
     uint32_t timeout_s = 0;
     int rc;
 
@@ -114,14 +148,15 @@ static int admit(struct sessions *m, const struct actor *who, const char *id,
     if (rc == 0)
         rc = choose_timeout(se->pool->conf, spec, &timeout_s, err);
     if (rc == 0) {
-        e = session_execution_new(se, who, spec, timeout_s);
-        rc = enqueue(m, se, e, err);
-        if (rc == 0) {
-            *ret = (struct job){.m = m, .se = se, .e = e};
-            return 0;
-        }
-        execution_unref(e);
+        job.e = session_execution_new(se, who, spec, timeout_s);
+        rc = seat(&job, who, spec, err);
     }
+    if (rc == 0) {
+        *ret = job;
+        return 0;
+    }
+    free(job.code);
+    execution_unref(job.e);
     session_unref(se);
     session_metrics_refused(m, err);
     return rc;
@@ -150,7 +185,9 @@ static void run_in_box(struct session *se, struct execution *e,
                         .e = e,
                         .runner = runner,
                         .facts = facts,
-                        .output_cap = se->pool->conf->output_bytes};
+                        .output_cap = e->output_cap
+                                          ? e->output_cap
+                                          : se->pool->conf->output_bytes};
 
     atomic_store(&box->touched, true);
     session_execution_started(e, box->cells == 0);
@@ -206,7 +243,7 @@ static void judge(struct execution *e, const struct facts *f,
 }
 
 /* 0, or why no sandbox could be had: a reason the caller may retry on. */
-static int run(const struct job *job, struct error *err)
+static int run(struct job *job, struct error *err)
 {
     struct session *se = job->se;
     struct execution *e = job->e;
@@ -229,6 +266,7 @@ static int run(const struct job *job, struct error *err)
         if (box)
             mend(se, box, &facts, &verdict);
         session_queue_release(se);
+        job->code = take_ptr(e->code);
         session_execution_finish(e, &verdict);
     }
     session_box_unref(box);
@@ -255,6 +293,14 @@ static void record_end(const struct job *job)
     event.after = info.commit;
     event.result = exec_outcome_name(info.outcome);
     audit_later(workspaces_audit(job->m->workspaces), &who, &event);
+    session_govern_record(job->m, job->se, job->e, job->code,
+                          job->e->code_len);
+}
+
+static void job_done(struct job *job)
+{
+    free(job->code);
+    session_unref(job->se);
 }
 
 int session_execute(struct sessions *s, const struct actor *who,
@@ -268,9 +314,10 @@ int session_execute(struct sessions *s, const struct actor *who,
         return rc;
     rc = admit(s, who, id, spec, &job, err);
     if (job.e) {
-        rc = run(&job, err);
+        if (!job.settled)
+            rc = run(&job, err);
         record_end(&job);
-        session_unref(job.se);
+        job_done(&job);
         /* A full machine is worth trying again, anything else is an answer. */
         if (rc != -ERR_BUSY && rc != -ERR_UNAVAILABLE && rc != -ERR_LIMIT) {
             *ret = job.e;
@@ -291,7 +338,7 @@ static void job_free(struct job *job)
     struct sessions *m = job->m;
 
     execution_unref(job->e);
-    session_unref(job->se);
+    job_done(job);
     free(job);
     session_leave(m);
 }
@@ -340,7 +387,10 @@ int session_submit(struct sessions *s, const struct actor *who, const char *id,
         return rc;
     }
     e = execution_ref(job->e);
-    if (submit(submit_ctx, on_job, job) < 0) {
+    if (job->settled) {
+        record_end(job);
+        job_free(job);
+    } else if (submit(submit_ctx, on_job, job) < 0) {
         rc = withdraw(job, err);
         execution_unref(e);
         job_free(job);

@@ -28,10 +28,11 @@ static const char *const outcome_names[OUTCOME_ISOLATION_FAILED + 1] = {
     [OUTCOME_ISOLATION_FAILED] = "isolation_failed",
 };
 
-static const char *const status_names[EXEC_COMPLETED + 1] = {
+static const char *const status_names[EXEC_PENDING + 1] = {
     [EXEC_QUEUED] = "queued",
     [EXEC_RUNNING] = "running",
     [EXEC_COMPLETED] = "completed",
+    [EXEC_PENDING] = "pending_approval",
 };
 
 const char *exec_outcome_name(enum exec_outcome outcome)
@@ -53,6 +54,11 @@ static void keep_origin(struct execution *e, const struct actor *who,
                    who->request ? who->request : "");
     (void)snprintf(e->source, sizeof(e->source), "%s",
                    who->source ? who->source : "");
+    (void)snprintf(e->door, sizeof(e->door), "%s", who->door ? who->door : "");
+    (void)snprintf(e->tool, sizeof(e->tool), "%s", who->tool ? who->tool : "");
+    e->scopes = who->scopes;
+    (void)snprintf(e->retry_of, sizeof(e->retry_of), "%s",
+                   spec->retry_of ? spec->retry_of : "");
     e->conversation = xstrdup(spec->conversation);
     e->message = xstrdup(spec->message);
     e->lock_tokens = xcalloc(spec->lock_count + 1, sizeof(char *));
@@ -67,6 +73,9 @@ struct actor session_execution_author(const struct session *se,
     return (struct actor){.tenant = se->tenant->name,
                           .key = e->author,
                           .admin = e->author_admin,
+                          .scopes = e->scopes,
+                          .door = e->door[0] ? e->door : NULL,
+                          .tool = e->tool[0] ? e->tool : NULL,
                           .request = e->request[0] ? e->request : NULL,
                           .source = e->source[0] ? e->source : NULL};
 }
@@ -87,7 +96,13 @@ struct execution *session_execution_new(struct session *se,
     (void)pthread_mutex_init(&e->lock, NULL); /* cannot fail on Linux */
     session_cond_init(&e->fired);
     e->metadata = xstrdup(spec->metadata);
-    ids_make("exec", e->info.id);
+    if (spec->held)
+        (void)snprintf(e->info.id, sizeof(e->info.id), "%s", spec->held);
+    else
+        ids_make("exec", e->info.id);
+    if (spec->approval)
+        (void)snprintf(e->info.approval, sizeof(e->info.approval), "%s",
+                       spec->approval);
     memcpy(e->info.session, se->id, sizeof(e->info.session));
     e->info.language = spec->language;
     e->info.exit_code = -1;
@@ -127,6 +142,7 @@ void execution_unref(struct execution *e)
         free(e->lock_tokens[i]);
     free(e->lock_tokens);
     free(e->changes);
+    free(e->connections);
     if (e->strings)
         arena_free(e->strings);
     (void)pthread_mutex_destroy(&e->lock);
@@ -271,6 +287,8 @@ int execution_find(struct sessions *s, const struct actor *who, const char *id,
     if (rc < 0)
         return rc;
     rc = session_execution_find(s, who, id, ret, NULL, err);
+    if (rc == -ERR_NOT_FOUND)
+        rc = session_held_find(s, who, id, ret, err);
     session_leave(s);
     return rc;
 }

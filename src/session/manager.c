@@ -88,7 +88,8 @@ static void manager_free(struct sessions *m)
 }
 
 int sessions_open(const struct conf *conf, struct warden_link *link,
-                  struct workspaces *workspaces, struct sessions **ret,
+                  struct workspaces *workspaces,
+                  const struct sessions_parts *parts, struct sessions **ret,
                   struct error *err)
 {
     static const struct session_limits nothing_asked;
@@ -98,6 +99,8 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     m->conf = conf;
     m->link = link;
     m->workspaces = workspaces;
+    if (parts)
+        m->parts = *parts;
     init_locks(m);
     m->pool_count = conf->pool_count;
     for (size_t i = 0; i < conf->pool_count && rc == 0; i++) {

@@ -11,6 +11,7 @@
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "policy/policy.h"
 #include "session/box_int.h"
 #include "session/idmap.h"
 #include "session/session.h"
@@ -50,6 +51,13 @@ struct execution {
     char **lock_tokens; /* lock_count of them */
     size_t lock_count;
     uint32_t timeout_s;
+    uint64_t output_cap; /* 0: the pool's */
+    char door[16], tool[64];
+    uint32_t scopes;
+    char retry_of[ID_MAX];
+    char base_commit[ID_MAX]; /* what was mounted; "" : nothing yet */
+    unsigned char code_hash[32];
+    struct policy_decision decision;
     /* sessions.lock: */
     bool mapped;   /* in sessions.runs, which then holds a reference */
     bool recorded; /* finished and counted in the history */
@@ -63,8 +71,11 @@ struct execution {
     pthread_cond_t fired;
     struct exec_info info; /* its pointers are ours */
     char *failure, *metadata;
-    struct arena *strings; /* what changes point into; NULL: no changes */
+    struct arena *strings; /* what changes and connections point into; NULL:
+                              none */
     struct exec_file_change *changes;
+    struct exec_connection *connections;
+    size_t connection_cap;
     size_t change_bytes;
     struct exec_event *events;
     uint32_t event_count, event_cap;
@@ -119,6 +130,33 @@ void session_history_forget(struct sessions *m, struct session *se,
                             struct execution **drop);
 void session_history_unref(struct execution *drop);
 
+/* ---- govern.c, held.c ----------------------------------------------------
+ */
+
+const char *session_language_name(enum exec_language language);
+/* Quotas and policy: e->decision says what is to become of it. */
+int session_govern_admit(struct sessions *m, struct session *se,
+                         const struct actor *who, const struct exec_spec *spec,
+                         struct execution *e, struct error *err);
+void session_govern_denied(const struct execution *e, struct verdict *ret);
+/* Counts what it used and hands everything known of it to the evidence. */
+void session_govern_record(struct sessions *m, const struct session *se,
+                           struct execution *e, const char *code,
+                           size_t code_len);
+/* Held for a person: e is PENDING, and can be found by its id. */
+int session_held_ask(struct sessions *m, struct session *se,
+                     const struct actor *who, const struct exec_spec *spec,
+                     struct execution *e, struct error *err);
+/* One that is held, or was and is denied, made from its row; referenced. */
+int session_held_find(struct sessions *m, const struct actor *who,
+                      const char *id, struct execution **ret,
+                      struct error *err);
+
+/* ---- network.c ------------------------------------------------------------
+ */
+
+enum session_egress session_network_mode(const struct session *se);
+
 /* ---- judge.c ------------------------------------------------------------ */
 
 enum exec_end {
@@ -168,7 +206,7 @@ struct verdict {
     int exit_code;          /* shell; -1 otherwise */
     const char *limit_name; /* static */
     uint64_t limit_value, limit_peak;
-    char failure[320];   /* "" none */
+    char failure[640];   /* "" none */
     char error_name[32]; /* "" unless an error event is ours to make */
     char error_text[160];
     uint64_t wall_ms, cpu_ms, peak_memory_bytes;

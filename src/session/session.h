@@ -26,9 +26,17 @@
 #include "base/buf.h"
 #include "base/ids.h"
 
+struct actor;
+struct approval_info;
+struct approvals;
+struct egress_link;
+struct evidence;
+struct policy;
+struct policy_decision;
+struct quotas;
 struct session_attach;
 struct session_file;
-struct actor;
+struct vault;
 struct conf;
 struct error;
 struct sessions;
@@ -38,11 +46,24 @@ struct workspaces;
 
 /* ---- the manager -------------------------------------------------------- */
 
+/* Who decides, counts and remembers besides; borrowed until close. One that
+ * is NULL, or no struct at all (unit tests), allows, counts nothing, keeps
+ * nothing. */
+struct sessions_parts {
+    struct policy *policy;
+    struct quotas *quotas;
+    struct approvals *approvals;
+    struct evidence *evidence;
+    struct vault *vault;
+    struct egress_link *egress;
+};
+
 /* conf, link, workspaces: borrowed until close. Starts zygotes, the ready
  * pools and the reaper thread; returns before they are warm. Sessions of
  * earlier runs are there again, dormant. */
 int sessions_open(const struct conf *conf, struct warden_link *link,
-                  struct workspaces *workspaces, struct sessions **ret,
+                  struct workspaces *workspaces,
+                  const struct sessions_parts *parts, struct sessions **ret,
                   struct error *err);
 /* Refuses new work, lets what runs finish until the deadline, cancels the
  * rest, ends every session. Calls may still come; they are refused. */
@@ -91,7 +112,62 @@ struct session_spec {
     /* Files it has from the start: linked, not copied. */
     const struct session_attach *files;
     size_t file_count;
+    const struct session_network *network; /* NULL: the pool's */
 };
+
+/* ---- network.c: what a session's code may reach -------------------------
+ * Nothing, unless it is granted; then only through the proxy (egress/). A
+ * change holds at once, for what runs too.
+ */
+
+enum session_egress {
+    SESSION_EGRESS_NONE,
+    SESSION_EGRESS_ALLOWLIST,
+    SESSION_EGRESS_OPEN /* every public address; says so loudly */
+};
+
+#define SESSION_DESTINATIONS_MAX 100u
+#define SESSION_PORTS_MAX 8
+
+struct session_destination {
+    const char *host;                  /* "example.org", "*.example.org" */
+    uint16_t ports[SESSION_PORTS_MAX]; /* 0: end; none: 80 and 443 */
+    const char *methods;               /* "GET,HEAD"; NULL: any */
+    const char *path;                  /* a prefix; NULL: any */
+    const char *secret;                /* of vault/; NULL: none */
+    bool inspect; /* TLS is taken apart by the proxy, under a certificate
+                     authority of this session's own; needed for methods,
+                     path or secret on https */
+};
+
+struct session_network {
+    enum session_egress mode;
+    const struct session_destination *destinations;
+    size_t destination_count;
+    bool packages;  /* pip may install what policy allows */
+    uint64_t bytes; /* budgets; 0: the pool's */
+    uint32_t connections, requests;
+};
+
+struct session_network_info {
+    struct session_network net; /* its pointers are owned by this */
+    uint64_t bytes_used, requests_used;
+    char *room; /* what net points into */
+};
+void session_network_info_done(struct session_network_info *info);
+const char *session_egress_name(enum session_egress mode);
+int session_egress_parse(const char *name, enum session_egress *ret);
+
+int session_network_get(struct sessions *s, const struct actor *who,
+                        const char *id, struct session_network_info *ret,
+                        struct error *err);
+/* Policy may deny or hold it (ERR_APPROVAL). ERR_UNAVAILABLE: no proxy. */
+int session_network_set(struct sessions *s, const struct actor *who,
+                        const char *id, const struct session_network *net,
+                        struct session_network_info *ret, struct error *err);
+/* Takes over the newest policy where that loosens what held so far. */
+int session_policy_adopt(struct sessions *s, const struct actor *who,
+                         const char *id, struct error *err);
 
 /* A file that is already kept, in a session under a path of its own. */
 struct session_attach {
@@ -118,8 +194,10 @@ struct session_info {
                               still have its sandbox, or have lost it earlier */
     bool final;            /* expired, and for this tenant that is the end */
     uint32_t cooldown_s;
-    char identifier[132]; /* "" : none */
-    char *metadata;       /* owned by caller; may be NULL */
+    char identifier[132];   /* "" : none */
+    int64_t policy_version; /* it was made under, or has adopted */
+    enum session_egress egress;
+    char *metadata; /* owned by caller; may be NULL */
 };
 
 void session_info_done(struct session_info *info);
@@ -258,7 +336,8 @@ enum exec_language {
 enum exec_status {
     EXEC_QUEUED,
     EXEC_RUNNING,
-    EXEC_COMPLETED
+    EXEC_COMPLETED,
+    EXEC_PENDING /* held until somebody has approved it */
 };
 
 enum exec_outcome {
@@ -287,6 +366,9 @@ struct exec_spec {
     const char *conversation, *message; /* from metadata, or NULL */
     const char *const *lock_tokens;     /* locks it may write through */
     size_t lock_count;
+    const char *retry_of;        /* exec_… the client tries again, or NULL */
+    const char *held, *approval; /* the id it was given when it was held, and
+                                    what has been approved since; or NULL */
 };
 
 enum exec_event_type {
@@ -320,6 +402,9 @@ int session_submit(struct sessions *s, const struct actor *who, const char *id,
                    struct error *err);
 int execution_find(struct sessions *s, const struct actor *who, const char *id,
                    struct execution **ret, struct error *err);
+/* Runs a held one that has been approved, or ends it as denied; called by
+ * approval/ (its approvals_fn; ctx is the manager), also after a restart. */
+int session_held_decided(void *ctx, const struct approval_info *info);
 int execution_cancel(struct sessions *s, const struct actor *who,
                      const char *id, struct error *err);
 struct execution *execution_ref(struct execution *e);
@@ -361,6 +446,19 @@ struct exec_file_change {
     int64_t lock_expires_at_ms;
 };
 
+/* What code tried to reach and did not; and what it reached (allowed). */
+struct exec_connection {
+    int64_t at_ms;
+    const char *what; /* "connect", "resolve", "http", "tunnel", "package" */
+    const char *host;
+    uint16_t port;
+    bool allowed;
+    const char *method, *path; /* "" none */
+    const char *reason;        /* of a refusal */
+    uint32_t count;
+    uint64_t bytes_out, bytes_in;
+};
+
 /* A copy of the scalar fields; strings borrowed while e is referenced and
  * stable once completed. */
 struct exec_info {
@@ -385,6 +483,12 @@ struct exec_info {
     bool files_truncated; /* more changed than are listed; all are kept */
     const char *commit;   /* cmt_…, or "" when nothing was committed */
     char workspace[ID_MAX];
+    const struct exec_connection *connections;
+    size_t connection_count;
+    bool connections_truncated;
+    const struct policy_decision *decision; /* NULL: nobody was asked */
+    char approval[ID_MAX];                  /* apr_… or "" */
+    uint32_t repeats; /* the same code had failed so often in a row */
 };
 
 void execution_info(struct execution *e, struct exec_info *ret);

@@ -159,6 +159,7 @@ struct sessions {
     const struct conf *conf;
     struct warden_link *link;
     struct workspaces *workspaces;
+    struct sessions_parts parts;
     atomic_bool stopping;
     atomic_uint users; /* calls inside the module; close waits for them */
 
@@ -240,6 +241,7 @@ struct session {
     bool stored;                       /* has a row; it can be loaded again */
     char *identifier, *identifier_key; /* NULL: none */
     uint32_t cooldown_s;               /* 0: the pool's */
+    _Atomic int64_t policy_version;    /* held to at least this */
     /* sessions.lock: */
     struct session *newer, *older;  /* of the tenant, unless stored */
     struct execution *first, *last; /* still findable, in order of creation */

@@ -4,6 +4,12 @@
  * SQLite engine when the daemon opens the store.
  */
 #include "base/mem.h"
+#include "store/schema_approval.h"
+#include "store/schema_egress.h"
+#include "store/schema_evidence.h"
+#include "store/schema_identity.h"
+#include "store/schema_policy.h"
+#include "store/schema_quota.h"
 #include "store/store_int.h"
 
 const char *const store_migrations[] = {
@@ -317,6 +323,14 @@ const char *const store_migrations[] = {
     "  expires_at_ms INTEGER NOT NULL"
     ") STRICT;"
     "CREATE INDEX library_uploads_ending ON library_uploads (expires_at_ms);",
+
+    /* Governance, an area a version. */
+    STORE_SCHEMA_POLICY,
+    STORE_SCHEMA_IDENTITY,
+    STORE_SCHEMA_QUOTA,
+    STORE_SCHEMA_APPROVAL,
+    STORE_SCHEMA_EVIDENCE,
+    STORE_SCHEMA_EGRESS,
 };
 
 const int store_migrations_count = ARRAY_SIZE(store_migrations);

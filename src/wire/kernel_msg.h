@@ -42,6 +42,35 @@ enum init_request_type {
     INIT_LIST,      /* path: start after it ("" first), arg: most entries;
                        all regular files below /mnt/data in byte order of
                        path; reply payload: entries, arg: 1 = more */
+    INIT_NETWORK,   /* arg: enum init_network. BLOCKED: reply payload: struct
+                       init_blocked entries since the last time, arg: how
+                       many there was no room for. PROXY, RESOLVER: reply
+                       fd: that socket. TAKEN: pid 1 stops answering lookups
+                       itself; BACK: it does so again */
+};
+
+enum init_network {
+    INIT_NETWORK_BLOCKED = 1,
+    INIT_NETWORK_PROXY,
+    INIT_NETWORK_RESOLVER,
+    INIT_NETWORK_TAKEN,
+    INIT_NETWORK_BACK,
+};
+
+enum init_blocked_kind {
+    INIT_BLOCKED_CONNECT = 1, /* connect(2), or a datagram to an address */
+    INIT_BLOCKED_RESOLVE,     /* a lookup of a name */
+};
+
+/* What code inside tried to reach; told by pid 1, the same destination in a
+ * row once. */
+struct init_blocked {
+    int64_t at_ms; /* the first time */
+    uint32_t count;
+    uint16_t kind;
+    uint16_t port;
+    char host[256]; /* a name or a numeric address; printable ASCII; "?" when
+                       its memory could not be read */
 };
 
 enum init_scan_rest {
@@ -71,6 +100,8 @@ struct init_reply {
     uint32_t payload_len;         /* bytes following this struct */
     uint64_t scratch_free_bytes;  /* SCAN: of /mnt/data */
     uint64_t scratch_free_inodes; /* SCAN */
+    uint32_t blocked; /* SCAN: INIT_NETWORK_BLOCKED has so many to tell */
+    uint32_t unused;
 };
 
 enum init_entry_kind {

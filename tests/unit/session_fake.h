@@ -583,6 +583,8 @@ static inline int fake_dispatch(struct fake_box *b,
     case INIT_LIST:
         fake_list(b, q, r, payload);
         return 0;
+    case INIT_NETWORK:
+        return ENOSYS;
     }
     return EINVAL;
 }

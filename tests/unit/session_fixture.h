@@ -116,7 +116,7 @@ static inline void open_it(struct fixture *f)
                   workspaces_open(&settings, f->store, f->blobs, f->audit,
                                   &f->w, &f->err) < 0))
         fail_msg("%s", f->err.message);
-    if (sessions_open(&f->conf, &f->link, f->w, &f->s, &f->err) < 0)
+    if (sessions_open(&f->conf, &f->link, f->w, NULL, &f->s, &f->err) < 0)
         fail_msg("%s", f->err.message);
 }
 

@@ -667,7 +667,7 @@ static void key_create_needs_known_scopes(void **state)
         auth_key_create(f->auth, "t", "n", 0, &key, &secret, &f->err),
         -ERR_INVALID);
     assert_int_equal(
-        auth_key_create(f->auth, "t", "n", 1 << 4, &key, &secret, &f->err),
+        auth_key_create(f->auth, "t", "n", 1 << 30, &key, &secret, &f->err),
         -ERR_INVALID);
     assert_null(secret);
 }

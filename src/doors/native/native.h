@@ -228,6 +228,22 @@ void native_encode_version(struct json_writer *w, const char *workspace,
 void native_encode_exec_files(struct json_writer *w,
                               const struct exec_info *info);
 
+/* policy.c */
+
+/* tokens.c */
+
+/* quotas.c */
+
+/* approvals.c */
+
+/* evidence.c */
+
+/* network.c */
+
+/* secrets.c */
+
+/* posture.c */
+
 /* events.c: answers with the events after number `after`. e: taken. When the
  * answer is over session (may be NULL) is deleted. */
 void native_events_respond(struct doors_call *call, struct execution *e,

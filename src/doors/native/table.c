@@ -267,6 +267,14 @@ const struct doors_route doors_routes[] = {
     {"POST", "/api/backup", native_upkeep_backup, AUTH_ADMIN, 0, NULL, ADMI,
      "Back everything up into a folder of the server", NULL, "BackupSpec",
      "200 events"},
+    /* policy */
+    /* tokens */
+    /* quotas */
+    /* approvals */
+    /* evidence */
+    /* network */
+    /* secrets */
+    /* posture */
 };
 
 const size_t doors_routes_count = ARRAY_SIZE(doors_routes);

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is known of each execution afterwards, on one page: who asked, what
+ * triggered it, which code, which files, which connections, which rules, how
+ * long, how much, how it ended. Written once, when it ends (or is denied or
+ * held), by a thread, several at a time; kept as long as `evidence_days`
+ * says, the code's text only where `evidence_code` says so; its hash always.
+ */
+#ifndef GLOVEBOX_EVIDENCE_EVIDENCE_H
+#define GLOVEBOX_EVIDENCE_EVIDENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/buf.h"
+#include "base/ids.h"
+#include "policy/policy.h"
+
+struct actor;
+struct audit;
+struct error;
+struct evidence;
+struct store;
+
+enum evidence_kind {
+    EVIDENCE_BLOCKED, /* refused inside: no network, or not by the proxy */
+    EVIDENCE_REFUSED, /* by the proxy */
+    EVIDENCE_ALLOWED
+};
+
+struct evidence_connection {
+    enum evidence_kind kind;
+    int64_t at_ms;
+    const char *what; /* "connect", "resolve", "http", "package" */
+    const char *host; /* name or address */
+    uint16_t port;
+    const char *method, *path; /* "" none */
+    const char *reason;        /* of a refusal; or the rule */
+    uint32_t count;            /* so often in a row */
+    uint64_t bytes_out, bytes_in;
+};
+
+struct evidence_file {
+    const char *path;
+    const char *how; /* "mounted", "read", "created", "modified", "deleted" */
+    const char *file, *version, *sha256; /* "" none */
+    uint64_t size;
+};
+
+/* Everything borrowed during the call. */
+struct evidence_run {
+    const char *execution, *session, *workspace, *pool, *runtime;
+    const struct actor *who; /* key, request, source, door, tool */
+    const char *language;
+    const char *code;
+    size_t code_len;
+    const char *metadata, *conversation, *message; /* or NULL */
+    const char *base_commit, *commit;              /* mounted; made; "" none */
+    const struct evidence_file *files;
+    size_t file_count;
+    const struct evidence_connection *connections;
+    size_t connection_count;
+    const struct policy_decision *decision; /* or NULL */
+    const char *approval;                   /* apr_… or "" */
+    const char *retry_of;                   /* exec_… or "" */
+    uint32_t repeats;                       /* the same code had failed */
+    const char *outcome;   /* "ok", …, "denied", "pending_approval" */
+    const char *failure;   /* or NULL */
+    const char *isolation; /* what stood: "namespaces, seccomp, …" */
+    int64_t created_at_ms, started_at_ms, finished_at_ms;
+    uint64_t wall_ms, cpu_ms, peak_memory_bytes, output_bytes;
+    bool interpreter_fresh;
+};
+
+struct evidence_settings {
+    bool code;     /* keep the text of code */
+    uint32_t days; /* 0: for ever */
+};
+
+/* store, audit: borrowed until close. Starts a thread. */
+int evidence_open(const struct evidence_settings *settings,
+                  struct store *store, struct audit *audit,
+                  struct evidence **ret, struct error *err);
+void evidence_close(struct evidence *ev); /* writes what waits; accepts NULL */
+/* Copied and queued. The last word of an execution replaces earlier ones (a
+ * held one that has run). ev NULL: nothing. */
+void evidence_record(struct evidence *ev, const struct evidence_run *run);
+/* Waits until what was queued is written. */
+void evidence_flush(struct evidence *ev);
+/* As a JSON object; ERR_NOT_FOUND. */
+int evidence_get(struct evidence *ev, const struct actor *who,
+                 const char *execution, struct buf *ret_json,
+                 struct error *err);
+
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Policy: may this be done, now, by this one? One YAML text with rules for
+ * all, for single pools and for single tenants. In each of these layers the
+ * first rule that matches decides, else the layer's default; of the layers
+ * the strictest wins (deny over ask over allow; the smaller cap). Every text
+ * that was ever in force is kept as a numbered version; every decision names
+ * the rule and the version that made it.
+ *
+ * A policy that cannot be loaded decides "deny" about everything until one
+ * can. A session keeps being held to the version it was made under: a later
+ * one can tighten what holds for it, and loosens only once somebody with the
+ * right says so (policy_decide takes the stricter of the two).
+ *
+ * Any thread may call.
+ */
+#ifndef GLOVEBOX_POLICY_POLICY_H
+#define GLOVEBOX_POLICY_POLICY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/ids.h"
+
+struct actor;
+struct audit;
+struct buf;
+struct error;
+struct policy;
+struct store;
+
+/* What somebody is about to do; names as in the YAML. */
+enum policy_action {
+    POLICY_EXECUTE,  /* "execute": run code */
+    POLICY_SESSION,  /* "session": make a session */
+    POLICY_FILE_IN,  /* "file.in": bring a file, by any door */
+    POLICY_FILE_OUT, /* "file.out": fetch a file, by any door */
+    POLICY_EGRESS,   /* "egress": give a session a network */
+    POLICY_CONNECT,  /* "connect": one destination of a session's code */
+    POLICY_PACKAGE,  /* "package": install one */
+    POLICY_SHARE,    /* "share": make a link, or a member */
+    POLICY_TRANSFER, /* "transfer": give a workspace away */
+    POLICY_SECRET,   /* "secret": let a session's traffic carry one */
+    POLICY_ACTIONS
+};
+
+/* In order of strictness. */
+enum policy_verdict {
+    POLICY_ALLOW,
+    POLICY_ASK,
+    POLICY_DENY
+};
+
+/* NULL, 0 or -1 where it does not apply; a rule that asks about something
+ * that does not apply does not match. Strings are borrowed. */
+struct policy_request {
+    enum policy_action action;
+    const struct actor *who; /* tenant, scopes, door, tool */
+    const char *session, *pool, *runtime;
+    const char *language; /* "python", "shell" */
+    int64_t code_bytes;   /* -1: none */
+    int64_t timeout_s;
+    int64_t output_bytes;
+    const char *network;           /* "none", "allowlist", "open" */
+    const char *host;              /* canonical: see egress/host.h */
+    int port;                      /* 0: none */
+    const char *method, *url_path; /* of plain or inspected HTTP */
+    const char *package, *version, *sha256;
+    const char *file; /* its path */
+    const char *mime;
+    int64_t file_bytes; /* -1: not known */
+    const char *secret; /* its name */
+    int64_t at_ms;      /* 0: now */
+};
+
+#define POLICY_NAME_MAX 64
+#define POLICY_REASON_MAX 256
+
+struct policy_decision {
+    enum policy_verdict verdict;
+    char rule[POLICY_NAME_MAX];      /* its name; "default", or "unloadable" */
+    char layer[POLICY_NAME_MAX + 8]; /* "global", "pool:x", "tenant:y" */
+    char reason[POLICY_REASON_MAX];  /* the rule's own words, or "" */
+    int64_t version;                 /* 0: no policy was ever put */
+    int64_t timeout_s,
+        output_bytes;   /* caps of the rules that matched; 0 none */
+    uint32_t expires_s; /* of an ask; 0: the service's */
+};
+
+struct policy_settings {
+    const char *file; /* read at the start and by policy_reload; "" none */
+    const char *zone; /* of "hours" and "days"; "" is UTC */
+};
+
+/* store, audit: borrowed until close. A file that is named and cannot be read
+ * or understood: 0, and everything is denied until a reload works; the log,
+ * policy_state and the doctor say why. */
+int policy_open(const struct policy_settings *settings, struct store *store,
+                struct audit *audit, struct policy **ret, struct error *err);
+void policy_close(struct policy *p); /* accepts NULL */
+
+/* Never fails: what cannot be decided is denied. p NULL (unit tests): allow.
+ * pinned: the version the session was made under; 0: only the newest. */
+void policy_decide(struct policy *p, int64_t pinned,
+                   const struct policy_request *rq,
+                   struct policy_decision *ret);
+/* In the trail, with the rule and the version; what the default allowed, only
+ * where `always`. object: the id it is about. */
+void policy_record(struct policy *p, const struct policy_request *rq,
+                   const struct policy_decision *d, const char *object,
+                   bool always);
+/* As an error: ERR_FORBIDDEN naming rule and version; 0 for allow. An ask is
+ * the caller's to hold (approval/). */
+int policy_refuse(const struct policy_decision *d, struct error *err);
+
+const char *policy_action_name(enum policy_action action);
+const char *policy_verdict_name(enum policy_verdict verdict);
+
+/* ---- versions ----------------------------------------------------------- */
+
+#define POLICY_TEXT_MAX (256u << 10)
+
+struct policy_version {
+    int64_t number;
+    int64_t at_ms;
+    char by[ID_MAX]; /* a key, or "file" */
+    char sha256[65];
+    char note[132];
+    char *text; /* owned; NULL in lists */
+};
+void policy_version_done(struct policy_version *v);
+
+struct policy_state {
+    int64_t version; /* in force; 0: none was ever put */
+    bool loaded;     /* false: everything is denied */
+    char problem[320];
+};
+void policy_state(struct policy *p, struct policy_state *ret);
+int64_t policy_current(struct policy *p);
+
+/* Checks, keeps and puts in force; the same text again is the same version.
+ * ERR_INVALID with line and hint, and then nothing has changed. */
+int policy_put(struct policy *p, const struct actor *who, const char *text,
+               size_t len, const char *note, struct policy_version *ret,
+               struct error *err);
+/* The file again. On failure everything is denied. */
+int policy_reload(struct policy *p, struct error *err);
+/* number 0: the one in force. */
+int policy_get(struct policy *p, int64_t number, struct policy_version *ret,
+               struct error *err);
+/* Newest first, below `before` (0: all); owned by caller, each done. */
+int policy_list(struct policy *p, unsigned limit, int64_t before,
+                struct policy_version **ret, size_t *ret_count, bool *ret_more,
+                struct error *err);
+
+/* ---- looking at one ----------------------------------------------------- */
+
+/* Pure; the command line uses these without a service. */
+int policy_check(const char *text, size_t len, struct error *err);
+/* What would happen to a request and why, as JSON: the decision, and for each
+ * layer each rule with what of it matched or did not. text NULL: p's own. */
+int policy_explain(struct policy *p, int64_t pinned, const char *text,
+                   size_t len, const struct policy_request *rq,
+                   struct buf *ret_json, struct error *err);
+/* From {"action": "execute", "language": "shell", "at": "2026-01-31T23:00Z",
+ * "tenant": …, "scopes": […], …}; strings live as long as the JSON. */
+struct json_t;
+int policy_request_read(const struct json_t *object,
+                        struct policy_request *ret, struct actor *ret_who,
+                        struct error *err);
+
+#endif

@@ -1,0 +1,223 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Before an execution: does the tenant have any of its quotas left, and what
+ * does policy say? After it: what it used is counted, and everything known of
+ * it goes to the evidence. Runs in gloveboxd on the execution's thread; holds
+ * no lock.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "approval/approval.h"
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/mem.h"
+#include "evidence/evidence.h"
+#include "quota/quota.h"
+#include "session/session_int.h"
+
+#define TOKEN_BYTES 4u /* of output, by the usual rule of thumb */
+
+const char *session_language_name(enum exec_language language)
+{
+    return language == EXEC_SHELL ? "shell" : "python";
+}
+
+/* ---- before ------------------------------------------------------------- */
+
+static int check_quotas(struct sessions *m, const struct session *se,
+                        struct execution *e, struct error *err)
+{
+    static const enum quota_kind spent[] = {QUOTA_CPU, QUOTA_OUTPUT};
+    const char *tenant = se->tenant->name;
+    int rc = quota_loop_check(m->parts.quotas, tenant, se->id, e->code_hash,
+                              &e->info.repeats, err);
+
+    for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(spent); i++)
+        rc = quota_check(m->parts.quotas, tenant, spent[i], err);
+    if (rc == 0)
+        rc = quota_take(m->parts.quotas, tenant, QUOTA_RUNS_PER_HOUR, 1, err);
+    return rc;
+}
+
+static void decide(struct sessions *m, const struct session *se,
+                   const struct actor *who, struct execution *e)
+{
+    const struct conf_pool *pool = se->pool->conf;
+    struct policy_request rq = {
+        .action = POLICY_EXECUTE,
+        .who = who,
+        .session = se->id,
+        .pool = pool->name,
+        .runtime = se->runtime->name,
+        .language = session_language_name(e->info.language),
+        .code_bytes = (int64_t)e->code_len,
+        .timeout_s = e->timeout_s,
+        .output_bytes = (int64_t)pool->output_bytes,
+        .network = session_egress_name(session_network_mode(se)),
+        .file_bytes = -1,
+    };
+    struct policy_decision *d = &e->decision;
+
+    policy_decide(m->parts.policy, atomic_load(&se->policy_version), &rq, d);
+    policy_record(m->parts.policy, &rq, d, e->info.id, false);
+    if (d->timeout_s && d->timeout_s < e->timeout_s)
+        e->timeout_s = (uint32_t)d->timeout_s;
+    if (d->output_bytes && (uint64_t)d->output_bytes < pool->output_bytes)
+        e->output_cap = (uint64_t)d->output_bytes;
+    if (m->parts.policy)
+        e->info.decision = d;
+}
+
+int session_govern_admit(struct sessions *m, struct session *se,
+                         const struct actor *who, const struct exec_spec *spec,
+                         struct execution *e, struct error *err)
+{
+    int rc;
+
+    hash_sha256(e->code, e->code_len, e->code_hash);
+    rc = check_quotas(m, se, e, err);
+    if (rc < 0)
+        return rc;
+    decide(m, se, who, e);
+    /* Somebody has said yes; a policy that says no since then still wins. */
+    if (spec->approval && e->decision.verdict == POLICY_ASK)
+        e->decision.verdict = POLICY_ALLOW;
+    return 0;
+}
+
+void session_govern_denied(const struct execution *e, struct verdict *ret)
+{
+    const struct policy_decision *d = &e->decision;
+
+    *ret = (struct verdict){.outcome = OUTCOME_DENIED, .exit_code = -1};
+    (void)snprintf(ret->failure, sizeof(ret->failure),
+                   "policy does not allow this: rule '%s' of %s, version "
+                   "%lld%s%s",
+                   d->rule, d->layer, (long long)d->version,
+                   d->reason[0] ? ": " : "", d->reason);
+}
+
+/* ---- after -------------------------------------------------------------- */
+
+static bool failed(enum exec_outcome outcome)
+{
+    return outcome != OUTCOME_OK && outcome != OUTCOME_CANCELLED &&
+           outcome != OUTCOME_DENIED && outcome != OUTCOME_NONE;
+}
+
+static uint64_t output_of(struct execution *e)
+{
+    struct exec_event event;
+    uint64_t bytes = 0;
+
+    for (uint32_t n = 0; execution_event(e, n, &event); n++)
+        if (event.type == EVENT_STDOUT || event.type == EVENT_STDERR ||
+            event.type == EVENT_RESULT || event.type == EVENT_ERROR)
+            bytes += event.len;
+    return bytes;
+}
+
+static struct evidence_connection *connections(const struct exec_info *info)
+{
+    struct evidence_connection *list =
+        xcalloc(info->connection_count + 1, sizeof(*list));
+
+    for (size_t i = 0; i < info->connection_count; i++) {
+        const struct exec_connection *c = &info->connections[i];
+
+        list[i] = (struct evidence_connection){
+            .kind = c->allowed ? EVIDENCE_ALLOWED : EVIDENCE_BLOCKED,
+            .at_ms = c->at_ms,
+            .what = c->what,
+            .host = c->host,
+            .port = c->port,
+            .method = c->method,
+            .path = c->path,
+            .reason = c->reason,
+            .count = c->count,
+            .bytes_out = c->bytes_out,
+            .bytes_in = c->bytes_in,
+        };
+    }
+    return list;
+}
+
+static struct evidence_file *files(const struct exec_info *info)
+{
+    struct evidence_file *list = xcalloc(info->file_count + 1, sizeof(*list));
+
+    for (size_t i = 0; i < info->file_count; i++) {
+        const struct exec_file_change *f = &info->files[i];
+
+        list[i] = (struct evidence_file){.path = f->path,
+                                         .how = f->change,
+                                         .file = f->file,
+                                         .version = f->version,
+                                         .sha256 = f->sha256,
+                                         .size = f->size};
+    }
+    return list;
+}
+
+void session_govern_record(struct sessions *m, const struct session *se,
+                           struct execution *e, const char *code,
+                           size_t code_len)
+{
+    struct evidence_connection *conns cleanup(mem_free) = NULL;
+    struct evidence_file *changed cleanup(mem_free) = NULL;
+    struct actor who = session_execution_author(se, e);
+    const char *tenant = se->tenant->name;
+    struct exec_info info;
+    uint64_t output = output_of(e);
+    struct evidence_run run;
+
+    execution_info(e, &info);
+    quota_spend(m->parts.quotas, tenant, QUOTA_CPU,
+                (info.cpu_ms + 999) / 1000);
+    quota_spend(m->parts.quotas, tenant, QUOTA_OUTPUT, output / TOKEN_BYTES);
+    quota_loop_note(m->parts.quotas, tenant, se->id, e->code_hash,
+                    failed(info.outcome));
+    if (!m->parts.evidence)
+        return;
+    conns = connections(&info);
+    changed = files(&info);
+    run = (struct evidence_run){
+        .execution = info.id,
+        .session = info.session,
+        .workspace = info.workspace,
+        .pool = se->pool->conf->name,
+        .runtime = se->runtime->name,
+        .who = &who,
+        .language = session_language_name(info.language),
+        .code = code,
+        .code_len = code_len,
+        .metadata = info.metadata,
+        .conversation = e->conversation,
+        .message = e->message,
+        .base_commit = e->base_commit,
+        .commit = info.commit,
+        .files = changed,
+        .file_count = info.file_count,
+        .connections = conns,
+        .connection_count = info.connection_count,
+        .decision = info.decision,
+        .approval = info.approval,
+        .retry_of = e->retry_of,
+        .repeats = info.repeats,
+        .outcome = info.status == EXEC_PENDING
+                       ? exec_status_name(EXEC_PENDING)
+                       : exec_outcome_name(info.outcome),
+        .failure = info.failure,
+        .isolation = "namespaces, seccomp, landlock, control groups",
+        .created_at_ms = info.created_at_ms,
+        .started_at_ms = info.started_at_ms,
+        .finished_at_ms = info.finished_at_ms,
+        .wall_ms = info.wall_ms,
+        .cpu_ms = info.cpu_ms,
+        .peak_memory_bytes = info.peak_memory_bytes,
+        .output_bytes = output,
+        .interpreter_fresh = info.interpreter_fresh,
+    };
+    evidence_record(m->parts.evidence, &run);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Secrets that sessions' traffic may carry and sessions may not hold. Kept
+ * encrypted (AES-256-GCM, under DIR/vault.key, bound to tenant and name);
+ * never given back by any call of a door. Each names the destinations it may
+ * go to and how it travels; the proxy adds it on the way out.
+ */
+#ifndef GLOVEBOX_VAULT_VAULT_H
+#define GLOVEBOX_VAULT_VAULT_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/ids.h"
+
+struct actor;
+struct audit;
+struct error;
+struct store;
+struct vault;
+
+#define VAULT_VALUE_MAX 8192u
+#define VAULT_PER_TENANT 1000u
+
+struct vault_info {
+    char name[64];          /* [a-zA-Z0-9_.-]{1,63} */
+    char header[64];        /* "Authorization" */
+    char prefix[64];        /* "Bearer " */
+    char destinations[512]; /* canonical hosts, with commas between */
+    char made_by[ID_MAX];
+    int64_t created_at_ms, updated_at_ms, used_at_ms;
+};
+
+/* Makes DIR/vault.key (0600) at the first start; fails when it is missing and
+ * there are secrets. store, audit: borrowed until close. */
+int vault_open(struct store *store, struct audit *audit, const char *data_dir,
+               struct vault **ret, struct error *err);
+void vault_close(struct vault *v); /* accepts NULL */
+
+int vault_put(struct vault *v, const struct actor *who,
+              const struct vault_info *spec, const char *value, size_t len,
+              struct vault_info *ret, struct error *err);
+int vault_list(struct vault *v, const struct actor *who,
+               struct vault_info **ret, size_t *ret_count, struct error *err);
+int vault_get(struct vault *v, const struct actor *who, const char *name,
+              struct vault_info *ret, struct error *err);
+int vault_remove(struct vault *v, const struct actor *who, const char *name,
+                 struct error *err);
+/* For the proxy alone: its value, wiped and freed by vault_forget. */
+int vault_reveal(struct vault *v, const char *tenant, const char *name,
+                 struct vault_info *ret, char **ret_value, struct error *err);
+void vault_forget(char **value);
+
+#endif
