@@ -129,7 +129,7 @@ depend on the machine and on who else uses it; the ratios hold better, because b
   statement, no server around it.
 - upload_100m, download_100m: one connection, from and to the client's memory, the same client for both. nginx is Debian's
   \`nginx-light\`, one worker, \`sendfile\`, \`PUT\` by its WebDAV module; it neither hashes nor syncs, and upload_100m_sync adds
-  an \`fsync\` of its file. Downloads are from a warm cache on both sides and compared byte for byte after the clock stopped.
+  an \`fsync\` of its file. Both keep every file until the rounds are over. Downloads are from a warm cache on both sides and compared byte for byte after the clock stopped.
 - mount_10k_files: the first execution of a session that had become dormant: a sandbox from the ready pool, its workspace
   mounted, a fresh interpreter that lists \`/mnt/data\`. The files are in 100 folders of 100.
 - search_100k: \`GET /api/search?q=…&limit=20\` for a word that 50 of 100,000 text files of about 1.5 KB have, beside \`rg -l\` on
