@@ -91,11 +91,12 @@ WARDEN_LIBS := -lseccomp
 DAEMON      := $(call have,service doors search session workspace approval evidence vault egress \
 	warden-call policy quota \
 	auth audit http blob store json conf wire base)
-DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lsqlite3 -larchive -lcurl -lcrypto -pthread
+DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lyaml -lsqlite3 -larchive -lcurl -lcrypto -pthread
 
 # A client. It starts the daemon as a program, it is not linked to it.
-CLI         := $(call have,cli json conf base)
-CLI_LIBS    := -lcurl -ljansson -lcyaml -lcrypto -lreadline
+# Of policy and auth it takes what needs no store: checking, testing, names.
+CLI         := $(call have,cli policy auth json conf base)
+CLI_LIBS    := -lcurl -ljansson -lcyaml -lyaml -lcrypto -lreadline
 
 # Loaded into the runtime's python3: what a session does to itself, and libc.
 EXT_FOLDERS := base wire sandbox

@@ -138,9 +138,12 @@ struct policy_state {
 };
 void policy_state(struct policy *p, struct policy_state *ret);
 int64_t policy_current(struct policy *p);
+/* Nothing was ever put, so that everything is allowed. */
+bool policy_idle(struct policy *p);
 
 /* Checks, keeps and puts in force; the same text again is the same version.
- * ERR_INVALID with line and hint, and then nothing has changed. */
+ * ERR_INVALID with line and hint, and then nothing has changed. ERR_CONFLICT
+ * where the policy is a file. */
 int policy_put(struct policy *p, const struct actor *who, const char *text,
                size_t len, const char *note, struct policy_version *ret,
                struct error *err);
@@ -158,16 +161,33 @@ int policy_list(struct policy *p, unsigned limit, int64_t before,
 
 /* Pure; the command line uses these without a service. */
 int policy_check(const char *text, size_t len, struct error *err);
+int policy_explain_text(const char *text, size_t len,
+                        const struct policy_request *rq, struct buf *ret_json,
+                        struct error *err);
+struct json_writer;
+/* The fields of a decision, into an open object. */
+void policy_explain_decision(struct json_writer *w,
+                             const struct policy_decision *d);
+/* Of `hours` and `days`, for the whole process; "" is UTC. ERR_INVALID for
+ * one that is not known. */
+int policy_zone_set(const char *zone, struct error *err);
+/* Tests of a policy as data (docs/POLICY.md): fn is called for each case, why
+ * NULL where it is as expected. policy NULL: the cases' own. */
+typedef void policy_cases_fn(void *ctx, unsigned line, const char *name,
+                             const char *why);
+int policy_cases_run(const char *policy, size_t policy_len, const char *text,
+                     size_t len, policy_cases_fn *fn, void *ctx,
+                     struct error *err);
 /* What would happen to a request and why, as JSON: the decision, and for each
  * layer each rule with what of it matched or did not. text NULL: p's own. */
 int policy_explain(struct policy *p, int64_t pinned, const char *text,
                    size_t len, const struct policy_request *rq,
                    struct buf *ret_json, struct error *err);
 /* From {"action": "execute", "language": "shell", "at": "2026-01-31T23:00Z",
- * "tenant": …, "scopes": […], …}; strings live as long as the JSON. */
+ * "tenant": …, "scopes": […], …}; strings live as long as the JSON, to which a
+ * host may be added. ret_who: who it is if the object does not say. */
 struct json_t;
-int policy_request_read(const struct json_t *object,
-                        struct policy_request *ret, struct actor *ret_who,
-                        struct error *err);
+int policy_request_read(struct json_t *object, struct policy_request *ret,
+                        struct actor *ret_who, struct error *err);
 
 #endif

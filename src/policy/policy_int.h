@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside src/policy/. How the pieces work together:
+ *
+ *   yaml.c      text to a tree of nodes that know their lines
+ *   compile.c   the tree to rules: layers, rules, what they match
+ *   keys.c      the words of `match`, and where a request has their values
+ *   terms.c     one condition's value to terms; value.c has its numbers,
+ *               sizes, hours and days
+ *   match.c     does a condition hold for a subject (a request, prepared)?
+ *   evaluate.c  rules and a subject to a decision; explain.c says why
+ *   request.c   names, and a request out of JSON
+ *   cases.c     tests of a policy, as data
+ *   policy.c    what is in force: current rules, old ones for sessions held
+ *               to them; versions.c has the rows, record.c the trail
+ *
+ * All but the last line is pure: no store, no clock but the request's, so
+ * that the command line can do without a service.
+ */
+#ifndef GLOVEBOX_POLICY_POLICY_INT_H
+#define GLOVEBOX_POLICY_POLICY_INT_H
+
+#include <jansson.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <time.h>
+
+#include "policy/policy.h"
+
+struct arena;
+
+#define POLICY_RULES_MAX 1000u  /* of a layer */
+#define POLICY_LAYERS_MAX 1000u /* pools, and tenants */
+#define POLICY_ITEMS_MAX 1000u  /* of a list in `match` */
+#define POLICY_ITEM_BYTES 1024u
+
+/* ---- yaml.c ------------------------------------------------------------- */
+
+enum policy_node_kind {
+    NODE_SCALAR,
+    NODE_LIST,
+    NODE_MAP
+};
+
+/* Arena's, and so is all it points to. */
+struct policy_node {
+    enum policy_node_kind kind;
+    unsigned line;
+    const char *key; /* in a map */
+    const char *text;
+    size_t len;
+    bool plain; /* a scalar without quotes */
+    struct policy_node *first, *last, *next;
+    size_t count;
+};
+
+/* One document without anchors, aliases, tags and keys given twice. */
+int policy_yaml_parse(struct arena *arena, const char *text, size_t len,
+                      struct policy_node **ret, struct error *err);
+const struct policy_node *policy_yaml_get(const struct policy_node *map,
+                                          const char *key);
+/* Plain numbers, true, false and null as such. Owned by caller. */
+json_t *policy_yaml_json(const struct policy_node *n);
+/* "line 7: …" in front of what err says. */
+int policy_yaml_at(const struct policy_node *n, struct error *err);
+/* ERR_INVALID naming the nearest of those that are known. */
+int policy_yaml_unknown(const struct policy_node *n, const char *what,
+                        const char *name, const char *const *known,
+                        size_t count, struct error *err);
+
+/* ---- keys.c ------------------------------------------------------------- */
+
+enum policy_key_kind {
+    KEY_TEXT,  /* a pattern; case does not matter */
+    KEY_EXACT, /* a pattern; case does */
+    KEY_PACKAGE,
+    KEY_TYPE, /* of a file */
+    KEY_DESTINATION,
+    KEY_BYTES,
+    KEY_SECONDS,
+    KEY_HOURS,
+    KEY_DAYS,
+    KEY_SCOPES
+};
+
+struct policy_subject;
+
+struct policy_key {
+    const char *name;
+    enum policy_key_kind kind;
+    const char *const *choices; /* ended by NULL; NULL: anything */
+    /* NULL, or -1, where it does not apply */
+    const char *(*text)(const struct policy_request *rq);
+    int64_t (*number)(const struct policy_request *rq);
+};
+
+const struct policy_key *policy_key_find(const char *name);
+/* For hints. */
+size_t policy_key_names(const char *const **ret);
+
+/* ---- value.c ------------------------------------------------------------ */
+
+struct policy_range {
+    int64_t least, most; /* both included */
+};
+
+/* "30", "5m"; "4096", "1MiB". */
+int policy_value_number(const char *text, enum policy_key_kind kind,
+                        int64_t *ret, struct error *err);
+/* Also "> 1MiB", "<= 30", "1KiB..2KiB". */
+int policy_value_range(const char *text, enum policy_key_kind kind,
+                       struct policy_range *ret, struct error *err);
+/* "22:00-06:00": minutes of the day; the second is not included. */
+int policy_value_hours(const char *text, int *ret_from, int *ret_to,
+                       struct error *err);
+/* "mon-fri", "sat": a bit for each, Sunday is 1. */
+int policy_value_days(const char *text, unsigned *ret, struct error *err);
+
+/* ---- terms.c, match.c --------------------------------------------------- */
+
+struct policy_term {
+    bool negated;
+    bool wild;        /* text has * or ? */
+    const char *text; /* of patterns, as it is compared */
+    int port;         /* of a destination; 0: any */
+    struct policy_range range;
+    int from, to;  /* hours */
+    uint32_t bits; /* days, or a scope */
+};
+
+struct policy_condition {
+    const struct policy_key *key;
+    const char *written;
+    struct policy_term *terms;
+    size_t count;
+    bool any; /* some are not negated: one of these must hold */
+};
+
+int policy_terms_parse(struct arena *arena, const struct policy_key *key,
+                       const struct policy_node *n,
+                       struct policy_condition *ret, struct error *err);
+/* Lower case, and runs of "-", "_" and "." as one "-". */
+void policy_terms_package(const char *name, char *ret, size_t size);
+
+/* A request with what only some rules need, worked out once. */
+struct policy_subject {
+    const struct policy_request *rq;
+    bool timed;
+    struct tm tm;
+    char package[256];
+    char type[128]; /* without parameters */
+};
+
+void policy_subject_init(struct policy_subject *s,
+                         const struct policy_request *rq);
+bool policy_match_condition(const struct policy_condition *c,
+                            struct policy_subject *s);
+/* What the subject has there, for people; false: it does not apply. */
+bool policy_match_value(const struct policy_key *key, struct policy_subject *s,
+                        char *ret, size_t size);
+
+/* ---- compile.c ---------------------------------------------------------- */
+
+struct policy_rule {
+    const char *name, *reason;
+    enum policy_verdict then;
+    int64_t timeout_s, output_bytes; /* 0: none */
+    uint32_t expires_s;
+    struct policy_condition *conditions;
+    size_t count;
+};
+
+struct policy_layer {
+    const char *key;  /* the pool, the tenant; "" */
+    const char *name; /* "global", "pool:x" */
+    enum policy_verdict otherwise;
+    struct policy_rule *rules;
+    size_t count;
+};
+
+/* Never changes once made, so that readers need no lock. */
+struct policy_rules {
+    atomic_uint refs;
+    struct arena *arena;
+    int64_t number; /* of the version */
+    struct policy_layer global;
+    struct policy_layer *pools, *tenants; /* in order of key */
+    size_t pool_count, tenant_count, rule_count;
+};
+
+int policy_compile(const char *text, size_t len, int64_t number,
+                   struct policy_rules **ret, struct error *err);
+int policy_compile_node(const struct policy_node *root, int64_t number,
+                        struct policy_rules **ret, struct error *err);
+struct policy_rules *policy_rules_ref(struct policy_rules *r);
+void policy_rules_unref(struct policy_rules *r);   /* accepts NULL */
+void policy_rules_unrefp(struct policy_rules **r); /* for cleanup() */
+
+/* ---- evaluate.c, explain.c ---------------------------------------------- */
+
+/* The layers a request meets, the global one first; returns how many. */
+#define POLICY_LAYERS_OF 3
+size_t policy_evaluate_layers(const struct policy_rules *r,
+                              const struct policy_request *rq,
+                              const struct policy_layer *ret[]);
+const struct policy_rule *policy_evaluate_first(const struct policy_layer *l,
+                                                struct policy_subject *s);
+/* Of both, the strictest; pinned may be NULL. */
+void policy_evaluate(const struct policy_rules *current,
+                     const struct policy_rules *pinned,
+                     const struct policy_request *rq,
+                     struct policy_decision *ret);
+void policy_evaluate_unloadable(struct policy_decision *ret);
+
+/* current NULL: nothing was ever put, or (not loaded) cannot be used. */
+void policy_explain_rules(const struct policy_rules *current,
+                          const struct policy_rules *pinned,
+                          const struct policy_request *rq,
+                          const struct policy_decision *d,
+                          struct buf *ret_json);
+
+/* ---- request.c ---------------------------------------------------------- */
+
+extern const char *const policy_action_names[];
+extern const char *const policy_verdict_names[];
+
+#endif
