@@ -104,6 +104,16 @@ static const struct cli_command commands[] = {
      "    [--follow]\n"
      "audit verify",
      cli_audit, true},
+    {"policy", "What may be done: show, check, test, explain, put in force",
+     "policy [show] [--version N]\n"
+     "policy list\n"
+     "policy check FILE\n"
+     "policy test FILE [CASES]\n"
+     "policy explain [--file FILE] [--session S] KEY=VALUE...\n"
+     "policy put FILE [--note TEXT]\n"
+     "policy reload\n"
+     "policy adopt SESSION",
+     cli_policy, true},
     {"backup", "Copy everything the service keeps, while it runs",
      "backup DIR", cli_backup, true},
     {"restore", "Fill an empty data directory from a backup",

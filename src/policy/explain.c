@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "audit/audit.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "policy/policy_int.h"
@@ -133,4 +134,14 @@ int policy_explain_text(const char *text, size_t len,
     policy_explain_rules(rules, NULL, rq, &d, ret_json);
     policy_rules_unref(rules);
     return 0;
+}
+
+int policy_explain_request(const char *text, size_t len, struct json_t *object,
+                           struct buf *ret_json, struct error *err)
+{
+    struct actor who = {.tenant = "default"};
+    struct policy_request rq;
+    int rc = policy_request_read(object, &rq, &who, err);
+
+    return rc < 0 ? rc : policy_explain_text(text, len, &rq, ret_json, err);
 }

@@ -101,6 +101,7 @@ int policy_open(const struct policy_settings *settings, struct store *store,
 void policy_close(struct policy *p); /* accepts NULL */
 
 /* Never fails: what cannot be decided is denied. p NULL (unit tests): allow.
+ * So is what the service does for itself (its index reads documents).
  * pinned: the version the session was made under; 0: only the newest. */
 void policy_decide(struct policy *p, int64_t pinned,
                    const struct policy_request *rq,
@@ -161,9 +162,6 @@ int policy_list(struct policy *p, unsigned limit, int64_t before,
 
 /* Pure; the command line uses these without a service. */
 int policy_check(const char *text, size_t len, struct error *err);
-int policy_explain_text(const char *text, size_t len,
-                        const struct policy_request *rq, struct buf *ret_json,
-                        struct error *err);
 struct json_writer;
 /* The fields of a decision, into an open object. */
 void policy_explain_decision(struct json_writer *w,
@@ -189,5 +187,8 @@ int policy_explain(struct policy *p, int64_t pinned, const char *text,
 struct json_t;
 int policy_request_read(struct json_t *object, struct policy_request *ret,
                         struct actor *ret_who, struct error *err);
+/* Both at once, of a text: what would happen to the request, and why. */
+int policy_explain_request(const char *text, size_t len, struct json_t *object,
+                           struct buf *ret_json, struct error *err);
 
 #endif

@@ -221,6 +221,10 @@ void policy_explain_rules(const struct policy_rules *current,
                           const struct policy_decision *d,
                           struct buf *ret_json);
 
+int policy_explain_text(const char *text, size_t len,
+                        const struct policy_request *rq, struct buf *ret_json,
+                        struct error *err);
+
 /* ---- request.c ---------------------------------------------------------- */
 
 extern const char *const policy_action_names[];

@@ -24,6 +24,7 @@
 #include "blob/blob.h"
 #include "conf/conf.h"
 #include "http/http.h"
+#include "policy/policy.h"
 #include "search/search.h"
 #include "service/service_int.h"
 #include "session/session.h"
@@ -103,6 +104,8 @@ static int start_core(struct service *s, struct error *err)
         r = blobs_open(c->data_dir, &s->blobs, err);
     if (r == 0)
         r = service_govern_open(s, err);
+    workspaces.policy = s->parts.policy;
+    workspaces.approvals = s->parts.approvals;
     if (r == 0)
         r = workspaces_open(&workspaces, s->store, s->blobs, s->audit,
                             &s->workspaces, err);
@@ -177,6 +180,14 @@ static int announce(struct service *s, struct error *err)
     return 0;
 }
 
+/* The policy again; one that cannot be used has been complained of. */
+static void on_hangup(struct service *s)
+{
+    struct error err;
+
+    (void)policy_reload(s->parts.policy, &err);
+}
+
 /* Until we are told to stop (0) or the warden is gone (-1). */
 static int wait_for_end(struct service *s)
 {
@@ -195,9 +206,12 @@ static int wait_for_end(struct service *s)
             return -1;
         }
         /* Taken, or it would end us when signals are let through again. */
-        if (fds[0].revents &&
-            read(s->signal_fd, &info, sizeof(info)) == sizeof(info))
+        if (!fds[0].revents ||
+            read(s->signal_fd, &info, sizeof(info)) != sizeof(info))
+            continue;
+        if (info.ssi_signo != SIGHUP)
             return 0;
+        on_hangup(s);
     }
 }
 

@@ -95,7 +95,8 @@ static int link_all(struct session *se, const struct actor *who,
     struct workspace_commit_spec spec = {.kind = "copy",
                                          .action = "file.copy",
                                          .changes = puts,
-                                         .count = count};
+                                         .count = count,
+                                         .governed = true};
     struct workspace_commit done = {0};
     int rc = session_keep_workspace(se, who, err);
 
@@ -120,6 +121,8 @@ int session_attach_link(struct session *se, const struct actor *who,
 
         rc = kept_find(se->m->workspaces, who, files[found].file, k, err);
         puts[found] = put_of(k, files[found].path);
+        if (rc == 0)
+            rc = session_allow_put(se, who, &puts[found], err);
         found++;
     }
     if (rc == 0 && count)
@@ -152,7 +155,9 @@ int session_attach_copy(struct session *se, const struct actor *who,
         if (rc == 0) {
             struct workspace_change put = put_of(&k, files[i].path);
 
-            rc = copy_in(se, box, &put, err);
+            rc = session_allow_put(se, who, &put, err);
+            if (rc == 0)
+                rc = copy_in(se, box, &put, err);
         }
     }
     return rc;
@@ -223,6 +228,9 @@ static int attach(struct session *se, const struct actor *who,
     if (rc < 0)
         return rc;
     what.put = put_of(&k, file->path);
+    rc = session_allow_put(se, who, &what.put, err);
+    if (rc < 0)
+        return rc;
     *ret = (struct session_file){.size = k.file.size,
                                  .modified_at_ms = clock_real_ms()};
     if (se->ephemeral) {

@@ -89,7 +89,8 @@ int session_bring_commit(struct session *se, const struct actor *who,
                                          .base = live ? se->base : 0,
                                          .session = live ? se->id : NULL,
                                          .changes = &what->put,
-                                         .count = 1};
+                                         .count = 1,
+                                         .governed = true};
     struct workspace_commit done = {0};
     int rc = session_keep_workspace(se, who, err);
 

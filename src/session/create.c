@@ -120,6 +120,7 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
     se->made = spec->workspace != NULL;
     (void)snprintf(se->owner, sizeof(se->owner), "%s", who->key);
     se->owner_admin = who->admin;
+    atomic_init(&se->policy_version, policy_current(m->parts.policy));
     if (spec->workspace)
         (void)snprintf(se->workspace, sizeof(se->workspace), "%s",
                        spec->workspace);
@@ -285,6 +286,9 @@ static int make(struct sessions *m, const struct actor *who,
     int rc;
 
     assert(plan->pool && plan->runtime);
+    rc = session_allow_create(m, who, spec, plan->pool, plan->runtime, err);
+    if (rc < 0)
+        return rc;
     pthread_mutex_lock(&m->lock);
     t = session_tenant(m, who->tenant);
     rc = session_reserve(m, t, plan->pool, err);

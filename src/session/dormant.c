@@ -36,7 +36,7 @@ int session_dormant_open(struct session *se, const char *path, int *ret_fd,
 
     if (rc < 0)
         return rc;
-    rc = workspace_file_open(se->m->workspaces, &f, &fd, err);
+    rc = workspace_file_open(se->m->workspaces, NULL, &f, &fd, err);
     workspace_file_done(&f);
     if (rc < 0)
         return rc;

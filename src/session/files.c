@@ -171,6 +171,12 @@ int session_files_open(struct sessions *s, const struct actor *who,
         rc = session_dormant(se)
                  ? session_dormant_open(se, path, ret_fd, ret_stat, err)
                  : open_live(se, path, ret_fd, ret_stat, err);
+    if (rc == 0) {
+        rc = session_allow_fetch(se, who, path, (uint64_t)ret_stat->st_size,
+                                 err);
+        if (rc < 0)
+            fd_close(ret_fd);
+    }
     session_files_end(se);
     return rc;
 }

@@ -226,6 +226,7 @@ static int commit(struct keep *k, struct workspace_commit *ret,
         .session = k->se->id,
         .changes = k->set,
         .count = k->count,
+        .governed = true, /* code wrote it */
     };
     int rc = session_keep_workspace(k->se, &who, err);
 

@@ -174,7 +174,7 @@ static int copy_page(struct session *se, struct box *box,
     for (size_t i = 0; i < count && rc == 0; i++) {
         int fd cleanup(fd_close) = -1;
 
-        rc = workspace_file_open(se->m->workspaces, &files[i], &fd, err);
+        rc = workspace_file_open(se->m->workspaces, NULL, &files[i], &fd, err);
         if (rc == 0)
             rc = session_mount_put(box, fd, files[i].size, files[i].path, err);
     }

@@ -18,7 +18,7 @@
     "id, owner, owner_admin, workspace, pool, runtime, name, metadata,"       \
     " memory_bytes, scratch_bytes, scratch_inodes, processes, cores,"         \
     " descriptors, interpreter, executions, created_at_ms, used_at_ms,"       \
-    " identifier, cooldown_s"
+    " identifier, cooldown_s, policy_version"
 
 static int put_row(struct session *se, struct store_tx *tx, struct error *err)
 {
@@ -28,11 +28,11 @@ static int put_row(struct session *se, struct store_tx *tx, struct error *err)
         tx, err,
         "INSERT INTO sessions (" COLUMNS ", tenant) VALUES (?1, ?2, ?3, ?4,"
         " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19, ?20, ?21)",
+        " ?19, ?20, ?21, ?22)",
         "ttittttt"
         "iiiiii"
         "iiii"
-        "tit",
+        "tiit",
         se->id, se->owner, (int64_t)se->owner_admin, se->workspace,
         se->pool->conf->name, se->runtime->name, se->name ? se->name : "",
         se->metadata ? se->metadata : "", (int64_t)l->memory_bytes,
@@ -40,7 +40,8 @@ static int put_row(struct session *se, struct store_tx *tx, struct error *err)
         (int64_t)l->processes, (int64_t)l->cores, (int64_t)l->descriptors,
         (int64_t)se->interpreter, (int64_t)se->executions, se->created_at_ms,
         se->last_used_at_ms, se->identifier ? se->identifier : "",
-        (int64_t)se->cooldown_s, se->tenant->name);
+        (int64_t)se->cooldown_s, atomic_load(&se->policy_version),
+        se->tenant->name);
 }
 
 /* Its row knows of that use; the lock is held. */
@@ -221,6 +222,7 @@ static struct session *from_row(struct sessions *m, const char *tenant,
         se->identifier_key = session_identifier_key(
             tenant, store_text(rows, 4), se->identifier);
     se->cooldown_s = (uint32_t)store_int(rows, 19);
+    atomic_init(&se->policy_version, store_int(rows, 20));
     noted(se, se->last_used_at_ms);
     se->used_ms = clock_mono_ms();
     se->made = se->stored = true;

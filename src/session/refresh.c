@@ -72,7 +72,7 @@ static int put(struct session *se, struct box *box,
                const struct workspace_file *f, struct error *err)
 {
     int fd cleanup(fd_close) = -1;
-    int rc = workspace_file_open(se->m->workspaces, f, &fd, err);
+    int rc = workspace_file_open(se->m->workspaces, NULL, f, &fd, err);
 
     if (rc == 0)
         rc = session_mount_put(box, fd, f->size, f->path, err);

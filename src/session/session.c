@@ -191,6 +191,7 @@ void session_fill_info(struct session *se, struct session_info *ret)
     ret->cooldown_s = session_cooldown(se);
     ret->metadata = xstrdup(se->metadata);
     ret->created_at_ms = se->created_at_ms;
+    ret->policy_version = atomic_load(&se->policy_version);
     ret->limits = (struct session_limits){.memory_bytes = l->memory_bytes,
                                           .scratch_bytes = l->scratch_bytes,
                                           .scratch_inodes = l->scratch_inodes,

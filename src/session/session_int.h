@@ -532,6 +532,19 @@ int session_dormant_list(struct session *se, unsigned limit, const char *after,
 void session_dormant_describe(struct session *se, struct session_file *files,
                               size_t count);
 
+/* ---- allow.c: what policy says -------------------------------------------
+ */
+
+int session_allow_create(struct sessions *m, const struct actor *who,
+                         const struct session_spec *spec,
+                         const struct pool *pool,
+                         const struct runtime *runtime, struct error *err);
+/* A file that comes, by whichever way. */
+int session_allow_put(struct session *se, const struct actor *who,
+                      const struct workspace_change *put, struct error *err);
+int session_allow_fetch(struct session *se, const struct actor *who,
+                        const char *path, uint64_t size, struct error *err);
+
 /* ---- metrics.c ---------------------------------------------------------- */
 
 void session_metrics_refused(struct sessions *m, const struct error *err);

@@ -97,6 +97,9 @@ int session_upload_begin(struct sessions *s, const struct actor *who,
     (void)snprintf(u->key, sizeof(u->key), "%s", who->key);
     u->who.key = u->key;
     u->who.admin = who->admin;
+    u->who.scopes = who->scopes;
+    u->who.door = who->door; /* names of doors and tools are there for ever */
+    u->who.tool = who->tool;
     rc = session_text_path(path, strlen(path), err);
     if (rc == 0) {
         memcpy(u->path, path, strlen(path) + 1);
@@ -152,18 +155,23 @@ static int publish_inside(struct session_upload *u, struct session_file *ret,
 {
     struct broker_request request = {
         .type = INIT_PUBLISH, .arg = u->handle, .path = u->path};
+    struct workspace_change put = {
+        .path = u->path, .sha256 = ret->sha256, .size = u->size};
     unsigned char digest[HASH_SIZE];
     struct broker_reply reply;
-    int rc =
-        session_broker_call(u->box, &request, NULL, 0, false, &reply, err);
+    int rc;
 
+    hash_stream_end(take_ptr(u->hash), digest);
+    (void)ids_hex(digest, sizeof(digest), ret->sha256);
+    rc = session_allow_put(u->se, &u->who, &put, err);
+    if (rc == 0)
+        rc =
+            session_broker_call(u->box, &request, NULL, 0, false, &reply, err);
     if (rc < 0)
         return rc;
     if (reply.errnum)
         return session_files_refused(reply.errnum, err);
     u->created = false; /* it has a name now */
-    hash_stream_end(take_ptr(u->hash), digest);
-    (void)ids_hex(digest, sizeof(digest), ret->sha256);
     return 0;
 }
 
@@ -181,7 +189,9 @@ static int keep(struct session_upload *u, struct session_file *ret,
                                          .path = u->path,
                                          .sha256 = sha256,
                                          .size = u->size};
-    rc = session_bring(u->se, &u->who, &what, ret, err);
+    rc = session_allow_put(u->se, &u->who, &what.put, err);
+    if (rc == 0)
+        rc = session_bring(u->se, &u->who, &what, ret, err);
     blob_release(blobs, sha256);
     return rc;
 }

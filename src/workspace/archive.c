@@ -106,7 +106,7 @@ static int add_file(struct zip *z, const struct workspace_file *f,
 {
     struct archive_entry *e = z->entry;
     int fd cleanup(fd_close) = -1;
-    int r = workspace_file_open(z->w, f, &fd, err);
+    int r = workspace_file_open(z->w, NULL, f, &fd, err);
 
     if (r < 0)
         return r;
@@ -175,6 +175,8 @@ static int add_all(struct zip *z, const char *prefix, struct error *err)
             slash = strrchr(prefix, '/');
             z->strip = slash ? (size_t)(slash - prefix) + 1 : 0;
             if (r == 0)
+                r = workspace_govern_fetch(z->w, z->who, &file, err);
+            if (r == 0)
                 r = add_file(z, &file, err);
             workspace_file_done(&file);
             return r;
@@ -187,7 +189,9 @@ static int add_all(struct zip *z, const char *prefix, struct error *err)
     for (size_t i = 0; len && i + 1 < strlen(folder); i++)
         if (folder[i] == '/')
             z->strip = i + 1;
-    r = add_folder(z, folder, &count, err);
+    r = workspace_govern_archive(z->w, z->who, z->id, folder, z->seq, err);
+    if (r == 0)
+        r = add_folder(z, folder, &count, err);
     if (r == 0 && count == 0 && len)
         r = error_set(err, ERR_NOT_FOUND, "no such file or folder");
     return r;

@@ -259,9 +259,11 @@ int workspace_commit(struct workspaces *w, const struct actor *who,
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
     struct workspace_commit commit = {0};
-    int r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
-                            "committing files", &tx, &row, err);
+    int r = workspace_govern_commit(w, who, id, spec, err);
 
+    if (r == 0)
+        r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
+                            "committing files", &tx, &row, err);
     if (r == 0)
         r = workspace_commit_in(w, tx, who, &row, spec, &commit, err);
     if (r == 0 && commit.id[0])

@@ -129,6 +129,19 @@ static int version_load(struct workspaces *w, struct version *v,
     return 0;
 }
 
+/* Either side may show all of it. */
+static int govern(struct workspaces *w, const struct actor *who,
+                  const struct version *v, struct error *err)
+{
+    struct workspace_file f = {.path = v->path, .size = (uint64_t)v->size};
+
+    if (!v->sha256[0])
+        return 0;
+    (void)snprintf(f.version, sizeof(f.version), "%s", v->id);
+    (void)snprintf(f.mime, sizeof(f.mime), "%s", workspace_mime(v->path));
+    return workspace_govern_fetch(w, who, &f, err);
+}
+
 static char *label(const char *side, const struct version *v)
 {
     return v->sha256[0] ? xasprintf("%s/%s\t%s", side, v->path, v->id)
@@ -164,6 +177,10 @@ int workspace_diff(struct workspaces *w, const struct actor *who,
     char *new_label cleanup(mem_free) = NULL;
     int r = find_both(w, who, id, path, from, to, &old, &new, err);
 
+    if (r == 0)
+        r = govern(w, who, &old, err);
+    if (r == 0)
+        r = govern(w, who, &new, err);
     if (r == 0)
         r = version_load(w, &old, err);
     if (r == 0)

@@ -188,13 +188,16 @@ int workspace_file_find(struct workspaces *w, const struct actor *who,
 
 /* ---- bytes -------------------------------------------------------------- */
 
-int workspace_file_open(struct workspaces *w, const struct workspace_file *f,
-                        int *ret_fd, struct error *err)
+int workspace_file_open(struct workspaces *w, const struct actor *who,
+                        const struct workspace_file *f, int *ret_fd,
+                        struct error *err)
 {
     int fd cleanup(fd_close) = -1;
     uint64_t size = 0;
-    int r = blob_open(w->blobs, f->sha256, &fd, &size, err);
+    int r = who ? workspace_govern_fetch(w, who, f, err) : 0;
 
+    if (r == 0)
+        r = blob_open(w->blobs, f->sha256, &fd, &size, err);
     if (r < 0)
         return r;
     if (size != f->size)

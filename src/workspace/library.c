@@ -108,6 +108,26 @@ static void describe(const struct workspace_commit *commit,
         ret->expires_at_ms = commit->at_ms + 1000 * (int64_t)spec->expires_s;
 }
 
+int library_govern(struct workspaces *w, const struct actor *who,
+                   const struct library_spec *spec, const char *name,
+                   struct error *err)
+{
+    const struct workspace_act act = {
+        .rq = {.action = POLICY_FILE_IN,
+               .who = who,
+               .code_bytes = -1,
+               .file = name,
+               .mime = spec->mime,
+               .file_bytes = (int64_t)spec->size},
+        .summary = "upload a file",
+    };
+
+    if (policy_idle(w->settings.policy))
+        return 0;
+    return workspace_govern(w, &act, err, "filename", name, "sha256",
+                            spec->sha256, "purpose", spec->purpose, NULL);
+}
+
 int library_put(struct workspaces *w, struct store_tx *tx,
                 const struct actor *who, struct workspace_row *row,
                 const struct library_spec *spec, const char *name,
@@ -149,6 +169,8 @@ int library_add(struct workspaces *w, const struct actor *who,
     struct workspace_row row;
     int r = library_purpose_check(spec->purpose, err);
 
+    if (r == 0)
+        r = library_govern(w, who, spec, name, err);
     if (r == 0)
         r = store_begin(w->store, STORE_WRITE, "adding a file", &tx, err);
     if (r == 0)

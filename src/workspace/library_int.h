@@ -51,6 +51,10 @@ int library_purpose_check(const char *purpose, struct error *err);
     " l.created_at_ms, l.expires_at_ms"
 void library_file_read(struct store_rows *rows, struct library_file *ret);
 
+/* What policy says about it; before the transaction. */
+int library_govern(struct workspaces *w, const struct actor *who,
+                   const struct library_spec *spec, const char *name,
+                   struct error *err);
 /* The commit, its event and the row. name: by library_name; row: of the
  * library. The caller calls workspaces_committed. */
 int library_put(struct workspaces *w, struct store_tx *tx,

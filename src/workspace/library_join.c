@@ -127,6 +127,18 @@ static int compare_md5(const struct upload_whole *whole, const char *md5,
                      is);
 }
 
+static int govern(struct workspaces *w, const struct actor *who,
+                  const struct library_parts *p,
+                  const struct upload_whole *whole, struct error *err)
+{
+    const struct library_spec spec = {.purpose = p->u.purpose,
+                                      .mime = p->mime[0] ? p->mime : NULL,
+                                      .sha256 = whole->sha256,
+                                      .size = whole->size};
+
+    return library_govern(w, who, &spec, p->u.filename, err);
+}
+
 /* ---- the end ------------------------------------------------------------ */
 
 static int record(struct workspaces *w, struct store_tx *tx,
@@ -207,6 +219,8 @@ int library_upload_complete(struct workspaces *w, const struct actor *who,
         r = upload_join(w, &chosen, domain, md5 != NULL, &whole, err);
     if (r == 0)
         r = compare_md5(&whole, md5, err);
+    if (r == 0)
+        r = govern(w, who, &p, &whole, err);
     if (r == 0)
         r = finish(w, who, upload, &whole, &done, ret_file, err);
     if (r == 0)

@@ -161,9 +161,11 @@ int workspace_member_set(struct workspaces *w, const struct actor *who,
     struct workspace_row row;
     /* Anybody may leave. */
     bool leaves = role == ROLE_NONE && strcmp(principal, who->key) == 0;
-    int r = workspace_enter(w, who, id, leaves ? ROLE_VIEWER : ROLE_OWNER,
-                            STORE_WRITE, "changing a member", &tx, &row, err);
+    int r = workspace_govern_member(w, who, id, principal, role, err);
 
+    if (r == 0)
+        r = workspace_enter(w, who, id, leaves ? ROLE_VIEWER : ROLE_OWNER,
+                            STORE_WRITE, "changing a member", &tx, &row, err);
     if (r == 0)
         r = check_entry(&row, principal, role, err);
     if (r == 0)

@@ -216,6 +216,8 @@ int workspace_share(struct workspaces *w, const struct actor *who,
     char secret[65];
     int r = check_spec(spec, err);
 
+    if (r == 0)
+        r = workspace_govern_share(w, who, id, spec, err);
     if (r < 0)
         return r;
     if (spec->password) /* slow: before the transaction */

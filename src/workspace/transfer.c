@@ -107,9 +107,11 @@ int workspace_transfer(struct workspaces *w, const struct actor *who,
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
     struct workspace_info info;
-    int r = workspace_enter(w, who, id, ROLE_OWNER, STORE_WRITE,
-                            "handing a workspace over", &tx, &row, err);
+    int r = workspace_govern_transfer(w, who, id, to, err);
 
+    if (r == 0)
+        r = workspace_enter(w, who, id, ROLE_OWNER, STORE_WRITE,
+                            "handing a workspace over", &tx, &row, err);
     if (r == 0)
         r = check_target(w, who, &row, to, to_tenant, err);
     if (r == 0)
@@ -182,8 +184,10 @@ int workspace_offer(struct workspaces *w, const struct actor *who,
     if (ttl_s > OFFER_TTL_MAX_S)
         return error_set(err, ERR_INVALID, "an offer lasts at most %u seconds",
                          OFFER_TTL_MAX_S);
-    r = workspace_enter(w, who, id, ROLE_OWNER, STORE_WRITE,
-                        "offering a workspace", &tx, NULL, err);
+    r = workspace_govern_transfer(w, who, id, NULL, err);
+    if (r == 0)
+        r = workspace_enter(w, who, id, ROLE_OWNER, STORE_WRITE,
+                            "offering a workspace", &tx, NULL, err);
     if (r == 0)
         r = check_offers(tx, id, offer.created_at_ms, err);
     if (r < 0)
@@ -295,7 +299,10 @@ int workspace_claim(struct workspaces *w, const struct actor *who,
 
     if (!workspace_is_key(who->key))
         return error_set(err, ERR_FORBIDDEN, "only a key can own a workspace");
-    r = store_begin(w->store, STORE_WRITE, "claiming a workspace", &tx, err);
+    r = workspace_govern_claim(w, who, err);
+    if (r == 0)
+        r = store_begin(w->store, STORE_WRITE, "claiming a workspace", &tx,
+                        err);
     if (r == 0)
         r = find_offer(tx, token, id, err);
     if (r == 0)

@@ -215,13 +215,16 @@ static int finish(struct workspaces *w, const struct actor *who,
         spec ? *spec : (struct workspace_commit_spec){0};
     struct workspace_commit commit = {0};
     struct workspace_row row;
-    int r =
-        store_begin(w->store, STORE_WRITE, "completing an upload", &tx, err);
+    int r;
 
     own.kind = own.kind ? own.kind : "upload";
     own.action = own.action ? own.action : "upload.complete";
     own.changes = &change;
     own.count = 1;
+    r = workspace_govern_commit(w, who, was->workspace, &own, err);
+    if (r == 0)
+        r = store_begin(w->store, STORE_WRITE, "completing an upload", &tx,
+                        err);
     if (r == 0)
         r = upload_find(w, tx, who, was->id, &now, &row, err);
     if (r == 0)

@@ -19,6 +19,8 @@
 #include "base/mem.h"
 #include "workspace/shares_int.h"
 
+#define VISITORS "native" /* the door they come by */
+
 struct link {
     struct workspace_share share;
     char *password; /* slow hash, or ""; owned */
@@ -339,6 +341,37 @@ static int count_download(struct workspaces *w, struct store_tx *tx,
     return r < 0 ? r : audit_add(w->audit, tx, &who, &event, err);
 }
 
+/* Policy's say, of the file by its whole path; on a snapshot of its own, since
+ * asking somebody is a transaction too. */
+static int govern_get(struct workspaces *w, const struct workspace_share *s,
+                      const char *path, const char *source, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct link l cleanup(link_done) = {0};
+    struct workspace_file f cleanup(workspace_file_done) = {0};
+    char *full cleanup(mem_free) = NULL;
+    struct workspace_row row;
+    struct actor who = {.key = s->id, .door = VISITORS, .source = source};
+    int r;
+
+    if (policy_idle(w->settings.policy))
+        return 0;
+    r = store_begin(w->store, STORE_READ, "downloading by a link", &tx, err);
+    if (r == 0)
+        r = enter(tx, s->id, &l, &row, err);
+    if (r == 0)
+        r = locate(&l.share, path, &full, err);
+    if (r == 0)
+        r = find_file(tx, &l.share, path, &f, err);
+    store_rollback(&tx);
+    if (r < 0)
+        return r;
+    free(f.path);
+    f.path = take_ptr(full);
+    who.tenant = row.tenant;
+    return workspace_govern_fetch(w, &who, &f, err);
+}
+
 int workspace_share_get(struct workspaces *w, const struct workspace_share *s,
                         const char *path, const char *source,
                         struct workspace_file *ret, struct error *err)
@@ -347,9 +380,11 @@ int workspace_share_get(struct workspaces *w, const struct workspace_share *s,
     struct link l cleanup(link_done) = {0};
     struct workspace_file f cleanup(workspace_file_done) = {0};
     struct workspace_row row;
-    int r = store_begin(w->store, source ? STORE_WRITE : STORE_READ,
-                        "downloading by a link", &tx, err);
+    int r = govern_get(w, s, path, source, err);
 
+    if (r == 0)
+        r = store_begin(w->store, source ? STORE_WRITE : STORE_READ,
+                        "downloading by a link", &tx, err);
     if (r == 0)
         r = enter(tx, s->id, &l, &row, err);
     if (r == 0)
@@ -391,6 +426,39 @@ static int put(struct workspaces *w, struct store_tx *tx, const struct link *l,
     return workspace_commit_in(w, tx, &who, row, &spec, ret, err);
 }
 
+static int govern_put(struct workspaces *w, const struct workspace_share *s,
+                      const char *path, const struct workspace_change *change,
+                      const char *source, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct link l cleanup(link_done) = {0};
+    char *full cleanup(mem_free) = NULL;
+    struct workspace_row row;
+    struct actor who = {.key = s->id, .door = VISITORS, .source = source};
+    struct workspace_act act = {.rq = {.action = POLICY_FILE_IN,
+                                       .who = &who,
+                                       .code_bytes = -1,
+                                       .file_bytes = (int64_t)change->size},
+                                .object = s->id,
+                                .summary = "put a file by a link"};
+    int r;
+
+    if (policy_idle(w->settings.policy) || s->mode != SHARE_WRITE)
+        return 0; /* the rest says no to reading links */
+    r = store_begin(w->store, STORE_READ, "uploading by a link", &tx, err);
+    if (r == 0)
+        r = enter(tx, s->id, &l, &row, err);
+    if (r == 0)
+        r = locate(&l.share, path, &full, err);
+    store_rollback(&tx);
+    if (r < 0)
+        return r;
+    who.tenant = row.tenant;
+    act.rq.file = full;
+    return workspace_govern(w, &act, err, "share", s->id, "path", full,
+                            "sha256", change->sha256, NULL);
+}
+
 int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
                         const char *path, const char *sha256, uint64_t size,
                         const char *source, struct workspace_commit *ret,
@@ -402,9 +470,11 @@ int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
         .kind = CHANGE_PUT, .sha256 = sha256, .size = size};
     struct workspace_commit commit = {0};
     struct workspace_row row;
-    int r =
-        store_begin(w->store, STORE_WRITE, "uploading by a link", &tx, err);
+    int r = govern_put(w, s, path, &change, source, err);
 
+    if (r == 0)
+        r = store_begin(w->store, STORE_WRITE, "uploading by a link", &tx,
+                        err);
     if (r == 0)
         r = enter(tx, s->id, &l, &row, err);
     if (r == 0)

@@ -29,8 +29,11 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "blob/blob.h"
+#include "policy/policy.h"
 
+struct approvals;
 struct error;
+struct policy;
 struct store;
 struct store_tx;
 struct workspaces;
@@ -51,6 +54,9 @@ struct workspaces_settings {
     uint32_t collect_every_s;  /* the collector's round; 0: no thread */
     uint64_t scrub_bytes_per_s;
     uint64_t file_bytes; /* largest file by parts */
+    /* Borrowed until close; NULL (unit tests) allows. */
+    struct policy *policy;
+    struct approvals *approvals;
 };
 
 /* store, blobs, audit: borrowed until close. Starts the collector and the
@@ -255,6 +261,9 @@ struct workspace_commit_spec {
     /* Of the first change's path. */
     const char *if_match; /* a version id, an ETag (sha256), or "*" */
     bool if_none_match;   /* must not exist: ERR_PRECONDITION */
+    /* Policy has been asked by the caller, or has nothing to say: code wrote
+     * it, or it was here before. Else it is asked about each PUT. */
+    bool governed;
 };
 
 struct workspace_file {
@@ -374,9 +383,12 @@ int workspace_conversation(struct workspaces *w, const struct actor *who,
                            char **ret_workspaces, size_t *ret_count,
                            bool *ret_more, struct error *err);
 
-/* Bytes of a version, verified; ret_fd owned by caller. */
-int workspace_file_open(struct workspaces *w, const struct workspace_file *f,
-                        int *ret_fd, struct error *err);
+/* Bytes of a version, verified; ret_fd owned by caller. who: whom policy
+ * must let fetch it; NULL where it does not leave (a session's own sandbox)
+ * or has been asked about. */
+int workspace_file_open(struct workspaces *w, const struct actor *who,
+                        const struct workspace_file *f, int *ret_fd,
+                        struct error *err);
 
 struct workspace_restore_spec {
     const char *commit;  /* to its state: a file, a folder or everything */
@@ -619,6 +631,23 @@ int workspaces_restore_backup(const char *dir, const char *data_dir,
                               void (*progress)(void *ctx, const char *what,
                                                uint64_t done, uint64_t total),
                               void *ctx, struct error *err);
+
+/* ---- govern.c ------------------------------------------------------------
+ */
+
+/* Something policy has a say in. The names of files are enough: types follow
+ * from them where none is given. */
+struct workspace_act {
+    int64_t pinned; /* as of policy_decide */
+    struct policy_request rq;
+    const char *object;  /* the id it is about, or NULL */
+    const char *summary; /* for whoever is asked: "put x into ws_…" */
+};
+/* Asks, and records; ERR_FORBIDDEN or ERR_APPROVAL. After err come pairs of
+ * name and text, ended by NULL, that say what exactly is to be approved. No
+ * transaction may be open. */
+int workspace_govern(struct workspaces *w, const struct workspace_act *act,
+                     struct error *err, ...) __attribute__((sentinel));
 
 /* ---- mime.c --------------------------------------------------------------
  */

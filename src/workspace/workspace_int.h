@@ -11,6 +11,7 @@
  *                   what of it may happen, commit_write.c the rows
  *   files.c list.c history.c changes.c conversation.c   what is and was there
  *   locks.c shares.c uploads.c   leases, links, files by parts
+ *   govern.c        what policy says about all of these
  *   library*.c aged.c   files uploaded for themselves, listings by age; see
  *                   library_int.h
  *   tree*.c collect.c scrub.c    see keep_int.h
@@ -82,6 +83,33 @@ pthread_mutex_t *workspace_lock_mutex(pthread_mutex_t *m);
 void workspace_unlock_mutex(pthread_mutex_t **m);
 /* Tells the listener; after store_commit of anything that made a commit. */
 void workspaces_committed(struct workspaces *w);
+
+/* ---- govern.c -----------------------------------------------------------
+ */
+
+int workspace_govern_commit(struct workspaces *w, const struct actor *who,
+                            const char *id,
+                            const struct workspace_commit_spec *spec,
+                            struct error *err);
+int workspace_govern_fetch(struct workspaces *w, const struct actor *who,
+                           const struct workspace_file *f, struct error *err);
+/* Every file below prefix as of commit seq, before the first byte. */
+int workspace_govern_archive(struct workspaces *w, const struct actor *who,
+                             const char *id, const char *prefix, int64_t seq,
+                             struct error *err);
+int workspace_govern_share(struct workspaces *w, const struct actor *who,
+                           const char *id,
+                           const struct workspace_share_spec *spec,
+                           struct error *err);
+int workspace_govern_member(struct workspaces *w, const struct actor *who,
+                            const char *id, const char *principal,
+                            enum workspace_role role, struct error *err);
+/* to NULL: by a token. */
+int workspace_govern_transfer(struct workspaces *w, const struct actor *who,
+                              const char *id, const char *to,
+                              struct error *err);
+int workspace_govern_claim(struct workspaces *w, const struct actor *who,
+                           struct error *err);
 
 /* ---- access.c -----------------------------------------------------------
  */

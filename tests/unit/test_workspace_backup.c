@@ -46,7 +46,7 @@ static char *text_of(struct kept *f, const char *path)
 
     MUST(f,
          workspace_file_get(f->w, &f->who, f->ws, path, NULL, &file, &f->err));
-    MUST(f, workspace_file_open(f->w, &file, &fd, &f->err));
+    MUST(f, workspace_file_open(f->w, NULL, &file, &fd, &f->err));
     assert_true(fd_read_all(fd, text, 255) >= 0);
     workspace_file_done(&file);
     return text;

@@ -453,7 +453,7 @@ static void *count_up(void *arg)
         if (got < 0 ||
             workspace_file_get(own.w, r->who, own.ws.id, "counter", NULL,
                                &file, &own.err) < 0 ||
-            workspace_file_open(own.w, &file, &fd, &own.err) < 0 ||
+            workspace_file_open(own.w, NULL, &file, &fd, &own.err) < 0 ||
             read(fd, text, sizeof(text) - 1) < 0) {
             r->bad = true;
             return NULL;

@@ -46,7 +46,7 @@ static void assert_file(struct kept *f, const char *path, const char *text)
 
     MUST(f,
          workspace_file_get(f->w, &f->who, f->ws, path, NULL, &file, &f->err));
-    MUST(f, workspace_file_open(f->w, &file, &fd, &f->err));
+    MUST(f, workspace_file_open(f->w, NULL, &file, &fd, &f->err));
     assert_int_equal(fd_read_all(fd, got, sizeof(got) - 1), strlen(text));
     assert_string_equal(got, text);
     workspace_file_done(&file);

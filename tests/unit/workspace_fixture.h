@@ -242,7 +242,7 @@ static inline char *tree_text(struct fixture *f, int64_t at)
         char bytes[256] = "";
         int fd = -1;
 
-        OK(f, workspace_file_open(f->w, &files[i], &fd, &f->err));
+        OK(f, workspace_file_open(f->w, NULL, &files[i], &fd, &f->err));
         assert_int_equal(read(fd, bytes, sizeof(bytes) - 1), files[i].size);
         close(fd);
         buf_addf(&out, "%s%s=%s", i ? " " : "", files[i].path, bytes);

@@ -51,7 +51,7 @@ HELPER static void assert_bytes(struct kept *f,
     char got[256] = "";
 
     memcpy(whole.sha256, file->sha256, sizeof(whole.sha256));
-    MUST(f, workspace_file_open(f->w, &whole, &fd, &f->err));
+    MUST(f, workspace_file_open(f->w, NULL, &whole, &fd, &f->err));
     assert_int_equal(fd_read_all(fd, got, sizeof(got) - 1), strlen(text));
     assert_string_equal(got, text);
 }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -127,10 +128,15 @@ int mcp_call_tool(struct mcp_exchange *x, const struct mcp_tool *tool,
 {
     struct mcp_answer answer;
     struct mcp_call call;
+    struct actor *who;
     struct error err;
     int r;
 
     mcp_exchange_call(x, &call);
+    who = arena_alloc(x->arena, sizeof(*who));
+    *who = *x->actor;
+    who->tool = tool->name; /* policy may ask which */
+    call.actor = who;
     mcp_answer_init(&answer);
     r = tool->run(&call, args, &answer, &err);
     if (x->fault.code) {

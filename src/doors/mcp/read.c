@@ -44,7 +44,7 @@ static int load(struct mcp_exchange *x, const struct workspace_file *f,
 {
     int fd cleanup(fd_close) = -1;
     ssize_t n;
-    int r = workspace_file_open(x->doors->workspaces, f, &fd, err);
+    int r = workspace_file_open(x->doors->workspaces, x->actor, f, &fd, err);
 
     if (r < 0)
         return r;

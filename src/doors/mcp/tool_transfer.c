@@ -233,7 +233,7 @@ static int copy_version(struct mcp_call *call, const char *session,
     struct session_upload *u = NULL;
     int fd cleanup(fd_close) = -1;
     ssize_t n = 1;
-    int r = workspace_file_open(call->doors->workspaces, from, &fd, err);
+    int r = workspace_file_open(call->doors->workspaces, NULL, from, &fd, err);
 
     if (r == 0)
         r = session_upload_begin(call->doors->sessions, call->actor, session,

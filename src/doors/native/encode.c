@@ -57,6 +57,7 @@ void native_encode_session(struct json_writer *w, const char *key,
     json_write_time(w, "last_used_at", info->last_used_at_ms);
     json_write_time(w, "expires_at", info->expires_at_ms);
     json_write_int(w, "cooldown_s", info->cooldown_s);
+    json_write_int(w, "policy_version", info->policy_version);
     encode_metadata(w, info->metadata);
     json_write_close(w, '}');
 }

@@ -229,6 +229,14 @@ void native_encode_exec_files(struct json_writer *w,
                               const struct exec_info *info);
 
 /* policy.c */
+doors_handler_fn native_policy_get;
+doors_handler_fn native_policy_put;
+doors_handler_fn native_policy_versions;
+doors_handler_fn native_policy_version;
+doors_handler_fn native_policy_check;
+doors_handler_fn native_policy_explain;
+doors_handler_fn native_policy_reload;
+doors_handler_fn native_policy_adopt;
 
 /* tokens.c */
 

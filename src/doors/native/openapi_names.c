@@ -33,7 +33,7 @@ const struct native_name native_openapi_params[] = {
     {"lock", "string", "A lock: lock_…"},
     {"share", "string", "A share: share_…"},
     {"secret", "string", "The secret of a share's link."},
-    {"number", "int 1 10000", "The part's number."},
+    {"number", "int 1", "The number of a part, or of a version."},
     {"name", "string", "A name, as the list has it."},
     {0},
 };

@@ -125,7 +125,7 @@ static int download(struct doors_call *call, const struct workspace_share *s,
                             head ? NULL : http_source(call->http), &f, err);
 
     if (r == 0)
-        r = workspace_file_open(call->doors->workspaces, &f, &fd, err);
+        r = workspace_file_open(call->doors->workspaces, NULL, &f, &fd, err);
     if (r == 0)
         r = http_respond_download(call->http,
                                   &(struct http_download){

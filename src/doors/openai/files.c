@@ -199,7 +199,8 @@ int openai_respond_bytes(struct doors_call *call,
                          struct error *err)
 {
     int fd cleanup(fd_close) = -1;
-    int r = workspace_file_open(call->doors->workspaces, f, &fd, err);
+    int r = workspace_file_open(call->doors->workspaces, &call->actor, f, &fd,
+                                err);
 
     if (r < 0)
         return r;

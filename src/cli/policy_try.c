@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * glovebox policy check, test and explain: what a policy says, by the same
+ * code as the service's, without one. Nothing is changed anywhere.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/mem.h"
+#include "cli/policy.h"
+#include "policy/policy.h"
+
+#define FILE_MAX (1u << 20) /* of cases */
+
+int cli_policy_read(const char *path, char **ret, size_t *ret_len,
+                    struct error *err)
+{
+    bool in = strcmp(path, "-") == 0;
+    int r = fd_read_file(AT_FDCWD, in ? "/dev/stdin" : path, FILE_MAX, ret,
+                         ret_len);
+
+    if (r == -EFBIG)
+        return error_set(err, ERR_TOO_LARGE, "%s is larger than %u KiB", path,
+                         FILE_MAX >> 10);
+    return r < 0 ? error_errno(err, ERR_INVALID, -r, "cannot read %s", path)
+                 : 0;
+}
+
+/* ---- check -------------------------------------------------------------- */
+
+int cli_policy_check(struct cli *c, const struct cli_words *words, void *arg)
+{
+    char *text cleanup(mem_free) = NULL;
+    size_t len = 0;
+    struct error err;
+
+    (void)arg;
+    if (cli_policy_read(words->items[0], &text, &len, &err) < 0)
+        return cli_fail(c, &err);
+    if (policy_check(text, len, &err) < 0) {
+        (void)error_wrap(&err, "%s", words->items[0]);
+        (void)cli_fail(c, &err);
+        return CLI_EXIT_CODE;
+    }
+    if (c->json) {
+        json_t *out cleanup(json_unref) = json_pack("{s:b}", "ok", 1);
+
+        cli_print_json(out);
+    } else {
+        (void)printf("%s: a policy\n", words->items[0]);
+    }
+    return CLI_EXIT_OK;
+}
+
+/* ---- test --------------------------------------------------------------- */
+
+struct tally {
+    const char *file;
+    bool json;
+    unsigned passed, failed;
+    json_t *faults;
+};
+
+static void on_case(void *ctx, unsigned line, const char *name,
+                    const char *why)
+{
+    struct tally *t = ctx;
+
+    if (!why) {
+        t->passed++;
+        return;
+    }
+    t->failed++;
+    (void)json_array_append_new(t->faults,
+                                json_pack("{s:i, s:s, s:s}", "line", (int)line,
+                                          "case", name, "problem", why));
+    if (!t->json)
+        (void)printf("%s:%u: %s: %s\n", t->file, line, name, why);
+}
+
+int cli_policy_test(struct cli *c, const struct cli_words *words, void *arg)
+{
+    bool apart = words->count > 1;
+    const char *cases = words->items[apart ? 1 : 0];
+    char *policy cleanup(mem_free) = NULL;
+    char *text cleanup(mem_free) = NULL;
+    json_t *faults cleanup(json_unref) = json_array();
+    struct tally t = {.file = cases, .json = c->json, .faults = faults};
+    size_t policy_len = 0, len = 0;
+    struct error err;
+
+    (void)arg;
+    if ((apart &&
+         cli_policy_read(words->items[0], &policy, &policy_len, &err) < 0) ||
+        cli_policy_read(cases, &text, &len, &err) < 0)
+        return cli_fail(c, &err);
+    if (policy_cases_run(policy, policy_len, text, len, on_case, &t, &err) <
+        0) {
+        (void)error_wrap(&err, "%s", cases);
+        (void)cli_fail(c, &err);
+        return CLI_EXIT_CODE;
+    }
+    if (c->json) {
+        json_t *out cleanup(json_unref) =
+            json_pack("{s:i, s:i, s:O}", "passed", (int)t.passed, "failed",
+                      (int)t.failed, "faults", faults);
+
+        cli_print_json(out);
+    } else {
+        (void)printf("%u passed, %u failed\n", t.passed, t.failed);
+    }
+    return t.failed ? CLI_EXIT_CODE : CLI_EXIT_OK;
+}
+
+/* ---- explain ------------------------------------------------------------ */
+
+static bool numeric(const char *key)
+{
+    static const char *const names[] = {"code_bytes", "file_bytes",
+                                        "timeout_s", "output_bytes", "port"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (strcmp(names[i], key) == 0)
+            return true;
+    return false;
+}
+
+static json_t *list_of(const char *text)
+{
+    json_t *list = json_array();
+
+    while (*text) {
+        size_t len = strcspn(text, ",");
+
+        if (len)
+            (void)json_array_append_new(list, json_stringn(text, len));
+        text += len + (text[len] == ',');
+    }
+    return list;
+}
+
+/* key=value words as the object the service takes too. */
+static int read_words(struct cli *c, const struct cli_words *words,
+                      json_t *ret)
+{
+    for (size_t i = 0; i < words->count; i++) {
+        const char *word = words->items[i];
+        const char *equals = strchr(word, '=');
+        char *key cleanup(mem_free) = NULL;
+        json_t *value;
+        uint64_t number;
+
+        if (!equals || equals == word)
+            return cli_usage_error(c, "'%s' is not KEY=VALUE", word);
+        key = xstrndup(word, (size_t)(equals - word));
+        if (strcmp(key, "scopes") == 0) {
+            value = list_of(equals + 1);
+        } else if (numeric(key)) {
+            if (cli_values_size(equals + 1, &number) < 0)
+                return cli_usage_error(c, "%s wants a number, not '%s'", key,
+                                       equals + 1);
+            value = json_integer((json_int_t)number);
+        } else {
+            value = json_string(equals + 1);
+        }
+        if (!value)
+            return cli_usage_error(c, "'%s' is not text", word);
+        (void)json_object_set_new(ret, key, value);
+    }
+    if (!json_object_get(ret, "action"))
+        (void)json_object_set_new(ret, "action", json_string("execute"));
+    return CLI_EXIT_OK;
+}
+
+static int ask_file(const struct cli_policy *p, json_t *request, json_t **ret,
+                    struct error *err)
+{
+    char *text cleanup(mem_free) = NULL;
+    struct buf out cleanup(buf_done) = {0};
+    size_t len = 0;
+    int r = policy_zone_set(p->zone ? p->zone : "", err);
+
+    if (r == 0)
+        r = cli_policy_read(p->file, &text, &len, err);
+    if (r == 0 &&
+        (r = policy_explain_request(text, len, request, &out, err)) < 0)
+        (void)error_wrap(err, "%s", p->file);
+    if (r == 0)
+        *ret = cli_json_load(out.data, out.len);
+    return r;
+}
+
+static int ask_service(struct cli *c, const struct cli_policy *p,
+                       json_t *request, json_t **ret, struct error *err)
+{
+    json_t *body cleanup(json_unref) =
+        json_pack("{s:O, s:s*}", "request", request, "session", p->session);
+
+    return cli_http_json(c, "POST", "/api/policy/explain", body, ret, err);
+}
+
+static void say_conditions(const json_t *rule)
+{
+    const json_t *list = json_object_get(rule, "conditions");
+
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *one = json_array_get(list, i);
+
+        (void)printf(
+            "      %s %s: wants %s, is %s\n",
+            json_is_true(json_object_get(one, "holds")) ? "yes" : "no ",
+            cli_json_text(one, "key", ""), cli_json_text(one, "wants", ""),
+            cli_json_text(one, "is", "not there"));
+    }
+}
+
+static void say_layer(const json_t *layer)
+{
+    const json_t *rules = json_object_get(layer, "rules");
+
+    (void)printf("  %s: %s, by %s\n", cli_json_text(layer, "layer", ""),
+                 cli_json_text(layer, "verdict", ""),
+                 cli_json_text(layer, "rule", ""));
+    for (size_t i = 0; i < json_array_size(rules); i++) {
+        const json_t *rule = json_array_get(rules, i);
+
+        if (!json_is_true(json_object_get(rule, "asked")))
+            break;
+        (void)printf("    %s: %s\n", cli_json_text(rule, "rule", ""),
+                     json_is_true(json_object_get(rule, "matches"))
+                         ? cli_json_text(rule, "then", "")
+                         : "does not match");
+        say_conditions(rule);
+    }
+}
+
+static void say(const json_t *why)
+{
+    const json_t *limit = json_object_get(why, "limit");
+    const json_t *versions = json_object_get(why, "versions");
+
+    (void)printf("%s: rule '%s' of %s", cli_json_text(why, "verdict", ""),
+                 cli_json_text(why, "rule", ""),
+                 cli_json_text(why, "layer", ""));
+    if (cli_json_number(why, "version"))
+        (void)printf(", version %llu",
+                     (unsigned long long)cli_json_number(why, "version"));
+    if (cli_json_text(why, "reason", NULL))
+        (void)printf(": %s", cli_json_text(why, "reason", ""));
+    (void)puts("");
+    if (cli_json_number(limit, "timeout_s"))
+        (void)printf("at most %llu seconds\n",
+                     (unsigned long long)cli_json_number(limit, "timeout_s"));
+    if (cli_json_number(limit, "output_bytes"))
+        (void)printf(
+            "at most %llu bytes of output\n",
+            (unsigned long long)cli_json_number(limit, "output_bytes"));
+    for (size_t i = 0; i < json_array_size(versions); i++) {
+        const json_t *one = json_array_get(versions, i);
+        const json_t *layers = json_object_get(one, "layers");
+
+        if (json_array_size(versions) > 1)
+            (void)printf("version %llu (%s)\n",
+                         (unsigned long long)cli_json_number(one, "version"),
+                         cli_json_text(one, "held", ""));
+        for (size_t k = 0; k < json_array_size(layers); k++)
+            say_layer(json_array_get(layers, k));
+    }
+}
+
+int cli_policy_explain(struct cli *c, const struct cli_words *words, void *arg)
+{
+    const struct cli_policy *p = arg;
+    json_t *request cleanup(json_unref) = json_object();
+    json_t *why cleanup(json_unref) = NULL;
+    struct error err;
+    int status = read_words(c, words, request);
+    int r;
+
+    if (status != CLI_EXIT_OK)
+        return status;
+    r = p->file ? ask_file(p, request, &why, &err)
+                : ask_service(c, p, request, &why, &err);
+    if (r < 0)
+        return cli_fail(c, &err);
+    if (c->json)
+        cli_print_json(why);
+    else
+        say(why);
+    return CLI_EXIT_OK;
+}
