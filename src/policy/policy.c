@@ -237,9 +237,9 @@ int policy_put(struct policy *p, const struct actor *who, const char *text,
 
     note = note ? note : "";
     if (p->file[0]) {
-        (void)error_set(err, ERR_CONFLICT, "the policy is the file %.200s",
-                        p->file);
-        return error_hint(err, "change that and reload, or set policy_file "
+        (void)error_set(err, ERR_CONFLICT,
+                        "the policy is a file of the operators'");
+        return error_hint(err, "change that and reload it, or set policy_file "
                                "to \"\"");
     }
     if (len > POLICY_TEXT_MAX)
@@ -281,7 +281,7 @@ static int load_file(struct policy *p, struct error *err)
     else
         rc = adopt(p, NULL, &v, err);
     policy_version_done(&v);
-    return rc < 0 ? error_wrap(err, "%.180s", p->file) : 0;
+    return rc < 0 ? error_wrap(err, "the policy's file") : 0;
 }
 
 /* The newest that was put; none is fine. */
@@ -305,8 +305,9 @@ static void say(struct policy *p, int rc, bool starting,
     (void)snprintf(version, sizeof(version), "%lld",
                    (long long)policy_current(p));
     if (rc < 0) {
-        log_event(LOG_ERROR, "policy_unloadable", "error", err->message,
-                  "hint", err->hint[0] ? err->hint : NULL, "then",
+        log_event(LOG_ERROR, "policy_unloadable", "file",
+                  p->file[0] ? p->file : NULL, "error", err->message, "hint",
+                  err->hint[0] ? err->hint : NULL, "then",
                   "everything is denied until it can be loaded", NULL);
         event.result = error_code_name(err->code);
         event.detail = err->message;

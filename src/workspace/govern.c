@@ -154,6 +154,8 @@ int workspace_govern_fetch(struct workspaces *w, const struct actor *who,
 
     if (policy_idle(w->settings.policy))
         return 0;
+    if (!f->path) /* rules about names would not see it */
+        return error_set(err, ERR_INTERNAL, "a file without a name");
     summary = xasprintf("fetch %.200s (%s)", f->path, f->version);
     act.summary = summary;
     return workspace_govern(w, &act, err, "file", f->file, "version",

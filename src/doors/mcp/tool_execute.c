@@ -40,7 +40,7 @@ int tool_execute(struct mcp_call *call, const char *session,
     whole.message = tool_some(call->message);
     r = session_submit(call->doors->sessions, call->actor, session, &whole,
                        on_submit, &later, ret, err);
-    if (r < 0)
+    if (r < 0 || !later.job) /* settled by policy: there is nothing to run */
         return r;
     tool_watch_begin(&watch, call, *ret);
     later.job(later.arg);

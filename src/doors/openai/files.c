@@ -229,6 +229,7 @@ int openai_files_content(struct doors_call *call, struct error *err)
 
     if (r < 0)
         return r;
+    bytes.path = file.filename; /* borrowed; policy goes by it */
     bytes.size = file.size;
     memcpy(bytes.file, file.file, sizeof(bytes.file));
     memcpy(bytes.version, file.version, sizeof(bytes.version));
