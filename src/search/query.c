@@ -437,6 +437,29 @@ static void hit_done(struct search_hit *h)
     free(h->mime);
 }
 
+/* What may not be fetched is found by its name alone: neither a snippet nor
+ * the hit itself tells what is in it. */
+static void withhold(struct question *q)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < q->count; i++) {
+        struct search_hit *h = &q->hits[i];
+
+        if ((h->line || h->page || !h->in_name) &&
+            !workspace_may_fetch(q->s->workspaces, q->who, h->path, h->mime)) {
+            if (!h->in_name) {
+                hit_done(h);
+                continue;
+            }
+            h->snippet[0] = '\0';
+            h->line = h->page = 0;
+        }
+        q->hits[kept++] = *h;
+    }
+    q->count = kept;
+}
+
 void search_hits_free(struct search_hit *hits, size_t count)
 {
     for (size_t i = 0; i < count; i++)
@@ -463,6 +486,7 @@ int search_query(struct search *s, const struct actor *who,
         hit_done(&q.hits[--q.count]);
     if (show_all(&q, err) < 0)
         return -(int)err->code;
+    withhold(&q);
     *ret_count = q.count;
     *ret_more = more;
     *ret = take_ptr(q.hits);

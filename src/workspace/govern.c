@@ -162,6 +162,21 @@ int workspace_govern_fetch(struct workspaces *w, const struct actor *who,
                             f->version, NULL);
 }
 
+bool workspace_may_fetch(struct workspaces *w, const struct actor *who,
+                         const char *path, const char *mime)
+{
+    const struct workspace_act act = {.rq = {.action = POLICY_FILE_OUT,
+                                             .who = who,
+                                             .code_bytes = -1,
+                                             .file = path,
+                                             .mime = mime,
+                                             .file_bytes = -1}};
+    struct policy_decision d;
+
+    decide(w, &act, &d);
+    return d.verdict == POLICY_ALLOW;
+}
+
 /* ---- a folder at once --------------------------------------------------- */
 
 struct page {

@@ -649,6 +649,10 @@ struct workspace_act {
 int workspace_govern(struct workspaces *w, const struct workspace_act *act,
                      struct error *err, ...) __attribute__((sentinel));
 
+/* Would a fetch be let through, without asking anybody? Records nothing. */
+bool workspace_may_fetch(struct workspaces *w, const struct actor *who,
+                         const char *path, const char *mime);
+
 /* ---- mime.c --------------------------------------------------------------
  */
 

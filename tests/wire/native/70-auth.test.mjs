@@ -14,6 +14,7 @@ const ADMIN = 'admin';
 const EXECUTE = 'execute';
 const READ = 'files:read';
 const WRITE = 'files:write';
+const POLICY = 'policy:admin';
 
 // Every route: what it needs, a good request, and what a good one answers.
 // kind says which id stands in the path; the table of the product is
@@ -103,6 +104,15 @@ const routes = [
   { method: 'POST', path: '/api/collect', scope: ADMIN, status: 200 },
   { method: 'POST', path: '/api/verify', scope: ADMIN, status: 200 },
   { method: 'POST', path: '/api/backup', scope: ADMIN, body: { path: '/nowhere/at/all' }, status: 200 },
+  // The policy is the operators': another tenant's administrator may look at what concerns it.
+  { method: 'GET', path: '/api/policy', scope: POLICY, status: 200 },
+  { method: 'PUT', path: '/api/policy', scope: POLICY, body: { text: 'version: 1' }, status: 403 },
+  { method: 'GET', path: '/api/policy/versions', scope: POLICY, status: 403 },
+  { method: 'GET', path: '/api/policy/versions/{number}', scope: POLICY, status: 403 },
+  { method: 'POST', path: '/api/policy/check', scope: POLICY, body: { text: 'version: 1' }, status: 200 },
+  { method: 'POST', path: '/api/policy/explain', scope: POLICY, body: { request: { action: 'execute' } }, status: 200 },
+  { method: 'POST', path: '/api/policy/reload', scope: POLICY, status: 403 },
+  { method: 'POST', path: '/api/sessions/{id}/policy', scope: POLICY, kind: 'session', status: 200 },
   { method: 'DELETE', path: '/api/sessions/{id}', scope: EXECUTE, kind: 'session', status: 204 },
 ];
 

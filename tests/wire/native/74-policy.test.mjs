@@ -213,6 +213,18 @@ describe('a service without a policy file', () => {
       assert.equal((await w.call('DELETE', `/members/${other.id}`)).status, 204, 'taking away is allowed');
     });
 
+    test('are not shown by a search either', async () => {
+      await inForce(server, 'version: 1');
+      await w.write('plans.txt', 'zanzibar in spring');
+      const find = async (q) => (await request(server, 'GET', `/api/search?q=${q}&workspace=${w.id}`)).body.data;
+      await until(async () => (await find('zanzibar')).length === 1, { what: 'the index' });
+      await inForce(server, rules({ name: 'no-plans', match: { action: 'file.out', file: 'plans*' }, then: 'ask' }));
+      assert.equal((await find('zanzibar')).length, 0);
+      const [named] = await find('plans');
+      assert.equal(named.path, 'plans.txt');
+      assert.doesNotMatch(JSON.stringify(named), /zanzibar|spring/);
+    });
+
     test('a session is not made with a file that may not come in', async () => {
       await inForce(server, 'version: 1');
       const file = (await w.ok('GET', '/info/old.exe'));

@@ -48,7 +48,8 @@ describe('the document', () => {
     const rows = table();
     assert.ok(rows.length > 60, `${rows.length} rows were read`);
     assert.equal(operations().length, rows.length);
-    const scopes = { AUTH_EXECUTE: ['execute'], AUTH_FILES_READ: ['files:read'], AUTH_FILES_WRITE: ['files:write'], AUTH_ADMIN: ['admin'], AUTH_POLICY_ADMIN: ['policy:admin'], 0: [] };
+    const scopes = { AUTH_EXECUTE: ['execute'], AUTH_FILES_READ: ['files:read'], AUTH_FILES_WRITE: ['files:write'], AUTH_ADMIN: ['admin'], 0: [],
+      AUTH_WORKSPACES_ADMIN: ['workspaces:admin'], AUTH_AUDIT_READ: ['audit:read'], AUTH_POLICY_ADMIN: ['policy:admin'], AUTH_APPROVE: ['approve'] };
     for (const row of rows) {
       const path = row.pattern.replace('...', '');
       const where = `${row.method} ${row.pattern}`;
