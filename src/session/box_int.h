@@ -109,6 +109,25 @@ int session_broker_end(struct box *b, char *room, size_t room_len,
 int session_broker_signal(struct box *b, enum init_signal sig,
                           uint32_t timeout_ms, struct error *err);
 
+/* ---- surround.c: what code inside finds around it -----------------------
+ * Both belong to this box: a fresh kernel or shell in it has them too, and
+ * whoever makes a session a new box says them again.
+ */
+
+#define BOX_ENVIRONMENT_MAX 65536u
+#define BOX_CA_MAX 65536u
+#define BOX_CA_FILE "/run/glovebox/ca.pem" /* the system's and the added */
+
+/* Lines "NAME=VALUE", or "NAME" to take one away; names of letters, digits
+ * and '_', values without control characters. Added to what was said before.
+ * Shells have it from now on, Python from the next cell. */
+int session_box_environment(struct box *b, const char *text, size_t len,
+                            struct error *err);
+/* A certificate authority, PEM, that programs inside shall trust besides the
+ * system's; it replaces the one given before. len 0: none any more. */
+int session_box_ca(struct box *b, const char *pem, size_t len,
+                   struct error *err);
+
 /* One entry of a SCAN or LIST payload: 1, 0 at the end, -EBADMSG. */
 int session_broker_entry(const char *payload, size_t len, size_t *pos,
                          struct init_entry *ret, const char **ret_path);

@@ -157,6 +157,17 @@ int session_held_find(struct sessions *m, const struct actor *who,
 
 enum session_egress session_network_mode(const struct session *se);
 
+/* ---- watch.c: what code tried to reach, and what it read -----------------
+ */
+
+#define WATCH_CONNECTIONS_MAX 256u
+#define WATCH_READS_MAX 256u
+
+/* Copies it into e, and counts it there if the same came before; what is too
+ * much sets connections_truncated. Any thread may call; false: e was finished
+ * already, and so it belongs to no execution. */
+bool session_watch_add(struct execution *e, const struct exec_connection *c);
+
 /* ---- judge.c ------------------------------------------------------------ */
 
 enum exec_end {

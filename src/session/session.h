@@ -486,6 +486,10 @@ struct exec_info {
     const struct exec_connection *connections;
     size_t connection_count;
     bool connections_truncated;
+    const char *const *reads; /* paths below /mnt/data that Python opened for
+                                 reading, as told by the session itself */
+    size_t read_count;
+    bool reads_truncated;
     const struct policy_decision *decision; /* NULL: nobody was asked */
     char approval[ID_MAX];                  /* apr_… or "" */
     uint32_t repeats; /* the same code had failed so often in a row */
