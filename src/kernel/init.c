@@ -35,6 +35,7 @@ struct init {
     pid_t kernel, shell;
     struct broker broker;
     struct scan scan;
+    struct net net;
     bool is_kernel; /* we are the fork that returns to Python */
     char payload[INIT_REPLY_MAX];
 };
@@ -111,6 +112,7 @@ static void take_seat(struct init *in, int out, int err, int keep)
                       0);
     in->ctl = in->events = in->signals = in->broker.data = -1;
     in->scan.upper = -1;
+    in->net.watch = in->net.resolver = in->net.proxy = -1;
     /* Tools inside may look at this process in /proc, unlike at pid 1. */
     (void)prctl(PR_SET_DUMPABLE, 1);
     (void)sigemptyset(&none);
@@ -242,6 +244,8 @@ static int do_scan(struct init *in, struct call *c)
         &in->scan, in->payload, sizeof(in->payload), &c->reply.arg);
     if (fstatvfs(in->broker.data, &vfs) < 0)
         return errno;
+    net_serve(&in->net); /* a lookup may have been sent and not waited for */
+    c->reply.blocked = net_pending(&in->net);
     c->reply.scratch_free_bytes = (uint64_t)vfs.f_bavail * vfs.f_frsize;
     c->reply.scratch_free_inodes = vfs.f_favail;
     return 0;
@@ -306,7 +310,12 @@ static int dispatch(struct init *in, struct call *c)
     case INIT_LIST:
         return do_list(in, c);
     case INIT_NETWORK:
-        return ENOSYS;
+        return net_request(&in->net, c->req.arg, in->payload, &c->reply,
+                           &c->reply_fd);
+    case INIT_ENVIRONMENT:
+        return c->fd_count == 1 ? surround_environment(c->fds[0]) : EINVAL;
+    case INIT_CA:
+        return surround_ca(c->fd_count == 1 ? c->fds[0] : -1);
     }
     return EINVAL;
 }
@@ -329,20 +338,29 @@ static void serve_one(struct init *in)
         _exit(0);
     for (size_t i = 0; i < c.fd_count; i++)
         fd_close(&c.fds[i]);
-    /* An upload's descriptor stays ours until it is published. */
+    /* Ours stay open: an upload's until it is published, and sockets. */
     if (c.req.type == INIT_OPEN)
         fd_close(&c.reply_fd);
 }
+
+enum {
+    AT_CTL,
+    AT_SIGNALS,
+    AT_WATCH,
+    AT_RESOLVER,
+    AT_COUNT
+};
 
 void init_run(const struct sandbox_fds *fds, const struct sandbox_spec *spec)
 {
     static struct init in; /* one per process; this process is pid 1 */
     sigset_t mask;
-    struct pollfd polls[2];
+    struct pollfd polls[AT_COUNT];
 
     in = (struct init){
         .ctl = fds->ctl, .events = fds->events, .cores = spec->limits.cores};
     scan_start(&in.scan, fds->upper, spec->layers > 0);
+    net_start(&in.net, fds);
     for (size_t i = 0; i < BROKER_UPLOADS_MAX; i++)
         in.broker.uploads[i] = -1;
     /* None gets through, so that what Python left as handlers never runs
@@ -357,17 +375,22 @@ void init_run(const struct sandbox_fds *fds, const struct sandbox_spec *spec)
         open(SANDBOX_DATA, O_DIRECTORY | O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
     if (in.signals < 0 || in.broker.data < 0)
         _exit(1);
-    polls[0] = (struct pollfd){.fd = in.ctl, .events = POLLIN};
-    polls[1] = (struct pollfd){.fd = in.signals, .events = POLLIN};
+    polls[AT_CTL] = (struct pollfd){.fd = in.ctl, .events = POLLIN};
+    polls[AT_SIGNALS] = (struct pollfd){.fd = in.signals, .events = POLLIN};
+    polls[AT_WATCH] = (struct pollfd){.fd = in.net.watch, .events = POLLIN};
     while (!in.is_kernel) {
         struct signalfd_siginfo info;
 
+        polls[AT_RESOLVER] = (struct pollfd){
+            .fd = in.net.taken ? -1 : in.net.resolver, .events = POLLIN};
         if (poll(polls, ARRAY_SIZE(polls), -1) < 0 && errno != EINTR)
             _exit(1);
         while (read(in.signals, &info, sizeof(info)) > 0)
             ; /* one is as good as many */
         reap(&in);
-        if (polls[0].revents)
+        if (polls[AT_WATCH].revents || polls[AT_RESOLVER].revents)
+            net_serve(&in.net);
+        if (polls[AT_CTL].revents)
             serve_one(&in);
     }
 }

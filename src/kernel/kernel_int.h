@@ -6,8 +6,9 @@
  *   zygote   python3 with its imports done   freeze.c, zygote.c
  *     clone into fresh namespaces, sandbox_enter()
  *   pid 1    serves the daemon, never runs Python again   init.c, broker.c,
- *     fork                                                 walk.c, scan.c
- *   kernel   returns into Python: driver/ runs cells       module.c
+ *     fork                          walk.c, scan.c, net.c, notify.c,
+ * surround.c kernel   returns into Python: driver/ runs cells       module.c,
+ * reads.c
  */
 #ifndef GLOVEBOX_KERNEL_KERNEL_INT_H
 #define GLOVEBOX_KERNEL_KERNEL_INT_H
@@ -52,6 +53,51 @@ void zygote_serve(int sock, struct kernel_seat *ret_seat);
 
 /* The life of pid 1, walled in with these; returns only in a kernel. */
 void init_run(const struct sandbox_fds *fds, const struct sandbox_spec *spec);
+
+/* ---- net.c, notify.c: what code inside tries to reach ----------------------
+ */
+
+#define NET_BLOCKED_MAX 64
+
+struct net {
+    int watch, resolver, proxy;
+    bool taken;  /* somebody else answers lookups */
+    bool opaque; /* this machine lets nobody look into another process */
+    struct init_blocked blocked[NET_BLOCKED_MAX]; /* since last told */
+    uint32_t blocked_count;
+    uint32_t dropped; /* attempts there was no room for */
+};
+
+void net_start(struct net *n, const struct sandbox_fds *fds);
+/* Answers what waits, up to a bound, and never waits itself. */
+void net_serve(struct net *n);
+/* Notes an attempt. host: printable ASCII. count: 0 when the same attempt is
+ * noted by another call. */
+void net_note(struct net *n, enum init_blocked_kind kind, const char *host,
+              uint16_t port, uint32_t count);
+/* How many entries net_tell would give. */
+uint32_t net_pending(const struct net *n);
+/* INIT_NETWORK: 0 or an errno. payload: room for INIT_REPLY_MAX. */
+int net_request(struct net *n, uint32_t what, char *payload,
+                struct init_reply *reply, int *ret_fd);
+/* One call that was stopped; false: there is none. */
+bool notify_one(struct net *n);
+
+/* ---- surround.c: environment and certificates ------------------------------
+ */
+
+/* Each takes a memfd and returns 0 or an errno. */
+int surround_environment(int fd);
+int surround_ca(int fd); /* -1: take it away */
+
+/* ---- reads.c: which files Python opens, in a kernel ------------------------
+ */
+
+/* Before user code runs. */
+int reads_watch(void);
+/* The payload of KERNEL_READS since the last call; owned by caller. 0: none.
+ */
+size_t reads_take(char **ret_payload);
 
 /* ---- broker.c: files of /mnt/data, by descriptor -------------------------
  */

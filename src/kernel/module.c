@@ -19,6 +19,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/mem.h"
 #include "kernel/kernel_int.h"
 #include "wire/wire.h"
 
@@ -59,6 +60,8 @@ static PyObject *mod_zygote_serve(PyObject *self, PyObject *args)
     /* From here on we are a kernel: pid 2 or a successor of it, sealed. */
     mask_interrupt(SIG_BLOCK);
     PyOS_AfterFork_Child();
+    if (reads_watch() < 0)
+        return NULL;
     return Py_BuildValue("{s:I,s:K,s:s}", "cores",
                          (unsigned)seat.grant.limits.cores, "memory_bytes",
                          (unsigned long long)seat.grant.limits.memory_bytes,
@@ -214,6 +217,18 @@ static PyObject *mod_immortalize(PyObject *self, PyObject *list)
     return PyLong_FromSsize_t(count);
 }
 
+static PyObject *mod_reads(PyObject *self, PyObject *unused)
+{
+    char *payload cleanup(mem_free) = NULL;
+    size_t len = reads_take(&payload);
+
+    (void)self;
+    (void)unused;
+    if (len == 0)
+        Py_RETURN_NONE;
+    return PyBytes_FromStringAndSize(payload, (Py_ssize_t)len);
+}
+
 static PyMethodDef methods[] = {
     {"zygote_serve", mod_zygote_serve, METH_VARARGS,
      "Serve the warden; returns the grant, in a kernel."},
@@ -222,6 +237,8 @@ static PyMethodDef methods[] = {
     {"recv", mod_recv, METH_NOARGS, "The next frame: (type, payload)."},
     {"send", mod_send, METH_VARARGS, "Send one frame: type, payload."},
     {"sync", mod_sync, METH_NOARGS, "Wait until the pipes have been read."},
+    {"reads", mod_reads, METH_NOARGS,
+     "The payload of a READS frame, or None when nothing was read."},
     {"run_begin", mod_run_begin, METH_NOARGS, "Let interrupts through."},
     {"run_end", mod_run_end, METH_NOARGS, "Hold interrupts back."},
     {NULL, NULL, 0, NULL},

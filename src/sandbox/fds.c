@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -15,41 +16,78 @@
 #include "base/mem.h"
 #include "sandbox/sandbox_int.h"
 
-#define FIRST_KEPT 3
-#define LAST_KEPT 5
-#define HIGH 32 /* above all fixed numbers, below the least limit (64) */
+#define UPPER 3
 
 static int close_range_raw(unsigned first, unsigned last)
 {
     return syscall(SYS_close_range, first, last, 0) < 0 ? -errno : 0;
 }
 
+/*
+ * What pid 1 sends on has numbers that nothing it starts can ever have: the
+ * limit on descriptors, granted in the step after this one, is the lowest of
+ * them. By that the filter of seccomp.c tells pid 1's own messages, which it
+ * must not stop, from the session's. Where the machine has no room above what
+ * was granted a few descriptors less are.
+ */
+static int choose_lowest(struct sandbox_steps *s, size_t above)
+{
+    struct rlimit most;
+    rlim_t room;
+
+    if (getrlimit(RLIMIT_NOFILE, &most) < 0)
+        return -errno;
+    room = MIN(most.rlim_max, (rlim_t)1 << 30);
+    if (room < UPPER + 1 + above)
+        return -EMFILE;
+    s->fds->lowest =
+        (unsigned)MIN((rlim_t)s->spec->limits.descriptors, room - above);
+    most.rlim_cur = room; /* until the next step */
+    return setrlimit(RLIMIT_NOFILE, &most) < 0 ? -errno : 0;
+}
+
+static int copy_above(int *fd, unsigned lowest)
+{
+    *fd = fcntl(*fd, F_DUPFD_CLOEXEC, (int)lowest);
+    return *fd < 0 ? -errno : 0;
+}
+
+static int put(int *fd, unsigned number)
+{
+    if (dup3(*fd, (int)number, O_CLOEXEC) < 0)
+        return -errno;
+    *fd = (int)number;
+    return 0;
+}
+
 int sandbox_fds_close(struct sandbox_steps *s)
 {
-    /* High copies first, so that the fixed numbers are free to be taken. */
-    int ctl = fcntl(s->fds->ctl, F_DUPFD_CLOEXEC, HIGH);
-    int events = fcntl(s->fds->events, F_DUPFD_CLOEXEC, HIGH);
-    int upper = fcntl(s->fds->upper, F_DUPFD_CLOEXEC, HIGH);
+    struct sandbox_fds *fds = s->fds;
+    int *const kept[] = {&fds->ctl, &fds->events, &fds->resolver, &fds->proxy};
+    const unsigned count = ARRAY_SIZE(kept);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int r = null < 0 ? -errno : choose_lowest(s, 2 * count + 2);
 
-    if (ctl < 0 || events < 0 || upper < 0 || null < 0)
-        return -errno;
-    for (int fd = 0; fd < FIRST_KEPT; fd++)
-        if (dup3(null, fd, 0) < 0 && errno != EINVAL)
-            return -errno;
-    if (dup3(ctl, FIRST_KEPT, O_CLOEXEC) < 0 ||
-        dup3(events, FIRST_KEPT + 1, O_CLOEXEC) < 0 ||
-        dup3(upper, LAST_KEPT, O_CLOEXEC) < 0)
-        return -errno;
-    s->fds->ctl = FIRST_KEPT;
-    s->fds->events = FIRST_KEPT + 1;
-    s->fds->upper = LAST_KEPT;
-    s->fds->go = -1;
-    s->fds->scratch = -1;
-    s->fds->dev = -1;
-    for (size_t i = 0; i < ARRAY_SIZE(s->fds->layers); i++)
-        s->fds->layers[i] = -1;
-    return close_range_raw(LAST_KEPT + 1, ~0u);
+    /* Copies above all others first, so that the numbers wanted are free. */
+    for (unsigned i = 0; r == 0 && i < count; i++)
+        r = copy_above(kept[i], fds->lowest + count);
+    if (r == 0)
+        r = copy_above(&fds->upper, fds->lowest + count);
+    if (r == 0)
+        r = copy_above(&null, fds->lowest + count);
+    for (int fd = 0; r == 0 && fd < UPPER; fd++)
+        r = dup3(null, fd, 0) < 0 ? -errno : 0;
+    if (r == 0)
+        r = put(&fds->upper, UPPER);
+    for (unsigned i = 0; r == 0 && i < count; i++)
+        r = put(kept[i], fds->lowest + i);
+    if (r < 0)
+        return r;
+    fds->go = fds->scratch = fds->dev = -1;
+    for (size_t i = 0; i < ARRAY_SIZE(fds->layers); i++)
+        fds->layers[i] = -1;
+    r = close_range_raw(UPPER + 1, fds->lowest - 1);
+    return r < 0 ? r : close_range_raw(fds->lowest + count, ~0u);
 }
 
 static int same_file(const struct stat *a, const struct stat *b)
@@ -71,7 +109,8 @@ int sandbox_fds_check(struct sandbox_steps *s)
 
         if (*end || end == d->d_name)
             continue; /* "." and ".." */
-        if (fd > LAST_KEPT && fd != dirfd(dir))
+        if (fd > UPPER && fd != dirfd(dir) &&
+            (fd < (long)s->fds->lowest || fd > s->fds->proxy))
             return -EBADF;
     }
     if (stat("/", &root) < 0 || stat("/..", &up) < 0 ||

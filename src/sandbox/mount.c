@@ -257,6 +257,18 @@ int sandbox_mount_data(struct sandbox_steps *s)
                                        MS_BIND, NULL);
 }
 
+/* An image that has no such file, or a link, is left as it is: what looks
+ * for names then asks this machine by itself. */
+static int mount_resolver(void)
+{
+    static const char to[] = NEWROOT "/etc/resolv.conf";
+    struct stat st;
+
+    if (lstat(to, &st) < 0 || !S_ISREG(st.st_mode))
+        return 0;
+    return try_mount(STAGE_FACTS "/resolv.conf", to, NULL, MS_BIND, NULL);
+}
+
 /* Covers are objects of our own on the stage, read-only already, which no
  * session ever reaches by path. */
 int sandbox_mount_proc(struct sandbox_steps *s)
@@ -281,9 +293,9 @@ int sandbox_mount_proc(struct sandbox_steps *s)
         if (r == -ENOENT)
             r = 0; /* this kernel has no such entry */
     }
-    return r == 0 ? try_mount(STAGE_FACTS "/sys", NEWROOT "/sys", NULL,
-                              MS_BIND, NULL)
-                  : r;
+    if (r == 0)
+        r = try_mount(STAGE_FACTS "/sys", NEWROOT "/sys", NULL, MS_BIND, NULL);
+    return r == 0 ? mount_resolver() : r;
 }
 
 int sandbox_mount_pivot(struct sandbox_steps *s)

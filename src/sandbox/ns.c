@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <grp.h>
 #include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <signal.h>
 #include <string.h>
@@ -18,6 +19,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "sandbox/sandbox_int.h"
+#include "wire/egress_msg.h"
 
 /*
  * The only id mapped in our user namespace is the session's; whoever we were
@@ -73,14 +75,36 @@ int sandbox_ns_names(struct sandbox_steps *s)
     return sethostname(name, sizeof(name) - 1) < 0 ? -errno : 0;
 }
 
+static int bound_socket(int type, uint16_t port, int *ret_fd)
+{
+    struct sockaddr_in at = {.sin_family = AF_INET,
+                             .sin_port = htons(port),
+                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int fd cleanup(fd_close) =
+        socket(AF_INET, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+    if (fd < 0 || bind(fd, (struct sockaddr *)&at, sizeof(at)) < 0)
+        return -errno;
+    *ret_fd = take_fd(fd);
+    return 0;
+}
+
+/* Loopback, and the two places where a session's code finds names and, if it
+ * is ever granted one, a way out. There is no other interface and no route.
+ * Done here because both the interface and the port need a capability. */
 int sandbox_ns_network(struct sandbox_steps *s)
 {
     int fd cleanup(fd_close) = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     struct ifreq ifr = {.ifr_name = "lo"};
+    int r;
 
-    (void)s;
     if (fd < 0)
         return -errno;
     ifr.ifr_flags = IFF_UP | IFF_RUNNING;
-    return ioctl(fd, SIOCSIFFLAGS, &ifr) < 0 ? -errno : 0;
+    if (ioctl(fd, SIOCSIFFLAGS, &ifr) < 0)
+        return -errno;
+    r = bound_socket(SOCK_DGRAM, EGRESS_DNS_PORT, &s->fds->resolver);
+    return r < 0
+               ? r
+               : bound_socket(SOCK_STREAM, EGRESS_PROXY_PORT, &s->fds->proxy);
 }

@@ -38,7 +38,7 @@ int sandbox_rlimit_apply(struct sandbox_steps *s)
         rlim_t value;
     } limits[] = {
         {RLIMIT_CORE, 0},
-        {RLIMIT_NOFILE, l->descriptors},
+        {RLIMIT_NOFILE, s->fds->lowest},  /* as granted; see fds.c */
         {RLIMIT_NPROC, l->processes + 2}, /* the group's cap comes first */
         {RLIMIT_SIGPENDING, 1024},
         {RLIMIT_MEMLOCK, 8u << 20},

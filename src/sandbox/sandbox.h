@@ -28,8 +28,8 @@ struct sock_fprog;
 #define SANDBOX_DATA "/mnt/data"
 #define SANDBOX_HOME "/home/user"
 
-/* Descriptors the child is born with; those it keeps are ctl, events and
- * upper. */
+/* Descriptors the child is born with; those it keeps are upper, and above
+ * every number its own children may have: ctl, events, resolver and proxy. */
 struct sandbox_fds {
     int ctl;
     int events;
@@ -38,7 +38,12 @@ struct sandbox_fds {
     int dev;     /* detached mount, or -1 */
     int layers[WARDEN_LAYERS_MAX];  /* detached mounts; spec says how many */
     int groups[SANDBOX_GROUPS_MAX]; /* to be joined by writing "0" */
-    int upper; /* made here: what the session writes to /mnt/data, bare */
+    /* Made here: */
+    int upper;       /* what the session writes to /mnt/data, bare */
+    int resolver;    /* UDP, bound to 127.0.0.1:53 of its own network */
+    int proxy;       /* TCP, bound to 127.0.0.1:3128, does not listen */
+    int watch;       /* attempts to reach something are told here */
+    unsigned lowest; /* numbers from here on are pid 1's alone */
 };
 
 struct sandbox_failure {

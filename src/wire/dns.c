@@ -147,3 +147,28 @@ size_t dns_answer_address(const struct dns_question *q, enum dns_type type,
     memcpy(at, address, size);
     return (size_t)(at + size - out);
 }
+
+static int ends_with(const char *name, const char *end)
+{
+    size_t len = strlen(name), tail = strlen(end);
+
+    return len >= tail && strcmp(name + len - tail, end) == 0;
+}
+
+size_t dns_answer_own(const struct dns_question *q, unsigned char *out)
+{
+    static const unsigned char four[4] = {127, 0, 0, 1};
+    static const unsigned char six[16] = {[15] = 1};
+    static const char one[] = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0."
+                              "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa";
+
+    /* They have names in /etc/hosts; who asks further is told so. */
+    if (q->type == DNS_PTR &&
+        (ends_with(q->name, ".127.in-addr.arpa") || strcmp(q->name, one) == 0))
+        return dns_answer_code(q, DNS_NXDOMAIN, out);
+    if (strcmp(q->name, "localhost") != 0 &&
+        strcmp(q->name, "glovebox") != 0 && !ends_with(q->name, ".localhost"))
+        return 0;
+    return q->type == DNS_AAAA ? dns_answer_address(q, DNS_AAAA, six, 0, out)
+                               : dns_answer_address(q, DNS_A, four, 0, out);
+}

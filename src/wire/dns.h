@@ -16,6 +16,7 @@
 
 enum dns_type {
     DNS_A = 1,
+    DNS_PTR = 12,
     DNS_AAAA = 28,
 };
 
@@ -57,5 +58,10 @@ size_t dns_answer_code(const struct dns_question *q, enum dns_code code,
 size_t dns_answer_address(const struct dns_question *q, enum dns_type type,
                           const void *address, uint32_t ttl_s,
                           unsigned char *out);
+
+/* The session's own names (localhost, what is below it, its host name) and
+ * loopback's addresses need nobody's leave: their answer, or 0 for all
+ * others. */
+size_t dns_answer_own(const struct dns_question *q, unsigned char *out);
 
 #endif

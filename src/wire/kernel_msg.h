@@ -26,28 +26,38 @@
 #define INIT_REPLY_MAX 61440 /* bytes of payload in one reply */
 
 enum init_request_type {
-    INIT_START = 1, /* fds: frames, stdout, stderr. Ends everything else in
-                       the session and forks a fresh kernel. */
-    INIT_SHELL,     /* fds: code memfd, stdout, stderr. Runs bash. */
-    INIT_SIGNAL,    /* arg: enum init_signal */
-    INIT_SCAN,      /* what changed below /mnt/data since the last scan, in
-                       byte order of path; with arg 2 all that was ever
-                       changed. Reply payload: entries; arg of reply: 0,
-                       or enum init_scan_rest: ask again with arg 1 */
-    INIT_OPEN,      /* path; reply fd: the file, opened for reading */
-    INIT_CREATE,    /* reply fd: a new unnamed file, arg: its handle */
-    INIT_PUBLISH,   /* arg: handle, path: its name from now on */
-    INIT_DISCARD,   /* arg: handle */
-    INIT_REMOVE,    /* path: a file, or an empty folder */
-    INIT_LIST,      /* path: start after it ("" first), arg: most entries;
-                       all regular files below /mnt/data in byte order of
-                       path; reply payload: entries, arg: 1 = more */
-    INIT_NETWORK,   /* arg: enum init_network. BLOCKED: reply payload: struct
-                       init_blocked entries since the last time, arg: how
-                       many there was no room for. PROXY, RESOLVER: reply
-                       fd: that socket. TAKEN: pid 1 stops answering lookups
-                       itself; BACK: it does so again */
+    INIT_START = 1,   /* fds: frames, stdout, stderr. Ends everything else in
+                         the session and forks a fresh kernel. */
+    INIT_SHELL,       /* fds: code memfd, stdout, stderr. Runs bash. */
+    INIT_SIGNAL,      /* arg: enum init_signal */
+    INIT_SCAN,        /* what changed below /mnt/data since the last scan, in
+                         byte order of path; with arg 2 all that was ever
+                         changed. Reply payload: entries; arg of reply: 0,
+                         or enum init_scan_rest: ask again with arg 1 */
+    INIT_OPEN,        /* path; reply fd: the file, opened for reading */
+    INIT_CREATE,      /* reply fd: a new unnamed file, arg: its handle */
+    INIT_PUBLISH,     /* arg: handle, path: its name from now on */
+    INIT_DISCARD,     /* arg: handle */
+    INIT_REMOVE,      /* path: a file, or an empty folder */
+    INIT_LIST,        /* path: start after it ("" first), arg: most entries;
+                         all regular files below /mnt/data in byte order of
+                         path; reply payload: entries, arg: 1 = more */
+    INIT_NETWORK,     /* arg: enum init_network. BLOCKED: reply payload: struct
+                         init_blocked entries since the last time, arg: how
+                         many there was no room for. PROXY, RESOLVER: reply
+                         fd: that socket. TAKEN: pid 1 stops answering lookups
+                         itself; BACK: it does so again, and the proxy's
+                         socket listens no more */
+    INIT_ENVIRONMENT, /* fd: memfd of lines "NAME=VALUE", or "NAME" to take
+                         one away, each ended by a newline; for shells from
+                         now on. Kernels are told by KERNEL_ENVIRONMENT */
+    INIT_CA,          /* fd: memfd of a certificate, PEM: INIT_CA_FILE then
+                         holds the system's and it. No fd: remove that file */
 };
+
+#define INIT_ENVIRONMENT_MAX 65536u
+#define INIT_CA_MAX 65536u
+#define INIT_CA_FILE "/run/glovebox/ca.pem"
 
 enum init_network {
     INIT_NETWORK_BLOCKED = 1,
@@ -159,6 +169,7 @@ enum kernel_frame_type {
     /* daemon -> kernel */
     KERNEL_EXECUTE = 1, /* payload: the code, UTF-8 */
     KERNEL_SYNCED,      /* answer to SYNC; payload empty */
+    KERNEL_ENVIRONMENT, /* payload: as INIT_ENVIRONMENT's; before EXECUTE */
     /* kernel -> daemon */
     KERNEL_READY = 16, /* payload empty; first frame of a kernel */
     KERNEL_DISPLAY,    /* payload: pairs, mime type and bytes */
@@ -170,7 +181,13 @@ enum kernel_frame_type {
                           stdout and stderr in order when Python switches
                           from one to the other */
     KERNEL_CLEAR,      /* clear_output(); payload: one byte, wait or not */
+    KERNEL_READS,      /* at most once, before DONE. Payload: one byte, 1 if
+                          there were more than these; then paths relative to
+                          /mnt/data that were opened for reading, each ended
+                          by a zero byte */
 };
+
+#define KERNEL_READS_MAX 256
 
 enum kernel_done_status {
     KERNEL_DONE_OK = 0,

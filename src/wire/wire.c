@@ -105,32 +105,39 @@ ssize_t wire_recv(int sock, void *buf, size_t len, int *ret_fds,
     return n;
 }
 
-int wire_frame_send(int sock, uint32_t type, const void *payload, size_t len)
+static int send_all(int sock, const char *bytes, size_t len)
 {
-    struct kernel_frame head = {.type = type, .len = (uint32_t)len};
-    struct iovec iov[2] = {{&head, sizeof(head)}, {(void *)payload, len}};
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = 2};
-    size_t left = sizeof(head) + len;
-
-    if (len > KERNEL_FRAME_MAX)
-        return -EMSGSIZE;
-    while (left) {
-        ssize_t n = sendmsg(sock, &msg, MSG_NOSIGNAL);
+    while (len) {
+        ssize_t n = send(sock, bytes, len, MSG_NOSIGNAL);
 
         if (n < 0 && errno == EINTR)
             continue;
         if (n < 0)
             return -errno;
-        left -= (size_t)n;
-        for (int i = 0; i < 2 && n > 0; i++) {
-            size_t part = MIN((size_t)n, iov[i].iov_len);
-
-            iov[i].iov_base = (char *)iov[i].iov_base + part;
-            iov[i].iov_len -= part;
-            n -= (ssize_t)part;
-        }
+        bytes += n;
+        len -= (size_t)n;
     }
     return 0;
+}
+
+/* Not by sendmsg, which would send all of it at once: inside a session that
+ * call stops until pid 1 has looked at it (kernel/notify.c). */
+int wire_frame_send(int sock, uint32_t type, const void *payload, size_t len)
+{
+    struct kernel_frame head = {.type = type, .len = (uint32_t)len};
+    char first[4096];
+    size_t part = MIN(len, sizeof(first) - sizeof(head));
+    int r;
+
+    if (len > KERNEL_FRAME_MAX)
+        return -EMSGSIZE;
+    memcpy(first, &head, sizeof(head));
+    if (part)
+        memcpy(first + sizeof(head), payload, part);
+    r = send_all(sock, first, sizeof(head) + part);
+    if (r < 0 || part == len)
+        return r;
+    return send_all(sock, (const char *)payload + part, len - part);
 }
 
 int wire_pairs_next(const char *payload, size_t len, size_t *pos,

@@ -19,8 +19,8 @@ import _glovebox
 # the loop goes on and reports what happened.
 __builtins__ = dict(__builtins__)
 
-EXECUTE, SYNCED = 1, 2
-READY, DISPLAY, RESULT, ERROR, DONE, SYNC, CLEAR = range(16, 23)
+EXECUTE, SYNCED, ENVIRONMENT = 1, 2, 3
+READY, DISPLAY, RESULT, ERROR, DONE, SYNC, CLEAR, READS = range(16, 24)
 DONE_OK, DONE_ERROR, DONE_EXIT = 0, 1, 2
 
 FRAME_MAX = 16 << 20
@@ -192,6 +192,13 @@ class Channel:
         items = [("name", to_text(name)), ("message", to_text(message))]
         items += [("traceback", to_text(line)) for line in lines]
         self.send(ERROR, pairs(items[:PAIRS_MAX]))
+
+    def reads(self):
+        """Which files the cell opened, if any; before done()."""
+        if self.active:
+            payload = _glovebox.reads()
+            if payload is not None:
+                self.send(READS, payload)
 
     def done(self, status, exit_code=0):
         self.send(DONE, _DONE.pack(status, exit_code))

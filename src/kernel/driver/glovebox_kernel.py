@@ -18,9 +18,11 @@ import glovebox_errors
 import glovebox_frames
 import glovebox_grant
 import glovebox_reseed
+import glovebox_surround
 import glovebox_warm
 from glovebox_cell import Outcome
-from glovebox_frames import DONE_ERROR, DONE_EXIT, EXECUTE, READY
+from glovebox_frames import (DONE_ERROR, DONE_EXIT, ENVIRONMENT, EXECUTE,
+                             READY)
 
 # See glovebox_frames: cells may damage builtins.
 __builtins__ = dict(__builtins__)
@@ -37,6 +39,7 @@ class Kernel:
         self.interpreter = interpreter
         self.generators = None
         self.setters = []
+        self.installed = None
 
     def prepare(self):
         """In the zygote, last: find what each session must set anew."""
@@ -67,6 +70,8 @@ class Kernel:
                 continue  # Meant for a cell that was over by then.
             if kind == EXECUTE:
                 self.serve(payload)
+            elif kind == ENVIRONMENT:
+                glovebox_surround.set_environment(payload)
 
     def settle(self, grant):
         """From a copy of the zygote to a kernel of its own."""
@@ -74,6 +79,7 @@ class Kernel:
         self.generators.reseed()
         glovebox_grant.apply(grant["cores"], self.setters)
         os.environ["HOME"] = grant["home"]
+        self.installed = glovebox_surround.Installed(grant["home"])
         # One cell now, so that its pages are ours before a user waits.
         self.interpreter.execute(glovebox_warm.FIRST)
         self.interpreter.reset()
@@ -87,12 +93,14 @@ class Kernel:
     def serve(self, payload):
         """One EXECUTE: the cell, its frames, DONE."""
         source = payload.decode("utf-8", "replace")
+        self.installed.look()
         self.streams.order.begin()
         outcome = self.run_cell(source)
         self.streams.order.end()
         self.streams.repair()
         if outcome.error is not None:
             self.channel.error(*outcome.error)
+        self.channel.reads()
         self.channel.done(outcome.status, outcome.exit_code)
         if outcome.status == DONE_EXIT:
             os._exit(outcome.exit_code)
