@@ -5,6 +5,8 @@
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
+#define BLOCKED_SHOWN 10u
+
 /* A limit's value in the unit its name ends with. */
 static void add_value(struct buf *out, const char *name, json_int_t value)
 {
@@ -121,6 +123,35 @@ static void note_lost(const struct cli_render *r, const json_t *execution)
                     stderr);
 }
 
+/* What the code could not reach, which its own words may not tell. */
+static void show_blocked(struct cli_render *r, const json_t *execution)
+{
+    const json_t *network = json_object_get(execution, "network");
+    const json_t *blocked = json_object_get(network, "blocked");
+    const json_t *one;
+    size_t i;
+
+    json_array_foreach (blocked, i, one) {
+        const json_t *port = json_object_get(one, "port");
+        const json_t *count = json_object_get(one, "count");
+
+        cli_render_fresh_line(r);
+        if (i == BLOCKED_SHOWN) {
+            (void)fprintf(stderr, "blocked: %zu more\n",
+                          json_array_size(blocked) - i);
+            break;
+        }
+        (void)fprintf(stderr, "blocked: %s", cli_json_text(one, "host", "?"));
+        if (json_is_integer(port))
+            (void)fprintf(stderr, ":%" JSON_INTEGER_FORMAT,
+                          json_integer_value(port));
+        if (json_integer_value(count) > 1)
+            (void)fprintf(stderr, " (%" JSON_INTEGER_FORMAT " times)",
+                          json_integer_value(count));
+        (void)fputs("\n", stderr);
+    }
+}
+
 void cli_outcome_show(struct cli_render *r, const json_t *execution)
 {
     const json_t *truncated = json_object_get(execution, "truncated");
@@ -132,6 +163,7 @@ void cli_outcome_show(struct cli_render *r, const json_t *execution)
         (void)fputs("output was longer than is kept and has been cut\n",
                     stderr);
     }
+    show_blocked(r, execution);
     if (!cli_outcome_sentence(execution, &text) &&
         !own_words(r, execution, &text)) {
         note_lost(r, execution);

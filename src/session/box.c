@@ -37,6 +37,7 @@ static struct box *box_new(struct warden_link *link,
     /* Default mutexes cannot fail on Linux. */
     (void)pthread_mutex_init(&b->slot_lock, NULL);
     (void)pthread_mutex_init(&b->ctl_lock, NULL);
+    (void)pthread_mutex_init(&b->surround_lock, NULL);
     return b;
 }
 
@@ -58,6 +59,8 @@ void session_box_unref(struct box *b)
         fd_close(&b->writers[i]);
     }
     buf_done(&b->pending);
+    buf_done(&b->environment);
+    (void)pthread_mutex_destroy(&b->surround_lock);
     (void)pthread_mutex_destroy(&b->slot_lock);
     (void)pthread_mutex_destroy(&b->ctl_lock);
     free(b);

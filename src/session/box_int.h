@@ -49,6 +49,10 @@ struct box {
     uint32_t cells;           /* this kernel has run */
     struct buf pending;       /* a frame not yet complete */
     struct warden_usage base; /* as of the last execution's end */
+
+    pthread_mutex_t surround_lock;
+    struct buf environment; /* surround_lock: all that was said, as lines */
+    bool environment_told;  /* surround_lock: this kernel knows it */
 };
 
 /* layers (borrowed): folders of the workspace, the upper one first. */
@@ -88,6 +92,7 @@ struct broker_reply {
     size_t payload_len;
     uint64_t free_bytes;
     uint64_t free_inodes;
+    uint32_t blocked; /* SCAN: there are attempts to be told */
 };
 
 /*
@@ -114,19 +119,19 @@ int session_broker_signal(struct box *b, enum init_signal sig,
  * whoever makes a session a new box says them again.
  */
 
-#define BOX_ENVIRONMENT_MAX 65536u
-#define BOX_CA_MAX 65536u
-#define BOX_CA_FILE "/run/glovebox/ca.pem" /* the system's and the added */
-
-/* Lines "NAME=VALUE", or "NAME" to take one away; names of letters, digits
+/* At most INIT_ENVIRONMENT_MAX bytes of lines "NAME=VALUE", or "NAME" to take
+ * one away; names of letters, digits
  * and '_', values without control characters. Added to what was said before.
  * Shells have it from now on, Python from the next cell. */
 int session_box_environment(struct box *b, const char *text, size_t len,
                             struct error *err);
-/* A certificate authority, PEM, that programs inside shall trust besides the
+/* A certificate authority, PEM, for INIT_CA_FILE, where it is put behind the
  * system's; it replaces the one given before. len 0: none any more. */
 int session_box_ca(struct box *b, const char *pem, size_t len,
                    struct error *err);
+/* What a kernel is yet to be told, once; empty: nothing. ret: initialised. */
+void session_surround_take(struct box *b, struct buf *ret);
+void session_surround_forget(struct box *b); /* its kernel is a new one */
 
 /* One entry of a SCAN or LIST payload: 1, 0 at the end, -EBADMSG. */
 int session_broker_entry(const char *payload, size_t len, size_t *pos,

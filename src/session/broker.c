@@ -70,7 +70,7 @@ static int send_request(struct box *b, const struct broker_request *request,
 static bool changes_files(uint32_t type)
 {
     return type == INIT_SHELL || type == INIT_CREATE || type == INIT_PUBLISH ||
-           type == INIT_REMOVE;
+           type == INIT_REMOVE || type == INIT_ENVIRONMENT || type == INIT_CA;
 }
 
 int session_broker_begin(struct box *b, const struct broker_request *request,
@@ -144,7 +144,8 @@ static int receive_reply(struct box *b, char *room, size_t room_len,
                                  .payload = room ? room + sizeof(head) : NULL,
                                  .payload_len = head.payload_len,
                                  .free_bytes = head.scratch_free_bytes,
-                                 .free_inodes = head.scratch_free_inodes};
+                                 .free_inodes = head.scratch_free_inodes,
+                                 .blocked = head.blocked};
     return 0;
 }
 

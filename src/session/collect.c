@@ -258,6 +258,16 @@ static void step(struct collect *c)
 
 /* ---- beginning ---------------------------------------------------------- */
 
+static bool tell_surroundings(struct collect *c)
+{
+    struct buf lines cleanup(buf_done) = {0};
+
+    session_surround_take(c->box, &lines);
+    return lines.len == 0 ||
+           heed(c, session_frames_send(c, KERNEL_ENVIRONMENT, lines.data,
+                                       lines.len));
+}
+
 /* What a thread of an earlier cell said meanwhile comes first. */
 static void begin_cell(struct collect *c)
 {
@@ -270,6 +280,8 @@ static void begin_cell(struct collect *c)
     for (unsigned i = 0; i < LAST_READS && more && !c->ended; i++)
         if (!heed(c, session_frames_read(c, &more)))
             return;
+    if (!tell_surroundings(c))
+        return;
     c->in_cell = true;
     c->box->cells++;
     (void)heed(

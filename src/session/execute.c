@@ -293,6 +293,7 @@ static void record_end(const struct job *job)
     event.after = info.commit;
     event.result = exec_outcome_name(info.outcome);
     audit_later(workspaces_audit(job->m->workspaces), &who, &event);
+    session_watch_audit(job->m, job->se, &who, &info);
     session_govern_record(job->m, job->se, job->e, job->code,
                           job->e->code_len);
 }

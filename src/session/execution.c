@@ -142,7 +142,7 @@ void execution_unref(struct execution *e)
         free(e->lock_tokens[i]);
     free(e->lock_tokens);
     free(e->changes);
-    free(e->connections);
+    session_watch_done(e);
     if (e->strings)
         arena_free(e->strings);
     (void)pthread_mutex_destroy(&e->lock);
@@ -193,6 +193,7 @@ static void append_our_error(struct execution *e, const struct verdict *v)
 static size_t set_final(struct execution *e, const struct verdict *v)
 {
     struct exec_info *info = &e->info;
+    size_t watched;
 
     append_our_error(e, v);
     if (v->failure[0])
@@ -208,8 +209,9 @@ static size_t set_final(struct execution *e, const struct verdict *v)
     info->peak_memory_bytes = v->peak_memory_bytes;
     info->finished_at_ms = clock_real_ms();
     info->status = EXEC_COMPLETED;
+    watched = session_watch_publish(e);
     session_events_append(e, EVENT_DONE, NULL, 0);
-    return sizeof(*e) + e->event_bytes +
+    return sizeof(*e) + e->event_bytes + watched +
            (e->metadata ? strlen(e->metadata) : 0) + e->change_bytes;
 }
 
@@ -217,6 +219,7 @@ void session_execution_finish(struct execution *e, const struct verdict *v)
 {
     struct session *se = e->session;
     struct sessions *m = se->m;
+    enum session_egress mode = session_network_mode(se);
     size_t bytes;
 
     pthread_mutex_lock(&m->counters.lock);
@@ -228,6 +231,7 @@ void session_execution_finish(struct execution *e, const struct verdict *v)
     pthread_mutex_lock(&e->lock);
     if (!se->made) /* a single run that left nothing: it never came to be */
         e->info.workspace[0] = '\0';
+    e->info.egress = mode;
     bytes = set_final(e, v);
     pthread_cond_broadcast(&e->fired);
     pthread_mutex_unlock(&e->lock);

@@ -11,6 +11,7 @@
 #include <sys/uio.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "session/session_int.h"
 #include "wire/wire.h"
 
@@ -156,6 +157,11 @@ static bool on_sync(struct collect *c, const char *payload, size_t len)
     return session_frames_send(c, KERNEL_SYNCED, NULL, 0) != FRAMES_NONSENSE;
 }
 
+static bool on_reads(struct collect *c, const char *payload, size_t len)
+{
+    return session_watch_reads(c->e, payload, len);
+}
+
 static bool on_done(struct collect *c, const char *payload, size_t len)
 {
     struct kernel_done done;
@@ -169,6 +175,8 @@ static bool on_done(struct collect *c, const char *payload, size_t len)
     c->ended = true;
     return true;
 }
+
+#define READS_BYTES_MAX (1u + KERNEL_READS_MAX * (PATH_BYTES_MAX + 1u))
 
 struct frame_kind {
     uint32_t min, max; /* of the payload */
@@ -189,6 +197,7 @@ static const struct frame_kind *kind_of(uint32_t type)
                                         on_done},
         [KERNEL_SYNC - KERNEL_READY] = {0, 0, false, on_sync},
         [KERNEL_CLEAR - KERNEL_READY] = {1, 1, false, on_clear},
+        [KERNEL_READS - KERNEL_READY] = {1, READS_BYTES_MAX, true, on_reads},
     };
 
     if (type < KERNEL_READY || type - KERNEL_READY >= ARRAY_SIZE(kinds) ||

@@ -100,5 +100,6 @@ int session_kernel_start(struct box *b, struct error *err)
         return rc;
     b->kernel_alive = true;
     b->cells = 0;
+    session_surround_forget(b);
     return 0;
 }

@@ -71,11 +71,9 @@ struct execution {
     pthread_cond_t fired;
     struct exec_info info; /* its pointers are ours */
     char *failure, *metadata;
-    struct arena *strings; /* what changes and connections point into; NULL:
-                              none */
+    struct arena *strings; /* what changes point into; NULL: none */
     struct exec_file_change *changes;
-    struct exec_connection *connections;
-    size_t connection_cap;
+    struct watched *watched; /* of watch.c; NULL: nothing yet */
     size_t change_bytes;
     struct exec_event *events;
     uint32_t event_count, event_cap;
@@ -161,12 +159,22 @@ enum session_egress session_network_mode(const struct session *se);
  */
 
 #define WATCH_CONNECTIONS_MAX 256u
-#define WATCH_READS_MAX 256u
 
 /* Copies it into e, and counts it there if the same came before; what is too
  * much sets connections_truncated. Any thread may call; false: e was finished
  * already, and so it belongs to no execution. */
 bool session_watch_add(struct execution *e, const struct exec_connection *c);
+/* The payload of a READS frame; false: it is none. */
+bool session_watch_reads(struct execution *e, const char *payload, size_t len);
+/* What pid 1 has noted since it was last asked. io: SESSION_IO_SIZE. */
+void session_watch_fetch(struct box *box, struct execution *e, char *io);
+/* It is being finished: puts into e->info what was added. e->lock is held. */
+size_t session_watch_publish(struct execution *e);
+/* Afterwards: a line for the audit if anything was refused. */
+void session_watch_audit(struct sessions *m, const struct session *se,
+                         const struct actor *who,
+                         const struct exec_info *info);
+void session_watch_done(struct execution *e);
 
 /* ---- judge.c ------------------------------------------------------------ */
 

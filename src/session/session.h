@@ -483,6 +483,8 @@ struct exec_info {
     bool files_truncated; /* more changed than are listed; all are kept */
     const char *commit;   /* cmt_…, or "" when nothing was committed */
     char workspace[ID_MAX];
+    enum session_egress egress; /* what it could reach, at its end */
+    /* These three, and the next three, once it is completed. */
     const struct exec_connection *connections;
     size_t connection_count;
     bool connections_truncated;

@@ -16,7 +16,8 @@
  *   1 sessions.lock   tables, history, counts
  *   2 session.lock    state, box, queue, who runs
  *   3 sessions.pool_lock, runtime.lock   (never both)
- *   4 box.ctl_lock    one request to pid 1 at a time (bounded by a deadline)
+ *   4 box.surround_lock, then box.ctl_lock   one request to pid 1 at a time
+ *                     (bounded by a deadline)
  *   5 box.slot_lock   warden calls of a slot we still own
  *   6 execution.lock, sessions.runner_lock, session_metrics (leaves)
  *

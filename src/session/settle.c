@@ -62,6 +62,8 @@ void session_settle(struct session *se, struct collect *c)
         c->facts->scratch_free_bytes = reply.free_bytes;
         c->facts->scratch_free_inodes = reply.free_inodes;
         se->rescan = false;
+        if (reply.blocked)
+            session_watch_fetch(c->box, c->e, c->runner->io);
     } else if (c->facts->end != END_UNMADE) {
         ch.cut = true;
         se->rescan = true;

@@ -145,6 +145,13 @@ void tool_result(struct mcp_call *call, const struct session_info *session,
 /* What to do about an outcome, for a model; "" for ok. */
 const char *tool_result_advice(const struct exec_info *info);
 
+/* ---- tool_network.c: what it could not reach -----------------------------
+ */
+
+/* Both say nothing when there is nothing to say. */
+void tool_network_say(struct buf *out, const struct exec_info *info);
+void tool_network_encode(struct json_writer *w, const struct exec_info *info);
+
 /* ---- small things --------------------------------------------------------
  */
 

@@ -186,6 +186,13 @@ const char tool_execute_python_input[] =
         "\"lost\"],\"description\":\"new: variables of earlier calls are "    \
         "gone; lost: those of this call are\"},"                              \
         "\"images\":{\"type\":\"integer\"},"                                  \
+        "\"network\":{\"type\":\"object\",\"description\":\"Only when "       \
+        "something was blocked\",\"properties\":{\"mode\":{\"type\":"         \
+        "\"string\"},\"blocked\":{\"type\":\"array\",\"items\":{\"type\":"    \
+        "\"object\",\"properties\":{\"what\":{\"type\":\"string\"},"          \
+        "\"host\":{\"type\":\"string\"},\"port\":{\"type\":[\"integer\","     \
+        "\"null\"]},\"count\":{\"type\":\"integer\"},\"reason\":{\"type\":"   \
+        "\"string\"}}}}}},"                                                   \
         "\"files\":{\"type\":\"array\",\"items\":" TOOL_SCHEMA_FILE "}")
 
 const char tool_execute_python_output[] = OUTPUT;

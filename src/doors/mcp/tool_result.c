@@ -330,6 +330,7 @@ static void say(struct result *r, struct mcp_answer *a)
     say_files(r, &text);
     if (r->inlined)
         buf_addf(&text, "images: %zu, shown below\n", r->inlined);
+    tool_network_say(&text, &r->info);
     say_end(r, &text);
     mcp_answer_text_of(a, r->session->id, text.data, text.len);
 }
@@ -404,6 +405,7 @@ static void encode(const struct result *r, struct mcp_answer *a)
     json_write_int(&w, "duration_ms", (int64_t)info->wall_ms);
     json_write_string(&w, "interpreter", interpreter(info));
     json_write_int(&w, "images", (int64_t)r->outcome.image_count);
+    tool_network_encode(&w, info);
     json_write_open(&w, "files", '[');
     for (size_t i = 0; i < r->file_count; i++)
         tool_file_encode(&w, NULL, r->call->arena, info->workspace,

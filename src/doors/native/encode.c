@@ -314,6 +314,7 @@ static void encode_facts(struct json_writer *w, const struct exec_info *info)
     json_write_int(w, "peak_memory_bytes", (int64_t)info->peak_memory_bytes);
     json_write_close(w, '}');
     native_encode_exec_files(w, info);
+    native_encode_exec_network(w, info);
     if (info->language == EXEC_SHELL && info->exit_code >= 0)
         json_write_int(w, "exit_code", info->exit_code);
     json_write_string(w, "interpreter",

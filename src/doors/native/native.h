@@ -227,6 +227,8 @@ void native_encode_version(struct json_writer *w, const char *workspace,
                            const struct workspace_event *e);
 void native_encode_exec_files(struct json_writer *w,
                               const struct exec_info *info);
+void native_encode_exec_network(struct json_writer *w,
+                                const struct exec_info *info);
 
 /* policy.c */
 doors_handler_fn native_policy_get;
