@@ -348,6 +348,7 @@ enum {
     AT_SIGNALS,
     AT_WATCH,
     AT_RESOLVER,
+    AT_PROXY,
     AT_COUNT
 };
 
@@ -383,12 +384,16 @@ void init_run(const struct sandbox_fds *fds, const struct sandbox_spec *spec)
 
         polls[AT_RESOLVER] = (struct pollfd){
             .fd = in.net.taken ? -1 : in.net.resolver, .events = POLLIN};
+        polls[AT_PROXY] =
+            (struct pollfd){.fd = net_turns_away(&in.net) ? in.net.proxy : -1,
+                            .events = POLLIN};
         if (poll(polls, ARRAY_SIZE(polls), -1) < 0 && errno != EINTR)
             _exit(1);
         while (read(in.signals, &info, sizeof(info)) > 0)
             ; /* one is as good as many */
         reap(&in);
-        if (polls[AT_WATCH].revents || polls[AT_RESOLVER].revents)
+        if (polls[AT_WATCH].revents || polls[AT_RESOLVER].revents ||
+            polls[AT_PROXY].revents)
             net_serve(&in.net);
         if (polls[AT_CTL].revents)
             serve_one(&in);

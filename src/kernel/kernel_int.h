@@ -61,14 +61,17 @@ void init_run(const struct sandbox_fds *fds, const struct sandbox_spec *spec);
 
 struct net {
     int watch, resolver, proxy;
-    bool taken;  /* somebody else answers lookups */
-    bool opaque; /* this machine lets nobody look into another process */
+    bool taken;     /* somebody else answers lookups and serves the proxy */
+    bool listening; /* the proxy's socket does, for good */
+    bool opaque;    /* this machine lets nobody look into another process */
     struct init_blocked blocked[NET_BLOCKED_MAX]; /* since last told */
     uint32_t blocked_count;
     uint32_t dropped; /* attempts there was no room for */
 };
 
 void net_start(struct net *n, const struct sandbox_fds *fds);
+/* Is the proxy's socket to be looked at? */
+bool net_turns_away(const struct net *n);
 /* Answers what waits, up to a bound, and never waits itself. */
 void net_serve(struct net *n);
 /* Notes an attempt. host: printable ASCII. count: 0 when the same attempt is

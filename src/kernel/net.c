@@ -24,8 +24,9 @@
 /* ---- the table ------------------------------------------------------------
  */
 
-static struct init_blocked *find(struct net *n, enum init_blocked_kind kind,
-                                 const char *host, uint16_t port)
+static struct init_blocked *find_blocked(struct net *n,
+                                         enum init_blocked_kind kind,
+                                         const char *host, uint16_t port)
 {
     for (uint32_t i = 0; i < n->blocked_count; i++) {
         struct init_blocked *b = &n->blocked[i];
@@ -39,7 +40,7 @@ static struct init_blocked *find(struct net *n, enum init_blocked_kind kind,
 void net_note(struct net *n, enum init_blocked_kind kind, const char *host,
               uint16_t port, uint32_t count)
 {
-    struct init_blocked *b = find(n, kind, host, port);
+    struct init_blocked *b = find_blocked(n, kind, host, port);
 
     if (b) {
         b->count =
@@ -66,7 +67,7 @@ uint32_t net_pending(const struct net *n)
     return n->blocked_count + (n->dropped > 0);
 }
 
-static void tell(struct net *n, char *payload, struct init_reply *reply)
+static void hand_over(struct net *n, char *payload, struct init_reply *reply)
 {
     reply->payload_len = (uint32_t)(n->blocked_count * sizeof(n->blocked[0]));
     memcpy(payload, n->blocked, reply->payload_len);
@@ -78,8 +79,8 @@ static void tell(struct net *n, char *payload, struct init_reply *reply)
  */
 
 /* A name that is asked for both kinds of address is one attempt. */
-static size_t answer(struct net *n, const struct dns_question *q,
-                     unsigned char *out)
+static size_t answer_lookup(struct net *n, const struct dns_question *q,
+                            unsigned char *out)
 {
     size_t len = dns_answer_own(q, out);
 
@@ -103,10 +104,24 @@ static bool resolve_one(struct net *n)
         return errno != EAGAIN; /* an error of an answer sent earlier */
     if (dns_question_parse(query, (size_t)len, &q) < 0)
         return true; /* not a question: nothing is said */
-    out_len = answer(n, &q, out);
+    out_len = answer_lookup(n, &q, out);
     /* An asker that is gone, or reads nothing, has no answer. */
     (void)sendto(n->resolver, out, out_len, MSG_DONTWAIT | MSG_NOSIGNAL,
                  (struct sockaddr *)&from, from_len);
+    return true;
+}
+
+/* A socket cannot be made to stop listening and to listen again later, and
+ * one that nobody serves would keep clients waiting. */
+static bool turn_away_one(struct net *n)
+{
+    struct linger reset = {.l_onoff = 1};
+    int client cleanup(fd_close) =
+        accept4(n->proxy, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+    if (client < 0)
+        return false;
+    (void)setsockopt(client, SOL_SOCKET, SO_LINGER, &reset, sizeof(reset));
     return true;
 }
 
@@ -131,12 +146,20 @@ void net_start(struct net *n, const struct sandbox_fds *fds)
                       .opaque = is_opaque()};
 }
 
+bool net_turns_away(const struct net *n)
+{
+    return n->listening && !n->taken;
+}
+
 void net_serve(struct net *n)
 {
     for (unsigned i = 0; i < AT_ONCE && notify_one(n); i++)
         ;
     for (unsigned i = 0; i < AT_ONCE && !n->taken && resolve_one(n); i++)
         ;
+    for (unsigned i = 0; i < AT_ONCE && net_turns_away(n); i++)
+        if (!turn_away_one(n))
+            break;
 }
 
 /* It listens from the moment somebody is about to accept. */
@@ -144,16 +167,9 @@ static int hand_out_proxy(struct net *n, int *ret_fd)
 {
     if (listen(n->proxy, BACKLOG) < 0)
         return errno;
+    n->listening = true;
     *ret_fd = n->proxy;
     return 0;
-}
-
-/* A listening socket that nobody serves would keep clients waiting; one that
- * is shut down refuses them, and can listen again. */
-static void take_back(struct net *n)
-{
-    (void)shutdown(n->proxy, SHUT_RDWR); /* it did not listen: the same */
-    n->taken = false;
 }
 
 int net_request(struct net *n, uint32_t what, char *payload,
@@ -161,7 +177,7 @@ int net_request(struct net *n, uint32_t what, char *payload,
 {
     switch ((enum init_network)what) {
     case INIT_NETWORK_BLOCKED:
-        tell(n, payload, reply);
+        hand_over(n, payload, reply);
         return 0;
     case INIT_NETWORK_PROXY:
         return hand_out_proxy(n, ret_fd);
@@ -172,7 +188,7 @@ int net_request(struct net *n, uint32_t what, char *payload,
         n->taken = true;
         return 0;
     case INIT_NETWORK_BACK:
-        take_back(n);
+        n->taken = false;
         return 0;
     }
     return EINVAL;

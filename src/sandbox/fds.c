@@ -17,6 +17,7 @@
 #include "sandbox/sandbox_int.h"
 
 #define UPPER 3
+#define ABOVE 64 /* numbers for pid 1's own, and copies on the way there */
 
 static int close_range_raw(unsigned first, unsigned last)
 {
@@ -30,7 +31,7 @@ static int close_range_raw(unsigned first, unsigned last)
  * must not stop, from the session's. Where the machine has no room above what
  * was granted a few descriptors less are.
  */
-static int choose_lowest(struct sandbox_steps *s, size_t above)
+static int choose_lowest(struct sandbox_steps *s)
 {
     struct rlimit most;
     rlim_t room;
@@ -38,10 +39,10 @@ static int choose_lowest(struct sandbox_steps *s, size_t above)
     if (getrlimit(RLIMIT_NOFILE, &most) < 0)
         return -errno;
     room = MIN(most.rlim_max, (rlim_t)1 << 30);
-    if (room < UPPER + 1 + above)
+    if (room < 2 * ABOVE)
         return -EMFILE;
     s->fds->lowest =
-        (unsigned)MIN((rlim_t)s->spec->limits.descriptors, room - above);
+        (unsigned)MIN((rlim_t)s->spec->limits.descriptors, room - ABOVE);
     most.rlim_cur = room; /* until the next step */
     return setrlimit(RLIMIT_NOFILE, &most) < 0 ? -errno : 0;
 }
@@ -66,7 +67,7 @@ int sandbox_fds_close(struct sandbox_steps *s)
     int *const kept[] = {&fds->ctl, &fds->events, &fds->resolver, &fds->proxy};
     const unsigned count = ARRAY_SIZE(kept);
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int r = null < 0 ? -errno : choose_lowest(s, 2 * count + 2);
+    int r = null < 0 ? -errno : choose_lowest(s);
 
     /* Copies above all others first, so that the numbers wanted are free. */
     for (unsigned i = 0; r == 0 && i < count; i++)

@@ -46,8 +46,8 @@ enum init_request_type {
                          init_blocked entries since the last time, arg: how
                          many there was no room for. PROXY, RESOLVER: reply
                          fd: that socket. TAKEN: pid 1 stops answering lookups
-                         itself; BACK: it does so again, and the proxy's
-                         socket listens no more */
+                         itself; BACK: it does so again, and
+                         turns away who comes to the proxy's socket */
     INIT_ENVIRONMENT, /* fd: memfd of lines "NAME=VALUE", or "NAME" to take
                          one away, each ended by a newline; for shells from
                          now on. Kernels are told by KERNEL_ENVIRONMENT */

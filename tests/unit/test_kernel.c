@@ -7,11 +7,14 @@
  *
  * Nothing here may reach kill_all(): outside a session it means everybody.
  */
-#include "kernel/broker.c" /* NOLINT(bugprone-suspicious-include) */
-#include "kernel/freeze.c" /* NOLINT(bugprone-suspicious-include) */
-#include "kernel/init.c"   /* NOLINT(bugprone-suspicious-include) */
-#include "kernel/scan.c"   /* NOLINT(bugprone-suspicious-include) */
-#include "kernel/walk.c"   /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/broker.c"   /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/freeze.c"   /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/init.c"     /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/net.c"      /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/notify.c"   /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/scan.c"     /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/surround.c" /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/walk.c"     /* NOLINT(bugprone-suspicious-include) */
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -556,7 +556,8 @@ static void wear_filter(void)
 {
     static struct sock_filter code[4096];
     struct sock_fprog program = {.filter = code};
-    struct sandbox_steps s = {.filter = &program};
+    struct sandbox_fds fds = {.lowest = 0}; /* nobody is there to be told */
+    struct sandbox_steps s = {.filter = &program, .fds = &fds};
     int fd = -1;
     ssize_t n;
 
@@ -738,31 +739,73 @@ static void close_then_look(void)
                               .scratch = fd_dup(2, 10),
                               .dev = fd_dup(2, 200),
                               .layers = {fd_dup(2, 5), fd_dup(2, 60)},
-                              .upper = fd_dup(2, 4)};
+                              .upper = fd_dup(2, 4),
+                              /* in the way of what is to go there */
+                              .resolver = fd_dup(2, (int)limits.descriptors),
+                              .proxy = fd_dup(2, 32)};
     struct sandbox_steps s = {.spec = &spec, .fds = &fds};
+    int lowest = (int)limits.descriptors;
 
-    if (sandbox_fds_close(&s) < 0 || fds.ctl != 3 || fds.events != 4 ||
-        fds.upper != 5 || fds.scratch != -1 || fds.dev != -1 ||
+    if (sandbox_fds_close(&s) < 0 || fds.lowest != limits.descriptors ||
+        fds.ctl != lowest || fds.events != lowest + 1 ||
+        fds.resolver != lowest + 2 || fds.proxy != lowest + 3 ||
+        fds.upper != 3 || fds.scratch != -1 || fds.dev != -1 ||
         fds.layers[0] != -1 || fds.layers[1] != -1)
         _exit(1);
     for (int fd = 0; fd < 1024; fd++) {
         int flags = fcntl(fd, F_GETFD);
+        bool kept = fd <= 3 || (fd >= lowest && fd <= lowest + 3);
 
-        if ((flags >= 0) != (fd <= 5) || (fd > 2 && fd <= 5 && flags != 1))
+        if ((flags >= 0) != kept || (fd > 2 && kept && flags != 1))
             _exit(2);
     }
 }
 
-static void C5_fds_close_leaves_six_descriptors(void **state)
+static void C5_fds_close_leaves_eight_descriptors(void **state)
 {
     (void)state;
     assert_child(close_then_look);
 }
 
+/* A machine without room above what was asked for: a few less are granted,
+ * and pid 1's numbers are still above all a session can have. */
+static void close_in_little_room(void)
+{
+    struct warden_limits wanted = limits;
+    struct sandbox_spec spec;
+    struct sandbox_fds fds = {.ctl = fd_dup(2, 20),
+                              .events = fd_dup(2, 20),
+                              .upper = fd_dup(2, 20),
+                              .resolver = fd_dup(2, 20),
+                              .proxy = fd_dup(2, 20)};
+    struct sandbox_steps s = {.spec = &spec, .fds = &fds};
+    struct rlimit r = {wanted.descriptors, wanted.descriptors};
+
+    spec = (struct sandbox_spec){.limits = wanted};
+    if (setrlimit(RLIMIT_NOFILE, &r) < 0 || sandbox_fds_close(&s) < 0 ||
+        sandbox_rlimit_apply(&s) < 0)
+        _exit(1);
+    if (fds.lowest >= wanted.descriptors || fds.ctl < (int)fds.lowest ||
+        getrlimit(RLIMIT_NOFILE, &r) < 0 || r.rlim_max != fds.lowest)
+        _exit(2);
+    if (fcntl(0, F_DUPFD, (int)fds.lowest) >= 0 || dup2(0, fds.ctl + 9) >= 0)
+        _exit(3);
+    r = (struct rlimit){8, 8};
+    if (setrlimit(RLIMIT_NOFILE, &r) < 0 || sandbox_fds_close(&s) >= 0)
+        _exit(4);
+}
+
+static void E1_no_session_process_has_pid_1s_numbers(void **state)
+{
+    (void)state;
+    assert_child(close_in_little_room);
+}
+
 static void limit_then_look(void)
 {
     struct sandbox_spec spec = {.limits = limits};
-    struct sandbox_steps s = {.spec = &spec};
+    struct sandbox_fds fds = {.lowest = limits.descriptors};
+    struct sandbox_steps s = {.spec = &spec, .fds = &fds};
     struct rlimit r;
 
     if (sandbox_rlimit_apply(&s) < 0)
@@ -830,7 +873,8 @@ int main(void)
         cmocka_unit_test(C4_clone_makes_no_namespace),
         cmocka_unit_test(C4_foreign_abi_kills),
         cmocka_unit_test(C11_seccomp_apply_without_a_filter_fails),
-        cmocka_unit_test(C5_fds_close_leaves_six_descriptors),
+        cmocka_unit_test(C5_fds_close_leaves_eight_descriptors),
+        cmocka_unit_test(E1_no_session_process_has_pid_1s_numbers),
         cmocka_unit_test(R5_rlimit_apply_caps_hard_and_soft),
         cmocka_unit_test(C3_caps_drop_leaves_root_without_rights),
     };
