@@ -75,7 +75,7 @@ bool net_turns_away(const struct net *n);
 /* Answers what waits, up to a bound, and never waits itself. */
 void net_serve(struct net *n);
 /* Notes an attempt. host: printable ASCII. count: 0 when the same attempt is
- * noted by another call. */
+ * noted by another call, before or after it. */
 void net_note(struct net *n, enum init_blocked_kind kind, const char *host,
               uint16_t port, uint32_t count);
 /* How many entries net_tell would give. */

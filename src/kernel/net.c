@@ -56,7 +56,7 @@ void net_note(struct net *n, enum init_blocked_kind kind, const char *host,
     /* All of it goes out, so none of it may be left over from before. */
     memset(b, 0, sizeof(*b));
     b->at_ms = clock_real_ms();
-    b->count = 1;
+    b->count = count;
     b->kind = (uint16_t)kind;
     b->port = port;
     strncpy(b->host, host, sizeof(b->host) - 1);
@@ -70,6 +70,8 @@ uint32_t net_pending(const struct net *n)
 static void hand_over(struct net *n, char *payload, struct init_reply *reply)
 {
     reply->payload_len = (uint32_t)(n->blocked_count * sizeof(n->blocked[0]));
+    for (uint32_t i = 0; i < n->blocked_count; i++)
+        n->blocked[i].count = MAX(n->blocked[i].count, 1u);
     memcpy(payload, n->blocked, reply->payload_len);
     reply->arg = n->dropped;
     n->blocked_count = n->dropped = 0;

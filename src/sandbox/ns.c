@@ -89,6 +89,22 @@ static int bound_socket(int type, uint16_t port, int *ret_fd)
     return 0;
 }
 
+/*
+ * Programs that ask only for addresses they could use (AI_ADDRCONFIG) ask for
+ * none on a machine that has but the one loopback address, and then nobody
+ * would see what they looked for. A second one, of the same machine, is
+ * enough for them.
+ */
+static int second_loopback(int fd)
+{
+    struct ifreq ifr = {.ifr_name = "lo:1"};
+    struct sockaddr_in second = {
+        .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK + 1)};
+
+    memcpy(&ifr.ifr_addr, &second, sizeof(second));
+    return ioctl(fd, SIOCSIFADDR, &ifr) < 0 ? -errno : 0;
+}
+
 /* Loopback, and the two places where a session's code finds names and, if it
  * is ever granted one, a way out. There is no other interface and no route.
  * Done here because both the interface and the port need a capability. */
@@ -103,6 +119,9 @@ int sandbox_ns_network(struct sandbox_steps *s)
     ifr.ifr_flags = IFF_UP | IFF_RUNNING;
     if (ioctl(fd, SIOCSIFFLAGS, &ifr) < 0)
         return -errno;
+    r = second_loopback(fd);
+    if (r < 0)
+        return r;
     r = bound_socket(SOCK_DGRAM, EGRESS_DNS_PORT, &s->fds->resolver);
     return r < 0
                ? r

@@ -30,6 +30,8 @@
 #include "warden/serve.h"
 #include "wire/kernel_msg.h"
 
+/* Not every test calls all of these. */
+#define MAYBE_UNUSED __attribute__((unused))
 #define MIB ((uint64_t)1 << 20)
 #define BOX_WAIT_MS 20000
 #define START_MS 60000u
@@ -236,7 +238,7 @@ static int boxes_stop(void **state)
 /* ---- layers ------------------------------------------------------------- */
 
 /* A shell on the host, in the data directory, as the service user. */
-static void host(const char *script)
+MAYBE_UNUSED static void host(const char *script)
 {
     int status = -1;
     pid_t pid = fork();
@@ -419,7 +421,7 @@ static void box_run(struct box *b, const char *script)
 
 /* A kernel in place of all else that runs; runs a cell and ends it. Output of
  * both kinds in b->out. */
-static void box_cell(struct box *b, const char *code)
+MAYBE_UNUSED static void box_cell(struct box *b, const char *code)
 {
     struct kernel_frame frame;
     int frames[2], pipe_fds[2];
@@ -456,7 +458,7 @@ static void box_says(struct box *b, const char *script, const char *expected)
 
 /* All changes, as "kind:path" each with a blank between; F C W as in
  * enum init_entry_kind: File, Wrote, Gone, Cleared, Skipped; + executable. */
-static const char *box_scan(struct box *b, uint32_t arg)
+MAYBE_UNUSED static const char *box_scan(struct box *b, uint32_t arg)
 {
     static char text[1u << 16], page[INIT_REPLY_MAX];
     struct init_reply reply;
@@ -490,7 +492,8 @@ static const char *box_scan(struct box *b, uint32_t arg)
 }
 
 /* An upload through the broker; what PUBLISH answered. */
-static int box_put(struct box *b, const char *path, const char *text)
+MAYBE_UNUSED static int box_put(struct box *b, const char *path,
+                                const char *text)
 {
     int fd cleanup(fd_close) = -1;
     struct init_reply reply =
@@ -502,7 +505,7 @@ static int box_put(struct box *b, const char *path, const char *text)
         .errnum;
 }
 
-static int box_remove(struct box *b, const char *path)
+MAYBE_UNUSED static int box_remove(struct box *b, const char *path)
 {
     return box_ask(b, INIT_REMOVE, 0, path, NULL, 0, NULL, NULL).errnum;
 }

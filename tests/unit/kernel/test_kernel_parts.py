@@ -5,6 +5,7 @@ import io
 import json
 import os
 import sys
+import tempfile
 import unittest
 
 import harness
@@ -16,6 +17,7 @@ import glovebox_errors  # noqa: E402
 import glovebox_frames  # noqa: E402
 import glovebox_plain  # noqa: E402
 import glovebox_streams  # noqa: E402
+import glovebox_surround  # noqa: E402
 import glovebox_traceback  # noqa: E402
 
 
@@ -206,6 +208,40 @@ class PlainBundles(unittest.TestCase):
         bundle = glovebox_plain.bundle_of(Odd())
         self.assertEqual(bundle["x/y"], "z")
         self.assertNotIn("text/html", bundle)
+
+
+class Surround(unittest.TestCase):
+    def test_environment_sets_and_takes_away(self):
+        glovebox_surround.set_environment(b"GB_A=1\nGB_B=x=y z\n")
+        self.assertEqual(os.environ["GB_A"], "1")
+        self.assertEqual(os.environ["GB_B"], "x=y z")
+        glovebox_surround.set_environment(b"GB_A\nGB_B\nGB_NOT\n\n")
+        self.assertNotIn("GB_A", os.environ)
+        self.assertNotIn("GB_B", os.environ)
+
+    def test_installed_packages_are_found_once_they_are_there(self):
+        path, before = sys.path, list(sys.path)
+        try:
+            with tempfile.TemporaryDirectory() as home:
+                installed = glovebox_surround.Installed(home)
+                installed.look()
+                self.assertEqual(sys.path, before)
+                os.makedirs(installed.folder)
+                with open(os.path.join(installed.folder, "gb_new.py"),
+                          "w", encoding="utf-8") as file:
+                    file.write("value = 7\n")
+                installed.look()
+                self.assertIn(installed.folder, sys.path)
+                self.assertEqual(__import__("gb_new").value, 7)
+                installed.look()
+                self.assertEqual(sys.path.count(installed.folder), 1)
+                # A cell that broke it is not made worse.
+                sys.path = None
+                os.utime(installed.folder, (1, 1))
+                installed.look()
+        finally:
+            sys.path = path
+            sys.path[:] = before
 
 
 if __name__ == "__main__":
