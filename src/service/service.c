@@ -209,7 +209,8 @@ static int wait_for_end(struct service *s)
         if (!fds[0].revents ||
             read(s->signal_fd, &info, sizeof(info)) != sizeof(info))
             continue;
-        if (info.ssi_signo != SIGHUP)
+        /* The kernel sends it when our terminal is gone: then we go too. */
+        if (info.ssi_signo != SIGHUP || info.ssi_code == SI_KERNEL)
             return 0;
         on_hangup(s);
     }

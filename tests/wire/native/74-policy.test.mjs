@@ -334,7 +334,7 @@ describe('a service with a policy file', () => {
     writeFileSync(file, 'version: 1\n  nonsense');
     refused(await request(server, 'POST', '/api/policy/reload'), 400, 'invalid_request');
     assert.equal((await session.shell('echo 1')).outcome, 'denied');
-    writeFileSync(file, readFileSync(join(root, 'docs/policy.example.yaml'), 'utf8'));
+    writeFileSync(file, readFileSync(join(root, 'packaging/policy.yaml'), 'utf8'));
     assert.equal((await request(server, 'POST', '/api/policy/reload')).status, 200);
     assert.equal((await session.python('print(1)')).outcome, 'ok');
     assert.equal(server.exit, undefined);
