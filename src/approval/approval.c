@@ -1,53 +1,244 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "approval/approval.h"
-#include "base/error.h"
+/*
+ * Opening and closing, names, JSON, and the two threads' sleep; see
+ * approval.h. Runs in gloveboxd.
+ */
+#include "approval/approval_int.h"
+
 #include <stdlib.h>
-void approval_info_done(struct approval_info *info)
-{
-    free(info->payload);
-    info->payload = NULL;
-}
+#include <string.h>
+#include <time.h>
+
+#include "audit/audit.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "json/json.h"
+
+/* ---- names and JSON ----------------------------------------------------- */
+
+static const char *const states[] = {
+    [APPROVAL_PENDING] = "pending",     [APPROVAL_APPROVED] = "approved",
+    [APPROVAL_DENIED] = "denied",       [APPROVAL_EXPIRED] = "expired",
+    [APPROVAL_WITHDRAWN] = "withdrawn",
+};
+
+static const char *const runs[] = {
+    [APPROVAL_RUN_NONE] = "waiting", [APPROVAL_RUN_TAKEN] = "running",
+    [APPROVAL_RUN_DONE] = "done",    [APPROVAL_RUN_FAILED] = "failed",
+    [APPROVAL_RUN_LOST] = "lost",
+};
+
 const char *approval_state_name(enum approval_state state)
 {
-    (void)state;
-    return "pending";
+    return states[state];
 }
-int approval_ask(struct approvals *a, const struct approval_spec *spec,
-                 struct approval_info *ret, struct error *err)
+
+int approval_state_parse(const char *name)
 {
-    (void)a;
-    (void)spec;
-    (void)ret;
-    return error_set(err, ERR_UNAVAILABLE, "nobody can be asked");
+    for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+        if (strcmp(states[i], name) == 0)
+            return (int)i;
+    return -1;
 }
-int approval_of(struct approvals *a, const struct actor *who,
-                const char *object, struct approval_info *ret,
-                struct error *err)
+
+const char *approval_run_name(enum approval_run run)
 {
-    (void)a;
-    (void)who;
-    (void)object;
-    (void)ret;
-    return error_set(err, ERR_NOT_FOUND, "no such approval");
+    return runs[run];
 }
+
+static void write_some(struct json_writer *w, const char *key,
+                       const char *text)
+{
+    json_write_string(w, key, text[0] ? text : NULL);
+}
+
+void approval_write(struct json_writer *w, const struct approval_info *info)
+{
+    bool yes = info->state == APPROVAL_APPROVED;
+
+    json_write_string(w, "id", info->id);
+    json_write_string(w, "state", states[info->state]);
+    json_write_string(w, "action", policy_action_name(info->action));
+    json_write_string(w, "summary", info->summary);
+    json_write_string(w, "asked_by", info->asked_by);
+    write_some(w, "session", info->session);
+    write_some(w, "workspace", info->workspace);
+    write_some(w, "execution", info->object);
+    json_write_string(w, "rule", info->rule);
+    json_write_int(w, "policy_version", info->policy_version);
+    json_write_time(w, "asked_at", info->asked_at_ms);
+    json_write_time(w, "expires_at", info->expires_at_ms);
+    json_write_time(w, "decided_at", info->decided_at_ms);
+    write_some(w, "decided_by", info->decided_by);
+    write_some(w, "reason", info->reason);
+    json_write_string(w, "run", yes ? runs[info->run] : NULL);
+    json_write_string(w, "outcome",
+                      yes && info->outcome[0] ? info->outcome : NULL);
+}
+
+void approval_info_done(struct approval_info *info)
+{
+    free(take_ptr(info->payload));
+}
+
+/* ---- for all files ------------------------------------------------------ */
+
+int64_t approval_now(const struct approvals *a)
+{
+    return a->set.now_ms ? a->set.now_ms() : clock_real_ms();
+}
+
+int approval_note(struct approvals *a, struct store_tx *tx,
+                  const struct actor *who, const char *action,
+                  const struct approval_info *info, const char *detail,
+                  struct error *err)
+{
+    /* What the service does by itself belongs to the tenant all the same. */
+    struct actor service = {.tenant = info->tenant, .key = "glovebox"};
+    struct audit_event event = {
+        .action = action,
+        .workspace = info->workspace[0] ? info->workspace : NULL,
+        .object = info->id,
+        .before = info->object[0] ? info->object : NULL,
+        .after = info->asked_by,
+        .detail = detail,
+    };
+
+    return a->audit
+               ? audit_add(a->audit, tx, who ? who : &service, &event, err)
+               : 0;
+}
+
+/* ---- threads ------------------------------------------------------------ */
+
+static void thread_init(struct approval_thread *t)
+{
+    pthread_condattr_t attr;
+
+    /* Defaults and the monotonic clock cannot fail on Linux. */
+    (void)pthread_mutex_init(&t->lock, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&t->wake, &attr);
+    (void)pthread_condattr_destroy(&attr);
+}
+
+static void thread_done(struct approval_thread *t)
+{
+    (void)pthread_mutex_destroy(&t->lock);
+    (void)pthread_cond_destroy(&t->wake);
+}
+
+int approval_thread_start(struct approval_thread *t, void *(*run)(void *arg),
+                          void *arg, struct error *err)
+{
+    int r = pthread_create(&t->thread, NULL, run, arg);
+
+    if (r != 0)
+        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
+    t->started = true;
+    return 0;
+}
+
+void approval_thread_want(struct approval_thread *t)
+{
+    pthread_mutex_lock(&t->lock);
+    t->wanted = true;
+    pthread_cond_signal(&t->wake);
+    pthread_mutex_unlock(&t->lock);
+}
+
+void approval_thread_stop(struct approval_thread *t)
+{
+    if (!t->started)
+        return;
+    atomic_store(&t->stopping, true);
+    approval_thread_want(t);
+    (void)pthread_join(t->thread, NULL); /* started, and not joined before */
+    t->started = false;
+}
+
+bool approval_thread_wait(struct approval_thread *t, int64_t ms)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += ms % 1000 * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_mutex_lock(&t->lock);
+    while (!t->wanted &&
+           pthread_cond_timedwait(&t->wake, &t->lock, &until) == 0)
+        ;
+    t->wanted = false;
+    pthread_mutex_unlock(&t->lock);
+    return !atomic_load(&t->stopping);
+}
+
+/* ---- opening ------------------------------------------------------------ */
+
+static void closep(struct approvals **a)
+{
+    approvals_close(*a);
+}
+
 int approvals_open(const struct approval_settings *settings,
                    struct store *store, struct audit *audit,
                    struct approvals **ret, struct error *err)
 {
-    (void)settings;
-    (void)store;
-    (void)audit;
-    (void)err;
-    *ret = NULL;
+    struct approvals *a cleanup(closep) = xcalloc(1, sizeof(*a));
+    int rc;
+
+    a->store = store;
+    a->audit = audit;
+    a->set = *settings;
+    (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
+    thread_init(&a->tend);
+    thread_init(&a->post);
+    rc = approval_webhook_open(a, err);
+    if (rc == 0)
+        rc = approval_tend_lost(a, err);
+    if (rc == 0 && !a->set.still)
+        rc = approval_tend_start(a, err);
+    if (rc == 0 && a->url && !a->set.still)
+        rc = approval_post_start(a, err);
+    if (rc < 0)
+        return rc;
+    *ret = take_ptr(a);
     return 0;
 }
+
+void approvals_stop(struct approvals *a)
+{
+    if (!a)
+        return;
+    approval_thread_stop(&a->tend);
+    approval_thread_stop(&a->post);
+}
+
 void approvals_close(struct approvals *a)
 {
-    (void)a;
+    if (!a)
+        return;
+    approvals_stop(a);
+    approval_webhook_done(a);
+    thread_done(&a->tend);
+    thread_done(&a->post);
+    (void)pthread_mutex_destroy(&a->lock);
+    free(a);
 }
+
 void approvals_on_decided(struct approvals *a, approvals_fn *fn, void *ctx)
 {
-    (void)a;
-    (void)fn;
-    (void)ctx;
+    if (!a)
+        return;
+    pthread_mutex_lock(&a->lock);
+    a->fn = fn;
+    a->ctx = ctx;
+    pthread_mutex_unlock(&a->lock);
+    approval_thread_want(&a->tend);
 }

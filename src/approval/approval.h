@@ -3,14 +3,23 @@
  * Approvals: what policy said "ask" about waits here for a person. Each has a
  * row from the moment it is asked, so that a restart loses none. It is
  * decided by a principal with the scope "approve" (or admin) that is neither
- * the one who asked nor a token of that one; or it expires, which is a no.
+ * the one who asked nor a token of the same key (an actor's key is the one all
+ * its tokens go back to); or it expires, which is a no.
  *
- * An execution that is held runs by itself once it is approved; anything else
+ * An execution that is held runs by itself once it is approved, at most once:
+ * that it is being carried out is on disk before it starts. Found so at the
+ * next start it is "lost", which is shown and never run again. Anything else
  * (a share, a transfer, a network, a secret) is asked again by the client and
- * then finds its grant, which is good once.
+ * then finds its grant, which is good once and as long as it had to wait.
  *
  * Others are told by webhooks: signed, in order, tried again with growing
  * pauses for a day.
+ *
+ * How the pieces work together: rows.c has the SQL of approvals and the one
+ * place that changes their state; ask.c holds things, decide.c answers, look.c
+ * shows; tend.c is the thread for what time brings (expiry, carrying out,
+ * forgetting); webhook.c keeps deliveries, post.c is their thread. Any thread
+ * may call.
  */
 #ifndef GLOVEBOX_APPROVAL_APPROVAL_H
 #define GLOVEBOX_APPROVAL_APPROVAL_H
@@ -36,13 +45,29 @@ enum approval_state {
     APPROVAL_WITHDRAWN /* by who asked, or its session is gone */
 };
 
+/* How far the carrying out of an execution, or the use of a grant, is. */
+enum approval_run {
+    APPROVAL_RUN_NONE,
+    APPROVAL_RUN_TAKEN,  /* begun */
+    APPROVAL_RUN_DONE,   /* ended; or the grant is used up */
+    APPROVAL_RUN_FAILED, /* could not be begun: outcome says why */
+    APPROVAL_RUN_LOST,   /* the service ended in between */
+};
+
 #define APPROVAL_REASON_MAX 500
 #define APPROVAL_PAYLOAD_MAX (2u << 20)
+/* Of one tenant, waiting: */
+#define APPROVAL_PENDING_MAX 1000u
+#define APPROVAL_PENDING_BYTES (64u << 20)
 
 struct approval_settings {
     uint32_t expires_s;      /* of one whose rule does not say */
-    const char *webhook_url; /* "" none */
+    const char *webhook_url; /* "" none; https, or http of loopback */
     const char *webhook_secret_file;
+    uint32_t keep_days;      /* settled ones; 0 for ever */
+    bool forget_payload;     /* as soon as one is settled */
+    int64_t (*now_ms)(void); /* NULL: the clock */
+    bool still;              /* no threads: tests call approvals_tend */
 };
 
 struct approval_info {
@@ -51,6 +76,7 @@ struct approval_info {
     enum policy_action action;
     enum approval_state state;
     char asked_by[ID_MAX];
+    char pool[64], workspace[ID_MAX];
     char session[ID_MAX], object[ID_MAX]; /* object: exec_… of a held one */
     char summary[512];                    /* one sentence for the person */
     char rule[POLICY_NAME_MAX];
@@ -58,16 +84,26 @@ struct approval_info {
     int64_t asked_at_ms, expires_at_ms, decided_at_ms;
     char decided_by[ID_MAX];
     char reason[APPROVAL_REASON_MAX + 4];
-    bool carried_out;
-    char *payload; /* JSON: what was asked, whole; owned; NULL in lists */
+    enum approval_run run;
+    char outcome[320]; /* of what was carried out, or why not */
+    char *payload; /* JSON: what was asked, whole; owned; NULL in lists, and
+                      once it need not be kept */
 };
 void approval_info_done(struct approval_info *info);
 const char *approval_state_name(enum approval_state state);
+int approval_state_parse(const char *name); /* -1: none of them */
+const char *approval_run_name(enum approval_run run);
+/* Its members, without the payload, into an open object. */
+struct json_writer;
+void approval_write(struct json_writer *w, const struct approval_info *info);
 
 struct approval_spec {
     const struct actor *who;
     enum policy_action action;
     const char *session, *object; /* or NULL */
+    /* Who is bound to others may not decide; where NULL, nobody who is bound
+     * to any may. */
+    const char *pool, *workspace;
     const char *summary;
     const char *payload; /* JSON object; two asks of the same are the same */
     const struct policy_decision *by;
@@ -78,11 +114,17 @@ int approvals_open(const struct approval_settings *settings,
                    struct store *store, struct audit *audit,
                    struct approvals **ret, struct error *err);
 void approvals_close(struct approvals *a); /* accepts NULL */
-/* Called, on a thread of its own, for each held execution that has been
- * decided and not carried out: at once, and after a restart. 0: done; else it
- * is tried again. Set before the first request. */
+/* Ends the threads; nothing is called any more. Accepts NULL. */
+void approvals_stop(struct approvals *a);
+/* Called, on the thread of tend.c, for each held execution that has been
+ * decided and not carried out: at once, and after a restart. 0: it is begun,
+ * and approval_ran says how it ended; else it was not, and is tried again. */
 typedef int approvals_fn(void *ctx, const struct approval_info *info);
 void approvals_on_decided(struct approvals *a, approvals_fn *fn, void *ctx);
+/* rc 0: it ended so. ERR_BUSY, ERR_LIMIT, ERR_UNAVAILABLE: nothing has run,
+ * and it is tried again for an hour. Anything else: it cannot be. */
+void approval_ran(struct approvals *a, const char *id, int rc,
+                  const char *outcome);
 
 /* Holds it. */
 int approval_ask(struct approvals *a, const struct approval_spec *spec,
@@ -96,8 +138,17 @@ int approval_need(struct approvals *a, const struct approval_spec *spec,
 int approval_decide(struct approvals *a, const struct actor *who,
                     const char *id, bool yes, const char *reason,
                     struct approval_info *ret, struct error *err);
+/* By who asked alone. ERR_CONFLICT when it is settled. */
 int approval_withdraw(struct approvals *a, const struct actor *who,
                       const char *id, struct error *err);
+/* Those of a session that is deleted. They are given to fn, each with its
+ * payload, and not carried out any more. */
+void approval_withdraw_session(
+    struct approvals *a, const struct actor *who, const char *session,
+    void (*fn)(void *ctx, const struct approval_info *info), void *ctx);
+/* Those of a key or token that is revoked, and of its tokens. */
+void approval_withdraw_key(struct approvals *a, const char *tenant,
+                           const char *key);
 /* One may see those one asked for; with the scope, all of the tenant. */
 int approval_get(struct approvals *a, const struct actor *who, const char *id,
                  struct approval_info *ret, struct error *err);
@@ -110,6 +161,18 @@ int approval_list(struct approvals *a, const struct actor *who, int state,
                   unsigned limit, const char *after,
                   struct approval_info **ret, size_t *ret_count,
                   bool *ret_more, struct error *err);
+struct approval_delivery {
+    unsigned number;
+    char type[32];
+    const char *state;         /* "waiting", "delivered", "given_up" */
+    unsigned attempts, status; /* HTTP; 0: no answer yet */
+    char error[160];
+    int64_t at_ms, next_at_ms, done_at_ms; /* 0: not, or no more */
+};
+/* Of one the actor may see; in order, owned by caller (free). */
+int approval_deliveries(struct approvals *a, const struct actor *who,
+                        const char *id, struct approval_delivery **ret,
+                        size_t *ret_count, struct error *err);
 /* How many wait; for metrics. */
 uint64_t approvals_pending(struct approvals *a);
 

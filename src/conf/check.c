@@ -134,6 +134,21 @@ static int check_jwt(const struct conf *c, struct error *err)
     return 0;
 }
 
+static int check_webhook(const struct conf *c, struct error *err)
+{
+    if (!c->webhook_url[0])
+        return 0;
+    if (!is_safe_url(c->webhook_url))
+        return error_set(err, ERR_INVALID,
+                         "webhook_url must be https, or http to a loopback "
+                         "address");
+    if (!c->webhook_secret_file[0])
+        return error_set(err, ERR_INVALID,
+                         "webhook_url needs webhook_secret_file, under which "
+                         "announcements are signed");
+    return 0;
+}
+
 int conf_check(const struct conf *c, struct error *err)
 {
     if (!c->allow_remote && !is_loopback(c->listen_host)) {
@@ -147,7 +162,7 @@ int conf_check(const struct conf *c, struct error *err)
     if (!c->tls_certificate[0] != !c->tls_key[0])
         return error_set(err, ERR_INVALID,
                          "tls_certificate and tls_key need each other");
-    if (check_jwt(c, err) < 0)
+    if (check_jwt(c, err) < 0 || check_webhook(c, err) < 0)
         return -(int)err->code;
     /* One thread at least must be left to answer what is not an execution,
      * an interrupt above all. */

@@ -37,7 +37,9 @@ int service_govern_open(struct service *s, struct error *err)
     struct approval_settings approvals = {.expires_s = c->approval_expires_s,
                                           .webhook_url = c->webhook_url,
                                           .webhook_secret_file =
-                                              c->webhook_secret_file};
+                                              c->webhook_secret_file,
+                                          .keep_days = c->evidence_days,
+                                          .forget_payload = !c->evidence_code};
     struct evidence_settings evidence = {.code = c->evidence_code,
                                          .days = c->evidence_days};
     struct quota_limits quotas = quotas_of(c);

@@ -232,6 +232,7 @@ static void stop(struct service *s)
         blobs_stop(s->blobs); /* a check of hours need not be waited for */
     if (s->search)
         search_stop(s->search); /* or a document being read is waited for */
+    approvals_stop(s->parts.approvals); /* or it would begin new ones */
     sessions_stop(s->sessions, s->conf->stop_deadline_s);
     http_stop(s->http, 2); /* answers what the stop has ended */
     doors_mcp_close(s->doors.mcp);

@@ -284,6 +284,11 @@ static void record_end(const struct job *job)
                                 .workspace = job->se->workspace};
 
     execution_info(job->e, &info);
+    if (info.status == EXEC_PENDING) { /* the approval is in the trail */
+        session_govern_record(job->m, job->se, job->e, job->code,
+                              job->e->code_len);
+        return;
+    }
     log_event(info.outcome == OUTCOME_ISOLATION_FAILED ? LOG_ERROR : LOG_INFO,
               "execution", "execution", info.id, "session", info.session,
               "outcome", exec_outcome_name(info.outcome), "failure",

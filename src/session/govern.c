@@ -176,8 +176,9 @@ void session_govern_record(struct sessions *m, const struct session *se,
     quota_spend(m->parts.quotas, tenant, QUOTA_CPU,
                 (info.cpu_ms + 999) / 1000);
     quota_spend(m->parts.quotas, tenant, QUOTA_OUTPUT, output / TOKEN_BYTES);
-    quota_loop_note(m->parts.quotas, tenant, se->id, e->code_hash,
-                    failed(info.outcome));
+    if (info.status != EXEC_PENDING) /* that says nothing of the code */
+        quota_loop_note(m->parts.quotas, tenant, se->id, e->code_hash,
+                        failed(info.outcome));
     if (!m->parts.evidence)
         return;
     conns = connections(&info);

@@ -2,8 +2,10 @@
 /*
  * Executions that wait for a person. While one waits there is only its row
  * (approval/), which holds all that is needed to run it; so it survives the
- * session's sleep and the service's end. Runs in gloveboxd: asking on the
- * caller's thread, running on one of its own per approved execution.
+ * session's sleep and the service's end. What is shown of it meanwhile is a
+ * picture made from the row: its events end at once, and who wants to know
+ * more asks again. Runs in gloveboxd: asking on the caller's thread, running
+ * on one of its own per approved execution.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -16,7 +18,7 @@
 #include "session/session_int.h"
 #include "json/json.h"
 
-#define SUMMARY_CODE 120 /* bytes of it a person sees in a list */
+#define RUNS_MAX 32u /* approved ones at once; more wait their turn */
 
 /* What a row holds of an execution; strings are borrowed from the JSON. */
 struct held {
@@ -77,6 +79,53 @@ static void write_payload(const struct session *se, const struct actor *who,
     buf_add(out, "", 1);
 }
 
+/* Of sessions.lock: those that no row tells of. */
+static void list_again(struct session *se)
+{
+    se->older = se->tenant->newest;
+    if (se->older)
+        se->older->newer = se;
+    se->tenant->newest = se;
+}
+
+/* A single run's session is to be there when the answer comes, whenever that
+ * is; so it becomes one like any other. An ephemeral one cannot. */
+static int settle_down(struct session *se, const struct actor *who,
+                       struct error *err)
+{
+    struct sessions *m = se->m;
+    int rc;
+
+    if (se->stored || se->ephemeral)
+        return 0;
+    pthread_mutex_lock(&m->lock);
+    session_unlist(se);
+    pthread_mutex_unlock(&m->lock);
+    rc = session_persist_insert(se, who, err);
+    if (rc == 0) {
+        se->transient = false;
+        return 0;
+    }
+    pthread_mutex_lock(&m->lock);
+    list_again(se);
+    pthread_mutex_unlock(&m->lock);
+    return rc;
+}
+
+/* It goes no further, in this life: who waits for its events waits no more. */
+static void end_picture(struct execution *e, enum exec_status status)
+{
+    const char *name = exec_status_name(status);
+
+    pthread_mutex_lock(&e->lock);
+    e->info.status = status;
+    if (status == EXEC_PENDING)
+        session_events_append(e, EVENT_STATUS, name, strlen(name));
+    session_events_append(e, EVENT_DONE, NULL, 0);
+    pthread_mutex_unlock(&e->lock);
+    session_events_fire(e);
+}
+
 int session_held_ask(struct sessions *m, struct session *se,
                      const struct actor *who, const struct exec_spec *spec,
                      struct execution *e, struct error *err)
@@ -87,21 +136,26 @@ int session_held_ask(struct sessions *m, struct session *se,
                                 .action = POLICY_EXECUTE,
                                 .session = se->id,
                                 .object = e->info.id,
+                                .pool = se->pool->conf->name,
+                                .workspace = se->workspace,
                                 .summary = summary,
                                 .by = &e->decision};
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
-    int rc;
+    int rc = settle_down(se, who, err);
 
+    if (rc < 0)
+        return rc;
     write_payload(se, who, spec, e, &payload);
     ask.payload = payload.data;
-    (void)snprintf(summary, sizeof(summary), "run %zu bytes of %s: %.*s",
+    /* No code: lists, the trail and webhooks carry this. */
+    (void)snprintf(summary, sizeof(summary), "run %zu bytes of %s in %s",
                    spec->code_len, session_language_name(spec->language),
-                   (int)MIN(spec->code_len, (size_t)SUMMARY_CODE), spec->code);
+                   se->id);
     rc = approval_ask(m->parts.approvals, &ask, &info, err);
     if (rc < 0)
         return rc;
-    e->info.status = EXEC_PENDING;
     memcpy(e->info.approval, info.id, sizeof(e->info.approval));
+    end_picture(e, EXEC_PENDING);
     session_unref(take_ptr(e->session));
     return 0;
 }
@@ -158,18 +212,34 @@ static struct actor actor_of(const struct held *h,
                           .tool = h->tool};
 }
 
-static void set_ended(struct execution *e, const struct approval_info *info)
+/* How it ended without having run; OUTCOME_NONE: it may yet. */
+static enum exec_outcome outcome_of(const struct approval_info *info)
 {
-    struct exec_info *x = &e->info;
+    switch (info->state) {
+    case APPROVAL_PENDING:
+        return OUTCOME_NONE;
+    case APPROVAL_DENIED:
+    case APPROVAL_EXPIRED:
+        return OUTCOME_DENIED;
+    case APPROVAL_WITHDRAWN:
+        return OUTCOME_CANCELLED;
+    case APPROVAL_APPROVED:
+        break;
+    }
+    if (info->run == APPROVAL_RUN_LOST)
+        return OUTCOME_KILLED;
+    return info->run == APPROVAL_RUN_FAILED ? OUTCOME_CANCELLED : OUTCOME_NONE;
+}
 
-    x->status = EXEC_COMPLETED;
-    x->outcome = OUTCOME_DENIED;
-    x->finished_at_ms = info->decided_at_ms;
-    e->failure = xasprintf("approval %s is %s%s%s", info->id,
-                           approval_state_name(info->state),
-                           info->reason[0] ? ": " : "", info->reason);
-    x->failure = e->failure;
-    session_events_append(e, EVENT_DONE, NULL, 0);
+static char *failure_of(const struct approval_info *info)
+{
+    const char *why = info->reason;
+
+    if (info->run == APPROVAL_RUN_LOST || info->run == APPROVAL_RUN_FAILED)
+        why = info->outcome;
+    return xasprintf("approval %s is %s%s%s", info->id,
+                     approval_state_name(info->state), why[0] ? ": " : "",
+                     why);
 }
 
 /* As it stands; belongs to no queue and no history. */
@@ -180,13 +250,18 @@ static struct execution *show(struct session *se, const struct held *h,
     struct actor who = actor_of(h, info);
     struct execution *e =
         session_execution_new(se, &who, &spec, (uint32_t)h->timeout_s);
+    struct exec_info *x = &e->info;
 
     session_unref(take_ptr(e->session));
-    e->info.created_at_ms = info->asked_at_ms;
-    if (info->state == APPROVAL_PENDING)
-        e->info.status = EXEC_PENDING;
-    else if (info->state != APPROVAL_APPROVED)
-        set_ended(e, info);
+    x->created_at_ms = info->asked_at_ms;
+    x->outcome = outcome_of(info);
+    if (x->outcome) {
+        x->failure = e->failure = failure_of(info);
+        x->finished_at_ms = info->decided_at_ms;
+    }
+    end_picture(e, x->outcome                        ? EXEC_COMPLETED
+                   : info->state == APPROVAL_PENDING ? EXEC_PENDING
+                                                     : EXEC_QUEUED);
     return e;
 }
 
@@ -201,8 +276,14 @@ int session_held_find(struct sessions *m, const struct actor *who,
 
     if (!m->parts.approvals || !ids_valid("exec", id) ||
         approval_of(m->parts.approvals, who, id, &info, err) < 0 ||
-        (info.state == APPROVAL_APPROVED && info.carried_out))
+        !info.payload)
         return error_set(err, ERR_NOT_FOUND, "no such execution");
+    /* It may have come to run since it was looked for. */
+    if (info.state == APPROVAL_APPROVED && info.run != APPROVAL_RUN_NONE) {
+        rc = session_execution_find(m, who, id, ret, NULL, err);
+        if (rc == 0 || info.run == APPROVAL_RUN_DONE)
+            return rc;
+    }
     rc = read_payload(&info, &h, err);
     if (rc < 0)
         return rc;
@@ -212,6 +293,44 @@ int session_held_find(struct sessions *m, const struct actor *who,
     *ret = show(se, &h, &info);
     session_unref(se);
     return 0;
+}
+
+/* ---- the end of waiting ------------------------------------------------- */
+
+int session_held_cancel(struct sessions *m, const struct actor *who,
+                        const char *id, struct error *err)
+{
+    struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
+
+    if (!m->parts.approvals || !ids_valid("exec", id) ||
+        approval_of(m->parts.approvals, who, id, &info, err) < 0)
+        return error_set(err, ERR_NOT_FOUND, "no such execution");
+    if (info.state != APPROVAL_PENDING)
+        return 0; /* over, as one that has finished is */
+    return approval_withdraw(m->parts.approvals, who, info.id, err);
+}
+
+static void record(struct session *se, const struct approval_info *info)
+{
+    struct held h cleanup(held_done) = {.body = NULL};
+    struct execution *e cleanup(execution_unrefp) = NULL;
+    struct error err;
+
+    if (!info->object[0] || read_payload(info, &h, &err) < 0)
+        return;
+    e = show(se, &h, info);
+    session_govern_record(se->m, se, e, e->code, e->code_len);
+}
+
+static void on_withdrawn(void *ctx, const struct approval_info *info)
+{
+    record(ctx, info);
+}
+
+void session_held_end(struct session *se, const struct actor *who)
+{
+    approval_withdraw_session(se->m->parts.approvals, who, se->id,
+                              on_withdrawn, se);
 }
 
 /* ---- once it is decided ------------------------------------------------- */
@@ -229,65 +348,98 @@ static void approved_free(struct approved *a)
     free(a);
 }
 
+/* What it came to, for the approval's row. */
+static int execute(struct approved *a, char *ret_outcome, size_t size)
+{
+    struct exec_spec spec = spec_of(&a->held, &a->info);
+    struct actor who = actor_of(&a->held, &a->info);
+    struct execution *e cleanup(execution_unrefp) = NULL;
+    struct exec_info info;
+    struct error err;
+    int rc = session_execute(a->m, &who, a->held.session, &spec, &e, &err);
+
+    if (rc < 0) {
+        log_event(LOG_WARN, "approved_execution_not_run", "approval",
+                  a->info.id, "error", err.message, NULL);
+        (void)snprintf(ret_outcome, size, "%s", err.message);
+        return rc;
+    }
+    execution_info(e, &info);
+    (void)snprintf(ret_outcome, size, "%s", exec_outcome_name(info.outcome));
+    return 0;
+}
+
 static void *run_approved(void *arg)
 {
     struct approved *a = arg;
-    struct exec_spec spec = spec_of(&a->held, &a->info);
-    struct actor who = actor_of(&a->held, &a->info);
-    struct execution *e = NULL;
-    struct error err;
+    struct sessions *m = a->m;
+    char outcome[sizeof(a->info.outcome)];
+    int rc = execute(a, outcome, sizeof(outcome));
 
-    if (session_execute(a->m, &who, a->held.session, &spec, &e, &err) < 0)
-        log_event(LOG_WARN, "approved_execution_failed", "approval",
-                  a->info.id, "error", err.message, NULL);
-    execution_unref(e);
-    session_leave(a->m);
+    approval_ran(m->parts.approvals, a->info.id, rc, outcome);
     approved_free(a);
+    atomic_fetch_sub(&m->held_runs, 1);
+    session_leave(m);
     return NULL;
 }
 
-/* A denied one is on record, too. */
-static int end_denied(struct sessions *m, const struct held *h,
-                      const struct approval_info *info)
+/* A no is on record, too. */
+static int end_denied(struct sessions *m, const struct approval_info *info)
 {
-    struct actor who = actor_of(h, info);
+    struct actor who = {.tenant = info->tenant, .key = info->asked_by};
     struct error err;
-    struct session *se = session_find(m, &who, h->session, &err);
-    struct execution *e;
+    struct session *se = session_hold(m, &who, info->session, &err);
 
-    if (!se)
-        return 0;
-    e = show(se, h, info);
-    session_govern_record(m, se, e, e->code, e->code_len);
-    execution_unref(e);
-    session_unref(se);
+    if (!se && err.code == ERR_UNAVAILABLE)
+        return -ERR_UNAVAILABLE;
+    if (se) {
+        record(se, info);
+        session_let(se);
+    }
+    approval_ran(m->parts.approvals, info->id, 0, "");
     return 0;
+}
+
+/* To a thread of its own, which leaves. */
+static int begin(struct approved *a, struct error *err)
+{
+    struct sessions *m = a->m;
+    pthread_t thread;
+    int rc = session_enter(m, err);
+
+    if (rc < 0)
+        return rc;
+    if (atomic_fetch_add(&m->held_runs, 1) < RUNS_MAX &&
+        pthread_create(&thread, NULL, run_approved, a) == 0) {
+        (void)pthread_detach(thread);
+        return 0;
+    }
+    atomic_fetch_sub(&m->held_runs, 1);
+    session_leave(m);
+    return error_set(err, ERR_BUSY, "enough approved ones run");
 }
 
 int session_held_decided(void *ctx, const struct approval_info *info)
 {
     struct sessions *m = ctx;
-    struct approved *a = xcalloc(1, sizeof(*a));
+    struct approved *a;
     struct error err;
-    pthread_t thread;
     int rc;
 
+    if (info->state != APPROVAL_APPROVED)
+        return end_denied(m, info);
+    a = xcalloc(1, sizeof(*a));
     a->m = m;
     a->info = *info;
     a->info.payload = xstrdup(info->payload);
     rc = read_payload(&a->info, &a->held, &err);
-    if (rc == 0 && info->state != APPROVAL_APPROVED) {
-        rc = end_denied(m, &a->held, info);
-    } else if (rc == 0) {
-        rc = session_enter(m, &err); /* left by the thread */
-        if (rc == 0 && pthread_create(&thread, NULL, run_approved, a) != 0) {
-            session_leave(m);
-            rc = -ERR_BUSY;
-        } else if (rc == 0) {
-            (void)pthread_detach(thread);
-            return 0;
-        }
+    if (rc < 0) { /* no use in trying that again */
+        approval_ran(m->parts.approvals, info->id, rc, err.message);
+        approved_free(a);
+        return 0;
     }
-    approved_free(a);
-    return rc == -ERR_CORRUPT ? 0 : rc; /* no use in trying that again */
+    rc = begin(a, &err);
+    if (rc < 0)
+        approved_free(a);
+    return rc;
 }

@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "approval/approval.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -98,6 +99,7 @@ static void end_session(struct removal *r, struct session *se)
         return; /* someone else did, and tells of it */
     if (!se->stored)
         session_audit(se, r->who, "session.delete");
+    session_held_end(se, r->who);
     if (se->made && !se->ephemeral)
         session_tidy(r->m, &owner, se->workspace);
     r->sessions++;
@@ -172,6 +174,8 @@ static void end_victim(struct removal *r, const struct victim *v)
         session_unref(se);
         return;
     }
+    approval_withdraw_session(r->m->parts.approvals, r->who, v->id, NULL,
+                              NULL);
     session_tidy(r->m, &owner, v->workspace);
     r->sessions++;
 }

@@ -122,6 +122,8 @@ int execution_cancel(struct sessions *s, const struct actor *who,
         return rc;
     rc = session_execution_find(s, who, id, &e, &se, err);
     if (rc < 0) {
+        if (rc == -ERR_NOT_FOUND)
+            rc = session_held_cancel(s, who, id, err);
         session_leave(s);
         return rc;
     }

@@ -149,6 +149,11 @@ int session_held_ask(struct sessions *m, struct session *se,
 int session_held_find(struct sessions *m, const struct actor *who,
                       const char *id, struct execution **ret,
                       struct error *err);
+/* Cancelling one that waits is withdrawing it. */
+int session_held_cancel(struct sessions *m, const struct actor *who,
+                        const char *id, struct error *err);
+/* Its session is deleted: what waits in it is withdrawn. */
+void session_held_end(struct session *se, const struct actor *who);
 
 /* ---- network.c ------------------------------------------------------------
  */

@@ -268,17 +268,22 @@ bool session_save(struct session *se, uint32_t ms)
     return true;
 }
 
+void session_unlist(struct session *se)
+{
+    if (!se->newer && !se->older && se->tenant->newest != se)
+        return; /* it is not in it */
+    *(se->newer ? &se->newer->older : &se->tenant->newest) = se->older;
+    if (se->older)
+        se->older->newer = se->newer;
+    se->newer = se->older = NULL;
+}
+
 /* sessions.lock is held. */
 static void unlink_session(struct sessions *m, struct session *se)
 {
     session_idmap_remove(&m->table, &se->node);
     session_identifier_remove(se);
-    if (se->stored)
-        return;
-    *(se->newer ? &se->newer->older : &se->tenant->newest) = se->older;
-    if (se->older)
-        se->older->newer = se->newer;
-    se->newer = se->older = NULL;
+    session_unlist(se);
 }
 
 bool session_end(struct session *se)
@@ -362,6 +367,7 @@ int session_delete(struct sessions *s, const struct actor *who, const char *id,
     if (rc == 0 && session_end(se)) {
         if (!se->stored)
             session_audit(se, who, "session.delete");
+        session_held_end(se, who);
         tidy_workspace(se);
         log_event(LOG_INFO, "session_deleted", "session", id, "tenant",
                   who->tenant, NULL);

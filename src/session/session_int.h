@@ -175,7 +175,8 @@ struct sessions {
     atomic_uint live;        /* sessions with a sandbox, or being made */
     atomic_uint creating;    /* of these, not in the table yet */
     int64_t last_created_ms;
-    atomic_uint active; /* executions queued or running; lock to change */
+    atomic_uint active;    /* executions queued or running; lock to change */
+    atomic_uint held_runs; /* threads of approved ones */
     struct execution *oldest, *latest; /* finished, by last use */
     uint64_t history_bytes;
     uint64_t memory_checked_ms;
@@ -295,6 +296,8 @@ void session_touch(struct session *se); /* its lock is held */
 /* Before its end: ends what runs and commits what it, or anything since, has
  * written; waits at most ms. True: it had a sandbox, which was asked. */
 bool session_save(struct session *se, uint32_t ms);
+/* Out of the tenant's list of those without a row; sessions.lock is held. */
+void session_unlist(struct session *se);
 /* Takes it out of the tables and ends it; false: someone else did. */
 bool session_end(struct session *se);
 /* A workspace that was made for it and never got a file goes with it. */

@@ -1,0 +1,134 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of approval/; approval.h says how they fit together. */
+#ifndef GLOVEBOX_APPROVAL_APPROVAL_INT_H
+#define GLOVEBOX_APPROVAL_APPROVAL_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+
+#include "approval/approval.h"
+#include "base/buf.h"
+#include "store/store.h"
+
+#define APPROVAL_DENIED_FOR_MS 3600000 /* a no holds for repeats so long */
+#define APPROVAL_TRY_EVERY_MS 5000
+#define APPROVAL_TRY_FOR_MS 3600000
+#define WEBHOOK_WAITING_MAX 10000
+#define WEBHOOK_PAUSE_FIRST_MS 1000
+#define WEBHOOK_PAUSE_MOST_MS 3600000
+#define WEBHOOK_FOR_MS 86400000
+#define WEBHOOK_SECRET_MIN 32u
+#define WEBHOOK_SECRET_MAX 4096u
+
+enum approval_delivered {
+    DELIVERY_WAITING,
+    DELIVERY_DONE,
+    DELIVERY_GIVEN_UP
+};
+
+/* A thread that sleeps until a time or until it is wanted. */
+struct approval_thread {
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t wake;
+    bool started, wanted;
+    atomic_bool stopping;
+};
+
+struct approvals {
+    struct store *store;
+    struct audit *audit; /* NULL in tests */
+    struct approval_settings set;
+    struct approval_thread tend, post;
+    pthread_mutex_t lock; /* of the next two */
+    approvals_fn *fn;
+    void *ctx;
+    int64_t prune_at_ms; /* tend's own */
+    char *url;           /* NULL: no webhook */
+    char *secret;
+    size_t secret_len;
+};
+
+/* approval.c */
+int64_t approval_now(const struct approvals *a);
+/* In the trail, with the act; without a trail nothing. */
+int approval_note(struct approvals *a, struct store_tx *tx,
+                  const struct actor *who, const char *action,
+                  const struct approval_info *info, const char *detail,
+                  struct error *err);
+int approval_thread_start(struct approval_thread *t, void *(*run)(void *arg),
+                          void *arg, struct error *err);
+void approval_thread_stop(struct approval_thread *t);
+void approval_thread_want(struct approval_thread *t);
+/* At most ms; less when it is wanted. False: it is to stop. */
+bool approval_thread_wait(struct approval_thread *t, int64_t ms);
+
+/* ---- rows.c ------------------------------------------------------------- */
+
+#define APPROVAL_COLUMNS                                                      \
+    "id, tenant, action, state, asked_by, session, object, "                  \
+    "pool, workspace, summary, rule, policy_version, asked_at_ms, "           \
+    "expires_at_ms, decided_at_ms, decided_by, reason, run, outcome, payload"
+
+/* The row rows are on; payload: also that. */
+void approval_rows_read(const struct approvals *a, struct store_rows *rows,
+                        bool payload, struct approval_info *ret);
+int approval_rows_insert(struct approvals *a, struct store_tx *tx,
+                         const struct actor *who,
+                         const struct approval_info *info,
+                         const char *fingerprint, struct error *err);
+/* 1 and *ret, 0: there is none of this tenant, or -code. */
+int approval_rows_find(struct approvals *a, struct store_tx *tx,
+                       const char *tenant, const char *id,
+                       struct approval_info *ret, struct error *err);
+/* The one place where a state changes: from pending to what info says, with
+ * decided_at, decided_by, reason; in the trail, and announced. who NULL: the
+ * service. ERR_CONFLICT: it was no longer pending. */
+int approval_rows_settle(struct approvals *a, struct store_tx *tx,
+                         const struct actor *who,
+                         const struct approval_info *info, struct error *err);
+
+/* ---- look.c ------------------------------------------------------------- */
+
+bool approval_same(const struct actor *who, const struct approval_info *info);
+bool approval_may_decide(const struct actor *who);
+/* In its tenant, within its bounds, and either its own or with the scope. */
+bool approval_visible(const struct actor *who,
+                      const struct approval_info *info);
+
+/* ---- webhook.c, post.c -------------------------------------------------- */
+
+int approval_webhook_open(struct approvals *a, struct error *err);
+void approval_webhook_done(struct approvals *a);
+/* Within the act's transaction. type: "asked", or a state's name. */
+int approval_webhook_queue(struct approvals *a, struct store_tx *tx,
+                           const struct approval_info *info, const char *type,
+                           struct error *err);
+
+struct webhook_job {
+    char approval[ID_MAX], type[32];
+    int64_t number, attempts, at_ms;
+    char *body; /* owned */
+};
+/* 1: the next that is due; 0: none, and *ret_wait_ms until one is. */
+int approval_webhook_next(struct approvals *a, struct webhook_job *ret,
+                          int64_t *ret_wait_ms, struct error *err);
+/* What came of an attempt; status 0: no answer, error says why. */
+int approval_webhook_note(struct approvals *a, const struct webhook_job *job,
+                          long status, const char *error, struct error *err);
+/* Pure: milliseconds after so many attempts. */
+int64_t approval_webhook_pause(int64_t attempts);
+/* "t=…,v1=…"; ret: 96 bytes. */
+void approval_webhook_sign(const char *secret, size_t secret_len, int64_t at_s,
+                           const char *body, char ret[96]);
+int approval_post_start(struct approvals *a, struct error *err);
+
+/* ---- tend.c ------------------------------------------------------------- */
+
+int approval_tend_start(struct approvals *a, struct error *err);
+/* At the start: what was begun and not ended. */
+int approval_tend_lost(struct approvals *a, struct error *err);
+/* One round; returns milliseconds until the next is due. */
+int64_t approvals_tend(struct approvals *a);
+
+#endif

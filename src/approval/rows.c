@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Approvals as rows. Runs in gloveboxd within the transaction of the caller.
+ *
+ *   PENDING  → APPROVED, DENIED  [approval_decide]
+ *   PENDING  → EXPIRED           [approvals_tend, or whoever comes too late]
+ *   PENDING  → WITHDRAWN         [approval_withdraw…]
+ *
+ * Nothing leads back, and every change goes through approval_rows_settle.
+ */
+#include <string.h>
+
+#include "approval/approval_int.h"
+#include "base/error.h"
+#include "base/mem.h"
+
+void approval_rows_read(const struct approvals *a, struct store_rows *rows,
+                        bool payload, struct approval_info *ret)
+{
+    const char *text = payload ? store_text(rows, 19) : NULL;
+
+    memset(ret, 0, sizeof(*ret));
+    store_copy(rows, 0, ret->id, sizeof(ret->id));
+    store_copy(rows, 1, ret->tenant, sizeof(ret->tenant));
+    ret->action = (enum policy_action)store_int(rows, 2);
+    ret->state = (enum approval_state)store_int(rows, 3);
+    store_copy(rows, 4, ret->asked_by, sizeof(ret->asked_by));
+    store_copy(rows, 5, ret->session, sizeof(ret->session));
+    store_copy(rows, 6, ret->object, sizeof(ret->object));
+    store_copy(rows, 7, ret->pool, sizeof(ret->pool));
+    store_copy(rows, 8, ret->workspace, sizeof(ret->workspace));
+    store_copy(rows, 9, ret->summary, sizeof(ret->summary));
+    store_copy(rows, 10, ret->rule, sizeof(ret->rule));
+    ret->policy_version = store_int(rows, 11);
+    ret->asked_at_ms = store_int(rows, 12);
+    ret->expires_at_ms = store_int(rows, 13);
+    ret->decided_at_ms = store_int(rows, 14);
+    store_copy(rows, 15, ret->decided_by, sizeof(ret->decided_by));
+    store_copy(rows, 16, ret->reason, sizeof(ret->reason));
+    ret->run = (enum approval_run)store_int(rows, 17);
+    store_copy(rows, 18, ret->outcome, sizeof(ret->outcome));
+    if (text && text[0])
+        ret->payload = xstrdup(text);
+    /* Its time is over, whether or not the thread has been here. */
+    if (ret->state == APPROVAL_PENDING &&
+        ret->expires_at_ms <= approval_now(a))
+        ret->state = APPROVAL_EXPIRED;
+}
+
+int approval_rows_insert(struct approvals *a, struct store_tx *tx,
+                         const struct actor *who,
+                         const struct approval_info *info,
+                         const char *fingerprint, struct error *err)
+{
+    int rc =
+        MIN(store_exec(
+                tx, err,
+                "INSERT INTO approvals (id, tenant, action, state,"
+                " asked_by, session, object, pool, workspace, summary,"
+                " payload, fingerprint, rule, policy_version, asked_at_ms,"
+                " expires_at_ms) VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?8,"
+                " ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
+                "ttittttt"
+                "ttttiii",
+                info->id, info->tenant, (int64_t)info->action, info->asked_by,
+                info->session, info->object, info->pool, info->workspace,
+                info->summary, info->payload, fingerprint, info->rule,
+                info->policy_version, info->asked_at_ms, info->expires_at_ms),
+            0);
+
+    if (rc == 0)
+        rc = approval_note(a, tx, who, "approval.ask", info, info->summary,
+                           err);
+    if (rc == 0)
+        rc = approval_webhook_queue(a, tx, info, "asked", err);
+    return rc;
+}
+
+int approval_rows_find(struct approvals *a, struct store_tx *tx,
+                       const char *tenant, const char *id,
+                       struct approval_info *ret, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int rc = store_one(tx, &rows, err,
+                       "SELECT " APPROVAL_COLUMNS
+                       " FROM approvals WHERE id = ?1 AND tenant = ?2",
+                       "tt", id, tenant);
+
+    if (rc > 0)
+        approval_rows_read(a, rows, true, ret);
+    return rc;
+}
+
+static const char *const acts[] = {
+    [APPROVAL_PENDING] = "approval.ask",
+    [APPROVAL_APPROVED] = "approval.approve",
+    [APPROVAL_DENIED] = "approval.deny",
+    [APPROVAL_EXPIRED] = "approval.expire",
+    [APPROVAL_WITHDRAWN] = "approval.withdraw",
+};
+
+int approval_rows_settle(struct approvals *a, struct store_tx *tx,
+                         const struct actor *who,
+                         const struct approval_info *info, struct error *err)
+{
+    int rc = store_exec(
+        tx, err,
+        "UPDATE approvals SET state = ?2, decided_at_ms = ?3, decided_by = ?4,"
+        " reason = ?5, expires_at_ms = ?6, run = ?7, outcome = ?8"
+        " WHERE id = ?1 AND state = 0",
+        "tiittiit", info->id, (int64_t)info->state, info->decided_at_ms,
+        info->decided_by, info->reason, info->expires_at_ms,
+        (int64_t)info->run, info->outcome);
+
+    if (rc < 0)
+        return rc;
+    if (rc == 0)
+        return error_set(err, ERR_CONFLICT, "%s is settled", info->id);
+    rc = approval_note(a, tx, who, acts[info->state], info,
+                       info->reason[0] ? info->reason : NULL, err);
+    if (rc == 0)
+        rc = approval_webhook_queue(a, tx, info,
+                                    approval_state_name(info->state), err);
+    return rc;
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What time brings: approvals expire, decided executions are carried out, old
+ * ones are forgotten. Runs in gloveboxd on a thread of its own; never waits
+ * for a webhook or an execution.
+ *
+ * Carrying out is at most once: TAKEN is on disk before anything is called.
+ *
+ *   NONE  → TAKEN          [carry_out]
+ *   TAKEN → DONE, FAILED   [approval_ran]
+ *   TAKEN → NONE           [approval_ran, carry_out: nothing has run]
+ *   TAKEN → LOST           [approval_tend_lost: the service ended in between]
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "approval/approval_int.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+
+#define BATCH 50
+#define IDLE_MS 60000
+#define PRUNE_EVERY_MS 3600000
+#define DAY_MS 86400000ll
+
+/* ---- reading ------------------------------------------------------------ */
+
+static void list_done(struct approval_info *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        approval_info_done(&list[i]);
+}
+
+/* Up to BATCH rows of a statement that takes the time as ?1. */
+static int read_due(struct approvals *a, const char *sql, bool payload,
+                    struct approval_info *ret, size_t *ret_count,
+                    struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int rc =
+        store_begin(a->store, STORE_READ, "looking for approvals", &tx, err);
+
+    *ret_count = 0;
+    if (rc == 0)
+        rc = store_query(tx, &rows, err, sql, "ii", approval_now(a),
+                         (int64_t)BATCH);
+    while (rc == 0 && *ret_count < BATCH && (rc = store_next(rows, err)) > 0) {
+        approval_rows_read(a, rows, payload, &ret[(*ret_count)++]);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* ---- expiry ------------------------------------------------------------- */
+
+static int expire_one(struct approvals *a, struct approval_info *info,
+                      struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int rc =
+        store_begin(a->store, STORE_WRITE, "expiring an approval", &tx, err);
+
+    info->state = APPROVAL_EXPIRED;
+    info->decided_at_ms = info->expires_at_ms;
+    if (rc == 0)
+        rc = approval_rows_settle(a, tx, NULL, info, err);
+    if (rc == -ERR_CONFLICT)
+        return 0; /* somebody was quicker */
+    return rc < 0 ? rc : store_commit(&tx, err);
+}
+
+static int expire(struct approvals *a, size_t *ret_count, struct error *err)
+{
+    struct approval_info list[BATCH];
+    int rc = read_due(a,
+                      "SELECT " APPROVAL_COLUMNS
+                      " FROM approvals WHERE state = 0 AND expires_at_ms <= ?1"
+                      " ORDER BY expires_at_ms LIMIT ?2",
+                      false, list, ret_count, err);
+
+    for (size_t i = 0; rc == 0 && i < *ret_count; i++)
+        rc = expire_one(a, &list[i], err);
+    if (*ret_count)
+        approval_thread_want(&a->post);
+    return rc;
+}
+
+/* ---- carrying out ------------------------------------------------------- */
+
+/* From one run to another, or not at all: 1, 0 or -code. */
+static int move(struct approvals *a, const struct approval_info *info,
+                enum approval_run from, enum approval_run to,
+                int64_t try_at_ms, const char *outcome, const char *note,
+                struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int moved = 0;
+    int rc = store_begin(a->store, STORE_WRITE, "carrying out an approval",
+                         &tx, err);
+
+    if (rc == 0)
+        moved = rc = store_exec(
+            tx, err,
+            "UPDATE approvals SET run = ?3, try_at_ms = ?4, outcome = ?5"
+            " WHERE id = ?1 AND run = ?2 AND state <> 0",
+            "tiiit", info->id, (int64_t)from, (int64_t)to, try_at_ms, outcome);
+    if (rc > 0 && a->set.forget_payload && to >= APPROVAL_RUN_DONE)
+        rc = store_exec(tx, err,
+                        "UPDATE approvals SET payload = '' WHERE id = ?1", "t",
+                        info->id);
+    if (rc > 0 && note)
+        rc = approval_note(a, tx, NULL, note, info,
+                           outcome[0] ? outcome : NULL, err);
+    if (rc >= 0)
+        rc = store_commit(&tx, err);
+    return rc < 0 ? rc : moved;
+}
+
+static void carry_out(struct approvals *a, const struct approval_info *info,
+                      approvals_fn *fn, void *ctx)
+{
+    bool yes = info->state == APPROVAL_APPROVED;
+    struct error err;
+    int rc = move(a, info, APPROVAL_RUN_NONE, APPROVAL_RUN_TAKEN, 0, "",
+                  yes ? "approval.run" : NULL, &err);
+
+    if (rc > 0 && fn(ctx, info) < 0) /* nothing has run */
+        rc = move(a, info, APPROVAL_RUN_TAKEN, APPROVAL_RUN_NONE,
+                  approval_now(a) + APPROVAL_TRY_EVERY_MS, "", NULL, &err);
+    if (rc < 0)
+        log_event(LOG_WARN, "approval_not_carried_out", "approval", info->id,
+                  "error", err.message, NULL);
+}
+
+static int carry_all(struct approvals *a, size_t *ret_count, struct error *err)
+{
+    struct approval_info list[BATCH];
+    approvals_fn *fn;
+    void *ctx;
+    int rc;
+
+    pthread_mutex_lock(&a->lock);
+    fn = a->fn;
+    ctx = a->ctx;
+    pthread_mutex_unlock(&a->lock);
+    *ret_count = 0;
+    if (!fn)
+        return 0;
+    rc = read_due(a,
+                  "SELECT " APPROVAL_COLUMNS
+                  " FROM approvals WHERE state <> 0 AND run < 2"
+                  " AND object <> '' AND run = 0 AND try_at_ms <= ?1"
+                  " ORDER BY try_at_ms, decided_at_ms LIMIT ?2",
+                  true, list, ret_count, err);
+    for (size_t i = 0;
+         rc == 0 && i < *ret_count && !atomic_load(&a->tend.stopping); i++)
+        carry_out(a, &list[i], fn, ctx);
+    list_done(list, *ret_count);
+    return rc;
+}
+
+void approval_ran(struct approvals *a, const char *id, int rc,
+                  const char *outcome)
+{
+    struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    bool again = rc == -ERR_BUSY || rc == -ERR_LIMIT || rc == -ERR_UNAVAILABLE;
+    struct error err;
+    int r = store_begin(a->store, STORE_READ, "an approval's end", &tx, &err);
+
+    if (r == 0)
+        r = store_one(tx, &rows, &err,
+                      "SELECT " APPROVAL_COLUMNS
+                      " FROM approvals WHERE id = ?1",
+                      "t", id);
+    if (r > 0) {
+        approval_rows_read(a, rows, false, &info);
+        store_rows_done(&rows);
+        store_rollback(&tx);
+        if (rc < 0 && again &&
+            approval_now(a) < info.decided_at_ms + APPROVAL_TRY_FOR_MS)
+            r = move(a, &info, APPROVAL_RUN_TAKEN, APPROVAL_RUN_NONE,
+                     approval_now(a) + APPROVAL_TRY_EVERY_MS, outcome, NULL,
+                     &err);
+        else
+            r = move(a, &info, APPROVAL_RUN_TAKEN,
+                     rc < 0 ? APPROVAL_RUN_FAILED : APPROVAL_RUN_DONE, 0,
+                     outcome, rc < 0 ? "approval.failed" : NULL, &err);
+    }
+    if (r < 0) /* then it looks lost at the next start, which is safe */
+        log_event(LOG_WARN, "approval_end_not_kept", "approval", id, "error",
+                  err.message, NULL);
+    approval_thread_want(&a->tend);
+}
+
+int approval_tend_lost(struct approvals *a, struct error *err)
+{
+    static const char sql[] = "SELECT " APPROVAL_COLUMNS
+                              " FROM approvals WHERE state <> 0 AND run < 2"
+                              " AND object <> '' AND run = 1 AND ?1 >= 0"
+                              " LIMIT ?2";
+    struct approval_info list[BATCH];
+    size_t count = BATCH;
+    int rc = 0;
+
+    while (rc == 0 && count == BATCH) {
+        rc = read_due(a, sql, false, list, &count, err);
+        for (size_t i = 0; rc >= 0 && i < count; i++) {
+            bool yes = list[i].state == APPROVAL_APPROVED;
+
+            /* Of a no only the record may be missing, which can be made
+             * again; what may have run is not begun a second time. */
+            rc = move(a, &list[i], APPROVAL_RUN_TAKEN,
+                      yes ? APPROVAL_RUN_LOST : APPROVAL_RUN_NONE, 0,
+                      yes ? "the service ended before its end was known; it "
+                            "is not run a second time"
+                          : "",
+                      yes ? "approval.lost" : NULL, err);
+            if (rc > 0 && yes)
+                log_event(LOG_WARN, "approved_execution_lost", "approval",
+                          list[i].id, "execution", list[i].object, NULL);
+        }
+        rc = MIN(rc, 0);
+    }
+    return rc;
+}
+
+/* ---- forgetting --------------------------------------------------------- */
+
+static int prune(struct approvals *a, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int64_t now = approval_now(a);
+    int64_t before = now - a->set.keep_days * DAY_MS;
+    int rc = 0;
+
+    if (now < a->prune_at_ms || (!a->set.keep_days && !a->set.forget_payload))
+        return 0;
+    a->prune_at_ms = now + PRUNE_EVERY_MS;
+    rc = store_begin(a->store, STORE_WRITE, "forgetting approvals", &tx, err);
+    if (rc == 0 && a->set.keep_days)
+        rc = MIN(store_exec(tx, err,
+                            "DELETE FROM webhook_deliveries WHERE state <> 0"
+                            " AND done_at_ms < ?1",
+                            "i", before),
+                 0);
+    if (rc == 0 && a->set.keep_days)
+        rc = MIN(store_exec(tx, err,
+                            "DELETE FROM approvals WHERE state <> 0"
+                            " AND decided_at_ms < ?1"
+                            " AND (object = '' OR run >= 2)",
+                            "i", before),
+                 0);
+    if (rc == 0 && a->set.forget_payload)
+        rc = MIN(store_exec(tx, err,
+                            "UPDATE approvals SET payload = ''"
+                            " WHERE state <> 0 AND payload <> ''"
+                            " AND (object = '' OR run >= 2)",
+                            ""),
+                 0);
+    return rc < 0 ? rc : store_commit(&tx, err);
+}
+
+/* ---- the thread --------------------------------------------------------- */
+
+static int next_due(struct approvals *a, int64_t *ret_wait_ms,
+                    struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int64_t now = approval_now(a);
+    int rc =
+        store_begin(a->store, STORE_READ, "looking for approvals", &tx, err);
+
+    if (rc == 0)
+        rc = store_one(tx, &rows, err,
+                       "SELECT MIN(at) FROM ("
+                       "SELECT MIN(expires_at_ms) AS at FROM approvals"
+                       " WHERE state = 0 UNION ALL"
+                       " SELECT MIN(try_at_ms) FROM approvals"
+                       " WHERE state <> 0 AND run < 2 AND object <> ''"
+                       " AND run = 0 AND try_at_ms > ?1) AS due",
+                       "i", now);
+    if (rc > 0 && store_int(rows, 0) > 0)
+        *ret_wait_ms = MIN(*ret_wait_ms, MAX(store_int(rows, 0) - now, 1));
+    return MIN(rc, 0);
+}
+
+int64_t approvals_tend(struct approvals *a)
+{
+    size_t expired = 0, carried = 0;
+    int64_t wait_ms = IDLE_MS;
+    struct error err;
+    int rc = expire(a, &expired, &err);
+
+    if (rc == 0)
+        rc = carry_all(a, &carried, &err);
+    if (rc == 0)
+        rc = prune(a, &err);
+    if (rc == 0 && (expired == BATCH || carried == BATCH))
+        return 1; /* there may be more */
+    if (rc == 0)
+        rc = next_due(a, &wait_ms, &err);
+    if (rc < 0) {
+        log_event(LOG_WARN, "approvals_not_tended", "error", err.message,
+                  NULL);
+        return APPROVAL_TRY_EVERY_MS;
+    }
+    return wait_ms;
+}
+
+static void *run(void *arg)
+{
+    struct approvals *a = arg;
+
+    while (approval_thread_wait(&a->tend, approvals_tend(a)))
+        ;
+    return NULL;
+}
+
+int approval_tend_start(struct approvals *a, struct error *err)
+{
+    return approval_thread_start(&a->tend, run, a, err);
+}
