@@ -13,6 +13,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "approval/approval.h"
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
@@ -211,6 +212,9 @@ int doors_operators_metrics(struct doors_call *call, struct error *err)
     sessions_metrics(call->doors->sessions, m);
     add_sessions(&body, m);
     add_executions(&body, m);
+    add_one(&body, "glovebox_approvals_pending", "gauge",
+            "What waits for somebody's approval.",
+            approvals_pending(call->doors->approvals));
     add_storage(&body, call->doors->workspaces);
     add_process(&body, http_server_of(call->http));
     http_respond(call->http, 200, METRICS_TYPE, &body);

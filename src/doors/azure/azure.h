@@ -195,6 +195,7 @@ struct azure_shape { /* how an execution is told */
     const char *identifier;
     const char *type_text; /* executionType */
     int64_t output_max;    /* -1: all of it */
+    bool last;             /* nobody will ask again: a held one has failed */
 };
 void azure_encode_execution(struct execution *e,
                             const struct azure_shape *shape, struct buf *out);

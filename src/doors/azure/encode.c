@@ -165,7 +165,7 @@ static void encode_fields(struct json_writer *w, struct execution *e,
 
 static const char *status_name(const struct exec_info *info)
 {
-    if (info->status == EXEC_QUEUED)
+    if (info->status == EXEC_QUEUED || info->status == EXEC_PENDING)
         return "NotStarted";
     if (info->status == EXEC_RUNNING)
         return "Running";
@@ -228,13 +228,33 @@ static void encode_command(struct json_writer *w, struct execution *e,
     json_write_close(w, '}');
 }
 
+/* This dialect has no word for it, so it is a failure that says what to do. */
+static void say_held(struct exec_info *info, char *text, size_t size)
+{
+    char guid[37];
+
+    (void)snprintf(text, size,
+                   "Pending approval: this has not run. %s waits for somebody "
+                   "with the scope 'approve' who is not the one that asked "
+                   "(glovebox approvals approve %s). Once approved it runs by "
+                   "itself, as execution %s.",
+                   info->approval, info->approval,
+                   azure_path_guid(info->id, guid));
+    info->status = EXEC_COMPLETED;
+    info->outcome = OUTCOME_DENIED;
+    info->failure = text;
+}
+
 void azure_encode_execution(struct execution *e,
                             const struct azure_shape *shape, struct buf *out)
 {
     struct json_writer w = {.out = out};
     struct exec_info info;
+    char held[512];
 
     execution_info(e, &info);
+    if (info.status == EXEC_PENDING && shape->last)
+        say_held(&info, held, sizeof(held));
     json_write_open(&w, NULL, '{');
     if (shape->family != AZURE_C)
         encode_plain(&w, e, &info, shape);

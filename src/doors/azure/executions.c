@@ -247,6 +247,7 @@ static int execute(struct doors_call *call, enum azure_family family,
         .type_text = what.type_text,
         .output_max = family == AZURE_C ? choose_output(&ask, what.output_max)
                                         : what.output_max,
+        .last = !what.async,
     };
     return run(call, &ask, &what, &shape, err);
 }

@@ -42,6 +42,7 @@ static const struct {
     [ERR_TOO_LARGE] = {"RequestEntityTooLarge", NULL},
     [ERR_RANGE] = {"RequestedRangeNotSatisfiable", NULL},
     [ERR_LOCKED] = {"Locked", NULL},
+    [ERR_APPROVAL] = {"PendingApproval", NULL},
     [ERR_LIMIT] = {"TooManyRequests", NULL},
     [ERR_BUSY] = {"TooManyRequests", NULL},
     [ERR_SPACE] = {"InsufficientStorage", NULL},
@@ -70,6 +71,8 @@ static const char *name_of(const struct doors_call *call,
 static unsigned status_of(const struct doors_call *call,
                           const struct error *err, bool management)
 {
+    if (err->code == ERR_APPROVAL) /* 202 would read as done */
+        return 403;
     if (!management && (err->code == ERR_METHOD || err->code == ERR_EXPIRED ||
                         (err->code == ERR_NOT_FOUND && !call->route)))
         return 400;

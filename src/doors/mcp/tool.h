@@ -8,6 +8,7 @@
  *   tool_text.c        paths, cutting, quoting, patterns: pure functions
  *   tool_execute.c     runs something in a session, watched by
  *   tool_watch.c       one thread that tells of progress and hears of cancel
+ *   tool_held.c        what policy holds until somebody has approved it
  *   tool_result.c      an execution as an answer; tool_keep.c puts what is too
  *                      long for it into files; tool_files.c names files
  *   the others         the tools
@@ -92,10 +93,25 @@ void tool_watch_begin(struct tool_watch *w, struct mcp_call *call,
                       struct execution *e);
 void tool_watch_end(struct tool_watch *w);
 
-/* To its end; ret: referenced, completed. */
+/* To its end, or as far as policy lets it; ret: referenced, completed or
+ * pending. MCP_PENDING: the user is asked first. */
 int tool_execute(struct mcp_call *call, const char *session,
                  const struct exec_spec *spec, struct execution **ret,
                  struct error *err);
+
+/* ---- tool_held.c: what waits for approval --------------------------------
+ */
+
+/* The session of a round before, where the arguments name none. arena */
+const char *tool_held_session(struct mcp_call *call, const char *given);
+/* 1: this very code was held in a round before, and *ret is it, referenced;
+ * 0: it was not; or -code: it was, and is gone. */
+int tool_held_before(struct mcp_call *call, const struct exec_spec *spec,
+                     struct execution **ret, struct error *err);
+/* Of one that is held: 0, with *e as it is then, or MCP_PENDING. */
+int tool_held(struct mcp_call *call, const struct exec_spec *spec,
+              struct execution **e);
+void tool_held_answer(const struct exec_info *info, struct mcp_answer *ret);
 
 /* ---- tool_files.c --------------------------------------------------------
  */
@@ -187,6 +203,8 @@ TOOL_DECLARE(upload_file);
 TOOL_DECLARE(reset_session);
 TOOL_DECLARE(interrupt);
 TOOL_DECLARE(list_sessions);
+TOOL_DECLARE(check_approval);
+TOOL_DECLARE(decide_approval);
 TOOL_DECLARE(list_workspaces);
 TOOL_DECLARE(search_workspace);
 TOOL_DECLARE(file_history);

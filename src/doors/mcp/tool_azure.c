@@ -82,7 +82,7 @@ static int run(struct mcp_call *call, const char *environment,
         return r;
     spec.timeout_s = timeout_of(call, session.pool, language);
     r = tool_execute(call, session.id, &spec, &e, err);
-    if (r < 0)
+    if (r != 0)
         return r;
     tool_result(call, &session, e, ret);
     rename_session(ret, session.id);

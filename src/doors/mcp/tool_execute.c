@@ -34,18 +34,27 @@ int tool_execute(struct mcp_call *call, const char *session,
     struct exec_spec whole = *spec;
     struct tool_watch watch;
     struct later later = {NULL, NULL};
-    int r;
+    struct execution *e cleanup(execution_unrefp) = NULL;
+    int r = tool_held_before(call, spec, &e, err);
 
-    whole.conversation = tool_some(call->conversation);
-    whole.message = tool_some(call->message);
-    r = session_submit(call->doors->sessions, call->actor, session, &whole,
-                       on_submit, &later, ret, err);
-    if (r < 0 || !later.job) /* settled by policy: there is nothing to run */
+    if (r == 0) {
+        whole.conversation = tool_some(call->conversation);
+        whole.message = tool_some(call->message);
+        r = session_submit(call->doors->sessions, call->actor, session, &whole,
+                           on_submit, &later, &e, err);
+    }
+    if (r < 0)
         return r;
-    tool_watch_begin(&watch, call, *ret);
-    later.job(later.arg);
-    tool_watch_end(&watch);
-    return 0;
+    if (later.job) {
+        tool_watch_begin(&watch, call, e);
+        later.job(later.arg);
+        tool_watch_end(&watch);
+    } else { /* policy has said no, or that somebody is to be asked */
+        r = tool_held(call, spec, &e);
+    }
+    if (r == 0)
+        *ret = take_ptr(e);
+    return r;
 }
 
 /* ---- the two tools ------------------------------------------------------ */
@@ -78,8 +87,8 @@ static int run(struct mcp_call *call, const struct run_args *a,
                             "upload_file and run that.");
     }
     if (r == 0)
-        r = tool_session(call, TOOL_MAKE, a->session, a->workspace, &session,
-                         err);
+        r = tool_session(call, TOOL_MAKE, tool_held_session(call, a->session),
+                         a->workspace, &session, err);
     if (r == 0)
         r = tool_execute(call, session.id, &spec, &e, err);
     if (r == 0)
@@ -131,7 +140,9 @@ int tool_run_shell(struct mcp_call *call, const json_t *args,
     "files in pieces, drop what is not needed); limit, the message names "    \
     "the limit; killed or crashed, the interpreter ended and the next call "  \
     "starts with a new one, so define variables again; cancelled, somebody "  \
-    "stopped it; denied, a file or workspace may not be written; "            \
+    "stopped it; denied, policy does not allow it, or a "                     \
+    "file or workspace may not be written; pending_approval, a person has "   \
+    "to approve it first, see check_approval; "                               \
     "isolation_failed, nothing ran, try again later. not_found or expired "   \
     "for a session: leave session_id out and go on with the new one. "
 
@@ -170,6 +181,8 @@ const char tool_execute_python_input[] =
     TOOL_OUTPUT(                                                              \
         "\"session_id\":{\"type\":\"string\"},"                               \
         "\"execution_id\":{\"type\":\"string\"},"                             \
+        "\"approval_id\":{\"type\":\"string\",\"description\":\"Of status "   \
+        "pending_approval: what has to be approved first\"},"                 \
         "\"exit_code\":{\"type\":[\"integer\",\"null\"]},"                    \
         "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"  \
         "\"result\":{\"type\":[\"string\",\"null\"],\"description\":\"Value " \

@@ -296,6 +296,10 @@ static void read_answer(struct mcp_call *call,
     size_t line;
 
     execution_info(e, &info);
+    if (info.status != EXEC_COMPLETED) {
+        tool_held_answer(&info, ret);
+        return;
+    }
     doors_outcome_read(e, &o);
     out = o.stdout_text.data ? o.stdout_text.data : "";
     end = memchr(out, '\n', o.stdout_text.len);
@@ -335,7 +339,8 @@ int tool_generate_pdf_report(struct mcp_call *call, const json_t *args,
     if (r == 0)
         r = check(call, &a, err);
     if (r == 0)
-        r = tool_session(call, TOOL_MAKE, a.session, NULL, &session, err);
+        r = tool_session(call, TOOL_MAKE, tool_held_session(call, a.session),
+                         NULL, &session, err);
     if (r < 0)
         return r;
     make_command(&command, &a);

@@ -241,8 +241,9 @@ const char *tool_result_advice(const struct exec_info *info)
     case OUTCOME_CANCELLED:
         return "It was stopped; run it again if it is still wanted.";
     case OUTCOME_DENIED:
-        return "Write elsewhere, or use a session on a workspace that may be "
-               "written.";
+        return "The message says what does not allow it: a policy or a "
+               "person, then do not try it again; or a workspace, then write "
+               "elsewhere.";
     case OUTCOME_ISOLATION_FAILED:
         return "Nothing ran; try again later.";
     case OUTCOME_NONE:
@@ -422,6 +423,10 @@ void tool_result(struct mcp_call *call, const struct session_info *session,
     struct result r = {.call = call, .session = session};
 
     execution_info(e, &r.info);
+    if (r.info.status != EXEC_COMPLETED) {
+        tool_held_answer(&r.info, ret);
+        return;
+    }
     doors_outcome_read(e, &r.outcome);
     read_parts(&r);
     read_files(&r);

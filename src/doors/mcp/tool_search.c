@@ -235,10 +235,10 @@ static int run(struct mcp_call *call, const struct session_info *session,
     struct exec_info info;
     int r = tool_execute(call, session->id, &spec, ret, err);
 
-    if (r < 0)
+    if (r != 0)
         return r;
     execution_info(*ret, &info);
-    if (info.outcome == OUTCOME_OK)
+    if (info.outcome == OUTCOME_OK || info.status != EXEC_COMPLETED)
         return 0;
     (void)error_set(
         err, info.outcome == OUTCOME_TIMEOUT ? ERR_TIMEOUT : ERR_GUEST,
@@ -255,12 +255,18 @@ static int search(struct mcp_call *call, const struct search_args *a,
     struct buf command cleanup(buf_done) = {0};
     struct doors_outcome outcome;
     struct found f = {.w = {.out = &ret->structured}, .max = a->max};
+    struct exec_info info;
     int r;
 
     make_command(&command, a, folder);
     r = run(call, session, &command, &e, err);
-    if (r < 0)
+    if (r != 0)
         return r;
+    execution_info(e, &info);
+    if (info.status != EXEC_COMPLETED) {
+        tool_held_answer(&info, ret);
+        return 0;
+    }
     doors_outcome_read(e, &outcome);
     json_write_open(&f.w, NULL, '{');
     json_write_string(&f.w, "status", "ok");

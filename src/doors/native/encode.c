@@ -317,6 +317,8 @@ static void encode_facts(struct json_writer *w, const struct exec_info *info)
     native_encode_exec_network(w, info);
     if (info->language == EXEC_SHELL && info->exit_code >= 0)
         json_write_int(w, "exit_code", info->exit_code);
+    if (info->approval[0])
+        json_write_string(w, "approval", info->approval);
     json_write_string(w, "interpreter",
                       info->interpreter_fresh ? "fresh" : "same");
     json_write_bool(w, "interpreter_lost", info->interpreter_lost);
@@ -378,6 +380,8 @@ void native_encode_event(struct execution *e, const struct exec_event *event,
         json_write_string(&w, "id", info.id);
         json_write_string(&w, "session", info.session);
         json_write_text(&w, "status", event->data, event->len);
+        if (info.approval[0])
+            json_write_string(&w, "approval", info.approval);
         break;
     case EVENT_CLEAR:
         json_write_open(&w, NULL, '{');

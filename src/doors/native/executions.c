@@ -13,6 +13,14 @@
 #include "conf/conf.h"
 #include "json/json.h"
 
+static bool held(struct execution *e)
+{
+    struct exec_info info;
+
+    execution_info(e, &info);
+    return info.status == EXEC_PENDING;
+}
+
 static void respond(struct doors_call *call, unsigned status,
                     struct execution *e)
 {
@@ -46,7 +54,7 @@ int native_executions_create(struct doors_call *call, struct error *err)
     if (mode == NATIVE_STREAM)
         native_events_respond(call, take_ptr(e), 0, NULL);
     else
-        respond(call, mode == NATIVE_ASYNC ? 202 : 200, e);
+        respond(call, mode == NATIVE_ASYNC || held(e) ? 202 : 200, e);
     return 0;
 }
 

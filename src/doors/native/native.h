@@ -245,6 +245,11 @@ doors_handler_fn native_policy_adopt;
 /* quotas.c */
 
 /* approvals.c */
+doors_handler_fn native_approvals_list;
+doors_handler_fn native_approvals_get;
+doors_handler_fn native_approvals_approve;
+doors_handler_fn native_approvals_deny;
+doors_handler_fn native_approvals_withdraw;
 
 /* evidence.c */
 

@@ -14,6 +14,7 @@ const struct native_name native_openapi_tags[] = {
     {"Versions", NULL, "History, provenance, differences, going back."},
     {"Locks", NULL, "Leases on paths, with fencing."},
     {"Shares", NULL, "Links for people without a key."},
+    {"Approvals", NULL, "What policy holds until a person has answered."},
     {"Search", NULL, "Names and contents."},
     {"Configuration", NULL, "What the service was set up with."},
     {"Administration", NULL, "Keys, the audit trail, stored data."},
@@ -43,6 +44,7 @@ const struct native_name native_openapi_query[] = {
     {"after", "string",
      "Go on after this one: an id, a path, a version, a cursor or a number, "
      "as the list is ordered."},
+    {"state", "string", "Only those in this state."},
     {"deleted", "bool", "Only those that wait to be purged."},
     {"prefix", "string 0 1024", "Only paths that begin so."},
     {"delimiter", "string 1 1",

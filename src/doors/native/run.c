@@ -3,7 +3,8 @@
  * POST /api/run: a fresh session, files into it, one execution, and the
  * session is deleted; files it made stay in their workspace. Runs on a worker
  * of the daemon, which deletes after it has answered; of a stream, whoever
- * ends it deletes.
+ * ends it deletes. One that policy holds keeps its session: it runs there
+ * once somebody has approved it.
  */
 #include "doors/native/native.h"
 
@@ -82,8 +83,17 @@ static int put_files(struct doors_call *call, const char *session,
 
 /* ---- the run ------------------------------------------------------------ */
 
+static bool held(struct execution *e)
+{
+    struct exec_info info;
+
+    execution_info(e, &info);
+    return info.status == EXEC_PENDING;
+}
+
 static int run_sync(struct doors_call *call, const char *session,
-                    const struct exec_spec *spec, struct error *err)
+                    const struct exec_spec *spec, bool *ret_held,
+                    struct error *err)
 {
     struct buf body = {0};
     struct execution *e;
@@ -93,8 +103,9 @@ static int run_sync(struct doors_call *call, const char *session,
     if (r < 0)
         return r;
     native_encode_execution(e, &body);
+    *ret_held = held(e);
     execution_unref(e);
-    http_respond_json(call->http, 200, &body);
+    http_respond_json(call->http, *ret_held ? 202 : 200, &body);
     return 0;
 }
 
@@ -106,7 +117,7 @@ static int run_stream(struct doors_call *call, const char *session,
                            doors_submit, doors_workers(call), &e, err);
 
     if (r == 0)
-        native_events_respond(call, e, 0, session);
+        native_events_respond(call, e, 0, held(e) ? NULL : session);
     return r;
 }
 
@@ -129,6 +140,7 @@ int native_run(struct doors_call *call, struct error *err)
     struct exec_spec spec;
     enum native_mode mode = NATIVE_SYNC;
     json_t *files = NULL;
+    bool keep = false;
     int r =
         http_body_json(call->http, call->doors->conf->json_bytes, &body, err);
 
@@ -149,8 +161,8 @@ int native_run(struct doors_call *call, struct error *err)
     r = put_files(call, info.id, files, err);
     if (r == 0)
         r = mode == NATIVE_STREAM ? run_stream(call, info.id, &spec, err)
-                                  : run_sync(call, info.id, &spec, err);
-    if (r < 0 || mode == NATIVE_SYNC)
+                                  : run_sync(call, info.id, &spec, &keep, err);
+    if (r < 0 || (mode == NATIVE_SYNC && !keep))
         delete_session(call, info.id);
     return r;
 }

@@ -295,6 +295,25 @@ const struct doors_route doors_routes[] = {
     /* tokens */
     /* quotas */
     /* approvals */
+    {"GET", "/api/approvals", native_approvals_list, 0, 0, "state limit after",
+     "Approvals",
+     "What waits for a person or did, newest first: one's own, or with the "
+     "scope approve the tenant's",
+     NULL, NULL, "200 [Approval]"},
+    {"GET", "/api/approvals/{id}", native_approvals_get, 0, 0, NULL,
+     "Approvals",
+     "Look at an approval, with what is to be read before it is "
+     "given",
+     NULL, NULL, "200 ApprovalWhole"},
+    {"POST", "/api/approvals/{id}/approve", native_approvals_approve,
+     AUTH_APPROVE, 0, NULL, "Approvals",
+     "Say yes; never by who asked. A held execution runs then", NULL,
+     "ApprovalReason?", "200 ApprovalWhole, 409"},
+    {"POST", "/api/approvals/{id}/deny", native_approvals_deny, AUTH_APPROVE,
+     0, NULL, "Approvals", "Say no, and why; never by who asked", NULL,
+     "ApprovalReason", "200 ApprovalWhole, 409"},
+    {"DELETE", "/api/approvals/{id}", native_approvals_withdraw, 0, 0, NULL,
+     "Approvals", "Withdraw what one has asked for", NULL, NULL, "204, 409"},
     /* evidence */
     /* network */
     /* secrets */

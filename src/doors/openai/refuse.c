@@ -102,6 +102,7 @@ static const struct words words[ERR_MAX] = {
     [ERR_FORBIDDEN] = {.code = "insufficient_permissions"},
     [ERR_CONFLICT] = {.for_good = true},
     [ERR_EXPIRED] = {.status = 400},
+    [ERR_APPROVAL] = {.status = 403, .code = "pending_approval"},
     [ERR_LIMIT] = {.type = "requests", .code = "rate_limit_exceeded"},
     [ERR_BUSY] = {.type = "requests", .code = "rate_limit_exceeded"},
     [ERR_SPACE] = {.type = "server_error", .for_good = true},
