@@ -24,6 +24,7 @@ enum cli_exit {
     CLI_EXIT_CANCELLED = 7,
     CLI_EXIT_ISOLATION = 8, /* a wall could not be built; nothing ran */
     CLI_EXIT_DENIED = 9,    /* refused by policy; nothing ran */
+    CLI_EXIT_PENDING = 10,  /* waits for somebody's approval; nothing ran */
 };
 
 /* argv[0] is the command's name; returns the exit status. */
@@ -46,5 +47,6 @@ cli_command_fn cli_serve, cli_run, cli_shell, cli_sessions, cli_pool,
     cli_files, cli_workspaces, cli_search, cli_locks, cli_share,
     cli_conversations, cli_audit, cli_policy, cli_backup, cli_restore,
     cli_verify, cli_key, cli_doctor, cli_runtime, cli_mcp, cli_help;
+cli_command_fn cli_approvals;
 
 #endif

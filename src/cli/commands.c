@@ -20,7 +20,7 @@ static const struct cli_command commands[] = {
      "    [--put F[:PATH]]... [--get PATH[:F]]... [--workspace WS]\n"
      "    [--ephemeral] [--pool P] [--runtime R] [--timeout S]\n"
      "    [--memory M] [--conversation ID] [--message ID]\n"
-     "    [--lock-file F] [--charts DIR] [--json]",
+     "    [--lock-file F] [--charts DIR] [--wait] [--json]",
      cli_run, true},
     {"shell", "An interactive prompt in a session",
      "shell [--session S] [--workspace WS] [--ephemeral] [--pool P]\n"
@@ -98,6 +98,13 @@ static const struct cli_command commands[] = {
      cli_share, true},
     {"conversations", "What a conversation produced",
      "conversations files ID [--limit N]", cli_conversations, true},
+    {"approvals", "What waits for a person: read, approve, deny, withdraw",
+     "approvals [list] [--all]\n"
+     "approvals show APPROVAL\n"
+     "approvals approve APPROVAL [-m REASON]\n"
+     "approvals deny APPROVAL -m REASON\n"
+     "approvals withdraw APPROVAL",
+     cli_approvals, true},
     {"audit", "Read the audit trail, and verify it",
      "audit [list] [--from TIME] [--to TIME] [--actor KEY-ID]\n"
      "    [--action A] [--object ID] [--workspace WS] [--limit N]\n"
@@ -145,7 +152,8 @@ static const char exit_codes[] =
     "  1  the code failed               6  killed or crashed\n"
     "  2  wrong command line            7  cancelled\n"
     "  3  glovebox itself failed        8  a wall could not be built\n"
-    "  4  the code ran out of time      9  denied by policy\n";
+    "  4  the code ran out of time      9  denied by policy\n"
+    "                                  10  waits for approval\n";
 
 const struct cli_command *cli_command_find(const char *name)
 {

@@ -15,6 +15,7 @@
 #include "cli/cli_int.h"
 
 #define RESUME_TRIES 5
+#define HELD_LOOK_S 1
 
 struct running {
     struct cli *c;
@@ -181,6 +182,58 @@ static int resume(struct running *r, const struct cli_stream *stream,
     return r->final ? 0 : result;
 }
 
+/* ---- one that is held --------------------------------------------------- */
+
+/* False when it is time to leave. */
+static bool nap(const struct cli *c)
+{
+    struct timespec ms = {.tv_sec = HELD_LOOK_S};
+    sigset_t set;
+
+    (void)nanosleep(&ms, NULL);
+    (void)sigpending(&set);
+    return !c->interrupted && !sigismember(&set, SIGINT) &&
+           !sigismember(&set, SIGTERM) && !sigismember(&set, SIGHUP);
+}
+
+static bool has_begun(const json_t *execution)
+{
+    const char *status = cli_json_text(execution, "status", "");
+
+    return strcmp(status, "running") == 0 || strcmp(status, "completed") == 0;
+}
+
+/* Looks until it runs, then shows it as if it had been let at once. */
+static int wait_held(struct running *r, const struct cli_stream *stream,
+                     struct error *err)
+{
+    char *path cleanup(mem_free) = xasprintf("/api/executions/%s", r->id);
+    char *stream_path cleanup(mem_free) = xasprintf("%s/events", path);
+    int result = 0;
+
+    if (!r->what->quiet)
+        cli_outcome_show(&r->render, r->final);
+    while (!has_begun(r->final)) {
+        json_t *old cleanup(json_unref) = take_ptr(r->final);
+
+        if (!nap(r->c)) {
+            (void)error_errno(err, ERR_UNAVAILABLE, EINTR, "interrupted");
+            (void)snprintf(err->approval, sizeof(err->approval), "%s",
+                           cli_json_text(old, "approval", ""));
+            return -(int)err->code;
+        }
+        result = cli_http_json(r->c, "GET", path, NULL, &r->final, err);
+        if (result < 0)
+            return result;
+    }
+    json_decref(take_ptr(r->final));
+    r->last = 0;
+    result = cli_http_stream(r->c, "GET", stream_path, NULL, stream, err);
+    if (!r->final && result == 0)
+        result = error_set(err, ERR_UNAVAILABLE, "the stream ended early");
+    return r->final ? 0 : resume(r, stream, err);
+}
+
 int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
                 struct error *err)
 {
@@ -206,6 +259,8 @@ int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
             (void)error_set(err, ERR_UNAVAILABLE, "the stream ended early");
         result = resume(&r, &stream, err);
     }
+    if (r.final && what->wait && cli_outcome_exit(r.final) == CLI_EXIT_PENDING)
+        result = wait_held(&r, &stream, err);
     if (!r.final)
         return result < 0 ? result
                           : error_set(err, ERR_UNAVAILABLE,

@@ -69,9 +69,18 @@ static size_t outcome_row(const json_t *execution)
     return i;
 }
 
+static bool is_held(const json_t *execution)
+{
+    return strcmp(cli_json_text(execution, "status", ""),
+                  "pending_approval") == 0;
+}
+
 int cli_outcome_exit(const json_t *execution)
 {
     size_t row = outcome_row(execution);
+
+    if (is_held(execution))
+        return CLI_EXIT_PENDING;
 
     return row < ARRAY_SIZE(outcomes) ? outcomes[row].exit : CLI_EXIT_FAILED;
 }
@@ -82,7 +91,13 @@ bool cli_outcome_sentence(const json_t *execution, struct buf *out)
     const char *said =
         cli_json_text(json_object_get(execution, "error"), "message", "");
 
-    if (row == ARRAY_SIZE(outcomes))
+    if (is_held(execution))
+        buf_addf(out,
+                 "waits for approval, nothing has run: `glovebox approvals "
+                 "approve %s` with another key lets it run as %s",
+                 cli_json_text(execution, "approval", "?"),
+                 cli_json_text(execution, "id", "?"));
+    else if (row == ARRAY_SIZE(outcomes))
         buf_adds(out, "the service did not say how it ended");
     else if (!outcomes[row].sentence)
         return false;

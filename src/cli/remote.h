@@ -31,6 +31,7 @@ struct cli_execute {
     bool quiet;         /* show nothing, only return the object */
     bool interactive;   /* Ctrl-C interrupts before it cancels */
     bool lasting;       /* the session goes on afterwards */
+    bool wait;          /* until a held one has been decided and has run */
 };
 
 /* Runs to the end; ret: the final execution object, owned by caller. */

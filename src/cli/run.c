@@ -25,6 +25,7 @@ struct run {
     struct cli_session_spec spec;
     const char *charts, *conversation, *message, *lock_file;
     uint64_t timeout_s;
+    bool wait;
     /* state */
     char *code;
     size_t code_len;
@@ -45,7 +46,8 @@ static const char notes[] =
     "\nExit status: 0 it worked, 1 the code failed (also a shell script that\n"
     "ended with a status other than 0), 2 wrong command line, 3 glovebox\n"
     "itself failed, 4 out of time, 5 a limit or out of memory, 6 killed or\n"
-    "crashed, 7 cancelled, 8 a wall could not be built, 9 denied.\n";
+    "crashed, 7 cancelled, 8 a wall could not be built, 9 denied, 10 held\n"
+    "until somebody has approved it, in a session that is kept for it.\n";
 
 static void run_done(struct run *r)
 {
@@ -170,13 +172,22 @@ static int work(struct run *r, struct error *err)
                                : ".",
         .quiet = r->c->json,
         .lasting = !r->lease.made,
+        .wait = r->wait,
     };
     int result = put_files(r, err);
 
     if (result == 0)
         result = cli_execute(r->c, &what, &r->execution, err);
-    if (result < 0)
+    if (result < 0) {
+        /* Given up waiting: the session is where it will run. */
+        if (err->approval[0])
+            r->lease.made = false;
         return result;
+    }
+    if (cli_outcome_exit(r->execution) == CLI_EXIT_PENDING) {
+        r->lease.made = false;
+        return 0;
+    }
     return get_files(r, err);
 }
 
@@ -196,6 +207,11 @@ static int conclude(struct run *r, int result, const struct error *err)
         return status;
     if (err->errnum == EINTR && !r->execution) {
         (void)fputs("glovebox: interrupted\n", stderr);
+        if (err->approval[0])
+            (void)fprintf(stderr,
+                          "It still waits; `glovebox approvals withdraw %s` "
+                          "takes it back.\n",
+                          err->approval);
         return CLI_EXIT_CANCELLED;
     }
     if (r->execution) { /* its object is the one JSON value printed */
@@ -264,6 +280,8 @@ int cli_run(int argc, char **argv)
          "holds the token of a lock to write through", NULL},
         {"charts", 0, CLI_OPT_TEXT, &r.charts, "DIR",
          "where charts are saved; else here", NULL},
+        {"wait", 0, CLI_OPT_FLAG, &r.wait, NULL,
+         "when policy holds it: until it was approved and has run", NULL},
     };
     const struct cli_opts opts = {table, ARRAY_SIZE(table), notes};
     struct cli_words words;

@@ -74,6 +74,13 @@ void cli_search_line(const json_t *hit, const char *workspace, bool color,
 bool cli_restore_line(const char *line, char ret_what[48], uint64_t *ret_done,
                       uint64_t *ret_total);
 
+/* ---- approvals.c ---------------------------------------------------------
+ */
+
+/* Text that a person is to judge: whatever would not show, or not where it
+ * stands, is written out. */
+void cli_approvals_plain(const char *text, size_t len, struct buf *out);
+
 /* ---- guard.c: what reaches a terminal ----------------------------------- */
 
 /* Takes terminal control out of a session's output, byte by byte: colours and
