@@ -64,7 +64,9 @@ void approval_write(struct json_writer *w, const struct approval_info *info)
     json_write_string(w, "asked_by", info->asked_by);
     write_some(w, "session", info->session);
     write_some(w, "workspace", info->workspace);
-    write_some(w, "execution", info->object);
+    write_some(w, "object", info->object);
+    write_some(w, "execution",
+               info->action == POLICY_EXECUTE ? info->object : "");
     json_write_string(w, "rule", info->rule);
     json_write_int(w, "policy_version", info->policy_version);
     json_write_time(w, "asked_at", info->asked_at_ms);

@@ -77,8 +77,9 @@ struct approval_info {
     enum approval_state state;
     char asked_by[ID_MAX];
     char pool[64], workspace[ID_MAX];
-    char session[ID_MAX], object[ID_MAX]; /* object: exec_… of a held one */
-    char summary[512];                    /* one sentence for the person */
+    char session[ID_MAX],
+        object[ID_MAX]; /* object: what it is about; exec_… of a held one */
+    char summary[512];  /* one sentence for the person */
     char rule[POLICY_NAME_MAX];
     int64_t policy_version;
     int64_t asked_at_ms, expires_at_ms, decided_at_ms;

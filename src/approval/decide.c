@@ -87,7 +87,7 @@ static int settle(struct approvals *a, struct store_tx **tx,
     (void)snprintf(info->reason, sizeof(info->reason), "%s",
                    reason ? reason : "");
     /* A grant is good as long as it could have been waited for. */
-    if (state == APPROVAL_APPROVED && !info->object[0])
+    if (state == APPROVAL_APPROVED && info->action != POLICY_EXECUTE)
         info->expires_at_ms = info->decided_at_ms + wait_ms;
     rc = approval_rows_settle(a, *tx, who, info, err);
     if (rc == 0)

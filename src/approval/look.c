@@ -93,7 +93,8 @@ int approval_of(struct approvals *a, const struct actor *who,
     if (rc == 0)
         rc = store_one(tx, &rows, err,
                        "SELECT " APPROVAL_COLUMNS
-                       " FROM approvals WHERE object = ?1 AND tenant = ?2",
+                       " FROM approvals WHERE object = ?1 AND tenant = ?2"
+                       " AND action = 0",
                        "tt", object, who->tenant);
     if (rc < 0)
         return rc;

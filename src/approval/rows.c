@@ -14,6 +14,13 @@
 #include "base/error.h"
 #include "base/mem.h"
 
+/* SQL of this folder has them as numbers. */
+_Static_assert(POLICY_EXECUTE == 0 && APPROVAL_PENDING == 0 &&
+                   APPROVAL_APPROVED == 1 && APPROVAL_DENIED == 2 &&
+                   APPROVAL_EXPIRED == 3 && APPROVAL_RUN_TAKEN == 1 &&
+                   APPROVAL_RUN_DONE == 2 && DELIVERY_WAITING == 0,
+               "numbers in SQL");
+
 void approval_rows_read(const struct approvals *a, struct store_rows *rows,
                         bool payload, struct approval_info *ret)
 {

@@ -151,7 +151,7 @@ static int carry_all(struct approvals *a, size_t *ret_count, struct error *err)
     rc = read_due(a,
                   "SELECT " APPROVAL_COLUMNS
                   " FROM approvals WHERE state <> 0 AND run < 2"
-                  " AND object <> '' AND run = 0 AND try_at_ms <= ?1"
+                  " AND action = 0 AND run = 0 AND try_at_ms <= ?1"
                   " ORDER BY try_at_ms, decided_at_ms LIMIT ?2",
                   true, list, ret_count, err);
     for (size_t i = 0;
@@ -200,7 +200,7 @@ int approval_tend_lost(struct approvals *a, struct error *err)
 {
     static const char sql[] = "SELECT " APPROVAL_COLUMNS
                               " FROM approvals WHERE state <> 0 AND run < 2"
-                              " AND object <> '' AND run = 1 AND ?1 >= 0"
+                              " AND action = 0 AND run = 1 AND ?1 >= 0"
                               " LIMIT ?2";
     struct approval_info list[BATCH];
     size_t count = BATCH;
@@ -251,14 +251,14 @@ static int prune(struct approvals *a, struct error *err)
         rc = MIN(store_exec(tx, err,
                             "DELETE FROM approvals WHERE state <> 0"
                             " AND decided_at_ms < ?1"
-                            " AND (object = '' OR run >= 2)",
+                            " AND (action <> 0 OR run >= 2)",
                             "i", before),
                  0);
     if (rc == 0 && a->set.forget_payload)
         rc = MIN(store_exec(tx, err,
                             "UPDATE approvals SET payload = ''"
                             " WHERE state <> 0 AND payload <> ''"
-                            " AND (object = '' OR run >= 2)",
+                            " AND (action <> 0 OR run >= 2)",
                             ""),
                  0);
     return rc < 0 ? rc : store_commit(&tx, err);
@@ -281,7 +281,7 @@ static int next_due(struct approvals *a, int64_t *ret_wait_ms,
                        "SELECT MIN(expires_at_ms) AS at FROM approvals"
                        " WHERE state = 0 UNION ALL"
                        " SELECT MIN(try_at_ms) FROM approvals"
-                       " WHERE state <> 0 AND run < 2 AND object <> ''"
+                       " WHERE state <> 0 AND run < 2 AND action = 0"
                        " AND run = 0 AND try_at_ms > ?1) AS due",
                        "i", now);
     if (rc > 0 && store_int(rows, 0) > 0)

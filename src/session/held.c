@@ -316,7 +316,7 @@ static void record(struct session *se, const struct approval_info *info)
     struct execution *e cleanup(execution_unrefp) = NULL;
     struct error err;
 
-    if (!info->object[0] || read_payload(info, &h, &err) < 0)
+    if (info->action != POLICY_EXECUTE || read_payload(info, &h, &err) < 0)
         return;
     e = show(se, &h, info);
     session_govern_record(se->m, se, e, e->code, e->code_len);

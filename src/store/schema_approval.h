@@ -16,7 +16,7 @@
     "  workspace TEXT NOT NULL DEFAULT '',"                                   \
     "  summary TEXT NOT NULL,"                                                \
     "  payload TEXT NOT NULL,"     /* '' once it need not be kept */          \
-    "  fingerprint TEXT NOT NULL," /* of tenant, asker, action, payload */     \
+    "  fingerprint TEXT NOT NULL," /* of tenant, asker, action, payload */    \
     "  rule TEXT NOT NULL,"                                                   \
     "  policy_version INTEGER NOT NULL,"                                      \
     "  asked_at_ms INTEGER NOT NULL,"                                         \
@@ -37,7 +37,7 @@
     "CREATE INDEX approvals_of_session ON approvals (session)"                \
     "  WHERE state = 0;"                                                      \
     "CREATE INDEX approvals_due ON approvals (try_at_ms)"                     \
-    "  WHERE state <> 0 AND run < 2 AND object <> '';"                        \
+    "  WHERE state <> 0 AND run < 2 AND action = 0;"                          \
     "CREATE TABLE webhook_deliveries ("                                       \
     "  approval TEXT NOT NULL,"                                               \
     "  number INTEGER NOT NULL," /* of the approval: 1, 2, … */             \

@@ -518,7 +518,7 @@ static void need_finds_its_grant_once(void **state)
 {
     struct fixture *f = *state;
     struct approval_spec spec =
-        spec_of(&ann, POLICY_SHARE, NULL, "{\"path\":\"a\"}");
+        spec_of(&ann, POLICY_SHARE, "ws_1", "{\"path\":\"a\"}");
     struct approval_spec other =
         spec_of(&ann, POLICY_SHARE, NULL, "{\"path\":\"b\"}");
     struct approval_spec else_ =

@@ -292,7 +292,7 @@ int tool_check_approval(struct mcp_call *call, const json_t *args,
                          err);
     if (r < 0)
         return r;
-    if (info.state == APPROVAL_APPROVED && info.object[0] &&
+    if (info.state == APPROVAL_APPROVED && info.action == POLICY_EXECUTE &&
         execution_find(call->doors->sessions, call->actor, info.object, &e,
                        &ignored) == 0 &&
         session_get(call->doors->sessions, call->actor, info.session, &session,

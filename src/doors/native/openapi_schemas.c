@@ -599,6 +599,7 @@ const struct native_name native_openapi_schemas[] = {
     {"asked_by", "string", "a key, which cannot decide it"},
     {"session", "string?", NULL},
     {"workspace", "string?", NULL},
+    {"object", "string?", "what it is about"},
     {"execution", "string?", "the held one"},
     {"rule", "string", "of the policy that asked"},
     {"policy_version", "int", NULL},
