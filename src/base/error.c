@@ -31,14 +31,24 @@ static const char *const code_names[ERR_MAX] = {
     [ERR_INTERNAL] = "internal",
 };
 
+/* Callers need not have cleared it. */
+static void begin(struct error *err, enum error_code code, int errnum)
+{
+    err->code = code;
+    err->errnum = errnum;
+    err->retry_after_s = 0;
+    err->hint[0] = '\0';
+    err->quota = NULL;
+    err->quota_most = err->quota_used = 0;
+    err->quota_until_ms = 0;
+    err->approval[0] = '\0';
+}
+
 int error_set(struct error *err, enum error_code code, const char *fmt, ...)
 {
     va_list ap;
 
-    err->code = code;
-    err->errnum = 0;
-    err->retry_after_s = 0;
-    err->hint[0] = '\0';
+    begin(err, code, 0);
     va_start(ap, fmt);
     (void)vsnprintf(err->message, sizeof(err->message), fmt, ap); /* may cut */
     va_end(ap);
@@ -51,10 +61,7 @@ int error_errno(struct error *err, enum error_code code, int errnum,
     va_list ap;
     size_t used;
 
-    err->code = code;
-    err->errnum = errnum;
-    err->retry_after_s = 0;
-    err->hint[0] = '\0';
+    begin(err, code, errnum);
     va_start(ap, fmt);
     (void)vsnprintf(err->message, sizeof(err->message), fmt, ap); /* may cut */
     va_end(ap);

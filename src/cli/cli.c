@@ -71,6 +71,8 @@ int cli_fail(const struct cli *c, const struct error *err)
         (void)fprintf(stderr, "%s\n", err->hint);
     if (err->retry_after_s > 0)
         (void)fprintf(stderr, "Try again in %d s.\n", err->retry_after_s);
+    if (err->code == ERR_APPROVAL)
+        return CLI_EXIT_PENDING;
     return err->code == ERR_ISOLATION ? CLI_EXIT_ISOLATION : CLI_EXIT_FAILED;
 }
 

@@ -281,7 +281,7 @@ int cli_run(int argc, char **argv)
         {"charts", 0, CLI_OPT_TEXT, &r.charts, "DIR",
          "where charts are saved; else here", NULL},
         {"wait", 0, CLI_OPT_FLAG, &r.wait, NULL,
-         "when policy holds it: until it was approved and has run", NULL},
+         "if policy holds it: until it was approved", NULL},
     };
     const struct cli_opts opts = {table, ARRAY_SIZE(table), notes};
     struct cli_words words;

@@ -94,8 +94,8 @@ static size_t on_body(char *bytes, size_t one, size_t len, void *ctx)
     struct cli_transfer *t = r->t;
     bool good = status_of(r) / 100 == 2;
 
-    (void)one; /* always 1 */
-    if (good && t->out >= 0)
+    (void)one;                                      /* always 1 */
+    if (good && t->out >= 0 && status_of(r) != 202) /* held: see is_held */
         return to_file(r, bytes, len);
     if (good && t->stream) {
         r->stream_result = cli_sse_feed(&r->sse, bytes, len,
@@ -347,6 +347,17 @@ static int refused(struct running *r, struct error *err)
                                 : -(int)err->code;
 }
 
+/* 202 is also said of what waits for somebody's approval: an error object
+ * then, and nothing has been done. */
+static bool is_held(const struct cli_transfer *t)
+{
+    json_t *body cleanup(json_unref) =
+        t->status == 202 ? cli_json_load(t->answer.data, t->answer.len) : NULL;
+    const json_t *error = json_object_get(body, "error");
+
+    return strcmp(cli_json_text(error, "code", ""), "pending_approval") == 0;
+}
+
 static int finish(struct running *r, CURLcode result, struct error *err)
 {
     struct cli_transfer *t = r->t;
@@ -373,7 +384,7 @@ static int finish(struct running *r, CURLcode result, struct error *err)
         return error_set(err, ERR_TOO_LARGE, "the answer is over %u MiB",
                          ANSWER_MAX >> 20);
     /* A refusal may close the connection under an upload: it comes first. */
-    if (t->status >= 300)
+    if (t->status >= 300 || is_held(t))
         return refused(r, err);
     if (r->stream_result < 0)
         return error_set(err, ERR_TOO_LARGE, "an event is over %u MiB",

@@ -10,9 +10,9 @@ const PNG = Buffer.from('89504e470d0a1a0a', 'hex');
 const CONVERSATION = 'com.glovebox/conversation';
 
 export const CORE = ['execute_python', 'run_shell', 'generate_pdf_report', 'read_file', 'search_files', 'list_files', 'download_file',
-  'upload_file', 'reset_session', 'interrupt', 'list_sessions'];
+  'upload_file', 'reset_session', 'interrupt', 'list_sessions', 'check_approval'];
 export const WORKSPACE = ['list_workspaces', 'search_workspace', 'file_history', 'restore_version', 'lock_file', 'unlock_file',
-  'share_file', 'transfer_workspace', 'conversation_files'];
+  'share_file', 'transfer_workspace', 'decide_approval', 'conversation_files'];
 
 // A call that goes well; its structuredContent, with the rest beside it.
 async function ok(w, name, args = {}, { meta, ...options } = {}) {
@@ -169,6 +169,12 @@ export const steps = [
   ['list_sessions', async (w) => {
     const { sessions } = await ok(w, 'list_sessions', { limit: 100 });
     assert.ok(sessions.some(({ session_id }) => session_id === w.session), JSON.stringify(sessions).slice(0, 500));
+  }],
+
+  ['check_approval, decide_approval: what is not there', async (w) => {
+    w.called.add('check_approval').add('decide_approval');
+    await refused(w, 'check_approval', { approval_id: `apr_${'0'.repeat(32)}` }, /no such approval/);
+    await refused(w, 'decide_approval', { approval_id: `apr_${'0'.repeat(32)}`, decision: 'approve' }, /no such approval/);
   }],
 
   ['reset_session: variables go, files stay', async (w) => {

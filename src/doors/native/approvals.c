@@ -12,7 +12,7 @@
 #include "doors/native/native.h"
 #include "json/json.h"
 
-#define LIST_MAX 200u
+#define LIST_MAX 1000u
 #define LIST_DEFAULT 50u
 
 static void encode_deliveries(struct json_writer *w,

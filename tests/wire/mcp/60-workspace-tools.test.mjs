@@ -18,10 +18,10 @@ after(() => g?.stop());
 
 test('groups: a host can enable only some', async () => {
   const names = async (query) => (await new Tools(g, { path: `/mcp${query}` }).list()).map((t) => t.name);
-  assert.equal((await names('?tools=core')).length, 11);
+  assert.equal((await names('?tools=core')).length, 12);
   assert.deepEqual(await names('?tools=workspace'), ['list_workspaces', 'search_workspace', 'file_history', 'restore_version', 'lock_file', 'unlock_file',
-    'share_file', 'transfer_workspace', 'conversation_files']);
-  assert.equal((await names('?tools=all')).length, 20);
+    'share_file', 'transfer_workspace', 'decide_approval', 'conversation_files']);
+  assert.equal((await names('?tools=all')).length, 22);
 });
 
 test('list_workspaces pages, and shows only what one may see', async () => {
