@@ -41,9 +41,11 @@ struct actor {
     const char *key; /* "key_…", or "jwt_…" for the subject of an issuer's
                         token, "share_…" for a link's visitor, "glovebox"
                         for the service itself */
-    bool admin;      /* the key has the admin scope: owner of everything
-                        in its tenant */
-    uint32_t scopes; /* AUTH_* of the key */
+    const char *token; /* "tok_…" when it was not the key itself that was
+                          shown but a token it stands behind; else NULL */
+    bool admin;        /* owner of every workspace of its tenant: the scope
+                          admin or workspaces:admin */
+    uint32_t scopes;   /* AUTH_* of the key */
     const struct actor_bounds *bounds; /* NULL: none */
     const char *door;    /* "native", "openai", … or NULL: the service */
     const char *tool;    /* MCP: which; else NULL */
@@ -53,6 +55,12 @@ struct actor {
 
 /* actor.c: is this one of those the actor is bound to? */
 bool actor_may(const struct actor *who, enum actor_bound what, const char *id);
+/* The list itself, "" for all; borrowed. */
+const char *actor_bound(const struct actor *who, enum actor_bound what);
+/* Is it bound to anything at all? */
+bool actor_bounded(const struct actor *who);
+/* What was shown: the token's id, else the key's. */
+const char *actor_credential(const struct actor *who);
 
 /* NULL for what does not apply. */
 struct audit_event {

@@ -8,6 +8,7 @@
 #include "auth/auth.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 #include <time.h>
@@ -29,6 +30,16 @@ static struct auth_entry **bucket_of(struct auth *a, const unsigned char *hash)
     return &a->buckets[((size_t)hash[0] << 8 | hash[1]) % AUTH_BUCKETS];
 }
 
+bool auth_entry_lasting(const struct auth_row *key)
+{
+    bool bounded = false;
+
+    for (int b = 0; b < ACTOR_BOUNDS; b++)
+        bounded |= key->bounds.ids[b][0] != '\0';
+    return (key->scopes & AUTH_ADMIN) && !key->parent[0] &&
+           !key->expires_at_ms && !bounded;
+}
+
 void auth_entry_add(struct auth *a, const struct auth_row *key)
 {
     struct auth_entry **bucket = bucket_of(a, key->hash);
@@ -38,8 +49,9 @@ void auth_entry_add(struct auth *a, const struct auth_row *key)
     e->key = *key;
     e->next = *bucket;
     *bucket = e;
-    a->count++;
-    a->admins += (key->scopes & AUTH_ADMIN) != 0;
+    a->count += !key->parent[0];
+    a->tokens += key->parent[0] != '\0';
+    a->admins += auth_entry_lasting(key);
 }
 
 struct auth_entry *auth_entry_find(struct auth *a, const char *id)
@@ -51,21 +63,72 @@ struct auth_entry *auth_entry_find(struct auth *a, const char *id)
     return NULL;
 }
 
+/* Lock held. */
+static void take_out(struct auth *a, struct auth_entry *e)
+{
+    struct auth_entry **link = bucket_of(a, e->key.hash);
+
+    while (*link != e)
+        link = &(*link)->next;
+    *link = e->next;
+    a->count -= !e->key.parent[0];
+    a->tokens -= e->key.parent[0] != '\0';
+    a->admins -= auth_entry_lasting(&e->key);
+    free(e);
+}
+
+struct generation {
+    char (*ids)[ID_MAX]; /* sorted */
+    size_t count;
+};
+
+static int by_id(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+/* Lock held. Takes out whose parents are in `of`; ret: who that was. */
+static void remove_children(struct auth *a, const struct generation *of,
+                            struct generation *ret)
+{
+    ret->ids = xcalloc(a->tokens + 1, ID_MAX);
+    ret->count = 0;
+    for (size_t i = 0; i < AUTH_BUCKETS; i++)
+        for (struct auth_entry *e = a->buckets[i], *next; e; e = next) {
+            next = e->next;
+            if (!e->key.parent[0] ||
+                !bsearch(e->key.parent, of->ids, of->count, ID_MAX, by_id))
+                continue;
+            memcpy(ret->ids[ret->count++], e->key.id, ID_MAX);
+            take_out(a, e);
+        }
+    qsort(ret->ids, ret->count, ID_MAX, by_id);
+}
+
+/* Lock held. */
+static void remove_below(struct auth *a, const char *id)
+{
+    struct generation parents = {.ids = xcalloc(1, ID_MAX), .count = 1};
+
+    memcpy(parents.ids[0], id, strnlen(id, ID_MAX - 1));
+    while (parents.count && a->tokens) {
+        struct generation children;
+
+        remove_children(a, &parents, &children);
+        free(parents.ids);
+        parents = children;
+    }
+    free(parents.ids);
+}
+
 void auth_entry_remove(struct auth *a, const char *id)
 {
     pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
     struct auth_entry *e = auth_entry_find(a, id);
-    struct auth_entry **link;
 
-    if (!e)
-        return;
-    link = bucket_of(a, e->key.hash);
-    while (*link != e)
-        link = &(*link)->next;
-    *link = e->next;
-    a->count--;
-    a->admins -= (e->key.scopes & AUTH_ADMIN) != 0;
-    free(e);
+    if (e)
+        take_out(a, e);
+    remove_below(a, id);
 }
 
 static struct auth_entry *entry_of_hash(struct auth *a,
@@ -83,7 +146,7 @@ static struct auth_entry *entry_of_hash(struct auth *a,
 static struct auth_touch *collect(struct auth *a, size_t *ret_count)
 {
     pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
-    struct auth_touch *rows = xcalloc(a->count + 1, sizeof(*rows));
+    struct auth_touch *rows = xcalloc(a->count + a->tokens + 1, sizeof(*rows));
     size_t count = 0;
 
     for (size_t i = 0; i < AUTH_BUCKETS; i++)
@@ -103,6 +166,35 @@ int auth_touch_flush(struct auth *a, struct error *err)
     struct auth_touch *rows cleanup(mem_free) = collect(a, &count);
 
     return count ? auth_key_store_touch(a->store, rows, count, err) : 0;
+}
+
+/* ---- what has ended ------------------------------------------------------
+ */
+
+/* Returns whether there was any. */
+static bool sweep_table(struct auth *a, int64_t before_ms)
+{
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    bool any = false;
+
+    for (size_t i = 0; i < AUTH_BUCKETS; i++)
+        for (struct auth_entry *e = a->buckets[i], *next; e; e = next) {
+            next = e->next;
+            if (auth_row_ended(&e->key, before_ms)) {
+                take_out(a, e); /* those below have ended no later */
+                any = true;
+            }
+        }
+    return any;
+}
+
+int auth_sweep(struct auth *a, int64_t before_ms, struct error *err)
+{
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+
+    return sweep_table(a, before_ms)
+               ? auth_key_store_sweep(a->store, before_ms, err)
+               : 0;
 }
 
 static void *writer_run(void *arg)
@@ -125,6 +217,8 @@ static void *writer_run(void *arg)
         if (auth_touch_flush(a, &err) < 0)
             log_event(LOG_WARN, "key_use_not_noted", "error", err.message,
                       NULL);
+        if (auth_sweep(a, clock_real_ms() - AUTH_ENDED_KEPT_MS, &err) < 0)
+            log_event(LOG_WARN, "keys_not_swept", "error", err.message, NULL);
     }
     return NULL;
 }
@@ -163,11 +257,13 @@ static void writer_stop(struct auth *a)
  * key and makes another, instead of one that nobody knows. */
 static int make_admin(struct auth *a, const char *data_dir, struct error *err)
 {
+    static const struct auth_row like = {
+        .tenant = "default", .name = "admin", .scopes = AUTH_ADMIN};
     char secret[AUTH_SECRET_LEN + 1];
     struct auth_row key;
     int r;
 
-    auth_key_make(a, "default", "admin", AUTH_ADMIN, &key, secret);
+    auth_key_make(a, &like, &key, secret);
     r = auth_secret_publish(data_dir, secret, err);
     explicit_bzero(secret, sizeof(secret));
     if (r == 0)
@@ -241,8 +337,29 @@ static const char *bearer(const char *authorization)
     return blanks ? authorization + len + blanks : "";
 }
 
-static bool recognise(struct auth *a, const char *secret,
-                      struct principal *ret)
+enum known {
+    UNKNOWN,
+    VALID,
+    ENDED
+};
+
+static void fill(const struct auth_row *key, struct principal *ret)
+{
+    bool token = key->parent[0] != '\0';
+
+    memset(ret, 0, sizeof(*ret));
+    memcpy(ret->tenant, key->tenant, sizeof(ret->tenant));
+    memcpy(ret->key_id, token ? key->root : key->id, sizeof(ret->key_id));
+    if (token)
+        memcpy(ret->token, key->id, sizeof(ret->token));
+    ret->scopes = key->scopes & AUTH_ADMIN ? AUTH_SCOPES_ALL : key->scopes;
+    ret->expires_at_ms = key->expires_at_ms;
+    ret->bounds = key->bounds;
+}
+
+/* The same work for every secret of the right length, whose ever it is. */
+static enum known recognise(struct auth *a, const char *secret,
+                            struct principal *ret)
 {
     pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
     unsigned char hash[HASH_SIZE];
@@ -250,20 +367,31 @@ static bool recognise(struct auth *a, const char *secret,
     struct auth_entry *e;
 
     if (strnlen(secret, AUTH_SECRET_LEN + 1) != AUTH_SECRET_LEN)
-        return false;
+        return UNKNOWN;
     hash_hmac(a->secret, sizeof(a->secret), secret, AUTH_SECRET_LEN, hash);
     e = entry_of_hash(a, hash);
     if (!e)
-        return false;
+        return UNKNOWN;
+    if (auth_row_ended(&e->key, now))
+        return ENDED;
     if (now - e->key.last_used_at_ms >= WRITE_EVERY_S * 1000) {
         e->key.last_used_at_ms = now;
         e->touched = true;
     }
-    memset(ret, 0, sizeof(*ret));
-    memcpy(ret->tenant, e->key.tenant, sizeof(ret->tenant));
-    memcpy(ret->key_id, e->key.id, sizeof(ret->key_id));
-    ret->scopes = e->key.scopes & AUTH_ADMIN ? AUTH_SCOPES_ALL : e->key.scopes;
-    return true;
+    fill(&e->key, ret);
+    return VALID;
+}
+
+/* Whoever shows it knew it: nothing was guessed, and nothing is counted. */
+static int ended(const char *secret, struct error *err)
+{
+    bool token =
+        strncmp(secret, AUTH_TOKEN_PREFIX, strlen(AUTH_TOKEN_PREFIX)) == 0;
+
+    (void)error_set(err, ERR_UNAUTHENTICATED, "the %s has expired",
+                    token ? "token" : "key");
+    return error_hint(err, token ? "mint another with POST /api/tokens"
+                                 : "ask an administrator for another");
 }
 
 /* A source that is refused already does not get to mark prefixes, else one
@@ -288,11 +416,19 @@ static int refuse(struct auth *a, const char *secret, bool token,
     return error_set(err, ERR_UNAUTHENTICATED, "the key is not valid");
 }
 
+const char *auth_shown(const struct principal *who)
+{
+    return who->token[0] ? who->token : who->key_id;
+}
+
+#define AUTH_OWNERS (AUTH_ADMIN | AUTH_WORKSPACES_ADMIN)
+
 struct actor auth_actor(const struct principal *who)
 {
     return (struct actor){.tenant = who->tenant,
                           .key = who->key_id,
-                          .admin = (who->scopes & AUTH_ADMIN) != 0,
+                          .token = who->token[0] ? who->token : NULL,
+                          .admin = (who->scopes & AUTH_OWNERS) != 0,
                           .scopes = who->scopes,
                           .bounds = &who->bounds};
 }
@@ -300,6 +436,7 @@ struct actor auth_actor(const struct principal *who)
 int auth_check(struct auth *a, const char *authorization, const char *source,
                struct principal *ret, struct error *err)
 {
+    enum known known = UNKNOWN;
     const char *secret;
     bool token;
 
@@ -308,12 +445,14 @@ int auth_check(struct auth *a, const char *authorization, const char *source,
         return error_hint(err, "send the header Authorization: Bearer KEY");
     }
     secret = bearer(authorization);
-    if (strnlen(authorization, AUTH_HEADER_MAX + 1) <= AUTH_HEADER_MAX &&
-        recognise(a, secret, ret))
-        return 0;
+    if (strnlen(authorization, AUTH_HEADER_MAX + 1) <= AUTH_HEADER_MAX)
+        known = recognise(a, secret, ret);
+    if (known != UNKNOWN)
+        return known == VALID ? 0 : ended(secret, err);
     /* What begins as our keys do is none, whatever follows. */
     token = a->jwt && strchr(secret, '.') &&
-            strncmp(secret, AUTH_PREFIX, strlen(AUTH_PREFIX)) != 0;
+            strncmp(secret, AUTH_PREFIX, strlen(AUTH_PREFIX)) != 0 &&
+            strncmp(secret, AUTH_TOKEN_PREFIX, strlen(AUTH_TOKEN_PREFIX)) != 0;
     if (token) {
         int r = auth_jwt_check(a->jwt, secret, ret, err);
 

@@ -8,16 +8,23 @@
  * nobody can lock a victim out by guessing beside it (I5).
  * All functions may be called from any thread.
  *
+ * A token ("gbt_" and 256 bits) is a key that ends by itself, minted from a
+ * key or another token and never wider than that. It acts as the key at its
+ * root: what that owns, it may use, within its own scopes and bounds. When
+ * its parent is revoked it is too.
+ *
  * How the pieces work together: the store holds the keys; auth.c loads the
  * valid ones into a table in memory, so that auth_check does no I/O, and one
- * thread writes back when keys were last used; key.c makes and revokes;
- * key_store.c has the SQL; secret.c keeps the two files of the data
+ * thread writes back when keys were last used and drops what has ended;
+ * key.c makes and revokes; token.c mints; bounds.c checks what keys are
+ * bound to; key_store.c has the SQL; secret.c keeps the two files of the data
  * directory; slow.c remembers failures; scopes.c has the names; jwt*.c take
  * the tokens of one other issuer, when one is configured.
  */
 #ifndef GLOVEBOX_AUTH_AUTH_H
 #define GLOVEBOX_AUTH_AUTH_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,6 +51,12 @@ enum auth_scope {
 #define AUTH_TENANT_MAX 64
 #define AUTH_NAME_MAX 64
 #define AUTH_KEYS_MAX 10000 /* valid ones */
+#define AUTH_KEY_TTL_MAX_S (3650u * 86400u)
+#define AUTH_TOKEN_TTL_MIN_S 5u
+#define AUTH_TOKEN_TTL_MAX_S 86400u
+#define AUTH_TOKENS_MAX 10000u   /* live ones of a tenant */
+#define AUTH_TOKEN_DEPTH_MAX 8u  /* tokens of tokens of … */
+#define AUTH_TOKEN_LIST_MAX 1000 /* of one page */
 #define AUTH_SCOPES_ALL                                                       \
     (AUTH_EXECUTE | AUTH_FILES_READ | AUTH_FILES_WRITE | AUTH_ADMIN |         \
      AUTH_WORKSPACES_ADMIN | AUTH_AUDIT_READ | AUTH_POLICY_ADMIN |            \
@@ -51,19 +64,27 @@ enum auth_scope {
 
 struct principal {
     char tenant[AUTH_TENANT_MAX];
-    char key_id[ID_MAX]; /* key_…, or jwt_… for the subject of a token */
-    uint32_t scopes;     /* all of them for an admin's key */
+    char key_id[ID_MAX]; /* key_…, or jwt_… for the subject of a token of the
+                            issuer; of a token of ours the one at its root */
+    char token[ID_MAX];    /* tok_… when that was shown; else "" */
+    uint32_t scopes;       /* all of them for an admin's key */
+    int64_t expires_at_ms; /* 0: never */
     struct actor_bounds bounds;
 };
 
+/* What was shown: the token's id, else the key's or the subject's. */
+const char *auth_shown(const struct principal *who);
 /* The same for the core; borrows from it. */
 struct actor auth_actor(const struct principal *who);
 
 struct auth_key {
-    char id[ID_MAX]; /* key_… */
+    char id[ID_MAX]; /* key_… or tok_… */
     char tenant[AUTH_TENANT_MAX];
     char name[AUTH_NAME_MAX];
     uint32_t scopes;
+    struct actor_bounds bounds;
+    char parent[ID_MAX], root[ID_MAX]; /* of a token: whose it is */
+    int64_t expires_at_ms;             /* 0: never */
     int64_t created_at_ms;
     int64_t revoked_at_ms;   /* 0: valid */
     int64_t last_used_at_ms; /* 0: never; kept to the minute */
@@ -88,6 +109,9 @@ struct auth_jwt_settings {
     const char *scope_claims;   /* with commas or blanks between */
     const char *scopes;         /* "Name=execute+files:read,Other=admin" */
     const char *default_scopes; /* of every token; with commas between */
+    /* Claims that name the pools or workspaces a token is bound to; NULL or
+     * empty: none does. A token without its claim is bound to nothing. */
+    const char *pool_claim, *workspace_claim;
     uint32_t clock_skew_s;
 };
 
@@ -108,12 +132,62 @@ int auth_check(struct auth *a, const char *authorization, const char *source,
 int auth_key_create(struct auth *a, const char *tenant, const char *name,
                     uint32_t scopes, struct auth_key *ret_key,
                     char **ret_secret, struct error *err);
+
+struct auth_key_spec {
+    const char *tenant, *name;
+    uint32_t scopes;
+    const struct actor_bounds *bounds; /* NULL: none */
+    uint32_t expires_in_s;             /* 0: never; else at most
+                                          AUTH_KEY_TTL_MAX_S */
+};
+/* The same, narrowed. Bounds are checked for their form only. */
+int auth_key_create_as(struct auth *a, const struct auth_key_spec *spec,
+                       struct auth_key *ret_key, char **ret_secret,
+                       struct error *err);
 /* Keys, revoked ones included, newest first; owned by caller. */
 int auth_key_list(struct auth *a, struct auth_key **ret_keys,
                   size_t *ret_count, struct error *err);
-/* Takes effect at once. ERR_NOT_FOUND if unknown; revoking twice is no error;
- * revoking the last valid admin key is refused with ERR_CONFLICT. */
+/* Takes effect at once, for its tokens too. ERR_NOT_FOUND if unknown;
+ * revoking twice is no error; revoking the last valid admin key is refused
+ * with ERR_CONFLICT. */
 int auth_key_revoke(struct auth *a, const char *id, struct error *err);
+
+/* ---- tokens ------------------------------------------------------------- */
+
+struct auth_token_spec {
+    const char *name; /* as a key's; NULL is empty */
+    uint32_t ttl_s;   /* AUTH_TOKEN_TTL_MIN_S to _MAX_S; ends with the parent
+                         where that is sooner */
+    uint32_t scopes;  /* 0: the parent's, but admin only by name */
+    /* Narrowed to this one; NULL: as the parent is. The caller has seen to it
+     * that the parent may use it. */
+    const char *only[ACTOR_BOUNDS];
+};
+/* ERR_INVALID, ERR_FORBIDDEN for what the parent has not, ERR_LIMIT,
+ * ERR_UNAUTHENTICATED when the parent has ended meanwhile. The secret as of
+ * auth_key_create. */
+int auth_token_mint(struct auth *a, const struct principal *parent,
+                    const struct auth_token_spec *spec,
+                    struct auth_key *ret_token, char **ret_secret,
+                    struct error *err);
+/* The live ones who may revoke, newest first: a key sees those it is the
+ * root of, a token itself and those below it, an admin its tenant's. after:
+ * an id or NULL (unknown: ERR_INVALID). Owned by caller. */
+int auth_token_list(struct auth *a, const struct principal *who,
+                    unsigned limit, const char *after,
+                    struct auth_key **ret_tokens, size_t *ret_count,
+                    bool *ret_more, struct error *err);
+/* With all below it, at once. An admin's key revokes any. ERR_NOT_FOUND. */
+int auth_token_revoke(struct auth *a, const struct principal *who,
+                      const char *id, struct error *err);
+
+/* ---- bounds.c ----------------------------------------------------------- */
+
+/* Adds an id, or a pool's name, to a list. ERR_INVALID for a bad form or when
+ * the list is full; twice is no error. */
+int auth_bounds_add(struct actor_bounds *b, enum actor_bound what,
+                    const char *id, struct error *err);
+const char *auth_bound_name(enum actor_bound what); /* "pools", … */
 
 /* "execute,files:read" <-> bits; -ERR_INVALID names the bad one. */
 int auth_scopes_parse(const char *text, uint32_t *ret, struct error *err);

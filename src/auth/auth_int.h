@@ -13,7 +13,10 @@
 #include "store/store.h"
 
 #define AUTH_PREFIX "gbx_"
+#define AUTH_TOKEN_PREFIX "gbt_" /* as long as the other */
 #define AUTH_SECRET_LEN (sizeof(AUTH_PREFIX) - 1 + 2 * HASH_SIZE)
+/* What has ended is told so for this long, then it is unknown. */
+#define AUTH_ENDED_KEPT_MS 600000
 #define AUTH_HEADER_MAX 512 /* of Authorization; longer ones are no keys */
 #define AUTH_PENALTY_PREFIX 12
 
@@ -60,6 +63,10 @@ struct auth_row {
     int64_t created_at_ms;
     int64_t revoked_at_ms;   /* 0: valid */
     int64_t last_used_at_ms; /* 0: never */
+    struct actor_bounds bounds;
+    char parent[ID_MAX]; /* of a token; "" for a key */
+    char root[ID_MAX];
+    int64_t expires_at_ms; /* 0: never */
 };
 
 struct auth_touch {
@@ -73,12 +80,17 @@ int auth_key_store_put(struct store *s, const struct auth_row *row,
 /* All keys, revoked ones included, newest first; owned by caller. */
 int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
                         size_t *ret_count, struct error *err);
-/* ERR_NOT_FOUND if there is no such key; an earlier revocation stays. */
+/* With all below it. ERR_NOT_FOUND if there is no such key; an earlier
+ * revocation stays. */
 int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
                           struct error *err);
 /* Moves last_used_at_ms forward, never back; unknown ids are ignored. */
 int auth_key_store_touch(struct store *s, const struct auth_touch *rows,
                          size_t count, struct error *err);
+
+/* Forgets tokens that ended before then; such keys become revoked ones. */
+int auth_key_store_sweep(struct store *s, int64_t before_ms,
+                         struct error *err);
 
 /* ---- auth.c: the valid keys in memory ----------------------------------- */
 
@@ -88,7 +100,7 @@ struct auth_entry {
     bool touched; /* last_used_at_ms is newer than the store's */
 };
 
-#define AUTH_BUCKETS 1024
+#define AUTH_BUCKETS 8192
 
 /* Two locks, so that no check waits for the disk: `changes` is held by who
  * adds or removes keys, store included, and taken first; `lock` is held by
@@ -104,8 +116,9 @@ struct auth {
     struct store *store;
     unsigned char secret[HASH_SIZE];
     struct auth_entry *buckets[AUTH_BUCKETS];
-    size_t count;
-    size_t admins;
+    size_t count;  /* of keys */
+    size_t tokens; /* of tokens */
+    size_t admins; /* keys that can never lock everybody out */
     struct auth_slow *sources;
     struct auth_slow *prefixes;
     struct auth_jwt *jwt; /* NULL: no tokens; set before the first check */
@@ -123,18 +136,34 @@ static inline void auth_unlock(pthread_mutex_t **lock)
     (void)pthread_mutex_unlock(*lock); /* we hold it */
 }
 
+/* Does it count among `admins`? */
+bool auth_entry_lasting(const struct auth_row *key);
 /* With `changes` held; these two take the lock. */
 void auth_entry_add(struct auth *a, const struct auth_row *key);
-void auth_entry_remove(struct auth *a, const char *id);
+void auth_entry_remove(struct auth *a, const char *id); /* and all below */
 /* With either lock held; borrowed until it is released. */
 struct auth_entry *auth_entry_find(struct auth *a, const char *id);
 /* Writes the touched last_used_at_ms of all keys. */
 int auth_touch_flush(struct auth *a, struct error *err);
+/* Drops what ended before then, from the table and from the store. */
+int auth_sweep(struct auth *a, int64_t before_ms, struct error *err);
 
-/* key.c: a fresh secret and its row; nothing is stored. With `changes` held,
- * or before there are others. */
-void auth_key_make(struct auth *a, const char *tenant, const char *name,
-                   uint32_t scopes, struct auth_row *ret_key,
+/* ---- key.c -------------------------------------------------------------- */
+
+static inline bool auth_row_ended(const struct auth_row *row, int64_t now_ms)
+{
+    return row->expires_at_ms && row->expires_at_ms <= now_ms;
+}
+
+/* A fresh secret and its row: key or, with a parent, token; nothing is
+ * stored. With `changes` held, or before there are others. */
+void auth_key_make(struct auth *a, const struct auth_row *like,
+                   struct auth_row *ret_key,
                    char ret_secret[AUTH_SECRET_LEN + 1]);
+/* Stores it and adds it to the table; the secret is owned by caller. */
+int auth_key_keep(struct auth *a, const struct auth_row *like,
+                  struct auth_key *ret, char **ret_secret, struct error *err);
+int auth_key_name_check(const char *name, struct error *err);
+void auth_key_public(const struct auth_row *key, struct auth_key *ret);
 
 #endif

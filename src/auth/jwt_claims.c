@@ -70,6 +70,11 @@ static int read_scopes(struct jwt_rules *r, const char *text,
     return result;
 }
 
+static char *claim_name(const char *name)
+{
+    return name && name[0] ? xstrdup(name) : NULL;
+}
+
 int auth_jwt_rules_init(struct jwt_rules *r, const struct auth_jwt_settings *s,
                         struct error *err)
 {
@@ -77,6 +82,8 @@ int auth_jwt_rules_init(struct jwt_rules *r, const struct auth_jwt_settings *s,
     r->issuer = xstrdup(s->issuer);
     r->tenant_claim = xstrdup(s->tenant_claim);
     r->tenant = s->tenant && s->tenant[0] ? xstrdup(s->tenant) : NULL;
+    r->bound_claims[ACTOR_POOLS] = claim_name(s->pool_claim);
+    r->bound_claims[ACTOR_WORKSPACES] = claim_name(s->workspace_claim);
     r->skew_s = MIN(s->clock_skew_s, (uint32_t)JWT_SKEW_MAX_S);
     if (split(s->audiences, ", ", "jwt_audiences", r->audiences,
               &r->audience_count, err) < 0 ||
@@ -97,6 +104,8 @@ void auth_jwt_rules_done(struct jwt_rules *r)
     free(r->issuer);
     free(r->tenant_claim);
     free(r->tenant);
+    for (size_t i = 0; i < ACTOR_BOUNDS; i++)
+        free(r->bound_claims[i]);
     for (size_t i = 0; i < r->audience_count; i++)
         free(r->audiences[i]);
     for (size_t i = 0; i < r->scope_claim_count; i++)
@@ -234,6 +243,47 @@ static uint32_t scopes_of_claim(const struct jwt_rules *r, const json_t *value)
     return scopes;
 }
 
+static int add_bound(struct actor_bounds *bounds, enum actor_bound what,
+                     const char *text, size_t len, struct error *err)
+{
+    char *id cleanup(mem_free) = xstrndup(text, len);
+
+    if (auth_bounds_add(bounds, what, id, err) == 0)
+        return 0;
+    /* What cannot be read must not be left out: that would be no bound. */
+    return bad(err, "a claim that binds the token cannot be read");
+}
+
+/* Words with blanks between, or a list of them. A claim that is there and
+ * names nothing allows nothing. */
+static int take_bound(const struct jwt_rules *r, const json_t *claims,
+                      enum actor_bound what, struct actor_bounds *ret,
+                      struct error *err)
+{
+    const char *name = r->bound_claims[what];
+    const json_t *value = name ? json_object_get(claims, name) : NULL;
+    const char *text = json_string_value(value);
+    int result = 0;
+
+    if (!value)
+        return 0;
+    while (result == 0 && text && *(text += strspn(text, " "))) {
+        size_t len = strcspn(text, " ");
+
+        result = add_bound(ret, what, text, len, err);
+        text += len;
+    }
+    for (size_t i = 0; result == 0 && i < json_array_size(value); i++) {
+        const char *word = json_string_value(json_array_get(value, i));
+
+        result = word ? add_bound(ret, what, word, strlen(word), err)
+                      : bad(err, "a claim that binds the token holds no text");
+    }
+    if (result == 0 && !ret->ids[what][0])
+        result = bad(err, "a claim that binds the token is empty");
+    return result;
+}
+
 int auth_jwt_claims(const struct jwt_rules *r, const json_t *claims,
                     int64_t now_ms, struct principal *ret,
                     int64_t *ret_until_ms, struct error *err)
@@ -251,8 +301,11 @@ int auth_jwt_claims(const struct jwt_rules *r, const json_t *claims,
         result = take_tenant(r, claims, who.tenant, err);
     if (result == 0)
         result = take_id(r, claims, who.key_id, err);
+    for (int b = 0; result == 0 && b < ACTOR_BOUNDS; b++)
+        result = take_bound(r, claims, (enum actor_bound)b, &who.bounds, err);
     if (result < 0)
         return result;
+    who.expires_at_ms = *ret_until_ms;
     for (size_t i = 0; i < r->scope_claim_count; i++)
         who.scopes |=
             scopes_of_claim(r, json_object_get(claims, r->scope_claims[i]));

@@ -112,6 +112,7 @@ struct jwt_rules {
     struct jwt_rule scopes[JWT_LIST_MAX];
     size_t audience_count, scope_claim_count, scope_count;
     uint32_t default_scopes;
+    char *bound_claims[ACTOR_BOUNDS]; /* NULL: none says so */
     uint32_t skew_s;
 };
 

@@ -5,6 +5,7 @@
  * memory after it, one change at a time, so that they never disagree for long
  * and a change that was answered is in both.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -33,7 +34,7 @@ static bool is_printable(uint32_t c)
     return true;
 }
 
-static int check_name(const char *name, struct error *err)
+int auth_key_name_check(const char *name, struct error *err)
 {
     const char *p = name;
 
@@ -76,27 +77,27 @@ static int64_t made_at(struct auth *a)
     return now;
 }
 
-void auth_key_make(struct auth *a, const char *tenant, const char *name,
-                   uint32_t scopes, struct auth_row *ret_key,
+void auth_key_make(struct auth *a, const struct auth_row *like,
+                   struct auth_row *ret_key,
                    char ret_secret[AUTH_SECRET_LEN + 1])
 {
+    bool token = like->parent[0] != '\0';
     unsigned char raw[HASH_SIZE];
 
+    static_assert(sizeof(AUTH_PREFIX) == sizeof(AUTH_TOKEN_PREFIX), "");
     ids_random(raw, sizeof(raw));
-    memcpy(ret_secret, AUTH_PREFIX, strlen(AUTH_PREFIX));
+    memcpy(ret_secret, token ? AUTH_TOKEN_PREFIX : AUTH_PREFIX,
+           strlen(AUTH_PREFIX));
     (void)ids_hex(raw, sizeof(raw), ret_secret + strlen(AUTH_PREFIX));
     explicit_bzero(raw, sizeof(raw));
-    memset(ret_key, 0, sizeof(*ret_key));
-    ids_make("key", ret_key->id);
+    *ret_key = *like;
+    ids_make(token ? "tok" : "key", ret_key->id);
     hash_hmac(a->secret, sizeof(a->secret), ret_secret, AUTH_SECRET_LEN,
               ret_key->hash);
-    (void)snprintf(ret_key->tenant, sizeof(ret_key->tenant), "%s", tenant);
-    (void)snprintf(ret_key->name, sizeof(ret_key->name), "%s", name);
-    ret_key->scopes = scopes;
     ret_key->created_at_ms = made_at(a);
 }
 
-static void to_public(const struct auth_row *key, struct auth_key *ret)
+void auth_key_public(const struct auth_row *key, struct auth_key *ret)
 {
     memset(ret, 0, sizeof(*ret));
     memcpy(ret->id, key->id, sizeof(ret->id));
@@ -106,36 +107,77 @@ static void to_public(const struct auth_row *key, struct auth_key *ret)
     ret->created_at_ms = key->created_at_ms;
     ret->revoked_at_ms = key->revoked_at_ms;
     ret->last_used_at_ms = key->last_used_at_ms;
+    ret->bounds = key->bounds;
+    memcpy(ret->parent, key->parent, sizeof(ret->parent));
+    memcpy(ret->root, key->root, sizeof(ret->root));
+    ret->expires_at_ms = key->expires_at_ms;
+}
+
+int auth_key_keep(struct auth *a, const struct auth_row *like,
+                  struct auth_key *ret, char **ret_secret, struct error *err)
+{
+    char secret[AUTH_SECRET_LEN + 1];
+    struct auth_row key;
+    int r;
+
+    auth_key_make(a, like, &key, secret);
+    r = auth_key_store_put(a->store, &key, err);
+    if (r == 0) {
+        auth_entry_add(a, &key);
+        auth_key_public(&key, ret);
+        *ret_secret = xstrdup(secret);
+    }
+    explicit_bzero(secret, sizeof(secret));
+    return r;
+}
+
+static int check_spec(const struct auth_key_spec *spec, const char *name,
+                      struct error *err)
+{
+    if (check_tenant(spec->tenant, err) < 0 ||
+        auth_key_name_check(name, err) < 0)
+        return -(int)err->code;
+    if (!spec->scopes || (spec->scopes & ~(uint32_t)AUTH_SCOPES_ALL))
+        return error_set(err, ERR_INVALID, "a key needs at least one scope");
+    if (spec->expires_in_s > AUTH_KEY_TTL_MAX_S)
+        return error_set(err, ERR_INVALID, "a key may last %u seconds at most",
+                         AUTH_KEY_TTL_MAX_S);
+    return 0;
+}
+
+int auth_key_create_as(struct auth *a, const struct auth_key_spec *spec,
+                       struct auth_key *ret_key, char **ret_secret,
+                       struct error *err)
+{
+    const char *name = spec->name ? spec->name : "";
+    struct auth_row like = {.scopes = spec->scopes};
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+
+    if (check_spec(spec, name, err) < 0)
+        return -(int)err->code;
+    if (a->count >= AUTH_KEYS_MAX) {
+        (void)error_set(err, ERR_LIMIT, "there are %d keys already",
+                        AUTH_KEYS_MAX);
+        return error_hint(err, "revoke some that are no longer used");
+    }
+    (void)snprintf(like.tenant, sizeof(like.tenant), "%s", spec->tenant);
+    (void)snprintf(like.name, sizeof(like.name), "%s", name);
+    if (spec->bounds)
+        like.bounds = *spec->bounds;
+    if (spec->expires_in_s)
+        like.expires_at_ms =
+            clock_real_ms() + 1000 * (int64_t)spec->expires_in_s;
+    return auth_key_keep(a, &like, ret_key, ret_secret, err);
 }
 
 int auth_key_create(struct auth *a, const char *tenant, const char *name,
                     uint32_t scopes, struct auth_key *ret_key,
                     char **ret_secret, struct error *err)
 {
-    char secret[AUTH_SECRET_LEN + 1];
-    struct auth_row key;
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+    const struct auth_key_spec spec = {
+        .tenant = tenant, .name = name, .scopes = scopes};
 
-    name = name ? name : "";
-    if (check_tenant(tenant, err) < 0 || check_name(name, err) < 0)
-        return -(int)err->code;
-    if (!scopes || (scopes & ~(uint32_t)AUTH_SCOPES_ALL))
-        return error_set(err, ERR_INVALID, "a key needs at least one scope");
-    if (a->count >= AUTH_KEYS_MAX) {
-        (void)error_set(err, ERR_LIMIT, "there are %d keys already",
-                        AUTH_KEYS_MAX);
-        return error_hint(err, "revoke some that are no longer used");
-    }
-    auth_key_make(a, tenant, name, scopes, &key, secret);
-    if (auth_key_store_put(a->store, &key, err) < 0) {
-        explicit_bzero(secret, sizeof(secret));
-        return -(int)err->code;
-    }
-    auth_entry_add(a, &key);
-    to_public(&key, ret_key);
-    *ret_secret = xstrdup(secret);
-    explicit_bzero(secret, sizeof(secret));
-    return 0;
+    return auth_key_create_as(a, &spec, ret_key, ret_secret, err);
 }
 
 /* ---- listing and revoking ----------------------------------------------- */
@@ -151,10 +193,11 @@ int auth_key_list(struct auth *a, struct auth_key **ret_keys,
         auth_key_store_list(a->store, &rows, &count, err) < 0)
         return -(int)err->code;
     keys = xcalloc(MAX(count, (size_t)1), sizeof(*keys));
+    *ret_count = 0;
     for (size_t i = 0; i < count; i++)
-        to_public(&rows[i], &keys[i]);
+        if (!rows[i].parent[0])
+            auth_key_public(&rows[i], &keys[(*ret_count)++]);
     *ret_keys = keys;
-    *ret_count = count;
     return 0;
 }
 
@@ -166,7 +209,7 @@ int auth_key_revoke(struct auth *a, const char *id, struct error *err)
     if (!ids_valid("key", id))
         return error_set(err, ERR_NOT_FOUND, "there is no such key");
     e = auth_entry_find(a, id);
-    if (e && (e->key.scopes & AUTH_ADMIN) && a->admins == 1) {
+    if (e && auth_entry_lasting(&e->key) && a->admins == 1) {
         (void)error_set(err, ERR_CONFLICT, "this is the last admin key");
         return error_hint(err, "create another admin key first");
     }

@@ -18,12 +18,17 @@ int auth_key_store_put(struct store *s, const struct auth_row *row,
     if (r == 0)
         r = store_exec(tx, err,
                        "INSERT INTO keys (id, hash, tenant, name, scopes,"
-                       " created_at_ms, revoked_at_ms, last_used_at_ms)"
-                       " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                       "tbttiiii", row->id, row->hash, sizeof(row->hash),
+                       " created_at_ms, revoked_at_ms, last_used_at_ms,"
+                       " pools, workspaces, sessions, parent, root,"
+                       " expires_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7,"
+                       " ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+                       "tbttiiiittttti", row->id, row->hash, sizeof(row->hash),
                        row->tenant, row->name, (int64_t)row->scopes,
                        row->created_at_ms, row->revoked_at_ms,
-                       row->last_used_at_ms);
+                       row->last_used_at_ms, row->bounds.ids[ACTOR_POOLS],
+                       row->bounds.ids[ACTOR_WORKSPACES],
+                       row->bounds.ids[ACTOR_SESSIONS], row->parent, row->root,
+                       row->expires_at_ms);
     return r < 0 ? r : store_commit(&tx, err);
 }
 
@@ -44,6 +49,11 @@ static void read_row(struct store_rows *rows, struct auth_row *ret)
     ret->created_at_ms = store_int(rows, 5);
     ret->revoked_at_ms = store_int(rows, 6);
     ret->last_used_at_ms = store_int(rows, 7);
+    for (int b = 0; b < ACTOR_BOUNDS; b++)
+        store_copy(rows, 8 + b, ret->bounds.ids[b], ACTOR_BOUND_MAX);
+    store_copy(rows, 11, ret->parent, sizeof(ret->parent));
+    store_copy(rows, 12, ret->root, sizeof(ret->root));
+    ret->expires_at_ms = store_int(rows, 13);
 }
 
 int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
@@ -58,7 +68,8 @@ int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
     if (store_begin(s, STORE_READ, "listing keys", &tx, err) < 0 ||
         store_query(tx, &rows, err,
                     "SELECT id, hash, tenant, name, scopes, created_at_ms,"
-                    " revoked_at_ms, last_used_at_ms FROM keys"
+                    " revoked_at_ms, last_used_at_ms, pools, workspaces,"
+                    " sessions, parent, root, expires_at_ms FROM keys"
                     " ORDER BY created_at_ms DESC, id DESC",
                     "") < 0)
         return -(int)err->code;
@@ -77,6 +88,29 @@ int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
 }
 
 /* ---- changing ----------------------------------------------------------- */
+
+/* Of those that are revoked the newest are remembered, so many of each kind.
+ */
+static int forget_revoked(struct store_tx *tx, struct error *err)
+{
+    int r = store_exec(
+        tx, err,
+        "DELETE FROM keys WHERE revoked_at_ms > 0 AND parent = ''"
+        " AND id NOT IN (SELECT id FROM keys WHERE revoked_at_ms > 0"
+        " AND parent = '' ORDER BY revoked_at_ms DESC, created_at_ms DESC,"
+        " id DESC LIMIT ?1)",
+        "i", (int64_t)AUTH_REVOKED_KEPT);
+
+    if (r >= 0)
+        r = store_exec(
+            tx, err,
+            "DELETE FROM keys WHERE revoked_at_ms > 0 AND parent <> ''"
+            " AND id NOT IN (SELECT id FROM keys WHERE revoked_at_ms > 0"
+            " AND parent <> '' ORDER BY revoked_at_ms DESC,"
+            " created_at_ms DESC, id DESC LIMIT ?1)",
+            "i", (int64_t)AUTH_REVOKED_KEPT);
+    return MIN(r, 0);
+}
 
 int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
                           struct error *err)
@@ -97,11 +131,32 @@ int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
     if (changed == 0)
         return error_set(err, ERR_NOT_FOUND, "there is no such key");
     if (store_exec(tx, err,
-                   "DELETE FROM keys WHERE revoked_at_ms > 0 AND id NOT IN"
-                   " (SELECT id FROM keys WHERE revoked_at_ms > 0"
-                   " ORDER BY revoked_at_ms DESC, created_at_ms DESC, id DESC"
-                   " LIMIT ?1)",
-                   "i", (int64_t)AUTH_REVOKED_KEPT) < 0)
+                   "WITH RECURSIVE below (id) AS (VALUES (?1) UNION"
+                   " SELECT k.id FROM keys AS k JOIN below ON"
+                   " k.parent = below.id AND k.parent <> '')"
+                   " UPDATE keys SET revoked_at_ms = ?2 WHERE"
+                   " revoked_at_ms = 0 AND id IN (SELECT id FROM below)",
+                   "ti", id, at_ms) < 0 ||
+        forget_revoked(tx, err) < 0)
+        return -(int)err->code;
+    return store_commit(&tx, err);
+}
+
+int auth_key_store_sweep(struct store *s, int64_t before_ms, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+
+    if (store_begin(s, STORE_WRITE, "sweeping keys", &tx, err) < 0 ||
+        store_exec(tx, err,
+                   "DELETE FROM keys WHERE expires_at_ms > 0"
+                   " AND expires_at_ms <= ?1 AND parent <> ''",
+                   "i", before_ms) < 0 ||
+        store_exec(tx, err,
+                   "UPDATE keys SET revoked_at_ms = expires_at_ms WHERE"
+                   " expires_at_ms > 0 AND expires_at_ms <= ?1"
+                   " AND revoked_at_ms = 0",
+                   "i", before_ms) < 0 ||
+        forget_revoked(tx, err) < 0)
         return -(int)err->code;
     return store_commit(&tx, err);
 }

@@ -123,6 +123,8 @@ struct conf {
     char *jwt_scope_claims;         /* "scp roles" */
     char *jwt_scopes;               /* "Name=execute+files:read,…"; "" */
     char *jwt_default_scopes;       /* "" */
+    char *jwt_pool_claim;           /* "" */
+    char *jwt_workspace_claim;      /* "" */
     uint32_t jwt_clock_skew_s;      /* 60 */
     /* policy */
     char *policy_file; /* YAML; "" none */

@@ -148,11 +148,18 @@ static const struct conf_option top[] = {
      .help = "What these words allow, for example "
              "`SessionExecutor=execute+files:read+files:write,"
              "Reader=files:read`. Others allow nothing."},
-    {"jwt_default_scopes", CONF_STRING, TOP(jwt_default_scopes), 0, 64, "",
+    {"jwt_default_scopes", CONF_STRING, TOP(jwt_default_scopes), 0, 128, "",
      .allowed = "a-z:,",
      .help = "What every token of the issuer allows, for example "
              "`execute,files:read`. A token that allows nothing is answered "
              "with 403."},
+    {"jwt_pool_claim", CONF_STRING, TOP(jwt_pool_claim), 0, 64, "",
+     .help = "Claim with the names of the pools a token is bound to: a list, "
+             "or words with blanks between. One that is there but empty or "
+             "unreadable refuses the token; a token without it is bound to "
+             "no pool in particular."},
+    {"jwt_workspace_claim", CONF_STRING, TOP(jwt_workspace_claim), 0, 64, "",
+     .help = "The same with the ids of workspaces."},
     {"jwt_clock_skew_s", CONF_U32, TOP(jwt_clock_skew_s), 0, 600, "60",
      .help = "Seconds by which the issuer's clock may differ."},
     {"file_bytes", CONF_SIZE, TOP(file_bytes), 1, 16 * TIB, "8GiB",

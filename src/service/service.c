@@ -66,6 +66,8 @@ static int start_auth(struct service *s, struct error *err)
         .scope_claims = c->jwt_scope_claims,
         .scopes = c->jwt_scopes,
         .default_scopes = c->jwt_default_scopes,
+        .pool_claim = c->jwt_pool_claim,
+        .workspace_claim = c->jwt_workspace_claim,
         .clock_skew_s = c->jwt_clock_skew_s,
     };
     int r = auth_open(s->store, c->data_dir, c->auth_failures_per_min,

@@ -1031,8 +1031,15 @@ static void scopes_parse_and_format(void **state)
         {"files:write,execute", AUTH_EXECUTE | AUTH_FILES_WRITE,
          "execute,files:write"},
         {"admin,admin", AUTH_ADMIN, "admin"},
-        {"execute,files:read,files:write,admin", AUTH_SCOPES_ALL,
-         "execute,files:read,files:write,admin"},
+        {"approve,policy:admin,audit:read,workspaces:admin",
+         AUTH_WORKSPACES_ADMIN | AUTH_AUDIT_READ | AUTH_POLICY_ADMIN |
+             AUTH_APPROVE,
+         "workspaces:admin,audit:read,policy:admin,approve"},
+        {"execute,files:read,files:write,workspaces:admin,audit:read,"
+         "policy:admin,approve,admin",
+         AUTH_SCOPES_ALL,
+         "execute,files:read,files:write,workspaces:admin,audit:read,"
+         "policy:admin,approve,admin"},
         {"", 0, NULL},
         {",", 0, NULL},
         {"execute,", 0, NULL},
