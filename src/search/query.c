@@ -33,14 +33,14 @@
 
 /* ---- the statements ----------------------------------------------------- */
 
-/* ?1 key, ?2 admin, ?3 tenant. For few hits each is looked up, for many the
- * workspaces that are seen are listed once. */
-#define SEEN_EACH                                                             \
+/* ?1 key, ?2 admin, ?3 tenant; bounds: where the two are. For few hits each is
+ * looked up, for many the workspaces that are seen are listed once. */
+#define SEEN_EACH(...)                                                        \
     " AND EXISTS (SELECT 1 FROM workspaces AS w"                              \
-    " WHERE w.id = d.workspace AND " SEARCH_SEEN ")"
-#define SEEN_LISTED                                                           \
+    " WHERE w.id = d.workspace AND " SEARCH_SEEN(__VA_ARGS__) ")"
+#define SEEN_LISTED(...)                                                      \
     " AND d.workspace IN (SELECT w.id FROM workspaces AS w"                   \
-    " WHERE " SEARCH_SEEN ")"
+    " WHERE " SEARCH_SEEN(__VA_ARGS__) ")"
 
 #define IN_WORKSPACE " AND (?4 IS NULL OR d.workspace = ?4)"
 
@@ -62,14 +62,15 @@
     " AND (?9 = 0 OR f.modified_at_ms >= ?9)"                                 \
     " AND (?10 = 0 OR f.modified_at_ms <= ?10)"
 
-/* ?11 expression, ?12 and ?13 rank and number to go on after, ?14 how many */
+/* ?11 expression, ?12 and ?13 rank and number to go on after, ?14 how many,
+ * ?15 and ?16 bounds */
 #define BY_WORDS(seen, files, filters)                                        \
     "SELECT d.id, found_rank(words, d.bytes) AS score"                        \
     " FROM words CROSS JOIN documents AS d ON d.id = words.rowid" files       \
-    " WHERE words MATCH ?11" IN_WORKSPACE seen filters                        \
-    " AND (?12 < 0 OR found_rank(words, d.bytes) < ?12"                       \
-    "  OR (found_rank(words, d.bytes) = ?12 AND d.id < ?13))"                 \
-    " ORDER BY score DESC, d.id DESC LIMIT ?14"
+    " WHERE words MATCH ?11" IN_WORKSPACE seen("?15", "?16") filters          \
+        " AND (?12 < 0 OR found_rank(words, d.bytes) < ?12"                   \
+        "  OR (found_rank(words, d.bytes) = ?12 AND d.id < ?13))"             \
+        " ORDER BY score DESC, d.id DESC LIMIT ?14"
 
 static const char *const by_words[2][2] = {
     /* many hits, filters */
@@ -77,13 +78,14 @@ static const char *const by_words[2][2] = {
     {BY_WORDS(SEEN_LISTED, "", ""), BY_WORDS(SEEN_LISTED, FILES, FILTERS)},
 };
 
-/* ?12 pattern, ?13 number to go on below; newest first, one at a time */
+/* ?12 pattern, ?13 number to go on below; newest first, one at a time;
+ * ?14 and ?15 bounds */
 #define BY_NAME(workspace)                                                    \
     "SELECT d.id, f.path FROM documents AS d" FILES                           \
-    " WHERE d.path LIKE ?12 ESCAPE '\\' AND d.id < ?13" workspace SEEN_EACH   \
-        FILTERS                                                               \
-    " AND d.id NOT IN (SELECT rowid FROM words WHERE words MATCH ?11)"        \
-    " ORDER BY d.id DESC"
+    " WHERE d.path LIKE ?12 ESCAPE '\\' AND d.id < ?13" workspace SEEN_EACH(  \
+        "?14", "?15") FILTERS                                                 \
+        " AND d.id NOT IN (SELECT rowid FROM words WHERE words MATCH ?11)"    \
+        " ORDER BY d.id DESC"
 
 static const char *const by_name[2] = {
     /* all, one workspace by its index */
@@ -273,9 +275,9 @@ static int find_some(struct question *q, bool many, size_t *ret,
     int r = 0;
 
     if (store_query(q->tx, &rows, err, by_words[many][has_filter(q->spec)],
-                    PARAMETERS "tiii", VALUES(q), q->expr.match.data,
+                    PARAMETERS "tiiitt", VALUES(q), q->expr.match.data,
                     q->cursor.rank, q->cursor.number,
-                    (int64_t)q->spec->limit + 1) < 0)
+                    (int64_t)q->spec->limit + 1, WORKSPACE_BOUNDS(q->who)) < 0)
         return -(int)err->code;
     while (q->count <= q->spec->limit && (r = store_next(rows, err)) > 0) {
         struct search_hit *h = &q->hits[q->count];
@@ -367,8 +369,9 @@ static int find_names(struct question *q, struct error *err)
     if (!pattern)
         return 0;
     if (store_query(q->tx, &rows, err, by_name[q->spec->workspace != NULL],
-                    PARAMETERS "tti", VALUES(q), q->expr.match.data, pattern,
-                    q->cursor.by_name ? q->cursor.number : INT64_MAX) < 0)
+                    PARAMETERS "ttitt", VALUES(q), q->expr.match.data, pattern,
+                    q->cursor.by_name ? q->cursor.number : INT64_MAX,
+                    WORKSPACE_BOUNDS(q->who)) < 0)
         return -(int)err->code;
     while (q->count <= q->spec->limit && (r = store_next(rows, err)) > 0) {
         struct buf text cleanup(buf_done) = {0};

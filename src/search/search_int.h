@@ -45,13 +45,16 @@ struct search {
 
 /*
  * SQL: is `workspaces AS w` one the actor has a role in? ?1 is its key, ?2
- * whether it is an admin, ?3 its tenant. The same rule as workspace/ has.
+ * whether it is an admin, ?3 its tenant; the arguments are the parameters of
+ * WORKSPACE_BOUNDS. The same rule as workspace/ has.
  */
-#define SEARCH_SEEN                                                           \
-    "w.deleted_at_ms = 0 AND (w.owner = ?1 OR (?2 = 1 AND w.tenant = ?3) OR " \
-    "EXISTS (SELECT 1 FROM members AS m WHERE m.workspace = w.id AND "        \
-    "m.role > 0 AND (m.principal = ?1 OR (m.principal = '*' AND "             \
-    "w.tenant = ?3))))"
+#define SEARCH_SEEN(workspaces, sessions)                                            \
+    "w.deleted_at_ms = 0 AND " WORKSPACE_WITHIN_SQL(                                 \
+        "?3", workspaces,                                                            \
+        sessions) " AND (w.owner = ?1 OR (?2 = 1 AND w.tenant = ?3) OR "             \
+                  "EXISTS (SELECT 1 FROM members AS m WHERE m.workspace = w.id AND " \
+                  "m.role > 0 AND (m.principal = ?1 OR (m.principal = '*' AND "      \
+                  "w.tenant = ?3))))"
 
 /* As whom the service itself acts. */
 extern const struct actor search_self;

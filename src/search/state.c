@@ -15,9 +15,11 @@
 /* ?4: a workspace, or NULL for all. */
 #define OF_WORKSPACE(table)                                                   \
     " AND (?4 IS NULL OR " table ".workspace = ?4) AND " table                \
-    ".workspace IN (SELECT w.id FROM workspaces AS w WHERE " SEARCH_SEEN ")"
+    ".workspace IN (SELECT w.id FROM workspaces AS w WHERE " SEARCH_SEEN(     \
+        "?5", "?6") ")"
 #define VALUES(who, workspace)                                                \
-    "titt", (who)->key, (int64_t)(who)->admin, (who)->tenant, (workspace)
+    "titttt", (who)->key, (int64_t)(who)->admin, (who)->tenant, (workspace),  \
+        WORKSPACE_BOUNDS(who)
 
 struct pending {
     uint64_t files;

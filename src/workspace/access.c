@@ -56,6 +56,22 @@ void workspace_row_read(struct store_rows *rows, struct workspace_row *ret)
     ret->role = (enum workspace_role)store_int(rows, 16);
 }
 
+bool workspace_bounded(const struct actor *who)
+{
+    return actor_bound(who, ACTOR_WORKSPACES)[0] ||
+           actor_bound(who, ACTOR_SESSIONS)[0];
+}
+
+int workspace_unbound(const struct actor *who, const char *what,
+                      struct error *err)
+{
+    if (!workspace_bounded(who))
+        return 0;
+    return error_set(err, ERR_FORBIDDEN,
+                     "this key is bound to certain workspaces and cannot %s",
+                     what);
+}
+
 static int no_such(struct error *err)
 {
     return error_set(err, ERR_NOT_FOUND, "no such workspace");
@@ -135,6 +151,13 @@ void workspace_refused(struct workspaces *w, const struct actor *who,
     audit_later(w->audit, who, &event);
 }
 
+/* Who is bound to some workspaces works in them; giving them away, or letting
+ * others in, takes workspaces:admin by name. */
+static enum workspace_role most_of(const struct actor *who)
+{
+    return workspace_bounded(who) && !who->admin ? ROLE_EDITOR : ROLE_OWNER;
+}
+
 static int judge(struct workspaces *w, const struct actor *who,
                  struct store_rows *rows, enum workspace_role least,
                  struct workspace_row *ret, struct error *err)
@@ -142,6 +165,7 @@ static int judge(struct workspaces *w, const struct actor *who,
     struct workspace_row row;
 
     workspace_row_read(rows, &row);
+    row.role = MIN(row.role, most_of(who));
     if (row.role < least) {
         (void)error_set(
             err, ERR_FORBIDDEN, "this takes the role %s here; yours is %s",
@@ -156,8 +180,8 @@ static int judge(struct workspaces *w, const struct actor *who,
 
 #define ACCESS_SQL(deleted)                                                       \
     "SELECT * FROM (SELECT " WORKSPACE_ROW_COLUMNS WORKSPACE_ROLE_SQL(            \
-        "?2", "?3",                                                               \
-        "?4") " AS role FROM workspaces AS w WHERE w.id = ?1 AND w.deleted_at_ms" \
+        "?2", "?3", "?4", "?5",                                                   \
+        "?6") " AS role FROM workspaces AS w WHERE w.id = ?1 AND w.deleted_at_ms" \
               " " deleted " 0) AS a WHERE role > 0"
 
 int workspace_access(struct store_tx *tx, struct workspaces *w,
@@ -166,8 +190,8 @@ int workspace_access(struct store_tx *tx, struct workspaces *w,
                      struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r = store_one(tx, &rows, err, ACCESS_SQL("="), "ttit", id, who->key,
-                      (int64_t)who->admin, who->tenant);
+    int r = store_one(tx, &rows, err, ACCESS_SQL("="), "ttittt", id, who->key,
+                      (int64_t)who->admin, who->tenant, WORKSPACE_BOUNDS(who));
 
     if (r < 0)
         return r;
@@ -180,8 +204,8 @@ int workspace_access_deleted(struct store_tx *tx, struct workspaces *w,
                              struct workspace_row *ret, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r = store_one(tx, &rows, err, ACCESS_SQL(">"), "ttit", id, who->key,
-                      (int64_t)who->admin, who->tenant);
+    int r = store_one(tx, &rows, err, ACCESS_SQL(">"), "ttittt", id, who->key,
+                      (int64_t)who->admin, who->tenant, WORKSPACE_BOUNDS(who));
 
     if (r < 0)
         return r;

@@ -35,15 +35,16 @@ static int find_place(struct store_tx *tx, const struct actor *who,
     ret->at_ms = INT64_MIN;
     if (!after)
         return 0;
-    r = store_one(tx, &rows, err,
-                  "SELECT c.at_ms, c.id, v.path FROM versions AS v"
-                  " JOIN commits AS c ON c.workspace = v.workspace"
-                  " AND c.seq = v.seq"
-                  " JOIN workspaces AS w ON w.id = v.workspace"
-                  " WHERE v.id = ?1 AND c.conversation = ?5"
-                  " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4") " > 0",
-                  "ttitt", after, who->key, (int64_t)who->admin, who->tenant,
-                  conversation);
+    r = store_one(
+        tx, &rows, err,
+        "SELECT c.at_ms, c.id, v.path FROM versions AS v"
+        " JOIN commits AS c ON c.workspace = v.workspace"
+        " AND c.seq = v.seq"
+        " JOIN workspaces AS w ON w.id = v.workspace"
+        " WHERE v.id = ?1 AND c.conversation = ?5"
+        " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4", "?6", "?7") " > 0",
+        "ttitttt", after, who->key, (int64_t)who->admin, who->tenant,
+        conversation, WORKSPACE_BOUNDS(who));
     if (r < 0)
         return r;
     if (r == 0)
@@ -67,13 +68,16 @@ static int query(struct store_tx *tx, const struct actor *who,
         " WHERE c.conversation = ?1 AND c.conversation <> ''"
         " AND w.deleted_at_ms = 0"
         " AND " WORKSPACE_ROLE_SQL(
-            "?2", "?3",
-            "?4") " > 0"
-                  " AND (c.at_ms > ?5 OR (c.at_ms = ?5 AND (c.id > ?6 OR (c.id = ?6"
-                  "  AND (v.path > ?7 OR (v.path = ?7 AND v.id > ?8))))))"
-                  " ORDER BY c.at_ms, c.id, v.path, v.id LIMIT ?9",
-        "ttitittti", conversation, who->key, (int64_t)who->admin, who->tenant,
-        p->at_ms, p->commit, p->path ? p->path : "", p->id, limit);
+            "?2", "?3", "?4", "?10",
+            "?11") " > 0"
+                   " AND (c.at_ms > ?5 OR (c.at_ms = ?5 AND (c.id > ?6 OR (c.id = ?6"
+                   "  AND (v.path > ?7 OR (v.path = ?7 AND v.id > ?8))))))"
+                   " ORDER BY c.at_ms, c.id, v.path, v.id LIMIT ?9",
+        "ttitittti"
+        "tt",
+        conversation, who->key, (int64_t)who->admin, who->tenant, p->at_ms,
+        p->commit, p->path ? p->path : "", p->id, limit,
+        WORKSPACE_BOUNDS(who));
 }
 
 /* Each event's workspace, ID_MAX apart. */

@@ -124,20 +124,20 @@ int workspace_file_get(struct workspaces *w, const struct actor *who,
 
 #define VISIBLE_SQL                                                           \
     " AND w.deleted_at_ms = 0"                                                \
-    " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4") " > 0"
+    " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4", "?5", "?6") " > 0"
 
 static int find_head(struct store_tx *tx, const struct actor *who,
                      const char *file_id, struct workspace_file *ret,
                      char *ret_workspace, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r =
-        store_one(tx, &rows, err,
-                  "SELECT " WORKSPACE_FILE_COLUMNS ", f.workspace"
-                  " FROM files AS f JOIN workspaces AS w"
-                  " ON w.id = f.workspace WHERE f.id = ?1"
-                  " AND f.alive = 1" VISIBLE_SQL,
-                  "ttit", file_id, who->key, (int64_t)who->admin, who->tenant);
+    int r = store_one(tx, &rows, err,
+                      "SELECT " WORKSPACE_FILE_COLUMNS ", f.workspace"
+                      " FROM files AS f JOIN workspaces AS w"
+                      " ON w.id = f.workspace WHERE f.id = ?1"
+                      " AND f.alive = 1" VISIBLE_SQL,
+                      "ttittt", file_id, who->key, (int64_t)who->admin,
+                      who->tenant, WORKSPACE_BOUNDS(who));
 
     if (r < 0)
         return r;
@@ -154,11 +154,12 @@ static int find_version(struct store_tx *tx, const struct actor *who,
                         struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r = store_one(
-        tx, &rows, err,
-        VERSION_SQL " JOIN workspaces AS w ON w.id = v.workspace"
-                    " WHERE v.id = ?5 AND v.file = ?1" VISIBLE_SQL,
-        "ttitt", file_id, who->key, (int64_t)who->admin, who->tenant, version);
+    int r =
+        store_one(tx, &rows, err,
+                  VERSION_SQL " JOIN workspaces AS w ON w.id = v.workspace"
+                              " WHERE v.id = ?7 AND v.file = ?1" VISIBLE_SQL,
+                  "ttitttt", file_id, who->key, (int64_t)who->admin,
+                  who->tenant, WORKSPACE_BOUNDS(who), version);
 
     if (r < 0)
         return r;

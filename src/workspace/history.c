@@ -202,8 +202,9 @@ int workspace_provenance(struct workspaces *w, const struct actor *who,
             " c.workspace = v.workspace AND c.seq = v.seq"
             " JOIN workspaces AS w ON w.id = v.workspace WHERE v.id = ?1"
             " AND w.deleted_at_ms = 0"
-            " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4") " > 0",
-            "ttit", version, who->key, (int64_t)who->admin, who->tenant);
+            " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4", "?5", "?6") " > 0",
+            "ttittt", version, who->key, (int64_t)who->admin, who->tenant,
+            WORKSPACE_BOUNDS(who));
     if (r < 0)
         return r;
     if (r == 0)

@@ -201,9 +201,9 @@ static int find(struct store_tx *tx, const struct actor *who, const char *file,
         " LEFT JOIN library AS l ON l.file = f.id AND l.tenant = w.tenant"
         " WHERE f.id = ?1 AND f.alive = 1 AND w.deleted_at_ms = 0"
         " AND (coalesce(l.expires_at_ms, 0) = 0 OR l.expires_at_ms > ?5)"
-        " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4") " > 0",
-        "ttiti", file, who->key, (int64_t)who->admin, who->tenant,
-        clock_real_ms());
+        " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4", "?6", "?7") " > 0",
+        "ttititt", file, who->key, (int64_t)who->admin, who->tenant,
+        clock_real_ms(), WORKSPACE_BOUNDS(who));
 
     if (r < 0)
         return r;

@@ -140,6 +140,8 @@ int library_home_make(struct workspaces *w, struct store_tx *tx,
     char id[ID_MAX];
     int r = find_id(w, tx, who->tenant, id, err);
 
+    if (r == 0 && workspace_bounded(who)) /* as if there were one */
+        return not_shared(w, who, "", err);
     if (r == 0)
         r = make(w, tx, who, id, err);
     if (r < 0)

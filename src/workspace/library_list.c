@@ -40,22 +40,24 @@ static int start(struct page *p, const char *after, struct error *err)
     p->from = after ? after : "";
     if (!after)
         return 1;
-    r = store_one(p->tx, &rows, err,
-                  "SELECT coalesce(l.created_at_ms, f.created_at_ms)"
-                  " FROM files AS f"
-                  " JOIN workspaces AS w ON w.id = f.workspace"
-                  " LEFT JOIN library AS l ON l.file = f.id"
-                  " WHERE f.id = ?1 AND w.tenant = ?4 AND w.made_for = ?5"
-                  " AND w.deleted_at_ms = 0"
-                  " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4") " > 0",
-                  "ttitt", after, p->who->key, (int64_t)p->who->admin,
-                  p->who->tenant, LIBRARY_MADE_FOR);
+    r = store_one(
+        p->tx, &rows, err,
+        "SELECT coalesce(l.created_at_ms, f.created_at_ms)"
+        " FROM files AS f"
+        " JOIN workspaces AS w ON w.id = f.workspace"
+        " LEFT JOIN library AS l ON l.file = f.id"
+        " WHERE f.id = ?1 AND w.tenant = ?4 AND w.made_for = ?5"
+        " AND w.deleted_at_ms = 0"
+        " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4", "?6", "?7") " > 0",
+        "ttitttt", after, p->who->key, (int64_t)p->who->admin, p->who->tenant,
+        LIBRARY_MADE_FOR, WORKSPACE_BOUNDS(p->who));
     if (r > 0)
         p->from_ms = store_int(rows, 0);
     return r;
 }
 
-/* Its parameters: key, admin, tenant, now, purpose, from_ms, from, limit. */
+/* Its parameters: key, admin, tenant, now, purpose, from_ms, from, limit, and
+ * the two of WORKSPACE_BOUNDS. */
 #define LIST_SQL(back, on, order)                                             \
     "SELECT " LIBRARY_COLUMNS " FROM library AS l"                            \
     " JOIN files AS f ON f.id = l.file"                                       \
@@ -66,10 +68,10 @@ static int start(struct page *p, const char *after, struct error *err)
     " AND (?5 IS NULL OR l.purpose = ?5)"                                     \
     " AND l.created_at_ms " back " ?6"                                        \
     " AND (l.created_at_ms " on " ?6 OR l.file " on " ?7)"                    \
-    " AND " WORKSPACE_ROLE_SQL("?1", "?2",                                    \
-                               "?3") " > 0"                                   \
-                                     " ORDER BY l.created_at_ms " order       \
-                                     ", l.file " order " LIMIT ?8"
+    " AND " WORKSPACE_ROLE_SQL("?1", "?2", "?3", "?9",                        \
+                               "?10") " > 0"                                  \
+                                      " ORDER BY l.created_at_ms " order      \
+                                      ", l.file " order " LIMIT ?8"
 
 static int query(struct page *p, struct store_rows **ret, struct error *err)
 {
@@ -77,9 +79,11 @@ static int query(struct page *p, struct store_rows **ret, struct error *err)
     static const char newest[] = LIST_SQL("<=", "<", "DESC");
 
     return store_query(p->tx, ret, err, p->oldest_first ? oldest : newest,
-                       "titititi", p->who->key, (int64_t)p->who->admin,
-                       p->who->tenant, clock_real_ms(), p->purpose, p->from_ms,
-                       p->from, (int64_t)p->limit + 1);
+                       "titititi"
+                       "tt",
+                       p->who->key, (int64_t)p->who->admin, p->who->tenant,
+                       clock_real_ms(), p->purpose, p->from_ms, p->from,
+                       (int64_t)p->limit + 1, WORKSPACE_BOUNDS(p->who));
 }
 
 static struct library_file *next_place(struct page *p)

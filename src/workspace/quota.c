@@ -169,7 +169,10 @@ int workspace_usage(struct workspaces *w, const struct actor *who,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r = store_begin(w->store, STORE_READ, "adding up the use", &tx, err);
+    int r = workspace_unbound(who, "look at the tenant's use", err);
+
+    if (r == 0)
+        r = store_begin(w->store, STORE_READ, "adding up the use", &tx, err);
 
     if (r == 0)
         r = store_one(tx, &rows, err,

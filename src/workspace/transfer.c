@@ -299,7 +299,9 @@ int workspace_claim(struct workspaces *w, const struct actor *who,
 
     if (!workspace_is_key(who->key))
         return error_set(err, ERR_FORBIDDEN, "only a key can own a workspace");
-    r = workspace_govern_claim(w, who, err);
+    r = workspace_unbound(who, "take others over", err);
+    if (r == 0)
+        r = workspace_govern_claim(w, who, err);
     if (r == 0)
         r = store_begin(w->store, STORE_WRITE, "claiming a workspace", &tx,
                         err);

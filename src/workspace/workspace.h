@@ -85,6 +85,21 @@ uint64_t workspaces_commits(struct workspaces *w);
 /* ---- workspaces.c, members.c, transfer.c ---------------------------------
  */
 
+/*
+ * SQL: is `workspaces AS w` one of those an actor is bound to, by itself or
+ * as the workspace of a session it is bound to? The arguments are the
+ * parameters that hold its tenant and, as WORKSPACE_BOUNDS gives them ("tt"),
+ * the two lists. Ids are of one length, so that one is found in a list only
+ * where it stands.
+ */
+#define WORKSPACE_WITHIN_SQL(tenant, workspaces, sessions)                    \
+    "(" workspaces " = '' OR instr(" workspaces ", w.id) > 0) AND (" sessions \
+    " = '' OR EXISTS (SELECT 1 FROM sessions AS se"                           \
+    " WHERE se.workspace = w.id AND se.tenant = " tenant                      \
+    " AND instr(" sessions ", se.id) > 0))"
+#define WORKSPACE_BOUNDS(who)                                                 \
+    actor_bound(who, ACTOR_WORKSPACES), actor_bound(who, ACTOR_SESSIONS)
+
 enum workspace_role {
     ROLE_NONE,
     ROLE_VIEWER, /* reads */

@@ -135,15 +135,27 @@ void workspace_row_read(struct store_rows *rows, struct workspace_row *ret);
 
 /*
  * SQL for the role of an actor in `workspaces AS w`; the arguments are the
- * parameters that hold its key, whether it is an admin (0, 1) and its
- * tenant. 0 is no role: put `> 0` of it into the query (I3).
+ * parameters that hold its key, whether it is an admin (0, 1), its tenant and
+ * what it is bound to (WORKSPACE_BOUNDS). 0 is no role: put `> 0` of it into
+ * the query (I3).
  */
-#define WORKSPACE_ROLE_SQL(key, admin, tenant)                                \
-    "CASE WHEN w.owner = " key " OR (" admin " = 1 AND w.tenant = " tenant    \
-    ") THEN 3 ELSE coalesce((SELECT m.role FROM members AS m"                 \
-    " WHERE m.workspace = w.id AND m.principal = " key "),"                   \
-    " (SELECT m.role FROM members AS m WHERE m.workspace = w.id"              \
-    " AND m.principal = '*' AND w.tenant = " tenant "), 0) END"
+#define WORKSPACE_ROLE_SQL(key, admin, tenant, workspaces, sessions)           \
+    "CASE WHEN NOT (" WORKSPACE_WITHIN_SQL(                                    \
+        tenant, workspaces,                                                    \
+        sessions) ") THEN 0"                                                   \
+                  " WHEN w.owner = " key " OR (" admin                         \
+                  " = 1 AND w.tenant = " tenant                                \
+                  ") THEN 3 ELSE coalesce((SELECT m.role FROM members AS m"    \
+                  " WHERE m.workspace = w.id AND m.principal = " key "),"      \
+                  " (SELECT m.role FROM members AS m WHERE m.workspace = w.id" \
+                  " AND m.principal = '*' AND w.tenant = " tenant "), 0) END"
+
+/* Is the actor bound to certain workspaces, or to sessions and so to theirs?
+ */
+bool workspace_bounded(const struct actor *who);
+/* ERR_FORBIDDEN if so; what: "make others". */
+int workspace_unbound(const struct actor *who, const char *what,
+                      struct error *err);
 
 /* ERR_NOT_FOUND "no such workspace" for what the actor may not see or is
  * deleted, ERR_FORBIDDEN (audited) for a lesser role. ret may be NULL. */

@@ -76,6 +76,8 @@ int workspace_create_in(struct workspaces *w, struct store_tx *tx,
     int r = workspace_text_check("name", spec->name, WORKSPACE_NAME_MAX, err);
 
     if (r == 0)
+        r = workspace_unbound(who, "make others", err);
+    if (r == 0)
         r = choose_id(spec, row.id, err);
     if (r == 0)
         r = workspace_quota_enter(w, tx, who->tenant, 0, err);
@@ -137,10 +139,12 @@ static int page_start(struct store_tx *tx, const struct actor *who,
     *ret = INT64_MAX;
     if (!after)
         return 0;
-    r = store_one(tx, &rows, err,
-                  "SELECT w.created_at_ms FROM workspaces AS w WHERE w.id = ?1"
-                  " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4") " > 0",
-                  "ttit", after, who->key, (int64_t)who->admin, who->tenant);
+    r = store_one(
+        tx, &rows, err,
+        "SELECT w.created_at_ms FROM workspaces AS w WHERE w.id = ?1"
+        " AND " WORKSPACE_ROLE_SQL("?2", "?3", "?4", "?5", "?6") " > 0",
+        "ttittt", after, who->key, (int64_t)who->admin, who->tenant,
+        WORKSPACE_BOUNDS(who));
     if (r < 0)
         return r;
     if (r == 0)
@@ -158,14 +162,15 @@ static int query_list(struct store_tx *tx, const struct actor *who,
     return store_query(
         tx, ret, err,
         "SELECT * FROM (SELECT " WORKSPACE_ROW_COLUMNS WORKSPACE_ROLE_SQL(
-            "?1", "?2",
-            "?3") " AS role FROM workspaces AS w"
+            "?1", "?2", "?3", "?8",
+            "?9") " AS role FROM workspaces AS w"
                   " WHERE (w.tenant = ?3 OR w.id IN (SELECT workspace FROM members"
                   "  WHERE principal = ?1)) AND (w.deleted_at_ms > 0) = (?4 = 1)) AS a"
                   " WHERE role > 0 AND (created_at_ms < ?5 OR (created_at_ms = ?5"
                   "  AND id < ?6)) ORDER BY created_at_ms DESC, id DESC LIMIT ?7",
-        "titiiti", who->key, (int64_t)who->admin, who->tenant,
-        (int64_t)deleted, start, after ? after : "", limit);
+        "titiititt", who->key, (int64_t)who->admin, who->tenant,
+        (int64_t)deleted, start, after ? after : "", limit,
+        WORKSPACE_BOUNDS(who));
 }
 
 int workspace_list(struct workspaces *w, const struct actor *who, bool deleted,
