@@ -49,12 +49,12 @@ static void plan_done(struct plan *plan)
     session_pool_unref(plan->pool);
 }
 
-static int make_plan(struct sessions *m, const char *tenant,
+static int make_plan(struct sessions *m, const struct actor *who,
                      const struct session_spec *spec, struct plan *ret,
                      struct error *err)
 {
     struct plan plan cleanup(plan_done) = {
-        .pool = session_pool_find(m, tenant, spec->pool)};
+        .pool = session_pool_open(m, who, spec->pool)};
 
     if (session_pool_check(plan.pool, err) < 0)
         return -(int)err->code;
@@ -75,6 +75,25 @@ static int make_plan(struct sessions *m, const char *tenant,
                          "an ephemeral session cannot have a workspace");
     *ret = plan;
     plan.pool = NULL;
+    return 0;
+}
+
+/* Who is bound to sessions makes none; who is bound to workspaces makes them
+ * there. Asked before anything is looked for, so that nothing shows (I3). */
+static int check_bounds(const struct actor *who,
+                        const struct session_spec *spec, struct error *err)
+{
+    if (actor_bound(who, ACTOR_SESSIONS)[0]) {
+        (void)error_set(err, ERR_FORBIDDEN,
+                        "this key is bound to certain sessions");
+        return error_hint(err, "it can use those, and make no others");
+    }
+    if (actor_bound(who, ACTOR_WORKSPACES)[0] &&
+        (!spec->workspace || spec->ephemeral)) {
+        (void)error_set(err, ERR_FORBIDDEN,
+                        "this key is bound to certain workspaces");
+        return error_hint(err, "name the one the session is to work in");
+    }
     return 0;
 }
 
@@ -308,24 +327,42 @@ static int make(struct sessions *m, const struct actor *who,
     return rc;
 }
 
-static int taken(const struct session *se, struct error *err)
+static int taken(const struct session *se, const struct actor *who,
+                 struct error *err)
 {
+    if (!session_within(se, who))
+        return error_set(err, ERR_CONFLICT, "the identifier is taken");
     (void)error_set(err, ERR_CONFLICT, "the identifier is taken by %s",
                     se->id);
     return error_hint(err, "use that session, or delete it first");
 }
 
+/* Who is bound to one workspace alone means that one. */
+static void settle_workspace(const struct actor *who,
+                             struct session_spec *spec)
+{
+    const char *bound = actor_bound(who, ACTOR_WORKSPACES);
+
+    if (!spec->workspace && !spec->ephemeral && bound[0] &&
+        !strchr(bound, ','))
+        spec->workspace = bound;
+}
+
 static int create(struct sessions *m, const struct actor *who,
-                  const struct session_spec *spec, struct session **ret_found,
+                  const struct session_spec *asked, struct session **ret_found,
                   struct session_info *ret, struct error *err)
 {
+    struct session_spec narrowed = *asked, *spec = &narrowed;
     struct plan plan cleanup(plan_done) = {0};
     struct claim claim = {0};
     struct session *found = NULL;
     int rc = check_text(spec, err);
 
+    settle_workspace(who, spec);
     if (rc == 0)
-        rc = make_plan(m, who->tenant, spec, &plan, err);
+        rc = check_bounds(who, spec, err);
+    if (rc == 0)
+        rc = make_plan(m, who, spec, &plan, err);
     assert(rc < 0 || plan.pool);
     if (rc == 0)
         rc = check_workspace(m, who, spec, err);
@@ -337,10 +374,10 @@ static int create(struct sessions *m, const struct actor *who,
     if (!found) {
         rc = make(m, who, spec, &plan, ret, err);
         session_claim_done(m, &claim);
-    } else if (ret_found) {
+    } else if (ret_found && session_within(found, who)) {
         *ret_found = found;
     } else {
-        rc = taken(found, err);
+        rc = taken(found, who, err);
         session_unref(found);
     }
     return rc;

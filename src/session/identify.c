@@ -103,7 +103,7 @@ static int find(struct sessions *m, const struct actor *who, const char *pool,
                 struct error *err)
 {
     struct pool *in cleanup(session_pool_unrefp) =
-        session_pool_find(m, who->tenant, pool);
+        session_pool_open(m, who, pool);
     char *key cleanup(mem_free) = NULL;
 
     *ret = NULL;
@@ -113,7 +113,11 @@ static int find(struct sessions *m, const struct actor *who, const char *pool,
     pthread_mutex_lock(&m->lock);
     *ret = in_memory(m, key);
     pthread_mutex_unlock(&m->lock);
-    return *ret ? 0 : by_row(m, who, in->conf->name, identifier, ret, err);
+    if (!*ret)
+        return by_row(m, who, in->conf->name, identifier, ret, err);
+    if (!session_within(*ret, who)) /* as if there were none (I3) */
+        session_unref(take_ptr(*ret));
+    return 0;
 }
 
 /* ---- making ------------------------------------------------------------- */

@@ -292,17 +292,20 @@ int session_persist_identify(struct sessions *m, const char *tenant,
 #define FILTERED_SQL                                                          \
     "SELECT " COLUMNS " FROM sessions WHERE tenant = ?1"                      \
     " AND (?3 = 0 OR pool = ?4) AND (?5 = 0 OR name = ?6)"                    \
-    " AND (?7 = 0 OR identifier <> '')"
+    " AND (?7 = 0 OR identifier <> '')"                                       \
+    " AND (?8 = '' OR instr(?8, workspace) > 0)"                              \
+    " AND (?9 = '' OR instr(?9, id) > 0)"
 
 int session_rows_begin(struct session_rows *r, struct sessions *m,
-                       const char *tenant, const struct session_filter *filter,
-                       int64_t than_ms, struct error *err)
+                       const struct actor *who,
+                       const struct session_filter *filter, int64_t than_ms,
+                       struct error *err)
 {
     int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
                          "listing sessions", &r->tx, err);
 
     r->m = m;
-    r->tenant = tenant;
+    r->tenant = who->tenant;
     if (rc < 0)
         return rc;
     return store_query(
@@ -311,9 +314,10 @@ int session_rows_begin(struct session_rows *r, struct sessions *m,
                                             " ORDER BY created_at_ms"
                              : FILTERED_SQL " AND created_at_ms < ?2"
                                             " ORDER BY created_at_ms DESC",
-        "tiititi", tenant, than_ms, (int64_t)(filter->pool != NULL),
+        "tiitititt", who->tenant, than_ms, (int64_t)(filter->pool != NULL),
         filter->pool ? filter->pool : "", (int64_t)(filter->name != NULL),
-        filter->name ? filter->name : "", (int64_t)filter->identified);
+        filter->name ? filter->name : "", (int64_t)filter->identified,
+        WORKSPACE_BOUNDS(who));
 }
 
 int session_rows_next(struct session_rows *r, struct error *err)

@@ -147,6 +147,25 @@ struct pool *session_pool_find(struct sessions *m, const char *tenant,
     return pool;
 }
 
+struct pool *session_pool_open(struct sessions *m, const struct actor *who,
+                               const char *name)
+{
+    const char *bound = actor_bound(who, ACTOR_POOLS);
+    char first[64];
+    struct pool *pool;
+
+    if ((!name || !name[0]) && bound[0]) {
+        (void)snprintf(first, sizeof(first), "%.*s", (int)strcspn(bound, ","),
+                       bound);
+        name = first;
+    }
+    pool = session_pool_find(m, who->tenant, name);
+    if (!pool || actor_may(who, ACTOR_POOLS, pool->conf->name))
+        return pool;
+    session_pool_unref(pool);
+    return NULL;
+}
+
 int session_pool_check(const struct pool *pool, struct error *err)
 {
     if (pool && !atomic_load(&pool->gone))
@@ -210,7 +229,7 @@ int session_pool_get(struct sessions *s, const struct actor *who,
 
     if (rc < 0)
         return rc;
-    pool = session_pool_find(s, who->tenant, name);
+    pool = session_pool_open(s, who, name);
     if (pool && !atomic_load(&pool->gone))
         pools_info(s, pool, ret);
     else
@@ -234,8 +253,9 @@ int session_pool_list(struct sessions *s, const struct actor *who,
     for (size_t i = 0; i < session_pools_count(s); i++) {
         struct pool *p = session_pools_at(s, i);
 
-        if (!p->made || (strcmp(p->made->tenant, who->tenant) == 0 &&
-                         !atomic_load(&p->gone)))
+        if (actor_may(who, ACTOR_POOLS, p->conf->name) &&
+            (!p->made || (strcmp(p->made->tenant, who->tenant) == 0 &&
+                          !atomic_load(&p->gone))))
             fill_info(p, &list[count++]);
     }
     pthread_mutex_unlock(&s->pool_lock);

@@ -51,7 +51,7 @@ static bool wanted(const struct query *q, const struct session *se)
                             : se->created_at_ms < q->than_ms) &&
            (!f->pool || strcmp(f->pool, se->pool->conf->name) == 0) &&
            (!f->name || strcmp(f->name, name) == 0) &&
-           (!f->identified || se->identifier);
+           (!f->identified || se->identifier) && session_within(se, q->who);
 }
 
 /* sessions.lock is held; the list is by the time of publishing, which is not
@@ -126,10 +126,28 @@ static void show_row(struct query *q, struct session_info *ret)
     session_unref(se);
 }
 
+/* The rows are of those within its other bounds already; in which pool one
+ * whose own is gone is now, the row does not know. */
+static bool row_within(struct query *q)
+{
+    struct session *se;
+    bool within;
+
+    if (!actor_bound(q->who, ACTOR_POOLS)[0])
+        return true;
+    se = session_rows_take(&q->rows);
+    within = session_within(se, q->who);
+    session_unref(se);
+    return within;
+}
+
 static int step_rows(struct query *q, struct error *err)
 {
-    int rc = session_rows_next(&q->rows, err);
+    int rc;
 
+    do
+        rc = session_rows_next(&q->rows, err);
+    while (rc > 0 && !row_within(q));
     q->row = rc > 0;
     return MIN(rc, 0);
 }
@@ -193,8 +211,8 @@ static int query(struct query *q, struct error *err)
         return rc;
     q->items = xcalloc(q->filter->limit, sizeof(*q->items));
     gather_others(q);
-    rc = session_rows_begin(&q->rows, q->m, q->who->tenant, q->filter,
-                            q->than_ms, err);
+    rc =
+        session_rows_begin(&q->rows, q->m, q->who, q->filter, q->than_ms, err);
     return rc < 0 ? rc : merge(q, err);
 }
 

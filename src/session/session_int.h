@@ -115,6 +115,10 @@ void session_pool_empty(struct sessions *m, struct pool *pool);
  * being removed is found too (gone). A session holds a reference. */
 struct pool *session_pool_find(struct sessions *m, const char *tenant,
                                const char *name);
+/* The same for an actor: one it is not bound to is none, and without a name
+ * it is the first of those it is bound to. */
+struct pool *session_pool_open(struct sessions *m, const struct actor *who,
+                               const char *name);
 struct pool *session_pool_ref(struct pool *pool);
 void session_pool_unref(struct pool *pool);   /* accepts NULL */
 void session_pool_unrefp(struct pool **pool); /* for cleanup() */
@@ -446,10 +450,12 @@ struct session_rows {
     struct store_tx *tx;
     struct store_rows *rows;
 };
-/* than_ms: only those created later (oldest first) or earlier than that. */
+/* than_ms: only those created later (oldest first) or earlier than that. Of
+ * what the actor is bound to, pools are left to the caller. */
 int session_rows_begin(struct session_rows *r, struct sessions *m,
-                       const char *tenant, const struct session_filter *filter,
-                       int64_t than_ms, struct error *err);
+                       const struct actor *who,
+                       const struct session_filter *filter, int64_t than_ms,
+                       struct error *err);
 int session_rows_next(struct session_rows *r, struct error *err); /* 1, 0 */
 int64_t session_rows_created(struct session_rows *r);
 /* A session made from the row, not in the table. */
