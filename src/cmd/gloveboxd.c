@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "doors/doors.h"
 #include "service/service.h"
 
 static void start_log(const struct conf *conf)
@@ -31,6 +32,15 @@ static int complain(const struct error *err)
     return err->code == ERR_INVALID ? 2 : 1;
 }
 
+/* Every door's rows as JSON: what tests of who may do what go by. */
+static void show_routes(void)
+{
+    struct buf text cleanup(buf_done) = {0};
+
+    doors_routes_print(&text);
+    (void)puts(text.data);
+}
+
 int main(int argc, char **argv)
 {
     struct conf *conf cleanup(conf_freep) = NULL;
@@ -39,6 +49,10 @@ int main(int argc, char **argv)
 
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
         (void)puts("gloveboxd " GLOVEBOX_VERSION);
+        return 0;
+    }
+    if (argc == 2 && strcmp(argv[1], "--routes") == 0) {
+        show_routes();
         return 0;
     }
     if (argc >= 3 && strcmp(argv[1], "--restore-from") == 0) {

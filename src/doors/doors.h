@@ -74,7 +74,15 @@ typedef int doors_handler_fn(struct doors_call *call, struct error *err);
 enum doors_flags {
     DOORS_OPEN = 1 << 0,  /* needs no key */
     DOORS_QUIET = 1 << 1, /* asked so often that it is logged as debug */
+    /* About the tenant or the service as a whole: not for keys that are bound
+     * to a part of it. So is every row that needs one of AUTH_WHOLE, */
+    DOORS_TENANT = 1 << 2,
+    DOORS_WITHIN = 1 << 3, /* unless it looks at the bounds itself. */
+    DOORS_MANAGE = 1 << 4, /* workspaces:admin will do in place of its scope */
 };
+
+#define AUTH_WHOLE                                                            \
+    (AUTH_ADMIN | AUTH_POLICY_ADMIN | AUTH_AUDIT_READ | AUTH_APPROVE)
 
 /*
  * A row of a door's table.c. Patterns: "{x}" matches one part of the path, a
@@ -145,12 +153,18 @@ void doors_identify(struct doors_call *call);
 const struct doors_door *doors_which(const char *path, const char **ret_rest,
                                      struct doors_part ret[DOORS_PARAMS_MAX]);
 
+/* which.c: all of them, for who goes through them; NULL at the end. */
+const struct doors_door *doors_at(size_t i);
+
 /* which.c: the largest body any door wants to see. */
 uint64_t doors_body_bytes(const struct conf *conf);
 
 /* native/table.c: that door's rows, for /openapi.json */
 extern const struct doors_route doors_routes[];
 extern const size_t doors_routes_count;
+
+/* routes.c: every door's rows as JSON, for `gloveboxd --routes`. */
+void doors_routes_print(struct buf *out);
 
 /* routes.c: the row for a method and a path, with the raw text of its
  * parameters; NULL for an unknown path. When only the method is wrong,

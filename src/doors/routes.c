@@ -8,6 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/mem.h"
+#include "json/json.h"
+
 /* Does the path fit the pattern? Parts of the path are compared as sent;
  * what the braces match is noted. slash: one at the end does not count. */
 static bool match(const char *pattern, const char *path, bool slash,
@@ -68,4 +71,44 @@ const struct doors_route *doors_routes_find(
         allow_too(ret_allow, row->method);
     }
     return NULL;
+}
+
+/* ---- all of them -------------------------------------------------------- */
+
+static void print_row(struct json_writer *w, const struct doors_door *door,
+                      const struct doors_route *row)
+{
+    static const struct {
+        unsigned flag;
+        const char *name;
+    } flags[] = {
+        {DOORS_OPEN, "open"},     {DOORS_QUIET, "quiet"},
+        {DOORS_TENANT, "tenant"}, {DOORS_WITHIN, "within"},
+        {DOORS_MANAGE, "manage"},
+    };
+    char scopes[96];
+
+    json_write_open(w, NULL, '{');
+    json_write_string(w, "door", door->name);
+    json_write_string(w, "method", row->method);
+    json_write_string(w, "pattern", row->pattern);
+    json_write_string(w, "scope", auth_scopes_format(row->scope, scopes));
+    json_write_open(w, "flags", '[');
+    for (size_t i = 0; i < ARRAY_SIZE(flags); i++)
+        if (row->flags & flags[i].flag)
+            json_write_string(w, NULL, flags[i].name);
+    json_write_close(w, ']');
+    json_write_close(w, '}');
+}
+
+void doors_routes_print(struct buf *out)
+{
+    struct json_writer w = {.out = out};
+    const struct doors_door *door;
+
+    json_write_open(&w, NULL, '[');
+    for (size_t i = 0; (door = doors_at(i)); i++)
+        for (size_t j = 0; j < door->count; j++)
+            print_row(&w, door, &door->routes[j]);
+    json_write_close(&w, ']');
 }

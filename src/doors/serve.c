@@ -54,13 +54,35 @@ static int check_route(const struct doors_call *call, const char *allow,
     return error_hint(err, "It takes %s.", allow);
 }
 
+static bool has_scope(const struct doors_call *call)
+{
+    uint32_t need = call->route->scope, has = call->who.scopes;
+
+    return (has & AUTH_ADMIN) || (has & need) == need ||
+           ((call->route->flags & DOORS_MANAGE) &&
+            (has & AUTH_WORKSPACES_ADMIN));
+}
+
+/* Is it about more than a key that is bound may see? */
+static bool beyond_bounds(const struct doors_call *call)
+{
+    const struct doors_route *route = call->route;
+
+    if (!actor_bounded(&call->actor))
+        return false;
+    return (route->flags & DOORS_TENANT) ||
+           ((route->scope & AUTH_WHOLE) && !(route->flags & DOORS_WITHIN));
+}
+
 static int check_scope(const struct doors_call *call, struct error *err)
 {
-    uint32_t need = call->route->scope;
     char names[96];
+    bool scope;
 
-    if ((call->route->flags & DOORS_OPEN) || (call->who.scopes & AUTH_ADMIN) ||
-        (call->who.scopes & need) == need)
+    if (call->route->flags & DOORS_OPEN)
+        return 0;
+    scope = has_scope(call);
+    if (scope && !beyond_bounds(call))
         return 0;
     /* The key is known, so that this cannot be made to grow by strangers. */
     (void)snprintf(names, sizeof(names), "%s %s", call->route->method,
@@ -70,8 +92,11 @@ static int check_scope(const struct doors_call *call, struct error *err)
                                       .result = "forbidden",
                                       .detail = names});
     (void)error_set(err, ERR_FORBIDDEN, "this key may not do that");
+    if (scope)
+        return error_hint(err, "It is bound to certain pools, workspaces or "
+                               "sessions, and this is about all of them.");
     return error_hint(err, "It needs the scope '%s'.",
-                      auth_scopes_format(need, names));
+                      auth_scopes_format(call->route->scope, names));
 }
 
 /* The next name of a list, without the mark that it is needed. */

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Keys for a pool's MCP endpoint: one of the tenant's own, that may run code
- * and use files. For administrators; runs on a worker of the daemon. Only the
- * answer holds the secret, so each call makes a new key; the pool's details
- * remember which they are, to be revoked when they are replaced.
+ * in that pool and use files. For administrators; runs on a worker of the
+ * daemon. Only the answer holds the secret, so each call makes a new key; the
+ * pool's details remember which they are, to be revoked when they are
+ * replaced.
  */
 #include <stdio.h>
 #include <string.h>
@@ -101,6 +102,13 @@ static int issue(struct doors_call *call, size_t most, struct error *err)
     struct buf body = {0};
     struct json_writer w = {.out = &body};
     char name[AUTH_NAME_MAX];
+    struct actor_bounds bounds = {0};
+    const struct auth_key_spec spec = {
+        .tenant = call->who.tenant,
+        .name = name,
+        .scopes = AUTH_EXECUTE | AUTH_FILES_READ | AUTH_FILES_WRITE,
+        .bounds = &bounds,
+    };
     int r = find(call, &pool, err);
 
     if (r == 0 && !pool.tenant[0] && most == 1)
@@ -110,9 +118,9 @@ static int issue(struct doors_call *call, size_t most, struct error *err)
     if (r < 0)
         return r;
     (void)snprintf(name, sizeof(name), "mcp %.56s", pool.name);
-    r = auth_key_create(call->doors->auth, call->who.tenant, name,
-                        AUTH_EXECUTE | AUTH_FILES_READ | AUTH_FILES_WRITE,
-                        &key, &secret, err);
+    r = auth_bounds_add(&bounds, ACTOR_POOLS, pool.name, err);
+    if (r == 0)
+        r = auth_key_create_as(call->doors->auth, &spec, &key, &secret, err);
     if (r == 0)
         r = note(call, "key.create", key.id, err);
     if (r == 0 && pool.tenant[0])

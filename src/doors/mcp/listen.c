@@ -255,12 +255,13 @@ static bool wants_task(struct mcp_listener *l, const char *task)
 }
 
 void mcp_listen_task(struct mcp *m, const char *task, const char *tenant,
-                     const char *key, const struct buf *members)
+                     const char *credential, const struct buf *members)
 {
     (void)pthread_mutex_lock(&m->lock);
     for (struct mcp_listener *l = m->listeners; l; l = l->next)
         if (strcmp(l->who.tenant, tenant) == 0 &&
-            strcmp(l->who.key_id, key) == 0 && wants_task(l, task))
+            strcmp(auth_shown(&l->who), credential) == 0 &&
+            wants_task(l, task))
             mcp_listen_tell(l, "notifications/tasks", members);
     (void)pthread_mutex_unlock(&m->lock);
 }

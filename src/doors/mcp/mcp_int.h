@@ -299,7 +299,7 @@ struct mcp_session {
     struct mcp_session *next; /* of its bucket */
     _Atomic unsigned refs;
     char id[ID_MAX]; /* mcp_… */
-    char tenant[AUTH_TENANT_MAX], key[ID_MAX];
+    char tenant[AUTH_TENANT_MAX], key[ID_MAX], token[ID_MAX];
     const char *version;
     json_t *caps;
     _Atomic bool ended;
@@ -405,7 +405,7 @@ void mcp_listen_tell(struct mcp_listener *l, const char *method,
 void mcp_listen_lists(struct mcp *m, unsigned lists);
 /* members: of the task */
 void mcp_listen_task(struct mcp *m, const char *task, const char *tenant,
-                     const char *key, const struct buf *members);
+                     const char *credential, const struct buf *members);
 void mcp_listen_stop(struct mcp *m);
 void mcp_listen_sweep(struct mcp *m);
 /* The thread that looks for changes, and sweeps. */

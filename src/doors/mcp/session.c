@@ -27,10 +27,17 @@ static struct mcp_session **bucket(struct mcp *m, const char *id)
     return &m->sessions[n % MCP_SESSION_BUCKETS];
 }
 
-static bool owned_by(const struct mcp_session *s, const struct principal *who)
+static bool same_key(const struct mcp_session *s, const struct principal *who)
 {
     return strcmp(s->tenant, who->tenant) == 0 &&
            strcmp(s->key, who->key_id) == 0;
+}
+
+/* A key's tokens have sessions of their own, or one could do by way of its
+ * parent's what it may not do itself. */
+static bool owned_by(const struct mcp_session *s, const struct principal *who)
+{
+    return same_key(s, who) && strcmp(s->token, who->token) == 0;
 }
 
 struct mcp_session *mcp_session_ref(struct mcp_session *s)
@@ -104,7 +111,7 @@ static size_t count_own(struct mcp *m, const struct principal *who,
     *ret_oldest = NULL;
     for (size_t i = 0; i < MCP_SESSION_BUCKETS; i++)
         for (struct mcp_session *s = m->sessions[i]; s; s = s->next) {
-            if (!owned_by(s, who))
+            if (!same_key(s, who))
                 continue;
             count++;
             if (s->refs == 1 &&
@@ -125,6 +132,7 @@ int mcp_session_create(struct mcp *m, const struct principal *who,
     ids_make(PREFIX, s->id);
     (void)snprintf(s->tenant, sizeof(s->tenant), "%s", who->tenant);
     (void)snprintf(s->key, sizeof(s->key), "%s", who->key_id);
+    (void)snprintf(s->token, sizeof(s->token), "%s", who->token);
     s->version = version;
     s->caps = caps ? json_deep_copy(caps) : NULL;
     s->open = json_object();

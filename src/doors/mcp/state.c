@@ -31,9 +31,9 @@ static void digest(const struct mcp_exchange *x, char ret[HASH_HEX])
     struct buf all cleanup(buf_done) = {0};
     unsigned char sum[HASH_SIZE];
 
-    buf_addf(&all, "%s\n%s\n%s\n%s\n%s\n%s", x->actor->tenant, x->actor->key,
-             x->msg.method, name ? name : "", uri ? uri : "",
-             text && strcmp(text, "{}") != 0 ? text : "");
+    buf_addf(&all, "%s\n%s\n%s\n%s\n%s\n%s", x->actor->tenant,
+             actor_credential(x->actor), x->msg.method, name ? name : "",
+             uri ? uri : "", text && strcmp(text, "{}") != 0 ? text : "");
     hash_sha256(all.data, all.len, sum);
     (void)ids_hex(sum, sizeof(sum), ret);
 }

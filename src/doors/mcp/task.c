@@ -123,7 +123,8 @@ static void set_status(struct mcp_task *t, enum task_status status)
     (void)pthread_cond_broadcast(&t->change);
     (void)pthread_mutex_unlock(&t->lock);
     if (known)
-        mcp_listen_task(t->mcp, t->id, t->who.tenant, t->who.key_id, &members);
+        mcp_listen_task(t->mcp, t->id, t->who.tenant, auth_shown(&t->who),
+                        &members);
     (void)pthread_mutex_lock(&t->lock);
 }
 
@@ -221,6 +222,7 @@ static struct mcp_task *make(struct mcp_exchange *x,
     t->actor = *x->actor;
     t->actor.tenant = t->who.tenant;
     t->actor.key = t->who.key_id;
+    t->actor.token = t->who.token[0] ? t->who.token : NULL;
     t->actor.bounds = &t->who.bounds;
     (void)snprintf(t->request, sizeof(t->request), "%s", x->actor->request);
     (void)snprintf(t->source, sizeof(t->source), "%s", x->actor->source);
@@ -372,7 +374,7 @@ struct mcp_task *mcp_task_find(struct mcp_exchange *x, const char *id)
     for (t = m->tasks; t; t = t->next)
         if (strcmp(t->id, id) == 0 &&
             strcmp(t->who.tenant, x->actor->tenant) == 0 &&
-            strcmp(t->who.key_id, x->actor->key) == 0)
+            strcmp(auth_shown(&t->who), actor_credential(x->actor)) == 0)
             break;
     if (t)
         t->refs++;

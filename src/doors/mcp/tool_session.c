@@ -90,12 +90,22 @@ static int common(struct mcp_call *call, enum tool_need need,
                           ret, err);
 }
 
+/* The one a token was minted for need not be named again. */
+static const char *only_session(const struct mcp_call *call)
+{
+    const char *bound = actor_bound(call->actor, ACTOR_SESSIONS);
+
+    return bound[0] && !strchr(bound, ',') ? bound : NULL;
+}
+
 int tool_session(struct mcp_call *call, enum tool_need need, const char *id,
                  const char *workspace, struct session_info *ret,
                  struct error *err)
 {
     int r;
 
+    if (!id)
+        id = only_session(call);
     if (!id && call->common[0])
         return common(call, need, workspace, ret, err);
     if (!id && need == TOOL_FIND) {

@@ -229,7 +229,7 @@ static int find_key(struct mcp_call *call, const char *name,
         bool by_id = strcmp(key->id, name) == 0;
 
         if (key->revoked_at_ms ||
-            (!call->actor->admin &&
+            (!(call->scopes & AUTH_ADMIN) &&
              strcmp(key->tenant, call->actor->tenant) != 0) ||
             (!by_id && strcmp(key->name, name) != 0))
             continue;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /api/audit, for administrators. Runs on a worker of the daemon. One of the
- * tenant "default" sees every tenant's events, the others their own.
+ * /api/audit, for who may read it. Runs on a worker of the daemon. An
+ * administrator of the tenant "default" sees every tenant's events, the others
+ * their own.
  */
 #include "audit/audit.h"
 
@@ -48,7 +49,8 @@ static int ask(struct doors_call *call, struct audit_filter *ret,
         {"object", &ret->object}, {"workspace", &ret->workspace},
         {"tenant", &ret->tenant},
     };
-    bool all = strcmp(call->who.tenant, OPERATORS) == 0;
+    bool all = strcmp(call->who.tenant, OPERATORS) == 0 &&
+               (call->who.scopes & AUTH_ADMIN);
     int64_t limit = 0;
     int r =
         doors_query_int(call, "limit", 1, LIST_MAX, LIST_DEFAULT, &limit, err);

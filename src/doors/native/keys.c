@@ -13,11 +13,16 @@
 #include "json/json.h"
 
 #define SCOPES_MAX 16
+#define BOUNDS_MAX 64 /* of one kind; they have a length in all, too */
 
 struct key_body {
     const char *tenant, *name;
-    json_t *scopes;
+    json_t *scopes, *bounds[ACTOR_BOUNDS];
+    int64_t expires_in_s;
 };
+
+#define BOUND(what)                                                           \
+    (offsetof(struct key_body, bounds) + (what) * sizeof(json_t *))
 
 static const struct json_field key_fields[] = {
     {"tenant", JSON_KIND_STRING, .offset = offsetof(struct key_body, tenant),
@@ -26,9 +31,18 @@ static const struct json_field key_fields[] = {
      .max = AUTH_NAME_MAX - 1},
     {"scopes", JSON_KIND_ARRAY, .required = true,
      .offset = offsetof(struct key_body, scopes), .max = SCOPES_MAX},
+    {"pools", JSON_KIND_ARRAY, .offset = BOUND(ACTOR_POOLS),
+     .max = BOUNDS_MAX},
+    {"workspaces", JSON_KIND_ARRAY, .offset = BOUND(ACTOR_WORKSPACES),
+     .max = BOUNDS_MAX},
+    {"sessions", JSON_KIND_ARRAY, .offset = BOUND(ACTOR_SESSIONS),
+     .max = BOUNDS_MAX},
+    {"expires_in_s", JSON_KIND_INT,
+     .offset = offsetof(struct key_body, expires_in_s), .min = 1,
+     .max = AUTH_KEY_TTL_MAX_S},
 };
 
-static int read_scopes(const json_t *array, uint32_t *ret, struct error *err)
+int native_keys_scopes(const json_t *array, uint32_t *ret, struct error *err)
 {
     uint32_t scopes = 0;
 
@@ -52,11 +66,38 @@ static int read_scopes(const json_t *array, uint32_t *ret, struct error *err)
     return 0;
 }
 
-static void encode_scopes(struct json_writer *w, uint32_t scopes)
+/* A list that is there and empty would bind the key to nothing, and must not
+ * be taken for one that is absent. */
+static int read_bounds(const struct key_body *b, struct actor_bounds *ret,
+                       struct error *err)
 {
-    char text[96], *rest = auth_scopes_format(scopes, text);
+    for (int k = 0; k < ACTOR_BOUNDS; k++) {
+        enum actor_bound what = (enum actor_bound)k;
+        const char *name = auth_bound_name(what);
 
-    json_write_open(w, "scopes", '[');
+        if (b->bounds[k] && json_array_size(b->bounds[k]) == 0)
+            return error_set(err, ERR_INVALID,
+                             "field '%s' must name at least one, or be left "
+                             "out",
+                             name);
+        for (size_t i = 0; i < json_array_size(b->bounds[k]); i++) {
+            const char *id =
+                json_string_value(json_array_get(b->bounds[k], i));
+
+            if (!id)
+                return error_set(err, ERR_INVALID,
+                                 "field '%s' must be a list of texts", name);
+            if (auth_bounds_add(ret, what, id, err) < 0)
+                return error_wrap(err, "%s", name);
+        }
+    }
+    return 0;
+}
+
+static void encode_words(struct json_writer *w, const char *name,
+                         const char *rest)
+{
+    json_write_open(w, name, '[');
     while (*rest) {
         size_t n = strcspn(rest, ",");
 
@@ -66,16 +107,32 @@ static void encode_scopes(struct json_writer *w, uint32_t scopes)
     json_write_close(w, ']');
 }
 
+void native_keys_encode(struct json_writer *w, const struct auth_key *key)
+{
+    char text[96];
+
+    json_write_string(w, "id", key->id);
+    json_write_string(w, "tenant", key->tenant);
+    json_write_string(w, "name", key->name[0] ? key->name : NULL);
+    encode_words(w, "scopes", auth_scopes_format(key->scopes, text));
+    for (int k = 0; k < ACTOR_BOUNDS; k++) {
+        const char *name = auth_bound_name((enum actor_bound)k);
+
+        if (key->bounds.ids[k][0])
+            encode_words(w, name, key->bounds.ids[k]);
+        else
+            json_write_string(w, name, NULL);
+    }
+    json_write_time(w, "created_at", key->created_at_ms);
+    json_write_time(w, "expires_at", key->expires_at_ms);
+    json_write_time(w, "last_used_at", key->last_used_at_ms);
+}
+
 static void encode_key(struct json_writer *w, const struct auth_key *key,
                        const char *secret)
 {
     json_write_open(w, NULL, '{');
-    json_write_string(w, "id", key->id);
-    json_write_string(w, "tenant", key->tenant);
-    json_write_string(w, "name", key->name[0] ? key->name : NULL);
-    encode_scopes(w, key->scopes);
-    json_write_time(w, "created_at", key->created_at_ms);
-    json_write_time(w, "last_used_at", key->last_used_at_ms);
+    native_keys_encode(w, key);
     json_write_time(w, "revoked_at", key->revoked_at_ms);
     if (secret)
         json_write_string(w, "secret", secret);
@@ -100,7 +157,8 @@ int native_keys_create(struct doors_call *call, struct error *err)
     struct buf body = {0};
     struct json_writer w = {.out = &body};
     struct auth_key key = {.scopes = 0};
-    uint32_t scopes = 0;
+    struct actor_bounds bounds = {0};
+    struct auth_key_spec spec = {.bounds = &bounds};
     char text[96];
     int r =
         http_body_json(call->http, call->doors->conf->json_bytes, &json, err);
@@ -108,10 +166,14 @@ int native_keys_create(struct doors_call *call, struct error *err)
     if (r == 0)
         r = json_read(json, key_fields, ARRAY_SIZE(key_fields), &b, err);
     if (r == 0)
-        r = read_scopes(b.scopes, &scopes, err);
+        r = native_keys_scopes(b.scopes, &spec.scopes, err);
     if (r == 0)
-        r = auth_key_create(call->doors->auth, b.tenant, b.name, scopes, &key,
-                            &secret, err);
+        r = read_bounds(&b, &bounds, err);
+    spec.tenant = b.tenant;
+    spec.name = b.name;
+    spec.expires_in_s = (uint32_t)b.expires_in_s;
+    if (r == 0)
+        r = auth_key_create_as(call->doors->auth, &spec, &key, &secret, err);
     if (r == 0)
         r = note(call, "key.create", key.id,
                  auth_scopes_format(key.scopes, text), err);

@@ -240,7 +240,15 @@ doors_handler_fn native_policy_explain;
 doors_handler_fn native_policy_reload;
 doors_handler_fn native_policy_adopt;
 
+/* keys.c: names of scopes, and of what a key is bound to */
+int native_keys_scopes(const json_t *array, uint32_t *ret, struct error *err);
+/* The fields keys and tokens share, into an open object. */
+void native_keys_encode(struct json_writer *w, const struct auth_key *key);
+
 /* tokens.c */
+doors_handler_fn native_tokens_create;
+doors_handler_fn native_tokens_list;
+doors_handler_fn native_tokens_revoke;
 
 /* quotas.c */
 

@@ -244,6 +244,8 @@ static void encode_security(struct json_writer *w,
         json_write_close(w, '}');
     }
     json_write_close(w, ']');
+    json_write_string(w, "x-glovebox-scope",
+                      auth_scopes_format(route->scope, scopes));
 }
 
 /* "post_api_sessions_id_reset" */

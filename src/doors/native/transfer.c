@@ -87,9 +87,10 @@ int native_transfer_give(struct doors_call *call, struct error *err)
         r = workspace_get(call->doors->workspaces, &call->actor,
                           call->params[0], &info, err);
     if (r == 0)
-        r = native_transfer_key(call, b.text,
-                                call->actor.admin ? NULL : call->who.tenant,
-                                &key, err);
+        r = native_transfer_key(
+            call, b.text,
+            call->who.scopes & AUTH_ADMIN ? NULL : call->who.tenant, &key,
+            err);
     if (r == 0)
         r = workspace_transfer(call->doors->workspaces, &call->actor,
                                call->params[0], key.id, key.tenant, &info,

@@ -15,6 +15,7 @@ const EXECUTE = 'execute';
 const READ = 'files:read';
 const WRITE = 'files:write';
 const POLICY = 'policy:admin';
+const AUDIT = 'audit:read';
 
 // Every route: what it needs, a good request, and what a good one answers.
 // kind says which id stands in the path; the table of the product is
@@ -48,6 +49,9 @@ const routes = [
   { method: 'POST', path: '/api/keys', scope: ADMIN, body: { scopes: ['execute'] }, status: 201 },
   { method: 'GET', path: '/api/keys', scope: ADMIN, status: 200 },
   { method: 'DELETE', path: '/api/keys/{id}', scope: ADMIN, kind: 'key', status: 204 },
+  { method: 'POST', path: '/api/tokens', body: { ttl_s: 60 }, status: 201 },
+  { method: 'GET', path: '/api/tokens', status: 200 },
+  { method: 'DELETE', path: '/api/tokens/{id}', kind: 'minted', status: 204 },
   { method: 'GET', path: '/openapi.json', open: true, status: 200 },
   { method: 'POST', path: '/api/sessions/{id}/refresh', scope: EXECUTE, kind: 'session', status: 200 },
   { method: 'POST', path: '/api/workspaces', scope: WRITE, body: {}, status: 201 },
@@ -99,8 +103,8 @@ const routes = [
   { method: 'PUT', path: '/s/{secret}/{path}', open: true, raw: 'bytes', status: 200 },
   { method: 'GET', path: '/api/search', query: '?q=x', scope: READ, status: 200 },
   { method: 'GET', path: '/api/search/status', scope: READ, status: 200 },
-  { method: 'GET', path: '/api/audit', scope: ADMIN, status: 200 },
-  { method: 'POST', path: '/api/audit/verify', scope: ADMIN, status: 200 },
+  { method: 'GET', path: '/api/audit', scope: AUDIT, status: 200 },
+  { method: 'POST', path: '/api/audit/verify', scope: AUDIT, status: 200 },
   { method: 'POST', path: '/api/collect', scope: ADMIN, status: 200 },
   { method: 'POST', path: '/api/verify', scope: ADMIN, status: 200 },
   { method: 'POST', path: '/api/backup', scope: ADMIN, body: { path: '/nowhere/at/all' }, status: 200 },
@@ -118,7 +122,7 @@ const routes = [
 
 const unknown = {
   session: 'sess_00000000000000000000000000000000', execution: 'exec_00000000000000000000000000000000',
-  key: 'key_00000000000000000000000000000000', pool: 'nosuch', made: 'nosuch', runtime: 'nosuch', ws: unknownId('ws'), file: unknownId('file'),
+  key: 'key_00000000000000000000000000000000', minted: unknownId('tok'), pool: 'nosuch', made: 'nosuch', runtime: 'nosuch', ws: unknownId('ws'), file: unknownId('file'),
   version: unknownId('ver'), share: unknownId('share'), upload: unknownId('up'), lock: unknownId('lock'), offer: unknownId('xfer'),
   principal: '*', number: 1, conversation: 'none', secret: '0'.repeat(64), token: 'none',
 };
@@ -155,7 +159,8 @@ async function things() {
   const execution = (await request(server, 'POST', `/api/sessions/${session}/executions`, { body: { code: '1' }, key: keys.own })).body.id;
   await request(server, 'PUT', `/api/sessions/${session}/files/file`, { body: 'x', key: keys.own });
   const { name: made } = (await request(server, 'POST', '/api/pools', { body: { name: `p-${session.slice(5)}`, ready_wanted: 0 }, key: keys.own })).body;
-  return { session, execution, pool: 'default', made, runtime: 'minimal', key: (await mint([READ], 'mine')).id };
+  const minted = (await request(server, 'POST', '/api/tokens', { body: { ttl_s: 600 }, key: keys.own })).body.id;
+  return { session, execution, minted, pool: 'default', made, runtime: 'minimal', key: (await mint([READ], 'mine')).id };
 }
 
 // The same of workspaces, made with one key.
@@ -212,7 +217,7 @@ describe('I1 every route with every key', () => {
           refused(await call(route, target, keys[name]), 403, 'forbidden', new RegExp(route.scope));
         }
       }
-      if (route.kind && !['pool', 'runtime', 'key'].includes(route.kind)) {
+      if (route.kind && !['pool', 'runtime', 'key', 'minted'].includes(route.kind)) {
         // A foreign id and an unknown one, apart from the id itself, are the same answer.
         const foreign = bare(await call(route, ids, keys.foreign), ids[route.kind]);
         const absent = bare(await call(route, unknown, keys.foreign), unknown[route.kind]);
