@@ -75,7 +75,7 @@ static int check_parent(struct auth *a, const struct principal *parent,
     while (strncmp(id, "jwt_", 4) != 0) {
         const struct auth_entry *e = auth_entry_find(a, id);
 
-        if (!e)
+        if (!e || auth_row_ended(&e->key, now))
             return error_set(err, ERR_UNAUTHENTICATED, "the key is not valid");
         if (!e->key.parent[0])
             break;

@@ -690,6 +690,87 @@ static void principal_is_what_the_claims_say(void **state)
     assert_int_equal(a.scopes, AUTH_EXECUTE | AUTH_FILES_READ);
 }
 
+#define WS_A "ws_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+#define WS_B "ws_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
+
+static void claims_bind_to_pools_and_workspaces(void **state)
+{
+    static const struct {
+        const char *claims;
+        const char *pools, *workspaces; /* NULL: refused */
+    } cases[] = {
+        {"", "", ""},
+        {",\"pools\":\"big\"", "big", ""},
+        {",\"pools\":\" big  small \"", "big,small", ""},
+        {",\"pools\":[\"big\",\"small\"]", "big,small", ""},
+        {",\"ws\":\"" WS_A " " WS_B "\"", "", WS_A "," WS_B},
+        /* There, and not to be read: no bound would be all. */
+        {",\"pools\":\"\"", NULL, NULL},
+        {",\"pools\":[]", NULL, NULL},
+        {",\"pools\":null", NULL, NULL},
+        {",\"pools\":{}", NULL, NULL},
+        {",\"pools\":7", NULL, NULL},
+        {",\"pools\":[\"big\",7]", NULL, NULL},
+        {",\"pools\":[\"a,b\"]", NULL, NULL},
+        {",\"ws\":\"ws_1\"", NULL, NULL},
+        {",\"ws\":\"" WS_A " *\"", NULL, NULL},
+    };
+    struct auth_jwt_settings s = settings;
+
+    (void)state;
+    s.pool_claim = "pools";
+    s.workspace_claim = "ws";
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char *text cleanup(mem_free) =
+            xasprintf("{" STANDARD ",\"tid\":\"t\",\"scp\":\"Reader\"%s}",
+                      cases[i].claims);
+        struct principal who = {0};
+        int r = claim(&s, text, NOW_S * 1000, &who);
+
+        if (r != (cases[i].pools ? 0 : -ERR_UNAUTHENTICATED))
+            fail_msg("%s", cases[i].claims);
+        if (r < 0)
+            continue;
+        assert_string_equal(who.bounds.ids[ACTOR_POOLS], cases[i].pools);
+        assert_string_equal(who.bounds.ids[ACTOR_WORKSPACES],
+                            cases[i].workspaces);
+        assert_int_equal(who.expires_at_ms, INT64_C(1800000160) * 1000);
+    }
+}
+
+/* Whatever a token says of itself, it gets what the rules say of its words. */
+static void scopes_are_no_broader_than_configured(void **state)
+{
+    static const char *const claims[] = {
+        "\"scp\":\"Auditor admin execute\"",
+        "\"scp\":[\"Auditor\",\"admin\",\"policy:admin\"]",
+        "\"roles\":[\"Auditor\"],\"scope\":\"admin\",\"scopes\":\"admin\"",
+        "\"scp\":\"Auditor=admin Auditor+admin Auditor,admin Auditor\"",
+    };
+    struct auth_jwt_settings s = settings;
+    struct principal who;
+
+    (void)state;
+    s.scopes = "Auditor=audit:read+approve,Keeper=workspaces:admin,"
+               "Ruler=policy:admin";
+    for (size_t i = 0; i < ARRAY_SIZE(claims); i++) {
+        char *text cleanup(mem_free) =
+            xasprintf("{" STANDARD ",\"tid\":\"t\",%s}", claims[i]);
+
+        assert_int_equal(claim(&s, text, NOW_S * 1000, &who), 0);
+        assert_int_equal(who.scopes, AUTH_AUDIT_READ | AUTH_APPROVE);
+    }
+    assert_int_equal(
+        claim(&s, "{" STANDARD ",\"tid\":\"t\",\"scp\":\"Keeper Ruler\"}",
+              NOW_S * 1000, &who),
+        0);
+    assert_int_equal(who.scopes, AUTH_WORKSPACES_ADMIN | AUTH_POLICY_ADMIN);
+    assert_int_equal(claim(&s,
+                           "{" STANDARD ",\"tid\":\"t\",\"scp\":\"admin\"}",
+                           NOW_S * 1000, &who),
+                     -ERR_FORBIDDEN);
+}
+
 static void tenant_names_are_bounded(void **state)
 {
     (void)state;
@@ -992,6 +1073,8 @@ int main(void)
         cmocka_unit_test(times_are_checked_to_the_second),
         cmocka_unit_test(principal_is_what_the_claims_say),
         cmocka_unit_test(tenant_names_are_bounded),
+        cmocka_unit_test(claims_bind_to_pools_and_workspaces),
+        cmocka_unit_test(scopes_are_no_broader_than_configured),
         cmocka_unit_test(bad_rules_are_refused),
         cmocka_unit_test(cache_forgets_in_time),
         cmocka_unit_test(R8_cache_is_bounded_and_keeps_the_used),
