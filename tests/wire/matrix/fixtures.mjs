@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the authorization matrix needs to know of a route beyond its row in
+// the product's own table: which thing the braces of its pattern name, and a
+// request that would do something. A pattern with braces nobody names here
+// fails the matrix, so that no route can be added without a place in it.
+import { requests } from '../../lib/azure.mjs';
+import { form, unknownId } from '../../lib/workspace.mjs';
+
+// Ids that name nothing.
+export const unknown = {
+  session: unknownId('sess'), execution: unknownId('exec'), container: `cntr_${'0'.repeat(48)}`, identifier: 'nobody-has-this-one',
+  azexec: '00000000-0000-0000-0000-000000000000', ws: unknownId('ws'), file: unknownId('file'), version: unknownId('ver'), share: unknownId('share'),
+  lock: unknownId('lock'), offer: unknownId('xfer'), upload: unknownId('up'), libfile: 'file-0000000000000000000000', libupload: `upload_${'0'.repeat(32)}`,
+  confile: `cfile_${'0'.repeat(32)}`, pool: 'nosuch', key: unknownId('key'), token: unknownId('tok'), runtime: 'nosuch',
+};
+
+// Which bound tokens of the same tenant have each kind of thing out of their
+// bounds: a token for another session, another workspace, another pool.
+const SESSION = ['session', 'workspace', 'pool'];
+const FILES = ['session', 'workspace'];
+export const outside = {
+  session: SESSION, execution: SESSION, container: SESSION, identifier: SESSION, azexec: SESSION,
+  ws: FILES, file: FILES, version: FILES, share: FILES, lock: FILES, offer: FILES, upload: FILES, libfile: FILES, libupload: FILES, confile: FILES,
+  pool: ['pool'], token: SESSION, key: SESSION, runtime: [],
+};
+
+// The kind of thing a name in braces stands for: by the beginning of the
+// pattern where the name alone does not say. A kind, or [a fixed value].
+const kinds = {
+  native: [
+    ['/api/sessions/{id}', 'id', 'session'], ['/api/executions/{id}', 'id', 'execution'], ['/api/uploads/{id}', 'id', 'upload'],
+    ['/api/keys/{id}', 'id', 'key'], ['/api/tokens/{id}', 'id', 'token'], ['/api/pools/{name}', 'name', 'pool'], ['/api/runtimes/{name}', 'name', 'runtime'],
+    ['', 'ws', 'ws'], ['', 'file', 'file'], ['', 'version', 'version'], ['', 'share', 'share'], ['', 'lock', 'lock'], ['', 'offer', 'offer'],
+    ['', 'path', ['file']], ['', 'principal', ['*']], ['', 'number', ['1']], ['', 'conversation', ['none']],
+  ],
+  openai: [
+    ['/containers', 'container', 'container'], ['/containers', 'file', 'confile'], ['/files', 'file', 'libfile'], ['/uploads', 'upload', 'libupload'],
+  ],
+  azure: [['/executions', 'id', 'azexec'], ['/files', 'name', ['file']]],
+};
+
+export function kindOf({ door, method, pattern }, name) {
+  const row = kinds[door]?.find(([start, named]) => named === name && pattern.startsWith(start));
+  if (!row) throw new Error(`${door} ${method} ${pattern}: tests/wire/matrix/fixtures.mjs does not say what {${name}} is`);
+  return row[2];
+}
+
+const json = (body) => ({ body });
+const azureRun = { codeInputType: 'Inline', executionType: 'Synchronous', code: '1' };
+const azureForm = () => { const made = requests([{ filename: 'f', bytes: 'x' }]); return { body: made.body, headers: { 'content-type': made.type } }; };
+const upload = () => form([{ filename: 'f', body: 'x' }]);
+
+// Requests that are more than a path. ids: kinds it names outside of the path;
+// query, body, headers: what is sent; creates: an unknown name is made by it;
+// own: what its owner gets for the known one, where that is not success;
+// reads: it changes nothing, whatever its method.
+export const requestsOf = {
+  'native POST /api/sessions': { ids: ['ws'], send: (t) => json({ workspace: t.ws }) },
+  'native POST /api/run': { ids: ['ws'], send: (t) => json({ code: '1', workspace: t.ws }) },
+  'native POST /api/sessions/{id}/executions': { send: () => json({ code: '1' }) },
+  'native PUT /api/sessions/{id}/files/{path...}': { send: () => json('bytes') },
+  'native POST /api/workspaces/claim': { send: () => json({ token: 'none' }), own: [404] },
+  'native POST /api/workspaces': { send: () => json({}) },
+  'native PATCH /api/workspaces/{ws}': { send: () => json({ name: 'x' }) },
+  'native POST /api/workspaces/{ws}/undelete': { own: [404] },
+  'native PUT /api/workspaces/{ws}/members/{principal}': { send: () => json({ role: 'viewer' }) },
+  'native POST /api/workspaces/{ws}/transfer': { send: (t) => json({ to: t.taker }) },
+  'native POST /api/workspaces/{ws}/files': { send: upload },
+  'native PUT /api/workspaces/{ws}/files/{path...}': { send: () => json('bytes') },
+  'native POST /api/workspaces/{ws}/move': { send: () => json({ from: 'file', to: 'other' }) },
+  'native POST /api/workspaces/{ws}/copy': { send: () => json({ from: 'file', to: 'other' }) },
+  'native POST /api/workspaces/{ws}/uploads': { send: () => json({ path: 'up' }) },
+  'native PUT /api/uploads/{id}/parts/{number}': { send: () => json('bytes') },
+  'native POST /api/uploads/{id}/complete': { own: [400, 409] },
+  'native GET /api/workspaces/{ws}/diff': { query: () => '?path=file' },
+  'native POST /api/workspaces/{ws}/restore': { send: (t) => json({ version: t.version }) },
+  'native POST /api/workspaces/{ws}/locks': { send: () => json({ path: 'new' }) },
+  'native POST /api/workspaces/{ws}/locks/{lock}/renew': { send: (t) => json({ token: t.lockToken }) },
+  'native DELETE /api/workspaces/{ws}/locks/{lock}': { query: () => '?force=true' },
+  'native POST /api/shares': { ids: ['ws'], send: (t) => json({ workspace: t.ws, path: 'file' }) },
+  'native GET /api/shares': { ids: ['ws'], query: (t) => `?workspace=${t.ws}` },
+  'native GET /api/search': { ids: ['ws'], query: (t) => `?q=x&workspace=${t.ws}` },
+  'native GET /api/search/status': { ids: ['ws'], query: (t) => `?workspace=${t.ws}` },
+  'native POST /api/pools': { send: () => json({ name: 'matrix-made', ready_wanted: 0 }) },
+  'native PATCH /api/pools/{name}': { send: () => json({ cooldown_s: 60 }) },
+  'native POST /api/keys': { send: () => json({ scopes: ['execute'] }) },
+  'native POST /api/tokens': { ids: ['session'], send: (t) => json({ ttl_s: 60, session: t.session }) },
+  'native POST /api/backup': { send: () => json({ path: '/nowhere/at/all' }) },
+
+  'openai POST /containers': { ids: ['libfile'], send: (t) => json({ name: 'c', file_ids: [t.libfile] }) },
+  'openai POST /containers/{container}/files': { send: upload },
+  'openai POST /files': { send: () => form([{ name: 'purpose', body: 'user_data' }, { name: 'file', filename: 'f', body: 'x' }]), noids: true },
+  'openai POST /uploads': { send: () => json({ filename: 'f', purpose: 'user_data', bytes: 1, mime_type: 'text/plain' }) },
+  'openai POST /uploads/{upload}/parts': { send: () => form([{ name: 'data', filename: 'f', body: 'x' }]) },
+  'openai POST /uploads/{upload}/complete': { send: () => json({ part_ids: [] }), own: [400] },
+
+  'azure POST /python/execute': { send: (t) => json({ properties: { identifier: t.identifier, codeInputType: 'inline', executionType: 'synchronous', pythonCode: '1' } }), creates: true },
+  'azure POST /python/uploadFile': { send: azureForm, creates: true, version: '2024-02-02-preview' },
+  'azure GET /python/files': { creates: true, version: '2024-02-02-preview' },
+  'azure GET /python/downloadFile': { query: () => '&filename=file', creates: true, version: '2024-02-02-preview' },
+  'azure POST /code/execute': { send: () => json({ properties: { codeInputType: 'inline', executionType: 'synchronous', code: '1' } }), creates: true, version: '2024-02-02-preview' },
+  'azure POST /executions': { send: () => json(azureRun), creates: true },
+  'azure GET /files': { creates: true },
+  'azure POST /files': { send: azureForm, creates: true },
+  'azure POST /files/upload': { send: azureForm, creates: true, version: '2024-02-02-preview' },
+  'azure GET /files/{name...}': { creates: true },
+  'azure DELETE /files/{name...}': { creates: true },
+  'azure GET /metadata': { creates: true },
+  'azure POST /.management/listSessions': { reads: true },
+  'azure GET /session': { creates: true },
+  'azure DELETE /session': { creates: true },
+};
+
+// The tools of MCP: arguments that name a session (or a workspace) of ours;
+// null: a list, which must hold nothing of others.
+const session = (t) => ({ session_id: t.container });
+export const tools = {
+  execute_python: (t) => ({ code: '1', ...session(t) }),
+  run_shell: (t) => ({ command: 'true', ...session(t) }),
+  generate_pdf_report: (t) => ({ markdown: '# x', path: 'x.pdf', ...session(t) }),
+  read_file: (t) => ({ path: 'file', ...session(t) }),
+  search_files: (t) => ({ pattern: 'x', ...session(t) }),
+  list_files: session,
+  download_file: (t) => ({ path: 'file', ...session(t) }),
+  upload_file: (t) => ({ path: 'f', content: 'x', ...session(t) }),
+  reset_session: session,
+  interrupt: session,
+  list_sessions: null,
+  list_workspaces: null,
+  search_workspace: (t) => ({ query: 'x', workspace: t.ws }),
+  file_history: (t) => ({ path: 'file', workspace: t.ws }),
+  restore_version: (t) => ({ path: 'file', version: t.version, workspace: t.ws }),
+  lock_file: (t) => ({ path: 'new', workspace: t.ws }),
+  unlock_file: (t) => ({ path: 'locked', token: t.lockToken, workspace: t.ws }),
+  share_file: (t) => ({ path: 'file', workspace: t.ws }),
+  transfer_workspace: (t) => ({ workspace: t.ws, offer: true }),
+  conversation_files: null,
+};
