@@ -128,10 +128,18 @@ static const struct cli_command commands[] = {
     {"verify", "Read every stored byte again and compare it with its hash",
      "verify", cli_verify, true},
     {"key", "Make, list and revoke keys",
-     "key create --scope SCOPE[,SCOPE]... [--tenant T] [--name N]\n"
+     "key create --scopes SCOPE[,SCOPE]... [--tenant T] [--name N]\n"
+     "    [--pools P,...] [--workspaces WS,...] [--sessions ID,...]\n"
+     "    [--expires TIME]\n"
      "key list\n"
      "key revoke KEY-ID",
      cli_key, true},
+    {"token", "Mint, list and revoke short-lived tokens",
+     "token create --ttl TIME [--scopes SCOPE[,SCOPE]...] [--name N]\n"
+     "    [--session ID] [--workspace WS] [--pool P]\n"
+     "token list\n"
+     "token revoke TOKEN-ID",
+     cli_token, true},
     {"runtime", "Build, list, show and remove runtime images",
      "runtime build NAME\n"
      "runtime list\n"

@@ -76,9 +76,9 @@ enum doors_flags {
     DOORS_QUIET = 1 << 1, /* asked so often that it is logged as debug */
     /* About the tenant or the service as a whole: not for keys that are bound
      * to a part of it. So is every row that needs one of AUTH_WHOLE, */
-    DOORS_TENANT = 1 << 2,
-    DOORS_WITHIN = 1 << 3, /* unless it looks at the bounds itself. */
-    DOORS_MANAGE = 1 << 4, /* workspaces:admin will do in place of its scope */
+    DOORS_TENANT = 1 << 4,
+    DOORS_WITHIN = 1 << 5, /* unless it looks at the bounds itself. */
+    DOORS_MANAGE = 1 << 6, /* workspaces:admin will do in place of its scope */
 };
 
 #define AUTH_WHOLE                                                            \

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /api/audit, for who may read it. Runs on a worker of the daemon. An
- * administrator of the tenant "default" sees every tenant's events, the others
+ * /api/audit, for administrators. Runs on a worker of the daemon. One of the
+ * tenant "default" sees every tenant's events, the others
  * their own.
  */
 #include "audit/audit.h"

@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 
 const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'pool', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
-  'backup', 'restore', 'verify', 'key', 'runtime', 'mcp', 'doctor'];
+  'backup', 'restore', 'verify', 'key', 'token', 'runtime', 'mcp', 'doctor'];
 const cli = new Cli();
 after(() => cli.close());
 
@@ -123,7 +123,10 @@ const WRONG = [
   [['conversations', 'fils', 'x'], /did you mean 'files'\?/],
   [['run', '-w', 'ws', '--ephemeral', '-c', '1'], /one of them/],
   [['run', '--message', 'm', '-c', '1'], /--message wants --conversation/],
-  [['key', 'create'], /wants --scope/],
+  [['key', 'create'], /wants --scopes/],
+  [['token', 'create'], /wants --ttl/],
+  [['token', 'create', '--ttl', 'soon'], /ttl/],
+  [['token', 'revok', 'x'], /did you mean 'revoke'\?/],
   [['key', 'revok', 'x'], /did you mean 'revoke'\?/],
   [['runtime', 'shwo', 'minimal'], /did you mean 'show'\?/],
   [['runtime', 'show'], /something is left out/],

@@ -167,6 +167,28 @@ test('I2 key: the secret is printed once, alone, and nowhere else', async () => 
   assert.equal((await cli.error(['sessions'], theirs)).code, 'unauthenticated');
 });
 
+test('key and token: narrowed, listed, and no wider than what they come from', async () => {
+  const id = await create('--name', 'narrow');
+  const key = await cli.json(['key', 'create', '--scopes', 'execute,files:read', '--pools', 'default', '--sessions', id, '--expires', '2h']);
+  assert.deepEqual([key.pools, key.sessions, key.workspaces], [['default'], [id], null]);
+  assert.match((await cli.ok(['key', 'list'])).stdout, new RegExp(`^${key.id} .* default ${id} `, 'm'));
+  const with_ = (secret) => ({ env: { GLOVEBOX_KEY: secret } });
+  const made = await cli.ok(['token', 'create', '--ttl', '15m', '--session', id, '--scopes', 'execute', '--name', 'agent'], with_(key.secret));
+  assert.match(made.stdout, /^gbt_[0-9a-f]{64}\n$/);
+  assert.doesNotMatch(made.stderr, /gbt_/);
+  const token = made.stdout.trim();
+  assert.match((await cli.ok(['token'], with_(key.secret))).stdout, new RegExp(`^tok_[0-9a-f]{32} +agent +execute +default ${id} +${key.id} `, 'm'));
+  assert.equal((await cli.json(['sessions'], with_(token))).length, 1);
+  assert.equal((await cli.ok(['run', '-s', id, '-c', '6 * 7'], with_(token))).stdout, '42\n');
+  assert.equal((await cli.error(['sessions', 'create'], with_(token))).code, 'forbidden');
+  assert.equal((await cli.error(['token', 'create', '--ttl', '15m', '--scopes', 'files:write'], with_(token))).code, 'forbidden');
+  assert.equal((await cli.error(['token', 'create', '--ttl', '2d'], with_(token))).code, 'invalid_request');
+  const [{ id: tokenId }] = await cli.json(['token', 'list'], with_(token));
+  assert.equal((await cli.ok(['token', 'revoke', tokenId])).stdout, '');
+  assert.equal((await cli.error(['sessions'], with_(token))).code, 'unauthenticated');
+  await cli.ok(['sessions', 'delete', id]);
+});
+
 test('key: --json of create, list and revoke', async () => {
   const made = await cli.json(['key', 'create', '--scope', 'files:write', '--scope', 'execute']);
   assert.match(made.secret, SECRET);

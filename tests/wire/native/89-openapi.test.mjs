@@ -208,6 +208,9 @@ describe('real answers', () => {
     await ask('GET', '/api/runtimes/{name}', { name: 'minimal' });
     const key = (await ask('POST', '/api/keys', {}, { body: { scopes: ['execute'] } })).body;
     await ask('DELETE', '/api/keys/{id}', { id: key.id });
+    const token = (await ask('POST', '/api/tokens', {}, { body: { ttl_s: 60, session } })).body;
+    await ask('GET', '/api/tokens');
+    await ask('DELETE', '/api/tokens/{id}', { id: token.id });
     await ask('GET', '/api/audit');
     await ask('POST', '/api/audit/verify');
     await ask('POST', '/api/collect');
