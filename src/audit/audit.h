@@ -41,11 +41,12 @@ struct actor {
     const char *key; /* "key_…", or "jwt_…" for the subject of an issuer's
                         token, "share_…" for a link's visitor, "glovebox"
                         for the service itself */
-    const char *token; /* "tok_…" when it was not the key itself that was
-                          shown but a token it stands behind; else NULL */
-    bool admin;        /* owner of every workspace of its tenant: the scope
-                          admin or workspaces:admin */
-    uint32_t scopes;   /* AUTH_* of the key */
+    const char *token;     /* "tok_…" when it was not the key itself that was
+                              shown but a token it stands behind; else NULL */
+    bool admin;            /* owner of every workspace of its tenant: the scope
+                              admin or workspaces:admin */
+    uint32_t scopes;       /* AUTH_* of the key */
+    int64_t expires_at_ms; /* when what was shown ends; 0: never */
     const struct actor_bounds *bounds; /* NULL: none */
     const char *door;    /* "native", "openai", … or NULL: the service */
     const char *tool;    /* MCP: which; else NULL */

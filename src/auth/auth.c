@@ -430,6 +430,7 @@ struct actor auth_actor(const struct principal *who)
                           .token = who->token[0] ? who->token : NULL,
                           .admin = (who->scopes & AUTH_OWNERS) != 0,
                           .scopes = who->scopes,
+                          .expires_at_ms = who->expires_at_ms,
                           .bounds = &who->bounds};
 }
 

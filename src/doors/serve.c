@@ -198,7 +198,8 @@ static void log_request(const struct doors_call *call, const struct error *err)
               call->route ? call->route->pattern : "-", "status", code, "ms",
               took, "source", http_source(call->http), "tenant",
               call->who.tenant[0] ? call->who.tenant : NULL, "key",
-              call->who.key_id[0] ? call->who.key_id : NULL, "error",
+              call->who.key_id[0] ? call->who.key_id : NULL, "token",
+              call->who.token[0] ? call->who.token : NULL, "error",
               err ? err->message : NULL, NULL);
 }
 

@@ -159,8 +159,9 @@ int workspace_member_set(struct workspaces *w, const struct actor *who,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
-    /* Anybody may leave. */
-    bool leaves = role == ROLE_NONE && strcmp(principal, who->key) == 0;
+    /* Anybody may leave; but not their key through a token of theirs. */
+    bool leaves = role == ROLE_NONE && strcmp(principal, who->key) == 0 &&
+                  !workspace_bounded(who);
     int r = workspace_govern_member(w, who, id, principal, role, err);
 
     if (r == 0)

@@ -202,6 +202,10 @@ static void fill(const struct actor *who, const char *id,
     if (spec->expires_in_s)
         ret->expires_at_ms =
             ret->created_at_ms + 1000 * (int64_t)spec->expires_in_s;
+    /* A token leaves nothing open behind it. */
+    if (who->expires_at_ms &&
+        (!ret->expires_at_ms || ret->expires_at_ms > who->expires_at_ms))
+        ret->expires_at_ms = who->expires_at_ms;
 }
 
 int workspace_share(struct workspaces *w, const struct actor *who,

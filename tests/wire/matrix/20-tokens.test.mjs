@@ -118,6 +118,15 @@ describe('a token for one session', () => {
       refused(await ask(method, `/api/workspaces/${mine.workspace}${path}`, token, body), 403, 'forbidden', /owner/);
   });
 
+  test('a link it makes ends when it does', async () => {
+    const { secret, expires_at } = await mint({ session: mine.id });
+    await ok('PUT', `/api/workspaces/${mine.workspace}/files/shared`, own, 'x');
+    const share = (key, more) => ok('POST', '/api/shares', key, { workspace: mine.workspace, path: 'shared', ...more });
+    for (const more of [{}, { expires_in_s: 86_400 }]) assert.equal((await share(secret, more)).expires_at, expires_at);
+    assert.ok((await share(secret, { expires_in_s: 60 })).expires_at < expires_at);
+    assert.equal((await share(own, {})).expires_at, null);
+  });
+
   test('lists, searches and marks hold nothing of others', async () => {
     await ok('PUT', `/api/workspaces/${other.workspace}/files/needle.txt`, own, 'needle');
     await ok('PUT', `/api/workspaces/${mine.workspace}/files/mine.txt`, own, 'needle');
