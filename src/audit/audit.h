@@ -6,6 +6,10 @@
  * gap, a swap or a cut end shows. An act in the store and its event are one
  * transaction: neither exists without the other. Events hold ids, never code,
  * file content, tokens or passwords.
+ *
+ * Each tenant's events are a chain of their own besides, of plain SHA-256,
+ * whose end the service signs now and then (proof.h): a tenant, or whoever
+ * has an export and the public key, can check it without any secret.
  */
 #ifndef GLOVEBOX_AUDIT_AUDIT_H
 #define GLOVEBOX_AUDIT_AUDIT_H
@@ -94,6 +98,22 @@ int audit_note(struct audit *a, const struct actor *who,
  * queue that is full drops and counts; the count is an event itself. */
 void audit_later(struct audit *a, const struct actor *who,
                  const struct audit_event *event);
+/* Can events be written? False, with a sentence, while those that wait cannot
+ * be, or too many of them do; true again by itself. (O3) */
+int audit_writable(struct audit *a, struct error *err);
+
+/* Somebody whose rows are written in the same transactions as the queued
+ * events, so that they cost no sync of their own. All on audit's thread. */
+struct audit_rider {
+    void *ctx;
+    /* Writes what it has; nothing is no error. */
+    int (*write)(void *ctx, struct store_tx *tx, struct error *err);
+    /* After every write: it is on disk, or err says why not. */
+    void (*written)(void *ctx, const struct error *err);
+};
+/* One at a time; NULL: none any more, and none is running when it returns. */
+void audit_ride(struct audit *a, const struct audit_rider *rider);
+void audit_hurry(struct audit *a); /* the rider has something */
 
 struct audit_filter { /* NULL or 0: any */
     const char *tenant;
@@ -111,12 +131,19 @@ struct audit_line {
     char *tenant, *actor, *action, *workspace, *object, *path, *before, *after,
         *result, *detail, *request, *source; /* owned; "" for none */
     char hash[65];
+    int64_t chain_seq;       /* in the tenant's own chain; 0: older than it */
+    char chain_hash[65];     /* "" with that */
+    char chain_previous[65]; /* hash of the event before; of audit_page only */
 };
 
 int audit_query(struct audit *a, const struct audit_filter *filter,
                 struct audit_line **ret, size_t *ret_count, bool *ret_more,
                 struct error *err);
 void audit_lines_free(struct audit_line *lines, size_t count);
+/* The same with chain_previous, for exports. */
+int audit_page(struct audit *a, const struct audit_filter *filter,
+               struct audit_line **ret, size_t *ret_count, bool *ret_more,
+               struct error *err);
 
 struct audit_report {
     int64_t events;    /* looked at */
@@ -125,9 +152,44 @@ struct audit_report {
     char head[65];     /* HMAC of the last event: note it down elsewhere, and
                           a trail cut shorter can be told too */
 };
-/* Walks the whole chain. progress may be NULL. */
+/* Walks the whole chain, then every tenant's. progress may be NULL. */
 int audit_verify(struct audit *a,
                  void (*progress)(void *ctx, int64_t done, int64_t total),
                  void *ctx, struct audit_report *ret, struct error *err);
+/* One tenant's chain and its checkpoints; numbers are those of that chain. */
+int audit_verify_tenant(struct audit *a, const char *tenant,
+                        struct audit_report *ret, struct error *err);
+
+/* ---- sign.c: checkpoints ------------------------------------------------ */
+
+struct audit_key {
+    char id[ID_MAX]; /* akey_… */
+    char pem[256];   /* its public half */
+    int64_t since_ms;
+};
+/* The one that signs first, then earlier ones; owned by caller (free). */
+int audit_keys(struct audit *a, struct audit_key **ret, size_t *ret_count,
+               struct error *err);
+/* Signs the tenant's chain as it stands; it is an event of that chain. Does
+ * nothing where the newest event is a checkpoint, or there is none. */
+int audit_checkpoint(struct audit *a, const char *tenant, struct error *err);
+/* Those of a chain after event `after` of it, oldest first; -1: the newest. */
+int audit_checkpoints(struct audit *a, const char *tenant, int64_t after,
+                      unsigned limit, struct audit_line **ret,
+                      size_t *ret_count, bool *ret_more, struct error *err);
+
+/* ---- send.c: to others, as events come ----------------------------------
+ * Each event at least once, in order; where it got to is kept. It begins with
+ * the events after it was first turned on.
+ */
+
+struct audit_send_settings { /* "" or NULL: not */
+    const char *syslog;      /* "unix:/dev/log" or "udp:ADDRESS:PORT" */
+    const char *otlp_url;    /* https, or http of this machine */
+};
+/* Once; starts a thread for each. ERR_INVALID. */
+int audit_send_open(struct audit *a,
+                    const struct audit_send_settings *settings,
+                    struct error *err);
 
 #endif

@@ -6,7 +6,10 @@
  * event; chain.c numbers it, hashes it with the hash of the one before and
  * moves the head; later.c does that for queued ones on a thread of its own;
  * query.c reads; verify.c computes everything again; secret.c keeps the key
- * of the hashes in a file; audit.c opens and closes.
+ * of the hashes in a file; audit.c opens and closes. Beside the one chain of
+ * all events each tenant's have one of their own (link.c, proof.c), whose
+ * end sign.c signs from time to time; send.c hands events on to others, in
+ * the formats of format.c.
  */
 #ifndef GLOVEBOX_AUDIT_AUDIT_INT_H
 #define GLOVEBOX_AUDIT_AUDIT_INT_H
@@ -14,6 +17,7 @@
 #include <pthread.h>
 
 #include "audit/audit.h"
+#include "audit/proof.h"
 #include "base/hash.h"
 #include "store/store.h"
 
@@ -21,33 +25,21 @@
 #define AUDIT_DETAIL_MAX 500 /* bytes of the detail */
 #define AUDIT_QUEUE_MAX 4096 /* events that wait */
 #define AUDIT_QUEUE_BYTES (8u << 20)
+#define AUDIT_QUEUE_FULL                                                      \
+    (AUDIT_QUEUE_MAX / 8 * 7) /* nothing new is let in                        \
+                               */
+#define AUDIT_SENDERS 2
 #define AUDIT_LINES 100      /* of a query that names no limit */
 #define AUDIT_LINES_MAX 1000 /* of any query */
 
 /* ---- record.c: an event as it is kept ----------------------------------- */
 
-/* In the order of the columns, which is also that of the hash. */
-enum audit_field {
-    AUDIT_TENANT,
-    AUDIT_ACTOR,
-    AUDIT_ACTION,
-    AUDIT_WORKSPACE,
-    AUDIT_OBJECT,
-    AUDIT_PATH,
-    AUDIT_BEFORE,
-    AUDIT_AFTER,
-    AUDIT_RESULT,
-    AUDIT_DETAIL,
-    AUDIT_REQUEST,
-    AUDIT_SOURCE,
-    AUDIT_FIELDS
-};
-
 #define AUDIT_COLUMNS                                                         \
     "seq, at_ms, tenant, actor, action, workspace, object, path, before_id,"  \
-    " after_id, result, detail, request, source, hash"
+    " after_id, result, detail, request, source, hash, chain_seq, chain_hash"
 #define AUDIT_FIRST_FIELD 2 /* columns before the fields */
 #define AUDIT_HASH_COLUMN (AUDIT_FIRST_FIELD + AUDIT_FIELDS)
+#define AUDIT_CHAIN_COLUMN (AUDIT_HASH_COLUMN + 1)
 
 struct audit_record {
     int64_t at_ms;
@@ -64,11 +56,6 @@ size_t audit_record_bytes(const struct audit_record *r);
 char *audit_record_text(const char *text, size_t max);
 
 /* ---- chain.c: numbers and hashes ---------------------------------------- */
-
-struct audit_bytes {
-    const void *data;
-    size_t len;
-};
 
 enum audit_seal {
     AUDIT_SEALED, /* as we left it */
@@ -99,6 +86,42 @@ int audit_chain_start(const unsigned char secret[HASH_SIZE],
 int audit_chain_add(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
                     const struct audit_record *record, struct error *err);
 
+/* ---- link.c: a tenant's own chain --------------------------------------- */
+
+struct audit_link {
+    int64_t seq; /* of the tenant's newest event; 0: there is none */
+    unsigned char hash[HASH_SIZE];
+    enum audit_seal seal; /* never BROKEN: mended when it is read */
+    int64_t signed_seq, signed_at_ms;
+};
+
+/* Where the tenant's chain ends. */
+int audit_link_read(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
+                    const char *tenant, struct audit_link *ret,
+                    struct error *err);
+int audit_link_write(const unsigned char secret[HASH_SIZE],
+                     struct store_tx *tx, const char *tenant,
+                     const struct audit_link *link, struct error *err);
+
+/* ---- sign.c: checkpoints ------------------------------------------------ */
+
+struct audit_signer;
+
+/* Reads or makes DIR/audit.sign.key and notes its public half in the store;
+ * a new one while there are others is an event. */
+int audit_sign_open(struct audit *a, const char *data_dir, struct error *err);
+void audit_sign_close(struct audit *a);
+/* Signs the chains that are due: so many events after the last time, or one
+ * and so long. In a transaction of its own. */
+int audit_sign_due(struct audit *a, struct error *err);
+
+/* ---- verify_tenant.c ---------------------------------------------------- */
+
+/* Every tenant's chain; ret: first_bad and fault of the first that is bad;
+ * the number is that of the tenant's chain, the fault names the tenant. */
+int audit_verify_tenants(struct audit *a, struct audit_report *ret,
+                         struct error *err);
+
 /* ---- secret.c: the file ------------------------------------------------- */
 
 /* Reads DIR/audit.secret; for an empty trail makes it and the first head.
@@ -117,18 +140,29 @@ struct audit_waiting {
 struct audit {
     struct store *store;
     unsigned char secret[HASH_SIZE];
+    struct audit_signer *signer;
+    struct audit_sender *senders[AUDIT_SENDERS]; /* send.c; or NULL */
 
     pthread_mutex_t lock; /* around what follows, never across I/O */
-    pthread_cond_t wake;
+    pthread_cond_t wake, idle;
     pthread_t thread;
     bool started, stopping;
     struct audit_waiting *first, **end;
     size_t count, bytes;
-    uint64_t dropped; /* and not told yet */
-    bool failing;     /* the last write was, and was logged */
+    uint64_t dropped;     /* and not told yet */
+    bool failing;         /* the last write was, and was logged */
+    int64_t failed_at_ms; /* since when */
+    bool hurry;           /* the rider has something */
+    bool writing;         /* the thread is, without the lock */
+    struct audit_rider rider;
+    uint64_t tick_ms; /* when checkpoints were looked at */
 };
 
 int audit_later_start(struct audit *a, struct error *err);
 void audit_later_stop(struct audit *a); /* writes what waits */
+
+/* ---- send.c ------------------------------------------------------------- */
+
+void audit_send_close(struct audit *a);
 
 #endif

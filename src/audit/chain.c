@@ -164,29 +164,49 @@ static int head_recover(struct store_tx *tx, struct audit_head *ret,
 
 /* ---- adding ------------------------------------------------------------- */
 
+/* In the chain of its tenant, too. */
+static int insert_row(struct store_tx *tx, int64_t seq,
+                      const unsigned char hash[HASH_SIZE],
+                      const struct audit_record *record,
+                      const struct audit_link *link, struct error *err)
+{
+    char *const *f = record->fields;
+
+    return store_exec(
+        tx, err,
+        "INSERT INTO audit (" AUDIT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5,"
+        " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+        " ON CONFLICT (seq) DO NOTHING",
+        "iittttttttttttbib", seq, record->at_ms, f[AUDIT_TENANT],
+        f[AUDIT_ACTOR], f[AUDIT_ACTION], f[AUDIT_WORKSPACE], f[AUDIT_OBJECT],
+        f[AUDIT_PATH], f[AUDIT_BEFORE], f[AUDIT_AFTER], f[AUDIT_RESULT],
+        f[AUDIT_DETAIL], f[AUDIT_REQUEST], f[AUDIT_SOURCE], hash,
+        (size_t)HASH_SIZE, link->seq, link->hash, (size_t)HASH_SIZE);
+}
+
 /* 1, or 0 if an event with that number is there already. */
 static int insert(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
                   struct audit_head *head, const struct audit_record *record,
                   struct error *err)
 {
+    const char *tenant = record->fields[AUDIT_TENANT];
     struct audit_bytes bytes[AUDIT_FIELDS];
-    char *const *f = record->fields;
     int64_t seq = head->seq + 1;
     unsigned char hash[HASH_SIZE];
-    int r;
+    struct audit_link link;
+    int r = audit_link_read(secret, tx, tenant, &link, err);
 
+    if (r < 0)
+        return r;
     for (size_t i = 0; i < AUDIT_FIELDS; i++)
-        bytes[i] = (struct audit_bytes){f[i], strlen(f[i])};
+        bytes[i] =
+            (struct audit_bytes){record->fields[i], strlen(record->fields[i])};
     audit_chain_hash(secret, head->hash, seq, record->at_ms, bytes, hash);
-    r = store_exec(tx, err,
-                   "INSERT INTO audit (" AUDIT_COLUMNS ") VALUES (?1, ?2,"
-                   " ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14,"
-                   " ?15) ON CONFLICT (seq) DO NOTHING",
-                   "iittttttttttttb", seq, record->at_ms, f[AUDIT_TENANT],
-                   f[AUDIT_ACTOR], f[AUDIT_ACTION], f[AUDIT_WORKSPACE],
-                   f[AUDIT_OBJECT], f[AUDIT_PATH], f[AUDIT_BEFORE],
-                   f[AUDIT_AFTER], f[AUDIT_RESULT], f[AUDIT_DETAIL],
-                   f[AUDIT_REQUEST], f[AUDIT_SOURCE], hash, (size_t)HASH_SIZE);
+    link.seq++;
+    audit_proof_hash(link.hash, link.seq, record->at_ms, bytes, link.hash);
+    r = insert_row(tx, seq, hash, record, &link, err);
+    if (r == 1 && audit_link_write(secret, tx, tenant, &link, err) < 0)
+        return -(int)err->code;
     if (r != 1)
         return r;
     head->seq = seq;

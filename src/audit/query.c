@@ -47,15 +47,21 @@ static char *action_end(const char *action)
     return end;
 }
 
+static void read_hash(struct store_rows *rows, int column, char ret[65])
+{
+    size_t len;
+    const void *hash = store_bytes(rows, column, &len);
+
+    if (hash && len == HASH_SIZE)
+        (void)ids_hex(hash, len, ret);
+}
+
 static void read_line(struct store_rows *rows, struct audit_line *ret)
 {
     char **const fields[AUDIT_FIELDS] = {
         &ret->tenant, &ret->actor,  &ret->action,  &ret->workspace,
         &ret->object, &ret->path,   &ret->before,  &ret->after,
         &ret->result, &ret->detail, &ret->request, &ret->source};
-    const void *hash;
-    size_t len;
-
     memset(ret, 0, sizeof(*ret));
     ret->seq = store_int(rows, 0);
     ret->at_ms = store_int(rows, 1);
@@ -64,9 +70,9 @@ static void read_line(struct store_rows *rows, struct audit_line *ret)
 
         *fields[i] = xstrdup(text ? text : "");
     }
-    hash = store_bytes(rows, AUDIT_HASH_COLUMN, &len);
-    if (hash && len == HASH_SIZE)
-        (void)ids_hex(hash, len, ret->hash);
+    read_hash(rows, AUDIT_HASH_COLUMN, ret->hash);
+    ret->chain_seq = store_int(rows, AUDIT_CHAIN_COLUMN);
+    read_hash(rows, AUDIT_CHAIN_COLUMN + 1, ret->chain_hash);
 }
 
 void audit_lines_free(struct audit_line *lines, size_t count)
@@ -111,9 +117,46 @@ static int collect(struct store_rows *rows, size_t limit,
     return 0;
 }
 
-int audit_query(struct audit *a, const struct audit_filter *filter,
-                struct audit_line **ret, size_t *ret_count, bool *ret_more,
-                struct error *err)
+/* The hashes of the events before, most of which are in the page itself. */
+static int add_previous(struct store_tx *tx, struct audit_line *lines,
+                        size_t count, struct error *err)
+{
+    static const unsigned char none[HASH_SIZE];
+
+    for (size_t i = 0; i < count; i++) {
+        struct store_rows *row cleanup(store_rows_done) = NULL;
+        struct audit_line *l = &lines[i];
+        const struct audit_line *before = i ? &lines[i - 1] : NULL;
+        int r;
+
+        if (l->chain_seq < 1)
+            continue;
+        if (l->chain_seq == 1) {
+            (void)ids_hex(none, HASH_SIZE, l->chain_previous);
+            continue;
+        }
+        if (before && before->chain_seq == l->chain_seq - 1 &&
+            strcmp(before->tenant, l->tenant) == 0) {
+            memcpy(l->chain_previous, before->chain_hash,
+                   sizeof(l->chain_previous));
+            continue;
+        }
+        r = store_one(tx, &row, err,
+                      "SELECT chain_hash FROM audit WHERE tenant = ?1"
+                      " AND chain_seq = ?2 AND chain_seq > 0 ORDER BY seq"
+                      " LIMIT 1",
+                      "ti", l->tenant, l->chain_seq - 1);
+        if (r < 0)
+            return r;
+        if (r == 1)
+            read_hash(row, 0, l->chain_previous);
+    }
+    return 0;
+}
+
+static int query(struct audit *a, const struct audit_filter *filter,
+                 bool previous, struct audit_line **ret, size_t *ret_count,
+                 bool *ret_more, struct error *err)
 {
     /* Declared in this order: the rows borrow the texts. */
     char *tenant cleanup(mem_free) =
@@ -140,5 +183,48 @@ int audit_query(struct audit *a, const struct audit_filter *filter,
                     filter->to_ms > 0 ? filter->to_ms : INT64_MAX,
                     (int64_t)limit + 1) < 0)
         return -(int)err->code;
-    return collect(rows, limit, ret, ret_count, ret_more, err);
+    if (collect(rows, limit, ret, ret_count, ret_more, err) < 0)
+        return -(int)err->code;
+    if (previous && add_previous(tx, *ret, *ret_count, err) < 0) {
+        audit_lines_free(*ret, *ret_count);
+        return -(int)err->code;
+    }
+    return 0;
+}
+
+int audit_query(struct audit *a, const struct audit_filter *filter,
+                struct audit_line **ret, size_t *ret_count, bool *ret_more,
+                struct error *err)
+{
+    return query(a, filter, false, ret, ret_count, ret_more, err);
+}
+
+int audit_checkpoints(struct audit *a, const char *tenant, int64_t after,
+                      unsigned limit, struct audit_line **ret,
+                      size_t *ret_count, bool *ret_more, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_begin(a->store, STORE_READ, "reading checkpoints", &tx, err);
+
+    if (r == 0)
+        r = store_query(tx, &rows, err,
+                        after < 0 ? "SELECT " AUDIT_COLUMNS " FROM audit"
+                                    " WHERE action = 'audit.checkpoint' AND"
+                                    " tenant = ?1 AND chain_seq > ?2"
+                                    " ORDER BY chain_seq DESC LIMIT ?3"
+                                  : "SELECT " AUDIT_COLUMNS " FROM audit"
+                                    " WHERE action = 'audit.checkpoint' AND"
+                                    " tenant = ?1 AND chain_seq > ?2"
+                                    " ORDER BY chain_seq LIMIT ?3",
+                        "tii", tenant, after < 0 ? (int64_t)0 : after + 1,
+                        (int64_t)limit + 1);
+    return r < 0 ? r : collect(rows, limit, ret, ret_count, ret_more, err);
+}
+
+int audit_page(struct audit *a, const struct audit_filter *filter,
+               struct audit_line **ret, size_t *ret_count, bool *ret_more,
+               struct error *err)
+{
+    return query(a, filter, true, ret, ret_count, ret_more, err);
 }

@@ -156,6 +156,8 @@ int audit_verify(struct audit *a,
     if (!report.first_bad)
         check_head(&w, &head);
     (void)ids_hex(w.hash, HASH_SIZE, report.head);
+    store_rollback(&tx);
+    r = report.first_bad ? 0 : audit_verify_tenants(a, &report, err);
     *ret = report;
-    return 0;
+    return r;
 }
