@@ -3,8 +3,10 @@
  * What is known of each execution afterwards, on one page: who asked, what
  * triggered it, which code, which files, which connections, which rules, how
  * long, how much, how it ended. Written once, when it ends (or is denied or
- * held), by a thread, several at a time; kept as long as `evidence_days`
- * says, the code's text only where `evidence_code` says so; its hash always.
+ * held), in the transaction of its audit event, several at a time; nobody
+ * waits for it. Kept as long as `evidence_days` says, the code's text only
+ * where `evidence_code` says so; its hash always. It names files and versions
+ * by their ids and holds none of their bytes.
  */
 #ifndef GLOVEBOX_EVIDENCE_EVIDENCE_H
 #define GLOVEBOX_EVIDENCE_EVIDENCE_H
@@ -43,8 +45,16 @@ struct evidence_connection {
 
 struct evidence_file {
     const char *path;
-    const char *how; /* "mounted", "read", "created", "modified", "deleted" */
+    const char *how;  /* "created", "modified", "deleted", "renamed" */
+    const char *fate; /* "" kept; else why not, or how: "conflict", … */
     const char *file, *version, *sha256; /* "" none */
+    uint64_t size;
+};
+
+/* What it showed besides text: pictures and the like. */
+struct evidence_artifact {
+    const char *how; /* "display" or "result" */
+    const char *type;
     uint64_t size;
 };
 
@@ -57,10 +67,18 @@ struct evidence_run {
     size_t code_len;
     const char *metadata, *conversation, *message; /* or NULL */
     const char *base_commit, *commit;              /* mounted; made; "" none */
+    int64_t base_seq; /* the mounted one's number; 0: nothing was */
     const struct evidence_file *files;
     size_t file_count;
+    bool files_truncated;
+    const char *const *reads; /* as told by the session itself */
+    size_t read_count;
+    bool reads_truncated;
+    const struct evidence_artifact *artifacts;
+    size_t artifact_count;
     const struct evidence_connection *connections;
     size_t connection_count;
+    bool connections_truncated;
     const struct policy_decision *decision; /* or NULL */
     const char *approval;                   /* apr_… or "" */
     const char *retry_of;                   /* exec_… or "" */
@@ -86,11 +104,37 @@ void evidence_close(struct evidence *ev); /* writes what waits; accepts NULL */
 /* Copied and queued. The last word of an execution replaces earlier ones (a
  * held one that has run). ev NULL: nothing. */
 void evidence_record(struct evidence *ev, const struct evidence_run *run);
-/* Waits until what was queued is written. */
+/* Waits until what was queued is written, or cannot be. */
 void evidence_flush(struct evidence *ev);
+
+#define EVIDENCE_CODE_MAX (1u << 20) /* bytes of text that are kept */
+
+/* Whose may be seen: all: the whole tenant's; else only what the actor itself
+ * has asked for. What it is bound to holds besides. */
+
 /* As a JSON object; ERR_NOT_FOUND. */
-int evidence_get(struct evidence *ev, const struct actor *who,
+int evidence_get(struct evidence *ev, const struct actor *who, bool all,
                  const char *execution, struct buf *ret_json,
                  struct error *err);
+
+struct evidence_filter { /* NULL or 0: any */
+    const char *session;
+    const char *outcome;
+    int64_t from_ms, to_ms;
+    const char *after; /* exec_… of the page before; unknown: ERR_INVALID */
+    unsigned limit;    /* 1 to 1000 */
+};
+
+struct evidence_row {
+    char execution[ID_MAX], session[ID_MAX], actor[ID_MAX], outcome[32];
+    char code_sha256[65];
+    int64_t at_ms;
+};
+
+/* Newest first; owned by caller (free). */
+int evidence_list(struct evidence *ev, const struct actor *who, bool all,
+                  const struct evidence_filter *filter,
+                  struct evidence_row **ret, size_t *ret_count, bool *ret_more,
+                  struct error *err);
 
 #endif

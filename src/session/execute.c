@@ -190,6 +190,7 @@ static void run_in_box(struct session *se, struct execution *e,
                                           : se->pool->conf->output_bytes};
 
     atomic_store(&box->touched, true);
+    session_remember_base(se, e);
     session_execution_started(e, box->cells == 0);
     session_collect(&c);
     session_settle(se, &c);

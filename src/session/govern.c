@@ -12,7 +12,6 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "evidence/evidence.h"
 #include "quota/quota.h"
 #include "session/session_int.h"
 
@@ -118,59 +117,13 @@ static uint64_t output_of(struct execution *e)
     return bytes;
 }
 
-static struct evidence_connection *connections(const struct exec_info *info)
-{
-    struct evidence_connection *list =
-        xcalloc(info->connection_count + 1, sizeof(*list));
-
-    for (size_t i = 0; i < info->connection_count; i++) {
-        const struct exec_connection *c = &info->connections[i];
-
-        list[i] = (struct evidence_connection){
-            .kind = c->allowed ? EVIDENCE_ALLOWED : EVIDENCE_BLOCKED,
-            .at_ms = c->at_ms,
-            .what = c->what,
-            .host = c->host,
-            .port = c->port,
-            .method = c->method,
-            .path = c->path,
-            .reason = c->reason,
-            .count = c->count,
-            .bytes_out = c->bytes_out,
-            .bytes_in = c->bytes_in,
-        };
-    }
-    return list;
-}
-
-static struct evidence_file *files(const struct exec_info *info)
-{
-    struct evidence_file *list = xcalloc(info->file_count + 1, sizeof(*list));
-
-    for (size_t i = 0; i < info->file_count; i++) {
-        const struct exec_file_change *f = &info->files[i];
-
-        list[i] = (struct evidence_file){.path = f->path,
-                                         .how = f->change,
-                                         .file = f->file,
-                                         .version = f->version,
-                                         .sha256 = f->sha256,
-                                         .size = f->size};
-    }
-    return list;
-}
-
-void session_govern_record(struct sessions *m, const struct session *se,
+void session_govern_record(struct sessions *m, struct session *se,
                            struct execution *e, const char *code,
                            size_t code_len)
 {
-    struct evidence_connection *conns cleanup(mem_free) = NULL;
-    struct evidence_file *changed cleanup(mem_free) = NULL;
-    struct actor who = session_execution_author(se, e);
     const char *tenant = se->tenant->name;
     struct exec_info info;
     uint64_t output = output_of(e);
-    struct evidence_run run;
 
     execution_info(e, &info);
     quota_spend(m->parts.quotas, tenant, QUOTA_CPU,
@@ -179,46 +132,5 @@ void session_govern_record(struct sessions *m, const struct session *se,
     if (info.status != EXEC_PENDING) /* that says nothing of the code */
         quota_loop_note(m->parts.quotas, tenant, se->id, e->code_hash,
                         failed(info.outcome));
-    if (!m->parts.evidence)
-        return;
-    conns = connections(&info);
-    changed = files(&info);
-    run = (struct evidence_run){
-        .execution = info.id,
-        .session = info.session,
-        .workspace = info.workspace,
-        .pool = se->pool->conf->name,
-        .runtime = se->runtime->name,
-        .who = &who,
-        .language = session_language_name(info.language),
-        .code = code,
-        .code_len = code_len,
-        .metadata = info.metadata,
-        .conversation = e->conversation,
-        .message = e->message,
-        .base_commit = e->base_commit,
-        .commit = info.commit,
-        .files = changed,
-        .file_count = info.file_count,
-        .connections = conns,
-        .connection_count = info.connection_count,
-        .decision = info.decision,
-        .approval = info.approval,
-        .retry_of = e->retry_of,
-        .repeats = info.repeats,
-        .outcome = info.status == EXEC_PENDING
-                       ? exec_status_name(EXEC_PENDING)
-                       : exec_outcome_name(info.outcome),
-        .failure = info.failure,
-        .isolation = "namespaces, seccomp, landlock, control groups",
-        .created_at_ms = info.created_at_ms,
-        .started_at_ms = info.started_at_ms,
-        .finished_at_ms = info.finished_at_ms,
-        .wall_ms = info.wall_ms,
-        .cpu_ms = info.cpu_ms,
-        .peak_memory_bytes = info.peak_memory_bytes,
-        .output_bytes = output,
-        .interpreter_fresh = info.interpreter_fresh,
-    };
-    evidence_record(m->parts.evidence, &run);
+    session_remember(m, se, e, code, code_len, output);
 }

@@ -249,8 +249,11 @@ void session_keep_advance(struct session *se,
                           const struct workspace_commit *done)
 {
     pthread_mutex_lock(&se->lock);
-    if (done->id[0] && done->seq == se->base + 1)
+    if (done->id[0] && done->seq == se->base + 1) {
         se->base = done->seq;
+        se->base_id_seq = done->seq;
+        memcpy(se->base_id, done->id, sizeof(se->base_id));
+    }
     pthread_mutex_unlock(&se->lock);
 }
 

@@ -55,7 +55,9 @@ struct execution {
     char door[16], tool[64];
     uint32_t scopes;
     char retry_of[ID_MAX];
-    char base_commit[ID_MAX]; /* what was mounted; "" : nothing yet */
+    char base_commit[ID_MAX]; /* what was mounted; "" : nothing yet, or not
+                                 known by its id */
+    int64_t base_seq;         /* the same by its number; 0: nothing was */
     unsigned char code_hash[32];
     struct policy_decision decision;
     /* sessions.lock: */
@@ -138,9 +140,15 @@ int session_govern_admit(struct sessions *m, struct session *se,
                          struct execution *e, struct error *err);
 void session_govern_denied(const struct execution *e, struct verdict *ret);
 /* Counts what it used and hands everything known of it to the evidence. */
-void session_govern_record(struct sessions *m, const struct session *se,
+void session_govern_record(struct sessions *m, struct session *se,
                            struct execution *e, const char *code,
                            size_t code_len);
+/* remember.c: everything known of it, to the evidence. */
+void session_remember(struct sessions *m, struct session *se,
+                      struct execution *e, const char *code, size_t code_len,
+                      uint64_t output_bytes);
+/* Notes what the execution is about to see. Turn's owner. */
+void session_remember_base(struct session *se, struct execution *e);
 /* Held for a person: e is PENDING, and can be found by its id. */
 int session_held_ask(struct sessions *m, struct session *se,
                      const struct actor *who, const struct exec_spec *spec,

@@ -266,6 +266,8 @@ struct session {
      * others after it are conflicts. Turn's owner, or moving. */
     struct workspace_tree tree;
     int64_t base;
+    char base_id[ID_MAX]; /* the id of commit base_id_seq; lock */
+    int64_t base_id_seq;
     bool made;         /* the workspace exists (a transient one's may not) */
     bool rescan;       /* something was not committed: look at all again */
     struct idmap seen; /* ephemeral: files there as of the last look */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Two small questions doors ask: which number has this commit, and is
- * anything still written. Runs on the asking thread; changes nothing.
+ * Small questions: which number has this commit, which id has that number, and
+ * is anything still written. Runs on the asking thread; changes nothing.
  */
 #include "workspace/workspace.h"
 
@@ -13,6 +13,25 @@ bool workspaces_writable(struct workspaces *w)
 {
     return store_writable(workspaces_store(w)) &&
            blobs_writable(workspaces_blobs(w));
+}
+
+int workspace_commit_id(struct workspaces *w, const char *id, int64_t seq,
+                        char ret[ID_MAX], struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    int r = store_begin(workspaces_store(w), STORE_READ,
+                        "looking for a commit", &tx, err);
+
+    ret[0] = '\0';
+    if (r == 0)
+        r = store_one(tx, &row, err,
+                      "SELECT id FROM commits WHERE workspace = ?1"
+                      " AND seq = ?2",
+                      "ti", id, seq);
+    if (r == 1)
+        store_copy(row, 0, ret, ID_MAX);
+    return r < 0 ? r : 0;
 }
 
 int workspace_commit_seq(struct workspaces *w, const struct actor *who,

@@ -352,6 +352,10 @@ int workspace_files_list(struct workspaces *w, const struct actor *who,
                          struct workspace_file **ret, size_t *ret_count,
                          bool *ret_more, struct error *err);
 
+/* seq.c: a commit's id by its number, of a workspace the caller may see; 0 and
+ * "" when there is none. */
+int workspace_commit_id(struct workspaces *w, const char *id, int64_t seq,
+                        char ret[ID_MAX], struct error *err);
 /* seq.c: a commit's number in its workspace, by its id. */
 int workspace_commit_seq(struct workspaces *w, const struct actor *who,
                          const char *id, const char *commit, int64_t *ret,
