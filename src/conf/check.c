@@ -149,6 +149,20 @@ static int check_webhook(const struct conf *c, struct error *err)
     return 0;
 }
 
+static int check_audit(const struct conf *c, struct error *err)
+{
+    if (c->audit_syslog[0] && strncmp(c->audit_syslog, "unix:/", 6) != 0 &&
+        strncmp(c->audit_syslog, "udp:", 4) != 0)
+        return error_set(err, ERR_INVALID,
+                         "audit_syslog must be unix:/PATH or "
+                         "udp:ADDRESS:PORT");
+    if (c->audit_otlp_url[0] && !is_safe_url(c->audit_otlp_url))
+        return error_set(err, ERR_INVALID,
+                         "audit_otlp_url must be https, or http to a loopback "
+                         "address");
+    return 0;
+}
+
 int conf_check(const struct conf *c, struct error *err)
 {
     if (!c->allow_remote && !is_loopback(c->listen_host)) {
@@ -162,7 +176,8 @@ int conf_check(const struct conf *c, struct error *err)
     if (!c->tls_certificate[0] != !c->tls_key[0])
         return error_set(err, ERR_INVALID,
                          "tls_certificate and tls_key need each other");
-    if (check_jwt(c, err) < 0 || check_webhook(c, err) < 0)
+    if (check_jwt(c, err) < 0 || check_webhook(c, err) < 0 ||
+        check_audit(c, err) < 0)
         return -(int)err->code;
     /* One thread at least must be left to answer what is not an execution,
      * an interrupt above all. */

@@ -137,6 +137,8 @@ struct conf {
     bool evidence_code;     /* true: keep the text of code */
     uint32_t evidence_days; /* 0 for ever */
     bool audit_required;    /* true: no trail, no changes */
+    char *audit_syslog;     /* "unix:/dev/log", "udp:127.0.0.1:514"; "" none */
+    char *audit_otlp_url;   /* collector of OpenTelemetry logs; "" none */
     /* quotas of a tenant; 0 no limit */
     uint32_t quota_executions_per_hour;
     uint64_t quota_memory_bytes;

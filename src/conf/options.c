@@ -218,6 +218,13 @@ static const struct conf_option top[] = {
     {"audit_required", CONF_BOOL, TOP(audit_required), 0, 1, "true",
      .help = "When the audit trail cannot be written, calls that change "
              "anything are refused until it can."},
+    {"audit_syslog", CONF_STRING, TOP(audit_syslog), 0, 128, "",
+     .help = "Where events are sent as syslog (RFC 5424): `unix:/dev/log`, "
+             "`udp:127.0.0.1:514` or `udp:[::1]:514`. Empty: nowhere."},
+    {"audit_otlp_url", CONF_STRING, TOP(audit_otlp_url), 0, 512, "",
+     .help = "Where events are posted as OpenTelemetry logs (OTLP over HTTP, "
+             "JSON): `https://…/v1/logs`, or `http://` on this machine. "
+             "Empty: nowhere."},
     /* quotas */
     {"quota_executions", CONF_U32, TOP(quota_executions), 0, 1000000, "0",
      .help = "Executions of one tenant queued or running at once; 0 no "

@@ -72,8 +72,11 @@ struct doors_call {
 typedef int doors_handler_fn(struct doors_call *call, struct error *err);
 
 enum doors_flags {
-    DOORS_OPEN = 1 << 0,  /* needs no key */
-    DOORS_QUIET = 1 << 1, /* asked so often that it is logged as debug */
+    DOORS_OPEN = 1 << 0,    /* needs no key */
+    DOORS_QUIET = 1 << 1,   /* asked so often that it is logged as debug */
+    DOORS_UNGATED = 1 << 2, /* goes on while the trail cannot be written: it
+                               only looks or only stops something, or asks
+                               doors_need_audit itself */
     /* About the tenant or the service as a whole: not for keys that are bound
      * to a part of it. So is every row that needs one of AUTH_WHOLE, */
     DOORS_TENANT = 1 << 4,
@@ -148,6 +151,10 @@ void doors_mcp_close(struct mcp *m); /* once no request runs */
 
 /* serve.c: call->actor from call->who, once that is known. */
 void doors_identify(struct doors_call *call);
+
+/* serve.c: may anything be changed now? Not while the audit trail cannot be
+ * written, unless the operator does without (O3). */
+int doors_need_audit(const struct doors *doors, struct error *err);
 
 /* which.c: never NULL; *ret_rest: the path as that door sees it. */
 const struct doors_door *doors_which(const char *path, const char **ret_rest,

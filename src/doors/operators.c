@@ -43,6 +43,8 @@ int doors_operators_ready(struct doors_call *call, struct error *err)
     if (!workspaces_writable(call->doors->workspaces))
         return error_set(err, ERR_UNAVAILABLE,
                          "nothing can be stored until the next start");
+    if (doors_need_audit(call->doors, err) < 0)
+        return -(int)err->code;
     buf_adds(&body, "ready\n");
     http_respond(call->http, 200, "text/plain", &body);
     return 0;
@@ -156,6 +158,15 @@ static void add_storage(struct buf *b, struct workspaces *workspaces)
             (uint64_t)scrub.last_full_at_ms / 1000);
 }
 
+static void add_audit(struct buf *b, struct audit *audit)
+{
+    struct error ignored;
+
+    add_one(b, "glovebox_audit_writable", "gauge",
+            "1 while the audit trail can be written.",
+            audit_writable(audit, &ignored) == 0);
+}
+
 static uint64_t resident_bytes(void)
 {
     char *text cleanup(mem_free) = NULL;
@@ -216,6 +227,7 @@ int doors_operators_metrics(struct doors_call *call, struct error *err)
             "What waits for somebody's approval.",
             approvals_pending(call->doors->approvals));
     add_storage(&body, call->doors->workspaces);
+    add_audit(&body, call->doors->audit);
     add_process(&body, http_server_of(call->http));
     http_respond(call->http, 200, METRICS_TYPE, &body);
     return 0;

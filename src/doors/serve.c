@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "conf/conf.h"
 #include "json/json.h"
 
 /* The header, or a bare key where this door's clients put theirs. */
@@ -97,6 +98,22 @@ static int check_scope(const struct doors_call *call, struct error *err)
                                "sessions, and this is about all of them.");
     return error_hint(err, "It needs the scope '%s'.",
                       auth_scopes_format(call->route->scope, names));
+}
+
+int doors_need_audit(const struct doors *doors, struct error *err)
+{
+    return doors->conf->audit_required ? audit_writable(doors->audit, err) : 0;
+}
+
+/* One check for every door: what only looks goes on (O3). */
+static int check_audit(const struct doors_call *call, struct error *err)
+{
+    const char *method = call->route->method;
+
+    if (strcmp(method, "GET") == 0 || strcmp(method, "OPTIONS") == 0 ||
+        (call->route->flags & DOORS_UNGATED))
+        return 0;
+    return doors_need_audit(call->doors, err);
 }
 
 /* The next name of a list, without the mark that it is needed. */
@@ -192,15 +209,18 @@ static void log_request(const struct doors_call *call, const struct error *err)
     (void)snprintf(code, sizeof(code), "%u", status);
     (void)snprintf(took, sizeof(took), "%.3f",
                    (double)(clock_mono_ns() - call->started_ns) / 1e6);
-    /* The pattern, not the path: names of files and ids stay out (O2). */
+    /* The pattern, not the path: names of files and ids stay out. Sentences of
+     * refusals may quote what was sent; only ours about ourselves are kept
+     * (O2). */
     log_event(level, "request", "id", http_id(call->http), "method",
               http_method(call->http), "door", call->door->name, "route",
               call->route ? call->route->pattern : "-", "status", code, "ms",
               took, "source", http_source(call->http), "tenant",
               call->who.tenant[0] ? call->who.tenant : NULL, "key",
               call->who.key_id[0] ? call->who.key_id : NULL, "token",
-              call->who.token[0] ? call->who.token : NULL, "error",
-              err ? err->message : NULL, NULL);
+              call->who.token[0] ? call->who.token : NULL, "refused",
+              err ? error_code_name(err->code) : NULL, "error",
+              err && status >= 500 ? err->message : NULL, NULL);
 }
 
 static void refuse(struct doors_call *call, const struct error *err)
@@ -241,6 +261,8 @@ void serve_request(void *ctx, struct http_request *req)
         r = check_scope(&call, &err);
     if (r == 0)
         r = check_query(&call, &err);
+    if (r == 0)
+        r = check_audit(&call, &err);
     if (r == 0)
         r = decode(&call, place, call.place, &err);
     if (r == 0)

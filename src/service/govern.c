@@ -42,6 +42,8 @@ int service_govern_open(struct service *s, struct error *err)
                                           .forget_payload = !c->evidence_code};
     struct evidence_settings evidence = {.code = c->evidence_code,
                                          .days = c->evidence_days};
+    struct audit_send_settings send = {.syslog = c->audit_syslog,
+                                       .otlp_url = c->audit_otlp_url};
     struct quota_limits quotas = quotas_of(c);
     int r = policy_open(&policy, s->store, s->audit, &p->policy, err);
 
@@ -51,6 +53,8 @@ int service_govern_open(struct service *s, struct error *err)
         r = approvals_open(&approvals, s->store, s->audit, &p->approvals, err);
     if (r == 0)
         r = evidence_open(&evidence, s->store, s->audit, &p->evidence, err);
+    if (r == 0)
+        r = audit_send_open(s->audit, &send, err);
     if (r == 0)
         r = vault_open(s->store, s->audit, c->data_dir, &p->vault, err);
     return r;

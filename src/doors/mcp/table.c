@@ -14,12 +14,12 @@
 #define METADATA "/.well-known/oauth-protected-resource"
 
 static const struct doors_route rows[] = {
-    {"POST", "/mcp", mcp_serve_post, 0, DOORS_OPEN, "tools", NULL, NULL, NULL,
-     NULL, NULL},
+    {"POST", "/mcp", mcp_serve_post, 0, DOORS_OPEN | DOORS_UNGATED, "tools",
+     NULL, NULL, NULL, NULL, NULL},
     {"GET", "/mcp", mcp_serve_get, 0, DOORS_OPEN, "tools", NULL, NULL, NULL,
      NULL, NULL},
-    {"DELETE", "/mcp", mcp_serve_delete, 0, DOORS_OPEN, "tools", NULL, NULL,
-     NULL, NULL, NULL},
+    {"DELETE", "/mcp", mcp_serve_delete, 0, DOORS_OPEN | DOORS_UNGATED,
+     "tools", NULL, NULL, NULL, NULL, NULL},
     {"OPTIONS", "/mcp", mcp_serve_options, 0, DOORS_OPEN, "tools", NULL, NULL,
      NULL, NULL, NULL},
     {"GET", METADATA, mcp_gate_metadata, 0, DOORS_OPEN, NULL, NULL, NULL, NULL,

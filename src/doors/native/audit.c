@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /api/audit, for administrators. Runs on a worker of the daemon. One of the
- * tenant "default" sees every tenant's events, the others
- * their own.
+ * /api/audit: the trail, and whether it is whole. Runs on a worker of the
+ * daemon. An administrator of the tenant "default" sees every tenant's events,
+ * the others their own, and can check their own chain without the rest.
  */
 #include "audit/audit.h"
 
 #include <string.h>
+
+#include "audit/format.h"
 
 #include "base/buf.h"
 #include "base/mem.h"
@@ -17,25 +19,23 @@
 #define LIST_DEFAULT 100
 #define OPERATORS "default" /* the tenant of the first key */
 
-static void encode_line(struct json_writer *w, const struct audit_line *l)
+int native_audit_tenant(struct doors_call *call, const char **ret,
+                        struct error *err)
 {
-    json_write_open(w, NULL, '{');
-    json_write_int(w, "seq", l->seq);
-    json_write_time(w, "at", l->at_ms);
-    native_encode_text(w, "tenant", l->tenant);
-    native_encode_text(w, "actor", l->actor);
-    json_write_string(w, "action", l->action);
-    native_encode_text(w, "workspace", l->workspace);
-    native_encode_text(w, "object", l->object);
-    native_encode_text(w, "path", l->path);
-    native_encode_text(w, "before", l->before);
-    native_encode_text(w, "after", l->after);
-    json_write_string(w, "result", l->result);
-    native_encode_text(w, "detail", l->detail);
-    native_encode_text(w, "request", l->request);
-    native_encode_text(w, "source", l->source);
-    json_write_string(w, "hash", l->hash);
-    json_write_close(w, '}');
+    bool all = strcmp(call->who.tenant, OPERATORS) == 0 &&
+               (call->who.scopes & AUTH_ADMIN);
+    int r = native_ask_text(call, "tenant", AUTH_TENANT_MAX, ret, err);
+
+    if (r < 0)
+        return r;
+    if (!all && *ret && strcmp(*ret, call->who.tenant) != 0)
+        return error_set(err, ERR_FORBIDDEN,
+                         "only administrators of the tenant '%s' see other "
+                         "tenants' events",
+                         OPERATORS);
+    if (!all)
+        *ret = call->who.tenant;
+    return 0;
 }
 
 static int ask(struct doors_call *call, struct audit_filter *ret,
@@ -45,12 +45,11 @@ static int ask(struct doors_call *call, struct audit_filter *ret,
         const char *name;
         const char **to;
     } texts[] = {
-        {"actor", &ret->actor},   {"action", &ret->action},
-        {"object", &ret->object}, {"workspace", &ret->workspace},
-        {"tenant", &ret->tenant},
+        {"actor", &ret->actor},
+        {"action", &ret->action},
+        {"object", &ret->object},
+        {"workspace", &ret->workspace},
     };
-    bool all = strcmp(call->who.tenant, OPERATORS) == 0 &&
-               (call->who.scopes & AUTH_ADMIN);
     int64_t limit = 0;
     int r =
         doors_query_int(call, "limit", 1, LIST_MAX, LIST_DEFAULT, &limit, err);
@@ -63,17 +62,10 @@ static int ask(struct doors_call *call, struct audit_filter *ret,
         r = native_ask_time(call, "from", &ret->from_ms, err);
     if (r == 0)
         r = native_ask_time(call, "to", &ret->to_ms, err);
-    if (r < 0)
-        return r;
-    if (!all && ret->tenant && strcmp(ret->tenant, call->who.tenant) != 0)
-        return error_set(err, ERR_FORBIDDEN,
-                         "only administrators of the tenant '%s' see other "
-                         "tenants' events",
-                         OPERATORS);
-    if (!all)
-        ret->tenant = call->who.tenant;
+    if (r == 0)
+        r = native_audit_tenant(call, &ret->tenant, err);
     ret->limit = (unsigned)limit;
-    return 0;
+    return r;
 }
 
 int native_audit_query(struct doors_call *call, struct error *err)
@@ -92,8 +84,11 @@ int native_audit_query(struct doors_call *call, struct error *err)
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < count; i++)
-        encode_line(&w, &lines[i]);
+    for (size_t i = 0; i < count; i++) {
+        json_write_open(&w, NULL, '{');
+        audit_format_members(&w, &lines[i]);
+        json_write_close(&w, '}');
+    }
     native_encode_list_end(&w, more);
     audit_lines_free(lines, count);
     http_respond_json(call->http, 200, &body);
@@ -105,8 +100,13 @@ int native_audit_verify(struct doors_call *call, struct error *err)
     struct audit_report report = {.events = 0};
     struct buf body = {0};
     struct json_writer w = {.out = &body};
-    int r = audit_verify(call->doors->audit, NULL, NULL, &report, err);
+    const char *tenant = NULL;
+    int r = native_audit_tenant(call, &tenant, err);
 
+    if (r == 0 && tenant)
+        r = audit_verify_tenant(call->doors->audit, tenant, &report, err);
+    else if (r == 0)
+        r = audit_verify(call->doors->audit, NULL, NULL, &report, err);
     if (r < 0)
         return r;
     json_write_open(&w, NULL, '{');
@@ -118,6 +118,7 @@ int native_audit_verify(struct doors_call *call, struct error *err)
         json_write_string(&w, "first_bad", NULL);
     native_encode_text(&w, "fault", report.fault);
     native_encode_text(&w, "head", report.head);
+    json_write_string(&w, "tenant", tenant);
     json_write_close(&w, '}');
     http_respond_json(call->http, 200, &body);
     return 0;

@@ -260,6 +260,18 @@ doors_handler_fn native_approvals_deny;
 doors_handler_fn native_approvals_withdraw;
 
 /* evidence.c */
+doors_handler_fn native_evidence_get;
+doors_handler_fn native_evidence_list;
+
+/* export.c: the audit trail for others, and what proves it */
+doors_handler_fn native_export_get;
+doors_handler_fn native_export_key;
+doors_handler_fn native_export_checkpoints;
+doors_handler_fn native_export_sign;
+
+/* audit.c: whose events are asked for: *ret NULL for all (operators only) */
+int native_audit_tenant(struct doors_call *call, const char **ret,
+                        struct error *err);
 
 /* network.c */
 

@@ -18,6 +18,7 @@ const struct native_name native_openapi_tags[] = {
     {"Search", NULL, "Names and contents."},
     {"Configuration", NULL, "What the service was set up with."},
     {"Administration", NULL, "Keys, the audit trail, stored data."},
+    {"Evidence", NULL, "What is known of each execution; the trail, proven."},
     {"Operation", NULL, "For operators and their machines."},
     {0},
 };
@@ -70,6 +71,9 @@ const struct native_name native_openapi_query[] = {
     {"action", "string", "An action, or a group of them: file."},
     {"object", "string", "The id or path acted on."},
     {"tenant", "string", "Only this tenant's events."},
+    {"session", "string", "Only of this session."},
+    {"outcome", "string 1 31", "Only those that ended so: ok, error, denied."},
+    {"format", "string", "jsonl (one event a line), or otlp."},
     {0},
 };
 

@@ -22,6 +22,7 @@
 /* All that any of the three bodies may say. */
 struct body {
     const char *pool, *name, *runtime, *code, *workspace, *identifier;
+    const char *retry_of;
     json_t *limits, *metadata, *files;
     int language; /* enum exec_language */
     int mode;     /* enum native_mode */
@@ -54,6 +55,8 @@ static const struct {
      {"timeout_s", JSON_KIND_INT, false, AT(timeout_s), EXEC_TIMEOUT_MIN_S, 0,
       NULL}},
     {EXEC | RUN, {"mode", JSON_KIND_CHOICE, false, AT(mode), 0, 0, modes}},
+    {EXEC | RUN,
+     {"retry_of", JSON_KIND_STRING, false, AT(retry_of), 1, ID_MAX, NULL}},
     {SESSION | RUN, {"pool", JSON_KIND_STRING, false, AT(pool), 1, 64, NULL}},
     {SESSION, {"name", JSON_KIND_STRING, false, AT(name), 1, 128, NULL}},
     {SESSION,
@@ -227,8 +230,13 @@ static int to_execution(struct doors_call *call, const struct body *b,
         .timeout_s = (uint32_t)b->timeout_s,
         .lock_tokens = locks->tokens,
         .lock_count = locks->count,
+        .retry_of = b->retry_of,
     };
     *ret_mode = (enum native_mode)b->mode;
+    if (r == 0 && b->retry_of && !ids_valid("exec", b->retry_of))
+        r = error_set(err, ERR_INVALID,
+                      "field 'retry_of' must be the id of an execution "
+                      "(exec_…)");
     if (r == 0)
         r = find_mark(b->metadata, "conversation", "conversation_id",
                       &ret->conversation, err);

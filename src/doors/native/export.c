@@ -1,0 +1,234 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The audit trail for others, and what proves it: exports, the public key and
+ * signed checkpoints. Runs on a worker of the daemon, which the client's own
+ * pace holds back; each page is a short transaction of its own.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "audit/format.h"
+#include "audit/proof.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "doors/native/native.h"
+#include "json/json.h"
+
+#define PAGE 500
+#define LIST_MAX 1000
+#define LIST_DEFAULT 100
+
+/* ---- the whole of it ---------------------------------------------------- */
+
+enum format {
+    FORMAT_JSONL,
+    FORMAT_OTLP
+};
+
+static int ask_format(struct doors_call *call, enum format *ret,
+                      struct error *err)
+{
+    const char *name = NULL;
+    int r = native_ask_text(call, "format", 16, &name, err);
+
+    if (r < 0)
+        return r;
+    *ret = FORMAT_JSONL;
+    if (name && strcmp(name, "otlp") == 0)
+        *ret = FORMAT_OTLP;
+    else if (name && strcmp(name, "jsonl") != 0)
+        return error_set(err, ERR_INVALID,
+                         "parameter 'format' must be jsonl or otlp");
+    return 0;
+}
+
+/* One line an event, or one request for a page of them. */
+static void format_page(enum format format, const struct audit_line *lines,
+                        size_t count, struct buf *out)
+{
+    if (format == FORMAT_OTLP && count > 0) {
+        audit_format_otlp(out, lines, count);
+        buf_adds(out, "\n");
+        return;
+    }
+    for (size_t i = 0; i < count; i++)
+        audit_format_jsonl(out, &lines[i]);
+}
+
+/* 1: there is more. The answer begins with the first page, so that what goes
+ * wrong before is still a refusal. */
+static int send_page(struct doors_call *call, enum format format,
+                     struct audit_filter *filter, struct http_pipe **pipe,
+                     struct error *err)
+{
+    struct audit_line *lines = NULL;
+    struct buf text cleanup(buf_done) = {0};
+    size_t count = 0;
+    bool more = false;
+    int r = audit_page(call->doors->audit, filter, &lines, &count, &more, err);
+
+    if (r < 0)
+        return r;
+    if (count)
+        filter->after = lines[count - 1].seq;
+    format_page(format, lines, count, &text);
+    audit_lines_free(lines, count);
+    if (!*pipe)
+        *pipe = http_respond_pipe(call->http, "application/x-ndjson");
+    if (text.len)
+        r = http_pipe_write(*pipe, text.data, text.len, err);
+    return r < 0 ? r : more;
+}
+
+int native_export_get(struct doors_call *call, struct error *err)
+{
+    struct audit_filter filter = {.limit = PAGE};
+    struct http_pipe *pipe = NULL;
+    enum format format = FORMAT_JSONL;
+    int r = ask_format(call, &format, err);
+
+    if (r == 0)
+        r = doors_query_int(call, "after", 0, INT64_MAX, 0, &filter.after,
+                            err);
+    if (r == 0)
+        r = native_ask_time(call, "from", &filter.from_ms, err);
+    if (r == 0)
+        r = native_ask_time(call, "to", &filter.to_ms, err);
+    if (r == 0)
+        r = native_audit_tenant(call, &filter.tenant, err);
+    if (r < 0)
+        return r;
+    do
+        r = send_page(call, format, &filter, &pipe, err);
+    while (r == 1);
+    if (!pipe)
+        return r;
+    http_pipe_end(pipe, r == 0);
+    /* It is too late to answer with it; the client sees a broken transfer. */
+    if (r < 0 && err->code != ERR_INVALID)
+        log_event(LOG_ERROR, "export_failed", "id", http_id(call->http),
+                  "error", err->message, NULL);
+    return 0;
+}
+
+/* ---- who signs ---------------------------------------------------------- */
+
+static void encode_key(struct json_writer *w, const struct audit_key *k)
+{
+    json_write_string(w, "id", k->id);
+    json_write_string(w, "public_key", k->pem);
+    json_write_time(w, "since", k->since_ms);
+}
+
+int native_export_key(struct doors_call *call, struct error *err)
+{
+    struct audit_key *keys cleanup(mem_free) = NULL;
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    size_t count = 0;
+    int r = audit_keys(call->doors->audit, &keys, &count, err);
+
+    if (r == 0 && count == 0)
+        r = error_set(err, ERR_NOT_FOUND, "there is no key yet");
+    if (r < 0)
+        return r;
+    json_write_open(&w, NULL, '{');
+    encode_key(&w, &keys[0]);
+    json_write_open(&w, "earlier", '[');
+    for (size_t i = 1; i < count; i++) {
+        json_write_open(&w, NULL, '{');
+        encode_key(&w, &keys[i]);
+        json_write_close(&w, '}');
+    }
+    json_write_close(&w, ']');
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}
+
+/* ---- checkpoints -------------------------------------------------------- */
+
+static bool read_checkpoint(const struct audit_line *l,
+                            struct audit_checkpoint *ret)
+{
+    const char *const fields[AUDIT_FIELDS] = {
+        [AUDIT_TENANT] = l->tenant, [AUDIT_ACTION] = l->action,
+        [AUDIT_OBJECT] = l->object, [AUDIT_BEFORE] = l->before,
+        [AUDIT_AFTER] = l->after,   [AUDIT_DETAIL] = l->detail};
+
+    return audit_proof_read(fields, l->at_ms, ret);
+}
+
+static void encode_checkpoint(struct json_writer *w,
+                              const struct audit_checkpoint *c)
+{
+    json_write_open(w, NULL, '{');
+    json_write_string(w, "tenant", c->tenant);
+    json_write_int(w, "seq", c->seq);
+    json_write_string(w, "hash", c->hash);
+    json_write_time(w, "at", c->at_ms);
+    json_write_int(w, "at_ms", c->at_ms);
+    json_write_string(w, "key", c->key);
+    json_write_string(w, "signature", c->signature);
+    json_write_close(w, '}');
+}
+
+int native_export_checkpoints(struct doors_call *call, struct error *err)
+{
+    struct audit_line *lines = NULL;
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    const char *tenant = NULL;
+    int64_t limit = 0, after = 0;
+    size_t count = 0;
+    bool more = false;
+    int r =
+        doors_query_int(call, "limit", 1, LIST_MAX, LIST_DEFAULT, &limit, err);
+
+    if (r == 0)
+        r = doors_query_int(call, "after", 0, INT64_MAX, 0, &after, err);
+    if (r == 0)
+        r = native_audit_tenant(call, &tenant, err);
+    if (r == 0)
+        r = audit_checkpoints(call->doors->audit,
+                              tenant ? tenant : call->who.tenant, after,
+                              (unsigned)limit, &lines, &count, &more, err);
+    if (r < 0)
+        return r;
+    native_encode_list(&w);
+    for (size_t i = 0; i < count; i++) {
+        struct audit_checkpoint c;
+
+        if (read_checkpoint(&lines[i], &c))
+            encode_checkpoint(&w, &c);
+    }
+    native_encode_list_end(&w, more);
+    audit_lines_free(lines, count);
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}
+
+int native_export_sign(struct doors_call *call, struct error *err)
+{
+    struct audit *audit = call->doors->audit;
+    struct audit_line *lines = NULL;
+    struct audit_checkpoint c;
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+    size_t count = 0;
+    bool more = false;
+    int r = audit_checkpoint(audit, call->who.tenant, err);
+
+    if (r == 0)
+        r = audit_checkpoints(audit, call->who.tenant, -1, 1, &lines, &count,
+                              &more, err);
+    if (r == 0 && (count == 0 || !read_checkpoint(&lines[0], &c)))
+        r = error_set(err, ERR_CONFLICT,
+                      "there is no event of this tenant to sign yet");
+    if (r == 0) {
+        encode_checkpoint(&w, &c);
+        http_respond_json(call->http, 201, &body);
+    }
+    audit_lines_free(lines, count);
+    return r;
+}
