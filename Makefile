@@ -94,8 +94,9 @@ DAEMON      := $(call have,service doors search session workspace approval evide
 DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lyaml -lsqlite3 -larchive -lcurl -lcrypto -pthread
 
 # A client. It starts the daemon as a program, it is not linked to it.
-# Of policy and auth it takes what needs no store: checking, testing, names.
-CLI         := $(call have,cli policy auth json conf base)
+# Of policy, auth and audit it takes what needs no store: checking, testing,
+# names, formats.
+CLI         := $(call have,cli policy auth audit json conf base)
 CLI_LIBS    := -lcurl -ljansson -lcyaml -lyaml -lcrypto -lreadline
 
 # Loaded into the runtime's python3: what a session does to itself, and libc.

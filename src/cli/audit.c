@@ -2,6 +2,8 @@
 /*
  * glovebox audit: the trail of who did what, oldest first, of the last day
  * unless told otherwise; as it grows with --follow; and whether it is whole.
+ * What is known of an execution is evidence.c, exports are audit_export.c,
+ * checking one without a service audit_check.c.
  */
 #include <signal.h>
 #include <string.h>
@@ -10,18 +12,12 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "cli/audit.h"
 #include "cli/cli_int.h"
 
 #define DAY_MS (24 * 3600 * 1000ll)
 #define FOLLOW_MS 1000
 #define FOLLOW_FIRST 10u /* events shown before it waits */
-
-struct audit {
-    const char *actor, *action, *object, *workspace;
-    int64_t from_ms, to_ms;
-    uint64_t limit;
-    bool follow;
-};
 
 static const struct cli_column columns[] = {
     {"SEQ", "seq", CLI_COLUMN_NUMBER},
@@ -34,7 +30,7 @@ static const struct cli_column columns[] = {
     {"PATH", "path", CLI_COLUMN_TEXT},
 };
 
-static int build_url(struct cli *c, const struct audit *a, struct buf *url,
+static int build_url(struct cli *c, const struct cli_audit *a, struct buf *url,
                      struct error *err)
 {
     char id[ID_MAX] = "";
@@ -101,8 +97,7 @@ static void print_events(const struct cli *c, const json_t *events)
     (void)fflush(stdout);
 }
 
-/* Sleeps; false when it is time to leave. */
-static bool nap(const struct cli *c)
+bool cli_audit_nap(const struct cli *c)
 {
     struct timespec ms = {FOLLOW_MS / 1000, FOLLOW_MS % 1000 * 1000000};
     sigset_t set;
@@ -128,7 +123,7 @@ static int follow(struct cli *c, const char *url, json_t *shown,
         if (count)
             last = cli_json_number(json_array_get(shown, count - 1), "seq");
         (void)json_array_clear(shown);
-        if (!nap(c))
+        if (!cli_audit_nap(c))
             return 0;
         buf_adds(&next, url);
         cli_http_query_number(&next, "after", last);
@@ -147,7 +142,7 @@ static int list(struct cli *c, const struct cli_words *words, void *arg)
 {
     json_t *events cleanup(json_unref) = NULL;
     struct buf url cleanup(buf_done) = {0};
-    const struct audit *a = arg;
+    const struct cli_audit *a = arg;
     uint64_t most = a->limit ? a->limit : a->follow ? FOLLOW_FIRST : 0;
     struct error err;
 
@@ -171,8 +166,8 @@ static int verify(struct cli *c, const struct cli_words *words, void *arg)
     struct error err;
     bool ok;
 
-    (void)words;
-    (void)arg;
+    if (words->count)
+        return cli_audit_check(c, words->items[0], arg);
     t.method = "POST";
     t.path = "/api/audit/verify";
     t.unhurried = true;
@@ -194,20 +189,55 @@ static int verify(struct cli *c, const struct cli_words *words, void *arg)
     return ok ? CLI_EXIT_OK : CLI_EXIT_CODE;
 }
 
+static int key(struct cli *c, const struct cli_words *words, void *arg)
+{
+    json_t *answer cleanup(json_unref) = NULL;
+    struct error err;
+
+    (void)words;
+    (void)arg;
+    if (cli_http_json(c, "GET", "/api/audit/key", NULL, &answer, &err) < 0)
+        return cli_fail(c, &err);
+    if (c->json)
+        cli_print_json(answer);
+    else
+        (void)fputs(cli_json_text(answer, "public_key", ""), stdout);
+    return CLI_EXIT_OK;
+}
+
+static int checkpoint(struct cli *c, const struct cli_words *words, void *arg)
+{
+    json_t *answer cleanup(json_unref) = NULL;
+    struct error err;
+
+    (void)words;
+    (void)arg;
+    if (cli_http_json(c, "POST", "/api/audit/checkpoints", NULL, &answer,
+                      &err) < 0)
+        return cli_fail(c, &err);
+    cli_print_json(answer); /* what is to be kept, whoever asks */
+    return CLI_EXIT_OK;
+}
+
 static const struct cli_verb verbs[] = {
     {"list", 0, 0, list},
     {"ls", 0, 0, list},
-    {"verify", 0, 0, verify},
+    {"show", 1, 1, cli_evidence_show},
+    {"verify", 0, 1, verify},
+    {"export", 0, 0, cli_audit_export},
+    {"key", 0, 0, key},
+    {"checkpoint", 0, 0, checkpoint},
 };
 
 int cli_audit(int argc, char **argv)
 {
     struct cli c cleanup(cli_done);
-    struct audit a = {0};
+    struct cli_audit a = {0};
     const struct cli_opt table[] = {
         {"from", 0, CLI_OPT_TIME, &a.from_ms, "TIME",
-         "since: 2026-01-31, or 2h; else a day ago", "list ls"},
-        {"to", 0, CLI_OPT_TIME, &a.to_ms, "TIME", "until", "list ls"},
+         "since: 2026-01-31, or 2h; else a day ago (export: the beginning)",
+         "list ls export"},
+        {"to", 0, CLI_OPT_TIME, &a.to_ms, "TIME", "until", "list ls export"},
         {"actor", 0, CLI_OPT_TEXT, &a.actor, "KEY-ID", "of this key",
          "list ls"},
         {"action", 0, CLI_OPT_TEXT, &a.action, "A",
@@ -219,14 +249,26 @@ int cli_audit(int argc, char **argv)
         {"limit", 'n', CLI_OPT_COUNT, &a.limit, "N", "the newest so many",
          "list ls"},
         {"follow", 'f', CLI_OPT_FLAG, &a.follow, NULL,
-         "go on as new ones come", "list ls"},
+         "go on as new ones come", "list ls export"},
+        {"format", 0, CLI_OPT_TEXT, &a.format, "F",
+         "jsonl (else), otlp or syslog", "export"},
+        {"output", 'o', CLI_OPT_TEXT, &a.output, "FILE",
+         "into this file (0600) instead of standard output", "export"},
+        {"public-key", 0, CLI_OPT_TEXT, &a.public_key, "FILE",
+         "PEM, as `audit key` prints it: checkpoints must be signed under it",
+         "verify"},
+        {"checkpoint", 0, CLI_OPT_TEXT, &a.checkpoint, "FILE",
+         "a checkpoint that was noted; the export must reach to it and fit",
+         "verify"},
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),
-        "These need a key of scope admin. `verify` walks the whole chain and\n"
-        "ends with status 1 at a gap or a change; note its head elsewhere, and\n"
-        "a trail that was cut shorter can be told, too. With --follow and\n"
-        "--json each event is one line.\n"};
+        "These need a key of scope audit:read or admin; `show` also works with\n"
+        "the key that asked for the execution. `verify` walks the chain and ends\n"
+        "with status 1 at a gap or a change; note its head elsewhere, and a\n"
+        "trail that was cut shorter can be told, too. `verify EXPORT` asks no\n"
+        "service: it checks the lines of an export (jsonl) and its signed\n"
+        "checkpoints. With --follow and --json each event is one line.\n"};
     struct cli_words words;
     int status;
 

@@ -105,11 +105,15 @@ static const struct cli_command commands[] = {
      "approvals deny APPROVAL -m REASON\n"
      "approvals withdraw APPROVAL",
      cli_approvals, true},
-    {"audit", "Read the audit trail, and verify it",
+    {"audit", "The audit trail, evidence of executions, exports, proofs",
      "audit [list] [--from TIME] [--to TIME] [--actor KEY-ID]\n"
      "    [--action A] [--object ID] [--workspace WS] [--limit N]\n"
      "    [--follow]\n"
-     "audit verify",
+     "audit show EXECUTION\n"
+     "audit verify [EXPORT [--public-key FILE] [--checkpoint FILE]]\n"
+     "audit export [--format jsonl|otlp|syslog] [--from TIME] [--to TIME]\n"
+     "    [--output FILE] [--follow]\n"
+     "audit key | checkpoint",
      cli_audit, true},
     {"policy", "What may be done: show, check, test, explain, put in force",
      "policy [show] [--version N]\n"

@@ -180,15 +180,15 @@ int evidence_open(const struct evidence_settings *settings,
 void evidence_flush(struct evidence *ev)
 {
     struct timespec until;
-    uint64_t from;
+    uint64_t most; /* passes that must do, or it cannot be written */
 
     if (!ev)
         return;
     (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
     until.tv_sec += FLUSH_S;
     (void)pthread_mutex_lock(&ev->lock); /* fails only on misuse */
-    from = ev->passes;
-    while (ev->count > 0 && ev->passes < from + 3 + ev->count / BATCH &&
+    most = ev->passes + 3 + ev->count / BATCH;
+    while (ev->count > 0 && ev->passes < most &&
            pthread_cond_timedwait(&ev->written, &ev->lock, &until) == 0)
         continue;
     (void)pthread_mutex_unlock(&ev->lock);

@@ -58,17 +58,20 @@ static void format_page(enum format format, const struct audit_line *lines,
 /* 1: there is more. The answer begins with the first page, so that what goes
  * wrong before is still a refusal. */
 static int send_page(struct doors_call *call, enum format format,
-                     struct audit_filter *filter, struct http_pipe **pipe,
-                     struct error *err)
+                     struct audit_filter *filter, int64_t *left,
+                     struct http_pipe **pipe, struct error *err)
 {
     struct audit_line *lines = NULL;
     struct buf text cleanup(buf_done) = {0};
     size_t count = 0;
     bool more = false;
-    int r = audit_page(call->doors->audit, filter, &lines, &count, &more, err);
+    int r;
 
+    filter->limit = (unsigned)MIN(*left, (int64_t)PAGE);
+    r = audit_page(call->doors->audit, filter, &lines, &count, &more, err);
     if (r < 0)
         return r;
+    *left -= (int64_t)count;
     if (count)
         filter->after = lines[count - 1].seq;
     format_page(format, lines, count, &text);
@@ -77,16 +80,20 @@ static int send_page(struct doors_call *call, enum format format,
         *pipe = http_respond_pipe(call->http, "application/x-ndjson");
     if (text.len)
         r = http_pipe_write(*pipe, text.data, text.len, err);
-    return r < 0 ? r : more;
+    return r < 0 ? r : more && *left > 0;
 }
 
 int native_export_get(struct doors_call *call, struct error *err)
 {
-    struct audit_filter filter = {.limit = PAGE};
+    struct audit_filter filter = {.tenant = NULL};
+    int64_t left = 0;
     struct http_pipe *pipe = NULL;
     enum format format = FORMAT_JSONL;
     int r = ask_format(call, &format, err);
 
+    if (r == 0)
+        r = doors_query_int(call, "limit", 1, INT64_MAX, INT64_MAX, &left,
+                            err);
     if (r == 0)
         r = doors_query_int(call, "after", 0, INT64_MAX, 0, &filter.after,
                             err);
@@ -99,7 +106,7 @@ int native_export_get(struct doors_call *call, struct error *err)
     if (r < 0)
         return r;
     do
-        r = send_page(call, format, &filter, &pipe, err);
+        r = send_page(call, format, &filter, &left, &pipe, err);
     while (r == 1);
     if (!pipe)
         return r;

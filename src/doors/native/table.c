@@ -340,7 +340,7 @@ const struct doors_route doors_routes[] = {
      "List executions there is evidence of, newest first", NULL, NULL,
      "200 [EvidenceRow]"},
     {"GET", "/api/audit/export", native_export_get, AUTH_AUDIT_READ, 0,
-     "format from to tenant after", EVID,
+     "format from to tenant limit after", EVID,
      "The trail as JSON Lines, or as OpenTelemetry logs", NULL, NULL,
      "200 bytes"},
     {"GET", "/api/audit/key", native_export_key, AUTH_AUDIT_READ, 0, NULL,
