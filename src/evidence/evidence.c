@@ -187,7 +187,7 @@ void evidence_flush(struct evidence *ev)
     (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
     until.tv_sec += FLUSH_S;
     (void)pthread_mutex_lock(&ev->lock); /* fails only on misuse */
-    most = ev->passes + 3 + ev->count / BATCH;
+    most = ev->passes + 3 + ev->count / BATCH + ev->bytes / BATCH_BYTES;
     while (ev->count > 0 && ev->passes < most &&
            pthread_cond_timedwait(&ev->written, &ev->lock, &until) == 0)
         continue;

@@ -24,7 +24,7 @@ const audit = async (query = '', key) => {
   assert.equal(got.status, 200, got.text);
   return got.body;
 };
-const LINE = ['seq', 'at', 'tenant', 'actor', 'action', 'workspace', 'object', 'path', 'before', 'after', 'result', 'detail', 'request', 'source', 'hash'];
+const LINE = ['seq', 'at', 'tenant', 'actor', 'action', 'workspace', 'object', 'path', 'before', 'after', 'result', 'detail', 'request', 'source', 'hash', 'chain_seq', 'chain_hash'];
 
 describe('every act', () => {
   test('O1 is one event, with who, what, before and after', async () => {
@@ -127,7 +127,7 @@ describe('asking', () => {
 
   test('O1 the chain verifies', async () => {
     const report = (await request(server, 'POST', '/api/audit/verify')).body;
-    assert.deepEqual(Object.keys(report), ['ok', 'events', 'first_bad', 'fault', 'head']);
+    assert.deepEqual(Object.keys(report), ['ok', 'events', 'first_bad', 'fault', 'head', 'tenant']);
     assert.deepEqual([report.ok, report.first_bad, report.fault], [true, null, null]);
     assert.ok(report.events > 10);
     assert.match(report.head, /^[0-9a-f]{64}$/);

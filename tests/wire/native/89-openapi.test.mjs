@@ -26,7 +26,7 @@ function table() {
   const source = readFileSync(join(root, 'src/doors/native/table.c'), 'utf8');
   const body = source.slice(source.indexOf('doors_routes[] = {'), source.indexOf('doors_routes_count'));
   const rows = body.split(/\n {4}\{/).slice(1).map((row) => {
-    const text = row.slice(0, row.lastIndexOf('}')).replace(/\b(SESSION|EXECUTION|WORKSPACE|UPLOAD|OPS|SESS|EXEC|WORK|FILE_|UPLO|VERS|LOCK|SHAR|SRCH|CONF|ADMI)\b(?=[\s,]|$)/g, (m) => `"${macros[m]}"`);
+    const text = row.slice(0, row.lastIndexOf('}')).replace(/\b(SESSION|EXECUTION|WORKSPACE|UPLOAD|OPS|SESS|EXEC|WORK|FILE_|UPLO|VERS|LOCK|SHAR|SRCH|CONF|ADMI|EVID)\b(?=[\s,]|$)/g, (m) => `"${macros[m]}"`);
     const fields = [];
     for (const [, strings, word] of text.matchAll(/((?:"(?:[^"\\]|\\.)*"\s*)+)|([^\s,"][^,"]*)/g)) fields.push(strings ? [...strings.matchAll(/"((?:[^"\\]|\\.)*)"/g)].map(([, s]) => s).join('') : word.trim());
     return fields;
