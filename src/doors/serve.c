@@ -200,13 +200,13 @@ static void log_request(const struct doors_call *call, const struct error *err)
 {
     enum log_level level = LOG_INFO;
     unsigned status = http_status(call->http);
-    char code[16], took[32];
+    char number[16], took[32];
 
     if (status == 500) /* a defect; the others say what they are */
         level = LOG_ERROR;
     else if (call->route && (call->route->flags & DOORS_QUIET))
         level = LOG_DEBUG;
-    (void)snprintf(code, sizeof(code), "%u", status);
+    (void)snprintf(number, sizeof(number), "%u", status);
     (void)snprintf(took, sizeof(took), "%.3f",
                    (double)(clock_mono_ns() - call->started_ns) / 1e6);
     /* The pattern, not the path: names of files and ids stay out. Sentences of
@@ -214,7 +214,7 @@ static void log_request(const struct doors_call *call, const struct error *err)
      * (O2). */
     log_event(level, "request", "id", http_id(call->http), "method",
               http_method(call->http), "door", call->door->name, "route",
-              call->route ? call->route->pattern : "-", "status", code, "ms",
+              call->route ? call->route->pattern : "-", "status", number, "ms",
               took, "source", http_source(call->http), "tenant",
               call->who.tenant[0] ? call->who.tenant : NULL, "key",
               call->who.key_id[0] ? call->who.key_id : NULL, "token",
