@@ -235,7 +235,7 @@ int cli_audit(int argc, char **argv)
     struct cli_audit a = {0};
     const struct cli_opt table[] = {
         {"from", 0, CLI_OPT_TIME, &a.from_ms, "TIME",
-         "since: 2026-01-31, or 2h; else a day ago (export: the beginning)",
+         "since: 2026-01-31, or 2h; else a day ago, export: all",
          "list ls export"},
         {"to", 0, CLI_OPT_TIME, &a.to_ms, "TIME", "until", "list ls export"},
         {"actor", 0, CLI_OPT_TEXT, &a.actor, "KEY-ID", "of this key",
@@ -253,13 +253,11 @@ int cli_audit(int argc, char **argv)
         {"format", 0, CLI_OPT_TEXT, &a.format, "F",
          "jsonl (else), otlp or syslog", "export"},
         {"output", 'o', CLI_OPT_TEXT, &a.output, "FILE",
-         "into this file (0600) instead of standard output", "export"},
+         "into this file instead of standard output", "export"},
         {"public-key", 0, CLI_OPT_TEXT, &a.public_key, "FILE",
-         "PEM, as `audit key` prints it: checkpoints must be signed under it",
-         "verify"},
+         "as `audit key` prints it: who must have signed", "verify"},
         {"checkpoint", 0, CLI_OPT_TEXT, &a.checkpoint, "FILE",
-         "a checkpoint that was noted; the export must reach to it and fit",
-         "verify"},
+         "that was noted: the export must reach it and fit", "verify"},
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),

@@ -111,8 +111,8 @@ static const struct cli_command commands[] = {
      "    [--follow]\n"
      "audit show EXECUTION\n"
      "audit verify [EXPORT [--public-key FILE] [--checkpoint FILE]]\n"
-     "audit export [--format jsonl|otlp|syslog] [--from TIME] [--to TIME]\n"
-     "    [--output FILE] [--follow]\n"
+     "audit export [--format jsonl|otlp|syslog] [--from TIME]\n"
+     "    [--to TIME] [--output FILE] [--follow]\n"
      "audit key | checkpoint",
      cli_audit, true},
     {"policy", "What may be done: show, check, test, explain, put in force",
