@@ -2,10 +2,10 @@
 // The audit trail: one event for every act, who did what to what, in a chain
 // that shows any change; and what operators have done to stored data.
 import assert from 'node:assert/strict';
-import { existsSync, mkdirSync, chownSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, chownSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
+import { Glovebox, pool, root, until } from '../../lib/glovebox.mjs';
 import { Stream, refused, request, stop } from '../../lib/wire.mjs';
 import { Workspace, form, mint } from '../../lib/workspace.mjs';
 
@@ -85,6 +85,25 @@ describe('every act', () => {
     await w.call('PUT', '/members/*', { body: { role: 'viewer' } });
     refused(await w.as(viewer.secret).put('x', 'x'), 403, 'forbidden');
   });
+});
+
+// Whoever writes a new kind of event says what it means.
+test('O1 every action of the sources is explained in docs/AUDIT.md', () => {
+  const doc = readFileSync(join(root, 'docs/AUDIT.md'), 'utf8');
+  const rows = doc.split('\n').filter((l) => l.startsWith('| `')).map((l) => l.split('|')[1]);
+  const known = new Set(rows.flatMap((cell) => [...cell.matchAll(/`([a-z_]+\.[a-z_]+)`/g)].map(([, a]) => a)));
+  const groups = new Set([...known].map((a) => a.split('.')[0]));
+  const files = (dir) => readdirSync(dir, { withFileTypes: true }).flatMap((e) => (e.isDirectory() ? files(join(dir, e.name)) : /\.[ch]$/.test(e.name) ? [join(dir, e.name)] : []));
+  const used = new Set();
+  for (const at of files(join(root, 'src')).filter((f) => !/src\/(cli|cmd|kernel|sandbox|warden|egress)\//.test(f))) {
+    const text = readFileSync(at, 'utf8');
+    // What is called an action, and whatever looks like one of a known group.
+    for (const [, value] of text.matchAll(/\baction = ([^;]{0,80})/g)) for (const [, a] of value.matchAll(/"([a-z_]+\.[a-z_]+)"/g)) used.add(a);
+    for (const [, a, group] of text.matchAll(/"(([a-z_]+)\.[a-z_]+)"/g)) if (groups.has(group) && !/\.(db|key|secret|lock|name)$/.test(a) && !/doors\/(openai|azure)|src\/policy\/(request|policy)\./.test(at)) used.add(a);
+  }
+  assert.ok(used.size > 40, `${used.size} actions were read`);
+  assert.deepEqual([...used].filter((a) => !known.has(a)), [], 'not explained');
+  assert.deepEqual([...known].filter((a) => !used.has(a)), [], 'explained, and not there');
 });
 
 describe('asking', () => {

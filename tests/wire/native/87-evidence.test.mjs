@@ -51,7 +51,7 @@ describe('one page', () => {
     assert.deepEqual(page.code, { language: 'python', bytes: Buffer.byteLength(code), sha256: sha256(code), kept: true });
     assert.equal(page.code_text, code);
     assert.deepEqual(page.files.mounted, { workspace: w.id, commit: put.commit, commit_seq: 1 });
-    assert.equal(page.files.read.told_by, 'interpreter');
+    assert.deepEqual(page.files.read, { told_by: 'interpreter', paths: ['in.csv'], truncated: false });
     const [out] = page.files.written;
     assert.deepEqual([out.path, out.change, out.fate, out.size, out.sha256], ['out.txt', 'created', 'kept', 3, sha256('1,2')]);
     assert.match(out.file, /^file_/);
@@ -79,6 +79,17 @@ describe('one page', () => {
     const shown = await session.python('class P:\n    def _repr_html_(self): return "<b>x</b>"\nP()');
     const { artifacts } = await evidence(shown.id);
     assert.deepEqual(artifacts, [{ how: 'result', type: 'text/html', bytes: 8 }]);
+  });
+
+  test('what it tried to reach, and what policy said of it', async () => {
+    const session = await server.session();
+    const e = await session.python('import socket\ntry: socket.create_connection(("10.1.2.3", 81), 1)\nexcept OSError: pass\ntry: socket.gethostbyname("name.example")\nexcept OSError: pass');
+    const { connections, policy } = await evidence(e.id);
+    assert.deepEqual(connections.allowed, []);
+    const [tcp] = connections.blocked.filter((c) => c.what === 'connect');
+    assert.deepEqual([tcp.host, tcp.port, tcp.count], ['10.1.2.3', 81, 1]);
+    assert.ok(connections.blocked.some((c) => c.what === 'resolve' && c.host === 'name.example'));
+    assert.deepEqual([policy.verdict, policy.rule, policy.version], ['allow', 'default', 0]);
   });
 
   test('retry_of is kept, and must be the id of an execution', async () => {
