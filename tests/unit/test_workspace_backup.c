@@ -392,11 +392,11 @@ static void F1_manifest_cannot_name_other_files(void **state)
         char *lines cleanup(mem_free) =
             xasprintf("%s%s 1 %s\n", whole, sha256, names[i]);
 
-        forge(to, lines, 4);
+        forge(to, lines, 5);
         assert_int_equal(restore(f, to, back), -ERR_CORRUPT);
         assert_int_equal(access(back, F_OK), -1);
     }
-    forge(to, whole, 3); /* the forgery itself is fine */
+    forge(to, whole, 4); /* the forgery itself is fine */
     MUST(f, restore(f, to, back));
 }
 
