@@ -66,16 +66,21 @@ EXT_LINK    = $(CC) -g -shared -Wl,-z,relro,-z,now,--exclude-libs,ALL $(LDFLAGS)
 SRCS := $(wildcard src/*/*.c src/*/*/*.c)
 objs  = $(patsubst src/%.c,$(B)/obj/%.o,$(filter $1,$(SRCS)))
 
-# One archive per folder. The warden's folder holds both sides of a privilege
-# boundary and so makes two.
-SPLIT    := cmd kernel warden
+# One archive per folder. The warden's and the proxy's hold both sides of a
+# privilege boundary and so make two each.
+SPLIT    := cmd kernel warden egress
 FOLDERS  := $(filter-out $(SPLIT),$(patsubst src/%/,%,$(wildcard src/*/)))
 ARCHIVES := $(FOLDERS:%=$(B)/lib/lib%.a) \
-	$(B)/lib/libwarden-call.a $(B)/lib/libwarden-serve.a
+	$(B)/lib/libwarden-call.a $(B)/lib/libwarden-serve.a \
+	$(B)/lib/libegress.a $(B)/lib/libegress-serve.a
 $(foreach f,$(FOLDERS),$(eval $(B)/lib/lib$f.a: $(call objs,src/$f/%)))
 CALL_SIDE := $(call objs,src/warden/call%)
 $(B)/lib/libwarden-call.a: $(CALL_SIDE)
 $(B)/lib/libwarden-serve.a: $(filter-out $(CALL_SIDE),$(call objs,src/warden/%))
+
+ASK_SIDE := $(call objs,src/egress/call% src/egress/host%)
+$(B)/lib/libegress.a: $(ASK_SIDE)
+$(B)/lib/libegress-serve.a: $(filter-out $(ASK_SIDE),$(call objs,src/egress/%))
 
 have = $(filter $(ARCHIVES),$(1:%=$(B)/lib/lib%.a))
 
@@ -91,7 +96,13 @@ WARDEN_LIBS := -lseccomp
 DAEMON      := $(call have,service doors search session workspace approval evidence vault egress \
 	warden-call policy quota \
 	auth audit http blob store json conf wire base)
-DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lyaml -lsqlite3 -larchive -lcurl -lcrypto -pthread
+DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lyaml -lsqlite3 -larchive -lcurl -lcrypto -lidn2 -pthread
+
+# Talks to the world for sessions, under an account of its own: TLS, names, and
+# nothing of the service. No store, no JSON, no key of ours, no way to ask the
+# warden.
+EGRESS      := $(call have,egress-serve egress wire base)
+EGRESS_LIBS := -lssl -lcrypto -lcares -lidn2 -lseccomp
 
 # A client. It starts the daemon as a program, it is not linked to it.
 # Of policy, auth and audit it takes what needs no store: checking, testing,
@@ -108,6 +119,7 @@ $(foreach f,$(EXT_FOLDERS),$(eval $(B)/ext/lib$f.a: \
 
 program   = $(if $(wildcard src/cmd/$1.c),$(B)/bin/$2)
 PROGRAMS := $(call program,warden,glovebox-warden) \
+	$(call program,egress,glovebox-egress) \
 	$(call program,gloveboxd,gloveboxd) $(call program,glovebox,glovebox)
 DRIVER   := $(patsubst src/kernel/driver/%,$(B)/lib/kernel/%,\
 	$(wildcard src/kernel/driver/*.py))
@@ -122,9 +134,11 @@ CLIENTS := $(patsubst %/package.json,%/node_modules/.stamp,\
 # The daemon with what the MCP conformance suite wants to find in it.
 FIXTURES := $(wildcard tests/mcp/*.c)
 MCP_TEST := $(if $(FIXTURES),$(B)/tests/gloveboxd-mcp)
+# Drives the proxy in the egress lab.
+LAB := $(patsubst tests/egress/%.c,$(B)/tests/egress-%,$(wildcard tests/egress/*.c))
 # Tests may look at both sides of the warden; no program may.
 TEST_LIBS := -Wl,--as-needed,--start-group $(ARCHIVES) -Wl,--end-group \
-	$(DAEMON_LIBS) $(WARDEN_LIBS) $(CLI_LIBS) -lcmocka
+	$(DAEMON_LIBS) $(WARDEN_LIBS) $(EGRESS_LIBS) $(CLI_LIBS) -lcmocka
 
 # --- The two commands of the README --------------------------------------
 
@@ -157,6 +171,8 @@ $(B)/obj/doors/mcp/tool_report.o: src/doors/mcp/report.py
 
 $(B)/bin/glovebox-warden: $(B)/obj/cmd/warden.o $(WARDEN)
 	$(call say,LINK,$@)$(LINK) -o $@ $^ $(WARDEN_LIBS)
+$(B)/bin/glovebox-egress: $(B)/obj/cmd/egress.o $(EGRESS)
+	$(call say,LINK,$@)$(LINK) -o $@ $^ $(EGRESS_LIBS)
 $(B)/bin/gloveboxd: $(B)/obj/cmd/gloveboxd.o $(DAEMON)
 	$(call say,LINK,$@)$(LINK) -o $@ $< -Wl,--start-group $(DAEMON) \
 	  -Wl,--end-group $(DAEMON_LIBS)
@@ -196,13 +212,13 @@ suites: test-programs
 	@$(MAKE) runtime $(CLIENTS)
 	@tools/test-run --build $(B) --promises $(FAMILIES)
 
-test-programs: all $(UNIT) $(REPLAY) $(MCP_TEST)
+test-programs: all $(UNIT) $(REPLAY) $(MCP_TEST) $(LAB)
 
 test-unit: $(UNIT) $(REPLAY) $(KERNEL) ## unit tests and fuzz corpora; no root, no network
 	@tools/test-run --build $(B) unit fuzz
 test-sandbox: runtime $(CLIENTS) ## what a session must not do
 	@tools/test-run --build $(B) sandbox
-test-wire: runtime $(CLIENTS) ## the doors, by real clients
+test-wire: runtime $(CLIENTS) $(LAB) ## the doors, by real clients
 	@tools/test-run --build $(B) wire
 
 asan: ## every test on an AddressSanitizer build
@@ -212,13 +228,15 @@ asan ubsan:
 	@$(MAKE) FLAVOUR=$@ B=$(B)-$@ suites
 
 # Its own definitions come first; those of the archive are weak. It looks for
-# the warden beside itself.
+# the warden and the proxy beside itself.
 $(B)/tests/gloveboxd-mcp: $(B)/obj/cmd/gloveboxd.o $(FIXTURES) \
 	  $(wildcard tests/mcp/*.h) $(DAEMON) $(B)/flags
 	$(call say,TEST,$@)$(LINK) $(COMMON) -Itests/mcp -fPIE -o $@ $< $(FIXTURES) \
 	  -Wl,--start-group $(DAEMON) -Wl,--end-group $(DAEMON_LIBS)
-	@ln -sf ../bin/glovebox-warden $(@D)/glovebox-warden
+	@ln -sf ../bin/glovebox-warden ../bin/glovebox-egress $(@D)/
 $(UNIT): $(B)/tests/%: tests/unit/%.c $(ARCHIVES) $(B)/flags
+	$(call say,TEST,$<)$(COMPILE) -MF $@.d -MT $@ -o $@ $< $(TEST_LIBS)
+$(LAB): $(B)/tests/egress-%: tests/egress/%.c $(ARCHIVES) $(B)/flags
 	$(call say,TEST,$<)$(COMPILE) -MF $@.d -MT $@ -o $@ $< $(TEST_LIBS)
 $(REPLAY): $(B)/tests/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c \
 	  $(ARCHIVES) $(B)/flags
@@ -302,6 +320,7 @@ install: all ## install under PREFIX (/usr/local), below DESTDIR if set
 	  share/glovebox share/doc/glovebox lib/systemd/system)
 	install -m 755 $(B)/bin/glovebox $(DESTDIR)$(PREFIX)/bin/
 	install -m 755 $(B)/bin/gloveboxd $(B)/bin/glovebox-warden \
+	  $(B)/bin/glovebox-egress \
 	  tools/runtime-build $(DESTDIR)$(PREFIX)/libexec/glovebox/
 	install -m 644 $(KERNEL) $(DESTDIR)$(PREFIX)/libexec/glovebox/kernel/
 	cp -R runtimes $(DESTDIR)$(PREFIX)/share/glovebox/

@@ -26,7 +26,7 @@ void egress_call_close(struct egress_link *l); /* accepts NULL */
 /* Set before the first grant. report runs on the link's thread and must not
  * wait; a QUESTION is answered by egress_call_answer, now or later, from any
  * thread. lost: the process died; every grant is void and must be made anew.
- */
+ * Once more with report NULL: nobody is called any more, and grants fail. */
 void egress_call_listen(struct egress_link *l,
                         void (*report)(void *ctx,
                                        const struct egress_report *r),

@@ -69,11 +69,14 @@ struct egress_setup {
     char resolver[64]; /* "address" or "address#port"; "": the host's */
     char index_url[EGRESS_PATH_MAX]; /* packages: a simple index, or "" */
     char wheels_dir[EGRESS_PATH_MAX];
+    char ca_file[EGRESS_PATH_MAX]; /* trusted besides the host's; "" none */
     struct egress_net refused[EGRESS_NETS_MAX]; /* our own addresses */
     /* For the test lab alone: private ranges that count as public. Empty
      * unless the configuration names them (egress_lab). */
     struct egress_net lab[EGRESS_NETS_MAX];
     uint32_t max_connections; /* of all sessions */
+    /* Deadlines; 0: the usual ones, of egress/egress_int.h. */
+    uint32_t head_ms, connect_ms, idle_ms, answer_ms;
 };
 
 struct egress_rule {

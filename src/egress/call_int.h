@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* For call.c and call_start.c only: the link to glovebox-egress. */
+#ifndef GLOVEBOX_EGRESS_CALL_INT_H
+#define GLOVEBOX_EGRESS_CALL_INT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <sys/types.h>
+
+#include "egress/call.h"
+
+struct egress_link {
+    pthread_mutex_t lock;      /* held from a request to its reply */
+    pthread_mutex_t send_lock; /* held while ctl is written to or replaced */
+    int ctl, report;           /* -1: there is no process */
+    int control;               /* the supervisor's */
+    int wake;                  /* eventfd for the thread */
+    pid_t supervisor;
+    uint32_t seq;
+    atomic_bool alive, closing;
+    struct egress_setup setup;
+    bool threaded;
+    pthread_t thread;
+    void (*on_report)(void *ctx, const struct egress_report *r);
+    void (*on_lost)(void *ctx);
+    void *ctx;
+};
+
+/* lock held, or nobody else there yet. */
+int egress_call_exchange(struct egress_link *l, struct egress_request *req,
+                         const int *fds, size_t fd_count,
+                         struct egress_reply *reply, struct error *err);
+/* There is no process any more; the thread is told. */
+void egress_call_fell(struct egress_link *l);
+
+#endif

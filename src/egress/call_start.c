@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Starting glovebox-egress, listening to it, and starting it again. Runs in
+ * gloveboxd. The supervisor is started while we may still choose its account;
+ * later it is asked over a socket. The thread that listens is made after
+ * that, by egress_call_listen, so that it has no rights either.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "egress/call_int.h"
+#include "wire/wire.h"
+
+#define CONTROL_FD 3
+#define PROGRAM_FD 4
+#define START_MS 10000
+#define CLOSE_MS 3000u
+#define PAUSE_LEAST_MS 200u
+#define PAUSE_MOST_MS 30000u
+#define STEADY_MS 60000u /* after that a death is the first again */
+
+void egress_call_fell(struct egress_link *l)
+{
+    uint64_t one = 1;
+
+    if (atomic_exchange(&l->alive, false) && l->wake >= 0)
+        (void)!write(l->wake, &one, sizeof(one)); /* it is never full */
+}
+
+/* ---- the supervisor ----------------------------------------------------- */
+
+/* In the child: from root, all of its rights, to the proxy's account, none;
+ * then our program as the supervisor. */
+static void become(int control, int program, const struct priv_user *user)
+{
+    const char *argv[] = {"glovebox-egress", "--supervise", NULL};
+    char *environment[] = {NULL};
+    int a = fd_dup(control, 16), b = fd_dup(program, 16);
+    struct priv_user self = {geteuid(), getegid()};
+
+    if (a < 0 || b < 0 || dup2(a, CONTROL_FD) < 0 || dup2(b, PROGRAM_FD) < 0)
+        _exit(126);
+    (void)close_range(PROGRAM_FD + 1, ~0u, 0);
+    if (user && priv_drop(user) < 0)
+        _exit(125);
+    if (!user && self.uid != 0 && priv_drop(&self) < 0)
+        _exit(125);
+    /* By descriptor: its folder need not be open to that account. */
+    (void)syscall(SYS_execveat, PROGRAM_FD, "", argv, environment,
+                  AT_EMPTY_PATH);
+    _exit(127);
+}
+
+static int start_supervisor(struct egress_link *l, const char *path,
+                            const struct priv_user *user, struct error *err)
+{
+    int program cleanup(fd_close) = open(path, O_PATH | O_CLOEXEC);
+    int pair[2];
+    int r;
+
+    if (program < 0)
+        return error_errno(err, ERR_UNAVAILABLE, errno, "cannot open %s",
+                           path);
+    r = fd_socketpair(SOCK_SEQPACKET, pair);
+    if (r < 0)
+        return error_errno(err, ERR_INTERNAL, -r, "cannot make a socket");
+    l->supervisor = fork();
+    if (l->supervisor == 0)
+        become(pair[1], program, user);
+    fd_close(&pair[1]);
+    l->control = pair[0];
+    if (l->supervisor < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot fork");
+    return 0;
+}
+
+/* Asks it for a process on these sockets. */
+static int order(struct egress_link *l, const int fds[2], struct error *err)
+{
+    struct pollfd p = {.fd = l->control, .events = POLLIN};
+    char start = 1;
+    int32_t pid = 0;
+
+    if (wire_send(l->control, &start, sizeof(start), fds, 2) < 0 ||
+        poll(&p, 1, START_MS) != 1 ||
+        wire_recv(l->control, &pid, sizeof(pid), NULL, NULL) !=
+            (ssize_t)sizeof(pid) ||
+        pid <= 0)
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the proxy's supervisor does not start it");
+    return 0;
+}
+
+/* ---- one process -------------------------------------------------------- */
+
+/* lock held, or nobody else there yet. */
+static int start(struct egress_link *l, struct error *err)
+{
+    struct egress_request req = {.type = EGRESS_SETUP, .u.setup = l->setup};
+    struct egress_reply reply = {0};
+    int ctl[2] = {-1, -1}, report[2] = {-1, -1}, theirs[2];
+    int r = fd_socketpair(SOCK_SEQPACKET, ctl);
+
+    if (r == 0)
+        r = fd_socketpair(SOCK_SEQPACKET, report);
+    if (r < 0) {
+        fd_close(&ctl[0]);
+        fd_close(&ctl[1]);
+        return error_errno(err, ERR_INTERNAL, -r, "cannot make sockets");
+    }
+    theirs[0] = ctl[1];
+    theirs[1] = report[1];
+    r = order(l, theirs, err);
+    fd_close(&ctl[1]);
+    fd_close(&report[1]);
+    pthread_mutex_lock(&l->send_lock);
+    fd_close(&l->ctl);
+    fd_close(&l->report);
+    l->ctl = ctl[0];
+    l->report = report[0];
+    pthread_mutex_unlock(&l->send_lock);
+    if (r == 0)
+        r = egress_call_exchange(l, &req, NULL, 0, &reply, err);
+    if (r == 0)
+        atomic_store(&l->alive, true);
+    return r;
+}
+
+/* ---- the thread --------------------------------------------------------- */
+
+/* Reads what there is; false: the process is gone. */
+static bool listen_once(struct egress_link *l)
+{
+    struct pollfd fds[] = {{.fd = l->report, .events = POLLIN},
+                           {.fd = l->wake, .events = POLLIN}};
+    struct egress_report r;
+
+    if (poll(fds, ARRAY_SIZE(fds), -1) < 0)
+        return errno == EINTR;
+    if (fds[1].revents)
+        return false;
+    if (!fds[0].revents)
+        return true;
+    if (wire_recv(l->report, &r, sizeof(r), NULL, NULL) != (ssize_t)sizeof(r))
+        return false;
+    r.host[sizeof(r.host) - 1] = r.address[sizeof(r.address) - 1] = '\0';
+    r.method[sizeof(r.method) - 1] = r.path[sizeof(r.path) - 1] = '\0';
+    r.package[sizeof(r.package) - 1] = r.version[sizeof(r.version) - 1] = '\0';
+    r.sha256[sizeof(r.sha256) - 1] = r.reason[sizeof(r.reason) - 1] = '\0';
+    l->on_report(l->ctx, &r);
+    return true;
+}
+
+static void pause_for(struct egress_link *l, uint64_t ms)
+{
+    struct pollfd p = {.fd = l->wake, .events = POLLIN};
+    uint64_t count;
+
+    (void)!read(l->wake, &count, sizeof(count)); /* what woke us before */
+    if (!atomic_load(&l->closing))
+        (void)poll(&p, 1, (int)ms);
+}
+
+/* Until there is a process again, or we are closed. */
+static void start_again(struct egress_link *l, uint64_t *pause_ms)
+{
+    while (!atomic_load(&l->closing)) {
+        struct error err;
+        int r;
+
+        pause_for(l, *pause_ms);
+        *pause_ms = MIN(*pause_ms * 2, PAUSE_MOST_MS);
+        if (atomic_load(&l->closing))
+            return;
+        pthread_mutex_lock(&l->lock);
+        r = start(l, &err);
+        pthread_mutex_unlock(&l->lock);
+        if (r == 0) {
+            log_event(LOG_INFO, "egress_started_again", NULL);
+            return;
+        }
+        log_event(LOG_ERROR, "egress_not_started", "why", err.message, NULL);
+    }
+}
+
+static void *run(void *ctx)
+{
+    struct egress_link *l = ctx;
+    uint64_t pause_ms = PAUSE_LEAST_MS, since = clock_mono_ms();
+
+    while (!atomic_load(&l->closing)) {
+        if (listen_once(l))
+            continue;
+        atomic_store(&l->alive, false);
+        if (atomic_load(&l->closing))
+            break;
+        log_event(LOG_ERROR, "egress_died", NULL);
+        l->on_lost(l->ctx);
+        if (clock_mono_ms() - since > STEADY_MS)
+            pause_ms = PAUSE_LEAST_MS;
+        start_again(l, &pause_ms);
+        since = clock_mono_ms();
+    }
+    return NULL;
+}
+
+/* ---- the link ----------------------------------------------------------- */
+
+int egress_call_open(const char *program, const struct priv_user *user,
+                     const struct egress_setup *setup,
+                     struct egress_link **ret, struct error *err)
+{
+    struct egress_link *l = xcalloc(1, sizeof(*l));
+    int r;
+
+    pthread_mutex_init(&l->lock, NULL);
+    pthread_mutex_init(&l->send_lock, NULL);
+    l->ctl = l->report = l->control = -1;
+    l->setup = *setup;
+    l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    r = l->wake < 0
+            ? error_errno(err, ERR_INTERNAL, errno, "cannot make an event")
+            : start_supervisor(l, program, user, err);
+    if (r == 0)
+        r = start(l, err);
+    if (r < 0) {
+        egress_call_close(l);
+        return error_wrap(err, "cannot start the proxy");
+    }
+    *ret = l;
+    return 0;
+}
+
+static void stop_listening(struct egress_link *l)
+{
+    uint64_t one = 1;
+
+    if (!l->threaded)
+        return;
+    atomic_store(&l->closing, true);
+    atomic_store(&l->alive, false);
+    (void)!write(l->wake, &one, sizeof(one)); /* it is never full */
+    (void)pthread_join(l->thread, NULL);
+    l->threaded = false;
+}
+
+void egress_call_listen(struct egress_link *l,
+                        void (*report)(void *ctx,
+                                       const struct egress_report *r),
+                        void (*lost)(void *ctx), void *ctx)
+{
+    sigset_t all, old;
+
+    stop_listening(l);
+    if (!report) /* nobody hears it any more: no network */
+        return;
+    atomic_store(&l->closing, false);
+    l->on_report = report;
+    l->on_lost = lost;
+    l->ctx = ctx;
+    (void)sigfillset(&all);
+    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
+    l->threaded = pthread_create(&l->thread, NULL, run, l) == 0;
+    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
+    if (!l->threaded) /* nobody would hear it: no network */
+        atomic_store(&l->alive, false);
+}
+
+void egress_call_close(struct egress_link *l)
+{
+    uint64_t deadline = clock_mono_ms() + CLOSE_MS;
+
+    if (!l)
+        return;
+    stop_listening(l);
+    atomic_store(&l->alive, false);
+    fd_close(&l->ctl);
+    fd_close(&l->report);
+    fd_close(&l->control); /* it ends its process, then itself */
+    while (l->supervisor > 0 && waitpid(l->supervisor, NULL, WNOHANG) == 0 &&
+           clock_left_ms(deadline) > 0) {
+        struct timespec pause = {0, 2000000};
+
+        (void)nanosleep(&pause, NULL);
+    }
+    fd_close(&l->wake);
+    pthread_mutex_destroy(&l->lock);
+    pthread_mutex_destroy(&l->send_lock);
+    free(l);
+}
