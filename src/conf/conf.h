@@ -148,6 +148,7 @@ struct conf {
     uint32_t quota_executions; /* queued or running at once */
     /* network */
     char *egress_resolver;       /* "": the host's */
+    char *egress_ca_file;        /* PEM; trusted besides the host's; "" */
     char *egress_lab;            /* private ranges that count as public; "" */
     char *package_index;         /* URL of a simple index; "" none */
     char *package_wheels;        /* folder of wheels; "" none */

@@ -247,6 +247,9 @@ static const struct conf_option top[] = {
     {"egress_resolver", CONF_STRING, TOP(egress_resolver), 0, 63, "",
      .help = "Name server the proxy asks, `ADDRESS` or `ADDRESS#PORT`. Empty: "
              "the host's."},
+    {"egress_ca_file", CONF_PATH, TOP(egress_ca_file), 0, 511, "",
+     .help = "Authorities (PEM) the proxy trusts besides the host's, where it "
+             "takes TLS apart. Must be readable for everybody."},
     {"egress_lab", CONF_STRING, TOP(egress_lab), 0, 512, "",
      .help = "For test networks only: address ranges (`10.9.0.0/24,…`) that "
              "count as public although they are private."},

@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "blob/blob.h"
 #include "conf/conf.h"
+#include "egress/call.h"
 #include "http/http.h"
 #include "policy/policy.h"
 #include "search/search.h"
@@ -242,6 +243,7 @@ static void stop(struct service *s)
     sessions_close(s->sessions, 0);
     workspaces_close(s->workspaces);
     blobs_close(s->blobs);
+    egress_call_close(s->parts.egress);
     service_govern_close(s);
     audit_close(s->audit);
     auth_close(s->auth);
@@ -269,6 +271,8 @@ int service_run(const struct conf *conf, struct error *err)
         r = service_rights_data(&s, err);
     if (r == 0)
         r = service_setup_warden(&s, err);
+    if (r == 0)
+        r = service_setup_egress(&s, err);
     if (r == 0)
         r = service_setup_tls(&s, err);
     if (r == 0)

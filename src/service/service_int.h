@@ -18,6 +18,7 @@ struct service {
     bool drop; /* there is an account to become */
     int data_fd, lock_fd, signal_fd;
     int uids_fd;                     /* the lock on our window of host uids */
+    uint32_t egress_uid;             /* the proxy's account; 0: ours */
     uint32_t accepted;               /* WARDEN_WALL_* */
     char *tls_certificate, *tls_key; /* PEM, until HTTP has started; or NULL */
     struct warden_link *warden;
@@ -45,6 +46,11 @@ void service_govern_close(struct service *s); /* also of none */
 
 /* setup.c: starts the warden and tells it its bounds */
 int service_setup_warden(struct service *s, struct error *err);
+/* A program that lies beside this one. */
+int service_setup_beside(const char *program, char *ret, size_t size,
+                         struct error *err);
+/* egress.c: starts the proxy; a service without one still serves */
+int service_setup_egress(struct service *s, struct error *err);
 /* Reads the certificate and its key, which only the starter may be able to. */
 int service_setup_tls(struct service *s, struct error *err);
 void service_setup_tls_forget(struct service *s);

@@ -51,6 +51,12 @@ static int find_beside(const char *const *places, size_t count, char *ret,
                      places[0]);
 }
 
+int service_setup_beside(const char *program, char *ret, size_t size,
+                         struct error *err)
+{
+    return find_beside(&program, 1, ret, size, err);
+}
+
 static int copy_path(char ret[WARDEN_PATH_MAX], const char *dir,
                      const char *name, struct error *err)
 {
@@ -89,6 +95,8 @@ static int claim_uids(struct service *s, struct warden_setup *setup,
         if (flock(fd, LOCK_EX | LOCK_NB) < 0)
             continue;
         setup->uid_base = first;
+        /* The last is the proxy's, and no session's. */
+        s->egress_uid = first + --setup->uid_count;
         s->uids_fd = take_fd(fd);
         return 0;
     }
