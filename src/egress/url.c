@@ -11,7 +11,7 @@ static const char *parse_port(struct span s, uint16_t *ret)
 {
     unsigned v = 0;
 
-    if (!s.len || s.len > 5)
+    if (!s.len || s.len > 5 || s.at[0] == '0')
         return "the port is not a number from 1 to 65535";
     for (size_t i = 0; i < s.len; i++) {
         if (s.at[i] < '0' || s.at[i] > '9')

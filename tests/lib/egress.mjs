@@ -38,6 +38,8 @@ export const FORBIDDEN6 = { loopback: '::1', metadata: 'fd00:ec2::254', ula: 'fd
   'mapped public': '::ffff:1.2.3.4', compat: '::10.0.0.5', nat64: '64:ff9b::a00:5', '6to4': '2002:a00:5::1', teredo: '2001:0:102:304::f5ff:fffa',
   documentation: '2001:db8::5', multicast: 'ff02::1' };
 
+let labs = 0;
+
 // A program that takes and gives JSON lines.
 class Lines {
   constructor(argv, options = {}) {
@@ -75,7 +77,7 @@ export class Lab {
     const lab = new Lab();
     lab.dir = mkdtempSync(join(tmpdir(), 'glovebox-egress-'));
     chmodSync(lab.dir, 0o755);
-    lab.tag = `gb${process.pid % 100000}`;
+    lab.tag = `gb${process.pid}-${++labs}`;
     lab.certificates();
     try {
       lab.wire();
@@ -260,7 +262,7 @@ export class Session {
         socket.close();
         const count = m.readUInt16BE(6);
         const data = count ? m.subarray(m.length - (type === 28 ? 16 : 4)) : null;
-        done({ code: m[3] & 15, count, address: data && type === 1 ? [...data].join('.') : data?.toString('hex') });
+        done({ code: m[3] & 15, count, address: data && type === 1 ? [...data].join('.') : data?.toString('hex') ?? null });
       });
       socket.send(Buffer.concat([head, ...labels, tail]), this.udp, '127.0.0.1');
     });
