@@ -100,6 +100,11 @@ static ssize_t take_chunked(struct http_body *b, const char *bytes, size_t len)
     return (ssize_t)i;
 }
 
+size_t egress_body_run(const struct http_body *b, size_t len)
+{
+    return b->state == CHUNK_DATA ? (size_t)MIN(b->left, (uint64_t)len) : 0;
+}
+
 ssize_t egress_body_take(struct http_body *b, const char *bytes, size_t len)
 {
     size_t n;

@@ -185,6 +185,8 @@ static const char *phrase(unsigned status)
         return "Bad Request";
     case 403:
         return "Forbidden";
+    case 404:
+        return "Not Found";
     case 429:
         return "Too Many Requests";
     case 501:
@@ -433,6 +435,8 @@ void egress_conn_step(struct conn *c)
 void egress_conn_tick(struct conn *c, uint64_t now_ms)
 {
     egress_dial_tick(&c->dial, now_ms);
+    if (c->state == CONN_PACKAGE)
+        egress_packages_tick(c, now_ms);
     if (c->again_ms && now_ms >= c->again_ms)
         egress_conn_abort(c, "it is not allowed any more");
     if (c->state == CONN_DEAD || now_ms < c->deadline_ms)

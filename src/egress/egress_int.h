@@ -312,6 +312,7 @@ void egress_lookup_forget(struct guest *g);
 /* The request of c is for our index; c->report has method and path. */
 void egress_packages_serve(struct conn *c);
 bool egress_packages_step(struct conn *c); /* PACKAGE */
+void egress_packages_tick(struct conn *c, uint64_t now_ms);
 bool egress_packages_answer(struct conn *c, const struct egress_answer *a);
 void egress_packages_free(struct package_job *job);
 

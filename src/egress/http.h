@@ -82,6 +82,9 @@ void egress_body_init(struct http_body *b, enum http_framing framing,
 /* How many of these bytes belong to it; sets done. -EBADMSG: framing that is
  * not exactly what the standard says. */
 ssize_t egress_body_take(struct http_body *b, const char *bytes, size_t len);
+/* Of chunked: how many of the next len bytes are content; 0: the next one is
+ * framing. */
+size_t egress_body_run(const struct http_body *b, size_t len);
 
 /* ---- url.c -------------------------------------------------------------- */
 

@@ -43,7 +43,7 @@ static const char *decode(struct span path, char ret[EGRESS_PATH_MAX])
         int hi, lo, c;
 
         if (n + 4 > EGRESS_PATH_MAX)
-            return "the path is longer than 508 bytes";
+            return "the path is longer than 509 bytes";
         if (path.at[i] == '\\')
             return "the path has a '\\'";
         if (path.at[i] != '%') {

@@ -13,6 +13,7 @@ import readline from 'node:readline';
 const { dns = null, http: httpPorts = [], tls = null, greet = [], bind = ['0.0.0.0', '::'], bad = null } = JSON.parse(process.argv[2]);
 const contacts = [];
 let names = {};
+let pages = {}; // path -> { status, headers, b64 }
 let asked = [];
 
 // ---- names ------------------------------------------------------------------
@@ -99,6 +100,12 @@ function answer(request, response) {
     request.socket.end(Buffer.from(q('b64'), 'base64'));
     return;
   }
+  if (pages[url.pathname]) {
+    const { status = 200, headers = {}, b64 = '' } = pages[url.pathname];
+    response.writeHead(status, headers);
+    response.end(Buffer.from(b64, 'base64'));
+    return;
+  }
   if (url.pathname === '/slow') return; // never
   if (url.pathname === '/drip') {
     response.writeHead(200);
@@ -147,6 +154,7 @@ readline.createInterface({ input: process.stdin }).on('line', (line) => {
   const { id, op, ...rest } = JSON.parse(line);
   let value = {};
   if (op === 'names') names = structuredClone(rest.names);
+  if (op === 'pages') pages = rest.pages;
   if (op === 'contacts') value = { contacts: contacts.splice(0), asked: asked.splice(0) };
   console.log(JSON.stringify({ id, ...value }));
 }).on('close', () => process.exit(0));
