@@ -57,6 +57,20 @@ bool cli_checks_line(struct cli_checks *k, const char *line, size_t len)
 
 /* ---- one check each ----------------------------------------------------- */
 
+/* Without it everything works but a session's network. */
+static void check_proxy(struct cli_checks *k)
+{
+    char *path cleanup(mem_free) = NULL;
+
+    if (cli_connect_program("glovebox-egress", &path) == 0)
+        cli_checks_add(k, "glovebox-egress", "ok", false, path, "");
+    else
+        cli_checks_add(k, "glovebox-egress", "warn", false,
+                       "neither beside this program nor in "
+                       "../libexec/glovebox; sessions can have no network",
+                       "Build it with `make`, or install the package.");
+}
+
 static void check_programs(struct cli_checks *k)
 {
     static const char *const programs[] = {"gloveboxd", "glovebox-warden"};
@@ -75,6 +89,7 @@ static void check_programs(struct cli_checks *k)
                            "../libexec/glovebox",
                            "Build it with `make`, or install the package.");
     }
+    check_proxy(k);
     for (size_t i = 0; i < ARRAY_SIZE(extensions) && !found; i++) {
         char *path cleanup(mem_free) = NULL;
 

@@ -130,6 +130,7 @@ static void on_connection(void *ctx, uint32_t events)
         return;
     }
     while (has_room(g) && !egress_report_stalled(g->e)) {
+        /* cppcheck-suppress nullPointer ; both may be */
         int fd = accept4(g->tcp.fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 
         if (fd < 0)

@@ -72,7 +72,8 @@ static void on_addresses(void *ctx, int status, const char *why,
     if (status < 0) {
         char text[EGRESS_TEXT_MAX];
 
-        (void)snprintf(text, sizeof(text), "its address is %s", why);
+        (void)snprintf(text, sizeof(text), "its address is %s",
+                       why ? why : "not known");
         send_code(l, status == -EAGAIN ? DNS_SERVFAIL
                      : why             ? DNS_NXDOMAIN
                                        : DNS_OK);

@@ -130,7 +130,7 @@ export class Glovebox {
   // namespace of its own by then.
   zygotes() { return allProcesses().filter(({ uid, zombie, nested }) => uid === this.uidBase && !zombie && !nested); }
   sessionProcesses() {
-    return allProcesses().filter(({ uid }) => uid > this.uidBase && uid < this.uidBase + UIDS);
+    return allProcesses().filter(({ uid }) => uid > this.uidBase && uid < this.uidBase + UIDS - 1); // the last is the proxy's
   }
 
   // Its own control groups, one in each hierarchy, and those of its sessions
