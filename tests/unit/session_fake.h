@@ -14,6 +14,8 @@
  *   nofork  full       limits of the session file P    writes a file
  *   drop P  link P     removes a file, or puts a link in its place
  *   gone               pid 1 ends too        pairs N   a display of N pairs
+ *   block HOST         tried to reach it     badblock N  pid 1 lies about it
+ *   env                prints what the kernel, then pid 1 was told
  *
  * Broken pid 1s are made by fake.fault.
  */
@@ -89,6 +91,9 @@ struct fake_box {
     uint64_t free_bytes, free_inodes;
     struct fake_file files[8];
     size_t file_count;
+    struct buf blocked;                 /* lock: entries to be told */
+    char environment[256], around[256]; /* lock: of the kernel, of pid 1 */
+    char ca[64];                        /* lock */
     char dir[64];
     int upload;
 };
@@ -114,6 +119,46 @@ static inline void fake_nap(unsigned ms)
 {
     (void)nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000},
                     NULL);
+}
+
+static inline void fake_keep(struct fake_box *b, char *room, size_t size,
+                             const char *text)
+{
+    pthread_mutex_lock(&b->lock);
+    (void)snprintf(room, size, "%s", text);
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* What pid 1 is handed in memory; none: "". */
+static inline int fake_memory(struct fake_box *b, char *room, size_t size,
+                              int fd)
+{
+    char text[65537] = "";
+
+    if (fd >= 0 && pread(fd, text, sizeof(text) - 1, 0) < 0)
+        return errno;
+    fake_keep(b, room, size, text);
+    return 0;
+}
+
+/* An attempt that pid 1 tells of; fault: how it lies. */
+static inline void fake_block(struct fake_box *b, const char *host, long fault)
+{
+    struct init_blocked e = {.at_ms = 1000,
+                             .count = fault == 1 ? 0 : 2,
+                             .kind = fault == 2 ? 9 : INIT_BLOCKED_CONNECT,
+                             .port = 443};
+
+    (void)snprintf(e.host, sizeof(e.host), "%s", host);
+    if (fault == 3)
+        memset(e.host, 'x', sizeof(e.host));
+    if (fault == 4)
+        e.host[1] = '\n';
+    if (fault == 5)
+        e.host[0] = '\0';
+    pthread_mutex_lock(&b->lock);
+    buf_add(&b->blocked, &e, sizeof(e) - (fault == 6));
+    pthread_mutex_unlock(&b->lock);
 }
 
 /* ---- the kernel --------------------------------------------------------- */
@@ -294,6 +339,16 @@ static inline int fake_command(struct fake_box *b, const char *verb,
         fake_touch(b, arg, INIT_ENTRY_GONE);
     } else if (!strcmp(verb, "link")) {
         fake_touch(b, arg, INIT_ENTRY_SKIPPED);
+    } else if (!strcmp(verb, "block") || !strcmp(verb, "badblock")) {
+        fake_block(b, verb[1] == 'l' ? arg : "host", verb[1] == 'l' ? 0 : n);
+    } else if (!strcmp(verb, "env")) {
+        char all[600];
+
+        pthread_mutex_lock(&b->lock);
+        (void)snprintf(all, sizeof(all), "%s%s%s", b->environment, b->around,
+                       b->ca);
+        pthread_mutex_unlock(&b->lock);
+        (void)!write(b->out, all, strlen(all));
     } else if (!strcmp(verb, "gone")) {
         atomic_store(&b->dead, true);
         (void)shutdown(b->ctl, SHUT_RDWR);
@@ -333,11 +388,14 @@ static inline void *fake_kernel(void *arg)
         char *code;
 
         if (fd_read_all(b->frames, &head, sizeof(head)) != sizeof(head) ||
-            head.type != KERNEL_EXECUTE)
+            (head.type != KERNEL_EXECUTE && head.type != KERNEL_ENVIRONMENT))
             break;
         code = xcalloc(1, head.len + 1);
         (void)fd_read_all(b->frames, code, head.len);
-        rc = fake_cell(b, code);
+        if (head.type == KERNEL_EXECUTE)
+            rc = fake_cell(b, code);
+        else
+            fake_keep(b, b->environment, sizeof(b->environment), code);
         free(code);
     }
     (void)shutdown(b->frames,
@@ -480,6 +538,7 @@ static inline void fake_scan(struct fake_box *b, struct init_reply *r,
     b->file_count = 0;
     r->scratch_free_bytes = b->free_bytes;
     r->scratch_free_inodes = b->free_inodes;
+    r->blocked = b->blocked.len > 0;
     pthread_mutex_unlock(&b->lock);
 }
 
@@ -584,7 +643,15 @@ static inline int fake_dispatch(struct fake_box *b,
         fake_list(b, q, r, payload);
         return 0;
     case INIT_NETWORK:
-        return ENOSYS;
+        pthread_mutex_lock(&b->lock);
+        buf_add(payload, b->blocked.data, b->blocked.len);
+        buf_reset(&b->blocked);
+        pthread_mutex_unlock(&b->lock);
+        return q->arg == INIT_NETWORK_BLOCKED ? 0 : ENOSYS;
+    case INIT_ENVIRONMENT:
+        return fake_memory(b, b->around, sizeof(b->around), fds[0]);
+    case INIT_CA:
+        return fake_memory(b, b->ca, sizeof(b->ca), fds[0]);
     }
     return EINVAL;
 }
@@ -869,6 +936,7 @@ static inline void fake_reset(void)
         fd_close(&b->upload);
         fd_close(&b->shell_code);
         fake_remove(b->dir);
+        buf_done(&b->blocked);
         pthread_mutex_destroy(&b->lock);
         free(b);
     }
