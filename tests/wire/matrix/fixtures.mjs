@@ -87,6 +87,14 @@ export const requestsOf = {
   'native POST /api/tokens': { ids: ['session'], send: (t) => json({ ttl_s: 60, session: t.session }) },
   'native POST /api/backup': { send: () => json({ path: '/nowhere/at/all' }) },
 
+  // The policy is the operators': the tenant of this test may look at what concerns it.
+  'native PUT /api/policy': { send: () => json({ text: 'version: 1' }), own: [403] },
+  'native GET /api/policy/versions': { own: [403] },
+  'native GET /api/policy/versions/{number}': { own: [403] },
+  'native POST /api/policy/check': { send: () => json({ text: 'version: 1' }) },
+  'native POST /api/policy/explain': { send: () => json({ request: { action: 'execute' } }) },
+  'native POST /api/policy/reload': { own: [403] },
+
   'openai POST /containers': { ids: ['libfile'], send: (t) => json({ name: 'c', file_ids: [t.libfile] }) },
   'openai POST /containers/{container}/files': { send: upload },
   'openai POST /files': { send: () => form([{ name: 'purpose', body: 'user_data' }, { name: 'file', filename: 'f', body: 'x' }]), noids: true },
