@@ -253,6 +253,19 @@ describe('the command line', () => {
     assert.equal((await show(server, approval)).state, 'withdrawn');
   });
 
+  test('a link that is held is not taken for made', async () => {
+    const w = await Workspace.create(server, { name: 'cli-share' }, agent.secret);
+    await w.write('a.txt', 'a');
+    const held = await run(cli, 'share', 'new', `${w.id}:a.txt`);
+    assert.equal(held.status, 10, held.stderr);
+    assert.equal(held.stdout, '');
+    const [id] = /apr_[0-9a-f]{32}/.exec(held.stderr);
+    assert.equal((await run(theirs, 'approvals', 'approve', id)).status, 0);
+    const made = await run(cli, 'share', 'new', `${w.id}:a.txt`);
+    assert.equal(made.status, 0, made.stderr);
+    assert.match(made.stdout, /\/s\//);
+  });
+
   test('show hides nothing of what is to be approved', async () => {
     const held = await run(cli, 'run', '--shell', '--json', '-c', 'echo safe #\u202e\u200b\x1b[2K\x1b[1A\rrm -rf /');
     const { approval } = JSON.parse(held.stdout);
