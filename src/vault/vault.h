@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Secrets that sessions' traffic may carry and sessions may not hold. Kept
- * encrypted (AES-256-GCM, under DIR/vault.key, bound to tenant and name);
- * never given back by any call of a door. Each names the destinations it may
- * go to and how it travels; the proxy adds it on the way out.
+ * encrypted (AES-256-GCM, under DIR/vault.key, bound to tenant, name, header
+ * and destinations); never given back by any call of a door. Each names the
+ * destinations it may go to and how it travels; the proxy adds it on the way
+ * out. Any thread may call. v NULL (unit tests): there are none.
  */
 #ifndef GLOVEBOX_VAULT_VAULT_H
 #define GLOVEBOX_VAULT_VAULT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -46,9 +48,19 @@ int vault_get(struct vault *v, const struct actor *who, const char *name,
               struct vault_info *ret, struct error *err);
 int vault_remove(struct vault *v, const struct actor *who, const char *name,
                  struct error *err);
-/* For the proxy alone: its value, wiped and freed by vault_forget. */
-int vault_reveal(struct vault *v, const char *tenant, const char *name,
-                 struct vault_info *ret, char **ret_value, struct error *err);
-void vault_forget(char **value);
+/* For the proxy alone: its value, wiped and freed by vault_forget. In the
+ * trail as "secret.use" by who, in that session (sess_…). */
+int vault_reveal(struct vault *v, const struct actor *who, const char *name,
+                 const char *session, struct vault_info *ret, char **ret_value,
+                 struct error *err);
+void vault_forget(char **value); /* for cleanup(); accepts a NULL one */
+/* May it go to that host, or to all a pattern of a list means? */
+bool vault_goes_to(const struct vault_info *info, const char *host);
+/* Told, on the caller's thread, of each secret that was changed or removed.
+ * Set once, before the first change. */
+void vault_listen(struct vault *v,
+                  void (*changed)(void *ctx, const char *tenant,
+                                  const char *name),
+                  void *ctx);
 
 #endif

@@ -24,7 +24,7 @@
 #define TELL_MS 100
 
 const char *const backup_secrets[BACKUP_SECRETS] = {
-    "auth.secret", "audit.secret", "audit.sign.key", "admin.key"};
+    "auth.secret", "audit.secret", "audit.sign.key", "vault.key", "admin.key"};
 
 /* ---- progress ----------------------------------------------------------- */
 

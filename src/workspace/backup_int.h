@@ -3,7 +3,8 @@
  * A backup is a folder:
  *
  *   glovebox.db                 a copy of the store
- *   auth.secret audit.secret audit.sign.key admin.key   those there are
+ *   auth.secret audit.secret audit.sign.key vault.key admin.key   those
+ *                               there are
  *   blobs/ab/abcdef…            every blob that copy refers to
  *   manifest                    "<sha256> <size> <name>" for each of them, and
  *                               at its end the same of all lines above
@@ -29,7 +30,7 @@ struct error;
 
 /* Files beside the store and the blobs; any may be missing. */
 extern const char *const backup_secrets[];
-#define BACKUP_SECRETS 4
+#define BACKUP_SECRETS 5
 
 typedef void backup_progress_fn(void *ctx, const char *what, uint64_t done,
                                 uint64_t total);
