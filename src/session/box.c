@@ -109,6 +109,8 @@ void session_box_release(struct box *b)
                   NULL);
     b->released = true;
     pthread_mutex_unlock(&b->slot_lock);
+    if (b->network)
+        session_net_detach(b->network, b);
 }
 
 /* ---- what pid 1 says ---------------------------------------------------- */

@@ -14,6 +14,7 @@
 #include "wire/kernel_msg.h"
 
 struct error;
+struct session;
 
 /* ---- box.c, broker.c, kernel.c: one sandbox ----------------------------- */
 
@@ -37,6 +38,8 @@ struct box {
     uint64_t ctl_deadline_ms; /* ctl_lock: of the request under way */
     atomic_bool broken;       /* lied, hung or gone: good for release only */
     atomic_bool touched;      /* code has run in it, or it was written to */
+    struct session *network;  /* whose network it has, referenced from
+                                 session_net_attach to the release; or NULL */
 
     /* Below: the turn's owner only. */
     int events;

@@ -19,6 +19,7 @@ struct plan {
     struct pool *pool; /* referenced */
     struct runtime *runtime;
     struct warden_limits limits;
+    struct session_net *net;
     bool ephemeral;
 };
 
@@ -47,6 +48,7 @@ static int check_text(const struct session_spec *spec, struct error *err)
 static void plan_done(struct plan *plan)
 {
     session_pool_unref(plan->pool);
+    session_net_free(plan->net);
 }
 
 static int make_plan(struct sessions *m, const struct actor *who,
@@ -111,8 +113,7 @@ static int check_workspace(struct sessions *m, const struct actor *who,
 /* ---- it ----------------------------------------------------------------- */
 
 static struct session *session_new(struct sessions *m, struct tenant *t,
-                                   const struct plan *plan,
-                                   const struct actor *who,
+                                   struct plan *plan, const struct actor *who,
                                    const struct session_spec *spec)
 {
     struct session *se = xcalloc(1, sizeof(*se));
@@ -134,6 +135,7 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
             t->name, plan->pool->conf->name, spec->identifier);
     se->cooldown_s = spec->cooldown_s;
     se->limits = plan->limits;
+    se->net = take_ptr(plan->net);
     se->ephemeral = plan->ephemeral;
     se->transient = spec->transient;
     se->made = spec->workspace != NULL;
@@ -269,6 +271,20 @@ static int furnish(struct session *se, const struct actor *who,
     return rc;
 }
 
+/* Who asked for a network is told that there is none; what a pool would give
+ * can be missed. */
+static int connect_box(struct session *se, const struct session_spec *spec,
+                       struct box *box, struct error *err)
+{
+    struct error why;
+    int rc = session_net_attach(se, box, &why);
+
+    if (rc == 0 || !spec->network)
+        return 0;
+    *err = why;
+    return rc;
+}
+
 /* Its row, and its place in the tables. Between the two, who finds the row
  * waits for the session. */
 static int enter(struct session *se, const struct actor *who,
@@ -296,7 +312,7 @@ static int enter(struct session *se, const struct actor *who,
 }
 
 static int make(struct sessions *m, const struct actor *who,
-                const struct session_spec *spec, const struct plan *plan,
+                const struct session_spec *spec, struct plan *plan,
                 struct session_info *ret, struct error *err)
 {
     struct session *se;
@@ -316,6 +332,8 @@ static int make(struct sessions *m, const struct actor *who,
         return rc;
     se = session_new(m, t, plan, who, spec);
     rc = furnish(se, who, spec, &box, err);
+    if (rc == 0)
+        rc = connect_box(se, spec, box, err);
     if (rc == 0) {
         settle_in(se, box);
         rc = enter(se, who, ret, err);
@@ -366,6 +384,9 @@ static int create(struct sessions *m, const struct actor *who,
     assert(rc < 0 || plan.pool);
     if (rc == 0)
         rc = check_workspace(m, who, spec, err);
+    if (rc == 0)
+        rc = session_net_plan(m, who, spec->network, plan.pool,
+                              plan.runtime->name, &plan.net, err);
     if (rc == 0 && spec->identifier)
         rc = session_claim(m, who, plan.pool->conf->name, spec->identifier,
                            &claim, &found, err);

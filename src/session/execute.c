@@ -192,6 +192,7 @@ static void run_in_box(struct session *se, struct execution *e,
     atomic_store(&box->touched, true);
     session_remember_base(se, e);
     session_execution_started(e, box->cells == 0);
+    session_net_begin(se, e);
     session_collect(&c);
     session_settle(se, &c);
     facts->said_full = said(e, "No space left on device");

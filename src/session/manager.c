@@ -83,6 +83,7 @@ static void manager_free(struct sessions *m)
     session_idmap_done(&m->table);
     session_idmap_done(&m->runs);
     session_identifiers_done(m);
+    session_networks_free(m);
     destroy_locks(m);
     free(m);
 }
@@ -113,12 +114,15 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
         rc = session_pools_load(m, err);
     }
     if (rc == 0)
+        rc = session_networks_start(m, err);
+    if (rc == 0)
         rc = session_pool_start(m, err);
     if (rc == 0)
         rc = session_reaper_start(m, err);
     if (rc < 0) {
         atomic_store(&m->stopping, true);
         session_pool_stop(m);
+        session_networks_stop(m);
         manager_free(m);
         return rc;
     }
@@ -224,5 +228,6 @@ void sessions_close(struct sessions *s, unsigned deadline_s)
         return;
     }
     end_all(s); /* a session that was being made meanwhile */
+    session_networks_stop(s);
     manager_free(s);
 }

@@ -18,21 +18,22 @@
     "id, owner, owner_admin, workspace, pool, runtime, name, metadata,"       \
     " memory_bytes, scratch_bytes, scratch_inodes, processes, cores,"         \
     " descriptors, interpreter, executions, created_at_ms, used_at_ms,"       \
-    " identifier, cooldown_s, policy_version"
+    " identifier, cooldown_s, policy_version, network"
 
 static int put_row(struct session *se, struct store_tx *tx, struct error *err)
 {
     const struct warden_limits *l = &se->limits;
+    char *network cleanup(mem_free) = session_net_text(se);
 
     return store_exec(
         tx, err,
         "INSERT INTO sessions (" COLUMNS ", tenant) VALUES (?1, ?2, ?3, ?4,"
         " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19, ?20, ?21, ?22)",
+        " ?19, ?20, ?21, ?22, ?23)",
         "ttittttt"
         "iiiiii"
         "iiii"
-        "tiit",
+        "tiitt",
         se->id, se->owner, (int64_t)se->owner_admin, se->workspace,
         se->pool->conf->name, se->runtime->name, se->name ? se->name : "",
         se->metadata ? se->metadata : "", (int64_t)l->memory_bytes,
@@ -40,7 +41,7 @@ static int put_row(struct session *se, struct store_tx *tx, struct error *err)
         (int64_t)l->processes, (int64_t)l->cores, (int64_t)l->descriptors,
         (int64_t)se->interpreter, (int64_t)se->executions, se->created_at_ms,
         se->last_used_at_ms, se->identifier ? se->identifier : "",
-        (int64_t)se->cooldown_s, atomic_load(&se->policy_version),
+        (int64_t)se->cooldown_s, atomic_load(&se->policy_version), network,
         se->tenant->name);
 }
 
@@ -122,9 +123,26 @@ static struct note look(struct session *se)
     return n;
 }
 
+/* What its network has used, where that is news. */
+static int write_network(struct session *se, struct store_tx *tx,
+                         struct error *err)
+{
+    char *text cleanup(mem_free) = NULL;
+
+    if (!session_net_dirty(se))
+        return 0;
+    text = session_net_text(se);
+    return MIN(store_exec(tx, err,
+                          "UPDATE sessions SET network = ?2 WHERE id = ?1",
+                          "tt", se->id, text),
+               0);
+}
+
 static int write_note(struct session *se, const struct note *n,
                       struct store_tx *tx, struct error *err)
 {
+    if (write_network(se, tx, err) < 0)
+        return -(int)err->code;
     return MIN(store_exec(tx, err,
                           "UPDATE sessions SET interpreter = ?2,"
                           " executions = ?3, used_at_ms = ?4 WHERE id = ?1",
@@ -223,6 +241,7 @@ static struct session *from_row(struct sessions *m, const char *tenant,
             tenant, store_text(rows, 4), se->identifier);
     se->cooldown_s = (uint32_t)store_int(rows, 19);
     atomic_init(&se->policy_version, store_int(rows, 20));
+    se->net = session_net_load(store_text(rows, 21));
     noted(se, se->last_used_at_ms);
     se->used_ms = clock_mono_ms();
     se->made = se->stored = true;

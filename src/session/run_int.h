@@ -17,6 +17,7 @@
 #include "session/session.h"
 #include "workspace/workspace.h"
 
+struct pool;
 struct runner;
 struct session;
 struct tenant;
@@ -163,10 +164,36 @@ int session_held_cancel(struct sessions *m, const struct actor *who,
 /* Its session is deleted: what waits in it is withdrawn. */
 void session_held_end(struct session *se, const struct actor *who);
 
-/* ---- network.c ------------------------------------------------------------
+/* ---- network*.c: what code may reach --------------------------------------
  */
 
+struct session_net;
+struct session_networks;
+
 enum session_egress session_network_mode(const struct session *se);
+/* The manager's part: its threads, and who listens to the proxy. Pools' own
+ * settings are checked here. */
+int session_networks_start(struct sessions *m, struct error *err);
+void session_networks_stop(struct sessions *m);
+void session_networks_free(struct sessions *m);
+/* What a session that is being made is to have, if that may be; owned by
+ * caller (session_net_free). */
+int session_net_plan(struct sessions *m, const struct actor *who,
+                     const struct session_network *asked, struct pool *pool,
+                     const char *runtime, struct session_net **ret,
+                     struct error *err);
+/* Of a row. */
+struct session_net *session_net_load(const char *text);
+char *session_net_text(struct session *se);     /* owned by caller */
+bool session_net_dirty(struct session *se);     /* and no longer */
+void session_net_free(struct session_net *net); /* accepts NULL */
+/* Its sandbox from now on, before any code runs in it. Fails with no network
+ * in force; the session can be used all the same. */
+int session_net_attach(struct session *se, struct box *box, struct error *err);
+/* The box is released. */
+void session_net_detach(struct session *se, struct box *box);
+/* What was told while nothing ran belongs to the one that begins. */
+void session_net_begin(struct session *se, struct execution *e);
 
 /* ---- watch.c: what code tried to reach, and what it read -----------------
  */

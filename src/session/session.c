@@ -29,6 +29,7 @@ void session_unref(struct session *se)
     session_mount_end(se);
     session_seen_done(se);
     session_pool_unref(se->pool);
+    session_net_free(se->net);
     free(se->name);
     free(se->metadata);
     free(se->identifier);
@@ -188,6 +189,7 @@ void session_fill_info(struct session *se, struct session_info *ret)
         (void)snprintf(ret->identifier, sizeof(ret->identifier), "%s",
                        se->identifier);
     ret->ephemeral = se->ephemeral;
+    ret->egress = session_network_mode(se);
     ret->cooldown_s = session_cooldown(se);
     ret->metadata = xstrdup(se->metadata);
     ret->created_at_ms = se->created_at_ms;

@@ -29,6 +29,7 @@
 struct actor;
 struct approval_info;
 struct approvals;
+struct arena;
 struct egress_link;
 struct evidence;
 struct policy;
@@ -149,19 +150,43 @@ struct session_network {
     uint32_t connections, requests;
 };
 
+/* What pip was let install, as long as the session is kept. */
+struct session_package {
+    const char *name, *version, *sha256;
+    int64_t at_ms;
+};
+
 struct session_network_info {
-    struct session_network net; /* its pointers are owned by this */
+    struct session_network net; /* hosts are canonical */
+    bool granted;               /* in force now */
+    char problem[200];          /* why it is not, though it should be; or "" */
     uint64_t bytes_used, requests_used;
-    char *room; /* what net points into */
+    const struct session_package *installed;
+    size_t installed_count;
+    int64_t permitted;  /* the policy's version that let it */
+    struct arena *room; /* what all this points into */
 };
 void session_network_info_done(struct session_network_info *info);
 const char *session_egress_name(enum session_egress mode);
 int session_egress_parse(const char *name, enum session_egress *ret);
 
+/* network_json.c: {"mode": …, "destinations": […], …} and back; shapes only,
+ * what may be is the core's to say. ret: done by caller. */
+struct json_t;
+struct json_writer;
+int session_network_read(const struct json_t *object,
+                         struct session_network_info *ret, struct error *err);
+/* Its fields, into an open object. */
+void session_network_write(struct json_writer *w,
+                           const struct session_network *net);
+
 int session_network_get(struct sessions *s, const struct actor *who,
                         const char *id, struct session_network_info *ret,
                         struct error *err);
-/* Policy may deny or hold it (ERR_APPROVAL). ERR_UNAVAILABLE: no proxy. */
+/* A network wider than the pool's needs a rule of the policy that allows it,
+ * or a key with policy:admin. Policy may deny or hold it (ERR_APPROVAL).
+ * ERR_UNAVAILABLE: it is set, and cannot be put in force now; until it can,
+ * the session has no network. */
 int session_network_set(struct sessions *s, const struct actor *who,
                         const char *id, const struct session_network *net,
                         struct session_network_info *ret, struct error *err);

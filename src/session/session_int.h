@@ -13,6 +13,7 @@
  * Locks, in the order they may nest (a later one inside an earlier one):
  *
  *   0 sessions.pools_lock   one change of the made pools; held over the store
+ *     session_net.lock      a session's network; held over the proxy's calls
  *   1 sessions.lock   tables, history, counts
  *   2 session.lock    state, box, queue, who runs
  *   3 sessions.pool_lock, runtime.lock   (never both)
@@ -208,6 +209,7 @@ struct sessions {
     unsigned runner_count;
 
     struct counters counters;
+    struct session_networks *networks;
 };
 
 /* Counts the caller in; ERR_UNAVAILABLE while stopping. */
@@ -248,6 +250,7 @@ struct session {
     char *identifier, *identifier_key; /* NULL: none */
     uint32_t cooldown_s;               /* 0: the pool's */
     _Atomic int64_t policy_version;    /* held to at least this */
+    struct session_net *net;           /* what its code may reach */
     /* sessions.lock: */
     struct session *newer, *older;  /* of the tenant, unless stored */
     struct execution *first, *last; /* still findable, in order of creation */

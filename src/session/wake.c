@@ -70,6 +70,7 @@ static int move_in(struct session *se, struct error *err)
 {
     struct box *old = take_ptr(se->box);
     struct box *box = NULL;
+    struct error ignored;
     int rc;
 
     se->moving = true;
@@ -78,6 +79,8 @@ static int move_in(struct session *se, struct error *err)
     if (old)
         drop_box(se, old);
     rc = make_box(se, &box, err);
+    if (rc == 0) /* without a network it can be used all the same */
+        (void)session_net_attach(se, box, &ignored);
     pthread_mutex_lock(&se->lock);
     se->moving = false;
     pthread_cond_broadcast(&se->cond);

@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A session's network as JSON: what doors read and write, and the text of its
+ * row, which also has what was used and installed. Shapes and lengths are
+ * checked here; what may be is network_spec.c's.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "session/network_int.h"
+#include "json/json.h"
+
+#define BYTES_MAX ((int64_t)1 << 60)
+#define COUNT_MAX ((int64_t)1 << 31)
+
+static const char *const modes[] = {"none", "allowlist", "open", NULL};
+
+struct body {
+    int mode;
+    json_t *destinations;
+    bool packages;
+    int64_t bytes, connections, requests;
+};
+
+#define AT(field) .offset = offsetof(struct body, field)
+
+static const struct json_field fields[] = {
+    {"mode", JSON_KIND_CHOICE, .required = true, AT(mode), .choices = modes},
+    {"destinations", JSON_KIND_ARRAY, AT(destinations),
+     .max = SESSION_DESTINATIONS_MAX},
+    {"packages", JSON_KIND_BOOL, AT(packages)},
+    {"bytes", JSON_KIND_INT, AT(bytes), .min = 1, .max = BYTES_MAX},
+    {"connections", JSON_KIND_INT, AT(connections), .min = 1,
+     .max = COUNT_MAX},
+    {"requests", JSON_KIND_INT, AT(requests), .min = 1, .max = COUNT_MAX},
+};
+
+struct destination {
+    const char *host, *path, *secret;
+    json_t *ports, *methods;
+    bool inspect;
+};
+
+#undef AT
+#define AT(field) .offset = offsetof(struct destination, field)
+
+static const struct json_field destination_fields[] = {
+    {"host", JSON_KIND_STRING, .required = true, AT(host), .min = 1,
+     .max = 255},
+    {"ports", JSON_KIND_ARRAY, AT(ports), .max = SESSION_PORTS_MAX},
+    {"methods", JSON_KIND_ARRAY, AT(methods), .max = 7},
+    {"path", JSON_KIND_STRING, AT(path), .min = 1, .max = 511},
+    {"secret", JSON_KIND_STRING, AT(secret), .min = 1, .max = 63},
+    {"inspect", JSON_KIND_BOOL, AT(inspect)},
+};
+
+/* ---- reading ------------------------------------------------------------ */
+
+static int read_ports(const json_t *list, uint16_t *ret, struct error *err)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *port = json_array_get(list, i);
+
+        if (!json_is_integer(port) || json_integer_value(port) < 1 ||
+            json_integer_value(port) > 65535)
+            return error_set(err, ERR_INVALID,
+                             "a port must be a whole number from 1 to 65535");
+        ret[i] = (uint16_t)json_integer_value(port);
+    }
+    return 0;
+}
+
+static int read_methods(struct arena *room, const json_t *list,
+                        const char **ret, struct error *err)
+{
+    struct buf b cleanup(buf_done) = {0};
+
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const char *name = json_string_value(json_array_get(list, i));
+
+        if (!name || !name[0] || strlen(name) > 16 || strchr(name, ','))
+            return error_set(err, ERR_INVALID,
+                             "methods must be a list of names");
+        buf_addf(&b, "%s%s", i ? "," : "", name);
+    }
+    *ret = b.len ? arena_strdup(room, b.data) : NULL;
+    return 0;
+}
+
+static int read_destination(struct arena *room, const json_t *value,
+                            struct session_destination *ret, struct error *err)
+{
+    struct destination d = {0};
+    int rc;
+
+    if (json_is_string(value)) /* just a host */
+        d.host = json_string_value(value);
+    else if (!json_is_object(value))
+        return error_set(err, ERR_INVALID,
+                         "a destination must be an object or a host");
+    rc = d.host ? 0
+                : json_read(value, destination_fields,
+                            ARRAY_SIZE(destination_fields), &d, err);
+    *ret = (struct session_destination){.inspect = d.inspect};
+    if (rc == 0)
+        rc = read_ports(d.ports, ret->ports, err);
+    if (rc == 0)
+        rc = read_methods(room, d.methods, &ret->methods, err);
+    if (rc < 0)
+        return rc;
+    ret->host = arena_strdup(room, d.host);
+    ret->path = d.path ? arena_strdup(room, d.path) : NULL;
+    ret->secret = d.secret ? arena_strdup(room, d.secret) : NULL;
+    return 0;
+}
+
+int session_network_read(const json_t *object,
+                         struct session_network_info *ret, struct error *err)
+{
+    struct session_network_info info cleanup(session_network_info_done) = {
+        .room = arena_new()};
+    struct session_destination *list;
+    struct body b = {0};
+    int rc = json_read(object, fields, ARRAY_SIZE(fields), &b, err);
+    size_t count = json_array_size(b.destinations);
+
+    list = arena_alloc(info.room, (count + 1) * sizeof(*list));
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc = read_destination(info.room, json_array_get(b.destinations, i),
+                              &list[i], err);
+        if (rc < 0)
+            (void)error_wrap(err, "destinations[%zu]", i);
+    }
+    if (rc < 0)
+        return error_wrap(err, "network");
+    info.net = (struct session_network){.mode = (enum session_egress)b.mode,
+                                        .destinations = list,
+                                        .destination_count = count,
+                                        .packages = b.packages,
+                                        .bytes = (uint64_t)b.bytes,
+                                        .connections = (uint32_t)b.connections,
+                                        .requests = (uint32_t)b.requests};
+    *ret = info;
+    info.room = NULL;
+    return 0;
+}
+
+/* ---- writing ------------------------------------------------------------ */
+
+static void write_words(struct json_writer *w, const char *key,
+                        const char *words)
+{
+    json_write_open(w, key, '[');
+    while (*words) {
+        size_t len = strcspn(words, ",");
+
+        json_write_text(w, NULL, words, len);
+        words += len + (words[len] == ',');
+    }
+    json_write_close(w, ']');
+}
+
+static void write_destination(struct json_writer *w,
+                              const struct session_destination *d)
+{
+    json_write_open(w, NULL, '{');
+    json_write_string(w, "host", d->host);
+    if (d->ports[0]) {
+        json_write_open(w, "ports", '[');
+        for (size_t i = 0; i < SESSION_PORTS_MAX && d->ports[i]; i++)
+            json_write_int(w, NULL, d->ports[i]);
+        json_write_close(w, ']');
+    }
+    if (d->methods)
+        write_words(w, "methods", d->methods);
+    if (d->path)
+        json_write_string(w, "path", d->path);
+    if (d->secret)
+        json_write_string(w, "secret", d->secret);
+    if (d->inspect)
+        json_write_bool(w, "inspect", true);
+    json_write_close(w, '}');
+}
+
+void session_network_write(struct json_writer *w,
+                           const struct session_network *net)
+{
+    json_write_string(w, "mode", session_egress_name(net->mode));
+    json_write_open(w, "destinations", '[');
+    for (size_t i = 0; i < net->destination_count; i++)
+        write_destination(w, &net->destinations[i]);
+    json_write_close(w, ']');
+    json_write_bool(w, "packages", net->packages);
+    if (net->bytes)
+        json_write_int(w, "bytes", (int64_t)net->bytes);
+    if (net->connections)
+        json_write_int(w, "connections", net->connections);
+    if (net->requests)
+        json_write_int(w, "requests", net->requests);
+}
+
+/* ---- the row ------------------------------------------------------------ */
+
+static void write_packages(struct json_writer *w,
+                           const struct session_net *net)
+{
+    json_write_open(w, "installed", '[');
+    for (size_t i = 0; i < net->package_count; i++) {
+        const struct session_package *p = &net->packages[i];
+
+        json_write_open(w, NULL, '{');
+        json_write_string(w, "name", p->name);
+        json_write_string(w, "version", p->version);
+        json_write_string(w, "sha256", p->sha256);
+        json_write_int(w, "at_ms", p->at_ms);
+        json_write_close(w, '}');
+    }
+    json_write_close(w, ']');
+}
+
+char *network_json_text(struct session_net *net,
+                        const struct session_network_info *want)
+{
+    struct buf out cleanup(buf_done) = {0};
+    struct json_writer w = {.out = &out};
+
+    json_write_open(&w, NULL, '{');
+    json_write_open(&w, "network", '{');
+    session_network_write(&w, &want->net);
+    json_write_close(&w, '}');
+    json_write_int(&w, "permitted", want->permitted);
+    json_write_int(&w, "bytes_used", (int64_t)atomic_load(&net->bytes_used));
+    json_write_int(&w, "requests_used",
+                   (int64_t)atomic_load(&net->requests_used));
+    write_packages(&w, net);
+    json_write_close(&w, '}');
+    return buf_take(&out, NULL);
+}
+
+static int64_t number(const json_t *object, const char *name)
+{
+    return json_integer_value(json_object_get(object, name));
+}
+
+static void load_packages(const json_t *list, struct session_net *net)
+{
+    size_t count = MIN(json_array_size(list), NETWORK_PACKAGES_MAX);
+
+    for (size_t i = 0; i < count; i++) {
+        const json_t *p = json_array_get(list, i);
+        const char *name = json_string_value(json_object_get(p, "name"));
+        const char *version = json_string_value(json_object_get(p, "version"));
+        const char *hash = json_string_value(json_object_get(p, "sha256"));
+
+        if (!name || !version || !hash)
+            continue;
+        if (!net->packages) {
+            net->packages_room = arena_new();
+            net->packages =
+                xcalloc(NETWORK_PACKAGES_MAX, sizeof(*net->packages));
+        }
+        net->packages[net->package_count++] = (struct session_package){
+            .name = arena_strdup(net->packages_room, name),
+            .version = arena_strdup(net->packages_room, version),
+            .sha256 = arena_strdup(net->packages_room, hash),
+            .at_ms = number(p, "at_ms")};
+    }
+}
+
+void network_json_load(const char *text, struct session_net *net)
+{
+    json_t *row cleanup(json_unref) = NULL;
+    struct error err;
+
+    if (!text || !text[0])
+        return;
+    if (json_parse(text, strlen(text), &row, &err) < 0 ||
+        session_network_read(json_object_get(row, "network"), &net->want,
+                             &err) < 0) {
+        net->want = (struct session_network_info){0};
+        (void)snprintf(net->want.problem, sizeof(net->want.problem),
+                       "what was kept of its network is damaged");
+        return;
+    }
+    net->want.permitted = number(row, "permitted");
+    atomic_store(&net->mode, net->want.net.mode);
+    atomic_store(&net->bytes_used, (uint64_t)number(row, "bytes_used"));
+    atomic_store(&net->requests_used, (uint64_t)number(row, "requests_used"));
+    load_packages(json_object_get(row, "installed"), net);
+}

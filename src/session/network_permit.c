@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * May a session have this network? Policy is asked about every destination
+ * and port (or once, for the open one), and about every secret; one no is a
+ * no, and what several rules want to have asked is one question to a person.
+ * Without a rule that speaks of it a network stays within the pool's, unless
+ * the key may set policy anyway: what nobody decided is no.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "approval/approval.h"
+#include "audit/audit.h"
+#include "auth/auth.h"
+#include "base/buf.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "session/network_int.h"
+#include "vault/vault.h"
+#include "json/json.h"
+
+struct verdicts {
+    bool asks;                    /* a person is to be asked */
+    struct policy_decision asked; /* the first of these */
+    enum policy_action action;
+    bool undecided; /* some default allowed it, and no rule */
+    char undecided_host[80];
+    int64_t version;
+};
+
+static bool may_set_policy(const struct actor *who)
+{
+    return who->admin || (who->scopes & AUTH_POLICY_ADMIN);
+}
+
+static bool by_rule(const struct policy_decision *d)
+{
+    return d->rule[0] && strcmp(d->rule, "default") != 0;
+}
+
+/* One request; err is set by a no. */
+static int decide(const struct network_ask *ask,
+                  const struct policy_request *rq, struct verdicts *v,
+                  struct error *err)
+{
+    struct policy_decision d = {.verdict = POLICY_DENY};
+
+    policy_decide(ask->m->parts.policy, ask->pinned, rq, &d);
+    policy_record(ask->m->parts.policy, rq, &d,
+                  ask->session ? ask->session : "", false);
+    v->version = d.version;
+    if (d.verdict == POLICY_DENY)
+        return policy_refuse(&d, err);
+    if (d.verdict == POLICY_ASK && !v->asks) {
+        v->asks = true;
+        v->asked = d;
+        v->action = rq->action;
+    }
+    if (d.verdict == POLICY_ALLOW && !by_rule(&d) && !v->undecided) {
+        v->undecided = true;
+        (void)snprintf(v->undecided_host, sizeof(v->undecided_host), "%s",
+                       rq->host ? rq->host : "");
+    }
+    return 0;
+}
+
+static struct policy_request request(const struct network_ask *ask,
+                                     enum policy_action action,
+                                     const struct session_network *net)
+{
+    return (struct policy_request){.action = action,
+                                   .who = ask->who,
+                                   .session = ask->session,
+                                   .pool = ask->pool->name,
+                                   .runtime = ask->runtime,
+                                   .code_bytes = -1,
+                                   .timeout_s = -1,
+                                   .output_bytes = -1,
+                                   .file_bytes = -1,
+                                   .network = session_egress_name(net->mode)};
+}
+
+static int decide_destination(const struct network_ask *ask,
+                              const struct session_network *net,
+                              const struct session_destination *d,
+                              struct verdicts *v, struct error *err)
+{
+    struct policy_request rq = request(ask, POLICY_EGRESS, net);
+    uint16_t ports[SESSION_PORTS_MAX];
+    size_t count = network_spec_ports(d, ports);
+    int rc = 0;
+
+    rq.host = d->host;
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rq.port = ports[i];
+        rc = decide(ask, &rq, v, err);
+    }
+    if (rc < 0)
+        return error_wrap(err, "destination '%.80s'", d->host);
+    return 0;
+}
+
+/* It must be there, and be for that destination. */
+static int decide_secret(const struct network_ask *ask,
+                         const struct session_network *net,
+                         const struct session_destination *d,
+                         struct verdicts *v, struct error *err)
+{
+    struct policy_request rq = request(ask, POLICY_SECRET, net);
+    struct vault_info info;
+    int rc = vault_get(ask->m->parts.vault, ask->who, d->secret, &info, err);
+
+    if (rc < 0)
+        return rc;
+    if (!vault_goes_to(&info, d->host)) {
+        (void)error_set(err, ERR_INVALID,
+                        "secret '%s' is not for destination '%.80s'",
+                        d->secret, d->host);
+        return error_hint(err, "it is bound to %.200s", info.destinations);
+    }
+    rq.host = d->host;
+    rq.secret = d->secret;
+    rc = decide(ask, &rq, v, err);
+    return rc < 0 ? error_wrap(err, "secret '%s'", d->secret) : 0;
+}
+
+/* Everything policy says of it. */
+static int decide_all(const struct network_ask *ask,
+                      const struct session_network *net, struct verdicts *v,
+                      struct error *err)
+{
+    struct policy_request whole = request(ask, POLICY_EGRESS, net);
+    int rc = 0;
+
+    if (net->mode == SESSION_EGRESS_NONE && !net->packages)
+        return 0; /* nothing is always allowed */
+    if (net->mode != SESSION_EGRESS_ALLOWLIST || !net->destination_count)
+        rc = decide(ask, &whole, v, err);
+    for (size_t i = 0; i < net->destination_count && rc == 0; i++) {
+        const struct session_destination *d = &net->destinations[i];
+
+        rc = decide_destination(ask, net, d, v, err);
+        if (rc == 0 && d->secret)
+            rc = decide_secret(ask, net, d, v, err);
+    }
+    return rc;
+}
+
+static bool has_secret(const struct session_network *net)
+{
+    for (size_t i = 0; i < net->destination_count; i++)
+        if (net->destinations[i].secret)
+            return true;
+    return false;
+}
+
+/* What no rule decided stays within the pool's. */
+static int check_undecided(const struct network_ask *ask,
+                           const struct session_network *net,
+                           const struct verdicts *v, struct error *err)
+{
+    struct session_network_info pool cleanup(session_network_info_done) = {0};
+    int rc;
+
+    if (!v->undecided || ask->of_pool || may_set_policy(ask->who))
+        return 0;
+    rc = network_pool_read(ask->pool, &pool, err);
+    if (rc < 0)
+        return rc;
+    if (network_spec_within(&pool.net, net) && !has_secret(net))
+        return 0;
+    (void)error_set(err, ERR_FORBIDDEN,
+                    "no rule of the policy allows this session more than its "
+                    "pool has%s%s",
+                    v->undecided_host[0] ? ": " : "", v->undecided_host);
+    return error_hint(err,
+                      "pool '%s' has egress '%s'; a rule of the policy, "
+                      "or a key with policy:admin, can give more",
+                      ask->pool->name, ask->pool->egress);
+}
+
+/* The same network is the same question. */
+static int need_approval(const struct network_ask *ask,
+                         const struct session_network *net,
+                         const struct verdicts *v, struct error *err)
+{
+    struct buf payload cleanup(buf_done) = {0};
+    struct json_writer w = {.out = &payload};
+    char summary[400];
+    struct approval_spec spec = {.who = ask->who,
+                                 .action = v->action,
+                                 .session = ask->session,
+                                 .summary = summary,
+                                 .by = &v->asked};
+
+    json_write_open(&w, NULL, '{');
+    json_write_string(&w, "pool", ask->pool->name);
+    json_write_string(&w, "session", ask->session);
+    json_write_open(&w, "network", '{');
+    session_network_write(&w, net);
+    json_write_close(&w, '}');
+    json_write_close(&w, '}');
+    (void)snprintf(summary, sizeof(summary),
+                   "give %s the network '%s' with %zu destinations%s%s%s%s",
+                   ask->session ? ask->session : "a new session",
+                   session_egress_name(net->mode), net->destination_count,
+                   net->destination_count ? ", the first " : "",
+                   net->destination_count ? net->destinations[0].host : "",
+                   has_secret(net) ? ", and secrets" : "",
+                   net->packages ? ", and packages" : "");
+    spec.payload = payload.data;
+    return approval_need(ask->m->parts.approvals, &spec, err);
+}
+
+int network_permit(const struct network_ask *ask,
+                   struct session_network_info *net, struct error *err)
+{
+    struct verdicts v = {0};
+    int rc = decide_all(ask, &net->net, &v, err);
+
+    if (rc == 0)
+        rc = check_undecided(ask, &net->net, &v, err);
+    if (rc == 0 && v.asks && ask->of_pool)
+        rc = error_set(err, ERR_FORBIDDEN,
+                       "rule '%s' wants somebody asked first: ask for this "
+                       "network by name",
+                       v.asked.rule);
+    else if (rc == 0 && v.asks)
+        rc = need_approval(ask, &net->net, &v, err);
+    if (rc == 0)
+        net->permitted = v.version;
+    return rc;
+}
+
+int network_permit_again(const struct network_ask *ask,
+                         const struct session_network_info *net,
+                         struct error *err)
+{
+    struct verdicts v = {0};
+    int rc = decide_all(ask, &net->net, &v, err);
+
+    /* Somebody said yes to what that version asked; not to what another does.
+     */
+    if (rc == 0 && v.asks && v.asked.version != net->permitted)
+        rc = error_set(err, ERR_FORBIDDEN,
+                       "rule '%s' wants somebody asked first: ask for this "
+                       "network again",
+                       v.asked.rule);
+    return rc;
+}

@@ -1,0 +1,355 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the proxy tells: counted, shown in the execution that ran, written to
+ * the trail. Runs on the link's thread, so nothing here waits; questions go
+ * to a thread of their own. What a session does in a storm is counted in
+ * full and listed in part: a line of the trail for each of the first so many
+ * in a while, then one that says how many more there were (E5).
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "audit/audit.h"
+#include "base/arena.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "egress/call.h"
+#include "quota/quota.h"
+#include "session/network_int.h"
+
+/* ---- who has a handle --------------------------------------------------- */
+
+static struct session_net **bucket(struct session_networks *n, uint64_t handle)
+{
+    return &n->buckets[handle % NETWORK_BUCKETS];
+}
+
+struct session *network_report_find(struct session_networks *n,
+                                    uint64_t handle)
+{
+    struct session_net *net;
+    struct session *se = NULL;
+
+    pthread_mutex_lock(&n->lock);
+    net = *bucket(n, handle);
+    while (net && net->handle != handle)
+        net = net->next;
+    if (net) /* its box holds a reference as long as it is here */
+        se = session_ref(net->session);
+    pthread_mutex_unlock(&n->lock);
+    return se;
+}
+
+void network_report_enter(struct session *se)
+{
+    struct session_networks *n = se->m->networks;
+    struct session_net *net = se->net;
+
+    pthread_mutex_lock(&n->lock);
+    net->handle = ++n->next_handle;
+    net->session = se;
+    net->next = *bucket(n, net->handle);
+    *bucket(n, net->handle) = net;
+    pthread_mutex_unlock(&n->lock);
+}
+
+void network_report_leave(struct session *se)
+{
+    struct session_networks *n = se->m->networks;
+    struct session_net *net = se->net, **at;
+
+    pthread_mutex_lock(&n->lock);
+    at = bucket(n, net->handle);
+    while (*at && *at != net)
+        at = &(*at)->next;
+    if (*at)
+        *at = net->next;
+    net->next = NULL;
+    net->session = NULL;
+    net->handle = 0;
+    pthread_mutex_unlock(&n->lock);
+}
+
+/* ---- in the execution --------------------------------------------------- */
+
+static const char *const whats[] = {
+    [EGRESS_REPORT_HTTP] = "http",      [EGRESS_REPORT_TUNNEL] = "tunnel",
+    [EGRESS_REPORT_LOOKUP] = "resolve", [EGRESS_REPORT_PACKAGE] = "package",
+    [EGRESS_REPORT_BUDGET] = "connect",
+};
+
+static struct exec_connection as_connection(const struct egress_report *r)
+{
+    return (struct exec_connection){
+        .at_ms = r->at_ms,
+        .what = whats[r->type],
+        .host = r->package[0] ? r->package : r->host,
+        .port = r->port,
+        .allowed = r->allowed,
+        .method = r->method,
+        .path = r->package[0] ? r->version : r->path,
+        .reason = r->allowed ? "" : r->reason,
+        .count = 1,
+        .bytes_out = r->bytes_out,
+        .bytes_in = r->bytes_in};
+}
+
+static struct execution *running(struct session *se)
+{
+    struct execution *e;
+
+    pthread_mutex_lock(&se->lock);
+    e = se->running ? execution_ref(se->running) : NULL;
+    pthread_mutex_unlock(&se->lock);
+    return e;
+}
+
+static const char *keep_text(char **at, const char *text)
+{
+    char *kept = *at;
+    size_t len = strlen(text) + 1;
+
+    memcpy(kept, text, len);
+    *at += len;
+    return kept;
+}
+
+/* For whichever execution comes next. */
+static void keep_pending(struct session *se, const struct exec_connection *c)
+{
+    struct session_networks *n = se->m->networks;
+    size_t size = strlen(c->host) + strlen(c->method) + strlen(c->path) +
+                  strlen(c->reason) + 4;
+    struct net_pending *p = xmalloc(sizeof(*p) + size);
+    char *at = p->room;
+
+    p->c = *c;
+    p->c.host = keep_text(&at, c->host);
+    p->c.method = keep_text(&at, c->method);
+    p->c.path = keep_text(&at, c->path);
+    p->c.reason = keep_text(&at, c->reason);
+    pthread_mutex_lock(&n->lock);
+    if (se->net->pending_count < NETWORK_PENDING_MAX) {
+        struct net_pending **end = &se->net->pending;
+
+        while (*end)
+            end = &(*end)->next;
+        p->next = NULL;
+        *end = p;
+        se->net->pending_count++;
+        p = NULL;
+    }
+    pthread_mutex_unlock(&n->lock);
+    free(p);
+}
+
+static void show(struct session *se, const struct egress_report *r)
+{
+    struct exec_connection c = as_connection(r);
+    struct execution *e cleanup(execution_unrefp) = running(se);
+
+    if (!e || !session_watch_add(e, &c))
+        keep_pending(se, &c);
+}
+
+void session_net_begin(struct session *se, struct execution *e)
+{
+    struct session_networks *n = se->m->networks;
+    struct net_pending *p, *next;
+
+    pthread_mutex_lock(&n->lock);
+    p = take_ptr(se->net->pending);
+    se->net->pending_count = 0;
+    pthread_mutex_unlock(&n->lock);
+    for (; p; p = next) {
+        next = p->next;
+        (void)session_watch_add(e, &p->c); /* it has only begun */
+        free(p);
+    }
+}
+
+/* ---- in the trail ------------------------------------------------------- */
+
+static const char *action_of(const struct egress_report *r)
+{
+    switch (r->type) {
+    case EGRESS_REPORT_LOOKUP:
+        return r->allowed ? NULL : "network.lookup";
+    case EGRESS_REPORT_PACKAGE:
+        return r->allowed ? "package.install" : "package.refused";
+    case EGRESS_REPORT_BUDGET:
+        return "network.budget";
+    default:
+        return r->allowed ? "network.request" : "network.refused";
+    }
+}
+
+/* Is there room for a line now? *ret_before: so many had none. */
+static bool line_room(struct session *se, uint32_t *ret_before)
+{
+    struct session_networks *n = se->m->networks;
+    struct session_net *net = se->net;
+    uint64_t now = clock_mono_ms();
+    bool room;
+
+    *ret_before = 0;
+    pthread_mutex_lock(&n->lock);
+    if (now >= net->window_ms + NETWORK_LINES_MS) {
+        net->window_ms = now;
+        net->lines = 0;
+        *ret_before = net->unlisted;
+        net->unlisted = 0;
+    }
+    room = net->lines < NETWORK_LINES_MAX;
+    if (room)
+        net->lines++;
+    else
+        net->unlisted++;
+    pthread_mutex_unlock(&n->lock);
+    return room;
+}
+
+static void write_line(struct session *se, const char *action,
+                       const char *path, const char *detail, bool ok)
+{
+    struct actor who = session_actor(se);
+    struct audit_event event = {.action = action,
+                                .workspace = se->workspace,
+                                .object = se->id,
+                                .path = path,
+                                .result = ok ? NULL : "forbidden",
+                                .detail = detail};
+
+    audit_later(workspaces_audit(se->m->workspaces), &who, &event);
+}
+
+static void describe(const struct egress_report *r, char *ret, size_t size)
+{
+    if (r->package[0])
+        (void)snprintf(ret, size, "%s %s sha256 %s%s%s", r->package,
+                       r->version, r->sha256, r->allowed ? "" : ": ",
+                       r->allowed ? "" : r->reason);
+    else if (!r->allowed)
+        (void)snprintf(ret, size, "%s%s%s", r->method,
+                       r->method[0] ? ": " : "", r->reason);
+    else
+        (void)snprintf(ret, size,
+                       "%s%s%.300s to %s, status %u, %llu bytes out, %llu in, "
+                       "rule %u",
+                       r->method[0] ? r->method : "CONNECT",
+                       r->path[0] ? " " : "", r->path, r->address, r->status,
+                       (unsigned long long)r->bytes_out,
+                       (unsigned long long)r->bytes_in, r->rule);
+}
+
+static void note(struct session *se, const struct egress_report *r)
+{
+    const char *action = action_of(r);
+    char place[EGRESS_HOST_MAX + 8], detail[480];
+    uint32_t before;
+
+    if (!action)
+        return;
+    if (!line_room(se, &before))
+        return;
+    if (before) {
+        (void)snprintf(detail, sizeof(detail),
+                       "%u more were not listed one by one", before);
+        write_line(se, "network.more", NULL, detail, true);
+    }
+    (void)snprintf(place, sizeof(place), r->port ? "%s:%u" : "%s", r->host,
+                   r->port);
+    describe(r, detail, sizeof(detail));
+    write_line(se, action, place, detail,
+               r->allowed && r->type != EGRESS_REPORT_BUDGET);
+}
+
+/* ---- what it used ------------------------------------------------------- */
+
+static bool same_package(const struct session_package *p,
+                         const struct egress_report *r)
+{
+    return strcmp(p->name, r->package) == 0 &&
+           strcmp(p->version, r->version) == 0 &&
+           strcmp(p->sha256, r->sha256) == 0;
+}
+
+static void keep_package(struct session *se, const struct egress_report *r)
+{
+    struct session_networks *n = se->m->networks;
+    struct session_net *net = se->net;
+    size_t i = 0;
+
+    pthread_mutex_lock(&n->lock);
+    if (!net->packages) {
+        net->packages_room = arena_new();
+        net->packages = xcalloc(NETWORK_PACKAGES_MAX, sizeof(*net->packages));
+    }
+    while (i < net->package_count && !same_package(&net->packages[i], r))
+        i++;
+    if (i == net->package_count && i < NETWORK_PACKAGES_MAX)
+        net->packages[net->package_count++] = (struct session_package){
+            .name = arena_strdup(net->packages_room, r->package),
+            .version = arena_strdup(net->packages_room, r->version),
+            .sha256 = arena_strdup(net->packages_room, r->sha256),
+            .at_ms = r->at_ms};
+    pthread_mutex_unlock(&n->lock);
+}
+
+static void count(struct session *se, const struct egress_report *r)
+{
+    struct quotas *q = se->m->parts.quotas;
+    const char *tenant = se->tenant->name;
+    uint64_t bytes = r->bytes_out + r->bytes_in;
+    struct error ignored;
+
+    if (bytes)
+        atomic_fetch_add(&se->net->bytes_used, bytes);
+    if (r->allowed && r->type != EGRESS_REPORT_LOOKUP)
+        atomic_fetch_add(&se->net->requests_used, 1);
+    atomic_store(&se->net->dirty, true);
+    quota_spend(q, tenant, QUOTA_EGRESS, bytes);
+    if (bytes && quota_check(q, tenant, QUOTA_EGRESS, &ignored) < 0)
+        network_work_look(se); /* nothing is left: it loses its network */
+}
+
+/* Of the other process's; a report that makes no sense tells nothing. */
+static bool plausible(const struct egress_report *r)
+{
+    return r->type >= EGRESS_REPORT_HTTP && r->type <= EGRESS_QUESTION &&
+           memchr(r->host, 0, sizeof(r->host)) &&
+           memchr(r->address, 0, sizeof(r->address)) &&
+           memchr(r->method, 0, sizeof(r->method)) &&
+           memchr(r->path, 0, sizeof(r->path)) &&
+           memchr(r->package, 0, sizeof(r->package)) &&
+           memchr(r->version, 0, sizeof(r->version)) &&
+           memchr(r->sha256, 0, sizeof(r->sha256)) &&
+           memchr(r->reason, 0, sizeof(r->reason));
+}
+
+void network_report(void *ctx, const struct egress_report *r)
+{
+    struct session_networks *n = ctx;
+    struct session *se;
+
+    if (!plausible(r))
+        return;
+    se = network_report_find(n, r->handle);
+    if (!se) {
+        if (r->type == EGRESS_QUESTION)
+            egress_call_answer(n->m->parts.egress, r->question, false,
+                               "the session is gone");
+        return;
+    }
+    if (r->type == EGRESS_QUESTION) {
+        network_work_question(se, r);
+    } else {
+        count(se, r);
+        if (r->type == EGRESS_REPORT_PACKAGE && r->allowed)
+            keep_package(se, r);
+        if (r->type != EGRESS_REPORT_LOOKUP || !r->allowed)
+            show(se, r);
+        note(se, r);
+    }
+    session_unref(se);
+}
