@@ -41,9 +41,10 @@ static const struct cli_command commands[] = {
      "pool show NAME\n"
      "pool create NAME [--container-type PythonLTS|Shell]\n"
      "    [--max-sessions N] [--cooldown-period SECONDS]\n"
-     "    [--ready-sessions N] [--network-status EgressDisabled]\n"
+     "    [--ready-sessions N] [--network-status STATUS]\n"
      "    [--lifecycle-type Timed] [--runtime R] [--memory SIZE]\n"
-     "    [--persistence workspace|ephemeral]\n"
+     "    [--persistence workspace|ephemeral] [--packages on|off]\n"
+     "    [--egress none|allowlist|open] [--egress-allow HOSTS]\n"
      "pool update NAME [the same]\n"
      "pool delete NAME [--yes]",
      cli_pool, true},

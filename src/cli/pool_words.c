@@ -23,9 +23,9 @@ static const struct word container_types[] = {
 };
 
 static const struct word network_statuses[] = {
-    {"EgressDisabled", "", NULL},
-    {"EgressEnabled", NULL, "sessions have no network yet"},
-    {NULL, "EgressDisabled", NULL},
+    {"EgressDisabled", "none", NULL},
+    {"EgressEnabled", "open", NULL},
+    {NULL, "EgressDisabled or EgressEnabled", NULL},
 };
 
 static const struct word lifecycle_types[] = {
@@ -71,20 +71,32 @@ static void set_text(json_t *body, const char *member, const char *value)
 
 json_t *cli_pool_body(const struct cli *c, const struct pool_flags *flags)
 {
-    const char *kind = NULL, *ignored = NULL;
+    const char *kind = NULL, *egress = flags->egress, *ignored = NULL;
     json_t *body;
 
     if (!translate(c, "container-type", container_types, flags->container_type,
                    &kind) ||
         !translate(c, "network-status", network_statuses,
-                   flags->network_status, &ignored) ||
+                   flags->network_status, &egress) ||
         !translate(c, "lifecycle-type", lifecycle_types, flags->lifecycle_type,
                    &ignored))
         return NULL;
+    if (flags->packages && strcmp(flags->packages, "on") != 0 &&
+        strcmp(flags->packages, "off") != 0) {
+        cli_usage_error(c, "--packages wants on or off, not '%s'",
+                        flags->packages);
+        return NULL;
+    }
     body = json_object();
     set_text(body, "kind", kind);
     set_text(body, "runtime", flags->runtime);
     set_text(body, "persistence", flags->persistence);
+    set_text(body, "egress", egress);
+    set_text(body, "egress_allow", flags->egress_allow);
+    if (flags->packages)
+        (void)json_object_set_new(
+            body, "packages",
+            json_boolean(strcmp(flags->packages, "on") == 0));
     set_number(body, "max_sessions", flags->max_sessions);
     set_number(body, "cooldown_s", flags->cooldown_s);
     set_number(body, "ready_wanted", flags->ready);

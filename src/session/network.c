@@ -10,15 +10,13 @@
 
 #include "audit/audit.h"
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "egress/call.h"
 #include "session/network_int.h"
 #include "store/store.h"
-
-#define OPEN_MEANS                                                            \
-    "code that nobody has read can send what it sees to any public address"
 
 static const char *const names[] = {"none", "allowlist", "open"};
 
@@ -113,6 +111,22 @@ char *session_net_text(struct session *se)
     text = network_json_text(se->net, &se->net->want);
     pthread_mutex_unlock(&n->lock);
     return text;
+}
+
+char *session_net_hosts(const struct session *se)
+{
+    struct session_networks *n = se->m->networks;
+    const struct session_network *net = &se->net->want.net;
+    struct buf b cleanup(buf_done) = {0};
+
+    if (session_network_mode(se) != SESSION_EGRESS_ALLOWLIST)
+        return NULL;
+    buf_adds(&b, "");
+    pthread_mutex_lock(&n->lock);
+    for (size_t i = 0; i < net->destination_count; i++)
+        buf_addf(&b, "%s%s", i ? "," : "", net->destinations[i].host);
+    pthread_mutex_unlock(&n->lock);
+    return buf_take(&b, NULL);
 }
 
 bool session_net_dirty(struct session *se)
@@ -286,7 +300,7 @@ static int write_down(struct session *se, const struct actor *who,
     (void)snprintf(detail, sizeof(detail), "%zu destinations%s%s",
                    want->net.destination_count,
                    want->net.packages ? ", packages" : "",
-                   mode == SESSION_EGRESS_OPEN ? "; " OPEN_MEANS : "");
+                   mode == SESSION_EGRESS_OPEN ? "; " SESSION_OPEN_MEANS : "");
     pthread_mutex_lock(&se->m->networks->lock);
     text = network_json_text(se->net, want);
     pthread_mutex_unlock(&se->m->networks->lock);
@@ -353,7 +367,7 @@ int session_network_set(struct sessions *s, const struct actor *who,
     }
     if (rc == 0 && net->mode == SESSION_EGRESS_OPEN)
         log_event(LOG_WARN, "session_egress_open", "session", id, "tenant",
-                  who->tenant, "means", OPEN_MEANS, NULL);
+                  who->tenant, "means", SESSION_OPEN_MEANS, NULL);
     session_let(se);
     return rc;
 }

@@ -118,34 +118,30 @@ static int read_destination(struct arena *room, const json_t *value,
     return 0;
 }
 
-int session_network_read(const json_t *object,
-                         struct session_network_info *ret, struct error *err)
+int session_network_read(const json_t *object, struct arena *room,
+                         struct session_network *ret, struct error *err)
 {
-    struct session_network_info info cleanup(session_network_info_done) = {
-        .room = arena_new()};
     struct session_destination *list;
     struct body b = {0};
     int rc = json_read(object, fields, ARRAY_SIZE(fields), &b, err);
     size_t count = json_array_size(b.destinations);
 
-    list = arena_alloc(info.room, (count + 1) * sizeof(*list));
+    list = arena_alloc(room, (count + 1) * sizeof(*list));
     for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = read_destination(info.room, json_array_get(b.destinations, i),
+        rc = read_destination(room, json_array_get(b.destinations, i),
                               &list[i], err);
         if (rc < 0)
             (void)error_wrap(err, "destinations[%zu]", i);
     }
     if (rc < 0)
-        return error_wrap(err, "network");
-    info.net = (struct session_network){.mode = (enum session_egress)b.mode,
-                                        .destinations = list,
-                                        .destination_count = count,
-                                        .packages = b.packages,
-                                        .bytes = (uint64_t)b.bytes,
-                                        .connections = (uint32_t)b.connections,
-                                        .requests = (uint32_t)b.requests};
-    *ret = info;
-    info.room = NULL;
+        return rc;
+    *ret = (struct session_network){.mode = (enum session_egress)b.mode,
+                                    .destinations = list,
+                                    .destination_count = count,
+                                    .packages = b.packages,
+                                    .bytes = (uint64_t)b.bytes,
+                                    .connections = (uint32_t)b.connections,
+                                    .requests = (uint32_t)b.requests};
     return 0;
 }
 
@@ -278,10 +274,10 @@ void network_json_load(const char *text, struct session_net *net)
 
     if (!text || !text[0])
         return;
+    net->want.room = arena_new();
     if (json_parse(text, strlen(text), &row, &err) < 0 ||
-        session_network_read(json_object_get(row, "network"), &net->want,
-                             &err) < 0) {
-        net->want = (struct session_network_info){0};
+        session_network_read(json_object_get(row, "network"), net->want.room,
+                             &net->want.net, &err) < 0) {
         (void)snprintf(net->want.problem, sizeof(net->want.problem),
                        "what was kept of its network is damaged");
         return;

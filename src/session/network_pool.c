@@ -9,8 +9,10 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "session/network_int.h"
+#include "session/pools_int.h"
 
 /* The port behind the last colon; an address with several colons is in
  * brackets when a port follows. */
@@ -77,4 +79,27 @@ int network_pool_read(const struct conf_pool *pool,
     if (rc == 0)
         rc = network_spec_check(&net, pool, ret, err);
     return rc < 0 ? error_wrap(err, "pool '%s', egress_allow", pool->name) : 0;
+}
+
+int pools_network_permit(struct sessions *m, const struct actor *who,
+                         const struct pool_row *row, struct error *err)
+{
+    struct session_network_info info cleanup(session_network_info_done) = {0};
+    struct conf_pool first = m->conf->pools[0], pool;
+    struct network_ask ask = {
+        .m = m, .who = who, .pool = &first, .runtime = row->runtime};
+    int rc;
+
+    first.name = (char *)(uintptr_t)row->name;
+    pool = first;
+    pool.egress = (char *)(uintptr_t)session_egress_name(row->egress);
+    pool.egress_allow = row->egress_allow;
+    pool.packages = row->packages;
+    rc = network_pool_read(&pool, &info, err);
+    if (rc == 0)
+        rc = network_permit(&ask, &info, err);
+    if (rc == 0 && row->egress == SESSION_EGRESS_OPEN)
+        log_event(LOG_WARN, "pool_egress_open", "pool", row->name, "means",
+                  SESSION_OPEN_MEANS, NULL);
+    return rc;
 }

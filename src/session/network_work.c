@@ -407,9 +407,7 @@ static int check_pools(const struct sessions *m, struct error *err)
         rc = network_pool_read(m->pools[i].conf, &info, err);
         if (rc == 0 && info.net.mode == SESSION_EGRESS_OPEN)
             log_event(LOG_WARN, "pool_egress_open", "pool",
-                      m->pools[i].conf->name, "means",
-                      "code that nobody has read can send what it sees to any "
-                      "public address",
+                      m->pools[i].conf->name, "means", SESSION_OPEN_MEANS,
                       NULL);
     }
     return rc;

@@ -114,7 +114,7 @@ void session_pool_unref(struct pool *pool)
     assert(pool->ready_count == 0);
     for (struct pool_settings *s = pool->made->settings; s; s = next) {
         next = s->next;
-        free(s);
+        pools_settings_free(s);
     }
     free(pool->made->details);
     free(pool->made);
@@ -201,7 +201,11 @@ static void fill_info(struct pool *pool, struct pool_info *ret)
         .python_timeout_max_s = conf->python_timeout_max_s,
         .shell_timeout_max_s = conf->shell_timeout_max_s,
         .memory_bytes = conf->memory_bytes,
+        .egress_allow = xstrdup(conf->egress_allow ? conf->egress_allow : ""),
+        .packages = conf->packages,
     };
+    (void)session_egress_parse(conf->egress ? conf->egress : "none",
+                               &ret->egress);
     (void)snprintf(ret->name, sizeof(ret->name), "%s", conf->name);
     (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", conf->runtime);
     if (pool->made)
@@ -218,6 +222,7 @@ void pools_info(struct sessions *m, struct pool *pool, struct pool_info *ret)
 void pool_info_done(struct pool_info *info)
 {
     free(take_ptr(info->details));
+    free(take_ptr(info->egress_allow));
 }
 
 int session_pool_get(struct sessions *s, const struct actor *who,

@@ -21,6 +21,7 @@
 #include "session/session_int.h"
 
 #define POOL_NAME_MAX 63u
+#define POOL_ALLOW_MAX 4096u /* bytes of egress_allow */
 #define POOL_READY_MAX 100u
 #define POOL_SESSIONS_MAX 100000u
 #define POOL_COOLDOWN_MAX_S (30u * 86400u)
@@ -32,6 +33,7 @@ struct store_tx;
 struct pool_settings {
     struct pool_settings *next;
     struct conf_pool conf; /* strings: the pool's, or of the configuration */
+    char *egress_allow;    /* this one its own */
 };
 
 struct pool_made {
@@ -57,6 +59,9 @@ struct pool_row {
     int64_t ready, max_sessions, cooldown_s, memory_bytes;
     char *details; /* owned; or NULL */
     int64_t created_at_ms, updated_at_ms;
+    enum session_egress egress;
+    char *egress_allow; /* owned */
+    bool packages;
 };
 
 void pool_row_done(struct pool_row *row); /* for cleanup() */
@@ -91,6 +96,12 @@ int pools_settings(struct sessions *m, struct pool *pool,
 void pools_apply(struct sessions *m, struct pool *pool,
                  const struct pool_row *row,
                  const struct pool_settings *settings);
+void pools_settings_free(struct pool_settings *s);
+
+/* network_pool.c: may whoever asks give a pool that network? ERR_INVALID for
+ * destinations that are none. */
+int pools_network_permit(struct sessions *m, const struct actor *who,
+                         const struct pool_row *row, struct error *err);
 
 /* pools_rows.c: each is one transaction with its event of the trail. */
 int pools_rows_insert(struct sessions *m, const struct actor *who,

@@ -92,6 +92,8 @@ static int put(struct sessions *m, const struct actor *who, enum pool_put how,
         rc = may_put(m, who, how, spec->name, &pool, err);
     if (rc == 0)
         rc = pools_spec_row(m, spec, pool, &row, err);
+    if (rc == 0 && (spec->egress || spec->egress_allow || spec->packages))
+        rc = pools_network_permit(m, who, &row, err);
     if (rc < 0)
         return rc;
     row.updated_at_ms = clock_real_ms();

@@ -29,12 +29,13 @@ static int note(struct sessions *m, struct store_tx **tx,
 
 static void describe(const struct pool_row *row, char ret[DETAIL_MAX])
 {
-    (void)snprintf(ret, DETAIL_MAX,
-                   "runtime %s, %s, ready %" PRId64 ", max_sessions %" PRId64
-                   ", cooldown_s %" PRId64 ", memory_bytes %" PRId64,
-                   row->runtime, row->ephemeral ? "ephemeral" : "workspace",
-                   row->ready, row->max_sessions, row->cooldown_s,
-                   row->memory_bytes);
+    (void)snprintf(
+        ret, DETAIL_MAX,
+        "runtime %s, %s, ready %" PRId64 ", max_sessions %" PRId64
+        ", cooldown_s %" PRId64 ", memory_bytes %" PRId64 ", egress %s%s",
+        row->runtime, row->ephemeral ? "ephemeral" : "workspace", row->ready,
+        row->max_sessions, row->cooldown_s, row->memory_bytes,
+        session_egress_name(row->egress), row->packages ? ", packages" : "");
 }
 
 int pools_rows_insert(struct sessions *m, const struct actor *who,
@@ -51,17 +52,21 @@ int pools_rows_insert(struct sessions *m, const struct actor *who,
                      tx, err,
                      "INSERT INTO pools (name, tenant, made_by, kind, runtime,"
                      " persistence, ready, max_sessions, cooldown_s,"
-                     " memory_bytes, details, created_at_ms, updated_at_ms)"
+                     " memory_bytes, details, created_at_ms, updated_at_ms,"
+                     " egress, egress_allow, packages)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
-                     " ?12, ?13)",
+                     " ?12, ?13, ?14, ?15, ?16)",
                      "tttitt"
                      "iiii"
-                     "tii",
+                     "tii"
+                     "tti",
                      row->name, row->tenant, who->key, (int64_t)row->kind,
                      row->runtime, row->ephemeral ? "ephemeral" : "workspace",
                      row->ready, row->max_sessions, row->cooldown_s,
                      row->memory_bytes, row->details ? row->details : "",
-                     row->created_at_ms, row->updated_at_ms),
+                     row->created_at_ms, row->updated_at_ms,
+                     session_egress_name(row->egress), row->egress_allow,
+                     (int64_t)row->packages),
                  0);
     if (rc == -ERR_CONFLICT) /* kept, but hidden when the service started */
         (void)error_set(err, ERR_CONFLICT, "that name is taken");
@@ -84,15 +89,18 @@ int pools_rows_update(struct sessions *m, const struct actor *who,
                        "UPDATE pools SET kind = ?2, runtime = ?3,"
                        " persistence = ?4, ready = ?5, max_sessions = ?6,"
                        " cooldown_s = ?7, memory_bytes = ?8,"
-                       " details = ?9, updated_at_ms = ?10"
+                       " details = ?9, updated_at_ms = ?10,"
+                       " egress = ?11, egress_allow = ?12, packages = ?13"
                        " WHERE name = ?1",
                        "titt"
                        "iiii"
-                       "ti",
+                       "titti",
                        row->name, (int64_t)row->kind, row->runtime,
                        row->ephemeral ? "ephemeral" : "workspace", row->ready,
                        row->max_sessions, row->cooldown_s, row->memory_bytes,
-                       row->details ? row->details : "", row->updated_at_ms),
+                       row->details ? row->details : "", row->updated_at_ms,
+                       session_egress_name(row->egress), row->egress_allow,
+                       (int64_t)row->packages),
             0);
     return rc < 0 ? rc
                   : note(m, &tx, who, "pool.update", row->name, detail, err);
@@ -128,7 +136,10 @@ static void read_row(struct store_rows *rows, struct pool_row *ret)
         .memory_bytes = store_int(rows, 8),
         .details = details && details[0] ? xstrdup(details) : NULL,
         .created_at_ms = store_int(rows, 10),
-        .updated_at_ms = store_int(rows, 11)};
+        .updated_at_ms = store_int(rows, 11),
+        .egress_allow = xstrdup(store_text(rows, 13)),
+        .packages = store_int(rows, 14) != 0};
+    (void)session_egress_parse(store_text(rows, 12), &ret->egress);
     store_copy(rows, 0, ret->name, sizeof(ret->name));
     store_copy(rows, 1, ret->tenant, sizeof(ret->tenant));
     store_copy(rows, 3, ret->runtime, sizeof(ret->runtime));
@@ -160,7 +171,8 @@ int session_pools_load(struct sessions *m, struct error *err)
         rc = store_query(tx, &rows, err,
                          "SELECT name, tenant, kind, runtime, persistence,"
                          " ready, max_sessions, cooldown_s, memory_bytes,"
-                         " details, created_at_ms, updated_at_ms"
+                         " details, created_at_ms, updated_at_ms,"
+                         " egress, egress_allow, packages"
                          " FROM pools ORDER BY name LIMIT ?1",
                          "i", (int64_t)POOLS_MADE_MAX);
     while (rc == 0 && (rc = store_next(rows, err)) > 0) {

@@ -28,6 +28,9 @@ static void fill_conf(struct sessions *m, const struct pool_row *row,
     ret->ready = (uint32_t)row->ready;
     ret->max_sessions = (uint32_t)row->max_sessions;
     ret->cooldown_s = (uint32_t)row->cooldown_s;
+    ret->egress = (char *)(uintptr_t)session_egress_name(row->egress);
+    ret->egress_allow = row->egress_allow; /* until they are kept */
+    ret->packages = row->packages;
 }
 
 /* Both have the same name and are otherwise of the same first pool. */
@@ -36,7 +39,15 @@ static bool same(const struct conf_pool *a, const struct conf_pool *b)
     return a->runtime == b->runtime && a->persistence == b->persistence &&
            a->memory_bytes == b->memory_bytes && a->ready == b->ready &&
            a->max_sessions == b->max_sessions &&
-           a->cooldown_s == b->cooldown_s;
+           a->cooldown_s == b->cooldown_s && a->egress == b->egress &&
+           strcmp(a->egress_allow, b->egress_allow) == 0 &&
+           a->packages == b->packages;
+}
+
+void pools_settings_free(struct pool_settings *s)
+{
+    free(s->egress_allow);
+    free(s);
 }
 
 /* With nobody but the table to read them, old ones are of no use. */
@@ -53,7 +64,7 @@ static void forget_settings(struct pool *pool)
         }
         *at = s->next;
         pool->made->settings_count--;
-        free(s);
+        pools_settings_free(s);
     }
 }
 
@@ -89,6 +100,7 @@ int pools_settings(struct sessions *m, struct pool *pool,
     } else if (!s) {
         s = xcalloc(1, sizeof(*s));
         s->conf = conf;
+        s->conf.egress_allow = s->egress_allow = xstrdup(row->egress_allow);
         s->next = made->settings;
         made->settings = s;
         made->settings_count++;

@@ -17,6 +17,7 @@
 void pool_row_done(struct pool_row *row)
 {
     free(take_ptr(row->details));
+    free(take_ptr(row->egress_allow));
 }
 
 /* ---- checks ------------------------------------------------------------- */
@@ -103,6 +104,24 @@ static int read_details(const char *asked, char **ret, struct error *err)
     return 0;
 }
 
+static int read_egress(const struct pool_spec *spec, struct pool_row *row,
+                       struct error *err)
+{
+    if (spec->egress && session_egress_parse(spec->egress, &row->egress) < 0)
+        return error_set(err, ERR_INVALID,
+                         "egress must be 'none', 'allowlist' or 'open'");
+    if (spec->egress_allow && strlen(spec->egress_allow) > POOL_ALLOW_MAX)
+        return error_set(err, ERR_TOO_LARGE, "egress_allow is over %u bytes",
+                         POOL_ALLOW_MAX);
+    if (spec->egress_allow) {
+        free(row->egress_allow);
+        row->egress_allow = xstrdup(spec->egress_allow);
+    }
+    if (spec->packages)
+        row->packages = spec->packages > 0;
+    return 0;
+}
+
 struct runtime *pools_runtime(struct sessions *m, const char *name)
 {
     struct runtime *found = NULL;
@@ -144,7 +163,12 @@ static void row_of_first(const struct conf_pool *first, struct pool_row *ret)
                              .ready = MIN(first->ready, POOL_READY_MAX),
                              .max_sessions = first->max_sessions,
                              .cooldown_s = first->cooldown_s,
-                             .memory_bytes = (int64_t)first->memory_bytes};
+                             .memory_bytes = (int64_t)first->memory_bytes,
+                             .packages = first->packages};
+    (void)session_egress_parse(first->egress ? first->egress : "none",
+                               &ret->egress);
+    ret->egress_allow =
+        xstrdup(first->egress_allow ? first->egress_allow : "");
     (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", first->runtime);
 }
 
@@ -195,6 +219,8 @@ int pools_spec_row(struct sessions *m, const struct pool_spec *spec,
         rc = read_persistence(spec->persistence, &ret->ephemeral, err);
     if (rc == 0)
         rc = read_runtime(m, spec->runtime, ret->runtime, err);
+    if (rc == 0)
+        rc = read_egress(spec, ret, err);
     if (rc == 0)
         rc = read_details(spec->details, &ret->details, err);
     if (rc == 0)

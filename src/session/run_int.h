@@ -184,7 +184,9 @@ int session_net_plan(struct sessions *m, const struct actor *who,
                      struct error *err);
 /* Of a row. */
 struct session_net *session_net_load(const char *text);
-char *session_net_text(struct session *se);     /* owned by caller */
+char *session_net_text(struct session *se); /* owned by caller */
+/* Of an allowlist, commas between; NULL: it is none. Owned by caller. */
+char *session_net_hosts(const struct session *se);
 bool session_net_dirty(struct session *se);     /* and no longer */
 void session_net_free(struct session_net *net); /* accepts NULL */
 /* Its sandbox from now on, before any code runs in it. Fails with no network

@@ -190,6 +190,7 @@ void session_fill_info(struct session *se, struct session_info *ret)
                        se->identifier);
     ret->ephemeral = se->ephemeral;
     ret->egress = session_network_mode(se);
+    ret->hosts = session_net_hosts(se);
     ret->cooldown_s = session_cooldown(se);
     ret->metadata = xstrdup(se->metadata);
     ret->created_at_ms = se->created_at_ms;
@@ -218,6 +219,7 @@ void session_fill_info(struct session *se, struct session_info *ret)
 void session_info_done(struct session_info *info)
 {
     free(take_ptr(info->metadata));
+    free(take_ptr(info->hosts));
 }
 
 int session_get(struct sessions *s, const struct actor *who, const char *id,

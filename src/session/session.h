@@ -126,6 +126,8 @@ enum session_egress {
     SESSION_EGRESS_ALLOWLIST,
     SESSION_EGRESS_OPEN /* every public address; says so loudly */
 };
+#define SESSION_OPEN_MEANS                                                    \
+    "code that nobody has read can send what it sees to any public address"
 
 #define SESSION_DESTINATIONS_MAX 100u
 #define SESSION_PORTS_MAX 8
@@ -171,11 +173,11 @@ const char *session_egress_name(enum session_egress mode);
 int session_egress_parse(const char *name, enum session_egress *ret);
 
 /* network_json.c: {"mode": …, "destinations": […], …} and back; shapes only,
- * what may be is the core's to say. ret: done by caller. */
+ * what may be is the core's to say. room: borrowed, has what ret points to. */
 struct json_t;
 struct json_writer;
-int session_network_read(const struct json_t *object,
-                         struct session_network_info *ret, struct error *err);
+int session_network_read(const struct json_t *object, struct arena *room,
+                         struct session_network *ret, struct error *err);
 /* Its fields, into an open object. */
 void session_network_write(struct json_writer *w,
                            const struct session_network *net);
@@ -222,6 +224,7 @@ struct session_info {
     char identifier[132];   /* "" : none */
     int64_t policy_version; /* it was made under, or has adopted */
     enum session_egress egress;
+    char *hosts;    /* of an allowlist, commas between; the same */
     char *metadata; /* owned by caller; may be NULL */
 };
 
@@ -311,6 +314,9 @@ struct pool_spec {
     const char *persistence;
     int64_t ready, max_sessions, cooldown_s, memory_bytes;
     const char *details; /* a door's own JSON object, given back as it is */
+    const char *egress;  /* "none", "allowlist", "open" */
+    const char *egress_allow; /* "host[:port],…" */
+    int packages;             /* 1: yes, -1: no, 0: as it was */
 };
 
 struct pool_info {
@@ -325,6 +331,9 @@ struct pool_info {
     uint64_t memory_bytes;
     int64_t created_at_ms, updated_at_ms; /* 0: of the configuration */
     char *details;                        /* owned by caller; may be NULL */
+    enum session_egress egress;
+    char *egress_allow; /* owned by caller */
+    bool packages;
 };
 void pool_info_done(struct pool_info *info);
 

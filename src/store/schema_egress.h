@@ -17,6 +17,9 @@
     "  used_at_ms INTEGER NOT NULL DEFAULT 0,"                                \
     "  PRIMARY KEY (tenant, name)"                                            \
     ") STRICT;"                                                               \
-    "ALTER TABLE sessions ADD COLUMN network TEXT NOT NULL DEFAULT '';"
+    "ALTER TABLE sessions ADD COLUMN network TEXT NOT NULL DEFAULT '';"       \
+    "ALTER TABLE pools ADD COLUMN egress TEXT NOT NULL DEFAULT 'none';"       \
+    "ALTER TABLE pools ADD COLUMN egress_allow TEXT NOT NULL DEFAULT '';"     \
+    "ALTER TABLE pools ADD COLUMN packages INTEGER NOT NULL DEFAULT 0;"
 
 #endif

@@ -148,15 +148,28 @@ static int read_lifecycle(const json_t *properties, struct pool_spec *ret,
     return r;
 }
 
-static int read_network(const json_t *properties, struct error *err)
+/* What they call enabled is every public address; policy may say no. */
+static int read_network(const json_t *properties, struct pool_spec *ret,
+                        struct error *err)
 {
     json_t *network;
+    const json_t *status;
     int r =
         get_object(properties, "sessionNetworkConfiguration", &network, err);
 
-    if (r == 0 && network)
-        r = get_only(network, "status", "EgressDisabled",
-                     "sessions have no network in this version", err);
+    status = r == 0 && network ? get(network, "status") : NULL;
+    if (!status)
+        return r;
+    if (json_is_string(status) &&
+        strcasecmp(json_string_value(status), "EgressEnabled") == 0)
+        ret->egress = "open";
+    else if (json_is_string(status) &&
+             strcasecmp(json_string_value(status), "EgressDisabled") == 0)
+        ret->egress = "none";
+    else
+        r = error_set(err, ERR_INVALID,
+                      "property 'status' must be EgressDisabled or "
+                      "EgressEnabled");
     return r;
 }
 
@@ -257,7 +270,7 @@ int azure_arm_read(const json_t *body, json_t *details, struct pool_spec *ret,
     if (r == 0 && properties)
         r = read_lifecycle(properties, &spec, err);
     if (r == 0 && properties)
-        r = read_network(properties, err);
+        r = read_network(properties, &spec, err);
     if (r == 0 && properties)
         r = read_mcp(properties, details, err);
     if (r == 0 && properties)
@@ -365,7 +378,9 @@ static void encode_properties(struct json_writer *w,
     json_write_close(w, '}');
     encode_lifecycle(w, pool, old);
     json_write_open(w, "sessionNetworkConfiguration", '{');
-    json_write_string(w, "status", "EgressDisabled");
+    json_write_string(w, "status",
+                      pool->egress == SESSION_EGRESS_NONE ? "EgressDisabled"
+                                                          : "EgressEnabled");
     json_write_close(w, '}');
     encode_kept(w, details, "managedIdentitySettings");
     encode_mcp(w, details, endpoint);

@@ -160,6 +160,12 @@ static int change(struct doors_call *call, bool patch, struct error *err)
         return r;
     if (!there && spec.kind < 0)
         spec.kind = POOL_PYTHON;
+    /* An allowlist says that it is enabled: said again, it stays one. */
+    if (there && was.egress == SESSION_EGRESS_ALLOWLIST && spec.egress &&
+        strcmp(spec.egress, "open") == 0)
+        spec.egress = NULL;
+    if (!there && !spec.egress)
+        spec.egress = "none"; /* as that service has it */
     note_place(call, details);
     text = azure_arm_text(details);
     spec.name = call->place[AZURE_POOL];

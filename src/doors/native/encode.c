@@ -49,6 +49,7 @@ void native_encode_session(struct json_writer *w, const char *key,
     json_write_string(w, "persistence",
                       info->ephemeral ? "ephemeral" : "workspace");
     json_write_string(w, "state", session_state_name(info->state));
+    json_write_string(w, "network", session_egress_name(info->egress));
     encode_limits(w, &info->limits);
     json_write_int(w, "executions", info->executions);
     json_write_int(w, "queued", info->queued);

@@ -274,8 +274,14 @@ int native_audit_tenant(struct doors_call *call, const char **ret,
                         struct error *err);
 
 /* network.c */
+doors_handler_fn native_network_get;
+doors_handler_fn native_network_put;
 
 /* secrets.c */
+doors_handler_fn native_secrets_put;
+doors_handler_fn native_secrets_get;
+doors_handler_fn native_secrets_list;
+doors_handler_fn native_secrets_remove;
 
 /* posture.c */
 

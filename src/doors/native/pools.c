@@ -14,6 +14,7 @@
 #include "json/json.h"
 
 static const char *const kinds[] = {"python", "shell", NULL};
+static const char *const egresses[] = {"none", "allowlist", "open", NULL};
 static const char *const persistences[] = {"workspace", "ephemeral", NULL};
 
 /* ---- what they show ----------------------------------------------------- */
@@ -41,6 +42,19 @@ static void encode_limits(struct json_writer *w, const struct conf_pool *p,
     json_write_close(w, '}');
 }
 
+static void encode_egress(struct json_writer *w, const struct conf_pool *p,
+                          const struct pool_info *info)
+{
+    json_write_string(w, "egress", egresses[info->egress]);
+    json_write_string(w, "egress_allow", info->egress_allow);
+    json_write_bool(w, "packages", info->packages);
+    json_write_int(w, "egress_bytes", (int64_t)p->egress_bytes);
+    json_write_int(w, "egress_connections", p->egress_connections);
+    json_write_int(w, "egress_requests", p->egress_requests);
+    if (info->egress == SESSION_EGRESS_OPEN)
+        json_write_string(w, "warning", SESSION_OPEN_MEANS);
+}
+
 static void encode_pool(struct json_writer *w, const struct conf *conf,
                         const struct pool_info *info)
 {
@@ -56,6 +70,7 @@ static void encode_pool(struct json_writer *w, const struct conf *conf,
     json_write_bool(w, "zygote", info->zygote);
     json_write_string(w, "persistence", persistences[info->ephemeral]);
     encode_limits(w, p, info);
+    encode_egress(w, p, info);
     json_write_int(w, "cooldown_s", info->cooldown_s);
     json_write_int(w, "lifetime_s", p->lifetime_s);
     json_write_int(w, "max_sessions", info->max_sessions);
@@ -113,7 +128,9 @@ int native_pools_get(struct doors_call *call, struct error *err)
 
 struct pool_body {
     const char *name, *runtime;
-    int kind, persistence;
+    const char *egress_allow;
+    int kind, persistence, egress;
+    bool packages;
     int64_t ready, max_sessions, cooldown_s, memory_bytes;
 };
 
@@ -133,6 +150,9 @@ static const struct json_field fields[] = {
     {"cooldown_s", JSON_KIND_INT, AT(cooldown_s), .min = 1, .max = 30 * 86400},
     {"memory_bytes", JSON_KIND_INT, AT(memory_bytes), .min = 1,
      .max = INT64_MAX},
+    {"egress", JSON_KIND_CHOICE, AT(egress), .choices = egresses},
+    {"egress_allow", JSON_KIND_STRING, AT(egress_allow), .max = 4096},
+    {"packages", JSON_KIND_BOOL, AT(packages)},
 };
 
 static int put(struct doors_call *call, enum pool_put how, const char *name,
@@ -143,6 +163,7 @@ static int put(struct doors_call *call, enum pool_put how, const char *name,
     struct pool_body b = {.name = name,
                           .kind = -1,
                           .persistence = -1,
+                          .egress = -1,
                           .ready = -1,
                           .max_sessions = -1,
                           .cooldown_s = -1,
@@ -161,7 +182,12 @@ static int put(struct doors_call *call, enum pool_put how, const char *name,
         .ready = b.ready,
         .max_sessions = b.max_sessions,
         .cooldown_s = b.cooldown_s,
-        .memory_bytes = b.memory_bytes};
+        .memory_bytes = b.memory_bytes,
+        .egress = b.egress < 0 ? NULL : egresses[b.egress],
+        .egress_allow = b.egress_allow,
+        .packages = !json_is_boolean(json_object_get(json, "packages")) ? 0
+                    : b.packages                                        ? 1
+                                                                        : -1};
     return session_pool_put(call->doors->sessions, &call->actor, how, &spec,
                             NULL, ret, err);
 }

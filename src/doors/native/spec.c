@@ -23,7 +23,7 @@
 struct body {
     const char *pool, *name, *runtime, *code, *workspace, *identifier;
     const char *retry_of;
-    json_t *limits, *metadata, *files;
+    json_t *limits, *metadata, *files, *network;
     int language; /* enum exec_language */
     int mode;     /* enum native_mode */
     int persistence;
@@ -73,6 +73,8 @@ static const struct {
       persistences}},
     {SESSION | RUN,
      {"limits", JSON_KIND_OBJECT, false, AT(limits), 0, 0, NULL}},
+    {SESSION | RUN,
+     {"network", JSON_KIND_OBJECT, false, AT(network), 0, 0, NULL}},
     {SESSION | EXEC | RUN,
      {"metadata", JSON_KIND_OBJECT, false, AT(metadata), 0, 0, NULL}},
     {RUN, {"files", JSON_KIND_ARRAY, false, AT(files), 0, FILES_MAX, NULL}},
@@ -181,8 +183,22 @@ static int metadata_text(struct doors_call *call, const json_t *object,
     return 0;
 }
 
-static int to_session(const struct body *b, struct session_spec *ret,
-                      struct error *err)
+/* What it may reach, in the request's arena. */
+static int read_network(struct doors_call *call, const json_t *object,
+                        const struct session_network **ret, struct error *err)
+{
+    struct arena *arena = http_arena(call->http);
+    struct session_network *net = arena_alloc(arena, sizeof(*net));
+    int r = session_network_read(object, arena, net, err);
+
+    if (r < 0)
+        return error_wrap(err, "network");
+    *ret = net;
+    return 0;
+}
+
+static int to_session(struct doors_call *call, const struct body *b,
+                      struct session_spec *ret, struct error *err)
 {
     *ret = (struct session_spec){.pool = b->pool,
                                  .name = b->name,
@@ -194,6 +210,8 @@ static int to_session(const struct body *b, struct session_spec *ret,
     if (ret->ephemeral && ret->workspace)
         return error_set(err, ERR_INVALID,
                          "an ephemeral session has no workspace to share");
+    if (b->network && read_network(call, b->network, &ret->network, err) < 0)
+        return -(int)err->code;
     return b->limits ? read_limits(b->limits, &ret->limits, err) : 0;
 }
 
@@ -253,7 +271,7 @@ int native_spec_session(struct doors_call *call, const json_t *body,
     int r = read_body(call, body, SESSION, &b, err);
 
     if (r == 0)
-        r = to_session(&b, ret, err);
+        r = to_session(call, &b, ret, err);
     return r < 0 ? r : metadata_text(call, b.metadata, &ret->metadata, err);
 }
 
@@ -282,7 +300,7 @@ int native_spec_run(struct doors_call *call, const json_t *body,
     *ret_files = b.files;
     r = to_execution(call, &b, ret_exec, ret_mode, err);
     if (r == 0)
-        r = to_session(&b, ret_session, err);
+        r = to_session(call, &b, ret_session, err);
     ret_session->transient = true;
     return r;
 }

@@ -354,7 +354,24 @@ const struct doors_route doors_routes[] = {
      NULL, EVID, "Sign the tenant's chain as it stands", NULL, NULL,
      "201 AuditCheckpoint"},
     /* network */
+    {"GET", SESSION "/network", native_network_get, AUTH_EXECUTE, 0, NULL,
+     SESS, "What a session's code may reach, and has used", NULL, NULL,
+     "200 SessionNetwork"},
+    {"PUT", SESSION "/network", native_network_put, AUTH_EXECUTE, 0, NULL,
+     SESS, "Change what a session's code may reach; holds at once", NULL,
+     "NetworkSpec", "200 SessionNetwork, 202, 429, 503"},
     /* secrets */
+    {"GET", "/api/secrets", native_secrets_list, AUTH_POLICY_ADMIN, 0, NULL,
+     ADMI, "List secrets, without their values", NULL, NULL, "200 [Secret]"},
+    {"GET", "/api/secrets/{name}", native_secrets_get, AUTH_POLICY_ADMIN, 0,
+     NULL, ADMI, "Look at a secret, without its value", NULL, NULL,
+     "200 Secret"},
+    {"PUT", "/api/secrets/{name}", native_secrets_put, AUTH_POLICY_ADMIN, 0,
+     NULL, ADMI, "Keep a secret that traffic to its destinations may carry",
+     NULL, "SecretSpec", "200 Secret, 201 Secret, 429"},
+    {"DELETE", "/api/secrets/{name}", native_secrets_remove, AUTH_POLICY_ADMIN,
+     0, NULL, ADMI, "Remove a secret; sessions that carry it lose it at once",
+     NULL, NULL, "204"},
     /* posture */
 };
 

@@ -106,6 +106,8 @@ int openai_containers_create(struct doors_call *call, struct error *err)
         r = check_memory(call, asked.memory_bytes, err);
     if (r == 0)
         r = find_files(call, asked.file_ids, files, err);
+    if (r == 0)
+        r = openai_network_spec(call, &asked.network, &spec.network, err);
     if (r < 0)
         return r;
     spec.name = asked.name;

@@ -129,37 +129,6 @@ static const struct json_field idle_fields[] = {
      .min = 1, .max = OPENAI_MINUTES_MAX},
 };
 
-struct network {
-    int type;
-    const json_t *allowed_domains, *domain_secrets;
-};
-
-static const char *const network_types[] = {"disabled", "allowlist", NULL};
-static const struct json_field network_fields[] = {
-    {"type", JSON_KIND_CHOICE, .required = true,
-     .offset = offsetof(struct network, type), .choices = network_types},
-    {"allowed_domains", JSON_KIND_ARRAY,
-     .offset = offsetof(struct network, allowed_domains), .max = INT64_MAX},
-    {"domain_secrets", JSON_KIND_ARRAY,
-     .offset = offsetof(struct network, domain_secrets), .max = INT64_MAX},
-};
-
-static int check_network(const json_t *object, struct openai_fault *fault,
-                         struct error *err)
-{
-    struct network n = {0};
-    int r = object ? openai_read(object, "network_policy", network_fields,
-                                 ARRAY_SIZE(network_fields), &n, fault, err)
-                   : 0;
-
-    if (r == 0 && n.type != 0)
-        r = openai_invalid(fault, "invalid_value", "network_policy.type", err,
-                           "Invalid value: 'allowlist'. Supported values are: "
-                           "'disabled'; this service gives containers no "
-                           "network.");
-    return r;
-}
-
 static const char *const memory_names[] = {"1g", "4g", "16g", "64g", NULL};
 static const uint64_t memory_sizes[] = {GIB, 4 * GIB, 16 * GIB, 64 * GIB};
 
@@ -188,6 +157,7 @@ int openai_decode_container(const json_t *body, struct openai_container *ret,
 {
     struct container_body b = {.memory = -1};
     struct expiry idle = {.amount = OPENAI_MINUTES};
+    struct openai_network network = {0};
     int r = openai_read(body, NULL, container_fields,
                         ARRAY_SIZE(container_fields), &b, fault, err);
 
@@ -197,8 +167,8 @@ int openai_decode_container(const json_t *body, struct openai_container *ret,
     if (r == 0 && b.expires_after)
         r = openai_read(b.expires_after, "expires_after", idle_fields,
                         ARRAY_SIZE(idle_fields), &idle, fault, err);
-    if (r == 0)
-        r = check_network(b.network_policy, fault, err);
+    if (r == 0 && b.network_policy)
+        r = openai_network_decode(b.network_policy, &network, fault, err);
     if (r == 0 && json_array_size(b.skills) > 0)
         r = openai_invalid(fault, "invalid_value", "skills", err,
                            "Invalid value for 'skills': this service keeps no "
@@ -210,6 +180,7 @@ int openai_decode_container(const json_t *body, struct openai_container *ret,
         .file_ids = b.file_ids,
         .minutes = (uint32_t)idle.amount,
         .memory_bytes = b.memory < 0 ? 0 : memory_sizes[b.memory],
+        .network = network,
     };
     return 0;
 }

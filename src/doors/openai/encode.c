@@ -45,9 +45,7 @@ void openai_encode_container(struct json_writer *w,
     json_write_close(w, '}');
     json_write_string(w, "memory_limit",
                       memory_name(info->limits.memory_bytes));
-    json_write_open(w, "network_policy", '{');
-    json_write_string(w, "type", "disabled");
-    json_write_close(w, '}');
+    openai_network_encode(w, info);
     json_write_close(w, '}');
 }
 

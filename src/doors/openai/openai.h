@@ -12,6 +12,7 @@
  *   decode.c      bodies and queries to what the handlers need; pure
  *   read.c        an object by a table of its fields, and what is wrong with
  *                 it as this dialect says so; pure
+ *   network.c     what a container may reach
  *   names.c       what a file is called inside a container; pure
  *   encode.c      the objects we send
  *   refuse.c      the error object, and headers every answer has
@@ -117,11 +118,27 @@ int openai_decode_page(const char *limit, const char *order, const char *after,
                        struct openai_page *ret, struct openai_fault *fault,
                        struct error *err);
 
+/* network.c */
+struct openai_network { /* borrows from the body */
+    bool said, allowlist;
+    const json_t *domains, *secrets; /* checked */
+};
+int openai_network_decode(const json_t *object, struct openai_network *ret,
+                          struct openai_fault *fault, struct error *err);
+/* For the core, in the request's arena; *ret is left when nothing was said.
+ * Secrets are in the vault when it returns. */
+int openai_network_spec(struct doors_call *call,
+                        const struct openai_network *asked,
+                        const struct session_network **ret, struct error *err);
+void openai_network_encode(struct json_writer *w,
+                           const struct session_info *info);
+
 struct openai_container { /* borrows from the body */
     const char *name;
     const json_t *file_ids; /* strings; NULL: none */
     uint32_t minutes;
     uint64_t memory_bytes; /* 0: not said */
+    struct openai_network network;
 };
 int openai_decode_container(const json_t *body, struct openai_container *ret,
                             struct openai_fault *fault, struct error *err);
