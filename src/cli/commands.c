@@ -20,7 +20,8 @@ static const struct cli_command commands[] = {
      "    [--put F[:PATH]]... [--get PATH[:F]]... [--workspace WS]\n"
      "    [--ephemeral] [--pool P] [--runtime R] [--timeout S]\n"
      "    [--memory M] [--conversation ID] [--message ID]\n"
-     "    [--lock-file F] [--charts DIR] [--wait] [--json]",
+     "    [--allow HOST[:PORT]]... [--lock-file F]\n"
+     "    [--charts DIR] [--wait] [--json]",
      cli_run, true},
     {"shell", "An interactive prompt in a session",
      "shell [--session S] [--workspace WS] [--ephemeral] [--pool P]\n"
@@ -145,6 +146,19 @@ static const struct cli_command commands[] = {
      "token list\n"
      "token revoke TOKEN-ID",
      cli_token, true},
+    {"network", "What a session's code may reach",
+     "network show SESSION\n"
+     "network set SESSION [--mode none|allowlist|open] [--packages]\n"
+     "    [--allow HOST[:PORT]]... [--secret NAME=HOST]... [--inspect]\n"
+     "    [--bytes SIZE] [--connections N] [--requests N] | --file FILE",
+     cli_network, true},
+    {"secret", "Secrets that the proxy adds, and sessions never hold",
+     "secret [list]\n"
+     "secret show NAME\n"
+     "secret put NAME --to HOST... [--header H] [--prefix P]\n"
+     "    [--value-file FILE]\n"
+     "secret remove NAME",
+     cli_secrets, true},
     {"runtime", "Build, list, show and remove runtime images",
      "runtime build NAME\n"
      "runtime list\n"

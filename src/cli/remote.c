@@ -38,6 +38,15 @@ int cli_remote_create(struct cli *c, const struct cli_session_spec *spec,
         (void)json_object_set_new(body, "limits",
                                   json_pack("{s:I}", "memory_bytes",
                                             (json_int_t)spec->memory_bytes));
+    if (spec->allow && spec->allow->count) {
+        json_t *list = cli_network_allow(c, spec->allow, NULL, false);
+
+        if (!list)
+            return error_set(err, ERR_INVALID, "--allow names no host");
+        (void)json_object_set_new(body, "network",
+                                  json_pack("{s:s, s:o}", "mode", "allowlist",
+                                            "destinations", list));
+    }
     return cli_http_json(c, "POST", "/api/sessions", body, ret, err);
 }
 

@@ -40,16 +40,24 @@ int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
 
 /* ---- remote.c: sessions and workspaces ---------------------------------- */
 
+struct cli_words;
+
 struct cli_session_spec {
     const char *pool, *runtime, *name;
     const char *workspace; /* id or name, or NULL */
     bool ephemeral;
-    uint64_t memory_bytes; /* 0: the pool's */
+    uint64_t memory_bytes;         /* 0: the pool's */
+    const struct cli_words *allow; /* hosts its code may reach; NULL or none:
+                                      the pool's */
 };
 
 /* ret: the session object, owned by caller. */
 int cli_remote_create(struct cli *c, const struct cli_session_spec *spec,
                       json_t **ret, struct error *err);
+/* network.c: "HOST[:PORT]" and "NAME=HOST" (secrets, may be NULL) as
+ * destinations of the API; owned by caller; NULL after having complained. */
+json_t *cli_network_allow(const struct cli *c, const struct cli_words *allow,
+                          const struct cli_words *secrets, bool inspect);
 /* An id as it is, or the id of the one session of that name. */
 int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
                     struct error *err);

@@ -21,7 +21,7 @@ struct run {
     const char *code_arg;
     bool shell;
     const char *session_arg;
-    struct cli_words put, get;
+    struct cli_words put, get, allow;
     struct cli_session_spec spec;
     const char *charts, *conversation, *message, *lock_file;
     uint64_t timeout_s;
@@ -233,10 +233,10 @@ static int check_line(struct run *r, const struct cli_words *words)
         return cli_usage_error(r->c, "no code: give -c CODE, a FILE or -");
     if (r->session_arg &&
         (r->spec.pool || r->spec.runtime || r->spec.memory_bytes ||
-         r->spec.workspace || r->spec.ephemeral))
+         r->spec.workspace || r->spec.ephemeral || r->allow.count))
         return cli_usage_error(r->c,
-                               "--workspace, --ephemeral, --pool, --runtime "
-                               "and --memory are for a new session");
+                               "--workspace, --ephemeral, --pool, --runtime, "
+                               "--allow and --memory are for a new session");
     if (r->spec.workspace && r->spec.ephemeral)
         return cli_usage_error(r->c, "--workspace keeps what --ephemeral "
                                      "would not: one of them");
@@ -248,7 +248,7 @@ static int check_line(struct run *r, const struct cli_words *words)
 int cli_run(int argc, char **argv)
 {
     struct cli c;
-    struct run r cleanup(run_done) = {.c = &c};
+    struct run r cleanup(run_done) = {.c = &c, .spec.allow = &r.allow};
     const struct cli_opt table[] = {
         {"code", 'c', CLI_OPT_TEXT, &r.code_arg, "CODE", "the code itself",
          NULL},
@@ -272,6 +272,8 @@ int cli_run(int argc, char **argv)
          "seconds the code may run; else the pool's", NULL},
         {"memory", 'm', CLI_OPT_SIZE, &r.spec.memory_bytes, "M",
          "memory of the new session, such as 512m", NULL},
+        {"allow", 0, CLI_OPT_LIST, &r.allow, "HOST[:PORT]",
+         "a host the code may reach; may be repeated", NULL},
         {"conversation", 0, CLI_OPT_TEXT, &r.conversation, "ID",
          "the conversation this run belongs to", NULL},
         {"message", 0, CLI_OPT_TEXT, &r.message, "ID",
