@@ -20,6 +20,7 @@ static const struct cli_command commands[] = {
      "    [--put F[:PATH]]... [--get PATH[:F]]... [--workspace WS]\n"
      "    [--ephemeral] [--pool P] [--runtime R] [--timeout S]\n"
      "    [--memory M] [--conversation ID] [--message ID]\n"
+     "    [--memory M] [--conversation ID] [--message ID]\n"
      "    [--allow HOST[:PORT]]... [--lock-file F]\n"
      "    [--charts DIR] [--wait] [--json]",
      cli_run, true},
@@ -148,9 +149,10 @@ static const struct cli_command commands[] = {
      cli_token, true},
     {"network", "What a session's code may reach",
      "network show SESSION\n"
-     "network set SESSION [--mode none|allowlist|open] [--packages]\n"
-     "    [--allow HOST[:PORT]]... [--secret NAME=HOST]... [--inspect]\n"
-     "    [--bytes SIZE] [--connections N] [--requests N] | --file FILE",
+     "network set SESSION [--mode MODE] [--allow HOST[:PORT]]...\n"
+     "    [--secret NAME=HOST]... [--inspect] [--packages]\n"
+     "    [--bytes SIZE] [--connections N] [--requests N]\n"
+     "network set SESSION --file FILE",
      cli_network, true},
     {"secret", "Secrets that the proxy adds, and sessions never hold",
      "secret [list]\n"

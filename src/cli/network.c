@@ -245,15 +245,14 @@ int cli_network(int argc, char **argv)
         {"requests", 0, CLI_OPT_COUNT, &flags.requests, "N",
          "at most the pool's", "set"},
         {"file", 'f', CLI_OPT_TEXT, &flags.file, "FILE",
-         "all of it as JSON, methods and paths too; - is standard input",
-         "set"},
+         "all of it as JSON; - is standard input", "set"},
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),
         "A change holds at once, for what runs too. What is not listed is\n"
         "gone. More than the pool has takes a rule of the policy, or a key\n"
         "with policy:admin; loopback, private and metadata addresses are\n"
-        "never reached.\n"};
+        "never reached. Methods and paths are for --file.\n"};
     struct cli_words words;
     int status;
 

@@ -146,7 +146,36 @@ static void set(struct buf *b, const char *name, const char *value)
         buf_addf(b, "%s\n", name);
 }
 
-static int surround(struct box *box, bool on, bool packages, const char *ca,
+/* A secret that is called as a variable is one, without its value: code that
+ * asks for it finds that it is there and that it is not for it to have. Names
+ * that mean something to programs are left alone. */
+static bool may_be_variable(const char *name)
+{
+    static const char *const meant[] = {"PATH", "HOME", "LANG",   "LC_",
+                                        "LD_",  "PIP_", "PYTHON", "SSL_"};
+    size_t len = strspn(name, "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_");
+
+    if (!len || name[len] || (name[0] >= '0' && name[0] <= '9') ||
+        strstr(name, "PROXY") || strstr(name, "CA_"))
+        return false;
+    for (size_t i = 0; i < ARRAY_SIZE(meant); i++)
+        if (strncmp(name, meant[i], strlen(meant[i])) == 0)
+            return false;
+    return true;
+}
+
+static void set_secrets(struct buf *b, const struct session_network *net,
+                        bool on)
+{
+    for (size_t i = 0; i < net->destination_count; i++) {
+        const char *name = net->destinations[i].secret;
+
+        if (name && may_be_variable(name))
+            set(b, name, on ? "added-by-the-proxy" : NULL);
+    }
+}
+
+static int surround(struct session *se, bool on, const char *ca,
                     struct error *err)
 {
     static const char *const proxies[] = {"HTTP_PROXY",  "HTTPS_PROXY",
@@ -156,7 +185,10 @@ static int surround(struct box *box, bool on, bool packages, const char *ca,
     static const char *const cas[] = {
         "SSL_CERT_FILE", "REQUESTS_CA_BUNDLE",  "CURL_CA_BUNDLE",
         "PIP_CERT",      "NODE_EXTRA_CA_CERTS", "GIT_SSL_CAINFO"};
+    const struct session_network *net = &se->net->want.net;
+    struct box *box = se->net->box;
     struct buf b cleanup(buf_done) = {0};
+    bool pip = on && net->packages;
     int rc;
 
     for (size_t i = 0; i < ARRAY_SIZE(proxies); i++)
@@ -165,8 +197,9 @@ static int surround(struct box *box, bool on, bool packages, const char *ca,
         set(&b, nowhere[i], on ? "localhost,127.0.0.1,::1" : NULL);
     for (size_t i = 0; i < ARRAY_SIZE(cas); i++)
         set(&b, cas[i], ca[0] ? BOX_CA_FILE : NULL);
-    set(&b, "PIP_INDEX_URL", packages ? NETWORK_INDEX_URL : NULL);
-    set(&b, "PIP_TRUSTED_HOST", packages ? NETWORK_INDEX_HOST : NULL);
+    set(&b, "PIP_INDEX_URL", pip ? NETWORK_INDEX_URL : NULL);
+    set(&b, "PIP_TRUSTED_HOST", pip ? NETWORK_INDEX_HOST : NULL);
+    set_secrets(&b, net, on);
     rc = session_box_ca(box, ca, strlen(ca), err);
     return rc < 0 ? rc : session_box_environment(box, b.data, b.len, err);
 }
@@ -232,7 +265,7 @@ static int hand_over(struct session *se, bool again, struct error *err)
     rc = egress_call_grant(se->m->parts.egress, &grant, rules.list, tcp, udp,
                            ca, err);
     if (rc == 0)
-        rc = surround(net->box, true, net->want.net.packages, ca, err);
+        rc = surround(se, true, ca, err);
     return rc;
 }
 
@@ -313,5 +346,5 @@ void network_revoke(struct session *se)
         return;
     /* A box that does not take this is broken now, and used no more. */
     if (tell(box, INIT_NETWORK_BACK, NULL, &ignored) == 0)
-        (void)surround(box, false, false, "", &ignored);
+        (void)surround(se, false, "", &ignored);
 }

@@ -87,6 +87,24 @@ describe('a pool', () => {
   });
 });
 
+describe('the network', () => {
+  test('EgressEnabled is every public address, EgressDisabled none, as it was where nothing is said', async () => {
+    const status = async (body) => ok(await put('egress', body)).properties.sessionNetworkConfiguration.status;
+    assert.equal(await status(poolBody({ sessionNetworkConfiguration: { status: 'EgressEnabled' } })), 'EgressEnabled');
+    assert.equal((await server.ok('GET', '/api/pools/egress')).egress, 'open');
+    assert.match((await server.ok('GET', '/api/pools/egress')).warning, /nobody has read/);
+    assert.equal(await status(poolBody({ sessionNetworkConfiguration: null })), 'EgressEnabled');
+    assert.equal(await status(poolBody({ sessionNetworkConfiguration: { status: 'egressdisabled' } })), 'EgressDisabled');
+    assert.equal((await server.ok('GET', '/api/pools/egress')).egress, 'none');
+    // an allowlist shows as enabled, and is not widened by being said again
+    await server.ok('PATCH', '/api/pools/egress', { egress: 'allowlist', egress_allow: 'a.org,b.org:8443' });
+    assert.equal(await status(poolBody({ sessionNetworkConfiguration: { status: 'EgressEnabled' } })), 'EgressEnabled');
+    assert.deepEqual([(await server.ok('GET', '/api/pools/egress')).egress, (await server.ok('GET', '/api/pools/egress')).egress_allow], ['allowlist', 'a.org,b.org:8443']);
+    assert.equal((await server.call('PATCH', '/api/pools/egress', { egress_allow: 'a b@' })).status, 400);
+    assert.equal((await remove('egress')).status, 204);
+  });
+});
+
 describe('what is refused', () => {
   test('names', async () => {
     for (const name of ['abc', 'a'.repeat(63), 'x12']) ok(await put(name, poolBody()));
@@ -100,7 +118,7 @@ describe('what is refused', () => {
       refused(await put('nokind', poolBody({ containerType })), 400, 'InvalidRequestContent', new RegExp(`${containerType}.*not offered.*PythonLTS and Shell`));
     refused(await put('nokind', poolBody({ containerType: 'Ruby' })), 400, 'InvalidRequestContent', /PythonLTS or Shell/);
     refused(await put('nokind', poolBody({ poolManagementType: 'Manual' })), 400, 'InvalidRequestContent', /Dynamic/);
-    refused(await put('nokind', poolBody({ sessionNetworkConfiguration: { status: 'EgressEnabled' } })), 400, 'InvalidRequestContent', /no network in this version/);
+    refused(await put('nokind', poolBody({ sessionNetworkConfiguration: { status: 'Sometimes' } })), 400, 'InvalidRequestContent', /EgressDisabled or EgressEnabled/);
     const lifecycle = (lifecycleConfiguration) => poolBody({ dynamicPoolConfiguration: { lifecycleConfiguration } });
     refused(await put('nokind', lifecycle({ lifecycleType: 'OnContainerExit' })), 400, 'InvalidRequestContent', /Timed/);
     refused(await put('nokind', lifecycle({ lifecycleType: 'Timed', maxAlivePeriodInSeconds: 600 })), 400, 'InvalidRequestContent', /custom/);

@@ -46,11 +46,11 @@ for (const name of COMMANDS) {
 test('every flag of the manual is known', async () => {
   const flags = {
     run: ['code', 'shell', 'session', 'put', 'get', 'workspace', 'ephemeral', 'pool', 'runtime', 'timeout', 'memory', 'conversation',
-      'message', 'lock-file', 'charts', 'json', 'url', 'key-file', 'data'],
+      'message', 'allow', 'lock-file', 'charts', 'json', 'url', 'key-file', 'data'],
     shell: ['session', 'workspace', 'ephemeral', 'pool', 'runtime', 'lang', 'charts', 'json'],
     sessions: ['name', 'workspace', 'ephemeral', 'pool', 'runtime', 'memory', 'json'],
     pool: ['name', 'container-type', 'max-sessions', 'cooldown-period', 'ready-sessions', 'network-status', 'lifecycle-type', 'runtime', 'memory',
-      'persistence', 'yes', 'json'],
+      'persistence', 'egress', 'egress-allow', 'packages', 'yes', 'json'],
     files: ['session', 'output', 'continue', 'version', 'commit', 'at', 'level', 'limit', 'recursive', 'if-match', 'create', 'lock-file',
       'conversation', 'message', 'json'],
     workspaces: ['deleted', 'private', 'commit', 'limit', 'ttl', 'revoke', 'token-file', 'versions', 'days', 'json'],
@@ -59,6 +59,8 @@ test('every flag of the manual is known', async () => {
     share: ['write', 'expires', 'downloads', 'password', 'password-file', 'version', 'json'],
     conversations: ['limit', 'json'],
     audit: ['from', 'to', 'actor', 'action', 'object', 'workspace', 'limit', 'follow', 'json'],
+    network: ['mode', 'allow', 'secret', 'inspect', 'packages', 'bytes', 'connections', 'requests', 'file', 'json'],
+    secret: ['to', 'header', 'prefix', 'value-file', 'json'],
     restore: ['data', 'json'],
     key: ['scope', 'tenant', 'name', 'json'],
     mcp: ['tools', 'url', 'key-file', 'data'],

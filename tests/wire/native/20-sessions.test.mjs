@@ -37,7 +37,7 @@ test('a session has the fields, order and defaults documented', async () => {
   const made = await create({});
   assert.equal(made.status, 201);
   const s = made.body;
-  assert.deepEqual(Object.keys(s), ['id', 'name', 'identifier', 'pool', 'runtime', 'workspace', 'persistence', 'state', 'limits', 'executions', 'queued', 'interpreters',
+  assert.deepEqual(Object.keys(s), ['id', 'name', 'identifier', 'pool', 'runtime', 'workspace', 'persistence', 'state', 'network', 'limits', 'executions', 'queued', 'interpreters',
     'created_at', 'last_used_at', 'expires_at', 'cooldown_s', 'policy_version', 'metadata']);
   assert.match(s.id, /^sess_[0-9a-f]{32}$/);
   assert.match(s.workspace, /^ws_[0-9a-f]{32}$/);
