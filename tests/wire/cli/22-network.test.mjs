@@ -27,9 +27,9 @@ test('run --allow lets a run reach what it names', async () => {
   assert.equal(ran.stdout, '200\n');
   assert.equal(world.seen().length, 1);
   const not = await cli.run(['run', '-c', fetching()]);
-  assert.equal(not.code, 1);
-  assert.equal((await cli.run(['run', '--allow', 'a.org:0', '-c', '1'])).code !== 0, true);
-  assert.equal((await cli.run(['run', '--session', 's', '--allow', 'a.org', '-c', '1'])).code, 2);
+  assert.equal(not.status, 1);
+  assert.equal((await cli.run(['run', '--allow', 'a.org:0', '-c', '1'])).status !== 0, true);
+  assert.equal((await cli.run(['run', '--session', 's', '--allow', 'a.org', '-c', '1'])).status, 2);
   assert.deepEqual(world.seen(), []);
 });
 
@@ -48,7 +48,7 @@ test('network show and set', async () => {
   await cli.ok(['network', 'set', 'linked', '--mode', 'none']);
   assert.equal((await cli.json(['network', 'show', 'linked'])).granted, false);
   for (const args of [['set', 'linked'], ['set', 'linked', '--allow', 'x:y'], ['set', 'linked', '--secret', 'noequals'], ['show'], ['set', 'linked', '--file', '/nowhere']])
-    assert.equal((await cli.run(['network', ...args])).code, 2, args.join(' '));
+    assert.equal((await cli.run(['network', ...args])).status, 2, args.join(' '));
 });
 
 test('secrets: put from standard input or a file, listed, never shown, removed', async () => {
@@ -64,7 +64,7 @@ test('secrets: put from standard input or a file, listed, never shown, removed',
   assert.equal((await s.out(fetching())).trim(), '200');
   assert.equal(world.seen()[0].headers.authorization, 'Bearer open-sesame');
   await cli.ok(['secret', 'remove', 'token']);
-  assert.equal((await cli.run(['secret', 'remove', 'token'])).code, 3);
-  assert.equal((await cli.run(['secret', 'put', 'x'], { input: 'v' })).code, 2);
-  assert.equal((await cli.run(['secret', 'put', 'x', '--to', HOST], { input: '' })).code, 3);
+  assert.equal((await cli.run(['secret', 'remove', 'token'])).status, 3);
+  assert.equal((await cli.run(['secret', 'put', 'x'], { input: 'v' })).status, 2);
+  assert.equal((await cli.run(['secret', 'put', 'x', '--to', HOST], { input: '' })).status, 3);
 });
