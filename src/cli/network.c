@@ -3,6 +3,7 @@
  * glovebox network: what a session's code may reach, shown and changed while
  * it lives.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <unistd.h>
@@ -123,13 +124,25 @@ json_t *cli_network_allow(const struct cli *c, const struct cli_words *allow,
 
 /* ---- the body ----------------------------------------------------------- */
 
+static int read_input(char **ret, size_t *ret_len)
+{
+    char *text cleanup(mem_free) = xmalloc(FILE_MAX + 1);
+    ssize_t n = fd_read_all(STDIN_FILENO, text, FILE_MAX + 1);
+
+    if (n < 0 || n > (ssize_t)FILE_MAX)
+        return n < 0 ? (int)n : -EFBIG;
+    *ret = take_ptr(text);
+    *ret_len = (size_t)n;
+    return 0;
+}
+
 static json_t *from_file(const struct cli *c, const char *file)
 {
     char *text cleanup(mem_free) = NULL;
     size_t len = 0;
     json_t *body = NULL;
     int r = strcmp(file, "-") == 0
-                ? fd_read_file(AT_FDCWD, "/dev/stdin", FILE_MAX, &text, &len)
+                ? read_input(&text, &len)
                 : fd_read_file(AT_FDCWD, file, FILE_MAX, &text, &len);
 
     if (r == 0)

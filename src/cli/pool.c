@@ -177,7 +177,7 @@ int cli_pool(int argc, char **argv)
         {"ready-sessions", 0, CLI_OPT_COUNT, &flags.ready, "N",
          "sandboxes kept ready", both},
         {"network-status", 0, CLI_OPT_TEXT, &flags.network_status, "STATUS",
-         "EgressDisabled, or EgressEnabled: every public address", both},
+         "EgressDisabled, or EgressEnabled: open", both},
         {"egress", 0, CLI_OPT_TEXT, &flags.egress, "MODE",
          "none, allowlist or open: what sessions may reach", both},
         {"egress-allow", 0, CLI_OPT_TEXT, &flags.egress_allow, "HOSTS",

@@ -32,6 +32,21 @@ static int read_file(const char *file, char **ret, struct error *err)
     return 0;
 }
 
+static int read_input(char **ret, struct error *err)
+{
+    char *text = xcalloc(1, VALUE_MAX + 3);
+    ssize_t n = fd_read_all(STDIN_FILENO, text, VALUE_MAX + 2);
+
+    if (n < 0) {
+        free(text);
+        return error_errno(err, ERR_INVALID, (int)-n,
+                           "cannot read a value from standard input");
+    }
+    text[strcspn(text, "\r\n")] = '\0';
+    *ret = text;
+    return 0;
+}
+
 static int read_value(struct cli *c, const struct secret_flags *flags,
                       char **ret, struct error *err)
 {
@@ -39,7 +54,7 @@ static int read_value(struct cli *c, const struct secret_flags *flags,
         return read_file(flags->value_file, ret, err);
     if (!flags->value_file && isatty(STDIN_FILENO) == 1)
         return cli_secret_ask(c, "value", true, ret, err);
-    return read_file("/dev/stdin", ret, err);
+    return read_input(ret, err);
 }
 
 static void path_of(struct buf *path, const char *name)

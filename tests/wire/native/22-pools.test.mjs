@@ -33,10 +33,28 @@ const admin = async (tenant) => (await server.ok('POST', '/api/keys', { tenant, 
 
 test('a pool of the configuration says so', async () => {
   const first = await look('default');
-  assert.deepEqual(Object.keys(first), ['name', 'source', 'tenant', 'kind', 'runtime', 'zygote', 'persistence', 'limits', 'cooldown_s', 'lifetime_s',
+  assert.deepEqual(Object.keys(first), ['name', 'source', 'tenant', 'kind', 'runtime', 'zygote', 'persistence', 'limits', 'egress', 'egress_allow', 'packages', 'egress_bytes', 'egress_connections',
+    'egress_requests', 'cooldown_s', 'lifetime_s',
     'max_sessions', 'ready_wanted', 'ready', 'sessions', 'created_at', 'updated_at']);
   assert.deepEqual([first.source, first.tenant, first.kind, first.created_at, first.updated_at], ['configuration', null, 'python', null, null]);
   assert.deepEqual((await server.ok('GET', '/api/pools')).data.map((p) => p.name), ['default', 'other']);
+});
+
+test('a made pool has a network of its own', async () => {
+  const made = await make({ name: 'linked', egress: 'allowlist', egress_allow: 'A.org, b.org:8443,b.org:8444', packages: true });
+  assert.equal(made.status, 201, JSON.stringify(made.body));
+  assert.deepEqual([made.body.egress, made.body.packages], ['allowlist', true]);
+  const s = await server.session({ pool: 'linked' });
+  const network = await server.ok('GET', `${s.path}/network`);
+  assert.deepEqual([network.mode, network.packages, network.destinations], ['allowlist', true, [{ host: 'a.org' }, { host: 'b.org', ports: [8443, 8444] }]]);
+  assert.equal((await change('linked', { packages: false, egress: 'none' })).body.packages, false);
+  const later = await server.session({ pool: 'linked' });
+  assert.equal((await later.get()).network, 'none');
+  assert.equal((await s.get()).network, 'allowlist');
+  for (const body of [{ egress: 'some' }, { egress_allow: 'x'.repeat(4097) }, { egress: 'allowlist', egress_allow: 'a.org:0' }, { egress: 'allowlist', egress_allow: 'a..org' },
+    { packages: 1 }, { egress: 'allowlist', egress_allow: Array.from({ length: 101 }, (_, i) => `h${i}.org`).join() }])
+    assert.equal((await change('linked', body)).status, 400, JSON.stringify(body));
+  assert.equal((await remove('linked')).status, 204);
 });
 
 test('a made pool is as the first where nothing is said, and code runs in it', async () => {

@@ -51,7 +51,7 @@ describe('openai, containers', () => {
       [{ name: 'x', expires_after: { anchor: 'last_active_at', minutes: 20, hours: 1 } }, 'unknown_parameter', 'expires_after.hours'],
       [{ name: 'x', network_policy: { type: 'allowlist' } }, 'invalid_value', 'network_policy.allowed_domains'],
       [{ name: 'x', network_policy: { type: 'allowlist', allowed_domains: [] } }, 'invalid_value', 'network_policy.allowed_domains'],
-      [{ name: 'x', network_policy: { type: 'allowlist', allowed_domains: [''] } }, 'invalid_value', 'network_policy.allowed_domains'],
+      [{ name: 'x', network_policy: { type: 'allowlist', allowed_domains: [''] } }, 'invalid_value', 'network_policy.allowed_domains[0]'],
       [{ name: 'x', network_policy: { type: 'allowlist', allowed_domains: Array.from({ length: 101 }, (_, i) => `h${i}.org`) } }, 'invalid_value', 'network_policy.allowed_domains'],
       [{ name: 'x', network_policy: { type: 'disabled', allowed_domains: ['a.org'] } }, 'invalid_value', 'network_policy.type'],
       [{ name: 'x', network_policy: { type: 'allowlist', allowed_domains: ['a.org'], domain_secrets: [] } }, 'invalid_value', 'network_policy.domain_secrets'],
