@@ -29,7 +29,8 @@ static const struct json_field fields[] = {
     {"type", JSON_KIND_CHOICE, .required = true,
      .offset = offsetof(struct body, type), .choices = types},
     {"allowed_domains", JSON_KIND_ARRAY,
-     .offset = offsetof(struct body, allowed_domains), .max = INT64_MAX},
+     .offset = offsetof(struct body, allowed_domains),
+     .max = SESSION_DESTINATIONS_MAX},
     {"domain_secrets", JSON_KIND_ARRAY,
      .offset = offsetof(struct body, domain_secrets), .max = INT64_MAX},
 };
