@@ -20,7 +20,6 @@ static const struct cli_command commands[] = {
      "    [--put F[:PATH]]... [--get PATH[:F]]... [--workspace WS]\n"
      "    [--ephemeral] [--pool P] [--runtime R] [--timeout S]\n"
      "    [--memory M] [--conversation ID] [--message ID]\n"
-     "    [--memory M] [--conversation ID] [--message ID]\n"
      "    [--allow HOST[:PORT]]... [--lock-file F]\n"
      "    [--charts DIR] [--wait] [--json]",
      cli_run, true},

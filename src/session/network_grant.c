@@ -196,7 +196,7 @@ static int surround(struct session *se, bool on, const char *ca,
     for (size_t i = 0; i < ARRAY_SIZE(nowhere); i++)
         set(&b, nowhere[i], on ? "localhost,127.0.0.1,::1" : NULL);
     for (size_t i = 0; i < ARRAY_SIZE(cas); i++)
-        set(&b, cas[i], ca[0] ? BOX_CA_FILE : NULL);
+        set(&b, cas[i], ca[0] ? INIT_CA_FILE : NULL);
     set(&b, "PIP_INDEX_URL", pip ? NETWORK_INDEX_URL : NULL);
     set(&b, "PIP_TRUSTED_HOST", pip ? NETWORK_INDEX_HOST : NULL);
     set_secrets(&b, net, on);
