@@ -188,6 +188,11 @@ static void answer(struct session *se, const struct egress_report *r)
                        rq.package);
     } else if (d.verdict == POLICY_ASK) {
         rc = need_approval(se, &rq, &d, &err);
+        /* Code is told this much of it, and no more fits. */
+        if (rc == -ERR_APPROVAL)
+            (void)snprintf(err.message, sizeof(err.message),
+                           "somebody has to approve it first: %s",
+                           err.approval);
     } else {
         rc = policy_refuse(&d, &err);
     }
