@@ -1,64 +1,417 @@
 /* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Taking, giving back, spending and looking. Runs in gloveboxd, on any
+ * thread; the lock is held for a few memory accesses and never over the
+ * store. What a tenant holds is exact; what it spends in a window is written
+ * by keep.c a few seconds later.
+ */
 #include "quota/quota.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/mem.h"
+#include "quota/quota_int.h"
+
+/* ---- tenants ------------------------------------------------------------ */
+
+unsigned quota_hash(const char *text)
+{
+    unsigned hash = 2166136261u;
+
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 16777619u;
+    return hash;
+}
+
+struct quota_tenant *quota_tenant_find(struct quotas *q, const char *name)
+{
+    struct quota_tenant *t = q->tenants[quota_hash(name) % QUOTA_BUCKETS];
+
+    while (t && strcmp(t->name, name) != 0)
+        t = t->next;
+    return t;
+}
+
+void quota_window(const struct quotas *q, struct quota_tenant *t,
+                  enum quota_kind kind)
+{
+    int64_t now = q->real_ms();
+
+    if (quota_defs[kind].sort != SORT_WINDOW || t->since_ms[kind] == 0)
+        return;
+    if (now < t->since_ms[kind]) { /* the clock was put back: no new helping */
+        t->since_ms[kind] = now;
+        t->dirty[kind] = true;
+    } else if (now - t->since_ms[kind] >= quota_defs[kind].window_ms) {
+        t->used[kind] = 0;
+        t->since_ms[kind] = 0;
+        t->dirty[kind] = true;
+    }
+}
+
+/* Nothing about it would be lost. */
+static bool idle(const struct quotas *q, struct quota_tenant *t)
+{
+    for (int k = 0; k < QUOTA_KINDS; k++) {
+        quota_window(q, t, (enum quota_kind)k);
+        if (t->own[k] || t->used[k] || t->dirty[k])
+            return false;
+    }
+    return q->mono_ms() - t->tokens_at_ms > QUOTA_BURST_S * 1000u;
+}
+
+static void tenant_free(struct quota_tenant *t)
+{
+    free(t->name);
+    free(t);
+}
+
+static void forget_idle(struct quotas *q)
+{
+    for (size_t i = 0; i < QUOTA_BUCKETS; i++)
+        for (struct quota_tenant **at = &q->tenants[i]; *at;) {
+            struct quota_tenant *t = *at;
+
+            if (!idle(q, t)) {
+                at = &t->next;
+                continue;
+            }
+            *at = t->next;
+            tenant_free(t);
+            q->tenant_count--;
+        }
+}
+
+struct quota_tenant *quota_tenant(struct quotas *q, const char *name)
+{
+    struct quota_tenant *t = quota_tenant_find(q, name), **head;
+
+    if (t)
+        return t;
+    if (q->tenant_count >= QUOTA_TENANTS_MAX)
+        forget_idle(q);
+    if (q->tenant_count >= QUOTA_TENANTS_MAX)
+        return NULL;
+    t = xcalloc(1, sizeof(*t));
+    t->name = xstrdup(name);
+    t->tokens = UINT64_MAX; /* cut to a full bucket when looked at */
+    t->tokens_at_ms = q->mono_ms();
+    head = &q->tenants[quota_hash(name) % QUOTA_BUCKETS];
+    t->next = *head;
+    *head = t;
+    q->tenant_count++;
+    return t;
+}
+
+uint64_t quota_limit(const struct quotas *q, const struct quota_tenant *t,
+                     enum quota_kind kind)
+{
+    return t && t->own[kind] ? t->most[kind] : q->defaults.most[kind];
+}
+
+/* ---- a refusal ---------------------------------------------------------- */
+
+static int64_t window_end(const struct quota_tenant *t, enum quota_kind kind)
+{
+    return t->since_ms[kind] ? t->since_ms[kind] + quota_defs[kind].window_ms
+                             : 0;
+}
+
+static int retry_after(const struct quotas *q, enum quota_kind kind,
+                       int64_t until_ms)
+{
+    int64_t left = until_ms ? (until_ms - q->real_ms() + 999) / 1000
+                            : quota_defs[kind].retry_s;
+
+    return (int)MIN(MAX(left, 1), INT_MAX);
+}
+
+/* The lock is held. */
+static int full(struct quotas *q, const struct quota_tenant *t,
+                enum quota_kind kind, uint64_t most, struct error *err)
+{
+    const struct quota_def *def = &quota_defs[kind];
+    int64_t until =
+        def->sort == SORT_BUCKET ? q->real_ms() + 1000 : window_end(t, kind);
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+    (void)error_set(err, ERR_LIMIT, def->full, (unsigned long long)most);
+#pragma GCC diagnostic pop
+    (void)error_hint(err, "%s", def->advice);
+    err->quota = def->name;
+    err->quota_most = most;
+    err->quota_used = def->sort == SORT_BUCKET ? most : t->used[kind];
+    err->quota_until_ms = until;
+    q->refusals[kind]++;
+    return error_retry(err, retry_after(q, kind, until));
+}
+
+static int too_many(struct error *err)
+{
+    (void)error_set(err, ERR_BUSY, "too many tenants are active");
+    return error_retry(err, 60);
+}
+
+int quota_refuse(struct quotas *q, enum quota_kind kind, uint64_t most,
+                 uint64_t used, struct error *err)
+{
+    err->quota = quota_name(kind);
+    err->quota_most = most;
+    err->quota_used = used;
+    if (q) {
+        pthread_mutex_lock(&q->lock);
+        q->refusals[kind]++;
+        pthread_mutex_unlock(&q->lock);
+    }
+    return -(int)err->code;
+}
+
+void quota_refusals(struct quotas *q, uint64_t ret[QUOTA_REFUSALS])
+{
+    memset(ret, 0, QUOTA_REFUSALS * sizeof(*ret));
+    if (!q)
+        return;
+    pthread_mutex_lock(&q->lock);
+    memcpy(ret, q->refusals, sizeof(q->refusals));
+    pthread_mutex_unlock(&q->lock);
+}
+
+/* ---- taking ------------------------------------------------------------- */
+
+/* A millisecond brings `rate` thousandths of a creation. */
+static void fill_bucket(const struct quotas *q, struct quota_tenant *t,
+                        uint64_t rate)
+{
+    uint64_t now = q->mono_ms(), most = rate * QUOTA_TOKEN * QUOTA_BURST_S;
+    uint64_t came = now - t->tokens_at_ms;
+
+    /* Longer than a full bucket takes is a full one, whatever the rate. */
+    if (t->tokens > most || came >= QUOTA_TOKEN * QUOTA_BURST_S)
+        t->tokens = most;
+    else
+        t->tokens = MIN(t->tokens + came * rate, most);
+    t->tokens_at_ms = now;
+}
+
+static bool take_tokens(const struct quotas *q, struct quota_tenant *t,
+                        uint64_t rate, uint64_t amount)
+{
+    fill_bucket(q, t, rate);
+    if (t->tokens / QUOTA_TOKEN < amount)
+        return false;
+    t->tokens -= amount * QUOTA_TOKEN;
+    return true;
+}
+
+static void add(struct quotas *q, struct quota_tenant *t, enum quota_kind kind,
+                uint64_t amount)
+{
+    if (amount > UINT64_MAX / 2 - t->used[kind])
+        amount = UINT64_MAX / 2 - t->used[kind];
+    t->used[kind] += amount;
+    if (quota_defs[kind].sort != SORT_WINDOW || !amount)
+        return;
+    if (!t->since_ms[kind])
+        t->since_ms[kind] = q->real_ms();
+    t->dirty[kind] = true;
+}
+
 int quota_take(struct quotas *q, const char *tenant, enum quota_kind kind,
                uint64_t amount, struct error *err)
 {
-    (void)q;
-    (void)tenant;
-    (void)kind;
-    (void)amount;
-    (void)err;
-    return 0;
+    struct quota_tenant *t;
+    uint64_t most;
+    int rc = 0;
+
+    if (!q)
+        return 0;
+    pthread_mutex_lock(&q->lock);
+    t = quota_tenant(q, tenant);
+    if (!t) {
+        pthread_mutex_unlock(&q->lock);
+        return too_many(err);
+    }
+    most = quota_limit(q, t, kind);
+    if (quota_defs[kind].sort == SORT_BUCKET) {
+        if (most && !take_tokens(q, t, most, amount))
+            rc = full(q, t, kind, most, err);
+    } else {
+        quota_window(q, t, kind);
+        if (most && (amount > most || t->used[kind] > most - amount))
+            rc = full(q, t, kind, most, err);
+        else
+            add(q, t, kind, amount);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return rc;
 }
+
+void quota_give(struct quotas *q, const char *tenant, enum quota_kind kind,
+                uint64_t amount)
+{
+    struct quota_tenant *t;
+
+    if (!q)
+        return;
+    pthread_mutex_lock(&q->lock);
+    t = quota_tenant_find(q, tenant);
+    if (t) {
+        /* Of a window that is over meanwhile there is nothing to give. */
+        t->used[kind] -= MIN(amount, t->used[kind]);
+        if (quota_defs[kind].sort == SORT_WINDOW)
+            t->dirty[kind] = true;
+    }
+    pthread_mutex_unlock(&q->lock);
+}
+
 int quota_check(struct quotas *q, const char *tenant, enum quota_kind kind,
                 struct error *err)
 {
-    (void)q;
-    (void)tenant;
-    (void)kind;
-    (void)err;
-    return 0;
+    struct quota_tenant *t;
+    uint64_t most;
+    int rc = 0;
+
+    if (!q)
+        return 0;
+    pthread_mutex_lock(&q->lock);
+    t = quota_tenant_find(q, tenant);
+    most = quota_limit(q, t, kind);
+    if (t && most) {
+        quota_window(q, t, kind);
+        if (t->used[kind] >= most)
+            rc = full(q, t, kind, most, err);
+    }
+    pthread_mutex_unlock(&q->lock);
+    return rc;
 }
+
 void quota_spend(struct quotas *q, const char *tenant, enum quota_kind kind,
                  uint64_t amount)
 {
-    (void)q;
-    (void)tenant;
-    (void)kind;
-    (void)amount;
+    struct quota_tenant *t;
+
+    if (!q || !amount)
+        return;
+    pthread_mutex_lock(&q->lock);
+    t = quota_tenant(q, tenant);
+    if (t) { /* with too many tenants, nothing new was let in either */
+        quota_window(q, t, kind);
+        add(q, t, kind, amount);
+    }
+    pthread_mutex_unlock(&q->lock);
 }
-int quota_loop_check(struct quotas *q, const char *tenant, const char *session,
-                     const unsigned char code[32], uint32_t *ret,
-                     struct error *err)
+
+/* ---- looking ------------------------------------------------------------ */
+
+static void look_bucket(const struct quotas *q, struct quota_tenant *t,
+                        struct quota_use *ret)
 {
-    (void)q;
-    (void)tenant;
-    (void)session;
-    (void)code;
-    (void)ret;
-    (void)err;
-    return 0;
+    uint64_t missing;
+
+    if (!ret->most)
+        return;
+    fill_bucket(q, t, ret->most);
+    missing = ret->most * QUOTA_TOKEN * QUOTA_BURST_S - t->tokens;
+    ret->used = MIN((missing + QUOTA_TOKEN - 1) / QUOTA_TOKEN, ret->most);
+    if (ret->used)
+        ret->resets_at_ms = q->real_ms() + (int64_t)(missing / ret->most);
 }
-void quota_loop_note(struct quotas *q, const char *tenant, const char *session,
-                     const unsigned char code[32], bool failed)
+
+void quota_uses(struct quotas *q, const char *tenant,
+                struct quota_use ret[QUOTA_KINDS])
 {
-    (void)q;
-    (void)tenant;
-    (void)session;
-    (void)code;
-    (void)failed;
+    struct quota_tenant *t;
+
+    memset(ret, 0, QUOTA_KINDS * sizeof(*ret));
+    for (int k = 0; k < QUOTA_KINDS; k++)
+        ret[k].name = quota_defs[k].name;
+    if (!q)
+        return;
+    pthread_mutex_lock(&q->lock);
+    t = quota_tenant_find(q, tenant);
+    for (int k = 0; k < QUOTA_KINDS; k++) {
+        enum quota_kind kind = (enum quota_kind)k;
+
+        ret[k].most = quota_limit(q, t, kind);
+        ret[k].own = t && t->own[k];
+        if (!t)
+            continue;
+        quota_window(q, t, kind);
+        if (quota_defs[k].sort == SORT_BUCKET) {
+            look_bucket(q, t, &ret[k]);
+            continue;
+        }
+        ret[k].used = t->used[k];
+        ret[k].resets_at_ms = window_end(t, kind);
+    }
+    pthread_mutex_unlock(&q->lock);
 }
+
+uint64_t quota_most(struct quotas *q, const char *tenant, enum quota_kind kind)
+{
+    uint64_t most;
+
+    if (!q)
+        return 0;
+    pthread_mutex_lock(&q->lock);
+    most = quota_limit(q, quota_tenant_find(q, tenant), kind);
+    pthread_mutex_unlock(&q->lock);
+    return most;
+}
+
+/* ---- the module --------------------------------------------------------- */
+
 int quotas_open(const struct quota_limits *defaults, struct store *store,
                 struct audit *audit, struct quotas **ret, struct error *err)
 {
-    (void)defaults;
-    (void)store;
-    (void)audit;
-    (void)err;
-    *ret = 0;
+    struct quotas *q = xcalloc(1, sizeof(*q));
+    pthread_condattr_t attr;
+    int rc;
+
+    q->defaults = *defaults;
+    q->store = store;
+    q->audit = audit;
+    q->real_ms = clock_real_ms;
+    q->mono_ms = clock_mono_ms;
+    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&q->stop, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    (void)pthread_mutex_init(&q->lock, NULL);
+    (void)pthread_mutex_init(&q->set_lock, NULL);
+    (void)pthread_mutex_init(&q->save_lock, NULL);
+    rc = quota_keep_load(q, err);
+    if (rc == 0)
+        rc = quota_keep_start(q, err);
+    if (rc < 0) {
+        quotas_close(q);
+        return rc;
+    }
+    *ret = q;
     return 0;
 }
+
 void quotas_close(struct quotas *q)
 {
-    (void)q;
+    if (!q)
+        return;
+    quota_keep_stop(q);
+    quota_loops_done(q);
+    for (size_t i = 0; i < QUOTA_BUCKETS; i++)
+        while (q->tenants[i]) {
+            struct quota_tenant *t = q->tenants[i];
+
+            q->tenants[i] = t->next;
+            tenant_free(t);
+        }
+    (void)pthread_mutex_destroy(&q->lock);
+    (void)pthread_mutex_destroy(&q->set_lock);
+    (void)pthread_mutex_destroy(&q->save_lock);
+    (void)pthread_cond_destroy(&q->stop);
+    free(q);
 }

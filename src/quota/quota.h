@@ -41,6 +41,11 @@ enum quota_kind {
     QUOTA_KINDS
 };
 
+/* What is counted as refused: by each kind, and as a repeated failure. */
+#define QUOTA_REFUSALS (QUOTA_KINDS + 1)
+#define QUOTA_LOOP_NAME "repeated_failure"
+#define QUOTA_VALUE_MAX (1ull << 50) /* of a limit; more is a mistake */
+
 struct quota_limits {
     uint64_t most[QUOTA_KINDS]; /* 0: no limit */
 };
@@ -85,7 +90,12 @@ int quota_set(struct quotas *q, const struct actor *who, const char *tenant,
               const uint64_t *const values[QUOTA_KINDS], struct error *err);
 /* QUOTA_KINDS when there is none of that name. */
 enum quota_kind quota_find(const char *name);
-const char *quota_name(enum quota_kind kind);
+const char *quota_name(enum quota_kind kind); /* QUOTA_KINDS: of the loop */
+/* What others found to be full: fills err's quota fields and counts. Returns
+ * -err->code. */
+int quota_refuse(struct quotas *q, enum quota_kind kind, uint64_t most,
+                 uint64_t used, struct error *err);
+void quota_refusals(struct quotas *q, uint64_t ret[QUOTA_REFUSALS]);
 uint64_t quota_most(struct quotas *q, const char *tenant,
                     enum quota_kind kind);
 

@@ -109,6 +109,7 @@ static int start_core(struct service *s, struct error *err)
         r = service_govern_open(s, err);
     workspaces.policy = s->parts.policy;
     workspaces.approvals = s->parts.approvals;
+    workspaces.quotas = s->parts.quotas;
     if (r == 0)
         r = workspaces_open(&workspaces, s->store, s->blobs, s->audit,
                             &s->workspaces, err);

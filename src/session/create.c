@@ -326,7 +326,7 @@ static int make(struct sessions *m, const struct actor *who,
         return rc;
     pthread_mutex_lock(&m->lock);
     t = session_tenant(m, who->tenant);
-    rc = session_reserve(m, t, plan->pool, err);
+    rc = session_reserve(m, t, plan->pool, &plan->limits, err);
     pthread_mutex_unlock(&m->lock);
     if (rc < 0)
         return rc;

@@ -11,7 +11,10 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "quota/quota.h"
 #include "session/session_int.h"
+
+#define TENANT_SHARE 3u /* of one tenant's executions, to what is free */
 
 struct job {
     struct sessions *m;
@@ -71,6 +74,16 @@ static int check_room(const struct sessions *m, const struct session *se,
                         m->conf->max_executions);
         return error_retry(err, 1);
     }
+    /* The fuller it is, the less of it may be one tenant's: a place is always
+     * left for the others (X4). */
+    if (se->tenant->active >=
+        (m->conf->max_executions - m->active + 1) * TENANT_SHARE) {
+        (void)error_set(err, ERR_BUSY,
+                        "%u executions of this tenant are running or "
+                        "waiting; what is left is for others",
+                        se->tenant->active);
+        return error_retry(err, 1);
+    }
     if (se->queued >= m->conf->queue_per_session) {
         (void)error_set(err, ERR_LIMIT,
                         "%u executions wait in this session, which is the "
@@ -90,7 +103,12 @@ static int enqueue(struct sessions *m, struct session *se, struct execution *e,
     pthread_mutex_lock(&m->lock);
     pthread_mutex_lock(&se->lock);
     rc = check_room(m, se, err);
+    if (rc == 0)
+        rc = quota_take(m->parts.quotas, se->tenant->name, QUOTA_EXECUTIONS, 1,
+                        err);
     if (rc == 0) {
+        e->counted = true;
+        se->tenant->active++;
         m->active++;
         session_history_add(m, se, e);
         session_queue_add(se, e);
@@ -123,8 +141,12 @@ static int seat(struct job *job, const struct actor *who,
     if (rc < 0)
         return rc;
     job->settled = job->e->decision.verdict != POLICY_ALLOW;
-    if (!job->settled)
-        return enqueue(job->m, job->se, job->e, err);
+    if (!job->settled) {
+        rc = enqueue(job->m, job->se, job->e, err);
+        if (rc < 0) /* it was no run */
+            session_govern_unrun(job->m, job->se, job->e);
+        return rc;
+    }
     job->code = xstrndup(spec->code, spec->code_len);
     if (job->e->decision.verdict == POLICY_ASK)
         return session_held_ask(job->m, job->se, who, spec, job->e, err);

@@ -34,9 +34,17 @@ static int check_quotas(struct sessions *m, const struct session *se,
 
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(spent); i++)
         rc = quota_check(m->parts.quotas, tenant, spent[i], err);
-    if (rc == 0)
+    /* One that was held has been counted when it was asked for. */
+    if (rc == 0 && !e->info.approval[0])
         rc = quota_take(m->parts.quotas, tenant, QUOTA_RUNS_PER_HOUR, 1, err);
     return rc;
+}
+
+void session_govern_unrun(struct sessions *m, const struct session *se,
+                          const struct execution *e)
+{
+    if (!e->info.approval[0])
+        quota_give(m->parts.quotas, se->tenant->name, QUOTA_RUNS_PER_HOUR, 1);
 }
 
 static void decide(struct sessions *m, const struct session *se,
@@ -99,10 +107,12 @@ void session_govern_denied(const struct execution *e, struct verdict *ret)
 
 /* ---- after -------------------------------------------------------------- */
 
+/* By its own doing. */
 static bool failed(enum exec_outcome outcome)
 {
     return outcome != OUTCOME_OK && outcome != OUTCOME_CANCELLED &&
-           outcome != OUTCOME_DENIED && outcome != OUTCOME_NONE;
+           outcome != OUTCOME_DENIED && outcome != OUTCOME_NONE &&
+           outcome != OUTCOME_ISOLATION_FAILED;
 }
 
 static uint64_t output_of(struct execution *e)

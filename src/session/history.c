@@ -6,6 +6,7 @@
  * too many bytes of all. Runs in gloveboxd under sessions.lock; references
  * are dropped outside it.
  */
+#include "quota/quota.h"
 #include "session/session_int.h"
 
 static void lru_unlink(struct sessions *m, struct execution *e)
@@ -89,6 +90,10 @@ void session_history_record(struct sessions *m, struct session *se,
             forget_one(m, se, oldest_finished(se), &drop);
         while (m->oldest && m->history_bytes > m->conf->history_bytes)
             forget_one(m, m->oldest->home, m->oldest, &drop);
+    }
+    if (e->counted) {
+        e->tenant->active--;
+        quota_give(m->parts.quotas, e->tenant->name, QUOTA_EXECUTIONS, 1);
     }
     if (--m->active == 0)
         pthread_cond_broadcast(&m->idle);

@@ -88,15 +88,11 @@ int session_limits_grant(const struct conf_pool *pool,
     return 0;
 }
 
-int session_limits_room(const struct sessions *m, const struct tenant *t,
-                        const struct pool *pool, struct error *err)
+int session_limits_room(const struct sessions *m, const struct pool *pool,
+                        struct error *err)
 {
     const struct conf *conf = m->conf;
 
-    if (atomic_load(&t->live) >= conf->sessions_per_tenant)
-        return error_set(err, ERR_LIMIT,
-                         "%u sessions are awake already, which is the most",
-                         conf->sessions_per_tenant);
     if (atomic_load(&m->live) >= conf->max_sessions)
         return error_set(err, ERR_BUSY,
                          "the machine holds %u sessions, which is the most",

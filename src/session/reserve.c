@@ -11,10 +11,9 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "quota/quota.h"
 #include "session/session_int.h"
 
-#define TOKEN 1000u /* of the bucket, for one creation */
-#define BURST_S 2u  /* this many seconds' worth at once */
 #define MEMORY_LOOK_MS 1000u
 #define MEMORY_SPARE_KB (192ull << 10)
 
@@ -27,27 +26,8 @@ struct tenant *session_tenant(struct sessions *m, const char *name)
         return container_of(n, struct tenant, node);
     t = xcalloc(1, sizeof(*t));
     t->name = xstrdup(name);
-    t->tokens_ms = m->conf->creations_per_s * (uint64_t)TOKEN * BURST_S;
-    t->tokens_at_ms = clock_mono_ms();
     session_idmap_add(&m->tenants, &t->node, t->name);
     return t;
-}
-
-/* A token bucket: a millisecond brings creations_per_s thousandths. */
-static bool take_token(struct sessions *m, struct tenant *t)
-{
-    uint64_t rate = m->conf->creations_per_s;
-    uint64_t now = clock_mono_ms();
-
-    if (rate == 0)
-        return true;
-    t->tokens_ms += (now - t->tokens_at_ms) * rate;
-    t->tokens_ms = MIN(t->tokens_ms, rate * TOKEN * BURST_S);
-    t->tokens_at_ms = now;
-    if (t->tokens_ms < TOKEN)
-        return false;
-    t->tokens_ms -= TOKEN;
-    return true;
 }
 
 /* The machine's own memory, looked at once a second at most. Where it cannot
@@ -72,35 +52,58 @@ static bool memory_short(struct sessions *m)
     return m->memory_short;
 }
 
-static int refused(struct error *err, int retry_s)
+int session_quota_take(struct sessions *m, const char *tenant,
+                       const struct warden_limits *limits, struct error *err)
 {
-    (void)error_hint(err, err->code == ERR_LIMIT
-                              ? "delete sessions that are no longer needed, "
-                                "or try again later"
-                              : "try again later");
-    return error_retry(err, retry_s);
+    int rc = quota_take(m->parts.quotas, tenant, QUOTA_SESSIONS, 1, err);
+
+    if (rc < 0)
+        return rc;
+    rc = quota_take(m->parts.quotas, tenant, QUOTA_MEMORY,
+                    limits->memory_bytes, err);
+    if (rc < 0)
+        quota_give(m->parts.quotas, tenant, QUOTA_SESSIONS, 1);
+    return rc;
 }
 
-int session_reserve(struct sessions *m, struct tenant *t, struct pool *pool,
-                    struct error *err)
+void session_quota_give(struct sessions *m, const char *tenant,
+                        const struct warden_limits *limits)
 {
-    int rc = session_limits_room(m, t, pool, err);
+    quota_give(m->parts.quotas, tenant, QUOTA_SESSIONS, 1);
+    quota_give(m->parts.quotas, tenant, QUOTA_MEMORY, limits->memory_bytes);
+}
+
+static int check_machine(struct sessions *m, const struct pool *pool,
+                         struct error *err)
+{
+    int rc = session_limits_room(m, pool, err);
 
     if (rc == 0 && memory_short(m))
         rc = error_set(err, ERR_BUSY,
                        "the machine has less than %u MiB of memory left",
                        (unsigned)(MEMORY_SPARE_KB >> 10));
+    if (rc == 0)
+        return 0;
+    (void)error_hint(err, "try again later");
+    return error_retry(err, 5);
+}
+
+int session_reserve(struct sessions *m, struct tenant *t, struct pool *pool,
+                    const struct warden_limits *limits, struct error *err)
+{
+    int rc = session_quota_take(m, t->name, limits, err);
+
     if (rc < 0)
-        return refused(err, 5);
-    if (!take_token(m, t)) {
-        (void)error_set(err, ERR_LIMIT,
-                        "more than %u sessions a second were created",
-                        m->conf->creations_per_s);
-        return refused(err, 1);
+        return rc;
+    rc = check_machine(m, pool, err);
+    if (rc == 0)
+        rc = quota_take(m->parts.quotas, t->name, QUOTA_CREATIONS, 1, err);
+    if (rc < 0) {
+        session_quota_give(m, t->name, limits);
+        return rc;
     }
     atomic_fetch_add(&m->creating, 1);
     atomic_fetch_add(&m->live, 1);
     atomic_fetch_add(&pool->sessions, 1);
-    atomic_fetch_add(&t->live, 1);
     return 0;
 }

@@ -62,6 +62,7 @@ struct execution {
     unsigned char code_hash[32];
     struct policy_decision decision;
     /* sessions.lock: */
+    bool counted;  /* as one of its tenant's; until it is finished */
     bool mapped;   /* in sessions.runs, which then holds a reference */
     bool recorded; /* finished and counted in the history */
     struct execution *prev, *next;   /* of the session */
@@ -139,6 +140,9 @@ const char *session_language_name(enum exec_language language);
 int session_govern_admit(struct sessions *m, struct session *se,
                          const struct actor *who, const struct exec_spec *spec,
                          struct execution *e, struct error *err);
+/* It was admitted and then not run for want of room. */
+void session_govern_unrun(struct sessions *m, const struct session *se,
+                          const struct execution *e);
 void session_govern_denied(const struct execution *e, struct verdict *ret);
 /* Counts what it used and hands everything known of it to the evidence. */
 void session_govern_record(struct sessions *m, struct session *se,

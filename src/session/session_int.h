@@ -137,11 +137,9 @@ void session_pools_done(struct sessions *m);
 struct tenant {
     struct idmap_node node;
     char *name;
-    atomic_uint live; /* sessions with a sandbox */
     /* sessions.lock: */
     struct session *newest; /* of those that no row tells of */
-    uint64_t tokens_ms;     /* of the creation bucket: 1000 a creation */
-    uint64_t tokens_at_ms;
+    unsigned active;        /* executions queued or running */
 };
 
 struct runner {
@@ -314,8 +312,8 @@ void session_tidy(struct sessions *m, const struct actor *owner,
                   const char *workspace);
 
 /* Live sessions have a place under every limit (R8); state.c counts. */
-int session_limits_room(const struct sessions *m, const struct tenant *t,
-                        const struct pool *pool, struct error *err);
+int session_limits_room(const struct sessions *m, const struct pool *pool,
+                        struct error *err);
 int session_limits_grant(const struct conf_pool *pool,
                          const struct session_limits *asked,
                          struct warden_limits *ret, struct error *err);
@@ -323,7 +321,12 @@ int session_limits_grant(const struct conf_pool *pool,
  * place, counted, for a session that is being made. */
 struct tenant *session_tenant(struct sessions *m, const char *name);
 int session_reserve(struct sessions *m, struct tenant *t, struct pool *pool,
-                    struct error *err);
+                    const struct warden_limits *limits, struct error *err);
+/* What of its tenant's quotas a live session has; state.c gives it back. */
+int session_quota_take(struct sessions *m, const char *tenant,
+                       const struct warden_limits *limits, struct error *err);
+void session_quota_give(struct sessions *m, const char *tenant,
+                        const struct warden_limits *limits);
 
 /* state.c; the session's lock is held. */
 void session_state_set(struct session *se, enum session_state to);

@@ -88,11 +88,11 @@ void session_state_set(struct session *se, enum session_state to)
     assert(session_state_allows(from, to));
     se->state = to;
     if (session_state_live(from) && !session_state_live(to)) {
-        atomic_fetch_sub(&se->tenant->live, 1);
+        session_quota_give(se->m, se->tenant->name, &se->limits);
         atomic_fetch_sub(&se->pool->sessions, 1);
         atomic_fetch_sub(&se->m->live, 1);
     } else if (!session_state_live(from) && session_state_live(to)) {
-        atomic_fetch_add(&se->tenant->live, 1);
+        /* Its tenant's quotas have been taken by who wakes it. */
         atomic_fetch_add(&se->pool->sessions, 1);
         atomic_fetch_add(&se->m->live, 1);
     }

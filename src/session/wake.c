@@ -32,11 +32,13 @@ static int settle_down(struct session *se, struct error *err)
 
 static int may_go_live(struct session *se, struct error *err)
 {
-    if (se->state != SESSION_DORMANT ||
-        session_limits_room(se->m, se->tenant, se->pool, err) == 0)
+    if (se->state != SESSION_DORMANT)
         return 0;
-    (void)error_hint(err, "delete sessions that are no longer needed");
-    return error_retry(err, 5);
+    if (session_limits_room(se->m, se->pool, err) < 0) {
+        (void)error_hint(err, "try again later");
+        return error_retry(err, 5);
+    }
+    return session_quota_take(se->m, se->tenant->name, &se->limits, err);
 }
 
 static void drop_box(struct session *se, struct box *box)

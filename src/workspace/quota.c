@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "quota/quota.h"
 #include "workspace/workspace_int.h"
 
 uint64_t workspace_quota(const struct workspaces *w,
@@ -21,6 +22,14 @@ uint64_t workspace_quota(const struct workspaces *w,
 {
     return row->quota_bytes > 0 ? (uint64_t)row->quota_bytes
                                 : w->settings.workspace_quota_bytes;
+}
+
+/* The tenant's own, where an operator has set one. */
+static uint64_t tenant_quota(const struct workspaces *w, const char *tenant)
+{
+    return w->settings.quotas
+               ? quota_most(w->settings.quotas, tenant, QUOTA_STORAGE)
+               : w->settings.tenant_quota_bytes;
 }
 
 static int no_room(struct error *err, const char *whose, uint64_t used,
@@ -66,25 +75,28 @@ static struct quota_memo *memo_of(struct workspaces *w, const char *tenant)
 }
 
 static bool take_remembered(struct workspaces *w, const char *tenant,
-                            uint64_t more)
+                            uint64_t quota, uint64_t more)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&w->lock);
     struct quota_memo *memo = memo_of(w, tenant);
 
-    if (strcmp(memo->tenant, tenant) != 0 || memo->room < more)
+    if (strcmp(memo->tenant, tenant) != 0 || memo->quota != quota ||
+        memo->room < more)
         return false;
     memo->room -= more;
     return true;
 }
 
-static void remember(struct workspaces *w, const char *tenant, uint64_t room)
+static void remember(struct workspaces *w, const char *tenant, uint64_t quota,
+                     uint64_t room)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&w->lock);
     struct quota_memo *memo = memo_of(w, tenant);
 
     (void)snprintf(memo->tenant, sizeof(memo->tenant), "%s", tenant);
+    memo->quota = quota;
     memo->room = room;
 }
 
@@ -93,19 +105,22 @@ static int take_from_tenant(struct workspaces *w, struct store_tx *tx,
                             const char *tenant, uint64_t already,
                             uint64_t more, struct error *err)
 {
-    uint64_t quota = w->settings.tenant_quota_bytes;
+    uint64_t quota = tenant_quota(w, tenant);
     uint64_t used = 0;
     int r;
 
-    if (!quota || take_remembered(w, tenant, more))
+    if (!quota || take_remembered(w, tenant, quota, more))
         return 0;
     r = tenant_used(tx, tenant, &used, err);
     if (r < 0)
         return r;
     used += already;
-    if (!fits(used, more, quota))
-        return no_room(err, "tenant's quota", used, quota, more);
-    remember(w, tenant, quota - used - more);
+    if (!fits(used, more, quota)) {
+        (void)no_room(err, "tenant's quota", used, quota, more);
+        return quota_refuse(w->settings.quotas, QUOTA_STORAGE, quota, used,
+                            err);
+    }
+    remember(w, tenant, quota, quota - used - more);
     return 0;
 }
 
@@ -185,6 +200,6 @@ int workspace_usage(struct workspaces *w, const struct actor *who,
     ret->workspaces = (uint64_t)store_int(rows, 0);
     ret->max_workspaces = w->settings.tenant_workspaces;
     ret->stored_bytes = (uint64_t)store_int(rows, 1);
-    ret->quota_bytes = w->settings.tenant_quota_bytes;
+    ret->quota_bytes = tenant_quota(w, who->tenant);
     return 0;
 }

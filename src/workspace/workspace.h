@@ -34,6 +34,7 @@
 struct approvals;
 struct error;
 struct policy;
+struct quotas;
 struct store;
 struct store_tx;
 struct workspaces;
@@ -49,6 +50,7 @@ struct workspaces_settings {
     const char *data_dir;
     uint64_t workspace_quota_bytes; /* of all kept versions of one */
     uint64_t tenant_quota_bytes;
+    struct quotas *quotas; /* borrowed; tells a tenant's own; NULL: none */
     uint64_t tenant_workspaces;
     uint32_t restore_window_s; /* deleted until purged */
     uint32_t collect_every_s;  /* the collector's round; 0: no thread */

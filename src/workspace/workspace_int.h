@@ -45,6 +45,7 @@
 /* How many bytes a tenant may surely still add; see quota.c. */
 struct quota_memo {
     char tenant[64];
+    uint64_t quota; /* room was counted by this one */
     uint64_t room;
 };
 

@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 #include "audit/audit.h"
+#include "quota/quota.h"
 #include "session_fake.h"
 #include "store/store.h"
 
@@ -34,6 +35,7 @@ struct fixture {
     struct store *store;
     struct blobs *blobs;
     struct audit *audit;
+    struct quotas *quotas;
     struct workspaces *w;
     struct sessions *s;
     struct error err;
@@ -95,11 +97,13 @@ static inline void close_it(struct fixture *f)
     sessions_close(f->s, 1);
     workspaces_close(f->w);
     blobs_close(f->blobs);
+    quotas_close(f->quotas);
     audit_close(f->audit);
     store_close(f->store);
     f->s = NULL;
     f->w = NULL;
     f->blobs = NULL;
+    f->quotas = NULL;
     f->audit = NULL;
     f->store = NULL;
 }
@@ -109,14 +113,31 @@ static inline void open_it(struct fixture *f)
 {
     struct workspaces_settings settings = {.data_dir = f->dir,
                                            .file_bytes = 1 << 20};
+    struct quota_limits quotas = {
+        .most = {[QUOTA_SESSIONS] = f->conf.sessions_per_tenant,
+                 [QUOTA_CREATIONS] = f->conf.creations_per_s}};
+    struct sessions_parts parts = {0};
 
     if (!f->w && (store_open(f->dir, &f->store, &f->err) < 0 ||
                   audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
                   blobs_open(f->dir, &f->blobs, &f->err) < 0 ||
+                  quotas_open(&quotas, f->store, f->audit, &f->quotas,
+                              &f->err) < 0 ||
                   workspaces_open(&settings, f->store, f->blobs, f->audit,
                                   &f->w, &f->err) < 0))
         fail_msg("%s", f->err.message);
-    if (sessions_open(&f->conf, &f->link, f->w, NULL, &f->s, &f->err) < 0)
+    parts.quotas = f->quotas;
+    if (sessions_open(&f->conf, &f->link, f->w, &parts, &f->s, &f->err) < 0)
+        fail_msg("%s", f->err.message);
+}
+
+static inline void set_quota(struct fixture *f, const char *tenant,
+                             enum quota_kind kind, uint64_t most)
+{
+    const uint64_t *values[QUOTA_KINDS] = {0};
+
+    values[kind] = &most;
+    if (quota_set(f->quotas, NULL, tenant, values, &f->err) < 0)
         fail_msg("%s", f->err.message);
 }
 

@@ -1468,8 +1468,8 @@ static void R8_session_create_rate(void **state)
 {
     struct fixture *f = *state;
 
-    f->conf.creations_per_s = 2;
-    f->conf.sessions_per_tenant = 100;
+    set_quota(f, "rate", QUOTA_CREATIONS, 2);
+    set_quota(f, "rate", QUOTA_SESSIONS, 100);
     for (int i = 0; i < 4; i++) /* two seconds' worth at once */
         assert_int_equal(try_create(f, "rate", NULL), 0);
     assert_int_equal(try_create(f, "rate", NULL), -ERR_LIMIT);

@@ -367,14 +367,14 @@ static void R8_session_ensure_limits(void **state)
     assert_true(ensure(f, &spec, id));
     /* The tenant's own limit. */
     spec = (struct session_spec){.identifier = "c"};
-    f->conf.sessions_per_tenant = 2;
+    set_quota(f, TENANT, QUOTA_SESSIONS, 2);
     assert_int_equal(session_ensure(f->s, &WHO, &spec, &made, &info, &f->err),
                      -ERR_LIMIT);
-    f->conf.sessions_per_tenant = 3;
+    set_quota(f, TENANT, QUOTA_SESSIONS, 3);
     assert_true(ensure(f, &spec, id));
     /* A sandbox that cannot be made. */
     spec.identifier = "d";
-    f->conf.sessions_per_tenant = 5;
+    set_quota(f, TENANT, QUOTA_SESSIONS, 5);
     atomic_store(&fake.fault, FAULT_WALL);
     assert_true(session_ensure(f->s, &WHO, &spec, &made, &info, &f->err) < 0);
     atomic_store(&fake.fault, FAULT_NONE);

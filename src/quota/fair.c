@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Turns between tenants (X4): places that are free go to the tenant that has
+ * the fewest of them, and among equals to who came first. So one that asks a
+ * lot waits behind itself. Runs in gloveboxd; callers wait on their own
+ * threads, whose number bounds who waits here.
+ */
+#include <errno.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "quota/quota_int.h"
+
+struct holder { /* a tenant with places, or one that waits */
+    struct holder *next;
+    char *tenant;
+    unsigned held, waiting;
+};
+
+struct waiter {
+    struct waiter *next; /* in order of coming */
+    struct holder *who;
+    pthread_cond_t go;
+    bool granted;
+};
+
+struct fair {
+    pthread_mutex_t lock;
+    unsigned width, taken;
+    struct holder *holders;
+    struct waiter *first, **last;
+};
+
+struct fair *fair_new(unsigned width)
+{
+    struct fair *f = xcalloc(1, sizeof(*f));
+
+    (void)pthread_mutex_init(&f->lock, NULL); /* cannot fail on Linux */
+    f->width = MAX(width, 1u);
+    f->last = &f->first;
+    return f;
+}
+
+void fair_free(struct fair *f)
+{
+    if (!f)
+        return;
+    while (f->holders) {
+        struct holder *h = f->holders;
+
+        f->holders = h->next;
+        free(h->tenant);
+        free(h);
+    }
+    (void)pthread_mutex_destroy(&f->lock);
+    free(f);
+}
+
+static struct holder *holder(struct fair *f, const char *tenant)
+{
+    struct holder *h = f->holders;
+
+    while (h && strcmp(h->tenant, tenant) != 0)
+        h = h->next;
+    if (h)
+        return h;
+    h = xcalloc(1, sizeof(*h));
+    h->tenant = xstrdup(tenant);
+    h->next = f->holders;
+    f->holders = h;
+    return h;
+}
+
+static void forget(struct fair *f, struct holder *gone)
+{
+    struct holder **at = &f->holders;
+
+    if (gone->held || gone->waiting)
+        return;
+    while (*at != gone)
+        at = &(*at)->next;
+    *at = gone->next;
+    free(gone->tenant);
+    free(gone);
+}
+
+static void unlink_waiter(struct fair *f, struct waiter *w)
+{
+    struct waiter **at = &f->first;
+
+    while (*at != w)
+        at = &(*at)->next;
+    *at = w->next;
+    if (f->last == &w->next)
+        f->last = at;
+    w->who->waiting--;
+}
+
+static void hand_out(struct fair *f)
+{
+    while (f->taken < f->width && f->first) {
+        struct waiter *next = f->first;
+
+        for (struct waiter *w = next->next; w; w = w->next)
+            if (w->who->held < next->who->held)
+                next = w;
+        unlink_waiter(f, next);
+        next->who->held++;
+        f->taken++;
+        next->granted = true;
+        (void)pthread_cond_signal(&next->go);
+    }
+}
+
+/* The lock is held. */
+static bool wait_turn(struct fair *f, struct holder *who, uint64_t deadline_ms)
+{
+    struct timespec until = {.tv_sec = (time_t)(deadline_ms / 1000),
+                             .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
+    struct waiter me = {.who = who};
+    pthread_condattr_t attr;
+
+    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&me.go, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    *f->last = &me;
+    f->last = &me.next;
+    who->waiting++;
+    hand_out(f);
+    while (!me.granted &&
+           pthread_cond_timedwait(&me.go, &f->lock, &until) != ETIMEDOUT)
+        ;
+    if (!me.granted)
+        unlink_waiter(f, &me);
+    (void)pthread_cond_destroy(&me.go);
+    return me.granted;
+}
+
+bool fair_enter(struct fair *f, const char *tenant, uint64_t deadline_ms)
+{
+    struct holder *who;
+    bool in = true;
+
+    if (!f)
+        return true;
+    pthread_mutex_lock(&f->lock);
+    who = holder(f, tenant);
+    if (f->taken < f->width) { /* then nobody waits */
+        who->held++;
+        f->taken++;
+    } else {
+        in = wait_turn(f, who, deadline_ms);
+    }
+    if (!in)
+        forget(f, who);
+    pthread_mutex_unlock(&f->lock);
+    return in;
+}
+
+void fair_leave(struct fair *f, const char *tenant)
+{
+    struct holder *who;
+
+    if (!f)
+        return;
+    pthread_mutex_lock(&f->lock);
+    who = holder(f, tenant);
+    who->held--;
+    f->taken--;
+    hand_out(f);
+    forget(f, who);
+    pthread_mutex_unlock(&f->lock);
+}
