@@ -160,6 +160,10 @@ static const struct cli_command commands[] = {
      "    [--value-file FILE]\n"
      "secret remove NAME",
      cli_secrets, true},
+    {"quota", "What tenants may have, and what they have used",
+     "quota [show [TENANT]]\n"
+     "quota set TENANT NAME=VALUE...",
+     cli_quota, true},
     {"runtime", "Build, list, show and remove runtime images",
      "runtime build NAME\n"
      "runtime list\n"

@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "quota/quota.h"
 #include "session/session.h"
 #include "workspace/workspace.h"
 
@@ -137,6 +138,18 @@ static void add_executions(struct buf *b, const struct session_metrics *m)
                   &m->execution);
 }
 
+static void add_quotas(struct buf *b, struct quotas *quotas)
+{
+    uint64_t refusals[QUOTA_REFUSALS];
+
+    quota_refusals(quotas, refusals);
+    add_head(b, "glovebox_quota_refusals_total", "counter",
+             "Refusals by the quota that was used up.");
+    for (int k = 0; k < QUOTA_REFUSALS; k++)
+        add_row(b, "glovebox_quota_refusals_total", "quota",
+                quota_name((enum quota_kind)k), refusals[k]);
+}
+
 static void add_storage(struct buf *b, struct workspaces *workspaces)
 {
     struct workspace_scrub scrub = {0};
@@ -226,6 +239,7 @@ int doors_operators_metrics(struct doors_call *call, struct error *err)
     add_one(&body, "glovebox_approvals_pending", "gauge",
             "What waits for somebody's approval.",
             approvals_pending(call->doors->approvals));
+    add_quotas(&body, call->doors->quotas);
     add_storage(&body, call->doors->workspaces);
     add_audit(&body, call->doors->audit);
     add_process(&body, http_server_of(call->http));

@@ -42,6 +42,20 @@ static int authenticate(struct doors_call *call, struct error *err)
                       http_source(call->http), &call->who, err);
 }
 
+/* The thread is the tenant's from here on; a stranger's by its address. Who
+ * has many already leaves the rest to others (X4, R8). */
+static int take_thread(const struct doors_call *call, struct error *err)
+{
+    const char *who =
+        call->who.tenant[0] ? call->who.tenant : http_source(call->http);
+
+    if (http_work_charge(doors_workers(call), who))
+        return 0;
+    (void)error_set(err, ERR_BUSY, "too many requests at once");
+    (void)error_hint(err, "wait for some to be answered");
+    return error_retry(err, 1);
+}
+
 static int check_route(const struct doors_call *call, const char *allow,
                        struct error *err)
 {
@@ -256,6 +270,8 @@ void serve_request(void *ctx, struct http_request *req)
     r = authenticate(&call, &err);
     doors_identify(&call);
     if (r == 0)
+        r = take_thread(&call, &err);
+    if (r == 0)
         r = check_route(&call, allow, &err);
     if (r == 0)
         r = check_scope(&call, &err);
@@ -281,7 +297,7 @@ struct http_work *doors_workers(const struct doors_call *call)
 
 int doors_submit(void *ctx, void (*job)(void *arg), void *arg)
 {
-    return http_work_submit(ctx, job, arg);
+    return http_work_submit(ctx, 0, job, arg);
 }
 
 int doors_query_int(const struct doors_call *call, const char *name,

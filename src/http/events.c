@@ -146,13 +146,26 @@ static void run(void *arg)
     http_request_unref(req);
 }
 
+/* Who sends it, as far as it says so itself; whether that is true, a worker
+ * will find out. */
+static uint64_t flow_of(const struct http_request *req)
+{
+    static const char *const names[] = {"Authorization", "api-key",
+                                        "x-api-key"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
+        if (http_header(req, names[i]))
+            return http_work_flow(http_header(req, names[i]));
+    return http_work_flow(req->source);
+}
+
 static int dispatch(struct http_request *req, struct error *err)
 {
     if (req->server->stopping)
         return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
     (void)http_request_ref(req);
     req->dispatched = true;
-    if (http_work_submit(req->server->work, run, req) < 0) {
+    if (http_work_submit(req->server->work, flow_of(req), run, req) < 0) {
         http_request_unref(req);
         (void)error_set(err, ERR_BUSY, "too many requests at once");
         return error_retry(err, 1);

@@ -72,13 +72,19 @@ void http_counts(struct http_server *server, uint64_t ret_classes[6]);
 /* ---- work.c: the worker pool -------------------------------------------- */
 
 /* Threads start when a job finds none idle, up to max, and leave after some
- * idle seconds. At most queue_max jobs wait. */
+ * idle seconds. At most queue_max jobs of one flow wait. */
 struct http_work *http_work_new(unsigned max_threads, size_t queue_max);
 /* Runs what is queued, waits for every thread, frees. */
 void http_work_free(struct http_work *work);
-/* -EAGAIN when the queue is full; the job is then not run. */
-int http_work_submit(struct http_work *work, void (*job)(void *arg),
-                     void *arg);
+/* -EAGAIN when too much of the flow waits; the job is then not run. Flows are
+ * served in turn. On a worker that is charged, the job is too, whatever the
+ * flow. */
+int http_work_submit(struct http_work *work, uint64_t flow,
+                     void (*job)(void *arg), void *arg);
+uint64_t http_work_flow(const char *text); /* of whoever is called so */
+/* Until its job ends this worker counts as working for `who`. False: that one
+ * has its share already, and the job should be refused. */
+bool http_work_charge(struct http_work *work, const char *who);
 /* For clean-up that must not be lost: queues even when full. */
 void http_work_insist(struct http_work *work, void (*job)(void *arg),
                       void *arg);

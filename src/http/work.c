@@ -3,6 +3,12 @@
  * The worker pool of the daemon: requests and executions run here, each job
  * to its end. Bounded in threads and in waiting jobs; never runs a job on
  * the caller's thread.
+ *
+ * Nobody may have it all (X4). What waits is taken from the accounts in turn:
+ * those of requests whose sender is not known yet are told apart by what they
+ * claim to be. Once a request's tenant is known, its thread is charged to
+ * that tenant, as are jobs it submits; the fewer threads are left, the fewer
+ * one tenant may have, so that some always are left for the others.
  */
 #include "http/http.h"
 
@@ -17,21 +23,40 @@
 /* Untouched stack costs no memory; sanitizers need the room. */
 #define STACK_SIZE ((size_t)512 << 10)
 
+#define BUCKETS 256u
+#define SHARE 3u /* of one account's threads, to those that are left */
+
 struct job {
     struct job *next;
     void (*run)(void *arg);
     void *arg;
+    bool charged; /* its thread is its account's from the start */
+};
+
+/* Who waits or works; there while anything of it does. */
+struct account {
+    struct account *next; /* in its bucket */
+    struct account *turn; /* in the ring of those with jobs that wait */
+    uint64_t id;
+    unsigned charged; /* threads, and jobs that will be */
+    size_t queued;
+    struct job *first, **last;
 };
 
 struct http_work {
     pthread_mutex_t lock;
     pthread_cond_t some;  /* a job waits, or stopping */
     pthread_cond_t empty; /* the last thread left */
-    struct job *first, **last;
+    struct account *accounts[BUCKETS];
+    struct account *latest; /* whose turn was last; the ring's tail */
     size_t queued, queue_max;
-    unsigned threads, idle, max_threads;
+    unsigned threads, idle, max_threads, charged;
     bool stopping;
 };
+
+/* Of a worker: its pool, and whom it works for. */
+static _Thread_local struct http_work *my_work;
+static _Thread_local struct account *my_account;
 
 struct http_work *http_work_new(unsigned max_threads, size_t queue_max)
 {
@@ -44,18 +69,137 @@ struct http_work *http_work_new(unsigned max_threads, size_t queue_max)
     (void)pthread_cond_init(&w->some, &attr);
     (void)pthread_cond_init(&w->empty, NULL);
     (void)pthread_condattr_destroy(&attr);
-    w->last = &w->first;
     w->max_threads = max_threads;
     w->queue_max = queue_max;
     return w;
 }
 
-/* The next job, or NULL when this thread should leave. Lock held. */
-static struct job *take_job(struct http_work *w)
-{
-    struct job *job;
+/* ---- accounts; the lock is held ------------------------------------------
+ */
 
-    while (!w->first) {
+static struct account *account(struct http_work *w, uint64_t id)
+{
+    struct account **head = &w->accounts[id % BUCKETS], *a = *head;
+
+    while (a && a->id != id)
+        a = a->next;
+    if (a)
+        return a;
+    a = xcalloc(1, sizeof(*a));
+    a->id = id;
+    a->last = &a->first;
+    a->next = *head;
+    *head = a;
+    return a;
+}
+
+static void let_go(struct http_work *w, struct account *a)
+{
+    struct account **at = &w->accounts[a->id % BUCKETS];
+
+    if (a->charged || a->queued)
+        return;
+    while (*at != a)
+        at = &(*at)->next;
+    *at = a->next;
+    free(a);
+}
+
+static bool has_share(const struct http_work *w, const struct account *a)
+{
+    unsigned left = w->max_threads - MIN(w->charged, w->max_threads);
+
+    return a->charged < (left + 1) * SHARE;
+}
+
+static void charge(struct http_work *w, struct account *a)
+{
+    a->charged++;
+    w->charged++;
+}
+
+static void discharge(struct http_work *w, struct account *a)
+{
+    a->charged--;
+    w->charged--;
+    let_go(w, a);
+}
+
+static void ring_add(struct http_work *w, struct account *a)
+{
+    a->turn = w->latest ? w->latest->turn : a;
+    if (w->latest)
+        w->latest->turn = a;
+    w->latest = a;
+}
+
+static void push(struct http_work *w, struct account *a, struct job *job)
+{
+    if (!a->queued)
+        ring_add(w, a);
+    *a->last = job;
+    a->last = &job->next;
+    a->queued++;
+    w->queued++;
+}
+
+/* From the account whose turn it is; *ret stays while the job is charged. */
+static struct job *pop(struct http_work *w, struct account **ret)
+{
+    struct account *a = w->latest->turn;
+    struct job *job = a->first;
+
+    a->first = job->next;
+    if (!a->first)
+        a->last = &a->first;
+    w->queued--;
+    if (--a->queued > 0)
+        w->latest = a; /* to the end of the line */
+    else if (a == w->latest)
+        w->latest = NULL;
+    else
+        w->latest->turn = a->turn;
+    *ret = job->charged ? a : NULL;
+    let_go(w, a);
+    return job;
+}
+
+bool http_work_charge(struct http_work *work, const char *who)
+{
+    struct account *a;
+    bool room;
+
+    if (my_work != work)
+        return true; /* not a thread of this pool */
+    (void)pthread_mutex_lock(&work->lock);
+    if (my_account)
+        discharge(work, my_account);
+    a = account(work, http_work_flow(who));
+    room = has_share(work, a);
+    my_account = room ? a : NULL;
+    if (room)
+        charge(work, a);
+    else
+        let_go(work, a);
+    (void)pthread_mutex_unlock(&work->lock);
+    return room;
+}
+
+uint64_t http_work_flow(const char *text)
+{
+    uint64_t hash = 14695981039346656037u;
+
+    for (; *text; text++)
+        hash = (hash ^ (unsigned char)*text) * 1099511628211u;
+    return hash;
+}
+
+/* ---- threads ------------------------------------------------------------ */
+
+/* The next job, or NULL when this thread should leave. Lock held. */
+static struct job *take_job(struct http_work *w, struct account **ret)
+{
+    while (!w->queued) {
         struct timespec until;
         int r;
 
@@ -66,15 +210,10 @@ static struct job *take_job(struct http_work *w)
         w->idle++;
         r = pthread_cond_timedwait(&w->some, &w->lock, &until);
         w->idle--;
-        if (r == ETIMEDOUT && !w->first)
+        if (r == ETIMEDOUT && !w->queued)
             return NULL;
     }
-    job = w->first;
-    w->first = job->next;
-    if (!w->first)
-        w->last = &w->first;
-    w->queued--;
-    return job;
+    return pop(w, ret);
 }
 
 static void *worker(void *arg)
@@ -82,12 +221,16 @@ static void *worker(void *arg)
     struct http_work *w = arg;
     struct job *job;
 
+    my_work = w;
     (void)pthread_mutex_lock(&w->lock);
-    while ((job = take_job(w))) {
+    while ((job = take_job(w, &my_account))) {
         (void)pthread_mutex_unlock(&w->lock);
         job->run(job->arg);
         free(job);
         (void)pthread_mutex_lock(&w->lock);
+        if (my_account)
+            discharge(w, my_account);
+        my_account = NULL;
     }
     if (--w->threads == 0)
         (void)pthread_cond_broadcast(&w->empty);
@@ -117,40 +260,57 @@ static int start_thread(struct http_work *w)
     return -r;
 }
 
-static int add_job(struct http_work *w, void (*run)(void *), void *arg,
-                   size_t queue_max)
+/* Lock held. -EAGAIN: one more would be too many. */
+static int check_room(struct http_work *w, const struct account *a,
+                      bool charged)
+{
+    int r = 0;
+
+    if (a->queued >= w->queue_max || (charged && !has_share(w, a)))
+        return -EAGAIN;
+    if (w->queued >= w->idle && w->threads < w->max_threads)
+        r = start_thread(w);
+    return r < 0 && w->threads == 0 ? -EAGAIN : 0;
+}
+
+static int add_job(struct http_work *w, uint64_t id, void (*run)(void *),
+                   void *arg, bool insist)
 {
     struct job *job = xmalloc(sizeof(*job));
-    int r = 0;
+    struct account *a;
+    int r;
 
     *job = (struct job){.run = run, .arg = arg};
     (void)pthread_mutex_lock(&w->lock);
-    if (w->queued >= queue_max)
-        r = -EAGAIN;
-    else if (w->queued >= w->idle && w->threads < w->max_threads)
-        r = start_thread(w);
-    if (r < 0 && (w->threads == 0 || w->queued >= queue_max)) {
-        (void)pthread_mutex_unlock(&w->lock);
+    /* What a worker hands on is still its tenant's. */
+    job->charged = my_work == w && my_account;
+    a = job->charged ? my_account : account(w, id);
+    r = check_room(w, a, job->charged);
+    if (r < 0 && insist && w->threads > 0)
+        r = 0;
+    if (r == 0) {
+        if (job->charged)
+            charge(w, a);
+        push(w, a, job);
+        (void)pthread_cond_signal(&w->some);
+    } else {
+        let_go(w, a);
         free(job);
-        return -EAGAIN;
     }
-    *w->last = job;
-    w->last = &job->next;
-    w->queued++;
-    (void)pthread_cond_signal(&w->some);
     (void)pthread_mutex_unlock(&w->lock);
-    return 0;
+    return r;
 }
 
-int http_work_submit(struct http_work *work, void (*job)(void *arg), void *arg)
+int http_work_submit(struct http_work *work, uint64_t flow,
+                     void (*job)(void *arg), void *arg)
 {
-    return add_job(work, job, arg, work->queue_max);
+    return add_job(work, flow, job, arg, false);
 }
 
 void http_work_insist(struct http_work *work, void (*job)(void *arg),
                       void *arg)
 {
-    if (add_job(work, job, arg, SIZE_MAX) < 0)
+    if (add_job(work, 0, job, arg, true) < 0)
         job(arg); /* no thread can be made: late is better than never */
 }
 

@@ -323,6 +323,7 @@ static void encode_facts(struct json_writer *w, const struct exec_info *info)
     json_write_string(w, "interpreter",
                       info->interpreter_fresh ? "fresh" : "same");
     json_write_bool(w, "interpreter_lost", info->interpreter_lost);
+    json_write_int(w, "repeats", info->repeats);
     json_write_time(w, "created_at", info->created_at_ms);
     json_write_time(w, "started_at", info->started_at_ms);
     json_write_time(w, "finished_at", info->finished_at_ms);

@@ -110,6 +110,10 @@ doors_handler_fn native_upkeep_collect;
 doors_handler_fn native_upkeep_verify;
 doors_handler_fn native_upkeep_backup;
 
+doors_handler_fn native_quotas_own;
+doors_handler_fn native_quotas_get;
+doors_handler_fn native_quotas_put;
+
 doors_handler_fn native_openapi_get;
 
 /* ---- shared within the door --------------------------------------------- */
@@ -122,6 +126,7 @@ enum native_mode {
 
 #define NATIVE_LOCKS_MAX 16u
 #define NATIVE_NOTE_MAX 256u /* bytes of a conversation, message or note */
+#define NATIVE_QUOTAS_BYTES 4096u /* of a body that sets some */
 #define NATIVE_CHUNK ((size_t)64 << 10)
 
 /* spec.c: a body to the core's own structures, which borrow from the body

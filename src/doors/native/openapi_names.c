@@ -37,6 +37,7 @@ const struct native_name native_openapi_params[] = {
     {"secret", "string", "The secret of a share's link."},
     {"number", "int 1", "The number of a part, or of a version."},
     {"name", "string", "A name, as the list has it."},
+    {"tenant", "string 1 63", "A tenant's name."},
     {0},
 };
 

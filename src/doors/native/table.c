@@ -311,6 +311,14 @@ const struct doors_route doors_routes[] = {
     {"DELETE", "/api/tokens/{id}", native_tokens_revoke, 0, 0, NULL, ADMI,
      "Revoke a token, and those minted from it", NULL, NULL, "204"},
     /* quotas */
+    {"GET", "/api/quotas", native_quotas_own, 0, 0, NULL, CONF,
+     "What the key's own tenant may have, and what it has used", NULL, NULL,
+     "200 Quotas"},
+    {"GET", "/api/quotas/{tenant}", native_quotas_get, AUTH_POLICY_ADMIN, 0,
+     NULL, ADMI, "The same of a tenant", NULL, NULL, "200 Quotas"},
+    {"PUT", "/api/quotas/{tenant}", native_quotas_put, AUTH_POLICY_ADMIN, 0,
+     NULL, ADMI, "Give a tenant quotas of its own", NULL, "QuotaValues",
+     "200 Quotas"},
     /* approvals */
     {"GET", "/api/approvals", native_approvals_list, 0, 0, "state limit after",
      "Approvals",
