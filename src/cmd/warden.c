@@ -18,6 +18,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
+#include "base/sched.h"
 #include "warden/serve.h"
 
 #define LINK_FD 3
@@ -83,6 +84,7 @@ static int run(int sock)
                   NULL);
         return 1;
     }
+    sched_prompt(); /* every execution ends with a question to us */
     return warden_serve_run(sock, mounts);
 }
 

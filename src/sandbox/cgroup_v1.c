@@ -175,8 +175,15 @@ static int v1_usage(struct cgroup_tree *t, const char *group, int reset_peak,
 /* Nothing is lost if it cannot be had. */
 static void v1_calm(struct cgroup_tree *t, const char *group, int calm)
 {
-    (void)cgroup_write(t->dirs[CGROUP_CPU], group, "cpu.shares",
-                       calm ? "2" : "1024");
+    int dir = t->dirs[CGROUP_CPU];
+
+    /* Shares cannot be set while it is idle. Since 5.15 that is the stronger
+     * of the two: what is not idle goes first at once. */
+    if (!calm)
+        (void)cgroup_write(dir, group, "cpu.idle", "0");
+    (void)cgroup_write(dir, group, "cpu.shares", calm ? "2" : "1024");
+    if (calm)
+        (void)cgroup_write(dir, group, "cpu.idle", "1");
 }
 
 /* Frozen, nothing can fork past the list; the kill arrives at the thaw. */

@@ -242,8 +242,15 @@ static int v2_usage(struct cgroup_tree *t, const char *group, int reset_peak,
 /* Nothing is lost if it cannot be had. */
 static void v2_calm(struct cgroup_tree *t, const char *group, int calm)
 {
-    (void)cgroup_write(t->dirs[CGROUP_FREEZER], group, "cpu.weight",
-                       calm ? "1" : "100");
+    int dir = t->dirs[CGROUP_FREEZER];
+
+    /* The weight cannot be set while it is idle. Since 5.15 that is the
+     * stronger of the two: what is not idle goes first at once. */
+    if (!calm)
+        (void)cgroup_write(dir, group, "cpu.idle", "0");
+    (void)cgroup_write(dir, group, "cpu.weight", calm ? "1" : "100");
+    if (calm)
+        (void)cgroup_write(dir, group, "cpu.idle", "1");
 }
 
 static void v2_kill(struct cgroup_tree *t, const char *group)

@@ -21,6 +21,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sched.h"
 #include "blob/blob.h"
 #include "conf/conf.h"
 #include "egress/call.h"
@@ -272,6 +273,7 @@ int service_run(const struct conf *conf, struct error *err)
         r = service_rights_data(&s, err);
     if (r == 0)
         r = service_setup_warden(&s, err);
+    sched_prompt(); /* not before: what the warden starts is ordinary */
     if (r == 0)
         r = service_setup_egress(&s, err);
     if (r == 0)

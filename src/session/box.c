@@ -87,6 +87,18 @@ int session_box_usage(struct box *b, struct warden_usage *ret,
     return rc;
 }
 
+void session_box_calm(struct box *b, bool calm)
+{
+    struct error err;
+
+    pthread_mutex_lock(&b->slot_lock);
+    if (!b->released && warden_call_calm(b->link, b->slot, calm, &err) < 0)
+        log_event(LOG_DEBUG, "sandbox_calm_failed", "error", err.message,
+                  NULL);
+    b->calm = calm;
+    pthread_mutex_unlock(&b->slot_lock);
+}
+
 void session_box_kill(struct box *b)
 {
     struct error err;
@@ -253,6 +265,7 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
         session_box_release(b);
         return rc;
     }
+    b->alone = b->base.processes;
     *ret = take_ptr(b);
     return 0;
 }

@@ -52,6 +52,8 @@ struct box {
     uint32_t cells;           /* this kernel has run */
     struct buf pending;       /* a frame not yet complete */
     struct warden_usage base; /* as of the last execution's end */
+    uint32_t alone;           /* processes and threads before the first */
+    bool calm;                /* see calm.c */
 
     pthread_mutex_t surround_lock;
     struct buf environment; /* surround_lock: all that was said, as lines */
@@ -68,6 +70,8 @@ void session_box_unref(struct box *b);
 /* Warden calls that do nothing once the slot was released. */
 int session_box_usage(struct box *b, struct warden_usage *ret,
                       struct error *err);
+/* What fails is of no harm. */
+void session_box_calm(struct box *b, bool calm);
 void session_box_kill(struct box *b);
 void session_box_release(struct box *b);
 /* 1: one event, 0: none now, -1: end (or nonsense): the box is gone. */

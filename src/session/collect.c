@@ -234,9 +234,12 @@ static void step(struct collect *c)
         until = MIN(until, c->nap_ms);
     if (c->closed_ms)
         until = MIN(until, c->closed_ms + CLOSED_MS);
+    if (c->calm_ms)
+        until = MIN(until, c->calm_ms);
     set_polls(c, napping, p);
     if (poll(p, AT_COUNT, clock_left_ms(until)) < 0)
         return; /* EINTR; anything else would be a defect of ours */
+    session_calm_step(c);
     if (p[AT_WAKE].revents)
         on_request(c);
     /* Reading frames reads the pipes first. */

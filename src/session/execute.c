@@ -215,8 +215,10 @@ static void run_in_box(struct session *se, struct execution *e,
     session_remember_base(se, e);
     session_execution_started(e, box->cells == 0);
     session_net_begin(se, e);
+    session_calm_begin(se, &c);
     session_collect(&c);
     session_settle(se, &c);
+    session_calm_end(se, &c);
     facts->said_full = said(e, "No space left on device");
 }
 

@@ -313,6 +313,7 @@ struct collect {
     enum collect_phase phase;
     uint64_t deadline_ms; /* of the phase */
     uint64_t closed_ms;   /* when the frames channel closed; 0 it has not */
+    uint64_t calm_ms;     /* when it is no longer a short one; 0: it is not */
     uint64_t nap_ms;      /* guest channels are not read before this */
     struct buf out;       /* frames to the kernel not yet accepted */
     size_t out_pos;
@@ -326,6 +327,10 @@ struct collect {
     uint32_t shell_pid; /* inside; 0: not told */
 };
 
+/* calm.c: before it begins, after each event, and with its facts. */
+void session_calm_begin(struct session *se, struct collect *c);
+void session_calm_step(struct collect *c);
+void session_calm_end(struct session *se, struct collect *c);
 /* Runs the cell in the box to its end: facts are filled, events published. */
 void session_collect(struct collect *c);
 /* Reads both pipes empty, at most `most` bytes each. */

@@ -268,6 +268,15 @@ int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
     return r;
 }
 
+int warden_call_calm(struct warden_link *link, uint32_t slot, bool calm,
+                     struct error *err)
+{
+    struct warden_slot s = {.slot = slot, .calm = calm};
+    struct warden_reply reply = {0};
+
+    return call_slot(link, WARDEN_CALM, &s, &reply, err);
+}
+
 int warden_call_kill(struct warden_link *link, uint32_t slot,
                      struct error *err)
 {

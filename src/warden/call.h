@@ -48,6 +48,9 @@ int warden_call_spawn(struct warden_link *link,
                       struct error *err);
 int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
                       struct warden_usage *ret_usage, struct error *err);
+/* Whether it gets the processor only when others leave it. */
+int warden_call_calm(struct warden_link *link, uint32_t slot, bool calm,
+                     struct error *err);
 /* Kills every process of the sandbox, pid 1 included. */
 int warden_call_kill(struct warden_link *link, uint32_t slot,
                      struct error *err);

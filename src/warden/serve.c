@@ -227,6 +227,17 @@ static void warden_serve_usage(struct warden *w,
         warden_reply_fail(reply, WARDEN_FAILED, -r, "cannot read the usage");
 }
 
+static void warden_serve_calm(struct warden *w,
+                              const struct warden_request *req, int *fds,
+                              struct warden_reply *reply)
+{
+    struct slot *s = named_slot(w, req, reply);
+
+    (void)fds;
+    if (s && s->state == SLOT_ALIVE) /* one that ends is calm by itself */
+        sandbox_cgroup_calm(w->groups, s->group, req->u.slot.calm != 0);
+}
+
 static void warden_serve_kill(struct warden *w,
                               const struct warden_request *req, int *fds,
                               struct warden_reply *reply)
@@ -274,6 +285,7 @@ static const struct {
     [WARDEN_KILL] = {false, 0, warden_serve_kill},
     [WARDEN_RELEASE] = {false, 0, warden_serve_release},
     [WARDEN_STATUS] = {false, 0, warden_serve_status},
+    [WARDEN_CALM] = {false, 0, warden_serve_calm},
 };
 
 /* One request; false ends the link. */

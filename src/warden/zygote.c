@@ -20,6 +20,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/sched.h"
 #include "warden/warden_int.h"
 #include "wire/wire.h"
 #include "wire/zygote_msg.h"
@@ -37,8 +38,10 @@ void zygote_start(struct warden *w, struct runtime *rt, struct zygote *z)
     if (fd_socketpair(SOCK_SEQPACKET, pair) < 0)
         return; /* tried again later */
     pid = fork();
-    if (pid == 0)
+    if (pid == 0) {
+        sched_usual();
         zygote_child_run(w, rt->image, pair[1], rt->spec_fd);
+    }
     fd_close(&pair[1]);
     if (pid < 0) {
         fd_close(&pair[0]);

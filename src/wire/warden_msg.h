@@ -41,6 +41,7 @@ enum warden_request_type {
     WARDEN_KILL,
     WARDEN_RELEASE,
     WARDEN_STATUS,
+    WARDEN_CALM,
     WARDEN_REQUEST_MAX
 };
 
@@ -102,6 +103,7 @@ struct warden_spawn {
 struct warden_slot {
     uint32_t slot;
     uint32_t reset_peak; /* USAGE: start a new peak after reading */
+    uint32_t calm;       /* CALM: others first, or as all */
 };
 
 struct warden_request {
@@ -111,7 +113,7 @@ struct warden_request {
         struct warden_setup setup;
         struct warden_runtime runtime;
         struct warden_spawn spawn;
-        struct warden_slot slot; /* USAGE, KILL, RELEASE */
+        struct warden_slot slot; /* USAGE, KILL, RELEASE, CALM */
     } u;
 };
 

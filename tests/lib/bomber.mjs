@@ -42,7 +42,7 @@ function call(method, path, body, type = 'application/json') {
 
 async function session() {
   for (;;) {
-    const made = await call('POST', '/api/sessions', { ephemeral: true });
+    const made = await call('POST', '/api/sessions', { persistence: 'ephemeral' });
     if (made.status === 201) return made.body.id;
     if (stopping) return null;
     await sleep(100);
@@ -96,7 +96,7 @@ while True:
     await many(500, () => call('POST', `/api/sessions/${id}/executions`, { language: 'python', code: 'import time; time.sleep(1)' }));
   },
   creations: () => many(100, async () => {
-    const made = await call('POST', '/api/sessions', { ephemeral: true });
+    const made = await call('POST', '/api/sessions', { persistence: 'ephemeral' });
     if (made.status === 201) await call('DELETE', `/api/sessions/${made.body.id}`);
   }),
   connections: async () => {

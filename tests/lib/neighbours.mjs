@@ -67,6 +67,6 @@ export async function bomb(server, key, kind) {
 
 // Ends what the bomb has left, so that the next idle figure is one.
 export async function calm(server, options) {
-  for (const one of (await server.ok('GET', '/api/sessions?limit=200', undefined, options)).data)
+  for (const one of (await server.ok('GET', '/api/sessions?limit=100', undefined, options)).data)
     await server.call('DELETE', `/api/sessions/${one.id}`, undefined, options);
 }

@@ -83,6 +83,7 @@ struct fake_box {
     atomic_bool interrupted; /* SIGINT */
     atomic_bool dead;        /* pid 1 ends */
     bool shell_up;
+    atomic_bool calm;
     pthread_t shell;
     int shell_code;
     uint32_t next_pid, kernel_pid, shell_pid;
@@ -847,6 +848,15 @@ int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
     b->usage.memory_peak_bytes = 5000;
     *ret_usage = b->usage;
     pthread_mutex_unlock(&b->lock);
+    return 0;
+}
+
+int warden_call_calm(struct warden_link *link, uint32_t slot, bool calm,
+                     struct error *err)
+{
+    (void)link;
+    (void)err;
+    fake_find(slot)->calm = calm;
     return 0;
 }
 

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Whose turn on the processor it is (X4). A session is one of two kinds to
+ * the kernel: prompt, as all begin, or calm, which gets what the others leave.
+ * An execution is prompt for its first moments and calm from then on; what a
+ * session leaves running after its execution is calm; and so is all of a
+ * tenant that has run so much lately that its many short executions are one
+ * long one. So a short execution finds the processor free, however many long
+ * ones there are, and those share it evenly. Runs in gloveboxd on the
+ * execution's thread, with the turn. A box that is as it should be costs
+ * nothing.
+ */
+#include "base/mem.h"
+#include "session/session_int.h"
+
+#define LONG_MS 50u      /* prompt for so long */
+#define BURST_MS 1000u   /* of processor time of a tenant, at once */
+#define REFILL 4u        /* milliseconds of the clock bring one of it back */
+#define CHARGE_MOST 100u /* of one execution: prompt, on two processors */
+
+/* tenant.spent_ms is when all that was used will have been refilled. */
+static bool crowds(struct tenant *t)
+{
+    return atomic_load(&t->spent_ms) >
+           clock_mono_ms() + (uint64_t)BURST_MS * REFILL;
+}
+
+static void spend(struct tenant *t, uint64_t cpu_ms)
+{
+    uint64_t now = clock_mono_ms();
+    uint64_t before = atomic_load(&t->spent_ms);
+
+    while (!atomic_compare_exchange_weak(&t->spent_ms, &before,
+                                         MAX(before, now) + cpu_ms * REFILL))
+        ;
+}
+
+void session_calm_begin(struct session *se, struct collect *c)
+{
+    bool calm = crowds(se->tenant);
+
+    if (c->box->calm != calm)
+        session_box_calm(c->box, calm);
+    c->calm_ms = calm ? 0 : clock_mono_ms() + LONG_MS;
+}
+
+void session_calm_step(struct collect *c)
+{
+    if (!c->calm_ms || clock_left_ms(c->calm_ms) > 0)
+        return;
+    c->calm_ms = 0;
+    session_box_calm(c->box, true);
+}
+
+void session_calm_end(struct session *se, struct collect *c)
+{
+    spend(se->tenant, MIN(c->facts->cpu_ms, CHARGE_MOST));
+    /* A thread or a process more than a session has of itself. */
+    if (!c->box->calm && c->box->base.processes > c->box->alone)
+        session_box_calm(c->box, true);
+}
