@@ -238,12 +238,15 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
 
 int session_box_open(struct warden_link *link, uint32_t runtime,
                      const struct warden_limits *limits, const int *layers,
-                     unsigned layer_count, const atomic_bool *stopping,
-                     struct box **ret, struct error *err)
+                     unsigned layer_count, bool calm,
+                     const atomic_bool *stopping, struct box **ret,
+                     struct error *err)
 {
     struct box *b cleanup(unref_box) = box_new(link, limits);
-    struct warden_spawn want = {
-        .runtime = runtime, .layers = layer_count, .limits = *limits};
+    struct warden_spawn want = {.runtime = runtime,
+                                .layers = layer_count,
+                                .limits = *limits,
+                                .calm = calm};
     int ctl cleanup(fd_close) = -1;
     int events cleanup(fd_close) = -1;
     int rc = make_channels(b, &ctl, &events, err);
@@ -254,6 +257,7 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
     if (rc < 0)
         return rc;
     b->released = false;
+    b->calm = calm;
     fd_close(&ctl); /* ours would keep an ended sandbox looking alive */
     fd_close(&events);
     rc = wait_ready(b, err);

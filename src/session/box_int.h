@@ -63,8 +63,9 @@ struct box {
 /* layers (borrowed): folders of the workspace, the upper one first. */
 int session_box_open(struct warden_link *link, uint32_t runtime,
                      const struct warden_limits *limits, const int *layers,
-                     unsigned layer_count, const atomic_bool *stopping,
-                     struct box **ret, struct error *err);
+                     unsigned layer_count, bool calm,
+                     const atomic_bool *stopping, struct box **ret,
+                     struct error *err);
 struct box *session_box_ref(struct box *b);
 void session_box_unref(struct box *b);
 /* Warden calls that do nothing once the slot was released. */

@@ -16,6 +16,7 @@
 #define LONG_MS 50u      /* prompt for so long */
 #define BURST_MS 1000u   /* of processor time of a tenant, at once */
 #define REFILL 4u        /* milliseconds of the clock bring one of it back */
+#define MAKE_MS 20u      /* about what a sandbox costs */
 #define CHARGE_MOST 100u /* of one execution: prompt, on two processors */
 
 /* tenant.spent_ms is when all that was used will have been refilled. */
@@ -33,6 +34,14 @@ static void spend(struct tenant *t, uint64_t cpu_ms)
     while (!atomic_compare_exchange_weak(&t->spent_ms, &before,
                                          MAX(before, now) + cpu_ms * REFILL))
         ;
+}
+
+bool session_calm_make(struct tenant *t)
+{
+    bool calm = crowds(t);
+
+    spend(t, MAKE_MS);
+    return calm;
 }
 
 void session_calm_begin(struct session *se, struct collect *c)

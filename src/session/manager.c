@@ -4,14 +4,17 @@
  * closed by main, entered by every other call. Closing lets what runs finish,
  * then cancels it, and frees nothing that a call could still be using.
  */
+#include <sys/sysinfo.h>
 #include <time.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "quota/quota.h"
 #include "session/session_int.h"
 
 #define CANCEL_MS 8000u /* interrupt, grace, kill, and some */
+#define MAKING_LEAST 2u /* sandboxes at a time, on a small machine */
 #define LEAVE_MS 5000u
 #define LEAVE_NAP_NS 2000000L
 
@@ -75,6 +78,8 @@ static void free_tenants(struct sessions *m)
 /* Everything that is left once no thread uses it. */
 static void manager_free(struct sessions *m)
 {
+    fair_free(m->making);
+    fair_free(m->crowd);
     session_runner_done(m);
     session_pools_done(m);
     session_runtimes_done(m);
@@ -103,6 +108,8 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     if (parts)
         m->parts = *parts;
     init_locks(m);
+    m->making = fair_new(MAX((unsigned)get_nprocs(), MAKING_LEAST));
+    m->crowd = fair_new(1);
     m->pool_count = conf->pool_count;
     for (size_t i = 0; i < conf->pool_count && rc == 0; i++) {
         m->pools[i].conf = &conf->pools[i];

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "quota/quota.h"
 #include "session/session_int.h"
 
 #define COPY_STEP (1u << 20)
@@ -63,15 +64,15 @@ static void *check_thread(void *arg)
 }
 
 static int mount_box(struct session *se, uint32_t runtime,
-                     const struct workspace_tree *tree, struct box **ret,
-                     struct error *err)
+                     const struct workspace_tree *tree, bool calm,
+                     struct box **ret, struct error *err)
 {
     struct check check = {.w = se->m->workspaces, .tree = tree};
     pthread_t thread;
     struct box *box = NULL;
     bool beside = pthread_create(&thread, NULL, check_thread, &check) == 0;
     int rc = session_box_open(se->m->link, runtime, &se->limits, tree->layers,
-                              tree->count, &se->m->stopping, &box, err);
+                              tree->count, calm, &se->m->stopping, &box, err);
 
     if (beside)
         (void)pthread_join(thread, NULL); /* ours, joined once */
@@ -207,19 +208,19 @@ static int copy_all(struct session *se, struct box *box, int64_t seq,
     return rc;
 }
 
-int session_mount_box(struct session *se, uint32_t runtime,
-                      const struct workspace_tree *tree, struct box **ret,
-                      struct error *err)
+static int make_box(struct session *se, uint32_t runtime,
+                    const struct workspace_tree *tree, bool calm,
+                    struct box **ret, struct error *err)
 {
     struct box *box = NULL;
     int rc = -ERR_INVALID;
 
     if (tree->count && session_mount_layers(se->m))
-        rc = mount_box(se, runtime, tree, ret, err);
+        rc = mount_box(se, runtime, tree, calm, ret, err);
     /* The walls stand, but this kernel or file system cannot map ids. */
     if (rc != -ERR_INVALID)
         return rc;
-    rc = session_box_open(se->m->link, runtime, &se->limits, NULL, 0,
+    rc = session_box_open(se->m->link, runtime, &se->limits, NULL, 0, calm,
                           &se->m->stopping, &box, err);
     if (rc == 0 && tree->count) {
         rc = copy_all(se, box, tree->seq, err);
@@ -231,4 +232,30 @@ int session_mount_box(struct session *se, uint32_t runtime,
     }
     *ret = box;
     return rc;
+}
+
+/* Tenants make theirs in turn, and one that makes many, one at a time. */
+int session_mount_box(struct session *se, uint32_t runtime,
+                      const struct workspace_tree *tree, struct box **ret,
+                      struct error *err)
+{
+    const char *tenant = se->tenant->name;
+    uint64_t deadline = clock_mono_ms() + BOX_SPAWN_MS;
+    bool calm = session_calm_make(se->tenant);
+    struct fair *alone = calm ? se->m->crowd : NULL;
+    int rc;
+
+    if (fair_enter(alone, tenant, deadline)) {
+        bool in = fair_enter(se->m->making, tenant, deadline);
+
+        if (in)
+            rc = make_box(se, runtime, tree, calm, ret, err);
+        if (in)
+            fair_leave(se->m->making, tenant);
+        fair_leave(alone, tenant);
+        if (in)
+            return rc;
+    }
+    (void)error_set(err, ERR_BUSY, "too many sandboxes are being made");
+    return error_retry(err, 1);
 }

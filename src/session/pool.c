@@ -234,8 +234,10 @@ static void refill_one(struct sessions *m, struct pool *pool)
     pthread_mutex_unlock(&m->pool_lock);
     rc = session_runtime_handle(m, runtime, &handle, &err);
     if (rc == 0)
-        rc = session_box_open(m->link, handle, &limits, NULL, 0, &m->stopping,
-                              &box, &err);
+        rc = session_box_open(m->link, handle, &limits, NULL, 0, true,
+                              &m->stopping, &box, &err);
+    if (box) /* made aside; who takes it has the usual turn */
+        session_box_calm(box, false);
     pthread_mutex_lock(&m->pool_lock);
     if (rc < 0) {
         note_failure(pool, &err);

@@ -327,6 +327,8 @@ struct collect {
     uint32_t shell_pid; /* inside; 0: not told */
 };
 
+/* calm.c: a sandbox is being made for it; true: it should be calm. */
+bool session_calm_make(struct tenant *t);
 /* calm.c: before it begins, after each event, and with its facts. */
 void session_calm_begin(struct session *se, struct collect *c);
 void session_calm_step(struct collect *c);

@@ -207,6 +207,9 @@ struct sessions {
     struct runner *runners;
     unsigned runner_count;
 
+    struct fair *making; /* sandboxes, by tenant */
+    struct fair *crowd;  /* the same of those who make too many */
+
     struct counters counters;
     struct session_networks *networks;
 };

@@ -29,7 +29,10 @@
 #define CLOSE_MS 8000u
 
 struct warden_link {
-    pthread_mutex_t lock; /* held from a request to its reply */
+    pthread_mutex_t lock;
+    pthread_cond_t free_short, free_long;
+    bool busy; /* from a request to its reply */
+    unsigned short_waiting;
     int sock;
     pid_t pid;
     uint32_t seq;
@@ -59,6 +62,39 @@ static bool wait_readable(int sock)
     return n == 1;
 }
 
+/* Making and ending sandboxes takes a while and may wait; what a running
+ * execution asks does not wait behind a line of those. */
+static bool is_long(uint32_t type)
+{
+    return type == WARDEN_SPAWN || type == WARDEN_RELEASE ||
+           type == WARDEN_RUNTIME;
+}
+
+static void take_link(struct warden_link *link, uint32_t type)
+{
+    pthread_mutex_lock(&link->lock);
+    if (is_long(type)) {
+        while (link->busy || link->short_waiting)
+            (void)pthread_cond_wait(&link->free_long, &link->lock);
+    } else {
+        link->short_waiting++;
+        while (link->busy)
+            (void)pthread_cond_wait(&link->free_short, &link->lock);
+        link->short_waiting--;
+    }
+    link->busy = true;
+    pthread_mutex_unlock(&link->lock);
+}
+
+static void leave_link(struct warden_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    link->busy = false;
+    (void)pthread_cond_signal(link->short_waiting ? &link->free_short
+                                                  : &link->free_long);
+    pthread_mutex_unlock(&link->lock);
+}
+
 /* Sends and waits for the reply of the same number. */
 static int exchange(struct warden_link *link, struct warden_request *req,
                     const int *fds, size_t fd_count,
@@ -68,7 +104,7 @@ static int exchange(struct warden_link *link, struct warden_request *req,
 
     if (!atomic_load(&link->alive))
         return lost(link, err);
-    pthread_mutex_lock(&link->lock);
+    take_link(link, req->type);
     req->seq = ++link->seq;
     ok = atomic_load(&link->alive) &&
          wire_send(link->sock, req, sizeof(*req), fds, fd_count) == 0 &&
@@ -76,9 +112,9 @@ static int exchange(struct warden_link *link, struct warden_request *req,
          wire_recv(link->sock, reply, sizeof(*reply), NULL, NULL) ==
              (ssize_t)sizeof(*reply) &&
          reply->seq == req->seq && reply->type == req->type;
-    if (!ok) /* under the lock: the next caller must not read a late reply */
+    if (!ok) /* before that: the next caller must not read a late reply */
         atomic_store(&link->alive, false);
-    pthread_mutex_unlock(&link->lock);
+    leave_link(link);
     if (!ok)
         return lost(link, err);
     reply->text[sizeof(reply->text) - 1] = '\0';
@@ -161,6 +197,8 @@ int warden_call_open(const char *path, const struct warden_setup *setup,
     }
     link = xcalloc(1, sizeof(*link));
     pthread_mutex_init(&link->lock, NULL);
+    pthread_cond_init(&link->free_short, NULL);
+    pthread_cond_init(&link->free_long, NULL);
     link->sock = pair[0];
     link->pid = pid;
     atomic_store(&link->alive, true);
@@ -188,6 +226,8 @@ void warden_call_close(struct warden_link *link)
         (void)nanosleep(&pause, NULL);
     }
     pthread_mutex_destroy(&link->lock);
+    pthread_cond_destroy(&link->free_short);
+    pthread_cond_destroy(&link->free_long);
     free(link);
 }
 

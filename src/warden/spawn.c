@@ -107,6 +107,8 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
     for (uint32_t i = 0; i < spec.layers; i++)
         all[count++] = fds[LAYERS_AT + i];
     r = sandbox_cgroup_limit(w->groups, s->group, &spawn->limits);
+    if (spawn->calm)
+        sandbox_cgroup_calm(w->groups, s->group, true);
     if (r == 0)
         r = sandbox_cgroup_doors(w->groups, s->group, all + count);
     if (r > 0) {

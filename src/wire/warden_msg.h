@@ -98,6 +98,7 @@ struct warden_spawn {
     uint32_t layers;  /* of the workspace handed down: 0 to WARDEN_LAYERS_MAX;
                          only where walls SCRATCH and UIDS stand */
     struct warden_limits limits;
+    uint32_t calm; /* as by CALM, from the start */
 };
 
 struct warden_slot {
