@@ -8,6 +8,7 @@ import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { doors } from './doors.mjs';
 import { files } from './files.mjs';
+import { neighbours } from './neighbours.mjs';
 import { Daemon, Stopwatch, runtimeImage, say } from './parts.mjs';
 import { judge, printLine, writeDocument } from './report.mjs';
 import { sessions } from './sessions.mjs';
@@ -53,7 +54,7 @@ async function runFamily(family) {
 }
 
 say(`load ${load.toFixed(2)}`);
-for (const family of [sessions, doors, files]) await runFamily(family);
+for (const family of [sessions, doors, files, neighbours]) await runFamily(family);
 
 const missed = results.filter((r) => r.met === false).map((r) => r.name);
 say(missed.length ? `short of the aim: ${missed.join(' ')}` : 'every aim is met');

@@ -135,6 +135,10 @@ depend on the machine and on who else uses it; the ratios hold better, because b
 - search_100k: \`GET /api/search?q=…&limit=20\` for a word that 50 of 100,000 text files of about 1.5 KB have, beside \`rg -l\` on
   the same files from a warm cache. Both must find the same files. The files are written by eight sessions, 2,500 an
   execution.
+- W9: a tenant's warm \`print(1)\`, one after another on a kept-alive connection, while another tenant, from a process of its
+  own, asks for as much as it can of one thing: processors (six sessions, eight processes each), memory, forks, disk,
+  inodes, output, connections (1,700), uploads (308 at once), executions (500 at once), creations (100 at once), and all
+  of these. Both are timed with 95th percentiles; a refused or failed execution of the first tenant ends the run.
 - upload_1g_memory: the peak of the daemon's resident memory (\`VmHWM\`) during the upload, less what it had before; in parts of
   64 MiB, and in one request. It is the first thing that daemon does.
 

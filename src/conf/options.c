@@ -77,7 +77,8 @@ static const struct conf_option top[] = {
      .help = "Threads that serve requests and executions."},
     {"max_executions", CONF_U32, TOP(max_executions), 1, 1023, "160",
      .help = "Executions running or queued at once, of all sessions; more "
-             "are answered with 429. Must be less than `workers`."},
+             "are answered with 429. One tenant alone has three quarters of "
+             "it. Must be less than `workers`."},
     {"queue_per_session", CONF_U32, TOP(queue_per_session), 1, 1000, "16",
      .help = "Executions that may wait in one session."},
     {"sessions_per_tenant", CONF_U32, TOP(sessions_per_tenant), 1, 100000,

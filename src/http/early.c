@@ -22,7 +22,8 @@
 #include "base/clock.h"
 #include "base/mem.h"
 
-#define EARLY_MAX ((size_t)16 << 10) /* of such an answer */
+#define DRAIN_TICK ((uint64_t)256 << 10) /* of a refused body */
+#define EARLY_MAX ((size_t)16 << 10)     /* of such an answer */
 
 /* Refusals only: who is told that all went well meant to send the rest. A
  * rest that is nearly here is not worth the connection. */
@@ -101,6 +102,15 @@ void http_early_push(struct http_request *req)
     if (req->tls)
         http_tls_end(req->tls);
     (void)shutdown(req->fd, SHUT_WR); /* a client that left is seen later */
+}
+
+bool http_early_enough(struct http_request *req)
+{
+    if (!req->drain_ms || req->status != 429)
+        return false;
+    if (req->drain_pause == 0)
+        req->drain_pause = req->received + DRAIN_TICK;
+    return req->received >= req->drain_pause;
 }
 
 bool http_early_over(const struct http_request *req, uint64_t now_ms)

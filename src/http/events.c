@@ -231,6 +231,8 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
         go_on = false;
     if (req->late)
         go_on = false;
+    if (go_on && http_early_enough(req))
+        go_on = req->drain_paused = http_request_suspend(req);
     (void)pthread_cond_signal(&req->more);
     (void)pthread_mutex_unlock(&req->lock);
     *size -= taken;

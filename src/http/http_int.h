@@ -103,6 +103,8 @@ struct http_request {
     bool early_done;   /* all of it, or as much as can be */
     uint64_t drain_ms; /* since when the body is only dropped; 0: it is not */
     uint64_t drain_from;     /* received then */
+    uint64_t drain_pause;    /* of a refused one: received, for this tick */
+    bool drain_paused;       /* until the clock lets it go on */
     struct http_pair *extra; /* headers to add; array in the arena */
     size_t extra_count;
 };
@@ -136,6 +138,10 @@ void http_early_prepare(struct http_request *req, const char *body,
 /* Sends what can be sent now; any thread, but over TLS only the event
  * thread. */
 void http_early_push(struct http_request *req);
+/* Was it refused for being too much, and has it had what may be read and
+ * dropped until the next tick? Then it should wait: an uploader that is
+ * refused must not cost more than one that is served. */
+bool http_early_enough(struct http_request *req);
 /* Has the sender had all the patience there is? */
 bool http_early_over(const struct http_request *req, uint64_t now_ms);
 

@@ -72,6 +72,11 @@ static void check_request(struct http_conn *conn, uint64_t now)
         (void)pthread_cond_broadcast(&req->more);
         cut_slow_body(conn);
     }
+    if (req->drain_paused) {
+        req->drain_paused = false;
+        req->drain_pause = 0;
+        http_request_resume(req);
+    }
     /* A suspended stream does not see its client leave; writing shows it. */
     silent = req->stream && req->suspended ? now - req->sent_ms : 0;
     if (silent >= HTTP_PING_MS || (silent >= HTTP_DOUBT_MS && hung_up(conn))) {

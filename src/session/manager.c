@@ -14,7 +14,7 @@
 #include "session/session_int.h"
 
 #define CANCEL_MS 8000u /* interrupt, grace, kill, and some */
-#define MAKING_LEAST 2u /* sandboxes at a time, on a small machine */
+#define MAKING_MORE 2u  /* sandboxes at a time than processors */
 #define LEAVE_MS 5000u
 #define LEAVE_NAP_NS 2000000L
 
@@ -108,7 +108,7 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     if (parts)
         m->parts = *parts;
     init_locks(m);
-    m->making = fair_new(MAX((unsigned)get_nprocs(), MAKING_LEAST));
+    m->making = fair_new((unsigned)get_nprocs() + MAKING_MORE);
     m->crowd = fair_new(1);
     m->pool_count = conf->pool_count;
     for (size_t i = 0; i < conf->pool_count && rc == 0; i++) {

@@ -242,7 +242,10 @@ int session_mount_box(struct session *se, uint32_t runtime,
     const char *tenant = se->tenant->name;
     uint64_t deadline = clock_mono_ms() + BOX_SPAWN_MS;
     bool calm = session_calm_make(se->tenant);
-    struct fair *alone = calm ? se->m->crowd : NULL;
+    /* Nobody is in anybody's way where only one tenant runs anything. */
+    bool crowd = calm && atomic_load(&se->m->active) !=
+                             atomic_load(&se->tenant->active);
+    struct fair *alone = crowd ? se->m->crowd : NULL;
     int rc;
 
     if (fair_enter(alone, tenant, deadline)) {

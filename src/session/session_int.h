@@ -138,8 +138,8 @@ struct tenant {
     struct idmap_node node;
     char *name;
     /* sessions.lock: */
-    struct session *newest;    /* of those that no row tells of */
-    unsigned active;           /* executions queued or running */
+    struct session *newest; /* of those that no row tells of */
+    atomic_uint active;     /* executions queued or running; lock to change */
     _Atomic uint64_t spent_ms; /* of the processor; see calm.c */
 };
 

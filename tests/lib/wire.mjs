@@ -167,7 +167,7 @@ export function refused(answer, status, code, message) {
   assert.equal(answer.status, status, shown);
   assert.deepEqual(Object.keys(answer.body), ['error'], shown);
   const { error } = answer.body;
-  for (const field of Object.keys(error)) assert.ok(['code', 'message', 'hint'].includes(field), shown);
+  for (const field of Object.keys(error)) assert.ok(['code', 'message', 'hint', 'quota', 'approval'].includes(field), shown);
   assert.ok(CODES.includes(error.code), shown);
   if (code) assert.equal(error.code, code, shown);
   assert.ok(typeof error.message === 'string' && error.message.length > 3, shown);
