@@ -149,8 +149,10 @@ describe('R7 no leak over time', () => {
     const warden = server.processes().warden;
     const look = () => ({ daemon: descriptors(server.pid), warden: descriptors(warden), ...server.holdings() });
     const ends = ['import os; os._exit(1)', 'import os; os.kill(os.getpid(), 9)', 'import os; os.close(3)', 'import sys; sys.exit()'];
+    let rounds = 0;
     const round = async () => {
-      for (const code of ends) await session.python(code);
+      rounds++; // another text each time: the same, failing, would be slowed
+      for (const code of ends) await session.python(`${code} # ${rounds}`);
       await session.server.ok('POST', `${session.path}/reset`);
       assert.equal(await session.out('print("alive")'), 'alive');
     };

@@ -211,6 +211,9 @@ describe('real answers', () => {
     const token = (await ask('POST', '/api/tokens', {}, { body: { ttl_s: 60, session } })).body;
     await ask('GET', '/api/tokens');
     await ask('DELETE', '/api/tokens/{id}', { id: token.id });
+    await ask('GET', '/api/quotas');
+    await ask('GET', '/api/quotas/{tenant}', { tenant: 'default' });
+    await ask('PUT', '/api/quotas/{tenant}', { tenant: 'some' }, { body: { executions: 3, memory_bytes: null } });
     await ask('GET', '/api/audit');
     await ask('POST', '/api/audit/verify');
     await ask('POST', '/api/collect');
