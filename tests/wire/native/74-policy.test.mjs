@@ -234,6 +234,37 @@ describe('a service without a policy file', () => {
     });
   });
 
+  test('what it asks about waits for a person, is good once, and only for the very same', async () => {
+    await inForce(server, 'version: 1');
+    const w = await Workspace.create(server);
+    await w.write('a.txt', 'a');
+    await inForce(server, rules({ name: 'ask-files', match: { action: ['file.in', 'file.out', 'share', 'transfer'] }, then: 'ask' }, { name: 'ask-session', match: { action: 'session' }, then: 'ask' }));
+    const approver = await mint(server, ['approve']);
+    const held = (answer) => {
+      assert.deepEqual([answer.status, answer.body?.error?.code], [202, 'pending_approval'], answer.text);
+      return answer.body.error.approval;
+    };
+    const approve = async (id) => assert.equal((await request(server, 'POST', `/api/approvals/${id}/approve`, { body: {}, key: approver.secret })).status, 200);
+    const asks = [
+      () => w.get('a.txt'),
+      () => w.put('b.txt', 'b'),
+      () => w.call('GET', '/archive'),
+      () => request(server, 'POST', '/api/shares', { body: { workspace: w.id, path: 'a.txt' } }),
+      () => w.call('POST', '/offers', { body: {} }),
+      () => request(server, 'POST', '/api/sessions', { body: {} }),
+    ];
+    for (const ask of asks) {
+      const id = held(await ask());
+      assert.equal(held(await ask()), id, 'the same again is the same');
+      await approve(id);
+      const done = await ask();
+      assert.ok([200, 201].includes(done.status), `${done.status} ${done.text.slice(0, 300)}`);
+    }
+    assert.notEqual(held(await w.put('b.txt', 'other bytes')), held(await w.put('b.txt', 'yet others')));
+    const stranger = await mint(server, ['files:read', 'files:write'], { tenant: 'acme' });
+    refused(await w.as(stranger.secret).put('x.txt', 'x'), 404, 'not_found');
+  });
+
   test('a change that tightens holds for running sessions at once, one that loosens only when adopted', async () => {
     const loose = await inForce(server, 'version: 1');
     const before_ = await server.session();
