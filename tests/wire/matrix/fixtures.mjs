@@ -11,7 +11,7 @@ export const unknown = {
   session: unknownId('sess'), execution: unknownId('exec'), container: `cntr_${'0'.repeat(48)}`, identifier: 'nobody-has-this-one',
   azexec: '00000000-0000-0000-0000-000000000000', ws: unknownId('ws'), file: unknownId('file'), version: unknownId('ver'), share: unknownId('share'),
   lock: unknownId('lock'), offer: unknownId('xfer'), upload: unknownId('up'), libfile: 'file-0000000000000000000000', libupload: `upload_${'0'.repeat(32)}`,
-  confile: `cfile_${'0'.repeat(32)}`, pool: 'nosuch', key: unknownId('key'), token: unknownId('tok'), runtime: 'nosuch',
+  confile: `cfile_${'0'.repeat(32)}`, pool: 'nosuch', key: unknownId('key'), token: unknownId('tok'), approval: unknownId('apr'), runtime: 'nosuch',
 };
 
 // Which bound tokens of the same tenant have each kind of thing out of their
@@ -21,7 +21,7 @@ const FILES = ['session', 'workspace'];
 export const outside = {
   session: SESSION, execution: SESSION, container: SESSION, identifier: SESSION, azexec: SESSION,
   ws: FILES, file: FILES, version: FILES, share: FILES, lock: FILES, offer: FILES, upload: FILES, libfile: FILES, libupload: FILES, confile: FILES,
-  pool: ['pool'], token: SESSION, key: SESSION, runtime: [],
+  pool: ['pool'], token: SESSION, key: SESSION, approval: SESSION, runtime: [],
 };
 
 // The kind of thing a name in braces stands for: by the beginning of the
@@ -29,7 +29,7 @@ export const outside = {
 const kinds = {
   native: [
     ['/api/sessions/{id}', 'id', 'session'], ['/api/executions/{id}', 'id', 'execution'], ['/api/uploads/{id}', 'id', 'upload'],
-    ['/api/keys/{id}', 'id', 'key'], ['/api/tokens/{id}', 'id', 'token'], ['/api/pools/{name}', 'name', 'pool'], ['/api/runtimes/{name}', 'name', 'runtime'],
+    ['/api/keys/{id}', 'id', 'key'], ['/api/approvals/{id}', 'id', 'approval'], ['/api/tokens/{id}', 'id', 'token'], ['/api/pools/{name}', 'name', 'pool'], ['/api/runtimes/{name}', 'name', 'runtime'],
     ['', 'ws', 'ws'], ['', 'file', 'file'], ['', 'version', 'version'], ['', 'share', 'share'], ['', 'lock', 'lock'], ['', 'offer', 'offer'],
     ['', 'path', ['file']], ['', 'principal', ['*']], ['', 'number', ['1']], ['', 'conversation', ['none']],
   ],
@@ -87,6 +87,7 @@ export const requestsOf = {
   'native POST /api/tokens': { ids: ['session'], send: (t) => json({ ttl_s: 60, session: t.session }) },
   'native POST /api/backup': { send: () => json({ path: '/nowhere/at/all' }) },
 
+  'native POST /api/approvals/{id}/deny': { send: () => json({ reason: 'no' }) },
   // The policy is the operators': the tenant of this test may look at what concerns it.
   'native PUT /api/policy': { send: () => json({ text: 'version: 1' }), own: [403] },
   'native GET /api/policy/versions': { own: [403] },
@@ -143,4 +144,6 @@ export const tools = {
   share_file: (t) => ({ path: 'file', workspace: t.ws }),
   transfer_workspace: (t) => ({ workspace: t.ws, offer: true }),
   conversation_files: null,
+  check_approval: (t) => ({ approval_id: t.approval }),
+  decide_approval: (t) => ({ approval_id: t.approval, decision: 'deny', reason: 'no' }),
 };
