@@ -364,6 +364,8 @@ int session_network_set(struct sessions *s, const struct actor *who,
         if (rc == 0)
             fill_info(se, ret);
         pthread_mutex_unlock(&se->net->lock);
+        if (rc == -ERR_UNAVAILABLE)
+            network_work_retry(s->networks);
     }
     if (rc == 0 && net->mode == SESSION_EGRESS_OPEN)
         log_event(LOG_WARN, "session_egress_open", "session", id, "tenant",

@@ -116,6 +116,39 @@ struct warden_link {
     int unused;
 };
 
+/* What pid 1, and in some tests the proxy, were asked about the network, in
+ * order, with blanks between. */
+static struct {
+    pthread_mutex_t lock;
+    char words[1024];
+    atomic_bool no_sockets;
+} fake_net = {.lock = PTHREAD_MUTEX_INITIALIZER};
+
+static inline void fake_told(const char *word)
+{
+    size_t len;
+
+    pthread_mutex_lock(&fake_net.lock);
+    len = strlen(fake_net.words);
+    (void)snprintf(fake_net.words + len, sizeof(fake_net.words) - len, "%s%s",
+                   len ? " " : "", word);
+    pthread_mutex_unlock(&fake_net.lock);
+}
+
+static inline int fake_network(uint32_t what, int *ret_fd)
+{
+    static const char *const words[] = {"?",        "blocked", "proxy",
+                                        "resolver", "taken",   "back"};
+
+    fake_told(words[what <= INIT_NETWORK_BACK ? what : 0]);
+    if (what != INIT_NETWORK_PROXY && what != INIT_NETWORK_RESOLVER)
+        return what == INIT_NETWORK_BLOCKED ? ENOSYS : 0;
+    if (atomic_load(&fake_net.no_sockets))
+        return EMFILE;
+    *ret_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+    return 0;
+}
+
 static inline void fake_nap(unsigned ms)
 {
     (void)nanosleep(&(struct timespec){ms / 1000, (long)(ms % 1000) * 1000000},
@@ -644,14 +677,18 @@ static inline int fake_dispatch(struct fake_box *b,
         fake_list(b, q, r, payload);
         return 0;
     case INIT_NETWORK:
+        if (q->arg != INIT_NETWORK_BLOCKED)
+            return fake_network(q->arg, ret_fd);
         pthread_mutex_lock(&b->lock);
         buf_add(payload, b->blocked.data, b->blocked.len);
         buf_reset(&b->blocked);
         pthread_mutex_unlock(&b->lock);
-        return q->arg == INIT_NETWORK_BLOCKED ? 0 : ENOSYS;
+        return 0;
     case INIT_ENVIRONMENT:
+        fake_told("environment");
         return fake_memory(b, b->around, sizeof(b->around), fds[0]);
     case INIT_CA:
+        fake_told("ca");
         return fake_memory(b, b->ca, sizeof(b->ca), fds[0]);
     }
     return EINVAL;
