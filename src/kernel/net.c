@@ -118,8 +118,10 @@ static bool resolve_one(struct net *n)
 static bool turn_away_one(struct net *n)
 {
     struct linger reset = {.l_onoff = 1};
-    int client cleanup(fd_close) =
-        accept4(n->proxy, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    struct sockaddr_in from;
+    socklen_t len = sizeof(from);
+    int client cleanup(fd_close) = accept4(n->proxy, (struct sockaddr *)&from,
+                                           &len, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
     if (client < 0)
         return false;

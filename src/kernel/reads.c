@@ -19,9 +19,9 @@
 #include "kernel/kernel_int.h"
 
 /* Not of the stable ABI's headers, but exported unchanged since 3.8. */
-PyAPI_FUNC(int) PySys_AddAuditHook(int (*hook)(const char *event,
-                                               PyObject *args, void *data),
-                                   void *data);
+extern int PySys_AddAuditHook(int (*hook)(const char *event, PyObject *args,
+                                          void *data),
+                              void *data);
 
 #define SLOTS (2 * KERNEL_READS_MAX)
 

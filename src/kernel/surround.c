@@ -73,8 +73,10 @@ int surround_environment(int fd)
     size_t len = 0;
     int r = read_memfd(fd, INIT_ENVIRONMENT_MAX, &text, &len);
 
-    if (r == 0 && memchr(text, '\0', len))
-        r = EINVAL;
+    if (r || !text)
+        return r;
+    if (memchr(text, '\0', len))
+        return EINVAL;
     for (char *line = text; r == 0 && *line;) {
         char *end = strchr(line, '\n');
 
