@@ -174,7 +174,9 @@ static const struct cli_command commands[] = {
      "Speak MCP on standard input and output, for a host that starts it",
      "mcp [--tools core|workspace|all]", cli_mcp, true},
     {"doctor", "Say which walls stand on this machine, and what to do",
-     "doctor [--json]", cli_doctor, true},
+     "doctor [--gate] [--json]", cli_doctor, true},
+    {"scorecard", "Probe ten controls of this service, and say what was seen",
+     "scorecard [--only CONTROL] [--json]", cli_scorecard, true},
     {"help", "Help for a command", "help [COMMAND]", cli_help, false},
 };
 

@@ -201,13 +201,66 @@ static void print_json(const struct cli_checks *k)
     cli_print_json(out);
 }
 
+/* ---- the gate ----------------------------------------------------------- */
+
+static void gate_row(struct cli_checks *k, const json_t *row)
+{
+    const char *state = cli_json_text(row, "state", "failed");
+
+    cli_checks_add(k, cli_json_text(row, "name", "?"),
+                   strcmp(state, "failed") == 0     ? "missing"
+                   : strcmp(state, "accepted") == 0 ? "warn"
+                                                    : "ok",
+                   true, cli_json_text(row, "why", ""),
+                   cli_json_text(row, "fix", ""));
+}
+
+static int show_gate(struct cli *c, struct cli_checks *k)
+{
+    json_t *posture cleanup(json_unref) = NULL;
+    const json_t *gate, *rows;
+    struct error err;
+    bool open;
+
+    if (cli_connect(c, CLI_CONNECT_OR_EMBED, NULL, NULL, &err) < 0 ||
+        cli_http_json(c, "GET", "/api/posture", NULL, &posture, &err) < 0)
+        return cli_fail(c, &err);
+    gate = json_object_get(posture, "gate");
+    open = json_is_true(json_object_get(gate, "open"));
+    if (c->json) {
+        cli_print_json(gate);
+        return open ? CLI_EXIT_OK : CLI_EXIT_CODE;
+    }
+    rows = json_object_get(gate, "checks");
+    for (size_t i = 0; i < json_array_size(rows); i++)
+        gate_row(k, json_array_get(rows, i));
+    print_table(c, k);
+    for (size_t i = 0; i < k->count; i++)
+        if (!is_ok(&k->rows[i]) && k->rows[i].fix[0])
+            (void)printf("%s%s: %s\n", i ? "" : "\n", k->rows[i].name,
+                         k->rows[i].fix);
+    (void)puts(open ? "\nThe gate is open: code may run."
+                    : "\nThe gate is closed: no code runs until this is "
+                      "mended, or accepted by name\nin the configuration "
+                      "(accept_gate).");
+    return open ? CLI_EXIT_OK : CLI_EXIT_CODE;
+}
+
 int cli_doctor(int argc, char **argv)
 {
     struct cli c cleanup(cli_done);
     struct cli_checks *k cleanup(mem_free) = xcalloc(1, sizeof(*k));
+    bool gate = false;
+    const struct cli_opt table[] = {
+        {"gate", 0, CLI_OPT_FLAG, &gate, NULL,
+         "only what decides whether code may run at all, asked of the service "
+         "(or of one started for it); needs a key of scope audit:read",
+         NULL},
+    };
     const struct cli_opts opts = {
-        .notes = "Exit status: 0 when everything needed is there, 1 when "
-                 "something is missing.\n"};
+        table, ARRAY_SIZE(table),
+        "Exit status: 0 when everything needed is there, 1 when something is "
+        "missing\nor the gate is closed.\n"};
     struct cli_words words;
     int status;
 
@@ -216,6 +269,8 @@ int cli_doctor(int argc, char **argv)
         return status;
     if (words.count)
         return cli_usage_error(&c, "unexpected '%s'", words.items[0]);
+    if (gate)
+        return show_gate(&c, k);
     ask_warden(k);
     cli_checks_host(&c, k);
     if (c.json) {

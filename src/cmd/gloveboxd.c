@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "doors/doors.h"
+#include "posture/posture.h"
 #include "service/service.h"
 
 static void start_log(const struct conf *conf)
@@ -45,6 +46,7 @@ int main(int argc, char **argv)
 {
     struct conf *conf cleanup(conf_freep) = NULL;
     const char *restore = NULL;
+    char *const *argv_all = argv;
     struct error err;
 
     if (argc == 2 && strcmp(argv[1], "--version") == 0) {
@@ -65,6 +67,7 @@ int main(int argc, char **argv)
     if (conf_show(conf, stdout))
         return 0;
     start_log(conf);
+    posture_clean_environment(conf->keep_environment, argv_all);
     if (restore)
         return service_restore(conf, restore, &err) < 0 ? complain(&err) : 0;
     /* Two hundred threads would else get a heap each, mostly empty. */

@@ -50,6 +50,11 @@ static uint64_t number(const void *base, const struct conf_option *o)
     return o->type == CONF_SIZE ? *(const uint64_t *)p : *(const uint32_t *)p;
 }
 
+bool conf_is_local(const struct conf *c)
+{
+    return is_loopback(c->listen_host);
+}
+
 static int check_pairs(const void *base, const struct conf_options *table,
                        const struct pair *pairs, size_t count,
                        struct error *err)

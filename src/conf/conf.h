@@ -126,6 +126,10 @@ struct conf {
     char *jwt_pool_claim;           /* "" */
     char *jwt_workspace_claim;      /* "" */
     uint32_t jwt_clock_skew_s;      /* 60 */
+    /* the gate */
+    char *accept_gate;      /* names of its checks; "" */
+    char *keep_environment; /* variables the service keeps; "" */
+    char *key_scopes;       /* that keys may have; all */
     /* policy */
     char *policy_file; /* YAML; "" none */
     char *policy_zone; /* of its hours; "" UTC */
@@ -176,6 +180,8 @@ void conf_freep(struct conf **c);
 const struct conf_pool *conf_pool_find(const struct conf *c, const char *name);
 /* Prints what c->mode asks for; false when that is to serve. */
 bool conf_show(const struct conf *c, FILE *out);
+/* Is it served on a loopback address only? */
+bool conf_is_local(const struct conf *c);
 void conf_dump(const struct conf *c, FILE *out); /* --dump: YAML */
 void conf_reference(FILE *out);                  /* docs/CONFIG.md */
 void conf_sample(FILE *out);                     /* packaging/glovebox.yaml */

@@ -193,6 +193,22 @@ static const struct conf_option top[] = {
      .allowed = "a-z0-9-",
      .help = "Pool whose sessions take documents apart for search. Empty: "
              "the first."},
+    /* the gate */
+    {"accept_gate", CONF_STRING, TOP(accept_gate), 0, 256, "",
+     .allowed = "a-z, ",
+     .help = "Checks of the gate that may fail and code runs all the same, "
+             "with commas between: environment, outbound, identity, walls, "
+             "policy, audit, data. `glovebox doctor --gate` shows them."},
+    {"keep_environment", CONF_STRING, TOP(keep_environment), 0, 1024, "",
+     .help = "Environment variables the service keeps although their names "
+             "say that they hold secrets. All others of that kind are dropped "
+             "when it starts."},
+    {"key_scopes", CONF_STRING, TOP(key_scopes), 1, 128,
+     "execute,files:read,files:write,workspaces:admin,audit:read,"
+     "policy:admin,approve,admin",
+     .allowed = "a-z:,",
+     .help = "Scopes that keys may have here. A valid key with more closes "
+             "the gate."},
     /* policy */
     {"policy_file", CONF_PATH, TOP(policy_file), 0, 1024, "",
      .help = "Policy (YAML), read at the start and on SIGHUP. One that "
@@ -232,16 +248,16 @@ static const struct conf_option top[] = {
              "limit. This and the next are defaults: `glovebox quota set` "
              "gives a tenant its own."},
     {"quota_executions_per_hour", CONF_U32, TOP(quota_executions_per_hour), 0,
-     1000000000, "0", .help = "Executions of one tenant in an hour."},
+     1000000000, "200000", .help = "Executions of one tenant in an hour."},
     {"quota_memory_bytes", CONF_SIZE, TOP(quota_memory_bytes), 0, 1024 * TIB,
      "0", .help = "Memory granted to one tenant's live sessions together."},
     {"quota_cpu_s_per_hour", CONF_U32, TOP(quota_cpu_s_per_hour), 0,
-     1000000000, "0", .help = "Processor seconds of one tenant in an hour."},
+     1000000000, "86400", .help = "Processor seconds of one tenant in an hour."},
     {"quota_egress_bytes_per_day", CONF_SIZE, TOP(quota_egress_bytes_per_day),
      0, 1024 * TIB, "0",
      .help = "Bytes one tenant's sessions move through the proxy in a day."},
     {"quota_output_tokens_per_hour", CONF_SIZE,
-     TOP(quota_output_tokens_per_hour), 0, 1024 * TIB, "0",
+     TOP(quota_output_tokens_per_hour), 0, 1024 * TIB, "1GiB",
      .help = "Output of one tenant's executions in an hour, in tokens of four "
              "bytes."},
     /* network */

@@ -26,6 +26,7 @@ struct evidence;
 struct execution;
 struct mcp;
 struct policy;
+struct posture;
 struct quotas;
 struct search;
 struct sessions;
@@ -45,6 +46,7 @@ struct doors {
     struct approvals *approvals;
     struct evidence *evidence;
     struct vault *vault;
+    const struct posture *posture;
     struct mcp *mcp; /* what that door remembers */
 };
 

@@ -7,6 +7,7 @@
 #include "approval/approval.h"
 #include "audit/audit.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "conf/conf.h"
 #include "evidence/evidence.h"
 #include "policy/policy.h"
@@ -58,6 +59,28 @@ int service_govern_open(struct service *s, struct error *err)
     if (r == 0)
         r = vault_open(s->store, s->audit, c->data_dir, &p->vault, err);
     return r;
+}
+
+void service_govern_gate(struct service *s)
+{
+    const struct posture_row *closed;
+    struct posture_row rows[POSTURE_ROWS];
+
+    s->posture = (struct posture){.conf = s->conf,
+                                  .warden = s->warden,
+                                  .accepted_walls = s->accepted,
+                                  .auth = s->auth,
+                                  .audit = s->audit,
+                                  .policy = s->parts.policy};
+    posture_look(&s->posture, rows);
+    for (size_t i = 0; i < POSTURE_ROWS; i++)
+        if (rows[i].state != POSTURE_OK)
+            log_event(LOG_WARN, "gate", "check", rows[i].name, "state",
+                      posture_state_name(rows[i].state), "why", rows[i].why,
+                      NULL);
+    closed = posture_closed(rows);
+    sessions_gate(s->sessions, closed ? closed->name : NULL,
+                  closed ? closed->why : "");
 }
 
 void service_govern_close(struct service *s)

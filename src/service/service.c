@@ -119,6 +119,8 @@ static int start_core(struct service *s, struct error *err)
                           err);
     if (r == 0)
         r = search_open(&search, s->workspaces, s->sessions, &s->search, err);
+    if (r == 0)
+        service_govern_gate(s);
     return r;
 }
 
@@ -149,7 +151,8 @@ static int start_http(struct service *s, struct error *err)
                               .quotas = s->parts.quotas,
                               .approvals = s->parts.approvals,
                               .evidence = s->parts.evidence,
-                              .vault = s->parts.vault};
+                              .vault = s->parts.vault,
+                              .posture = &s->posture};
     approvals_on_decided(s->parts.approvals, session_held_decided,
                          s->sessions);
     if (doors_mcp_open(&s->doors, &s->doors.mcp, err) < 0)

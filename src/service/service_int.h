@@ -9,6 +9,7 @@
 
 #include "base/priv.h"
 #include "doors/doors.h"
+#include "posture/posture.h"
 #include "service/service.h"
 #include "session/session.h"
 
@@ -30,6 +31,7 @@ struct service {
     struct sessions *sessions;
     struct search *search;
     struct sessions_parts parts; /* policy, quotas, approvals, evidence, … */
+    struct posture posture;
     struct http_server *http;
     struct doors doors;
 };
@@ -43,6 +45,8 @@ int service_rights_drop(struct service *s, struct error *err);
 /* govern.c */
 int service_govern_open(struct service *s, struct error *err);
 void service_govern_close(struct service *s); /* also of none */
+/* Looks whether code may run at all, and says so to the sessions. */
+void service_govern_gate(struct service *s);
 
 /* setup.c: starts the warden and tells it its bounds */
 int service_setup_warden(struct service *s, struct error *err);

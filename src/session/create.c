@@ -374,9 +374,11 @@ static int create(struct sessions *m, const struct actor *who,
     struct plan plan cleanup(plan_done) = {0};
     struct claim claim = {0};
     struct session *found = NULL;
-    int rc = check_text(spec, err);
+    int rc = session_gate(m, err);
 
     settle_workspace(who, spec);
+    if (rc == 0)
+        rc = check_text(spec, err);
     if (rc == 0)
         rc = check_bounds(who, spec, err);
     if (rc == 0)

@@ -166,7 +166,9 @@ static int admit(struct sessions *m, const struct actor *who, const char *id,
 
     if (!se)
         return -(int)err->code;
-    rc = check_spec(m, spec, err);
+    rc = session_gate(m, err);
+    if (rc == 0)
+        rc = check_spec(m, spec, err);
     if (rc == 0)
         rc = choose_timeout(se->pool->conf, spec, &timeout_s, err);
     if (rc == 0) {

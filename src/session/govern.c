@@ -76,6 +76,14 @@ static void decide(struct sessions *m, const struct session *se,
         e->info.decision = d;
 }
 
+/* Its own author wants it looked at. */
+static void ask_anyway(struct policy_decision *d)
+{
+    d->verdict = POLICY_ASK;
+    (void)snprintf(d->rule, sizeof(d->rule), "requested");
+    (void)snprintf(d->layer, sizeof(d->layer), "request");
+}
+
 int session_govern_admit(struct sessions *m, struct session *se,
                          const struct actor *who, const struct exec_spec *spec,
                          struct execution *e, struct error *err)
@@ -87,6 +95,8 @@ int session_govern_admit(struct sessions *m, struct session *se,
     if (rc < 0)
         return rc;
     decide(m, se, who, e);
+    if (spec->ask && !spec->approval && e->decision.verdict == POLICY_ALLOW)
+        ask_anyway(&e->decision);
     /* Somebody has said yes; a policy that says no since then still wins. */
     if (spec->approval && e->decision.verdict == POLICY_ASK)
         e->decision.verdict = POLICY_ALLOW;

@@ -71,6 +71,9 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
 void sessions_stop(struct sessions *s, unsigned deadline_s);
 /* Stops, if that was not done, and frees; no call may come any more. */
 void sessions_close(struct sessions *s, unsigned deadline_s);
+/* Until it is opened again no session is made or used: check is the one of
+ * the gate (posture/) that fails, NULL: open. */
+void sessions_gate(struct sessions *s, const char *check, const char *why);
 /* True once every pool could start a session (a zygote is up). */
 bool sessions_ready(struct sessions *s);
 
@@ -400,6 +403,7 @@ struct exec_spec {
     const char *conversation, *message; /* from metadata, or NULL */
     const char *const *lock_tokens;     /* locks it may write through */
     size_t lock_count;
+    bool ask; /* hold it for a person even if policy would let it run */
     const char *retry_of;        /* exec_… the client tries again, or NULL */
     const char *held, *approval; /* the id it was given when it was held, and
                                     what has been approved since; or NULL */

@@ -166,6 +166,8 @@ struct sessions {
     struct workspaces *workspaces;
     struct sessions_parts parts;
     atomic_bool stopping;
+    atomic_bool closed; /* the gate is; why is under lock */
+    char closed_why[360];
     atomic_uint users; /* calls inside the module; close waits for them */
 
     pthread_mutex_t lock;
@@ -213,6 +215,9 @@ struct sessions {
     struct counters counters;
     struct session_networks *networks;
 };
+
+/* gate.c: ERR_ISOLATION while the gate is closed. */
+int session_gate(struct sessions *m, struct error *err);
 
 /* Counts the caller in; ERR_UNAVAILABLE while stopping. */
 int session_enter(struct sessions *m, struct error *err);

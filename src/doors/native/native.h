@@ -289,6 +289,7 @@ doors_handler_fn native_secrets_list;
 doors_handler_fn native_secrets_remove;
 
 /* posture.c */
+doors_handler_fn native_posture_get;
 
 /* events.c: answers with the events after number `after`. e: taken. When the
  * answer is over session (may be NULL) is deleted. */

@@ -26,12 +26,14 @@ struct body {
     json_t *limits, *metadata, *files, *network;
     int language; /* enum exec_language */
     int mode;     /* enum native_mode */
+    int approval; /* 1: wanted in any case */
     int persistence;
     int64_t timeout_s, cooldown_s;
 };
 
 static const char *const languages[] = {"python", "shell", NULL};
 static const char *const modes[] = {"sync", "stream", "async", NULL};
+static const char *const approvals[] = {"policy", "required", NULL};
 static const char *const persistences[] = {"workspace", "ephemeral", NULL};
 
 enum {
@@ -57,6 +59,8 @@ static const struct {
     {EXEC | RUN, {"mode", JSON_KIND_CHOICE, false, AT(mode), 0, 0, modes}},
     {EXEC | RUN,
      {"retry_of", JSON_KIND_STRING, false, AT(retry_of), 1, ID_MAX, NULL}},
+    {EXEC,
+     {"approval", JSON_KIND_CHOICE, false, AT(approval), 0, 0, approvals}},
     {SESSION | RUN, {"pool", JSON_KIND_STRING, false, AT(pool), 1, 64, NULL}},
     {SESSION, {"name", JSON_KIND_STRING, false, AT(name), 1, 128, NULL}},
     {SESSION,
@@ -249,6 +253,7 @@ static int to_execution(struct doors_call *call, const struct body *b,
         .lock_tokens = locks->tokens,
         .lock_count = locks->count,
         .retry_of = b->retry_of,
+        .ask = b->approval == 1,
     };
     *ret_mode = (enum native_mode)b->mode;
     if (r == 0 && b->retry_of && !ids_valid("exec", b->retry_of))

@@ -381,6 +381,9 @@ const struct doors_route doors_routes[] = {
      0, NULL, ADMI, "Remove a secret; sessions that carry it lose it at once",
      NULL, NULL, "204"},
     /* posture */
+    {"GET", "/api/posture", native_posture_get, AUTH_AUDIT_READ, 0, NULL, ADMI,
+     "May code run here at all? The gate's checks, looked at now", NULL, NULL,
+     "200 Posture"},
 };
 
 const size_t doors_routes_count = ARRAY_SIZE(doors_routes);

@@ -1,0 +1,98 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * /api/posture: what the gate finds, looked at anew for each request, and the
+ * settings an auditor wants beside it. Runs on a worker of the daemon.
+ */
+#include "posture/posture.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "conf/conf.h"
+#include "doors/native/native.h"
+#include "warden/call.h"
+#include "json/json.h"
+
+static void write_gate(struct json_writer *w, struct sessions *sessions,
+                       const struct posture *p)
+{
+    struct posture_row rows[POSTURE_ROWS];
+    const struct posture_row *closed;
+
+    posture_look(p, rows);
+    closed = posture_closed(rows);
+    sessions_gate(sessions, closed ? closed->name : NULL,
+                  closed ? closed->why : "");
+    json_write_open(w, "gate", '{');
+    json_write_bool(w, "open", !closed);
+    json_write_open(w, "checks", '[');
+    for (size_t i = 0; i < POSTURE_ROWS; i++) {
+        json_write_open(w, NULL, '{');
+        json_write_string(w, "name", rows[i].name);
+        json_write_string(w, "state", posture_state_name(rows[i].state));
+        json_write_string(w, "why", rows[i].why);
+        native_encode_text(w, "fix", rows[i].fix);
+        json_write_close(w, '}');
+    }
+    json_write_close(w, ']');
+    json_write_close(w, '}');
+}
+
+static void write_pools(struct json_writer *w, const struct conf *conf)
+{
+    json_write_open(w, "pools", '[');
+    for (size_t i = 0; i < conf->pool_count; i++) {
+        const struct conf_pool *p = &conf->pools[i];
+
+        json_write_open(w, NULL, '{');
+        json_write_string(w, "name", p->name);
+        json_write_string(w, "runtime", p->runtime);
+        json_write_string(w, "persistence", p->persistence);
+        json_write_string(w, "egress", p->egress);
+        json_write_bool(w, "packages", p->packages);
+        json_write_int(w, "lifetime_s", p->lifetime_s);
+        json_write_int(w, "cooldown_s", p->cooldown_s);
+        json_write_int(w, "python_timeout_max_s", p->python_timeout_max_s);
+        json_write_int(w, "output_bytes", (int64_t)p->output_bytes);
+        json_write_int(w, "memory_bytes", (int64_t)p->memory_bytes);
+        json_write_int(w, "processes", p->processes);
+        json_write_close(w, '}');
+    }
+    json_write_close(w, ']');
+}
+
+static void write_service(struct json_writer *w, const struct conf *conf)
+{
+    json_write_open(w, "service", '{');
+    json_write_string(w, "version", GLOVEBOX_VERSION);
+    json_write_int(w, "uid", geteuid());
+    json_write_string(w, "configuration", conf->file ? conf->file : "");
+    json_write_bool(w, "local", conf_is_local(conf));
+    json_write_bool(w, "tls", conf->tls_certificate[0] != '\0');
+    json_write_bool(w, "audit_required", conf->audit_required);
+    json_write_close(w, '}');
+}
+
+int native_posture_get(struct doors_call *call, struct error *err)
+{
+    const struct posture *p = call->doors->posture;
+    struct warden_status status = {.walls = 0};
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+
+    if (warden_call_status(p->warden, &status, err) < 0)
+        return -(int)err->code;
+    json_write_open(&w, NULL, '{');
+    write_gate(&w, call->doors->sessions, p);
+    write_service(&w, p->conf);
+    json_write_open(&w, "sandboxes", '{');
+    json_write_int(&w, "in_use", status.slots);
+    json_write_int(&w, "cgroup_version", status.cgroup_version);
+    json_write_close(&w, '}');
+    write_pools(&w, p->conf);
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+    return 0;
+}
