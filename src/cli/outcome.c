@@ -186,7 +186,9 @@ void cli_outcome_show(struct cli_render *r, const json_t *execution)
     }
     cli_render_fresh_line(r);
     (void)fprintf(stderr, "%s%s: %s%s\n", r->c->color_err ? "\033[31m" : "",
-                  cli_json_text(execution, "outcome", "unknown"), text.data,
-                  r->c->color_err ? "\033[0m" : "");
+                  is_held(execution)
+                      ? "held"
+                      : cli_json_text(execution, "outcome", "unknown"),
+                  text.data, r->c->color_err ? "\033[0m" : "");
     note_lost(r, execution);
 }

@@ -216,7 +216,7 @@ void cli_score_quotas(struct cli_score *s)
             "40 MB of output are cut and marked");
     quotas = cli_score_ask(s, "GET", "/api/quotas", NULL);
     for (size_t i = 0; quotas && i < ARRAY_SIZE(needed); i++)
-        note_bound(s, json_object_get(quotas, "data"), needed[i]);
+        note_bound(s, json_object_get(quotas, "quotas"), needed[i]);
 }
 
 /* ---- approvals ---------------------------------------------------------- */

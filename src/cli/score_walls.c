@@ -307,18 +307,17 @@ void cli_score_dependencies(struct cli_score *s)
 {
     json_t *told cleanup(json_unref) = NULL;
     json_t *saw cleanup(json_unref) = NULL;
-    const json_t *decision;
     char session[ID_MAX];
     bool open;
 
-    told = cli_score_ask(
-        s, "POST", "/api/policy/explain",
-        json_pack("{s:{s:s, s:s, s:s}}", "request", "action", "package",
-                  "package", "glovebox-scorecard-probe", "version", "1.0"));
-    decision = json_object_get(told, "decision");
+    told = cli_score_ask(s, "POST", "/api/policy/explain",
+                         json_pack("{s:{s:s, s:s, s:s}}", "request", "action",
+                                   "package", "package",
+                                   "glovebox-scorecard-probe",
+                                   "package_version", "1.0"));
     if (told) {
-        const char *verdict = cli_json_text(decision, "verdict", "?");
-        const char *rule = cli_json_text(decision, "rule", "?");
+        const char *verdict = cli_json_text(told, "verdict", "?");
+        const char *rule = cli_json_text(told, "rule", "?");
 
         /* By default nothing is installed: a rule must name it. */
         open = strcmp(verdict, "allow") == 0 && strcmp(rule, "default") != 0;

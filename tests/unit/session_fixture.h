@@ -118,13 +118,13 @@ static inline void open_it(struct fixture *f)
                  [QUOTA_CREATIONS] = f->conf.creations_per_s}};
     struct sessions_parts parts = {0};
 
-    if (!f->w && (store_open(f->dir, &f->store, &f->err) < 0 ||
-                  audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
-                  blobs_open(f->dir, &f->blobs, &f->err) < 0 ||
-                  quotas_open(&quotas, f->store, f->audit, &f->quotas,
-                              &f->err) < 0 ||
-                  workspaces_open(&settings, f->store, f->blobs, f->audit,
-                                  &f->w, &f->err) < 0))
+    if (!f->w &&
+        (store_open(f->dir, &f->store, &f->err) < 0 ||
+         audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
+         blobs_open(f->dir, &f->blobs, &f->err) < 0 ||
+         quotas_open(&quotas, f->store, f->audit, &f->quotas, &f->err) < 0 ||
+         workspaces_open(&settings, f->store, f->blobs, f->audit, &f->w,
+                         &f->err) < 0))
         fail_msg("%s", f->err.message);
     parts.quotas = f->quotas;
     if (sessions_open(&f->conf, &f->link, f->w, &parts, &f->s, &f->err) < 0)
