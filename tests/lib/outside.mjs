@@ -38,9 +38,9 @@ export class Outside {
     return world;
   }
 
-  // What the daemon has to be told.
+  // What the daemon has to be told; its gate would refuse such a world.
   config() {
-    return { egress_lab: `${ADDRESS}/32`, egress_resolver: `127.0.0.1#${this.dns.address().port}`, egress_ca_file: join(this.dir, 'ca.pem') };
+    return { accept_gate: 'outbound', egress_lab: `${ADDRESS}/32`, egress_resolver: `127.0.0.1#${this.dns.address().port}`, egress_ca_file: join(this.dir, 'ca.pem') };
   }
 
   certificates(names) {
