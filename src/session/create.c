@@ -306,6 +306,8 @@ static int enter(struct session *se, const struct actor *who,
         else if (!se->stored)
             session_audit(se, who, "session.create");
     }
+    if (rc == 0)
+        session_net_announce(se, who);
     session_claim_done(se->m, &claim);
     session_unref(se);
     return rc;

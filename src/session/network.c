@@ -179,6 +179,26 @@ int session_net_plan(struct sessions *m, const struct actor *who,
     return 0;
 }
 
+static void warn_open(const struct session *se, const struct actor *who)
+{
+    log_event(LOG_WARN, "session_egress_open", "session", se->id, "tenant",
+              who->tenant, "means", SESSION_OPEN_MEANS, NULL);
+}
+
+void session_net_announce(const struct session *se, const struct actor *who)
+{
+    struct audit_event event = {.action = "session.network",
+                                .workspace = se->workspace,
+                                .object = se->id,
+                                .after = names[SESSION_EGRESS_OPEN],
+                                .detail = SESSION_OPEN_MEANS};
+
+    if (session_network_mode(se) != SESSION_EGRESS_OPEN)
+        return;
+    warn_open(se, who);
+    audit_later(workspaces_audit(se->m->workspaces), who, &event);
+}
+
 /* ---- boxes -------------------------------------------------------------- */
 
 int session_net_attach(struct session *se, struct box *box, struct error *err)
@@ -368,8 +388,7 @@ int session_network_set(struct sessions *s, const struct actor *who,
             network_work_retry(s->networks);
     }
     if (rc == 0 && net->mode == SESSION_EGRESS_OPEN)
-        log_event(LOG_WARN, "session_egress_open", "session", id, "tenant",
-                  who->tenant, "means", SESSION_OPEN_MEANS, NULL);
+        warn_open(se, who);
     session_let(se);
     return rc;
 }

@@ -186,6 +186,8 @@ int session_net_plan(struct sessions *m, const struct actor *who,
                      const struct session_network *asked, struct pool *pool,
                      const char *runtime, struct session_net **ret,
                      struct error *err);
+/* Once it is there: one whose code reaches everything is told of loudly. */
+void session_net_announce(const struct session *se, const struct actor *who);
 /* Of a row. */
 struct session_net *session_net_load(const char *text);
 char *session_net_text(struct session *se); /* owned by caller */

@@ -50,6 +50,8 @@ void native_encode_session(struct json_writer *w, const char *key,
                       info->ephemeral ? "ephemeral" : "workspace");
     json_write_string(w, "state", session_state_name(info->state));
     json_write_string(w, "network", session_egress_name(info->egress));
+    if (info->egress == SESSION_EGRESS_OPEN)
+        json_write_string(w, "warning", SESSION_OPEN_MEANS);
     encode_limits(w, &info->limits);
     json_write_int(w, "executions", info->executions);
     json_write_int(w, "queued", info->queued);

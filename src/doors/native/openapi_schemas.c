@@ -56,6 +56,7 @@ const struct native_name native_openapi_schemas[] = {
     {"persistence", "workspace|ephemeral", NULL},
     {"state", "starting|idle|running|dormant", NULL},
     {"network", "none|allowlist|open", "what its code may reach"},
+    {"warning?", "string", "what open means"},
     {"limits", "Limits", NULL},
     {"executions", "int", "ever accepted"},
     {"queued", "int", NULL},

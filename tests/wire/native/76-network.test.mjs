@@ -155,6 +155,10 @@ describe('who may have one', () => {
     assert.match(server.log, /session_egress_open/);
     const { data } = await server.ok('GET', `/api/audit?object=${s.id}&action=session.network`);
     assert.equal(data[0].after, 'open');
+    const made = await server.ok('POST', '/api/sessions', { network: { mode: 'open' } });
+    assert.match(made.warning, /nobody has read/);
+    await until(() => server.log.includes(`session_egress_open session="${made.id}"`), { what: 'the log says so' });
+    await until(async () => (await server.ok('GET', `/api/audit?object=${made.id}&action=session.network`)).data.length === 1, { what: 'the trail says so' });
   });
 });
 
