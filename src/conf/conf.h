@@ -74,6 +74,7 @@ struct conf {
     char *listen_host;     /* "127.0.0.1"; always a numeric address */
     uint16_t listen_port;  /* 8650; 0: any free one */
     bool allow_remote;     /* false: listen_host must be loopback (I6) */
+    bool trust_proxy;      /* false: X-Forwarded-Proto means nothing */
     char *tls_certificate; /* PEM file; "": no TLS */
     char *tls_key;         /* PEM file; "" */
     char *data_dir;        /* /var/lib/glovebox or ~/.local/share/glovebox */

@@ -29,6 +29,10 @@ static const struct conf_option top[] = {
              "`tls_certificate` and `tls_key`, or put a TLS proxy in front: "
              "without either, keys and files cross the network in the "
              "clear."},
+    {"trust_proxy", CONF_BOOL, TOP(trust_proxy), 0, 1, "false",
+     .help = "A TLS proxy is in front of the service: its `X-Forwarded-Proto` "
+             "decides whether addresses in answers begin with `https`. "
+             "Nothing else is taken from headers of proxies."},
     {"tls_certificate", CONF_PATH, TOP(tls_certificate), 0, 1024, "",
      .help = "Certificate chain (PEM). With `tls_key` the service speaks "
              "HTTPS, and only that, on `listen`. Read once, at the start, "

@@ -11,14 +11,15 @@
 #include "conf/conf.h"
 #include "doors/doors.h"
 
-/* By our own certificate, or by that of a proxy, which says so. A client that
- * says so itself is only told a wrong address. */
+/* By our own certificate, or by that of a proxy, which says so; it is believed
+ * only where the operator has one in front (I9). */
 static bool is_secure(const struct doors_call *call)
 {
     const char *tls = call->doors->conf->tls_certificate;
     const char *proxy = http_header(call->http, "X-Forwarded-Proto");
 
-    return (tls && tls[0]) || (proxy && strcasecmp(proxy, "https") == 0);
+    return (tls && tls[0]) || (call->doors->conf->trust_proxy && proxy &&
+                               strcasecmp(proxy, "https") == 0);
 }
 
 const char *doors_url_origin(const struct doors_call *call)

@@ -72,11 +72,14 @@ int workspace_govern(struct workspaces *w, const struct workspace_act *act,
     struct approval_spec spec = {.who = act->rq.who,
                                  .action = act->rq.action,
                                  .session = act->rq.session,
+                                 .pool = act->rq.pool,
                                  .object = act->object,
                                  .summary = act->summary,
                                  .by = &d};
     va_list pairs;
 
+    if (act->object && ids_valid("ws", act->object))
+        spec.workspace = act->object;
     decide(w, act, &d);
     policy_record(w->settings.policy, &act->rq, &d, act->object, false);
     if (d.verdict != POLICY_ASK)

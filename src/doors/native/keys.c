@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "approval/approval.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "conf/conf.h"
@@ -205,10 +206,26 @@ int native_keys_list(struct doors_call *call, struct error *err)
     return 0;
 }
 
+/* Nothing a key has asked for outlives it. */
+static void withdraw(struct doors_call *call, const char *id)
+{
+    struct auth_key *keys cleanup(mem_free) = NULL;
+    struct error err;
+    size_t count = 0;
+
+    if (auth_key_list(call->doors->auth, &keys, &count, &err) < 0)
+        return;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(keys[i].id, id) == 0)
+            approval_withdraw_key(call->doors->approvals, keys[i].tenant, id);
+}
+
 int native_keys_revoke(struct doors_call *call, struct error *err)
 {
     int r = auth_key_revoke(call->doors->auth, call->params[0], err);
 
+    if (r == 0)
+        withdraw(call, call->params[0]);
     if (r == 0)
         r = note(call, "key.revoke", call->params[0], NULL, err);
     if (r == 0)
