@@ -253,14 +253,13 @@ int cli_doctor(int argc, char **argv)
     bool gate = false;
     const struct cli_opt table[] = {
         {"gate", 0, CLI_OPT_FLAG, &gate, NULL,
-         "only what decides whether code may run at all, asked of the service "
-         "(or of one started for it); needs a key of scope audit:read",
-         NULL},
+         "only whether code may run at all, as the service says", NULL},
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),
-        "Exit status: 0 when everything needed is there, 1 when something is "
-        "missing\nor the gate is closed.\n"};
+        "--gate asks the service, or one started for it, and needs a key of "
+        "scope\naudit:read. Exit status: 0 when everything needed is there, 1 "
+        "when something is\nmissing or the gate is closed.\n"};
     struct cli_words words;
     int status;
 

@@ -246,14 +246,12 @@ int cli_scorecard(int argc, char **argv)
     struct cli c cleanup(cli_done);
     const char *only = NULL;
     const struct cli_opt table[] = {
-        {"only", 0, CLI_OPT_TEXT, &only, "CONTROL",
-         "one of isolation, ephemeral, egress, secrets, identity, "
-         "dependencies, audit, quotas, approvals, deployment",
-         NULL},
+        {"only", 0, CLI_OPT_TEXT, &only, "CONTROL", "only this one", NULL},
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),
-        "Takes about half a minute: time limits and the end of a "
+        "Controls are isolation, ephemeral, egress, secrets, identity, "
+        "dependencies,\naudit, quotas, approvals and deployment.\n\nTakes about half a minute: time limits and the end of a "
         "token are waited for.\nNeeds a key of scope admin. Exit "
         "status: 0 when all pass, 1 when one fails.\n"};
     json_t *posture cleanup(json_unref) = NULL;

@@ -67,7 +67,7 @@ void quota_spend(struct quotas *q, const char *tenant, enum quota_kind kind,
                  uint64_t amount);
 
 /* The same code failing again and again in one session is slowed: the first
- * three times it costs nothing, then ERR_LIMIT ("repeated_failure") for a
+ * ten times it costs nothing, then ERR_LIMIT ("repeated_failure") for a
  * while that doubles from a second to a minute; other code is not touched.
  * repeats: how often it has failed in a row. */
 int quota_loop_check(struct quotas *q, const char *tenant, const char *session,

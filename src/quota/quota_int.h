@@ -23,7 +23,7 @@
 #define QUOTA_TOKEN 1000u   /* of the creation bucket, for one creation */
 #define QUOTA_BURST_S 2u    /* this many seconds' worth at once */
 
-#define QUOTA_LOOP_FREE 3u /* failures in a row that cost nothing */
+#define QUOTA_LOOP_FREE 10u /* failures in a row that cost nothing */
 #define QUOTA_LOOP_FIRST_MS 1000u
 #define QUOTA_LOOP_MOST_MS 60000u
 #define QUOTA_LOOP_CODES 32u /* remembered of one session */

@@ -461,7 +461,7 @@ static void loops_are_reported_once(void **state)
     bool more;
 
     open_quotas(f, 0);
-    for (int i = 0; i < 3; i++)
+    for (unsigned i = 0; i < QUOTA_LOOP_FREE; i++)
         quota_loop_note(f->q, T, "sess_1", code, true);
     for (int i = 0; i < 3; i++)
         (void)quota_loop_check(f->q, T, "sess_1", code, &repeats, &f->err);

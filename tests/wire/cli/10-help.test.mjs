@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 
 const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'pool', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
-  'backup', 'restore', 'verify', 'key', 'token', 'runtime', 'mcp', 'doctor'];
+  'policy', 'approvals', 'quota', 'network', 'secret', 'backup', 'restore', 'verify', 'key', 'token', 'runtime', 'mcp', 'doctor', 'scorecard'];
 const cli = new Cli();
 after(() => cli.close());
 

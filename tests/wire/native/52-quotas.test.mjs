@@ -161,17 +161,17 @@ test('R8 every door says it in its own words', async () => {
 test('a repeated failure is slowed, told in words, and reported', async () => {
   const a = await g.tenant('loops');
   const s = await g.session({}, a);
-  for (let i = 0; i < 3; i++) {
+  for (let i = 0; i < 10; i++) {
     const e = await s.python('1/0');
     assert.equal(e.outcome, 'error');
     assert.equal(e.repeats, i);
   }
   const answer = await g.call('POST', `${s.path}/executions`, { language: 'python', code: '1/0' }, a);
-  const error = refused(answer, 'repeated_failure', 3);
-  assert.match(error.message, /this exact code has failed 3 times in a row/);
+  const error = refused(answer, 'repeated_failure', 10);
+  assert.match(error.message, /this exact code has failed 10 times in a row/);
   assert.match(error.hint, /change the code/);
   assert.equal((await s.python('2 + 2')).repeats, 0); // other code is not touched
-  await until(async () => (await s.python('1/0').catch(() => null))?.repeats === 3, { ms: 20_000, every: 200, what: 'its turn again' });
+  await until(async () => (await s.python('1/0').catch(() => null))?.repeats === 10, { ms: 20_000, every: 200, what: 'its turn again' });
   await until(async () => (await g.ok('GET', '/api/audit?action=execution.repeated')).data.filter((e) => e.object === s.id).length === 1,
     { what: 'the event' });
   assert.match((await g.call('GET', '/metrics')).text, /glovebox_quota_refusals_total\{quota="repeated_failure"\} [1-9]/);
