@@ -17,7 +17,6 @@
 
 #define LIST_MAX 1000
 #define LIST_DEFAULT 100
-#define OPERATORS "default" /* the tenant of the first key */
 
 int native_audit_tenant(struct doors_call *call, const char **ret,
                         struct error *err)

@@ -235,6 +235,10 @@ void native_encode_exec_files(struct json_writer *w,
 void native_encode_exec_network(struct json_writer *w,
                                 const struct exec_info *info);
 
+/* The tenant of the first key: its administrators are the operators, who see
+ * and set what concerns the service as a whole. */
+#define OPERATORS "default"
+
 /* policy.c */
 doors_handler_fn native_policy_get;
 doors_handler_fn native_policy_put;

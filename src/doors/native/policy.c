@@ -17,7 +17,6 @@
 
 #define LIST_MAX 1000
 #define LIST_DEFAULT 100
-#define OPERATORS "default"        /* the tenant of the first key */
 #define BODY_MAX ((size_t)2 << 20) /* a policy as JSON, escapes and all */
 
 static bool operates(const struct doors_call *call)

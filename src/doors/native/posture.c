@@ -75,6 +75,16 @@ static void write_service(struct json_writer *w, const struct conf *conf)
     json_write_close(w, '}');
 }
 
+/* Keys of every tenant and paths of the host are in it. */
+static int check_operator(const struct doors_call *call, struct error *err)
+{
+    if (strcmp(call->who.tenant, OPERATORS) == 0)
+        return 0;
+    return error_set(err, ERR_FORBIDDEN,
+                     "only keys of the tenant '%s' see the service's posture",
+                     OPERATORS);
+}
+
 int native_posture_get(struct doors_call *call, struct error *err)
 {
     const struct posture *p = call->doors->posture;
@@ -82,6 +92,8 @@ int native_posture_get(struct doors_call *call, struct error *err)
     struct buf body = {0};
     struct json_writer w = {.out = &body};
 
+    if (check_operator(call, err) < 0)
+        return -(int)err->code;
     if (warden_call_status(p->warden, &status, err) < 0)
         return -(int)err->code;
     json_write_open(&w, NULL, '{');

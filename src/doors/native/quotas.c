@@ -12,8 +12,6 @@
 #include "quota/quota.h"
 #include "json/json.h"
 
-#define OPERATORS "default" /* the tenant of the first key */
-
 static void encode_one(struct json_writer *w, const struct quota_use *use)
 {
     json_write_open(w, NULL, '{');

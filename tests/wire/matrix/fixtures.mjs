@@ -31,6 +31,7 @@ const kinds = {
     ['/api/sessions/{id}', 'id', 'session'], ['/api/executions/{id}', 'id', 'execution'], ['/api/uploads/{id}', 'id', 'upload'],
     ['/api/keys/{id}', 'id', 'key'], ['/api/approvals/{id}', 'id', 'approval'], ['/api/tokens/{id}', 'id', 'token'], ['/api/pools/{name}', 'name', 'pool'], ['/api/runtimes/{name}', 'name', 'runtime'],
     ['', 'ws', 'ws'], ['', 'file', 'file'], ['', 'version', 'version'], ['', 'share', 'share'], ['', 'lock', 'lock'], ['', 'offer', 'offer'],
+    ['/api/quotas/{tenant}', 'tenant', ['nosuch']], ['/api/secrets/{name}', 'name', ['matrix-secret']],
     ['', 'path', ['file']], ['', 'principal', ['*']], ['', 'number', ['1']], ['', 'conversation', ['none']],
   ],
   openai: [
@@ -87,6 +88,13 @@ export const requestsOf = {
   'native POST /api/tokens': { ids: ['session'], send: (t) => json({ ttl_s: 60, session: t.session }) },
   'native POST /api/backup': { send: () => json({ path: '/nowhere/at/all' }) },
 
+  'native PUT /api/sessions/{id}/network': { send: () => json({ mode: 'none' }) },
+  'native GET /api/secrets/{name}': { own: [404] },
+  'native PUT /api/secrets/{name}': { send: () => json({ value: 'x', destinations: ['api.example.org'] }) },
+  // Other tenants' quotas, and the service's own posture, are the operators'.
+  'native GET /api/quotas/{tenant}': { own: [403] },
+  'native PUT /api/quotas/{tenant}': { send: () => json({ executions: 1 }), own: [403] },
+  'native GET /api/posture': { own: [403] },
   'native POST /api/approvals/{id}/deny': { send: () => json({ reason: 'no' }) },
   // The policy is the operators': the tenant of this test may look at what concerns it.
   'native PUT /api/policy': { send: () => json({ text: 'version: 1' }), own: [403] },
