@@ -170,7 +170,8 @@ describe('values', () => {
       bad(await make(body));
     const made = await make({ scopes: ['execute', 'files:read'], tenant: 'a-tenant', name: 'Schlüssel' });
     assert.equal(made.status, 201);
-    assert.deepEqual(Object.keys(made.body), ['id', 'tenant', 'name', 'scopes', 'created_at', 'last_used_at', 'revoked_at', 'secret']);
+    assert.deepEqual(Object.keys(made.body), ['id', 'tenant', 'name', 'scopes', 'pools', 'workspaces', 'sessions', 'created_at', 'expires_at',
+      'last_used_at', 'revoked_at', 'secret']);
     const listed = (await request(server, 'GET', '/api/keys')).body.data;
     assert.deepEqual(listed.find((k) => k.id === made.body.id).scopes, ['execute', 'files:read']);
     assert.ok(listed.every((k) => !('secret' in k)));
