@@ -149,6 +149,7 @@ static bool look_policy(const struct posture *p, struct posture_row *row)
 {
     struct policy_state state = {.loaded = false};
 
+    row->itself = true; /* it denies everything */
     FIX(row, "Mend the policy and reload it (`glovebox policy reload`).");
     if (p->policy)
         policy_state(p->policy, &state);
@@ -167,6 +168,7 @@ static bool look_audit(const struct posture *p, struct posture_row *row)
 
     FIX(row, "Set audit_required, and see that the data directory has room.");
     if (!p->audit || audit_writable(p->audit, &err) < 0) {
+        row->itself = true; /* no change is let through (O3) */
         SAY(row, "the trail cannot be written");
         return false;
     }
@@ -240,6 +242,15 @@ const struct posture_row *posture_closed(
 {
     for (size_t i = 0; i < POSTURE_ROWS; i++)
         if (list[i].state == POSTURE_FAILED)
+            return &list[i];
+    return NULL;
+}
+
+const struct posture_row *posture_barred(
+    const struct posture_row list[POSTURE_ROWS])
+{
+    for (size_t i = 0; i < POSTURE_ROWS; i++)
+        if (list[i].state == POSTURE_FAILED && !list[i].itself)
             return &list[i];
     return NULL;
 }

@@ -28,6 +28,7 @@ enum posture_state {
 struct posture_row {
     const char *name; /* static */
     enum posture_state state;
+    bool itself; /* what fails refuses by itself, and heals by itself */
     char why[320];
     char fix[200]; /* "" when it holds */
 };
@@ -46,8 +47,11 @@ struct posture {
 
 void posture_look(const struct posture *p,
                   struct posture_row ret[POSTURE_ROWS]);
-/* The first row that keeps the gate closed, or NULL. */
+/* The first row that fails, or NULL: the gate is open. */
 const struct posture_row *posture_closed(
+    const struct posture_row rows[POSTURE_ROWS]);
+/* The first of these that nothing else refuses code for. */
+const struct posture_row *posture_barred(
     const struct posture_row rows[POSTURE_ROWS]);
 const char *posture_state_name(enum posture_state state);
 

@@ -78,7 +78,7 @@ void service_govern_gate(struct service *s)
             log_event(LOG_WARN, "gate", "check", rows[i].name, "state",
                       posture_state_name(rows[i].state), "why", rows[i].why,
                       NULL);
-    closed = posture_closed(rows);
+    closed = posture_barred(rows);
     sessions_gate(s->sessions, closed ? closed->name : NULL,
                   closed ? closed->why : "");
 }

@@ -19,14 +19,14 @@ static void write_gate(struct json_writer *w, struct sessions *sessions,
                        const struct posture *p)
 {
     struct posture_row rows[POSTURE_ROWS];
-    const struct posture_row *closed;
+    const struct posture_row *barred;
 
     posture_look(p, rows);
-    closed = posture_closed(rows);
-    sessions_gate(sessions, closed ? closed->name : NULL,
-                  closed ? closed->why : "");
+    barred = posture_barred(rows);
+    sessions_gate(sessions, barred ? barred->name : NULL,
+                  barred ? barred->why : "");
     json_write_open(w, "gate", '{');
-    json_write_bool(w, "open", !closed);
+    json_write_bool(w, "open", !posture_closed(rows));
     json_write_open(w, "checks", '[');
     for (size_t i = 0; i < POSTURE_ROWS; i++) {
         json_write_open(w, NULL, '{');
