@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -27,7 +28,9 @@
 
 #define SHELL "/bin/bash"
 #define SHELL_ARG_MAX 100000 /* longer scripts go by descriptor */
-#define HIGH_FD 32           /* above ours, below the least limit (64) */
+#define DYING_TRIES 20       /* for a kernel that was killed with the shell */
+#define DYING_NS 1000000L
+#define HIGH_FD 32 /* above ours, below the least limit (64) */
 
 struct init {
     int ctl, events, signals;
@@ -69,13 +72,31 @@ static void note_death(struct init *in, pid_t pid, int status)
     }
 }
 
+/* Who kills the shell may have killed the interpreter with it, which takes
+ * longer to go. It is told of first, so that nobody gives it a cell. */
+static void await_kernel(struct init *in)
+{
+    int status;
+
+    for (int i = 0; in->kernel && i < DYING_TRIES; i++) {
+        if (waitpid(in->kernel, &status, WNOHANG) == in->kernel)
+            note_death(in, in->kernel, status);
+        else
+            (void)nanosleep(&(struct timespec){.tv_nsec = DYING_NS}, NULL);
+    }
+}
+
 static void reap(struct init *in)
 {
     int status;
     pid_t pid;
 
-    while ((pid = waitpid(-1, &status, WNOHANG)) > 0)
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid == in->shell && WIFSIGNALED(status) &&
+            WTERMSIG(status) == SIGKILL)
+            await_kernel(in);
         note_death(in, pid, status);
+    }
 }
 
 /* Everything but us, at once: a kill of -1 from pid 1 leaves no gap for a
