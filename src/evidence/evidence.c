@@ -234,7 +234,7 @@ static struct evidence_waiting *make(const struct evidence *ev,
     struct evidence_waiting *w = xcalloc(1, sizeof(*w));
     unsigned char hash[HASH_SIZE];
     struct buf body = {0};
-    bool keep = ev->settings.code && run->code;
+    bool keep = ev->settings.code && run->code && !run->ephemeral;
 
     hash_sha256(run->code ? run->code : "", run->code ? run->code_len : 0,
                 hash);

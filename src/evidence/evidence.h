@@ -63,6 +63,7 @@ struct evidence_run {
     const char *execution, *session, *workspace, *pool, *runtime;
     const struct actor *who; /* key, request, source, door, tool */
     const char *language;
+    bool ephemeral; /* of the code only its hash is kept, and no names */
     const char *code;
     size_t code_len;
     const char *metadata, *conversation, *message; /* or NULL */

@@ -120,7 +120,7 @@ static void keep_pending(struct session *se, const struct exec_connection *c)
     struct session_networks *n = se->m->networks;
     size_t size = strlen(c->host) + strlen(c->method) + strlen(c->path) +
                   strlen(c->reason) + 4;
-    struct net_pending *p = xmalloc(sizeof(*p) + size);
+    struct net_pending *p = xcalloc(1, sizeof(*p) + size);
     char *at = p->room;
 
     p->c = *c;

@@ -149,6 +149,15 @@ static void name_walls(const struct sessions *m, char *ret, size_t size)
                    without ? without : "");
 }
 
+/* Nothing of an ephemeral session is kept, not even names: who ran something,
+ * its hash, how it ended and what it used is all that is known afterwards. */
+static void leave_out(struct evidence_run *run)
+{
+    run->ephemeral = true;
+    run->metadata = run->conversation = run->message = NULL;
+    run->file_count = run->read_count = run->artifact_count = 0;
+}
+
 void session_remember(struct sessions *m, struct session *se,
                       struct execution *e, const char *code, size_t code_len,
                       uint64_t output_bytes)
@@ -214,5 +223,7 @@ void session_remember(struct sessions *m, struct session *se,
         .output_bytes = output_bytes,
         .interpreter_fresh = info.interpreter_fresh,
     };
+    if (se->ephemeral)
+        leave_out(&run);
     evidence_record(m->parts.evidence, &run);
 }

@@ -171,7 +171,7 @@ static int store_row(struct vault *v, const struct actor *who,
     struct audit_event event = {.action = "secret.put",
                                 .object = row->name,
                                 .detail = row->destinations};
-    struct vault_info old;
+    struct vault_info old = {.created_at_ms = 0};
     int rc = begin(v, STORE_WRITE, "storing a secret", &tx, err);
 
     if (rc == 0)

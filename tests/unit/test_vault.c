@@ -235,7 +235,7 @@ static void vault_put_bounds_destinations(void **state)
         (void)snprintf(to + strlen(to), sizeof(to) - strlen(to), "%sh%d.org",
                        i ? "," : "", i);
     assert_int_equal(put(f, "n", to, "v"), 0);
-    (void)strcat(to, ",h16.org");
+    (void)snprintf(to + strlen(to), sizeof(to) - strlen(to), ",h16.org");
     assert_int_equal(put(f, "n", to, "v"), -ERR_INVALID);
 }
 
