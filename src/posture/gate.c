@@ -175,6 +175,8 @@ static bool look_audit(const struct posture *p, struct posture_row *row)
     SAY(row, p->conf->audit_required
                  ? "the trail is written, and nothing changes without it"
                  : "changes go on when the trail cannot be written");
+    if (!p->conf->audit_required) /* which is to accept it */
+        row->state = POSTURE_ACCEPTED;
     return p->conf->audit_required;
 }
 

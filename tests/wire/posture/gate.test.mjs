@@ -95,7 +95,6 @@ const broken = {
   environment: { env: { GITHUB_TOKEN: 'x' }, config: { keep_environment: 'GITHUB_TOKEN' } },
   outbound: { config: { pools: [pool({ egress: 'open' })] } },
   identity: { config: { key_scopes: 'execute' } },
-  audit: { config: { audit_required: false } },
 };
 
 for (const [check, options] of Object.entries(broken))
@@ -103,3 +102,6 @@ for (const [check, options] of Object.entries(broken))
     await withService(options, (g) => closed(g, check));
     await withService({ ...options, config: { ...options.config, accept_gate: check } }, (g) => accepted(g, check));
   });
+
+test('O3 a trail that need not be written is accepted, and says so', () =>
+  withService({ config: { audit_required: false } }, (g) => accepted(g, 'audit')));

@@ -37,7 +37,7 @@ const broken = {
   secrets: { options: { env: { GITHUB_TOKEN: 'x' }, config: { keep_environment: 'GITHUB_TOKEN', accept_gate: 'environment' } } },
   identity: { options: { config: { key_scopes: 'execute', accept_gate: 'identity' } } },
   dependencies: { prepare: policy([{ name: 'anything', match: { action: 'package' }, then: 'allow' }]) },
-  audit: { options: { config: { audit_required: false, accept_gate: 'audit' } } },
+  audit: { options: { config: { audit_required: false } } },
   quotas: { options: { config: { quota_cpu_s_per_hour: 0 } } },
   approvals: { prepare: policy([{ name: 'never', match: { action: 'execute', code_bytes: `${held.length}` }, then: 'deny' }]) },
   deployment: { options: { config: { service_user: 'nobody-of-that-name', accept_missing_walls: 'service_user' } } },
