@@ -8,7 +8,7 @@ import { Glovebox, pool } from '../../lib/glovebox.mjs';
 import { request, stop } from '../../lib/wire.mjs';
 
 let server;
-const config = { pools: [pool({ ready: 1 })] };
+const config = { trust_proxy: true, pools: [pool({ ready: 1 })] };
 
 before(async () => { server = await Glovebox.start({ config }); });
 after(() => stop(server));

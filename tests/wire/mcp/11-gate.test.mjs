@@ -98,6 +98,9 @@ describe('keys', () => {
         assert.deepEqual(await answer.json(), { resource: `${own.url}/mcp`, authorization_servers: ['https://idp.example'],
           scopes_supported: ['execute', 'files:read', 'files:write'], bearer_methods_supported: ['header'] });
       }
+      // I9: a proxy is believed only where one is configured.
+      const forwarded = await fetch(at, { headers: { 'x-forwarded-proto': 'https', forwarded: 'proto=https' } });
+      assert.equal((await forwarded.json()).resource, `${own.url}/mcp`);
       const reader = (await own.ok('POST', '/api/keys', { tenant: 'default', scopes: ['files:read'] })).secret;
       const { answer } = await refuses(modern(own, 'tools/call', { name: 'execute_python', arguments: { code: '1' } }, { key: reader }), 403, -32600);
       assert.match(answer.headers['www-authenticate'], /^Bearer resource_metadata="[^"]*", error="insufficient_scope", scope="execute/);

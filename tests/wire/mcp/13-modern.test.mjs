@@ -60,6 +60,14 @@ test('H6: what a session prints cannot forge an event, and is valid JSON whateve
 describe('subscriptions/listen', () => {
   const listen = (notifications, options = {}) => follow((on) => modern(g, 'subscriptions/listen', { notifications }, { ...on, ...options }));
 
+  // Who left in the tests before this has its place for a moment yet.
+  before(() => until(async () => {
+    const one = listen({ toolsListChanged: true });
+    const first = await one.next().catch(() => null);
+    one.close();
+    return first?.method === 'notifications/subscriptions/acknowledged';
+  }, { ms: 20_000, every: 500, what: 'a free place' }));
+
   test('acknowledged first, tagged always, only what was asked', async () => {
     const tools = listen({ toolsListChanged: true, promptsListChanged: false, odd: true }, { id: 'w1' });
     const prompts = listen({ promptsListChanged: true }, { id: 7 });
