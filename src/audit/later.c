@@ -138,7 +138,7 @@ static void lost(const struct batch *b, const struct error *err)
     char count[24];
 
     (void)snprintf(count, sizeof(count), "%llu",
-                   (unsigned long long)(b->dropped + b->count));
+                   (unsigned long long)b->dropped + b->count);
     log_event(LOG_ERROR, "audit_events_lost", "count", count, "error",
               err->message, NULL);
 }

@@ -68,9 +68,9 @@ static const char *parse_url(const char *url, struct http_target *ret,
 
 static void send_request(struct fetch *f)
 {
-    struct http_target t;
+    struct http_target t = {.port = 0};
     struct buf b cleanup(buf_done) = {0};
-    bool tls, v6;
+    bool tls = false, v6;
 
     (void)parse_url(f->url, &t, &tls); /* it was fine before */
     v6 = strchr(t.host, ':') != NULL;

@@ -198,7 +198,7 @@ int egress_host_canonical(const char *text, size_t len,
                           char ret[EGRESS_HOST_MAX], bool *ret_address,
                           struct error *err)
 {
-    char name[EGRESS_HOST_MAX];
+    char name[EGRESS_HOST_MAX] = "";
     bool number = false;
     uint32_t v4;
     int r;
@@ -256,8 +256,8 @@ bool egress_host_matches(const char *pattern, const char *host)
 int egress_host_pattern(const char *text, char ret[EGRESS_HOST_MAX],
                         struct error *err)
 {
-    char name[EGRESS_HOST_MAX];
-    bool address;
+    char name[EGRESS_HOST_MAX] = "";
+    bool address = false;
     int r;
 
     if (strncmp(text, "*.", 2) != 0) {

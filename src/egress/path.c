@@ -88,7 +88,7 @@ static int dots(const char *at, size_t len)
 
 const char *egress_path_canonical(struct span path, char ret[EGRESS_PATH_MAX])
 {
-    char plain[EGRESS_PATH_MAX];
+    char plain[EGRESS_PATH_MAX] = "";
     const char *why = egress_path_plain(path), *at = plain;
     size_t n = 0;
 

@@ -229,8 +229,9 @@ int policy_cases_run(const char *policy, size_t policy_len, const char *text,
     }
     if (rc == 0)
         rc = load(&c, text, len, err);
-    for (const struct policy_node *n = rc == 0 ? c.list->first : NULL; n;
-         n = n->next) {
+    for (const struct policy_node *n = rc == 0 && c.list ? c.list->first
+                                                         : NULL;
+         n; n = n->next) {
         const struct policy_node *name = policy_yaml_get(n, "name");
         char why[512] = "", fallback[32];
 

@@ -49,10 +49,10 @@ void posture_look(const struct posture *p,
                   struct posture_row ret[POSTURE_ROWS]);
 /* The first row that fails, or NULL: the gate is open. */
 const struct posture_row *posture_closed(
-    const struct posture_row rows[POSTURE_ROWS]);
+    const struct posture_row list[POSTURE_ROWS]);
 /* The first of these that nothing else refuses code for. */
 const struct posture_row *posture_barred(
-    const struct posture_row rows[POSTURE_ROWS]);
+    const struct posture_row list[POSTURE_ROWS]);
 const char *posture_state_name(enum posture_state state);
 
 /* ---- names.c: the environment ------------------------------------------- */

@@ -31,7 +31,7 @@ struct held {
 
 #define FIELD(member, kind_)                                                  \
     {                                                                         \
-        .name = #member, .kind = kind_,                                       \
+        .name = #member, .kind = (kind_),                                     \
         .offset = offsetof(struct held, member), .min = 0, .max = INT64_MAX   \
     }
 

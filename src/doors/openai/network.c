@@ -142,7 +142,7 @@ static struct session_destination *find(struct session_destination *list,
                                         size_t count, const char *domain)
 {
     for (size_t i = 0; i < count; i++)
-        if (strcmp(list[i].host, domain) == 0)
+        if (domain && strcmp(list[i].host, domain) == 0)
             return &list[i];
     return NULL;
 }
