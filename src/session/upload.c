@@ -158,7 +158,7 @@ static int publish_inside(struct session_upload *u, struct session_file *ret,
     struct workspace_change put = {
         .path = u->path, .sha256 = ret->sha256, .size = u->size};
     unsigned char digest[HASH_SIZE];
-    struct broker_reply reply;
+    struct broker_reply reply = {0};
     int rc;
 
     hash_stream_end(take_ptr(u->hash), digest);

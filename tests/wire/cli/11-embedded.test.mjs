@@ -110,7 +110,8 @@ for (const ms of [0, 60, 120, 200, 300, 450]) {
     const { status, stdout, stderr } = await running.ended;
     assert.equal(status, 7, stderr);
     assert.equal(stdout, '');
-    assert.deepEqual(traces(data), nothing);
+    // Ended before it took signals, the service leaves the rest to its warden.
+    await until(() => JSON.stringify(traces(data)) === JSON.stringify(nothing), { what: 'nothing left' });
   });
 }
 
