@@ -269,8 +269,14 @@ describe('R8 too much', () => {
     await until(async () => (await busy.ok('GET', '/api/sessions')).data.length === 0);
     const sessions = await Promise.all(Array.from({ length: 4 }, () => busy.session()));
     await until(() => busy.images().length >= 5, { what: 'four, and one kept ready' });
-    await sleep(300);
-    const before = busy.holdings();
+    // Spares are made in the background: wait until nothing is.
+    let before;
+    await until(async () => {
+      const now = busy.holdings();
+      await sleep(700);
+      before = busy.holdings();
+      return JSON.stringify(now) === JSON.stringify(before);
+    }, { ms: 20_000, what: 'nothing being made' });
     for (let i = 0; i < 50; i++) await busy.call('POST', '/api/sessions', {});
     assert.deepEqual(busy.holdings(), before);
     await Promise.all(sessions.map((s) => s.delete()));
