@@ -129,6 +129,12 @@ int audit_verify_tenants(struct audit *a, struct audit_report *ret,
 int audit_secret_open(struct store *store, const char *data_dir,
                       unsigned char ret[HASH_SIZE], struct error *err);
 
+/* ---- verify.c, verify_tenant.c ------------------------------------------ */
+
+/* The first thing that is wrong, and where. */
+void audit_fault(struct audit_report *report, int64_t seq, const char *fmt,
+                 ...) __attribute__((format(printf, 3, 4)));
+
 /* ---- later.c: the queue ------------------------------------------------- */
 
 struct audit_waiting {

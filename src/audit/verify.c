@@ -22,16 +22,14 @@ struct walk {
     struct audit_report *report;
 };
 
-static void fault(struct walk *w, int64_t seq, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void fault(struct walk *w, int64_t seq, const char *fmt, ...)
+void audit_fault(struct audit_report *report, int64_t seq, const char *fmt,
+                 ...)
 {
     va_list args;
 
-    w->report->first_bad = seq;
+    report->first_bad = seq;
     va_start(args, fmt);
-    (void)vsnprintf(w->report->fault, sizeof(w->report->fault), fmt, args);
+    (void)vsnprintf(report->fault, sizeof(report->fault), fmt, args);
     va_end(args);
 }
 
@@ -39,10 +37,11 @@ static void fault_missing(struct walk *w, int64_t first, int64_t last,
                           const char *where)
 {
     if (first == last)
-        fault(w, first, "event %lld%s is missing", (long long)first, where);
+        audit_fault(w->report, first, "event %lld%s is missing",
+                    (long long)first, where);
     else
-        fault(w, first, "events %lld to %lld%s are missing", (long long)first,
-              (long long)last, where);
+        audit_fault(w->report, first, "events %lld to %lld%s are missing",
+                    (long long)first, (long long)last, where);
 }
 
 /* ---- events ------------------------------------------------------------- */
@@ -72,12 +71,14 @@ static void check_event(struct walk *w, struct store_rows *row)
 
     w->report->events++;
     if (seq <= w->seq) {
-        fault(w, 1, "an event numbered %lld was put before the first",
-              (long long)seq);
+        audit_fault(w->report, 1,
+                    "an event numbered %lld was put before the first",
+                    (long long)seq);
     } else if (seq != w->seq + 1) {
         fault_missing(w, w->seq + 1, seq - 1, "");
     } else if (!is_as_written(w, row, hash)) {
-        fault(w, seq, "event %lld is not as it was written", (long long)seq);
+        audit_fault(w->report, seq, "event %lld is not as it was written",
+                    (long long)seq);
     } else {
         w->seq = seq;
         memcpy(w->hash, hash, sizeof(hash));
@@ -112,24 +113,26 @@ static int check_page(struct walk *w, struct store_tx *tx, struct error *err)
 static void check_head(struct walk *w, const struct audit_head *head)
 {
     if (!head->there)
-        fault(w, w->seq + 1, "the record of the trail's end is missing");
+        audit_fault(w->report, w->seq + 1,
+                    "the record of the trail's end is missing");
     else if (head->seal == AUDIT_BROKEN)
-        fault(w, w->seq ? w->seq : 1,
-              "the record of the trail's end is not as it was written");
+        audit_fault(w->report, w->seq ? w->seq : 1,
+                    "the record of the trail's end is not as it was written");
     else if (head->seq > w->seq)
         fault_missing(w, w->seq + 1, head->seq, " at the end");
     else if (head->seq < w->seq)
-        fault(w, head->seq + 1,
-              "event %lld is beyond the recorded end of the trail",
-              (long long)head->seq + 1);
+        audit_fault(w->report, head->seq + 1,
+                    "event %lld is beyond the recorded end of the trail",
+                    (long long)head->seq + 1);
     else if (!hash_equal(head->hash, w->hash, HASH_SIZE))
-        fault(w, w->seq ? w->seq : 1,
-              "the record of the trail's end belongs to another trail");
+        audit_fault(w->report, w->seq ? w->seq : 1,
+                    "the record of the trail's end belongs to another trail");
     else if (head->seal == AUDIT_MARKED)
-        fault(w, w->damaged ? w->damaged : 1,
-              "the record of the trail's end was found changed before event "
-              "%lld; events before it may be missing",
-              (long long)w->damaged);
+        audit_fault(
+            w->report, w->damaged ? w->damaged : 1,
+            "the record of the trail's end was found changed before event "
+            "%lld; events before it may be missing",
+            (long long)w->damaged);
 }
 
 int audit_verify(struct audit *a,

@@ -4,7 +4,6 @@
  * first fault; see audit.h. Runs in the daemon on a thread that has the time,
  * in one read transaction.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -23,19 +22,6 @@ struct walk {
     size_t key_count;
     struct audit_report *report;
 };
-
-static void fault(struct walk *w, int64_t seq, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static void fault(struct walk *w, int64_t seq, const char *fmt, ...)
-{
-    va_list args;
-
-    w->report->first_bad = seq;
-    va_start(args, fmt);
-    (void)vsnprintf(w->report->fault, sizeof(w->report->fault), fmt, args);
-    va_end(args);
-}
 
 /* ---- events ------------------------------------------------------------- */
 
@@ -82,16 +68,19 @@ static void check_event(struct walk *w, struct store_rows *row)
 
     w->report->events++;
     if (seq <= w->seq)
-        fault(w, seq, "there are two events numbered %lld", (long long)seq);
+        audit_fault(w->report, seq, "there are two events numbered %lld",
+                    (long long)seq);
     else if (seq != w->seq + 1)
-        fault(w, w->seq + 1, "events %lld to %lld are missing",
-              (long long)w->seq + 1, (long long)seq - 1);
+        audit_fault(w->report, w->seq + 1, "events %lld to %lld are missing",
+                    (long long)w->seq + 1, (long long)seq - 1);
     else if (!is_as_written(w, row, hash))
-        fault(w, seq, "event %lld is not as it was written", (long long)seq);
+        audit_fault(w->report, seq, "event %lld is not as it was written",
+                    (long long)seq);
     else if (action && strcmp(action, AUDIT_CHECKPOINT) == 0 &&
              !checkpoint_fits(w, row))
-        fault(w, seq, "checkpoint %lld is not signed by a key of ours",
-              (long long)seq);
+        audit_fault(w->report, seq,
+                    "checkpoint %lld is not signed by a key of ours",
+                    (long long)seq);
     if (w->report->first_bad)
         return;
     w->seq = seq;
@@ -130,17 +119,20 @@ static int check_end(struct walk *w, const unsigned char secret[HASH_SIZE],
     if (r < 0)
         return r;
     if (end.seal != AUDIT_SEALED)
-        fault(w, w->seq ? w->seq : 1,
-              "the record of the chain's end was changed; events may be "
-              "missing");
+        audit_fault(w->report, w->seq ? w->seq : 1,
+                    "the record of the chain's end was changed; events may be "
+                    "missing");
     else if (end.seq > w->seq)
-        fault(w, w->seq + 1, "events %lld to %lld at the end are missing",
-              (long long)w->seq + 1, (long long)end.seq);
+        audit_fault(w->report, w->seq + 1,
+                    "events %lld to %lld at the end are missing",
+                    (long long)w->seq + 1, (long long)end.seq);
     else if (end.seq < w->seq)
-        fault(w, end.seq + 1, "event %lld is beyond the recorded end",
-              (long long)end.seq + 1);
+        audit_fault(w->report, end.seq + 1,
+                    "event %lld is beyond the recorded end",
+                    (long long)end.seq + 1);
     else if (!hash_equal(end.hash, w->hash, HASH_SIZE))
-        fault(w, w->seq, "the recorded end belongs to another chain");
+        audit_fault(w->report, w->seq,
+                    "the recorded end belongs to another chain");
     return 0;
 }
 

@@ -95,19 +95,6 @@ static int read_bounds(const struct key_body *b, struct actor_bounds *ret,
     return 0;
 }
 
-static void encode_words(struct json_writer *w, const char *name,
-                         const char *rest)
-{
-    json_write_open(w, name, '[');
-    while (*rest) {
-        size_t n = strcspn(rest, ",");
-
-        json_write_text(w, NULL, rest, n);
-        rest += n + (rest[n] == ',');
-    }
-    json_write_close(w, ']');
-}
-
 void native_keys_encode(struct json_writer *w, const struct auth_key *key)
 {
     char text[96];
@@ -115,12 +102,12 @@ void native_keys_encode(struct json_writer *w, const struct auth_key *key)
     json_write_string(w, "id", key->id);
     json_write_string(w, "tenant", key->tenant);
     json_write_string(w, "name", key->name[0] ? key->name : NULL);
-    encode_words(w, "scopes", auth_scopes_format(key->scopes, text));
+    native_encode_words(w, "scopes", auth_scopes_format(key->scopes, text));
     for (int k = 0; k < ACTOR_BOUNDS; k++) {
         const char *name = auth_bound_name((enum actor_bound)k);
 
         if (key->bounds.ids[k][0])
-            encode_words(w, name, key->bounds.ids[k]);
+            native_encode_words(w, name, key->bounds.ids[k]);
         else
             json_write_string(w, name, NULL);
     }

@@ -213,6 +213,9 @@ void native_encode_event(struct execution *e, const struct exec_event *event,
 /* Text of ours, null when it is empty. */
 void native_encode_text(struct json_writer *w, const char *key,
                         const char *text);
+/* Words with commas between as an array; none: an empty one. */
+void native_encode_words(struct json_writer *w, const char *key,
+                         const char *words);
 /* "/api/files/…/content?version=…" as field "url"; null without a file. */
 void native_encode_url(struct json_writer *w, const char *file,
                        const char *version);

@@ -33,18 +33,9 @@ static const struct json_field fields[] = {
 
 static void encode(struct json_writer *w, const struct vault_info *info)
 {
-    const char *rest = info->destinations;
-
     json_write_open(w, NULL, '{');
     json_write_string(w, "name", info->name);
-    json_write_open(w, "destinations", '[');
-    while (*rest) {
-        size_t n = strcspn(rest, ",");
-
-        json_write_text(w, NULL, rest, n);
-        rest += n + (rest[n] == ',');
-    }
-    json_write_close(w, ']');
+    native_encode_words(w, "destinations", info->destinations);
     json_write_string(w, "header", info->header);
     json_write_string(w, "prefix", info->prefix);
     json_write_string(w, "made_by", info->made_by);
