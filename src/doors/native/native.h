@@ -215,7 +215,7 @@ void native_encode_text(struct json_writer *w, const char *key,
                         const char *text);
 /* Words with commas between as an array; none: an empty one. */
 void native_encode_words(struct json_writer *w, const char *key,
-                         const char *words);
+                         const char *rest);
 /* "/api/files/…/content?version=…" as field "url"; null without a file. */
 void native_encode_url(struct json_writer *w, const char *file,
                        const char *version);

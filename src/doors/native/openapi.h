@@ -20,6 +20,7 @@ extern const struct native_name native_openapi_tags[];     /* type: NULL */
 extern const struct native_name native_openapi_statuses[]; /* type: NULL */
 /* A row without a type begins a schema; those below it are its fields. */
 extern const struct native_name native_openapi_schemas[];
+extern const struct native_name native_openapi_govern[]; /* more of them */
 
 /* openapi_types.c */
 /* The next word of a list, which is moved on; false at its end. */

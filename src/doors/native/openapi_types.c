@@ -188,11 +188,8 @@ static bool ends_with(const char *text, const char *end)
     return n >= m && strcmp(text + n - m, end) == 0;
 }
 
-void native_openapi_encode_schemas(struct json_writer *w)
+static void encode_table(struct json_writer *w, const struct native_name *row)
 {
-    const struct native_name *row = native_openapi_schemas;
-
-    json_write_open(w, "schemas", '{');
     while (row->name) {
         const struct native_name *head = row++;
 
@@ -214,5 +211,12 @@ void native_openapi_encode_schemas(struct json_writer *w)
         }
         json_write_close(w, '}');
     }
+}
+
+void native_openapi_encode_schemas(struct json_writer *w)
+{
+    json_write_open(w, "schemas", '{');
+    encode_table(w, native_openapi_schemas);
+    encode_table(w, native_openapi_govern);
     json_write_close(w, '}');
 }
