@@ -432,7 +432,7 @@ static int set_up(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/gb-policy-XXXXXX");
+    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_policy.XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     (void)snprintf(f->file, sizeof(f->file), "%s/policy.yaml", f->dir);
     *state = f;
