@@ -59,34 +59,19 @@ static int read_knob(int dir, const char *group, const char *knob,
     return fd_read_file(dir, path, KNOB_MAX, ret_text, NULL);
 }
 
-int cgroup_read_u64(int dir, const char *group, const char *knob,
-                    uint64_t *ret)
+int cgroup_open(int dir, const char *group, const char *knob, int *ret_fd)
 {
-    char *text cleanup(mem_free) = NULL;
-    int r = read_knob(dir, group, knob, &text);
+    char path[CGROUP_NAME_MAX + 64];
+    int fd;
 
-    if (r < 0)
-        return r;
-    return sscanf(text, "%" SCNu64, ret) == 1 ? 0 : -EINVAL;
-}
-
-int cgroup_read_key(int dir, const char *group, const char *knob,
-                    const char *key, uint64_t *ret)
-{
-    char *text cleanup(mem_free) = NULL;
-    size_t len = strlen(key);
-    int r = read_knob(dir, group, knob, &text);
-
-    if (r < 0)
-        return r;
-    for (char *line = text; line && *line;) {
-        if (strncmp(line, key, len) == 0 && line[len] == ' ')
-            return sscanf(line + len, "%" SCNu64, ret) == 1 ? 0 : -EINVAL;
-        line = strchr(line, '\n');
-        if (line)
-            line++;
-    }
-    return -ENOENT;
+    (void)snprintf(path, sizeof(path), "%s/%s", group, knob);
+    fd = openat(dir, path, O_RDWR | O_CLOEXEC);
+    if (fd < 0 && errno == EACCES)
+        fd = openat(dir, path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return -errno;
+    *ret_fd = fd;
+    return 0;
 }
 
 int cgroup_kill_listed(int dir, const char *group)
@@ -220,10 +205,27 @@ int sandbox_cgroup_doors(struct cgroup_tree *t, const char *group,
     return count;
 }
 
+int sandbox_cgroup_meters(struct cgroup_tree *t, const char *group,
+                          struct meters *ret)
+{
+    int r;
+
+    *ret = METERS_NONE;
+    r = t->ops ? t->ops->meters(t, group, ret) : 0;
+    if (r < 0)
+        meters_close(ret);
+    return r;
+}
+
 int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
                          int reset_peak, struct warden_usage *ret)
 {
-    return t->ops ? t->ops->usage(t, group, reset_peak, ret) : 0;
+    struct meters m cleanup(meters_close) = METERS_NONE;
+    int r = sandbox_cgroup_meters(t, group, &m);
+
+    if (r == 0)
+        r = meters_read(&m, reset_peak, ret);
+    return r == -ENODATA ? 0 : r; /* a host without control groups */
 }
 
 void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group, int calm)

@@ -10,6 +10,7 @@
 #include <stdint.h>
 
 #include "sandbox/sandbox.h"
+#include "wire/meters.h"
 
 enum cgroup_controller {
     CGROUP_MEMORY,
@@ -26,8 +27,10 @@ struct cgroup_ops {
     int version;
     int (*limit)(struct cgroup_tree *t, const char *group,
                  const struct warden_limits *limits);
-    int (*usage)(struct cgroup_tree *t, const char *group, int reset_peak,
-                 struct warden_usage *ret);
+    /* ret: all -1 before; what was opened is the caller's, whatever the
+     * result. */
+    int (*meters)(struct cgroup_tree *t, const char *group,
+                  struct meters *ret);
     void (*calm)(struct cgroup_tree *t, const char *group, int calm);
     void (*kill)(struct cgroup_tree *t, const char *group);
 };
@@ -59,11 +62,8 @@ int cgroup_write(int dir, const char *group, const char *knob,
                  const char *text);
 int cgroup_write_u64(int dir, const char *group, const char *knob,
                      uint64_t value);
-int cgroup_read_u64(int dir, const char *group, const char *knob,
-                    uint64_t *ret);
-/* A value of a "key value" line file. */
-int cgroup_read_key(int dir, const char *group, const char *knob,
-                    const char *key, uint64_t *ret);
+/* Opens one to be read, and written where that is allowed. */
+int cgroup_open(int dir, const char *group, const char *knob, int *ret_fd);
 /* SIGKILL to each process listed; returns how many. */
 int cgroup_kill_listed(int dir, const char *group);
 

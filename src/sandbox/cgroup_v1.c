@@ -142,34 +142,29 @@ static int v1_limit(struct cgroup_tree *t, const char *group,
     return r;
 }
 
-static int v1_usage(struct cgroup_tree *t, const char *group, int reset_peak,
-                    struct warden_usage *ret)
+static int v1_meters(struct cgroup_tree *t, const char *group,
+                     struct meters *ret)
 {
-    int memory = t->dirs[CGROUP_MEMORY], pids = t->dirs[CGROUP_PIDS];
-    uint64_t n = 0;
-    int r = 0;
+    static const struct {
+        enum cgroup_controller of;
+        const char *knob;
+    } knobs[METERS] = {
+        [METER_CPU] = {CGROUP_CPUACCT, "cpuacct.usage"},
+        [METER_PEAK] = {CGROUP_MEMORY, "memory.max_usage_in_bytes"},
+        [METER_OOM] = {CGROUP_MEMORY, "memory.oom_control"},
+        [METER_DENIED] = {CGROUP_PIDS, "pids.events"},
+        [METER_PROCESSES] = {CGROUP_PIDS, "pids.current"},
+    };
 
-    if (t->dirs[CGROUP_CPUACCT] >= 0)
-        r = cgroup_read_u64(t->dirs[CGROUP_CPUACCT], group, "cpuacct.usage",
-                            &ret->cpu_ns);
-    if (r == 0 && memory >= 0)
-        r = cgroup_read_u64(memory, group, "memory.usage_in_bytes",
-                            &ret->memory_bytes);
-    if (r == 0 && memory >= 0)
-        r = cgroup_read_u64(memory, group, "memory.max_usage_in_bytes",
-                            &ret->memory_peak_bytes);
-    if (r == 0 && memory >= 0)
-        r = cgroup_read_key(memory, group, "memory.oom_control", "oom_kill",
-                            &ret->oom_kills);
-    if (r == 0 && memory >= 0 && reset_peak)
-        r = cgroup_write_u64(memory, group, "memory.max_usage_in_bytes", 0);
-    if (r == 0 && pids >= 0)
-        r = cgroup_read_key(pids, group, "pids.events", "max",
-                            &ret->pids_denied);
-    if (r == 0 && pids >= 0 &&
-        cgroup_read_u64(pids, group, "pids.current", &n) == 0)
-        ret->processes = (uint32_t)n;
-    return r;
+    for (int i = 0; i < METERS; i++) {
+        int dir = t->dirs[knobs[i].of];
+        int r =
+            dir < 0 ? 0 : cgroup_open(dir, group, knobs[i].knob, &ret->fds[i]);
+
+        if (r < 0)
+            return r;
+    }
+    return 0;
 }
 
 /* Nothing is lost if it cannot be had. */
@@ -210,7 +205,7 @@ static void v1_kill(struct cgroup_tree *t, const char *group)
 const struct cgroup_ops cgroup_v1_ops = {
     .version = 1,
     .limit = v1_limit,
-    .usage = v1_usage,
+    .meters = v1_meters,
     .calm = v1_calm,
     .kill = v1_kill,
 };

@@ -209,32 +209,28 @@ static int v2_limit(struct cgroup_tree *t, const char *group,
     return r;
 }
 
-static int v2_usage(struct cgroup_tree *t, const char *group, int reset_peak,
-                    struct warden_usage *ret)
+static int v2_meters(struct cgroup_tree *t, const char *group,
+                     struct meters *ret)
 {
     int dir = t->dirs[CGROUP_FREEZER];
-    uint64_t n = 0;
-    int r = cgroup_read_key(dir, group, "cpu.stat", "usage_usec", &n);
+    int r = cgroup_open(dir, group, "cpu.stat", &ret->fds[METER_CPU]);
 
-    (void)reset_peak;
-    ret->cpu_ns = n * 1000;
     if (r == 0 && (t->walls & WARDEN_WALL_MEMORY)) {
-        r = cgroup_read_u64(dir, group, "memory.current", &ret->memory_bytes);
         /* memory.peak came with 5.19; without it the current figure is the
-         * best there is. It is the peak of the sandbox's life: a reset, where
-         * there is one, holds only for the descriptor it was written to. */
-        if (cgroup_read_u64(dir, group, "memory.peak",
-                            &ret->memory_peak_bytes) < 0)
-            ret->memory_peak_bytes = ret->memory_bytes;
+         * best there is. A new peak, since 6.12, holds for the descriptor
+         * it was written to: why the reader keeps its own. */
+        r = cgroup_open(dir, group, "memory.peak", &ret->fds[METER_PEAK]);
+        if (r == -ENOENT)
+            r = cgroup_open(dir, group, "memory.current",
+                            &ret->fds[METER_PEAK]);
         if (r == 0)
-            r = cgroup_read_key(dir, group, "memory.events", "oom_kill",
-                                &ret->oom_kills);
+            r = cgroup_open(dir, group, "memory.events", &ret->fds[METER_OOM]);
     }
     if (r == 0 && (t->walls & WARDEN_WALL_PIDS)) {
-        r = cgroup_read_key(dir, group, "pids.events", "max",
-                            &ret->pids_denied);
-        if (cgroup_read_u64(dir, group, "pids.current", &n) == 0)
-            ret->processes = (uint32_t)n;
+        r = cgroup_open(dir, group, "pids.events", &ret->fds[METER_DENIED]);
+        if (r == 0)
+            r = cgroup_open(dir, group, "pids.current",
+                            &ret->fds[METER_PROCESSES]);
     }
     return r;
 }
@@ -268,7 +264,7 @@ static void v2_kill(struct cgroup_tree *t, const char *group)
 const struct cgroup_ops cgroup_v2_ops = {
     .version = 2,
     .limit = v2_limit,
-    .usage = v2_usage,
+    .meters = v2_meters,
     .calm = v2_calm,
     .kill = v2_kill,
 };

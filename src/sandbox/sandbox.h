@@ -70,6 +70,7 @@ void sandbox_facts_learn(void);
 int sandbox_seccomp_build(int *ret_fd);
 
 struct cgroup_tree;
+struct meters;
 
 #define CGROUP_NAME_MAX 64
 
@@ -94,6 +95,10 @@ int sandbox_cgroup_add(struct cgroup_tree *t, const char *group, pid_t pid);
  */
 int sandbox_cgroup_doors(struct cgroup_tree *t, const char *group,
                          int ret_fds[SANDBOX_GROUPS_MAX]);
+/* What counts it, opened: see wire/meters.h. Negative errno, and nothing is
+ * open then. */
+int sandbox_cgroup_meters(struct cgroup_tree *t, const char *group,
+                          struct meters *ret);
 int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
                          int reset_peak, struct warden_usage *ret);
 /* What is about to end yields the processors to what is not (calm), but not

@@ -33,6 +33,7 @@ static struct box *box_new(struct warden_link *link,
     b->limits = *limits;
     b->ctl = b->events = b->frames = -1;
     b->pipes[0] = b->pipes[1] = b->writers[0] = b->writers[1] = -1;
+    b->meters = METERS_NONE;
     b->released = true; /* until the warden gave a slot */
     /* Default mutexes cannot fail on Linux. */
     (void)pthread_mutex_init(&b->slot_lock, NULL);
@@ -58,6 +59,7 @@ void session_box_unref(struct box *b)
         fd_close(&b->pipes[i]);
         fd_close(&b->writers[i]);
     }
+    meters_close(&b->meters);
     buf_done(&b->pending);
     buf_done(&b->environment);
     (void)pthread_mutex_destroy(&b->surround_lock);
@@ -75,6 +77,15 @@ static void unref_box(struct box **b)
 
 int session_box_usage(struct box *b, struct warden_usage *ret,
                       struct error *err)
+{
+    *ret = (struct warden_usage){.alive = true};
+    if (!atomic_load(&b->broken) && meters_read(&b->meters, true, ret) == 0)
+        return 0;
+    return session_box_fate(b, ret, err);
+}
+
+int session_box_fate(struct box *b, struct warden_usage *ret,
+                     struct error *err)
 {
     int rc;
 
@@ -225,7 +236,7 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
 
     for (;;) {
         int rc = warden_call_spawn(b->link, want, ctl, events, layers,
-                                   &b->slot, err);
+                                   &b->slot, &b->meters, err);
 
         if (rc == 0)
             return 0;

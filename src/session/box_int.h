@@ -51,6 +51,7 @@ struct box {
     uint32_t kernel_pid;      /* inside; 0: not told */
     uint32_t cells;           /* this kernel has run */
     struct buf pending;       /* a frame not yet complete */
+    struct meters meters;     /* what the kernel counts of it */
     struct warden_usage base; /* as of the last execution's end */
     uint32_t alone;           /* processes and threads before the first */
     bool calm;                /* see calm.c */
@@ -68,9 +69,12 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
                      struct error *err);
 struct box *session_box_ref(struct box *b);
 void session_box_unref(struct box *b);
-/* Warden calls that do nothing once the slot was released. */
+/* By its meters, or from the warden when they say nothing any more. */
 int session_box_usage(struct box *b, struct warden_usage *ret,
                       struct error *err);
+/* Warden calls that do nothing once the slot was released. */
+int session_box_fate(struct box *b, struct warden_usage *ret,
+                     struct error *err); /* alive? and how it ended */
 /* What fails is of no harm. */
 void session_box_calm(struct box *b, bool calm);
 void session_box_kill(struct box *b);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * After the end: what the kernel counted, which files changed, and their
- * commit. Runs in gloveboxd on the execution's thread. pid 1 scans while the
- * warden reads the control group, so the two cost the time of one.
+ * commit. Runs in gloveboxd on the execution's thread. pid 1 scans while we
+ * read the control group, so the two cost the time of one. The warden is
+ * asked only how a sandbox ended that did.
  */
 #include <string.h>
 #include <time.h>
@@ -28,7 +29,10 @@ static void read_usage(struct collect *c)
     struct error err;
 
     for (unsigned i = 0; i < REAP_TRIES; i++) {
-        if (session_box_usage(c->box, &now, &err) < 0)
+        int rc = f->end == END_GONE ? session_box_fate(c->box, &now, &err)
+                                    : session_box_usage(c->box, &now, &err);
+
+        if (rc < 0)
             return; /* released under us: the session was deleted */
         /* Each reading starts a new peak. */
         f->peak_memory_bytes =

@@ -95,10 +95,30 @@ static void leave_link(struct warden_link *link)
     pthread_mutex_unlock(&link->lock);
 }
 
+/* Descriptors come with one kind of reply only. */
+static bool receive(int sock, struct warden_reply *reply,
+                    struct meters *ret_meters)
+{
+    int fds[WIRE_FDS_MAX];
+    size_t count = 0;
+    ssize_t n = wire_recv(sock, reply, sizeof(*reply), fds, &count);
+    bool spawned = n == (ssize_t)sizeof(*reply) &&
+                   reply->type == WARDEN_SPAWN && reply->result == WARDEN_OK;
+
+    if (spawned && ret_meters &&
+        meters_unpack(ret_meters, reply->u.spawned.meters, fds,
+                      (unsigned)count))
+        return true;
+    for (size_t i = 0; i < count; i++)
+        fd_close(&fds[i]);
+    return n == (ssize_t)sizeof(*reply) && !spawned && count == 0;
+}
+
 /* Sends and waits for the reply of the same number. */
 static int exchange(struct warden_link *link, struct warden_request *req,
                     const int *fds, size_t fd_count,
-                    struct warden_reply *reply, struct error *err)
+                    struct warden_reply *reply, struct meters *ret_meters,
+                    struct error *err)
 {
     bool ok;
 
@@ -108,15 +128,16 @@ static int exchange(struct warden_link *link, struct warden_request *req,
     req->seq = ++link->seq;
     ok = atomic_load(&link->alive) &&
          wire_send(link->sock, req, sizeof(*req), fds, fd_count) == 0 &&
-         wait_readable(link->sock) &&
-         wire_recv(link->sock, reply, sizeof(*reply), NULL, NULL) ==
-             (ssize_t)sizeof(*reply) &&
+         wait_readable(link->sock) && receive(link->sock, reply, ret_meters) &&
          reply->seq == req->seq && reply->type == req->type;
     if (!ok) /* before that: the next caller must not read a late reply */
         atomic_store(&link->alive, false);
     leave_link(link);
-    if (!ok)
+    if (!ok) {
+        if (ret_meters)
+            meters_close(ret_meters);
         return lost(link, err);
+    }
     reply->text[sizeof(reply->text) - 1] = '\0';
     return 0;
 }
@@ -146,7 +167,7 @@ static int call(struct warden_link *link, struct warden_request *req,
                 const int *fds, size_t fd_count, struct warden_reply *reply,
                 struct error *err)
 {
-    int r = exchange(link, req, fds, fd_count, reply, err);
+    int r = exchange(link, req, fds, fd_count, reply, NULL, err);
 
     return r < 0 ? r : judge(reply, err);
 }
@@ -270,7 +291,7 @@ int warden_call_runtime(struct warden_link *link, const char *image,
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
                       int events_fd, const int *layers, uint32_t *ret_slot,
-                      struct error *err)
+                      struct meters *ret_meters, struct error *err)
 {
     struct warden_request req = {.type = WARDEN_SPAWN, .u.spawn = *spawn};
     struct warden_reply reply = {0};
@@ -281,9 +302,11 @@ int warden_call_spawn(struct warden_link *link,
         return error_set(err, ERR_INVALID, "too many layers");
     for (uint32_t i = 0; i < spawn->layers; i++)
         fds[2 + i] = layers[i];
-    r = call(link, &req, fds, 2 + spawn->layers, &reply, err);
+    r = exchange(link, &req, fds, 2 + spawn->layers, &reply, ret_meters, err);
     if (r == 0)
-        *ret_slot = reply.u.slot;
+        r = judge(&reply, err);
+    if (r == 0)
+        *ret_slot = reply.u.spawned.slot;
     return r;
 }
 

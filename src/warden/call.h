@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include "wire/meters.h"
 #include "wire/warden_msg.h"
 
 struct error;
@@ -40,12 +41,14 @@ int warden_call_runtime(struct warden_link *link, const char *image,
  * one first. Returns when the sandbox is cloned and being set up; its pid 1
  * says READY or FAILED on events. ERR_UNAVAILABLE with retry 1 while the
  * zygote is still importing; ERR_BUSY when no slot is left; ERR_INVALID when
- * this host cannot do layers: the caller then copies the files.
+ * this host cannot do layers: the caller then copies the files. ret_meters:
+ * METERS_NONE before, owned by caller afterwards.
  */
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
                       int events_fd, const int *layers, uint32_t *ret_slot,
-                      struct error *err);
+                      struct meters *ret_meters, struct error *err);
+/* Of one that is gone, how it ended; of any, what its meters say. */
 int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
                       struct warden_usage *ret_usage, struct error *err);
 /* Whether it gets the processor only when others leave it. */

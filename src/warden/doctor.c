@@ -255,7 +255,10 @@ static void print_line(const char *name, const char *state, bool required,
 
 int warden_doctor_print(void)
 {
-    struct warden w = {.filter_fd = -1, .sock = -1, .daemon_mounts = -1};
+    struct warden w = {.filter_fd = -1,
+                       .sock = -1,
+                       .daemon_mounts = -1,
+                       .meters = METERS_NONE};
     uint32_t standing;
     int status = 0;
 

@@ -288,6 +288,20 @@ static const struct {
     [WARDEN_CALM] = {false, 0, warden_serve_calm},
 };
 
+static bool send_reply(struct warden *w, struct warden_reply *reply)
+{
+    int fds[METERS];
+    unsigned mask;
+    unsigned count = meters_pack(&w->meters, fds, &mask);
+    int r;
+
+    if (count)
+        reply->u.spawned.meters = mask;
+    r = wire_send(w->sock, reply, sizeof(*reply), fds, count);
+    meters_close(&w->meters);
+    return r == 0;
+}
+
 /* One request; false ends the link. */
 static bool serve_one(struct warden *w)
 {
@@ -308,7 +322,7 @@ static bool serve_one(struct warden *w)
         reply.type = req.type;
         reply.seq = req.seq;
         answers[req.type].answer(w, &req, fds, &reply);
-        good = wire_send(w->sock, &reply, sizeof(reply), NULL, 0) == 0;
+        good = send_reply(w, &reply);
     } else if (n != 0) {
         log_event(LOG_ERROR, "link_closed", "why", "malformed or untimely",
                   NULL);
@@ -399,6 +413,7 @@ static int prepare(struct warden *w, int sock, int mounts)
 
     *w = (struct warden){.sock = sock,
                          .signals = -1,
+                         .meters = METERS_NONE,
                          .daemon_mounts = mounts,
                          .own_mounts = -1,
                          .scratch_dir = -1,

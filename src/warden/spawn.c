@@ -182,6 +182,8 @@ void warden_serve_spawn(struct warden *w, const struct warden_request *req,
     if (!lay(w, s, fds + LAYERS_AT, spawn->layers, reply))
         return;
     r = clone_into(w, spawn, s, fds);
+    if (r == 0)
+        r = sandbox_cgroup_meters(w->groups, s->group, &w->meters);
     if (r < 0) {
         if (s->state == SLOT_ALIVE)
             slot_release(w, s);
@@ -190,5 +192,5 @@ void warden_serve_spawn(struct warden *w, const struct warden_request *req,
                           "cannot clone the session");
         return;
     }
-    reply->u.slot = s->number;
+    reply->u.spawned.slot = s->number;
 }

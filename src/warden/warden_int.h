@@ -12,6 +12,7 @@
 #include <sys/types.h>
 
 #include "sandbox/sandbox.h"
+#include "wire/meters.h"
 #include "wire/warden_msg.h"
 
 /*
@@ -94,6 +95,7 @@ struct warden {
     uint64_t spare_bytes; /* what spares are made for: the last request */
     uint32_t spare_inodes;
     unsigned next_cpu;
+    struct meters meters; /* go with the reply that is being made */
     uint64_t locks_due_ms; /* of the next look at file locks */
     struct runtime runtimes[WARDEN_RUNTIMES_MAX];
     size_t runtime_count;

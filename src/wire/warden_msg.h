@@ -9,7 +9,7 @@
  *   request   descriptors        when            what the reply carries
  *   SETUP     -                  first, once     walls
  *   RUNTIME   1 (spec memfd)     after SETUP     runtime
- *   SPAWN     2 to 4 (below)     after SETUP     slot
+ *   SPAWN     2 to 4 (below)     after SETUP     spawned, and its meters
  *   USAGE     -                  after SETUP     usage
  *   KILL      -                  after SETUP     -
  *   RELEASE   -                  after SETUP     -
@@ -17,6 +17,7 @@
  *
  * SPAWN brings ctl, events, then the layers of the workspace (folders of
  * gloveboxd's own, the upper one first) that lie below the session's scratch.
+ * Its reply is the only one with descriptors: those of meters.h.
  *
  * SETUP is sent by gloveboxd before it gives up root and before it has read
  * a byte from outside; its values bound everything asked for later.
@@ -132,12 +133,16 @@ struct warden_usage {
     uint32_t alive;      /* its pid 1 runs */
     int32_t wait_status; /* of pid 1 once not alive, as from waitpid */
     uint64_t cpu_ns;     /* since the sandbox was made */
-    uint64_t memory_bytes;
     uint64_t memory_peak_bytes;
     uint64_t oom_kills;   /* counter */
     uint64_t pids_denied; /* counter: forks refused by the limit */
     uint32_t processes;
     uint32_t locks; /* it held so many that it was ended for it; or 0 */
+};
+
+struct warden_spawned {
+    uint32_t slot;
+    uint32_t meters; /* which descriptors came: a bit each, enum meter */
 };
 
 struct warden_status {
@@ -157,7 +162,7 @@ struct warden_reply {
     char text[WARDEN_TEXT_MAX]; /* for people; empty on success */
     union {
         uint32_t runtime;
-        uint32_t slot;
+        struct warden_spawned spawned;
         struct warden_usage usage;
         struct warden_status status; /* SETUP and STATUS */
     } u;

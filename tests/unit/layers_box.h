@@ -292,6 +292,7 @@ static int box_spawn(struct box *b, const struct warden_limits *limits,
     struct warden_spawn spawn = {
         .runtime = boxes.runtime, .layers = count, .limits = *limits};
     uint64_t deadline = clock_mono_ms() + START_MS;
+    struct meters meters cleanup(meters_close) = METERS_NONE;
     int ctl[2], events[2], r;
 
     assert_int_equal(fd_socketpair(SOCK_SEQPACKET, ctl), 0);
@@ -299,7 +300,7 @@ static int box_spawn(struct box *b, const struct warden_limits *limits,
     *b = (struct box){.ctl = ctl[0], .events = events[0]};
     for (;;) {
         r = warden_call_spawn(&boxes.link, &spawn, ctl[1], events[1], layers,
-                              &b->slot, err);
+                              &b->slot, &meters, err);
         if (r != -ERR_UNAVAILABLE || clock_left_ms(deadline) == 0)
             break;
         (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);

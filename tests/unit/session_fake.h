@@ -827,12 +827,13 @@ int warden_call_runtime(struct warden_link *link, const char *image,
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
                       int events_fd, const int *layers, uint32_t *ret_slot,
-                      struct error *err)
+                      struct meters *ret_meters, struct error *err)
 {
     enum fake_fault fault = atomic_load(&fake.fault);
     struct fake_box *b;
 
     (void)link;
+    (void)ret_meters; /* none: usage is asked of us */
     if ((layers || spawn->layers) && !atomic_load(&fake.walls))
         abort(); /* without the walls for it nothing is mounted */
     if (fault == FAULT_NOT_READY && atomic_fetch_add(&fake.not_ready, 1) < 3) {

@@ -629,12 +629,13 @@ static void call_spawn_sends_as_many_layers_as_it_says(void **state)
     struct warden_link link;
     int other = make_stub_link(&link);
     const int layers[] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
+    struct meters meters = METERS_NONE;
     uint32_t slot = 0;
 
     (void)state;
     for (uint32_t n = 0; n <= WARDEN_LAYERS_MAX; n++) {
         struct warden_reply reply = {
-            .type = WARDEN_SPAWN, .seq = n + 1, .u.slot = 7};
+            .type = WARDEN_SPAWN, .seq = n + 1, .u.spawned.slot = 7};
         struct warden_request req;
         struct error err = {0};
         int fds[WIRE_FDS_MAX];
@@ -643,7 +644,8 @@ static void call_spawn_sends_as_many_layers_as_it_says(void **state)
         spawn.layers = n;
         assert_int_equal(wire_send(other, &reply, sizeof(reply), NULL, 0), 0);
         assert_int_equal(warden_call_spawn(&link, &spawn, STDERR_FILENO,
-                                           STDERR_FILENO, layers, &slot, &err),
+                                           STDERR_FILENO, layers, &slot,
+                                           &meters, &err),
                          0);
         assert_int_equal(slot, 7);
         assert_int_equal(wire_recv(other, &req, sizeof(req), fds, &count),
@@ -655,11 +657,74 @@ static void call_spawn_sends_as_many_layers_as_it_says(void **state)
     }
     spawn.layers = WARDEN_LAYERS_MAX + 1;
     assert_int_equal(warden_call_spawn(&link, &spawn, STDERR_FILENO,
-                                       STDERR_FILENO, layers, &slot,
+                                       STDERR_FILENO, layers, &slot, &meters,
                                        &(struct error){0}),
                      -ERR_INVALID);
     fd_close(&link.sock);
     fd_close(&other);
+}
+
+static int open_descriptors(void)
+{
+    int count = 0;
+
+    for (int fd = 0; fd < 256; fd++)
+        count += fcntl(fd, F_GETFD) >= 0;
+    return count;
+}
+
+/* Descriptors come with a SPAWN that succeeded, as many as it says. */
+static void call_takes_meters_that_fit_and_no_other_descriptors(void **state)
+{
+    static const struct {
+        uint32_t type, result, mask;
+        size_t sent;
+        bool good;
+    } cases[] = {
+        {WARDEN_SPAWN, WARDEN_OK, 0, 0, true},
+        {WARDEN_SPAWN, WARDEN_OK, 1u << METER_PEAK, 1, true},
+        {WARDEN_SPAWN, WARDEN_OK, (1u << METERS) - 1, METERS, true},
+        {WARDEN_SPAWN, WARDEN_OK, (1u << METERS) - 1, METERS - 1, false},
+        {WARDEN_SPAWN, WARDEN_OK, 1, 2, false},
+        {WARDEN_SPAWN, WARDEN_OK, 1u << METERS, 1, false},
+        {WARDEN_SPAWN, WARDEN_FULL, 0, 0, true},
+        {WARDEN_SPAWN, WARDEN_FULL, 1, 1, false},
+        {WARDEN_KILL, WARDEN_OK, 0, 0, true},
+        {WARDEN_KILL, WARDEN_OK, 1, 1, false},
+    };
+    const int fds[METERS] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO,
+                             STDERR_FILENO, STDERR_FILENO};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct warden_spawn spawn = good_spawn();
+        struct warden_link link;
+        int other = make_stub_link(&link);
+        struct warden_reply reply = {.type = cases[i].type,
+                                     .seq = 1,
+                                     .result = cases[i].result,
+                                     .u.spawned.meters = cases[i].mask};
+        struct meters meters = METERS_NONE;
+        struct error err = {0};
+        int before = open_descriptors();
+        uint32_t slot;
+
+        assert_int_equal(
+            wire_send(other, &reply, sizeof(reply), fds, cases[i].sent), 0);
+        if (cases[i].type == WARDEN_SPAWN)
+            (void)warden_call_spawn(&link, &spawn, STDERR_FILENO,
+                                    STDERR_FILENO, NULL, &slot, &meters, &err);
+        else
+            (void)warden_call_kill(&link, 5, &err);
+        assert_int_equal(warden_call_alive(&link), cases[i].good);
+        for (uint32_t m = 0; m < METERS; m++)
+            assert_int_equal(meters.fds[m] >= 0,
+                             cases[i].good && cases[i].mask & 1u << m);
+        meters_close(&meters);
+        assert_int_equal(open_descriptors(), before);
+        fd_close(&link.sock);
+        fd_close(&other);
+    }
 }
 
 static void call_runtime_refuses_a_long_name(void **state)
@@ -778,6 +843,7 @@ int main(void)
         cmocka_unit_test(call_maps_each_result),
         cmocka_unit_test(call_loses_the_link_on_a_wrong_reply),
         cmocka_unit_test(call_spawn_sends_as_many_layers_as_it_says),
+        cmocka_unit_test(call_takes_meters_that_fit_and_no_other_descriptors),
         cmocka_unit_test(call_runtime_refuses_a_long_name),
         IN_YARD(Z6_zygote_that_misbehaves_is_retired),
         IN_YARD(C3_zygote_cannot_name_a_process_that_is_not_ours),

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -22,6 +23,8 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "wire/meters.h"
+#include "wire/warden_msg.h"
 #include "wire/wire.h"
 
 static unsigned open_fds(void)
@@ -333,6 +336,73 @@ static void H3_wire_pairs_next_refuses_lengths_that_wrap(void **state)
     }
 }
 
+/* ---- meters ------------------------------------------------------------- */
+
+static int file_of(const char *text)
+{
+    int fd = memfd_create("meter", MFD_CLOEXEC);
+
+    assert_true(fd >= 0);
+    assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+    return fd;
+}
+
+static void meters_read_knows_both_versions(void **state)
+{
+    static const char *const texts[2][METERS] = {
+        {"123456\n", "9000\n", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
+         "max 4\n", "2\n"},
+        {"usage_usec 123\nuser_usec 7\n", "9000\n",
+         "low 0\noom 8\noom_kill 3\n", "max 4\n", "2\n"},
+    };
+    static const uint64_t cpu[] = {123456, 123000};
+
+    (void)state;
+    for (int v = 0; v < 2; v++) {
+        struct meters m = METERS_NONE;
+        struct warden_usage u = {.alive = 1, .locks = 5};
+        char peak[8] = "";
+
+        for (int i = 0; i < METERS; i++)
+            m.fds[i] = file_of(texts[v][i]);
+        assert_int_equal(meters_read(&m, false, &u), 0);
+        assert_int_equal(meters_read(&m, true, &u), 0); /* and again */
+        assert_int_equal(u.cpu_ns, cpu[v]);
+        assert_int_equal(u.memory_peak_bytes, 9000);
+        assert_int_equal(u.oom_kills, 3);
+        assert_int_equal(u.pids_denied, 4);
+        assert_int_equal(u.processes, 2);
+        assert_int_equal(u.locks, 5); /* not theirs to say */
+        assert_int_equal(pread(m.fds[METER_PEAK], peak, 2, 0), 2);
+        assert_string_equal(peak, "0\n"); /* a new one begun */
+        meters_close(&m);
+    }
+}
+
+static void meters_read_tells_what_it_cannot(void **state)
+{
+    static const char *const bad[] = {"", "x\n", "-1\n", "12 34\n",
+                                      "99999999999999999999999\n"};
+    struct warden_usage u = {.oom_kills = 6};
+    struct meters m = METERS_NONE;
+
+    (void)state;
+    assert_int_equal(meters_read(&m, true, &u), -ENODATA);
+    m.fds[METER_PROCESSES] = file_of("17\n");
+    assert_int_equal(meters_read(&m, true, &u), 0);
+    assert_int_equal(u.processes, 17);
+    assert_int_equal(u.oom_kills, 6);
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        fd_close(&m.fds[METER_PEAK]);
+        m.fds[METER_PEAK] = file_of(bad[i]);
+        assert_int_equal(meters_read(&m, false, &u), -EINVAL);
+    }
+    fd_close(&m.fds[METER_PEAK]);
+    m.fds[METER_OOM] = file_of("oom_kill_disable 0\n");
+    assert_int_equal(meters_read(&m, false, &u), -ENOENT);
+    meters_close(&m);
+}
+
 #define ON_LINK(test)                                                         \
     cmocka_unit_test_setup_teardown(test, make_link, drop_link)
 
@@ -352,6 +422,8 @@ int main(void)
         cmocka_unit_test(H3_wire_pairs_next_at_every_truncation),
         cmocka_unit_test(H3_wire_pairs_next_key_at_and_above_the_limit),
         cmocka_unit_test(H3_wire_pairs_next_refuses_lengths_that_wrap),
+        cmocka_unit_test(meters_read_knows_both_versions),
+        cmocka_unit_test(meters_read_tells_what_it_cannot),
     };
 
     return cmocka_run_group_tests_name("wire", tests, NULL, NULL);
