@@ -146,8 +146,7 @@ static void run(void *arg)
     http_request_unref(req);
 }
 
-/* Who sends it, as far as it says so itself; whether that is true, a worker
- * will find out. */
+/* Whether what it says of itself is true, a worker will find out. */
 static uint64_t flow_of(const struct http_request *req)
 {
     static const char *const names[] = {"Authorization", "api-key",
@@ -165,7 +164,7 @@ static int dispatch(struct http_request *req, struct error *err)
         return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
     (void)http_request_ref(req);
     req->dispatched = true;
-    if (http_work_submit(req->server->work, flow_of(req), run, req) < 0) {
+    if (http_work_submit(req->server->work, req->flow, run, req) < 0) {
         http_request_unref(req);
         (void)error_set(err, ERR_BUSY, "too many requests at once");
         return error_retry(err, 1);
@@ -186,6 +185,24 @@ static enum MHD_Result refuse_body(struct http_request *req,
     return MHD_YES;
 }
 
+/* Must its sender wait for this one (patience.c)? Then it is suspended until
+ * the clock lets it in. Lock held. */
+static bool hold(struct http_request *req)
+{
+    uint64_t now = clock_mono_ms();
+
+    if (req->let_in || req->dispatched || req->answered ||
+        req->server->stopping ||
+        !http_patience_spent(req->server->patience, req->flow, now))
+        return false;
+    if (!http_request_suspend(req))
+        return false;
+    req->held = true;
+    if (!req->held_ms)
+        req->held_ms = now;
+    return true;
+}
+
 static enum MHD_Result on_head(struct http_request *req)
 {
     struct error err;
@@ -193,6 +210,7 @@ static enum MHD_Result on_head(struct http_request *req)
 
     if (http_request_frame(req, &status, &err) < 0)
         return refuse(req, status, &err);
+    req->flow = flow_of(req);
     req->body_start_ms = req->body_last_ms = clock_mono_ms();
     if (req->length != UINT64_MAX &&
         req->length > req->server->settings.body_bytes) {
@@ -205,9 +223,24 @@ static enum MHD_Result on_head(struct http_request *req)
         return MHD_YES;
     req->ring_size = MIN(req->length, HTTP_RING_SIZE);
     req->ring = xmalloc(req->ring_size);
-    if (req->length > HTTP_BODY_SMALL && dispatch(req, &err) < 0)
+    req->large = req->length > HTTP_BODY_SMALL;
+    if (req->large &&
+        !http_patience_spent(req->server->patience, req->flow,
+                             req->body_start_ms) &&
+        dispatch(req, &err) < 0)
         return refuse_body(req, &err);
     return MHD_YES;
+}
+
+/* A large body's sender was made to wait, and not any more. Lock held. */
+static void dispatch_late(struct http_request *req)
+{
+    struct error err;
+
+    (void)pthread_mutex_unlock(&req->lock);
+    if (dispatch(req, &err) < 0)
+        http_respond_error(req, &err);
+    (void)pthread_mutex_lock(&req->lock);
 }
 
 static enum MHD_Result on_body(struct http_request *req, const char *bytes,
@@ -218,6 +251,13 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
     bool go_on = true;
 
     (void)pthread_mutex_lock(&req->lock);
+    if (req->large && !req->dispatched && !req->answered) {
+        if (hold(req)) {
+            (void)pthread_mutex_unlock(&req->lock);
+            return MHD_YES; /* nothing taken */
+        }
+        dispatch_late(req);
+    }
     if (!req->answered) {
         taken = http_body_feed(req, bytes, *size);
         if (taken < *size)
@@ -243,7 +283,7 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
 static enum MHD_Result on_end(struct http_request *req)
 {
     enum MHD_Result r = MHD_YES;
-    bool answered, told;
+    bool answered, told, held;
     struct error err;
 
     (void)pthread_mutex_lock(&req->lock);
@@ -255,6 +295,11 @@ static enum MHD_Result on_end(struct http_request *req)
     if (told)
         return MHD_NO; /* the client has its answer, and was told that the
                           connection ends */
+    (void)pthread_mutex_lock(&req->lock);
+    held = hold(req);
+    (void)pthread_mutex_unlock(&req->lock);
+    if (held)
+        return MHD_YES;
     if (!answered && !req->dispatched && dispatch(req, &err) < 0)
         return refuse(req, http_status_of(err.code), &err);
 

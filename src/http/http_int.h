@@ -46,6 +46,7 @@ struct http_server {
     http_handler_fn *handler;
     void *ctx;
     struct http_work *work;
+    struct http_patience *patience;
     bool tls;
     uint16_t port;
     int listen_fd; /* ours again once quiesced, else -1 */
@@ -72,6 +73,7 @@ struct http_request {
     size_t header_count, query_count;
     char id[ID_MAX];
     char source[INET6_ADDRSTRLEN];
+    uint64_t flow;   /* who sends it, as far as it says so itself */
     uint64_t length; /* of the body; UINT64_MAX: chunked */
     void *tls;       /* the connection's GnuTLS session, or NULL */
     size_t header_bytes;
@@ -83,6 +85,10 @@ struct http_request {
     struct MHD_Connection *connection; /* NULL once completed */
     int fd;                            /* its own; ours as long as that */
     bool suspended;
+    bool large;       /* goes to a worker before its body is here */
+    bool held;        /* left unread: its sender was refused a lot */
+    bool let_in;      /* it was, and need not wait again */
+    uint64_t held_ms; /* since when */
     bool dispatched;  /* a worker has it, or had it */
     bool ended;       /* the body is complete */
     bool late;        /* the body missed its deadline */
@@ -144,6 +150,16 @@ void http_early_push(struct http_request *req);
 bool http_early_enough(struct http_request *req);
 /* Has the sender had all the patience there is? */
 bool http_early_over(const struct http_request *req, uint64_t now_ms);
+
+/* patience.c */
+struct http_patience *http_patience_new(void);
+void http_patience_free(struct http_patience *p); /* accepts NULL */
+/* It was told 429. */
+void http_patience_refused(struct http_patience *p, uint64_t flow,
+                           uint64_t now_ms);
+/* Has it been told so often that its next request waits? */
+bool http_patience_spent(struct http_patience *p, uint64_t flow,
+                         uint64_t now_ms);
 
 /* tls.c. The session is the connection's; these three on the event thread
  * only. */

@@ -13,6 +13,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "http/http_int.h"
 
@@ -64,6 +65,9 @@ static void set(struct http_request *req, unsigned status,
     for (size_t i = 0; i < req->extra_count; i++)
         add(response, req->extra[i].name, req->extra[i].value);
     req->server->classes[status / 100 % 6]++;
+    if (status == 429 && !req->let_in) /* else it counted then */
+        http_patience_refused(req->server->patience, req->flow,
+                              clock_mono_ms());
 
     (void)pthread_mutex_lock(&req->lock);
     assert(!req->answered);

@@ -23,6 +23,7 @@
 
 #define BACKLOG 1024
 #define TICK_MS 500
+#define HELD_MOST_MS 5000
 #define CONNECTION_MEMORY ((size_t)64 << 10)
 #define QUEUE_MAX 256
 
@@ -58,6 +59,19 @@ static bool hung_up(const struct http_conn *conn)
     return poll(&p, 1, 0) == 1;
 }
 
+/* One that was held counts as the refusal it will most likely be, so that not
+ * all who wait are let in at once. Nobody waits for ever. */
+static bool let_in(struct http_request *req, uint64_t now)
+{
+    struct http_patience *p = req->server->patience;
+
+    if (http_patience_spent(p, req->flow, now) &&
+        now < req->held_ms + HELD_MOST_MS)
+        return false;
+    http_patience_refused(p, req->flow, now);
+    return true;
+}
+
 static void check_request(struct http_conn *conn, uint64_t now)
 {
     struct http_request *req = conn->req;
@@ -71,6 +85,11 @@ static void check_request(struct http_conn *conn, uint64_t now)
         req->late = true;
         (void)pthread_cond_broadcast(&req->more);
         cut_slow_body(conn);
+    }
+    if (req->held && let_in(req, now)) {
+        req->held = false;
+        req->let_in = true;
+        http_request_resume(req);
     }
     if (req->drain_paused) {
         req->drain_paused = false;
@@ -207,6 +226,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
 static void free_server(struct http_server *server)
 {
     http_work_free(server->work);
+    http_patience_free(server->patience);
     fd_close(&server->listen_fd);
     (void)pthread_cond_destroy(&server->idle);
     (void)pthread_cond_destroy(&server->tick);
@@ -250,6 +270,7 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
     (void)pthread_cond_init(&server->tick, &attr);
     (void)pthread_condattr_destroy(&attr);
     server->work = http_work_new(settings->workers, QUEUE_MAX);
+    server->patience = http_patience_new();
     r = listen_on(settings->host, settings->port, &fd, &server->port, err);
     if (r < 0) {
         free_server(server);

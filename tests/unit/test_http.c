@@ -30,6 +30,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "http/http.h"
+#include "http/http_int.h"
 #include "json/json.h"
 
 #define BODY_MAX ((size_t)1 << 20)
@@ -45,6 +46,7 @@ struct fixture {
     atomic_int waiting;  /* handlers that do */
     atomic_int closed;   /* feeds that were closed */
     atomic_size_t piped; /* bytes written to pipes */
+    atomic_uint refused; /* by /busy */
     unsigned pieces;     /* of the feed that may be sent */
     void (*wake)(void *arg);
     void *wake_arg;
@@ -255,6 +257,7 @@ static void on_request(void *ctx, struct http_request *req)
 {
     static const struct http_feed feed = {feed_next, feed_watch, feed_close};
     const char *path = http_path(req);
+    struct fixture *f = ctx;
     struct error err;
 
     if (strcmp(path, "/sum") == 0)
@@ -273,7 +276,11 @@ static void on_request(void *ctx, struct http_request *req)
         handle_pipe(ctx, req);
     else if (strcmp(path, "/stream") == 0)
         http_respond_stream(req, &feed, ctx);
-    else if (strcmp(path, "/early") == 0) {
+    else if (strcmp(path, "/busy") == 0) {
+        f->refused++;
+        (void)error_set(&err, ERR_BUSY, "no");
+        http_respond_error(req, &err);
+    } else if (strcmp(path, "/early") == 0) {
         (void)error_set(&err, ERR_UNAUTHENTICATED, "no");
         http_respond_error(req, &err);
     } else
@@ -972,6 +979,84 @@ static void R8_full_queue_is_refused_at_once(void **state)
         fd_close(&fds[i]);
 }
 
+/* n requests of one sender that are refused, on one connection. */
+static void be_refused(int fd, const char *key, unsigned n)
+{
+    char head[128];
+    int len = snprintf(head, sizeof(head),
+                       "GET /busy HTTP/1.1\r\nHost: x\r\n"
+                       "Authorization: Bearer %s\r\n\r\n",
+                       key);
+
+    for (unsigned i = 0; i < n; i++) {
+        struct buf b cleanup(buf_done) = {0};
+
+        assert_int_equal(fd_write_all(fd, head, (size_t)len), 0);
+        assert_int_equal(read_until(fd, &b, "\"message\":\"no\"}}"), 1);
+        assert_non_null(strstr(b.data, " 429 "));
+    }
+}
+
+/* A thousand refusals are as fast as they can be. The next is left unread for
+ * a while; another sender's, and the same's on another day, are not. */
+static void X4_who_is_refused_again_and_again_waits(void **state)
+{
+    static const char next[] = "GET /busy HTTP/1.1\r\nHost: x\r\n"
+                               "Authorization: Bearer loud\r\n\r\n";
+    static const char upload[] =
+        "PUT /busy HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
+        "Authorization: Bearer loud\r\n\r\nsome";
+    struct fixture *f = *state;
+    int fd cleanup(fd_close) = dial(f);
+    int other cleanup(fd_close) = dial(f);
+    int up cleanup(fd_close) = dial(f);
+    struct buf held cleanup(buf_done) = {0};
+    struct buf refused cleanup(buf_done) = {0};
+    unsigned before;
+
+    be_refused(fd, "loud", 1000);
+    for (before = f->refused + 5000; f->refused < before;) {
+        struct pollfd p = {.fd = fd, .events = POLLIN};
+        struct buf b cleanup(buf_done) = {0};
+
+        assert_int_equal(fd_write_all(fd, next, sizeof(next) - 1), 0);
+        if (poll(&p, 1, 150) == 0)
+            break; /* held */
+        assert_int_equal(read_until(fd, &b, "\"message\":\"no\"}}"), 1);
+    }
+    assert_true(f->refused < before);
+    assert_int_equal(fd_write_all(up, upload, sizeof(upload) - 1), 0);
+    be_refused(other, "quiet", 5);
+    /* Nobody waits for ever. */
+    assert_int_equal(read_until(fd, &held, "\"message\":\"no\"}}"), 1);
+    assert_int_equal(read_until(up, &refused, " 429 "), 1);
+}
+
+/* Who waits as it was told is not slowed by what was long ago. */
+static void http_patience_counts_and_forgets(void **state)
+{
+    struct http_patience *p = http_patience_new();
+    uint64_t now = 1000000;
+
+    (void)state;
+    for (int i = 0; i < 1000; i++)
+        http_patience_refused(p, 7, now);
+    assert_false(http_patience_spent(p, 7, now));
+    http_patience_refused(p, 7, now);
+    assert_true(http_patience_spent(p, 7, now));
+    assert_false(http_patience_spent(p, 8, now));
+    assert_false(http_patience_spent(p, 7, now + 10));
+    for (int i = 0; i < 100000; i++)
+        http_patience_refused(p, 7, now);
+    assert_true(http_patience_spent(p, 7, now + 1999));
+    assert_false(http_patience_spent(p, 7, now + 2000));
+    /* Many others, of the same set too, do not make it forget. */
+    for (uint64_t i = 8; i < 100000; i++)
+        http_patience_refused(p, i, now);
+    assert_true(http_patience_spent(p, 7, now));
+    http_patience_free(p);
+}
+
 static void connection_is_kept_alive(void **state)
 {
     static const char head[] = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -1041,6 +1126,8 @@ int main(void)
         CASE(stop_ends_a_pipe),
         cmocka_unit_test_setup_teardown(R8_full_queue_is_refused_at_once,
                                         setup_one_worker, teardown),
+        CASE(X4_who_is_refused_again_and_again_waits),
+        cmocka_unit_test(http_patience_counts_and_forgets),
         CASE(connection_is_kept_alive),
         CASE(stop_waits_for_a_handler),
     };
