@@ -7,6 +7,7 @@
 #ifndef GLOVEBOX_SANDBOX_CGROUP_INT_H
 #define GLOVEBOX_SANDBOX_CGROUP_INT_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "sandbox/sandbox.h"
@@ -18,8 +19,11 @@ enum cgroup_controller {
     CGROUP_CPU,
     CGROUP_CPUACCT,
     CGROUP_FREEZER,
+    CGROUP_CPUSET, /* see cgroup_room.c */
     CGROUP_CONTROLLERS
 };
+
+#define CGROUP_CPUS_MAX 512 /* a list of processors */
 
 struct cgroup_tree;
 
@@ -43,6 +47,8 @@ struct cgroup_tree {
     int unique_count;
     int parents[CGROUP_CONTROLLERS]; /* what holds each of unique */
     char name[CGROUP_NAME_MAX];
+    char cpus_all[CGROUP_CPUS_MAX]; /* set if there is a cpuset */
+    char cpus_calm[CGROUP_CPUS_MAX];
     uint32_t walls;
 };
 
@@ -54,6 +60,10 @@ int cgroup_v1_find(struct cgroup_tree *t, const char *mount_root,
                    const char *self);
 int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
                    const char *self);
+
+/* Which processors there are, and which the calm may use; false: there is
+ * nothing to divide. */
+bool cgroup_room_find(struct cgroup_tree *t);
 
 /* Makes (or finds) the folder `name` below dir; negative errno or the fd. */
 int cgroup_subdir(int dir, const char *name, int make);

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -27,6 +28,7 @@ static const struct {
     [CGROUP_CPU] = {"cpu", WARDEN_WALL_CPU},
     [CGROUP_CPUACCT] = {"cpuacct", 0},
     [CGROUP_FREEZER] = {"freezer", 0},
+    [CGROUP_CPUSET] = {"cpuset", 0},
 };
 
 /* "4:memory:/path" -> "path" for the controller; false when not listed. */
@@ -74,6 +76,19 @@ static int open_parent(const char *mount_root, const char *controller,
     return fd < 0 ? -errno : fd;
 }
 
+/* A new cpuset is empty, and one that is empty can be joined by nobody; ours
+ * has what holds it has, and its children are to have what it has. */
+static bool fill_cpuset(struct cgroup_tree *t, int parent, int own)
+{
+    char *mems cleanup(mem_free) = NULL;
+
+    return cgroup_room_find(t) &&
+           fd_read_file(parent, "cpuset.mems", 4096, &mems, NULL) == 0 &&
+           fd_write_file(own, "cpuset.mems", mems) == 0 &&
+           fd_write_file(own, "cpuset.cpus", t->cpus_all) == 0 &&
+           fd_write_file(own, "cgroup.clone_children", "1") == 0;
+}
+
 int cgroup_v1_find(struct cgroup_tree *t, const char *mount_root,
                    const char *self)
 {
@@ -90,6 +105,12 @@ int cgroup_v1_find(struct cgroup_tree *t, const char *mount_root,
         if (fd < 0) {
             fd_close(&t->parents[c]);
             continue; /* not ours to write: the wall is missing */
+        }
+        if (c == CGROUP_CPUSET && !fill_cpuset(t, t->parents[c], fd)) {
+            (void)unlinkat(t->parents[c], t->name, AT_REMOVEDIR);
+            fd_close(&t->parents[c]);
+            fd_close(&fd);
+            continue;
         }
         t->dirs[c] = fd;
         t->walls |= controllers[c].wall;

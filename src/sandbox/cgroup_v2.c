@@ -177,6 +177,10 @@ int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
     for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
         if (t->walls & wanted[i].wall)
             t->dirs[wanted[i].controller] = fd_dup(group, 3);
+    if (fd_write_file(own, "cgroup.subtree_control", "+cpuset") == 0 &&
+        fd_write_file(group, "cgroup.subtree_control", "+cpuset") == 0 &&
+        cgroup_room_find(t))
+        t->dirs[CGROUP_CPUSET] = fd_dup(group, 3);
     t->dirs[CGROUP_FREEZER] = group;
     t->parents[CGROUP_MEMORY] = take_fd(own);
     t->ops = &cgroup_v2_ops;

@@ -104,6 +104,8 @@ int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
 /* What is about to end yields the processors to what is not (calm), but not
  * for long. */
 void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group, int calm);
+/* Keeps it off the processors that are for the prompt, or lets it back. */
+void sandbox_cgroup_narrow(struct cgroup_tree *t, const char *group, int on);
 /* SIGKILL to whatever is in it; frozen first where that is possible. */
 void sandbox_cgroup_kill(struct cgroup_tree *t, const char *group);
 /* -EBUSY while a process is in it. */

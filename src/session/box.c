@@ -126,6 +126,7 @@ void session_box_release(struct box *b)
     struct error err;
 
     atomic_store(&b->broken, true);
+    session_calm_forget(b);
     pthread_mutex_lock(&b->slot_lock);
     if (!b->released && warden_call_release(b->link, b->slot, &err) < 0)
         log_event(LOG_ERROR, "sandbox_release_failed", "error", err.message,

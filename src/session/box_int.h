@@ -15,6 +15,7 @@
 
 struct error;
 struct session;
+struct tenant;
 
 /* ---- box.c, broker.c, kernel.c: one sandbox ----------------------------- */
 
@@ -55,6 +56,7 @@ struct box {
     struct warden_usage base; /* as of the last execution's end */
     uint32_t alone;           /* processes and threads before the first */
     bool calm;                /* see calm.c */
+    struct tenant *_Atomic calm_of; /* counted as calm; any thread */
 
     pthread_mutex_t surround_lock;
     struct buf environment; /* surround_lock: all that was said, as lines */

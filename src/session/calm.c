@@ -6,9 +6,9 @@
  * session leaves running after its execution is calm; and so is all of a
  * tenant that has run so much lately that its many short executions are one
  * long one. So a short execution finds the processor free, however many long
- * ones there are, and those share it evenly. Runs in gloveboxd on the
- * execution's thread, with the turn. A box that is as it should be costs
- * nothing.
+ * ones there are, and those share it evenly. Boxes that are calm and run
+ * something are counted, for room.c. Runs in gloveboxd on the execution's
+ * thread, with the turn. A box that is as it should be costs nothing.
  */
 #include "base/mem.h"
 #include "session/session_int.h"
@@ -44,13 +44,36 @@ bool session_calm_make(struct tenant *t)
     return calm;
 }
 
+/* Counted once, for whoever's it is; released by any thread. */
+static void count(struct box *b, struct tenant *of)
+{
+    struct tenant *was = atomic_exchange(&b->calm_of, of);
+
+    if (was) {
+        atomic_fetch_sub(&was->calm, 1);
+        atomic_fetch_sub(&was->m->calm, 1);
+    }
+    if (of) {
+        atomic_fetch_add(&of->calm, 1);
+        atomic_fetch_add(&of->m->calm, 1);
+    }
+}
+
+static void set(struct tenant *t, struct box *b, bool calm)
+{
+    if (b->calm != calm)
+        session_box_calm(b, calm);
+    count(b, calm ? t : NULL);
+}
+
 void session_calm_begin(struct session *se, struct collect *c)
 {
     bool calm = crowds(se->tenant);
 
-    if (c->box->calm != calm)
-        session_box_calm(c->box, calm);
+    set(se->tenant, c->box, calm);
     c->calm_ms = calm ? 0 : clock_mono_ms() + LONG_MS;
+    if (!calm)
+        session_room_want(se->tenant);
 }
 
 void session_calm_step(struct collect *c)
@@ -58,13 +81,22 @@ void session_calm_step(struct collect *c)
     if (!c->calm_ms || clock_left_ms(c->calm_ms) > 0)
         return;
     c->calm_ms = 0;
-    session_box_calm(c->box, true);
+    set(c->e->tenant, c->box, true);
 }
 
 void session_calm_end(struct session *se, struct collect *c)
 {
-    spend(se->tenant, MIN(c->facts->cpu_ms, CHARGE_MOST));
     /* A thread or a process more than a session has of itself. */
-    if (!c->box->calm && c->box->base.processes > c->box->alone)
-        session_box_calm(c->box, true);
+    bool leaves = c->box->base.processes > c->box->alone;
+
+    spend(se->tenant, MIN(c->facts->cpu_ms, CHARGE_MOST));
+    if (leaves)
+        set(se->tenant, c->box, true);
+    else
+        count(c->box, NULL);
+}
+
+void session_calm_forget(struct box *b)
+{
+    count(b, NULL);
 }

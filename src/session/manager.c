@@ -125,10 +125,13 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     if (rc == 0)
         rc = session_pool_start(m, err);
     if (rc == 0)
+        rc = session_room_start(m, err);
+    if (rc == 0)
         rc = session_reaper_start(m, err);
     if (rc < 0) {
         atomic_store(&m->stopping, true);
         session_pool_stop(m);
+        session_room_stop(m);
         session_networks_stop(m);
         manager_free(m);
         return rc;
@@ -236,5 +239,6 @@ void sessions_close(struct sessions *s, unsigned deadline_s)
     }
     end_all(s); /* a session that was being made meanwhile */
     session_networks_stop(s);
+    session_room_stop(s);
     manager_free(s);
 }

@@ -25,6 +25,7 @@ struct tenant *session_tenant(struct sessions *m, const char *name)
     if (n)
         return container_of(n, struct tenant, node);
     t = xcalloc(1, sizeof(*t));
+    t->m = m;
     t->name = xstrdup(name);
     session_idmap_add(&m->tenants, &t->node, t->name);
     return t;

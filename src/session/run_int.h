@@ -335,6 +335,8 @@ bool session_calm_make(struct tenant *t);
 void session_calm_begin(struct session *se, struct collect *c);
 void session_calm_step(struct collect *c);
 void session_calm_end(struct session *se, struct collect *c);
+/* The box is being released. */
+void session_calm_forget(struct box *b);
 /* Runs the cell in the box to its end: facts are filled, events published. */
 void session_collect(struct collect *c);
 /* Reads both pipes empty, at most `most` bytes each. */

@@ -140,7 +140,9 @@ struct tenant {
     /* sessions.lock: */
     struct session *newest; /* of those that no row tells of */
     atomic_uint active;     /* executions queued or running; lock to change */
+    struct sessions *m;
     _Atomic uint64_t spent_ms; /* of the processor; see calm.c */
+    atomic_uint calm;          /* boxes of it that are, and run something */
 };
 
 struct runner {
@@ -211,6 +213,8 @@ struct sessions {
 
     struct fair *making; /* sandboxes, by tenant */
     struct fair *crowd;  /* the same of those who make too many */
+    atomic_uint calm;    /* boxes of any tenant; see calm.c */
+    struct room *room;
 
     struct counters counters;
     struct session_networks *networks;
@@ -218,6 +222,11 @@ struct sessions {
 
 /* gate.c: ERR_ISOLATION while the gate is closed. */
 int session_gate(struct sessions *m, struct error *err);
+
+/* room.c: a short execution of the tenant begins. */
+void session_room_want(struct tenant *t);
+int session_room_start(struct sessions *m, struct error *err);
+void session_room_stop(struct sessions *m);
 
 /* Counts the caller in; ERR_UNAVAILABLE while stopping. */
 int session_enter(struct sessions *m, struct error *err);

@@ -235,7 +235,19 @@ static void warden_serve_calm(struct warden *w,
 
     (void)fds;
     if (s && s->state == SLOT_ALIVE) /* one that ends is calm by itself */
-        sandbox_cgroup_calm(w->groups, s->group, req->u.slot.calm != 0);
+        slot_calm(w, s, req->u.slot.calm != 0);
+}
+
+static void warden_serve_room(struct warden *w,
+                              const struct warden_request *req, int *fds,
+                              struct warden_reply *reply)
+{
+    (void)fds;
+    (void)reply;
+    w->room = req->u.room.on != 0;
+    for (size_t i = 0; i < w->slot_count; i++)
+        if (w->slots[i]->calm)
+            slot_calm(w, w->slots[i], true);
 }
 
 static void warden_serve_kill(struct warden *w,
@@ -286,6 +298,7 @@ static const struct {
     [WARDEN_RELEASE] = {false, 0, warden_serve_release},
     [WARDEN_STATUS] = {false, 0, warden_serve_status},
     [WARDEN_CALM] = {false, 0, warden_serve_calm},
+    [WARDEN_ROOM] = {false, 0, warden_serve_room},
 };
 
 static bool send_reply(struct warden *w, struct warden_reply *reply)

@@ -148,6 +148,18 @@ void slot_reaped(struct slot *s, int status)
         set_state(s, SLOT_DEAD);
 }
 
+void slot_calm(struct warden *w, struct slot *s, bool calm)
+{
+    bool narrow = calm && w->room;
+
+    if (s->calm != calm)
+        sandbox_cgroup_calm(w->groups, s->group, calm);
+    if (s->narrow != narrow)
+        sandbox_cgroup_narrow(w->groups, s->group, narrow);
+    s->calm = calm;
+    s->narrow = narrow;
+}
+
 void slot_release(struct warden *w, struct slot *s)
 {
     if (s->state == SLOT_DRAINING)
@@ -155,7 +167,7 @@ void slot_release(struct warden *w, struct slot *s)
     /* The kernel ends the whole pid namespace with its pid 1, at once;
      * nothing inside can be outside of it. */
     if (s->pid) {
-        sandbox_cgroup_calm(w->groups, s->group, true);
+        slot_calm(w, s, true);
         s->calm_until_ms = clock_mono_ms() + CALM_MS;
         (void)kill(s->pid, SIGKILL); /* reaped by our loop */
     }
@@ -168,7 +180,7 @@ void slot_release(struct warden *w, struct slot *s)
 static bool drain_one(struct warden *w, struct slot *s)
 {
     if (s->pid && s->calm_until_ms && clock_left_ms(s->calm_until_ms) == 0) {
-        sandbox_cgroup_calm(w->groups, s->group, false);
+        slot_calm(w, s, false);
         s->calm_until_ms = 0;
     }
     if (s->pid)

@@ -108,7 +108,7 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
         all[count++] = fds[LAYERS_AT + i];
     r = sandbox_cgroup_limit(w->groups, s->group, &spawn->limits);
     if (spawn->calm)
-        sandbox_cgroup_calm(w->groups, s->group, true);
+        slot_calm(w, s, true);
     if (r == 0)
         r = sandbox_cgroup_doors(w->groups, s->group, all + count);
     if (r > 0) {

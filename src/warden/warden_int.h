@@ -44,6 +44,8 @@ struct slot {
     enum slot_state state;
     pid_t pid;              /* of pid 1; 0: none */
     int wait_status;        /* once reaped */
+    bool calm;              /* it yields the processors */
+    bool narrow;            /* and keeps off those for the prompt */
     uint64_t calm_until_ms; /* DRAINING: it yields until then; 0: not */
     int scratch_fd;         /* detached mount, or -1 */
     int dev_fd;             /* detached mount, or -1 */
@@ -95,7 +97,8 @@ struct warden {
     uint64_t spare_bytes; /* what spares are made for: the last request */
     uint32_t spare_inodes;
     unsigned next_cpu;
-    struct meters meters; /* go with the reply that is being made */
+    bool room;             /* the calm keep off some processors */
+    struct meters meters;  /* go with the reply that is being made */
     uint64_t locks_due_ms; /* of the next look at file locks */
     struct runtime runtimes[WARDEN_RUNTIMES_MAX];
     size_t runtime_count;
@@ -142,6 +145,8 @@ struct slot *slot_take(struct warden *w, const struct warden_limits *limits);
 void slot_spawned(struct slot *s, pid_t pid);
 void slot_reaped(struct slot *s, int status);
 void slot_release(struct warden *w, struct slot *s);
+/* Also again after w->room changed. */
+void slot_calm(struct warden *w, struct slot *s, bool calm);
 /* Goes on with every DRAINING slot; true while some are left. */
 bool slot_drain(struct warden *w);
 

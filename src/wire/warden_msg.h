@@ -14,6 +14,8 @@
  *   KILL      -                  after SETUP     -
  *   RELEASE   -                  after SETUP     -
  *   STATUS    -                  after SETUP     status
+ *   CALM      -                  after SETUP     -
+ *   ROOM      -                  after SETUP     -
  *
  * SPAWN brings ctl, events, then the layers of the workspace (folders of
  * gloveboxd's own, the upper one first) that lie below the session's scratch.
@@ -43,6 +45,7 @@ enum warden_request_type {
     WARDEN_RELEASE,
     WARDEN_STATUS,
     WARDEN_CALM,
+    WARDEN_ROOM,
     WARDEN_REQUEST_MAX
 };
 
@@ -108,6 +111,10 @@ struct warden_slot {
     uint32_t calm;       /* CALM: others first, or as all */
 };
 
+struct warden_room {
+    uint32_t on; /* calm sessions keep off some processors, or have all */
+};
+
 struct warden_request {
     uint32_t type;
     uint32_t seq;
@@ -116,6 +123,7 @@ struct warden_request {
         struct warden_runtime runtime;
         struct warden_spawn spawn;
         struct warden_slot slot; /* USAGE, KILL, RELEASE, CALM */
+        struct warden_room room;
     } u;
 };
 

@@ -139,6 +139,32 @@ static void assert_killed(pid_t pid)
 
 /* ---- control groups, version 2 ------------------------------------------ */
 
+/* Narrow is all but the first; with one processor there is nothing to give. */
+static void check_narrow(struct cgroup_tree *t, const char *knob)
+{
+    cpu_set_t mine;
+    char all[256] = "", calm[256] = "";
+    int count = 0;
+
+    assert_int_equal(sched_getaffinity(0, sizeof(mine), &mine), 0);
+    for (int i = 0; i < 64; i++) {
+        char one[8];
+
+        if (!CPU_ISSET(i, &mine))
+            continue;
+        (void)snprintf(one, sizeof(one), "%s%d", count ? "," : "", i);
+        (void)strcat(all, one);
+        if (count++ > 0)
+            (void)strcat(calm, one + (count == 2));
+    }
+    sandbox_cgroup_narrow(t, "s1", 1);
+    if (count < 16)
+        assert_file(knob, count > 1 ? calm : "");
+    sandbox_cgroup_narrow(t, "s1", 0);
+    if (count < 64)
+        assert_file(knob, count > 1 ? all : "");
+}
+
 static struct cgroup_tree *open_v2(void)
 {
     static const char *const knobs[] = {
@@ -303,6 +329,17 @@ static void cgroup_v2_moves_nobody_elses_processes(void **state)
     sandbox_cgroup_close(t);
 }
 
+static void X4_cgroup_v2_narrow_keeps_a_processor_free(void **state)
+{
+    struct cgroup_tree *t;
+
+    (void)state;
+    put("unit/glovebox-t/s1/cpuset.cpus", "");
+    t = open_v2();
+    check_narrow(t, "unit/glovebox-t/s1/cpuset.cpus");
+    sandbox_cgroup_close(t);
+}
+
 /* ---- control groups, version 1 ------------------------------------------ */
 
 #define V1_SELF                                                               \
@@ -365,6 +402,40 @@ static void R2_R3_cgroup_v1_limit_writes_the_exact_values(void **state)
     assert_file("pids/glovebox-t/s1/cgroup.procs", "4711");
     assert_file("cpu/glovebox-t/s1/cgroup.procs", "4711");
     assert_file("freezer/glovebox-t/s1/cgroup.procs", "4711");
+    sandbox_cgroup_close(t);
+}
+
+#define V1_CPUSET "6:cpuset:/\n" V1_SELF
+
+static void X4_cgroup_v1_narrow_keeps_a_processor_free(void **state)
+{
+    struct cgroup_tree *t;
+
+    (void)state;
+    sandbox_cgroup_close(open_v1());
+    put("cpuset/cpuset.mems", "0\n");
+    put("cpuset/glovebox-t/cpuset.mems", "");
+    put("cpuset/glovebox-t/cpuset.cpus", "");
+    put("cpuset/glovebox-t/cgroup.clone_children", "0");
+    put("cpuset/glovebox-t/s1/cpuset.cpus", "");
+    t = tree_of(V1_CPUSET);
+    check_narrow(t, "cpuset/glovebox-t/s1/cpuset.cpus");
+    assert_int_equal(sandbox_cgroup_walls(t), ALL_WALLS);
+    sandbox_cgroup_close(t);
+}
+
+/* Where it cannot be filled nobody could join it, so it is not used. */
+static void cgroup_v1_without_a_usable_cpuset_goes_on(void **state)
+{
+    struct cgroup_tree *t;
+
+    (void)state;
+    sandbox_cgroup_close(open_v1());
+    put("cpuset/cpuset.mems", "0\n"); /* and no knobs in ours */
+    t = tree_of(V1_CPUSET);
+    assert_int_equal(sandbox_cgroup_walls(t), ALL_WALLS);
+    sandbox_cgroup_narrow(t, "s1", 1);
+    assert_int_equal(access(in_root("cpuset/glovebox-t"), F_OK), -1);
     sandbox_cgroup_close(t);
 }
 
@@ -862,6 +933,9 @@ int main(void)
         ON_TREE(cgroup_v2_steps_aside_when_its_group_is_busy),
         ON_TREE(cgroup_v2_moves_nobody_elses_processes),
         ON_TREE(R2_R3_cgroup_v1_limit_writes_the_exact_values),
+        ON_TREE(X4_cgroup_v2_narrow_keeps_a_processor_free),
+        ON_TREE(X4_cgroup_v1_narrow_keeps_a_processor_free),
+        ON_TREE(cgroup_v1_without_a_usable_cpuset_goes_on),
         ON_TREE(cgroup_v1_usage_reads_and_resets),
         ON_TREE(R1_cgroup_v1_kill_freezes_kills_and_thaws),
         ON_TREE(cgroup_open_without_controllers_gives_no_walls),

@@ -891,6 +891,57 @@ static void session_execute_queue_order(void **state)
     }
 }
 
+static bool room_becomes(bool on)
+{
+    for (int i = 0; i < 3000 && atomic_load(&fake.room) != on; i++)
+        fake_nap(1);
+    return atomic_load(&fake.room) == on;
+}
+
+/* A processor is kept for short ones while another tenant's are long. */
+static void X4_session_room_is_made_beside_a_neighbours_long_run(void **state)
+{
+    struct fixture *f = *state;
+    struct bg run = {.f = f, .code = "sleep 9000"};
+    struct actor other = {.tenant = "other", .key = "key_of_other"};
+    struct session_info mine, theirs;
+    struct exec_spec spec = {.code = "out x", .code_len = 5};
+    struct execution *e;
+
+    assert_int_equal(
+        session_create(f->s, &WHO, &(struct session_spec){0}, &mine, &f->err),
+        0);
+    assert_int_equal(session_create(f->s, &other, &(struct session_spec){0},
+                                    &theirs, &f->err),
+                     0);
+    bg_start(&run);
+    wait_state(f, SESSION_RUNNING, 0);
+    fake_nap(120); /* it is calm by now */
+    /* Its own tenant's short ones need no room. */
+    assert_int_equal(session_execute(f->s, &WHO, mine.id, &spec, &e, &f->err),
+                     0);
+    expect(e, OUTCOME_OK, false, NULL);
+    fake_nap(50);
+    assert_false(atomic_load(&fake.room));
+    assert_int_equal(
+        session_execute(f->s, &other, theirs.id, &spec, &e, &f->err), 0);
+    expect(e, OUTCOME_OK, false, NULL);
+    assert_true(room_becomes(true));
+    assert_true(room_becomes(false)); /* nothing short any more */
+    assert_int_equal(session_interrupt(f->s, ACTOR(TENANT), f->id, &f->err),
+                     0);
+    pthread_join(run.thread, NULL);
+    expect(run.e, OUTCOME_CANCELLED, false, NULL);
+    /* And none when nothing long runs. */
+    assert_int_equal(
+        session_execute(f->s, &other, theirs.id, &spec, &e, &f->err), 0);
+    expect(e, OUTCOME_OK, false, NULL);
+    fake_nap(50);
+    assert_false(atomic_load(&fake.room));
+    session_info_done(&mine);
+    session_info_done(&theirs);
+}
+
 static void execution_cancel_queued_and_running(void **state)
 {
     struct fixture *f = *state;
@@ -1775,6 +1826,7 @@ int main(void)
         LIVE(F2_session_files_hostile_descriptors),
         LIVE(F7_session_files_list_bounded),
         LIVE(R8_session_create_limits),
+        LIVE(X4_session_room_is_made_beside_a_neighbours_long_run),
         LIVE(R8_session_create_rate),
         LIVE(session_create_spec),
         LIVE(session_create_faults),
