@@ -4,8 +4,11 @@
 // by the 95th percentile, is told and not asserted: no test fails on time
 // alone. The figures that count are the benchmark's (W9).
 import assert from 'node:assert/strict';
+import { existsSync, readFileSync } from 'node:fs';
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
 import { after, before, test } from 'node:test';
-import { Glovebox, pool, sleep } from '../lib/glovebox.mjs';
+import { Glovebox, pool, sleep, until } from '../lib/glovebox.mjs';
 import { BOMBS, Witness, bomb, calm, p95 } from '../lib/neighbours.mjs';
 
 const RUNS = 100;
@@ -51,3 +54,30 @@ for (const kind of BOMBS)
     const { idle, bombed, ratio, told } = await round(kind);
     t.diagnostic(`p95 ${idle.toFixed(2)} ms alone, ${bombed.toFixed(2)} ms beside: ${ratio.toFixed(1)}; the other was told ${told}`);
   });
+
+// The processors of each sandbox, by the number of its group.
+const cpus = () => new Map(server.groups().map((at) => [at, join(at, 'cpuset.cpus')]).filter(([, knob]) => existsSync(knob))
+  .map(([at, knob]) => [at, readFileSync(knob, 'utf8').trim()]));
+
+test('X4: long work keeps off a processor while another tenant runs something short', async (t) => {
+  const all = [...cpus().values()][0];
+  if (availableParallelism() < 2 || !all) {
+    t.skip('no cpuset controller, or one processor only');
+    return;
+  }
+  const narrow = () => [...cpus().values()].filter((list) => list !== all).length;
+  const { id } = await server.session({}, a);
+  const path = `/api/sessions/${id}/executions`;
+  const long = await server.ok('POST', path, { language: 'python', code: 'while True: pass', mode: 'async' }, a);
+  await sleep(300);
+  assert.equal(narrow(), 0, 'alone it has the whole machine');
+  await until(async () => { await witness.run(); return narrow() === 1; }, { ms: 10_000, what: 'one is kept off' });
+  // It cannot take the processor back itself.
+  const other = await server.session({}, a);
+  const asks = await server.ok('POST', `/api/sessions/${other.id}/executions`, { language: 'python', mode: 'async',
+    code: 'import os\nwhile True:\n  try: os.sched_setaffinity(0, range(os.cpu_count() or 1))\n  except OSError: pass' }, a);
+  await until(async () => { await witness.run(); return narrow() === 2; }, { ms: 10_000, what: 'and one that tries not to be' });
+  await until(() => narrow() === 0, { ms: 10_000, what: 'they have all of it again when nothing short runs' });
+  for (const { id: run } of [long, asks]) await server.call('POST', `/api/executions/${run}/cancel`, undefined, a);
+  await calm(server, a);
+});
