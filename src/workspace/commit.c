@@ -216,6 +216,8 @@ static int run_plan(struct commit_plan *p, struct workspace_commit *ret,
     if (r == 0)
         r = commit_plan_changes(p, err);
     if (r == 0)
+        r = commit_judge(p, err);
+    if (r == 0)
         r = commit_conflicts(p, err);
     if (r == 0)
         r = commit_ids(p, err);
@@ -252,18 +254,17 @@ int workspace_commit_in(struct workspaces *w, struct store_tx *tx,
     return r;
 }
 
-int workspace_commit(struct workspaces *w, const struct actor *who,
-                     const char *id, const struct workspace_commit_spec *spec,
-                     struct workspace_commit *ret, struct error *err)
+static int commit_once(struct workspaces *w, const struct actor *who,
+                       const char *id,
+                       const struct workspace_commit_spec *spec,
+                       struct workspace_commit *ret, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
     struct workspace_commit commit = {0};
-    int r = workspace_govern_commit(w, who, id, spec, err);
-
-    if (r == 0)
-        r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
+    int r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
                             "committing files", &tx, &row, err);
+
     if (r == 0)
         r = workspace_commit_in(w, tx, who, &row, spec, &commit, err);
     if (r == 0 && commit.id[0])
@@ -276,4 +277,23 @@ int workspace_commit(struct workspaces *w, const struct actor *who,
     if (commit.id[0])
         workspaces_committed(w);
     return 0;
+}
+
+int workspace_commit(struct workspaces *w, const struct actor *who,
+                     const char *id, const struct workspace_commit_spec *spec,
+                     struct workspace_commit *ret, struct error *err)
+{
+    struct workspace_judged judged cleanup(workspace_judged_done) = {0};
+    struct workspace_commit_spec own = *spec;
+    int r = workspace_govern_commit(w, who, id, spec, err);
+
+    own.judged = &judged;
+    if (r == 0)
+        r = commit_once(w, who, id, &own, ret, err);
+    if (r == -ERR_APPROVAL && judged.path) {
+        r = workspace_govern_judged(w, who, id, spec->kind, &judged, err);
+        if (r == 0)
+            r = commit_once(w, who, id, &own, ret, err);
+    }
+    return r;
 }

@@ -27,9 +27,9 @@ static bool about_file(const struct policy_request *rq)
             rq->action == POLICY_SHARE);
 }
 
-/* A type is what somebody says; where the name says another, both count. */
-static void decide(struct workspaces *w, const struct workspace_act *act,
-                   struct policy_decision *ret)
+void workspace_govern_weigh(struct workspaces *w,
+                            const struct workspace_act *act,
+                            struct policy_decision *ret)
 {
     struct policy *policy = w->settings.policy;
     struct policy_request rq = act->rq;
@@ -80,7 +80,7 @@ int workspace_govern(struct workspaces *w, const struct workspace_act *act,
 
     if (act->object && ids_valid("ws", act->object))
         spec.workspace = act->object;
-    decide(w, act, &d);
+    workspace_govern_weigh(w, act, &d);
     policy_record(w->settings.policy, &act->rq, &d, act->object, false);
     if (d.verdict != POLICY_ASK)
         return policy_refuse(&d, err);
@@ -143,6 +143,37 @@ int workspace_govern_commit(struct workspaces *w, const struct actor *who,
     return r;
 }
 
+int workspace_govern_judged(struct workspaces *w, const struct actor *who,
+                            const char *id, const char *kind,
+                            struct workspace_judged *judged, struct error *err)
+{
+    char *summary cleanup(mem_free) = NULL;
+    struct buf payload cleanup(buf_done) = {0};
+    struct json_writer json = {.out = &payload};
+    struct approval_spec spec = {.who = who,
+                                 .action = POLICY_FILE_IN,
+                                 .workspace = id,
+                                 .object = id,
+                                 .by = &judged->by};
+    int r;
+
+    json_write_open(&json, NULL, '{');
+    json_write_string(&json, "workspace", id);
+    json_write_string(&json, "change", kind);
+    json_write_string(&json, "path", judged->path);
+    json_write_string(&json, "files_sha256", judged->sha256);
+    json_write_close(&json, '}');
+    summary = judged->count > 1
+                  ? xasprintf("%s %zu files in %s, %.200s the first", kind,
+                              judged->count, id, judged->path)
+                  : xasprintf("%s to %.200s in %s", kind, judged->path, id);
+    spec.summary = summary;
+    spec.payload = payload.data;
+    r = approval_need(w->settings.approvals, &spec, err);
+    judged->approved = r == 0;
+    return r;
+}
+
 int workspace_govern_fetch(struct workspaces *w, const struct actor *who,
                            const struct workspace_file *f, struct error *err)
 {
@@ -176,7 +207,7 @@ bool workspace_may_fetch(struct workspaces *w, const struct actor *who,
                                              .file_bytes = -1}};
     struct policy_decision d;
 
-    decide(w, &act, &d);
+    workspace_govern_weigh(w, &act, &d);
     return d.verdict == POLICY_ALLOW;
 }
 
@@ -221,7 +252,7 @@ static int weigh_folder(struct workspaces *w, const struct actor *who,
                        .file_bytes = (int64_t)f->size}};
             struct policy_decision d;
 
-            decide(w, &act, &d);
+            workspace_govern_weigh(w, &act, &d);
             if (d.verdict <= ret->verdict)
                 continue;
             *ret = d;

@@ -267,11 +267,12 @@ static int check_spec(const struct workspace_restore_spec *spec,
     return spec->path ? workspace_path_check(spec->path, err) : 0;
 }
 
-int workspace_restore(struct workspaces *w, const struct actor *who,
-                      const char *id,
-                      const struct workspace_restore_spec *spec,
-                      const char *const *lock_tokens, size_t lock_count,
-                      struct workspace_commit *ret, struct error *err)
+static int restore_once(struct workspaces *w, const struct actor *who,
+                        const char *id,
+                        const struct workspace_restore_spec *spec,
+                        const char *const *lock_tokens, size_t lock_count,
+                        struct workspace_judged *judged,
+                        struct workspace_commit *ret, struct error *err)
 {
     struct restore plan cleanup(restore_done) = {.arena = arena_new()};
     struct store_tx *tx cleanup(store_rollback) = NULL;
@@ -280,6 +281,7 @@ int workspace_restore(struct workspaces *w, const struct actor *who,
         .action = "file.restore",
         .lock_tokens = lock_tokens,
         .lock_count = lock_count,
+        .judged = judged,
     };
     struct workspace_commit commit = {0};
     struct workspace_row row;
@@ -305,4 +307,23 @@ int workspace_restore(struct workspaces *w, const struct actor *who,
     if (commit.id[0])
         workspaces_committed(w);
     return 0;
+}
+
+int workspace_restore(struct workspaces *w, const struct actor *who,
+                      const char *id,
+                      const struct workspace_restore_spec *spec,
+                      const char *const *lock_tokens, size_t lock_count,
+                      struct workspace_commit *ret, struct error *err)
+{
+    struct workspace_judged judged cleanup(workspace_judged_done) = {0};
+    int r = restore_once(w, who, id, spec, lock_tokens, lock_count, &judged,
+                         ret, err);
+
+    if (r == -ERR_APPROVAL && judged.path) {
+        r = workspace_govern_judged(w, who, id, "restore", &judged, err);
+        if (r == 0)
+            r = restore_once(w, who, id, spec, lock_tokens, lock_count,
+                             &judged, ret, err);
+    }
+    return r;
 }

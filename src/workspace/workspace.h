@@ -256,6 +256,8 @@ struct workspace_change {
     const char *file_id; /* PUT: the identity it must have (a restore) */
 };
 
+struct workspace_judged;
+
 struct workspace_commit_spec {
     const char *kind; /* "execution", "upload", "delete", "move", "copy",
                          "restore", "share" */
@@ -279,8 +281,11 @@ struct workspace_commit_spec {
     const char *if_match; /* a version id, an ETag (sha256), or "*" */
     bool if_none_match;   /* must not exist: ERR_PRECONDITION */
     /* Policy has been asked by the caller, or has nothing to say: code wrote
-     * it, or it was here before. Else it is asked about each PUT. */
+     * it, or it was here before. Else it is asked about each PUT, and in the
+     * transaction about what is copied, moved or restored. */
     bool governed;
+    /* Of commit_judge.c; NULL: what is to be asked about is refused. */
+    struct workspace_judged *judged;
 };
 
 struct workspace_file {

@@ -88,9 +88,28 @@ void workspaces_committed(struct workspaces *w);
 /* ---- govern.c -----------------------------------------------------------
  */
 
+/* Decides alone. A type is what somebody says; where the name of a file says
+ * another, both count. */
+void workspace_govern_weigh(struct workspaces *w,
+                            const struct workspace_act *act,
+                            struct policy_decision *ret);
 int workspace_govern_commit(struct workspaces *w, const struct actor *who,
                             const char *id,
                             const struct workspace_commit_spec *spec,
+                            struct error *err);
+/* What a commit would do with files that are kept already (commit_judge.c)
+ * and somebody is to be asked about; approved from then on. */
+struct workspace_judged {
+    struct policy_decision by; /* the strictest */
+    char *path;                /* the first it is about; owned */
+    size_t count;              /* files somebody is asked about */
+    char sha256[BLOB_NAME];    /* of their paths and contents */
+    bool approved;
+};
+void workspace_judged_done(struct workspace_judged *j);
+int workspace_govern_judged(struct workspaces *w, const struct actor *who,
+                            const char *id, const char *kind,
+                            struct workspace_judged *judged,
                             struct error *err);
 int workspace_govern_fetch(struct workspaces *w, const struct actor *who,
                            const struct workspace_file *f, struct error *err);

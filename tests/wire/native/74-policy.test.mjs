@@ -132,6 +132,10 @@ describe('a service without a policy file', () => {
   });
 
   describe('files', () => {
+    const exes = rules(
+      { name: 'no-exe', match: { action: ['file.in', 'file.out', 'share'], file: '*.exe' }, then: 'deny', reason: 'no programs' },
+      { name: 'no-html', match: { action: 'file.in', file_type: 'text/html' }, then: 'deny' },
+      { name: 'small', match: { action: 'file.in', file_bytes: '> 10KiB' }, then: 'deny' });
     let w, session, ephemeral, link, writing;
     before(async () => {
       await inForce(server, 'version: 1');
@@ -144,10 +148,7 @@ describe('a service without a policy file', () => {
       ephemeral = await server.session({ persistence: 'ephemeral' });
       link = (await request(server, 'POST', '/api/shares', { body: { workspace: w.id, path: 'old.exe', max_downloads: 3 } })).body;
       writing = (await request(server, 'POST', '/api/shares', { body: { workspace: w.id, path: 'f/', mode: 'write' } })).body;
-      await inForce(server, rules(
-        { name: 'no-exe', match: { action: ['file.in', 'file.out', 'share'], file: '*.exe' }, then: 'deny', reason: 'no programs' },
-        { name: 'no-html', match: { action: 'file.in', file_type: 'text/html' }, then: 'deny' },
-        { name: 'small', match: { action: 'file.in', file_bytes: '> 10KiB' }, then: 'deny' }));
+      await inForce(server, exes);
     });
 
     test('are refused on their way in, at every door', async () => {
@@ -178,6 +179,37 @@ describe('a service without a policy file', () => {
       const tool = await result(modern(server, 'tools/call', { name: 'upload_file', arguments: { path: 't.exe', text: 'MZ' } }));
       assert.equal(tool.isError, true);
       assert.match(JSON.stringify(tool), /no-exe/);
+    });
+
+    test('are refused when a kept file would become one: by a copy, a move, a restore, an attachment', async () => {
+      const no = (answer, rule = 'no-exe') => refused(answer, 403, 'forbidden', new RegExp(`rule '${rule}'`));
+      const to = (how, from, target) => w.call('POST', `/${how}`, { body: { from, to: target } });
+      for (const how of ['copy', 'move']) {
+        no(await to(how, 'f/a.txt', 'a.exe'));
+        no(await to(how, 'f/a.txt', 'a.html'), 'no-html');
+        no(await to(how, 'f', 'g'));
+      }
+      assert.equal((await w.paths()).some((p) => /^(a\.|g\/)/.test(p)), false, 'nothing of a refused folder is done');
+      assert.ok((await w.paths()).includes('f/a.txt'));
+      for (const [how, from, target] of [['copy', 'f/a.txt', 'c.txt'], ['move', 'c.txt', 'd.txt']]) assert.equal((await to(how, from, target)).status, 200);
+      const before = await w.ok('GET', '/info/old.exe');
+      assert.equal((await w.call('DELETE', '/files/old.exe')).status, 200);
+      no(await w.call('POST', '/restore', { body: { version: before.version_id ?? before.version } }));
+      const [, earlier] = (await w.ok('GET', '/history')).data;
+      no(await w.call('POST', '/restore', { body: { commit: earlier.commit } }));
+      assert.equal((await w.paths()).includes('old.exe'), false);
+      const text = await w.ok('GET', '/info/f/a.txt');
+      const id = text.file_id ?? text.id;
+      assert.equal((await w.call('POST', '/restore', { body: { version: text.version_id ?? text.version, path: 'r.exe' } })).status, 403);
+      assert.equal((await w.call('POST', '/restore', { body: { version: text.version_id ?? text.version, path: 'r.txt' } })).status, 200);
+      await until(async () => (await trail(server, 'policy.deny')).some((l) => l.path === 'r.exe' && l.object === w.id), { what: 'the refusal in the trail' });
+      await inForce(server, rules({ name: 'no-text', match: { action: 'file.in', file: '*.txt' }, then: 'deny' }));
+      const made = await request(server, 'POST', '/v1/containers', { body: { name: 'x' } });
+      const attached = await request(server, 'POST', `/v1/containers/${made.body.id}/files`, { body: { file_id: id } });
+      assert.equal(attached.status, 403, attached.text);
+      await inForce(server, 'version: 1');
+      await w.write('old.exe', 'MZ');
+      await inForce(server, exes);
     });
 
     test('are refused on their way out, at every door', async () => {
@@ -238,6 +270,9 @@ describe('a service without a policy file', () => {
     await inForce(server, 'version: 1');
     const w = await Workspace.create(server);
     await w.write('a.txt', 'a');
+    await w.write('f/one.txt', '1');
+    const first = { id: (await w.ok('GET', '')).head?.commit ?? (await w.ok('GET', '/history')).data[0].commit };
+    await w.write('a.txt', 'later');
     await inForce(server, rules({ name: 'ask-files', match: { action: ['file.in', 'file.out', 'share', 'transfer'] }, then: 'ask' }, { name: 'ask-session', match: { action: 'session' }, then: 'ask' }));
     const approver = await mint(server, ['approve']);
     const held = (answer) => {
@@ -248,6 +283,9 @@ describe('a service without a policy file', () => {
     const asks = [
       () => w.get('a.txt'),
       () => w.put('b.txt', 'b'),
+      () => w.call('POST', '/copy', { body: { from: 'f', to: 'g' } }),
+      () => w.call('POST', '/move', { body: { from: 'g/one.txt', to: 'g.txt' } }),
+      () => w.call('POST', '/restore', { body: { commit: first.id, path: 'a.txt' } }),
       () => w.call('GET', '/archive'),
       () => request(server, 'POST', '/api/shares', { body: { workspace: w.id, path: 'a.txt' } }),
       () => w.call('POST', '/offers', { body: {} }),
@@ -260,6 +298,13 @@ describe('a service without a policy file', () => {
       const done = await ask();
       assert.ok([200, 201].includes(done.status), `${done.status} ${done.text.slice(0, 300)}`);
     }
+    const copy = () => w.call('POST', '/copy', { body: { from: 'f', to: 'h' } });
+    const id = held(await copy());
+    await approve(id);
+    const put = held(await w.put('f/two.txt', '2'));
+    await approve(put);
+    assert.equal((await w.put('f/two.txt', '2')).status, 201);
+    assert.notEqual(held(await copy()), id, 'other files are another question');
     assert.notEqual(held(await w.put('b.txt', 'other bytes')), held(await w.put('b.txt', 'yet others')));
     const stranger = await mint(server, ['files:read', 'files:write'], { tenant: 'acme' });
     refused(await w.as(stranger.secret).put('x.txt', 'x'), 404, 'not_found');
