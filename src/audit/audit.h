@@ -117,7 +117,7 @@ void audit_hurry(struct audit *a); /* the rider has something */
 
 struct audit_filter { /* NULL or 0: any */
     const char *tenant;
-    const char *actor;
+    const char *actor;  /* a key, or a token */
     const char *action; /* exact, or "file." for all that start so */
     const char *workspace;
     const char *object; /* object id, or a path */
@@ -129,7 +129,7 @@ struct audit_filter { /* NULL or 0: any */
 struct audit_line {
     int64_t seq, at_ms;
     char *tenant, *actor, *action, *workspace, *object, *path, *before, *after,
-        *result, *detail, *request, *source; /* owned; "" for none */
+        *result, *detail, *request, *source, *token; /* owned; "" for none */
     char hash[65];
     int64_t chain_seq;       /* in the tenant's own chain; 0: older than it */
     char chain_hash[65];     /* "" with that */

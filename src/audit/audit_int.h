@@ -36,7 +36,8 @@
 
 #define AUDIT_COLUMNS                                                         \
     "seq, at_ms, tenant, actor, action, workspace, object, path, before_id,"  \
-    " after_id, result, detail, request, source, hash, chain_seq, chain_hash"
+    " after_id, result, detail, request, source, token, hash, chain_seq,"     \
+    " chain_hash"
 #define AUDIT_FIRST_FIELD 2 /* columns before the fields */
 #define AUDIT_HASH_COLUMN (AUDIT_FIRST_FIELD + AUDIT_FIELDS)
 #define AUDIT_CHAIN_COLUMN (AUDIT_HASH_COLUMN + 1)

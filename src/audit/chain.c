@@ -50,7 +50,7 @@ void audit_chain_hash(const unsigned char secret[HASH_SIZE],
     buf_add(&b, before, HASH_SIZE);
     add_number(&b, (uint64_t)seq);
     add_number(&b, (uint64_t)at_ms);
-    for (size_t i = 0; i < AUDIT_FIELDS; i++) {
+    for (size_t i = 0; i < audit_proof_fields(fields); i++) {
         add_number(&b, fields[i].len);
         buf_add(&b, fields[i].data, fields[i].len);
     }
@@ -175,13 +175,13 @@ static int insert_row(struct store_tx *tx, int64_t seq,
     return store_exec(
         tx, err,
         "INSERT INTO audit (" AUDIT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5,"
-        " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)"
+        " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
         " ON CONFLICT (seq) DO NOTHING",
-        "iittttttttttttbib", seq, record->at_ms, f[AUDIT_TENANT],
+        "iitttttttttttttbib", seq, record->at_ms, f[AUDIT_TENANT],
         f[AUDIT_ACTOR], f[AUDIT_ACTION], f[AUDIT_WORKSPACE], f[AUDIT_OBJECT],
         f[AUDIT_PATH], f[AUDIT_BEFORE], f[AUDIT_AFTER], f[AUDIT_RESULT],
-        f[AUDIT_DETAIL], f[AUDIT_REQUEST], f[AUDIT_SOURCE], hash,
-        (size_t)HASH_SIZE, link->seq, link->hash, (size_t)HASH_SIZE);
+        f[AUDIT_DETAIL], f[AUDIT_REQUEST], f[AUDIT_SOURCE], f[AUDIT_TOKEN],
+        hash, (size_t)HASH_SIZE, link->seq, link->hash, (size_t)HASH_SIZE);
 }
 
 /* 1, or 0 if an event with that number is there already. */

@@ -20,6 +20,7 @@ static const char *field(const struct audit_line *l, size_t i)
         [AUDIT_BEFORE] = l->before,   [AUDIT_AFTER] = l->after,
         [AUDIT_RESULT] = l->result,   [AUDIT_DETAIL] = l->detail,
         [AUDIT_REQUEST] = l->request, [AUDIT_SOURCE] = l->source,
+        [AUDIT_TOKEN] = l->token,
     };
 
     return fields[i] ? fields[i] : "";

@@ -14,8 +14,8 @@
 #define RAW_KEY 32
 
 const char *const audit_field_names[AUDIT_FIELDS] = {
-    "tenant", "actor", "action", "workspace", "object",  "path",
-    "before", "after", "result", "detail",    "request", "source"};
+    "tenant", "actor",  "action", "workspace", "object", "path", "before",
+    "after",  "result", "detail", "request",   "source", "token"};
 
 /* ---- the chain ---------------------------------------------------------- */
 
@@ -40,7 +40,7 @@ void audit_proof_hash(const unsigned char before[HASH_SIZE], int64_t seq,
     buf_add(&b, before, HASH_SIZE);
     add_number(&b, (uint64_t)seq);
     add_number(&b, (uint64_t)at_ms);
-    for (size_t i = 0; i < AUDIT_FIELDS; i++) {
+    for (size_t i = 0; i < audit_proof_fields(fields); i++) {
         add_number(&b, fields[i].len);
         buf_add(&b, fields[i].data, fields[i].len);
     }

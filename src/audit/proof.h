@@ -36,6 +36,10 @@ enum audit_field {
     AUDIT_DETAIL,
     AUDIT_REQUEST,
     AUDIT_SOURCE,
+    /* Of the events of before there was none; so it is hashed only where
+     * there is one, and older chains stay as they are. It is the last: what
+     * the others are hashed to cannot be mistaken for it. */
+    AUDIT_TOKEN,
     AUDIT_FIELDS
 };
 
@@ -45,6 +49,13 @@ struct audit_bytes {
     const void *data;
     size_t len;
 };
+
+/* How many of them are hashed. */
+static inline size_t audit_proof_fields(
+    const struct audit_bytes fields[AUDIT_FIELDS])
+{
+    return fields[AUDIT_TOKEN].len ? AUDIT_FIELDS : AUDIT_TOKEN;
+}
 
 void audit_proof_hash(const unsigned char before[HASH_SIZE], int64_t seq,
                       int64_t at_ms,

@@ -15,7 +15,7 @@
  * any. */
 #define QUERY(lead)                                                           \
     "SELECT " AUDIT_COLUMNS " FROM audit WHERE " lead " AND seq > ?1"         \
-    " AND (?2 = '' OR tenant = ?2) AND (?3 = '' OR actor = ?3)"               \
+    " AND (?2 = '' OR tenant = ?2) AND (?3 = '' OR actor = ?3 OR token = ?3)" \
     " AND (?4 = '' OR workspace = ?4)"                                        \
     " AND (?5 = '' OR action = ?5 OR (action > ?5 AND action < ?6))"          \
     " AND (?7 = '' OR object = ?7 OR path = ?7)"                              \
@@ -25,6 +25,8 @@ static const char *statement(const struct audit_filter *f)
 {
     if (f->workspace)
         return QUERY("workspace = ?4");
+    if (f->actor && ids_valid("tok", f->actor))
+        return QUERY("token = ?3 AND token <> ''");
     if (f->actor)
         return QUERY("actor = ?3");
     if (f->from_ms > 0)
@@ -61,7 +63,8 @@ static void read_line(struct store_rows *rows, struct audit_line *ret)
     char **const fields[AUDIT_FIELDS] = {
         &ret->tenant, &ret->actor,  &ret->action,  &ret->workspace,
         &ret->object, &ret->path,   &ret->before,  &ret->after,
-        &ret->result, &ret->detail, &ret->request, &ret->source};
+        &ret->result, &ret->detail, &ret->request, &ret->source,
+        &ret->token};
     memset(ret, 0, sizeof(*ret));
     ret->seq = store_int(rows, 0);
     ret->at_ms = store_int(rows, 1);
@@ -92,6 +95,7 @@ void audit_lines_free(struct audit_line *lines, size_t count)
         free(l->detail);
         free(l->request);
         free(l->source);
+        free(l->token);
     }
     free(lines);
 }

@@ -63,6 +63,7 @@ void audit_record_init(struct audit_record *r, const struct actor *who,
         [AUDIT_DETAIL] = event->detail,
         [AUDIT_REQUEST] = by->request,
         [AUDIT_SOURCE] = by->source,
+        [AUDIT_TOKEN] = by->token,
     };
 
     r->at_ms = clock_real_ms();

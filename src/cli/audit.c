@@ -238,7 +238,7 @@ int cli_audit(int argc, char **argv)
          "since: 2026-01-31, or 2h; else a day ago, export: all",
          "list ls export"},
         {"to", 0, CLI_OPT_TIME, &a.to_ms, "TIME", "until", "list ls export"},
-        {"actor", 0, CLI_OPT_TEXT, &a.actor, "KEY-ID", "of this key",
+        {"actor", 0, CLI_OPT_TEXT, &a.actor, "ID", "of this key or token",
          "list ls"},
         {"action", 0, CLI_OPT_TEXT, &a.action, "A",
          "file.put; or file. for all of files", "list ls"},

@@ -69,8 +69,9 @@ static void fields_of(const struct audit_line *l,
                       const char *ret[AUDIT_FIELDS])
 {
     const char *const fields[AUDIT_FIELDS] = {
-        l->tenant, l->actor, l->action, l->workspace, l->object,  l->path,
-        l->before, l->after, l->result, l->detail,    l->request, l->source};
+        l->tenant,  l->actor,  l->action, l->workspace, l->object,
+        l->path,    l->before, l->after,  l->result,    l->detail,
+        l->request, l->source, l->token};
 
     memcpy(ret, fields, sizeof(fields));
 }

@@ -42,6 +42,7 @@ bool cli_audit_line(const json_t *event, struct audit_line *ret)
         .detail = text_of(event, "detail"),
         .request = text_of(event, "request"),
         .source = text_of(event, "source"),
+        .token = text_of(event, "token"),
         .chain_seq = (int64_t)cli_json_number(event, "chain_seq"),
     };
     return json_is_integer(at) && ret->seq > 0 && ret->action[0] &&

@@ -87,6 +87,7 @@ static void show_who(struct page *p, const json_t *e)
     heading(p, "Who");
     member(p, "tenant", who, "tenant");
     member(p, "key", who, "key");
+    member(p, "token", who, "token");
     member(p, "door", who, "door");
     member(p, "tool", who, "tool");
     member(p, "request", who, "request");

@@ -21,6 +21,7 @@ static void write_who(struct json_writer *w, const struct actor *who)
     json_write_open(w, "who", '{');
     text(w, "tenant", who->tenant);
     text(w, "key", who->key);
+    text(w, "token", who->token);
     text(w, "door", who->door);
     text(w, "tool", who->tool);
     text(w, "request", who->request);

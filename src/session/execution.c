@@ -49,6 +49,8 @@ static void keep_origin(struct execution *e, const struct actor *who,
                         const struct exec_spec *spec)
 {
     (void)snprintf(e->author, sizeof(e->author), "%s", who->key);
+    (void)snprintf(e->token, sizeof(e->token), "%s",
+                   who->token ? who->token : "");
     e->author_admin = who->admin;
     (void)snprintf(e->request, sizeof(e->request), "%s",
                    who->request ? who->request : "");
@@ -72,6 +74,7 @@ struct actor session_execution_author(const struct session *se,
 {
     return (struct actor){.tenant = se->tenant->name,
                           .key = e->author,
+                          .token = e->token[0] ? e->token : NULL,
                           .admin = e->author_admin,
                           .scopes = e->scopes,
                           .door = e->door[0] ? e->door : NULL,

@@ -46,6 +46,7 @@ struct execution {
     char *code;                   /* until finished */
     size_t code_len;
     char author[ID_MAX]; /* the key that asked */
+    char token[ID_MAX];  /* its token that was shown, or "" */
     bool author_admin;
     char request[ID_MAX], source[INET6_ADDRSTRLEN]; /* its; "" : none */
     char *conversation, *message;

@@ -22,7 +22,7 @@
 struct session_upload {
     struct session *se; /* pinned */
     struct actor who;   /* strings ours */
-    char key[ID_MAX];
+    char key[ID_MAX], token[ID_MAX];
     char path[INIT_PATH_MAX + 1];
     uint64_t size, most;
     struct blob_writer *blob; /* NULL when ephemeral, or finished */
@@ -96,6 +96,10 @@ int session_upload_begin(struct sessions *s, const struct actor *who,
     u->who = session_actor(se);
     (void)snprintf(u->key, sizeof(u->key), "%s", who->key);
     u->who.key = u->key;
+    if (who->token) {
+        (void)snprintf(u->token, sizeof(u->token), "%s", who->token);
+        u->who.token = u->token;
+    }
     u->who.admin = who->admin;
     u->who.scopes = who->scopes;
     u->who.door = who->door; /* names of doors and tools are there for ever */

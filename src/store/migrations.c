@@ -5,6 +5,7 @@
  */
 #include "base/mem.h"
 #include "store/schema_approval.h"
+#include "store/schema_audit.h"
 #include "store/schema_egress.h"
 #include "store/schema_evidence.h"
 #include "store/schema_identity.h"
@@ -331,6 +332,7 @@ const char *const store_migrations[] = {
     STORE_SCHEMA_APPROVAL,
     STORE_SCHEMA_EVIDENCE,
     STORE_SCHEMA_EGRESS,
+    STORE_SCHEMA_AUDIT,
 };
 
 const int store_migrations_count = ARRAY_SIZE(store_migrations);

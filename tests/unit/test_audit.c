@@ -567,6 +567,7 @@ static void O1_a_changed_field_shows(void **state)
         "detail = 'another one'",
         "request = 'req-2'",
         "source = '10.0.0.2'",
+        "token = 'tok_1'",
         "hash = zeroblob(32)",
         "hash = x'00'",
         /* from one field into the next */
@@ -652,7 +653,7 @@ static void O1_a_forged_event_shows(void **state)
     /* before the first */
     tamper(f, "INSERT INTO audit SELECT -7, at_ms, tenant, actor, action,"
               " workspace, object, path, before_id, after_id, result, detail,"
-              " request, source, hash, 0, NULL FROM audit WHERE seq = 1");
+              " request, source, hash, 0, NULL, '' FROM audit WHERE seq = 1");
     check_bad(f, 1, "numbered -7");
     tamper(f, "UPDATE audit SET seq = 0 WHERE seq = -7");
     check_bad(f, 1, "numbered 0");
@@ -668,7 +669,7 @@ static void O1_a_forged_event_shows(void **state)
     tamper(f, "UPDATE audit SET seq = 6 WHERE seq = 5");
     tamper(f, "INSERT INTO audit SELECT 5, at_ms, tenant, actor, action,"
               " workspace, object, path, before_id, after_id, result, detail,"
-              " request, source, hash, 0, NULL FROM audit WHERE seq = 4");
+              " request, source, hash, 0, NULL, '' FROM audit WHERE seq = 4");
     check_bad(f, 5, "event 5 is not as it was written");
 }
 
@@ -734,7 +735,7 @@ static void O1_damage_still_shows_when_the_trail_goes_on(void **state)
         /* an event beyond the head, in our way */
         {{"INSERT INTO audit SELECT 6, at_ms, tenant, actor, action,"
           " workspace, object, path, before_id, after_id, result, detail,"
-          " request, source, hash, 0, NULL FROM audit WHERE seq = 5"},
+          " request, source, hash, 0, NULL, '' FROM audit WHERE seq = 5"},
          6,
          "event 6 is not as it was written"},
     };

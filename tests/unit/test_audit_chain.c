@@ -79,6 +79,65 @@ static struct audit_checkpoint read_of(const struct audit_line *l)
 
 /* ---- the chains --------------------------------------------------------- */
 
+/* Computed elsewhere, by what docs/AUDIT.md says: an event without a token is
+ * what it was before there were any. */
+static void O1_hashes_are_those_of_older_trails(void **state)
+{
+    static const struct {
+        const char *token, *chain, *all;
+    } cases[] = {
+        {"",
+         "16a818633a2280318383fa7a690c9910c5fe177232adaa9f418afc0b8a3926b6",
+         "3d69927d6366f38c3be53dc4631c41b312c8ed1f8152827fda22806a20efa8c6"},
+        {"tok_1",
+         "43a2df1a7cd4f97809c839226af55c1dd93a91516ae230f4bdee7465e86e8758",
+         "61ac831e0614e6a62c26beaee7ba1f3c66e3d6fe754c05f3a19c7d2e160b8af9"},
+    };
+    static const unsigned char none[HASH_SIZE];
+    unsigned char secret[HASH_SIZE], hash[HASH_SIZE];
+    char hex[2 * HASH_SIZE + 1];
+
+    (void)state;
+    memset(secret, 7, sizeof(secret));
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        const char *const texts[AUDIT_FIELDS] = {
+            "acme",  "key_1",    "file.put",    "",   "file_1",
+            "a.txt", "",         "ver_1",       "ok", "",
+            "req_1", "10.0.0.1", cases[i].token};
+        struct audit_bytes fields[AUDIT_FIELDS];
+
+        for (size_t k = 0; k < AUDIT_FIELDS; k++)
+            fields[k] = (struct audit_bytes){texts[k], strlen(texts[k])};
+        audit_proof_hash(none, 1, 1000, fields, hash);
+        assert_string_equal(ids_hex(hash, HASH_SIZE, hex), cases[i].chain);
+        audit_chain_hash(secret, none, 1, 1000, fields, hash);
+        assert_string_equal(ids_hex(hash, HASH_SIZE, hex), cases[i].all);
+    }
+}
+
+static void O1_a_token_is_found_and_cannot_be_changed(void **state)
+{
+    struct fixture *f = *state;
+    struct actor by = ann;
+    struct page p cleanup(page_done) = {0};
+    static const char id[] = "tok_00112233445566778899aabbccddeeff";
+
+    mix(f, 3);
+    by.token = id;
+    note(f, &by, &(struct audit_event){.action = "file.put", .path = "y"});
+    if (audit_query(f->audit, &(struct audit_filter){.actor = id}, &p.lines,
+                    &p.count, &p.more, &f->err) < 0)
+        fail_msg("%s", f->err.message);
+    assert_int_equal(p.count, 1);
+    assert_string_equal(p.lines[0].token, id);
+    assert_string_equal(p.lines[0].actor, ann.key);
+    tenant_good(f, ann.tenant, 3);
+    tamper(f, "UPDATE audit SET token = '' WHERE token <> ''");
+    tenant_bad(f, ann.tenant, 3, "not as it was written");
+    tamper(f, "UPDATE audit SET token = 'tok_1' WHERE chain_seq = 1");
+    tenant_bad(f, ann.tenant, 1, "not as it was written");
+}
+
 static void O1_each_tenant_has_a_chain_of_its_own(void **state)
 {
     struct fixture *f = *state;
@@ -387,6 +446,7 @@ static struct audit_line sample(void)
                                .detail = detail,
                                .request = empty,
                                .source = empty,
+                               .token = empty,
                                .hash = "ab",
                                .chain_seq = 3,
                                .chain_hash = "cd",
@@ -463,6 +523,8 @@ static void target_parse_takes_only_this_machine(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(O1_hashes_are_those_of_older_trails),
+        CASE(O1_a_token_is_found_and_cannot_be_changed),
         CASE(O1_each_tenant_has_a_chain_of_its_own),
         CASE(O1_a_tenants_chain_shows_every_change),
         CASE(O1_damage_of_a_chain_still_shows_when_it_goes_on),

@@ -176,6 +176,7 @@ const struct native_name native_openapi_govern[] = {
     {"detail", "string?", NULL},
     {"request", "string?", NULL},
     {"source", "string?", NULL},
+    {"token", "string?", "the token that was shown, where the key was not"},
     {"hash", "string", NULL},
     {"chain_seq", "int", "its number in the tenant's own chain; 0 none"},
     {"chain_hash", "string?", "SHA-256, in that chain"},

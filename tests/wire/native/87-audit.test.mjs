@@ -24,7 +24,7 @@ const audit = async (query = '', key) => {
   assert.equal(got.status, 200, got.text);
   return got.body;
 };
-const LINE = ['seq', 'at', 'tenant', 'actor', 'action', 'workspace', 'object', 'path', 'before', 'after', 'result', 'detail', 'request', 'source', 'hash', 'chain_seq', 'chain_hash'];
+const LINE = ['seq', 'at', 'tenant', 'actor', 'action', 'workspace', 'object', 'path', 'before', 'after', 'result', 'detail', 'request', 'source', 'token', 'hash', 'chain_seq', 'chain_hash'];
 
 describe('every act', () => {
   test('O1 is one event, with who, what, before and after', async () => {

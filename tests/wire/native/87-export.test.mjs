@@ -18,8 +18,9 @@ import { refused, request, stop } from '../../lib/wire.mjs';
 import { Workspace, conforms, mint, openapi } from '../../lib/workspace.mjs';
 
 const config = { pools: [pool({ ready: 0 })] };
-const FIELDS = ['tenant', 'actor', 'action', 'workspace', 'object', 'path', 'before', 'after', 'result', 'detail', 'request', 'source'];
+const FIELDS = ['tenant', 'actor', 'action', 'workspace', 'object', 'path', 'before', 'after', 'result', 'detail', 'request', 'source', 'token'];
 let server;
+let token; // of the server's own key
 let theirs; // an auditor of another tenant
 
 before(async () => {
@@ -32,6 +33,10 @@ before(async () => {
     await mine.write(name, 'x');
     await other.write(name, 'x');
   }
+  const minted = await request(server, 'POST', '/api/tokens', { body: { ttl_s: 600 } });
+  assert.equal(minted.status, 201, minted.text);
+  token = minted.body;
+  assert.equal((await mine.as(token.secret).put('by-token', 'x')).status, 201);
 });
 after(() => stop(server));
 
@@ -47,6 +52,7 @@ const number = (n) => { const b = Buffer.alloc(8); b.writeBigUInt64BE(BigInt(n))
 function chainHash(e) {
   const parts = [Buffer.from('glovebox audit chain 1\0'), Buffer.from(e.chain_previous, 'hex'), number(e.chain_seq), number(e.at_ms)];
   for (const field of FIELDS) {
+    if (field === 'token' && !e.token) continue;
     const text = Buffer.from(e[field] ?? '');
     parts.push(number(text.length), text);
   }
@@ -56,6 +62,21 @@ const signed = (c, pem) => verify(null, Buffer.from(`glovebox audit checkpoint 1
   createPublicKey(pem), Buffer.from(c.signature, 'hex'));
 
 describe('exports', () => {
+  test('O1 say by which token an act was done, and it is found by that and by its key', async () => {
+    const by = async (actor) => (await request(server, 'GET', `/api/audit?limit=1000&actor=${actor}`)).body.data;
+    const [act] = (await exported()).filter((e) => e.path === 'by-token');
+    assert.equal(act.token, token.id);
+    assert.deepEqual((await by(token.id)).map((e) => e.seq), [act.seq]);
+    assert.ok((await by(act.actor)).some((e) => e.seq === act.seq));
+    assert.ok((await by(act.actor)).some((e) => e.token === null), 'and what the key itself did');
+    const run = await request(server, 'POST', '/api/run', { body: { code: 'print(1)' }, key: token.secret });
+    assert.equal(run.body.outcome, 'ok', run.text);
+    const page = await until(async () => { const got = await request(server, 'GET', `/api/executions/${run.body.id}/evidence`); return got.status === 200 && got.body; }, { what: 'the evidence' });
+    assert.deepEqual([page.who.key, page.who.token], [act.actor, token.id]);
+    await until(async () => (await by(token.id)).some((e) => e.object === run.body.id && e.action === 'execution.run'), { what: 'the run in the trail' });
+    for (const e of await exported()) assert.doesNotMatch(JSON.stringify(e), new RegExp(token.secret.slice(4)));
+  });
+
   test('O1 JSON Lines hold every event, and each tenant\'s chain can be computed from them', async () => {
     const events = await exported();
     const listed = (await request(server, 'GET', '/api/audit?limit=1000')).body.data;
