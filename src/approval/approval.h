@@ -18,8 +18,8 @@
  * How the pieces work together: rows.c has the SQL of approvals and the one
  * place that changes their state; ask.c holds things, decide.c answers, look.c
  * shows; tend.c is the thread for what time brings (expiry, carrying out,
- * forgetting); webhook.c keeps deliveries, post.c is their thread. Any thread
- * may call.
+ * forgetting: forget.c); webhook.c keeps deliveries, post.c is their thread.
+ * Any thread may call.
  */
 #ifndef GLOVEBOX_APPROVAL_APPROVAL_H
 #define GLOVEBOX_APPROVAL_APPROVAL_H
@@ -87,8 +87,9 @@ struct approval_info {
     char reason[APPROVAL_REASON_MAX + 4];
     enum approval_run run;
     char outcome[320]; /* of what was carried out, or why not */
-    char *payload; /* JSON: what was asked, whole; owned; NULL in lists, and
-                      once it need not be kept */
+    char *payload;     /* JSON: what was asked, whole, but without code once it
+                          is settled and carried out; owned; NULL in lists, and
+                          once nothing of it need be kept */
 };
 void approval_info_done(struct approval_info *info);
 const char *approval_state_name(enum approval_state state);
@@ -117,6 +118,13 @@ int approvals_open(const struct approval_settings *settings,
 void approvals_close(struct approvals *a); /* accepts NULL */
 /* Ends the threads; nothing is called any more. Accepts NULL. */
 void approvals_stop(struct approvals *a);
+/* Once at the start: held executions whose session gone() says
+ * is no more (an ephemeral one, after a restart) are ended, and their code is
+ * dropped. a NULL: nothing. */
+int approvals_end_gone(struct approvals *a,
+                       bool (*gone)(void *ctx,
+                                    const struct approval_info *info),
+                       void *ctx, struct error *err);
 /* Called, on the thread of tend.c, for each held execution that has been
  * decided and not carried out: at once, and after a restart. 0: it is begun,
  * and approval_ran says how it ended; else it was not, and is tried again. */

@@ -88,6 +88,16 @@ int approval_rows_settle(struct approvals *a, struct store_tx *tx,
                          const struct actor *who,
                          const struct approval_info *info, struct error *err);
 
+/* ---- forget.c ----------------------------------------------------------- */
+
+#define APPROVAL_GONE "its session ended with the service"
+
+/* Of one that is settled and carried out: nobody needs it here any more. */
+int approval_forget_code(struct approvals *a, struct store_tx *tx,
+                         const char *id, struct error *err);
+/* Now and then. */
+int approval_prune(struct approvals *a, struct error *err);
+
 /* ---- look.c ------------------------------------------------------------- */
 
 bool approval_same(const struct actor *who, const struct approval_info *info);

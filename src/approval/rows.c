@@ -18,7 +18,8 @@
 _Static_assert(POLICY_EXECUTE == 0 && APPROVAL_PENDING == 0 &&
                    APPROVAL_APPROVED == 1 && APPROVAL_DENIED == 2 &&
                    APPROVAL_EXPIRED == 3 && APPROVAL_RUN_TAKEN == 1 &&
-                   APPROVAL_RUN_DONE == 2 && DELIVERY_WAITING == 0,
+                   APPROVAL_RUN_DONE == 2 && APPROVAL_RUN_FAILED == 3 &&
+                   DELIVERY_WAITING == 0,
                "numbers in SQL");
 
 void approval_rows_read(const struct approvals *a, struct store_rows *rows,
@@ -123,6 +124,11 @@ int approval_rows_settle(struct approvals *a, struct store_tx *tx,
         return rc;
     if (rc == 0)
         return error_set(err, ERR_CONFLICT, "%s is settled", info->id);
+    rc = info->run >= APPROVAL_RUN_DONE
+             ? approval_forget_code(a, tx, info->id, err)
+             : 0;
+    if (rc < 0)
+        return rc;
     rc = approval_note(a, tx, who, acts[info->state], info,
                        info->reason[0] ? info->reason : NULL, err);
     if (rc == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What time brings: approvals expire, decided executions are carried out, old
- * ones are forgotten. Runs in gloveboxd on a thread of its own; never waits
- * for a webhook or an execution.
+ * ones are forgotten (forget.c). Runs in gloveboxd on a thread of its own;
+ * never waits for a webhook or an execution.
  *
  * Carrying out is at most once: TAKEN is on disk before anything is called.
  *
@@ -21,8 +21,6 @@
 
 #define BATCH 50
 #define IDLE_MS 60000
-#define PRUNE_EVERY_MS 3600000
-#define DAY_MS 86400000ll
 
 /* ---- reading ------------------------------------------------------------ */
 
@@ -106,11 +104,9 @@ static int move(struct approvals *a, const struct approval_info *info,
             "UPDATE approvals SET run = ?3, try_at_ms = ?4, outcome = ?5"
             " WHERE id = ?1 AND run = ?2 AND state <> 0",
             "tiiit", info->id, (int64_t)from, (int64_t)to, try_at_ms, outcome);
-    if (rc > 0 && a->set.forget_payload && to >= APPROVAL_RUN_DONE)
-        rc = store_exec(tx, err,
-                        "UPDATE approvals SET payload = '' WHERE id = ?1", "t",
-                        info->id);
-    if (rc > 0 && note)
+    if (rc > 0 && to >= APPROVAL_RUN_DONE)
+        rc = approval_forget_code(a, tx, info->id, err);
+    if (rc >= 0 && moved > 0 && note)
         rc = approval_note(a, tx, NULL, note, info,
                            outcome[0] ? outcome : NULL, err);
     if (rc >= 0)
@@ -228,42 +224,6 @@ int approval_tend_lost(struct approvals *a, struct error *err)
     return rc;
 }
 
-/* ---- forgetting --------------------------------------------------------- */
-
-static int prune(struct approvals *a, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    int64_t now = approval_now(a);
-    int64_t before = now - a->set.keep_days * DAY_MS;
-    int rc = 0;
-
-    if (now < a->prune_at_ms || (!a->set.keep_days && !a->set.forget_payload))
-        return 0;
-    a->prune_at_ms = now + PRUNE_EVERY_MS;
-    rc = store_begin(a->store, STORE_WRITE, "forgetting approvals", &tx, err);
-    if (rc == 0 && a->set.keep_days)
-        rc = MIN(store_exec(tx, err,
-                            "DELETE FROM webhook_deliveries WHERE state <> 0"
-                            " AND done_at_ms < ?1",
-                            "i", before),
-                 0);
-    if (rc == 0 && a->set.keep_days)
-        rc = MIN(store_exec(tx, err,
-                            "DELETE FROM approvals WHERE state <> 0"
-                            " AND decided_at_ms < ?1"
-                            " AND (action <> 0 OR run >= 2)",
-                            "i", before),
-                 0);
-    if (rc == 0 && a->set.forget_payload)
-        rc = MIN(store_exec(tx, err,
-                            "UPDATE approvals SET payload = ''"
-                            " WHERE state <> 0 AND payload <> ''"
-                            " AND (action <> 0 OR run >= 2)",
-                            ""),
-                 0);
-    return rc < 0 ? rc : store_commit(&tx, err);
-}
-
 /* ---- the thread --------------------------------------------------------- */
 
 static int next_due(struct approvals *a, int64_t *ret_wait_ms,
@@ -299,7 +259,7 @@ int64_t approvals_tend(struct approvals *a)
     if (rc == 0)
         rc = carry_all(a, &carried, &err);
     if (rc == 0)
-        rc = prune(a, &err);
+        rc = approval_prune(a, &err);
     if (rc == 0 && (expired == BATCH || carried == BATCH))
         return 1; /* there may be more */
     if (rc == 0)

@@ -153,6 +153,8 @@ static int start_http(struct service *s, struct error *err)
                               .evidence = s->parts.evidence,
                               .vault = s->parts.vault,
                               .posture = &s->posture};
+    if (session_held_resume(s->sessions, err) < 0)
+        return -err->code;
     approvals_on_decided(s->parts.approvals, session_held_decided,
                          s->sessions);
     if (doors_mcp_open(&s->doors, &s->doors.mcp, err) < 0)

@@ -24,9 +24,9 @@
 struct held {
     json_t *body;
     const char *session, *language, *code, *metadata, *conversation, *message,
-        *retry_of, *door, *tool;
+        *retry_of, *door, *tool, *token;
     int64_t timeout_s, scopes;
-    bool report, admin;
+    bool report, admin, ephemeral;
 };
 
 #define FIELD(member, kind_)                                                  \
@@ -40,9 +40,10 @@ static const struct json_field fields[] = {
     FIELD(code, JSON_KIND_STRING),         FIELD(metadata, JSON_KIND_STRING),
     FIELD(conversation, JSON_KIND_STRING), FIELD(message, JSON_KIND_STRING),
     FIELD(retry_of, JSON_KIND_STRING),     FIELD(door, JSON_KIND_STRING),
-    FIELD(tool, JSON_KIND_STRING),         FIELD(timeout_s, JSON_KIND_INT),
-    FIELD(scopes, JSON_KIND_INT),          FIELD(report, JSON_KIND_BOOL),
-    FIELD(admin, JSON_KIND_BOOL),
+    FIELD(token, JSON_KIND_STRING),        FIELD(tool, JSON_KIND_STRING),
+    FIELD(timeout_s, JSON_KIND_INT),       FIELD(scopes, JSON_KIND_INT),
+    FIELD(report, JSON_KIND_BOOL),         FIELD(admin, JSON_KIND_BOOL),
+    FIELD(ephemeral, JSON_KIND_BOOL),
 };
 
 /* ---- asking ------------------------------------------------------------- */
@@ -73,6 +74,9 @@ static void write_payload(const struct session *se, const struct actor *who,
     write_text(&w, "retry_of", spec->retry_of);
     write_text(&w, "door", who->door);
     write_text(&w, "tool", who->tool);
+    write_text(&w, "token", who->token);
+    if (se->ephemeral) /* then less of it is kept afterwards */
+        json_write_bool(&w, "ephemeral", true);
     json_write_int(&w, "scopes", who->scopes);
     json_write_bool(&w, "admin", who->admin);
     json_write_close(&w, '}');
@@ -172,6 +176,8 @@ static int read_payload(const struct approval_info *info, struct held *ret,
 
     if (rc == 0)
         rc = json_read(ret->body, fields, ARRAY_SIZE(fields), ret, err);
+    if (rc == 0 && !ret->code && info->run >= APPROVAL_RUN_DONE)
+        ret->code = ""; /* it is over, and the code is not kept here */
     if (rc == 0 && (!ret->session || !ret->language || !ret->code))
         rc = error_set(err, ERR_CORRUPT, "%s is incomplete", info->id);
     return rc;
@@ -206,6 +212,7 @@ static struct actor actor_of(const struct held *h,
 {
     return (struct actor){.tenant = info->tenant,
                           .key = info->asked_by,
+                          .token = h->token,
                           .admin = h->admin,
                           .scopes = (uint32_t)h->scopes,
                           .door = h->door,
@@ -331,6 +338,19 @@ void session_held_end(struct session *se, const struct actor *who)
 {
     approval_withdraw_session(se->m->parts.approvals, who, se->id,
                               on_withdrawn, se);
+}
+
+static bool is_gone(void *ctx, const struct approval_info *info)
+{
+    struct sessions *m = ctx;
+    struct error err;
+
+    return session_persist_gone(m, info->session, &err);
+}
+
+int session_held_resume(struct sessions *m, struct error *err)
+{
+    return approvals_end_gone(m->parts.approvals, is_gone, m, err);
 }
 
 /* ---- once it is decided ------------------------------------------------- */

@@ -107,6 +107,22 @@ int session_persist_delete(struct session *se, const struct actor *who,
     return rc;
 }
 
+bool session_persist_gone(struct sessions *m, const char *id,
+                          struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
+                         "looking for a session", &tx, err);
+
+    if (rc == 0)
+        rc = store_one(tx, &rows, err, "SELECT 1 FROM sessions WHERE id = ?1",
+                       "t", id);
+    else
+        rc = 1; /* nobody knows */
+    return rc == 0;
+}
+
 struct note {
     int64_t interpreter, executions, used;
 };

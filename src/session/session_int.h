@@ -450,6 +450,9 @@ int session_attach_copy(struct session *se, const struct actor *who,
                         size_t count, struct error *err);
 
 /* persist.c: rows of sessions. */
+/* No row tells of it (any more). False when that cannot be told. */
+bool session_persist_gone(struct sessions *m, const char *id,
+                          struct error *err);
 int session_persist_insert(struct session *se, const struct actor *who,
                            struct error *err);
 int session_persist_delete(struct session *se, const struct actor *who,

@@ -404,6 +404,70 @@ static void settled_ones_are_forgotten_in_time(void **state)
     assert_int_equal(get(f, open.id).state, APPROVAL_PENDING);
 }
 
+/* Every way it can end takes the code out of the row, and nothing else. */
+static void code_is_dropped_once_it_is_over(void **state)
+{
+    struct fixture *f = *state;
+    struct approval_info ran = held(f, "exec_1"), failed = held(f, "exec_2");
+    struct approval_info gone = held(f, "exec_3"), waits = held(f, "exec_4");
+    const struct approval_info *over[] = {&ran, &failed, &gone};
+    struct approval_info got;
+
+    assert_int_equal(decide(f, &bob, ran.id, true, NULL), 0);
+    assert_int_equal(decide(f, &bob, failed.id, true, NULL), 0);
+    (void)approvals_tend(f->a);
+    approval_ran(f->a, ran.id, 0, "ok");
+    approval_ran(f->a, failed.id, -ERR_NOT_FOUND, "no such session");
+    assert_int_equal(approval_withdraw(f->a, &ann, gone.id, &f->err), 0);
+    (void)approvals_tend(f->a);
+    approval_ran(f->a, gone.id, 0, "");
+    for (size_t i = 0; i < ARRAY_SIZE(over); i++) {
+        assert_int_equal(approval_get(f->a, &boss, over[i]->id, &got, &f->err),
+                         0);
+        assert_string_equal(got.payload, "{}");
+        approval_info_done(&got);
+    }
+    assert_int_equal(approval_get(f->a, &boss, waits.id, &got, &f->err), 0);
+    assert_string_equal(got.payload, "{\"code\":\"1\"}");
+    approval_info_done(&got);
+}
+
+static bool is_second(void *ctx, const struct approval_info *info)
+{
+    ++*(int *)ctx;
+    return strcmp(info->object, "exec_2") == 0 ||
+           strcmp(info->object, "exec_3") == 0;
+}
+
+static void end_gone_settles_what_has_no_session(void **state)
+{
+    struct fixture *f = *state;
+    struct approval_info one = held(f, "exec_1"), two = held(f, "exec_2");
+    struct approval_info three = held(f, "exec_3"), four = held(f, "exec_4");
+    struct approval_info got;
+    int asked = 0;
+
+    assert_int_equal(decide(f, &bob, three.id, true, NULL), 0);
+    assert_int_equal(decide(f, &bob, four.id, false, "no"), 0);
+    reopen(f);
+    assert_int_equal(approvals_end_gone(f->a, is_second, &asked, &f->err), 0);
+    assert_int_equal(asked, 3); /* a denied one is over anyway */
+    assert_int_equal(get(f, one.id).state, APPROVAL_PENDING);
+    assert_int_equal(approval_get(f->a, &boss, two.id, &got, &f->err), 0);
+    assert_int_equal(got.state, APPROVAL_WITHDRAWN);
+    assert_int_equal(got.run, APPROVAL_RUN_DONE);
+    assert_non_null(strstr(got.reason, "ended with the service"));
+    assert_string_equal(got.payload, "{}");
+    approval_info_done(&got);
+    assert_int_equal(approval_get(f->a, &boss, three.id, &got, &f->err), 0);
+    assert_int_equal(got.state, APPROVAL_APPROVED);
+    assert_int_equal(got.run, APPROVAL_RUN_FAILED);
+    assert_string_equal(got.payload, "{}");
+    approval_info_done(&got);
+    assert_int_equal(approvals_end_gone(f->a, is_second, &asked, &f->err), 0);
+    assert_int_equal(asked, 4); /* only the first is left */
+}
+
 static void payload_is_forgotten_where_code_is_not_kept(void **state)
 {
     struct fixture *f = *state;
@@ -794,6 +858,8 @@ int main(void)
         TEST(expiry_is_a_no),
         TEST(expiry_is_the_rules_if_it_says),
         TEST(settled_ones_are_forgotten_in_time),
+        TEST(code_is_dropped_once_it_is_over),
+        TEST(end_gone_settles_what_has_no_session),
         TEST(payload_is_forgotten_where_code_is_not_kept),
         TEST(approved_is_carried_out_once),
         TEST(approved_before_a_restart_is_carried_out_after),

@@ -73,6 +73,7 @@ describe('a held execution', () => {
       return a.run === 'done' && a;
     }, { what: 'its end on record' });
     assert.equal(settled.outcome, 'ok');
+    assert.equal('code' in settled.payload, false, 'the evidence has it, not the approval');
     assert.equal(settled.decided_by, boss.id);
     assert.equal(settled.reason, 'looks fine');
     const again = await decide(server, e.approval, 'approve', boss.secret);

@@ -76,6 +76,32 @@ describe('a restart', () => {
     assert.equal((await l.python(id, 'print(open("/mnt/data/ran").read())')).stdout.trim(), 'one');
   });
 
+  test('ends what was held in an ephemeral session, at once, and keeps nothing of its code', async () => {
+    const { id } = await l.server.session({ persistence: 'ephemeral' });
+    const runs = await l.held(id, 'echo approved in time');
+    assert.equal((await l.approve(runs)).status, 200);
+    assert.equal((await ended(l.server, runs.id)).stdout, 'approved in time\n');
+    const one = await l.held(id, 'echo never-kept-here');
+    const kept = await l.server.session();
+    const other = await l.held(kept.id, 'echo waits on');
+    assert.equal((await show(l.server, one.approval)).payload.code, 'echo never-kept-here');
+    await l.again({ kill: true });
+    const gone = await show(l.server, one.approval, l.boss.secret);
+    assert.equal(gone.state, 'withdrawn');
+    assert.match(gone.reason, /ended with the service/);
+    assert.deepEqual(['code', 'metadata', 'message'].filter((k) => k in gone.payload), []);
+    assert.equal((await l.approve(one)).status, 409);
+    assert.equal((await request(l.server, 'GET', `/api/executions/${one.id}`)).status, 404);
+    const lines = (await l.server.ok('GET', '/api/audit?action=approval.withdraw')).data;
+    assert.ok(lines.some((e) => e.object === one.approval && e.actor === 'glovebox'));
+    assert.equal((await show(l.server, other.approval)).state, 'pending');
+    assert.equal((await request(l.server, 'POST', `/api/executions/${other.id}/cancel`)).status < 300, true);
+    const over = await until(async () => { const a = await show(l.server, other.approval); return !('code' in a.payload) && a; }, { what: 'its end, without the code' });
+    assert.equal(over.state, 'withdrawn');
+    const shown = await l.server.ok('GET', `/api/executions/${other.id}`);
+    assert.deepEqual([shown.status, shown.outcome], ['completed', 'cancelled']);
+  });
+
   test('by a kill right after approving: it runs once or is shown as lost, never twice', async () => {
     const { id } = await l.server.session();
     const all = [];
