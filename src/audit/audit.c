@@ -25,7 +25,9 @@ int audit_open(struct store *store, const char *data_dir, struct audit **ret,
     a->end = &a->first;
     (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
     if (audit_secret_open(store, data_dir, a->secret, err) < 0 ||
-        audit_sign_open(a, data_dir, err) < 0 || audit_later_start(a, err) < 0)
+        audit_sign_open(a, data_dir, err) < 0 ||
+        audit_journal_open(a, data_dir, err) < 0 ||
+        audit_later_start(a, err) < 0)
         return -(int)err->code;
     *ret = take_ptr(a);
     return 0;
@@ -37,6 +39,7 @@ void audit_close(struct audit *a)
         return;
     audit_send_close(a);
     audit_later_stop(a);
+    audit_journal_close(a);
     audit_sign_close(a);
     (void)pthread_mutex_destroy(&a->lock); /* nobody has it */
     explicit_bzero(a->secret, sizeof(a->secret));

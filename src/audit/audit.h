@@ -98,6 +98,14 @@ int audit_note(struct audit *a, const struct actor *who,
  * queue that is full drops and counts; the count is an event itself. */
 void audit_later(struct audit *a, const struct actor *who,
                  const struct audit_event *event);
+/* For what runs code: says that it begins, and survives this process without
+ * a sync; ERR_UNAVAILABLE, and it may not begin. Its end is told by
+ * audit_later_end, with what was returned, which is never dropped. What has no
+ * end when the service does becomes an event at the next start. (O3) */
+int audit_begin(struct audit *a, const struct actor *who, const char *object,
+                const char *session, uint32_t *ret, struct error *err);
+void audit_later_end(struct audit *a, const struct actor *who,
+                     const struct audit_event *event, uint32_t begun);
 /* Can events be written? False, with a sentence, while those that wait cannot
  * be, or too many of them do; true again by itself. (O3) */
 int audit_writable(struct audit *a, struct error *err);

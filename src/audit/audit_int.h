@@ -8,7 +8,8 @@
  * query.c reads; verify.c computes everything again; secret.c keeps the key
  * of the hashes in a file; audit.c opens and closes. Beside the one chain of
  * all events each tenant's have one of their own (link.c, proof.c), whose
- * end sign.c signs from time to time; send.c hands events on to others, in
+ * end sign.c signs from time to time; journal.c keeps what was begun and not
+ * ended; send.c hands events on to others, in
  * the formats of format.c.
  */
 #ifndef GLOVEBOX_AUDIT_AUDIT_INT_H
@@ -136,18 +137,30 @@ int audit_secret_open(struct store *store, const char *data_dir,
 void audit_fault(struct audit_report *report, int64_t seq, const char *fmt,
                  ...) __attribute__((format(printf, 3, 4)));
 
+/* ---- journal.c: what was begun ------------------------------------------ */
+
+/* Makes DIR/begun.journal, or tells what is left in it. */
+int audit_journal_open(struct audit *a, const char *data_dir,
+                       struct error *err);
+void audit_journal_close(struct audit *a);
+/* Their events are on disk. */
+void audit_journal_release(struct audit *a, const uint32_t *slots,
+                           size_t count);
+
 /* ---- later.c: the queue ------------------------------------------------- */
 
 struct audit_waiting {
     struct audit_waiting *next;
     struct audit_record record;
     size_t bytes;
+    uint32_t slot; /* of journal.c; 0: none */
 };
 
 struct audit {
     struct store *store;
     unsigned char secret[HASH_SIZE];
     struct audit_signer *signer;
+    struct audit_journal *journal;
     struct audit_sender *senders[AUDIT_SENDERS]; /* send.c; or NULL */
 
     pthread_mutex_t lock; /* around what follows, never across I/O */

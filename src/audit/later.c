@@ -152,6 +152,8 @@ static void step(struct audit *a)
                       .failed_at_ms = a->failing ? a->failed_at_ms : 0,
                       .rider = a->rider};
     struct error err = {0};
+    uint32_t slots[BATCH];
+    size_t slot_count = 0;
     int r;
 
     a->hurry = false;
@@ -175,11 +177,19 @@ static void step(struct audit *a)
         return;
     }
     a->failing = false;
-    for (size_t i = 0; i < b.count; i++)
+    for (size_t i = 0; i < b.count; i++) {
+        if (a->first->slot)
+            slots[slot_count++] = a->first->slot;
         drop_first(a);
+    }
     a->dropped -= b.dropped;
     if (r < 0 && b.count + b.dropped > 0)
         lost(&b, &err);
+    if (r < 0 || !slot_count) /* the next start tells of what was lost */
+        return;
+    (void)pthread_mutex_unlock(&a->lock);
+    audit_journal_release(a, slots, slot_count);
+    (void)pthread_mutex_lock(&a->lock);
 }
 
 /* With the lock held but for the work. */
@@ -252,17 +262,20 @@ void audit_later_stop(struct audit *a)
 
 /* ---- for everybody ------------------------------------------------------ */
 
-void audit_later(struct audit *a, const struct actor *who,
-                 const struct audit_event *event)
+/* Those that had begun are no more than there are slots. */
+void audit_later_end(struct audit *a, const struct actor *who,
+                     const struct audit_event *event, uint32_t begun)
 {
     struct audit_waiting *w = xcalloc(1, sizeof(*w));
     bool room;
 
+    w->slot = begun;
+
     audit_record_init(&w->record, who, event);
     w->bytes = audit_record_bytes(&w->record);
     (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
-    room =
-        a->count < AUDIT_QUEUE_MAX && a->bytes + w->bytes <= AUDIT_QUEUE_BYTES;
+    room = begun || (a->count < AUDIT_QUEUE_MAX &&
+                     a->bytes + w->bytes <= AUDIT_QUEUE_BYTES);
     if (room) {
         push(a, w);
         if (a->count == 1 || a->count == BATCH)
@@ -275,6 +288,12 @@ void audit_later(struct audit *a, const struct actor *who,
         audit_record_done(&w->record);
         free(w);
     }
+}
+
+void audit_later(struct audit *a, const struct actor *who,
+                 const struct audit_event *event)
+{
+    audit_later_end(a, who, event, 0);
 }
 
 int audit_writable(struct audit *a, struct error *err)

@@ -22,6 +22,7 @@ struct job {
     struct execution *e; /* referenced */
     char *code;          /* what ran, for the record; owned */
     bool settled;        /* denied or held: there is nothing to run */
+    uint32_t begun;      /* of audit_begin; 0: not */
 };
 
 /* ---- admit -------------------------------------------------------------- */
@@ -270,6 +271,20 @@ static void judge(struct execution *e, const struct facts *f,
             v->error_name[0] = '\0';
 }
 
+/* Nothing runs that could not be told of later. An operator may do without.
+ * Asked once it has the turn: the trail may have failed while it waited. */
+static int begin(struct job *job, struct facts *facts, struct error *err)
+{
+    struct actor who = session_execution_author(job->se, job->e);
+    int rc = audit_begin(workspaces_audit(job->m->workspaces), &who,
+                         job->e->info.id, job->se->id, &job->begun, err);
+
+    if (rc == 0 || !job->m->conf->audit_required)
+        return 0;
+    facts->cancelled = true;
+    return rc;
+}
+
 /* 0, or why no sandbox could be had: a reason the caller may retry on. */
 static int run(struct job *job, struct error *err)
 {
@@ -285,6 +300,8 @@ static int run(struct job *job, struct error *err)
         if (!runner)
             rc = error_set(err, ERR_BUSY, "out of descriptors");
         else
+            rc = begin(job, &facts, err);
+        if (rc == 0)
             rc = session_wake_kernel(se, &box, err);
         if (box)
             run_in_box(se, e, box, runner, &facts);
@@ -325,7 +342,8 @@ static void record_end(const struct job *job)
     event.before = info.session;
     event.after = info.commit;
     event.result = exec_outcome_name(info.outcome);
-    audit_later(workspaces_audit(job->m->workspaces), &who, &event);
+    audit_later_end(workspaces_audit(job->m->workspaces), &who, &event,
+                    job->begun);
     session_watch_audit(job->m, job->se, &who, &info);
     session_govern_record(job->m, job->se, job->e, job->code,
                           job->e->code_len);

@@ -7,6 +7,7 @@ import { after, before, describe, test } from 'node:test';
 import { Pool } from '../../lib/azure.mjs';
 import { armFault, disarm, faultEnv, faultFired } from '../../lib/faults.mjs';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
+import { restarted } from '../../lib/ledger.mjs';
 import { modern, response } from '../../lib/mcp.mjs';
 import { refused, request, stop } from '../../lib/wire.mjs';
 
@@ -90,6 +91,48 @@ test('O3 with room again everything goes on by itself, and the trail has it all'
   const ran = (await g.ok('GET', `/api/evidence?session=${session.id}`)).data.map((r) => r.execution);
   const told = (await g.ok('GET', '/api/audit?action=execution.run&limit=1000')).data.map((e) => e.object);
   assert.deepEqual([...ran].sort(), told.filter((id) => ran.includes(id)).sort());
+});
+
+test('O3 what began before it was noticed is in the trail, even if the service is killed while the disk is full', async () => {
+  const ran = [];
+  full();
+  const one = async () => {
+    const got = await execute('6 * 7');
+    if (got.status === 200) ran.push(got.body.id);
+    return got.status === 503;
+  };
+  await until(one, { ms: 20_000, every: 10, what: 'executions to stop' });
+  assert.ok(ran.length > 0, 'some run before it is noticed');
+  const slow = ran.length;
+  g.child.kill('SIGKILL');
+  await g.exited;
+  disarm();
+  g = await restarted(g, { config, env: faultEnv() });
+  const told = (await g.ok('GET', '/api/audit?action=execution.&limit=1000')).data.filter((e) => ran.includes(e.object));
+  assert.deepEqual(told.map((e) => e.object).sort(), [...ran].sort(), 'each once');
+  const lost = told.filter((e) => e.action === 'execution.lost');
+  assert.ok(lost.length > 0, `${slow} ran`);
+  assert.deepEqual([lost[0].before, lost[0].result], [session.id, 'unavailable']);
+  assert.equal((await g.ok('POST', '/api/audit/verify')).ok, true);
+  await started();
+});
+
+test('O3 what waited for its turn does not begin once the trail has failed', async () => {
+  const other = await g.session();
+  const begin = async (body) => (await request(g, 'POST', `/api/sessions/${session.id}/executions`, { body: { mode: 'async', ...body } })).body.id;
+  const status = async (id) => (await request(g, 'GET', `/api/executions/${id}`)).body;
+  const running = await begin({ code: 'import time; time.sleep(50)', timeout_s: 55 });
+  await until(async () => (await status(running)).status === 'running', { what: 'the first to run' });
+  const waiting = await begin({ code: 'open("/mnt/data/began", "w")' });
+  full();
+  await until(async () => /audit trail/.test((await request(g, 'POST', `/api/sessions/${other.id}/executions`, { body: { code: '1' } })).text), { ms: 20_000, every: 50, what: 'the trail to fail' });
+  assert.equal((await request(g, 'POST', `/api/sessions/${session.id}/interrupt`)).status, 202);
+  const over = await until(async () => { const e = await status(waiting); return e.status === 'completed' && e; }, { what: 'its end' });
+  assert.equal(over.outcome, 'cancelled');
+  assert.match(over.error.message, /audit trail cannot be written/);
+  disarm();
+  await started();
+  assert.equal((await request(g, 'GET', `/api/sessions/${session.id}/files/began`)).status, 404);
 });
 
 test('O3 an operator may do without', async () => {
