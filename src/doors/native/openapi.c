@@ -49,6 +49,23 @@ static void encode_list_schema(struct json_writer *w, const char *of)
     json_write_close(w, '}');
 }
 
+/* What policy holds, alone or beside what else a 202 can be. */
+static void encode_held(struct json_writer *w, const char *other)
+{
+    json_write_open(w, "application/json", '{');
+    if (other[0]) {
+        json_write_open(w, "schema", '{');
+        json_write_open(w, "anyOf", '[');
+        native_openapi_type(w, NULL, other, NULL);
+        native_openapi_type(w, NULL, "Held", NULL);
+        json_write_close(w, ']');
+        json_write_close(w, '}');
+    } else {
+        native_openapi_type(w, "schema", "Held", NULL);
+    }
+    json_write_close(w, '}');
+}
+
 /* One kind of content, as a member of an open "content". */
 static void encode_content(struct json_writer *w, const char *what)
 {
@@ -81,6 +98,7 @@ static const struct {
     {"200", "Done."},
     {"201", "Made."},
     {"202", "Accepted."},
+    {"202 held", "Not done: somebody must approve it first; then ask again."},
     {"204", "Done; there is nothing to say."},
     {"206", "The part that was asked for."},
     {"304", "You have it already."},
@@ -90,15 +108,25 @@ static void encode_good(struct json_writer *w, const char *status,
                         const char *contents)
 {
     char one[OPENAPI_WORD];
+    bool held = strcmp(contents, "held") == 0;
+    const char *meaning = held ? "202 held" : status;
 
     json_write_open(w, status, '{');
     for (size_t i = 0; i < ARRAY_SIZE(meanings); i++)
-        if (strcmp(meanings[i].status, status) == 0)
+        if (strcmp(meanings[i].status, meaning) == 0)
             json_write_string(w, "description", meanings[i].text);
     if (contents[0]) {
+        const char *bar = strstr(contents, "|held");
+
         json_write_open(w, "content", '{');
-        while (native_openapi_word(&contents, "| ", one))
-            encode_content(w, one);
+        if (held || bar) {
+            (void)snprintf(one, sizeof(one), "%.*s",
+                           bar ? (int)(bar - contents) : 0, contents);
+            encode_held(w, one);
+        } else {
+            while (native_openapi_word(&contents, "| ", one))
+                encode_content(w, one);
+        }
         json_write_close(w, '}');
     }
     json_write_close(w, '}');

@@ -17,6 +17,13 @@ const struct native_name native_openapi_schemas[] = {
     {"code", "string", "stable, for programs"},
     {"message", "string", "for people"},
     {"hint?", "string", "what to do about it"},
+    {"Held", NULL, "Not done: policy wants somebody to approve it first."},
+    {"error", "HeldBody", NULL},
+    {"HeldBody", NULL, "Ask the same again once it is approved."},
+    {"code", "string", "pending_approval"},
+    {"message", "string", "for people"},
+    {"hint?", "string", "what to do about it"},
+    {"approval", "string", "its id, apr_…"},
 
     /* sessions */
     {"SessionSpec", NULL, "A session to be made."},

@@ -211,7 +211,7 @@ describe('refused', () => {
         const others = new Set(kinds.flatMap((kind) => outside[kind]));
         const who = { foreign: keys.foreign, ...Object.fromEntries([...others].map((what) => [what, elsewhere[what]])) };
         for (const [name, secret] of Object.entries(who)) {
-          // An identifier is a name in the tenant: a stranger has one of their own.
+          // An identifier is a name in the tenant: a stranger has one of their own, as below.
           if (more.creates && (name === 'foreign' || name === 'workspace')) continue;
           if (kinds.includes('runtime') || (name === 'foreign' && kinds.includes('pool') && row.pattern.startsWith('/:') && row.method === 'PUT')) continue;
           const there = await call(row, known, secret), absent = await call(row, unknown, secret);
@@ -245,6 +245,41 @@ describe('refused', () => {
     const ws = await make('GET', `/api/workspaces/${known.ws}`);
     assert.deepEqual([ws.commits, ws.files, ws.name], [1, 1, null]);
   });
+});
+
+// An answer without its values: what is in it, of which kind, and how many.
+function shape(value) {
+  if (Array.isArray(value)) return value.map(shape);
+  if (value && typeof value === 'object') return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, shape(one)]).sort(([a], [b]) => (a < b ? -1 : 1)));
+  return typeof value === 'boolean' || value === null ? value : typeof value;
+}
+const shaped = (answer) => ({ status: answer.status, body: shape(answer.body ?? null), headers: Object.keys(answer.headers).filter((name) => !own.has(name)).sort() });
+
+// Where a first use makes the session, somebody else's identifier must be as
+// one that nobody has ever used, and theirs as if nobody had asked.
+describe('identifiers of others', () => {
+  let uses = 0;
+  const fresh = () => `matrix-used-${String(++uses).padStart(6, '0')}`;
+
+  for (const row of closed.filter((r) => requestsOf[named(r)]?.creates))
+    test(`I3 ${named(row)}: another's identifier is as one that was never used`, async () => {
+      for (const [name, secret] of Object.entries({ foreign: keys.foreign, workspace: elsewhere.workspace })) {
+        const used = { ...unknown, identifier: fresh() }, unused = { ...unknown, identifier: fresh() };
+        const session = await make('POST', '/api/sessions', { body: { identifier: used.identifier } });
+        await make('POST', `/api/sessions/${session.id}/executions`, { body: { code: 'open("file", "w").write("zanzibar"); secret = "zanzibar"' } });
+        const before_ = await make('GET', `/api/sessions/${session.id}`);
+        const there = await call(row, used, secret), absent = await call(row, unused, secret);
+        // Within one tenant a name is taken or not, and no second session can have it: that much shows.
+        if (name === 'foreign' || there.status !== 409) assert.deepEqual(shaped(there), shaped(absent), name);
+        assert.doesNotMatch(there.text, new RegExp(`zanzibar|${session.id}|${session.workspace}`));
+        const after_ = await make('GET', `/api/sessions/${session.id}`);
+        assert.deepEqual(after_, before_, 'theirs is untouched, and not even woken');
+        const kept = await make('POST', `/api/sessions/${session.id}/executions`, { body: { code: 'print(secret, open("file").read())' } });
+        assert.equal(kept.stdout, 'zanzibar zanzibar\n');
+        assert.deepEqual((await make('GET', `/api/sessions/${session.id}/files`)).data.map((f) => f.path), ['file']);
+        assert.equal((await request(server, 'DELETE', `/api/sessions/${session.id}`, { key: keys.own, agent })).status, 204);
+      }
+    });
 });
 
 describe('MCP', () => {

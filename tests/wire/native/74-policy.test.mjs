@@ -280,23 +280,36 @@ describe('a service without a policy file', () => {
       return answer.body.error.approval;
     };
     const approve = async (id) => assert.equal((await request(server, 'POST', `/api/approvals/${id}/approve`, { body: {}, key: approver.secret })).status, 200);
+    const doc = await openapi(server);
+    const up = await w.ok('POST', '/uploads', { body: { path: 'parts.txt' } });
+    assert.equal((await request(server, 'PUT', `/api/uploads/${up.id}/parts/1`, { body: 'x' })).status, 200);
+    const { file_id: file } = await w.ok('GET', '/info/a.txt');
+    const other = await mint(server, ['files:read', 'files:write']);
+    const ws = '/api/workspaces/{ws}';
     const asks = [
-      () => w.get('a.txt'),
-      () => w.put('b.txt', 'b'),
-      () => w.call('POST', '/copy', { body: { from: 'f', to: 'g' } }),
-      () => w.call('POST', '/move', { body: { from: 'g/one.txt', to: 'g.txt' } }),
-      () => w.call('POST', '/restore', { body: { commit: first.id, path: 'a.txt' } }),
-      () => w.call('GET', '/archive'),
-      () => request(server, 'POST', '/api/shares', { body: { workspace: w.id, path: 'a.txt' } }),
-      () => w.call('POST', '/offers', { body: {} }),
-      () => request(server, 'POST', '/api/sessions', { body: {} }),
+      ['GET', `${ws}/files/{path}`, () => w.get('a.txt')],
+      ['GET', '/api/files/{file}/content', () => request(server, 'GET', `/api/files/${file}/content`)],
+      ['PUT', `${ws}/files/{path}`, () => w.put('b.txt', 'b')],
+      ['POST', `${ws}/files`, () => w.call('POST', '/files', form([{ filename: 'formed.txt', body: 'a' }]))],
+      ['POST', '/api/uploads/{id}/complete', () => request(server, 'POST', `/api/uploads/${up.id}/complete`, { body: {} })],
+      ['POST', `${ws}/copy`, () => w.call('POST', '/copy', { body: { from: 'f', to: 'g' } })],
+      ['POST', `${ws}/move`, () => w.call('POST', '/move', { body: { from: 'g/one.txt', to: 'g.txt' } })],
+      ['POST', `${ws}/restore`, () => w.call('POST', '/restore', { body: { commit: first.id, path: 'a.txt' } })],
+      ['GET', `${ws}/archive`, () => w.call('GET', '/archive')],
+      ['POST', '/api/shares', () => request(server, 'POST', '/api/shares', { body: { workspace: w.id, path: 'a.txt' } })],
+      ['PUT', `${ws}/members/{principal}`, () => w.call('PUT', `/members/${other.id}`, { body: { role: 'viewer' } })],
+      ['POST', `${ws}/offers`, () => w.call('POST', '/offers', { body: {} })],
+      ['POST', '/api/sessions', () => request(server, 'POST', '/api/sessions', { body: {} })],
     ];
-    for (const ask of asks) {
+    conforms(doc, 'GET', `${ws}/diff`, await w.call('GET', '/diff?path=a.txt')); // about two files, one after the other
+    conforms(doc, 'POST', '/api/run', await request(server, 'POST', '/api/run', { body: { code: '1' } }));
+    for (const [method, pattern, ask] of asks) {
+      conforms(doc, method, pattern, await ask());
       const id = held(await ask());
       assert.equal(held(await ask()), id, 'the same again is the same');
       await approve(id);
       const done = await ask();
-      assert.ok([200, 201].includes(done.status), `${done.status} ${done.text.slice(0, 300)}`);
+      assert.ok([200, 201, 204].includes(done.status), `${done.status} ${done.text.slice(0, 300)}`);
     }
     const copy = () => w.call('POST', '/copy', { body: { from: 'f', to: 'h' } });
     const id = held(await copy());
