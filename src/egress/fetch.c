@@ -17,6 +17,10 @@
 #include "egress/packages_int.h"
 
 #define REDIRECTS_MAX 3u
+/* As pip asks: the JSON says the same in less guesswork. */
+#define ACCEPT_PAGE                                                           \
+    "application/vnd.pypi.simple.v1+json, "                                   \
+    "application/vnd.pypi.simple.v1+html;q=0.5, text/html;q=0.4, */*;q=0.1"
 
 struct fetch {
     struct egress *e;
@@ -25,7 +29,7 @@ struct fetch {
     int out;
     uint64_t most, got, deadline_ms;
     unsigned redirects;
-    bool answered, over, moved;
+    bool answered, over, moved, json;
     unsigned status;
     struct http_body body;
     struct buf page;
@@ -79,10 +83,11 @@ static void send_request(struct fetch *f)
              v6 ? "]" : "");
     if (t.port != (tls ? 443 : 80))
         buf_addf(&b, ":%u", t.port);
-    buf_adds(&b, "\r\nAccept: application/vnd.pypi.simple.v1+html, "
-                 "text/html;q=0.9, */*;q=0.1\r\nAccept-Encoding: identity\r\n"
-                 "User-Agent: glovebox-egress/" GLOVEBOX_VERSION
-                 "\r\nConnection: close\r\n\r\n");
+    buf_addf(&b, "\r\nAccept: %s\r\n", f->out < 0 ? ACCEPT_PAGE : "*/*");
+    buf_adds(
+        &b,
+        "Accept-Encoding: identity\r\nUser-Agent: glovebox-egress/" GLOVEBOX_VERSION
+        "\r\nConnection: close\r\n\r\n");
     egress_peer_write(&f->via->server, b.data, b.len);
 }
 
@@ -107,6 +112,23 @@ static void redirect(struct fetch *f, const struct http_head *h)
     begin(f);
 }
 
+static bool is_json(const struct http_head *h)
+{
+    static const char *const types[] = {"application/vnd.pypi.simple.v1+json",
+                                        "application/json"};
+    const struct http_field *type = egress_head_field(h, "Content-Type");
+
+    for (size_t i = 0; type && i < ARRAY_SIZE(types); i++) {
+        size_t len = strlen(types[i]);
+
+        if (type->value.len >= len &&
+            strncasecmp(type->value.at, types[i], len) == 0 &&
+            (type->value.len == len || strchr("; ", type->value.at[len])))
+            return true;
+    }
+    return false;
+}
+
 /* False: nothing more can be done now. */
 static bool take_head(struct fetch *f)
 {
@@ -126,6 +148,7 @@ static bool take_head(struct fetch *f)
     }
     if (h.status >= 200) {
         f->status = h.status;
+        f->json = is_json(&h);
         f->answered = true;
         egress_body_init(&f->body, h.framing, h.length);
         if (h.status == 200 && h.framing == HTTP_BODY_LENGTH &&
@@ -296,6 +319,11 @@ const struct buf *egress_fetch_body(const struct fetch *f)
 const char *egress_fetch_url(const struct fetch *f)
 {
     return f->url;
+}
+
+bool egress_fetch_json(const struct fetch *f)
+{
+    return f->json;
 }
 
 bool egress_fetch_tick(struct fetch *f, uint64_t now_ms)

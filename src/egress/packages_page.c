@@ -60,8 +60,7 @@ static bool unescape(struct span in, char ret[PACKAGE_URL_MAX])
     return true;
 }
 
-/* A link, seen from the page it is on. */
-static char *resolve(const char *base, const char *link)
+char *egress_packages_resolve(const char *base, const char *link)
 {
     const char *authority = strstr(base, "://"), *path, *slash;
 
@@ -124,18 +123,26 @@ static bool take_link(struct span tag, const char *base, const char *project,
     if (attribute(tag, "data-requires-python", &other) &&
         other.len < sizeof(ret->requires) && !memchr(other.at, '<', other.len))
         memcpy(ret->requires, other.at, other.len);
-    ret->url = resolve(base, link);
+    ret->url = egress_packages_resolve(base, link);
     return ret->url != NULL;
+}
+
+void egress_packages_keep(struct package_list *l, struct package_file one)
+{
+    if (!l->files)
+        l->files = xcalloc(PACKAGE_FILES_MAX, sizeof(*l->files));
+    free(l->files[l->next].url);
+    l->files[l->next] = one;
+    l->next = (l->next + 1) % PACKAGE_FILES_MAX;
+    l->count = MIN(l->count + 1, (size_t)PACKAGE_FILES_MAX);
 }
 
 size_t egress_packages_page(const char *html, size_t len, const char *base,
                             const char *project, struct package_file **ret)
 {
-    struct package_file *files = NULL;
+    struct package_list list = {.files = NULL};
     const char *at = html, *end = html + len;
-    size_t count = 0, next = 0;
 
-    /* The last PACKAGE_FILES_MAX: indexes list what is new at the end. */
     while (at && (at = memchr(at, '<', (size_t)(end - at)))) {
         const char *close = memchr(at, '>', (size_t)(end - at));
         struct package_file one;
@@ -145,16 +152,10 @@ size_t egress_packages_page(const char *html, size_t len, const char *base,
         if (close - at > 3 && tolower((unsigned char)at[1]) == 'a' &&
             isspace((unsigned char)at[2]) &&
             take_link((struct span){at, (size_t)(close - at)}, base, project,
-                      &one)) {
-            if (!files)
-                files = xcalloc(PACKAGE_FILES_MAX, sizeof(*files));
-            free(files[next].url);
-            files[next] = one;
-            next = (next + 1) % PACKAGE_FILES_MAX;
-            count = MIN(count + 1, (size_t)PACKAGE_FILES_MAX);
-        }
+                      &one))
+            egress_packages_keep(&list, one);
         at = close + 1;
     }
-    *ret = files;
-    return count;
+    *ret = list.files;
+    return list.count;
 }

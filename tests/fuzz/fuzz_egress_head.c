@@ -80,11 +80,13 @@ static void try_body(const char *text, size_t len)
         assert((size_t)n == taken && whole.done == pieces.done);
 }
 
-static void try_page(const char *text, size_t len)
+typedef size_t page_fn(const char *text, size_t len, const char *base,
+                       const char *project, struct package_file **ret);
+
+static void try_page(page_fn *read, const char *text, size_t len)
 {
     struct package_file *files = NULL;
-    size_t count =
-        egress_packages_page(text, len, "https://i.example/s/a/", "a", &files);
+    size_t count = read(text, len, "https://i.example/s/a/", "a", &files);
 
     assert(count <= PACKAGE_FILES_MAX);
     for (size_t i = 0; i < count; i++)
@@ -100,7 +102,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
     try_head(text, size);
     try_body(text, size);
-    try_page(text, size);
+    try_page(egress_packages_page, text, size);
+    try_page(egress_packages_json, text, size);
     (void)egress_hello_read(data, size, name);
     return 0;
 }

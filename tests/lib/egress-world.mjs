@@ -13,7 +13,7 @@ import readline from 'node:readline';
 const { dns = null, http: httpPorts = [], tls = null, greet = [], bind = ['0.0.0.0', '::'], bad = null } = JSON.parse(process.argv[2]);
 const contacts = [];
 let names = {};
-let pages = {}; // path -> { status, headers, b64 }
+let pages = {}; // path -> { status, headers, b64 }, and json: the same for who would rather have that
 let asked = [];
 
 // ---- names ------------------------------------------------------------------
@@ -101,7 +101,9 @@ function answer(request, response) {
     return;
   }
   if (pages[url.pathname]) {
-    const { status = 200, headers = {}, b64 = '' } = pages[url.pathname];
+    const page = pages[url.pathname];
+    const wanted = (request.headers.accept ?? '').split(',')[0];
+    const { status = 200, headers = {}, b64 = '' } = page.json && wanted === page.json.headers['content-type'].split(';')[0] ? page.json : page;
     response.writeHead(status, headers);
     response.end(Buffer.from(b64, 'base64'));
     return;

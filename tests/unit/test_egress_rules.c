@@ -371,6 +371,83 @@ static void package_pages_are_read(void **state)
     egress_packages_files_free(files, PACKAGE_FILES_MAX);
 }
 
+static size_t json_page(const char *json, struct package_file **ret)
+{
+    return egress_packages_json(json, strlen(json),
+                                "https://i.example/simple/a/", "a", ret);
+}
+
+#define FILE_(more)                                                           \
+    "{\"files\":[{\"filename\":\"a-1.tar.gz\",\"hashes\":{\"sha256\":"        \
+    "\"" H64 "\"}" more "}]}"
+
+static void package_pages_in_json_are_read(void **state)
+{
+    static const char *const good[][2] = {
+        {FILE_(",\"url\":\"/f/a-1.tar.gz\""), ""},
+        {FILE_(",\"url\" : \"..\\/..\\/f\\/a-1.tar.gz\",\"yanked\":false"),
+         ""},
+        {FILE_(",\"url\":\"\\u002ff/a-1.tar.gz\",\"requires-python\":null"),
+         ""},
+        {FILE_(",\"url\":\"/f/a-1.tar.gz\",\"requires-python\":\"<4\\u0026\""),
+         "&lt;4&amp;"},
+        {FILE_(",\"x\":{\"y\":[1,-2.5e3,{},[],\"\\u20ac\",null]},"
+               "\"url\":\"/f/a-1.tar.gz\""),
+         ""},
+    };
+    static const char *const none[] = {
+        "",
+        "[]",
+        "{",
+        "{}",
+        "null",
+        "{\"files\":[]}",
+        "{\"files\":{}}",
+        "{\"files\":[1]}",
+        FILE_(""),
+        FILE_(",\"url\":7"),
+        FILE_(",\"url\":\"/f/\\u00e9\""),
+        FILE_(",\"url\":\"/f/a b\""),
+        FILE_(",\"url\":\"/f/a\",\"yanked\":true"),
+        FILE_(",\"url\":\"/f/a\",\"yanked\":\"\""),
+        FILE_(",\"url\":\"/f/a\",\"hashes\":{\"sha256\":\"00\"}"),
+        FILE_(",\"url\":\"/f/a\",\"filename\":\"b-1.tar.gz\""),
+        FILE_(",\"url\":\"/f/a\",\"filename\":\"../a-1.tar.gz\""),
+        FILE_(",\"url\":\"/f/a\",\"x\":\"\n\""),
+        FILE_(",\"url\":\"/f/a\",\"x\":\"\\q\""),
+        FILE_(",\"url\":\"/f/a\",\"x\":[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]"),
+        "{\"files\":[{\"filename\":\"a-1.tar.gz",
+        "{\"files\":[{\"filename\":\"a-1.tar.gz\\",
+        "{\"files\":[{\"filename\":\"\\u00",
+    };
+    struct package_file *files = NULL;
+    struct buf b cleanup(buf_done) = {0};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        assert_int_equal(json_page(good[i][0], &files), 1);
+        assert_string_equal(files[0].url, "https://i.example/f/a-1.tar.gz");
+        assert_string_equal(files[0].name, "a-1.tar.gz");
+        assert_string_equal(files[0].sha256, H64);
+        assert_string_equal(files[0].requires, good[i][1]);
+        egress_packages_files_free(files, 1);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(none); i++) {
+        assert_int_equal(json_page(none[i], &files), 0);
+        egress_packages_files_free(files, 0);
+    }
+    buf_adds(&b, "{\"files\":[");
+    for (unsigned i = 0; i < PACKAGE_FILES_MAX + 1; i++)
+        buf_addf(&b,
+                 "%s{\"filename\":\"a-%u.tar.gz\",\"url\":\"x\",\"hashes\":{"
+                 "\"sha256\":\"" H64 "\"}}",
+                 i ? "," : "", i);
+    buf_adds(&b, "]}");
+    assert_int_equal(json_page(b.data, &files), PACKAGE_FILES_MAX);
+    assert_string_equal(files[0].version, "512"); /* in place of the oldest */
+    egress_packages_files_free(files, PACKAGE_FILES_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -384,6 +461,7 @@ int main(void)
         cmocka_unit_test(certificates_hold_for_their_host_and_session),
         cmocka_unit_test(package_names_are_normal),
         cmocka_unit_test(package_pages_are_read),
+        cmocka_unit_test(package_pages_in_json_are_read),
     };
 
     return cmocka_run_group_tests_name("egress_rules", tests, NULL, NULL);

@@ -28,7 +28,16 @@ before(async () => {
   await lab.names({ 'files.example': { A: [PUBLIC] }, 'inner.example': { A: ['10.0.0.5'] } });
   const page = (links) => ({ headers: { 'content-type': 'text/html' }, b64: b64(`<!DOCTYPE html><html><body><h1>Links</h1>\n${links.join('<br/>\n')}</body></html>`) });
   const link = (href, hash, extra = '') => `<a href="${href}#sha256=${hash}"${extra}>${href.split('/').pop()}</a>`;
+  const file = (filename, hash, more = {}) => ({ filename, url: `/f/${filename}`, hashes: { sha256: hash }, ...more });
+  const json = (type, body) => ({ headers: { 'content-type': type }, b64: b64(typeof body === 'string' ? body : JSON.stringify(body)) });
   await lab.world.ask('pages', { pages: {
+    '/simple/both/': { ...page([link('/f/both-1.0-py3-none-any.whl', sha('html'))]), json: json('application/vnd.pypi.simple.v1+json; charset=utf-8', { meta: { 'api-version': '1.1' }, name: 'both', versions: ['2.0'], files: [
+      file('both-2.0-py3-none-any.whl', sha('both two'), { 'requires-python': '>=3.8,<4', 'upload-time': '2026-01-01T00:00:00Z', yanked: false, size: 8, 'core-metadata': { sha256: sha('m') } }),
+      file('both-2.1-py3-none-any.whl', sha('both two one'), { url: 'http://files.example/f/both-2.1-py3-none-any.whl' }),
+      file('both-2.2-py3-none-any.whl', sha('y'), { yanked: 'broken' }), file('both-2.3-py3-none-any.whl', sha('y'), { yanked: true }), file('both-2.4-py3-none-any.whl', 'short'),
+      { filename: 'both-2.5-py3-none-any.whl', url: '/f/x', hashes: { md5: 'x' } }, file('other-1.0-py3-none-any.whl', sha('y')), file('both-2.6-py3-none-any.whl', sha('something else'))] }) },
+    '/simple/broken/': json('application/vnd.pypi.simple.v1+json', '{"files": [{"filename": "broken-1'),
+    '/f/both-2.0-py3-none-any.whl': { b64: b64('both two') }, '/f/both-2.1-py3-none-any.whl': { b64: b64('both two one') }, '/f/both-2.6-py3-none-any.whl': { b64: b64('tampered') },
     '/simple/remote/': page([link('/f/remote-1.0-py3-none-any.whl', sha('remote one'), ' data-requires-python="&gt;=3.8"'), link('../../f/remote-1.1-py3-none-any.whl', sha('remote one one')),
       link('http://files.example/f/remote-1.2-py3-none-any.whl', sha('elsewhere')), link('http://inner.example/f/remote-1.3-py3-none-any.whl', sha('inner')),
       link('/f/remote-1.4-py3-none-any.whl', sha('something else')), '<a href="/f/remote-9.0-py3-none-any.whl">no hash</a>', link('/f/another-1.0-py3-none-any.whl', sha('x')),
@@ -100,6 +109,27 @@ describe('packages of an index', () => {
       assert.match(got.body, /data-requires-python="&gt;=3.8"/);
     }
     assert.equal((await s.get(`${INDEX}/simple/missing/`)).status, 404);
+  });
+
+  test('are read as JSON where the index has that, and judged and checked the same', async () => {
+    const s = await lab.grant([], { mode: MODE.none, packages: true });
+    const got = await s.get(`${INDEX}/simple/Both/`);
+    assert.equal(got.status, 200, got.line);
+    assert.deepEqual(linksOf(got.body), [['2.0', 'both two'], ['2.1', 'both two one'], ['2.6', 'something else']].map(([v, bytes]) => `/files/both/both-${v}-py3-none-any.whl#sha256=${sha(bytes)}`));
+    assert.match(got.body, /data-requires-python="&gt;=3.8,&lt;4"/);
+    const one = (v) => s.get(`${INDEX}/files/both/both-${v}-py3-none-any.whl`);
+    assert.deepEqual([(await one('2.0')).body, (await one('2.1')).body], ['both two', 'both two one']);
+    const tampered = await one('2.6');
+    assert.deepEqual([tampered.status, /not those of its hash/.test(tampered.body)], [502, true]);
+    assert.equal((await one('2.2')).status, 404);
+    assert.equal((await s.get(`${INDEX}/simple/broken/`)).status, 404);
+    await lab.driver.ask('policy', { answer: -1 });
+    try {
+      const fresh = await lab.grant([], { mode: MODE.none, packages: true });
+      assert.equal((await fresh.get(`${INDEX}/simple/both/`)).status, 403);
+    } finally {
+      await lab.driver.ask('policy', { answer: 1 });
+    }
   });
 
   test('E3: are fetched from where the index says, unless that is a private address of somebody else', async () => {
