@@ -22,6 +22,7 @@
 struct compiler {
     struct arena *arena;
     struct policy_rules *rules;
+    const struct policy_zone *zone; /* of all, until a layer says otherwise */
 };
 
 static int fault(const struct policy_node *n, struct error *err,
@@ -221,15 +222,30 @@ static int compile_rule(struct compiler *c, const struct policy_node *n,
 
 /* ---- layers ------------------------------------------------------------- */
 
-/* `default` and `rules` of a mapping that has been looked at. */
+static int compile_zone(struct compiler *c, const struct policy_node *n,
+                        struct policy_layer *l, struct error *err)
+{
+    const struct policy_node *zone = policy_yaml_get(n, "timezone");
+
+    l->zone = c->zone;
+    if (!zone)
+        return 0;
+    if (zone->kind != NODE_SCALAR)
+        return fault(zone, err, "timezone must be a name");
+    if (policy_zone_load(c->arena, zone->text, &l->zone, err) < 0)
+        return policy_yaml_at(zone, err);
+    return 0;
+}
+
+/* `default`, `timezone` and `rules` of a mapping that has been looked at. */
 static int compile_layer(struct compiler *c, const struct policy_node *n,
                          struct policy_layer *l, struct error *err)
 {
     const struct policy_node *otherwise = policy_yaml_get(n, "default");
     const struct policy_node *rules = policy_yaml_get(n, "rules");
-    int rc = 0;
+    int rc = compile_zone(c, n, l, err);
 
-    if (otherwise)
+    if (rc == 0 && otherwise)
         rc = want_verdict(otherwise, &l->otherwise, err);
     if (rc < 0 || !rules)
         return rc;
@@ -257,7 +273,7 @@ static int compile_layers(struct compiler *c, const struct policy_node *n,
                           const char *what, struct policy_layer **ret,
                           size_t *ret_count, struct error *err)
 {
-    static const char *const known[] = {"default", "rules"};
+    static const char *const known[] = {"default", "timezone", "rules"};
     struct policy_layer *layers;
     size_t count = 0;
     int rc = 0;
@@ -291,8 +307,8 @@ static int compile_layers(struct compiler *c, const struct policy_node *n,
 static int compile_root(struct compiler *c, const struct policy_node *root,
                         struct error *err)
 {
-    static const char *const known[] = {"version", "default", "rules", "pools",
-                                        "tenants"};
+    static const char *const known[] = {"version", "default", "timezone",
+                                        "rules",   "pools",   "tenants"};
     struct policy_rules *r = c->rules;
     const struct policy_node *version;
     int rc = want_map(root, "a policy", known, ARRAY_SIZE(known), err);
@@ -307,6 +323,7 @@ static int compile_root(struct compiler *c, const struct policy_node *root,
     r->global.key = "";
     r->global.name = "global";
     rc = compile_layer(c, root, &r->global, err);
+    c->zone = r->global.zone;
     if (rc == 0)
         rc = compile_layers(c, policy_yaml_get(root, "pools"), "pool",
                             &r->pools, &r->pool_count, err);

@@ -51,6 +51,7 @@ static bool rule_matches(const struct policy_rule *r, struct policy_subject *s)
 const struct policy_rule *policy_evaluate_first(const struct policy_layer *l,
                                                 struct policy_subject *s)
 {
+    policy_subject_zone(s, l->zone);
     for (size_t i = 0; i < l->count; i++)
         if (rule_matches(&l->rules[i], s))
             return &l->rules[i];

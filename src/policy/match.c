@@ -19,18 +19,31 @@ void policy_subject_init(struct policy_subject *s,
                          const struct policy_request *rq)
 {
     s->rq = rq;
+    s->zone = NULL;
     s->timed = false;
     s->package[0] = s->type[0] = '\0';
 }
 
-/* In the zone of the process: see policy_zone_set. */
+void policy_subject_zone(struct policy_subject *s,
+                         const struct policy_zone *zone)
+{
+    s->timed = s->timed && s->zone == zone;
+    s->zone = zone;
+}
+
+/* In the zone of the layer, else that of the process: see policy_zone_set. */
 static const struct tm *when(struct policy_subject *s)
 {
     if (!s->timed) {
         int64_t ms = s->rq->at_ms ? s->rq->at_ms : clock_real_ms();
         time_t at = (time_t)(ms / 1000);
 
-        (void)localtime_r(&at, &s->tm); /* no year that far */
+        if (s->zone) {
+            at += policy_zone_ahead(s->zone, at);
+            (void)gmtime_r(&at, &s->tm); /* no year that far */
+        } else {
+            (void)localtime_r(&at, &s->tm);
+        }
         s->timed = true;
     }
     return &s->tm;

@@ -144,9 +144,24 @@ int policy_terms_parse(struct arena *arena, const struct policy_key *key,
 /* Lower case, and runs of "-", "_" and "." as one "-". */
 void policy_terms_package(const char *name, char *ret, size_t size);
 
+/* ---- zone.c, zone_file.c ------------------------------------------------ */
+
+#define POLICY_ZONE_PATH 96
+
+struct policy_zone;
+
+/* Where the zone of that name is; ERR_INVALID: there is none. */
+int policy_zone_path(const char *zone, char ret[POLICY_ZONE_PATH],
+                     struct error *err);
+int policy_zone_load(struct arena *arena, const char *name,
+                     const struct policy_zone **ret, struct error *err);
+/* How many seconds its clocks are ahead of UTC at that time. */
+int32_t policy_zone_ahead(const struct policy_zone *z, int64_t at);
+
 /* A request with what only some rules need, worked out once. */
 struct policy_subject {
     const struct policy_request *rq;
+    const struct policy_zone *zone; /* the layer's; NULL: the service's */
     bool timed;
     struct tm tm;
     char package[256];
@@ -155,6 +170,9 @@ struct policy_subject {
 
 void policy_subject_init(struct policy_subject *s,
                          const struct policy_request *rq);
+/* What follows is asked for a layer with that zone. */
+void policy_subject_zone(struct policy_subject *s,
+                         const struct policy_zone *zone);
 bool policy_match_condition(const struct policy_condition *c,
                             struct policy_subject *s);
 /* What the subject has there, for people; false: it does not apply. */
@@ -176,6 +194,7 @@ struct policy_layer {
     const char *key;  /* the pool, the tenant; "" */
     const char *name; /* "global", "pool:x" */
     enum policy_verdict otherwise;
+    const struct policy_zone *zone; /* NULL: the service's */
     struct policy_rule *rules;
     size_t count;
 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The time zone of `hours` and `days`. The C library knows one zone for the
+ * The time zone of `hours` and `days`, where a layer has none of its own
+ * (zone_file.c). The C library knows one zone for the
  * whole process; nothing else here looks at local time, so it is policy's to
  * choose. Called before requests come.
  */
@@ -15,20 +16,27 @@
 
 #define ZONES "/usr/share/zoneinfo/"
 
-int policy_zone_set(const char *zone, struct error *err)
+int policy_zone_path(const char *zone, char ret[POLICY_ZONE_PATH],
+                     struct error *err)
 {
-    char path[sizeof(ZONES) + 64];
-    int n = snprintf(path, sizeof(path), ZONES "%s", zone);
+    int n = snprintf(ret, POLICY_ZONE_PATH, ZONES "%s", zone);
     struct stat st;
 
+    if (zone[0] && n < POLICY_ZONE_PATH && zone[0] != '/' &&
+        !strstr(zone, "..") && stat(ret, &st) == 0 && S_ISREG(st.st_mode))
+        return 0;
+    (void)error_set(err, ERR_INVALID, "no such time zone: %.64s", zone);
+    return error_hint(err, "a name such as Europe/Berlin; the package "
+                           "tzdata brings them");
+}
+
+int policy_zone_set(const char *zone, struct error *err)
+{
+    char path[POLICY_ZONE_PATH];
+
     /* The C library takes one it does not know for UTC. */
-    if (zone[0] &&
-        (n >= (int)sizeof(path) || zone[0] == '/' || strstr(zone, "..") ||
-         stat(path, &st) < 0 || !S_ISREG(st.st_mode))) {
-        (void)error_set(err, ERR_INVALID, "no such time zone: %.64s", zone);
-        return error_hint(err, "a name such as Europe/Berlin; the package "
-                               "tzdata brings them");
-    }
+    if (zone[0] && policy_zone_path(zone, path, err) < 0)
+        return -(int)err->code;
     if (zone[0])
         (void)snprintf(path, sizeof(path), ":%s", zone);
     if (setenv("TZ", zone[0] ? path : "UTC0", 1) < 0)

@@ -19,6 +19,7 @@
 
 #include "audit/audit.h"
 #include "auth/auth.h"
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -729,9 +730,63 @@ static void decide_while_it_changes(void **state)
     }
 }
 
+/* Every hour around each change, and every few days of a century and a half,
+ * as the C library has it. */
+static void zones_are_as_the_c_library_has_them(void **state)
+{
+    static const char *const zones[] = {
+        "UTC",           "Europe/Berlin",       "Europe/Dublin",
+        "Asia/Tokyo",    "America/New_York",    "Australia/Lord_Howe",
+        "Asia/Kolkata",  "Africa/Casablanca",   "America/Sao_Paulo",
+        "America/Nuuk",  "Pacific/Apia",        "Asia/Gaza",
+        "Asia/Tehran",   "America/St_Johns",    "Pacific/Chatham",
+        "Africa/Cairo",  "Antarctica/Troll",    "Asia/Kathmandu",
+        "Europe/London", "America/Los_Angeles", "Australia/Sydney"};
+    struct error err;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(zones); i++) {
+        struct arena *arena = arena_new();
+        const struct policy_zone *z = NULL;
+
+        if (policy_zone_load(arena, zones[i], &z, &err) < 0 ||
+            policy_zone_set(zones[i], &err) < 0)
+            fail_msg("%s: %s", zones[i], err.message);
+        for (time_t at = -2208988800; at < 4102444800; at += 3600 * 5 + 1799) {
+            struct tm tm;
+
+            assert_non_null(localtime_r(&at, &tm));
+            if (policy_zone_ahead(z, at) != tm.tm_gmtoff)
+                fail_msg("%s at %lld: %d, not %ld", zones[i], (long long)at,
+                         policy_zone_ahead(z, at), tm.tm_gmtoff);
+        }
+        arena_free(arena);
+    }
+    assert_int_equal(policy_zone_set("", &err), 0);
+}
+
+static void zones_that_are_none_are_refused(void **state)
+{
+    (void)state;
+    refused("version: 1\ntimezone: Europe/Berln\n",
+            "line 2: no such time zone: Europe/Berln", "tzdata");
+    refused("version: 1\ntimezone: ''\n", "no such time zone", "tzdata");
+    refused("version: 1\ntimezone: ../zoneinfo/UTC\n", "no such time zone",
+            "tzdata");
+    refused("version: 1\ntimezone: /usr/share/zoneinfo/UTC\n",
+            "no such time zone", "tzdata");
+    refused("version: 1\ntimezone: tzdata.zi\n", "cannot be read", "");
+    refused("version: 1\ntimezone: Europe\n", "no such time zone", "tzdata");
+    refused("version: 1\ntimezone: [UTC]\n", "must be a name", "");
+    refused("version: 1\ntenants: {a: {timezone: Nowhere}}\n",
+            "no such time zone: Nowhere", "tzdata");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(zones_are_as_the_c_library_has_them),
+        cmocka_unit_test(zones_that_are_none_are_refused),
         cmocka_unit_test(check_names_line_and_nearest_key),
         cmocka_unit_test(check_refuses_what_makes_no_sense),
         cmocka_unit_test(check_takes_the_whole_of_the_format),
