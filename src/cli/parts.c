@@ -270,8 +270,9 @@ static int complete(struct parts *p, json_t **ret, struct error *err)
     int r;
 
     hash_stream_end(take_ptr(p->hash), hash);
-    body = json_pack("{s:s, s:s*, s:s*}", "sha256",
-                     ids_hex(hash, sizeof(hash), hex), "conversation",
+    body = json_pack("{s:s, s:b, s:s*, s:s*}", "sha256",
+                     ids_hex(hash, sizeof(hash), hex), "executable",
+                     p->what->executable, "conversation",
                      p->what->conversation, "message", p->what->message);
     if (!body)
         return error_set(err, ERR_INVALID, "an id is not valid UTF-8");

@@ -45,7 +45,8 @@ static void add_notes(struct buf *url, const struct cli_upload *what)
 {
     cli_http_query(url, "conversation", what->conversation);
     cli_http_query(url, "message", what->message);
-    cli_http_query(url, "executable", what->executable ? "true" : NULL);
+    if (strcmp(what->local, "-") != 0)
+        cli_http_query(url, "executable", what->executable ? "true" : "false");
 }
 
 static int whole(struct cli *c, const struct cli_place *place, int fd,

@@ -82,7 +82,7 @@ static void temp_name(uint32_t handle, char ret[40])
 
 /* Where no file can be without a name, as in overlays before Linux 6.1: one
  * that no listing shows. The session could get at it, as at all its files. */
-static int create_named(struct broker *b, uint32_t handle)
+static int create_named(struct broker *b, uint32_t handle, mode_t mode)
 {
     char temp[40];
 
@@ -90,29 +90,32 @@ static int create_named(struct broker *b, uint32_t handle)
     (void)unlinkat(b->data, temp, 0); /* a leftover of ours, or nothing */
     b->uploads[handle] =
         openat(b->data, temp,
-               O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, 0644);
+               O_CREAT | O_EXCL | O_WRONLY | O_NOFOLLOW | O_CLOEXEC, mode);
     b->named[handle] = b->uploads[handle] >= 0;
     return b->uploads[handle] < 0 ? errno : 0;
 }
 
-static int create_unnamed(struct broker *b, uint32_t handle)
+static int create_unnamed(struct broker *b, uint32_t handle, mode_t mode)
 {
     b->uploads[handle] =
-        openat(b->data, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, 0644);
+        openat(b->data, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
     b->named[handle] = false;
     return b->uploads[handle] < 0 ? errno : 0;
 }
 
-int broker_create(struct broker *b, uint32_t *ret_handle, int *ret_fd)
+int broker_create(struct broker *b, bool executable, uint32_t *ret_handle,
+                  int *ret_fd)
 {
+    mode_t mode = executable ? 0755 : 0644;
+
     for (uint32_t i = 0; i < BROKER_UPLOADS_MAX; i++) {
         int r;
 
         if (b->uploads[i] >= 0)
             continue;
-        r = create_unnamed(b, i);
+        r = create_unnamed(b, i, mode);
         if (r == EOPNOTSUPP || r == EISDIR)
-            r = create_named(b, i);
+            r = create_named(b, i, mode);
         if (r)
             return r;
         *ret_handle = i;

@@ -321,7 +321,8 @@ static int dispatch(struct init *in, struct call *c)
         return broker_open(&in->broker, c->req.path, c->req.path_len,
                            &c->reply_fd);
     case INIT_CREATE:
-        return broker_create(&in->broker, &c->reply.arg, &c->reply_fd);
+        return broker_create(&in->broker, c->req.arg != 0, &c->reply.arg,
+                             &c->reply_fd);
     case INIT_PUBLISH:
         return do_publish(in, c);
     case INIT_DISCARD:

@@ -116,7 +116,8 @@ struct broker {
 
 /* Each returns 0 or an errno for the reply. Paths are not terminated. */
 int broker_open(struct broker *b, const char *path, size_t len, int *ret_fd);
-int broker_create(struct broker *b, uint32_t *ret_handle, int *ret_fd);
+int broker_create(struct broker *b, bool executable, uint32_t *ret_handle,
+                  int *ret_fd);
 int broker_publish(struct broker *b, uint32_t handle, const char *path,
                    size_t len);
 int broker_discard(struct broker *b, uint32_t handle);

@@ -8,38 +8,47 @@
  */
 #include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "session/session_int.h"
 
-/* What is inside at path, as an errno: 0 a file, EISDIR a folder. */
+/* What is inside at path, as an errno: 0 a file, EISDIR a folder; and whether
+ * it is a program. */
 static int look_inside(struct box *box, const char *path, int *ret_errnum,
-                       struct error *err)
+                       bool *ret_program, struct error *err)
 {
     struct broker_request look = {.type = INIT_OPEN, .path = path};
     struct broker_reply reply = {.fd = -1};
+    struct stat st;
     int rc = session_broker_call(box, &look, NULL, 0, true, &reply, err);
 
-    if (rc == 0 && reply.errnum == 0)
+    *ret_program = false;
+    if (rc == 0 && reply.errnum == 0) {
+        *ret_program =
+            fstat(reply.fd, &st) == 0 && (st.st_mode & S_IXUSR) != 0;
         fd_close(&reply.fd);
+    }
     *ret_errnum = reply.errnum;
     return rc;
 }
 
 /* Could it get that name? Asked before the commit, which would take away a
  * folder of that name. Files and whatever else is there give way. */
-static int check_place(struct box *box, const char *path, struct error *err)
+static int check_place(struct box *box, const char *path, bool *ret_program,
+                       struct error *err)
 {
     const char *slash = strrchr(path, '/');
     int errnum = 0;
-    int rc = look_inside(box, path, &errnum, err);
+    int rc = look_inside(box, path, &errnum, ret_program, err);
 
     if (rc == 0 && errnum == ELOOP && slash) { /* itself, or on the way? */
         char *above cleanup(mem_free) = xstrndup(path, (size_t)(slash - path));
+        bool program;
 
-        rc = look_inside(box, above, &errnum, err);
+        rc = look_inside(box, above, &errnum, &program, err);
         if (errnum == EISDIR)
             errnum = 0;
     }
@@ -54,14 +63,17 @@ int session_bring_stage(struct session *se, struct box *box,
                         uint32_t *ret_handle, struct error *err)
 {
     int fd cleanup(fd_close) = -1;
+    bool program = false;
     uint64_t size;
     int rc = blob_open(workspaces_blobs(se->m->workspaces), put->sha256, &fd,
                        &size, err);
 
     if (rc == 0)
-        rc = check_place(box, put->path, err);
+        rc = check_place(box, put->path, &program, err);
     if (rc == 0)
-        rc = session_mount_stage(box, fd, size, ret_handle, err);
+        rc = session_mount_stage(box, fd, size,
+                                 put->executable || (put->as_was && program),
+                                 ret_handle, err);
     return rc;
 }
 

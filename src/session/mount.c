@@ -120,9 +120,10 @@ void session_mount_discard(struct box *box, uint32_t handle)
 }
 
 int session_mount_stage(struct box *box, int fd, uint64_t size,
-                        uint32_t *ret_handle, struct error *err)
+                        bool executable, uint32_t *ret_handle,
+                        struct error *err)
 {
-    struct broker_request create = {.type = INIT_CREATE};
+    struct broker_request create = {.type = INIT_CREATE, .arg = executable};
     struct broker_reply reply;
     int to cleanup(fd_close) = -1;
     struct stat st;
@@ -157,13 +158,17 @@ int session_mount_publish(struct box *box, uint32_t handle, const char *path,
     return rc;
 }
 
-int session_mount_put(struct box *box, int fd, uint64_t size, const char *path,
-                      struct error *err)
+int session_mount_put(struct session *se, struct box *box,
+                      const struct workspace_file *f, struct error *err)
 {
+    int fd cleanup(fd_close) = -1;
     uint32_t handle;
-    int rc = session_mount_stage(box, fd, size, &handle, err);
+    int rc = workspace_file_open(se->m->workspaces, NULL, f, &fd, err);
 
-    return rc < 0 ? rc : session_mount_publish(box, handle, path, err);
+    if (rc == 0)
+        rc =
+            session_mount_stage(box, fd, f->size, f->executable, &handle, err);
+    return rc < 0 ? rc : session_mount_publish(box, handle, f->path, err);
 }
 
 static int copy_page(struct session *se, struct box *box,
@@ -172,13 +177,8 @@ static int copy_page(struct session *se, struct box *box,
 {
     int rc = 0;
 
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        int fd cleanup(fd_close) = -1;
-
-        rc = workspace_file_open(se->m->workspaces, NULL, &files[i], &fd, err);
-        if (rc == 0)
-            rc = session_mount_put(box, fd, files[i].size, files[i].path, err);
-    }
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = session_mount_put(se, box, &files[i], err);
     return rc;
 }
 

@@ -7,7 +7,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/fd.h"
 #include "base/mem.h"
 #include "session/session_int.h"
 
@@ -68,17 +67,6 @@ static int take_folders(struct box *box, const char *path, struct error *err)
     return rc;
 }
 
-static int put(struct session *se, struct box *box,
-               const struct workspace_file *f, struct error *err)
-{
-    int fd cleanup(fd_close) = -1;
-    int rc = workspace_file_open(se->m->workspaces, NULL, f, &fd, err);
-
-    if (rc == 0)
-        rc = session_mount_put(box, fd, f->size, f->path, err);
-    return rc;
-}
-
 /* What goes makes room for what comes: a file may be where a folder was. */
 static int apply(struct session *se, struct box *box,
                  const struct workspace_file *files, size_t count,
@@ -94,7 +82,7 @@ static int apply(struct session *se, struct box *box,
             rc = take_folders(box, files[i].path, err);
     for (size_t i = 0; i < count && rc == 0; i++)
         if (files[i].sha256[0])
-            rc = put(se, box, &files[i], err);
+            rc = session_mount_put(se, box, &files[i], err);
     return rc;
 }
 

@@ -287,9 +287,10 @@ struct session {
     int64_t base;
     char base_id[ID_MAX]; /* the id of commit base_id_seq; lock */
     int64_t base_id_seq;
-    bool made;         /* the workspace exists (a transient one's may not) */
-    bool rescan;       /* something was not committed: look at all again */
-    struct idmap seen; /* ephemeral: files there as of the last look */
+    bool made;           /* the workspace exists (a transient one's may not) */
+    bool rescan;         /* something was not committed: look at all again */
+    struct idmap seen;   /* ephemeral: files there as of the last look */
+    struct idmap unkept; /* there was no room for, and it was told */
     struct execution *queue_head, *queue_tail;
     struct execution *running;
     struct runner *runner; /* of running */
@@ -377,13 +378,14 @@ bool session_mount_layers(const struct sessions *m);
 int session_mount_box(struct session *se, uint32_t runtime,
                       const struct workspace_tree *tree, struct box **ret,
                       struct error *err);
-/* One file of the workspace into the box under its own name. */
-int session_mount_put(struct box *box, int fd, uint64_t size, const char *path,
-                      struct error *err);
+/* One file of the workspace into the box under its own name and mode. */
+int session_mount_put(struct session *se, struct box *box,
+                      const struct workspace_file *f, struct error *err);
 /* The same in two steps: in the box without a name, then under it. publish
  * discards what it could not name. */
 int session_mount_stage(struct box *box, int fd, uint64_t size,
-                        uint32_t *ret_handle, struct error *err);
+                        bool executable, uint32_t *ret_handle,
+                        struct error *err);
 int session_mount_publish(struct box *box, uint32_t handle, const char *path,
                           struct error *err);
 void session_mount_discard(struct box *box, uint32_t handle);

@@ -192,7 +192,8 @@ static int keep(struct session_upload *u, struct session_file *ret,
     what.put = (struct workspace_change){.kind = CHANGE_PUT,
                                          .path = u->path,
                                          .sha256 = sha256,
-                                         .size = u->size};
+                                         .size = u->size,
+                                         .as_was = true};
     rc = session_allow_put(u->se, &u->who, &what.put, err);
     if (rc == 0)
         rc = session_bring(u->se, &u->who, &what, ret, err);

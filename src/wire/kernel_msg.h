@@ -35,7 +35,8 @@ enum init_request_type {
                          changed. Reply payload: entries; arg of reply: 0,
                          or enum init_scan_rest: ask again with arg 1 */
     INIT_OPEN,        /* path; reply fd: the file, opened for reading */
-    INIT_CREATE,      /* reply fd: a new unnamed file, arg: its handle */
+    INIT_CREATE,      /* arg: 1 = its owner may execute it; reply fd: a new
+                         unnamed file, arg: its handle */
     INIT_PUBLISH,     /* arg: handle, path: its name from now on */
     INIT_DISCARD,     /* arg: handle */
     INIT_REMOVE,      /* path: a file, or an empty folder */

@@ -85,6 +85,8 @@ static int put_at(struct commit_plan *p, const char *path,
         r = clear_above(p, n, err);
     if (r == 0)
         r = clear_below(p, n, err);
+    if (r == 0 && put->as_was && plan_is_file(n) && n->head)
+        put->executable = n->head->executable;
     if (r == 0)
         plan_want_bytes(p, n, put);
     return r;
@@ -113,6 +115,7 @@ static int change_put(struct commit_plan *p, const struct workspace_change *c,
     put->sha256 = c->sha256;
     put->size = c->size;
     put->executable = c->executable;
+    put->as_was = c->as_was;
     put->mime = mime_usable(c->mime) ? c->mime : workspace_mime(c->path);
     put->from_version = c->from_version;
     put->file_id = c->file_id;

@@ -48,6 +48,7 @@ struct plan_put {
     const char *sha256;
     uint64_t size;
     bool executable;
+    bool as_was; /* executable if what it replaces is */
     const char *mime;
     const char *from;         /* path, for history, or NULL */
     const char *from_version; /* or NULL */

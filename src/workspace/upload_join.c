@@ -210,13 +210,18 @@ static int finish(struct workspaces *w, const struct actor *who,
     struct workspace_change change = {.kind = CHANGE_PUT,
                                       .path = was->path,
                                       .sha256 = whole->sha256,
-                                      .size = whole->size};
+                                      .size = whole->size,
+                                      .as_was = true};
     struct workspace_commit_spec own =
         spec ? *spec : (struct workspace_commit_spec){0};
     struct workspace_commit commit = {0};
     struct workspace_row row;
     int r;
 
+    if (own.changes) {
+        change.executable = own.changes->executable;
+        change.as_was = false;
+    }
     own.kind = own.kind ? own.kind : "upload";
     own.action = own.action ? own.action : "upload.complete";
     own.changes = &change;

@@ -467,7 +467,7 @@ int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct link l cleanup(link_done) = {0};
     struct workspace_change change = {
-        .kind = CHANGE_PUT, .sha256 = sha256, .size = size};
+        .kind = CHANGE_PUT, .sha256 = sha256, .size = size, .as_was = true};
     struct workspace_commit commit = {0};
     struct workspace_row row;
     int r = govern_put(w, s, path, &change, source, err);

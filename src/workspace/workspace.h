@@ -250,6 +250,7 @@ struct workspace_change {
     const char *sha256; /* PUT: a blob that is there and pinned */
     uint64_t size;
     bool executable;
+    bool as_was;      /* PUT over a file: as executable as that one is */
     const char *mime; /* PUT; NULL: by the name */
     /* PUT: where it comes from, for history; NULL: nowhere */
     const char *from_version;
@@ -571,8 +572,8 @@ int workspace_upload_part(struct workspaces *w, const struct actor *who,
                           const char *upload, uint32_t number,
                           const char *sha256, uint64_t size,
                           struct error *err);
-/* Parts 1 to n, joined; spec: for if_*, locks, conversation; its changes are
- * ignored. A wrong declared size or sha256 (NULL: unchecked) is refused. */
+/* Parts 1 to n, joined; spec: for if_*, locks, conversation; its changes: NULL,
+ * or one that says whether it is executable. A wrong declared size or sha256 (NULL: unchecked) is refused. */
 int workspace_upload_complete(struct workspaces *w, const struct actor *who,
                               const char *upload, const char *sha256,
                               const struct workspace_commit_spec *spec,

@@ -103,7 +103,7 @@ static int publish(struct yard *y, const char *path, const char *text)
     uint32_t handle = 0;
     int fd = -1, r;
 
-    assert_int_equal(broker_create(&y->broker, &handle, &fd), 0);
+    assert_int_equal(broker_create(&y->broker, false, &handle, &fd), 0);
     assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
     r = broker_publish(&y->broker, handle, path, strlen(path));
     assert_int_equal(broker_discard(&y->broker, handle), r ? 0 : EBADF);
@@ -277,16 +277,16 @@ static void F4_broker_upload_with_a_name_is_as_good(void **state)
     put(y, "victim", "kept");
     assert_int_equal(symlinkat("victim", b->data, ".glovebox-upload-2"), 0);
     put(y, "there", "old");
-    assert_int_equal(create_named(b, 2), 0);
+    assert_int_equal(create_named(b, 2, 0644), 0);
     assert_int_equal(fd_write_all(b->uploads[2], "new", 3), 0);
     assert_int_equal(broker_publish(b, 2, "dir/", 4), EINVAL);
     assert_int_equal(broker_publish(b, 2, "victim/x", 8), ENOTDIR);
     assert_int_equal(broker_publish(b, 2, "a/b/there", 9), 0);
     assert_content(y, "a/b/there", "new");
-    assert_int_equal(create_named(b, 2), 0);
+    assert_int_equal(create_named(b, 2, 0644), 0);
     assert_int_equal(broker_publish(b, 2, "there", 5), 0);
     assert_content(y, "there", "");
-    assert_int_equal(create_named(b, 2), 0);
+    assert_int_equal(create_named(b, 2, 0644), 0);
     assert_int_equal(broker_discard(b, 2), 0);
     assert_int_equal(
         fstatat(b->data, ".glovebox-upload-2", &st, AT_SYMLINK_NOFOLLOW), -1);
@@ -301,18 +301,37 @@ static void broker_uploads_are_counted_and_discarded(void **state)
     int fd = -1;
 
     for (uint32_t i = 0; i < BROKER_UPLOADS_MAX; i++) {
-        assert_int_equal(broker_create(&y->broker, &handle, &fd), 0);
+        assert_int_equal(broker_create(&y->broker, false, &handle, &fd), 0);
         assert_int_equal(handle, i);
         assert_int_equal(fcntl(fd, F_GETFD), FD_CLOEXEC);
     }
-    assert_int_equal(broker_create(&y->broker, &handle, &fd), EMFILE);
+    assert_int_equal(broker_create(&y->broker, false, &handle, &fd), EMFILE);
     assert_int_equal(broker_discard(&y->broker, 3), 0);
     assert_int_equal(broker_discard(&y->broker, 3), EBADF);
     assert_int_equal(broker_discard(&y->broker, BROKER_UPLOADS_MAX), EBADF);
     assert_int_equal(broker_publish(&y->broker, 3, "x", 1), EBADF);
     assert_int_equal(broker_publish(&y->broker, UINT32_MAX, "x", 1), EBADF);
-    assert_int_equal(broker_create(&y->broker, &handle, &fd), 0);
+    assert_int_equal(broker_create(&y->broker, false, &handle, &fd), 0);
     assert_int_equal(handle, 3);
+}
+
+static void broker_create_makes_programs_when_told_to(void **state)
+{
+    struct yard *y = *state;
+    mode_t mask = umask(022);
+
+    for (int program = 0; program < 2; program++) {
+        uint32_t handle = 0;
+        struct stat st;
+        int fd = -1;
+
+        assert_int_equal(broker_create(&y->broker, program != 0, &handle, &fd),
+                         0);
+        assert_int_equal(broker_publish(&y->broker, handle, "p", 1), 0);
+        assert_int_equal(broker_stat(y->broker.data, "p", &st), 0);
+        assert_int_equal(st.st_mode & 0777, program ? 0755 : 0644);
+    }
+    (void)umask(mask);
 }
 
 static void broker_remove_takes_files_links_and_empty_folders(void **state)
@@ -961,6 +980,7 @@ int main(void)
         IN_YARD(F4_broker_publish_over_a_folder_fails_and_keeps_it),
         IN_YARD(F4_broker_upload_with_a_name_is_as_good),
         IN_YARD(broker_uploads_are_counted_and_discarded),
+        IN_YARD(broker_create_makes_programs_when_told_to),
         IN_YARD(broker_remove_takes_files_links_and_empty_folders),
         IN_YARD(scan_compare_finds_created_modified_deleted),
         IN_YARD(scan_compare_of_an_empty_tree_finds_nothing),

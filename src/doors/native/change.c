@@ -120,6 +120,7 @@ int native_change_put(struct doors_call *call, struct error *err)
                                          .action = "file.put",
                                          .changes = &change,
                                          .count = 1};
+    const char *said = NULL;
     int r = check_path(change.path, err);
 
     if (r == 0)
@@ -127,7 +128,10 @@ int native_change_put(struct doors_call *call, struct error *err)
     if (r == 0)
         r = ask_notes(call, &spec, err);
     if (r == 0)
+        r = http_query(call->http, "executable", &said, err);
+    if (r == 0)
         r = native_ask_flag(call, "executable", &change.executable, err);
+    change.as_was = !said;
     if (r == 0)
         r = native_change_may_write(call, call->params[0], err);
     if (r == 0)

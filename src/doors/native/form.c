@@ -80,6 +80,7 @@ static int receive(struct doors_call *call, struct http_multipart *m,
         change->sha256 = blob->sha256;
         change->size = blob->size;
         change->mime = native_ask_type(call, part.type);
+        change->as_was = true;
         form->count++;
     }
     if (r == 0 && form->count == 0)

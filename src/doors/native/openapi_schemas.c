@@ -160,6 +160,9 @@ const struct native_name native_openapi_schemas[] = {
     {"conflicts", "[Change]", "others had changed it: kept beside theirs"},
     {"refused", "[Change]", "locked by others, or no room"},
     {"skipped", "[Change]", "not a file we keep"},
+    {"not_kept", "int",
+     "files of the session that its workspace does not "
+     "have: refused now, or earlier and unchanged since"},
     {"truncated", "bool", "more changed than are listed; all are kept"},
     {"ExecutionNetwork", NULL, "What an execution tried to reach."},
     {"mode", "none|allowlist|open", "what it could reach, at its end"},
@@ -320,6 +323,7 @@ const struct native_name native_openapi_schemas[] = {
     {"conversation?", "string 0 256", NULL},
     {"message?", "string 0 256", NULL},
     {"note?", "string 0 256", NULL},
+    {"executable?", "bool", "unsaid: as the file it replaces"},
 
     /* versions */
     {"Version", NULL, "A version with the commit that made it."},

@@ -160,6 +160,7 @@ int native_uploads_part(struct doors_call *call, struct error *err)
 
 struct complete_body {
     const char *sha256, *conversation, *message, *note;
+    bool executable;
 };
 
 #define COMPLETE(member) offsetof(struct complete_body, member)
@@ -173,6 +174,7 @@ static const struct json_field complete_fields[] = {
      .max = NATIVE_NOTE_MAX},
     {"note", JSON_KIND_STRING, .offset = COMPLETE(note),
      .max = NATIVE_NOTE_MAX},
+    {"executable", JSON_KIND_BOOL, .offset = COMPLETE(executable)},
 };
 
 int native_uploads_complete(struct doors_call *call, struct error *err)
@@ -181,6 +183,7 @@ int native_uploads_complete(struct doors_call *call, struct error *err)
     struct workspace_upload u cleanup(workspace_upload_done) = {.path = NULL};
     json_t *json cleanup(json_unref) = NULL;
     struct complete_body b = {0};
+    struct workspace_change change = {.kind = CHANGE_PUT};
     struct native_locks locks = {.count = 0};
     struct workspace_commit_spec spec = {.kind = "upload",
                                          .action = "file.put"};
@@ -201,6 +204,9 @@ int native_uploads_complete(struct doors_call *call, struct error *err)
     spec.conversation = b.conversation;
     spec.message = b.message;
     spec.note = b.note;
+    change.executable = b.executable;
+    if (json_object_get(json, "executable"))
+        spec.changes = &change; /* else as the file it replaces */
     r = workspace_upload_complete(call->doors->workspaces, &call->actor,
                                   call->params[0], b.sha256, &spec, &made,
                                   err);

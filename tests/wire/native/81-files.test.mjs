@@ -127,6 +127,28 @@ describe('plain use', () => {
     await session.delete();
     await ws.delete('run.sh');
   });
+
+  test('a program stays one when it is replaced, copied, moved and restored, unless it is said not to be', async () => {
+    const w = await fresh();
+    const bits = () => w.list().then((l) => Object.fromEntries(l.data.map((f) => [f.path, f.executable])));
+    const first = await w.write('run.sh', '#!/bin/sh\necho 1\n', {}, '?executable=true');
+    assert.equal((await w.write('run.sh', '#!/bin/sh\necho 2\n')).executable, true, 'unsaid: as it was');
+    await w.ok('POST', '/copy', { body: { from: 'run.sh', to: 'd/copy.sh' } });
+    await w.ok('POST', '/move', { body: { from: 'd/copy.sh', to: 'd/moved.sh' } });
+    const up = await w.ok('POST', '/uploads', { body: { path: 'd/moved.sh' } });
+    assert.equal((await request(server, 'PUT', `/api/uploads/${up.id}/parts/1`, { body: '#!/bin/sh\necho 3\n' })).status, 200);
+    assert.equal((await request(server, 'POST', `/api/uploads/${up.id}/complete`, { body: {} })).body.executable, true, 'in parts too');
+    const other = await w.ok('POST', '/uploads', { body: { path: 'parts.sh' } });
+    await request(server, 'PUT', `/api/uploads/${other.id}/parts/1`, { body: '#!/bin/sh\necho 4\n' });
+    await request(server, 'POST', `/api/uploads/${other.id}/complete`, { body: { executable: true } });
+    await w.write('plain', 'x');
+    assert.deepEqual(await bits(), { 'd/moved.sh': true, 'parts.sh': true, plain: false, 'run.sh': true });
+    assert.equal((await w.write('run.sh', '#!/bin/sh\necho 5\n', {}, '?executable=false')).executable, false);
+    await w.ok('POST', '/restore', { body: { version: first.version } });
+    assert.equal((await bits())['run.sh'], true, 'restored');
+    await w.delete('run.sh');
+    assert.equal((await w.write('run.sh', 'new')).executable, false, 'a new file is a plain one');
+  });
 });
 
 describe('lists', () => {

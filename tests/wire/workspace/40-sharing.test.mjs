@@ -309,6 +309,33 @@ describe('refresh', { concurrency: 4 }, () => {
     assert.equal((await server.ok('POST', `${s.path}/refresh`, {}, s.options)).changed, 0, 'its own are no news');
   });
 
+  test('brings programs as programs, and files put into a live session stay what they were', async () => {
+    const w = await make();
+    await w.write('old.sh', '#!/bin/sh\necho old\n', {}, '?executable=true');
+    const s = await on(w);
+    await well(s.python('1'));
+    const tool = await w.write('tool.sh', '#!/bin/sh\necho ran\n', {}, '?executable=true');
+    await w.write('plain.sh', '#!/bin/sh\necho no\n');
+    await w.write('old.sh', '#!/bin/sh\necho new\n');
+    await server.ok('POST', `${s.path}/refresh`, {}, s.options);
+    const e = await well(s.shell('cd /mnt/data; ./tool.sh; ./old.sh; test -x plain.sh || echo plain'));
+    assert.deepEqual([e.stdout, told(e), e.commit], ['ran\nnew\nplain\n', {}, null], 'and no change of its own');
+    // One that replaces a program inside is a program, there and in the workspace.
+    assert.equal((await request(server, 'PUT', `${s.path}/files/tool.sh`, { body: '#!/bin/sh\necho again\n', key: s.options.key })).status, 201);
+    assert.equal((await well(s.shell('/mnt/data/tool.sh'))).stdout, 'again\n');
+    const listed = Object.fromEntries((await w.list()).data.map((f) => [f.path, f.executable]));
+    assert.deepEqual(listed, { 'old.sh': true, 'plain.sh': false, 'tool.sh': true });
+    // By its id into another session that is live, one that keeps nothing, and one made with it.
+    for (const spec of [{}, { persistence: 'ephemeral' }]) {
+      const other = await server.session(spec, { key: keys.agent.secret });
+      await well(other.python('1'));
+      const at = other.path.replace('/api/sessions', '/v1/containers');
+      const put = await request(server, 'POST', `${at}/files`, { body: { file_id: tool.file_id }, key: keys.agent.secret });
+      assert.equal(put.status, 200, JSON.stringify(put.body));
+      assert.match((await well(other.shell('find /mnt/data -name "*tool.sh" -exec {} \\;'))).stdout, /again/);
+    }
+  });
+
   test('what was written and not committed yet is not overwritten by it', async () => {
     const w = await make();
     await w.write('both', 'base');
