@@ -367,15 +367,17 @@ static void say_scratch_limit(const struct facts *f, struct verdict *v)
 
 static bool is_quota(const struct facts *f)
 {
-    return f->quota_full;
+    return f->unkept_new > 0;
 }
 
 static void say_quota(const struct facts *f, struct verdict *v)
 {
     v->outcome = OUTCOME_LIMIT;
     limit(v, "workspace_bytes", f->quota_bytes, f->quota_bytes);
-    sentence(v, "the workspace's quota is used up; some files were not kept "
-                "(see files.refused); delete old versions or ask for more");
+    sentence(v,
+             "the workspace's quota is used up; %s%s not kept (see "
+             "files.refused); delete old versions or ask for more",
+             f->unkept_path, f->unkept_new > 1 ? " and others were" : " was");
 }
 
 static bool is_unkept(const struct facts *f)

@@ -267,10 +267,9 @@ static void weigh(struct keep *k, const struct workspace_commit *done,
 
         if (fate == FATE_QUOTA || fate == FATE_LOCKED)
             k->se->rescan = true;
-        if (fate == FATE_QUOTA && facts)
-            facts->quota_full = true;
     }
-    if (facts && facts->quota_full) {
+    session_unkept_weigh(k->se, done, facts);
+    if (facts && facts->unkept_new) {
         struct actor who = actor_of(k);
         struct workspace_info info;
         struct error ignored;
@@ -307,8 +306,11 @@ void session_keep(struct session *se, struct box *box, struct execution *e,
         session_seen_note(se, e, ch);
         return;
     }
-    if (ch->count == 0 && !ch->cut)
+    if (ch->count == 0 && !ch->cut) {
+        if (!se->rescan)
+            session_unkept_done(se); /* all was looked at: none is left */
         return;
+    }
     rc = build_set(&k, &err);
     if (rc == 0 && k.count) {
         rc = store_code(&k, &err);

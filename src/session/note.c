@@ -21,6 +21,7 @@ struct note {
     size_t count;
     size_t bytes;
     bool truncated;
+    size_t not_kept;
 };
 
 static const char *keep_text(struct note *n, const char *text)
@@ -108,9 +109,10 @@ static void add_refused(struct note *n, const struct changes *ch,
         if (ch->items[i].kind == INIT_ENTRY_SKIPPED ||
             ch->items[i].kind == INIT_ENTRY_CLEARED)
             continue;
+        n->not_kept++;
         f = add_file(n, session_changes_path(ch, i));
         if (!f)
-            return;
+            continue;
         f->fate = EXEC_FILE_REFUSED;
         f->why = keep_text(n, why->message);
         f->size = ch->items[i].size;
@@ -160,9 +162,10 @@ static void add_results(struct note *n, const struct workspace_commit *done)
 
         if (r->fate == FATE_SAME)
             continue;
+        n->not_kept += r->fate == FATE_QUOTA || r->fate == FATE_LOCKED;
         f = add_file(n, r->file.path);
         if (!f)
-            return;
+            continue; /* counted all the same */
         f->change = keep_text(n, r->change);
         f->wanted = keep_text(n, r->wanted);
         f->from = keep_text(n, r->from);
@@ -185,6 +188,7 @@ static void publish(struct execution *e, struct note *n, const char *commit)
     e->info.files = n->files;
     e->info.file_count = n->count;
     e->info.files_truncated = n->truncated;
+    e->info.files_not_kept = n->not_kept;
     e->info.commit = keep_text(n, commit);
     pthread_mutex_unlock(&e->lock);
 }

@@ -256,8 +256,10 @@ struct facts {
     bool scanned; /* the next two are known */
     uint64_t scratch_free_bytes, scratch_free_inodes;
     bool said_full;         /* its own last words: no space left */
-    bool quota_full;        /* of the workspace: some files were not kept */
-    uint64_t quota_bytes;   /* it */
+    size_t unkept_new;      /* files the workspace had no room for, that no
+                               earlier execution has told of */
+    char unkept_path[160];  /* the first of them; maybe cut */
+    uint64_t quota_bytes;   /* the workspace's */
     char keep_failure[320]; /* "" or why files could not be kept */
     bool keep_denied;       /* because the author may only read, or not even
                                that (END_UNMADE) */
@@ -402,6 +404,12 @@ int session_keep_domain(struct session *se, char ret[BLOB_DOMAIN],
 /* The session has seen its own commit, and nothing came between. */
 void session_keep_advance(struct session *se,
                           const struct workspace_commit *done);
+/* unkept.c: files the workspace has no room for. weigh: facts learn which are
+ * new; NULL: between executions. done: none any more. */
+void session_unkept_weigh(struct session *se,
+                          const struct workspace_commit *done,
+                          struct facts *facts);
+void session_unkept_done(struct session *se);
 /* note.c: what became of the changes, as the execution's files; why: the
  * commit failed as a whole, or NULL. */
 void session_note_results(struct execution *e, const struct changes *ch,

@@ -28,6 +28,7 @@ void session_unref(struct session *se)
         return;
     session_mount_end(se);
     session_seen_done(se);
+    session_unkept_done(se);
     session_pool_unref(se->pool);
     session_net_free(se->net);
     free(se->name);

@@ -520,8 +520,10 @@ struct exec_info {
     const char *metadata; /* JSON text or NULL */
     const struct exec_file_change *files;
     size_t file_count;
-    bool files_truncated; /* more changed than are listed; all are kept */
-    const char *commit;   /* cmt_…, or "" when nothing was committed */
+    bool files_truncated;  /* more changed than are listed; all are kept */
+    size_t files_not_kept; /* the session has them, the workspace does not:
+                              refused now, or before and still */
+    const char *commit;    /* cmt_…, or "" when nothing was committed */
     char workspace[ID_MAX];
     enum session_egress egress; /* what it could reach, at its end */
     /* These three, and the next three, once it is completed. */

@@ -64,6 +64,7 @@ static int make_box(struct session *se, struct box **ret, struct error *err)
     }
     se->base = se->tree.seq;
     se->rescan = false;
+    session_unkept_done(se);
     return 0;
 }
 

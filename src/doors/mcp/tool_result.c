@@ -317,6 +317,11 @@ static void say_files(struct result *r, struct buf *out)
         tool_file_say(out, &r->files[i]);
     if (r->info.files_truncated || r->info.file_count > TOOL_FILES_MAX)
         buf_adds(out, "and more: list_files names them all\n");
+    if (r->info.files_not_kept)
+        buf_addf(out,
+                 "%zu of the session's files are not kept: they are gone when "
+                 "it sleeps. Make room, or remove them.\n",
+                 r->info.files_not_kept);
 }
 
 static void say(struct result *r, struct mcp_answer *a)

@@ -288,6 +288,7 @@ void native_encode_exec_files(struct json_writer *w,
         }
         json_write_close(w, ']');
     }
+    json_write_int(w, "not_kept", (int64_t)info->files_not_kept);
     json_write_bool(w, "truncated", info->files_truncated);
     json_write_close(w, '}');
 }

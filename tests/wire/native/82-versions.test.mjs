@@ -58,7 +58,7 @@ describe('history', () => {
     const code = 'import os\nos.rename("/mnt/data/a", "/mnt/data/moved"); open("/mnt/data/b", "a").write("more"); os.remove("/mnt/data/c"); open("/mnt/data/new.csv", "w").write("1,2")';
     const e = await session.python(code, { metadata: { conversation_id: 'conv-1', message_id: 'msg-9', other: 1 } });
     assert.equal(e.outcome, 'ok');
-    assert.deepEqual(Object.keys(e.files), ['created', 'modified', 'deleted', 'renamed', 'conflicts', 'refused', 'skipped', 'truncated']);
+    assert.deepEqual(Object.keys(e.files), ['created', 'modified', 'deleted', 'renamed', 'conflicts', 'refused', 'skipped', 'not_kept', 'truncated']);
     const paths = (list) => e.files[list].map((f) => f.path);
     assert.deepEqual([paths('created'), paths('modified'), paths('deleted'), paths('renamed')], [['new.csv'], ['b'], ['c'], ['moved']]);
     assert.equal(e.files.renamed[0].from, 'a');
