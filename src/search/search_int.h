@@ -77,7 +77,8 @@ void search_tend_rest(void);
 /* Joins parts of the index, a few pages of it; for after each writing. */
 int search_tend_merge(struct search *s, struct error *err);
 /* Forgets the words of documents whose row is gone, with its file or its
- * workspace. */
+ * workspace; and, when something was given up for good, leaves none of the
+ * words that went in the index or in the store's log (D10). */
 int search_tend_sweep(struct search *s, struct error *err);
 
 /* ---- kinds.c ------------------------------------------------------------

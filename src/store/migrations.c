@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "store/schema_approval.h"
 #include "store/schema_audit.h"
+#include "store/schema_chores.h"
 #include "store/schema_egress.h"
 #include "store/schema_evidence.h"
 #include "store/schema_identity.h"
@@ -333,6 +334,7 @@ const char *const store_migrations[] = {
     STORE_SCHEMA_EVIDENCE,
     STORE_SCHEMA_EGRESS,
     STORE_SCHEMA_AUDIT,
+    STORE_SCHEMA_CHORES,
 };
 
 const int store_migrations_count = ARRAY_SIZE(store_migrations);

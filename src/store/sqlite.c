@@ -6,6 +6,7 @@
  */
 #include <assert.h>
 #include <errno.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
@@ -15,6 +16,8 @@
 #include "store/sqlite_int.h"
 
 #define FOLD_FRAMES 1000 /* of the log, until they go into the database */
+#define FORGET_TRIES 40
+#define FORGET_MS 25 /* a try holds up writers so long, then rests as long */
 
 /* ---- failing ------------------------------------------------------------ */
 
@@ -253,6 +256,48 @@ static int sqlite_commit(struct store_tx *base, struct error *err)
                      : store_sqlite_fail(s, NULL, code, what, err);
 }
 
+/* ---- forgetting --------------------------------------------------------- */
+
+/* Empties the log: what it has goes into the database, and readers that still
+ * need it are waited for a little. */
+static int empty_log(struct sqlite_store *s, const char *what)
+{
+    struct sqlite_conn *c = s->writer;
+    int code;
+
+    store_sqlite_group_finish(s, what);
+    (void)sqlite3_busy_timeout(c->db, FORGET_MS); /* a known handle */
+    code = sqlite3_wal_checkpoint_v2(c->db, "main", SQLITE_CHECKPOINT_TRUNCATE,
+                                     NULL, NULL);
+    (void)sqlite3_busy_timeout(c->db, STORE_SQLITE_BUSY_MS);
+    if (code == SQLITE_OK)
+        c->logged = c->folded = 0;
+    if (is_sync(code))
+        stop_writing(s, what);
+    return code;
+}
+
+static int sqlite_forget(struct store *base, struct error *err)
+{
+    static const char what[] = "emptying the log";
+    struct sqlite_store *s = (struct sqlite_store *)base;
+    int code = SQLITE_BUSY;
+
+    for (int i = 0; i < FORGET_TRIES && (code & 0xff) == SQLITE_BUSY; i++) {
+        struct sqlite_conn *conn;
+        struct timespec rest = {.tv_nsec = i ? FORGET_MS * 1000000l : 0};
+
+        (void)nanosleep(&rest, NULL); /* a shorter one does no harm */
+        if (store_sqlite_gate_enter(s, STORE_WRITE, what, &conn, err) < 0)
+            return -(int)err->code;
+        code = s->broken ? SQLITE_IOERR_FSYNC : empty_log(s, what);
+        store_sqlite_gate_leave(s, STORE_WRITE, conn, false);
+    }
+    if ((code & 0xff) == SQLITE_BUSY)
+        return error_set(err, ERR_BUSY, "%s: it is being read", what);
+    return code == SQLITE_OK ? 0 : store_sqlite_fail(s, NULL, code, what, err);
+}
+
 /* ---- the table ---------------------------------------------------------- */
 
 static bool sqlite_writable(struct store *base)
@@ -288,4 +333,5 @@ const struct store_ops store_sqlite_ops = {
     .bytes = store_sqlite_rows_bytes,
     .backup = store_sqlite_backup,
     .check = store_sqlite_backup_check,
+    .forget = sqlite_forget,
 };

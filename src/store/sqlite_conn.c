@@ -10,8 +10,7 @@
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
-#define BUSY_MS 3000 /* only another program's lock can be in the way */
-#define PROBES 8     /* slots in which a statement may be */
+#define PROBES 8 /* slots in which a statement may be */
 
 /* ---- opening ------------------------------------------------------------ */
 
@@ -42,10 +41,12 @@ static int keep_log(struct sqlite_conn *c, enum store_mode mode)
 int store_sqlite_conn_open(const char *path, enum store_mode mode,
                            struct sqlite_conn **ret_conn)
 {
-    static const char *const settings[][2] = {
+    static const char *const settings[][3] = {
         [STORE_READ] = {"PRAGMA query_only = ON", "PRAGMA cache_size = -4096"},
+        /* What is deleted is overwritten, where it was and in free pages. */
         [STORE_WRITE] = {"PRAGMA synchronous = FULL",
-                         "PRAGMA cache_size = -16384"},
+                         "PRAGMA cache_size = -16384",
+                         "PRAGMA secure_delete = ON"},
     };
     static const char *const common[] = {
         "PRAGMA foreign_keys = ON",
@@ -62,9 +63,9 @@ int store_sqlite_conn_open(const char *path, enum store_mode mode,
     if (code != SQLITE_OK)
         return code;
     (void)sqlite3_extended_result_codes(c->db, 1); /* a known handle */
-    (void)sqlite3_busy_timeout(c->db, BUSY_MS);
+    (void)sqlite3_busy_timeout(c->db, STORE_SQLITE_BUSY_MS);
     code = sqlite3_db_config(c->db, SQLITE_DBCONFIG_DEFENSIVE, 1, NULL);
-    for (size_t i = 0; i < 2 && code == SQLITE_OK; i++)
+    for (size_t i = 0; i < 3 && settings[mode][i] && code == SQLITE_OK; i++)
         code = store_sqlite_conn_run(c, settings[mode][i]);
     for (size_t i = 0; i < ARRAY_SIZE(common) && code == SQLITE_OK; i++)
         code = store_sqlite_conn_run(c, common[i]);

@@ -79,6 +79,12 @@ static int end(struct sqlite_store *s, const char *what, int cause)
     return code;
 }
 
+void store_sqlite_group_finish(struct sqlite_store *s, const char *what)
+{
+    if (s->group)
+        (void)end(s, what, SQLITE_OK); /* its members are told */
+}
+
 /* Hands connection and group on to who waits. False: nobody does, or it has
  * gone on for long enough, and both are still ours. */
 static bool hand_on(struct sqlite_store *s)

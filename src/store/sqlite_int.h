@@ -25,6 +25,8 @@
 
 #define STORE_SQLITE_READERS 4
 #define STORE_SQLITE_CACHED 256 /* prepared statements of a connection */
+/* Only another program's lock can be in the way. */
+#define STORE_SQLITE_BUSY_MS 3000
 
 /* ---- sqlite_conn.c: a connection and its statements --------------------- */
 
@@ -123,6 +125,8 @@ void store_sqlite_rollback_now(struct sqlite_store *s, const char *what);
 /* All with the writing connection held; the last two give it away. SQLite
  * codes. */
 int store_sqlite_group_join(struct sqlite_store *s);
+/* Ends the one that is open, if one is; the connection stays the caller's. */
+void store_sqlite_group_finish(struct sqlite_store *s, const char *what);
 /* Durable when it returns SQLITE_OK. */
 int store_sqlite_group_keep(struct sqlite_store *s, const char *what);
 /* cause: why, if the engine failed. */

@@ -176,3 +176,8 @@ int store_check(struct store *s, struct error *err)
 {
     return s->ops->check(s, err);
 }
+
+int store_forget(struct store *s, struct error *err)
+{
+    return s->ops->forget(s, err);
+}

@@ -88,6 +88,10 @@ void store_copy(struct store_rows *rows, int column, char *ret, size_t size);
 int store_backup(struct store *s, const char *path,
                  void (*progress)(void *ctx, uint64_t done, uint64_t total),
                  void *ctx, struct error *err);
+/* What was deleted is gone from the database when its commit returns; this
+ * also empties the log it went through. ERR_BUSY when somebody went on reading
+ * for over a second: try again later. */
+int store_forget(struct store *s, struct error *err);
 /* The engine's own check of every page and index; ERR_CORRUPT. */
 int store_check(struct store *s, struct error *err);
 

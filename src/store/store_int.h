@@ -42,6 +42,7 @@ struct store_ops {
                   void (*progress)(void *ctx, uint64_t done, uint64_t total),
                   void *ctx, struct error *err);
     int (*check)(struct store *s, struct error *err);
+    int (*forget)(struct store *s, struct error *err);
 };
 
 /* The first member of every engine's own structs. Rows may be freed after

@@ -30,6 +30,25 @@ static void report(const struct workspace_collected *done)
               "blobs", blobs, "bytes", bytes, NULL);
 }
 
+/* The rows are gone; their traces in the log go now, and words of the index
+ * once it has been told that it is time. */
+static int forget(struct workspaces *w, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int r = store_begin(w->store, STORE_WRITE, "forgetting", &tx, err);
+
+    if (r == 0)
+        r = store_exec(tx, err,
+                       "UPDATE chores SET due = 1"
+                       " WHERE name = 'words' AND due = 0",
+                       "");
+    if (r >= 0)
+        r = store_commit(&tx, err);
+    if (r == 0)
+        r = store_forget(w->store, err);
+    return r == -ERR_BUSY ? 0 : r; /* the next round does it */
+}
+
 int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
                        struct error *err)
 {
@@ -47,6 +66,9 @@ int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
         r = workspace_trees_tidy(w, err);
     if (r == 0)
         r = workspace_sweep(w, &done, err);
+    if (r == 0 &&
+        done.versions + done.workspaces + done.uploads + done.blobs + expired)
+        r = forget(w, err);
     report(&done);
     if (r < 0)
         return r;

@@ -924,6 +924,7 @@ static void D6_settings_are_the_safe_ones(void **state)
         {"PRAGMA trusted_schema", "0", "0"},
         {"PRAGMA cell_size_check", "1", "1"},
         {"PRAGMA query_only", "0", "1"},
+        {"PRAGMA secure_delete", "1", NULL},
         {"PRAGMA locking_mode", "normal", "normal"},
     };
 
@@ -979,6 +980,74 @@ static void D6_log_is_folded_while_running(void **state)
     assert_true(st.st_size < 10 << 20);
     assert_int_equal(number(f, "SELECT sum(length(name)) FROM keys"),
                      60 * 400000);
+}
+
+/* How often any file of the store has it. */
+static unsigned on_disk(struct fixture *f, const char *text)
+{
+    static const char *const names[] = {"glovebox.db", "glovebox.db-wal"};
+    unsigned found = 0;
+
+    for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+        char *path cleanup(mem_free) = xasprintf("%s/%s", f->dir, names[i]);
+        FILE *file = fopen(path, "rb");
+        struct stat st;
+        char *all cleanup(mem_free) = NULL;
+
+        assert_non_null(file);
+        assert_int_equal(fstat(fileno(file), &st), 0);
+        all = xmalloc((size_t)st.st_size + 1);
+        assert_int_equal(fread(all, 1, (size_t)st.st_size, file), st.st_size);
+        (void)fclose(file);
+        for (char *at = all, *end = all + st.st_size;
+             (at = memmem(at, (size_t)(end - at), text, strlen(text))); at++)
+            found++;
+    }
+    return found;
+}
+
+static void D10_deleted_is_gone_from_the_files(void **state)
+{
+    static const char secret[] = "zweiundvierzigmal";
+    struct fixture *f = *state;
+    char *name cleanup(mem_free) = xmalloc(20001);
+    struct store_tx *tx;
+
+    for (size_t i = 0; i < 20000; i++) /* over several pages */
+        name[i] = secret[i % (sizeof(secret) - 1)];
+    name[20000] = '\0';
+    for (int64_t n = 1; n <= 40; n++) {
+        tx = begin(f, STORE_WRITE);
+        assert_int_equal(put_in(tx, n, n % 2 ? name : "stays", &f->err), 1);
+        commit(f, tx);
+    }
+    assert_true(on_disk(f, secret) > 0);
+    tx = begin(f, STORE_WRITE);
+    assert_true(store_exec(tx, &f->err,
+                           "DELETE FROM keys WHERE name <> 'stays'", "") > 0);
+    commit(f, tx);
+    assert_true(on_disk(f, secret) > 0); /* the log at least */
+    assert_int_equal(store_forget(f->store, &f->err), 0);
+    assert_int_equal(on_disk(f, secret), 0);
+    assert_int_equal(count_keys(f), 20);
+    put(f, 100); /* it goes on as before */
+    reopen(f);
+    assert_int_equal(count_keys(f), 21);
+}
+
+static void forget_beside_a_reader_is_busy_and_harms_nobody(void **state)
+{
+    struct fixture *f = *state;
+    struct store_tx *reader;
+
+    put(f, 1);
+    reader = begin(f, STORE_READ);
+    put(f, 2); /* the reader needs the log as it was */
+    assert_int_equal(store_forget(f->store, &f->err), -ERR_BUSY);
+    put(f, 3);
+    store_rollback(&reader);
+    assert_int_equal(store_forget(f->store, &f->err), 0);
+    assert_int_equal(count_keys(f), 3);
 }
 
 static void D6_damage_is_found_at_start(void **state)
@@ -1765,6 +1834,8 @@ int main(void)
         CASE(D6_settings_are_the_safe_ones),
         DISK(D1_D6_every_commit_is_synced_by_the_writer),
         CASE(D6_log_is_folded_while_running),
+        CASE(D10_deleted_is_gone_from_the_files),
+        CASE(forget_beside_a_reader_is_busy_and_harms_nobody),
         CASE(D6_damage_is_found_at_start),
         CASE(open_garbage_fails),
         CASE(D1_D7_open_after_a_kill),

@@ -258,6 +258,35 @@ describe('D10 a deleted workspace', () => {
     assert.deepEqual(holding(join(server.dir, 'data', 'blobs'), mark), []);
     assert.deepEqual(holding(join(server.dir, 'data', 'trees'), mark), []);
   });
+
+  test('D10: no byte of what it said is left in the data directory: not in free pages, the log or the index', async () => {
+    const { w, user: who } = await begin();
+    const other = await Workspace.create(server, {}, who.secret);
+    const word = (n) => `${['quagga', 'wombat', 'okapi'][n]}${sha256(`${w.id}${n}`).slice(0, 24).replace(/\d/g, (d) => 'ghijklmnop'[d])}`;
+    const [first, second, stays] = [0, 1, 2].map(word);
+    const found = async (q) => (await server.ok('GET', `/api/search?q=${q}`, undefined, { key: who.secret })).data.length;
+    const until = async (what, check) => {
+      for (let i = 0; i < 150; i++, await sleep(200)) if (await check()) return;
+      assert.fail(what);
+    };
+    await other.write('kept.txt', `a text with ${stays} in it`);
+    await w.write('notes.md', `once ${first}, again ${first}`);
+    await until('indexed', async () => await found(first) === 1 && await found(stays) === 1);
+    await w.write('notes.md', `now ${second}`); // the first one's words are replaced
+    for (let i = 0; i < 30; i++) await w.write(`more/${i}.txt`, `${second} number ${i} `.repeat(200));
+    await until('indexed', async () => await found(second) >= 10 && await found(first) === 0);
+    const data = join(server.dir, 'data');
+    assert.ok(holding(data, second).some((f) => /glovebox\.db/.test(f)), 'the probe sees it while it is there');
+    const hashes = (await w.history('?limit=100')).data.map((h) => h.sha256);
+    assert.equal((await w.call('DELETE', '')).status, 204);
+    hashes.forEach(age);
+    await sleep(3200);
+    await collect();
+    for (const word of [first, second])
+      await until(`${word} is gone: ${holding(data, word)}`, async () => holding(data, word).length === 0);
+    assert.ok(holding(data, stays).some((f) => /glovebox\.db/.test(f)), 'what is kept is');
+    assert.equal(await found(stays), 1);
+  });
 });
 
 // Last: it puts the clock of what is stored back by two days.
