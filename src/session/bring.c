@@ -102,6 +102,7 @@ int session_bring_commit(struct session *se, const struct actor *who,
                                          .session = live ? se->id : NULL,
                                          .changes = &what->put,
                                          .count = 1,
+                                         .if_none_match = what->fresh,
                                          .governed = true};
     struct workspace_commit done = {0};
     int rc = session_keep_workspace(se, who, err);

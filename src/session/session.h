@@ -573,6 +573,11 @@ int session_upload_begin(struct sessions *s, const struct actor *who,
                          struct session_upload **ret, struct error *err);
 /* Before the first byte: so many at most, whatever upload_bytes says. */
 void session_upload_most(struct session_upload *u, uint64_t bytes);
+/* It is to be a file of its own: if one has its name by the time it is
+ * committed, it is `other` instead. Of a session that keeps nothing the last
+ * one of a name stays. */
+int session_upload_new(struct session_upload *u, const char *other,
+                       struct error *err);
 int session_upload_write(struct session_upload *u, const void *bytes,
                          size_t len, struct error *err);
 /* Committed to the workspace and there in the session when it returns; frees

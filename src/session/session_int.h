@@ -543,6 +543,7 @@ int session_files_check_fd(int fd, bool writable, struct stat *ret,
 struct bring {
     struct workspace_change put;
     const char *kind, *action; /* of the commit */
+    bool fresh;                /* nothing may be there: ERR_PRECONDITION */
 };
 int session_bring(struct session *se, const struct actor *who,
                   const struct bring *what, struct session_file *ret,

@@ -24,6 +24,7 @@ struct session_upload {
     struct actor who;   /* strings ours */
     char key[ID_MAX], token[ID_MAX];
     char path[INIT_PATH_MAX + 1];
+    char other[INIT_PATH_MAX + 1]; /* its name if path is taken; "": any */
     uint64_t size, most;
     struct blob_writer *blob; /* NULL when ephemeral, or finished */
     struct box *box;          /* NULL, or referenced: the handle is its */
@@ -135,6 +136,16 @@ void session_upload_most(struct session_upload *u, uint64_t bytes)
     u->most = bytes;
 }
 
+int session_upload_new(struct session_upload *u, const char *other,
+                       struct error *err)
+{
+    int rc = session_text_path(other, strlen(other), err);
+
+    if (rc == 0)
+        memcpy(u->other, other, strlen(other) + 1);
+    return rc;
+}
+
 int session_upload_write(struct session_upload *u, const void *bytes,
                          size_t len, struct error *err)
 {
@@ -195,8 +206,15 @@ static int keep(struct session_upload *u, struct session_file *ret,
                                          .size = u->size,
                                          .as_was = true};
     rc = session_allow_put(u->se, &u->who, &what.put, err);
+    what.fresh = u->other[0] != '\0';
     if (rc == 0)
         rc = session_bring(u->se, &u->who, &what, ret, err);
+    if (rc == -ERR_PRECONDITION && what.fresh) { /* somebody was faster */
+        memcpy(u->path, u->other, sizeof(u->path));
+        rc = session_allow_put(u->se, &u->who, &what.put, err);
+        if (rc == 0)
+            rc = session_bring(u->se, &u->who, &what, ret, err);
+    }
     blob_release(blobs, sha256);
     return rc;
 }

@@ -95,9 +95,11 @@ static int is_free(struct attach *a, const char *name, bool *ret,
 }
 
 /* The name the bytes get: their own, unless that is taken or the tenant wants
- * what the hosted service does. */
+ * what the hosted service does. ret_other: if another upload takes it before
+ * this one is done; each is a file of its own. */
 static int choose_name(struct attach *a, const char *filename,
-                       const char **ret, struct error *err)
+                       const char **ret, const char **ret_other,
+                       struct error *err)
 {
     const char *name = openai_name_base(filename);
     unsigned char random[16];
@@ -113,14 +115,12 @@ static int choose_name(struct attach *a, const char *filename,
                               "255 bytes.");
     if (!session_expiry_final(a->call->doors->sessions, a->call->who.tenant))
         r = is_free(a, name, &unused, err);
-    if (r == 0 && !unused) {
-        ids_random(random, sizeof(random));
-        (void)ids_hex(random, sizeof(random), prefix);
-        prefix[2 * sizeof(random)] = '-';
-        prefix[2 * sizeof(random) + 1] = '\0';
-        name = openai_name_join(http_arena(a->call->http), prefix, name);
-    }
-    *ret = name;
+    ids_random(random, sizeof(random));
+    (void)ids_hex(random, sizeof(random), prefix);
+    prefix[2 * sizeof(random)] = '-';
+    prefix[2 * sizeof(random) + 1] = '\0';
+    *ret_other = openai_name_join(http_arena(a->call->http), prefix, name);
+    *ret = unused ? name : *ret_other;
     return r;
 }
 
@@ -133,15 +133,17 @@ static int write_upload(void *ctx, const void *bytes, size_t len,
 static int take_file(struct attach *a, struct http_multipart *m,
                      const struct http_part *part, struct error *err)
 {
-    const char *name = NULL;
+    const char *name = NULL, *other = NULL;
     int r;
 
     if (a->upload)
         return openai_form_twice(a->call, part->name, err);
-    r = choose_name(a, part->filename, &name, err);
+    r = choose_name(a, part->filename, &name, &other, err);
     if (r == 0)
         r = session_upload_begin(a->call->doors->sessions, &a->call->actor,
                                  a->info.id, name, &a->upload, err);
+    if (r == 0)
+        r = session_upload_new(a->upload, other, err);
     if (r < 0)
         return openai_refuse_container(a->call->params[0], err);
     session_upload_most(a->upload, OPENAI_FILE_BYTES);

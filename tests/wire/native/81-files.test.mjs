@@ -119,6 +119,18 @@ describe('plain use', () => {
     await ws.delete('page.html');
   });
 
+  test('of one new path at once, the last write wins and all are in the history', async () => {
+    const w = await fresh();
+    const texts = Array.from({ length: 10 }, (_, i) => `text ${i}`);
+    const made = await Promise.all(texts.map((text) => w.put('at-once.txt', text)));
+    assert.deepEqual(made.map((m) => m.status).sort(), [...Array(9).fill(200), 201], 'one made it');
+    assert.equal(new Set(made.map((m) => m.body.file_id)).size, 1);
+    const { data } = await w.history('?path=at-once.txt');
+    assert.deepEqual(data.map((h) => h.sha256).sort(), texts.map((t) => sha256(t)).sort());
+    const last = made.find((m) => m.body.number === 10);
+    assert.equal((await w.get('at-once.txt')).text, texts[made.indexOf(last)]);
+  });
+
   test('a program stays one', async () => {
     const made = await ws.write('run.sh', '#!/bin/sh\necho ran\n', {}, '?executable=true');
     assert.equal(made.executable, true);

@@ -115,6 +115,20 @@ describe('openai, container files', () => {
     assert.match(accepted(await door.post(files(), { file_id: kept.id })).path, new RegExp(`^/mnt/data/${kept.id}-ä+\\.parquet$`));
   });
 
+  test('of one name at once, each is a file of its own; one has the name', async () => {
+    for (const live of [false, true]) {
+      const { id } = await door.container();
+      if (live) await door.python(id, 'import os; open("other", "w").write("1")');
+      const made = await Promise.all(Array.from({ length: 8 }, (_, i) => door.put(id, `text ${i}`, 'at-once.txt')));
+      assert.equal(new Set(made.map((f) => f.id)).size, 8);
+      assert.equal(made.filter((f) => f.path === `${MOUNT}at-once.txt`).length, 1, JSON.stringify(made.map((f) => f.path)));
+      assert.equal(new Set(made.map((f) => f.path)).size, 8);
+      for (const [i, f] of made.entries()) assert.equal((await door.get(`${files(id)}/${f.id}/content`)).text, `text ${i}`);
+      const inside = await door.python(id, 'import glob; print(sorted(open(f).read() for f in glob.glob("*at-once.txt")))');
+      assert.equal(inside.stdout.trim(), `[${made.map((_, i) => `'text ${i}'`).join(', ')}]`);
+    }
+  });
+
   test('the name of a folder is taken', async () => {
     const { id } = await door.container();
     await door.python(id, 'import os; os.mkdir("sub"); open("sub/x", "w").write("1")');

@@ -82,6 +82,12 @@ describe('openai, files', () => {
     assert.equal((await door.get(`/files/${b.id}/content`)).text, 'same');
   });
 
+  test('of one name at once, each is a file of its own', async () => {
+    const made = await Promise.all(Array.from({ length: 12 }, (_, i) => door.file(`text ${i}`, 'at-once.txt')));
+    assert.equal(new Set(made.map((f) => f.id)).size, 12);
+    assert.deepEqual(await Promise.all(made.map(async (f) => (await door.get(`/files/${f.id}/content`)).text)), made.map((_, i) => `text ${i}`));
+  });
+
   test('unknown and deleted files are named', async () => {
     const { id } = await door.file('x');
     assert.deepEqual(accepted(await door.delete(`/files/${id}`)), { id, object: 'file', deleted: true });
