@@ -12,6 +12,7 @@
 #include "cli/show.h"
 
 struct cli;
+struct cli_bar;
 struct cli_embedded;
 struct error;
 
@@ -98,6 +99,8 @@ struct cli_transfer {
     const char *const *headers; /* lines, NULL at the end; or NULL */
     int in;                     /* sends in_size bytes of it; -1: none */
     uint64_t in_size;           /* UINT64_MAX: whatever comes */
+    bool in_place;              /* from in_from on; others read it too */
+    uint64_t in_from;
     int out;           /* a good answer's bytes go there; -1: into answer */
     const char *label; /* of a bar; NULL: none */
     uint64_t from;     /* only what follows so many bytes, and only if it
@@ -105,6 +108,7 @@ struct cli_transfer {
     const char *of;
     uint64_t bar_before; /* bytes of the whole that are done already */
     uint64_t bar_total;  /* the whole; 0: as long as the answer says */
+    struct cli_bar *bar; /* one that several have, instead; or NULL */
     const struct cli_stream *stream; /* or NULL */
     bool unhurried;                  /* may take longer than two minutes */
     /* what came of it */

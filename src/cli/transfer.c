@@ -15,6 +15,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "cli/cli_int.h"
+#include "cli/transfer.h"
 
 #define ANSWER_MAX (96u << 20) /* what is kept in memory */
 #define CONNECT_MS 5000L
@@ -22,7 +23,7 @@
 #define STALL_SECONDS 60L /* a file that moves nothing for so long is dead */
 #define POLL_MS 1000
 
-struct running {
+struct cli_running {
     struct cli *c;
     struct cli_transfer *t;
     CURL *easy;
@@ -37,19 +38,27 @@ struct running {
     bool gave_up;
 };
 
-static void running_done(struct running *r)
+void cli_transfer_free(struct cli_running *r)
 {
+    if (!r)
+        return;
     curl_slist_free_all(r->headers);
     if (r->easy)
         curl_easy_cleanup(r->easy);
     free(r->body);
     cli_sse_done(&r->sse);
     cli_progress_end(&r->progress);
+    free(r);
+}
+
+static void freep(struct cli_running **r)
+{
+    cli_transfer_free(*r);
 }
 
 /* ---- curl's callbacks --------------------------------------------------- */
 
-static long status_of(struct running *r)
+static long status_of(struct cli_running *r)
 {
     long status = 0;
 
@@ -57,7 +66,7 @@ static long status_of(struct running *r)
     return status;
 }
 
-static void start_bar(struct running *r)
+static void start_bar(struct cli_running *r)
 {
     struct cli_transfer *t = r->t;
     curl_off_t length = -1;
@@ -72,7 +81,7 @@ static void start_bar(struct running *r)
         cli_progress_start(&r->progress, r->c, t->label, total);
 }
 
-static size_t to_file(struct running *r, const char *bytes, size_t len)
+static size_t to_file(struct cli_running *r, const char *bytes, size_t len)
 {
     bool wanted = !r->t->from || status_of(r) == 206;
     int result = wanted ? fd_write_all(r->t->out, bytes, len) : -ESTALE;
@@ -90,7 +99,7 @@ static size_t to_file(struct running *r, const char *bytes, size_t len)
 
 static size_t on_body(char *bytes, size_t one, size_t len, void *ctx)
 {
-    struct running *r = ctx;
+    struct cli_running *r = ctx;
     struct cli_transfer *t = r->t;
     bool good = status_of(r) / 100 == 2;
 
@@ -112,21 +121,28 @@ static size_t on_body(char *bytes, size_t one, size_t len, void *ctx)
 
 static size_t on_upload(char *room, size_t one, size_t len, void *ctx)
 {
-    struct running *r = ctx;
+    struct cli_running *r = ctx;
     struct cli_transfer *t = r->t;
     ssize_t n;
 
     /* Never past the length that was promised, even if the file grew. */
     len = MIN(one * len, t->in_size - t->moved);
     do
-        n = read(t->in, room, len);
+        n = t->in_place
+                ? pread(t->in, room, len, (off_t)(t->in_from + t->moved))
+                : read(t->in, room, len);
     while (n < 0 && errno == EINTR);
     if (n < 0) {
         r->io_errno = errno;
         return CURL_READFUNC_ABORT;
     }
     t->moved += (uint64_t)n;
-    cli_progress_step(&r->progress, t->bar_before + t->moved);
+    if (t->bar) {
+        t->bar->done += (uint64_t)n;
+        cli_progress_step(&t->bar->progress, t->bar->done);
+    } else {
+        cli_progress_step(&r->progress, t->bar_before + t->moved);
+    }
     return (size_t)n;
 }
 
@@ -151,7 +167,7 @@ static bool header_value(const char *line, size_t len, const char *name,
 
 static size_t on_header(char *line, size_t one, size_t len, void *ctx)
 {
-    struct running *r = ctx;
+    struct cli_running *r = ctx;
     char text[32];
 
     (void)one;
@@ -179,7 +195,7 @@ bool cli_transfer_loopback(const char *url)
     return false;
 }
 
-static void add_header(struct running *r, const char *line)
+static void add_header(struct cli_running *r, const char *line)
 {
     struct curl_slist *longer = curl_slist_append(r->headers, line);
 
@@ -188,7 +204,7 @@ static void add_header(struct running *r, const char *line)
     r->headers = longer;
 }
 
-static void set_headers(struct running *r)
+static void set_headers(struct cli_running *r)
 {
     const char *const *more = r->t->headers;
 
@@ -214,7 +230,7 @@ static void set_headers(struct running *r)
     }
 }
 
-static void set_request(struct running *r)
+static void set_request(struct cli_running *r)
 {
     char *url cleanup(mem_free) = xasprintf("%s%s", r->c->base, r->t->path);
 
@@ -237,7 +253,7 @@ static void set_request(struct running *r)
     set_headers(r);
 }
 
-static void set_upload(struct running *r)
+static void set_upload(struct cli_running *r)
 {
     struct cli_transfer *t = r->t;
 
@@ -248,12 +264,16 @@ static void set_upload(struct running *r)
                            t->in_size == UINT64_MAX ? (curl_off_t)-1
                                                     : (curl_off_t)t->in_size);
     add_header(r, "Content-Type: application/octet-stream");
-    if (t->in_size != UINT64_MAX)
+    /* What is read anew is not what was promised: no second try on a
+     * connection that proves dead. */
+    (void)curl_easy_setopt(r->easy, CURLOPT_FRESH_CONNECT, 1L);
+    (void)curl_easy_setopt(r->easy, CURLOPT_FORBID_REUSE, 1L);
+    if (t->in_size != UINT64_MAX && !t->bar)
         cli_progress_start(&r->progress, r->c, t->label,
                            t->bar_total ? t->bar_total : t->in_size);
 }
 
-static void set_body(struct running *r)
+static void set_body(struct cli_running *r)
 {
     struct cli_transfer *t = r->t;
 
@@ -279,8 +299,7 @@ static void set_body(struct running *r)
 
 /* ---- moving bytes ------------------------------------------------------- */
 
-/* Reads one pending signal; 0 when there is none. */
-static int next_signal(struct cli *c)
+int cli_transfer_signal(struct cli *c)
 {
     struct signalfd_siginfo info;
 
@@ -290,19 +309,19 @@ static int next_signal(struct cli *c)
     return (int)info.ssi_signo;
 }
 
-static void take_signals(struct running *r)
+static void take_signals(struct cli_running *r)
 {
     const struct cli_stream *stream = r->t->stream;
     int number;
 
-    while ((number = next_signal(r->c)) > 0)
+    while ((number = cli_transfer_signal(r->c)) > 0)
         if (!stream || !stream->on_signal ||
             stream->on_signal(stream->ctx, number))
             r->gave_up = true;
 }
 
 /* Until the transfer ends or a signal ends it. */
-static CURLcode drive(struct running *r)
+static CURLcode drive(struct cli_running *r)
 {
     CURLM *multi = curl_multi_init();
     struct curl_waitfd extra = {.fd = r->c->signal_fd,
@@ -313,7 +332,6 @@ static CURLcode drive(struct running *r)
 
     if (!multi)
         abort();
-    (void)curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
     (void)curl_multi_add_handle(multi, r->easy);
     while (running && !r->gave_up) {
         struct CURLMsg *msg;
@@ -336,7 +354,7 @@ static CURLcode drive(struct running *r)
 
 /* ---- what came of it ---------------------------------------------------- */
 
-static int refused(struct running *r, struct error *err)
+static int refused(struct cli_running *r, struct error *err)
 {
     struct cli_transfer *t = r->t;
     json_t *body cleanup(json_unref) =
@@ -358,7 +376,7 @@ static bool is_held(const struct cli_transfer *t)
     return strcmp(cli_json_text(error, "code", ""), "pending_approval") == 0;
 }
 
-static int finish(struct running *r, CURLcode result, struct error *err)
+static int finish(struct cli_running *r, CURLcode result, struct error *err)
 {
     struct cli_transfer *t = r->t;
 
@@ -399,9 +417,10 @@ static int finish(struct running *r, CURLcode result, struct error *err)
     return 0;
 }
 
-int cli_transfer_run(struct cli *c, struct cli_transfer *t, struct error *err)
+int cli_transfer_begin(struct cli *c, struct cli_transfer *t,
+                       struct cli_running **ret, struct error *err)
 {
-    struct running r cleanup(running_done) = {.c = c, .t = t};
+    struct cli_running *r;
     int found =
         c->base ? 0 : cli_connect(c, CLI_CONNECT_RUNNING, NULL, NULL, err);
 
@@ -413,12 +432,35 @@ int cli_transfer_run(struct cli *c, struct cli_transfer *t, struct error *err)
     t->etag[0] = '\0';
     t->broken = false;
     buf_reset(&t->answer);
-    r.easy = curl_easy_init();
-    if (!r.easy)
+    r = xcalloc(1, sizeof(*r));
+    r->c = c;
+    r->t = t;
+    r->easy = curl_easy_init();
+    if (!r->easy)
         abort(); /* as any small allocation of ours */
-    set_request(&r);
-    set_body(&r);
-    return finish(&r, drive(&r), err);
+    set_request(r);
+    set_body(r);
+    (void)curl_easy_setopt(r->easy, CURLOPT_HTTPHEADER, r->headers);
+    *ret = r;
+    return 0;
+}
+
+void *cli_transfer_easy(struct cli_running *r)
+{
+    return r->easy;
+}
+
+int cli_transfer_end(struct cli_running *r, int result, struct error *err)
+{
+    return finish(r, (CURLcode)result, err);
+}
+
+int cli_transfer_run(struct cli *c, struct cli_transfer *t, struct error *err)
+{
+    struct cli_running *r cleanup(freep) = NULL;
+    int rc = cli_transfer_begin(c, t, &r, err);
+
+    return rc < 0 ? rc : finish(r, drive(r), err);
 }
 
 void cli_transfer_done(struct cli_transfer *t)

@@ -13,6 +13,7 @@ export class Proxy {
     p.sockets = new Set();
     p.cut = [...cut];
     p.paused = null;
+    p.held = null; // while it says so, requests are kept back, and then go on
     p.listener = net.createServer((near) => {
       const far = net.connect(Number(port), hostname);
       let left = p.cut.length ? p.cut.shift() : Infinity;
@@ -21,10 +22,17 @@ export class Proxy {
         socket.on('close', () => { p.sockets.delete(socket); near.destroy(); far.destroy(); });
         socket.on('error', () => {});
       }
+      const back = []; // kept back, in order
+      const drain = () => {
+        if (p.held && p.held(p)) { setTimeout(drain, 10); return; }
+        for (const bytes of back.splice(0)) if (!far.destroyed) far.write(bytes);
+      };
       near.on('data', (bytes) => {
         for (const match of bytes.toString('latin1').matchAll(/(?:^|\n)([A-Z]{3,7}) (\/\S*) HTTP\/1\.1\r/g)) p.lines.push(`${match[1]} ${match[2]}`);
         if (p.paused && p.paused(p)) return; // swallowed: the wire hangs
-        far.write(bytes);
+        if (back.length || (p.held && p.held(p))) back.push(bytes);
+        else far.write(bytes);
+        if (back.length === 1) setTimeout(drain, 10);
       });
       far.on('data', (bytes) => {
         near.write(bytes.subarray(0, Math.min(bytes.length, left)));

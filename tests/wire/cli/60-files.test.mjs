@@ -260,18 +260,22 @@ describe('large files and broken connections', () => {
     const other = randomBytes(8 * MIB);
     local('cut.bin', other);
     const proxy = await Proxy.open(server);
-    proxy.paused = (p) => p.seen(/^PUT .*\/parts\//).length > 3; // the fourth part hangs
+    proxy.paused = (p) => p.seen(/^PUT .*\/parts\//).length > 6; // from the seventh part on it hangs
     const first = cli.start(['files', 'put', 'cut.bin', 'reports:'], { env: { GLOVEBOX_URL: proxy.url } });
-    while (proxy.seen(/^PUT .*\/parts\//).length < 4) await new Promise((wake) => { setTimeout(wake, 20); });
+    while (proxy.seen(/^PUT .*\/parts\//).length < 7) await new Promise((wake) => { setTimeout(wake, 20); });
     first.child.kill('SIGKILL');
     await first.ended;
     assert.equal((await cli.error(['files', 'get', 'reports:cut.bin'])).code, 'not_found');
     proxy.paused = null;
     proxy.lines.length = 0;
+    const [memory] = readdirSync(join(cli.dir, 'home/.local/state/glovebox/uploads'));
+    const id = readFileSync(join(cli.dir, 'home/.local/state/glovebox/uploads', memory), 'utf8');
+    const there = (await server.ok('GET', `/api/uploads/${id}`)).parts.length;
+    assert.ok(there >= 1 && there < 8, `${there} of 8`);
     const made = await cli.json(['files', 'put', 'cut.bin', 'reports:'], { env: { GLOVEBOX_URL: proxy.url } });
     assert.equal(made.sha256, sha256(other));
     assert.equal(proxy.seen(/^POST .*\/uploads$/).length, 0, 'the same upload');
-    assert.equal(proxy.seen(/^PUT .*\/parts\//).length, 5);
+    assert.equal(proxy.seen(/^PUT .*\/parts\//).length, 8 - there);
     await proxy.close();
   });
 
@@ -284,6 +288,48 @@ describe('large files and broken connections', () => {
     assert.equal(made.sha256, sha256(other));
     assert.ok(proxy.seen(/^PUT .*\/parts\//).length > 3);
     await proxy.close();
+  });
+
+  test('up to four parts go at once, and no more', async () => {
+    const other = randomBytes(10 * MIB);
+    local('four.bin', other);
+    const proxy = await Proxy.open(server);
+    // Nothing of a part gets through until four are there, and for a while then.
+    const begun = () => proxy.seen(/^PUT .*\/parts\//).length;
+    let four = 0;
+    let held = true;
+    let most = 0;
+    proxy.held = () => {
+      if (begun() >= 4) four ||= Date.now();
+      if (held) most = begun();
+      held &&= begun() === 0 || !four || Date.now() - four < 300;
+      return held && begun() > 0;
+    };
+    try {
+      const made = await cli.json(['files', 'put', 'four.bin', 'reports:'], { env: { GLOVEBOX_URL: proxy.url } });
+      assert.equal(made.sha256, sha256(other));
+      assert.equal(most, 4);
+    } finally {
+      await proxy.close();
+    }
+  });
+
+  test('a part that is refused for good stops the others, and nothing is stored', async () => {
+    local('gone.bin', randomBytes(6 * MIB));
+    const proxy = await Proxy.open(server);
+    proxy.paused = (p) => p.seen(/^PUT .*\/parts\//).length > 5;
+    const first = cli.start(['files', 'put', 'gone.bin', 'reports:'], { env: { GLOVEBOX_URL: proxy.url } });
+    while (proxy.seen(/^PUT .*\/parts\//).length < 6) await new Promise((wake) => { setTimeout(wake, 20); });
+    const state = join(cli.dir, 'home/.local/state/glovebox/uploads');
+    const id = readFileSync(join(state, readdirSync(state)[0]), 'utf8');
+    await server.call('DELETE', `/api/uploads/${id}`);
+    proxy.paused = null;
+    for (const socket of proxy.sockets) socket.destroy(); // they are sent again, and refused
+    const { code, stderr } = await first.ended;
+    assert.notEqual(code, 0);
+    assert.match(stderr, /no such upload/i);
+    await proxy.close();
+    assert.equal((await cli.error(['files', 'get', 'reports:gone.bin'])).code, 'not_found');
   });
 
   test('a download that breaks goes on where it broke', async () => {
