@@ -12,6 +12,7 @@
 #include "store/schema_identity.h"
 #include "store/schema_policy.h"
 #include "store/schema_quota.h"
+#include "store/schema_tasks.h"
 #include "store/store_int.h"
 
 const char *const store_migrations[] = {
@@ -335,6 +336,7 @@ const char *const store_migrations[] = {
     STORE_SCHEMA_EGRESS,
     STORE_SCHEMA_AUDIT,
     STORE_SCHEMA_CHORES,
+    STORE_SCHEMA_TASKS,
 };
 
 const int store_migrations_count = ARRAY_SIZE(store_migrations);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the MCP door remembers between requests: legacy sessions, tasks, who
- * waits for changes. Opened and closed by the service; nothing of it is kept
- * on disk, a client of an old process begins anew.
+ * waits for changes. Opened and closed by the service; of all this only tasks
+ * are kept on disk, otherwise a client of an old process begins anew.
  */
 #include <signal.h>
 
@@ -61,6 +61,7 @@ void doors_mcp_close(struct mcp *m)
         m->tasks = mcp_task_next(t);
         mcp_task_unref(t);
     }
+    mcp_state_close(m);
     (void)pthread_cond_destroy(&m->tick);
     (void)pthread_mutex_destroy(&m->lock);
     free(m);

@@ -204,6 +204,8 @@ void mcp_state_keep(struct mcp_call *call, const char *text);
 /* task.c: this will take long. True: the call is a task from now on; the
  * client has its answer. */
 bool mcp_task_now(struct mcp_call *call);
+/* Its session keeps nothing: nor is what it says kept on disk. */
+void mcp_task_unkept(struct mcp_call *call);
 
 /* listen.c: a list is not what it was. */
 enum mcp_list {

@@ -44,6 +44,7 @@ struct mcp_stream;
 struct mcp_session;
 struct mcp_listener;
 struct mcp_task;
+struct mcp_used;
 
 /* ---- mcp.c: what the door remembers ------------------------------------ */
 
@@ -52,6 +53,8 @@ struct mcp_task;
 struct mcp {
     const struct doors *doors;
     unsigned char secret[32]; /* of this process: signs states */
+    struct mcp_used *used;    /* state.c's: those that came back */
+    size_t used_count;
     _Atomic bool stopping;
     pthread_t thread; /* watch.c's */
     pthread_mutex_t lock;
@@ -146,6 +149,7 @@ struct mcp_exchange {
     struct mcp_exchange *next; /* of the session's running ones */
     _Atomic bool cancelled;
     struct mcp_task *task; /* it runs in; NULL: none */
+    bool unkept;           /* it is of a session that keeps nothing */
     json_t *asks;          /* key -> {method, params}: still open */
     json_t *asked;         /* key -> result */
     const char *state;     /* of the round before; arena */
@@ -354,6 +358,7 @@ void mcp_legacy_delete(struct doors_call *call);
 
 /* The state of this request, if it carries one. 0, or -1 with the fault. */
 int mcp_state_take(struct mcp_exchange *x);
+void mcp_state_close(struct mcp *m);
 /* What the client is to bring back. arena */
 const char *mcp_state_sign(const struct mcp_exchange *x);
 /* Members of an input_required result. */
@@ -436,6 +441,20 @@ int mcp_task_wait(struct mcp_task *t, struct mcp_exchange *x,
 void mcp_task_sweep(struct mcp *m);
 void mcp_task_stop(struct mcp *m); /* cancels all */
 struct mcp_task *mcp_task_next(const struct mcp_task *t);
+
+/* ---- task_kept.c -------------------------------------------------------- */
+
+/* Before the client is told of it. */
+int mcp_task_keep(struct mcp *m, const char *id, const struct principal *who,
+                  int64_t created_ms, struct error *err);
+/* members: of the task as it ended; NULL: only that it did. */
+void mcp_task_keep_end(struct mcp *m, const char *id,
+                       const struct buf *members, int64_t at_ms);
+/* One of the caller's of which only the disk knows, as members to w (NULL:
+ * only whether); -1: there is none. */
+int mcp_task_kept(struct mcp_exchange *x, const char *id,
+                  struct json_writer *w);
+void mcp_task_kept_sweep(struct mcp *m);
 
 /* ---- call.c ------------------------------------------------------------- */
 

@@ -2,9 +2,10 @@
 /*
  * What a client carries from one round of questions to the next. It comes
  * back from outside, so it is signed (HMAC-SHA-256, a secret of this process)
- * over the caller, the call with its arguments and a time; whatever differs
- * makes the request fail. It may come twice: what a tool does with it must
- * bear that. Runs on a request's worker.
+ * over the caller, the call with its arguments, a random number and a time;
+ * whatever differs makes the request fail. It is good once: those that came
+ * back are remembered for as long as they would be good, so many of a tenant;
+ * one more is refused. Runs on a request's worker.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +19,15 @@
 
 #define STATE_MAX 8192u
 #define STATE_S 600
+#define NONCE 16 /* digits in front of the state */
+#define USED_MAX 16384u
+#define USED_OF_TENANT 1024u
+
+struct mcp_used {
+    int64_t until;
+    unsigned char mac[16]; /* the first half is enough to know it by */
+    uint64_t tenant;       /* its hash */
+};
 
 /* Who asks for what: the same in both rounds, or the state is not ours. */
 static void digest(const struct mcp_exchange *x, char ret[HASH_HEX])
@@ -56,10 +66,13 @@ const char *mcp_state_sign(const struct mcp_exchange *x)
 {
     int64_t until = clock_real_ms() / 1000 + STATE_S;
     size_t len = strlen(x->keep);
-    char *hex = arena_alloc(x->arena, 2 * len + 1);
+    char *hex = arena_alloc(x->arena, NONCE + 2 * len + 1);
+    unsigned char nonce[NONCE / 2];
     char mac[HASH_HEX];
 
-    (void)ids_hex(x->keep, len, hex);
+    ids_random(nonce, sizeof(nonce));
+    (void)ids_hex(nonce, sizeof(nonce), hex);
+    (void)ids_hex(x->keep, len, hex + NONCE);
     sign(x, until, hex, mac);
     return arena_printf(x->arena, "%" PRId64 ".%s.%s", until, hex, mac);
 }
@@ -80,7 +93,54 @@ static char *from_hex(struct arena *arena, const char *hex, size_t len)
     return out;
 }
 
-/* NULL: not one of ours, or too old. */
+/* ---- once --------------------------------------------------------------- */
+
+/* Lock held. Those whose time is over make room. */
+static void forget_old(struct mcp *m, int64_t now)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < m->used_count; i++)
+        if (m->used[i].until >= now)
+            m->used[kept++] = m->used[i];
+    m->used_count = kept;
+}
+
+/* False: it came before, or there are too many to remember another. */
+static bool use(struct mcp *m, const char *tenant, int64_t until,
+                const char *mac)
+{
+    struct mcp_used one = {.until = until};
+    unsigned char sum[HASH_SIZE];
+    size_t own = 0;
+    bool fresh = true;
+
+    hash_sha256(mac, strlen(mac), sum);
+    memcpy(one.mac, sum, sizeof(one.mac));
+    hash_sha256(tenant, strlen(tenant), sum);
+    memcpy(&one.tenant, sum, sizeof(one.tenant));
+    (void)pthread_mutex_lock(&m->lock);
+    forget_old(m, clock_real_ms() / 1000);
+    for (size_t i = 0; i < m->used_count && fresh; i++) {
+        own += m->used[i].tenant == one.tenant;
+        fresh = memcmp(m->used[i].mac, one.mac, sizeof(one.mac)) != 0;
+    }
+    fresh = fresh && own < USED_OF_TENANT && m->used_count < USED_MAX;
+    if (fresh) {
+        if (!m->used)
+            m->used = xcalloc(USED_MAX, sizeof(*m->used));
+        m->used[m->used_count++] = one;
+    }
+    (void)pthread_mutex_unlock(&m->lock);
+    return fresh;
+}
+
+void mcp_state_close(struct mcp *m)
+{
+    free(m->used);
+}
+
+/* NULL: not one of ours, too old, or used. */
 static char *verify(const struct mcp_exchange *x, const char *text)
 {
     char *end;
@@ -97,7 +157,9 @@ static char *verify(const struct mcp_exchange *x, const char *text)
     sign(x, until, copy, wanted);
     if (!hash_equal(mac + 1, wanted, HASH_HEX - 1))
         return NULL;
-    return from_hex(x->arena, copy, strlen(copy));
+    if (strlen(copy) < NONCE || !use(x->mcp, x->actor->tenant, until, mac + 1))
+        return NULL;
+    return from_hex(x->arena, copy + NONCE, strlen(copy) - NONCE);
 }
 
 int mcp_state_take(struct mcp_exchange *x)
@@ -112,7 +174,8 @@ int mcp_state_take(struct mcp_exchange *x)
     return x->state ? 0
                     : mcp_rpc_fault(&x->fault, RPC_PARAMS, NULL,
                                     "requestState is not what was sent for "
-                                    "this request, or is too old");
+                                    "this request, is too old, or was used "
+                                    "before");
 }
 
 const char *mcp_state(struct mcp_call *call)

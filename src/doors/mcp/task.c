@@ -4,8 +4,8 @@
  * tasks). A tool marked long_run, called by a client that knows tasks, runs
  * on another worker while the request waits for it: if it is done within its
  * time the answer is an ordinary one, else the client is told a task's id and
- * asks again. Kept in memory for an hour, bound to the key that called,
- * bounded for each key and in all.
+ * asks again. Kept for an hour, in memory and on disk (task_kept.c), bound to
+ * the key that called, bounded for each key and in all.
  *
  *   working ⇄ input_required → completed | failed | cancelled
  *
@@ -23,6 +23,8 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "doors/mcp/mcp_int.h"
 
@@ -60,6 +62,7 @@ struct mcp_task {
     enum task_status status;
     int returned;      /* what the tool did, once it is over */
     bool known;        /* the client has its id */
+    bool stored;       /* there is a row of it */
     struct buf result; /* an object */
     int64_t created_ms, updated_ms;
 };
@@ -189,10 +192,25 @@ int mcp_task_wait(struct mcp_task *t, struct mcp_exchange *x,
                              "the client did not answer in time");
 }
 
+/* What it came to, on disk. One that the service ends has none: its row says
+ * so after the restart. */
+static void store_end(struct mcp_task *t)
+{
+    struct buf members cleanup(buf_done) = {0};
+    struct json_writer w = {.out = &members};
+
+    if (t->mcp->stopping && t->status == TASK_CANCELLED)
+        return;
+    mcp_task_write(t, &w);
+    mcp_task_keep_end(t->mcp, t->id, t->x.unkept ? NULL : &members,
+                      t->updated_ms);
+}
+
 static void run(void *arg)
 {
     struct mcp_task *t = arg;
     int r = mcp_call_tool(&t->x, t->tool, t->args);
+    bool stored;
 
     (void)pthread_mutex_lock(&t->lock);
     t->returned = r;
@@ -204,7 +222,10 @@ static void run(void *arg)
     set_status(t, t->cancelled      ? TASK_CANCELLED
                   : t->x.fault.code ? TASK_FAILED
                                     : TASK_COMPLETED);
+    stored = t->stored;
     (void)pthread_mutex_unlock(&t->lock);
+    if (stored)
+        store_end(t);
     mcp_task_unref(t);
 }
 
@@ -329,6 +350,24 @@ static bool wait_for(struct mcp_exchange *x, struct mcp_task *t)
     return done;
 }
 
+/* Before the client knows of it. It may have ended since it was given up. */
+static void store(struct mcp_task *t)
+{
+    struct error err;
+    bool ended;
+
+    if (mcp_task_keep(t->mcp, t->id, &t->who, t->created_ms, &err) < 0) {
+        log_event(LOG_WARN, "task_not_kept", "error", err.message, NULL);
+        return; /* it is good as long as the service runs */
+    }
+    (void)pthread_mutex_lock(&t->lock);
+    t->stored = true;
+    ended = over(t);
+    (void)pthread_mutex_unlock(&t->lock);
+    if (ended)
+        store_end(t);
+}
+
 int mcp_task_run(struct mcp_exchange *x, const struct mcp_tool *tool,
                  const json_t *args)
 {
@@ -355,9 +394,11 @@ int mcp_task_run(struct mcp_exchange *x, const struct mcp_tool *tool,
         r = hand_over(x, t);
     } else {
         x->result_type = "task";
-        mcp_task_write(t, &x->w);
         if (t->cancelled && http_left(x->door->http))
             delist(t);
+        else
+            store(t);
+        mcp_task_write(t, &x->w);
     }
     mcp_task_unref(t);
     return r;

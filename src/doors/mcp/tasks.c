@@ -6,12 +6,14 @@
  */
 #include "doors/mcp/mcp_int.h"
 
-static struct mcp_task *find(struct mcp_exchange *x)
+/* NULL without a fault: it is of an earlier process, and over; w gets what is
+ * known of it, unless NULL. */
+static struct mcp_task *find(struct mcp_exchange *x, struct json_writer *w)
 {
     const char *id = mcp_need_string(x, "taskId");
     struct mcp_task *t = id ? mcp_task_find(x, id) : NULL;
 
-    if (id && !t)
+    if (id && !t && mcp_task_kept(x, id, w) < 0)
         (void)mcp_rpc_fault(&x->fault, RPC_PARAMS, NULL,
                             "no such task; it may have expired");
     return t;
@@ -19,10 +21,10 @@ static struct mcp_task *find(struct mcp_exchange *x)
 
 int mcp_tasks_get(struct mcp_exchange *x)
 {
-    struct mcp_task *t = find(x);
+    struct mcp_task *t = find(x, &x->w);
 
     if (!t)
-        return -1;
+        return x->fault.code ? -1 : 0;
     mcp_task_write(t, &x->w);
     mcp_task_unref(t);
     return 0;
@@ -31,13 +33,13 @@ int mcp_tasks_get(struct mcp_exchange *x)
 int mcp_tasks_update(struct mcp_exchange *x)
 {
     const json_t *responses = json_object_get(x->msg.params, "inputResponses");
-    struct mcp_task *t = find(x);
+    struct mcp_task *t = find(x, NULL);
 
-    if (!t)
+    if (x->fault.code)
         return -1;
-    if (json_is_object(responses))
+    if (json_is_object(responses) && t)
         mcp_task_answer(t, responses);
-    else
+    else if (!json_is_object(responses))
         (void)mcp_rpc_fault(&x->fault, RPC_PARAMS, NULL,
                             "params.inputResponses must be an object");
     mcp_task_unref(t);
@@ -46,10 +48,10 @@ int mcp_tasks_update(struct mcp_exchange *x)
 
 int mcp_tasks_cancel(struct mcp_exchange *x)
 {
-    struct mcp_task *t = find(x);
+    struct mcp_task *t = find(x, NULL);
 
     if (!t)
-        return -1;
+        return x->fault.code ? -1 : 0;
     mcp_task_cancel(t);
     mcp_task_unref(t);
     return 0;

@@ -427,6 +427,8 @@ void tool_result(struct mcp_call *call, const struct session_info *session,
 {
     struct result r = {.call = call, .session = session};
 
+    if (session->ephemeral)
+        mcp_task_unkept(call);
     execution_info(e, &r.info);
     if (r.info.status != EXEC_COMPLETED) {
         tool_held_answer(&r.info, ret);

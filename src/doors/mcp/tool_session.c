@@ -98,9 +98,9 @@ static const char *only_session(const struct mcp_call *call)
     return bound[0] && !strchr(bound, ',') ? bound : NULL;
 }
 
-int tool_session(struct mcp_call *call, enum tool_need need, const char *id,
-                 const char *workspace, struct session_info *ret,
-                 struct error *err)
+static int resolve(struct mcp_call *call, enum tool_need need, const char *id,
+                   const char *workspace, struct session_info *ret,
+                   struct error *err)
 {
     int r;
 
@@ -128,6 +128,17 @@ int tool_session(struct mcp_call *call, enum tool_need need, const char *id,
         r = error_hint(err, "Leave out session_id for a session on that "
                             "workspace, or leave out workspace.");
     }
+    return r;
+}
+
+int tool_session(struct mcp_call *call, enum tool_need need, const char *id,
+                 const char *workspace, struct session_info *ret,
+                 struct error *err)
+{
+    int r = resolve(call, need, id, workspace, ret, err);
+
+    if (r == 0 && ret->ephemeral)
+        mcp_task_unkept(call);
     return r;
 }
 

@@ -173,6 +173,7 @@ void *mcp_watch_run(void *arg)
             swept = clock_mono_ms();
             mcp_session_sweep(m, false);
             mcp_task_sweep(m);
+            mcp_task_kept_sweep(m);
         }
     }
     return NULL;

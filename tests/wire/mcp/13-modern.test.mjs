@@ -149,6 +149,13 @@ describe('questions', () => {
     assert.ok(!('ttlMs' in first));
     const state = first.requestState;
     assert.match((await result(answered(name, { ok: true }, state))).content[0].text, /state-ok/);
+    await refuses(answered(name, { ok: true }, state), 200, -32602); // it is good once
+    const twins = await Promise.all([result(call(name, {}, asks)), result(call(name, {}, asks))]);
+    assert.notEqual(twins[0].requestState, twins[1].requestState);
+    for (const t of twins) assert.match((await result(answered(name, { ok: true }, t.requestState))).content[0].text, /state-ok/);
+    const raced = (await result(call(name, {}, asks))).requestState;
+    const both = await Promise.all(Array.from({ length: 6 }, () => answered(name, { ok: true }, raced)));
+    assert.equal(both.filter((b) => response(b).result).length, 1, 'of several at once one');
     await refuses(answered(name, { ok: true }, state, { args: { other: 1 } }), 200, -32602);
     await refuses(answered('test_input_required_result_tampered_state', { ok: true }, state), 200, -32602);
     const { key } = await g.tenant('asker');
@@ -199,6 +206,36 @@ describe('tasks', () => {
     assert.equal((await end(taskId)).status, 'cancelled');
     assert.equal((await result(modern(g, 'tasks/cancel', { taskId }, withTasks))).resultType, 'complete', 'twice is once');
     assert.equal((await result(get(taskId))).status, 'cancelled');
+  });
+
+  test('after a restart an ended task has its result, and one that ran has failed', async () => {
+    let own = await Glovebox.start();
+    const at = (name, args) => modern(own, 'tools/call', { name, arguments: args }, withTasks);
+    const look = (taskId, options = {}) => modern(own, 'tasks/get', { taskId }, { ...withTasks, ...options });
+    const slow = 'import time; time.sleep(6); print("kept" + "-answer")';
+    try {
+      const hidden = await own.ok('POST', '/api/sessions', { persistence: 'ephemeral' });
+      const [done, secret] = (await Promise.all([at('execute_python', { code: slow, timeout: 60 }), at('execute_python', { code: slow, timeout: 60, session_id: hidden.id })].map(result))).map((t) => t.taskId);
+      for (const id of [done, secret])
+        await until(async () => (await result(look(id))).status === 'completed', { ms: 30_000, every: 200, what: 'the end' });
+      const { taskId: running } = await result(at('execute_python', { code: 'import time; time.sleep(300)', timeout: 400 }));
+      const { key } = await own.tenant('thief');
+      const before = await result(look(done));
+      await own.stop({ keep: true });
+      own = await Glovebox.start({ dir: own.dir });
+      const after = await result(look(done));
+      assert.deepEqual(after, before);
+      assert.match(JSON.stringify(after.result.content), /kept-answer/);
+      const lost = await result(look(running));
+      assert.deepEqual([lost.status, lost.error.message], ['failed', 'the service was restarted']);
+      assert.match((await result(look(secret))).error.message, /not kept/);
+      for (const method of ['tasks/cancel', 'tasks/update'])
+        assert.equal((await result(modern(own, method, { taskId: running, inputResponses: {} }, withTasks))).resultType, 'complete', 'it is over');
+      await refuses(look(done, { key }), 200, -32602);
+      await refuses(look('task_00000000000000000000000000000000'), 200, -32602);
+    } finally {
+      await own.stop();
+    }
   });
 
   test('cancelling a task ends its execution', async () => {
