@@ -151,6 +151,9 @@ int auth_key_list(struct auth *a, struct auth_key **ret_keys,
  * revoking twice is no error; revoking the last valid admin key is refused
  * with ERR_CONFLICT. */
 int auth_key_revoke(struct auth *a, const char *id, struct error *err);
+/* It and its tokens end then, or when they would have, if that is sooner. */
+int auth_key_expire(struct auth *a, const char *id, int64_t at_ms,
+                    struct error *err);
 
 /* ---- tokens ------------------------------------------------------------- */
 

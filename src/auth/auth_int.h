@@ -89,6 +89,8 @@ int auth_key_store_touch(struct store *s, const struct auth_touch *rows,
                          size_t count, struct error *err);
 
 /* Forgets tokens that ended before then; such keys become revoked ones. */
+int auth_key_store_expire(struct store *s, const char *id, int64_t at_ms,
+                          struct error *err);
 int auth_key_store_sweep(struct store *s, int64_t before_ms,
                          struct error *err);
 

@@ -218,3 +218,31 @@ int auth_key_revoke(struct auth *a, const char *id, struct error *err)
     auth_entry_remove(a, id);
     return 0;
 }
+
+static void end_by(struct auth *a, const char *id, int64_t at_ms)
+{
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+
+    for (size_t i = 0; i < AUTH_BUCKETS; i++)
+        for (struct auth_entry *e = a->buckets[i]; e; e = e->next)
+            if ((strcmp(e->key.id, id) == 0 || strcmp(e->key.root, id) == 0) &&
+                (!e->key.expires_at_ms || e->key.expires_at_ms > at_ms))
+                e->key.expires_at_ms = at_ms;
+}
+
+int auth_key_expire(struct auth *a, const char *id, int64_t at_ms,
+                    struct error *err)
+{
+    const struct auth_entry *e;
+    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+
+    e = ids_valid("key", id) ? auth_entry_find(a, id) : NULL;
+    if (!e)
+        return error_set(err, ERR_NOT_FOUND, "there is no such key");
+    if (auth_entry_lasting(&e->key)) /* revoking is for those */
+        return error_set(err, ERR_CONFLICT, "this key has no end");
+    if (auth_key_store_expire(a->store, id, at_ms, err) < 0)
+        return -(int)err->code;
+    end_by(a, id, at_ms);
+    return 0;
+}

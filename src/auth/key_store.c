@@ -142,6 +142,21 @@ int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
     return store_commit(&tx, err);
 }
 
+int auth_key_store_expire(struct store *s, const char *id, int64_t at_ms,
+                          struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+
+    if (store_begin(s, STORE_WRITE, "ending a key", &tx, err) < 0 ||
+        store_exec(tx, err,
+                   "UPDATE keys SET expires_at_ms = ?2"
+                   " WHERE (id = ?1 OR root = ?1) AND revoked_at_ms = 0"
+                   " AND (expires_at_ms = 0 OR expires_at_ms > ?2)",
+                   "ti", id, at_ms) < 0)
+        return -(int)err->code;
+    return store_commit(&tx, err);
+}
+
 int auth_key_store_sweep(struct store *s, int64_t before_ms, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;

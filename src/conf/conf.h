@@ -85,6 +85,7 @@ struct conf {
     char *log_format;      /* "text" or "json" */
     char *accept_missing_walls; /* comma-separated names; "" */
     char *mcp_origins;          /* comma-separated; "" */
+    uint32_t mcp_key_grace_s;
     char *final_expiry_tenants; /* comma-separated, "*" for all; "" */
     uint32_t uid_base;          /* first host uid of sessions; 1700000000 */
     uint32_t uid_count;         /* 1000000 */

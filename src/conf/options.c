@@ -91,6 +91,9 @@ static const struct conf_option top[] = {
      .help = "Live sessions on this machine."},
     {"creations_per_s", CONF_U32, TOP(creations_per_s), 0, 100000, "50",
      .help = "Sessions one tenant may create in a second; 0 is no limit."},
+    {"mcp_key_grace_s", CONF_U32, TOP(mcp_key_grace_s), 0, DAY_S, "300",
+     .help = "Seconds for which a session pool's MCP keys are still good "
+             "after they were rotated; 0 ends them at once."},
     {"final_expiry_tenants", CONF_STRING, TOP(final_expiry_tenants), 0, 4096,
      "", .allowed = "a-z0-9_,*-",
      .help = "Comma-separated tenants whose sessions are over once they have "

@@ -302,7 +302,7 @@ static int run(struct job *job, struct error *err)
         else
             rc = begin(job, &facts, err);
         if (rc == 0)
-            rc = session_wake_kernel(se, &box, err);
+            rc = session_wake_kernel(se, e->fresh, &box, err);
         if (box)
             run_in_box(se, e, box, runner, &facts);
         else

@@ -59,6 +59,7 @@ static void keep_origin(struct execution *e, const struct actor *who,
     (void)snprintf(e->door, sizeof(e->door), "%s", who->door ? who->door : "");
     (void)snprintf(e->tool, sizeof(e->tool), "%s", who->tool ? who->tool : "");
     e->scopes = who->scopes;
+    e->fresh = spec->fresh;
     (void)snprintf(e->retry_of, sizeof(e->retry_of), "%s",
                    spec->retry_of ? spec->retry_of : "");
     e->conversation = xstrdup(spec->conversation);

@@ -26,7 +26,7 @@ struct held {
     const char *session, *language, *code, *metadata, *conversation, *message,
         *retry_of, *door, *tool, *token;
     int64_t timeout_s, scopes;
-    bool report, admin, ephemeral;
+    bool report, admin, ephemeral, fresh;
 };
 
 #define FIELD(member, kind_)                                                  \
@@ -43,7 +43,7 @@ static const struct json_field fields[] = {
     FIELD(token, JSON_KIND_STRING),        FIELD(tool, JSON_KIND_STRING),
     FIELD(timeout_s, JSON_KIND_INT),       FIELD(scopes, JSON_KIND_INT),
     FIELD(report, JSON_KIND_BOOL),         FIELD(admin, JSON_KIND_BOOL),
-    FIELD(ephemeral, JSON_KIND_BOOL),
+    FIELD(ephemeral, JSON_KIND_BOOL),      FIELD(fresh, JSON_KIND_BOOL),
 };
 
 /* ---- asking ------------------------------------------------------------- */
@@ -68,6 +68,7 @@ static void write_payload(const struct session *se, const struct actor *who,
     json_write_text(&w, "code", spec->code, spec->code_len);
     json_write_int(&w, "timeout_s", e->timeout_s);
     json_write_bool(&w, "report", spec->report);
+    json_write_bool(&w, "fresh", spec->fresh);
     write_text(&w, "metadata", spec->metadata);
     write_text(&w, "conversation", spec->conversation);
     write_text(&w, "message", spec->message);
@@ -198,6 +199,7 @@ static struct exec_spec spec_of(const struct held *h,
         .code_len = strlen(h->code),
         .timeout_s = (uint32_t)h->timeout_s,
         .report = h->report,
+        .fresh = h->fresh,
         .metadata = h->metadata,
         .conversation = h->conversation,
         .message = h->message,

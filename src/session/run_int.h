@@ -57,6 +57,7 @@ struct execution {
     char door[16], tool[64];
     uint32_t scopes;
     char retry_of[ID_MAX];
+    bool fresh;               /* wants an interpreter that has run nothing */
     char base_commit[ID_MAX]; /* what was mounted; "" : nothing yet, or not
                                  known by its id */
     int64_t base_seq;         /* the same by its number; 0: nothing was */

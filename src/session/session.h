@@ -399,6 +399,7 @@ struct exec_spec {
     size_t code_len;
     uint32_t timeout_s; /* 0: the pool's default */
     bool report; /* a command of ours that may take as long as Python may */
+    bool fresh;  /* on an interpreter that has run nothing; files stay */
     const char *metadata;               /* JSON object text or NULL */
     const char *conversation, *message; /* from metadata, or NULL */
     const char *const *lock_tokens;     /* locks it may write through */

@@ -355,8 +355,9 @@ bool session_state_allows(enum session_state from, enum session_state to);
 
 /* A box with a living pid 1, referenced; wakes the session if it must. */
 int session_wake(struct session *se, struct box **ret, struct error *err);
-/* The same for the turn's owner: with a living kernel. */
-int session_wake_kernel(struct session *se, struct box **ret,
+/* The same for the turn's owner: with a living kernel. fresh: one that has run
+ * nothing. */
+int session_wake_kernel(struct session *se, bool fresh, struct box **ret,
                         struct error *err);
 /* The box is bad or no longer wanted: dormant, files kept. idle_only: only
  * if nothing uses it. True if it was dropped. */

@@ -160,7 +160,7 @@ static int fresh_kernel(struct session *se, struct box *box, struct error *err)
     return 0;
 }
 
-int session_wake_kernel(struct session *se, struct box **ret,
+int session_wake_kernel(struct session *se, bool fresh, struct box **ret,
                         struct error *err)
 {
     int rc = error_set(err, ERR_GUEST, "the sandbox is gone");
@@ -173,7 +173,7 @@ int session_wake_kernel(struct session *se, struct box **ret,
             return rc;
         if (!session_box_check(box))
             rc = error_set(err, ERR_GUEST, "the sandbox is gone");
-        else if (!box->kernel_alive)
+        else if (!box->kernel_alive || (fresh && box->cells > 0))
             rc = fresh_kernel(se, box, err);
         if (rc == 0) {
             *ret = box;

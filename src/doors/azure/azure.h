@@ -131,6 +131,7 @@ struct azure_run { /* strings: the body's or the arena's */
     size_t code_len;
     uint32_t timeout_s;    /* 0: not said */
     bool async;            /* executionType says so */
+    bool fresh;            /* useEmptyKernel */
     const char *type_text; /* executionType as spelled, or NULL */
     int64_t output_max;    /* characters of a stream; -1: not said */
     const char *identifier;

@@ -229,6 +229,8 @@ int azure_body_run(const json_t *body, enum azure_family family,
                        err);
     if (r == 0)
         r = get_text(body, "identifier", &run.identifier, err);
+    run.fresh = kind != POOL_SHELL &&
+                json_is_true(json_object_get(body, "useEmptyKernel"));
     if (r < 0)
         return r;
     run.timeout_s = timeout_s > 0 ? (uint32_t)timeout_s : 0;

@@ -3,28 +3,35 @@
  * Keys for a pool's MCP endpoint: one of the tenant's own, that may run code
  * in that pool and use files. For administrators; runs on a worker of the
  * daemon. Only the answer holds the secret, so each call makes a new key; the
- * pool's details remember which they are, to be revoked when they are
- * replaced.
+ * pool's details remember which they are. Those that are replaced by a
+ * rotation are good for a while yet, so that clients can be told.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "conf/conf.h"
 #include "doors/azure/azure.h"
 #include "json/json.h"
 
 #define KEYS "mcpKeys"
 #define KEYS_MAX 16u /* of one pool; the oldest goes */
 
+/* until_ms: it is good so long; 0: not said. */
 static int note(struct doors_call *call, const char *action, const char *key,
-                struct error *err)
+                int64_t until_ms, struct error *err)
 {
+    char at[32], detail[80];
+
+    (void)snprintf(detail, sizeof(detail), "for a pool's MCP%s%s",
+                   until_ms ? ", good until " : "",
+                   until_ms ? clock_format_ms(until_ms, at) : "");
     return audit_note(call->doors->audit, &call->actor,
-                      &(struct audit_event){.action = action,
-                                            .object = key,
-                                            .detail = "for a pool's MCP"},
+                      &(struct audit_event){
+                          .action = action, .object = key, .detail = detail},
                       err);
 }
 
@@ -47,15 +54,20 @@ static int find(struct doors_call *call, struct pool_info *ret,
     return 0;
 }
 
-/* Drops the oldest of the pool's keys; one that is gone is no matter. */
+/* Drops the oldest of the pool's keys, at until_ms (0: now); one that is gone
+ * is no matter. */
 static int revoke_first(struct doors_call *call, json_t *keys,
-                        struct error *err)
+                        int64_t until_ms, struct error *err)
 {
+    struct auth *auth = call->doors->auth;
     const char *id = json_string_value(json_array_get(keys, 0));
-    int r = id ? auth_key_revoke(call->doors->auth, id, err) : 0;
+    int r = 0;
 
+    if (id)
+        r = until_ms ? auth_key_expire(auth, id, until_ms, err)
+                     : auth_key_revoke(auth, id, err);
     if (r == 0 && id)
-        r = note(call, "key.revoke", id, err);
+        r = note(call, "key.revoke", id, until_ms, err);
     if (r == -ERR_NOT_FOUND)
         r = 0;
     (void)json_array_remove(keys, 0);
@@ -64,7 +76,8 @@ static int revoke_first(struct doors_call *call, json_t *keys,
 
 /* Keeps the new key's id, and no more than so many with it. */
 static int remember(struct doors_call *call, const struct pool_info *pool,
-                    const char *id, size_t most, struct error *err)
+                    const char *id, size_t most, int64_t until_ms,
+                    struct error *err)
 {
     struct pool_info now cleanup(pool_info_done) = {.details = NULL};
     json_t *details cleanup(json_unref) = azure_arm_details(pool);
@@ -85,7 +98,7 @@ static int remember(struct doors_call *call, const struct pool_info *pool,
     }
     (void)json_array_append_new(keys, json_string(id));
     while (r == 0 && json_array_size(keys) > most)
-        r = revoke_first(call, keys, err);
+        r = revoke_first(call, keys, until_ms, err);
     if (r < 0)
         return r;
     text = azure_arm_text(details);
@@ -94,7 +107,9 @@ static int remember(struct doors_call *call, const struct pool_info *pool,
                             &spec, &made, &now, err);
 }
 
-static int issue(struct doors_call *call, size_t most, struct error *err)
+/* until_ms: those beyond `most` end then; 0: at once. */
+static int issue(struct doors_call *call, size_t most, int64_t until_ms,
+                 struct error *err)
 {
     struct pool_info pool cleanup(pool_info_done) = {.details = NULL};
     char *secret cleanup(mem_free) = NULL;
@@ -122,13 +137,15 @@ static int issue(struct doors_call *call, size_t most, struct error *err)
     if (r == 0)
         r = auth_key_create_as(call->doors->auth, &spec, &key, &secret, err);
     if (r == 0)
-        r = note(call, "key.create", key.id, err);
+        r = note(call, "key.create", key.id, 0, err);
     if (r == 0 && pool.tenant[0])
-        r = remember(call, &pool, key.id, most, err);
+        r = remember(call, &pool, key.id, most, until_ms, err);
     if (r < 0)
         return r;
     json_write_open(&w, NULL, '{');
     json_write_string(&w, "apiKey", secret);
+    if (until_ms)
+        json_write_time(&w, "previousKeysValidUntil", until_ms);
     json_write_close(&w, '}');
     azure_encode_respond(call, 200, &body);
     return 0;
@@ -136,10 +153,12 @@ static int issue(struct doors_call *call, size_t most, struct error *err)
 
 int azure_credentials_fetch(struct doors_call *call, struct error *err)
 {
-    return issue(call, KEYS_MAX, err);
+    return issue(call, KEYS_MAX, 0, err);
 }
 
 int azure_credentials_rotate(struct doors_call *call, struct error *err)
 {
-    return issue(call, 1, err);
+    int64_t grace_s = call->doors->conf->mcp_key_grace_s;
+
+    return issue(call, 1, grace_s ? clock_real_ms() + 1000 * grace_s : 0, err);
 }

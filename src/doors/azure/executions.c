@@ -205,6 +205,7 @@ static int run(struct doors_call *call, const struct azure_ask *ask,
         .code = what->code,
         .code_len = what->code_len,
         .timeout_s = choose_timeout(&ask->pool, what),
+        .fresh = what->fresh,
     };
     int r;
 

@@ -83,6 +83,12 @@ describe('shapes', () => {
     const code = Buffer.from('"ä€😀"').toString('base64');
     assert.equal(ok(await p.run(code, { codeInputType: 'inlinebase64' })).result.executionResult, 'ä€😀');
     assert.equal(ok(await p.run('1', { useEmptyKernel: true, returnJupyterFormatExecutionResult: false, whatever: [1], identifier: 'x' })).result.executionResult, 1);
+    await p.run('kept = 5');
+    assert.equal(ok(await p.run('kept', { useEmptyKernel: false })).result.executionResult, 5);
+    ok(await p.run('open("/mnt/data/stays", "w").write("here")'));
+    assert.equal(ok(await p.run('sum(n in globals() for n in ("kept", "np", "pd"))', { useEmptyKernel: true })).result.executionResult, 0);
+    assert.equal(ok(await p.run('mine = 6; open("/mnt/data/stays").read() + str("kept" in globals())')).result.executionResult, 'hereFalse');
+    assert.equal(ok(await p.run('mine')).result.executionResult, 6, 'and goes on from there');
     refused(await p.run(Buffer.from([255, 254]).toString('base64'), { codeInputType: 'InlineBase64' }), 400, 'SessionRequestValidationFailed', /UTF-8/);
   });
 });

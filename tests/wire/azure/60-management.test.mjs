@@ -4,11 +4,12 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Pool, arm, poolBody, refused, unknown } from '../../lib/azure.mjs';
-import { Glovebox, pool } from '../../lib/glovebox.mjs';
+import { Glovebox, pool, sleep } from '../../lib/glovebox.mjs';
 import { request, stop } from '../../lib/wire.mjs';
 
 let server;
-const config = { trust_proxy: true, pools: [pool({ ready: 1 })] };
+const GRACE_S = 3;
+const config = { trust_proxy: true, mcp_key_grace_s: GRACE_S, pools: [pool({ ready: 1 })] };
 
 before(async () => { server = await Glovebox.start({ config }); });
 after(() => stop(server));
@@ -197,9 +198,18 @@ describe('keys of the MCP endpoint', () => {
     assert.deepEqual([await works(first), await works(second)], [200, 200]);
     refused(await get('keyed', { key: first }), 403, 'AuthorizationFailed');
     ok(await put('keyed', poolBody()));
-    const third = ok(await post('keyed', 'rotateMcpServerCredentials')).apiKey;
-    assert.deepEqual([await works(first), await works(second), await works(third)], [401, 401, 200]);
-    const fourth = ok(await post('keyed', 'regenerateCredentials')).apiKey;
+    const began = Date.now();
+    const rotated = ok(await post('keyed', 'rotateMcpServerCredentials'));
+    const third = rotated.apiKey;
+    assert.deepEqual([await works(first), await works(second), await works(third)], [200, 200, 200], 'the old ones for a while');
+    const until = Date.parse(rotated.previousKeysValidUntil);
+    assert.ok(until > began && until <= Date.now() + GRACE_S * 1000, rotated.previousKeysValidUntil);
+    const again = ok(await post('keyed', 'regenerateCredentials'));
+    const fourth = again.apiKey;
+    assert.ok(Date.parse(again.previousKeysValidUntil) >= until);
+    while (Date.now() <= until) await sleep(100);
+    assert.deepEqual([await works(first), await works(second), await works(fourth)], [401, 401, 200], 'a second rotation gives the first ones no more time');
+    while (Date.now() <= Date.parse(again.previousKeysValidUntil)) await sleep(100);
     assert.deepEqual([await works(third), await works(fourth)], [401, 200]);
     assert.ok(!(await get('keyed')).text.includes(fourth), 'a key is told once');
     const trail = (await server.ok('GET', '/api/audit?action=key.&limit=1000')).data.map((e) => e.action);
