@@ -144,6 +144,20 @@ static void on_request(struct collect *c)
     }
 }
 
+/* Nobody would read the answer. */
+static void look_for_client(struct collect *c)
+{
+    c->look_ms = clock_mono_ms() + LEFT_EVERY_MS;
+    if (!c->e->left(c->e->left_ctx))
+        return;
+    c->e->left = NULL;
+    if (c->facts->timed_out || c->facts->cancelled)
+        return; /* on its way already */
+    c->facts->cancelled = true;
+    c->facts->reason = "the client that waited for it went away";
+    stop_softly(c);
+}
+
 /* ---- listening ---------------------------------------------------------- */
 
 static bool heed(struct collect *c, enum frames_state state)
@@ -236,12 +250,16 @@ static void step(struct collect *c)
         until = MIN(until, c->closed_ms + CLOSED_MS);
     if (c->calm_ms)
         until = MIN(until, c->calm_ms);
+    if (c->e->left)
+        until = MIN(until, c->look_ms);
     set_polls(c, napping, p);
     if (poll(p, AT_COUNT, clock_left_ms(until)) < 0)
         return; /* EINTR; anything else would be a defect of ours */
     session_calm_step(c);
     if (p[AT_WAKE].revents)
         on_request(c);
+    if (!c->ended && c->e->left && clock_left_ms(c->look_ms) == 0)
+        look_for_client(c);
     /* Reading frames reads the pipes first. */
     if (!c->ended && !(p[AT_FRAMES].revents & POLLIN) &&
         (p[AT_OUT].revents || p[AT_ERR].revents))
@@ -374,6 +392,7 @@ void session_collect(struct collect *c)
         (struct stream){.type = EVENT_STDERR, .fd = c->box->pipes[1]};
     c->facts->timeout_s = c->e->timeout_s;
     c->deadline_ms = started + c->e->timeout_s * 1000ull;
+    c->look_ms = started + LEFT_EVERY_MS;
     if (c->facts->language == EXEC_SHELL)
         begin_shell(c);
     else

@@ -60,6 +60,8 @@ static void keep_origin(struct execution *e, const struct actor *who,
     (void)snprintf(e->tool, sizeof(e->tool), "%s", who->tool ? who->tool : "");
     e->scopes = who->scopes;
     e->fresh = spec->fresh;
+    e->left = spec->left;
+    e->left_ctx = spec->left_ctx;
     (void)snprintf(e->retry_of, sizeof(e->retry_of), "%s",
                    spec->retry_of ? spec->retry_of : "");
     e->conversation = xstrdup(spec->conversation);

@@ -63,6 +63,36 @@ void session_queue_cancel(struct execution *waiting, const char *why)
     }
 }
 
+/* The lock is held, but not while the client is looked for. */
+static bool wait_a_while(struct session *se, struct execution *e)
+{
+    bool left = false;
+
+    if (!e->left) {
+        pthread_cond_wait(&se->cond, &se->lock);
+    } else if (!session_cond_wait(&se->cond, &se->lock,
+                                  clock_mono_ms() + LEFT_EVERY_MS)) {
+        pthread_mutex_unlock(&se->lock);
+        left = e->left(e->left_ctx);
+        pthread_mutex_lock(&se->lock);
+    }
+    return !left;
+}
+
+/* Its client went away while it waited. */
+static void give_up(struct session *se, struct execution *e)
+{
+    bool waited = session_queue_remove(se, e);
+
+    pthread_mutex_unlock(&se->lock);
+    if (waited) {
+        session_execution_cancelled(
+            e, "the client that waited for it went away before it started");
+        execution_unref(e); /* the queue's */
+    }
+    session_execution_wait(e);
+}
+
 bool session_queue_wait(struct session *se, struct execution *e,
                         struct runner *runner)
 {
@@ -70,7 +100,10 @@ bool session_queue_wait(struct session *se, struct execution *e,
 
     pthread_mutex_lock(&se->lock);
     while (e->queued && (se->queue_head != e || se->running || se->exclusive))
-        pthread_cond_wait(&se->cond, &se->lock);
+        if (!wait_a_while(se, e)) {
+            give_up(se, e);
+            return false;
+        }
     mine = session_queue_remove(se, e);
     if (mine) {
         se->running = e;

@@ -57,7 +57,9 @@ struct execution {
     char door[16], tool[64];
     uint32_t scopes;
     char retry_of[ID_MAX];
-    bool fresh;               /* wants an interpreter that has run nothing */
+    bool fresh;              /* wants an interpreter that has run nothing */
+    bool (*left)(void *ctx); /* of exec_spec; NULL once it said so */
+    void *left_ctx;
     char base_commit[ID_MAX]; /* what was mounted; "" : nothing yet, or not
                                  known by its id */
     int64_t base_seq;         /* the same by its number; 0: nothing was */
@@ -321,6 +323,7 @@ struct collect {
     uint64_t closed_ms;   /* when the frames channel closed; 0 it has not */
     uint64_t calm_ms;     /* when it is no longer a short one; 0: it is not */
     uint64_t nap_ms;      /* guest channels are not read before this */
+    uint64_t look_ms;     /* whether the client is there is asked then */
     struct buf out;       /* frames to the kernel not yet accepted */
     size_t out_pos;
     bool in_cell;

@@ -400,6 +400,11 @@ struct exec_spec {
     uint32_t timeout_s; /* 0: the pool's default */
     bool report; /* a command of ours that may take as long as Python may */
     bool fresh;  /* on an interpreter that has run nothing; files stay */
+    /* session_execute: has who waits for it gone? Asked twice a second while
+     * it waits or runs, on that thread; it is cancelled then. NULL: it goes on
+     * whoever listens. */
+    bool (*left)(void *ctx);
+    void *left_ctx;
     const char *metadata;               /* JSON object text or NULL */
     const char *conversation, *message; /* from metadata, or NULL */
     const char *const *lock_tokens;     /* locks it may write through */

@@ -246,6 +246,9 @@ enum exec_request {
     REQUEST_END = 8,       /* the session is being deleted */
 };
 
+/* How often a client that waits is looked for. */
+#define LEFT_EVERY_MS 500u
+
 struct session {
     atomic_uint refs;
     struct sessions *m;

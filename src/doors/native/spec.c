@@ -24,17 +24,24 @@ struct body {
     const char *pool, *name, *runtime, *code, *workspace, *identifier;
     const char *retry_of;
     json_t *limits, *metadata, *files, *network;
-    int language; /* enum exec_language */
-    int mode;     /* enum native_mode */
-    int approval; /* 1: wanted in any case */
+    int language;      /* enum exec_language */
+    int mode;          /* enum native_mode */
+    int approval;      /* 1: wanted in any case */
+    int on_disconnect; /* enum leaving; -1: not said */
     int persistence;
     int64_t timeout_s, cooldown_s;
 };
 
 static const char *const languages[] = {"python", "shell", NULL};
 static const char *const modes[] = {"sync", "stream", "async", NULL};
+static const char *const leavings[] = {"cancel", "continue", NULL};
 static const char *const approvals[] = {"policy", "required", NULL};
 static const char *const persistences[] = {"workspace", "ephemeral", NULL};
+
+enum leaving {
+    LEAVING_CANCEL,
+    LEAVING_CONTINUE
+};
 
 enum {
     SESSION = 1,
@@ -57,6 +64,9 @@ static const struct {
      {"timeout_s", JSON_KIND_INT, false, AT(timeout_s), EXEC_TIMEOUT_MIN_S, 0,
       NULL}},
     {EXEC | RUN, {"mode", JSON_KIND_CHOICE, false, AT(mode), 0, 0, modes}},
+    {EXEC | RUN,
+     {"on_disconnect", JSON_KIND_CHOICE, false, AT(on_disconnect), 0, 0,
+      leavings}},
     {EXEC | RUN,
      {"retry_of", JSON_KIND_STRING, false, AT(retry_of), 1, ID_MAX, NULL}},
     {EXEC,
@@ -237,6 +247,31 @@ static int find_mark(const json_t *metadata, const char *name,
     return 0;
 }
 
+static bool client_left(void *ctx)
+{
+    return http_left(ctx);
+}
+
+/* Who waits for a synchronous one and goes away wants it no more, unless it
+ * was said that it shall go on. Others can be asked for later. */
+static int read_leaving(struct doors_call *call, const struct body *b,
+                        struct exec_spec *ret, struct error *err)
+{
+    bool sync = b->mode == NATIVE_SYNC;
+
+    if (!sync && b->on_disconnect == LEAVING_CANCEL) {
+        (void)error_set(err, ERR_INVALID,
+                        "field 'on_disconnect' can be 'cancel' only for mode "
+                        "'sync'");
+        return error_hint(err, "cancel it by its id");
+    }
+    if (sync && b->on_disconnect != LEAVING_CONTINUE) {
+        ret->left = client_left;
+        ret->left_ctx = call->http;
+    }
+    return 0;
+}
+
 static int to_execution(struct doors_call *call, const struct body *b,
                         struct exec_spec *ret, enum native_mode *ret_mode,
                         struct error *err)
@@ -256,6 +291,8 @@ static int to_execution(struct doors_call *call, const struct body *b,
         .ask = b->approval == 1,
     };
     *ret_mode = (enum native_mode)b->mode;
+    if (r == 0)
+        r = read_leaving(call, b, ret, err);
     if (r == 0 && b->retry_of && !ids_valid("exec", b->retry_of))
         r = error_set(err, ERR_INVALID,
                       "field 'retry_of' must be the id of an execution "
@@ -284,7 +321,7 @@ int native_spec_execution(struct doors_call *call, const json_t *body,
                           struct exec_spec *ret, enum native_mode *ret_mode,
                           struct error *err)
 {
-    struct body b = {0};
+    struct body b = {.on_disconnect = -1};
     int r = read_body(call, body, EXEC, &b, err);
 
     if (r < 0)
@@ -297,7 +334,7 @@ int native_spec_run(struct doors_call *call, const json_t *body,
                     struct exec_spec *ret_exec, enum native_mode *ret_mode,
                     json_t **ret_files, struct error *err)
 {
-    struct body b = {0};
+    struct body b = {.on_disconnect = -1};
     int r = read_body(call, body, RUN, &b, err);
 
     if (r < 0)

@@ -183,3 +183,50 @@ describe('/api/run', () => {
     await until(none);
   });
 });
+
+describe('a client that goes away', { concurrency: 3 }, () => {
+  // Sends and leaves after a while; what becomes of it is seen in the session.
+  async function leave(s, body, ms = 700) {
+    const gone = new AbortController();
+    const sent = fetch(`${server.url}${s.path}/executions`, { method: 'POST', signal: gone.signal,
+      headers: { authorization: `Bearer ${server.key}`, 'content-type': 'application/json' }, body: JSON.stringify(body) });
+    setTimeout(() => gone.abort(), ms);
+    await assert.rejects(sent, /abort/i);
+  }
+  const endless = (name) => `import time, os\nfor i in range(600):\n    open("${name}", "a").write(".")\n    time.sleep(0.1)`;
+
+  test('ends what it waited for; variables and files stay', async () => {
+    const s = await server.session();
+    await s.python('kept = 7');
+    await leave(s, { code: endless('ticks'), timeout_s: 120 });
+    const started = Date.now();
+    const e = await s.python('kept, len(open("ticks").read())');
+    assert.ok(Date.now() - started < 30_000, 'long before it would have ended by itself');
+    const [, ticks] = e.result['text/plain'].match(/^\(7, (\d+)\)$/);
+    assert.ok(Number(ticks) > 0 && Number(ticks) < 300, `${ticks}`);
+    assert.equal((await request(server, 'GET', `${s.path}/files/ticks`)).status, 200);
+    await s.delete();
+  });
+
+  test('before its turn: it never runs', async () => {
+    const s = await server.session();
+    const first = s.python('import time; time.sleep(3)');
+    await leave(s, { code: 'open("ran", "w").write("x")' }, 300);
+    assert.equal((await first).outcome, 'ok');
+    assert.equal((await s.python('import os; os.path.exists("ran")')).result['text/plain'], 'False');
+    await s.delete();
+  });
+
+  test('unless it said that it shall go on', async () => {
+    const s = await server.session();
+    await leave(s, { code: 'import time; time.sleep(2.5); open("done", "w").write("x")', on_disconnect: 'continue' }, 500);
+    assert.equal((await s.python('import os; os.path.exists("done")')).result['text/plain'], 'True');
+    refused(await request(server, 'POST', `${s.path}/executions`, { body: { code: '1', on_disconnect: 'maybe' } }), 400, 'invalid_request');
+    for (const mode of ['stream', 'async']) {
+      refused(await request(server, 'POST', `${s.path}/executions`, { body: { code: '1', mode, on_disconnect: 'cancel' } }), 400, 'invalid_request', /sync/);
+      assert.ok((await request(server, 'POST', `${s.path}/executions`, { body: { code: '1', mode, on_disconnect: 'continue' } })).status < 300);
+    }
+    assert.equal((await server.ok('POST', `${s.path}/executions`, { code: '1', on_disconnect: 'cancel' })).outcome, 'ok');
+    await s.delete();
+  });
+});
