@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between shares.c (those who make links), visit.c (those who follow them)
- * and password.c. */
+/* Between shares.c (those who make links), visit.c and visit_files.c (those
+ * who follow them) and password.c. */
 #ifndef GLOVEBOX_WORKSPACE_SHARES_INT_H
 #define GLOVEBOX_WORKSPACE_SHARES_INT_H
 
@@ -19,6 +19,19 @@
 void share_read(struct store_rows *rows, struct workspace_share *ret);
 /* A folder, or everything. */
 bool share_is_folder(const struct workspace_share *s);
+
+/* ---- visit.c ------------------------------------------------------------ */
+
+struct share_link {
+    struct workspace_share share;
+    char *password; /* slow hash, or ""; owned */
+    int64_t failures;
+};
+void share_link_done(struct share_link *l); /* for cleanup() */
+int share_no_such(struct error *err);
+/* The link as it is now, and its workspace. */
+int share_enter(struct store_tx *tx, const char *id, struct share_link *ret,
+                struct workspace_row *ret_row, struct error *err);
 
 /* ---- password.c --------------------------------------------------------- */
 

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Following a link, without a key. Runs in the daemon on workers. The secret
- * opens the link, the link opens its path and what is below it, and nothing
- * else (F1): paths are checked, put behind the link's own and looked up in
- * the store; no file system is walked. Each call looks at the link anew, so
- * that what is revoked, expired or used up is so at once.
+ * Following a link, without a key: getting in. Runs in the daemon on workers.
+ * The secret opens the link, and each call looks at the link anew, so that
+ * what is revoked, expired or used up is so at once. What is behind it is
+ * visit_files.c's.
  *
  * Of the column `failures` a number below SHARE_FAILURES_MAX counts wrong
  * passwords in a row; a larger one is the time until which the link refuses.
@@ -19,21 +18,13 @@
 #include "base/mem.h"
 #include "workspace/shares_int.h"
 
-#define VISITORS "native" /* the door they come by */
-
-struct link {
-    struct workspace_share share;
-    char *password; /* slow hash, or ""; owned */
-    int64_t failures;
-};
-
-static void link_done(struct link *l)
+void share_link_done(struct share_link *l)
 {
     workspace_share_done(&l->share);
     free(l->password);
 }
 
-static int no_such(struct error *err)
+int share_no_such(struct error *err)
 {
     return error_set(err, ERR_NOT_FOUND, "no such link");
 }
@@ -46,19 +37,17 @@ static bool is_live(const struct workspace_share *s)
            (s->max_downloads == 0 || s->downloads < s->max_downloads);
 }
 
-static int read_link(struct store_rows *rows, struct link *ret,
+static int read_link(struct store_rows *rows, struct share_link *ret,
                      struct error *err)
 {
     share_read(rows, &ret->share);
     ret->password = xstrdup(store_text(rows, 5));
     ret->failures = store_int(rows, SHARE_COLUMN_COUNT);
-    return is_live(&ret->share) ? 0 : no_such(err);
+    return is_live(&ret->share) ? 0 : share_no_such(err);
 }
 
-/* ---- getting in --------------------------------------------------------- */
-
 static int find_secret(struct workspaces *w, const char *secret,
-                       struct link *ret, char ret_tenant[64],
+                       struct share_link *ret, char ret_tenant[64],
                        struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
@@ -67,7 +56,7 @@ static int find_secret(struct workspaces *w, const char *secret,
     int r;
 
     if (strnlen(secret, 65) != 64)
-        return no_such(err);
+        return share_no_such(err);
     workspace_token_hash(secret, hash);
     r = store_begin(w->store, STORE_READ, "following a link", &tx, err);
     if (r == 0)
@@ -80,12 +69,12 @@ static int find_secret(struct workspaces *w, const char *secret,
     if (r < 0)
         return r;
     if (r == 0)
-        return no_such(err);
+        return share_no_such(err);
     store_copy(rows, SHARE_COLUMN_COUNT + 1, ret_tenant, 64);
     return read_link(rows, ret, err);
 }
 
-static int refused(const struct link *l, struct error *err)
+static int refused(const struct share_link *l, struct error *err)
 {
     int64_t left_ms = l->failures - clock_real_ms();
 
@@ -97,7 +86,7 @@ static int refused(const struct link *l, struct error *err)
 }
 
 /* One more failure, counted where all threads see it. */
-static int count_failure(struct workspaces *w, const struct link *l,
+static int count_failure(struct workspaces *w, const struct share_link *l,
                          const struct actor *who, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
@@ -125,7 +114,7 @@ static int count_failure(struct workspaces *w, const struct link *l,
     return r < 0 ? r : store_commit(&tx, err);
 }
 
-static int forget_failures(struct workspaces *w, const struct link *l,
+static int forget_failures(struct workspaces *w, const struct share_link *l,
                            struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
@@ -137,7 +126,7 @@ static int forget_failures(struct workspaces *w, const struct link *l,
     return r < 0 ? r : store_commit(&tx, err);
 }
 
-static int check_password(struct workspaces *w, const struct link *l,
+static int check_password(struct workspaces *w, const struct share_link *l,
                           const char *password, const struct actor *who,
                           struct error *err)
 {
@@ -163,7 +152,7 @@ int workspace_share_visit(struct workspaces *w, const char *secret,
                           const char *password, const char *source,
                           struct workspace_share *ret, struct error *err)
 {
-    struct link l cleanup(link_done) = {0};
+    struct share_link l cleanup(share_link_done) = {0};
     char tenant[64] = "";
     struct actor who = {.tenant = tenant, .source = source};
     struct audit_event event = {.action = "share.visit"};
@@ -184,11 +173,8 @@ int workspace_share_visit(struct workspaces *w, const char *secret,
     return 0;
 }
 
-/* ---- what is behind it -------------------------------------------------- */
-
-/* The link as it is now, and its workspace. */
-static int enter(struct store_tx *tx, const char *id, struct link *ret,
-                 struct workspace_row *ret_row, struct error *err)
+int share_enter(struct store_tx *tx, const char *id, struct share_link *ret,
+                struct workspace_row *ret_row, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r = store_one(tx, &rows, err,
@@ -197,296 +183,10 @@ static int enter(struct store_tx *tx, const char *id, struct link *ret,
                       "t", id);
 
     if (r == 0)
-        return no_such(err);
+        return share_no_such(err);
     if (r > 0)
         r = read_link(rows, ret, err);
     if (r == 0)
         r = workspace_row_get(tx, ret->share.workspace, ret_row, err);
-    return r == -ERR_NOT_FOUND ? no_such(err) : r;
-}
-
-/* Where `path` of the link is in the workspace; owned by caller. */
-static int locate(const struct workspace_share *s, const char *path,
-                  char **ret, struct error *err)
-{
-    char *full cleanup(mem_free) = NULL;
-    int r = 0;
-
-    if (!share_is_folder(s)) {
-        if (path[0])
-            return error_set(err, ERR_NOT_FOUND, "no such file");
-        *ret = xstrdup(s->path);
-        return 0;
-    }
-    r = workspace_path_check(path, err);
-    if (r < 0)
-        return r;
-    full = xasprintf("%s%s", s->path, path);
-    r = workspace_path_check(full, err);
-    if (r == 0)
-        *ret = take_ptr(full);
-    return r;
-}
-
-static int read_pinned(struct store_tx *tx, const struct workspace_share *s,
-                       struct workspace_file *ret, struct error *err)
-{
-    struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r = store_one(tx, &rows, err,
-                      "SELECT " WORKSPACE_VERSION_COLUMNS
-                      " FROM versions AS v JOIN commits AS c"
-                      " ON c.workspace = v.workspace AND c.seq = v.seq"
-                      " WHERE v.id = ?1 AND v.workspace = ?2"
-                      " AND v.sha256 <> '' AND v.purged = 0",
-                      "tt", s->version, s->workspace);
-
-    if (r == 0)
-        return error_set(err, ERR_NOT_FOUND, "no such file");
-    if (r > 0)
-        workspace_file_read(rows, 0, ret);
-    return MIN(r, 0);
-}
-
-/* As the visitor may know it: without what is in front of the link's path. */
-static void shorten(const struct workspace_share *s, struct workspace_file *f)
-{
-    char *full = f->path ? f->path : xstrdup("");
-    const char *slash = strrchr(full, '/');
-    size_t skip = s->path ? strlen(s->path) : 0;
-
-    if (share_is_folder(s))
-        f->path = xstrdup(full + MIN(skip, strlen(full)));
-    else
-        f->path = xstrdup(slash ? slash + 1 : full);
-    free(full);
-}
-
-static int find_file(struct store_tx *tx, const struct workspace_share *s,
-                     const char *path, struct workspace_file *ret,
-                     struct error *err)
-{
-    char *full cleanup(mem_free) = NULL;
-    int r = locate(s, path, &full, err);
-
-    if (r == 0)
-        r = s->version[0]
-                ? read_pinned(tx, s, ret, err)
-                : workspace_file_at(tx, s->workspace, full, ret, err);
-    if (r == 0)
-        shorten(s, ret);
-    return r;
-}
-
-/* The one file of a link that is no folder. */
-static int list_one(struct store_tx *tx, const struct workspace_share *s,
-                    struct workspace_file **ret, size_t *ret_count,
-                    struct error *err)
-{
-    struct workspace_file *files cleanup(mem_free) =
-        xcalloc(1, sizeof(*files));
-    int r = find_file(tx, s, "", files, err);
-
-    if (r < 0)
-        return r;
-    files->path[0] = 0; /* the link itself */
-    *ret = take_ptr(files);
-    *ret_count = 1;
-    return 0;
-}
-
-int workspace_share_list(struct workspaces *w, const struct workspace_share *s,
-                         unsigned limit, const char *after,
-                         struct workspace_file **ret, size_t *ret_count,
-                         bool *ret_more, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct link l cleanup(link_done) = {0};
-    char *full cleanup(mem_free) = NULL;
-    struct workspace_row row;
-    int r = store_begin(w->store, STORE_READ, "listing a link", &tx, err);
-
-    if (r == 0)
-        r = enter(tx, s->id, &l, &row, err);
-    if (r < 0)
-        return r;
-    *ret_more = false;
-    if (!share_is_folder(&l.share))
-        return list_one(tx, &l.share, ret, ret_count, err);
-    if (after && after[0])
-        full = xasprintf("%s%s", l.share.path, after);
-    r = workspace_files_list_in(tx, row.id, l.share.path, 0, false, limit,
-                                full, ret, ret_count, ret_more, err);
-    for (size_t i = 0; r == 0 && i < *ret_count; i++)
-        shorten(&l.share, &(*ret)[i]);
-    return r;
-}
-
-/* The transaction that saw a download left takes it. */
-static int count_download(struct workspaces *w, struct store_tx *tx,
-                          const struct workspace_share *s, const char *tenant,
-                          const char *source, const struct workspace_file *f,
-                          struct error *err)
-{
-    struct actor who = {.tenant = tenant, .key = s->id, .source = source};
-    struct audit_event event = {.action = "share.download",
-                                .workspace = s->workspace,
-                                .object = f->file,
-                                .path = f->path,
-                                .after = f->version};
-    int r = store_exec(tx, err,
-                       "UPDATE shares SET downloads = downloads + 1"
-                       " WHERE id = ?1",
-                       "t", s->id);
-
-    return r < 0 ? r : audit_add(w->audit, tx, &who, &event, err);
-}
-
-/* Policy's say, of the file by its whole path; on a snapshot of its own, since
- * asking somebody is a transaction too. */
-static int govern_get(struct workspaces *w, const struct workspace_share *s,
-                      const char *path, const char *source, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct link l cleanup(link_done) = {0};
-    struct workspace_file f cleanup(workspace_file_done) = {0};
-    char *full cleanup(mem_free) = NULL;
-    struct workspace_row row;
-    struct actor who = {.key = s->id, .door = VISITORS, .source = source};
-    int r;
-
-    if (policy_idle(w->settings.policy))
-        return 0;
-    r = store_begin(w->store, STORE_READ, "downloading by a link", &tx, err);
-    if (r == 0)
-        r = enter(tx, s->id, &l, &row, err);
-    if (r == 0)
-        r = locate(&l.share, path, &full, err);
-    if (r == 0)
-        r = find_file(tx, &l.share, path, &f, err);
-    store_rollback(&tx);
-    if (r < 0)
-        return r;
-    free(f.path);
-    f.path = take_ptr(full);
-    who.tenant = row.tenant;
-    return workspace_govern_fetch(w, &who, &f, err);
-}
-
-int workspace_share_get(struct workspaces *w, const struct workspace_share *s,
-                        const char *path, const char *source,
-                        struct workspace_file *ret, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct link l cleanup(link_done) = {0};
-    struct workspace_file f cleanup(workspace_file_done) = {0};
-    struct workspace_row row;
-    int r = govern_get(w, s, path, source, err);
-
-    if (r == 0)
-        r = store_begin(w->store, source ? STORE_WRITE : STORE_READ,
-                        "downloading by a link", &tx, err);
-    if (r == 0)
-        r = enter(tx, s->id, &l, &row, err);
-    if (r == 0)
-        r = find_file(tx, &l.share, path, &f, err);
-    if (r == 0 && source)
-        r = count_download(w, tx, &l.share, row.tenant, source, &f, err);
-    if (r == 0)
-        r = store_commit(&tx, err);
-    if (r < 0)
-        return r;
-    *ret = f;
-    f = (struct workspace_file){0};
-    return 0;
-}
-
-/* ---- leaving something -------------------------------------------------- */
-
-static int put(struct workspaces *w, struct store_tx *tx, const struct link *l,
-               struct workspace_row *row, struct workspace_change *change,
-               const char *path, const char *source,
-               struct workspace_commit *ret, struct error *err)
-{
-    char *full cleanup(mem_free) = NULL;
-    struct actor who = {
-        .tenant = row->tenant, .key = l->share.id, .source = source};
-    struct workspace_commit_spec spec = {
-        .kind = "share", .action = "share.put", .changes = change, .count = 1};
-    int r;
-
-    if (l->share.mode != SHARE_WRITE) {
-        (void)error_set(err, ERR_FORBIDDEN, "this link is for reading only");
-        workspace_refused(w, &who, "share.put", row->id, NULL, err);
-        return -ERR_FORBIDDEN;
-    }
-    r = locate(&l->share, path, &full, err);
-    if (r < 0)
-        return r;
-    change->path = full;
-    return workspace_commit_in(w, tx, &who, row, &spec, ret, err);
-}
-
-static int govern_put(struct workspaces *w, const struct workspace_share *s,
-                      const char *path, const struct workspace_change *change,
-                      const char *source, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct link l cleanup(link_done) = {0};
-    char *full cleanup(mem_free) = NULL;
-    struct workspace_row row;
-    struct actor who = {.key = s->id, .door = VISITORS, .source = source};
-    struct workspace_act act = {.rq = {.action = POLICY_FILE_IN,
-                                       .who = &who,
-                                       .code_bytes = -1,
-                                       .file_bytes = (int64_t)change->size},
-                                .object = s->id,
-                                .summary = "put a file by a link"};
-    int r;
-
-    if (policy_idle(w->settings.policy) || s->mode != SHARE_WRITE)
-        return 0; /* the rest says no to reading links */
-    r = store_begin(w->store, STORE_READ, "uploading by a link", &tx, err);
-    if (r == 0)
-        r = enter(tx, s->id, &l, &row, err);
-    if (r == 0)
-        r = locate(&l.share, path, &full, err);
-    store_rollback(&tx);
-    if (r < 0)
-        return r;
-    who.tenant = row.tenant;
-    act.rq.file = full;
-    return workspace_govern(w, &act, err, "share", s->id, "path", full,
-                            "sha256", change->sha256, NULL);
-}
-
-int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
-                        const char *path, const char *sha256, uint64_t size,
-                        const char *source, struct workspace_commit *ret,
-                        struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct link l cleanup(link_done) = {0};
-    struct workspace_change change = {
-        .kind = CHANGE_PUT, .sha256 = sha256, .size = size, .as_was = true};
-    struct workspace_commit commit = {0};
-    struct workspace_row row;
-    int r = govern_put(w, s, path, &change, source, err);
-
-    if (r == 0)
-        r = store_begin(w->store, STORE_WRITE, "uploading by a link", &tx,
-                        err);
-    if (r == 0)
-        r = enter(tx, s->id, &l, &row, err);
-    if (r == 0)
-        r = put(w, tx, &l, &row, &change, path, source, &commit, err);
-    if (r == 0 && commit.id[0])
-        r = store_commit(&tx, err);
-    if (r < 0) {
-        workspace_commit_done(&commit);
-        return r;
-    }
-    if (commit.id[0])
-        workspaces_committed(w);
-    *ret = commit;
-    return 0;
+    return r == -ERR_NOT_FOUND ? share_no_such(err) : r;
 }

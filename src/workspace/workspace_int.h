@@ -4,7 +4,7 @@
  *
  *   manager.c       what is open, and who is told of commits
  *   access.c        may this actor do that here? Every call begins with it
- *   workspaces.c    making, listing, changing, deleting; members.c and
+ *   workspaces.c    making, listing, changing; delete.c; members.c and
  *                   transfer.c say who may
  *   commit.c        spine of the one way a tree changes; commit_plan.c makes
  *                   of a set of changes what each path shall be, conflict.c
