@@ -21,6 +21,7 @@
 
 #define LOOK_MS 2000u /* also without a commit */
 #define GATHER_MS 400u
+#define GATHER_MOST 5u
 #define PAGE_FILES 200u     /* read, then written */
 #define PAGE_BYTES 4194304u /* of text: what is held in memory */
 #define SLICE_NS 4000000ull /* of one writing transaction, about */
@@ -381,11 +382,29 @@ static int index_round(struct search *s, struct error *err)
     return 0;
 }
 
+/* Many commits in a row are one round, not one each: a round is transactions
+ * that the next commit has to wait for. While they keep coming it waits, a few
+ * times. False: it is to end. */
+static bool gather(struct search *s)
+{
+    bool go_on = true, never = false, came = false, more = true;
+
+    for (unsigned i = 0; go_on && more && i < GATHER_MOST; i++) {
+        came |= search_look(s, &s->commits);
+        go_on = search_wait(s, &never, GATHER_MS);
+        more = search_look(s, &s->commits);
+        came |= more;
+    }
+    if (came)
+        search_wake(s, &s->commits);
+    return go_on;
+}
+
 void *search_index_thread(void *search)
 {
     struct search *s = search;
     struct error err;
-    bool failed = false, never = false;
+    bool failed = false;
 
     do {
         /* Nothing is lost: what is left is found again. Said once. */
@@ -395,9 +414,7 @@ void *search_index_thread(void *search)
             log_event(LOG_WARN, "index_round_failed", "error", err.message,
                       NULL);
         failed = !well;
-        /* Many commits in a row are one round, not one each: a round is two
-         * transactions that the next commit has to wait for. */
-        if (!search_wait(s, &never, GATHER_MS))
+        if (!gather(s))
             break;
     } while (search_wait(s, &s->commits, LOOK_MS));
     return NULL;

@@ -24,8 +24,11 @@ const struct actor search_self = {
 void search_wake(struct search *s, bool *flag)
 {
     pthread_mutex_lock(&s->lock);
+    /* Who has been told and not come yet need not be told again: a commit
+     * does not wake two threads just so. */
+    if (!*flag || s->stopping)
+        pthread_cond_broadcast(&s->wake);
     *flag = true;
-    pthread_cond_broadcast(&s->wake);
     pthread_mutex_unlock(&s->lock);
 }
 
@@ -49,6 +52,17 @@ bool search_wait(struct search *s, bool *flag, unsigned ms)
     *flag = false;
     pthread_mutex_unlock(&s->lock);
     return !s->stopping;
+}
+
+bool search_look(struct search *s, bool *flag)
+{
+    bool was;
+
+    pthread_mutex_lock(&s->lock);
+    was = *flag;
+    *flag = false;
+    pthread_mutex_unlock(&s->lock);
+    return was;
 }
 
 /* ---- opening ------------------------------------------------------------ */

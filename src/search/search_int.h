@@ -61,6 +61,8 @@ extern const struct actor search_self;
 
 /* Waits for *flag, at most that long, and clears it. False: stop. */
 bool search_wait(struct search *s, bool *flag, unsigned ms);
+/* Was it set? It is not any more. */
+bool search_look(struct search *s, bool *flag);
 void search_wake(struct search *s, bool *flag);
 
 /* ---- index.c, documents.c -----------------------------------------------
