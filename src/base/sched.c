@@ -15,6 +15,7 @@
 
 #define SHORT_NS 100000 /* the shortest the kernel takes */
 #define BETTER 10       /* nice values */
+#define WORSE 15
 
 /* As in linux/sched/types.h, which does not go together with sched.h. */
 struct attr {
@@ -47,6 +48,13 @@ void sched_prompt(void)
     prompt = true;
     set(usual, SHORT_NS); /* which needs no privilege */
     set(usual - BETTER < -20 ? -20 : usual - BETTER, SHORT_NS);
+}
+
+void sched_patient(void)
+{
+    int nice = getpriority(PRIO_PROCESS, 0);
+
+    set(nice + WORSE > 19 ? 19 : nice + WORSE, 0);
 }
 
 void sched_usual(void)

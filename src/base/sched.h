@@ -7,6 +7,9 @@
  * short turns: for those who answer. Only what the caller may have is taken;
  * the rest is left, without an error. */
 void sched_prompt(void);
+/* From now on this thread goes behind the others of its process: for work
+ * that has time. */
+void sched_patient(void);
 /* As it was before, for a child that runs somebody else's code. */
 void sched_usual(void);
 

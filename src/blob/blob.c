@@ -84,12 +84,17 @@ static int open_all(struct blobs *b, const char *data_dir, struct error *err)
 int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
 {
     struct blobs *b = xcalloc(1, sizeof(*b));
+    pthread_condattr_t attr;
     int r;
 
     b->dir = b->tmp = b->variants = -1;
     b->log.fd[0] = b->log.fd[1] = -1;
     (void)pthread_mutex_init(&b->log.lock, NULL); /* cannot fail here */
     (void)pthread_cond_init(&b->log.changed, NULL);
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&b->log.work, &attr);
+    (void)pthread_condattr_destroy(&attr);
     (void)pthread_mutex_init(&b->looking, NULL);
     (void)pthread_mutex_init(&b->lock, NULL);
     (void)pthread_cond_init(&b->removed, NULL);
@@ -128,6 +133,7 @@ void blobs_close(struct blobs *b)
     (void)pthread_mutex_destroy(&b->looking);
     (void)pthread_mutex_destroy(&b->log.lock);
     (void)pthread_cond_destroy(&b->log.changed);
+    (void)pthread_cond_destroy(&b->log.work);
     free(b->known);
     fd_close(&b->variants);
     fd_close(&b->tmp);

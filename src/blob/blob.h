@@ -2,7 +2,8 @@
 /*
  * Bytes, stored once under their SHA-256: DIR/blobs/ab/abcdef… . A blob is
  * written beside its place, hashed on the way, synced, renamed, and its
- * directory synced (D1); a small one is synced in a log instead (log.c).
+ * directory synced (D1); a small one is synced in a log instead (log.c), and
+ * is a file within half a second, or when a burst of writes is over.
  * Whoever refers to it does so afterwards (D2), so a crash leaves at most a
  * blob nobody refers to, which the collector finds.
  *
@@ -58,6 +59,14 @@ uint64_t blob_written(const struct blob_writer *w);
 /* Durable and pinned when it returns 0; frees w and clears it either way. */
 int blob_finish(struct blob_writer **w, char ret_sha256[BLOB_NAME],
                 uint64_t *ret_size, struct error *err);
+/* The same, but a small one is durable only when blobs_sync has returned 0
+ * after that: for a row that refers to it in a transaction which calls that
+ * before it becomes durable itself (D2). */
+int blob_finish_soon(struct blob_writer **w, char ret_sha256[BLOB_NAME],
+                     uint64_t *ret_size, struct error *err);
+/* What was finished so is durable. Fails, whoever asks, while one that was
+ * lost is pinned. `blobs` is a struct blobs, as store_before_commit has it. */
+int blobs_sync(void *blobs, struct error *err);
 void blob_abort(struct blob_writer **w); /* for cleanup(); accepts cleared */
 void blob_release(struct blobs *b, const char *sha256); /* one pin */
 /* Pins one that a row refers to, for another row that is to. It may have gone
@@ -74,11 +83,15 @@ int blob_batch_add(struct blob_batch *batch, struct blob_writer **w,
 int blob_batch_finish(struct blob_batch **p, struct error *err);
 void blob_batch_abort(struct blob_batch **p); /* for cleanup() */
 
+/* A small one is readable at once, and a file within a moment; now it is.
+ * For who needs more of the file than its bytes. */
+int blob_place_now(struct blobs *b, const char *sha256, struct error *err);
 /* ERR_CORRUPT names the object when its bytes are not those it was named
  * for, or are gone. ret_fd: read-only, owned by caller. */
 int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
               uint64_t *ret_size, struct error *err);
-/* As blob_open without handing it out; `anew`: hash whatever is remembered.
+/* As blob_open without handing it out; `anew`: hash whatever is remembered,
+ * from a file on disk.
  * pace: bytes a second, 0 as fast as it goes. */
 int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
                struct error *err);

@@ -6,7 +6,7 @@
  *   DIR/blobs/v/…/ab/abcdef…  the same bytes in an inode of a domain's own
  *                           (DOMAIN.p), or with mode 0755 (DOMAIN.x)
  *   DIR/blobs/tmp/…         being written
- *   DIR/blobs/log.0, log.1  small ones, until the kernel wrote them out
+ *   DIR/blobs/log.0, log.1  small ones, until they are files on disk
  *
  * One lock, held only over memory: every wait for the disk is outside, so
  * that several writers share a commit of the file system's journal.
@@ -30,6 +30,7 @@
 #define BLOB_PATH (3 + BLOB_NAME)
 #define BLOB_VARIANT (BLOB_DOMAIN + 3 + BLOB_PATH)
 #define BLOB_PINS 1024u /* buckets */
+#define BLOB_PENDING 4096u
 #define BLOB_KNOWN_WAYS 4u
 #define BLOB_KNOWN_SETS 16384u
 #define BLOB_KNOWN_MS (24 * 3600 * 1000ULL)
@@ -51,6 +52,7 @@ struct blob_pin {
     struct blob_pin *next;
     unsigned char hash[HASH_SIZE];
     unsigned count;
+    bool lost;     /* finished soon, and then not written */
     bool removing; /* the collector is at it; who wants to pin waits */
 };
 
@@ -67,8 +69,36 @@ struct blob_usage {
     uint64_t changes; /* a look that overlapped one is taken again */
 };
 
+/* Before the bytes of a small one in the log. Integers as this machine has
+ * them: a data directory that crashed is started again where it was. */
+#define BLOB_LOG_MAGIC 0x31676f6c626f6c62ull /* "bloblog1" */
+#define BLOB_LOG_CHECK 8u
+struct blob_record {
+    uint64_t magic;
+    uint64_t turn;                /* how often a half was begun: whose it is */
+    uint32_t len;                 /* of the bytes that follow */
+    char domain[BLOB_DOMAIN + 3]; /* padded */
+    unsigned char hash[HASH_SIZE];
+    unsigned char check[BLOB_LOG_CHECK]; /* of all above */
+};
+
+/* In the log, and not in its place yet. */
+struct blob_pending {
+    struct blob_pending *next;                /* of the same bucket */
+    struct blob_pending *later, **later_link; /* of the same half */
+    uint64_t seq;                             /* order, over both halves */
+    unsigned char hash[HASH_SIZE];
+    char domain[BLOB_DOMAIN];
+    uint32_t at, len; /* of its bytes in that half */
+    unsigned half;
+    bool soon;     /* nobody waits for it by itself; see blobs_sync */
+    bool replayed; /* of an earlier run: it may be in its place already */
+    bool busy;     /* someone is putting it there */
+};
+
 /* Those who wait for one sync of the log. */
 struct blob_log_group {
+    struct blob_pending *members; /* by next; `at` counts from the group's */
     unsigned refs;
     bool done;
     int result;
@@ -76,18 +106,32 @@ struct blob_log_group {
 };
 
 struct blob_log {
-    bool open; /* false: every blob is synced by itself */
+    bool open; /* false: nothing is put in its place, nothing wiped at the end
+                */
     int fd[2];
     pthread_mutex_t lock; /* around what follows */
     pthread_cond_t changed;
     unsigned half;      /* the one that is being filled */
     uint64_t turn;      /* of that half */
     size_t at;          /* filled, and on its way to the disk at least */
+    uint64_t written;   /* groups, so far */
     bool leading;       /* someone writes it out, or turns it over */
     bool wiping;        /* someone empties it: nobody may begin to add */
     struct buf pending; /* records of the group that gathers */
     struct blob_log_group *group;
-    unsigned unplaced[2]; /* records whose file is not in its place yet */
+
+    /* pending.c: */
+    struct blob_pending *buckets[BLOB_PENDING];
+    struct blob_pending *first[2], **last[2]; /* of each half, by seq */
+    unsigned unplaced[2];                     /* how many these are */
+    bool settled[2];                          /* they are files on disk */
+    uint64_t seq;
+
+    /* placer.c: */
+    pthread_t placer;
+    pthread_cond_t work;
+    bool placing, stop; /* there is a thread; it is to end */
+    unsigned quiet_ms;  /* without many writes before it begins */
 };
 
 struct blobs {
@@ -100,6 +144,7 @@ struct blobs {
     pthread_mutex_t lock;    /* around everything below */
     pthread_cond_t removed;
     struct blob_pin *pins[BLOB_PINS];
+    unsigned lost;            /* of these */
     struct blob_known *known; /* BLOB_KNOWN_SETS * BLOB_KNOWN_WAYS */
     struct blob_usage usage[BLOB_FOLDERS];
     bool counted; /* usage is that of the disk, not only what was added */
@@ -164,6 +209,10 @@ int blob_scan_copy(int from, int to);
 
 void blob_pin_take(struct blobs *b, const unsigned char hash[HASH_SIZE]);
 void blob_pin_drop(struct blobs *b, const unsigned char hash[HASH_SIZE]);
+/* It was not written, though whoever pinned it went on. */
+void blob_pin_lose(struct blobs *b, const unsigned char hash[HASH_SIZE]);
+/* Is there one that was lost? */
+bool blob_pin_lost(struct blobs *b);
 /* False if pinned, or being removed already. If true: remove, then _end. */
 bool blob_pin_removal_begin(struct blobs *b,
                             const unsigned char hash[HASH_SIZE]);
@@ -252,16 +301,61 @@ int blob_write_end(struct blob_writer **w, char ret_temp[BLOB_TEMP],
  */
 
 #define BLOB_LOG_MOST (16u << 10) /* bytes of a blob that goes there */
+#define BLOB_LOG_HALF (8u << 20)
 
-/* Replays what an earlier run left. */
+/* What an earlier run left is pending. */
 int blob_log_open(struct blobs *b, struct error *err);
+/* Everything is in its place afterwards, if that can be. */
 void blob_log_close(struct blobs *b);
-/* Durable when it returns 0; the file must be put in its place then, and
- * blob_log_placed be told of half, whatever became of it. */
+/* Durable when it returns 0, and pending: in its place later. soon: durable
+ * with the next that is written out, for which nobody waits here. */
 int blob_log_add(struct blobs *b, const struct blob_name *name,
-                 const char *domain, const void *bytes, size_t len,
-                 unsigned *ret_half, struct error *err);
-void blob_log_placed(struct blobs *b, unsigned half);
+                 const char *domain, const void *bytes, size_t len, bool soon,
+                 struct error *err);
+void blob_log_check(const struct blob_record *r,
+                    unsigned char ret[BLOB_LOG_CHECK]);
+/* All bytes or a negative errno. */
+int blob_log_put(int fd, const char *bytes, size_t len, off_t at);
+/* The log's lock is held, and let go meanwhile: whatever was put in its place
+ * before is a file on disk afterwards. */
+int blob_log_settle(struct blobs *b, struct error *err);
+
+/* ---- replay.c: the log at a start -----------------------------------------
+ */
+
+/* Opens both halves or makes them; what is in them is pending. */
+int blob_replay(struct blobs *b, struct error *err);
+
+/* ---- pending.c: from the log to their places ------------------------------
+ */
+
+/* The log's lock is held for these two. p is taken. */
+void blob_pending_add(struct blobs *b, struct blob_pending *p);
+/* Puts up to `most` of those that pended at `seq`, the oldest first, in their
+ * places; the lock is let go meanwhile. half: of it alone, or -1. 1: there
+ * was nothing left to do. An error is the last one's; the others are done. */
+int blob_pending_some(struct blobs *b, int half, uint64_t seq, unsigned most,
+                      struct error *err);
+
+/* Without the lock. Everything that pends now. */
+int blob_pending_all(struct blobs *b, struct error *err);
+/* That one, for every domain. 1: it did not pend. */
+int blob_pending_place(struct blobs *b, const struct blob_name *name,
+                       struct error *err);
+/* Its bytes, hashed; owned by caller. 1: it does not pend. ERR_CORRUPT. */
+int blob_pending_read(struct blobs *b, const struct blob_name *name,
+                      char **ret_bytes, size_t *ret_len, struct error *err);
+/* It is being removed: nobody puts it in its place any more. */
+void blob_pending_drop(struct blobs *b, const struct blob_name *name);
+void blob_pending_free(struct blobs *b);
+/* Adds those that will be one more file. */
+void blob_pending_count(struct blobs *b, int64_t *count, int64_t *bytes);
+
+/* ---- placer.c: the thread that does so -------------------------------------
+ */
+
+int blob_placer_start(struct blobs *b, struct error *err);
+void blob_placer_stop(struct blobs *b);
 
 /* ---- usage.c -------------------------------------------------------------
  */

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "blob/blob_int.h"
 
@@ -138,8 +139,13 @@ static int each_in(struct blobs *b, unsigned folder,
 int blob_each(struct blobs *b, int (*fn)(void *ctx, const struct blob_info *i),
               void *ctx, struct error *err)
 {
+    struct error why;
     int r = 0;
 
+    /* What cannot be put in its place now, on a full disk, is left out: it
+     * must be possible to remove others. */
+    if (blob_pending_all(b, &why) < 0)
+        log_event(LOG_WARN, "blob_placing_failed", "error", why.message, NULL);
     for (unsigned folder = 0; r == 0 && folder < BLOB_FOLDERS; folder++)
         r = each_in(b, folder, fn, ctx, err);
     return r;
@@ -174,6 +180,7 @@ int blob_remove(struct blobs *b, const char *sha256, struct error *err)
         return r;
     if (!blob_pin_removal_begin(b, name.hash))
         return 1;
+    blob_pending_drop(b, &name);
     r = remove_files(b, &name, err);
     blob_pin_removal_end(b, name.hash);
     return r;

@@ -153,9 +153,11 @@ int blob_link(struct blobs *b, const char *domain, const char *sha256, int dir,
     if (!*name || strchr(name, '/'))
         return error_set(err, ERR_INVALID, "not the name of one file");
     blob_pin_take(b, blob.hash); /* a variant must not outlive the blob */
+    r = blob_pending_place(b, &blob, err); /* what is linked is a file */
     if (executable || !blob_variant_owned(b, &blob, domain))
         blob_variant_path(domain, executable, &blob, l.variant);
-    r = 1;
+    if (r >= 0)
+        r = 1;
     for (unsigned i = 0; r == 1 && i < TRIES; i++)
         r = link_once(&l, err);
     blob_pin_drop(b, blob.hash);

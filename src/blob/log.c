@@ -1,18 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small blobs at the cost of one shared sync. To sync a file, its name and its
- * folder takes the file system two commits of its journal; a thousand bytes
- * are not worth that. So the bytes go to the end of a log first, which those
- * who write at the same time sync once for all; then the file is put in its
- * place without a sync. What is durable is the log (D1); the files follow when
- * the kernel writes them out. Runs in the daemon, on the threads that write.
+ * Small blobs at the cost of one shared sync. To make a file, to sync it, its
+ * name and its folder takes far longer than to write a thousand bytes. So the
+ * bytes go to the end of a log, which those who write at the same time sync
+ * once for all, and that is all that a writer waits for: what is durable is
+ * the log (D1). From then on the blob is pending: it can be read (read.c), and
+ * is put in its place later (placer.c), like pages of a database by a
+ * checkpoint. Runs in the daemon, on the threads that write.
  *
  *   DIR/blobs/log.0, log.1    two halves of fixed size, filled in turn
  *
- * Before a half is used again the file system is synced, so that everything
- * its records stand for is on disk as a file. A start after a crash puts what
- * is missing or damaged in its place again. Whoever removes blobs wipes the
- * log afterwards: gone bytes are gone from it as well, and do not come back.
+ * Before a half is used again everything its records stand for is in its
+ * place, and the file system synced. When placing cannot keep up, or fails,
+ * writers wait for it, or are told. A start after a crash finds pending what
+ * the log has. Whoever removes blobs wipes the log afterwards: gone bytes are
+ * gone from it as well, and do not come back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -26,34 +28,20 @@
 #include "base/mem.h"
 #include "blob/blob_int.h"
 
-#define HALF_BYTES (4u << 20)
-#define MAGIC 0x31676f6c626f6c62ull /* "blobwlog1", as far as it fits */
-#define CHECK_SIZE 8u
+_Static_assert(sizeof(struct blob_record) == 80, "no padding");
 
-/* Before each record's bytes. Integers as this machine has them: a data
- * directory that crashed is started again where it was. */
-struct record {
-    uint64_t magic;
-    uint64_t turn;                /* how often a half was begun: whose it is */
-    uint32_t len;                 /* of the bytes that follow */
-    char domain[BLOB_DOMAIN + 3]; /* padded */
-    unsigned char hash[HASH_SIZE];
-    unsigned char check[CHECK_SIZE]; /* of all above */
-};
-
-_Static_assert(sizeof(struct record) == 80, "no padding");
-
-static void make_check(const struct record *r, unsigned char ret[CHECK_SIZE])
+void blob_log_check(const struct blob_record *r,
+                    unsigned char ret[BLOB_LOG_CHECK])
 {
     unsigned char hash[HASH_SIZE];
 
-    hash_sha256(r, offsetof(struct record, check), hash);
-    memcpy(ret, hash, CHECK_SIZE);
+    hash_sha256(r, offsetof(struct blob_record, check), hash);
+    memcpy(ret, hash, BLOB_LOG_CHECK);
 }
 
 /* ---- writing ------------------------------------------------------------ */
 
-static int put(int fd, const char *bytes, size_t len, off_t at)
+int blob_log_put(int fd, const char *bytes, size_t len, off_t at)
 {
     while (len > 0) {
         ssize_t n = pwrite(fd, bytes, len, at);
@@ -69,40 +57,68 @@ static int put(int fd, const char *bytes, size_t len, off_t at)
     return 0;
 }
 
-/* The log's lock is held; it is let go while the disk works. */
-static int sync_everything(struct blobs *b, struct error *err)
+int blob_log_settle(struct blobs *b, struct error *err)
 {
+    struct blob_log *log = &b->log;
+    unsigned other = 1 - log->half;
+    /* What came to the half that is being filled is none of its business. */
+    bool all = log->unplaced[other] == 0;
+    uint64_t turn = log->turn;
     int r;
 
-    (void)pthread_mutex_unlock(&b->log.lock);
+    (void)pthread_mutex_unlock(&log->lock);
     r = blob_fault_refuse(b, err);
     if (r == 0 && syncfs(b->dir) < 0)
         r = blob_fault_final(b, errno, err);
-    (void)pthread_mutex_lock(&b->log.lock);
+    (void)pthread_mutex_lock(&log->lock);
+    if (r == 0 && all && log->turn == turn)
+        log->settled[other] = true;
     return r;
 }
 
-/* Goes on in the other half, once nothing needs its records any more. */
+/* Goes on in the other half, once nothing needs its records any more. If the
+ * placer is behind, the writer helps; the others wait meanwhile. */
 static int turn_over(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
     unsigned other = 1 - log->half;
-    int r;
+    int r = blob_pending_some(b, (int)other, log->seq, UINT32_MAX, err);
 
-    while (log->unplaced[other])
-        (void)pthread_cond_wait(&log->changed, &log->lock);
-    r = sync_everything(b, err);
+    if (r >= 0 && !log->settled[other])
+        r = blob_log_settle(b, err);
     if (r < 0)
         return r;
     log->half = other;
+    log->settled[other] = false;
     log->turn++;
     log->at = 0;
     return 0;
 }
 
+/* The records of a group are durable, from there on, or lost. */
+static void hand_over(struct blobs *b, struct blob_log_group *g, uint32_t at,
+                      bool durable)
+{
+    while (g->members) {
+        struct blob_pending *p = g->members;
+
+        g->members = p->next;
+        p->half = b->log.half;
+        p->at += at;
+        if (durable) {
+            blob_pending_add(b, p);
+            continue;
+        }
+        if (p->soon)
+            blob_pin_lose(b, p->hash);
+        free(p);
+    }
+}
+
 /* Writes and syncs what all have added so far. The lock is held, and let go
  * meanwhile; `leading` is ours. */
-static int write_out(struct blobs *b, struct error *err)
+static int write_out(struct blobs *b, struct blob_log_group *g,
+                     struct error *err)
 {
     struct blob_log *log = &b->log;
     struct buf batch = log->pending;
@@ -113,7 +129,7 @@ static int write_out(struct blobs *b, struct error *err)
     log->pending = (struct buf){0};
     log->at += batch.len;
     (void)pthread_mutex_unlock(&log->lock);
-    r = put(fd, batch.data, batch.len, at);
+    r = blob_log_put(fd, batch.data, batch.len, at);
     if (r < 0)
         r = blob_fault(-r, "store an object", err);
     else if (fdatasync(fd) < 0)
@@ -122,19 +138,28 @@ static int write_out(struct blobs *b, struct error *err)
     (void)pthread_mutex_lock(&log->lock);
     if (r < 0) /* or the next start would not look behind it */
         log->at = (size_t)at;
+    hand_over(b, g, (uint32_t)at, r == 0);
     return r;
 }
 
-static void add_record(struct blobs *b, const struct blob_name *name,
-                       const char *domain, const void *bytes, size_t len)
+static void add_record(struct blobs *b, struct blob_log_group *g,
+                       const struct blob_name *name, const char *domain,
+                       const void *bytes, size_t len, bool soon)
 {
     struct blob_log *log = &b->log;
-    struct record r = {.magic = MAGIC, .turn = log->turn};
+    struct blob_record r = {.magic = BLOB_LOG_MAGIC, .turn = log->turn};
+    struct blob_pending *p = xcalloc(1, sizeof(*p));
 
-    r.len = (uint32_t)len;
+    r.len = p->len = (uint32_t)len;
     (void)snprintf(r.domain, sizeof(r.domain), "%s", domain); /* fits */
+    memcpy(p->domain, r.domain, sizeof(p->domain));
     memcpy(r.hash, name->hash, HASH_SIZE);
-    make_check(&r, r.check);
+    memcpy(p->hash, name->hash, HASH_SIZE);
+    blob_log_check(&r, r.check);
+    p->at = (uint32_t)(log->pending.len + sizeof(r));
+    p->soon = soon;
+    p->next = g->members;
+    g->members = p;
     buf_add(&log->pending, &r, sizeof(r));
     buf_add(&log->pending, bytes, len);
 }
@@ -152,11 +177,43 @@ static bool lead_or_wait(struct blobs *b, struct blob_log_group *mine)
     }
     log->leading = true;
     log->group = NULL; /* who comes now belongs to the next */
-    mine->result = write_out(b, &mine->err);
+    mine->result = write_out(b, mine, &mine->err);
     mine->done = true;
+    log->written++;
     log->leading = false;
     (void)pthread_cond_broadcast(&log->changed);
     return true;
+}
+
+/* Waits until ours is out; a reference of ours to the group ends. */
+static int see_out(struct blobs *b, struct blob_log_group *mine,
+                   struct error *err)
+{
+    int r;
+
+    while (!lead_or_wait(b, mine))
+        continue;
+    r = mine->result;
+    if (r < 0)
+        *err = mine->err;
+    if (--mine->refs == 0)
+        free(mine);
+    return r;
+}
+
+/* Everything that was added before is out. */
+static int drain(struct blobs *b, struct error *err)
+{
+    struct blob_log *log = &b->log;
+    uint64_t written = log->written;
+
+    if (log->group) {
+        log->group->refs++;
+        return see_out(b, log->group, err);
+    }
+    while (log->leading && log->written == written)
+        (void)pthread_cond_wait(&log->changed, &log->lock);
+    return 0;
 }
 
 /* Room in this half for one more, or the other one; never while someone is
@@ -166,10 +223,15 @@ static int make_room(struct blobs *b, size_t need, struct error *err)
     struct blob_log *log = &b->log;
     int r = 0;
 
-    while (r == 0 && log->at + log->pending.len + need > HALF_BYTES) {
-        if (log->leading || log->group) {
-            /* The group that is gathering goes out first. */
+    while (r == 0 && log->at + log->pending.len + need > BLOB_LOG_HALF) {
+        struct error theirs;
+
+        if (log->leading) {
             (void)pthread_cond_wait(&log->changed, &log->lock);
+            continue;
+        }
+        if (log->group) { /* goes out first; its members hear how it went */
+            (void)drain(b, &theirs);
             continue;
         }
         log->leading = true;
@@ -181,59 +243,54 @@ static int make_room(struct blobs *b, size_t need, struct error *err)
 }
 
 int blob_log_add(struct blobs *b, const struct blob_name *name,
-                 const char *domain, const void *bytes, size_t len,
-                 unsigned *ret_half, struct error *err)
+                 const char *domain, const void *bytes, size_t len, bool soon,
+                 struct error *err)
 {
     struct blob_log *log = &b->log;
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
-    struct blob_log_group *mine;
     int r;
 
     while (log->wiping)
         (void)pthread_cond_wait(&log->changed, &log->lock);
     r = blob_fault_refuse(b, err);
     if (r == 0)
-        r = make_room(b, sizeof(struct record) + len, err);
+        r = make_room(b, sizeof(struct blob_record) + len, err);
     if (r < 0)
         return r;
     if (!log->group)
         log->group = xcalloc(1, sizeof(*log->group));
-    mine = log->group;
-    mine->refs++;
-    *ret_half = log->half;
-    log->unplaced[log->half]++;
-    add_record(b, name, domain, bytes, len);
-    while (!lead_or_wait(b, mine))
-        continue;
-    r = mine->result;
-    if (r < 0) {
-        *err = mine->err;
-        log->unplaced[*ret_half]--;
-        (void)pthread_cond_broadcast(&log->changed);
-    }
-    if (--mine->refs == 0)
-        free(mine);
-    return r;
+    add_record(b, log->group, name, domain, bytes, len, soon);
+    if (soon)
+        return 0;
+    log->group->refs++;
+    return see_out(b, log->group, err);
 }
 
-void blob_log_placed(struct blobs *b, unsigned half)
+int blobs_sync(void *blobs, struct error *err)
 {
+    struct blobs *b = blobs;
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    int r = drain(b, err);
 
-    if (--b->log.unplaced[half] == 0)
-        (void)pthread_cond_broadcast(&b->log.changed);
+    if (r < 0 || !blob_pin_lost(b))
+        return r;
+    /* Whose it was is not known here, so nobody is told that all is well. */
+    return blob_fault_refuse(b, err) < 0
+               ? -(int)err->code
+               : error_set(err, ERR_INTERNAL, "cannot store an object");
 }
 
 /* ---- wiping ------------------------------------------------------------- */
 
-/* Nobody writes meanwhile. The turn stays: nothing of it is left. */
+/* Nobody writes meanwhile. */
 static int wipe(struct blobs *b, struct error *err)
 {
     static const char zeroes[65536];
 
     for (unsigned i = 0; i < 2; i++) {
-        for (size_t at = 0; at < HALF_BYTES; at += sizeof(zeroes)) {
-            int r = put(b->log.fd[i], zeroes, sizeof(zeroes), (off_t)at);
+        for (size_t at = 0; at < BLOB_LOG_HALF; at += sizeof(zeroes)) {
+            int r =
+                blob_log_put(b->log.fd[i], zeroes, sizeof(zeroes), (off_t)at);
 
             if (r < 0)
                 return blob_fault(-r, "wipe the log of small objects", err);
@@ -242,6 +299,25 @@ static int wipe(struct blobs *b, struct error *err)
             return blob_fault_final(b, errno, err);
     }
     return 0;
+}
+
+/* All of it is in its place and on disk, and nobody writes. */
+static int empty_and_wipe(struct blobs *b, struct error *err)
+{
+    struct blob_log *log = &b->log;
+    int r = blob_pending_some(b, -1, log->seq, UINT32_MAX, err);
+
+    if (r >= 0)
+        r = blob_log_settle(b, err);
+    if (r < 0)
+        return r;
+    r = wipe(b, err);
+    /* Also if half of it is left: of that nothing is needed, and a new turn
+     * is not mistaken for it. */
+    log->at = 0;
+    log->turn++;
+    log->settled[1 - log->half] = true;
+    return r;
 }
 
 int blobs_forget(struct blobs *b, struct error *err)
@@ -253,162 +329,49 @@ int blobs_forget(struct blobs *b, struct error *err)
     while (log->wiping)
         (void)pthread_cond_wait(&log->changed, &log->lock);
     log->wiping = true; /* who comes now waits; who is in goes on */
-    while (log->leading || log->group || log->unplaced[0] || log->unplaced[1])
-        (void)pthread_cond_wait(&log->changed, &log->lock);
-    r = sync_everything(b, err);
-    if (r == 0)
-        r = wipe(b, err);
-    /* Half wiped, it still ends where it ended. */
-    if (r == 0)
-        log->at = 0;
+    while (log->leading || log->group)
+        (void)drain(b, err); /* its members hear how it went */
+    r = empty_and_wipe(b, err);
     log->wiping = false;
     (void)pthread_cond_broadcast(&log->changed);
     return r;
 }
 
-/* ---- the next start ----------------------------------------------------- */
-
-struct half {
-    char *bytes; /* HALF_BYTES of it */
-    uint64_t turn;
-};
-
-/* The record at *pos, or NULL where they end; *pos moves behind it. */
-static const struct record *next_record(const struct half *h, size_t *pos,
-                                        struct record *room,
-                                        const char **ret_bytes)
-{
-    unsigned char check[CHECK_SIZE], hash[HASH_SIZE];
-
-    if (*pos + sizeof(*room) > HALF_BYTES)
-        return NULL;
-    memcpy(room, h->bytes + *pos, sizeof(*room));
-    make_check(room, check);
-    if (room->magic != MAGIC || memcmp(check, room->check, CHECK_SIZE) != 0 ||
-        room->len > BLOB_LOG_MOST ||
-        room->len > HALF_BYTES - *pos - sizeof(*room) ||
-        (h->turn && room->turn != h->turn))
-        return NULL;
-    *ret_bytes = h->bytes + *pos + sizeof(*room);
-    hash_sha256(*ret_bytes, room->len, hash);
-    if (memcmp(hash, room->hash, HASH_SIZE) != 0)
-        return NULL; /* half written: nobody was told that it is there */
-    *pos += sizeof(*room) + room->len;
-    return room;
-}
-
-/* Puts it in its place, unless it is there and right. */
-static int replay(struct blobs *b, const struct record *r, const char *bytes,
-                  uint64_t *restored, struct error *err)
-{
-    struct blob_writer *w cleanup(blob_abort) = NULL;
-    struct blob_look look = {0};
-    struct blob_name name;
-    char sha256[BLOB_NAME];
-    int rc;
-
-    blob_name_of(r->hash, &name);
-    rc = blob_read_look(b, &name, &look, NULL, err);
-    if (rc < 0 || look.state == BLOB_GOOD)
-        return rc;
-    rc = blob_begin(b, r->domain, &w, err);
-    if (rc == 0)
-        rc = blob_write(w, bytes, r->len, err);
-    if (rc == 0)
-        rc = blob_finish(&w, sha256, NULL, err);
-    if (rc == 0)
-        blob_release(b, sha256);
-    *restored += rc == 0;
-    return rc;
-}
-
-static int replay_half(struct blobs *b, const struct half *h,
-                       uint64_t *restored, struct error *err)
-{
-    const struct record *r;
-    struct record room;
-    const char *bytes;
-    size_t pos = 0;
-    int rc = 0;
-
-    while (rc == 0 && (r = next_record(h, &pos, &room, &bytes)))
-        rc = replay(b, r, bytes, restored, err);
-    return rc;
-}
-
-/* Reads a half, or makes it: full of zeroes, so that syncing what is written
- * into it later changes nothing but bytes. */
-static int open_half(struct blobs *b, unsigned i, struct half *ret,
-                     struct error *err)
-{
-    char name[] = {'l', 'o', 'g', '.', (char)('0' + i), '\0'};
-    const struct record *r;
-    struct record room;
-    const char *bytes;
-    size_t pos = 0;
-    ssize_t n;
-
-    b->log.fd[i] =
-        openat(b->dir, name, O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (b->log.fd[i] < 0)
-        return blob_fault(errno, "open the log of small objects", err);
-    ret->bytes = xcalloc(1, HALF_BYTES);
-    n = pread(b->log.fd[i], ret->bytes, HALF_BYTES, 0);
-    if (n < 0)
-        return blob_fault(errno, "read the log of small objects", err);
-    if (n < (ssize_t)HALF_BYTES) {
-        int rc = put(b->log.fd[i], ret->bytes, HALF_BYTES, 0);
-
-        if (rc < 0)
-            return blob_fault(-rc, "make the log of small objects", err);
-        if (blob_fault_sync(b, b->log.fd[i], err) < 0)
-            return -(int)err->code;
-    }
-    r = next_record(ret, &pos, &room, &bytes);
-    ret->turn = r ? r->turn : 0;
-    return 0;
-}
+/* ---- begin and end ------------------------------------------------------ */
 
 int blob_log_open(struct blobs *b, struct error *err)
 {
-    struct half halves[2] = {{0}};
-    uint64_t restored = 0;
-    unsigned first;
-    char text[24];
-    int r = open_half(b, 0, &halves[0], err);
+    struct blob_log *log = &b->log;
+    int r;
 
+    for (unsigned i = 0; i < 2; i++)
+        log->last[i] = &log->first[i];
+    r = blob_replay(b, err);
     if (r == 0)
-        r = open_half(b, 1, &halves[1], err);
-    first = halves[0].turn > halves[1].turn;
-    if (r == 0 && halves[first].turn)
-        r = replay_half(b, &halves[first], &restored, err);
-    if (r == 0 && halves[!first].turn)
-        r = replay_half(b, &halves[!first], &restored, err);
-    /* What was there already may never have been written out. */
-    if (r == 0 && (halves[0].turn || halves[1].turn) && syncfs(b->dir) < 0)
-        r = blob_fault_final(b, errno, err);
-    if (r == 0 && restored) {
-        (void)snprintf(text, sizeof(text), "%llu",
-                       (unsigned long long)restored);
-        log_event(LOG_WARN, "blobs_restored_from_log", "count", text, NULL);
-    }
-    b->log.turn = MAX(halves[0].turn, halves[1].turn) + 1;
-    b->log.open = r == 0;
-    free(halves[0].bytes);
-    free(halves[1].bytes);
+        r = blob_placer_start(b, err);
+    log->open = r == 0;
     return r;
 }
 
 /* After a clean end there is nothing to replay. */
 void blob_log_close(struct blobs *b)
 {
-    static const struct record nothing;
+    static const struct blob_record nothing;
+    struct error err;
 
-    if (b->log.open && !atomic_load(&b->failed) && syncfs(b->dir) == 0)
-        for (unsigned i = 0; i < 2; i++)
-            /* If it stays, the next start looks at it in vain. */
-            (void)put(b->log.fd[i], (const char *)&nothing, sizeof(nothing),
-                      0);
+    blob_placer_stop(b);
+    (void)blobs_sync(b, &err); /* nobody refers to what is left */
+    if (b->log.open && !atomic_load(&b->failed)) {
+        if (blob_pending_all(b, &err) < 0)
+            log_event(LOG_ERROR, "blob_placing_failed", "error", err.message,
+                      NULL); /* the next start tries again */
+        else if (syncfs(b->dir) == 0)
+            for (unsigned i = 0; i < 2; i++)
+                /* If it stays, the next start looks at it in vain. */
+                (void)blob_log_put(b->log.fd[i], (const char *)&nothing,
+                                   sizeof(nothing), 0);
+    }
+    blob_pending_free(b);
     fd_close(&b->log.fd[0]);
     fd_close(&b->log.fd[1]);
     buf_done(&b->log.pending);

@@ -59,8 +59,28 @@ void blob_pin_drop(struct blobs *b, const unsigned char hash[HASH_SIZE])
     struct blob_pin **at = find(b, hash);
 
     assert(*at && (*at)->count > 0 && !(*at)->removing);
-    if (*at && --(*at)->count == 0)
+    if (*at && --(*at)->count == 0) {
+        b->lost -= (*at)->lost;
         forget(at);
+    }
+}
+
+void blob_pin_lose(struct blobs *b, const unsigned char hash[HASH_SIZE])
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct blob_pin *pin = *find(b, hash);
+
+    if (!pin || pin->removing || pin->lost) /* nobody will refer to it */
+        return;
+    pin->lost = true;
+    b->lost++;
+}
+
+bool blob_pin_lost(struct blobs *b)
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+
+    return b->lost > 0;
 }
 
 bool blob_pin_removal_begin(struct blobs *b,

@@ -191,3 +191,13 @@ int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
         remember(b, name, fd);
     return r;
 }
+
+int blob_place_now(struct blobs *b, const char *sha256, struct error *err)
+{
+    struct blob_name name;
+    int r = blob_name_parse(sha256, &name, err);
+
+    if (r == 0)
+        r = blob_pending_place(b, &name, err);
+    return MIN(r, 0);
+}

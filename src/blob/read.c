@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -162,6 +163,57 @@ static int verdict(const struct blob_name *name, const struct blob_look *look,
     return blob_read_corrupt(name, look->state, err);
 }
 
+/* ---- what is in the log, and no file yet -------------------------------- */
+
+/* The bytes as a file that can be read, and nothing else. */
+static int file_of(const char *bytes, size_t len, int *ret_fd,
+                   struct error *err)
+{
+    int fd cleanup(fd_close) =
+        memfd_create("blob", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    int r = fd < 0 ? -errno : blob_log_put(fd, bytes, len, 0);
+
+    if (r == 0 &&
+        fcntl(fd, F_ADD_SEALS,
+              F_SEAL_SEAL | F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE) < 0)
+        r = -errno;
+    if (r < 0)
+        return blob_fault(-r, "open a stored object", err);
+    *ret_fd = take_fd(fd);
+    return 0;
+}
+
+/* Where look found no right file. ret_fd: may be NULL. */
+static int look_in_log(struct blobs *b, const struct blob_name *name,
+                       struct blob_look *look, int *ret_fd, struct error *err)
+{
+    char *bytes cleanup(mem_free) = NULL;
+    size_t len = 0;
+    int r = blob_pending_read(b, name, &bytes, &len, err);
+
+    if (r > 0) /* it may have got to its place meanwhile */
+        return blob_read_look(b, name, look, ret_fd, err);
+    if (r == 0 && ret_fd)
+        r = file_of(bytes, len, ret_fd, err);
+    if (r < 0)
+        return r;
+    look->state = BLOB_GOOD;
+    look->st.st_size = (off_t)len;
+    return 0;
+}
+
+/* The blob as a file, or as the log has it. */
+static int look_anywhere(struct blobs *b, const struct blob_name *name,
+                         struct blob_look *look, int *ret_fd,
+                         struct error *err)
+{
+    int r = blob_read_look(b, name, look, ret_fd, err);
+
+    if (r == 0 && (look->state == BLOB_ABSENT || look->state == BLOB_BAD))
+        r = look_in_log(b, name, look, ret_fd, err);
+    return r < 0 ? r : verdict(name, look, err);
+}
+
 int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
               uint64_t *ret_size, struct error *err)
 {
@@ -170,9 +222,7 @@ int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
     int r = blob_name_parse(sha256, &name, err), fd = -1;
 
     if (r == 0)
-        r = blob_read_look(b, &name, &look, &fd, err);
-    if (r == 0)
-        r = verdict(&name, &look, err);
+        r = look_anywhere(b, &name, &look, &fd, err);
     if (r < 0)
         return r;
     *ret_fd = fd;
@@ -188,7 +238,9 @@ int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
     struct blob_name name;
     int r = blob_name_parse(sha256, &name, err);
 
-    if (r == 0)
-        r = blob_read_look(b, &name, &look, NULL, err);
-    return r < 0 ? r : verdict(&name, &look, err);
+    if (r < 0)
+        return r;
+    if (anew) /* where that cannot be, the log's copy is looked at */
+        (void)blob_pending_place(b, &name, err);
+    return look_anywhere(b, &name, &look, NULL, err);
 }

@@ -69,6 +69,7 @@ void blobs_usage(struct blobs *b, uint64_t *ret_bytes, uint64_t *ret_count)
     if (!b->counted)
         count_all(b);
     b->counted = true;
+    blob_pending_count(b, &count, &bytes);
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
     for (unsigned i = 0; i < BLOB_FOLDERS; i++) {
         count += b->usage[i].count;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Writers: bytes go to a file in DIR/blobs/tmp and into the hash as they
- * come, through one buffer of fixed size. Runs in the daemon; a writer is
- * used by one thread at a time. After a failure it only repeats it, so that
- * a caller that looks no sooner than blob_finish misses nothing.
+ * come, through one buffer of fixed size; a small one that is finished before
+ * the buffer was full has no file, it goes to the log. Runs in the daemon; a
+ * writer is used by one thread at a time. After a failure it only repeats it,
+ * so that a caller that looks no sooner than blob_finish misses nothing.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,35 +28,29 @@ struct blob_writer {
     uint64_t end;    /* of what was written; less than `at` after a hole */
     uint64_t pushed; /* handed to the disk */
     size_t used;     /* of the buffer */
-    int fd;
-    int failed; /* 0, or the code of why */
+    size_t room;     /* of the buffer: little, until it is no small one */
+    int fd;          /* -1: nothing is written yet */
+    int failed;      /* 0, or the code of why */
     struct error why;
-    char temp[BLOB_TEMP];
+    char temp[BLOB_TEMP]; /* "" : no file, or not ours */
     char domain[BLOB_DOMAIN];
-    char buffer[BLOB_CHUNK];
+    char *buffer;
 };
 
 int blob_begin(struct blobs *b, const char *domain, struct blob_writer **ret,
                struct error *err)
 {
     int r = blob_fault_refuse(b, err);
-    char temp[BLOB_TEMP];
     struct blob_writer *w;
-    int fd;
 
     if (r < 0)
         return r;
-    blob_name_temp(temp);
-    fd = openat(b->tmp, temp,
-                O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return blob_fault(errno, "begin a stored object", err);
-    w = xmalloc(sizeof(*w)); /* the buffer need not be cleared */
-    memset(w, 0, offsetof(struct blob_writer, buffer));
+    w = xcalloc(1, sizeof(*w));
+    w->room = BLOB_LOG_MOST;
+    w->buffer = xmalloc(w->room);
     w->b = b;
-    w->fd = fd;
+    w->fd = -1;
     w->hash = hash_stream_new();
-    memcpy(w->temp, temp, sizeof(w->temp));
     (void)snprintf(w->domain, sizeof(w->domain), "%s", domain);
     *ret = w;
     return 0;
@@ -72,6 +67,7 @@ void blob_abort(struct blob_writer **wp)
         (void)unlinkat(w->b->tmp, w->temp, 0);
     fd_close(&w->fd);
     hash_stream_free(w->hash);
+    free(w->buffer);
     free(w);
 }
 
@@ -86,6 +82,21 @@ static int fail(struct blob_writer *w, const struct error *err)
     w->why = *err;
     w->failed = -(int)err->code;
     return w->failed;
+}
+
+static int open_temp(struct blob_writer *w, struct error *err)
+{
+    char temp[BLOB_TEMP];
+
+    if (w->fd >= 0)
+        return 0;
+    blob_name_temp(temp);
+    w->fd = openat(w->b->tmp, temp,
+                   O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    if (w->fd < 0)
+        return blob_fault(errno, "begin a stored object", err);
+    memcpy(w->temp, temp, sizeof(w->temp));
+    return 0;
 }
 
 static int push(struct blob_writer *w, struct error *err)
@@ -110,6 +121,8 @@ static int put(struct blob_writer *w, const char *bytes, size_t len,
 {
     size_t done = 0;
 
+    if (open_temp(w, err) < 0)
+        return fail(w, err);
     while (done < len) {
         ssize_t n =
             pwrite(w->fd, bytes + done, len - done, (off_t)(w->at + done));
@@ -148,15 +161,19 @@ int blob_write(struct blob_writer *w, const void *bytes, size_t len,
     if (blob_fault_refuse(w->b, err) < 0)
         return fail(w, err);
     while (len > 0) {
-        size_t n = MIN(len, sizeof(w->buffer) - w->used);
+        size_t n = MIN(len, BLOB_CHUNK - w->used);
 
-        if (n == sizeof(w->buffer)) { /* empty, and a whole one is there */
+        if (n == BLOB_CHUNK) { /* empty, and a whole one is there */
             if (put(w, from, n, err) < 0)
                 return w->failed;
         } else {
+            if (w->used + n > w->room) {
+                w->room = BLOB_CHUNK;
+                w->buffer = xrealloc(w->buffer, w->room);
+            }
             memcpy(w->buffer + w->used, from, n);
             w->used += n;
-            if (w->used == sizeof(w->buffer) && flush(w, err) < 0)
+            if (w->used == BLOB_CHUNK && flush(w, err) < 0)
                 return w->failed;
         }
         from += n;
@@ -210,7 +227,8 @@ static int complete(struct blob_writer *w, struct error *err)
         *err = w->why;
         return w->failed;
     }
-    if (blob_fault_refuse(w->b, err) < 0 || flush(w, err) < 0)
+    if (blob_fault_refuse(w->b, err) < 0 || flush(w, err) < 0 ||
+        open_temp(w, err) < 0)
         return -(int)err->code;
     if (w->end < w->at && ftruncate(w->fd, (off_t)w->at) < 0)
         return blob_fault(errno, "size a stored object", err);
@@ -241,58 +259,86 @@ int blob_write_end(struct blob_writer **wp, char ret_temp[BLOB_TEMP],
     return 0;
 }
 
-/* A small one: its bytes into the log, then its file in its place. */
-static int finish_small(struct blobs *b, const char *bytes, size_t len,
-                        const char *temp, const struct blob_name *name,
-                        const char *domain, struct error *err)
+/* All of it is still in the buffer, and no hole came before. */
+static bool is_small(const struct blob_writer *w)
 {
-    int folder cleanup(fd_close) = -1;
-    unsigned half;
-    int r = blob_log_add(b, name, domain, bytes, len, &half, err);
+    return w->at == 0 && w->used <= BLOB_LOG_MOST;
+}
+
+/* Its bytes go to the log, and that is all there is to wait for. */
+static int finish_small(struct blob_writer **wp, bool soon,
+                        struct blob_name *ret_name, uint64_t *ret_size,
+                        struct error *err)
+{
+    struct blob_writer *w cleanup(blob_abort) = take_ptr(*wp);
+    unsigned char hash[HASH_SIZE];
+    int r = blob_fault_refuse(w->b, err);
 
     if (r < 0)
         return r;
-    r = blob_place_name(b, temp, name, domain, (off_t)len, &folder, err);
-    blob_log_placed(b, half);
+    hash_stream_add(w->hash, w->buffer, w->used);
+    hash_stream_end(take_ptr(w->hash), hash);
+    blob_name_of(hash, ret_name);
+    *ret_size = w->used;
+    blob_pin_take(w->b, hash);
+    r = blob_log_add(w->b, ret_name, w->domain, w->buffer, w->used, soon, err);
+    if (r < 0)
+        blob_pin_drop(w->b, hash);
     return r;
 }
 
-static int finish_synced(struct blobs *b, int fd, const char *temp,
-                         const struct blob_name *name, const char *domain,
-                         struct error *err)
-{
-    return fd < 0 ? blob_fault(-fd, "store an object", err)
-                  : blob_place(b, fd, temp, name, domain, err);
-}
-
-int blob_finish(struct blob_writer **wp, char ret_sha256[BLOB_NAME],
-                uint64_t *ret_size, struct error *err)
+static int finish_large(struct blob_writer **wp, struct blob_name *ret_name,
+                        uint64_t *ret_size, struct error *err)
 {
     struct blobs *b = (*wp)->b;
-    /* All of it is still in the buffer, and no hole came before. */
-    size_t len = (*wp)->used;
-    bool small = b->log.open && (*wp)->at == 0 && len <= BLOB_LOG_MOST;
-    char *bytes cleanup(mem_free) = small ? xmalloc(len + 1) : NULL;
-    int fd cleanup(fd_close) = small ? -1 : fd_dup((*wp)->fd, 0);
+    int fd cleanup(fd_close) = fd_dup((*wp)->fd, 0);
     char temp[BLOB_TEMP], domain[BLOB_DOMAIN];
+    int r = blob_write_end(wp, temp, ret_name, domain, ret_size, err);
+
+    if (r < 0)
+        return r;
+    r = fd < 0 ? blob_fault(-fd, "store an object", err)
+               : blob_place(b, fd, temp, ret_name, domain, err);
+    if (r < 0) {
+        (void)unlinkat(b->tmp, temp, 0); /* else the next start does */
+        blob_pin_drop(b, ret_name->hash);
+    }
+    return r;
+}
+
+static int finish(struct blob_writer **wp, bool soon,
+                  char ret_sha256[BLOB_NAME], uint64_t *ret_size,
+                  struct error *err)
+{
+    struct blob_writer *w = *wp;
     struct blob_name name;
     uint64_t size = 0;
     int r;
 
-    if (small)
-        memcpy(bytes, (*wp)->buffer, len);
-    r = blob_write_end(wp, temp, &name, domain, &size, err);
+    if (w->failed || !is_small(w)) {
+        /* What it is to have a descriptor of. */
+        if (!w->failed && open_temp(w, err) < 0)
+            (void)fail(w, err);
+        r = finish_large(wp, &name, &size, err);
+    } else {
+        r = finish_small(wp, soon, &name, &size, err);
+    }
     if (r < 0)
         return r;
-    r = small ? finish_small(b, bytes, len, temp, &name, domain, err)
-              : finish_synced(b, fd, temp, &name, domain, err);
-    if (r < 0) {
-        (void)unlinkat(b->tmp, temp, 0); /* else the next start does */
-        blob_pin_drop(b, name.hash);
-        return r;
-    }
     memcpy(ret_sha256, blob_name_hex(&name), BLOB_NAME);
     if (ret_size)
         *ret_size = size;
     return 0;
+}
+
+int blob_finish(struct blob_writer **w, char ret_sha256[BLOB_NAME],
+                uint64_t *ret_size, struct error *err)
+{
+    return finish(w, false, ret_sha256, ret_size, err);
+}
+
+int blob_finish_soon(struct blob_writer **w, char ret_sha256[BLOB_NAME],
+                     uint64_t *ret_size, struct error *err)
+{
+    return finish(w, true, ret_sha256, ret_size, err);
 }

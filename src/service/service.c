@@ -249,11 +249,11 @@ static void stop(struct service *s)
     search_close(s->search);
     sessions_close(s->sessions, 0);
     workspaces_close(s->workspaces);
-    blobs_close(s->blobs);
     egress_call_close(s->parts.egress);
     service_govern_close(s);
     audit_close(s->audit);
     auth_close(s->auth);
+    blobs_close(s->blobs); /* a commit may have asked for it until now */
     store_close(s->store);
     warden_call_close(s->warden);
     service_setup_tls_forget(s);

@@ -236,6 +236,7 @@ static int sqlite_commit(struct store_tx *base, struct error *err)
     struct sqlite_store *s = tx->store;
     const char *what = tx->what;
     int code = tx->failed;
+    struct error why;
 
     store_sqlite_rows_detach(tx);
     if (tx->mode == STORE_READ) {
@@ -246,12 +247,16 @@ static int sqlite_commit(struct store_tx *base, struct error *err)
     if (code == SQLITE_OK && sqlite3_get_autocommit(tx->conn->db))
         code = SQLITE_ABORT; /* the engine rolled back without a word */
     if (code == SQLITE_OK)
-        code = store_sqlite_group_keep(s, what);
+        code = store_sqlite_group_keep(s, what, &why);
     else
         store_sqlite_group_undo(s, what, code);
     free(tx);
     if (code == SQLITE_OK)
         return 0;
+    if (code == STORE_SQLITE_BARRED) {
+        *err = why;
+        return -(int)err->code;
+    }
     return s->broken ? refuse_write(what, err)
                      : store_sqlite_fail(s, NULL, code, what, err);
 }

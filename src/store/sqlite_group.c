@@ -11,6 +11,7 @@
  * with it, so that it needs no lock of its own; only its end is waited for.
  */
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
@@ -27,6 +28,7 @@ struct sqlite_group {
     unsigned refs;
     bool done;
     int code; /* how it ended */
+    struct error barred;
 };
 
 int store_sqlite_group_join(struct sqlite_store *s)
@@ -67,14 +69,18 @@ static int end(struct sqlite_store *s, const char *what, int cause)
 
     if (sqlite3_get_autocommit(s->writer->db))
         code = cause != SQLITE_OK ? cause : SQLITE_ABORT;
+    else if (g->members && s->base.before_commit &&
+             s->base.before_commit(s->base.before_commit_ctx, &g->barred) < 0)
+        code = STORE_SQLITE_BARRED;
     else if (g->members)
         code = store_sqlite_commit_now(s, what);
     store_sqlite_rollback_now(s, what);
     (void)pthread_mutex_lock(&s->gate.lock); /* fails only on misuse */
     g->code = code;
     g->done = true;
-    (void)pthread_cond_broadcast(&g->over);
     (void)pthread_mutex_unlock(&s->gate.lock);
+    /* Afterwards, or they would wake to wait for the lock. */
+    (void)pthread_cond_broadcast(&g->over);
     unref(s, g);
     return code;
 }
@@ -96,7 +102,8 @@ static bool hand_on(struct sqlite_store *s)
 }
 
 /* Hands it on or ends it, gives the connection away and waits for the end. */
-static int see_out(struct sqlite_store *s, const char *what, int cause)
+static int see_out(struct sqlite_store *s, const char *what, int cause,
+                   struct error *ret_why)
 {
     struct sqlite_group *g = s->group;
     int code;
@@ -112,12 +119,15 @@ static int see_out(struct sqlite_store *s, const char *what, int cause)
     while (!g->done)
         (void)pthread_cond_wait(&g->over, &s->gate.lock);
     code = g->code;
+    if (code == STORE_SQLITE_BARRED)
+        *ret_why = g->barred;
     (void)pthread_mutex_unlock(&s->gate.lock);
     unref(s, g);
     return code;
 }
 
-int store_sqlite_group_keep(struct sqlite_store *s, const char *what)
+int store_sqlite_group_keep(struct sqlite_store *s, const char *what,
+                            struct error *ret_why)
 {
     int code = store_sqlite_conn_run(s->writer, "RELEASE one");
 
@@ -126,7 +136,7 @@ int store_sqlite_group_keep(struct sqlite_store *s, const char *what)
         return code;
     }
     s->group->members++;
-    return see_out(s, what, SQLITE_OK);
+    return see_out(s, what, SQLITE_OK, ret_why);
 }
 
 /* Whoever takes its own back may have read what others have not yet on disk,
@@ -134,13 +144,15 @@ int store_sqlite_group_keep(struct sqlite_store *s, const char *what)
 void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
                              int cause)
 {
+    struct error theirs;
+
     if (s->group && !sqlite3_get_autocommit(s->writer->db)) {
         /* What fails here shows in the commit of the others. */
         (void)store_sqlite_conn_run(s->writer, "ROLLBACK TO one");
         (void)store_sqlite_conn_run(s->writer, "RELEASE one");
     }
     if (s->group)
-        (void)see_out(s, what, cause); /* the others are told */
+        (void)see_out(s, what, cause, &theirs); /* the others are told */
     else
         store_sqlite_gate_leave(s, STORE_WRITE, s->writer, false);
 }

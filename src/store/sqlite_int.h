@@ -115,6 +115,9 @@ struct sqlite_store {
     struct sqlite_group *group; /* of who has the writer; NULL: none open */
 };
 
+/* Instead of an SQLite code: what comes before a commit failed. */
+#define STORE_SQLITE_BARRED (-1)
+
 /* The engine's own transaction ends; what: for the log. An SQLite code. */
 int store_sqlite_commit_now(struct sqlite_store *s, const char *what);
 void store_sqlite_rollback_now(struct sqlite_store *s, const char *what);
@@ -127,8 +130,9 @@ void store_sqlite_rollback_now(struct sqlite_store *s, const char *what);
 int store_sqlite_group_join(struct sqlite_store *s);
 /* Ends the one that is open, if one is; the connection stays the caller's. */
 void store_sqlite_group_finish(struct sqlite_store *s, const char *what);
-/* Durable when it returns SQLITE_OK. */
-int store_sqlite_group_keep(struct sqlite_store *s, const char *what);
+/* Durable when it returns SQLITE_OK. ret_why: why it was barred, if so. */
+int store_sqlite_group_keep(struct sqlite_store *s, const char *what,
+                            struct error *ret_why);
 /* cause: why, if the engine failed. */
 void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
                              int cause);

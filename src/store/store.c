@@ -28,6 +28,13 @@ bool store_writable(struct store *s)
     return s->ops->writable(s);
 }
 
+void store_before_commit(struct store *s,
+                         int (*fn)(void *ctx, struct error *err), void *ctx)
+{
+    s->before_commit = fn;
+    s->before_commit_ctx = ctx;
+}
+
 /* ---- transactions ------------------------------------------------------- */
 
 int store_begin(struct store *s, enum store_mode mode, const char *what,

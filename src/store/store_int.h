@@ -49,6 +49,8 @@ struct store_ops {
  * their transaction has ended, so they have the table themselves. */
 struct store {
     const struct store_ops *ops;
+    int (*before_commit)(void *ctx, struct error *err); /* or NULL */
+    void *before_commit_ctx;
 };
 
 struct store_tx {

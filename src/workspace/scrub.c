@@ -108,7 +108,8 @@ static int look(struct workspaces *w, const char *sha256)
 
     if (r == -ERR_UNAVAILABLE)
         return 1;
-    if (workspace_refs_stat(w->data_dir, sha256, &size) && r == 0)
+    (void)workspace_refs_stat(w->data_dir, sha256, &size); /* else none */
+    if (r == 0)
         good_note(w->keeper, sha256);
     /* Of one that was collected meanwhile nothing is expected. */
     else if (is_referred(w, sha256) != 0 && bad_note(w->keeper, sha256)) {

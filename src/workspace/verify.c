@@ -75,8 +75,8 @@ static int check(struct workspaces *w, const char *sha256,
 {
     struct error why;
     uint64_t size = 0;
-    bool there = workspace_refs_stat(w->data_dir, sha256, &size);
     int r = blob_check(w->blobs, sha256, true, 0, &why);
+    bool there = workspace_refs_stat(w->data_dir, sha256, &size);
 
     if (r == -ERR_UNAVAILABLE) {
         *err = why;

@@ -169,7 +169,9 @@ describe('C11 a step that fails in a session being made', () => {
       await until(async () => (await session.get()).state === 'dormant' && g.loops().length === 0, { every: 100 });
       const blobs = join(g.dir, 'data', 'blobs');
       const name = createHash('sha256').update('x').digest('hex');
-      writeFileSync(join(blobs, name.slice(0, 2), name), 'y');
+      const at = join(blobs, name.slice(0, 2), name);
+      await until(() => existsSync(at), { what: 'a file on disk' });
+      writeFileSync(at, 'y');
       const answer = await g.call('POST', `${session.path}/executions`, { language: 'python', code: 'print(open("/mnt/data/f").read())' });
       assert.equal(answer.body.outcome, 'isolation_failed', answer.text);
       assert.match(answer.body.error.message, /damaged/);

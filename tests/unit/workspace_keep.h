@@ -166,7 +166,9 @@ HELPER static char *blob_path(struct kept *f, const char *sha256)
 HELPER static bool blob_is_there(struct kept *f, const char *sha256)
 {
     char *path cleanup(mem_free) = blob_path(f, sha256);
+    struct error err;
 
+    (void)blob_place_now(f->blobs, sha256, &err); /* seen next */
     return access(path, F_OK) == 0;
 }
 
@@ -177,13 +179,22 @@ HELPER static void nap_ms(long ms)
     (void)nanosleep(&t, NULL);
 }
 
+/* Small ones are in the log alone for a while; now each is a file on disk,
+ * and nowhere else. */
+HELPER static void place_blobs(struct kept *f)
+{
+    MUST(f, blobs_forget(f->blobs, &f->err));
+}
+
 /* Changes one bit of a blob on disk. */
 HELPER static void flip(struct kept *f, const char *sha256)
 {
     char *path cleanup(mem_free) = blob_path(f, sha256);
-    int fd cleanup(fd_close) = open(path, O_RDWR | O_CLOEXEC);
+    int fd cleanup(fd_close) = -1;
     char byte;
 
+    place_blobs(f);
+    fd = open(path, O_RDWR | O_CLOEXEC);
     nap_ms(20); /* a tick of the clock that files are stamped with */
     assert_true(fd >= 0);
     assert_int_equal(pread(fd, &byte, 1, 0), 1);

@@ -172,7 +172,8 @@ int native_ask_conditions(struct doors_call *call,
 /* A media type worth keeping, of a Content-Type header, or NULL. */
 const char *native_ask_type(struct doors_call *call, const char *header);
 
-/* receive.c: bytes of a client into a blob, at most upload_bytes. */
+/* receive.c: bytes of a client into a blob, at most upload_bytes. Durable with
+ * the transaction that refers to it (blob_finish_soon). */
 struct native_blob {
     struct blobs *blobs; /* NULL: nothing to release */
     char sha256[BLOB_NAME];

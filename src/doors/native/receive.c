@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A client's bytes into the store, in pieces: never held whole, durable and
- * pinned when it returns. Runs on a worker of the daemon. What nobody refers
- * to afterwards the collector takes.
+ * A client's bytes into the store, in pieces: never held whole, pinned when
+ * it returns, and durable with the commit that refers to them. Runs on a
+ * worker of the daemon. What nobody refers to the collector takes.
  */
 #include <string.h>
 
@@ -59,7 +59,7 @@ int native_receive_from(struct doors_call *call, const char *workspace,
     if (r == 0 && n < 0)
         r = (int)n;
     if (r == 0)
-        r = blob_finish(&writer, ret->sha256, &ret->size, err);
+        r = blob_finish_soon(&writer, ret->sha256, &ret->size, err);
     if (r == 0)
         ret->blobs = blobs;
     return r;

@@ -194,6 +194,7 @@ print(json.dumps({"sha256": hashlib.sha256(b).hexdigest(), "used": (v.f_blocks -
     await empty.put('small', 'x');
     const { used } = await empty.json(LOOK('small'));
     await empty.delete();
+    await server.ok('POST', '/api/collect'); // what is stored is a file each now
     const stored = blobs().length;
     const made = await container({ name: 'with files', file_ids: [file.file_id] });
     const s = new Session(server, made);
@@ -220,6 +221,7 @@ print(json.dumps({"sha256": hashlib.sha256(b).hexdigest(), "used": (v.f_blocks -
       return answer.body.path.replace('/mnt/data/', '');
     };
     const first = await attach();
+    await server.ok('POST', '/api/collect'); // what is stored is a file each now
     const stored = blobs().length;
     assert.equal((await s.get()).state, 'idle');
     const before = await s.json(LOOK(first));

@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, readlinkSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import { tmpdir } from 'node:os';
@@ -482,6 +482,7 @@ test('D3 bytes that rotted are never served, and named', async () => {
   const w = await fresh();
   const f = await w.write('rot', 'the right bytes');
   const at = join(server.dir, 'data', 'blobs', f.sha256.slice(0, 2), f.sha256);
+  await until(() => existsSync(at), { what: 'a file on disk' });
   assert.equal(readFileSync(at, 'utf8'), 'the right bytes');
   writeFileSync(at, 'the wrong bytes');
   const error = refused(await w.get('rot'), 500, 'corrupt');

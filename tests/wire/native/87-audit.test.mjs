@@ -174,6 +174,7 @@ describe('upkeep', () => {
     assert.deepEqual(good.events.map((e) => e.id), good.events.map((_, i) => i + 1));
     const f = await w.write('rot', 'will rot');
     const at = join(server.dir, 'data', 'blobs', f.sha256.slice(0, 2), f.sha256);
+    await until(() => existsSync(at), { what: 'a file on disk' });
     writeFileSync(at, 'has rot!');
     const bad = (await (await Stream.open(server, 'POST', '/api/verify')).find((e) => e.event === 'done')).data;
     assert.deepEqual([bad.ok, bad.bad, bad.first_bad], [false, 1, f.sha256]);

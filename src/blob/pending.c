@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * From the log to their places: which small blobs are durable in the log and
+ * not files yet, and how they become files. Runs in the daemon: on the placer
+ * thread, on that of whoever needs a file now, and on a writer's when the log
+ * is full. Nothing is synced here; see blob_log_settle.
+ *
+ * Whoever puts one in its place has marked it busy, so that its bytes stay in
+ * the log. What fails stays pending, readable, and is tried again later.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "blob/blob_int.h"
+
+/* ---- the table ---------------------------------------------------------- */
+
+static struct blob_pending **bucket_of(struct blobs *b,
+                                       const unsigned char *hash)
+{
+    return &b->log.buckets[((unsigned)hash[0] << 8 | hash[1]) % BLOB_PENDING];
+}
+
+/* The next of those with this hash, from *at on; or NULL. */
+static struct blob_pending *same_hash(struct blob_pending *at,
+                                      const unsigned char *hash)
+{
+    while (at && memcmp(at->hash, hash, HASH_SIZE) != 0)
+        at = at->next;
+    return at;
+}
+
+static void queue(struct blob_log *log, struct blob_pending *p)
+{
+    p->seq = ++log->seq;
+    p->later = NULL;
+    p->later_link = log->last[p->half];
+    *p->later_link = p;
+    log->last[p->half] = &p->later;
+}
+
+static void unqueue(struct blob_log *log, struct blob_pending *p)
+{
+    *p->later_link = p->later;
+    if (p->later)
+        p->later->later_link = p->later_link;
+    else
+        log->last[p->half] = p->later_link;
+}
+
+void blob_pending_add(struct blobs *b, struct blob_pending *p)
+{
+    struct blob_pending **bucket = bucket_of(b, p->hash), *other = *bucket;
+
+    /* Once is enough: either record stands for the same file. */
+    for (; (other = same_hash(other, p->hash)); other = other->next)
+        if (strcmp(other->domain, p->domain) == 0) {
+            free(p);
+            return;
+        }
+    p->next = *bucket;
+    *bucket = p;
+    queue(&b->log, p);
+    if (b->log.unplaced[0] + b->log.unplaced[1] == 0)
+        (void)pthread_cond_signal(&b->log.work);
+    b->log.unplaced[p->half]++;
+}
+
+/* It is in its place, or is to be none. */
+static void forget(struct blobs *b, struct blob_pending *p)
+{
+    struct blob_pending **at = bucket_of(b, p->hash);
+
+    while (*at != p)
+        at = &(*at)->next;
+    *at = p->next;
+    unqueue(&b->log, p);
+    b->log.unplaced[p->half]--;
+    free(p);
+}
+
+void blob_pending_free(struct blobs *b)
+{
+    for (unsigned i = 0; i < 2; i++)
+        while (b->log.first[i])
+            forget(b, b->log.first[i]);
+}
+
+/* ---- one ---------------------------------------------------------------- */
+
+/* Its bytes as the log has them. 1: they are not those it is named for. */
+static int read_logged(struct blobs *b, const struct blob_pending *p,
+                       char *ret)
+{
+    unsigned char hash[HASH_SIZE];
+    size_t done = 0;
+
+    while (done < p->len) {
+        ssize_t n = pread(b->log.fd[p->half], ret + done, p->len - done,
+                          (off_t)(p->at + done));
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return n < 0 ? -errno : -EIO;
+        done += (size_t)n;
+    }
+    hash_sha256(ret, p->len, hash);
+    return hash_equal(hash, p->hash, sizeof(hash)) ? 0 : 1;
+}
+
+static int write_temp(struct blobs *b, const struct blob_pending *p,
+                      const char *bytes, const char *temp)
+{
+    int fd cleanup(fd_close) =
+        openat(b->tmp, temp,
+               O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+    int r = fd < 0 ? -errno : blob_log_put(fd, bytes, p->len, 0);
+
+    if (r == 0 && fchmod(fd, 0644) < 0)
+        r = -errno;
+    if (r == 0)
+        blob_variant_mark(fd, p->domain);
+    return r;
+}
+
+/* A second writer of the same bytes has the same done for it (I8). */
+static int make_file(struct blobs *b, const struct blob_pending *p,
+                     const struct blob_name *name, const char *bytes,
+                     struct error *err)
+{
+    int folder cleanup(fd_close) = -1;
+    char temp[BLOB_TEMP];
+    int r;
+
+    blob_name_temp(temp);
+    r = write_temp(b, p, bytes, temp);
+    if (r < 0)
+        r = blob_fault(-r, "store an object", err);
+    else
+        r = blob_place_name(b, temp, name, p->domain, (off_t)p->len, &folder,
+                            err);
+    if (r < 0)
+        (void)unlinkat(b->tmp, temp, 0); /* else the next start does */
+    return r;
+}
+
+static int place(struct blobs *b, const struct blob_pending *p,
+                 struct error *err)
+{
+    char *bytes cleanup(mem_free) = xmalloc(p->len + 1);
+    struct blob_look look = {0};
+    struct blob_name name;
+    int r;
+
+    blob_name_of(p->hash, &name);
+    if (p->replayed) {
+        r = blob_read_look(b, &name, &look, NULL, err);
+        if (r < 0 || look.state == BLOB_GOOD)
+            return r;
+    }
+    r = read_logged(b, p, bytes);
+    if (r < 0)
+        return blob_fault(-r, "read the log of small objects", err);
+    if (r == 0)
+        return make_file(b, p, &name, bytes, err);
+    /* Rot. Nothing can bring it back; who asks for it is told so. */
+    log_event(LOG_ERROR, "blob_log_damaged", "sha256", blob_name_hex(&name),
+              NULL);
+    return 0;
+}
+
+/* The lock is held, and let go meanwhile. */
+static int place_held(struct blobs *b, struct blob_pending *p,
+                      struct error *err)
+{
+    int r;
+
+    p->busy = true;
+    (void)pthread_mutex_unlock(&b->log.lock);
+    r = place(b, p, err);
+    (void)pthread_mutex_lock(&b->log.lock);
+    p->busy = false;
+    if (r == 0) {
+        forget(b, p);
+    } else { /* behind all others */
+        unqueue(&b->log, p);
+        queue(&b->log, p);
+    }
+    (void)pthread_cond_broadcast(&b->log.changed);
+    return r;
+}
+
+/* ---- many --------------------------------------------------------------- */
+
+/* The oldest that nobody is at; *ret_busy: there is one that somebody is. */
+static struct blob_pending *oldest(struct blob_log *log, unsigned half,
+                                   uint64_t seq, bool *ret_busy)
+{
+    struct blob_pending *p = log->first[half];
+
+    for (; p && p->seq <= seq; p = p->later) {
+        if (!p->busy)
+            return p;
+        *ret_busy = true;
+    }
+    return NULL;
+}
+
+int blob_pending_some(struct blobs *b, int half, uint64_t seq, unsigned most,
+                      struct error *err)
+{
+    struct blob_log *log = &b->log;
+    int result = 0;
+
+    for (unsigned done = 0; done < most;) {
+        unsigned begin = half < 0 ? 1 - log->half : (unsigned)half;
+        bool busy = false;
+        struct blob_pending *p = oldest(log, begin, seq, &busy);
+        struct error why;
+
+        if (!p && half < 0)
+            p = oldest(log, log->half, seq, &busy);
+        if (!p && !busy)
+            return result < 0 ? result : 1;
+        if (!p) {
+            (void)pthread_cond_wait(&log->changed, &log->lock);
+            continue;
+        }
+        done++;
+        if (place_held(b, p, &why) < 0) {
+            *err = why;
+            result = -(int)why.code;
+        }
+    }
+    return result;
+}
+
+int blob_pending_all(struct blobs *b, struct error *err)
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    int r = blob_pending_some(b, -1, b->log.seq, UINT32_MAX, err);
+
+    return MIN(r, 0);
+}
+
+/* ---- by name ------------------------------------------------------------ */
+
+/* Waits until nobody is at one with this hash; one of them, or NULL. */
+static struct blob_pending *find_idle(struct blobs *b,
+                                      const unsigned char *hash)
+{
+    for (;;) {
+        struct blob_pending *p = same_hash(*bucket_of(b, hash), hash), *any;
+
+        for (any = p; p; p = same_hash(p->next, hash))
+            if (p->busy)
+                break;
+        if (!p)
+            return any;
+        (void)pthread_cond_wait(&b->log.changed, &b->log.lock);
+    }
+}
+
+int blob_pending_place(struct blobs *b, const struct blob_name *name,
+                       struct error *err)
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct blob_pending *p;
+    int r = 1;
+
+    while (r >= 0 && (p = find_idle(b, name->hash)))
+        r = place_held(b, p, err);
+    return r;
+}
+
+int blob_pending_read(struct blobs *b, const struct blob_name *name,
+                      char **ret_bytes, size_t *ret_len, struct error *err)
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct blob_pending *p = same_hash(*bucket_of(b, name->hash), name->hash);
+    char *bytes cleanup(mem_free) = NULL;
+    int r;
+
+    if (!p)
+        return 1;
+    /* With the lock, lest the half be turned over: at most 16 KiB, which are
+     * in memory unless that is short. */
+    bytes = xmalloc(p->len + 1);
+    r = read_logged(b, p, bytes);
+    if (r < 0)
+        return blob_fault(-r, "read the log of small objects", err);
+    if (r > 0)
+        return blob_read_corrupt(name, BLOB_BAD, err);
+    *ret_len = p->len;
+    *ret_bytes = take_ptr(bytes);
+    return 0;
+}
+
+void blob_pending_drop(struct blobs *b, const struct blob_name *name)
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct blob_pending *p;
+
+    while ((p = find_idle(b, name->hash)))
+        forget(b, p);
+    (void)pthread_cond_broadcast(&b->log.changed);
+}
+
+static bool has_file(struct blobs *b, const struct blob_pending *p)
+{
+    struct blob_name name;
+    struct stat st;
+
+    blob_name_of(p->hash, &name);
+    return fstatat(b->dir, name.path, &st, AT_SYMLINK_NOFOLLOW) == 0;
+}
+
+void blob_pending_count(struct blobs *b, int64_t *count, int64_t *bytes)
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+
+    for (size_t i = 0; i < ARRAY_SIZE(b->log.buckets); i++)
+        for (struct blob_pending *p = b->log.buckets[i]; p; p = p->next) {
+            /* Of one hash, for several domains, the last one counts. */
+            if (same_hash(p->next, p->hash) || has_file(b, p))
+                continue;
+            ++*count;
+            *bytes += p->len;
+        }
+}

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The thread that makes files of what is in the log. Runs in the daemon, from
+ * blobs_open to blobs_close. While much is being written it stays out of the
+ * way: it begins when there was little for a moment, or when a half of the
+ * log is full, and rests again when writers come back. What it has put in
+ * place of a full half it has written out as well, so that the writer that
+ * turns the log over need not wait for that.
+ */
+#include <errno.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "base/sched.h"
+#include "blob/blob_int.h"
+
+#define QUIET_MS 250u
+#define FEW 16u /* writes within that time that are no burst */
+#define STEP 8u /* put in place before it looks up */
+#define RETRY_MS 1000u
+
+/* The lock is held. Sleeps so long, or until it is to end. */
+static void rest(struct blob_log *log, unsigned ms)
+{
+    struct timespec until;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
+    until.tv_sec += ms / 1000;
+    until.tv_nsec += (long)(ms % 1000) * 1000000;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_sec++;
+        until.tv_nsec -= 1000000000;
+    }
+    while (!log->stop &&
+           pthread_cond_timedwait(&log->work, &log->lock, &until) == 0)
+        continue;
+}
+
+/* True when little was written meanwhile, or a half waits to be emptied. */
+static bool is_time(struct blob_log *log)
+{
+    uint64_t before = log->seq;
+
+    rest(log, log->quiet_ms);
+    return log->seq - before <= FEW || log->unplaced[1 - log->half] > 0;
+}
+
+/* All that pends now, unless many more come while no half is full. */
+static int place_some(struct blobs *b, struct error *err)
+{
+    struct blob_log *log = &b->log;
+    uint64_t seq = log->seq;
+    int r = 0;
+
+    while (r == 0 && !log->stop) {
+        unsigned full = 1 - log->half;
+
+        if (!log->unplaced[full] && log->seq - seq > FEW)
+            return 0;
+        r = blob_pending_some(b, -1, seq, STEP, err);
+        if (r >= 0 && !log->unplaced[full] && !log->settled[full] &&
+            !log->leading)
+            r = MIN(blob_log_settle(b, err), r);
+    }
+    return MIN(r, 0);
+}
+
+static void *run(void *arg)
+{
+    struct blobs *b = arg;
+    struct blob_log *log = &b->log;
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
+    bool failed = false;
+
+    sched_patient();
+    while (!log->stop) {
+        struct error err;
+        int r = 0;
+
+        if (log->unplaced[0] + log->unplaced[1] == 0) {
+            (void)pthread_cond_wait(&log->work, &log->lock);
+            continue;
+        }
+        if (is_time(log) && !log->stop)
+            r = place_some(b, &err);
+        if (r < 0 && !failed) /* once; it is tried again */
+            log_event(LOG_ERROR, "blob_placing_failed", "error", err.message,
+                      NULL);
+        failed = r < 0;
+        if (failed)
+            rest(log, RETRY_MS);
+    }
+    return NULL;
+}
+
+int blob_placer_start(struct blobs *b, struct error *err)
+{
+    int r;
+
+    b->log.quiet_ms = QUIET_MS;
+    r = pthread_create(&b->log.placer, NULL, run, b);
+    if (r != 0)
+        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
+    b->log.placing = true;
+    return 0;
+}
+
+void blob_placer_stop(struct blobs *b)
+{
+    if (!b->log.placing)
+        return;
+    (void)pthread_mutex_lock(&b->log.lock); /* fails only on misuse */
+    b->log.stop = true;
+    (void)pthread_cond_broadcast(&b->log.work);
+    (void)pthread_mutex_unlock(&b->log.lock);
+    (void)pthread_join(b->log.placer, NULL); /* fails only on misuse */
+    b->log.placing = false;
+}
