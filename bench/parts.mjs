@@ -5,7 +5,7 @@ import { spawn, spawnSync } from 'node:child_process';
 import { chmodSync, existsSync, mkdtempSync, openSync, readFileSync, readdirSync, readlinkSync, rmSync, writeFileSync }
   from 'node:fs';
 import { tmpdir } from 'node:os';
-import { dirname, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 import { bin, build, root, until } from '../tests/lib/glovebox.mjs';
 
@@ -128,17 +128,19 @@ export class Daemon {
     // On ext4: away from where others just deleted many files, which makes
     // new ones slow. Elsewhere it does nothing.
     spawnSync('/usr/bin/chattr', ['+T', d.dir], { stdio: 'ignore' });
+    // The place goes by the name, so that must be another one each time.
+    const data = join(d.dir, `data-${basename(d.dir)}`);
     writeFileSync(join(d.dir, 'bench.yaml'), JSON.stringify(config));
     const log = openSync(join(d.dir, 'log'), 'w');
     d.child = spawn(bin('gloveboxd'), ['--config', join(d.dir, 'bench.yaml'),
-      '--data', join(d.dir, 'data'), '--listen', '127.0.0.1:0'],
+      '--data', data, '--listen', '127.0.0.1:0'],
     { stdio: ['ignore', log, log], env: { PATH: process.env.PATH } });
     d.exited = new Promise((done) => d.child.on('exit', (code) => { d.code = code ?? -1; done(); }));
     try {
-      await until(() => d.code !== undefined || existsSync(join(d.dir, 'data/endpoint')),
+      await until(() => d.code !== undefined || existsSync(join(data, 'endpoint')),
         { ms: 60_000, what: 'endpoint' });
-      d.url = readFileSync(join(d.dir, 'data/endpoint'), 'utf8').trim();
-      d.key = readFileSync(join(d.dir, 'data/admin.key'), 'utf8').trim();
+      d.url = readFileSync(join(data, 'endpoint'), 'utf8').trim();
+      d.key = readFileSync(join(data, 'admin.key'), 'utf8').trim();
       await until(async () => (await fetch(`${d.url}/readyz`)).ok, { ms: 60_000, what: 'readyz' });
     } catch (error) {
       const text = readFileSync(join(d.dir, 'log'), 'utf8').slice(-2000);

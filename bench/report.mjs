@@ -127,6 +127,9 @@ depend on the machine and on who else uses it; the ratios hold better, because b
 - commit_1k: \`PUT\` of new 1 KiB files, each client waiting for its answer before its next; answered means on disk. SQLite
   inserts the same bytes as a row, a transaction each, write-ahead log, \`synchronous=FULL\`, one connection, a prepared
   statement, no server around it.
+  A round is 400 files: as SQLite's rows are in its log, so are these, and what either does to move them from there is outside
+  the clock unless the log is full. commit_1k_long goes on until it is: up to 20,000 files or 40 seconds, with every file
+  put in its place while others come.
 - upload_100m, download_100m: one connection, from and to the client's memory, the same client for both. nginx is Debian's
   \`nginx-light\`, one worker, \`sendfile\`, \`PUT\` by its WebDAV module; it neither hashes nor syncs, and upload_100m_sync adds
   an \`fsync\` of its file. Both keep every file until the rounds are over. Downloads are from a warm cache on both sides and compared byte for byte after the clock stopped.
