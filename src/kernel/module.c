@@ -198,23 +198,24 @@ static PyObject *mod_run_end(PyObject *self, PyObject *unused)
  */
 static PyObject *mod_immortalize(PyObject *self, PyObject *list)
 {
-    Py_ssize_t count = 0, len;
+    PyObject *changed = PyList_New(0);
+    Py_ssize_t len = PyList_Size(list);
     uint64_t immortal;
 
     (void)self;
-    len = PyList_Size(list);
-    if (len < 0)
-        return NULL;
     memcpy(&immortal, (const void *)Py_None, sizeof(immortal));
-    for (Py_ssize_t i = 0; i < len; i++) {
+    for (Py_ssize_t i = 0; changed && i < len; i++) {
         PyObject *o = PyList_GetItem(list, i); /* borrowed */
 
         if (memcmp(o, &immortal, sizeof(immortal)) == 0)
             continue;
         memcpy((void *)o, &immortal, sizeof(immortal));
-        count++;
+        if (PyList_Append(changed, o) < 0)
+            Py_CLEAR(changed);
     }
-    return PyLong_FromSsize_t(count);
+    if (len < 0)
+        Py_CLEAR(changed); /* not a list; that is the error */
+    return changed;
 }
 
 static PyObject *mod_reads(PyObject *self, PyObject *unused)
@@ -233,7 +234,7 @@ static PyMethodDef methods[] = {
     {"zygote_serve", mod_zygote_serve, METH_VARARGS,
      "Serve the warden; returns the grant, in a kernel."},
     {"immortalize", mod_immortalize, METH_O,
-     "Never free the objects of this list; returns how many were mortal."},
+     "Never free the objects of this list; returns those that were mortal."},
     {"recv", mod_recv, METH_NOARGS, "The next frame: (type, payload)."},
     {"send", mod_send, METH_VARARGS, "Send one frame: type, payload."},
     {"sync", mod_sync, METH_NOARGS, "Wait until the pipes have been read."},

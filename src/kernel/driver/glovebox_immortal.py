@@ -34,18 +34,40 @@ def _lasting(objects):
     return [o for o in objects if not isinstance(o, _PASSING)]
 
 
+def _classes():
+    """All of them, those written in C too, whose dictionaries nothing that
+    the collector knows refers to."""
+    found, seen = [object], {object}
+    for each in found:  # grows while it is walked
+        for below in type.__subclasses__(each):
+            if below not in seen:
+                seen.add(below)
+                found.append(below)
+    return found
+
+
+def _within(objects):
+    """What these refer to. The collector does not look into code: every run
+    of a function looks at its constants."""
+    parts = gc.get_referents(*objects)
+    for o in objects:
+        if isinstance(o, types.CodeType):
+            parts += [o.co_consts, o.co_names, o.co_name, o.co_qualname,
+                      o.co_filename, *o.co_consts]
+    return _lasting(parts)
+
+
 def everything():
-    """Marks all that the collector knows and what that refers to; returns
-    how many objects it changed."""
+    """Marks all that the collector knows and whatever can be reached from
+    it; returns how many objects it changed."""
     if not possible():
         return 0
-    known = _lasting(gc.get_objects())
-    within = _lasting(gc.get_referents(*known))
-    # Containers the collector does not track, of plain values.
-    plain = [o for o in within if type(o) in (tuple, dict, frozenset)]
-    values = _lasting(gc.get_referents(*plain))
-    code = [o for o in within if isinstance(o, types.CodeType)]
-    parts = [part for c in code for part in (c.co_consts, c.co_names)]
-    lists = [known, within, plain, values, code, parts]
-    count = sum(_glovebox.immortalize(each) for each in lists)
+    found = gc.get_objects()
+    found += gc.get_referents(*map(vars, _classes()))
+    found = _lasting(found)
+    count = 0
+    while found:
+        changed = _glovebox.immortalize(found)
+        count += len(changed)
+        found = _within(changed)
     return count

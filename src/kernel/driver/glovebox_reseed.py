@@ -39,9 +39,13 @@ class Generators:
         self.bits, self.sequences, self.legacy = [], [], []
         numpy_random = modules.get("numpy.random")
         if numpy_random is not None:
-            self.bits = _instances(numpy_random.BitGenerator)
             self.sequences = _instances(numpy_random.SeedSequence)
             self.legacy = _instances(numpy_random.RandomState)
+            # Its own one is set with it.
+            own = {id(state._bit_generator) for state in self.legacy}
+            self.bits = [bits for bits
+                         in _instances(numpy_random.BitGenerator)
+                         if id(bits) not in own]
         self.ctypes, self.libc = _c_library()
 
     def reseed(self):

@@ -140,6 +140,7 @@ def prepare(socket_fd, spec_fd):
     gc.collect()
     immortal = sys.modules["glovebox_immortal"].everything()
     gc.freeze()
+    gc.collect()  # Python's lists of free objects; plug.c takes their place.
     check_process(socket_fd)
     say("ready in %.2f s, %d modules, %d objects made immortal" % (
         time.monotonic() - began, len(sys.modules), immortal))

@@ -15,6 +15,7 @@ sys.path[:0] = [harness.DRIVER, os.path.join(harness.HERE, "double")]
 import glovebox_cell  # noqa: E402
 import glovebox_errors  # noqa: E402
 import glovebox_frames  # noqa: E402
+import glovebox_immortal  # noqa: E402
 import glovebox_plain  # noqa: E402
 import glovebox_streams  # noqa: E402
 import glovebox_surround  # noqa: E402
@@ -194,6 +195,51 @@ class Streams(unittest.TestCase):
                      glovebox_streams.refuse_input):
             with self.assertRaisesRegex(EOFError, "no keyboard"):
                 read()
+
+
+class Immortal(unittest.TestCase):
+    """With a double that remembers what it was given and changes nothing."""
+
+    def everything(self):
+        known = {}
+
+        def immortalize(objects):
+            fresh = [o for o in objects if id(o) not in known]
+            known.update((id(o), o) for o in fresh)
+            return fresh
+
+        real = glovebox_immortal._glovebox.immortalize
+        possible = glovebox_immortal.possible
+        glovebox_immortal._glovebox.immortalize = immortalize
+        glovebox_immortal.possible = lambda: True
+        try:
+            return glovebox_immortal.everything(), known
+        finally:
+            glovebox_immortal._glovebox.immortalize = real
+            glovebox_immortal.possible = possible
+
+    def test_constants_are_reached_however_deep_the_function(self):
+        def outer():
+            def inner():
+                return (12345.5, ("far", (67890.25,)))
+            return inner
+
+        count, known = self.everything()
+        inner = next(c for c in outer.__code__.co_consts
+                     if hasattr(c, "co_consts"))
+        self.assertGreaterEqual(count, len(known))
+        for constant in (inner, inner.co_consts, *inner.co_consts):
+            self.assertIn(id(constant), known)
+
+    def test_methods_of_classes_written_in_c_are_reached(self):
+        _, known = self.everything()
+        self.assertIn(id(vars(str)["join"]), known)
+
+    def test_what_runs_is_left_alone(self):
+        generator = (i for i in (1, 2))
+        _, known = self.everything()
+        self.assertNotIn(id(generator), known)
+        self.assertNotIn(id(sys._getframe()), known)
 
 
 class PlainBundles(unittest.TestCase):

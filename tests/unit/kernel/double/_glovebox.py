@@ -105,4 +105,4 @@ def run_end():
 def immortalize(objects):
     """The real one changes counts; a double must not touch memory."""
     del objects
-    return 0
+    return []
