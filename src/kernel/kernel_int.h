@@ -3,7 +3,8 @@
  * The C half of the zygote, of a session's pid 1 and of its kernel; all three
  * are one process image at different ages:
  *
- *   zygote   python3 with its imports done   freeze.c, zygote.c
+ *   zygote   python3 with its imports done   plug.c, freeze.c,
+ *                                            zygote.c
  *     clone into fresh namespaces, sandbox_enter()
  *   pid 1    serves the daemon, never runs Python again   init.c, broker.c,
  *     fork                          walk.c, scan.c, net.c, notify.c,
@@ -29,6 +30,13 @@ struct stat;
 struct kernel_seat {
     struct sandbox_spec grant;
 };
+
+/* ---- plug.c --------------------------------------------------------------
+ */
+
+/* Takes every free block of the heap for good, so that what sessions allocate
+ * is new memory and no copy of a frozen page. */
+void plug_heap(void);
 
 /* ---- freeze.c ------------------------------------------------------------
  */
