@@ -3,7 +3,7 @@
  * The C half of the zygote, of a session's pid 1 and of its kernel; all three
  * are one process image at different ages:
  *
- *   zygote   python3 with its imports done   plug.c, freeze.c,
+ *   zygote   python3 with its imports done   join.c, plug.c, freeze.c,
  *                                            zygote.c
  *     clone into fresh namespaces, sandbox_enter()
  *   pid 1    serves the daemon, never runs Python again   init.c, broker.c,
@@ -30,6 +30,12 @@ struct stat;
 struct kernel_seat {
     struct sandbox_spec grant;
 };
+
+/* ---- join.c --------------------------------------------------------------
+ */
+
+/* Makes one mapping of each library's read-only parts. */
+void join_libraries(void);
 
 /* ---- plug.c --------------------------------------------------------------
  */

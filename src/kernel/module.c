@@ -51,6 +51,7 @@ static PyObject *mod_zygote_serve(PyObject *self, PyObject *args)
      * never runs: this process only ever clones, from C. Run once now, what
      * they write is frozen with the rest. */
     PyOS_BeforeFork();
+    join_libraries();
     plug_heap();
     r = freeze_heap(&frozen);
     if (r < 0)

@@ -215,6 +215,19 @@ test('Z4 no memory that can be written is shared, and the zygote has one thread'
   await session.delete();
 });
 
+test('Z4 nothing is both writable and executable, and a library\'s read-only parts are one mapping', async () => {
+  const session = await server.session({ pool: 'science' });
+  const mapped = await session.out(`
+for line in open("/proc/self/maps"):
+    perms, inode, *name = line.split()[1], *line.split()[4:]
+    if inode != "0": print(perms, *name[:1])`);
+  const lines = mapped.trim().split('\n').map((line) => line.split(' '));
+  assert.deepEqual(lines.filter(([perms]) => perms[1] === 'w' && perms[2] === 'x'), []);
+  const libc = lines.filter(([, name]) => name?.endsWith('/libc.so.6')).map(([perms]) => perms);
+  assert.deepEqual(libc, ['r-xp'], 'the rest of it is frozen, or one with its code');
+  assert.ok(lines.some(([perms]) => perms === 'rw-p'), 'what is writable is listed');
+});
+
 test('Z4 what one session writes over in its memory is whole in the next', async () => {
   const poison = `
 import ctypes, json
