@@ -18,12 +18,27 @@
 #define REFILL 4u        /* milliseconds of the clock bring one of it back */
 #define MAKE_MS 20u      /* about what a sandbox costs */
 #define CHARGE_MOST 100u /* of one execution: prompt, on two processors */
+#define ALONE_MS 10000u  /* without another tenant's */
+
+/* Nobody is in anybody's way where one tenant alone has begun anything for a
+ * while. Of sessions, last_tenant is who began last; when that changes it is
+ * shared for as long again. */
+bool session_calm_alone(struct tenant *t)
+{
+    struct tenant *last = atomic_exchange(&t->m->last_tenant, t);
+    uint64_t now = clock_mono_ms();
+
+    if (last && last != t)
+        atomic_store(&t->m->shared_until_ms, now + ALONE_MS);
+    return now >= atomic_load(&t->m->shared_until_ms);
+}
 
 /* tenant.spent_ms is when all that was used will have been refilled. */
 static bool crowds(struct tenant *t)
 {
-    return atomic_load(&t->spent_ms) >
-           clock_mono_ms() + (uint64_t)BURST_MS * REFILL;
+    return !session_calm_alone(t) &&
+           atomic_load(&t->spent_ms) >
+               clock_mono_ms() + (uint64_t)BURST_MS * REFILL;
 }
 
 static void spend(struct tenant *t, uint64_t cpu_ms)

@@ -15,6 +15,7 @@
 
 #define CANCEL_MS 8000u /* interrupt, grace, kill, and some */
 #define MAKING_MORE 2u  /* sandboxes at a time than processors */
+#define MAKING_ALONE 6u /* the same, where only one tenant makes any */
 #define LEAVE_MS 5000u
 #define LEAVE_NAP_NS 2000000L
 
@@ -79,6 +80,7 @@ static void free_tenants(struct sessions *m)
 static void manager_free(struct sessions *m)
 {
     fair_free(m->making);
+    fair_free(m->making_alone);
     fair_free(m->crowd);
     session_runner_done(m);
     session_pools_done(m);
@@ -109,6 +111,7 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
         m->parts = *parts;
     init_locks(m);
     m->making = fair_new((unsigned)get_nprocs() + MAKING_MORE);
+    m->making_alone = fair_new((unsigned)get_nprocs() + MAKING_ALONE);
     m->crowd = fair_new(1);
     m->pool_count = conf->pool_count;
     for (size_t i = 0; i < conf->pool_count && rc == 0; i++) {

@@ -246,15 +246,17 @@ int session_mount_box(struct session *se, uint32_t runtime,
     bool crowd = calm && atomic_load(&se->m->active) !=
                              atomic_load(&se->tenant->active);
     struct fair *alone = crowd ? se->m->crowd : NULL;
+    struct fair *making =
+        session_calm_alone(se->tenant) ? se->m->making_alone : se->m->making;
     int rc;
 
     if (fair_enter(alone, tenant, deadline)) {
-        bool in = fair_enter(se->m->making, tenant, deadline);
+        bool in = fair_enter(making, tenant, deadline);
 
         if (in)
             rc = make_box(se, runtime, tree, calm, ret, err);
         if (in)
-            fair_leave(se->m->making, tenant);
+            fair_leave(making, tenant);
         fair_leave(alone, tenant);
         if (in)
             return rc;

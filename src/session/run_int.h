@@ -336,6 +336,8 @@ struct collect {
     uint32_t shell_pid; /* inside; 0: not told */
 };
 
+/* calm.c: it begins something; true: nobody else has for a while. */
+bool session_calm_alone(struct tenant *t);
 /* calm.c: a sandbox is being made for it; true: it should be calm. */
 bool session_calm_make(struct tenant *t);
 /* calm.c: before it begins, after each event, and with its facts. */

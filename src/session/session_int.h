@@ -136,11 +136,11 @@ void session_pools_done(struct sessions *m);
 
 struct tenant {
     struct idmap_node node;
+    struct sessions *m;
     char *name;
     /* sessions.lock: */
     struct session *newest; /* of those that no row tells of */
     atomic_uint active;     /* executions queued or running; lock to change */
-    struct sessions *m;
     _Atomic uint64_t spent_ms; /* of the processor; see calm.c */
     atomic_uint calm;          /* boxes of it that are, and run something */
 };
@@ -183,8 +183,10 @@ struct sessions {
     atomic_uint live;        /* sessions with a sandbox, or being made */
     atomic_uint creating;    /* of these, not in the table yet */
     int64_t last_created_ms;
-    atomic_uint active;    /* executions queued or running; lock to change */
-    atomic_uint held_runs; /* threads of approved ones */
+    atomic_uint active; /* executions queued or running; lock to change */
+    _Atomic(struct tenant *) last_tenant; /* see calm.c, as the next */
+    _Atomic uint64_t shared_until_ms;
+    atomic_uint held_runs;             /* threads of approved ones */
     struct execution *oldest, *latest; /* finished, by last use */
     uint64_t history_bytes;
     uint64_t memory_checked_ms;
@@ -211,9 +213,10 @@ struct sessions {
     struct runner *runners;
     unsigned runner_count;
 
-    struct fair *making; /* sandboxes, by tenant */
-    struct fair *crowd;  /* the same of those who make too many */
-    atomic_uint calm;    /* boxes of any tenant; see calm.c */
+    struct fair *making;       /* sandboxes, by tenant */
+    struct fair *making_alone; /* the same, of one that is alone */
+    struct fair *crowd;        /* the same of those who make too many */
+    atomic_uint calm;          /* boxes of any tenant; see calm.c */
     struct room *room;
 
     struct counters counters;

@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "warden/warden_int.h"
 
-#define CALM_MS 1000u /* how long an end may wait for those who answer */
+#define CALM_MS 2000u /* how long an end may wait for those who answer */
 
 static const char *const state_names[] = {
     [SLOT_SPARE] = "spare",

@@ -1783,6 +1783,26 @@ static void R7_sessions_leave_no_descriptor(void **state)
 #define CLOSED(test)                                                          \
     cmocka_unit_test_setup_teardown(test, set_up_conf, tear_down)
 
+/* One tenant is alone until another begins something, and again a while
+ * after either of them did for the last time in turn. */
+static void X4_session_calm_alone_until_another_begins(void **state)
+{
+    struct sessions *m = xcalloc(1, sizeof(*m));
+    struct tenant one = {.m = m}, other = {.m = m};
+
+    (void)state;
+    assert_true(session_calm_alone(&one));
+    assert_true(session_calm_alone(&one));
+    assert_false(session_calm_alone(&other));
+    assert_false(session_calm_alone(&other)); /* not by being last alone */
+    assert_false(session_calm_alone(&one));
+    atomic_store(&m->shared_until_ms, clock_mono_ms() + 60000);
+    assert_false(session_calm_alone(&one));
+    atomic_store(&m->shared_until_ms, clock_mono_ms());
+    assert_true(session_calm_alone(&one));
+    free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1791,6 +1811,7 @@ int main(void)
         cmocka_unit_test(session_state_allows_only_drawn),
         cmocka_unit_test(R9_session_judge_table),
         cmocka_unit_test(session_judge_shell_codes),
+        cmocka_unit_test(X4_session_calm_alone_until_another_begins),
         LIVE(session_execute_output_and_result),
         LIVE(session_execute_keeps_order_by_sync),
         LIVE(session_execute_truncates_output),
