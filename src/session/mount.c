@@ -165,9 +165,9 @@ int session_mount_put(struct session *se, struct box *box,
     uint32_t handle;
     int rc = workspace_file_open(se->m->workspaces, NULL, f, &fd, err);
 
-    if (rc == 0)
-        rc =
-            session_mount_stage(box, fd, f->size, f->executable, &handle, err);
+    if (rc < 0)
+        return rc;
+    rc = session_mount_stage(box, fd, f->size, f->executable, &handle, err);
     return rc < 0 ? rc : session_mount_publish(box, handle, f->path, err);
 }
 

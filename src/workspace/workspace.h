@@ -572,8 +572,9 @@ int workspace_upload_part(struct workspaces *w, const struct actor *who,
                           const char *upload, uint32_t number,
                           const char *sha256, uint64_t size,
                           struct error *err);
-/* Parts 1 to n, joined; spec: for if_*, locks, conversation; its changes: NULL,
- * or one that says whether it is executable. A wrong declared size or sha256 (NULL: unchecked) is refused. */
+/* Parts 1 to n, joined; spec: for if_*, locks, conversation; its changes:
+ * NULL, or one that says whether it is executable. A wrong declared size or
+ * sha256 (NULL: unchecked) is refused. */
 int workspace_upload_complete(struct workspaces *w, const struct actor *who,
                               const char *upload, const char *sha256,
                               const struct workspace_commit_spec *spec,

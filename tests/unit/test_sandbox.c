@@ -33,6 +33,7 @@
 
 #include <cmocka.h>
 
+#include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "sandbox/sandbox_int.h"
@@ -142,27 +143,25 @@ static void assert_killed(pid_t pid)
 /* Narrow is all but the first; with one processor there is nothing to give. */
 static void check_narrow(struct cgroup_tree *t, const char *knob)
 {
+    struct buf all cleanup(buf_done) = {0};
+    struct buf calm cleanup(buf_done) = {0};
     cpu_set_t mine;
-    char all[256] = "", calm[256] = "";
     int count = 0;
 
     assert_int_equal(sched_getaffinity(0, sizeof(mine), &mine), 0);
-    for (int i = 0; i < 64; i++) {
-        char one[8];
-
+    for (int i = 0; i < CPU_SETSIZE; i++) {
         if (!CPU_ISSET(i, &mine))
             continue;
-        (void)snprintf(one, sizeof(one), "%s%d", count ? "," : "", i);
-        (void)strcat(all, one);
+        buf_addf(&all, all.len ? ",%d" : "%d", i);
         if (count++ > 0)
-            (void)strcat(calm, one + (count == 2));
+            buf_addf(&calm, calm.len ? ",%d" : "%d", i);
     }
     sandbox_cgroup_narrow(t, "s1", 1);
-    if (count < 16)
-        assert_file(knob, count > 1 ? calm : "");
+    if (count < 16) /* from there on it is more than one */
+        assert_file(knob, count > 1 ? calm.data : "");
     sandbox_cgroup_narrow(t, "s1", 0);
     if (count < 64)
-        assert_file(knob, count > 1 ? all : "");
+        assert_file(knob, count > 1 ? all.data : "");
 }
 
 static struct cgroup_tree *open_v2(void)
