@@ -18,15 +18,16 @@
 
 #define OF_HOW_MANY 8 /* processors one is kept free; at least one is */
 
-/* As "0,2,3", without the first `skip`; false: too long to be told. */
-static bool list_cpus(const cpu_set_t *set, int skip, char *ret, size_t size)
+/* As "0,2,3", without those in `not`; false: none, or too long to be told. */
+static bool list_cpus(const cpu_set_t *set, const cpu_set_t * not, char *ret,
+                      size_t size)
 {
     size_t at = 0;
 
     for (int i = 0; i < CPU_SETSIZE; i++) {
         int n;
 
-        if (!CPU_ISSET(i, set) || skip-- > 0)
+        if (!CPU_ISSET(i, set) || CPU_ISSET(i, not ))
             continue;
         n = snprintf(ret + at, size - at, at ? ",%d" : "%d", i);
         if (n < 0 || (size_t)n >= size - at)
@@ -36,23 +37,51 @@ static bool list_cpus(const cpu_set_t *set, int skip, char *ret, size_t size)
     return at > 0;
 }
 
+static void first_cpus(const cpu_set_t *mine, int count, cpu_set_t *ret)
+{
+    CPU_ZERO(ret);
+    for (int i = 0; i < CPU_SETSIZE && count > 0; i++)
+        if (CPU_ISSET(i, mine)) {
+            CPU_SET(i, ret);
+            count--;
+        }
+}
+
 bool cgroup_room_find(struct cgroup_tree *t)
 {
-    cpu_set_t mine;
+    cpu_set_t mine, none;
+
+    CPU_ZERO(&none);
+    if (sched_getaffinity(0, sizeof(mine), &mine) < 0 ||
+        CPU_COUNT(&mine) < 2 ||
+        !list_cpus(&mine, &none, t->cpus_all, sizeof(t->cpus_all)))
+        return false;
+    sandbox_cgroup_room(t, NULL);
+    return t->cpus_calm[0] != '\0';
+}
+
+void sandbox_cgroup_room(struct cgroup_tree *t,
+                         const uint64_t cpus[SANDBOX_CPU_WORDS])
+{
+    cpu_set_t mine, keep;
     int count;
 
     if (sched_getaffinity(0, sizeof(mine), &mine) < 0)
-        return false;
+        return;
     count = CPU_COUNT(&mine);
-    return count > 1 &&
-           list_cpus(&mine, 0, t->cpus_all, sizeof(t->cpus_all)) &&
-           list_cpus(&mine, MAX(1, count / OF_HOW_MANY), t->cpus_calm,
-                     sizeof(t->cpus_calm));
+    CPU_ZERO(&keep);
+    for (int i = 0; cpus && i < CPU_SETSIZE && i < SANDBOX_CPU_WORDS * 64; i++)
+        if (cpus[i / 64] >> (i % 64) & 1 && CPU_ISSET(i, &mine))
+            CPU_SET(i, &keep);
+    if (CPU_COUNT(&keep) == 0 || CPU_COUNT(&keep) > count / 2)
+        first_cpus(&mine, MAX(1, count / OF_HOW_MANY), &keep);
+    if (!list_cpus(&mine, &keep, t->cpus_calm, sizeof(t->cpus_calm)))
+        t->cpus_calm[0] = '\0';
 }
 
 void sandbox_cgroup_narrow(struct cgroup_tree *t, const char *group, int on)
 {
-    if (t->dirs[CGROUP_CPUSET] >= 0) /* nothing is lost if it fails */
+    if (t->dirs[CGROUP_CPUSET] >= 0 && t->cpus_calm[0]) /* or it stays */
         (void)cgroup_write(t->dirs[CGROUP_CPUSET], group, "cpuset.cpus",
                            on ? t->cpus_calm : t->cpus_all);
 }

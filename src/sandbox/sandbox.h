@@ -104,6 +104,10 @@ int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
 /* What is about to end yields the processors to what is not (calm), but not
  * for long. */
 void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group, int calm);
+/* Which processors those who are narrow keep off from now on: these, a bit
+ * each, if they are at most half of all; else, or if NULL, the first ones. */
+void sandbox_cgroup_room(struct cgroup_tree *t,
+                         const uint64_t cpus[SANDBOX_CPU_WORDS]);
 /* Keeps it off the processors that are for the prompt, or lets it back. */
 void sandbox_cgroup_narrow(struct cgroup_tree *t, const char *group, int on);
 /* SIGKILL to whatever is in it; frozen first where that is possible. */

@@ -88,7 +88,7 @@ void session_calm_begin(struct session *se, struct collect *c)
     set(se->tenant, c->box, calm);
     c->calm_ms = calm ? 0 : clock_mono_ms() + LONG_MS;
     if (!calm)
-        session_room_want(se->tenant);
+        session_room_want(se->tenant, c->box);
 }
 
 void session_calm_step(struct collect *c)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Room for short executions (X4). While one tenant's sessions are calm
- * (calm.c) and another runs something, the calm ones are kept off a processor,
- * so that the short one finds it free of work that the kernel would not
+ * (calm.c) and another runs something, the calm ones are kept off a processor
+ * of that one's, so that it finds it free of work that the kernel would not
  * interrupt. When nobody has run anything short for a moment, the calm have
  * all of the machine again, as has a tenant that is alone. Runs in gloveboxd:
  * whoever begins an execution asks, a thread of its own tells the warden, so
@@ -21,11 +21,12 @@ struct room {
     pthread_cond_t changed;
     pthread_t thread;
     _Atomic uint64_t until_ms;
-    atomic_bool on; /* as the warden was last told */
+    atomic_uint slot; /* who asked for it */
+    atomic_bool on;   /* as the warden was last told */
     bool stop;
 };
 
-void session_room_want(struct tenant *t)
+void session_room_want(struct tenant *t, const struct box *b)
 {
     struct room *room = t->m->room;
 
@@ -35,6 +36,7 @@ void session_room_want(struct tenant *t)
     atomic_store(&room->until_ms, clock_mono_ms() + KEEP_MS);
     if (atomic_load(&room->on))
         return;
+    atomic_store(&room->slot, b->slot);
     pthread_mutex_lock(&room->lock);
     (void)pthread_cond_signal(&room->changed);
     pthread_mutex_unlock(&room->lock);
@@ -44,7 +46,7 @@ static void tell(struct sessions *m, bool on)
 {
     struct error err;
 
-    if (warden_call_room(m->link, on, &err) < 0)
+    if (warden_call_room(m->link, on, atomic_load(&m->room->slot), &err) < 0)
         log_event(LOG_DEBUG, "room_failed", "error", err.message, NULL);
     atomic_store(&m->room->on, on);
 }

@@ -227,7 +227,8 @@ struct sessions {
 int session_gate(struct sessions *m, struct error *err);
 
 /* room.c: a short execution of the tenant begins. */
-void session_room_want(struct tenant *t);
+struct box;
+void session_room_want(struct tenant *t, const struct box *b);
 int session_room_start(struct sessions *m, struct error *err);
 void session_room_stop(struct sessions *m);
 

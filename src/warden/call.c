@@ -340,9 +340,11 @@ int warden_call_calm(struct warden_link *link, uint32_t slot, bool calm,
     return call_slot(link, WARDEN_CALM, &s, &reply, err);
 }
 
-int warden_call_room(struct warden_link *link, bool on, struct error *err)
+int warden_call_room(struct warden_link *link, bool on, uint32_t slot,
+                     struct error *err)
 {
-    struct warden_request req = {.type = WARDEN_ROOM, .u.room.on = on};
+    struct warden_request req = {.type = WARDEN_ROOM,
+                                 .u.room = {.on = on, .slot = slot}};
     struct warden_reply reply = {0};
 
     return call(link, &req, NULL, 0, &reply, err);

@@ -54,8 +54,10 @@ int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
 /* Whether it gets the processor only when others leave it. */
 int warden_call_calm(struct warden_link *link, uint32_t slot, bool calm,
                      struct error *err);
-/* Whether the calm keep off some processors, which the others then have. */
-int warden_call_room(struct warden_link *link, bool on, struct error *err);
+/* Whether the calm keep off some processors, which the others then have:
+ * those of this slot, where it has few. */
+int warden_call_room(struct warden_link *link, bool on, uint32_t slot,
+                     struct error *err);
 /* Kills every process of the sandbox, pid 1 included. */
 int warden_call_kill(struct warden_link *link, uint32_t slot,
                      struct error *err);

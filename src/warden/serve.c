@@ -242,9 +242,13 @@ static void warden_serve_room(struct warden *w,
                               const struct warden_request *req, int *fds,
                               struct warden_reply *reply)
 {
+    const struct slot *s = slot_find(w, req->u.room.slot);
+
     (void)fds;
     (void)reply;
     w->room = req->u.room.on != 0;
+    if (w->room)
+        sandbox_cgroup_room(w->groups, s ? s->cpus : NULL);
     for (size_t i = 0; i < w->slot_count; i++)
         if (w->slots[i]->calm)
             slot_calm(w, w->slots[i], true);

@@ -8,6 +8,7 @@
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
@@ -96,6 +97,7 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
     if (r < 0)
         return r;
     choose_cpus(w, &spec);
+    memcpy(s->cpus, spec.cpus, sizeof(s->cpus));
     all[count++] = fds[0];
     all[count++] = fds[1];
     all[count++] = go[0];

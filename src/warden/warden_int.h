@@ -42,10 +42,11 @@ enum slot_state {
 struct slot {
     uint32_t number; /* 1 .. uid_count - 1; the uid is uid_base + number */
     enum slot_state state;
-    pid_t pid;              /* of pid 1; 0: none */
-    int wait_status;        /* once reaped */
-    bool calm;              /* it yields the processors */
-    bool narrow;            /* and keeps off those for the prompt */
+    pid_t pid;                        /* of pid 1; 0: none */
+    uint64_t cpus[SANDBOX_CPU_WORDS]; /* it may use */
+    int wait_status;                  /* once reaped */
+    bool calm;                        /* it yields the processors */
+    bool narrow;                      /* and keeps off those for the prompt */
     uint64_t calm_until_ms; /* DRAINING: it yields until then; 0: not */
     int scratch_fd;         /* detached mount, or -1 */
     int dev_fd;             /* detached mount, or -1 */

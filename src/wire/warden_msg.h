@@ -112,7 +112,8 @@ struct warden_slot {
 };
 
 struct warden_room {
-    uint32_t on; /* calm sessions keep off some processors, or have all */
+    uint32_t on;   /* calm sessions keep off some processors, or have all */
+    uint32_t slot; /* for whom: off its processors, where it has few */
 };
 
 struct warden_request {

@@ -890,9 +890,11 @@ int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
     return 0;
 }
 
-int warden_call_room(struct warden_link *link, bool on, struct error *err)
+int warden_call_room(struct warden_link *link, bool on, uint32_t slot,
+                     struct error *err)
 {
     (void)link;
+    (void)slot;
     (void)err;
     atomic_store(&fake.room, on);
     return 0;
