@@ -84,7 +84,7 @@ static int run(int sock)
                   NULL);
         return 1;
     }
-    sched_prompt(); /* every execution ends with a question to us */
+    sched_prompt(); /* who asks for a sandbox waits for us */
     return warden_serve_run(sock, mounts);
 }
 
