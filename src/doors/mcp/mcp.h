@@ -200,6 +200,8 @@ const json_t *mcp_asked(struct mcp_call *call, const char *key);
  * gives now. Signed, bound to the caller, the call and its arguments. */
 const char *mcp_state(struct mcp_call *call);
 void mcp_state_keep(struct mcp_call *call, const char *text);
+/* The same, good more than once: a repeat must do nothing anew. */
+void mcp_state_keep_repeats(struct mcp_call *call, const char *text);
 
 /* task.c: this will take long. True: the call is a task from now on; the
  * client has its answer. */

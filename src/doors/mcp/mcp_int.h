@@ -154,6 +154,7 @@ struct mcp_exchange {
     json_t *asked;         /* key -> result */
     const char *state;     /* of the round before; arena */
     const char *keep;      /* for the next; arena */
+    bool keep_repeats;     /* which may come more than once */
     uint32_t scope;        /* that was missing; 0: none */
 };
 

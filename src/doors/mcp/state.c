@@ -5,7 +5,8 @@
  * over the caller, the call with its arguments, a random number and a time;
  * whatever differs makes the request fail. It is good once: those that came
  * back are remembered for as long as they would be good, so many of a tenant;
- * one more is refused. Runs on a request's worker.
+ * one more is refused. Where a repeat does nothing anew, a tool says so, and a
+ * client that lost its answer may ask again. Runs on a request's worker.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -19,7 +20,8 @@
 
 #define STATE_MAX 8192u
 #define STATE_S 600
-#define NONCE 16 /* digits in front of the state */
+#define NONCE 17 /* digits in front of the state; the first: may it repeat?   \
+                  */
 #define USED_MAX 16384u
 #define USED_OF_TENANT 1024u
 
@@ -70,8 +72,9 @@ const char *mcp_state_sign(const struct mcp_exchange *x)
     unsigned char nonce[NONCE / 2];
     char mac[HASH_HEX];
 
+    hex[0] = x->keep_repeats ? '1' : '0';
     ids_random(nonce, sizeof(nonce));
-    (void)ids_hex(nonce, sizeof(nonce), hex);
+    (void)ids_hex(nonce, sizeof(nonce), hex + 1);
     (void)ids_hex(x->keep, len, hex + NONCE);
     sign(x, until, hex, mac);
     return arena_printf(x->arena, "%" PRId64 ".%s.%s", until, hex, mac);
@@ -157,7 +160,8 @@ static char *verify(const struct mcp_exchange *x, const char *text)
     sign(x, until, copy, wanted);
     if (!hash_equal(mac + 1, wanted, HASH_HEX - 1))
         return NULL;
-    if (strlen(copy) < NONCE || !use(x->mcp, x->actor->tenant, until, mac + 1))
+    if (strlen(copy) < NONCE ||
+        (copy[0] != '1' && !use(x->mcp, x->actor->tenant, until, mac + 1)))
         return NULL;
     return from_hex(x->arena, copy + NONCE, strlen(copy) - NONCE);
 }
@@ -190,4 +194,13 @@ void mcp_state_keep(struct mcp_call *call, const char *text)
     struct mcp_exchange *x = call->ctx;
 
     x->keep = arena_strdup(x->arena, text);
+    x->keep_repeats = false;
+}
+
+void mcp_state_keep_repeats(struct mcp_call *call, const char *text)
+{
+    struct mcp_exchange *x = call->ctx;
+
+    mcp_state_keep(call, text);
+    x->keep_repeats = true;
 }

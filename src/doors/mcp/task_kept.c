@@ -27,14 +27,14 @@ int mcp_task_keep(struct mcp *m, const char *id, const struct principal *who,
     return session_task_begin(m->doors->sessions, &t, err);
 }
 
-void mcp_task_keep_end(struct mcp *m, const char *id, const struct buf *body,
-                       int64_t at_ms)
+void mcp_task_keep_end(struct mcp *m, const char *id,
+                       const struct buf *members, int64_t at_ms)
 {
-    bool fits = body && body->len <= BODY_MAX;
+    bool fits = members && members->len <= BODY_MAX;
     struct error err;
 
-    if (session_task_end(m->doors->sessions, id, fits ? body->data : "", at_ms,
-                         &err) < 0)
+    if (session_task_end(m->doors->sessions, id, fits ? members->data : "",
+                         at_ms, &err) < 0)
         log_event(LOG_WARN, "task_not_kept", "error", err.message, NULL);
 }
 

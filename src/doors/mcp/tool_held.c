@@ -48,9 +48,9 @@ static bool read_state(struct mcp_call *call, struct held_state *ret)
 
 static void keep_state(struct mcp_call *call, const struct held_state *s)
 {
-    mcp_state_keep(call,
-                   arena_printf(call->arena, "held %s %s %s %u", s->execution,
-                                s->session, s->hash, s->round));
+    mcp_state_keep_repeats(call, arena_printf(call->arena, "held %s %s %s %u",
+                                              s->execution, s->session,
+                                              s->hash, s->round));
 }
 
 const char *tool_held_session(struct mcp_call *call, const char *given)
