@@ -31,7 +31,7 @@ test('an execution has the fields and order documented', async () => {
     id: 0, session: one.id, language: 'python', status: 'completed', outcome: 'ok', stdout: 'out\n', stderr: 'err\n',
     truncated: { stdout: false, stderr: false, displays: false }, result: { 'text/plain': '42' }, displays: [], error: null, limit: null,
     usage: 0, workspace: one.made.workspace, commit: null,
-    files: { created: [], modified: [], deleted: [], renamed: [], conflicts: [], refused: [], skipped: [], truncated: false },
+    files: { created: [], modified: [], deleted: [], renamed: [], conflicts: [], refused: [], skipped: [], not_kept: 0, truncated: false },
     network: { mode: 'none', blocked: [], allowed: [], truncated: false }, interpreter: 'fresh', interpreter_lost: false, repeats: 0,
     created_at: 0, started_at: 0, finished_at: 0, metadata: { why: 'because' },
   });
