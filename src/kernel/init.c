@@ -110,6 +110,7 @@ static void kill_all(struct init *in)
     while ((pid = waitpid(-1, &status, 0)) > 0 || errno == EINTR)
         if (pid > 0)
             note_death(in, pid, status);
+    init_forget_ipc();
 }
 
 /* ---- starting things ------------------------------------------------------

@@ -66,6 +66,8 @@ void zygote_serve(int sock, struct kernel_seat *ret_seat);
  */
 
 /* The life of pid 1, walled in with these; returns only in a kernel. */
+/* ipc.c: System V objects go with those who used them. */
+void init_forget_ipc(void);
 void init_run(const struct sandbox_fds *fds, const struct sandbox_spec *spec);
 
 /* ---- net.c, notify.c: what code inside tries to reach ----------------------

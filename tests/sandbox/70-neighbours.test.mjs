@@ -55,28 +55,38 @@ for (const kind of BOMBS)
     t.diagnostic(`p95 ${idle.toFixed(2)} ms alone, ${bombed.toFixed(2)} ms beside: ${ratio.toFixed(1)}; the other was told ${told}`);
   });
 
-// The processors of each sandbox, by the number of its group.
-const cpus = () => new Map(server.groups().map((at) => [at, join(at, 'cpuset.cpus')]).filter(([, knob]) => existsSync(knob))
-  .map(([at, knob]) => [at, readFileSync(knob, 'utf8').trim()]));
+// The processors of each sandbox; one may go while we look.
+const cpus = () => server.groups().map((at) => {
+  try {
+    return readFileSync(join(at, 'cpuset.cpus'), 'utf8').trim();
+  } catch {
+    return null;
+  }
+}).filter((list) => list !== null);
 
 test('X4: long work keeps off a processor while another tenant runs something short', async (t) => {
-  const all = [...cpus().values()][0];
+  const roots = server.groupRoots().map((at) => join(at, 'cpuset.cpus')).filter((knob) => existsSync(knob));
+  const all = roots.length ? readFileSync(roots[0], 'utf8').trim() : '';
   if (availableParallelism() < 2 || !all) {
     t.skip('no cpuset controller, or one processor only');
     return;
   }
-  const narrow = () => [...cpus().values()].filter((list) => list !== all).length;
-  const { id } = await server.session({}, a);
-  const path = `/api/sessions/${id}/executions`;
+  const narrow = () => cpus().filter((list) => list !== all).length;
+  // After all it did it may have to wait for a session.
+  const session = async () => {
+    let made;
+    await until(async () => (made = await server.call('POST', '/api/sessions', {}, a)).status === 201, { ms: 20_000, what: 'a session for the bomber' });
+    return made.body.id;
+  };
+  const path = `/api/sessions/${await session()}/executions`;
   const long = await server.ok('POST', path, { language: 'python', code: 'while True: pass', mode: 'async' }, a);
   await sleep(300);
-  assert.equal(narrow(), 0, 'alone it has the whole machine');
-  await until(async () => { await witness.run(); return narrow() === 1; }, { ms: 10_000, what: 'one is kept off' });
+  await until(() => narrow() === 0, { ms: 10_000, what: 'alone it has the whole machine' });
+  await until(async () => { await witness.run(); return narrow() >= 1; }, { ms: 10_000, what: 'one is kept off' });
   // It cannot take the processor back itself.
-  const other = await server.session({}, a);
-  const asks = await server.ok('POST', `/api/sessions/${other.id}/executions`, { language: 'python', mode: 'async',
+  const asks = await server.ok('POST', `/api/sessions/${await session()}/executions`, { language: 'python', mode: 'async',
     code: 'import os\nwhile True:\n  try: os.sched_setaffinity(0, range(os.cpu_count() or 1))\n  except OSError: pass' }, a);
-  await until(async () => { await witness.run(); return narrow() === 2; }, { ms: 10_000, what: 'and one that tries not to be' });
+  await until(async () => { await witness.run(); return narrow() >= 2; }, { ms: 10_000, what: 'and one that tries not to be' });
   await until(() => narrow() === 0, { ms: 10_000, what: 'they have all of it again when nothing short runs' });
   for (const { id: run } of [long, asks]) await server.call('POST', `/api/executions/${run}/cancel`, undefined, a);
   await calm(server, a);
