@@ -49,6 +49,7 @@ struct cgroup_tree {
     char name[CGROUP_NAME_MAX];
     char cpus_all[CGROUP_CPUS_MAX]; /* set if there is a cpuset */
     char cpus_calm[CGROUP_CPUS_MAX];
+    uint64_t kept[SANDBOX_CPU_WORDS]; /* of all, without those */
     uint32_t walls;
 };
 

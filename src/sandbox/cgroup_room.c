@@ -77,6 +77,16 @@ void sandbox_cgroup_room(struct cgroup_tree *t,
         first_cpus(&mine, MAX(1, count / OF_HOW_MANY), &keep);
     if (!list_cpus(&mine, &keep, t->cpus_calm, sizeof(t->cpus_calm)))
         t->cpus_calm[0] = '\0';
+    memset(t->kept, 0, sizeof(t->kept));
+    for (int i = 0; i < SANDBOX_CPU_WORDS * 64 && i < CPU_SETSIZE; i++)
+        if (t->cpus_calm[0] && CPU_ISSET(i, &keep))
+            t->kept[i / 64] |= (uint64_t)1 << (i % 64);
+}
+
+bool sandbox_cgroup_may_use(const struct cgroup_tree *t, unsigned cpu)
+{
+    return cpu >= SANDBOX_CPU_WORDS * 64u || t->dirs[CGROUP_CPUSET] < 0 ||
+           !(t->kept[cpu / 64] >> (cpu % 64) & 1);
 }
 
 void sandbox_cgroup_narrow(struct cgroup_tree *t, const char *group, int on)

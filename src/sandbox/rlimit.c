@@ -27,7 +27,11 @@ static int pin(const struct sandbox_spec *spec)
         }
     if (!any)
         return 0;
-    return sched_setaffinity(0, sizeof(set), &set) < 0 ? -errno : 0;
+    if (sched_setaffinity(0, sizeof(set), &set) == 0)
+        return 0;
+    /* EINVAL: just kept off all of them (cgroup_room.c). It may count one
+     * more than it was granted then; the group's quota is the limit. */
+    return errno == EINVAL ? 0 : -errno;
 }
 
 int sandbox_rlimit_apply(struct sandbox_steps *s)

@@ -16,6 +16,7 @@
 #ifndef GLOVEBOX_SANDBOX_SANDBOX_H
 #define GLOVEBOX_SANDBOX_SANDBOX_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
@@ -108,6 +109,8 @@ void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group, int calm);
  * each, if they are at most half of all; else, or if NULL, the first ones. */
 void sandbox_cgroup_room(struct cgroup_tree *t,
                          const uint64_t cpus[SANDBOX_CPU_WORDS]);
+/* May a narrow one use that processor? */
+bool sandbox_cgroup_may_use(const struct cgroup_tree *t, unsigned cpu);
 /* Keeps it off the processors that are for the prompt, or lets it back. */
 void sandbox_cgroup_narrow(struct cgroup_tree *t, const char *group, int on);
 /* SIGKILL to whatever is in it; frozen first where that is possible. */

@@ -59,6 +59,19 @@ bool session_calm_make(struct tenant *t)
     return calm;
 }
 
+/* What is made for it is as much in others' way as what it runs. */
+void session_calm_making(struct tenant *t, bool calm)
+{
+    atomic_fetch_add(&t->calm, calm);
+    atomic_fetch_add(&t->m->calm, calm);
+}
+
+void session_calm_made(struct tenant *t, bool calm)
+{
+    atomic_fetch_sub(&t->calm, calm);
+    atomic_fetch_sub(&t->m->calm, calm);
+}
+
 /* Counted once, for whoever's it is; released by any thread. */
 static void count(struct box *b, struct tenant *of)
 {

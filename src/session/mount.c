@@ -253,10 +253,12 @@ int session_mount_box(struct session *se, uint32_t runtime,
     if (fair_enter(alone, tenant, deadline)) {
         bool in = fair_enter(making, tenant, deadline);
 
-        if (in)
+        if (in) {
+            session_calm_making(se->tenant, calm);
             rc = make_box(se, runtime, tree, calm, ret, err);
-        if (in)
+            session_calm_made(se->tenant, calm);
             fair_leave(making, tenant);
+        }
         fair_leave(alone, tenant);
         if (in)
             return rc;

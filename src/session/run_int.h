@@ -340,6 +340,9 @@ struct collect {
 bool session_calm_alone(struct tenant *t);
 /* calm.c: a sandbox is being made for it; true: it should be calm. */
 bool session_calm_make(struct tenant *t);
+/* Around the making. */
+void session_calm_making(struct tenant *t, bool calm);
+void session_calm_made(struct tenant *t, bool calm);
 /* calm.c: before it begins, after each event, and with its facts. */
 void session_calm_begin(struct session *se, struct collect *c);
 void session_calm_step(struct collect *c);

@@ -18,22 +18,30 @@
 #define HOPELESS 3u /* starts of a zygote that failed in a row */
 #define LAYERS_AT 2 /* among the descriptors of a SPAWN */
 
-/* As many processors as granted, taking turns over those we may use. */
-static void choose_cpus(struct warden *w, struct sandbox_spec *spec)
+/* As many processors as granted, taking turns over those we may use; first of
+ * all those that it may use at once. */
+static void choose_cpus(struct warden *w, bool narrow,
+                        struct sandbox_spec *spec)
 {
     cpu_set_t mine;
-    unsigned total, left;
+    unsigned total, left, last = w->next_cpu;
 
     if (sched_getaffinity(0, sizeof(mine), &mine) < 0)
         return; /* not pinned then; the group's quota still holds */
     total = (unsigned)CPU_COUNT(&mine);
     left = MIN(spec->limits.cores, total);
-    for (unsigned i = w->next_cpu; left; i = (i + 1) % CPU_SETSIZE)
-        if (CPU_ISSET(i, &mine)) {
-            spec->cpus[i / 64] |= (uint64_t)1 << (i % 64);
-            left--;
-            w->next_cpu = (i + 1) % CPU_SETSIZE;
-        }
+    for (unsigned n = 0; left && n < 2 * CPU_SETSIZE; n++) {
+        unsigned i = (w->next_cpu + n) % CPU_SETSIZE;
+
+        if (!CPU_ISSET(i, &mine) || (n < CPU_SETSIZE && narrow &&
+                                     !sandbox_cgroup_may_use(w->groups, i)))
+            continue;
+        CPU_CLR(i, &mine);
+        spec->cpus[i / 64] |= (uint64_t)1 << (i % 64);
+        left--;
+        last = i;
+    }
+    w->next_cpu = (last + 1) % CPU_SETSIZE;
 }
 
 static int write_map(pid_t pid, const char *name, uint32_t outer)
@@ -96,7 +104,7 @@ static int clone_into(struct warden *w, const struct warden_spawn *spawn,
 
     if (r < 0)
         return r;
-    choose_cpus(w, &spec);
+    choose_cpus(w, spawn->calm && w->room, &spec);
     memcpy(s->cpus, spec.cpus, sizeof(s->cpus));
     all[count++] = fds[0];
     all[count++] = fds[1];

@@ -10,6 +10,7 @@
 #include "kernel/broker.c"   /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/freeze.c"   /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/init.c"     /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/ipc.c"      /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/net.c"      /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/notify.c"   /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/scan.c"     /* NOLINT(bugprone-suspicious-include) */
