@@ -20,8 +20,9 @@
 
 #define STATE_MAX 8192u
 #define STATE_S 600
-#define NONCE 17 /* digits in front of the state; the first: may it repeat?   \
-                  */
+#define NONCE                                                                 \
+    17 /* digits in front of the state; the first: may it repeat?             \
+        */
 #define USED_MAX 16384u
 #define USED_OF_TENANT 1024u
 
