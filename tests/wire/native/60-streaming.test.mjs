@@ -193,6 +193,12 @@ test('H7 listeners that vanish free everything', async () => {
 
 test('H7 clients that leave a sync execution or a run free theirs', async () => {
   const one = await server.session();
+  // A ready sandbox has a dozen: all must be there before and after.
+  const full = async () => {
+    const { ready, ready_wanted: wanted } = (await request(server, 'GET', '/api/pools/default')).body;
+    return ready === wanted;
+  };
+  await until(full, { ms: 15_000, what: 'the pool is full' });
   const was = descriptors(server.pid);
   for (let i = 0; i < 5; i++) {
     const stream = await Stream.open(server, 'POST', '/api/run', { body: { mode: 'stream', code: 'print(1, flush=True)\nimport time; time.sleep(60)' } });
@@ -200,7 +206,7 @@ test('H7 clients that leave a sync execution or a run free theirs', async () => 
     stream.close();
   }
   await until(async () => (await request(server, 'GET', '/api/sessions')).body.data.length === 3, { ms: 20_000, what: 'runs ended' });
-  await until(() => descriptors(server.pid) <= was + 16, { ms: 15_000, what: 'descriptors given back' }); // one more ready sandbox has a dozen
+  await until(() => descriptors(server.pid) <= was + 8, { ms: 15_000, what: 'descriptors given back' });
   await one.delete();
 });
 
