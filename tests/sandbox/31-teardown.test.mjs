@@ -19,7 +19,12 @@ before(async () => {
 
 after(() => server?.stop());
 
-const descriptors = (pid) => readdirSync(`/proc/${pid}/fd`).length;
+// The least of three looks: a file that is read just now is no leak.
+const descriptors = (pid) => Math.min(...[1, 2, 3].map(() => {
+  const count = readdirSync(`/proc/${pid}/fd`).length;
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 5);
+  return count;
+}));
 const mountLines = (pid) => readFileSync(`/proc/${pid}/mountinfo`, 'utf8').split('\n').length;
 const nothing = { processes: 0, groups: 0, loops: 0, images: 0 };
 
