@@ -233,6 +233,9 @@ static int apply_pools(const struct loaded *data, const char *text,
                 return at_line(label, find_line(text, o->name, true, seen[k]),
                                err);
         }
+        if (!values[conf_options_find(table, "ready") - table->row])
+            c->pools[i].ready =
+                MIN(c->pools[i].ready, c->pools[i].max_sessions);
     }
     return 0;
 }

@@ -326,9 +326,10 @@ static const struct conf_option pool[] = {
      .help = "Room in `/tmp`; counts as memory."},
     {"shm_bytes", CONF_SIZE, POOL(shm_bytes), 64 * KIB, TIB, "64MiB",
      .help = "Room in `/dev/shm`; counts as memory."},
-    {"ready", CONF_U32, POOL(ready), 0, 1000, "4",
-     .help = "Sandboxes kept ready ahead of requests. At most "
-             "`max_sessions`."},
+    {"ready", CONF_U32, POOL(ready), 0, 1000, "16",
+     .help = "Sandboxes kept ready ahead of requests, of about 3 MiB each. "
+             "At most `max_sessions`, which it follows when that is less and "
+             "this is not given."},
     {"max_sessions", CONF_U32, POOL(max_sessions), 1, 100000, "1000",
      .help = "Live sessions of this pool."},
     {"cooldown_s", CONF_U32, POOL(cooldown_s), 1, 30 * DAY_S, "1200",

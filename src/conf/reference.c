@@ -65,7 +65,7 @@ void conf_reference(FILE *out)
           "sessions_per_tenant: 50\n"
           "pools:\n"
           "  - name: default\n"
-          "    ready: 8\n"
+          "    ready: 32\n"
           "  - name: large\n"
           "    memory_bytes: 4GiB\n"
           "    cores: 2\n"

@@ -23,6 +23,7 @@
 #define POOL_NAME_MAX 63u
 #define POOL_ALLOW_MAX 4096u /* bytes of egress_allow */
 #define POOL_READY_MAX 100u
+#define POOL_READY_USUAL 4u /* of one that asks for nothing */
 #define POOL_SESSIONS_MAX 100000u
 #define POOL_COOLDOWN_MAX_S (30u * 86400u)
 #define POOL_MEMORY_MIN (64ull << 20) /* or the first pool's, if less */

@@ -160,7 +160,7 @@ static void row_of_first(const struct conf_pool *first, struct pool_row *ret)
     *ret = (struct pool_row){.kind = POOL_PYTHON,
                              .ephemeral =
                                  strcmp(first->persistence, "ephemeral") == 0,
-                             .ready = MIN(first->ready, POOL_READY_MAX),
+                             .ready = first->ready,
                              .max_sessions = first->max_sessions,
                              .cooldown_s = first->cooldown_s,
                              .memory_bytes = (int64_t)first->memory_bytes,
@@ -207,10 +207,12 @@ int pools_spec_row(struct sessions *m, const struct pool_spec *spec,
 {
     int rc;
 
-    if (old)
+    if (old) {
         row_of_pool(old, ret);
-    else
+    } else {
         row_of_first(&m->conf->pools[0], ret);
+        ret->ready = MIN(ret->ready, POOL_READY_USUAL);
+    }
     (void)snprintf(ret->name, sizeof(ret->name), "%s", spec->name);
     if (spec->kind >= 0)
         ret->kind = spec->kind == POOL_SHELL ? POOL_SHELL : POOL_PYTHON;

@@ -421,7 +421,7 @@ static void file_good(void **state)
                                                                    << 30);
     /* Each starts from the defaults, not from its neighbour. */
     assert_true(conf_pool_find(c, "large")->zygote);
-    assert_int_equal(conf_pool_find(c, "small")->ready, 4);
+    assert_int_equal(conf_pool_find(c, "small")->ready, 16);
     assert_null(conf_pool_find(c, "default"));
     assert_ptr_equal(conf_pool_find(c, NULL), &c->pools[0]);
 }
@@ -692,6 +692,24 @@ static void flags_errors(void **state)
 
 /* ---- checks across options ---------------------------------------------- */
 
+/* How many are kept ready is at most how many there may be, unasked. */
+static void check_ready_follows_sessions(void **state)
+{
+    static const unsigned most[] = {1, 15, 16, 17};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(most); i++) {
+        struct conf *c cleanup(conf_freep) = NULL;
+        char text[64];
+        struct error err;
+
+        (void)snprintf(text, sizeof(text),
+                       "pools: [{name: a, max_sessions: %u}]\n", most[i]);
+        assert_int_equal(parse(text, &c, &err), 0);
+        assert_int_equal(c->pools[0].ready, MIN(most[i], 16u));
+    }
+}
+
 static void check_default_within_maximum(void **state)
 {
     struct conf *c cleanup(conf_freep) = NULL;
@@ -708,7 +726,8 @@ static void check_default_within_maximum(void **state)
                    "python_timeout_s (120)", "");
     assert_refused("pools:\n  - name: a\n    shell_timeout_s: 241\n",
                    "shell_timeout_s", "");
-    assert_refused("pools:\n  - name: a\n    max_sessions: 3\n", "ready", "");
+    assert_refused("pools:\n  - name: a\n    max_sessions: 3\n    ready: 4\n",
+                   "ready (4) is above max_sessions (3)", "");
     assert_refused("workers: 160\n", "max_executions (160)", "");
     assert_refused("code_bytes: 5MiB\n", "code_bytes (5MiB)", "");
     assert_refused("uid_base: 4294000000\n", "uid_base", "");
@@ -871,6 +890,7 @@ int main(void)
         CASE(environment_errors),
         CASE(flags_forms),
         CASE(flags_errors),
+        CASE(check_ready_follows_sessions),
         CASE(check_default_within_maximum),
         CASE(nearest_names),
         CASE(dump_loads_to_the_same),
