@@ -157,6 +157,9 @@ void doors_identify(struct doors_call *call);
 /* serve.c: may anything be changed now? Not while the audit trail cannot be
  * written, unless the operator does without (O3). */
 int doors_need_audit(const struct doors *doors, struct error *err);
+/* Has the client of an http_request gone away? For exec_spec and session_spec.
+ */
+bool doors_left(void *http);
 
 /* which.c: never NULL; *ret_rest: the path as that door sees it. */
 const struct doors_door *doors_which(const char *path, const char **ret_rest,

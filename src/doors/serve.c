@@ -114,6 +114,11 @@ static int check_scope(const struct doors_call *call, struct error *err)
                       auth_scopes_format(call->route->scope, names));
 }
 
+bool doors_left(void *http)
+{
+    return http_left(http);
+}
+
 int doors_need_audit(const struct doors *doors, struct error *err)
 {
     return doors->conf->audit_required ? audit_writable(doors->audit, err) : 0;

@@ -138,6 +138,8 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
     se->net = take_ptr(plan->net);
     se->ephemeral = plan->ephemeral;
     se->transient = spec->transient;
+    se->left = spec->left;
+    se->left_ctx = spec->left_ctx;
     se->made = spec->workspace != NULL;
     (void)snprintf(se->owner, sizeof(se->owner), "%s", who->key);
     se->owner_admin = who->admin;
@@ -194,6 +196,7 @@ static void settle_in(struct session *se, struct box *box)
     m->last_created_ms = MAX(clock_real_ms(), m->last_created_ms + 1);
     se->created_at_ms = m->last_created_ms;
     pthread_mutex_unlock(&m->lock);
+    se->left = NULL; /* what it would ask is its maker's alone */
     se->box = box;
     se->interpreter = 1;
     se->woken_ms = clock_mono_ms();
@@ -336,6 +339,8 @@ static int make(struct sessions *m, const struct actor *who,
     rc = furnish(se, who, spec, &box, err);
     if (rc == 0)
         rc = connect_box(se, spec, box, err);
+    if (rc == 0)
+        rc = session_still_wanted(se, err);
     if (rc == 0) {
         settle_in(se, box);
         rc = enter(se, who, ret, err);

@@ -234,7 +234,16 @@ static int make_box(struct session *se, uint32_t runtime,
     return rc;
 }
 
-/* Tenants make theirs in turn, and one that makes many, one at a time. */
+int session_still_wanted(const struct session *se, struct error *err)
+{
+    if (!se->left || !se->left(se->left_ctx))
+        return 0;
+    return error_set(err, ERR_CONFLICT,
+                     "who asked for it went away while it was made");
+}
+
+/* Tenants make theirs in turn, and one that makes many, one at a time. Who
+ * has gone when its turn comes is spared it, and so are the others. */
 int session_mount_box(struct session *se, uint32_t runtime,
                       const struct workspace_tree *tree, struct box **ret,
                       struct error *err)
@@ -254,9 +263,12 @@ int session_mount_box(struct session *se, uint32_t runtime,
         bool in = fair_enter(making, tenant, deadline);
 
         if (in) {
-            session_calm_making(se->tenant, calm);
-            rc = make_box(se, runtime, tree, calm, ret, err);
-            session_calm_made(se->tenant, calm);
+            rc = session_still_wanted(se, err);
+            if (rc == 0) {
+                session_calm_making(se->tenant, calm);
+                rc = make_box(se, runtime, tree, calm, ret, err);
+                session_calm_made(se->tenant, calm);
+            }
             fair_leave(making, tenant);
         }
         fair_leave(alone, tenant);

@@ -117,6 +117,10 @@ struct session_spec {
     const struct session_attach *files;
     size_t file_count;
     const struct session_network *network; /* NULL: the pool's */
+    /* Has who asked gone away? Then nobody would know of it, and it is not
+     * made. NULL: it is made all the same. */
+    bool (*left)(void *ctx);
+    void *left_ctx;
 };
 
 /* ---- network.c: what a session's code may reach -------------------------

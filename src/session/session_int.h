@@ -274,6 +274,8 @@ struct session {
     uint32_t cooldown_s;               /* 0: the pool's */
     _Atomic int64_t policy_version;    /* held to at least this */
     struct session_net *net;           /* what its code may reach */
+    bool (*left)(void *ctx); /* of session_spec, until it is made; or NULL */
+    void *left_ctx;
     /* sessions.lock: */
     struct session *newer, *older;  /* of the tenant, unless stored */
     struct execution *first, *last; /* still findable, in order of creation */
@@ -386,6 +388,8 @@ bool session_mount_layers(const struct sessions *m);
 int session_mount_box(struct session *se, uint32_t runtime,
                       const struct workspace_tree *tree, struct box **ret,
                       struct error *err);
+/* Fails when who asked for the session has gone away. */
+int session_still_wanted(const struct session *se, struct error *err);
 /* One file of the workspace into the box under its own name and mode. */
 int session_mount_put(struct session *se, struct box *box,
                       const struct workspace_file *f, struct error *err);

@@ -247,11 +247,6 @@ static int find_mark(const json_t *metadata, const char *name,
     return 0;
 }
 
-static bool client_left(void *ctx)
-{
-    return http_left(ctx);
-}
-
 /* Who waits for a synchronous one and goes away wants it no more, unless it
  * was said that it shall go on. Others can be asked for later. */
 static int read_leaving(struct doors_call *call, const struct body *b,
@@ -266,7 +261,7 @@ static int read_leaving(struct doors_call *call, const struct body *b,
         return error_hint(err, "cancel it by its id");
     }
     if (sync && b->on_disconnect != LEAVING_CONTINUE) {
-        ret->left = client_left;
+        ret->left = doors_left;
         ret->left_ctx = call->http;
     }
     return 0;
@@ -314,6 +309,8 @@ int native_spec_session(struct doors_call *call, const json_t *body,
 
     if (r == 0)
         r = to_session(call, &b, ret, err);
+    ret->left = doors_left;
+    ret->left_ctx = call->http;
     return r < 0 ? r : metadata_text(call, b.metadata, &ret->metadata, err);
 }
 
@@ -344,5 +341,7 @@ int native_spec_run(struct doors_call *call, const json_t *body,
     if (r == 0)
         r = to_session(call, &b, ret_session, err);
     ret_session->transient = true;
+    ret_session->left = ret_exec->left;
+    ret_session->left_ctx = ret_exec->left_ctx;
     return r;
 }

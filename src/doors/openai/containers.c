@@ -97,7 +97,10 @@ int openai_containers_create(struct doors_call *call, struct error *err)
     struct session_attach files[OPENAI_FILES_MAX];
     json_t *json cleanup(json_unref) = NULL;
     struct openai_container asked = {0};
-    struct session_spec spec = {.container = true, .files = files};
+    struct session_spec spec = {.container = true,
+                                .files = files,
+                                .left = doors_left,
+                                .left_ctx = call->http};
     int r = openai_body(call, &json, err);
 
     if (r == 0)

@@ -335,3 +335,37 @@ describe('sleeping', { concurrency: 3 }, () => {
     await s.delete();
   });
 });
+
+describe('a client that goes away', () => {
+  const starts = async (one) => Number(/^glovebox_starts_total\{from="made"\} (\d+)/m.exec((await one.call('GET', '/metrics')).text)[1]);
+
+  // Held while the sandbox is made: the process that makes it is stopped.
+  for (const [door, path, list] of [['native', '/api/sessions', '/api/sessions'], ['openai', '/v1/containers', '/v1/containers']])
+    test(`${door}: before its session is made leaves none behind, one that waits gets its own`, async () => {
+      const one = await Glovebox.start({ config: { pools: [pool({ ready: 0 })] } });
+      const { warden } = one.processes();
+      try {
+        await (await one.session()).delete(); // the image's first start is over
+        process.kill(warden, 'SIGSTOP');
+        const leaves = new AbortController();
+        const ask = (signal) => fetch(one.url + path, { method: 'POST', signal, body: '{"name":"x"}',
+          headers: { authorization: `Bearer ${one.key}`, 'content-type': 'application/json' } });
+        const left = ask(leaves.signal).then(() => 'answered', () => 'gone');
+        const stays = ask();
+        await until(async () => await starts(one) === 3, { what: 'both are being made' });
+        leaves.abort();
+        assert.equal(await left, 'gone');
+        process.kill(warden, 'SIGCONT');
+        const made = await stays;
+        assert.ok([200, 201].includes(made.status));
+        const { id } = await made.json();
+        // What was asked for earlier is made or given up by now or soon.
+        await until(() => one.holdings().groups > 0 && one.holdings().images === 1, { what: 'one sandbox only' });
+        assert.deepEqual((await one.ok('GET', list)).data.map((s) => s.id), [id]);
+        assert.equal((await one.ok('GET', '/api/workspaces')).data.length, 1);
+      } finally {
+        process.kill(warden, 'SIGCONT');
+        await one.stop();
+      }
+    });
+});
