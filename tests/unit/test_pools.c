@@ -47,6 +47,13 @@ static void make_pool(struct fixture *f, const char *name)
         fail_msg("%s", f->err.message);
 }
 
+static void free_list(struct pool_info *list, size_t count)
+{
+    for (size_t i = 0; i < count; i++)
+        pool_info_done(&list[i]);
+    free(list);
+}
+
 static struct pool_info look(struct fixture *f, const char *name)
 {
     struct pool_info info;
@@ -300,7 +307,7 @@ static void no_more_than_so_many(void **state)
     assert_string_equal(list[1].name, "second");
     for (size_t i = 3; i < count; i++)
         assert_true(strcmp(list[i - 1].name, list[i].name) < 0);
-    free(list);
+    free_list(list, count);
     sessions_metrics(f->s, m);
     assert_int_equal(m->pool_count, ARRAY_SIZE(m->pools));
     assert_string_equal(m->pools[0].name, "default");
@@ -344,7 +351,7 @@ static void I3_a_foreign_pool_is_as_unknown(void **state)
     assert_int_equal(
         session_pool_list(f->s, ACTOR("other"), &list, &count, &f->err), 0);
     assert_int_equal(count, 2);
-    free(list);
+    free_list(list, count);
     assert_string_equal(look(f, "mine").tenant, TENANT);
 }
 
@@ -368,12 +375,14 @@ static void making_changing_and_either(void **state)
         session_pool_put(f->s, &WHO, POOL_PUT, &spec, &made, &info, &f->err),
         0);
     assert_true(made);
+    pool_info_done(&info);
     spec.cooldown_s = 7;
     assert_int_equal(
         session_pool_put(f->s, &WHO, POOL_PUT, &spec, &made, &info, &f->err),
         0);
     assert_false(made);
     assert_int_equal(info.cooldown_s, 7);
+    pool_info_done(&info);
     assert_int_equal(put_pool(f, POOL_MAKE, &spec), -ERR_CONFLICT);
     assert_int_equal(session_pool_remove(f->s, &WHO, "new", &f->err), 0);
     assert_int_equal(session_pool_remove(f->s, &WHO, "new", &f->err),
@@ -718,7 +727,7 @@ static void *changes(void *arg)
             pool_info_done(&info);
         if (session_pool_list(c->f->s, ACTOR(TENANT), &list, &count, &err) ==
             0)
-            free(list); /* no details here */
+            free_list(list, count);
         sessions_metrics(c->f->s, m);
         free(m);
     }
@@ -743,6 +752,7 @@ static void create_change_remove_at_once(void **state)
         assert_int_equal(
             session_pool_put(f->s, &WHO, POOL_MAKE, &spec, NULL, &info, &err),
             0);
+        pool_info_done(&info);
         fake_nap(40);
         assert_int_equal(session_pool_remove(f->s, &WHO, "busy", &err), 0);
         assert_int_equal(count_rows(f, "busy"), 0);
