@@ -99,7 +99,7 @@ depend on the machine and on who else uses it; the ratios hold better, because b
 ## Method
 
 - One run, one daemon each for the rows of sessions (W), of doors and of files, default limits; only the caps on how many
-  sessions may exist and how large an upload may be are raised. The pool \`ready\` keeps the default sixteen sandboxes ready, the
+  sessions may exist and how large an upload may be are raised. The pool \`ready\` keeps as many sandboxes ready as is the default, the
   pool \`empty\` none.
 - Rounds are interleaved: ours, base, ours, base. ${rounds} Except for W5, one round of each side
   comes first and is not counted. Before the next measurement begins, what the last one left to do (refilling the pool,

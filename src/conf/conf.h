@@ -41,7 +41,7 @@ struct conf_pool {
     uint32_t scratch_inodes;       /* 100000 */
     uint64_t tmp_bytes;            /* 256 MiB */
     uint64_t shm_bytes;            /* 64 MiB */
-    uint32_t ready;                /* sandboxes kept ready; 16 */
+    uint32_t ready;                /* sandboxes kept ready; 4 to 32 */
     uint32_t max_sessions;         /* 1000 */
     uint32_t cooldown_s;           /* idle until dormant; 1200 */
     uint32_t lifetime_s;           /* longest sandbox life; 86400 */

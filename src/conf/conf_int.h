@@ -61,6 +61,8 @@ char *conf_places_runtimes(void);
 char *conf_places_definitions(void);
 char *conf_places_config(void);
 char *conf_places_cores(void); /* the number of online ones, as text */
+char *conf_places_ready(void); /* as conf_ready_for this machine, as text */
+unsigned conf_ready_for(uint64_t memory);
 
 /* Text to field. base: the struct of the option's table. ERR_INVALID names
  * the option and what is allowed. */

@@ -326,7 +326,8 @@ static const struct conf_option pool[] = {
      .help = "Room in `/tmp`; counts as memory."},
     {"shm_bytes", CONF_SIZE, POOL(shm_bytes), 64 * KIB, TIB, "64MiB",
      .help = "Room in `/dev/shm`; counts as memory."},
-    {"ready", CONF_U32, POOL(ready), 0, 1000, "16",
+    {"ready", CONF_U32, POOL(ready), 0, 1000,
+     "4 to 32, by the memory of the machine", .find = conf_places_ready,
      .help = "Sandboxes kept ready ahead of requests, of about 3 MiB each. "
              "At most `max_sessions`, which it follows when that is less and "
              "this is not given."},

@@ -15,6 +15,10 @@
 #include "base/mem.h"
 #include "conf/conf_int.h"
 
+#define READY_LEAST 4u
+#define READY_MOST 32u
+#define READY_EACH (512ull << 20) /* bytes of the machine for one */
+
 static char *place(const char *for_root, const char *below_home)
 {
     const char *home = getenv("HOME");
@@ -77,4 +81,19 @@ char *conf_places_definitions(void)
 char *conf_places_cores(void)
 {
     return xasprintf("%d", MAX(get_nprocs(), 1));
+}
+
+/* Below a hundredth of it, whatever the machine. */
+unsigned conf_ready_for(uint64_t memory)
+{
+    return (unsigned)MAX(READY_LEAST, MIN(READY_MOST, memory / READY_EACH));
+}
+
+char *conf_places_ready(void)
+{
+    struct sysinfo si;
+    uint64_t memory =
+        sysinfo(&si) == 0 ? (uint64_t)si.totalram * si.mem_unit : 0;
+
+    return xasprintf("%u", conf_ready_for(memory));
 }

@@ -64,6 +64,13 @@ static struct conf *defaults(void)
     return c;
 }
 
+static unsigned defaults_ready(void)
+{
+    struct conf *c cleanup(conf_freep) = defaults();
+
+    return c->pools[0].ready;
+}
+
 static int parse(const char *text, struct conf **ret, struct error *err)
 {
     struct conf *c = defaults();
@@ -421,7 +428,7 @@ static void file_good(void **state)
                                                                    << 30);
     /* Each starts from the defaults, not from its neighbour. */
     assert_true(conf_pool_find(c, "large")->zygote);
-    assert_int_equal(conf_pool_find(c, "small")->ready, 16);
+    assert_int_equal(conf_pool_find(c, "small")->ready, defaults_ready());
     assert_null(conf_pool_find(c, "default"));
     assert_ptr_equal(conf_pool_find(c, NULL), &c->pools[0]);
 }
@@ -692,10 +699,25 @@ static void flags_errors(void **state)
 
 /* ---- checks across options ---------------------------------------------- */
 
+static void check_ready_by_memory(void **state)
+{
+    const uint64_t gib = UINT64_C(1) << 30;
+
+    (void)state;
+    assert_int_equal(conf_ready_for(0), 4);
+    assert_int_equal(conf_ready_for(2 * gib), 4);
+    assert_int_equal(conf_ready_for(5 * gib / 2 - 1), 4);
+    assert_int_equal(conf_ready_for(5 * gib / 2), 5);
+    assert_int_equal(conf_ready_for(16 * gib - 1), 31);
+    assert_int_equal(conf_ready_for(16 * gib), 32);
+    assert_int_equal(conf_ready_for(UINT64_MAX), 32);
+}
+
 /* How many are kept ready is at most how many there may be, unasked. */
 static void check_ready_follows_sessions(void **state)
 {
-    static const unsigned most[] = {1, 15, 16, 17};
+    const unsigned most[] = {1, defaults_ready() - 1, defaults_ready(),
+                             defaults_ready() + 1};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(most); i++) {
@@ -706,7 +728,7 @@ static void check_ready_follows_sessions(void **state)
         (void)snprintf(text, sizeof(text),
                        "pools: [{name: a, max_sessions: %u}]\n", most[i]);
         assert_int_equal(parse(text, &c, &err), 0);
-        assert_int_equal(c->pools[0].ready, MIN(most[i], 16u));
+        assert_int_equal(c->pools[0].ready, MIN(most[i], defaults_ready()));
     }
 }
 
@@ -890,6 +912,7 @@ int main(void)
         CASE(environment_errors),
         CASE(flags_forms),
         CASE(flags_errors),
+        CASE(check_ready_by_memory),
         CASE(check_ready_follows_sessions),
         CASE(check_default_within_maximum),
         CASE(nearest_names),
