@@ -14,7 +14,8 @@
  *   → completed, failed, cancelled [run]            the tool returned
  *
  * A task is used by its worker, by the request that waits, and by whoever
- * looks it up; counted. Lock order: the table's (mcp->lock), then a task's.
+ * looks it up (task_list.c); counted. Lock order: the table's (mcp->lock),
+ * then a task's.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -26,51 +27,13 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "doors/mcp/mcp_int.h"
+#include "doors/mcp/task_int.h"
 
 #define LOOK_MS 100
 #define INPUT_S 3600
 
-enum task_status {
-    TASK_WORKING,
-    TASK_INPUT,     /* waits for answers: x.asks */
-    TASK_COMPLETED, /* result */
-    TASK_FAILED,    /* x.fault */
-    TASK_CANCELLED,
-};
-
 static const char *const names[] = {"working", "input_required", "completed",
                                     "failed", "cancelled"};
-
-struct mcp_task {
-    struct mcp_task *next; /* under mcp->lock */
-    _Atomic unsigned refs;
-    struct mcp *mcp;
-    char id[ID_MAX];
-    struct principal who;
-    struct actor actor; /* borrows from this */
-    char request[ID_MAX], source[64];
-    char pool[64];
-    const struct mcp_tool *tool;
-    json_t *message, *args; /* owned */
-    struct arena *arena;
-    struct mcp_exchange x; /* its worker's; after the end anybody's */
-    _Atomic bool cancelled;
-
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t change;
-    enum task_status status;
-    int returned;      /* what the tool did, once it is over */
-    bool known;        /* the client has its id */
-    bool stored;       /* there is a row of it */
-    struct buf result; /* an object */
-    int64_t created_ms, updated_ms;
-};
-
-static bool over(const struct mcp_task *t)
-{
-    return t->status >= TASK_COMPLETED;
-}
 
 void mcp_task_unref(struct mcp_task *t)
 {
@@ -273,45 +236,6 @@ static struct mcp_task *make(struct mcp_exchange *x,
     return t;
 }
 
-/* Into the table; it is there before the client can ask for it. */
-static int enlist(struct mcp_exchange *x, struct mcp_task *t)
-{
-    struct mcp *m = x->mcp;
-    size_t own = 0;
-    bool full;
-
-    (void)pthread_mutex_lock(&m->lock);
-    for (struct mcp_task *o = m->tasks; o; o = o->next)
-        own += strcmp(o->who.key_id, t->who.key_id) == 0 &&
-               strcmp(o->who.tenant, t->who.tenant) == 0;
-    full = m->stopping || own >= MCP_TASKS_PER_KEY ||
-           m->task_count >= MCP_TASKS_MAX;
-    if (!full) {
-        t->next = m->tasks;
-        m->tasks = t;
-        m->task_count++;
-        t->refs++;
-    }
-    (void)pthread_mutex_unlock(&m->lock);
-    return full ? -1 : 0;
-}
-
-static void delist(struct mcp_task *t)
-{
-    struct mcp *m = t->mcp;
-    struct mcp_task **at;
-
-    (void)pthread_mutex_lock(&m->lock);
-    for (at = &m->tasks; *at && *at != t; at = &(*at)->next)
-        ;
-    if (*at) {
-        *at = t->next;
-        m->task_count--;
-        t->refs--; /* the caller has one */
-    }
-    (void)pthread_mutex_unlock(&m->lock);
-}
-
 /* What the tool came to, as an ordinary answer. Nobody else has it now. */
 static int hand_over(struct mcp_exchange *x, struct mcp_task *t)
 {
@@ -338,12 +262,12 @@ static bool wait_for(struct mcp_exchange *x, struct mcp_task *t)
     bool done;
 
     (void)pthread_mutex_lock(&t->lock);
-    while (!over(t) && !t->known && clock_mono_ms() < until) {
+    while (!mcp_task_over(t) && !t->known && clock_mono_ms() < until) {
         wait_ms(t, LOOK_MS);
         if (http_left(x->door->http)) /* nobody would know its id */
             t->cancelled = true;
     }
-    done = over(t) && !t->known;
+    done = mcp_task_over(t) && !t->known;
     if (!done)
         t->known = true;
     (void)pthread_mutex_unlock(&t->lock);
@@ -362,7 +286,7 @@ static void store(struct mcp_task *t)
     }
     (void)pthread_mutex_lock(&t->lock);
     t->stored = true;
-    ended = over(t);
+    ended = mcp_task_over(t);
     (void)pthread_mutex_unlock(&t->lock);
     if (ended)
         store_end(t);
@@ -374,7 +298,7 @@ int mcp_task_run(struct mcp_exchange *x, const struct mcp_tool *tool,
     struct mcp_task *t = make(x, tool, args);
     int r = 0;
 
-    if (enlist(x, t) < 0) {
+    if (mcp_task_enlist(x, t) < 0) {
         mcp_task_unref(t);
         return tool->task_only
                    ? mcp_rpc_fault(&x->fault, RPC_INTERNAL, NULL,
@@ -385,110 +309,21 @@ int mcp_task_run(struct mcp_exchange *x, const struct mcp_tool *tool,
     t->refs++; /* the worker's */
     if (http_work_submit(doors_workers(x->door), 0, run, t) < 0) {
         t->refs--;
-        delist(t);
+        mcp_task_delist(t);
         mcp_task_unref(t);
         return mcp_call_tool(x, tool, args);
     }
     if (wait_for(x, t)) {
-        delist(t);
+        mcp_task_delist(t);
         r = hand_over(x, t);
     } else {
         x->result_type = "task";
         if (t->cancelled && http_left(x->door->http))
-            delist(t);
+            mcp_task_delist(t);
         else
             store(t);
         mcp_task_write(t, &x->w);
     }
     mcp_task_unref(t);
     return r;
-}
-
-/* ---- the table's side --------------------------------------------------- */
-
-struct mcp_task *mcp_task_find(struct mcp_exchange *x, const char *id)
-{
-    struct mcp *m = x->mcp;
-    struct mcp_task *t;
-
-    (void)pthread_mutex_lock(&m->lock);
-    for (t = m->tasks; t; t = t->next)
-        if (strcmp(t->id, id) == 0 &&
-            strcmp(t->who.tenant, x->actor->tenant) == 0 &&
-            strcmp(auth_shown(&t->who), actor_credential(x->actor)) == 0)
-            break;
-    if (t)
-        t->refs++;
-    (void)pthread_mutex_unlock(&m->lock);
-    return t;
-}
-
-void mcp_task_cancel(struct mcp_task *t)
-{
-    (void)pthread_mutex_lock(&t->lock);
-    if (!over(t)) {
-        t->cancelled = true;
-        (void)pthread_cond_broadcast(&t->change);
-    }
-    (void)pthread_mutex_unlock(&t->lock);
-}
-
-void mcp_task_answer(struct mcp_task *t, const json_t *responses)
-{
-    const char *key;
-    json_t *value;
-
-    (void)pthread_mutex_lock(&t->lock);
-    if (t->status == TASK_INPUT) {
-        json_object_foreach ((json_t *)(uintptr_t)responses, key, value) {
-            if (!json_is_object(value) || !json_object_get(t->x.asks, key))
-                continue;
-            (void)json_object_set_new(t->x.asked, key, json_deep_copy(value));
-            (void)json_object_del(t->x.asks, key);
-        }
-        (void)pthread_cond_broadcast(&t->change);
-    }
-    (void)pthread_mutex_unlock(&t->lock);
-}
-
-/* Those whose time is over; a running one keeps its worker until it ends. */
-void mcp_task_sweep(struct mcp *m)
-{
-    int64_t now = clock_real_ms();
-    struct mcp_task *gone = NULL, **at;
-
-    (void)pthread_mutex_lock(&m->lock);
-    for (at = &m->tasks; *at;) {
-        struct mcp_task *t = *at;
-
-        if (now < t->created_ms + MCP_TASK_TTL_MS) {
-            at = &t->next;
-            continue;
-        }
-        *at = t->next;
-        m->task_count--;
-        t->next = gone;
-        gone = t;
-    }
-    (void)pthread_mutex_unlock(&m->lock);
-    while (gone) {
-        struct mcp_task *t = gone;
-
-        gone = t->next;
-        mcp_task_cancel(t);
-        mcp_task_unref(t);
-    }
-}
-
-struct mcp_task *mcp_task_next(const struct mcp_task *t)
-{
-    return t->next;
-}
-
-void mcp_task_stop(struct mcp *m)
-{
-    (void)pthread_mutex_lock(&m->lock);
-    for (struct mcp_task *t = m->tasks; t; t = t->next)
-        t->cancelled = true; /* its worker looks every second */
-    (void)pthread_mutex_unlock(&m->lock);
 }
