@@ -179,6 +179,13 @@ void http_respond_set(struct http_request *req, unsigned status,
  * is none HTTP can say. */
 bool http_respond_date(int64_t ms, char ret[HTTP_DATE_SIZE]);
 
+/* params.c: the parameter of that name in what follows the first word. *ret
+ * NULL when it is not there; false when the text is malformed or has it twice.
+ */
+bool http_param_find(struct arena *arena, const char *text, const char *name,
+                     const char **ret);
+bool http_is_token(char c);
+
 /* stream.c: the feed as an answer of that type; ctx: taken. */
 void http_stream_start(struct http_request *req, const char *type,
                        const struct http_feed *feed, void *ctx);

@@ -10,14 +10,13 @@
  *
  *   PREAMBLE ──next──▶ BODY ──next──▶ BODY … ──next──▶ DONE
  */
-#include "http/http.h"
-
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/mem.h"
+#include "http/http_int.h"
 
 #define BUFFER_SIZE ((size_t)64 << 10)
 #define MARK_MAX (HTTP_BOUNDARY_MAX + 5)
@@ -45,111 +44,6 @@ struct http_multipart {
 static int broken(struct error *err, const char *what)
 {
     return error_set(err, ERR_INVALID, "the form is malformed: %s", what);
-}
-
-/* ---- parameters of a header: ; name=token; name="text" ------------------ */
-
-static bool is_token(char c)
-{
-    return isascii(c) && (isalnum(c) || strchr("!#$%&'*+-.^_`|~", c)) && c;
-}
-
-/* Before a quote or another one a backslash is an escape, elsewhere it stands
- * for itself: clients differ. */
-static bool escape(const char *p)
-{
-    return p[0] == '\\' && (p[1] == '"' || p[1] == '\\');
-}
-
-/* How browsers, and those that do as they do, write what a quoted text cannot
- * hold; 0: nothing of that. */
-static char unescape(const char *p)
-{
-    static const struct {
-        const char *text;
-        char means;
-    } known[] = {{"%22", '"'}, {"%0d", '\r'}, {"%0a", '\n'}};
-
-    for (size_t i = 0; i < ARRAY_SIZE(known); i++)
-        if (strncasecmp(p, known[i].text, 3) == 0)
-            return known[i].means;
-    return 0;
-}
-
-/* Text in quotes at *p, behind the first one; NULL when it has no end. */
-static char *take_quoted(struct arena *arena, const char **p)
-{
-    const char *from = *p, *end = from;
-    char *text, *out;
-
-    while (*end && *end != '"')
-        end += escape(end) ? 2 : 1;
-    if (!*end)
-        return NULL;
-    *p = end + 1;
-    text = out = arena_alloc(arena, (size_t)(end - from) + 1);
-    while (from < end) {
-        char c = unescape(from);
-
-        if (c) {
-            *out++ = c;
-            from += 3;
-            continue;
-        }
-        from += escape(from);
-        *out++ = *from++;
-    }
-    return text;
-}
-
-/* Of a value without quotes: more than the standard's, as clients do it. */
-static bool is_plain(char c)
-{
-    return is_token(c) || !isascii(c) || (c && strchr("/:?=()@,[]", c));
-}
-
-/* The parameter of that name in what follows the first word. *ret NULL when
- * it is not there; false when the text is malformed or has it twice. */
-static bool find_param(struct arena *arena, const char *text, const char *name,
-                       const char **ret)
-{
-    const char *p = text + strcspn(text, ";");
-
-    *ret = NULL;
-    while (*p) {
-        const char *key, *value;
-        size_t len;
-
-        p++; /* the semicolon */
-        p += strspn(p, " \t");
-        key = p;
-        while (is_token(*p))
-            p++;
-        len = (size_t)(p - key);
-        if (len == 0 || *p++ != '=')
-            return false;
-        if (*p == '"') {
-            p++;
-            value = take_quoted(arena, &p);
-            if (!value)
-                return false;
-        } else {
-            const char *from = p;
-
-            while (is_plain(*p))
-                p++;
-            value = arena_strndup(arena, from, (size_t)(p - from));
-        }
-        if (len == strlen(name) && strncasecmp(key, name, len) == 0) {
-            if (*ret)
-                return false;
-            *ret = value;
-        }
-        p += strspn(p, " \t");
-        if (*p && *p != ';')
-            return false;
-    }
-    return true;
 }
 
 /* ---- starting ----------------------------------------------------------- */
@@ -199,7 +93,7 @@ int http_multipart_new(const char *type, http_read_fn *read, void *ctx,
                         "the body must be a form with files");
         return error_hint(err, "Send Content-Type: multipart/form-data.");
     }
-    if (!find_param(arena, type, "boundary", &boundary) || !boundary ||
+    if (!http_param_find(arena, type, "boundary", &boundary) || !boundary ||
         !boundary_valid(boundary))
         return error_set(err, ERR_INVALID,
                          "multipart/form-data needs a boundary of 1 to %u "
@@ -361,9 +255,10 @@ static int take_disposition(struct http_multipart *m, const char *value,
     if (ret->name)
         return broken(err, "a part says twice what it is");
     if (len != 9 || strncasecmp(value, "form-data", 9) != 0 ||
-        !find_param(m->arena, value, "name", &ret->name) ||
-        !find_param(m->arena, value, "filename", &ret->filename) ||
-        !find_param(m->arena, value, "filename*", &extended) || !ret->name)
+        !http_param_find(m->arena, value, "name", &ret->name) ||
+        !http_param_find(m->arena, value, "filename", &ret->filename) ||
+        !http_param_find(m->arena, value, "filename*", &extended) ||
+        !ret->name)
         return broken(err, "a part's Content-Disposition");
     return extended ? take_extended(m, extended, &ret->filename, err) : 0;
 }
@@ -376,7 +271,7 @@ static int take_header(struct http_multipart *m, char *line,
     for (const char *p = line; *p; p++)
         if (iscntrl((unsigned char)*p) && *p != '\t')
             return broken(err, "a control character in a part's header");
-    if (!colon || colon == line || !is_token(line[0]))
+    if (!colon || colon == line || !http_is_token(line[0]))
         return broken(err, "a part's header");
     *colon = '\0';
     value = colon + 1;
