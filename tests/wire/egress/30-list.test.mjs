@@ -5,7 +5,7 @@ import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import tls from 'node:tls';
 
-import { collect, Lab, METHOD, MODE, PUBLIC, parse, REPORT } from '../../lib/egress.mjs';
+import { collect, Lab, METHOD, MODE, PUBLIC, parse, REPORT, until } from '../../lib/egress.mjs';
 
 let lab;
 before(async () => {
@@ -124,7 +124,8 @@ describe('E2: a port', () => {
     const ended = collect(t.socket);
     t.socket.write('GET / HTTP/1.1\r\nHost: other.example\r\n\r\n');
     assert.equal(await ended, '');
-    assert.match((await s.report(REPORT.tunnel)).reason, /not TLS/);
+    const told = await until(() => s.reports(REPORT.tunnel).find((r) => r.host === 'good.example'), { what: 'a report of the second' });
+    assert.match(told.reason, /not TLS/);
   });
 });
 
