@@ -46,8 +46,8 @@ bool session_mount_layers(const struct sessions *m)
 
 /* ---- mounted ------------------------------------------------------------ */
 
-/* Looking at ten thousand files takes as long as starting a sandbox, and the
- * two do not need each other. */
+/* Looking at ten thousand files that nobody watches yet takes as long as
+ * starting a sandbox, and the two do not need each other. */
 struct check {
     struct workspaces *w;
     const struct workspace_tree *tree;

@@ -8,6 +8,9 @@
  * kernel moves the ctime with every write, and it cannot be put back. More
  * links, or fewer, move it as well; then blob_vouch is asked, which knows of
  * links and hashes what it does not know.
+ *
+ * Of a layer that is watched (tree_watch.c) only those files are looked at to
+ * which something happened since the last look.
  */
 #include "workspace/tree_int.h"
 
@@ -49,8 +52,14 @@ static void renew(struct renewed *n, struct tree_file *file, int64_t ctime_ns)
     n->files[n->count++] = file;
 }
 
-static bool check_file(struct workspaces *w, struct tree_place *p,
-                       struct tree_file *file, struct renewed *renewed)
+enum found {
+    FOUND_BAD,
+    FOUND_RIGHT, /* though not the inode it was */
+    FOUND_SAME,
+};
+
+static enum found check_file(struct workspaces *w, struct tree_place *p,
+                             struct tree_file *file, struct renewed *renewed)
 {
     char sha256[BLOB_NAME];
     struct error ignored; /* that it failed is all there is to tell */
@@ -59,15 +68,16 @@ static bool check_file(struct workspaces *w, struct tree_place *p,
 
     if (tree_place_find(p, file->path, &name) < 0 ||
         fstatat(p->folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
-        return false;
+        return FOUND_BAD;
     if (st.st_ino == file->inode && ctime_of(&st) == file->ctime_ns)
-        return true;
+        return FOUND_SAME;
     if (blob_vouch(w->blobs, ids_hex(file->sha256, HASH_SIZE, sha256),
                    p->folder, name, &st, &ignored) < 0)
-        return false;
-    if (st.st_ino == file->inode)
-        renew(renewed, file, ctime_of(&st));
-    return true;
+        return FOUND_BAD;
+    if (st.st_ino != file->inode)
+        return FOUND_RIGHT;
+    renew(renewed, file, ctime_of(&st));
+    return FOUND_SAME;
 }
 
 static int corrupt(struct tree_layer *layer, const struct tree_file *file,
@@ -86,25 +96,75 @@ static int corrupt(struct tree_layer *layer, const struct tree_file *file,
                       file->path);
 }
 
+/* Its lock, or NULL when the layer is not watched; each of those who check
+ * it at once then waits for what another found. */
+static pthread_mutex_t *watched(struct tree_layer *layer)
+{
+    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
+        workspace_lock_mutex(&layer->watch.lock);
+
+    return layer->watch.ready ? take_ptr(held) : NULL;
+}
+
 /* over: the layer above, whose files hide ours, or NULL. */
 static int check_layer(struct workspaces *w, int root,
                        struct tree_layer *layer, const struct tree_layer *over,
                        struct renewed *renewed, struct error *err)
 {
     struct tree_place p cleanup(tree_place_done) = {.root = -1, .folder = -1};
+    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = watched(layer);
 
+    if (held)
+        tree_watch_hear(layer);
+    if (held && !layer->watch.whole && layer->watch.doubts == 0)
+        return 0;
     p.root = openat(root, ".", O_PATH | O_DIRECTORY | O_CLOEXEC);
     if (p.root < 0)
         return tree_place_failed(err, errno);
     for (size_t i = 0; i < layer->count; i++) {
         struct tree_file *file = &layer->files[i];
+        enum found found;
 
-        if (file->gone || check_file(w, &p, file, renewed) ||
-            (over && tree_files_find(over, file->path)))
+        if (file->gone || (held && !layer->watch.whole && !file->doubted))
             continue;
-        return corrupt(layer, file, err);
+        found = check_file(w, &p, file, renewed);
+        if (held)
+            tree_watch_doubt(layer, file, found != FOUND_SAME);
+        if (found == FOUND_BAD && !(over && tree_files_find(over, file->path)))
+            return corrupt(layer, file, err);
     }
+    if (held)
+        layer->watch.whole = false;
     return 0;
+}
+
+/* Not to be waited for, so a watch's lock is held for moments only. */
+bool tree_check_look(struct workspaces *w, struct tree *t, int dir,
+                     struct tree_layer *layer)
+{
+    struct tree_place p cleanup(tree_place_done) = {.root = -1, .folder = -1};
+    struct renewed renewed cleanup(renewed_done) = {0};
+    struct error ignored;
+
+    if (tree_place_open(&p, dir, layer->generation, false, &ignored) < 0) {
+        tree_watch_close(layer);
+        return true;
+    }
+    for (size_t i = 0; i < layer->count; i++) {
+        struct tree_file *file = &layer->files[i];
+
+        if (tree_watcher_yields(w->trees, t, i))
+            return false;
+        if (check_file(w, &p, file, &renewed) != FOUND_SAME) {
+            pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
+                workspace_lock_mutex(&layer->watch.lock);
+
+            tree_watch_doubt(layer, file, true);
+        }
+    }
+    if (renewed.count)
+        tree_log_stamps(dir, layer, renewed.files, renewed.count);
+    return true;
 }
 
 /* Not worth waiting for: who builds now writes the log anyway. */
@@ -137,7 +197,9 @@ int workspace_tree_check(struct workspaces *w,
     if (r == 0)
         r = check_layer(w, tree->layers[pin->diff ? 1 : 0], pin->full,
                         pin->diff, &full, err);
-    if (r == 0)
-        note(w, pin->tree, pin->full, &full);
-    return r;
+    if (r < 0)
+        return r;
+    note(w, pin->tree, pin->full, &full);
+    tree_watcher_want(w, pin->tree, pin->full);
+    return 0;
 }

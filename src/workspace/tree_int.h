@@ -14,7 +14,8 @@
  * Locks: `building` of a tree is held while its layers are made and is the
  * only one held for long; `lock` of the trees guards everything else that
  * more than one thread sees and is held for moments. A layer is pinned only
- * under both, so who holds `building` and finds no pin may change it.
+ * under both, so who holds `building` and finds no pin may change it. A
+ * watch has a lock of its own, below these.
  */
 #ifndef GLOVEBOX_WORKSPACE_TREE_INT_H
 #define GLOVEBOX_WORKSPACE_TREE_INT_H
@@ -43,7 +44,22 @@ struct tree_file {
     _Atomic int64_t ctime_ns; /* a check may learn a newer one */
     unsigned char sha256[HASH_SIZE];
     bool executable;
-    bool gone; /* in a difference: not there any more */
+    bool gone;    /* in a difference: not there any more */
+    bool doubted; /* to be looked at; under the watch's lock */
+    int watch;    /* the kernel's number for it, or 0 */
+};
+
+/* What the kernel tells of a full layer's files. Made and closed under
+ * `building`; a check uses it under `lock`, the innermost of all. */
+struct tree_watch {
+    pthread_mutex_t lock;
+    int fd;               /* inotify, or -1 */
+    bool ready;           /* every file is watched and was looked at since */
+    bool whole;           /* more happened than is known: look at every file */
+    size_t doubts;        /* files that are doubted */
+    _Atomic size_t added; /* watches asked for, */
+    size_t needed;        /* and how many of them when it became ready */
+    uint64_t looked_ms;   /* at every file, last */
 };
 
 struct tree_layer {
@@ -57,6 +73,7 @@ struct tree_layer {
     struct tree_file *files; /* sorted by path */
     size_t count;
     size_t logged; /* records in the log, if it is the full layer */
+    struct tree_watch watch;
 };
 
 struct tree {
@@ -67,6 +84,7 @@ struct tree {
     bool unknown;        /* on disk, the log not read yet */
     bool forgotten;      /* to be removed when unpinned */
     int64_t used_ms;     /* last; by the real clock, which outlives us */
+    uint64_t wanted_ms;  /* the watcher is to come then; 0: it need not */
     unsigned generation; /* the newest that was given out */
     struct tree_layer *full, *diff; /* current; also in layers */
     struct tree_layer *layers;
@@ -84,6 +102,12 @@ struct workspace_trees {
     size_t files_max;  /* tree_files kept in memory for unmounted ones */
     unsigned diff_max; /* a difference larger than this, and than half of the
                           whole, becomes a new full layer */
+    pthread_cond_t wanted; /* the watcher is; with `lock` */
+    pthread_t watcher;
+    bool watches, stopping;  /* it was started; it is to stop */
+    size_t watch_least;      /* files for which it is worth it */
+    size_t watch_max;        /* watches of all trees */
+    unsigned watch_pause_ms; /* from a check to the watcher's coming */
 };
 
 struct tree_pin { /* workspace_tree.pin */
@@ -139,6 +163,7 @@ struct tree_place {
     int root;           /* the layer */
     int folder;         /* -1: none */
     size_t len;         /* of its path, with the "/" at its end; 0: the root */
+    size_t known;       /* so much of it was the same at the last watch */
     char path[PATH_BYTES_MAX + 1];
 };
 void tree_place_done(struct tree_place *p); /* for cleanup() */
@@ -176,8 +201,7 @@ int tree_diff_build(struct blobs *b, int dir, struct tree_layer *layer,
 
 void tree_make_free(struct tree_layer *layer); /* from memory; accepts NULL */
 /* From disk. */
-void tree_make_remove(struct blobs *b, int dir,
-                      const struct tree_layer *layer);
+void tree_make_remove(struct blobs *b, int dir, struct tree_layer *layer);
 /* Out of t->layers; under `lock`. */
 void tree_make_detach(struct tree *t, struct tree_layer *layer);
 /* Under `building`: a full layer at or after commit `head` and of that domain,
@@ -197,6 +221,43 @@ void tree_register_settle(struct workspace_trees *trees, struct tree *t);
 /* Drops what was not used for longest, as far as there is too much: from
  * memory, its log staying, or from the disk as well. */
 void tree_register_room(struct workspace_trees *trees);
+
+/* ---- tree_check.c: is it still what was verified? ----------------------- */
+
+/* At every file of a full layer, under `building`; what is not as it was is
+ * doubted. False when it stopped because somebody wants the tree. */
+bool tree_check_look(struct workspaces *w, struct tree *t, int dir,
+                     struct tree_layer *layer);
+
+/* ---- tree_watch.c: what the kernel tells of files ----------------------- */
+
+/* dir: of the workspace. False: it cannot be watched. */
+bool tree_watch_open(struct tree_layer *layer, int dir);
+/* From now on; false when the kernel will not. */
+bool tree_watch_file(struct tree_layer *layer, struct tree_place *p,
+                     struct tree_file *file);
+/* After tree_build_forward: what is new is watched, too. */
+void tree_watch_forward(int dir, struct tree_layer *layer,
+                        const struct tree_wants *wants);
+/* Under the watch's lock: doubts files to which something happened since the
+ * last call. */
+void tree_watch_hear(struct tree_layer *layer);
+void tree_watch_doubt(struct tree_layer *layer, struct tree_file *file,
+                      bool doubted);
+void tree_watch_close(struct tree_layer *layer); /* accepts never opened */
+
+/* ---- tree_watcher.c: who has them watched ------------------------------- */
+
+void tree_watcher_init(struct workspace_trees *trees);
+void tree_watcher_stop(struct workspace_trees *trees);
+/* A full layer was checked and is pinned: watch it, if that is worth it. */
+void tree_watcher_want(struct workspaces *w, struct tree *t,
+                       struct tree_layer *layer);
+/* What the thread does with a tree; false: to be gone on with. */
+bool tree_watcher_serve(struct workspaces *w, struct tree *t);
+/* Does somebody else want the tree? Looks after some files only. */
+bool tree_watcher_yields(struct workspace_trees *trees, const struct tree *t,
+                         size_t done);
 
 /* ---- tree_log.c: what survives the process, not the machine ------------- */
 

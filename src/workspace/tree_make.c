@@ -27,6 +27,8 @@ void tree_make_free(struct tree_layer *layer)
 {
     if (!layer)
         return;
+    tree_watch_close(layer);
+    (void)pthread_mutex_destroy(&layer->watch.lock);
     tree_files_free(layer->files, layer->count);
     free(layer);
 }
@@ -36,23 +38,26 @@ static void layer_drop(struct tree_layer **layer)
     tree_make_free(*layer);
 }
 
-static struct tree_layer *layer_new(struct tree *t)
+static struct tree_layer *layer_new(unsigned generation)
 {
     struct tree_layer *layer = xcalloc(1, sizeof(*layer));
 
-    layer->generation = ++t->generation;
+    layer->generation = generation;
+    layer->watch.fd = -1;
+    (void)pthread_mutex_init(&layer->watch.lock, NULL); /* cannot fail */
     return layer;
 }
 
 /* The names one by one as far as they are known, so that the blobs need not
  * be hashed again for having lost one. */
-void tree_make_remove(struct blobs *b, int dir, const struct tree_layer *layer)
+void tree_make_remove(struct blobs *b, int dir, struct tree_layer *layer)
 {
     struct tree_place p cleanup(tree_place_done) = {
         .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
     struct error ignored; /* the removal below gets what this leaves */
     char name[16];
 
+    tree_watch_close(layer); /* nobody asks any more */
     if (tree_place_open(&p, dir, layer->generation, false, &ignored) == 0)
         for (size_t i = 0; i < layer->count; i++)
             if (layer->files[i].path && !layer->files[i].gone)
@@ -127,7 +132,7 @@ static void adopt(struct workspace_trees *trees, struct tree *t,
 static int make_full(struct workspaces *w, struct tree *t, int dir,
                      struct error *err)
 {
-    struct tree_layer *layer cleanup(layer_drop) = layer_new(t);
+    struct tree_layer *layer cleanup(layer_drop) = layer_new(++t->generation);
     struct tree_wants wants cleanup(tree_wants_done) = {0};
     int r = tree_rows_all(w, t->workspace, &wants, err);
 
@@ -154,17 +159,19 @@ static int forward(struct workspaces *w, struct tree *t, int dir,
     retire(w->trees, t, dir, t->diff);
     tree_log_dirty(dir, t->full);
     r = tree_build_forward(w->blobs, dir, t->full, wants, err);
-    if (r == 0)
+    if (r == 0) {
         tree_log_forward(dir, w->trees->boot, t->full, wants);
-    else
+        tree_watch_forward(dir, t->full, wants);
+    } else {
         retire(w->trees, t, dir, t->full); /* neither old nor new */
+    }
     return r;
 }
 
 static int make_diff(struct workspaces *w, struct tree *t, int dir,
                      const struct tree_wants *wants, struct error *err)
 {
-    struct tree_layer *layer cleanup(layer_drop) = layer_new(t);
+    struct tree_layer *layer cleanup(layer_drop) = layer_new(++t->generation);
     int r;
 
     retire(w->trees, t, dir, t->diff);
@@ -227,7 +234,7 @@ static int bring_up(struct workspaces *w, struct tree *t, int dir,
 /* What an earlier run left: its full layer if that is whole, nothing else. */
 static void recall(struct workspaces *w, struct tree *t, int dir)
 {
-    struct tree_layer *layer cleanup(layer_drop) = xcalloc(1, sizeof(*layer));
+    struct tree_layer *layer cleanup(layer_drop) = layer_new(0);
     DIR *listing cleanup(fd_closedir) = NULL;
     int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     struct dirent *entry;

@@ -68,6 +68,15 @@ static int folder_make(struct tree_place *p)
     return 0;
 }
 
+static size_t same_start(const char *a, const char *b, size_t len)
+{
+    size_t i = 0;
+
+    while (i < len && a[i] == b[i])
+        i++;
+    return i;
+}
+
 int tree_place_find(struct tree_place *p, const char *path,
                     const char **ret_name)
 {
@@ -78,6 +87,7 @@ int tree_place_find(struct tree_place *p, const char *path,
         return -ENAMETOOLONG;
     if (p->folder < 0 || len != p->len || memcmp(p->path, path, len) != 0) {
         fd_close(&p->folder);
+        p->known = MIN(p->known, same_start(p->path, path, len));
         memcpy(p->path, path, len);
         p->path[len] = 0;
         p->len = len;

@@ -65,21 +65,27 @@ static struct tree *add(struct workspace_trees *trees, const char *id)
     return t;
 }
 
-static void layers_free(struct tree *t)
+/* Out of memory, the log staying; then layers_free without the lock. */
+static struct tree_layer *layers_take(struct tree *t)
 {
-    while (t->layers) {
-        struct tree_layer *layer = t->layers;
-
-        t->layers = layer->next;
-        tree_make_free(layer);
-    }
     t->full = t->diff = NULL;
     t->unknown = true;
+    return take_ptr(t->layers);
+}
+
+static void layers_free(struct tree_layer *layers)
+{
+    while (layers) {
+        struct tree_layer *layer = layers;
+
+        layers = layer->next;
+        tree_make_free(layer);
+    }
 }
 
 static void tree_free(struct tree *t)
 {
-    layers_free(t);
+    layers_free(layers_take(t));
     (void)pthread_mutex_destroy(&t->building);
     free(t);
 }
@@ -154,21 +160,25 @@ static size_t files_idle(const struct workspace_trees *trees)
 void tree_register_room(struct workspace_trees *trees)
 {
     for (;;) {
-        struct tree *t;
+        struct tree_layer *layers = NULL;
+        struct tree *t = NULL;
 
         {
             pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
                 lock(trees);
 
-            while (files_idle(trees) > trees->files_max &&
-                   (t = least_used(trees, true)))
-                layers_free(t);
-            if (trees->count <= trees->count_max ||
-                !(t = least_used(trees, false)))
+            if (files_idle(trees) > trees->files_max &&
+                (t = least_used(trees, true)))
+                layers = layers_take(take_ptr(t));
+            else if (trees->count > trees->count_max &&
+                     (t = least_used(trees, false)))
+                t = take_out(trees, t);
+            else
                 return;
-            t = take_out(trees, t);
         }
-        remove_tree(trees, t);
+        layers_free(layers);
+        if (t)
+            remove_tree(trees, t);
     }
 }
 
@@ -261,6 +271,7 @@ int workspace_trees_open(struct workspaces *w, struct error *err)
     trees->count_max = COUNT_MAX;
     trees->files_max = FILES_MAX;
     trees->diff_max = DIFF_MAX;
+    tree_watcher_init(trees);
     read_boot(trees->boot);
     w->trees = trees;
     trees->dir = -1;
@@ -274,10 +285,12 @@ int workspace_trees_open(struct workspaces *w, struct error *err)
 
 void workspace_trees_close(struct workspaces *w)
 {
-    struct workspace_trees *trees = take_ptr(w->trees);
+    struct workspace_trees *trees = w->trees;
 
     if (!trees)
         return;
+    tree_watcher_stop(trees);
+    w->trees = NULL;
     for (size_t i = 0; i < TREE_BUCKETS; i++)
         while (trees->buckets[i]) {
             struct tree *t = trees->buckets[i];

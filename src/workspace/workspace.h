@@ -602,8 +602,9 @@ int workspace_tree_acquire(struct workspaces *w, const struct actor *who,
                            const char *id, struct workspace_tree *ret,
                            struct error *err);
 /* Are all files behind it still what was verified? By inode and ctime; what
- * differs is hashed. ERR_CORRUPT names the object. Meant to run beside the
- * start of the sandbox. */
+ * differs is hashed. ERR_CORRUPT names the object. A large tree is watched
+ * from then on, and the next check costs what was touched meanwhile. Meant to
+ * run beside the start of the sandbox. */
 int workspace_tree_check(struct workspaces *w,
                          const struct workspace_tree *tree, struct error *err);
 void workspace_tree_release(struct workspaces *w, struct workspace_tree *tree);

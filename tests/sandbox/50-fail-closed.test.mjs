@@ -5,7 +5,7 @@
 // part of the host covered.
 import assert from 'node:assert/strict';
 import { createHash } from 'node:crypto';
-import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { chownSync, existsSync, mkdirSync, mkdtempSync, readFileSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
@@ -175,6 +175,35 @@ describe('C11 a step that fails in a session being made', () => {
       const answer = await g.call('POST', `${session.path}/executions`, { language: 'python', code: 'print(open("/mnt/data/f").read())' });
       assert.equal(answer.body.outcome, 'isolation_failed', answer.text);
       assert.match(answer.body.error.message, /damaged/);
+      await until(() => g.sessionProcesses().length === 0, { ms: 5000 });
+    } finally {
+      await g.stop();
+    }
+  });
+
+  test('C11 D3 nor are those of a tree that was mounted before and is watched since', async () => {
+    const COUNT = 300, NAMED = `d/f${COUNT - 1}`;
+    const g = await Glovebox.start({ config: { pools: [pool({ ready: 0, cooldown_s: 1, scratch_bytes: '8MiB', scratch_inodes: 1000 })] } });
+    const dormant = (session) => until(async () => (await session.get()).state === 'dormant', { every: 100 });
+    const watches = () => readdirSync(`/proc/${g.pid}/fdinfo`).reduce((sum, fd) => {
+      try {
+        return sum + (readFileSync(`/proc/${g.pid}/fdinfo/${fd}`, 'utf8').match(/^inotify wd:/mg) ?? []).length;
+      } catch { return sum; } // closed meanwhile
+    }, 0);
+    try {
+      const session = await g.session();
+      await session.out(`import os; os.mkdir("/mnt/data/d")\nfor i in range(${COUNT}): open(f"/mnt/data/d/f{i}", "w").write(f"file {i}")`);
+      await dormant(session);
+      assert.equal(await session.out(`print(open("/mnt/data/${NAMED}").read())`), `file ${COUNT - 1}`);
+      await until(() => watches() >= COUNT, { ms: 20_000, what: 'watches' });
+      await dormant(session);
+      assert.equal(await session.out(`print(open("/mnt/data/${NAMED}").read())`), `file ${COUNT - 1}`);
+      await dormant(session);
+      const name = createHash('sha256').update(`file ${COUNT - 1}`).digest('hex');
+      writeFileSync(join(g.dir, 'data', 'blobs', name.slice(0, 2), name), 'y');
+      const answer = await g.call('POST', `${session.path}/executions`, { language: 'python', code: `print(open("/mnt/data/${NAMED}").read())` });
+      assert.equal(answer.body.outcome, 'isolation_failed', answer.text);
+      assert.match(answer.body.error.message, /not what they were/);
       await until(() => g.sessionProcesses().length === 0, { ms: 5000 });
     } finally {
       await g.stop();
