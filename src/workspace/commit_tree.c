@@ -184,26 +184,48 @@ static void set_head(struct plan_node *n, const struct plan_file *f)
         one_more(n);
 }
 
+/* Both are found by the index alone: were they one query in the order of what
+ * is wanted, each would be sorted first, a row or none. */
+static int find_head(struct commit_plan *p, const struct plan_node *n,
+                     struct store_rows **ret, struct error *err)
+{
+    return store_one(p->tx, ret, err,
+                     "SELECT " WORKSPACE_FILE_COLUMNS " FROM files AS f"
+                     " WHERE f.workspace = ?1 AND f.alive = 1"
+                     " AND f.path = ?2",
+                     "tt", p->row->id, n->path);
+}
+
+static int find_past(struct commit_plan *p, const struct plan_node *n,
+                     struct store_rows **ret, struct error *err)
+{
+    return store_one(p->tx, ret, err,
+                     "SELECT " WORKSPACE_FILE_COLUMNS " FROM files AS f"
+                     " WHERE f.workspace = ?1 AND f.alive = 0"
+                     " AND f.path = ?2 AND f.seq = (SELECT max(o.seq)"
+                     " FROM files AS o WHERE o.workspace = ?1"
+                     " AND o.alive = 0 AND o.path = ?2)",
+                     "tt", p->row->id, n->path);
+}
+
 /* The file that is there or, if none is, the last one that was. */
 int plan_load(struct commit_plan *p, struct plan_node *n, struct error *err)
 {
-    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct store_rows *head cleanup(store_rows_done) = NULL;
+    struct store_rows *past cleanup(store_rows_done) = NULL;
     int r;
 
     if (n->known)
         return 0;
-    r = store_one(p->tx, &rows, err,
-                  "SELECT " WORKSPACE_FILE_COLUMNS ", f.alive FROM files AS f"
-                  " WHERE f.workspace = ?1 AND f.path = ?2"
-                  " AND f.alive IN (0, 1)"
-                  " ORDER BY f.alive DESC, f.seq DESC LIMIT 1",
-                  "tt", p->row->id, n->path);
+    r = find_head(p, n, &head, err);
+    if (r > 0)
+        set_head(n, read_file(p, head));
+    else if (r == 0)
+        r = find_past(p, n, &past, err);
     if (r < 0)
         return r;
-    if (r > 0 && store_int(rows, WORKSPACE_FILE_COLUMN_COUNT) != 0)
-        set_head(n, read_file(p, rows));
-    else if (r > 0)
-        n->past = read_file(p, rows);
+    if (past)
+        n->past = read_file(p, past);
     n->known = true;
     return 0;
 }
