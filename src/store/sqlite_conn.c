@@ -58,7 +58,9 @@ int store_sqlite_conn_open(const char *path, enum store_mode mode,
     int flags =
         SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
         (mode == STORE_WRITE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
-    int code = sqlite3_open_v2(path, &c->db, flags, "unix-excl");
+    int code = sqlite3_open_v2(path, &c->db, flags,
+                               mode == STORE_WRITE ? store_sqlite_log_layer()
+                                                   : STORE_SQLITE_LAYER);
 
     if (code != SQLITE_OK)
         return code;

@@ -7,7 +7,8 @@
  * connections: the writing one to one thread at a time, in the order of
  * asking, and up to four reading ones. sqlite.c turns a loan into a
  * transaction and says what a failure means; sqlite_rows.c runs statements in
- * it, which sqlite_conn.c keeps prepared; sqlite_backup.c copies and checks.
+ * it, which sqlite_conn.c keeps prepared; sqlite_log.c is how the writing one
+ * writes its log; sqlite_backup.c copies and checks.
  *
  * Only the writing connection ever checkpoints: the library's log-reset race
  * (fixed in 3.51.3) needs two connections that do (D6). The others are opened
@@ -65,6 +66,15 @@ int store_sqlite_conn_run(struct sqlite_conn *c, const char *sql);
  * Returns an SQLite code. */
 int store_sqlite_conn_ask(struct sqlite_conn *c, const char *sql, char *ret,
                           size_t size);
+
+/* ---- sqlite_log.c: the log in large pieces ------------------------------ */
+
+/* What SQLite calls a VFS. */
+#define STORE_SQLITE_LAYER "unix-excl"
+#define STORE_SQLITE_LOG_LAYER "glovebox-log"
+
+/* The name of the layer for who writes. */
+const char *store_sqlite_log_layer(void);
 
 /* ---- sqlite_gate.c: who has which connection ---------------------------- */
 

@@ -1651,6 +1651,13 @@ static void D2_D4_each_sync_fails_once(void **state)
     fail_each(*state, DISK_SYNC, false, 0, 3000, 1);
 }
 
+/* Large enough for the log to be written in several pieces. */
+static void D2_D4_D5_each_piece_of_a_long_commit_fails(void **state)
+{
+    fail_each(*state, DISK_WRITE, false, SQLITE_IOERR_WRITE, 45000, 1);
+    fail_each(*state, DISK_WRITE, true, SQLITE_FULL, 45000, 1);
+}
+
 /* Large enough for the log to be folded at the commit. */
 static void D2_D4_D5_a_fold_fails(void **state)
 {
@@ -1853,6 +1860,7 @@ int main(void)
         DISK(D2_D4_D5_each_write_fails_once),
         DISK(D2_D5_disk_is_full_at_each_write),
         DISK(D2_D4_each_sync_fails_once),
+        DISK(D2_D4_D5_each_piece_of_a_long_commit_fails),
         DISK(D2_D4_D5_a_fold_fails),
         DISK(D5_each_truncation_fails),
         cmocka_unit_test_setup_teardown(group_shares_syncs, set_up_disk,
