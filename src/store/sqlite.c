@@ -15,7 +15,10 @@
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
-#define FOLD_FRAMES 1000 /* of the log, until they go into the database */
+/* Of the log, until they go into the database. What every commit changes goes
+ * there once for all of them, so the log may grow; but a start has to read
+ * it. */
+#define FOLD_FRAMES 2000
 #define FORGET_TRIES 40
 #define FORGET_MS 25 /* a try holds up writers so long, then rests as long */
 
@@ -167,7 +170,7 @@ static bool is_undone(int code)
 
 /* Moves the log into the database now and then. What was committed is safe
  * in the log whether this works or not; only a failed sync matters. */
-static void fold(struct sqlite_store *s)
+void store_sqlite_fold(struct sqlite_store *s)
 {
     struct sqlite_conn *c = s->writer;
     int code;
@@ -190,9 +193,7 @@ int store_sqlite_commit_now(struct sqlite_store *s, const char *what)
 {
     int code = store_sqlite_conn_run(s->writer, "COMMIT");
 
-    if (code == SQLITE_OK)
-        fold(s);
-    else if (!is_undone(code))
+    if (code != SQLITE_OK && !is_undone(code))
         stop_writing(s, what);
     return code;
 }

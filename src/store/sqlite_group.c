@@ -82,6 +82,9 @@ static int end(struct sqlite_store *s, const char *what, int cause)
     /* Afterwards, or they would wake to wait for the lock. */
     (void)pthread_cond_broadcast(&g->over);
     unref(s, g);
+    /* They need not wait for this. */
+    if (code == SQLITE_OK)
+        store_sqlite_fold(s);
     return code;
 }
 

@@ -130,6 +130,8 @@ struct sqlite_store {
 
 /* The engine's own transaction ends; what: for the log. An SQLite code. */
 int store_sqlite_commit_now(struct sqlite_store *s, const char *what);
+/* After such a commit: the log goes into the database, if it is long. */
+void store_sqlite_fold(struct sqlite_store *s);
 void store_sqlite_rollback_now(struct sqlite_store *s, const char *what);
 
 /* ---- sqlite_group.c: one sync for several transactions -------------------

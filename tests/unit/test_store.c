@@ -1454,10 +1454,10 @@ static void D4_failed_sync_stops_writing(void **state)
 static void D4_failed_sync_of_a_checkpoint_stops_writing(void **state)
 {
     struct fixture *f = *state;
-    char *name cleanup(mem_free) = xmalloc(6000001);
+    char *name cleanup(mem_free) = xmalloc(9000001);
 
-    memset(name, 'n', 6000000);
-    name[6000000] = '\0';
+    memset(name, 'n', 9000000);
+    name[9000000] = '\0';
     for (unsigned n = 1; n <= 3; n++) {
         struct store_tx *tx;
         int r;
@@ -1661,9 +1661,9 @@ static void D2_D4_D5_each_piece_of_a_long_commit_fails(void **state)
 /* Large enough for the log to be folded at the commit. */
 static void D2_D4_D5_a_fold_fails(void **state)
 {
-    fail_each(*state, DISK_WRITE, false, SQLITE_IOERR_WRITE, 450000, 331);
-    fail_each(*state, DISK_WRITE, true, SQLITE_FULL, 450000, 577);
-    fail_each(*state, DISK_SYNC, true, 0, 450000, 1);
+    fail_each(*state, DISK_WRITE, false, SQLITE_IOERR_WRITE, 900000, 331);
+    fail_each(*state, DISK_WRITE, true, SQLITE_FULL, 900000, 577);
+    fail_each(*state, DISK_SYNC, true, 0, 900000, 1);
 }
 
 /* A log that cannot be cut to size is only longer than it need be. */
