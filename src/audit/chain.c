@@ -101,7 +101,8 @@ int audit_chain_head(const unsigned char secret[HASH_SIZE],
         head.there = true;
         head.seq = store_int(row, 0);
         if (read_hash(row, 1, head.hash) && read_hash(row, 2, stored))
-            for (int kind = AUDIT_SEALED; kind <= AUDIT_MARKED; kind++) {
+            for (int kind = AUDIT_SEALED;
+                 kind <= AUDIT_MARKED && head.seal == AUDIT_BROKEN; kind++) {
                 make_seal(secret, &head, (enum audit_seal)kind, expected);
                 if (hash_equal(stored, expected, HASH_SIZE))
                     head.seal = (enum audit_seal)kind;

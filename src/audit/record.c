@@ -20,6 +20,16 @@ static bool is_control(uint32_t c)
            (c >= 0x2066 && c <= 0x2069);
 }
 
+/* How many characters at its start are of the plain kind that most are. */
+static size_t plain_run(const char *text, size_t len)
+{
+    size_t n = 0;
+
+    while (n < len && text[n] >= 0x20 && text[n] < 0x7f)
+        n++;
+    return n;
+}
+
 char *audit_record_text(const char *text, size_t max)
 {
     struct buf out;
@@ -28,10 +38,18 @@ char *audit_record_text(const char *text, size_t max)
     buf_init(&out);
     buf_reserve(&out, left);
     while (left > 0) {
-        size_t len = utf8_length(text, left);
-        bool plain = len && !is_control(utf8_decode(text, len));
-        size_t take = len ? len : 1;
+        size_t run = MIN(plain_run(text, left), max - out.len);
+        size_t len, take;
+        bool plain;
 
+        buf_add(&out, text, run);
+        text += run;
+        left -= run;
+        if (left == 0 || out.len == max)
+            break;
+        len = utf8_length(text, left);
+        plain = len && !is_control(utf8_decode(text, len));
+        take = len ? len : 1;
         if (out.len + (plain ? take : 4 * take) > max)
             break;
         if (plain)
