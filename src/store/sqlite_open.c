@@ -217,6 +217,10 @@ int store_sqlite_open(const char *data_dir, struct store **ret,
     struct sqlite_store *s cleanup(closep) = xcalloc(1, sizeof(*s));
     int dir cleanup(fd_close) = -1;
 
+    /* Nobody asks how much memory the engine has, and to count it takes a
+     * lock of the whole process for each piece. Refused where the engine is
+     * in use already, which does no harm. */
+    (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     s->base.ops = &store_sqlite_ops;
     s->lock_fd = -1;
     store_sqlite_gate_init(&s->gate);
