@@ -17,14 +17,17 @@
 
 /* Before a body is read for nothing; the core decides again. */
 int native_change_may_write(struct doors_call *call, const char *workspace,
-                            struct error *err)
+                            struct native_blob *ret, struct error *err)
 {
     struct workspace_info info;
     int r = workspace_get(call->doors->workspaces, &call->actor, workspace,
                           &info, err);
 
-    if (r < 0 || info.role >= ROLE_EDITOR)
+    if (r < 0)
         return r;
+    blob_domain(info.tenant, ret->domain);
+    if (info.role >= ROLE_EDITOR)
+        return 0;
     (void)error_set(err, ERR_FORBIDDEN,
                     "you may look at this workspace but not change it");
     return error_hint(err, "Its owner can make you an editor.");
@@ -133,7 +136,7 @@ int native_change_put(struct doors_call *call, struct error *err)
         r = native_ask_flag(call, "executable", &change.executable, err);
     change.as_was = !said;
     if (r == 0)
-        r = native_change_may_write(call, call->params[0], err);
+        r = native_change_may_write(call, call->params[0], &blob, err);
     if (r == 0)
         r = native_receive_body(call, call->params[0], &blob, err);
     if (r < 0)

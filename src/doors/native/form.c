@@ -108,7 +108,8 @@ int native_form_post(struct doors_call *call, struct error *err)
     if (r == 0)
         r = native_ask_locks(call, &locks, err);
     if (r == 0)
-        r = native_change_may_write(call, call->params[0], err);
+        r = native_change_may_write(call, call->params[0], &form->blobs[0],
+                                    err);
     if (r == 0)
         r = receive(call, m, folder, form, err);
     if (r < 0)

@@ -175,7 +175,8 @@ const char *native_ask_type(struct doors_call *call, const char *header);
 /* receive.c: bytes of a client into a blob, at most upload_bytes. Durable with
  * the transaction that refers to it (blob_finish_soon). */
 struct native_blob {
-    struct blobs *blobs; /* NULL: nothing to release */
+    struct blobs *blobs;      /* NULL: nothing to release */
+    char domain[BLOB_DOMAIN]; /* whose, where that is known before; or "" */
     char sha256[BLOB_NAME];
     uint64_t size;
 };
@@ -188,9 +189,10 @@ http_read_fn native_receive_read; /* the request's body; ctx: doors_call */
 void native_receive_done(struct native_blob *b); /* for cleanup() */
 
 /* change.c */
-/* Refuses who may not write before a body is read for nothing. */
+/* Refuses who may not write before a body is read for nothing; says whose
+ * what is read will be. */
 int native_change_may_write(struct doors_call *call, const char *workspace,
-                            struct error *err);
+                            struct native_blob *ret, struct error *err);
 bool native_change_is_new(const struct workspace_commit *c);
 /* A commit of one file: 201 when it is new, else 200. */
 void native_change_respond_file(struct doors_call *call, const char *workspace,

@@ -44,12 +44,14 @@ int native_receive_from(struct doors_call *call, const char *workspace,
     struct blob_writer *writer cleanup(blob_abort) = NULL;
     struct blobs *blobs = workspaces_blobs(call->doors->workspaces);
     char *bytes cleanup(mem_free) = xmalloc(NATIVE_CHUNK);
-    char domain[BLOB_DOMAIN];
     ssize_t n = 0;
-    int r = workspace_domain(call->doors->workspaces, workspace, domain, err);
+    int r = 0;
 
+    if (!ret->domain[0])
+        r = workspace_domain(call->doors->workspaces, workspace, ret->domain,
+                             err);
     if (r == 0)
-        r = blob_begin(blobs, domain, &writer, err);
+        r = blob_begin(blobs, ret->domain, &writer, err);
     while (r == 0) {
         n = read_piece(read, ctx, bytes, err);
         if (n <= 0)
