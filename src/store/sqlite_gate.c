@@ -9,6 +9,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
@@ -67,21 +68,23 @@ static void turn_drop(struct sqlite_gate *g, struct sqlite_turn *turn)
     *link = turn->next;
 }
 
-/* The lock is held. Who leaves names the next, so `writing` stays set. */
+/* The lock is held, and let go meanwhile. Who leaves names the next, so
+ * `writing` stays set. */
 static int turn_wait(struct sqlite_gate *g)
 {
     struct sqlite_turn turn = {.thread = pthread_self()};
     struct timespec until = deadline();
+    int r = 0;
 
-    cond_init(&turn.come);
     *turn_end(g) = &turn;
-    while (!turn.granted &&
-           pthread_cond_timedwait(&turn.come, &g->lock, &until) == 0)
-        continue;
-    if (!turn.granted)
-        turn_drop(g, &turn);
-    (void)pthread_cond_destroy(&turn.come); /* nobody is waiting */
-    return turn.granted ? 0 : -ETIMEDOUT;
+    (void)pthread_mutex_unlock(&g->lock); /* we hold it */
+    while (!atomic_load(&turn.granted) && r == 0)
+        r = futex_wait(&turn.granted, 0, &until);
+    (void)pthread_mutex_lock(&g->lock);
+    if (atomic_load(&turn.granted)) /* perhaps only just */
+        return 0;
+    turn_drop(g, &turn);
+    return r;
 }
 
 static int writer_enter(struct sqlite_gate *g)
@@ -101,36 +104,32 @@ static int writer_enter(struct sqlite_gate *g)
     return r;
 }
 
-/* The lock is held. */
-static bool pass(struct sqlite_gate *g)
+/* last: nobody writes, if nobody waits. The next is woken when the lock is
+ * free; it may be gone again by then, its stack is not (futex.h). */
+static bool pass(struct sqlite_gate *g, bool last)
 {
-    struct sqlite_turn *turn = g->turns;
+    struct sqlite_turn *turn;
+    atomic_uint *granted = NULL;
 
-    if (!turn)
-        return false;
-    g->turns = turn->next;
-    g->writer = turn->thread;
-    turn->granted = true;
-    (void)pthread_cond_signal(&turn->come);
-    return true;
+    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    turn = g->turns;
+    if (turn) {
+        g->turns = turn->next;
+        g->writer = turn->thread;
+        granted = &turn->granted;
+        atomic_store(granted, 1);
+    } else if (last) {
+        g->writing = false;
+    }
+    (void)pthread_mutex_unlock(&g->lock);
+    if (granted)
+        futex_wake(granted, 1);
+    return granted != NULL;
 }
 
 bool store_sqlite_gate_pass(struct sqlite_gate *g)
 {
-    bool passed;
-
-    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
-    passed = pass(g);
-    (void)pthread_mutex_unlock(&g->lock);
-    return passed;
-}
-
-static void writer_leave(struct sqlite_gate *g)
-{
-    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
-    if (!pass(g))
-        g->writing = false;
-    (void)pthread_mutex_unlock(&g->lock);
+    return pass(g, false);
 }
 
 /* ---- readers ------------------------------------------------------------ */
@@ -203,7 +202,7 @@ void store_sqlite_gate_leave(struct sqlite_store *s, enum store_mode mode,
                              struct sqlite_conn *conn, bool broken)
 {
     if (mode == STORE_WRITE) {
-        writer_leave(&s->gate);
+        (void)pass(&s->gate, true); /* or nobody has it */
         return;
     }
     if (broken)

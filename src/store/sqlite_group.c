@@ -10,8 +10,11 @@
  * The group belongs to whoever has the writing connection and is handed on
  * with it, so that it needs no lock of its own; only its end is waited for.
  */
+#include <limits.h>
+
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/futex.h"
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
@@ -23,12 +26,10 @@
 struct sqlite_group {
     unsigned members; /* transactions in it, done */
     uint64_t begun_ns;
-    pthread_cond_t over;
-    /* gate.lock: */
-    unsigned refs;
-    bool done;
-    int code; /* how it ended */
-    struct error barred;
+    int code;            /* how it ended, once it is done */
+    struct error barred; /* likewise */
+    atomic_uint refs;
+    atomic_uint done; /* waited for without a lock: all go on at once */
 };
 
 int store_sqlite_group_join(struct sqlite_store *s)
@@ -40,24 +41,16 @@ int store_sqlite_group_join(struct sqlite_store *s)
         if (code != SQLITE_OK)
             return code;
         s->group = xcalloc(1, sizeof(*s->group));
-        (void)pthread_cond_init(&s->group->over, NULL); /* cannot fail here */
         s->group->begun_ns = clock_mono_ns();
-        s->group->refs = 1;
+        atomic_init(&s->group->refs, 1);
     }
     return store_sqlite_conn_run(s->writer, "SAVEPOINT one");
 }
 
-static void unref(struct sqlite_store *s, struct sqlite_group *g)
+static void unref(struct sqlite_group *g)
 {
-    bool last;
-
-    (void)pthread_mutex_lock(&s->gate.lock); /* fails only on misuse */
-    last = --g->refs == 0;
-    (void)pthread_mutex_unlock(&s->gate.lock);
-    if (last) {
-        (void)pthread_cond_destroy(&g->over); /* nobody is waiting */
+    if (atomic_fetch_sub(&g->refs, 1) == 1)
         free(g);
-    }
 }
 
 /* Commits what is in it and tells everyone. cause: why the engine may have
@@ -75,13 +68,10 @@ static int end(struct sqlite_store *s, const char *what, int cause)
     else if (g->members)
         code = store_sqlite_commit_now(s, what);
     store_sqlite_rollback_now(s, what);
-    (void)pthread_mutex_lock(&s->gate.lock); /* fails only on misuse */
     g->code = code;
-    g->done = true;
-    (void)pthread_mutex_unlock(&s->gate.lock);
-    /* Afterwards, or they would wake to wait for the lock. */
-    (void)pthread_cond_broadcast(&g->over);
-    unref(s, g);
+    atomic_store(&g->done, 1);
+    futex_wake(&g->done, INT_MAX);
+    unref(g);
     /* They need not wait for this. */
     if (code == SQLITE_OK)
         store_sqlite_fold(s);
@@ -111,21 +101,17 @@ static int see_out(struct sqlite_store *s, const char *what, int cause,
     struct sqlite_group *g = s->group;
     int code;
 
-    (void)pthread_mutex_lock(&s->gate.lock); /* fails only on misuse */
-    g->refs++;
-    (void)pthread_mutex_unlock(&s->gate.lock);
+    atomic_fetch_add(&g->refs, 1);
     if (!hand_on(s)) {
         (void)end(s, what, cause); /* read below */
         store_sqlite_gate_leave(s, STORE_WRITE, s->writer, false);
     }
-    (void)pthread_mutex_lock(&s->gate.lock);
-    while (!g->done)
-        (void)pthread_cond_wait(&g->over, &s->gate.lock);
+    while (!atomic_load(&g->done))
+        (void)futex_wait(&g->done, 0, NULL); /* no time is set */
     code = g->code;
     if (code == STORE_SQLITE_BARRED)
         *ret_why = g->barred;
-    (void)pthread_mutex_unlock(&s->gate.lock);
-    unref(s, g);
+    unref(g);
     return code;
 }
 

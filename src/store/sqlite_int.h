@@ -81,9 +81,8 @@ const char *store_sqlite_log_layer(void);
 /* A thread that waits to write; on its stack. */
 struct sqlite_turn {
     struct sqlite_turn *next;
-    pthread_cond_t come;
     pthread_t thread;
-    bool granted;
+    atomic_uint granted; /* waited for without the lock */
 };
 
 struct sqlite_gate {
