@@ -4,6 +4,7 @@
 // Says "up" once its load stands, ends on SIGTERM. Whatever it is refused is
 // counted and told at the end; being refused is its lot.
 import { randomBytes } from 'node:crypto';
+import { readdirSync } from 'node:fs';
 import http from 'node:http';
 import net from 'node:net';
 import { setPriority } from 'node:os';
@@ -16,7 +17,9 @@ const agent = new http.Agent({ keepAlive: true, maxSockets: 600, localAddress: F
 const told = {};
 let stopping = false;
 
-setPriority(5); // its own client would be elsewhere
+// Its own client would be elsewhere. A priority is a thread's: who compiles and
+// collects for us has that of who started us, who may be in a hurry.
+for (const thread of readdirSync('/proc/self/task')) setPriority(Number(thread), 5);
 process.stdin.on('end', () => process.exit(0)).resume(); // never outlives who started it
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 const note = (what) => { told[what] = (told[what] ?? 0) + 1; };
