@@ -1803,6 +1803,30 @@ static void X4_session_calm_alone_until_another_begins(void **state)
     free(m);
 }
 
+/* Beside another tenant, who makes more than ten sandboxes at once has the
+ * others made calm; alone, nobody has. */
+static void X4_session_calm_make_ten_at_once(void **state)
+{
+    struct sessions *m = xcalloc(1, sizeof(*m));
+    struct tenant one = {.m = m}, other = {.m = m};
+    unsigned prompt = 0;
+
+    (void)state;
+    for (int i = 0; i < 30; i++)
+        assert_false(session_calm_make(&other));
+    atomic_store(&other.spent_ms, 0);
+    assert_false(session_calm_alone(&one));
+    while (prompt < 30 && !session_calm_make(&one))
+        prompt++;
+    assert_in_range(prompt, 10, 29); /* ten, unless the machine stood still */
+    assert_false(session_calm_make(&other));
+    atomic_store(&one.spent_ms, clock_mono_ms() + 60000);
+    assert_true(session_calm_make(&one));
+    atomic_store(&one.spent_ms, clock_mono_ms() + 4000); /* as after ten */
+    assert_false(session_calm_make(&one));
+    free(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1812,6 +1836,7 @@ int main(void)
         cmocka_unit_test(R9_session_judge_table),
         cmocka_unit_test(session_judge_shell_codes),
         cmocka_unit_test(X4_session_calm_alone_until_another_begins),
+        cmocka_unit_test(X4_session_calm_make_ten_at_once),
         LIVE(session_execute_output_and_result),
         LIVE(session_execute_keeps_order_by_sync),
         LIVE(session_execute_truncates_output),
