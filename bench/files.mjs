@@ -21,7 +21,7 @@ function flush(c) {
 
 // ---- small commits -----------------------------------------------------------
 
-const CLIENTS = 8, SMALL = 1024;
+const CLIENTS = 8, CROWD = 32, SMALL = 1024;
 async function commitSmall(c) {
   const prefix = fileUrl(await newWorkspace(c), 'small/');
   const database = join(c.daemon.dir, 'peer.db');
@@ -30,12 +30,13 @@ async function commitSmall(c) {
     flush(c);
     return count / (await run(count) / 1000);
   };
-  const [many, one, rows] = await interleave(rounds, [
+  const [some, many, one, rows] = await interleave(rounds, [
     rate(400, (count) => c.watch.puts(count, CLIENTS, SMALL, prefix)),
+    rate(400, (count) => c.watch.puts(count, CROWD, SMALL, prefix)),
     rate(100, (count) => c.watch.puts(count, 1, SMALL, prefix)),
     rate(400, (count) => c.watch.insert(count, SMALL, database)),
   ]);
-  return [many, one].map((ours) => ({ base: 'sqlite', unit: 'per_s', rounds, ours, theirs: rows }));
+  return [some, many, one].map((ours) => ({ base: 'sqlite', unit: 'per_s', rounds, ours, theirs: rows }));
 }
 
 // More of them than can wait for their places: putting them there is in the
@@ -269,6 +270,7 @@ const workloads = [
   { run: commitSmall, lines: [
     { name: 'commit_1k', aim: { least: 0.4 }, what: `1 KiB file put and committed, ${CLIENTS} clients`,
       beside: 'SQLite, 1 KiB row, full sync' },
+    { name: 'commit_1k_crowd', aim: {}, what: `the same, ${CROWD} clients`, beside: 'the same' },
     { name: 'commit_1k_one', aim: {}, what: 'the same, 1 client', beside: 'the same' }] },
   { run: commitLong, lines: [{ name: 'commit_1k_long', aim: {},
     what: `up to ${MANY} such files in a row, ${CLIENTS} clients` }] },
