@@ -137,6 +137,16 @@ static uint64_t output_of(struct execution *e)
     return bytes;
 }
 
+/* Of all that its executions took together, those that became full by this
+ * one: the milliseconds of many short ones count, and no more than they are.
+ */
+static uint64_t whole_seconds(struct tenant *t, uint64_t cpu_ms)
+{
+    uint64_t before = atomic_fetch_add(&t->cpu_ms, cpu_ms);
+
+    return (before + cpu_ms) / 1000 - before / 1000;
+}
+
 void session_govern_record(struct sessions *m, struct session *se,
                            struct execution *e, const char *code,
                            size_t code_len)
@@ -147,7 +157,7 @@ void session_govern_record(struct sessions *m, struct session *se,
 
     execution_info(e, &info);
     quota_spend(m->parts.quotas, tenant, QUOTA_CPU,
-                (info.cpu_ms + 999) / 1000);
+                whole_seconds(se->tenant, info.cpu_ms));
     quota_spend(m->parts.quotas, tenant, QUOTA_OUTPUT, output / TOKEN_BYTES);
     if (info.status != EXEC_PENDING) /* that says nothing of the code */
         quota_loop_note(m->parts.quotas, tenant, se->id, e->code_hash,

@@ -142,6 +142,7 @@ struct tenant {
     struct session *newest; /* of those that no row tells of */
     atomic_uint active;     /* executions queued or running; lock to change */
     _Atomic uint64_t spent_ms; /* of the processor; see calm.c */
+    _Atomic uint64_t cpu_ms;   /* of all its executions; see govern.c */
     atomic_uint calm;          /* boxes of it that are, and run something */
 };
 
