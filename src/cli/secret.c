@@ -71,18 +71,31 @@ static int read_line(struct cli *c, int tty, char line[SECRET_MAX])
 static int ask_once(struct cli *c, int tty, const char *prompt,
                     char line[SECRET_MAX])
 {
+    int r;
+
+    (void)dprintf(tty, "%s: ", prompt);
+    r = read_line(c, tty, line);
+    (void)dprintf(tty, "\n");
+    return r;
+}
+
+/* Nothing shows before the first question, nor between the two: who types
+ * ahead is neither seen nor lost. */
+static int ask(struct cli *c, int tty, const char *prompt, bool twice,
+               char first[SECRET_MAX], char second[SECRET_MAX])
+{
     struct termios old, quiet;
     int r;
 
-    if (tcgetattr(tty, &old) < 0)
-        return -errno;
+    if (tty < 0 || tcgetattr(tty, &old) < 0)
+        return -ENOTTY;
     quiet = old;
     quiet.c_lflag &= ~(tcflag_t)ECHO;
-    (void)dprintf(tty, "%s: ", prompt);
     (void)tcsetattr(tty, TCSAFLUSH, &quiet);
-    r = read_line(c, tty, line);
+    r = ask_once(c, tty, prompt, first);
+    if (r == 0 && twice)
+        r = ask_once(c, tty, "once more", second);
     (void)tcsetattr(tty, TCSAFLUSH, &old);
-    (void)dprintf(tty, "\n");
     return r;
 }
 
@@ -91,10 +104,8 @@ int cli_secret_ask(struct cli *c, const char *prompt, bool twice, char **ret,
 {
     int tty cleanup(fd_close) = open("/dev/tty", O_RDWR | O_CLOEXEC);
     char first[SECRET_MAX] = "", second[SECRET_MAX] = "";
-    int r = tty < 0 ? -ENOTTY : ask_once(c, tty, prompt, first);
+    int r = ask(c, tty, prompt, twice, first, second);
 
-    if (r == 0 && twice)
-        r = ask_once(c, tty, "once more", second);
     if (r == -EINTR) {
         c->interrupted = true;
         (void)error_set(err, ERR_UNAVAILABLE, "interrupted");

@@ -140,6 +140,12 @@ describe('links', () => {
     await typed.shows(/once more: /);
     typed.child.stdin.write('two\r');
     assert.match((await typed.ended).stdout, /the two are not the same/);
+    const ahead = cli.start(['share', 'new', 'docs:q.csv', '--password'], { terminal: true });
+    await ahead.shows(/password: /);
+    ahead.child.stdin.write('before\rbehind\r'); // who does not wait for the second question is not seen either
+    const told = (await ahead.ended).stdout;
+    assert.match(told, /the two are not the same/);
+    assert.doesNotMatch(told, /before|behind/);
     const left = cli.start(['share', 'new', 'docs:q.csv', '--password'], { terminal: true });
     await left.shows(/password: /);
     left.child.stdin.write('\x03');
