@@ -8,6 +8,11 @@
  * it needs them. So the heap becomes such a mapping. Between reading a range
  * and mapping it back nothing may write to it, so this file keeps its state
  * on the stack, uses no allocation there, and calls the kernel directly.
+ *
+ * The pages of that file are small on purpose. A fault takes the lock of the
+ * page it is for, and all sessions of a runtime fault on the same ones: with
+ * pages of 2 MiB, quicker as they are, a session at its memory's limit that
+ * held one while the kernel looked for memory stopped everybody else's (X4).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,11 +29,6 @@
 
 #define RANGES_MAX 4096
 #define PAGE ((size_t)4096)
-#define HUGE_PAGE ((size_t)2 << 20)
-
-#ifndef MADV_COLLAPSE
-#define MADV_COLLAPSE 25
-#endif
 
 struct range {
     uintptr_t start, end;
@@ -159,33 +159,6 @@ static int copy_out(int fd, off_t at, const struct range *r)
     return 0;
 }
 
-/*
- * Makes large pages of the file's small ones, where it holds something. They
- * are still mapped by small ones, but many at a time: faults, clones and ends
- * of sessions take a third of the time. Where the machine has none to give it
- * stays as it was.
- */
-static void collapse(int fd, size_t total)
-{
-    size_t len = (total + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    char *room = mmap(NULL, len + HUGE_PAGE, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    char *at;
-    off_t from = 0;
-
-    if (room == MAP_FAILED)
-        return;
-    at = room + (HUGE_PAGE - (uintptr_t)room % HUGE_PAGE) % HUGE_PAGE;
-    if (mmap(at, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0) !=
-        MAP_FAILED)
-        while ((from = lseek(fd, from, SEEK_DATA)) >= 0) {
-            from -= from % (off_t)HUGE_PAGE;
-            (void)madvise(at + from, HUGE_PAGE, MADV_COLLAPSE);
-            from += (off_t)HUGE_PAGE;
-        }
-    (void)munmap(room, len + HUGE_PAGE);
-}
-
 int freeze_heap(size_t *ret_bytes)
 {
     int fd cleanup(fd_close) = memfd_create("heap", MFD_CLOEXEC);
@@ -199,7 +172,7 @@ int freeze_heap(size_t *ret_bytes)
         return -errno;
     for (size_t i = 0; i < count; i++)
         total += ranges[i].end - ranges[i].start;
-    if (ftruncate(fd, (off_t)(total + HUGE_PAGE)) < 0) /* whole ones */
+    if (ftruncate(fd, (off_t)total) < 0)
         return -errno;
     for (size_t i = 0; i < count; i++) {
         size_t len = ranges[i].end - ranges[i].start;
@@ -212,7 +185,6 @@ int freeze_heap(size_t *ret_bytes)
             return -errno;
         at += (off_t)len;
     }
-    collapse(fd, total);
     *ret_bytes = total;
     return 0;
 }

@@ -2,16 +2,18 @@
 /*
  * Whose turn on the processor it is (X4). A session is one of two kinds to
  * the kernel: prompt, as all begin, or calm, which gets what the others leave.
- * An execution is prompt for its first moments and calm from then on; what a
- * session leaves running after its execution is calm; and so is all of a
- * tenant that has run so much lately that its many short executions are one
- * long one. So a short execution finds the processor free, however many long
- * ones there are, and those share it evenly. Boxes that are calm and run
- * something are counted, for room.c. Runs in gloveboxd on the execution's
- * thread, with the turn. A box that is as it should be costs nothing.
+ * An execution is prompt for its first moments of processor time and calm from
+ * then on; what a session leaves running after its execution is calm; and so
+ * is all of a tenant that has run so much lately that its many short
+ * executions are one long one. So a short execution finds the processor free,
+ * however many long ones there are, and those share it evenly. Boxes that are
+ * calm and run something are counted, for room.c. Runs in gloveboxd on the
+ * execution's thread, with the turn. A box that is as it should be costs
+ * nothing.
  */
 #include "base/mem.h"
 #include "session/session_int.h"
+#include "wire/meters.h"
 
 #define LONG_MS 50u      /* prompt for so long */
 #define BURST_MS 1000u   /* of processor time of a tenant, at once */
@@ -107,12 +109,28 @@ void session_calm_begin(struct session *se, struct collect *c)
         session_room_want(se->tenant, c->box);
 }
 
+/* Has it had the processor for so long, or cannot that be told? */
+static bool is_long(const struct collect *c)
+{
+    struct warden_usage now = {.alive = true};
+
+    return meters_read(&c->box->meters, false, &now) < 0 ||
+           now.cpu_ns >= c->box->base.cpu_ns + LONG_MS * UINT64_C(1000000);
+}
+
+/* By what it took, not by the clock: who is kept from the processor by others
+ * would else be put behind them. */
 void session_calm_step(struct collect *c)
 {
     if (!c->calm_ms || clock_left_ms(c->calm_ms) > 0)
         return;
-    c->calm_ms = 0;
-    set(c->e->tenant, c->box, true);
+    if (is_long(c)) {
+        c->calm_ms = 0;
+        set(c->e->tenant, c->box, true);
+        return;
+    }
+    c->calm_ms = clock_mono_ms() + LONG_MS;
+    session_room_want(c->e->tenant, c->box);
 }
 
 void session_calm_end(struct session *se, struct collect *c)

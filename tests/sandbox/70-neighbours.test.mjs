@@ -92,3 +92,23 @@ test('X4: long work keeps off a processor while another tenant runs something sh
   for (const { id: run } of [long, asks]) await server.call('POST', `/api/executions/${run}/cancel`, undefined, a);
   await calm(server, a);
 });
+
+test('X4: an execution goes behind others for what it takes, not for how long it lasts', async (t) => {
+  const one = await server.tenant('sleeper'); // who has used nothing yet
+  const session = await server.session({}, one);
+  const { kernel } = await session.onHost();
+  const group = server.groups().map((at) => join(at, 'cpu.idle')).find((knob) => existsSync(knob) &&
+    readFileSync(join(knob, '../cgroup.procs'), 'utf8').split('\n').includes(String(kernel)));
+  if (!group) {
+    t.skip('no cpu controller that knows idle groups');
+    return;
+  }
+  const idle = () => readFileSync(group, 'utf8').trim();
+  const begin = (code) => server.ok('POST', `${session.path}/executions`, { language: 'python', code, mode: 'async' }, one);
+  const slept = await begin('import time; time.sleep(1)');
+  for (let i = 0; i < 8; i++, await sleep(100)) assert.equal(idle(), '0', 'it sleeps, and is as prompt as before');
+  const long = await begin('while True: pass');
+  await until(() => idle() === '1', { what: 'it takes all there is, and is put behind others' });
+  for (const { id } of [slept, long]) await server.call('POST', `/api/executions/${id}/cancel`, undefined, one);
+  await calm(server, one);
+});
