@@ -157,6 +157,14 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
     return se;
 }
 
+int session_still_wanted(const struct session *se, struct error *err)
+{
+    if (!se->left || !se->left(se->left_ctx))
+        return 0;
+    return error_set(err, ERR_CONFLICT,
+                     "who asked for it went away while it was made");
+}
+
 /* Ready ones have nothing mounted. */
 static bool ready_will_do(const struct session *se)
 {

@@ -234,14 +234,6 @@ static int make_box(struct session *se, uint32_t runtime,
     return rc;
 }
 
-int session_still_wanted(const struct session *se, struct error *err)
-{
-    if (!se->left || !se->left(se->left_ctx))
-        return 0;
-    return error_set(err, ERR_CONFLICT,
-                     "who asked for it went away while it was made");
-}
-
 /* Tenants make theirs in turn, and one that makes many, one at a time. Who
  * has gone when its turn comes is spared it, and so are the others. */
 int session_mount_box(struct session *se, uint32_t runtime,

@@ -389,7 +389,7 @@ bool session_mount_layers(const struct sessions *m);
 int session_mount_box(struct session *se, uint32_t runtime,
                       const struct workspace_tree *tree, struct box **ret,
                       struct error *err);
-/* Fails when who asked for the session has gone away. */
+/* create.c: fails when who asked for the session has gone away. */
 int session_still_wanted(const struct session *se, struct error *err);
 /* One file of the workspace into the box under its own name and mode. */
 int session_mount_put(struct session *se, struct box *box,
