@@ -685,7 +685,7 @@ static void list_pages_newest_first(void **state)
     bool more;
 
     for (int i = 0; i < 3; i++) {
-        char object[16];
+        char object[24];
 
         now_ms += i % 2; /* two of the same moment */
         (void)snprintf(object, sizeof(object), "exec_%d", i);

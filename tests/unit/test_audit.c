@@ -288,7 +288,7 @@ static void later_is_written_soon_and_in_order(void **state)
     struct fixture *f = *state;
     struct page p cleanup(page_done) = {0};
     uint64_t start = clock_mono_ms();
-    char object[16];
+    char object[24];
 
     for (int i = 0; i < 300; i++) { /* more than one batch */
         (void)snprintf(object, sizeof(object), "exec_%d", i);
