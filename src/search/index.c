@@ -335,10 +335,10 @@ static int write_page(struct search *s, const struct page *p,
     for (size_t at = 0; at < p->count && !s->stopping;) {
         if (write_slice(s, p, &at, err) < 0)
             return -(int)err->code;
-        search_tend_rest();
+        search_tend_rest(s);
         if (search_tend_merge(s, err) < 0)
             return -(int)err->code;
-        search_tend_rest();
+        search_tend_rest(s);
     }
     for (size_t i = 0; i < p->count; i++)
         waiting |=

@@ -36,6 +36,7 @@ static void on_commit(void *search)
 {
     struct search *s = search;
 
+    atomic_fetch_add(&s->came, 1);
     search_wake(s, &s->commits);
 }
 

@@ -32,6 +32,7 @@ struct search {
     struct store *store;
     struct sessions *sessions;
     atomic_bool stopping;
+    atomic_uint came, seen; /* commits; how many when we last rested */
 
     pthread_mutex_t lock; /* around the following */
     pthread_cond_t wake;
@@ -74,8 +75,9 @@ void *search_documents_thread(void *search);
 /* ---- tend.c -------------------------------------------------------------
  */
 
-/* Between two writing transactions: others who wait get their turn. */
-void search_tend_rest(void);
+/* Between two writing transactions: others who wait get their turn, and most
+ * of the time while they commit one after the other. */
+void search_tend_rest(struct search *s);
 /* Joins parts of the index, a few pages of it; for after each writing. */
 int search_tend_merge(struct search *s, struct error *err);
 /* Forgets the words of documents whose row is gone, with its file or its

@@ -11,13 +11,18 @@
 #include "store/store.h"
 
 #define REST_NS 500000l
-#define MERGE_PAGES 24 /* of the index, in one transaction */
+#define YIELD_NS 12000000l /* while others commit: they come first */
+#define MERGE_PAGES 24     /* of the index, in one transaction */
 #define SWEEP_ROWS 200
 #define JOIN_STEPS_LEAST 200
 
-void search_tend_rest(void)
+void search_tend_rest(struct search *s)
 {
-    (void)nanosleep(&(struct timespec){.tv_nsec = REST_NS}, NULL);
+    bool busy = atomic_load(&s->came) != atomic_load(&s->seen);
+    struct timespec time = {.tv_nsec = busy ? YIELD_NS : REST_NS};
+
+    (void)nanosleep(&time, NULL); /* a shorter one does no harm */
+    atomic_store(&s->seen, atomic_load(&s->came));
 }
 
 /* The words of documents whose row is gone, with their file or workspace. */
@@ -130,7 +135,7 @@ static int forget_words(struct search *s, struct error *err)
 
     while (r == 0 && parts > 1 && steps++ < most && !s->stopping) {
         r = join_step(s, err);
-        search_tend_rest();
+        search_tend_rest(s);
         if (r == 0)
             r = count_parts(s, &parts, &leaves, err);
     }
@@ -152,7 +157,7 @@ int search_tend_sweep(struct search *s, struct error *err)
     while (gone && swept == SWEEP_ROWS && !s->stopping) {
         if (sweep(s, &swept, err) < 0)
             return -(int)err->code;
-        search_tend_rest();
+        search_tend_rest(s);
     }
     return due && !s->stopping ? forget_words(s, err) : 0;
 }
