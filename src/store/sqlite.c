@@ -43,7 +43,7 @@ static bool is_sync(int code)
            code == SQLITE_IOERR_DIR_CLOSE;
 }
 
-static int refuse_write(const char *what, struct error *err)
+int store_sqlite_refuse(const char *what, struct error *err)
 {
     (void)error_set(err, ERR_UNAVAILABLE,
                     "%s: the disk failed; writing has stopped", what);
@@ -92,7 +92,7 @@ int store_sqlite_fail(struct sqlite_store *s, const struct sqlite_conn *conn,
 
     if (is_sync(code)) {
         stop_writing(s, what);
-        return refuse_write(what, err);
+        return store_sqlite_refuse(what, err);
     }
     if (primary == SQLITE_CONSTRAINT)
         return error_set(err, ERR_CONFLICT, "%s: %s", what,
@@ -122,39 +122,65 @@ static int open_reading(struct sqlite_conn *conn)
                : code;
 }
 
+static struct store_tx *tx_new(struct sqlite_store *s,
+                               struct sqlite_conn *conn, enum store_mode mode,
+                               const char *what)
+{
+    struct sqlite_tx *tx = xcalloc(1, sizeof(*tx));
+
+    *tx = (struct sqlite_tx){.base.ops = &store_sqlite_ops,
+                             .store = s,
+                             .conn = conn,
+                             .mode = mode,
+                             .what = what};
+    return &tx->base;
+}
+
+int store_sqlite_begin_write(struct sqlite_store *s, const char *what,
+                             struct store_tx **ret, struct error *err)
+{
+    int code;
+
+    if (s->broken) {
+        store_sqlite_group_undo(s, what, SQLITE_OK);
+        return store_sqlite_refuse(what, err);
+    }
+    code = store_sqlite_group_join(s);
+    if (code != SQLITE_OK) {
+        (void)store_sqlite_fail(s, s->writer, code, what, err);
+        store_sqlite_group_undo(s, what, code);
+        return -(int)err->code;
+    }
+    *ret = tx_new(s, s->writer, STORE_WRITE, what);
+    return 0;
+}
+
+static int begin_read(struct sqlite_store *s, struct sqlite_conn *conn,
+                      const char *what, struct store_tx **ret,
+                      struct error *err)
+{
+    int code = open_reading(conn);
+
+    if (code != SQLITE_OK) {
+        (void)store_sqlite_fail(s, conn, code, what, err);
+        store_sqlite_gate_leave(s, STORE_READ, conn, true);
+        return -(int)err->code;
+    }
+    *ret = tx_new(s, conn, STORE_READ, what);
+    return 0;
+}
+
 static int sqlite_begin(struct store *base, enum store_mode mode,
                         const char *what, struct store_tx **ret,
                         struct error *err)
 {
     struct sqlite_store *s = (struct sqlite_store *)base;
     struct sqlite_conn *conn;
-    struct sqlite_tx *tx;
-    int code;
 
     if (store_sqlite_gate_enter(s, mode, what, &conn, err) < 0)
         return -(int)err->code;
-    if (mode == STORE_WRITE && s->broken) {
-        store_sqlite_group_undo(s, what, SQLITE_OK);
-        return refuse_write(what, err);
-    }
-    code =
-        mode == STORE_WRITE ? store_sqlite_group_join(s) : open_reading(conn);
-    if (code != SQLITE_OK) {
-        (void)store_sqlite_fail(s, conn, code, what, err);
-        if (mode == STORE_WRITE)
-            store_sqlite_group_undo(s, what, code);
-        else
-            store_sqlite_gate_leave(s, mode, conn, true);
-        return -(int)err->code;
-    }
-    tx = xcalloc(1, sizeof(*tx));
-    *tx = (struct sqlite_tx){.base.ops = &store_sqlite_ops,
-                             .store = s,
-                             .conn = conn,
-                             .mode = mode,
-                             .what = what};
-    *ret = &tx->base;
-    return 0;
+    return mode == STORE_WRITE ? store_sqlite_begin_write(s, what, ret, err)
+                               : begin_read(s, conn, what, ret, err);
 }
 
 /* ---- ending ------------------------------------------------------------- */
@@ -231,6 +257,17 @@ static void sqlite_rollback(struct store_tx *base)
     free(tx);
 }
 
+int store_sqlite_not_kept(struct sqlite_store *s, const char *what, int code,
+                          const struct error *why, struct error *err)
+{
+    if (code == STORE_SQLITE_BARRED) {
+        *err = *why;
+        return -(int)err->code;
+    }
+    return s->broken ? store_sqlite_refuse(what, err)
+                     : store_sqlite_fail(s, NULL, code, what, err);
+}
+
 static int sqlite_commit(struct store_tx *base, struct error *err)
 {
     struct sqlite_tx *tx = (struct sqlite_tx *)base;
@@ -252,14 +289,8 @@ static int sqlite_commit(struct store_tx *base, struct error *err)
     else
         store_sqlite_group_undo(s, what, code);
     free(tx);
-    if (code == SQLITE_OK)
-        return 0;
-    if (code == STORE_SQLITE_BARRED) {
-        *err = why;
-        return -(int)err->code;
-    }
-    return s->broken ? refuse_write(what, err)
-                     : store_sqlite_fail(s, NULL, code, what, err);
+    return code == SQLITE_OK ? 0
+                             : store_sqlite_not_kept(s, what, code, &why, err);
 }
 
 /* ---- forgetting --------------------------------------------------------- */
@@ -330,6 +361,7 @@ const struct store_ops store_sqlite_ops = {
     .begin = sqlite_begin,
     .commit = sqlite_commit,
     .rollback = sqlite_rollback,
+    .write = store_sqlite_write,
     .exec = store_sqlite_rows_exec,
     .query = store_sqlite_rows_query,
     .next = store_sqlite_rows_next,

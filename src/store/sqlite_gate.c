@@ -68,26 +68,74 @@ static void turn_drop(struct sqlite_gate *g, struct sqlite_turn *turn)
     *link = turn->next;
 }
 
-/* The lock is held, and let go meanwhile. Who leaves names the next, so
- * `writing` stays set. */
-static int turn_wait(struct sqlite_gate *g)
+/* Returns what it waited for, or TURN_WAITS after a minute in line. */
+static unsigned turn_sleep(struct sqlite_gate *g, struct sqlite_turn *turn)
 {
-    struct sqlite_turn turn = {.thread = pthread_self()};
-    struct timespec until = deadline();
-    int r = 0;
+    struct timespec until = deadline(), *limit = &until;
+
+    while (!atomic_load(&turn->state)) {
+        if (futex_wait(&turn->state, TURN_WAITS, limit) == 0)
+            continue;
+        (void)pthread_mutex_lock(&g->lock);
+        if (!turn->taken && !atomic_load(&turn->state)) { /* nor just now */
+            turn_drop(g, turn);
+            (void)pthread_mutex_unlock(&g->lock);
+            return TURN_WAITS;
+        }
+        (void)pthread_mutex_unlock(&g->lock);
+        limit = NULL; /* it will be told */
+    }
+    return atomic_load(&turn->state);
+}
+
+/* The lock is held, and let go. Who leaves names the next, so `writing` stays
+ * set. */
+static int turn_wait(struct sqlite_gate *g, struct sqlite_job *job)
+{
+    struct sqlite_turn turn = {.thread = pthread_self(), .job = job};
+    unsigned state;
 
     *turn_end(g) = &turn;
     (void)pthread_mutex_unlock(&g->lock); /* we hold it */
-    while (!atomic_load(&turn.granted) && r == 0)
-        r = futex_wait(&turn.granted, 0, &until);
-    (void)pthread_mutex_lock(&g->lock);
-    if (atomic_load(&turn.granted)) /* perhaps only just */
+    if (atomic_exchange(&g->awaited, 0))
+        futex_wake(&g->awaited, 1);
+    state = turn_sleep(g, &turn);
+    if (state == TURN_WAITS)
+        return -ETIMEDOUT;
+    if (state == TURN_OURS)
         return 0;
-    turn_drop(g, &turn);
-    return r;
+    store_sqlite_gate_tell(turn.next);
+    return 1;
 }
 
-static int writer_enter(struct sqlite_gate *g)
+bool store_sqlite_gate_await(struct sqlite_gate *g, uint64_t ns)
+{
+    struct timespec until;
+    bool came;
+
+    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
+    until.tv_nsec += (long)ns;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    atomic_store(&g->awaited, 1);
+    (void)pthread_mutex_lock(&g->lock);
+    came = g->turns != NULL;
+    (void)pthread_mutex_unlock(&g->lock);
+    while (!came && futex_wait(&g->awaited, 1, &until) == 0)
+        came = !atomic_load(&g->awaited);
+    return !atomic_exchange(&g->awaited, 0) || came;
+}
+
+void store_sqlite_gate_tell(struct sqlite_turn *turn)
+{
+    if (!turn)
+        return;
+    atomic_store(&turn->state, TURN_DONE);
+    futex_wake(&turn->state, 1); /* it may be gone by then: futex.h */
+}
+
+/* 0, or 1 when another has done the job. */
+static int writer_enter(struct sqlite_gate *g, struct sqlite_job *job)
 {
     int r = 0;
 
@@ -98,38 +146,46 @@ static int writer_enter(struct sqlite_gate *g)
     } else if (pthread_equal(g->writer, pthread_self())) {
         r = -EDEADLK;
     } else {
-        r = turn_wait(g);
+        return turn_wait(g, job);
     }
     (void)pthread_mutex_unlock(&g->lock);
     return r;
 }
 
-/* last: nobody writes, if nobody waits. The next is woken when the lock is
- * free; it may be gone again by then, its stack is not (futex.h). */
-static bool pass(struct sqlite_gate *g, bool last)
+/* ret_job NULL: the connection is left, and is nobody's if nobody waits. Who
+ * gets it is woken when the lock is free; it may be gone again by then, its
+ * stack is not (futex.h). */
+static bool pass(struct sqlite_gate *g, struct sqlite_turn **ret_job)
 {
     struct sqlite_turn *turn;
-    atomic_uint *granted = NULL;
+    atomic_uint *wake = NULL;
 
     (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
     turn = g->turns;
-    if (turn) {
+    if (turn)
         g->turns = turn->next;
-        g->writer = turn->thread;
-        granted = &turn->granted;
-        atomic_store(granted, 1);
-    } else if (last) {
+    else if (!ret_job)
         g->writing = false;
+    if (turn && turn->job && ret_job) {
+        turn->next = NULL;
+        turn->taken = true;
+        *ret_job = turn;
+    } else if (turn) {
+        g->writer = turn->thread;
+        wake = &turn->state;
+        atomic_store(wake, TURN_OURS);
     }
     (void)pthread_mutex_unlock(&g->lock);
-    if (granted)
-        futex_wake(granted, 1);
-    return granted != NULL;
+    if (wake)
+        futex_wake(wake, 1);
+    return turn != NULL;
 }
 
-bool store_sqlite_gate_pass(struct sqlite_gate *g)
+bool store_sqlite_gate_pass(struct sqlite_gate *g,
+                            struct sqlite_turn **ret_turn)
 {
-    return pass(g, false);
+    *ret_turn = NULL;
+    return pass(g, ret_turn);
 }
 
 /* ---- readers ------------------------------------------------------------ */
@@ -180,7 +236,7 @@ int store_sqlite_gate_enter(struct sqlite_store *s, enum store_mode mode,
                             struct error *err)
 {
     struct sqlite_conn *conn = s->writer;
-    int r = mode == STORE_WRITE ? writer_enter(&s->gate)
+    int r = mode == STORE_WRITE ? writer_enter(&s->gate, NULL)
                                 : reader_enter(&s->gate, &conn);
     int code;
 
@@ -198,11 +254,18 @@ int store_sqlite_gate_enter(struct sqlite_store *s, enum store_mode mode,
     return 0;
 }
 
+int store_sqlite_gate_offer(struct sqlite_store *s, struct sqlite_job *job)
+{
+    int r = writer_enter(&s->gate, job);
+
+    return r < 0 ? refuse(r, job->what, job->err) : r;
+}
+
 void store_sqlite_gate_leave(struct sqlite_store *s, enum store_mode mode,
                              struct sqlite_conn *conn, bool broken)
 {
     if (mode == STORE_WRITE) {
-        (void)pass(&s->gate, true); /* or nobody has it */
+        (void)pass(&s->gate, NULL); /* or nobody has it */
         return;
     }
     if (broken)

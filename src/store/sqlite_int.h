@@ -6,9 +6,11 @@
  * migrates the file and opens the one writing connection. sqlite_gate.c lends
  * connections: the writing one to one thread at a time, in the order of
  * asking, and up to four reading ones. sqlite.c turns a loan into a
- * transaction and says what a failure means; sqlite_rows.c runs statements in
- * it, which sqlite_conn.c keeps prepared; sqlite_log.c is how the writing one
- * writes its log; sqlite_backup.c copies and checks.
+ * transaction and says what a failure means; sqlite_group.c makes several
+ * durable with one sync, and runs what sqlite_job.c left for whoever writes;
+ * sqlite_rows.c runs statements, which sqlite_conn.c keeps prepared;
+ * sqlite_log.c is how the writing one writes its log; sqlite_backup.c copies
+ * and checks.
  *
  * Only the writing connection ever checkpoints: the library's log-reset race
  * (fixed in 3.51.3) needs two connections that do (D6). The others are opened
@@ -78,17 +80,36 @@ const char *store_sqlite_log_layer(void);
 
 /* ---- sqlite_gate.c: who has which connection ---------------------------- */
 
+/* What store_write was given. */
+struct sqlite_job {
+    const char *what;
+    store_write_fn *fn;
+    void *ctx;
+    struct error *err;
+    int result;
+    bool kept; /* it is part of the group: on disk when that is */
+};
+
+enum sqlite_turn_state {
+    TURN_WAITS,
+    TURN_OURS, /* the connection is the waiting thread's */
+    TURN_DONE, /* another has done its job, and the group has ended */
+};
+
 /* A thread that waits to write; on its stack. */
 struct sqlite_turn {
     struct sqlite_turn *next;
     pthread_t thread;
-    atomic_uint granted; /* waited for without the lock */
+    struct sqlite_job *job; /* whoever has the connection may do it; or NULL */
+    bool taken;             /* and somebody does */
+    atomic_uint state;      /* waited for without the lock */
 };
 
 struct sqlite_gate {
     pthread_mutex_t lock; /* around what follows, never across I/O */
     pthread_cond_t reader_freed;
     struct sqlite_turn *turns; /* the next first */
+    atomic_uint awaited;       /* whoever writes waits for one to come */
     bool writing;
     pthread_t writer; /* who, while writing */
     struct sqlite_conn *idle[STORE_SQLITE_READERS];
@@ -99,15 +120,23 @@ struct sqlite_gate {
 struct sqlite_group;
 struct sqlite_store;
 
-/* Hands the writing connection to the next who waits for it; false: nobody
- * does, and it stays with the caller. */
-bool store_sqlite_gate_pass(struct sqlite_gate *g);
+/* Hands the writing connection to the next who waits for it; or, if that one
+ * left a job, gives the caller its turn, which has to be told when the job is
+ * done, and the connection stays. False: nobody waits. */
+bool store_sqlite_gate_pass(struct sqlite_gate *g,
+                            struct sqlite_turn **ret_turn);
+/* Waits a moment for somebody to come; false: nobody did. */
+bool store_sqlite_gate_await(struct sqlite_gate *g, uint64_t ns);
+/* It, and those chained to it, go on: each wakes the next. */
+void store_sqlite_gate_tell(struct sqlite_turn *turn); /* accepts NULL */
 void store_sqlite_gate_init(struct sqlite_gate *g);
 void store_sqlite_gate_done(struct sqlite_gate *g); /* closes the readers */
 /* ERR_BUSY after a minute. */
 int store_sqlite_gate_enter(struct sqlite_store *s, enum store_mode mode,
                             const char *what, struct sqlite_conn **ret_conn,
                             struct error *err);
+/* Likewise for the writing one, or until another has done the job: 1. */
+int store_sqlite_gate_offer(struct sqlite_store *s, struct sqlite_job *job);
 /* broken: the reader is closed rather than kept. */
 void store_sqlite_gate_leave(struct sqlite_store *s, enum store_mode mode,
                              struct sqlite_conn *conn, bool broken);
@@ -122,11 +151,23 @@ struct sqlite_store {
     int lock_fd;
     atomic_bool broken;         /* a sync failed: no more writes */
     struct sqlite_group *group; /* of who has the writer; NULL: none open */
+    /* Likewise: with how many members a group is thought to be complete, and
+     * how many were, in a row. */
+    unsigned expected, complete;
 };
 
 /* Instead of an SQLite code: what comes before a commit failed. */
 #define STORE_SQLITE_BARRED (-1)
 
+/* A transaction on the writing connection, which is given away if it cannot
+ * be begun. */
+int store_sqlite_begin_write(struct sqlite_store *s, const char *what,
+                             struct store_tx **ret, struct error *err);
+/* Nothing is written any more. */
+int store_sqlite_refuse(const char *what, struct error *err);
+/* What a commit of that code means; why: if it was barred. */
+int store_sqlite_not_kept(struct sqlite_store *s, const char *what, int code,
+                          const struct error *why, struct error *err);
 /* The engine's own transaction ends; what: for the log. An SQLite code. */
 int store_sqlite_commit_now(struct sqlite_store *s, const char *what);
 /* After such a commit: the log goes into the database, if it is long. */
@@ -139,6 +180,9 @@ void store_sqlite_rollback_now(struct sqlite_store *s, const char *what);
 /* All with the writing connection held; the last two give it away. SQLite
  * codes. */
 int store_sqlite_group_join(struct sqlite_store *s);
+/* What joined last is done, or as if it had not been. */
+int store_sqlite_group_add(struct sqlite_store *s);
+void store_sqlite_group_drop(struct sqlite_store *s);
 /* Ends the one that is open, if one is; the connection stays the caller's. */
 void store_sqlite_group_finish(struct sqlite_store *s, const char *what);
 /* Durable when it returns SQLITE_OK. ret_why: why it was barred, if so. */
@@ -147,6 +191,15 @@ int store_sqlite_group_keep(struct sqlite_store *s, const char *what,
 /* cause: why, if the engine failed. */
 void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
                              int cause);
+
+/* ---- sqlite_job.c: a transaction that another thread may run -------------
+ */
+
+int store_sqlite_write(struct store *base, const char *what,
+                       store_write_fn *fn, void *ctx, struct error *err);
+/* Another's, in the group that is open. An SQLite code: why the engine may
+ * have taken back all of it. */
+int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job);
 
 struct sqlite_rows;
 

@@ -58,6 +58,12 @@ void store_rollback(struct store_tx **tx)
         ending->ops->rollback(ending);
 }
 
+int store_write(struct store *s, const char *what, store_write_fn *fn,
+                void *ctx, struct error *err)
+{
+    return s->ops->write(s, what, fn, ctx, err);
+}
+
 /* ---- statements --------------------------------------------------------- */
 
 static size_t take_values(const char *types, va_list *args,

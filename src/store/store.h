@@ -61,6 +61,16 @@ int store_commit(struct store_tx **tx, struct error *err);
 /* For cleanup(): takes everything back. Accepts a cleared one. */
 void store_rollback(struct store_tx **tx);
 
+/* A whole transaction at once: fn works in it, and it is on disk when this
+ * returns 0. What fn answers below 0 takes it back and is the answer; above 0
+ * takes it back as well, there being nothing to keep. Who commits just then
+ * may call fn on its own thread, sparing everyone a turn: it must not depend
+ * on the thread it runs on, nor end the transaction. ctx and err are the
+ * caller's until it returns. */
+typedef int store_write_fn(struct store_tx *tx, void *ctx, struct error *err);
+int store_write(struct store *s, const char *what, store_write_fn *fn,
+                void *ctx, struct error *err);
+
 /*
  * sql: a string literal (statements are cached by its address). types: one
  * letter for each parameter, the values following:

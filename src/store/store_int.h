@@ -25,6 +25,8 @@ struct store_ops {
                  struct store_tx **ret, struct error *err);
     int (*commit)(struct store_tx *tx, struct error *err);
     void (*rollback)(struct store_tx *tx);
+    int (*write)(struct store *s, const char *what, store_write_fn *fn,
+                 void *ctx, struct error *err);
 
     int (*exec)(struct store_tx *tx, const char *sql,
                 const struct store_value *values, size_t count,

@@ -3,8 +3,8 @@
  * The one way a tree changes: a set of changes becomes a commit, whole, in
  * one transaction with its audit event, on disk before anybody hears of it.
  * Spine: check what is asked, look at locks and preconditions, plan, resolve
- * conflicts, choose identities, write, record. Runs in the daemon on the
- * committing thread.
+ * conflicts, choose identities, write, record. Runs in the daemon, the
+ * transaction on whichever thread commits just then (store_write).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -254,27 +254,41 @@ int workspace_commit_in(struct workspaces *w, struct store_tx *tx,
     return r;
 }
 
+struct asked {
+    struct workspaces *w;
+    const struct actor *who;
+    const char *id;
+    const struct workspace_commit_spec *spec;
+    struct workspace_commit commit;
+};
+
+/* 1: nothing changes. */
+static int commit_asked(struct store_tx *tx, void *arg, struct error *err)
+{
+    struct asked *a = arg;
+    struct workspace_row row;
+    int r = workspace_access(tx, a->w, a->who, a->id, ROLE_EDITOR, &row, err);
+
+    if (r == 0)
+        r = workspace_commit_in(a->w, tx, a->who, &row, a->spec, &a->commit,
+                                err);
+    return r == 0 && !a->commit.id[0] ? 1 : r;
+}
+
 static int commit_once(struct workspaces *w, const struct actor *who,
                        const char *id,
                        const struct workspace_commit_spec *spec,
                        struct workspace_commit *ret, struct error *err)
 {
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct workspace_row row;
-    struct workspace_commit commit = {0};
-    int r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
-                            "committing files", &tx, &row, err);
+    struct asked a = {.w = w, .who = who, .id = id, .spec = spec};
+    int r = store_write(w->store, "committing files", commit_asked, &a, err);
 
-    if (r == 0)
-        r = workspace_commit_in(w, tx, who, &row, spec, &commit, err);
-    if (r == 0 && commit.id[0])
-        r = store_commit(&tx, err);
     if (r < 0) {
-        workspace_commit_done(&commit);
+        workspace_commit_done(&a.commit);
         return r;
     }
-    *ret = commit;
-    if (commit.id[0])
+    *ret = a.commit;
+    if (ret->id[0])
         workspaces_committed(w);
     return 0;
 }

@@ -1694,16 +1694,33 @@ struct member {
     pthread_t thread;
     struct store *store;
     int64_t n;
-    bool undo; /* it takes its own back */
+    bool undo;   /* it takes its own back */
+    bool job;    /* it may be done by another */
+    bool breaks; /* its statement fails, and with it the transaction */
     int result;
     struct error err;
 };
+
+static int do_job(struct store_tx *tx, void *arg, struct error *err)
+{
+    struct member *m = arg;
+    int r = put_in(tx, m->n, "n", err) == 1 ? 0 : -1;
+
+    if (r == 0 && m->breaks)
+        r = store_exec(tx, err, "INSERT INTO nothing VALUES (1)", "") < 0 ? 0
+                                                                          : -1;
+    return r == 0 && m->undo ? 1 : r;
+}
 
 static void *be_member(void *arg)
 {
     struct member *m = arg;
     struct store_tx *tx cleanup(store_rollback) = NULL;
 
+    if (m->job) {
+        m->result = store_write(m->store, "testing", do_job, m, &m->err);
+        return NULL;
+    }
     m->result = store_begin(m->store, STORE_WRITE, "testing", &tx, &m->err);
     if (m->result == 0)
         m->result = put_in(tx, m->n, "n", &m->err) == 1 ? 0 : -1;
@@ -1724,9 +1741,16 @@ static size_t waiting(struct fixture *f)
     return count;
 }
 
+enum mix {
+    TURNS, /* each has the connection in its turn */
+    JOBS,  /* nobody needs it */
+    MIXED,
+    MIXES,
+};
+
 /* All wait behind a transaction of ours, which then commits: rows 0 to
  * MEMBERS. Returns what our commit returned. */
-static int run_group(struct fixture *f, struct member *members)
+static int run_group(struct fixture *f, struct member *members, enum mix mix)
 {
     struct store_tx *tx = begin(f, STORE_WRITE);
     int r;
@@ -1735,6 +1759,7 @@ static int run_group(struct fixture *f, struct member *members)
     for (int64_t i = 0; i < MEMBERS; i++) {
         members[i].store = f->store;
         members[i].n = i + 1;
+        members[i].job = mix == JOBS || (mix == MIXED && i % 3 != 1);
         assert_int_equal(
             pthread_create(&members[i].thread, NULL, be_member, &members[i]),
             0);
@@ -1748,13 +1773,12 @@ static int run_group(struct fixture *f, struct member *members)
     return r;
 }
 
-static void group_shares_syncs(void **state)
+static void group_shares_syncs(struct fixture *f, enum mix mix)
 {
     struct member members[MEMBERS] = {0};
-    struct fixture *f = *state;
     unsigned before = disk.syncs;
 
-    assert_int_equal(run_group(f, members), 0);
+    assert_int_equal(run_group(f, members, mix), 0);
     for (size_t i = 0; i < MEMBERS; i++)
         assert_int_equal(members[i].result, 0);
     /* At least one; on a slow machine a group may end early. */
@@ -1763,13 +1787,15 @@ static void group_shares_syncs(void **state)
     assert_int_equal(count_keys(f), MEMBERS + 1);
 }
 
-static void group_member_takes_back_only_its_own(void **state)
+static void group_member_takes_back_only_its_own(struct fixture *f,
+                                                 enum mix mix)
 {
     struct member members[MEMBERS] = {0};
-    struct fixture *f = *state;
 
     members[3].undo = members[MEMBERS - 1].undo = true;
-    assert_int_equal(run_group(f, members), 0);
+    assert_int_equal(run_group(f, members, mix), 0);
+    for (size_t i = 0; i < MEMBERS; i++)
+        assert_int_equal(members[i].result, 0);
     reopen(f);
     assert_int_equal(count_keys(f), MEMBERS + 1 - 2);
     assert_int_equal(
@@ -1778,27 +1804,42 @@ static void group_member_takes_back_only_its_own(void **state)
     put(f, 4);
 }
 
-/* D4: whoever shared the sync that failed is told, and so are all after. */
-static void group_fails_with_its_sync(void **state)
+/* A statement that cannot be: what it was part of is not kept, the rest is. */
+static void group_outlives_what_breaks(struct fixture *f, enum mix mix)
 {
     struct member members[MEMBERS] = {0};
-    struct fixture *f = *state;
 
-    disk_arm(DISK_SYNC, 1, true, SQLITE_IOERR_FSYNC);
-    assert_int_equal(run_group(f, members), -ERR_UNAVAILABLE);
+    members[0].breaks = members[5].breaks = mix != TURNS;
+    assert_int_equal(run_group(f, members, mix), 0);
     for (size_t i = 0; i < MEMBERS; i++)
-        assert_int_equal(members[i].result, -ERR_UNAVAILABLE);
+        assert_int_equal(members[i].result,
+                         members[i].breaks ? -ERR_INTERNAL : 0);
+    reopen(f);
+    assert_int_equal(count_keys(f), MEMBERS + 1 - (mix == TURNS ? 0 : 2));
+}
+
+/* D4: whoever shared the sync that failed is told, and so are all after. */
+static void group_fails_with_its_sync(struct fixture *f, enum mix mix)
+{
+    struct member members[MEMBERS] = {0};
+
+    members[2].undo = true; /* it kept nothing, so nothing failed for it */
+    disk_arm(DISK_SYNC, 1, true, SQLITE_IOERR_FSYNC);
+    assert_int_equal(run_group(f, members, mix), -ERR_UNAVAILABLE);
+    for (size_t i = 0; i < MEMBERS; i++)
+        if (i != 2)
+            assert_int_equal(members[i].result, -ERR_UNAVAILABLE);
     assert_false(store_writable(f->store));
 }
 
-static void group_on_a_full_disk_loses_nothing_said(void **state)
+static void group_on_a_full_disk_loses_nothing_said(struct fixture *f,
+                                                    enum mix mix)
 {
     struct member members[MEMBERS] = {0};
-    struct fixture *f = *state;
     int64_t said = 0;
 
     disk_arm(DISK_WRITE, 1, true, SQLITE_FULL);
-    said += run_group(f, members) == 0;
+    said += run_group(f, members, mix) == 0;
     for (size_t i = 0; i < MEMBERS; i++)
         said += members[i].result == 0;
     assert_int_equal(said, 0);
@@ -1807,6 +1848,105 @@ static void group_on_a_full_disk_loses_nothing_said(void **state)
     assert_int_equal(count_keys(f), 0);
     put(f, 1);
     reopen(f);
+    assert_int_equal(count_keys(f), 1);
+}
+
+static int bar(void *ctx, struct error *err)
+{
+    (void)ctx;
+    return error_set(err, ERR_SPACE, "no room for the bytes");
+}
+
+static void group_is_barred_with_a_reason(struct fixture *f, enum mix mix)
+{
+    struct member members[MEMBERS] = {0};
+
+    store_before_commit(f->store, bar, NULL);
+    assert_int_equal(run_group(f, members, mix), -ERR_SPACE);
+    store_before_commit(f->store, NULL, NULL);
+    for (size_t i = 0; i < MEMBERS; i++) {
+        assert_int_equal(members[i].result, -ERR_SPACE);
+        assert_string_equal(members[i].err.message, "no room for the bytes");
+    }
+    assert_int_equal(count_keys(f), 0);
+    put(f, 1);
+}
+
+/* Each on a store of its own, however its members come. */
+static void in_every_mix(void **state,
+                         void (*test)(struct fixture *f, enum mix mix))
+{
+    for (enum mix mix = TURNS; mix < MIXES; mix++) {
+        if (mix > TURNS) {
+            assert_int_equal(tear_down_disk(state), 0);
+            assert_int_equal(set_up_disk(state), 0);
+        }
+        test(*state, mix);
+        disk_disarm();
+    }
+}
+
+#define GROUP_TEST(name)                                                      \
+    static void name##_in_every_mix(void **state)                             \
+    {                                                                         \
+        in_every_mix(state, name);                                            \
+    }
+GROUP_TEST(group_shares_syncs)
+GROUP_TEST(group_member_takes_back_only_its_own)
+GROUP_TEST(group_outlives_what_breaks)
+GROUP_TEST(group_fails_with_its_sync)
+GROUP_TEST(group_on_a_full_disk_loses_nothing_said)
+GROUP_TEST(group_is_barred_with_a_reason)
+
+/* ---- a transaction as a function ----------------------------------------
+ */
+
+struct act {
+    int answer;
+    struct store *within; /* where it tries to write once more */
+    int nested;
+};
+
+static int act_in(struct store_tx *tx, void *arg, struct error *err)
+{
+    struct act *a = arg;
+    struct error inner;
+
+    if (put_in(tx, 1, "n", err) != 1)
+        return -(int)err->code;
+    if (a->within)
+        a->nested = try_put(a->within, 2, &inner);
+    return a->answer < 0 ? error_set(err, (enum error_code)(-a->answer), "no")
+                         : a->answer;
+}
+
+static void write_keeps_what_answers_zero(void **state)
+{
+    static const struct {
+        int answer, result;
+        int64_t kept;
+    } cases[] = {{1, 0, 0}, {-ERR_FORBIDDEN, -ERR_FORBIDDEN, 0}, {0, 0, 1}};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct act a = {.answer = cases[i].answer};
+
+        assert_int_equal(store_write(f->store, "testing", act_in, &a, &f->err),
+                         cases[i].result);
+        assert_int_equal(count_keys(f), cases[i].kept);
+    }
+    assert_string_equal(f->err.message, "no");
+    reopen(f);
+    assert_int_equal(count_keys(f), 1);
+}
+
+static void write_within_itself_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct act a = {.within = f->store};
+
+    assert_int_equal(store_write(f->store, "testing", act_in, &a, &f->err), 0);
+    assert_int_equal(a.nested, -ERR_INTERNAL);
     assert_int_equal(count_keys(f), 1);
 }
 
@@ -1863,15 +2003,14 @@ int main(void)
         DISK(D2_D4_D5_each_piece_of_a_long_commit_fails),
         DISK(D2_D4_D5_a_fold_fails),
         DISK(D5_each_truncation_fails),
-        cmocka_unit_test_setup_teardown(group_shares_syncs, set_up_disk,
-                                        tear_down_disk),
-        cmocka_unit_test_setup_teardown(group_member_takes_back_only_its_own,
-                                        set_up_disk, tear_down_disk),
-        cmocka_unit_test_setup_teardown(group_fails_with_its_sync, set_up_disk,
-                                        tear_down_disk),
-        cmocka_unit_test_setup_teardown(
-            group_on_a_full_disk_loses_nothing_said, set_up_disk,
-            tear_down_disk),
+        DISK(group_shares_syncs_in_every_mix),
+        DISK(group_member_takes_back_only_its_own_in_every_mix),
+        DISK(group_outlives_what_breaks_in_every_mix),
+        DISK(group_fails_with_its_sync_in_every_mix),
+        DISK(group_on_a_full_disk_loses_nothing_said_in_every_mix),
+        DISK(group_is_barred_with_a_reason_in_every_mix),
+        CASE(write_keeps_what_answers_zero),
+        CASE(write_within_itself_is_refused),
     };
 
     return cmocka_run_group_tests_name("store", tests, NULL, NULL);

@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A transaction that is given as a function; see sqlite_int.h. Runs in the
+ * daemon on the thread that wants it, or on the one that has the writing
+ * connection when it is its turn.
+ */
+#include "base/error.h"
+#include "base/mem.h"
+#include "store/sqlite_int.h"
+
+/* On our own thread, with the connection. */
+static int run_here(struct sqlite_store *s, const struct sqlite_job *job)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int r = store_sqlite_begin_write(s, job->what, &tx, job->err);
+
+    if (r == 0)
+        r = job->fn(tx, job->ctx, job->err);
+    if (r == 0)
+        r = store_commit(&tx, job->err);
+    return MIN(r, 0);
+}
+
+int store_sqlite_write(struct store *base, const char *what,
+                       store_write_fn *fn, void *ctx, struct error *err)
+{
+    struct sqlite_store *s = (struct sqlite_store *)base;
+    struct sqlite_job job = {.what = what, .fn = fn, .ctx = ctx, .err = err};
+    int r = store_sqlite_gate_offer(s, &job);
+
+    if (r == 0)
+        return run_here(s, &job);
+    return r < 0 ? r : job.result;
+}
+
+/* Calls it in a transaction of its own; whether that may be kept. */
+static int call(struct sqlite_store *s, struct sqlite_job *job)
+{
+    struct sqlite_tx tx = {.base.ops = &store_sqlite_ops,
+                           .store = s,
+                           .conn = s->writer,
+                           .mode = STORE_WRITE,
+                           .what = job->what};
+
+    job->result = job->fn(&tx.base, job->ctx, job->err);
+    store_sqlite_rows_detach(&tx);
+    if (tx.failed == SQLITE_OK && sqlite3_get_autocommit(s->writer->db))
+        return SQLITE_ABORT; /* the engine rolled back without a word */
+    return tx.failed;
+}
+
+int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job)
+{
+    int code;
+
+    if (s->broken) {
+        job->result = store_sqlite_refuse(job->what, job->err);
+        return SQLITE_OK;
+    }
+    code = store_sqlite_group_join(s);
+    if (code == SQLITE_OK)
+        code = call(s, job);
+    if (code == SQLITE_OK && job->result == 0) {
+        code = store_sqlite_group_add(s);
+        job->kept = code == SQLITE_OK;
+    }
+    if (!job->kept)
+        store_sqlite_group_drop(s);
+    if (code != SQLITE_OK && job->result >= 0)
+        job->result =
+            store_sqlite_not_kept(s, job->what, code, NULL, job->err);
+    job->result = MIN(job->result, 0);
+    return code;
+}
