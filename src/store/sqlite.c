@@ -18,7 +18,7 @@
 /* Of the log, until they go into the database. What every commit changes goes
  * there once for all of them, so the log may grow; but a start has to read
  * it. */
-#define FOLD_FRAMES 2000
+#define FOLD_FRAMES 4000
 #define FORGET_TRIES 40
 #define FORGET_MS 25 /* a try holds up writers so long, then rests as long */
 

@@ -918,6 +918,7 @@ static void D6_settings_are_the_safe_ones(void **state)
         const char *writer, *reader;
     } cases[] = {
         {"PRAGMA journal_mode", "wal", "wal"},
+        {"PRAGMA page_size", "2048", "2048"},
         {"PRAGMA synchronous", "2", NULL},
         {"PRAGMA wal_autocheckpoint", "0", "0"},
         {"PRAGMA foreign_keys", "1", "1"},
