@@ -950,7 +950,7 @@ static void put_revoked(struct fixture *f, int64_t count)
         store_begin(f->store, STORE_WRITE, "testing", &tx, &f->err), 0);
     for (int64_t i = 1; i <= count; i++) {
         unsigned char hash[HASH_SIZE] = {0xee};
-        char id[24];
+        char id[32];
 
         memcpy(hash + 1, &i, sizeof(i));
         (void)snprintf(id, sizeof(id), "old_%lld", (long long)i);

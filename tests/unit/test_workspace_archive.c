@@ -128,7 +128,7 @@ static void zip_is_of_one_commit(void **state)
         COUNT = 1000
     }; /* two pages */
     struct workspace_change changes[COUNT];
-    char paths[COUNT][8], sha256[BLOB_NAME];
+    char paths[COUNT][16], sha256[BLOB_NAME];
     char *noise cleanup(mem_free) = xcalloc(1, 1000);
     struct meddler m = {.f = f};
     char *got cleanup(mem_free) = NULL;

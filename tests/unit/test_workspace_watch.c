@@ -68,7 +68,7 @@ static void watch(struct kept *f, struct workspace_tree *ret)
 static void put_many(struct kept *f)
 {
     struct workspace_change changes[MANY];
-    char paths[MANY][16], names[MANY][BLOB_NAME];
+    char paths[MANY][32], names[MANY][BLOB_NAME];
 
     for (int i = 0; i < MANY; i++) {
         (void)snprintf(paths[i], sizeof(paths[i]), "d%d/f%03d", i % 7, i);
