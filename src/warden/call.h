@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's side of the warden: one stub per request of
- * wire/warden_msg.h, named as its answer in warden/serve.c. A link is used
+ * wire/warden_msg.h, named as its answer in warden/answers.c. A link is used
  * by many threads; calls take turns. When the warden is gone every call
  * fails with ERR_UNAVAILABLE and warden_call_alive() turns false.
  */

@@ -106,6 +106,18 @@ struct warden {
     uint32_t zygote_restarts;
 };
 
+/* ---- answers.c ----------------------------------------------------------
+ */
+
+struct warden_answer {
+    bool before_setup; /* allowed only then; all others only after */
+    size_t fds;        /* exactly so many come with it, layers aside */
+    void (*answer)(struct warden *w, const struct warden_request *req,
+                   int *fds, struct warden_reply *reply);
+};
+
+extern const struct warden_answer warden_answers[WARDEN_REQUEST_MAX];
+
 /* Fills the reply's result, errnum and text; returns nothing to act on. */
 void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
                        int errnum, const char *fmt, ...)
