@@ -9,8 +9,10 @@
  *   network_permit.c  what policy says of it
  *   network_grant.c   in force: sockets of pid 1, rules and secrets to the
  *                     proxy, environment into the box; and withdrawn
- *   network_work.c    threads: what must not wait for the proxy, and what the
+ *   network_work.c    queues: what must not wait for the proxy, and what the
  *                     proxy must not wait for
+ *   network_answers.c what the proxy asks, answered; the one's thread
+ *   network_renew.c   grants looked at again; the other's
  *   network_report.c  what the proxy tells and asks
  *
  * struct session_net.lock is taken before all locks of session_int.h but
@@ -168,11 +170,24 @@ void network_work_question(struct session *se, const struct egress_report *r);
 void network_work_look(struct session *se);
 /* So are those that failed. */
 void network_work_retry(struct session_networks *n);
+/* With networks.lock held: the same; and the next there is to do, or NULL. */
+void network_work_again(struct session_networks *n);
+struct net_job *network_work_take(struct net_worker *w);
+void network_work_free(struct net_job *job);
+
+/* ---- network_answers.c, network_renew.c  -------------------------------- */
+
+void *network_answers_thread(void *worker);
+void *network_renew_thread(void *worker);
+/* The proxy is gone, and every grant with it. */
+void network_renew_lost(void *ctx);
+/* A secret was changed or removed: who carries it gets the new one, or loses
+ * its network; before the call that changed it returns. */
+void network_renew_secret(void *ctx, const char *tenant, const char *name);
 
 /* ---- network_report.c: on the proxy link's thread ----------------------- */
 
 void network_report(void *ctx, const struct egress_report *r);
-void network_report_lost(void *ctx);
 /* The session that has the handle, referenced, or NULL. */
 struct session *network_report_find(struct session_networks *n,
                                     uint64_t handle);
