@@ -24,6 +24,8 @@ ssize_t egress_head_end(const char *bytes, size_t len)
     size_t most = MIN(len, HTTP_HEAD_MAX);
     const char *at = bytes, *end = bytes + most;
 
+    if (!len) /* of a connection that has said nothing, bytes is NULL */
+        return 0;
     while ((at = memchr(at, '\n', (size_t)(end - at)))) {
         if (at == bytes || at[-1] != '\r')
             return -EBADMSG;

@@ -40,6 +40,7 @@ static void head_end_is_found_at_any_cut(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof(text); i++)
         assert_int_equal(egress_head_end(text, i), i >= 24 ? 24 : 0);
+    assert_int_equal(egress_head_end(NULL, 0), 0); /* it said nothing yet */
     assert_int_equal(egress_head_end("GET /\n", 6), -EBADMSG);
     assert_int_equal(egress_head_end("a\r\nb\n", 5), -EBADMSG);
     assert_int_equal(egress_head_end("\n", 1), -EBADMSG);
