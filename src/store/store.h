@@ -65,8 +65,9 @@ void store_rollback(struct store_tx **tx);
  * returns 0. What fn answers below 0 takes it back and is the answer; above 0
  * takes it back as well, there being nothing to keep. Who commits just then
  * may call fn on its own thread, sparing everyone a turn: it must not depend
- * on the thread it runs on, nor end the transaction. ctx and err are the
- * caller's until it returns. */
+ * on the thread it runs on, nor take a lock that anybody holds over a
+ * transaction, nor end this one. ctx and err are the caller's until it
+ * returns. */
 typedef int store_write_fn(struct store_tx *tx, void *ctx, struct error *err);
 int store_write(struct store *s, const char *what, store_write_fn *fn,
                 void *ctx, struct error *err);
