@@ -20,6 +20,7 @@
 /* Of a large file so much is handed to the disk at once, without waiting, so
  * that the sync at the end finds little left to do. */
 #define PUSH_BYTES (8u << 20)
+#define KEEP_BYTES (24u << 20) /* of it, in memory */
 
 struct blob_writer {
     struct blobs *b;
@@ -27,6 +28,7 @@ struct blob_writer {
     uint64_t at;     /* in the file, holes included; the buffer follows */
     uint64_t end;    /* of what was written; less than `at` after a hole */
     uint64_t pushed; /* handed to the disk */
+    uint64_t let_go; /* there, and in memory no more */
     size_t used;     /* of the buffer */
     size_t room;     /* of the buffer: little, until it is no small one */
     int fd;          /* -1: nothing is written yet */
@@ -99,21 +101,49 @@ static int open_temp(struct blob_writer *w, struct error *err)
     return 0;
 }
 
-static int push(struct blob_writer *w, struct error *err)
+/* A file system without it has all to do at the end; any other answer tells
+ * of lost bytes, and the sync at the end may not tell again. */
+static int push_range(struct blob_writer *w, uint64_t from, uint64_t to,
+                      unsigned flags, struct error *err)
 {
-    off_t from = (off_t)w->pushed, len = (off_t)(w->at - w->pushed);
-
-    if (w->at - w->pushed < PUSH_BYTES)
-        return 0;
-    w->pushed = w->at;
-    if (sync_file_range(w->fd, from, len, SYNC_FILE_RANGE_WRITE) == 0)
-        return 0;
-    /* A file system without it has all to do at the end; any other answer
-     * tells of lost bytes, and the sync at the end may not tell again. */
-    if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE ||
+    if (sync_file_range(w->fd, (off_t)from, (off_t)(to - from), flags) == 0 ||
+        errno == ENOSYS || errno == EINVAL || errno == ESPIPE ||
         errno == EOPNOTSUPP)
         return 0;
     return blob_fault_final(w->b, errno, err);
+}
+
+/* What was pushed a while ago is on the disk by now, and leaves the page cache
+ * for what comes: who has just sent so much is not about to read all of it,
+ * and new memory may take longer to get than the disk takes. */
+static int let_go(struct blob_writer *w, struct error *err)
+{
+    uint64_t to = w->pushed > KEEP_BYTES ? w->pushed - KEEP_BYTES : 0;
+    int r;
+
+    if (to < w->let_go + PUSH_BYTES)
+        return 0;
+    r = push_range(w, w->let_go, to,
+                   SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
+                       SYNC_FILE_RANGE_WAIT_AFTER,
+                   err);
+    /* A hint; if it is not taken, it stays in memory. */
+    (void)posix_fadvise(w->fd, (off_t)w->let_go, (off_t)(to - w->let_go),
+                        POSIX_FADV_DONTNEED);
+    w->let_go = to;
+    return r;
+}
+
+static int push(struct blob_writer *w, struct error *err)
+{
+    uint64_t from = w->pushed;
+    int r;
+
+    if (w->at - from < PUSH_BYTES)
+        return 0;
+    w->pushed = w->at;
+    r = push_range(w, from, w->at, SYNC_FILE_RANGE_WRITE, err);
+    return r == 0 ? let_go(w, err) : r;
 }
 
 static int put(struct blob_writer *w, const char *bytes, size_t len,

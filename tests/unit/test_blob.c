@@ -248,7 +248,9 @@ static void settle(void)
 static void roundtrip_sizes(void **state)
 {
     static const size_t sizes[] = {
-        0, 1, BLOB_CHUNK - 1, BLOB_CHUNK, BLOB_CHUNK + 1, 20u << 20};
+        0, 1, BLOB_CHUNK - 1, BLOB_CHUNK, BLOB_CHUNK + 1, 20u << 20,
+        /* From here on the first of it leaves memory while it is written. */
+        (32u << 20) - 1, 32u << 20, (32u << 20) + 1, (57u << 20) + 17};
     struct fixture *f = *state;
 
     for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
