@@ -20,6 +20,7 @@
 #define REFILL 4u        /* milliseconds of the clock bring one of it back */
 #define MAKE_MS 100u     /* for a sandbox: see session_calm_make */
 #define CHARGE_MOST 100u /* of one execution: prompt, on two processors */
+#define DIED_MS 400u     /* for one that ended with its interpreter */
 #define ALONE_MS 10000u  /* without another tenant's */
 
 /* Nobody is in anybody's way where one tenant alone has begun anything for a
@@ -138,7 +139,11 @@ void session_calm_end(struct session *se, struct collect *c)
     /* A thread or a process more than a session has of itself. */
     bool leaves = c->box->base.processes > c->box->alone;
 
-    spend(se->tenant, MIN(c->facts->cpu_ms, CHARGE_MOST));
+    /* What it had, to the last page, the kernel takes back at once, and is
+     * not interrupted for others: as with making, more than it took. */
+    spend(se->tenant, c->facts->end == END_KERNEL
+                          ? DIED_MS
+                          : MIN(c->facts->cpu_ms, CHARGE_MOST));
     if (leaves)
         set(se->tenant, c->box, true);
     else
