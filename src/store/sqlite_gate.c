@@ -8,12 +8,13 @@
 #include <errno.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
-#define WAIT_S 60
+#define WAIT_NS (60 * UINT64_C(1000000000)) /* in line */
 
 static void cond_init(pthread_cond_t *cond)
 {
@@ -39,13 +40,12 @@ void store_sqlite_gate_done(struct sqlite_gate *g)
     (void)pthread_mutex_destroy(&g->lock);
 }
 
-static struct timespec deadline(void)
+static struct timespec deadline(uint64_t ns)
 {
-    struct timespec until;
+    uint64_t at = clock_mono_ns() + ns;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_sec += WAIT_S;
-    return until;
+    return (struct timespec){.tv_sec = (time_t)(at / 1000000000u),
+                             .tv_nsec = (long)(at % 1000000000u)};
 }
 
 /* ---- the writer --------------------------------------------------------- */
@@ -71,7 +71,7 @@ static void turn_drop(struct sqlite_gate *g, struct sqlite_turn *turn)
 /* Returns what it waited for, or TURN_WAITS after a minute in line. */
 static unsigned turn_sleep(struct sqlite_gate *g, struct sqlite_turn *turn)
 {
-    struct timespec until = deadline(), *limit = &until;
+    struct timespec until = deadline(WAIT_NS), *limit = &until;
 
     while (!atomic_load(&turn->state)) {
         if (futex_wait(&turn->state, TURN_WAITS, limit) == 0)
@@ -110,13 +110,9 @@ static int turn_wait(struct sqlite_gate *g, struct sqlite_job *job)
 
 bool store_sqlite_gate_await(struct sqlite_gate *g, uint64_t ns)
 {
-    struct timespec until;
+    struct timespec until = deadline(ns);
     bool came;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_nsec += (long)ns;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
     atomic_store(&g->awaited, 1);
     (void)pthread_mutex_lock(&g->lock);
     came = g->turns != NULL;
@@ -193,7 +189,7 @@ bool store_sqlite_gate_pass(struct sqlite_gate *g,
 /* NULL: the caller may open one more. */
 static int reader_enter(struct sqlite_gate *g, struct sqlite_conn **ret_conn)
 {
-    struct timespec until = deadline();
+    struct timespec until = deadline(WAIT_NS);
     int r = 0;
 
     (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
