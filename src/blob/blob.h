@@ -32,6 +32,7 @@
 struct blobs;
 struct blob_batch;
 struct blob_writer;
+struct buf;
 struct error;
 struct stat;
 
@@ -60,13 +61,23 @@ uint64_t blob_written(const struct blob_writer *w);
 int blob_finish(struct blob_writer **w, char ret_sha256[BLOB_NAME],
                 uint64_t *ret_size, struct error *err);
 /* The same, but a small one is durable only when blobs_sync has returned 0
- * after that: for a row that refers to it in a transaction which calls that
- * before it becomes durable itself (D2). */
+ * after that, or what blobs_write gave is durable: for a row that refers to it
+ * in a transaction which sees to that before it is durable itself (D2). */
 int blob_finish_soon(struct blob_writer **w, char ret_sha256[BLOB_NAME],
                      uint64_t *ret_size, struct error *err);
 /* What was finished so is durable. Fails, whoever asks, while one that was
- * lost is pinned. `blobs` is a struct blobs, as store_before_commit has it. */
-int blobs_sync(void *blobs, struct error *err);
+ * lost is pinned. */
+int blobs_sync(struct blobs *b, struct error *err);
+/* The same without the wait for the disk, if it is not much: *ret (empty: all
+ * is durable) is to be kept where it is durable, until a blobs_sync that
+ * begins later has returned 0, and to be given to blobs_redo by a start before
+ * that. One thread at a time. */
+#define BLOBS_WRITE_MOST (32u << 10)
+int blobs_write(struct blobs *b, struct buf *ret, struct error *err);
+/* What blobs_write gave in an earlier run, and has not come through, is stored
+ * once more. */
+int blobs_redo(struct blobs *b, const void *bytes, size_t len,
+               struct error *err);
 void blob_abort(struct blob_writer **w); /* for cleanup(); accepts cleared */
 void blob_release(struct blobs *b, const char *sha256); /* one pin */
 /* Pins one that a row refers to, for another row that is to. It may have gone

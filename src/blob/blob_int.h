@@ -114,6 +114,7 @@ struct blob_log {
     unsigned half;      /* the one that is being filled */
     uint64_t turn;      /* of that half */
     size_t at;          /* filled, and on its way to the disk at least */
+    bool unsynced;      /* some of that half is on no disk's way yet */
     uint64_t written;   /* groups, so far */
     bool leading;       /* someone writes it out, or turns it over */
     bool wiping;        /* someone empties it: nobody may begin to add */
@@ -303,6 +304,11 @@ int blob_write_end(struct blob_writer **w, char ret_temp[BLOB_TEMP],
 #define BLOB_LOG_MOST (16u << 10) /* bytes of a blob that goes there */
 #define BLOB_LOG_HALF (8u << 20)
 
+/* The log's lock is held, and let go meanwhile. Everything that was added
+ * before is out; and synced, unless it comes back as *ret_unsynced (which may
+ * be NULL). */
+int blob_log_drain(struct blobs *b, struct buf *ret_unsynced,
+                   struct error *err);
 /* What an earlier run left is pending. */
 int blob_log_open(struct blobs *b, struct error *err);
 /* Everything is in its place afterwards, if that can be. */

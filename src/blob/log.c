@@ -10,11 +10,15 @@
  *
  *   DIR/blobs/log.0, log.1    two halves of fixed size, filled in turn
  *
+ * Whoever keeps the same records elsewhere on disk (blobs_write) need not wait
+ * for the log: it is synced for many of those at once, and when a half is
+ * full.
+ *
  * Before a half is used again everything its records stand for is in its
  * place, and the file system synced. When placing cannot keep up, or fails,
  * writers wait for it, or are told. A start after a crash finds pending what
- * the log has. Whoever removes blobs wipes the log afterwards: gone bytes are
- * gone from it as well, and do not come back.
+ * the log has. Whoever removes blobs wipes the log afterwards (wipe.c): gone
+ * bytes are gone from it as well, and do not come back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,14 +80,36 @@ int blob_log_settle(struct blobs *b, struct error *err)
     return r;
 }
 
+/* What was written into this half without waiting is on disk afterwards. The
+ * lock is held, and let go meanwhile; `leading` is ours. */
+static int sync_half(struct blobs *b, struct error *err)
+{
+    struct blob_log *log = &b->log;
+    int fd = log->fd[log->half];
+    int r;
+
+    if (!log->unsynced)
+        return 0;
+    (void)pthread_mutex_unlock(&log->lock);
+    r = blob_fault_refuse(b, err);
+    if (r == 0 && fdatasync(fd) < 0)
+        r = blob_fault_final(b, errno, err);
+    (void)pthread_mutex_lock(&log->lock);
+    if (r == 0)
+        log->unsynced = false;
+    return r;
+}
+
 /* Goes on in the other half, once nothing needs its records any more. If the
  * placer is behind, the writer helps; the others wait meanwhile. */
 static int turn_over(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
     unsigned other = 1 - log->half;
-    int r = blob_pending_some(b, (int)other, log->seq, UINT32_MAX, err);
+    int r = sync_half(b, err);
 
+    if (r == 0)
+        r = blob_pending_some(b, (int)other, log->seq, UINT32_MAX, err);
     if (r >= 0 && !log->settled[other])
         r = blob_log_settle(b, err);
     if (r < 0)
@@ -115,10 +141,11 @@ static void hand_over(struct blobs *b, struct blob_log_group *g, uint32_t at,
     }
 }
 
-/* Writes and syncs what all have added so far. The lock is held, and let go
- * meanwhile; `leading` is ours. */
+/* Writes what all have added so far, and syncs it, unless it goes to
+ * *ret_unsynced instead. The lock is held, and let go meanwhile; `leading` is
+ * ours. */
 static int write_out(struct blobs *b, struct blob_log_group *g,
-                     struct error *err)
+                     struct buf *ret_unsynced, struct error *err)
 {
     struct blob_log *log = &b->log;
     struct buf batch = log->pending;
@@ -132,12 +159,17 @@ static int write_out(struct blobs *b, struct blob_log_group *g,
     r = blob_log_put(fd, batch.data, batch.len, at);
     if (r < 0)
         r = blob_fault(-r, "store an object", err);
-    else if (fdatasync(fd) < 0)
+    else if (!ret_unsynced && fdatasync(fd) < 0)
         r = blob_fault_final(b, errno, err);
-    buf_done(&batch);
+    if (ret_unsynced && r == 0)
+        *ret_unsynced = batch;
+    else
+        buf_done(&batch);
     (void)pthread_mutex_lock(&log->lock);
     if (r < 0) /* or the next start would not look behind it */
         log->at = (size_t)at;
+    else
+        log->unsynced = ret_unsynced != NULL;
     hand_over(b, g, (uint32_t)at, r == 0);
     return r;
 }
@@ -165,9 +197,13 @@ static void add_record(struct blobs *b, struct blob_log_group *g,
 }
 
 /* One of those who wait writes for all; true once ours is out or lost. */
-static bool lead_or_wait(struct blobs *b, struct blob_log_group *mine)
+static bool lead_or_wait(struct blobs *b, struct blob_log_group *mine,
+                         struct buf *ret_unsynced)
 {
     struct blob_log *log = &b->log;
+    /* Nobody else waits for this one. */
+    bool unsynced = ret_unsynced && mine->refs == 1 &&
+                    log->pending.len <= BLOBS_WRITE_MOST;
 
     if (mine->done)
         return true;
@@ -177,7 +213,8 @@ static bool lead_or_wait(struct blobs *b, struct blob_log_group *mine)
     }
     log->leading = true;
     log->group = NULL; /* who comes now belongs to the next */
-    mine->result = write_out(b, mine, &mine->err);
+    mine->result =
+        write_out(b, mine, unsynced ? ret_unsynced : NULL, &mine->err);
     mine->done = true;
     log->written++;
     log->leading = false;
@@ -187,11 +224,11 @@ static bool lead_or_wait(struct blobs *b, struct blob_log_group *mine)
 
 /* Waits until ours is out; a reference of ours to the group ends. */
 static int see_out(struct blobs *b, struct blob_log_group *mine,
-                   struct error *err)
+                   struct buf *ret_unsynced, struct error *err)
 {
     int r;
 
-    while (!lead_or_wait(b, mine))
+    while (!lead_or_wait(b, mine, ret_unsynced))
         continue;
     r = mine->result;
     if (r < 0)
@@ -201,15 +238,15 @@ static int see_out(struct blobs *b, struct blob_log_group *mine,
     return r;
 }
 
-/* Everything that was added before is out. */
-static int drain(struct blobs *b, struct error *err)
+int blob_log_drain(struct blobs *b, struct buf *ret_unsynced,
+                   struct error *err)
 {
     struct blob_log *log = &b->log;
     uint64_t written = log->written;
 
     if (log->group) {
         log->group->refs++;
-        return see_out(b, log->group, err);
+        return see_out(b, log->group, ret_unsynced, err);
     }
     while (log->leading && log->written == written)
         (void)pthread_cond_wait(&log->changed, &log->lock);
@@ -231,7 +268,7 @@ static int make_room(struct blobs *b, size_t need, struct error *err)
             continue;
         }
         if (log->group) { /* goes out first; its members hear how it went */
-            (void)drain(b, &theirs);
+            (void)blob_log_drain(b, NULL, &theirs);
             continue;
         }
         log->leading = true;
@@ -263,77 +300,47 @@ int blob_log_add(struct blobs *b, const struct blob_name *name,
     if (soon)
         return 0;
     log->group->refs++;
-    return see_out(b, log->group, err);
+    return see_out(b, log->group, NULL, err);
 }
 
-int blobs_sync(void *blobs, struct error *err)
+/* Whose it was is not known here, so nobody is told that all is well. */
+static int none_lost(struct blobs *b, struct error *err)
 {
-    struct blobs *b = blobs;
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
-    int r = drain(b, err);
-
-    if (r < 0 || !blob_pin_lost(b))
-        return r;
-    /* Whose it was is not known here, so nobody is told that all is well. */
+    if (!blob_pin_lost(b))
+        return 0;
     return blob_fault_refuse(b, err) < 0
                ? -(int)err->code
                : error_set(err, ERR_INTERNAL, "cannot store an object");
 }
 
-/* ---- wiping ------------------------------------------------------------- */
-
-/* Nobody writes meanwhile. */
-static int wipe(struct blobs *b, struct error *err)
-{
-    static const char zeroes[65536];
-
-    for (unsigned i = 0; i < 2; i++) {
-        for (size_t at = 0; at < BLOB_LOG_HALF; at += sizeof(zeroes)) {
-            int r =
-                blob_log_put(b->log.fd[i], zeroes, sizeof(zeroes), (off_t)at);
-
-            if (r < 0)
-                return blob_fault(-r, "wipe the log of small objects", err);
-        }
-        if (fdatasync(b->log.fd[i]) < 0)
-            return blob_fault_final(b, errno, err);
-    }
-    return 0;
-}
-
-/* All of it is in its place and on disk, and nobody writes. */
-static int empty_and_wipe(struct blobs *b, struct error *err)
-{
-    struct blob_log *log = &b->log;
-    int r = blob_pending_some(b, -1, log->seq, UINT32_MAX, err);
-
-    if (r >= 0)
-        r = blob_log_settle(b, err);
-    if (r < 0)
-        return r;
-    r = wipe(b, err);
-    /* Also if half of it is left: of that nothing is needed, and a new turn
-     * is not mistaken for it. */
-    log->at = 0;
-    log->turn++;
-    log->settled[1 - log->half] = true;
-    return r;
-}
-
-int blobs_forget(struct blobs *b, struct error *err)
+int blobs_sync(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
+    int r = blob_log_drain(b, NULL, err);
+
+    if (r < 0)
+        return r;
+    while (log->leading)
+        (void)pthread_cond_wait(&log->changed, &log->lock);
+    log->leading = true;
+    r = sync_half(b, err);
+    log->leading = false;
+    (void)pthread_cond_broadcast(&log->changed);
+    return r < 0 ? r : none_lost(b, err);
+}
+
+int blobs_write(struct blobs *b, struct buf *ret, struct error *err)
+{
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
     int r;
 
-    while (log->wiping)
-        (void)pthread_cond_wait(&log->changed, &log->lock);
-    log->wiping = true; /* who comes now waits; who is in goes on */
-    while (log->leading || log->group)
-        (void)drain(b, err); /* its members hear how it went */
-    r = empty_and_wipe(b, err);
-    log->wiping = false;
-    (void)pthread_cond_broadcast(&log->changed);
+    *ret = (struct buf){0};
+    r = blob_log_drain(b, ret, err);
+    if (r == 0)
+        r = none_lost(b, err);
+    if (r < 0)
+        buf_done(ret);
     return r;
 }
 

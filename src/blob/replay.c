@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The log of small blobs at a start: what an earlier run left in it is
- * pending again, whether or not it had got to its place. Runs in the daemon,
- * before there are other threads at work in blob/.
+ * pending again, whether or not it had got to its place. What a power cut kept
+ * from the log comes back from where its records were kept meanwhile. Runs in
+ * the daemon, before there are other threads at work in blob/.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,28 +24,32 @@ struct half {
     size_t end; /* of the records */
 };
 
-/* The record at *pos, or false where they end; *pos moves behind it. */
-static bool next_record(const struct half *h, size_t *pos,
-                        struct blob_record *ret)
+/* The record at *pos, or false where they end; *pos moves behind it. turn:
+ * whose alone, or 0. */
+static bool next_record(const char *bytes, size_t size, uint64_t turn,
+                        size_t *pos, struct blob_record *ret)
 {
     unsigned char check[BLOB_LOG_CHECK], hash[HASH_SIZE];
-    const char *bytes = h->bytes + *pos + sizeof(*ret);
 
-    if (*pos + sizeof(*ret) > BLOB_LOG_HALF)
+    if (*pos + sizeof(*ret) > size)
         return false;
-    memcpy(ret, h->bytes + *pos, sizeof(*ret));
+    memcpy(ret, bytes + *pos, sizeof(*ret));
     blob_log_check(ret, check);
     if (ret->magic != BLOB_LOG_MAGIC ||
         memcmp(check, ret->check, sizeof(check)) != 0 ||
-        ret->len > BLOB_LOG_MOST ||
-        ret->len > BLOB_LOG_HALF - *pos - sizeof(*ret) ||
-        (h->turn && ret->turn != h->turn))
+        ret->len > BLOB_LOG_MOST || ret->len > size - *pos - sizeof(*ret) ||
+        (turn && ret->turn != turn))
         return false;
-    hash_sha256(bytes, ret->len, hash);
+    hash_sha256(bytes + *pos + sizeof(*ret), ret->len, hash);
     if (memcmp(hash, ret->hash, HASH_SIZE) != 0)
         return false; /* half written: nobody was told that it is there */
     *pos += sizeof(*ret) + ret->len;
     return true;
+}
+
+static void copy_domain(const struct blob_record *r, char ret[BLOB_DOMAIN])
+{
+    (void)snprintf(ret, BLOB_DOMAIN, "%.*s", BLOB_DOMAIN - 1, r->domain);
 }
 
 static void pend(struct blobs *b, unsigned i, const struct blob_record *r,
@@ -57,8 +62,7 @@ static void pend(struct blobs *b, unsigned i, const struct blob_record *r,
     p->at = (uint32_t)(end - r->len);
     p->replayed = true;
     memcpy(p->hash, r->hash, HASH_SIZE);
-    (void)snprintf(p->domain, sizeof(p->domain), "%.*s", BLOB_DOMAIN - 1,
-                   r->domain);
+    copy_domain(r, p->domain);
     blob_pending_add(b, p);
 }
 
@@ -78,7 +82,7 @@ static void replay_half(struct blobs *b, unsigned i, struct half *h,
 {
     struct blob_record r;
 
-    while (next_record(h, &h->end, &r)) {
+    while (next_record(h->bytes, BLOB_LOG_HALF, h->turn, &h->end, &r)) {
         h->turn = r.turn;
         *missing += is_missing(b, &r);
         pend(b, i, &r, h->end);
@@ -142,12 +146,21 @@ static void done(struct half (*halves)[2])
     free((*halves)[1].bytes);
 }
 
+static void tell(uint64_t missing)
+{
+    char text[24];
+
+    if (!missing)
+        return;
+    (void)snprintf(text, sizeof(text), "%llu", (unsigned long long)missing);
+    log_event(LOG_WARN, "blobs_restored_from_log", "count", text, NULL);
+}
+
 int blob_replay(struct blobs *b, struct error *err)
 {
     struct half halves[2] cleanup(done) = {{0}};
     uint64_t missing = 0;
     unsigned newest;
-    char text[24];
     int r = 0;
 
     for (unsigned i = 0; i < 2 && r == 0; i++) {
@@ -159,10 +172,49 @@ int blob_replay(struct blobs *b, struct error *err)
     newest = halves[1].turn > halves[0].turn;
     if (r == 0)
         r = go_on(b, newest, &halves[newest], err);
-    if (r == 0 && missing) {
-        (void)snprintf(text, sizeof(text), "%llu",
-                       (unsigned long long)missing);
-        log_event(LOG_WARN, "blobs_restored_from_log", "count", text, NULL);
+    if (r == 0)
+        tell(missing);
+    return r;
+}
+
+/* ---- what was kept elsewhere -------------------------------------------- */
+
+static bool is_stored(struct blobs *b, const struct blob_name *name)
+{
+    char *bytes cleanup(mem_free) = NULL;
+    struct blob_look look = {0};
+    struct error unsaid;
+    size_t len;
+
+    return (blob_read_look(b, name, &look, NULL, &unsaid) == 0 &&
+            look.state == BLOB_GOOD) ||
+           blob_pending_read(b, name, &bytes, &len, &unsaid) == 0;
+}
+
+int blobs_redo(struct blobs *b, const void *bytes, size_t len,
+               struct error *err)
+{
+    struct blob_record record;
+    uint64_t missing = 0;
+    size_t end = 0;
+    int r = 0;
+
+    while (r == 0 && next_record(bytes, len, 0, &end, &record)) {
+        char domain[BLOB_DOMAIN];
+        struct blob_name name;
+
+        copy_domain(&record, domain);
+        blob_name_of(record.hash, &name);
+        if (is_stored(b, &name))
+            continue;
+        missing++;
+        r = blob_log_add(b, &name, domain,
+                         (const char *)bytes + end - record.len, record.len,
+                         false, err);
     }
+    if (r == 0 && end < len) /* a check of what refers to it finds which */
+        log_event(LOG_ERROR, "blobs_redo_damaged", NULL);
+    if (r == 0)
+        tell(missing);
     return r;
 }

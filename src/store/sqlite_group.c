@@ -75,6 +75,19 @@ static void tell(struct sqlite_store *s, struct sqlite_group *g)
     futex_wake(&g->done, INT_MAX);
 }
 
+/* What is to be durable with them, or before. */
+static int call_before(struct sqlite_store *s, const char *what,
+                       struct sqlite_group *g)
+{
+    struct sqlite_job job = {.what = what,
+                             .fn = s->base.before_commit,
+                             .ctx = s->base.before_commit_ctx,
+                             .err = &g->barred};
+    int code = job.fn ? store_sqlite_job_call(s, &job) : SQLITE_OK;
+
+    return job.result < 0 ? STORE_SQLITE_BARRED : code;
+}
+
 /* Commits what is in it and tells everyone. cause: why the engine may have
  * taken all of it back already, or SQLITE_OK. */
 static int end(struct sqlite_store *s, const char *what, int cause)
@@ -84,10 +97,9 @@ static int end(struct sqlite_store *s, const char *what, int cause)
 
     if (sqlite3_get_autocommit(s->writer->db))
         code = cause != SQLITE_OK ? cause : SQLITE_ABORT;
-    else if (g->members && s->base.before_commit &&
-             s->base.before_commit(s->base.before_commit_ctx, &g->barred) < 0)
-        code = STORE_SQLITE_BARRED;
     else if (g->members)
+        code = call_before(s, what, g);
+    if (g->members && code == SQLITE_OK)
         code = store_sqlite_commit_now(s, what);
     store_sqlite_rollback_now(s, what);
     g->code = code;

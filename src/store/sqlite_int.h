@@ -154,7 +154,12 @@ struct sqlite_store {
     /* Likewise: with how many members a group is thought to be complete, and
      * how many were, in a row. */
     unsigned expected, complete;
+    int fold_frames; /* of the log, until they go into the database */
 };
+
+/* What every commit changes goes there once for all of them, so the log may
+ * grow; but a start has to read it. */
+#define STORE_SQLITE_FOLD_FRAMES 16000
 
 /* Instead of an SQLite code: what comes before a commit failed. */
 #define STORE_SQLITE_BARRED (-1)
@@ -197,6 +202,9 @@ void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
 
 int store_sqlite_write(struct store *base, const char *what,
                        store_write_fn *fn, void *ctx, struct error *err);
+/* Calls its function in the transaction that is open. An SQLite code: whether
+ * what it did may be kept, if job->result says so too. */
+int store_sqlite_job_call(struct sqlite_store *s, struct sqlite_job *job);
 /* Another's, in the group that is open. An SQLite code: why the engine may
  * have taken back all of it. */
 int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job);

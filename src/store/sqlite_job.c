@@ -33,8 +33,7 @@ int store_sqlite_write(struct store *base, const char *what,
     return r < 0 ? r : job.result;
 }
 
-/* Calls it in a transaction of its own; whether that may be kept. */
-static int call(struct sqlite_store *s, struct sqlite_job *job)
+int store_sqlite_job_call(struct sqlite_store *s, struct sqlite_job *job)
 {
     struct sqlite_tx tx = {.base.ops = &store_sqlite_ops,
                            .store = s,
@@ -59,7 +58,7 @@ int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job)
     }
     code = store_sqlite_group_join(s);
     if (code == SQLITE_OK)
-        code = call(s, job);
+        code = store_sqlite_job_call(s, job);
     if (code == SQLITE_OK && job->result == 0) {
         code = store_sqlite_group_add(s);
         job->kept = code == SQLITE_OK;

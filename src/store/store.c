@@ -28,8 +28,7 @@ bool store_writable(struct store *s)
     return s->ops->writable(s);
 }
 
-void store_before_commit(struct store *s,
-                         int (*fn)(void *ctx, struct error *err), void *ctx)
+void store_before_commit(struct store *s, store_write_fn *fn, void *ctx)
 {
     s->before_commit = fn;
     s->before_commit_ctx = ctx;

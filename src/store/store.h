@@ -45,11 +45,6 @@ int store_open(const char *data_dir, struct store **ret, struct error *err);
 void store_close(struct store *s); /* accepts NULL */
 /* False once a sync failed: nothing is written until the next start. */
 bool store_writable(struct store *s);
-/* fn is called by whoever commits, before anything of a transaction becomes
- * durable; when it fails, so does the transaction, with its error. It must not
- * use the store. To be set before there are other threads. */
-void store_before_commit(struct store *s,
-                         int (*fn)(void *ctx, struct error *err), void *ctx);
 
 /* what: for errors, "storing a key"; must outlive the transaction. A write
  * within a write of the same thread is ERR_INTERNAL. */
@@ -71,6 +66,11 @@ void store_rollback(struct store_tx **tx);
 typedef int store_write_fn(struct store_tx *tx, void *ctx, struct error *err);
 int store_write(struct store *s, const char *what, store_write_fn *fn,
                 void *ctx, struct error *err);
+/* fn is called by whoever commits, before anything of the transactions that
+ * are kept becomes durable, and what it writes does so with them; when it
+ * fails, so do they, with its error. To be set before there are other
+ * threads. */
+void store_before_commit(struct store *s, store_write_fn *fn, void *ctx);
 
 /*
  * sql: a string literal (statements are cached by its address). types: one

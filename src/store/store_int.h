@@ -51,7 +51,7 @@ struct store_ops {
  * their transaction has ended, so they have the table themselves. */
 struct store {
     const struct store_ops *ops;
-    int (*before_commit)(void *ctx, struct error *err); /* or NULL */
+    store_write_fn *before_commit; /* or NULL */
     void *before_commit_ctx;
 };
 

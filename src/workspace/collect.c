@@ -69,6 +69,8 @@ int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
     if (r == 0 &&
         done.versions + done.workspaces + done.uploads + done.blobs + expired)
         r = forget(w, err);
+    if (r == 0 && atomic_load(&w->small.due))
+        r = workspace_small_forget(w, err);
     report(&done);
     if (r < 0)
         return r;

@@ -33,9 +33,7 @@ int workspaces_open(const struct workspaces_settings *settings,
     w->blobs = blobs;
     w->audit = audit;
     (void)pthread_mutex_init(&w->lock, NULL); /* cannot fail on Linux */
-    /* The bytes before the rows that refer to them, at one go (D2). */
-    store_before_commit(store, blobs_sync, blobs);
-    if (workspace_trees_open(w, err) < 0 ||
+    if (workspace_small_open(w, err) < 0 || workspace_trees_open(w, err) < 0 ||
         workspace_keeper_open(w, err) < 0) {
         workspaces_close(w);
         return -(int)err->code;
@@ -50,7 +48,7 @@ void workspaces_close(struct workspaces *w)
         return;
     workspace_keeper_close(w);
     workspace_trees_close(w);
-    store_before_commit(w->store, NULL, NULL);
+    workspace_small_close(w);
     (void)pthread_mutex_destroy(&w->lock);
     free(w->data_dir);
     free(w);

@@ -79,6 +79,8 @@ static int remove_all(struct workspaces *w, const struct blob_info *blobs,
             break;
     }
     if (r == 0 && ret->blobs > before)
+        r = workspace_small_forget(w, err);
+    if (r == 0 && ret->blobs > before)
         r = blobs_forget(w->blobs, err);
     return r;
 }

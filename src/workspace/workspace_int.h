@@ -14,6 +14,7 @@
  *   govern.c        what policy says about all of these
  *   library*.c aged.c   files uploaded for themselves, listings by age; see
  *                   library_int.h
+ *   small.c         what makes the bytes of small files durable
  *   tree*.c collect.c scrub.c    see keep_int.h
  *
  * Rules about rows that several files rely on:
@@ -35,6 +36,7 @@
 #define GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
 
 #include <pthread.h>
+#include <stdatomic.h>
 
 #include "store/store.h"
 #include "workspace/keep_int.h"
@@ -57,6 +59,13 @@ struct library_memo {
     char tenant[64], id[ID_MAX];
 };
 
+/* small.c */
+struct small_state {
+    unsigned slot;    /* the next; of who has the store's writing turn */
+    atomic_bool used; /* one was, since all were forgotten */
+    atomic_bool due;  /* that could not be done when it was asked for */
+};
+
 struct workspaces {
     struct workspaces_settings settings;
     char *data_dir; /* owned; settings.data_dir points to it */
@@ -72,6 +81,7 @@ struct workspaces {
     struct library_memo libraries[LIBRARY_MEMOS];
     int64_t last_made_ms; /* when the newest workspace was made */
 
+    struct small_state small;
     struct workspace_trees *trees;   /* tree.c's; NULL: not open */
     struct workspace_keeper *keeper; /* keeper.c's; NULL: not open */
 };
@@ -84,6 +94,17 @@ pthread_mutex_t *workspace_lock_mutex(pthread_mutex_t *m);
 void workspace_unlock_mutex(pthread_mutex_t **m);
 /* Tells the listener; after store_commit of anything that made a commit. */
 void workspaces_committed(struct workspaces *w);
+
+/* ---- small.c ------------------------------------------------------------
+ */
+
+/* Stores what an earlier run did not come to store; from then on the bytes of
+ * small files are durable with the commit that refers to them. */
+int workspace_small_open(struct workspaces *w, struct error *err);
+void workspace_small_close(struct workspaces *w);
+/* After removing blobs, before blobs_forget. While somebody reads for long it
+ * is only due, for the collector's next round. */
+int workspace_small_forget(struct workspaces *w, struct error *err);
 
 /* ---- govern.c -----------------------------------------------------------
  */

@@ -1482,6 +1482,172 @@ static void D4_failed_sync_of_what_is_soon(void **state)
     put_text(f, "does not get there", sha);
 }
 
+/* ---- durable elsewhere ---------------------------------------------------
+ */
+
+/* As a power cut leaves it that kept all of the log from the disk. */
+static void cut(struct fixture *f)
+{
+    f->blobs->log.open = false;
+    blobs_close(f->blobs);
+    f->blobs = NULL;
+    for (unsigned i = 0; i < 2; i++) {
+        char *path cleanup(mem_free) = below(f, i ? "log.1" : "log.0");
+
+        assert_int_equal(truncate(path, 0), 0);
+    }
+    must(f, open_blobs(f));
+}
+
+/* How often the log was synced since arm. */
+static unsigned synced(struct fixture *f)
+{
+    return f->faults.rules[0].seen;
+}
+
+static void D1_written_is_durable_where_it_is_kept(void **state)
+{
+    struct fixture *f = *state;
+    struct buf kept cleanup(buf_done) = {0}, none cleanup(buf_done) = {0};
+    char one[BLOB_NAME], two[BLOB_NAME], other[BLOB_NAME];
+
+    arm(f, FAULTS_FDATASYNC, "/log.", EIO, UINT32_MAX);
+    put_soon(f, "the first", one);
+    put_soon(f, "the second", two);
+    must(f, blobs_write(f->blobs, &kept, &f->err));
+    assert_int_equal(synced(f), 0);
+    assert_true(kept.len > 19);
+    holds(f, one, "the first", 9);
+    must(f, blobs_write(f->blobs, &none, &f->err)); /* of nothing */
+    assert_int_equal(none.len, 0);
+    (void)disarm(f);
+
+    cut(f);
+    assert_false(opens(f, one));
+    must(f, blobs_redo(f->blobs, kept.data, kept.len, &f->err));
+    holds(f, one, "the first", 9);
+    holds(f, two, "the second", 10);
+    crash(f); /* it is durable in the log by then */
+    holds(f, two, "the second", 10);
+
+    /* What is there is left alone, in the log or as a file. */
+    put_text(f, "another", other);
+    arm(f, FAULTS_PWRITE, "/log.", EIO, UINT32_MAX);
+    must(f, blobs_redo(f->blobs, kept.data, kept.len, &f->err));
+    must(f, blob_pending_all(f->blobs, &f->err));
+    must(f, blobs_redo(f->blobs, kept.data, kept.len, &f->err));
+    assert_int_equal(synced(f), 0);
+    (void)disarm(f);
+}
+
+static void redo_of_damaged_records_stores_what_is_whole(void **state)
+{
+    struct fixture *f = *state;
+    struct buf kept cleanup(buf_done) = {0};
+    char one[BLOB_NAME], two[BLOB_NAME];
+
+    put_soon(f, "the first", one);
+    put_soon(f, "the second", two);
+    must(f, blobs_write(f->blobs, &kept, &f->err));
+    cut(f);
+    must(f, blobs_redo(f->blobs, kept.data, 0, &f->err));
+    must(f, blobs_redo(f->blobs, kept.data, 40, &f->err));
+    assert_false(opens(f, one));
+    kept.data[kept.len - 1] ^= 1;
+    must(f, blobs_redo(f->blobs, kept.data, kept.len, &f->err));
+    holds(f, one, "the first", 9);
+    assert_false(opens(f, two));
+}
+
+static void D1_written_is_synced_when_it_is_much_or_awaited(void **state)
+{
+    /* Two of them: as much as is given back, and one byte more. */
+    static const size_t sizes[] = {
+        BLOBS_WRITE_MOST / 2 - sizeof(struct blob_record),
+        BLOBS_WRITE_MOST / 2 - sizeof(struct blob_record) + 1};
+    struct fixture *f = *state;
+    struct buf kept cleanup(buf_done) = {0};
+    char sha[BLOB_NAME];
+
+    _Static_assert(BLOBS_WRITE_MOST / 2 <= BLOB_LOG_MOST, "small ones");
+    for (size_t i = 0; i < ARRAY_SIZE(sizes); i++) {
+        char *text cleanup(mem_free) = xcalloc(1, sizes[i] + 1);
+
+        memset(text, 'a' + (int)i, sizes[i]);
+        arm(f, FAULTS_FDATASYNC, "/log.", EIO, UINT32_MAX);
+        put_soon(f, text, sha);
+        text[0] = 'x';
+        put_soon(f, text, sha);
+        must(f, blobs_write(f->blobs, &kept, &f->err));
+        assert_int_equal(kept.len, i == 0 ? BLOBS_WRITE_MOST : 0);
+        assert_int_equal(synced(f), i);
+        buf_done(&kept);
+        must(f, blobs_sync(f->blobs, &f->err));
+        must(f, blobs_sync(f->blobs, &f->err)); /* once is enough */
+        assert_int_equal(synced(f), 1);
+        (void)disarm(f);
+    }
+
+    arm(f, FAULTS_FDATASYNC, "/log.", EIO, UINT32_MAX);
+    put_soon(f, "goes out with the next", sha);
+    put_logged(f, "waits", 5, sha);
+    must(f, blobs_write(f->blobs, &kept, &f->err));
+    assert_int_equal(kept.len, 0);
+    assert_int_equal(synced(f), 1);
+    (void)disarm(f);
+}
+
+/* Whoever kept records until a sync need not know of the log's halves. */
+static void D1_full_half_is_synced_before_the_other_is_begun(void **state)
+{
+    struct fixture *f = *state;
+    char text[BLOB_LOG_MOST + 1], sha[BLOB_NAME];
+    unsigned half = f->blobs->log.half;
+
+    memset(text, 'x', sizeof(text));
+    text[BLOB_LOG_MOST] = '\0';
+    arm(f, FAULTS_FDATASYNC, half ? "/log.1" : "/log.0", EIO, UINT32_MAX);
+    for (unsigned i = 0; f->blobs->log.half == half; i++) {
+        struct buf kept cleanup(buf_done) = {0};
+
+        assert_true(i < 1000);
+        assert_int_equal(synced(f), 0);
+        (void)snprintf(text, sizeof(text), "%06u", i);
+        text[6] = 'x';
+        put_soon(f, text, sha);
+        must(f, blobs_write(f->blobs, &kept, &f->err));
+        assert_true(kept.len > 0);
+    }
+    assert_int_equal(synced(f), 1);
+    (void)disarm(f);
+}
+
+static void D2_D4_failures_of_what_is_only_written(void **state)
+{
+    struct fixture *f = *state;
+    struct buf kept cleanup(buf_done) = {0};
+    char sha[BLOB_NAME];
+
+    put_soon(f, "does not get there", sha);
+    arm(f, FAULTS_PWRITE, "/log.", ENOSPC, 1);
+    assert_int_equal(blobs_write(f->blobs, &kept, &f->err), -ERR_SPACE);
+    assert_int_equal(disarm(f), 1);
+    assert_int_equal(kept.len, 0);
+    assert_int_equal(blobs_write(f->blobs, &kept, &f->err), -ERR_INTERNAL);
+    blob_release(f->blobs, sha);
+
+    put_soon(f, "gets there", sha);
+    must(f, blobs_write(f->blobs, &kept, &f->err));
+    arm(f, FAULTS_FDATASYNC, "/log.", EIO, 1);
+    refused(f, blobs_sync(f->blobs, &f->err));
+    assert_int_equal(disarm(f), 1);
+    assert_false(blobs_writable(f->blobs));
+    refused(f, blobs_sync(f->blobs, &f->err));
+    cut(f); /* the next start has it from where it was kept */
+    must(f, blobs_redo(f->blobs, kept.data, kept.len, &f->err));
+    holds(f, sha, "gets there", 10);
+}
+
 static void placer_waits_for_a_quiet_moment(void **state)
 {
     struct fixture *f = *state;
@@ -2048,6 +2214,11 @@ int main(void)
         CASE(D1_soon_is_durable_after_a_sync),
         CASE(D2_D5_soon_and_lost_is_told),
         CASE(D4_failed_sync_of_what_is_soon),
+        CASE(D1_written_is_durable_where_it_is_kept),
+        CASE(redo_of_damaged_records_stores_what_is_whole),
+        CASE(D1_written_is_synced_when_it_is_much_or_awaited),
+        CASE(D1_full_half_is_synced_before_the_other_is_begun),
+        CASE(D2_D4_failures_of_what_is_only_written),
         CASE(placer_waits_for_a_quiet_moment),
         CASE(D1_log_turns_over_under_pressure),
         CASE(D10_removed_is_gone_from_the_log),

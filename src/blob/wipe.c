@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What was removed is gone from the log of small blobs as well; see log.c.
+ * Runs in the daemon, on the collector's thread; writers wait meanwhile.
+ */
+#include <errno.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/mem.h"
+#include "blob/blob_int.h"
+
+/* Nobody writes meanwhile. */
+static int wipe(struct blobs *b, struct error *err)
+{
+    static const char zeroes[65536];
+
+    for (unsigned i = 0; i < 2; i++) {
+        for (size_t at = 0; at < BLOB_LOG_HALF; at += sizeof(zeroes)) {
+            int r =
+                blob_log_put(b->log.fd[i], zeroes, sizeof(zeroes), (off_t)at);
+
+            if (r < 0)
+                return blob_fault(-r, "wipe the log of small objects", err);
+        }
+        if (fdatasync(b->log.fd[i]) < 0)
+            return blob_fault_final(b, errno, err);
+    }
+    return 0;
+}
+
+/* All of it is in its place and on disk, and nobody writes. */
+static int empty_and_wipe(struct blobs *b, struct error *err)
+{
+    struct blob_log *log = &b->log;
+    int r = blob_pending_some(b, -1, log->seq, UINT32_MAX, err);
+
+    if (r >= 0)
+        r = blob_log_settle(b, err);
+    if (r < 0)
+        return r;
+    log->unsynced = false;
+    r = wipe(b, err);
+    /* Also if half of it is left: of that nothing is needed, and a new turn
+     * is not mistaken for it. */
+    log->at = 0;
+    log->turn++;
+    log->settled[1 - log->half] = true;
+    return r;
+}
+
+int blobs_forget(struct blobs *b, struct error *err)
+{
+    struct blob_log *log = &b->log;
+    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
+    int r;
+
+    while (log->wiping)
+        (void)pthread_cond_wait(&log->changed, &log->lock);
+    log->wiping = true; /* who comes now waits; who is in goes on */
+    while (log->leading || log->group)
+        (void)blob_log_drain(b, NULL, err); /* its members hear how it went */
+    r = empty_and_wipe(b, err);
+    log->wiping = false;
+    (void)pthread_cond_broadcast(&log->changed);
+    return r;
+}
