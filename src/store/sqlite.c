@@ -15,10 +15,6 @@
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
-/* Of the log, until they go into the database. What every commit changes goes
- * there once for all of them, so the log may grow; but a start has to read
- * it. */
-#define FOLD_FRAMES 4000
 #define FORGET_TRIES 40
 #define FORGET_MS 25 /* a try holds up writers so long, then rests as long */
 
@@ -203,7 +199,7 @@ void store_sqlite_fold(struct sqlite_store *s)
 
     if (c->logged < c->folded) /* the log started over */
         c->folded = 0;
-    if (c->logged - c->folded < FOLD_FRAMES)
+    if (c->logged - c->folded < s->fold_frames)
         return;
     c->folded = c->logged;
     code = sqlite3_wal_checkpoint_v2(c->db, "main", SQLITE_CHECKPOINT_PASSIVE,

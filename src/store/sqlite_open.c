@@ -227,6 +227,7 @@ int store_sqlite_open(const char *data_dir, struct store **ret,
     s->base.ops = &store_sqlite_ops;
     s->lock_fd = -1;
     store_sqlite_gate_init(&s->gate);
+    s->fold_frames = STORE_SQLITE_FOLD_FRAMES;
     if (make_file(s, data_dir, &dir, err) < 0)
         return -(int)err->code;
     if (open_writer(s, err) < 0 || set_up(s, err) < 0 ||
