@@ -141,7 +141,7 @@ int store_sqlite_begin_write(struct sqlite_store *s, const char *what,
         store_sqlite_group_undo(s, what, SQLITE_OK);
         return store_sqlite_refuse(what, err);
     }
-    code = store_sqlite_group_join(s);
+    code = store_sqlite_group_join(s, NULL);
     if (code != SQLITE_OK) {
         (void)store_sqlite_fail(s, s->writer, code, what, err);
         store_sqlite_group_undo(s, what, code);

@@ -3,10 +3,14 @@
  * Transactions that become durable together; see sqlite_int.h. Runs in the
  * daemon on the threads that write. While others wait for the writing
  * connection, a transaction that is done is not synced by itself: it stays in
- * an open transaction of the engine, which the next one goes on with, behind a
- * savepoint to go back to. The last, or the one that finds the group old or
- * large enough, commits for all with one sync. Nobody's commit returns before
- * that.
+ * an open transaction of the engine, which the next one goes on with. The
+ * last, or the one that finds the group old or large enough, commits for all
+ * with one sync. Nobody's commit returns before that.
+ *
+ * One that is taken back leaves the others as they are. If all of them are
+ * jobs, the whole is taken back and the others are done again: that is rare,
+ * while a savepoint to go back to has every page copied that is changed after
+ * it. Else there is a savepoint.
  *
  * The group belongs to whoever has the writing connection and is handed on
  * with it, so that it needs no lock of its own; only its end is waited for.
@@ -22,16 +26,17 @@
 #include "store/sqlite_int.h"
 
 #define GROUP_MOST 64u
-#define GROUP_NS                                                              \
-    5000000ull /* the first one waits no longer to be handed on               \
-                */
-
 #define AWAIT_NS 100000u /* the next member */
 #define PROBE_EACH 8u
 
 struct sqlite_group {
     unsigned members;                     /* transactions in it, done */
+    bool fixed;                           /* one of them was no job */
+    struct sqlite_job *kept, **last_kept; /* those that were */
     struct sqlite_turn *jobs, **last_job; /* done here for those who wait */
+    bool savepoint;       /* there is one before what joined last */
+    bool spoiled;         /* what is left of it may not be committed */
+    sqlite3_int64 before; /* rows ever changed, then */
     uint64_t begun_ns;
     int code;            /* how it ended, once it is done */
     struct error barred; /* likewise */
@@ -39,22 +44,36 @@ struct sqlite_group {
     atomic_uint done; /* waited for without a lock: all go on at once */
 };
 
-int store_sqlite_group_join(struct sqlite_store *s)
+/* A group, if there is none. An SQLite code. */
+static int open_group(struct sqlite_store *s)
 {
     int code;
 
-    if (!s->group) {
-        code = store_sqlite_conn_run(s->writer, "BEGIN IMMEDIATE");
-        if (code != SQLITE_OK)
-            return code;
-        s->group = xcalloc(1, sizeof(*s->group));
-        s->group->begun_ns = clock_mono_ns();
-        s->group->last_job = &s->group->jobs;
-        atomic_init(&s->group->refs, 1);
-    }
-    return s->group->members
-               ? store_sqlite_conn_run(s->writer, "SAVEPOINT one")
-               : SQLITE_OK;
+    if (s->group)
+        return SQLITE_OK;
+    code = store_sqlite_conn_run(s->writer, "BEGIN IMMEDIATE");
+    if (code != SQLITE_OK)
+        return code;
+    s->group = xcalloc(1, sizeof(*s->group));
+    s->group->begun_ns = clock_mono_ns();
+    s->group->last_job = &s->group->jobs;
+    s->group->last_kept = &s->group->kept;
+    atomic_init(&s->group->refs, 1);
+    return SQLITE_OK;
+}
+
+int store_sqlite_group_join(struct sqlite_store *s,
+                            const struct sqlite_job *job)
+{
+    int code = open_group(s);
+    struct sqlite_group *g = s->group;
+
+    if (code != SQLITE_OK)
+        return code;
+    g->savepoint = g->members && (g->fixed || !job);
+    g->before = sqlite3_total_changes64(s->writer->db);
+    return g->savepoint ? store_sqlite_conn_run(s->writer, "SAVEPOINT one")
+                        : SQLITE_OK;
 }
 
 static void unref(struct sqlite_group *g)
@@ -95,7 +114,7 @@ static int end(struct sqlite_store *s, const char *what, int cause)
     struct sqlite_group *g = take_ptr(s->group);
     int code = SQLITE_OK;
 
-    if (sqlite3_get_autocommit(s->writer->db))
+    if (g->spoiled || sqlite3_get_autocommit(s->writer->db))
         code = cause != SQLITE_OK ? cause : SQLITE_ABORT;
     else if (g->members)
         code = call_before(s, what, g);
@@ -120,9 +139,9 @@ void store_sqlite_group_finish(struct sqlite_store *s, const char *what)
 /* Is it time for the next? Not when it has gone on for long enough. */
 static bool goes_on(struct sqlite_store *s)
 {
-    return !sqlite3_get_autocommit(s->writer->db) &&
+    return !s->group->spoiled && !sqlite3_get_autocommit(s->writer->db) &&
            s->group->members < GROUP_MOST &&
-           clock_mono_ns() - s->group->begun_ns < GROUP_NS;
+           clock_mono_ns() - s->group->begun_ns < s->group_ns;
 }
 
 /* Nobody waits. A sync takes longer than it takes those whom the last one
@@ -170,9 +189,8 @@ static bool hand_on(struct sqlite_store *s, int *cause)
     return false;
 }
 
-/* Hands it on or ends it, gives the connection away and waits for the end. */
-static int see_out(struct sqlite_store *s, const char *what, int cause,
-                   struct error *ret_why)
+int store_sqlite_group_see_out(struct sqlite_store *s, const char *what,
+                               int cause, struct error *ret_why)
 {
     struct sqlite_group *g = s->group;
     int code;
@@ -191,37 +209,96 @@ static int see_out(struct sqlite_store *s, const char *what, int cause,
     return code;
 }
 
-int store_sqlite_group_add(struct sqlite_store *s)
-{
-    int code = s->group->members
-                   ? store_sqlite_conn_run(s->writer, "RELEASE one")
-                   : SQLITE_OK;
+/* ---- keeping and taking back --------------------------------------------
+ */
 
-    if (code == SQLITE_OK)
-        s->group->members++;
-    return code;
+int store_sqlite_group_add(struct sqlite_store *s, struct sqlite_job *job)
+{
+    struct sqlite_group *g = s->group;
+    int code = g->savepoint ? store_sqlite_conn_run(s->writer, "RELEASE one")
+                            : SQLITE_OK;
+
+    if (code != SQLITE_OK)
+        return code;
+    g->members++;
+    if (job) {
+        job->kept = true;
+        *g->last_kept = job;
+        g->last_kept = &job->later;
+    } else {
+        g->fixed = true;
+    }
+    return SQLITE_OK;
 }
 
-void store_sqlite_group_drop(struct sqlite_store *s)
+static int start_over(struct sqlite_store *s)
 {
-    static const char *const alone[] = {"ROLLBACK", "BEGIN IMMEDIATE"};
-    static const char *const beside[] = {"ROLLBACK TO one", "RELEASE one"};
-    const char *const *steps = s->group->members ? beside : alone;
+    int code = store_sqlite_conn_run(s->writer, "ROLLBACK");
 
-    if (sqlite3_get_autocommit(s->writer->db))
-        return;
+    return code == SQLITE_OK
+               ? store_sqlite_conn_run(s->writer, "BEGIN IMMEDIATE")
+               : code;
+}
+
+/* Does again all that was kept. False: one of them failed this time, having
+ * changed something, and is not among them any more. */
+static bool do_again(struct sqlite_store *s, int *ret_code)
+{
+    struct sqlite_group *g = s->group;
+    struct sqlite_job *job = g->kept;
+
+    g->members = 0;
+    g->last_kept = &g->kept;
+    *ret_code = start_over(s);
+    while (job && *ret_code == SQLITE_OK) {
+        struct sqlite_job *next = job->later;
+        sqlite3_int64 before = sqlite3_total_changes64(s->writer->db);
+
+        job->later = NULL;
+        job->kept = false;
+        *ret_code = store_sqlite_job_try(s, job);
+        if (!sqlite3_get_autocommit(s->writer->db))
+            *ret_code = SQLITE_OK; /* it failed alone, if it did */
+        if (!job->kept && *ret_code == SQLITE_OK &&
+            sqlite3_total_changes64(s->writer->db) != before) {
+            *g->last_kept = next;
+            return false;
+        }
+        job = next;
+    }
+    *g->last_kept = job; /* these hear of the failure like the others */
+    g->spoiled = *ret_code != SQLITE_OK;
+    return true;
+}
+
+int store_sqlite_group_drop(struct sqlite_store *s,
+                            const struct sqlite_job *job)
+{
+    struct sqlite_group *g = s->group;
+    int code = SQLITE_OK;
+
+    if (!g || sqlite3_get_autocommit(s->writer->db))
+        return SQLITE_OK;
     /* What fails here shows in the commit of the others. */
-    (void)store_sqlite_conn_run(s->writer, steps[0]);
-    (void)store_sqlite_conn_run(s->writer, steps[1]);
+    if (g->savepoint) {
+        (void)store_sqlite_conn_run(s->writer, "ROLLBACK TO one");
+        (void)store_sqlite_conn_run(s->writer, "RELEASE one");
+    } else if (!job || !g->members) {
+        (void)start_over(s);
+    } else if (sqlite3_total_changes64(s->writer->db) != g->before) {
+        while (!do_again(s, &code))
+            continue;
+    }
+    return code;
 }
 
 int store_sqlite_group_keep(struct sqlite_store *s, const char *what,
                             struct error *ret_why)
 {
-    int code = store_sqlite_group_add(s);
+    int code = store_sqlite_group_add(s, NULL);
 
     if (code == SQLITE_OK)
-        return see_out(s, what, SQLITE_OK, ret_why);
+        return store_sqlite_group_see_out(s, what, SQLITE_OK, ret_why);
     store_sqlite_group_undo(s, what, code);
     return code;
 }
@@ -237,6 +314,7 @@ void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
         store_sqlite_gate_leave(s, STORE_WRITE, s->writer, false);
         return;
     }
-    store_sqlite_group_drop(s);
-    (void)see_out(s, what, cause, &theirs); /* the others are told */
+    (void)store_sqlite_group_drop(s, NULL);
+    /* The others are told. */
+    (void)store_sqlite_group_see_out(s, what, cause, &theirs);
 }

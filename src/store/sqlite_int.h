@@ -88,6 +88,7 @@ struct sqlite_job {
     struct error *err;
     int result;
     bool kept; /* it is part of the group: on disk when that is */
+    struct sqlite_job *later; /* kept by the same group after it */
 };
 
 enum sqlite_turn_state {
@@ -154,12 +155,15 @@ struct sqlite_store {
     /* Likewise: with how many members a group is thought to be complete, and
      * how many were, in a row. */
     unsigned expected, complete;
-    int fold_frames; /* of the log, until they go into the database */
+    int fold_frames;   /* of the log, until they go into the database */
+    uint64_t group_ns; /* after so long nobody joins a group any more */
 };
 
 /* What every commit changes goes there once for all of them, so the log may
  * grow; but a start has to read it. */
 #define STORE_SQLITE_FOLD_FRAMES 16000
+/* The first one waits no longer for the next. */
+#define STORE_SQLITE_GROUP_NS 5000000u
 
 /* Instead of an SQLite code: what comes before a commit failed. */
 #define STORE_SQLITE_BARRED (-1)
@@ -182,12 +186,15 @@ void store_sqlite_rollback_now(struct sqlite_store *s, const char *what);
 /* ---- sqlite_group.c: one sync for several transactions -------------------
  */
 
-/* All with the writing connection held; the last two give it away. SQLite
- * codes. */
-int store_sqlite_group_join(struct sqlite_store *s);
-/* What joined last is done, or as if it had not been. */
-int store_sqlite_group_add(struct sqlite_store *s);
-void store_sqlite_group_drop(struct sqlite_store *s);
+/* All with the writing connection held; the last three give it away. SQLite
+ * codes. job: what can be done again, or NULL. */
+int store_sqlite_group_join(struct sqlite_store *s,
+                            const struct sqlite_job *job);
+/* What joined last is done, or as if it had not been; the latter's code: why
+ * all of it may have been taken back. */
+int store_sqlite_group_add(struct sqlite_store *s, struct sqlite_job *job);
+int store_sqlite_group_drop(struct sqlite_store *s,
+                            const struct sqlite_job *job);
 /* Ends the one that is open, if one is; the connection stays the caller's. */
 void store_sqlite_group_finish(struct sqlite_store *s, const char *what);
 /* Durable when it returns SQLITE_OK. ret_why: why it was barred, if so. */
@@ -196,6 +203,10 @@ int store_sqlite_group_keep(struct sqlite_store *s, const char *what,
 /* cause: why, if the engine failed. */
 void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
                              int cause);
+/* Goes on with other jobs, or hands it on, or ends it, and waits for its end,
+ * which has that code. */
+int store_sqlite_group_see_out(struct sqlite_store *s, const char *what,
+                               int cause, struct error *ret_why);
 
 /* ---- sqlite_job.c: a transaction that another thread may run -------------
  */
@@ -205,7 +216,9 @@ int store_sqlite_write(struct store *base, const char *what,
 /* Calls its function in the transaction that is open. An SQLite code: whether
  * what it did may be kept, if job->result says so too. */
 int store_sqlite_job_call(struct sqlite_store *s, struct sqlite_job *job);
-/* Another's, in the group that is open. An SQLite code: why the engine may
+/* The same, and it is kept if that may be. */
+int store_sqlite_job_try(struct sqlite_store *s, struct sqlite_job *job);
+/* In the group that is open, or a new one. An SQLite code: why the engine may
  * have taken back all of it. */
 int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job);
 

@@ -8,17 +8,23 @@
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
-/* On our own thread, with the connection. */
-static int run_here(struct sqlite_store *s, const struct sqlite_job *job)
+/* On our own thread, with the connection, which is given away. */
+static int run_here(struct sqlite_store *s, struct sqlite_job *job)
 {
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    int r = store_sqlite_begin_write(s, job->what, &tx, job->err);
+    int code = store_sqlite_job_run(s, job);
+    struct error why;
 
-    if (r == 0)
-        r = job->fn(tx, job->ctx, job->err);
-    if (r == 0)
-        r = store_commit(&tx, job->err);
-    return MIN(r, 0);
+    if (!s->group) {
+        store_sqlite_gate_leave(s, STORE_WRITE, s->writer, false);
+        return job->result;
+    }
+    /* Also if it is not kept: it may have read, and answer by, what others
+     * have not on disk yet. */
+    code = store_sqlite_group_see_out(s, job->what, code, &why);
+    if (job->kept && code != SQLITE_OK)
+        job->result =
+            store_sqlite_not_kept(s, job->what, code, &why, job->err);
+    return job->result;
 }
 
 int store_sqlite_write(struct store *base, const char *what,
@@ -48,26 +54,35 @@ int store_sqlite_job_call(struct sqlite_store *s, struct sqlite_job *job)
     return tx.failed;
 }
 
-int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job)
+int store_sqlite_job_try(struct sqlite_store *s, struct sqlite_job *job)
 {
-    int code;
+    int code = store_sqlite_job_call(s, job);
 
-    if (s->broken) {
-        job->result = store_sqlite_refuse(job->what, job->err);
-        return SQLITE_OK;
-    }
-    code = store_sqlite_group_join(s);
-    if (code == SQLITE_OK)
-        code = store_sqlite_job_call(s, job);
-    if (code == SQLITE_OK && job->result == 0) {
-        code = store_sqlite_group_add(s);
-        job->kept = code == SQLITE_OK;
-    }
-    if (!job->kept)
-        store_sqlite_group_drop(s);
+    if (code == SQLITE_OK && job->result == 0)
+        code = store_sqlite_group_add(s, job);
     if (code != SQLITE_OK && job->result >= 0)
         job->result =
             store_sqlite_not_kept(s, job->what, code, NULL, job->err);
     job->result = MIN(job->result, 0);
     return code;
+}
+
+int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job)
+{
+    int code, dropped;
+
+    if (s->broken) {
+        job->result = store_sqlite_refuse(job->what, job->err);
+        return SQLITE_OK;
+    }
+    code = store_sqlite_group_join(s, job);
+    if (code == SQLITE_OK)
+        code = store_sqlite_job_try(s, job);
+    else
+        job->result =
+            store_sqlite_not_kept(s, job->what, code, NULL, job->err);
+    if (job->kept)
+        return SQLITE_OK;
+    dropped = store_sqlite_group_drop(s, job);
+    return code != SQLITE_OK ? code : dropped;
 }

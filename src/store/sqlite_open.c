@@ -228,6 +228,7 @@ int store_sqlite_open(const char *data_dir, struct store **ret,
     s->lock_fd = -1;
     store_sqlite_gate_init(&s->gate);
     s->fold_frames = STORE_SQLITE_FOLD_FRAMES;
+    s->group_ns = STORE_SQLITE_GROUP_NS;
     if (make_file(s, data_dir, &dir, err) < 0)
         return -(int)err->code;
     if (open_writer(s, err) < 0 || set_up(s, err) < 0 ||

@@ -61,8 +61,9 @@ void store_rollback(struct store_tx **tx);
  * takes it back as well, there being nothing to keep. Who commits just then
  * may call fn on its own thread, sparing everyone a turn: it must not depend
  * on the thread it runs on, nor take a lock that anybody holds over a
- * transaction, nor end this one. ctx and err are the caller's until it
- * returns. */
+ * transaction, nor end this one. It may be called again, with all that it did
+ * in the store taken back, and its last answer counts. ctx and err are the
+ * caller's until it returns. */
 typedef int store_write_fn(struct store_tx *tx, void *ctx, struct error *err);
 int store_write(struct store *s, const char *what, store_write_fn *fn,
                 void *ctx, struct error *err);

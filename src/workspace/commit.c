@@ -267,7 +267,11 @@ static int commit_asked(struct store_tx *tx, void *arg, struct error *err)
 {
     struct asked *a = arg;
     struct workspace_row row;
-    int r = workspace_access(tx, a->w, a->who, a->id, ROLE_EDITOR, &row, err);
+    int r;
+
+    workspace_commit_done(&a->commit); /* of an earlier time */
+    a->commit = (struct workspace_commit){0};
+    r = workspace_access(tx, a->w, a->who, a->id, ROLE_EDITOR, &row, err);
 
     if (r == 0)
         r = workspace_commit_in(a->w, tx, a->who, &row, a->spec, &a->commit,

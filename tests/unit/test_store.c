@@ -1710,6 +1710,8 @@ struct member {
     bool undo;   /* it takes its own back */
     bool job;    /* it may be done by another */
     bool breaks; /* its statement fails, and with it the transaction */
+    bool again;  /* these two not the first time */
+    unsigned calls;
     int result;
     struct error err;
 };
@@ -1719,6 +1721,8 @@ static int do_job(struct store_tx *tx, void *arg, struct error *err)
     struct member *m = arg;
     int r = put_in(tx, m->n, "n", err) == 1 ? 0 : -1;
 
+    if (++m->calls == 1 && m->again)
+        return r;
     if (r == 0 && m->breaks)
         r = store_exec(tx, err, "INSERT INTO nothing VALUES (1)", "") < 0 ? 0
                                                                           : -1;
@@ -1758,29 +1762,60 @@ enum mix {
     TURNS, /* each has the connection in its turn */
     JOBS,  /* nobody needs it */
     MIXED,
+    ALL_JOBS, /* nor does who comes first: it can be done again as well */
     MIXES,
 };
+
+struct first {
+    struct fixture *f;
+    struct member *members;
+    enum mix mix;
+    unsigned calls;
+};
+
+/* One after the other, so that it is known who is whose turn. */
+static void start_members(const struct first *first)
+{
+    for (size_t i = 0; i < MEMBERS; i++) {
+        struct member *m = &first->members[i];
+
+        m->store = first->f->store;
+        m->n = (int64_t)i + 1;
+        m->job = first->mix == JOBS || first->mix == ALL_JOBS ||
+                 (first->mix == MIXED && i % 3 != 1);
+        assert_int_equal(pthread_create(&m->thread, NULL, be_member, m), 0);
+        for (unsigned k = 0; waiting(first->f) <= i && k < 10000; k++)
+            (void)usleep(1000);
+        assert_int_equal(waiting(first->f), i + 1);
+    }
+}
+
+static int do_first(struct store_tx *tx, void *arg, struct error *err)
+{
+    struct first *first = arg;
+
+    if (put_in(tx, 0, "n", err) != 1)
+        return -1;
+    if (first->calls++ == 0)
+        start_members(first);
+    return 0;
+}
 
 /* All wait behind a transaction of ours, which then commits: rows 0 to
  * MEMBERS. Returns what our commit returned. */
 static int run_group(struct fixture *f, struct member *members, enum mix mix)
 {
-    struct store_tx *tx = begin(f, STORE_WRITE);
+    struct first first = {.f = f, .members = members, .mix = mix};
+    struct store_tx *tx cleanup(store_rollback) = NULL;
     int r;
 
-    assert_int_equal(put_in(tx, 0, "n", &f->err), 1);
-    for (int64_t i = 0; i < MEMBERS; i++) {
-        members[i].store = f->store;
-        members[i].n = i + 1;
-        members[i].job = mix == JOBS || (mix == MIXED && i % 3 != 1);
-        assert_int_equal(
-            pthread_create(&members[i].thread, NULL, be_member, &members[i]),
-            0);
+    if (mix == ALL_JOBS) {
+        r = store_write(f->store, "testing", do_first, &first, &f->err);
+    } else {
+        tx = begin(f, STORE_WRITE);
+        assert_int_equal(do_first(tx, &first, &f->err), 0);
+        r = store_commit(&tx, &f->err);
     }
-    for (unsigned i = 0; waiting(f) < MEMBERS && i < 10000; i++)
-        (void)usleep(1000);
-    assert_int_equal(waiting(f), MEMBERS);
-    r = store_commit(&tx, &f->err);
     for (size_t i = 0; i < MEMBERS; i++)
         assert_int_equal(pthread_join(members[i].thread, NULL), 0);
     return r;
@@ -1884,6 +1919,105 @@ static void group_is_barred_with_a_reason(struct fixture *f, enum mix mix)
     }
     assert_int_equal(count_keys(f), 0);
     put(f, 1);
+}
+
+/* ---- done again, because one of them was taken back ---------------------
+ */
+
+/* However slow the machine is, all are of one group. */
+static void one_group(struct fixture *f)
+{
+    ((struct sqlite_store *)f->store)->group_ns = UINT64_MAX;
+}
+
+static void group_is_done_again_without_the_one(void **state)
+{
+    struct fixture *f = *state;
+    struct member members[MEMBERS] = {0};
+
+    one_group(f);
+    members[4].undo = true;
+    assert_int_equal(run_group(f, members, ALL_JOBS), 0);
+    for (size_t i = 0; i < MEMBERS; i++) {
+        assert_int_equal(members[i].result, 0);
+        assert_int_equal(members[i].calls, i < 4 ? 2 : 1);
+    }
+    reopen(f);
+    assert_int_equal(count_keys(f), MEMBERS);
+    assert_int_equal(number(f, "SELECT count(*) FROM keys WHERE id = 'key_5'"),
+                     0);
+}
+
+static int do_nothing(struct store_tx *tx, void *arg, struct error *err)
+{
+    (void)tx;
+    (void)arg;
+    return error_set(err, ERR_CONFLICT, "not this time");
+}
+
+static void *refuse_one(void *arg)
+{
+    struct member *m = arg;
+
+    m->result = store_write(m->store, "testing", do_nothing, m, &m->err);
+    return NULL;
+}
+
+static int do_before_refused(struct store_tx *tx, void *arg, struct error *err)
+{
+    struct first *first = arg;
+    struct member *m = first->members;
+    int r = put_in(tx, 0, "n", err) == 1 ? 0 : -1;
+
+    if (first->calls++ == 0) {
+        m->store = first->f->store;
+        assert_int_equal(pthread_create(&m->thread, NULL, refuse_one, m), 0);
+        for (unsigned k = 0; waiting(first->f) == 0 && k < 10000; k++)
+            (void)usleep(1000);
+    }
+    return r;
+}
+
+static void group_goes_on_when_the_refused_changed_nothing(void **state)
+{
+    struct fixture *f = *state;
+    struct member refused = {0};
+    struct first first = {.f = f, .members = &refused};
+
+    one_group(f);
+    assert_int_equal(
+        store_write(f->store, "testing", do_before_refused, &first, &f->err),
+        0);
+    assert_int_equal(pthread_join(refused.thread, NULL), 0);
+    assert_int_equal(refused.result, -ERR_CONFLICT);
+    assert_string_equal(refused.err.message, "not this time");
+    assert_int_equal(first.calls, 1);
+    reopen(f);
+    assert_int_equal(count_keys(f), 1);
+}
+
+/* The second time is not like the first: it is judged by that. */
+static void group_member_may_fail_when_done_again(void **state)
+{
+    struct fixture *f = *state;
+    struct member members[MEMBERS] = {0};
+
+    one_group(f);
+    members[1].breaks = members[1].again = true;
+    members[3].undo = members[3].again = true;
+    members[6].undo = true;
+    assert_int_equal(run_group(f, members, ALL_JOBS), 0);
+    for (size_t i = 0; i < MEMBERS; i++)
+        assert_int_equal(members[i].result, i == 1 ? -ERR_INTERNAL : 0);
+    assert_int_equal(members[0].calls, 4); /* for 6, without 1, without 3 */
+    assert_int_equal(members[1].calls, 2);
+    assert_int_equal(members[2].calls, 3);
+    assert_int_equal(members[7].calls, 1);
+    reopen(f);
+    assert_int_equal(count_keys(f), MEMBERS + 1 - 3);
+    assert_int_equal(number(f, "SELECT count(*) FROM keys WHERE id IN"
+                               " ('key_2', 'key_4', 'key_7')"),
+                     0);
 }
 
 /* Each on a store of its own, however its members come. */
@@ -2023,6 +2157,9 @@ int main(void)
         DISK(group_fails_with_its_sync_in_every_mix),
         DISK(group_on_a_full_disk_loses_nothing_said_in_every_mix),
         DISK(group_is_barred_with_a_reason_in_every_mix),
+        DISK(group_is_done_again_without_the_one),
+        DISK(group_goes_on_when_the_refused_changed_nothing),
+        DISK(group_member_may_fail_when_done_again),
         CASE(write_keeps_what_answers_zero),
         CASE(write_within_itself_is_refused),
     };
