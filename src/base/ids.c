@@ -3,14 +3,19 @@
 #include "base/ids.h"
 
 #include <errno.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <time.h>
 
+#include "base/clock.h"
+
 #define RANDOM_BYTES 16
 #define DATED_BYTES 20 /* random ones, after four of time */
+#define MOMENT_MS 50u
 
 void ids_random(void *ret_bytes, size_t len)
 {
@@ -59,6 +64,32 @@ void ids_make_dated(const char *prefix, char ret[ID_MAX])
     ids_random(raw, sizeof(raw));
     (void)snprintf(ret, ID_MAX, "%.13s_%08x%s", prefix, (unsigned)time(NULL),
                    ids_hex(raw, sizeof(raw), hex));
+}
+
+/* What this moment's ids begin with. */
+static uint32_t this_moment(void)
+{
+    static _Atomic uint64_t known; /* which moment, and what it is called */
+    uint64_t moment = clock_mono_ms() / MOMENT_MS + 1;
+    uint64_t seen = atomic_load(&known);
+    uint32_t name;
+
+    if (seen >> 32 == (uint32_t)moment)
+        return (uint32_t)seen;
+    ids_random(&name, sizeof(name));
+    /* If another was faster, both names are good. */
+    (void)atomic_compare_exchange_strong(&known, &seen, moment << 32 | name);
+    return name;
+}
+
+void ids_make_near(const char *prefix, char ret[ID_MAX])
+{
+    unsigned char raw[RANDOM_BYTES];
+    char hex[2 * RANDOM_BYTES + 1];
+
+    ids_random(raw, sizeof(raw));
+    (void)snprintf(ret, ID_MAX, "%.13s_%08x%s", prefix,
+                   (unsigned)this_moment(), ids_hex(raw, sizeof(raw), hex));
 }
 
 static bool valid(const char *prefix, const char *id, size_t digits)

@@ -19,6 +19,11 @@ bool ids_valid(const char *prefix, const char *id);
  * rest is random ("cntr_66aa…"). */
 void ids_make_dated(const char *prefix, char ret[ID_MAX]);
 bool ids_valid_dated(const char *prefix, const char *id);
+/* The long form for what is stored in great number: 40 digits, of which the
+ * last 32 are random like any other id's. The first eight are as random, but
+ * the same for all that are made in the same moment, so that an index has
+ * these side by side. They are in no order, not even of time. */
+void ids_make_near(const char *prefix, char ret[ID_MAX]);
 /* Lower-case hex; ret must hold 2 * len + 1 bytes. Returns ret. */
 char *ids_hex(const void *bytes, size_t len, char *ret);
 

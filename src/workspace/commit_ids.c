@@ -32,13 +32,13 @@ static int compare_ids(const void *a, const void *b)
 }
 
 void plan_ids_make(struct commit_plan *p, struct plan_ids *ids,
-                   const char *prefix, size_t count)
+                   const char *prefix, plan_ids_maker *make, size_t count)
 {
     ids->prefix = prefix;
     ids->count = count;
     ids->made = arena_alloc(p->arena, count * sizeof(*ids->made));
     for (size_t i = 0; i < count; i++)
-        ids_make(prefix, ids->made[i]);
+        make(prefix, ids->made[i]);
     qsort(ids->made, count, sizeof(*ids->made), compare_ids);
 }
 
@@ -248,7 +248,7 @@ int commit_ids(struct commit_plan *p, struct error *err)
     }
     for (struct plan_node *n = p->first; n; n = n->next)
         created += plan_is_write(n) && !n->head && !n->past;
-    plan_ids_make(p, &p->file_ids, "file", created);
+    plan_ids_make(p, &p->file_ids, "file", ids_make, created);
     for (struct plan_node *n = p->first; n; n = n->next)
         if (plan_is_write(n))
             choose(p, n);

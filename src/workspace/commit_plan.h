@@ -160,8 +160,9 @@ int commit_plan_changes(struct commit_plan *p, struct error *err);
 int commit_judge(struct commit_plan *p, struct error *err);
 int commit_conflicts(struct commit_plan *p, struct error *err);
 int commit_ids(struct commit_plan *p, struct error *err);
+typedef void plan_ids_maker(const char *prefix, char ret[ID_MAX]);
 void plan_ids_make(struct commit_plan *p, struct plan_ids *ids,
-                   const char *prefix, size_t count);
+                   const char *prefix, plan_ids_maker *make, size_t count);
 void plan_ids_take(struct plan_ids *ids, char ret[ID_MAX]);
 /* Its file is taken away (or goes elsewhere); it gets bytes. */
 bool plan_is_removal(const struct plan_node *n);

@@ -362,8 +362,8 @@ int commit_write(struct commit_plan *p, struct workspace_commit *ret,
     ret->at_ms = p->now_ms;
     if (!make_results(p, ret))
         return 0;
-    ids_make("cmt", ret->id);
-    plan_ids_make(p, &p->version_ids, "ver", ret->count);
+    ids_make_near("cmt", ret->id);
+    plan_ids_make(p, &p->version_ids, "ver", ids_make_near, ret->count);
     ret->seq = p->row->head + 1;
     r = insert_commit(&wr, err);
     if (r == 0)

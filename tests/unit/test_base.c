@@ -303,6 +303,38 @@ static void I4_ids_are_well_formed_and_differ(void **state)
     assert_true(ids_valid("thirteenchars", a));
 }
 
+static void I4_near_ids_share_a_beginning_for_a_moment(void **state)
+{
+    static const char digits[] = "0123456789abcdef";
+    char first[ID_MAX], id[ID_MAX], before[ID_MAX] = "";
+    bool changed = false, rises = true, falls = true;
+    unsigned shared = 0;
+
+    (void)state;
+    ids_make_near("ver", first);
+    for (unsigned i = 0; i < 400; i++) {
+        ids_make_near("ver", id);
+        assert_int_equal(strncmp(id, "ver_", 4), 0);
+        assert_int_equal(strlen(id), 44);
+        assert_int_equal(strspn(id + 4, digits), 40);
+        /* 128 bits that are its own, and in no order. */
+        assert_string_not_equal(id + 12, first + 12);
+        assert_string_not_equal(id, before);
+        shared += strncmp(id, before, 12) == 0;
+        changed |= strncmp(id, first, 12) != 0;
+        if (i > 0) {
+            rises &= strcmp(before, id) < 0;
+            falls &= strcmp(before, id) > 0;
+        }
+        memcpy(before, id, sizeof(before));
+        if (i == 200)
+            (void)usleep(60000);
+    }
+    assert_true(shared > 100);
+    assert_true(changed);
+    assert_false(rises || falls);
+}
+
 static void ids_valid_at_below_and_above(void **state)
 {
     static const char id[] = "k_0123456789abcdef0123456789abcdef";
@@ -428,6 +460,7 @@ int main(void)
         cmocka_unit_test(clock_left_ms_at_below_and_above),
         cmocka_unit_test(clock_format_ms_is_iso),
         cmocka_unit_test(I4_ids_are_well_formed_and_differ),
+        cmocka_unit_test(I4_near_ids_share_a_beginning_for_a_moment),
         cmocka_unit_test(ids_valid_at_below_and_above),
         cmocka_unit_test(hash_gives_the_published_vectors),
         cmocka_unit_test(fd_read_file_at_below_and_above_the_cap),

@@ -28,13 +28,13 @@ describe('what an execution changed', { concurrency: 6 }, () => {
     const e = await well(s.python(writing({ 'out.csv': 'a,b\n1,2\n', 'deep/er/plot.png': 'PNG', 'naïve – 日本.txt': 'ü', bare: '' })));
     assert.deepEqual(told(e), { created: ['bare', 'deep/er/plot.png', 'naïve – 日本.txt', 'out.csv'] });
     assert.equal(e.workspace, s.made.workspace);
-    assert.match(e.commit, /^cmt_[0-9a-f]{32}$/);
+    assert.match(e.commit, /^cmt_[0-9a-f]{40}$/);
     const types = { bare: 'application/octet-stream', 'deep/er/plot.png': 'image/png', 'naïve – 日本.txt': 'text/plain', 'out.csv': 'text/csv' };
     const bytes = { bare: '', 'deep/er/plot.png': 'PNG', 'naïve – 日本.txt': 'ü', 'out.csv': 'a,b\n1,2\n' };
     for (const f of e.files.created) {
       assert.deepEqual(Object.keys(f), ['path', 'change', 'file_id', 'version', 'size', 'sha256', 'mime_type', 'url', 'sandbox_path']);
       assert.match(f.file_id, /^file_[0-9a-f]{32}$/);
-      assert.match(f.version, /^ver_[0-9a-f]{32}$/);
+      assert.match(f.version, /^ver_[0-9a-f]{40}$/);
       assert.deepEqual([f.change, f.size, f.sha256, f.mime_type, f.sandbox_path],
         ['created', Buffer.byteLength(bytes[f.path]), sha256(bytes[f.path]), types[f.path], `sandbox:/mnt/data/${f.path}`]);
     }
