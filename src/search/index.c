@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "blob/blob.h"
+#include "search/index_int.h"
 #include "search/search_int.h"
 #include "store/store.h"
 #include "workspace/workspace.h"
@@ -22,36 +23,9 @@
 #define LOOK_MS 2000u /* also without a commit */
 #define GATHER_MS 400u
 #define GATHER_MOST 5u
-#define PAGE_FILES 200u     /* read, then written */
 #define PAGE_BYTES 4194304u /* of text: what is held in memory */
 #define SLICE_NS 4000000ull /* of one writing transaction, about */
 #define GUESS_BYTES 8192u
-
-enum act {
-    ACT_LEAVE, /* could not be read now: next round */
-    ACT_DROP,  /* the file is gone */
-    ACT_MOVE,  /* same bytes, another path or version */
-    ACT_WRITE,
-};
-
-struct item {
-    char file[ID_MAX], workspace[ID_MAX], version[ID_MAX];
-    char sha256[BLOB_NAME], mime[96];
-    char *path; /* owned */
-    uint64_t size;
-    bool alive, same_bytes;
-    int64_t document; /* 0: none yet */
-    char old_kind[16], old_state[16];
-
-    enum act act;
-    const char *kind, *state, *problem;
-    struct buf body;
-};
-
-struct page {
-    struct item items[PAGE_FILES];
-    size_t count;
-};
 
 static void page_cut(struct page *p, size_t count)
 {
@@ -67,51 +41,6 @@ static void page_free(struct page **p)
 {
     page_cut(*p, 0);
     free(*p);
-}
-
-/* ---- finding ------------------------------------------------------------ */
-
-static void read_row(struct store_rows *rows, struct item *ret)
-{
-    const char *old_sha256 = store_text(rows, 11);
-
-    store_copy(rows, 0, ret->file, sizeof(ret->file));
-    store_copy(rows, 1, ret->workspace, sizeof(ret->workspace));
-    ret->path = xstrdup(store_text(rows, 2));
-    ret->alive = store_int(rows, 3) != 0;
-    store_copy(rows, 4, ret->version, sizeof(ret->version));
-    store_copy(rows, 5, ret->sha256, sizeof(ret->sha256));
-    ret->size = (uint64_t)store_int(rows, 6);
-    store_copy(rows, 7, ret->mime, sizeof(ret->mime));
-    ret->document = store_int(rows, 8);
-    store_copy(rows, 9, ret->old_kind, sizeof(ret->old_kind));
-    store_copy(rows, 10, ret->old_state, sizeof(ret->old_state));
-    ret->same_bytes = old_sha256 && strcmp(old_sha256, ret->sha256) == 0;
-}
-
-static int find_files(struct search *s, const char *after, struct page *ret,
-                      struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r;
-
-    if (store_begin(s->store, STORE_READ, "finding files to index", &tx, err) <
-            0 ||
-        store_query(tx, &rows, err,
-                    "SELECT f.id, f.workspace, f.path, f.alive, f.version,"
-                    " f.sha256, f.size, f.mime, d.id, d.kind, d.state,"
-                    " v.sha256"
-                    " FROM files AS f INDEXED BY files_unindexed"
-                    " LEFT JOIN documents AS d ON d.file = f.id"
-                    " LEFT JOIN versions AS v ON v.id = d.version"
-                    " WHERE f.indexed = 0 AND f.id > ?1"
-                    " ORDER BY f.id LIMIT ?2",
-                    "ti", after, (int64_t)PAGE_FILES) < 0)
-        return -(int)err->code;
-    while ((r = store_next(rows, err)) > 0)
-        read_row(rows, &ret->items[ret->count++]);
-    return r;
 }
 
 /* ---- reading ------------------------------------------------------------ */
@@ -361,25 +290,32 @@ static void prepare_page(struct search *s, struct page *p)
     page_cut(p, n);
 }
 
+static struct place place_of(const struct item *it)
+{
+    struct place place = {.at_ms = it->modified_at_ms};
+
+    memcpy(place.file, it->file, sizeof(place.file));
+    return place;
+}
+
 /* Everything that waits, once. */
 static int index_round(struct search *s, struct error *err)
 {
-    char after[ID_MAX] = "";
+    struct place after = {.at_ms = INT64_MIN}, last;
+    int r = search_waiting_last(s, &last, err);
 
-    while (!s->stopping) {
+    while (r > 0 && !s->stopping) {
         struct page *p cleanup(page_free) = xcalloc(1, sizeof(*p));
 
-        if (find_files(s, after, p, err) < 0)
-            return -(int)err->code;
-        if (p->count == 0)
-            return search_tend_sweep(s, err);
+        r = search_waiting_page(s, &after, &last, p, err);
+        if (r < 0 || p->count == 0)
+            break;
         prepare_page(s, p);
         if (p->count > 0)
-            memcpy(after, p->items[p->count - 1].file, sizeof(after));
-        if (write_page(s, p, err) < 0)
-            return -(int)err->code;
+            after = place_of(&p->items[p->count - 1]);
+        r = write_page(s, p, err) < 0 ? -(int)err->code : 1;
     }
-    return 0;
+    return r < 0 || s->stopping ? MIN(r, 0) : search_tend_sweep(s, err);
 }
 
 /* Many commits in a row are one round, not one each: a round is transactions
