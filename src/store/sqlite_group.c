@@ -107,6 +107,20 @@ static int call_before(struct sqlite_store *s, const char *what,
     return job.result < 0 ? STORE_SQLITE_BARRED : code;
 }
 
+/* An SQLite code. */
+static int commit(struct sqlite_store *s, const char *what,
+                  struct sqlite_group *g)
+{
+    struct error unsaid;
+    int code = call_before(s, what, g);
+
+    if (code == SQLITE_OK)
+        code = store_sqlite_commit_now(s, what);
+    if (code != SQLITE_OK && s->base.before_commit)
+        (void)s->base.before_commit(NULL, s->base.before_commit_ctx, &unsaid);
+    return code;
+}
+
 /* Commits what is in it and tells everyone. cause: why the engine may have
  * taken all of it back already, or SQLITE_OK. */
 static int end(struct sqlite_store *s, const char *what, int cause)
@@ -117,9 +131,7 @@ static int end(struct sqlite_store *s, const char *what, int cause)
     if (g->spoiled || sqlite3_get_autocommit(s->writer->db))
         code = cause != SQLITE_OK ? cause : SQLITE_ABORT;
     else if (g->members)
-        code = call_before(s, what, g);
-    if (g->members && code == SQLITE_OK)
-        code = store_sqlite_commit_now(s, what);
+        code = commit(s, what, g);
     store_sqlite_rollback_now(s, what);
     g->code = code;
     tell(s, g);

@@ -69,8 +69,9 @@ int store_write(struct store *s, const char *what, store_write_fn *fn,
                 void *ctx, struct error *err);
 /* fn is called by whoever commits, before anything of the transactions that
  * are kept becomes durable, and what it writes does so with them; when it
- * fails, so do they, with its error. To be set before there are other
- * threads. */
+ * fails, so do they, with its error. When they fail after that, it is called
+ * once more, without a transaction: what it wrote was not kept. To be set
+ * before there are other threads. */
 void store_before_commit(struct store *s, store_write_fn *fn, void *ctx);
 
 /*

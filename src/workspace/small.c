@@ -9,7 +9,9 @@
  *
  * There are few such rows. When each has been used once the log is synced,
  * which makes all of them superfluous, and they are used again. A start stores
- * what the log has lost of them. Who removes blobs removes the rows first, and
+ * what the log has lost of them. When a commit fails after its row was
+ * written, the log is synced by the next one, which may refer to the same
+ * bytes. Who removes blobs removes the rows first, and
  * empties the store's log: gone bytes are gone from there, too.
  */
 #include "base/buf.h"
@@ -19,20 +21,33 @@
 
 #define SLOTS 32u
 
+/* All rows are superfluous afterwards. */
+static int sync_log(struct workspaces *w, struct error *err)
+{
+    int r = blobs_sync(w->blobs, err);
+
+    if (r == 0) {
+        w->small.slot = 0;
+        w->small.unkept = false;
+    }
+    return r;
+}
+
 static int keep(struct store_tx *tx, void *ctx, struct error *err)
 {
     struct workspaces *w = ctx;
     struct buf records cleanup(buf_done) = {0};
-    int r = blobs_write(w->blobs, &records, err);
+    int r;
 
+    if (!tx) {
+        w->small.unkept = true;
+        return 0;
+    }
+    r = blobs_write(w->blobs, &records, err);
+    if (r == 0 && (w->small.unkept || w->small.slot == SLOTS))
+        return sync_log(w, err); /* these as well */
     if (r < 0 || records.len == 0)
         return r;
-    if (w->small.slot == SLOTS) {
-        r = blobs_sync(w->blobs, err); /* these as well */
-        if (r == 0)
-            w->small.slot = 0;
-        return r;
-    }
     atomic_store(&w->small.used, true);
     r = store_exec(tx, err,
                    "INSERT INTO small_blobs (slot, records) VALUES (?1, ?2)"
@@ -49,10 +64,9 @@ static int keep(struct store_tx *tx, void *ctx, struct error *err)
 static int clear(struct store_tx *tx, void *ctx, struct error *err)
 {
     struct workspaces *w = ctx;
-    int r = blobs_sync(w->blobs, err);
+    int r = sync_log(w, err);
 
     if (r == 0) {
-        w->small.slot = 0;
         atomic_store(&w->small.used, false);
         r = store_exec(tx, err, "DELETE FROM small_blobs", "");
     }

@@ -61,7 +61,10 @@ struct library_memo {
 
 /* small.c */
 struct small_state {
-    unsigned slot;    /* the next; of who has the store's writing turn */
+    /* Of who has the store's writing turn: */
+    unsigned slot; /* the next */
+    bool unkept;   /* what was last written was taken back */
+
     atomic_bool used; /* one was, since all were forgotten */
     atomic_bool due;  /* that could not be done when it was asked for */
 };

@@ -11,6 +11,7 @@
 
 #include "base/fd.h"
 #include "blob/blob_int.h"
+#include "store/store_int.h"
 
 #define MANY 80 /* commits: the rows are used more than twice */
 #define ROWS 32
@@ -125,6 +126,55 @@ static void D1_D2_small_files_survive_a_power_cut(void **state)
     TREE_IS(f, 0, want.data);
 }
 
+/* ---- a commit that fails ------------------------------------------------ */
+
+static store_write_fn *before;
+static bool fail_now;
+
+static int fail_after(struct store_tx *tx, void *ctx, struct error *err)
+{
+    int r = before(tx, ctx, err);
+
+    return r == 0 && tx && fail_now
+               ? error_set(err, ERR_SPACE, "the disk is full")
+               : r;
+}
+
+/* Bytes that went out with a commit which failed are not lost to the next,
+ * which refers to them. */
+static void D2_bytes_outlive_a_commit_that_failed(void **state)
+{
+    struct fixture *f = *state;
+    struct set mine = set_new(f, "upload");
+    struct workspace_spec spec = {.name = "other"};
+    struct workspace_info other;
+    struct workspace_change *c = set_add(&mine, CHANGE_PUT, "mine");
+    struct blob_writer *b cleanup(blob_abort) = NULL;
+    struct workspace_commit commit;
+
+    never_place(f);
+    before = f->store->before_commit;
+    f->store->before_commit = fail_after;
+    OK(f, blob_begin(f->blobs, "", &b, &f->err));
+    OK(f, blob_write(b, "my bytes", 8, &f->err));
+    OK(f, blob_finish_soon(&b, mine.sums[0], &c->size, &f->err));
+
+    fail_now = true;
+    REFUSED(f, ERR_SPACE,
+            workspace_create(f->w, &fixture_a, &spec, &other, &f->err));
+    fail_now = false;
+    assert_true(f->blobs->log.unsynced);
+    assert_int_equal(rows(f), 0);
+    OK(f, set_commit(&mine, &fixture_a, &commit));
+    workspace_commit_done(&commit);
+    check_cut(f, f->blobs->log.unsynced ? 0 : f->blobs->log.at,
+              "mine=my bytes");
+    put_soon(f, "next", "more");
+    assert_true(f->blobs->log.unsynced); /* as usual */
+    assert_int_equal(rows(f), 1);
+    f->store->before_commit = before;
+}
+
 static void small_rows_do_not_outlast_a_start(void **state)
 {
     struct fixture *f = *state;
@@ -180,6 +230,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(D1_D2_small_files_survive_a_power_cut),
+        CASE(D2_bytes_outlive_a_commit_that_failed),
         CASE(small_rows_do_not_outlast_a_start),
         CASE(D10_destroyed_bytes_are_gone_from_the_store),
     };
