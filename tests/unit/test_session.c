@@ -718,6 +718,12 @@ static void session_execute_box_gone(void **state)
     assert_int_equal(fake.releases, 1);
 }
 
+static bool is_near_id(const char *start, const char *id)
+{
+    return strncmp(id, start, 4) == 0 && strlen(id) == 44 &&
+           strspn(id + 4, "0123456789abcdef") == 40;
+}
+
 static void session_execute_file_changes(void **state)
 {
     struct fixture *f = *state;
@@ -733,8 +739,8 @@ static void session_execute_file_changes(void **state)
     assert_string_equal(info.files[1].path, "d/b.txt");
     assert_int_equal(info.files[1].size, strlen("d/b.txt"));
     assert_true(ids_valid("file", info.files[1].file));
-    assert_true(ids_valid("ver", info.files[1].version));
-    assert_true(ids_valid("cmt", info.commit));
+    assert_true(is_near_id("ver_", info.files[1].version));
+    assert_true(is_near_id("cmt_", info.commit));
     assert_false(info.files_truncated);
     expect(e, OUTCOME_OK, false, NULL);
 }
