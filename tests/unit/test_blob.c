@@ -970,6 +970,18 @@ static void lose(struct fixture *f, const char *sha, unsigned how)
         flip(path, 0);
 }
 
+/* While no other thread has the log: in the child there is none to let it
+ * go. */
+static pid_t fork_between(struct fixture *f)
+{
+    pid_t pid;
+
+    (void)pthread_mutex_lock(&f->blobs->log.lock);
+    pid = fork();
+    (void)pthread_mutex_unlock(&f->blobs->log.lock);
+    return pid;
+}
+
 /* Leaves f->blobs without its end, which would empty the log. */
 static void crash(struct fixture *f)
 {
@@ -1035,7 +1047,7 @@ static void D1_log_of_a_killed_writer(void **state)
     pid_t pid;
 
     assert_int_equal(fd_pipe(pipes), 0);
-    pid = fork();
+    pid = fork_between(f);
     if (pid == 0) {
         struct scribe scribes[4];
         pthread_t threads[4];
@@ -1764,7 +1776,7 @@ static void D1_D2_D7_kill_while_writing(void **state)
         pid_t pid;
 
         assert_int_equal(fd_pipe(ends), 0);
-        pid = fork();
+        pid = fork_between(f);
         assert_true(pid >= 0);
         if (pid == 0) {
             /* Every call of the first few blobs gets its turn to be last. */

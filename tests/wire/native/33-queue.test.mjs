@@ -211,6 +211,7 @@ describe('a client that goes away', { concurrency: 3 }, () => {
   test('before its turn: it never runs', async () => {
     const s = await server.session();
     const first = s.python('import time; time.sleep(3)');
+    await until(async () => (await server.ok('GET', s.path)).state === 'running'); // or the other may be the first
     await leave(s, { code: 'open("ran", "w").write("x")' }, 300);
     assert.equal((await first).outcome, 'ok');
     assert.equal((await s.python('import os; os.path.exists("ran")')).result['text/plain'], 'False');
