@@ -11,8 +11,8 @@
  * which makes all of them superfluous, and they are used again. A start stores
  * what the log has lost of them. When a commit fails after its row was
  * written, the log is synced by the next one, which may refer to the same
- * bytes. Who removes blobs removes the rows first, and
- * empties the store's log: gone bytes are gone from there, too.
+ * bytes. Who removes blobs removes the rows first, and empties the store's
+ * log: gone bytes are gone from there, too.
  */
 #include "base/buf.h"
 #include "base/error.h"
