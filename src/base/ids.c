@@ -46,24 +46,29 @@ char *ids_hex(const void *bytes, size_t len, char *ret)
     return ret;
 }
 
-void ids_make(const char *prefix, char ret[ID_MAX])
-{
-    unsigned char raw[RANDOM_BYTES];
-    char hex[2 * RANDOM_BYTES + 1];
-
-    ids_random(raw, sizeof(raw));
-    (void)snprintf(ret, ID_MAX, "%.13s_%s", prefix,
-                   ids_hex(raw, sizeof(raw), hex));
-}
-
-void ids_make_dated(const char *prefix, char ret[ID_MAX])
+/* lead: digits before the random ones, of which there are 2 * len. */
+static void make(const char *prefix, const char *lead, size_t len,
+                 char ret[ID_MAX])
 {
     unsigned char raw[DATED_BYTES];
     char hex[2 * DATED_BYTES + 1];
 
-    ids_random(raw, sizeof(raw));
-    (void)snprintf(ret, ID_MAX, "%.13s_%08x%s", prefix, (unsigned)time(NULL),
-                   ids_hex(raw, sizeof(raw), hex));
+    ids_random(raw, len);
+    (void)snprintf(ret, ID_MAX, "%.13s_%s%s", prefix, lead,
+                   ids_hex(raw, len, hex));
+}
+
+void ids_make(const char *prefix, char ret[ID_MAX])
+{
+    make(prefix, "", RANDOM_BYTES, ret);
+}
+
+void ids_make_dated(const char *prefix, char ret[ID_MAX])
+{
+    char date[9];
+
+    (void)snprintf(date, sizeof(date), "%08x", (unsigned)time(NULL));
+    make(prefix, date, DATED_BYTES, ret);
 }
 
 /* What this moment's ids begin with. */
@@ -84,12 +89,10 @@ static uint32_t this_moment(void)
 
 void ids_make_near(const char *prefix, char ret[ID_MAX])
 {
-    unsigned char raw[RANDOM_BYTES];
-    char hex[2 * RANDOM_BYTES + 1];
+    char moment[9];
 
-    ids_random(raw, sizeof(raw));
-    (void)snprintf(ret, ID_MAX, "%.13s_%08x%s", prefix,
-                   (unsigned)this_moment(), ids_hex(raw, sizeof(raw), hex));
+    (void)snprintf(moment, sizeof(moment), "%08x", (unsigned)this_moment());
+    make(prefix, moment, RANDOM_BYTES, ret);
 }
 
 static bool valid(const char *prefix, const char *id, size_t digits)

@@ -114,7 +114,7 @@ struct blob_log {
     unsigned half;      /* the one that is being filled */
     uint64_t turn;      /* of that half */
     size_t at;          /* filled, and on its way to the disk at least */
-    bool unsynced;      /* some of that half is on no disk's way yet */
+    bool unsynced;      /* some of that was written and not waited for */
     uint64_t written;   /* groups, so far */
     bool leading;       /* someone writes it out, or turns it over */
     bool wiping;        /* someone empties it: nobody may begin to add */
