@@ -166,6 +166,18 @@ static bool is_empty(int fd)
     return dir != NULL;
 }
 
+/* Whoever named the folder can mend most of what is wrong with it. */
+static int target_failed(int errnum, const char *what, struct error *err)
+{
+    if (errnum != EACCES && errnum != EPERM && errnum != EROFS &&
+        errnum != ENOENT && errnum != ENOTDIR && errnum != ELOOP &&
+        errnum != ENAMETOOLONG)
+        return backup_copy_failed(errnum, "make the folder", err);
+    (void)error_errno(err, ERR_INVALID, errnum, "cannot make the %s", what);
+    return error_hint(err, "name one in a folder that is there and that the "
+                           "account which writes it may write");
+}
+
 int backup_copy_target(const char *path, const char *what, int *ret_dir,
                        bool *ret_made, struct error *err)
 {
@@ -173,10 +185,10 @@ int backup_copy_target(const char *path, const char *what, int *ret_dir,
     int dir cleanup(fd_close) = -1;
 
     if (!made && errno != EEXIST)
-        return backup_copy_failed(errno, "make the folder", err);
+        return target_failed(errno, what, err);
     dir = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (dir < 0)
-        return backup_copy_failed(errno, "open the folder", err);
+        return target_failed(errno, what, err);
     if (!is_empty(dir)) {
         (void)error_set(err, ERR_CONFLICT, "the %s is not empty", what);
         return error_hint(err, "name a folder that is empty or does not "

@@ -68,6 +68,17 @@ test('a relative folder is the caller\'s, and a full one is refused', async () =
   assert.match(error.code, /^(conflict|invalid_request)$/);
 });
 
+test('a folder that cannot be made is the caller\'s to mend, and said so', async () => {
+  const closed = join(out, 'closed');
+  mkdirSync(closed, { mode: 0o700 });
+  for (const [dir, why] of [[join(closed, 'x'), /Permission denied/], [join(out, 'no/such/parent'), /No such file/]]) {
+    const error = await cli.error(['backup', dir]);
+    assert.equal(error.code, 'invalid_request');
+    assert.match(error.message, why);
+    assert.ok(!existsSync(dir));
+  }
+});
+
 test('a restore of what is no backup, or over something, changes nothing', async () => {
   const empty = join(out, 'empty');
   mkdirSync(empty);
