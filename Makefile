@@ -207,10 +207,14 @@ $(B)/flags: FORCE
 
 # tools/test-run counts; its last line is `N passed, N failed[, N skipped]`.
 FAMILIES ?= unit fuzz sandbox wire
-.PHONY: suites test-unit test-sandbox test-wire test-programs asan ubsan
+.PHONY: suites check test-unit test-sandbox test-wire test-programs asan ubsan
 suites: test-programs
 	@$(MAKE) runtime $(CLIENTS)
 	@tools/test-run --build $(B) --promises $(FAMILIES)
+
+check: test-programs ## one suite or case: make check T=test_session C='D1_*'
+	@tools/test-run --build $(B) --only '$(or $(T),.)' \
+	  $(if $(C),--case '$(C)') unit sandbox wire
 
 test-programs: all $(UNIT) $(REPLAY) $(MCP_TEST) $(LAB)
 
@@ -234,8 +238,13 @@ $(B)/tests/gloveboxd-mcp: $(B)/obj/cmd/gloveboxd.o $(FIXTURES) \
 	$(call say,TEST,$@)$(LINK) $(COMMON) -Itests/mcp -fPIE -o $@ $< $(FIXTURES) \
 	  -Wl,--start-group $(DAEMON) -Wl,--end-group $(DAEMON_LIBS)
 	@ln -sf ../bin/glovebox-warden ../bin/glovebox-egress $(@D)/
-$(UNIT): $(B)/tests/%: tests/unit/%.c $(ARCHIVES) $(B)/flags
-	$(call say,TEST,$<)$(COMPILE) -MF $@.d -MT $@ -o $@ $< $(TEST_LIBS)
+# tests/lib/case_filter.c lets one case of a program be run alone.
+$(UNIT): $(B)/tests/%: tests/unit/%.c $(B)/tests/case_filter.o $(ARCHIVES) \
+	  $(B)/flags
+	$(call say,TEST,$<)$(COMPILE) -MF $@.d -MT $@ -o $@ $< \
+	  $(B)/tests/case_filter.o $(TEST_LIBS)
+$(B)/tests/case_filter.o: tests/lib/case_filter.c $(B)/flags
+	$(call say,CC,$<)$(COMPILE) -c -o $@ $<
 $(LAB): $(B)/tests/egress-%: tests/egress/%.c $(ARCHIVES) $(B)/flags
 	$(call say,TEST,$<)$(COMPILE) -MF $@.d -MT $@ -o $@ $< $(TEST_LIBS)
 $(REPLAY): $(B)/tests/replay_%: tests/fuzz/fuzz_%.c tests/fuzz/replay.c \
