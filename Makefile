@@ -93,7 +93,7 @@ WARDEN_LIBS := -lseccomp
 
 # Parses everything from outside, owns the store, holds no privilege. It can
 # ask the warden (call side) but has none of the answers, and no sandbox code.
-DAEMON      := $(call have,service doors posture search session workspace approval evidence vault egress \
+DAEMON      := $(call have,service doors posture search session workspace govern approval evidence vault egress \
 	warden-call policy quota \
 	auth audit http blob store json conf wire base)
 DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lyaml -lsqlite3 -larchive -lcurl -lcrypto -lidn2 -pthread

@@ -46,12 +46,13 @@ int service_govern_open(struct service *s, struct error *err)
     struct audit_send_settings send = {.syslog = c->audit_syslog,
                                        .otlp_url = c->audit_otlp_url};
     struct quota_limits quotas = quotas_of(c);
-    int r = policy_open(&policy, s->store, s->audit, &p->policy, err);
+    int r = policy_open(&policy, s->store, s->audit, &p->govern.policy, err);
 
     if (r == 0)
         r = quotas_open(&quotas, s->store, s->audit, &p->quotas, err);
     if (r == 0)
-        r = approvals_open(&approvals, s->store, s->audit, &p->approvals, err);
+        r = approvals_open(&approvals, s->store, s->audit,
+                           &p->govern.approvals, err);
     if (r == 0)
         r = evidence_open(&evidence, s->store, s->audit, &p->evidence, err);
     if (r == 0)
@@ -71,7 +72,7 @@ void service_govern_gate(struct service *s)
                                   .accepted_walls = s->accepted,
                                   .auth = s->auth,
                                   .audit = s->audit,
-                                  .policy = s->parts.policy};
+                                  .policy = s->parts.govern.policy};
     posture_look(&s->posture, rows);
     for (size_t i = 0; i < POSTURE_ROWS; i++)
         if (rows[i].state != POSTURE_OK)
@@ -87,9 +88,9 @@ void service_govern_close(struct service *s)
 {
     struct sessions_parts *p = &s->parts;
 
-    approvals_close(p->approvals);
+    approvals_close(p->govern.approvals);
     evidence_close(p->evidence);
     vault_close(p->vault);
     quotas_close(p->quotas);
-    policy_close(p->policy);
+    policy_close(p->govern.policy);
 }

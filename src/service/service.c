@@ -108,8 +108,7 @@ static int start_core(struct service *s, struct error *err)
         r = blobs_open(c->data_dir, &s->blobs, err);
     if (r == 0)
         r = service_govern_open(s, err);
-    workspaces.policy = s->parts.policy;
-    workspaces.approvals = s->parts.approvals;
+    workspaces.govern = s->parts.govern;
     workspaces.quotas = s->parts.quotas;
     if (r == 0)
         r = workspaces_open(&workspaces, s->store, s->blobs, s->audit,
@@ -147,15 +146,15 @@ static int start_http(struct service *s, struct error *err)
                               .workspaces = s->workspaces,
                               .audit = s->audit,
                               .search = s->search,
-                              .policy = s->parts.policy,
+                              .policy = s->parts.govern.policy,
                               .quotas = s->parts.quotas,
-                              .approvals = s->parts.approvals,
+                              .approvals = s->parts.govern.approvals,
                               .evidence = s->parts.evidence,
                               .vault = s->parts.vault,
                               .posture = &s->posture};
     if (session_held_resume(s->sessions, err) < 0)
         return -err->code;
-    approvals_on_decided(s->parts.approvals, session_held_decided,
+    approvals_on_decided(s->parts.govern.approvals, session_held_decided,
                          s->sessions);
     if (doors_mcp_open(&s->doors, &s->doors.mcp, err) < 0)
         return -err->code;
@@ -195,7 +194,7 @@ static void on_hangup(struct service *s)
 {
     struct error err;
 
-    (void)policy_reload(s->parts.policy, &err);
+    (void)policy_reload(s->parts.govern.policy, &err);
 }
 
 /* Until we are told to stop (0) or the warden is gone (-1). */
@@ -242,7 +241,7 @@ static void stop(struct service *s)
         blobs_stop(s->blobs); /* a check of hours need not be waited for */
     if (s->search)
         search_stop(s->search); /* or a document being read is waited for */
-    approvals_stop(s->parts.approvals); /* or it would begin new ones */
+    approvals_stop(s->parts.govern.approvals); /* or it would begin new ones */
     sessions_stop(s->sessions, s->conf->stop_deadline_s);
     http_stop(s->http, 2); /* answers what the stop has ended */
     doors_mcp_close(s->doors.mcp);

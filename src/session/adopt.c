@@ -49,7 +49,7 @@ int session_policy_adopt(struct sessions *s, const struct actor *who,
 
     if (!se)
         return -(int)err->code;
-    policy_state(s->parts.policy, &state);
+    policy_state(s->parts.govern.policy, &state);
     was = atomic_load(&se->policy_version);
     if (!state.loaded)
         rc = error_set(err, ERR_CONFLICT,

@@ -143,7 +143,7 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
     se->made = spec->workspace != NULL;
     (void)snprintf(se->owner, sizeof(se->owner), "%s", who->key);
     se->owner_admin = who->admin;
-    atomic_init(&se->policy_version, policy_current(m->parts.policy));
+    atomic_init(&se->policy_version, policy_current(m->parts.govern.policy));
     if (spec->workspace)
         (void)snprintf(se->workspace, sizeof(se->workspace), "%s",
                        spec->workspace);

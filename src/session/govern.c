@@ -51,28 +51,20 @@ static void decide(struct sessions *m, const struct session *se,
                    const struct actor *who, struct execution *e)
 {
     const struct conf_pool *pool = se->pool->conf;
-    struct policy_request rq = {
-        .action = POLICY_EXECUTE,
-        .who = who,
-        .session = se->id,
-        .pool = pool->name,
-        .runtime = se->runtime->name,
-        .language = session_language_name(e->info.language),
-        .code_bytes = (int64_t)e->code_len,
-        .timeout_s = e->timeout_s,
-        .output_bytes = (int64_t)pool->output_bytes,
-        .network = session_egress_name(session_network_mode(se)),
-        .file_bytes = -1,
-    };
+    const struct govern_scope scope = session_govern_scope(se, who);
+    struct govern_request rq =
+        govern_execute(&scope, session_language_name(e->info.language),
+                       e->code_len, e->timeout_s, pool->output_bytes);
     struct policy_decision *d = &e->decision;
 
-    policy_decide(m->parts.policy, atomic_load(&se->policy_version), &rq, d);
-    policy_record(m->parts.policy, &rq, d, e->info.id, false);
+    rq.object = e->info.id;
+    govern_decide(&m->parts.govern, &rq, d);
+    govern_record(&m->parts.govern, &rq, d);
     if (d->timeout_s && d->timeout_s < e->timeout_s)
         e->timeout_s = (uint32_t)d->timeout_s;
     if (d->output_bytes && (uint64_t)d->output_bytes < pool->output_bytes)
         e->output_cap = (uint64_t)d->output_bytes;
-    if (m->parts.policy)
+    if (m->parts.govern.policy)
         e->info.decision = d;
 }
 

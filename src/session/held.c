@@ -137,26 +137,25 @@ int session_held_ask(struct sessions *m, struct session *se,
 {
     struct buf payload cleanup(buf_done) = {0};
     char summary[256];
-    struct approval_spec ask = {.who = who,
-                                .action = POLICY_EXECUTE,
-                                .session = se->id,
-                                .object = e->info.id,
-                                .pool = se->pool->conf->name,
-                                .workspace = se->workspace,
-                                .summary = summary,
-                                .by = &e->decision};
+    const struct govern_scope scope = session_govern_scope(se, who);
+    struct govern_request rq = govern_execute(
+        &scope, session_language_name(spec->language), spec->code_len,
+        e->timeout_s, se->pool->conf->output_bytes);
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
     int rc = settle_down(se, who, err);
 
     if (rc < 0)
         return rc;
     write_payload(se, who, spec, e, &payload);
-    ask.payload = payload.data;
     /* No code: lists, the trail and webhooks carry this. */
     (void)snprintf(summary, sizeof(summary), "run %zu bytes of %s in %s",
                    spec->code_len, session_language_name(spec->language),
                    se->id);
-    rc = approval_ask(m->parts.approvals, &ask, &info, err);
+    rq.object = e->info.id;
+    rq.workspace = se->workspace;
+    rq.summary = summary;
+    rc = govern_hold_payload(&m->parts.govern, &rq, &e->decision, payload.data,
+                             &info, err);
     if (rc < 0)
         return rc;
     memcpy(e->info.approval, info.id, sizeof(e->info.approval));
@@ -283,8 +282,8 @@ int session_held_find(struct sessions *m, const struct actor *who,
     struct session *se;
     int rc;
 
-    if (!m->parts.approvals || !ids_valid("exec", id) ||
-        approval_of(m->parts.approvals, who, id, &info, err) < 0 ||
+    if (!m->parts.govern.approvals || !ids_valid("exec", id) ||
+        approval_of(m->parts.govern.approvals, who, id, &info, err) < 0 ||
         !info.payload)
         return error_set(err, ERR_NOT_FOUND, "no such execution");
     /* It may have come to run since it was looked for. */
@@ -311,12 +310,12 @@ int session_held_cancel(struct sessions *m, const struct actor *who,
 {
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
 
-    if (!m->parts.approvals || !ids_valid("exec", id) ||
-        approval_of(m->parts.approvals, who, id, &info, err) < 0)
+    if (!m->parts.govern.approvals || !ids_valid("exec", id) ||
+        approval_of(m->parts.govern.approvals, who, id, &info, err) < 0)
         return error_set(err, ERR_NOT_FOUND, "no such execution");
     if (info.state != APPROVAL_PENDING)
         return 0; /* over, as one that has finished is */
-    return approval_withdraw(m->parts.approvals, who, info.id, err);
+    return approval_withdraw(m->parts.govern.approvals, who, info.id, err);
 }
 
 static void record(struct session *se, const struct approval_info *info)
@@ -338,7 +337,7 @@ static void on_withdrawn(void *ctx, const struct approval_info *info)
 
 void session_held_end(struct session *se, const struct actor *who)
 {
-    approval_withdraw_session(se->m->parts.approvals, who, se->id,
+    approval_withdraw_session(se->m->parts.govern.approvals, who, se->id,
                               on_withdrawn, se);
 }
 
@@ -352,7 +351,7 @@ static bool is_gone(void *ctx, const struct approval_info *info)
 
 int session_held_resume(struct sessions *m, struct error *err)
 {
-    return approvals_end_gone(m->parts.approvals, is_gone, m, err);
+    return approvals_end_gone(m->parts.govern.approvals, is_gone, m, err);
 }
 
 /* ---- once it is decided ------------------------------------------------- */
@@ -398,7 +397,7 @@ static void *run_approved(void *arg)
     char outcome[sizeof(a->info.outcome)];
     int rc = execute(a, outcome, sizeof(outcome));
 
-    approval_ran(m->parts.approvals, a->info.id, rc, outcome);
+    approval_ran(m->parts.govern.approvals, a->info.id, rc, outcome);
     approved_free(a);
     atomic_fetch_sub(&m->held_runs, 1);
     session_leave(m);
@@ -418,7 +417,7 @@ static int end_denied(struct sessions *m, const struct approval_info *info)
         record(se, info);
         session_let(se);
     }
-    approval_ran(m->parts.approvals, info->id, 0, "");
+    approval_ran(m->parts.govern.approvals, info->id, 0, "");
     return 0;
 }
 
@@ -456,7 +455,7 @@ int session_held_decided(void *ctx, const struct approval_info *info)
     a->info.payload = xstrdup(info->payload);
     rc = read_payload(&a->info, &a->held, &err);
     if (rc < 0) { /* no use in trying that again */
-        approval_ran(m->parts.approvals, info->id, rc, err.message);
+        approval_ran(m->parts.govern.approvals, info->id, rc, err.message);
         approved_free(a);
         return 0;
     }

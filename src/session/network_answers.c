@@ -7,102 +7,77 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "approval/approval.h"
 #include "audit/audit.h"
-#include "base/buf.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "egress/call.h"
 #include "session/network_int.h"
-#include "json/json.h"
 
-static struct policy_request question_of(const struct session *se,
-                                         const struct actor *who,
+/* The text, or NULL where the proxy left it empty. */
+static const char *given(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+static struct govern_request question_of(const struct govern_scope *scope,
                                          const struct egress_report *r)
 {
-    bool package = r->package[0] != '\0';
-
-    return (struct policy_request){
-        .action = package ? POLICY_PACKAGE : POLICY_CONNECT,
-        .who = who,
-        .session = se->id,
-        .pool = se->pool->conf->name,
-        .runtime = se->runtime->name,
-        .code_bytes = -1,
-        .timeout_s = -1,
-        .output_bytes = -1,
-        .file_bytes = -1,
-        .network = session_egress_name(session_network_mode(se)),
-        .host = r->host[0] ? r->host : NULL,
-        .port = r->port,
-        .method = r->method[0] ? r->method : NULL,
-        .url_path = r->path[0] ? r->path : NULL,
-        .package = package ? r->package : NULL,
-        .version = package && r->version[0] ? r->version : NULL,
-        .sha256 = package && r->sha256[0] ? r->sha256 : NULL,
-    };
+    if (r->package[0])
+        return govern_package(scope, given(r->host), r->port, r->package,
+                              given(r->version), given(r->sha256));
+    return govern_connect(scope, given(r->host), r->port, given(r->method),
+                          given(r->path));
 }
 
 /* The same destination, or package, is the same question. */
-static int need_approval(struct session *se, const struct policy_request *rq,
+static int hold_question(const struct session *se, struct govern_request *rq,
                          const struct policy_decision *d, struct error *err)
 {
-    struct buf payload cleanup(buf_done) = {0};
-    struct json_writer w = {.out = &payload};
-    char summary[480];
-    struct approval_spec spec = {.who = rq->who,
-                                 .action = rq->action,
-                                 .session = se->id,
-                                 .summary = summary,
-                                 .by = d};
+    const struct policy_request *ask = &rq->ask;
+    char summary[480], port[12];
 
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "session", se->id);
-    if (rq->package) {
-        json_write_string(&w, "package", rq->package);
-        json_write_string(&w, "version", rq->version);
-        json_write_string(&w, "sha256", rq->sha256);
+    govern_add(rq, "session", se->id);
+    if (ask->package) {
+        govern_add(rq, "package", ask->package);
+        govern_add(rq, "version", ask->version);
+        govern_add(rq, "sha256", ask->sha256);
         (void)snprintf(summary, sizeof(summary), "let %s install %s %s",
-                       se->id, rq->package, rq->version ? rq->version : "");
+                       se->id, ask->package, ask->version ? ask->version : "");
     } else {
-        json_write_string(&w, "host", rq->host);
-        json_write_int(&w, "port", rq->port);
+        (void)snprintf(port, sizeof(port), "%d", ask->port);
+        govern_add(rq, "host", ask->host);
+        govern_add_json(rq, "port", port);
         (void)snprintf(summary, sizeof(summary), "let %s reach %s port %d",
-                       se->id, rq->host ? rq->host : "?", rq->port);
+                       se->id, ask->host ? ask->host : "?", ask->port);
     }
-    json_write_close(&w, '}');
-    spec.payload = payload.data;
-    return approval_need(se->m->parts.approvals, &spec, err);
+    rq->summary = summary;
+    return govern_hold(&se->m->parts.govern, rq, d, err);
 }
 
 static void answer(struct session *se, const struct egress_report *r)
 {
+    const struct govern *g = &se->m->parts.govern;
     struct actor who = session_actor(se);
-    struct policy_request rq = question_of(se, &who, r);
-    struct policy_decision d = {.verdict = POLICY_DENY};
+    const struct govern_scope scope = session_govern_scope(se, &who);
+    struct govern_request rq = question_of(&scope, r);
+    struct policy_decision d;
     struct error err = {0};
     int rc;
 
-    policy_decide(se->m->parts.policy, atomic_load(&se->policy_version), &rq,
-                  &d);
-    /* A package is code: one that no rule names is not installed. */
-    if (rq.package && d.verdict == POLICY_ALLOW &&
-        (!d.rule[0] || strcmp(d.rule, "default") == 0)) {
-        d.verdict = POLICY_DENY;
-        rc = error_set(&err, ERR_FORBIDDEN,
-                       "no rule of the policy allows the package '%s'",
-                       rq.package);
-    } else if (d.verdict == POLICY_ASK) {
-        rc = need_approval(se, &rq, &d, &err);
-        /* Code is told this much of it, and no more fits. */
+    govern_decide(g, &rq, &d);
+    govern_record(g, &rq, &d);
+    if (d.verdict == POLICY_ASK) {
+        rc = hold_question(se, &rq, &d, &err);
+        /* The session's code sees this text; the proxy has room for little. */
         if (rc == -ERR_APPROVAL)
             (void)snprintf(err.message, sizeof(err.message),
                            "somebody has to approve it first: %s",
                            err.approval);
     } else {
         rc = policy_refuse(&d, &err);
+        if (rc < 0 && rq.ask.package && !govern_by_rule(&d))
+            rc = error_set(&err, ERR_FORBIDDEN, "%s", d.reason);
     }
-    policy_record(se->m->parts.policy, &rq, &d, se->id, false);
     egress_call_answer(se->m->parts.egress, r->question, rc == 0,
                        rc == 0 ? "" : err.message);
 }

@@ -105,7 +105,7 @@ static struct egress_grant make_grant(struct session *se, uint64_t handle)
         .handle = handle,
         .mode = (uint32_t)want->mode, /* the same numbers */
         .rule_count = (uint32_t)want->destination_count,
-        .ask = se->m->parts.policy != NULL,
+        .ask = se->m->parts.govern.policy != NULL,
         .packages = want->packages,
         .bytes = left(want->bytes, pool->egress_bytes,
                       atomic_load(&net->bytes_used)),

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "approval/approval.h"
 #include "audit/audit.h"
 #include "auth/auth.h"
 #include "base/buf.h"
@@ -20,10 +19,10 @@
 #include "json/json.h"
 
 struct verdicts {
-    bool asks;                    /* a person is to be asked */
-    struct policy_decision asked; /* the first of these */
-    enum policy_action action;
-    bool undecided; /* some default allowed it, and no rule */
+    bool asks;                     /* a person has to approve */
+    struct policy_decision asked;  /* the first such decision, */
+    struct govern_request request; /* and its request */
+    bool undecided;                /* some default allowed it, and no rule */
     char undecided_host[80];
     int64_t version;
 };
@@ -33,80 +32,64 @@ static bool may_set_policy(const struct actor *who)
     return who->admin || (who->scopes & AUTH_POLICY_ADMIN);
 }
 
-static bool by_rule(const struct policy_decision *d)
+/* One request; err is set by a denial. */
+static int decide(const struct network_ask *ask, struct govern_request rq,
+                  struct verdicts *v, struct error *err)
 {
-    return d->rule[0] && strcmp(d->rule, "default") != 0;
-}
+    struct policy_decision d;
 
-/* One request; err is set by a no. */
-static int decide(const struct network_ask *ask,
-                  const struct policy_request *rq, struct verdicts *v,
-                  struct error *err)
-{
-    struct policy_decision d = {.verdict = POLICY_DENY};
-
-    policy_decide(ask->m->parts.policy, ask->pinned, rq, &d);
-    policy_record(ask->m->parts.policy, rq, &d,
-                  ask->session ? ask->session : "", false);
+    rq.object = ask->session ? ask->session : "";
+    govern_decide(&ask->m->parts.govern, &rq, &d);
+    govern_record(&ask->m->parts.govern, &rq, &d);
     v->version = d.version;
     if (d.verdict == POLICY_DENY)
         return policy_refuse(&d, err);
     if (d.verdict == POLICY_ASK && !v->asks) {
         v->asks = true;
         v->asked = d;
-        v->action = rq->action;
+        v->request = rq;
     }
-    if (d.verdict == POLICY_ALLOW && !by_rule(&d) && !v->undecided) {
+    if (d.verdict == POLICY_ALLOW && !govern_by_rule(&d) && !v->undecided) {
         v->undecided = true;
         (void)snprintf(v->undecided_host, sizeof(v->undecided_host), "%s",
-                       rq->host ? rq->host : "");
+                       rq.ask.host ? rq.ask.host : "");
     }
     return 0;
 }
 
-static struct policy_request request(const struct network_ask *ask,
-                                     enum policy_action action,
-                                     const struct session_network *net)
+static struct govern_scope scope_of(const struct network_ask *ask,
+                                    const struct session_network *net)
 {
-    return (struct policy_request){.action = action,
-                                   .who = ask->who,
-                                   .session = ask->session,
-                                   .pool = ask->pool->name,
-                                   .runtime = ask->runtime,
-                                   .code_bytes = -1,
-                                   .timeout_s = -1,
-                                   .output_bytes = -1,
-                                   .file_bytes = -1,
-                                   .network = session_egress_name(net->mode)};
+    return (struct govern_scope){.actor = ask->who,
+                                 .session = ask->session,
+                                 .pool = ask->pool->name,
+                                 .runtime = ask->runtime,
+                                 .network = session_egress_name(net->mode),
+                                 .pinned = ask->pinned};
 }
 
 static int decide_destination(const struct network_ask *ask,
-                              const struct session_network *net,
+                              const struct govern_scope *scope,
                               const struct session_destination *d,
                               struct verdicts *v, struct error *err)
 {
-    struct policy_request rq = request(ask, POLICY_EGRESS, net);
     uint16_t ports[SESSION_PORTS_MAX];
     size_t count = network_spec_ports(d, ports);
     int rc = 0;
 
-    rq.host = d->host;
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rq.port = ports[i];
-        rc = decide(ask, &rq, v, err);
-    }
+    for (size_t i = 0; i < count && rc == 0; i++)
+        rc = decide(ask, govern_network(scope, d->host, ports[i]), v, err);
     if (rc < 0)
         return error_wrap(err, "destination '%.80s'", d->host);
     return 0;
 }
 
-/* It must be there, and be for that destination. */
+/* The secret must exist, and be bound to that destination. */
 static int decide_secret(const struct network_ask *ask,
-                         const struct session_network *net,
+                         const struct govern_scope *scope,
                          const struct session_destination *d,
                          struct verdicts *v, struct error *err)
 {
-    struct policy_request rq = request(ask, POLICY_SECRET, net);
     struct vault_info info;
     int rc = vault_get(ask->m->parts.vault, ask->who, d->secret, &info, err);
 
@@ -118,30 +101,28 @@ static int decide_secret(const struct network_ask *ask,
                         d->secret, d->host);
         return error_hint(err, "it is bound to %.200s", info.destinations);
     }
-    rq.host = d->host;
-    rq.secret = d->secret;
-    rc = decide(ask, &rq, v, err);
+    rc = decide(ask, govern_secret(scope, d->host, d->secret), v, err);
     return rc < 0 ? error_wrap(err, "secret '%s'", d->secret) : 0;
 }
 
-/* Everything policy says of it. */
+/* Every destination, port and secret of the network. */
 static int decide_all(const struct network_ask *ask,
                       const struct session_network *net, struct verdicts *v,
                       struct error *err)
 {
-    struct policy_request whole = request(ask, POLICY_EGRESS, net);
+    const struct govern_scope scope = scope_of(ask, net);
     int rc = 0;
 
     if (net->mode == SESSION_EGRESS_NONE && !net->packages)
         return 0; /* nothing is always allowed */
     if (net->mode != SESSION_EGRESS_ALLOWLIST || !net->destination_count)
-        rc = decide(ask, &whole, v, err);
+        rc = decide(ask, govern_network(&scope, NULL, 0), v, err);
     for (size_t i = 0; i < net->destination_count && rc == 0; i++) {
         const struct session_destination *d = &net->destinations[i];
 
-        rc = decide_destination(ask, net, d, v, err);
+        rc = decide_destination(ask, &scope, d, v, err);
         if (rc == 0 && d->secret)
-            rc = decide_secret(ask, net, d, v, err);
+            rc = decide_secret(ask, &scope, d, v, err);
     }
     return rc;
 }
@@ -180,25 +161,17 @@ static int check_undecided(const struct network_ask *ask,
 }
 
 /* The same network is the same question. */
-static int need_approval(const struct network_ask *ask,
-                         const struct session_network *net,
-                         const struct verdicts *v, struct error *err)
+static int hold_network(const struct network_ask *ask,
+                        const struct session_network *net,
+                        const struct verdicts *v, struct error *err)
 {
-    struct buf payload cleanup(buf_done) = {0};
-    struct json_writer w = {.out = &payload};
+    struct buf network cleanup(buf_done) = {0};
+    struct json_writer w = {.out = &network};
+    struct govern_request rq = v->request;
     char summary[400];
-    struct approval_spec spec = {.who = ask->who,
-                                 .action = v->action,
-                                 .session = ask->session,
-                                 .summary = summary,
-                                 .by = &v->asked};
 
     json_write_open(&w, NULL, '{');
-    json_write_string(&w, "pool", ask->pool->name);
-    json_write_string(&w, "session", ask->session);
-    json_write_open(&w, "network", '{');
     session_network_write(&w, net);
-    json_write_close(&w, '}');
     json_write_close(&w, '}');
     (void)snprintf(summary, sizeof(summary),
                    "give %s the network '%s' with %zu destinations%s%s%s%s",
@@ -208,8 +181,12 @@ static int need_approval(const struct network_ask *ask,
                    net->destination_count ? net->destinations[0].host : "",
                    has_secret(net) ? ", and secrets" : "",
                    net->packages ? ", and packages" : "");
-    spec.payload = payload.data;
-    return approval_need(ask->m->parts.approvals, &spec, err);
+    rq.object = NULL;
+    rq.summary = summary;
+    govern_add(&rq, "pool", ask->pool->name);
+    govern_add(&rq, "session", ask->session);
+    govern_add_json(&rq, "network", network.data);
+    return govern_hold(&ask->m->parts.govern, &rq, &v->asked, err);
 }
 
 int network_permit(const struct network_ask *ask,
@@ -226,7 +203,7 @@ int network_permit(const struct network_ask *ask,
                        "network by name",
                        v.asked.rule);
     else if (rc == 0 && v.asks)
-        rc = need_approval(ask, &net->net, &v, err);
+        rc = hold_network(ask, &net->net, &v, err);
     if (rc == 0)
         net->permitted = v.version;
     return rc;

@@ -95,7 +95,9 @@ static bool look_at_all(struct sessions *m, bool anew)
 /* A policy may be stricter now: everything is decided again. */
 static bool policy_changed(struct session_networks *n)
 {
-    int64_t now = n->m->parts.policy ? policy_current(n->m->parts.policy) : 0;
+    int64_t now = n->m->parts.govern.policy
+                      ? policy_current(n->m->parts.govern.policy)
+                      : 0;
     bool changed = now != n->policy_version;
 
     n->policy_version = now;

@@ -134,8 +134,8 @@ int session_networks_start(struct sessions *m, struct error *err)
     (void)pthread_mutex_init(&n->lock, NULL); /* cannot fail on Linux */
     session_cond_init(&n->answers.cond);
     session_cond_init(&n->grants.cond);
-    if (m->parts.policy)
-        n->policy_version = policy_current(m->parts.policy);
+    if (m->parts.govern.policy)
+        n->policy_version = policy_current(m->parts.govern.policy);
     rc = check_pools(m, err);
     if (rc < 0 || !m->parts.egress)
         return rc;

@@ -174,8 +174,8 @@ static void end_victim(struct removal *r, const struct victim *v)
         session_unref(se);
         return;
     }
-    approval_withdraw_session(r->m->parts.approvals, r->who, v->id, NULL,
-                              NULL);
+    approval_withdraw_session(r->m->parts.govern.approvals, r->who, v->id,
+                              NULL, NULL);
     session_tidy(r->m, &owner, v->workspace);
     r->sessions++;
 }

@@ -25,15 +25,13 @@
 
 #include "base/buf.h"
 #include "base/ids.h"
+#include "govern/govern.h"
 
 struct actor;
 struct approval_info;
-struct approvals;
 struct arena;
 struct egress_link;
 struct evidence;
-struct policy;
-struct policy_decision;
 struct quotas;
 struct session_attach;
 struct session_file;
@@ -51,9 +49,8 @@ struct workspaces;
  * is NULL, or no struct at all (unit tests), allows, counts nothing, keeps
  * nothing. */
 struct sessions_parts {
-    struct policy *policy;
+    struct govern govern; /* policy and approvals */
     struct quotas *quotas;
-    struct approvals *approvals;
     struct evidence *evidence;
     struct vault *vault;
     struct egress_link *egress;

@@ -590,6 +590,9 @@ void session_dormant_describe(struct session *se, struct session_file *files,
 /* ---- allow.c: what policy says -------------------------------------------
  */
 
+/* What a request about this session tells govern/. */
+struct govern_scope session_govern_scope(const struct session *se,
+                                         const struct actor *who);
 int session_allow_create(struct sessions *m, const struct actor *who,
                          const struct session_spec *spec,
                          const struct pool *pool,

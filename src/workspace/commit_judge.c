@@ -36,16 +36,14 @@ static void judge_all(struct commit_plan *p, struct workspace_judged *ret)
     unsigned char digest[HASH_SIZE];
 
     for (const struct plan_node *n = p->first; n; n = n->next) {
-        struct workspace_act act = {
-            .rq = {.action = POLICY_FILE_IN, .who = p->who, .code_bytes = -1}};
+        struct govern_request rq;
         struct policy_decision d;
 
         if (!from_within(n))
             continue;
-        act.rq.file = n->path;
-        act.rq.mime = n->put->mime;
-        act.rq.file_bytes = (int64_t)n->put->size;
-        workspace_govern_weigh(p->w, &act, &d);
+        rq = govern_file_in(&(struct govern_scope){.actor = p->who}, n->path,
+                            n->put->mime, (int64_t)n->put->size);
+        govern_decide(&p->w->settings.govern, &rq, &d);
         if (d.verdict != POLICY_ALLOW) {
             add_to(hash, n);
             ret->count++;
@@ -62,13 +60,11 @@ static void judge_all(struct commit_plan *p, struct workspace_judged *ret)
 
 static void record(struct commit_plan *p, const struct workspace_judged *j)
 {
-    const struct policy_request rq = {.action = POLICY_FILE_IN,
-                                      .who = p->who,
-                                      .code_bytes = -1,
-                                      .file = j->path,
-                                      .file_bytes = -1};
+    struct govern_request rq = govern_file_in(
+        &(struct govern_scope){.actor = p->who}, j->path, NULL, -1);
 
-    policy_record(p->w->settings.policy, &rq, &j->by, p->row->id, false);
+    rq.object = p->row->id;
+    govern_record(&p->w->settings.govern, &rq, &j->by);
 }
 
 void workspace_judged_done(struct workspace_judged *j)
@@ -82,7 +78,7 @@ int commit_judge(struct commit_plan *p, struct error *err)
     struct workspace_judged now cleanup(workspace_judged_done) = {0};
     struct workspace_judged *before = p->spec->judged;
 
-    if (p->spec->governed || policy_idle(p->w->settings.policy))
+    if (p->spec->governed || govern_idle(&p->w->settings.govern))
         return 0;
     judge_all(p, &now);
     if (!now.path)

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/mime.h"
 #include "base/path.h"
 #include "workspace/commit_plan.h"
 
@@ -116,7 +117,7 @@ static int change_put(struct commit_plan *p, const struct workspace_change *c,
     put->size = c->size;
     put->executable = c->executable;
     put->as_was = c->as_was;
-    put->mime = mime_usable(c->mime) ? c->mime : workspace_mime(c->path);
+    put->mime = mime_usable(c->mime) ? c->mime : mime_of_path(c->path);
     put->from_version = c->from_version;
     put->file_id = c->file_id;
     put->restored = strcmp(p->spec->kind, "restore") == 0;

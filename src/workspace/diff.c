@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/mime.h"
 #include "base/utf8.h"
 #include "workspace/diff_int.h"
 #include "workspace/workspace_int.h"
@@ -138,7 +139,7 @@ static int govern(struct workspaces *w, const struct actor *who,
     if (!v->sha256[0])
         return 0;
     (void)snprintf(f.version, sizeof(f.version), "%s", v->id);
-    (void)snprintf(f.mime, sizeof(f.mime), "%s", workspace_mime(v->path));
+    (void)snprintf(f.mime, sizeof(f.mime), "%s", mime_of_path(v->path));
     return workspace_govern_fetch(w, who, &f, err);
 }
 

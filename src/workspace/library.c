@@ -112,20 +112,17 @@ int library_govern(struct workspaces *w, const struct actor *who,
                    const struct library_spec *spec, const char *name,
                    struct error *err)
 {
-    const struct workspace_act act = {
-        .rq = {.action = POLICY_FILE_IN,
-               .who = who,
-               .code_bytes = -1,
-               .file = name,
-               .mime = spec->mime,
-               .file_bytes = (int64_t)spec->size},
-        .summary = "upload a file",
-    };
+    struct govern_request rq =
+        govern_file_in(&(struct govern_scope){.actor = who}, name, spec->mime,
+                       (int64_t)spec->size);
 
-    if (policy_idle(w->settings.policy))
+    if (govern_idle(&w->settings.govern))
         return 0;
-    return workspace_govern(w, &act, err, "filename", name, "sha256",
-                            spec->sha256, "purpose", spec->purpose, NULL);
+    rq.summary = "upload a file";
+    govern_add(&rq, "filename", name);
+    govern_add(&rq, "sha256", spec->sha256);
+    govern_add(&rq, "purpose", spec->purpose);
+    return govern_enforce(&w->settings.govern, &rq, err);
 }
 
 int library_put(struct workspaces *w, struct store_tx *tx,

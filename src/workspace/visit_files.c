@@ -165,7 +165,7 @@ static int govern_get(struct workspaces *w, const struct workspace_share *s,
     struct actor who = {.key = s->id, .door = VISITORS, .source = source};
     int r;
 
-    if (policy_idle(w->settings.policy))
+    if (govern_idle(&w->settings.govern))
         return 0;
     r = store_begin(w->store, STORE_READ, "downloading by a link", &tx, err);
     if (r == 0)
@@ -247,15 +247,10 @@ static int govern_put(struct workspaces *w, const struct workspace_share *s,
     char *full cleanup(mem_free) = NULL;
     struct workspace_row row;
     struct actor who = {.key = s->id, .door = VISITORS, .source = source};
-    struct workspace_act act = {.rq = {.action = POLICY_FILE_IN,
-                                       .who = &who,
-                                       .code_bytes = -1,
-                                       .file_bytes = (int64_t)change->size},
-                                .object = s->id,
-                                .summary = "put a file by a link"};
+    struct govern_request rq;
     int r;
 
-    if (policy_idle(w->settings.policy) || s->mode != SHARE_WRITE)
+    if (govern_idle(&w->settings.govern) || s->mode != SHARE_WRITE)
         return 0; /* the rest says no to reading links */
     r = store_begin(w->store, STORE_READ, "uploading by a link", &tx, err);
     if (r == 0)
@@ -266,9 +261,14 @@ static int govern_put(struct workspaces *w, const struct workspace_share *s,
     if (r < 0)
         return r;
     who.tenant = row.tenant;
-    act.rq.file = full;
-    return workspace_govern(w, &act, err, "share", s->id, "path", full,
-                            "sha256", change->sha256, NULL);
+    rq = govern_file_in(&(struct govern_scope){.actor = &who}, full, NULL,
+                        (int64_t)change->size);
+    rq.object = s->id;
+    rq.summary = "put a file by a link";
+    govern_add(&rq, "share", s->id);
+    govern_add(&rq, "path", full);
+    govern_add(&rq, "sha256", change->sha256);
+    return govern_enforce(&w->settings.govern, &rq, err);
 }
 
 int workspace_share_put(struct workspaces *w, const struct workspace_share *s,

@@ -29,11 +29,9 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "blob/blob.h"
-#include "policy/policy.h"
+#include "govern/govern.h"
 
-struct approvals;
 struct error;
-struct policy;
 struct quotas;
 struct store;
 struct store_tx;
@@ -55,10 +53,8 @@ struct workspaces_settings {
     uint32_t restore_window_s; /* deleted until purged */
     uint32_t collect_every_s;  /* the collector's round; 0: no thread */
     uint64_t scrub_bytes_per_s;
-    uint64_t file_bytes; /* largest file by parts */
-    /* Borrowed until close; NULL (unit tests) allows. */
-    struct policy *policy;
-    struct approvals *approvals;
+    uint64_t file_bytes;  /* largest file by parts */
+    struct govern govern; /* all zero (unit tests): everything is allowed */
 };
 
 /* store, blobs, audit: borrowed until close. Starts the collector and the
@@ -664,29 +660,9 @@ int workspaces_restore_backup(const char *dir, const char *data_dir,
 /* ---- govern.c ------------------------------------------------------------
  */
 
-/* Something policy has a say in. The names of files are enough: types follow
- * from them where none is given. */
-struct workspace_act {
-    int64_t pinned; /* as of policy_decide */
-    struct policy_request rq;
-    const char *object;  /* the id it is about, or NULL */
-    const char *summary; /* for whoever is asked: "put x into ws_…" */
-};
-/* Asks, and records; ERR_FORBIDDEN or ERR_APPROVAL. After err come pairs of
- * name and text, ended by NULL, that say what exactly is to be approved. No
- * transaction may be open. */
-int workspace_govern(struct workspaces *w, const struct workspace_act *act,
-                     struct error *err, ...) __attribute__((sentinel));
-
-/* Would a fetch be let through, without asking anybody? Records nothing. */
+/* Would policy allow this actor to fetch the file, without an approval?
+ * Nothing is recorded. */
 bool workspace_may_fetch(struct workspaces *w, const struct actor *who,
                          const char *path, const char *mime);
-
-/* ---- mime.c --------------------------------------------------------------
- */
-
-/* By the name's ending; "application/octet-stream" when unknown. Never by
- * looking inside. */
-const char *workspace_mime(const char *path);
 
 #endif

@@ -112,11 +112,6 @@ int workspace_small_forget(struct workspaces *w, struct error *err);
 /* ---- govern.c -----------------------------------------------------------
  */
 
-/* Decides alone. A type is what somebody says; where the name of a file says
- * another, both count. */
-void workspace_govern_weigh(struct workspaces *w,
-                            const struct workspace_act *act,
-                            struct policy_decision *ret);
 int workspace_govern_commit(struct workspaces *w, const struct actor *who,
                             const char *id,
                             const struct workspace_commit_spec *spec,

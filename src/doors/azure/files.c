@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/mime.h"
 #include "base/path.h"
 #include "doors/azure/azure.h"
 #include "workspace/workspace.h"
@@ -54,7 +55,7 @@ static void encode_wrapped(struct json_writer *w, const struct azure_entry *e,
 static void encode_type(struct json_writer *w, const struct azure_entry *e)
 {
     const char *mime =
-        e->folder ? "application/octet-stream" : workspace_mime(e->path);
+        e->folder ? "application/octet-stream" : mime_of_path(e->path);
     struct buf text cleanup(buf_done) = {0};
 
     buf_adds(&text, mime);

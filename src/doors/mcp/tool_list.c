@@ -8,6 +8,7 @@
 
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/mime.h"
 #include "base/path.h"
 #include "doors/mcp/tool.h"
 
@@ -85,7 +86,7 @@ static void add_file(struct listing *l, const struct session_file *f)
     json_write_string(&l->w, "path", f->path);
     json_write_string(&l->w, "type", "file");
     json_write_int(&l->w, "size", (int64_t)f->size);
-    json_write_string(&l->w, "mime_type", workspace_mime(f->path));
+    json_write_string(&l->w, "mime_type", mime_of_path(f->path));
     json_write_time(&l->w, "modified_at", f->modified_at_ms);
     json_write_string(&l->w, "file_id", tool_some(f->file));
     json_write_string(&l->w, "version", tool_some(f->version));

@@ -10,6 +10,7 @@
 
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/mime.h"
 #include "doors/mcp/tool.h"
 
 #define RESULT_CHARS 4000u
@@ -133,7 +134,7 @@ static const char *keep(struct result *r, const char *path, const void *bytes,
         .file = arena_strdup(arena, made.file),
         .version = arena_strdup(arena, made.version),
         .sha256 = arena_strdup(arena, made.sha256),
-        .mime = workspace_mime(path),
+        .mime = mime_of_path(path),
     };
     free(made.path);
     return r->files[r->file_count - 1].path;

@@ -10,6 +10,7 @@
 #include "base/arena.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/mime.h"
 #include "base/path.h"
 #include "base/utf8.h"
 #include "doors/mcp/tool.h"
@@ -167,7 +168,7 @@ int tool_download_file(struct mcp_call *call, const json_t *args,
     if (r < 0)
         return r;
     f.size = (uint64_t)st.st_size;
-    f.mime = workspace_mime(f.path);
+    f.mime = mime_of_path(f.path);
     describe(call, &session, &f, &kept);
     answer_download(call, &session, &f, &bytes, ret);
     return 0;
@@ -327,7 +328,7 @@ static void answer_upload(struct mcp_call *call,
         .file = made->file,
         .version = made->version,
         .sha256 = made->sha256,
-        .mime = workspace_mime(made->path),
+        .mime = mime_of_path(made->path),
     };
     char size[32];
 

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/mime.h"
 #include "doors/native/native.h"
 #include "json/json.h"
 
@@ -315,7 +316,7 @@ static int read_request(struct doors_call *call, struct explain_body *b,
                          "only keys of '%s' may ask about other tenants",
                          OPERATORS);
     if (ret->file && !ret->mime)
-        ret->mime = workspace_mime(ret->file);
+        ret->mime = mime_of_path(ret->file);
     return 0;
 }
 

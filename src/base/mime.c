@@ -3,12 +3,13 @@
  * The type of a file by the ending of its name, never by looking inside.
  * Pure. Only a label: browsers are told not to act on it (F8).
  */
+#include "base/mime.h"
+
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/mem.h"
-#include "workspace/workspace.h"
 
 struct type {
     const char *ending, *mime;
@@ -130,7 +131,7 @@ static int compare(const void *key, const void *row)
     return strcasecmp(key, ((const struct type *)row)->ending);
 }
 
-const char *workspace_mime(const char *path)
+const char *mime_of_path(const char *path)
 {
     const char *slash = strrchr(path, '/');
     const char *name = slash ? slash + 1 : path;
@@ -140,5 +141,5 @@ const char *workspace_mime(const char *path)
     if (dot && dot != name)
         t = bsearch(dot + 1, types, ARRAY_SIZE(types), sizeof(types[0]),
                     compare);
-    return t ? t->mime : "application/octet-stream";
+    return t ? t->mime : MIME_UNKNOWN;
 }
