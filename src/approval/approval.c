@@ -203,9 +203,9 @@ int approvals_open(const struct approval_settings *settings,
     thread_init(&a->post);
     rc = approval_webhook_open(a, err);
     if (rc == 0)
-        rc = approval_tend_lost(a, err);
+        rc = approval_worker_lost(a, err);
     if (rc == 0 && !a->set.still)
-        rc = approval_tend_start(a, err);
+        rc = approval_worker_start(a, err);
     if (rc == 0 && a->url && !a->set.still)
         rc = approval_post_start(a, err);
     if (rc < 0)

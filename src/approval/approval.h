@@ -16,10 +16,10 @@
  * pauses for a day.
  *
  * How the pieces work together: rows.c has the SQL of approvals and the one
- * place that changes their state; ask.c holds things, decide.c answers, look.c
- * shows; tend.c is the thread for what time brings (expiry, carrying out,
- * forgetting: forget.c); webhook.c keeps deliveries, post.c is their thread.
- * Any thread may call.
+ * place that changes their state; request.c holds things, decide.c answers,
+ * list.c shows; worker.c is the thread for what time brings (expiry, carrying
+ * out, forgetting: forget.c); webhook.c keeps deliveries, post.c is their
+ * thread. Any thread may call.
  */
 #ifndef GLOVEBOX_APPROVAL_APPROVAL_H
 #define GLOVEBOX_APPROVAL_APPROVAL_H
@@ -67,7 +67,7 @@ struct approval_settings {
     uint32_t keep_days;      /* settled ones; 0 for ever */
     bool forget_payload;     /* as soon as one is settled */
     int64_t (*now_ms)(void); /* NULL: the clock */
-    bool still;              /* no threads: tests call approvals_tend */
+    bool still;              /* no threads: tests call approvals_work */
 };
 
 struct approval_info {
@@ -125,7 +125,7 @@ int approvals_end_gone(struct approvals *a,
                        bool (*gone)(void *ctx,
                                     const struct approval_info *info),
                        void *ctx, struct error *err);
-/* Called, on the thread of tend.c, for each held execution that has been
+/* Called, on the thread of worker.c, for each held execution that has been
  * decided and not carried out: at once, and after a restart. 0: it is begun,
  * and approval_ran says how it ended; else it was not, and is tried again. */
 typedef int approvals_fn(void *ctx, const struct approval_info *info);

@@ -98,7 +98,7 @@ int approval_forget_code(struct approvals *a, struct store_tx *tx,
 /* Now and then. */
 int approval_prune(struct approvals *a, struct error *err);
 
-/* ---- look.c ------------------------------------------------------------- */
+/* ---- list.c ------------------------------------------------------------- */
 
 bool approval_same(const struct actor *who, const struct approval_info *info);
 bool approval_may_decide(const struct actor *who);
@@ -133,12 +133,13 @@ void approval_webhook_sign(const char *secret, size_t secret_len, int64_t at_s,
                            const char *body, char ret[96]);
 int approval_post_start(struct approvals *a, struct error *err);
 
-/* ---- tend.c ------------------------------------------------------------- */
+/* ---- worker.c -------------------------------------------------------------
+ */
 
-int approval_tend_start(struct approvals *a, struct error *err);
+int approval_worker_start(struct approvals *a, struct error *err);
 /* At the start: what was begun and not ended. */
-int approval_tend_lost(struct approvals *a, struct error *err);
+int approval_worker_lost(struct approvals *a, struct error *err);
 /* One round; returns milliseconds until the next is due. */
-int64_t approvals_tend(struct approvals *a);
+int64_t approvals_work(struct approvals *a);
 
 #endif

@@ -4,7 +4,7 @@
  * and carried out (it is in the evidence, where that keeps it), all that an
  * ephemeral session's client wrote with it, held executions whose session is
  * gone, and settled approvals after their time. Runs in gloveboxd, on the
- * thread of tend.c and at the start.
+ * thread of worker.c and at the start.
  */
 #include <stdio.h>
 #include <string.h>

@@ -36,7 +36,7 @@ static void on_server(void *ctx, uint32_t events)
 
 /* ---- begin and end ------------------------------------------------------ */
 
-void egress_conn_new(struct guest *g, int fd)
+void egress_conn_new(struct granted_session *g, int fd)
 {
     struct egress *e = g->e;
     struct conn *c = xcalloc(1, sizeof(*c));
@@ -78,7 +78,7 @@ void egress_conn_free(struct conn *c)
 
 static void die(struct conn *c)
 {
-    struct guest *g = c->guest;
+    struct granted_session *g = c->guest;
 
     if (c->state == CONN_DEAD)
         return;
@@ -241,8 +241,8 @@ void egress_conn_refuse(struct conn *c, unsigned status, const char *fmt, ...)
 
 bool egress_conn_charge(struct conn *c, bool out, size_t n)
 {
-    if (!egress_guest_spend_bytes(c->guest, n)) {
-        egress_conn_refuse(c, 429, "%s", egress_guest_budget(BUDGET_BYTES));
+    if (!egress_grant_spend_bytes(c->guest, n)) {
+        egress_conn_refuse(c, 429, "%s", egress_grant_budget(BUDGET_BYTES));
         return false;
     }
     *(out ? &c->report.bytes_out : &c->report.bytes_in) += n;
@@ -303,7 +303,7 @@ void egress_conn_allowed(struct conn *c)
     char what[1024];
 
     describe(c, what);
-    if (!c->guest->grant.ask || egress_guest_was_asked(c->guest, what)) {
+    if (!c->guest->grant.ask || egress_grant_was_asked(c->guest, what)) {
         reach(c);
         return;
     }
@@ -324,7 +324,7 @@ static bool step_ask(struct conn *c)
         return true;
     }
     describe(c, what);
-    egress_guest_remember(c->guest, what);
+    egress_grant_remember(c->guest, what);
     reach(c);
     return false; /* reach goes on by itself */
 }

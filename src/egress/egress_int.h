@@ -74,19 +74,20 @@ bool egress_peer_full(const struct peer *p);
 /* Wanted events; reading: whether more is wanted at all. */
 void egress_peer_arm(struct egress *e, struct peer *p, bool reading);
 
-/* ---- mint.c: certificates of a session's own authority -------------------
+/* ---- cert_authority.c: certificates of a session's own authority
+ * -------------------
  */
 
-struct mint;
+struct cert_authority;
 
-struct mint *egress_mint_new(void); /* NULL: the library failed */
-void egress_mint_free(struct mint *m);
-const char *egress_mint_ca(const struct mint *m); /* PEM */
+struct cert_authority *egress_ca_new(void); /* NULL: the library failed */
+void egress_ca_free(struct cert_authority *m);
+const char *egress_ca_certificate(const struct cert_authority *m); /* PEM */
 /* A server's side of TLS for that host; owned by caller; NULL on failure. */
-SSL *egress_mint_accept(struct mint *m, SSL_CTX *ctx, const char *host,
-                        bool address);
+SSL *egress_ca_accept(struct cert_authority *m, SSL_CTX *ctx, const char *host,
+                      bool address);
 
-/* ---- guest.c: a session, what it was granted, what is left -------------- */
+/* ---- grant.c: a session, what it was granted, what is left -------------- */
 
 enum budget {
     BUDGET_BYTES,
@@ -96,13 +97,13 @@ enum budget {
     BUDGET_MAX
 };
 
-struct guest {
-    struct guest *next;
+struct granted_session {
+    struct granted_session *next;
     struct egress *e;
     struct egress_grant grant; /* its budgets count down */
     struct egress_rule *rules;
     struct watch tcp, udp;
-    struct mint *mint;
+    struct cert_authority *ca;
     uint32_t conns, over;  /* open; of these, over the limit */
     uint32_t lookups;      /* under way */
     bool told[BUDGET_MAX]; /* that it is used up */
@@ -110,20 +111,20 @@ struct guest {
     size_t asked_count;
 };
 
-struct guest *egress_guest_find(struct egress *e, uint64_t handle);
+struct granted_session *egress_grant_find(struct egress *e, uint64_t handle);
 /* -EINVAL with *ret_why; rules: taken on success. */
-int egress_guest_grant(struct egress *e, const struct egress_grant *grant,
-                       struct egress_rule *rules, int tcp, int udp,
-                       struct guest **ret, const char **ret_why);
-void egress_guest_revoke(struct egress *e, struct guest *g);
+int egress_grant_set(struct egress *e, const struct egress_grant *grant,
+                     struct egress_rule *rules, int tcp, int udp,
+                     struct granted_session **ret, const char **ret_why);
+void egress_grant_revoke(struct egress *e, struct granted_session *g);
 /* One request or lookup; false, and reported, when none is left. */
-bool egress_guest_spend(struct guest *g, enum budget what);
-bool egress_guest_spend_bytes(struct guest *g, uint64_t bytes);
-void egress_guest_used_up(struct guest *g, enum budget what);
-const char *egress_guest_budget(enum budget what); /* a sentence */
-bool egress_guest_was_asked(const struct guest *g, const char *what);
-void egress_guest_remember(struct guest *g, const char *what);
-void egress_guest_arm(struct guest *g); /* accept, or not now */
+bool egress_grant_spend(struct granted_session *g, enum budget what);
+bool egress_grant_spend_bytes(struct granted_session *g, uint64_t bytes);
+void egress_grant_used_up(struct granted_session *g, enum budget what);
+const char *egress_grant_budget(enum budget what); /* a sentence */
+bool egress_grant_was_asked(const struct granted_session *g, const char *what);
+void egress_grant_remember(struct granted_session *g, const char *what);
+void egress_grant_arm(struct granted_session *g); /* accept, or not now */
 
 /* ---- rule.c: pure ------------------------------------------------------- */
 
@@ -246,7 +247,7 @@ enum conn_state {
 struct conn {
     struct conn *next;
     struct egress *e;
-    struct guest *guest; /* NULL once revoked */
+    struct granted_session *guest; /* NULL once revoked */
     enum conn_state state;
     struct peer client, server;
     struct dial dial;
@@ -269,7 +270,7 @@ struct conn {
     struct package_job *job;
 };
 
-void egress_conn_new(struct guest *g, int fd); /* taken */
+void egress_conn_new(struct granted_session *g, int fd); /* taken */
 void egress_conn_state(struct conn *c, enum conn_state state);
 void egress_conn_step(struct conn *c); /* as far as it goes */
 /* Told to the client as an HTTP error where that is still possible. */
@@ -304,10 +305,11 @@ const char *egress_tunnel_judge(const struct conn *c, bool *ret_more,
 
 /* ---- lookup.c, packages.c ----------------------------------------------- */
 
-void egress_lookup_read(struct guest *g); /* what its UDP socket has */
+void egress_lookup_read(
+    struct granted_session *g); /* what its UDP socket has */
 void egress_lookup_answer(struct egress *e, const struct egress_answer *a);
 void egress_lookup_tick(struct egress *e, uint64_t now_ms);
-void egress_lookup_forget(struct guest *g);
+void egress_lookup_forget(struct granted_session *g);
 
 /* The request of c is for our index; c->report has method and path. */
 void egress_packages_serve(struct conn *c);
@@ -325,8 +327,8 @@ struct egress {
     struct egress_setup setup;
     bool set_up, stop;
     struct names *names;
-    SSL_CTX *outward, *inward;   /* TLS to the world; to sessions */
-    struct guest *guests, *gone; /* gone: freed after the round */
+    SSL_CTX *outward, *inward;             /* TLS to the world; to sessions */
+    struct granted_session *guests, *gone; /* gone: freed after the round */
     struct conn *conns;
     struct lookup *pending; /* lookups under way */
     uint32_t conn_count;

@@ -22,7 +22,7 @@
 
 struct lookup {
     struct lookup *next;
-    struct guest *guest;
+    struct granted_session *guest;
     struct sockaddr_storage from;
     socklen_t from_len;
     struct dns_question q;
@@ -56,7 +56,7 @@ static void finish(struct lookup *l, bool allowed, const char *why)
     if (*at)
         *at = l->next;
     l->guest->lookups--;
-    egress_guest_arm(l->guest);
+    egress_grant_arm(l->guest);
     free(l);
 }
 
@@ -114,7 +114,7 @@ static void refuse(struct lookup *l, const char *why)
 /* One question, from its bytes to its answer or its waiting. */
 static void begin(struct lookup *l)
 {
-    struct guest *g = l->guest;
+    struct granted_session *g = l->guest;
     char what[EGRESS_HOST_MAX + 8];
     bool address = false;
     struct error err;
@@ -138,7 +138,7 @@ static void begin(struct lookup *l)
         return;
     }
     (void)snprintf(what, sizeof(what), "? %s", l->report.host);
-    if (g->grant.ask && !egress_guest_was_asked(g, what)) {
+    if (g->grant.ask && !egress_grant_was_asked(g, what)) {
         l->deadline_ms = clock_mono_ms() + g->e->setup.answer_ms;
         l->question = egress_report_ask(g->e, &l->report);
         return;
@@ -146,7 +146,7 @@ static void begin(struct lookup *l)
     resolve(l);
 }
 
-void egress_lookup_read(struct guest *g)
+void egress_lookup_read(struct granted_session *g)
 {
     struct egress *e = g->e;
 
@@ -168,7 +168,7 @@ void egress_lookup_read(struct guest *g)
             continue; /* what is no question has no answer */
         }
         l->guest = g;
-        if (!egress_guest_spend(g, BUDGET_LOOKUPS)) {
+        if (!egress_grant_spend(g, BUDGET_LOOKUPS)) {
             send_code(l, DNS_REFUSED); /* told of once, by the budget */
             free(l);
             continue;
@@ -197,7 +197,7 @@ void egress_lookup_answer(struct egress *e, const struct egress_answer *a)
             return;
         }
         (void)snprintf(what, sizeof(what), "? %s", l->report.host);
-        egress_guest_remember(l->guest, what);
+        egress_grant_remember(l->guest, what);
         resolve(l);
         return;
     }
@@ -219,7 +219,7 @@ void egress_lookup_tick(struct egress *e, uint64_t now_ms)
     }
 }
 
-void egress_lookup_forget(struct guest *g)
+void egress_lookup_forget(struct granted_session *g)
 {
     for (struct lookup *l = g->e->pending, *next; l; l = next) {
         next = l->next;

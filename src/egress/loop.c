@@ -32,8 +32,8 @@ void egress_loop_watch(struct egress *e, struct watch *w, uint32_t events)
 
 void egress_loop_arm(struct egress *e)
 {
-    for (struct guest *g = e->guests; g; g = g->next)
-        egress_guest_arm(g);
+    for (struct granted_session *g = e->guests; g; g = g->next)
+        egress_grant_arm(g);
 }
 
 static void bury(struct egress *e)
@@ -52,7 +52,7 @@ static void bury(struct egress *e)
         egress_conn_free(c);
         freed = true;
     }
-    for (struct guest *g; (g = e->gone);) {
+    for (struct granted_session *g; (g = e->gone);) {
         e->gone = g->next;
         free(g);
     }

@@ -80,7 +80,7 @@ static bool step_ask(struct conn *c)
             describe(j, f, what);
             if (!f->sha256[0])
                 continue;
-            f->allowed = egress_guest_was_asked(c->guest, what);
+            f->allowed = egress_grant_was_asked(c->guest, what);
             if (!f->allowed)
                 ask(c, j->at - 1, &j->asked[i]);
         }
@@ -111,7 +111,7 @@ bool egress_packages_answer(struct conn *c, const struct egress_answer *a)
         j->files[j->asked[i].file].allowed = a->allow != 0;
         describe(j, &j->files[j->asked[i].file], what);
         if (a->allow && !j->listing)
-            egress_guest_remember(c->guest, what);
+            egress_grant_remember(c->guest, what);
         if (!a->allow)
             (void)snprintf(j->why, sizeof(j->why), "%s",
                            a->reason[0] ? a->reason : "policy says no");

@@ -138,7 +138,7 @@ static void write_head(struct conn *c, const struct http_head *h)
 
 static void judge_connect(struct conn *c)
 {
-    struct guest *g = c->guest;
+    struct granted_session *g = c->guest;
     static const char ok[] = "HTTP/1.1 200 Connection established\r\n\r\n";
 
     c->report.type = EGRESS_REPORT_TUNNEL;
@@ -159,7 +159,7 @@ static void judge_connect(struct conn *c)
 
 static void judge_request(struct conn *c, const struct http_head *h)
 {
-    struct guest *g = c->guest;
+    struct granted_session *g = c->guest;
 
     c->report.type = EGRESS_REPORT_HTTP;
     if (g->grant.packages && strcmp(c->target.host, PACKAGES_HOST) == 0 &&
@@ -197,20 +197,20 @@ static bool admit(struct conn *c)
 {
     if (c->state == CONN_INNER) /* its CONNECT was counted */
         return true;
-    if (!egress_guest_spend(c->guest, BUDGET_REQUESTS)) {
+    if (!egress_grant_spend(c->guest, BUDGET_REQUESTS)) {
         c->reported = true;
-        egress_conn_refuse(c, 429, "%s", egress_guest_budget(BUDGET_REQUESTS));
+        egress_conn_refuse(c, 429, "%s", egress_grant_budget(BUDGET_REQUESTS));
         return false;
     }
     if (c->over) {
-        egress_guest_used_up(c->guest, BUDGET_CONNECTIONS);
+        egress_grant_used_up(c->guest, BUDGET_CONNECTIONS);
         egress_conn_refuse(c, 429, "%s",
-                           egress_guest_budget(BUDGET_CONNECTIONS));
+                           egress_grant_budget(BUDGET_CONNECTIONS));
         return false;
     }
     if (c->guest->grant.bytes == 0) {
-        egress_guest_used_up(c->guest, BUDGET_BYTES);
-        egress_conn_refuse(c, 429, "%s", egress_guest_budget(BUDGET_BYTES));
+        egress_grant_used_up(c->guest, BUDGET_BYTES);
+        egress_conn_refuse(c, 429, "%s", egress_grant_budget(BUDGET_BYTES));
         return false;
     }
     return true;

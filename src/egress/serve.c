@@ -114,7 +114,7 @@ static int serve_grant(struct egress *e, struct request *r)
 {
     struct egress_grant grant;
     struct egress_rule *rules = NULL;
-    struct guest *g = NULL;
+    struct granted_session *g = NULL;
     const char *why = NULL;
     bool inspects = false;
     int tcp = -1, udp = -1, n;
@@ -127,7 +127,7 @@ static int serve_grant(struct egress *e, struct request *r)
         tcp = r->fds[1];
         udp = r->fds[2];
     }
-    n = egress_guest_grant(e, &grant, rules, tcp, udp, &g, &why);
+    n = egress_grant_set(e, &grant, rules, tcp, udp, &g, &why);
     if (n < 0) {
         explicit_bzero(rules, grant.rule_count * sizeof(*rules));
         free(rules);
@@ -137,24 +137,24 @@ static int serve_grant(struct egress *e, struct request *r)
         r->fd_count = 1; /* the session has the others now */
     for (uint32_t i = 0; i < grant.rule_count; i++)
         inspects |= rules[i].inspect != 0;
-    if (inspects && !g->mint) {
-        egress_guest_revoke(e, g);
+    if (inspects && !g->ca) {
+        egress_grant_revoke(e, g);
         return fault(r, EIO, "no certificate authority could be made");
     }
     if (inspects)
         (void)snprintf(r->reply.u.ca, sizeof(r->reply.u.ca), "%s",
-                       egress_mint_ca(g->mint));
+                       egress_ca_certificate(g->ca));
     return 0;
 }
 
 static int serve_revoke(struct egress *e, struct request *r)
 {
-    struct guest *g = egress_guest_find(e, r->req->u.handle);
+    struct granted_session *g = egress_grant_find(e, r->req->u.handle);
 
     if (r->fd_count)
         return -EBADMSG;
     if (g)
-        egress_guest_revoke(e, g);
+        egress_grant_revoke(e, g);
     return 0;
 }
 
@@ -230,12 +230,12 @@ static void on_request(void *ctx, uint32_t events)
 static void done(struct egress *e)
 {
     while (e->guests)
-        egress_guest_revoke(e, e->guests);
+        egress_grant_revoke(e, e->guests);
     for (struct conn *c; (c = e->conns);) {
         e->conns = c->next;
         egress_conn_free(c);
     }
-    for (struct guest *g; (g = e->gone);) {
+    for (struct granted_session *g; (g = e->gone);) {
         e->gone = g->next;
         free(g);
     }

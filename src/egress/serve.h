@@ -4,7 +4,7 @@
  * wire/egress_msg.h for what it is told and tells. One thread, one loop.
  *
  * How the pieces work together: loop.c waits; serve.c answers gloveboxd;
- * guest.c holds what each session was granted and has used; conn.c is one
+ * grant.c holds what each session was granted and has used; conn.c is one
  * connection of a session, a machine of states that request.c, tunnel.c,
  * inspect.c and packages.c take steps of; dial.c finds, judges and reaches
  * the destination; peer.c moves bytes, with TLS or without; lookup.c answers

@@ -67,8 +67,8 @@ bool egress_tunnel_hello(struct conn *c)
             egress_conn_abort(c, "the session hung up");
         return false;
     }
-    ssl = egress_mint_accept(c->guest->mint, c->e->inward, c->target.host,
-                             c->target.address);
+    ssl = egress_ca_accept(c->guest->ca, c->e->inward, c->target.host,
+                           c->target.address);
     if (!ssl) {
         egress_conn_abort(c, "no certificate could be made");
         return false;

@@ -3,13 +3,12 @@
  * The C half of the zygote, of a session's pid 1 and of its kernel; all three
  * are one process image at different ages:
  *
- *   zygote   python3 with its imports done   join.c, plug.c, freeze.c,
- *                                            zygote.c
- *     clone into fresh namespaces, sandbox_enter()
- *   pid 1    serves the daemon, never runs Python again   init.c, broker.c,
- *     fork                          walk.c, scan.c, net.c, notify.c,
+ *   zygote   python3 with its imports done   merge_mappings.c,
+ * fill_free_blocks.c, freeze.c, zygote.c clone into fresh namespaces,
+ * sandbox_enter() pid 1    serves the daemon, never runs Python again init.c,
+ * broker.c, fork                          dir_walk.c, scan.c, net.c, notify.c,
  * surround.c kernel   returns into Python: driver/ runs cells       module.c,
- * reads.c
+ * read_trace.c
  */
 #ifndef GLOVEBOX_KERNEL_KERNEL_INT_H
 #define GLOVEBOX_KERNEL_KERNEL_INT_H
@@ -31,18 +30,20 @@ struct kernel_seat {
     struct sandbox_spec grant;
 };
 
-/* ---- join.c --------------------------------------------------------------
+/* ---- merge_mappings.c
+ * --------------------------------------------------------------
  */
 
 /* Makes one mapping of each library's read-only parts. */
-void join_libraries(void);
+void merge_library_mappings(void);
 
-/* ---- plug.c --------------------------------------------------------------
+/* ---- fill_free_blocks.c
+ * --------------------------------------------------------------
  */
 
 /* Takes every free block of the heap for good, so that what sessions allocate
  * is new memory and no copy of a frozen page. */
-void plug_heap(void);
+void fill_free_blocks(void);
 
 /* ---- freeze.c ------------------------------------------------------------
  */
@@ -109,14 +110,15 @@ bool notify_one(struct net *n);
 int surround_environment(int fd);
 int surround_ca(int fd); /* -1: take it away */
 
-/* ---- reads.c: which files Python opens, in a kernel ------------------------
+/* ---- read_trace.c: which files Python opens, in a kernel
+ * ------------------------
  */
 
 /* Before user code runs. */
-int reads_watch(void);
+int read_trace_start(void);
 /* The payload of KERNEL_READS since the last call; owned by caller. 0: none.
  */
-size_t reads_take(char **ret_payload);
+size_t read_trace_take(char **ret_payload);
 
 /* ---- broker.c: files of /mnt/data, by descriptor -------------------------
  */
@@ -143,7 +145,8 @@ int broker_stat(int dir, const char *path, struct stat *ret);
 /* Opens a path below dir, following nothing; or a negative errno. */
 int broker_beneath(int dir, const char *path, int flags);
 
-/* ---- walk.c: a tree as a sorted list -------------------------------------
+/* ---- dir_walk.c: a tree as a sorted list
+ * -------------------------------------
  */
 
 #define WALK_ENTRIES_MAX 200000
@@ -174,17 +177,18 @@ enum walk_view {
 };
 
 /* Adds what is there; 0 or a negative errno. */
-int walk_tree(int dir, enum walk_view view, struct scan_list *out);
-int walk_order(const void *a, const void *b); /* of two struct scan_file */
-void walk_sort(struct scan_list *l);
-struct scan_file *walk_add(struct scan_list *l, const char *path);
-struct scan_file *walk_put(struct scan_list *l, const struct scan_file *f);
-void walk_clear(struct scan_list *l);
-void walk_describe(struct scan_file *f, const struct stat *st, uint16_t kind);
+int dir_walk_tree(int dir, enum walk_view view, struct scan_list *out);
+int dir_walk_order(const void *a, const void *b); /* of two struct scan_file */
+void dir_walk_sort(struct scan_list *l);
+struct scan_file *dir_walk_add(struct scan_list *l, const char *path);
+struct scan_file *dir_walk_put(struct scan_list *l, const struct scan_file *f);
+void dir_walk_clear(struct scan_list *l);
+void dir_walk_describe(struct scan_file *f, const struct stat *st,
+                       uint16_t kind);
 /* Marks an overlay leaves: something below was deleted; a folder hides the
  * one below it. */
-bool walk_is_whiteout(const struct stat *st);
-bool walk_is_opaque(int dir);
+bool dir_walk_is_whiteout(const struct stat *st);
+bool dir_walk_is_opaque(int dir);
 
 /* ---- scan.c: listing, and what changed -----------------------------------
  */

@@ -46,13 +46,13 @@ static PyObject *mod_zygote_serve(PyObject *self, PyObject *args)
     (void)self;
     if (!PyArg_ParseTuple(args, "i", &sock))
         return NULL;
-    sandbox_facts_learn();
+    sandbox_proc_learn();
     /* The fork hooks come in pairs, but the second half of the parent's
      * never runs: this process only ever clones, from C. Run once now, what
      * they write is frozen with the rest. */
     PyOS_BeforeFork();
-    join_libraries();
-    plug_heap();
+    merge_library_mappings();
+    fill_free_blocks();
     r = freeze_heap(&frozen);
     if (r < 0)
         log_event(LOG_WARN, "heap_not_frozen, ignoring", "errno",
@@ -62,7 +62,7 @@ static PyObject *mod_zygote_serve(PyObject *self, PyObject *args)
     /* From here on we are a kernel: pid 2 or a successor of it, sealed. */
     mask_interrupt(SIG_BLOCK);
     PyOS_AfterFork_Child();
-    if (reads_watch() < 0)
+    if (read_trace_start() < 0)
         return NULL;
     return Py_BuildValue("{s:I,s:K,s:s}", "cores",
                          (unsigned)seat.grant.limits.cores, "memory_bytes",
@@ -223,7 +223,7 @@ static PyObject *mod_immortalize(PyObject *self, PyObject *list)
 static PyObject *mod_reads(PyObject *self, PyObject *unused)
 {
     char *payload cleanup(mem_free) = NULL;
-    size_t len = reads_take(&payload);
+    size_t len = read_trace_take(&payload);
 
     (void)self;
     (void)unused;

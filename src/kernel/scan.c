@@ -56,7 +56,7 @@ size_t scan_page(struct scan *s, char *buf, size_t size, uint32_t *ret_rest)
         *ret_rest = INIT_SCAN_MORE;
     } else {
         *ret_rest = s->changes.cut ? INIT_SCAN_CUT : 0;
-        walk_clear(&s->changes);
+        dir_walk_clear(&s->changes);
         s->next = 0;
     }
     return len;
@@ -72,7 +72,7 @@ int scan_tree(int data, const char *after, size_t after_len, uint32_t most,
 
     if (after_len > INIT_PATH_MAX)
         return -EINVAL;
-    r = walk_tree(data, WALK_LIST, &all);
+    r = dir_walk_tree(data, WALK_LIST, &all);
     memcpy(start, after, after_len);
     start[after_len] = '\0';
     while (i < all.count && strcmp(all.files[i].path, start) <= 0)
@@ -83,7 +83,7 @@ int scan_tree(int data, const char *after, size_t after_len, uint32_t most,
     }
     *ret_more = i < all.count;
     *ret_len = len;
-    walk_clear(&all);
+    dir_walk_clear(&all);
     return r;
 }
 
@@ -101,7 +101,7 @@ struct look {
 
 static void report(struct look *l, struct scan_file *f, uint16_t kind)
 {
-    struct scan_file *c = walk_add(&l->scan->changes, f->path);
+    struct scan_file *c = dir_walk_add(&l->scan->changes, f->path);
 
     c->kind = kind;
     if (kind == INIT_ENTRY_WROTE || kind == INIT_ENTRY_SKIPPED)
@@ -119,7 +119,7 @@ static struct scan_file *find(const struct scan_list *l, const char *path)
     struct scan_file key = {.path = (char *)path, .kind = INIT_ENTRY_WROTE};
 
     return l->count
-               ? bsearch(&key, l->files, l->count, sizeof(key), walk_order)
+               ? bsearch(&key, l->files, l->count, sizeof(key), dir_walk_order)
                : NULL;
 }
 
@@ -160,7 +160,7 @@ static void keep(struct look *l, const struct scan_file *f, uint16_t kind)
         return;
     k.path = xstrdup(f->path);
     k.kind = kind;
-    (void)walk_put(&l->extra, &k);
+    (void)dir_walk_put(&l->extra, &k);
 }
 
 /* Known, and not there now. */
@@ -230,7 +230,7 @@ static void compare(struct look *l)
     while (i < was->count || j < l->now.count) {
         struct scan_file *a = i < was->count ? &was->files[i] : NULL;
         struct scan_file *b = j < l->now.count ? &l->now.files[j] : NULL;
-        int order = a && b ? walk_order(a, b) : a ? -1 : 1;
+        int order = a && b ? dir_walk_order(a, b) : a ? -1 : 1;
 
         if (a && order < 0)
             missing(l, a);
@@ -249,11 +249,11 @@ static void learn(struct look *l)
     struct scan_list *now = &l->now;
 
     for (size_t i = 0; i < l->extra.count; i++)
-        (void)walk_put(now, &l->extra.files[i]); /* and its path */
+        (void)dir_walk_put(now, &l->extra.files[i]); /* and its path */
     if (l->extra.count)
-        walk_sort(now);
+        dir_walk_sort(now);
     l->extra.count = 0;
-    walk_clear(&l->extra);
+    dir_walk_clear(&l->extra);
     for (size_t i = 0; i < now->count; i++) {
         struct scan_file *f = &now->files[i];
 
@@ -261,7 +261,7 @@ static void learn(struct look *l)
         if (f->kind == SCAN_BLIND && f->hides)
             f->kind = INIT_ENTRY_CLEARED; /* still, as far as we know */
     }
-    walk_clear(&l->scan->known);
+    dir_walk_clear(&l->scan->known);
     l->scan->known = *now;
 }
 
@@ -325,13 +325,14 @@ void scan_start(struct scan *s, int upper, bool layered)
 int scan_compare(struct scan *s, bool all)
 {
     struct look l = {.scan = s, .all = all};
-    int r = walk_tree(s->upper, s->layered ? WALK_LAYERED : WALK_BARE, &l.now);
+    int r =
+        dir_walk_tree(s->upper, s->layered ? WALK_LAYERED : WALK_BARE, &l.now);
 
     if (r < 0) {
-        walk_clear(&l.now);
+        dir_walk_clear(&l.now);
         return r;
     }
-    walk_clear(&s->changes);
+    dir_walk_clear(&s->changes);
     s->next = 0;
     compare(&l);
     s->changes.cut = l.now.cut;
@@ -358,13 +359,13 @@ static struct scan_file *place(struct scan_list *l, const char *path)
 
     if (f)
         return f;
-    (void)walk_add(l, path);
+    (void)dir_walk_add(l, path);
     moved = l->files[l->count - 1];
     moved.kind = INIT_ENTRY_WROTE;
     for (high = l->count - 1; low < high;) {
         size_t middle = low + (high - low) / 2;
 
-        if (walk_order(&l->files[middle], &moved) < 0)
+        if (dir_walk_order(&l->files[middle], &moved) < 0)
             low = middle + 1;
         else
             high = middle;
@@ -420,7 +421,7 @@ static void note_folders(struct scan *s, char *name, size_t fresh)
 
         *slash = '\0';
         fd = broker_beneath(s->upper, name, O_DIRECTORY | O_RDONLY);
-        if (fd >= 0 && walk_is_opaque(fd))
+        if (fd >= 0 && dir_walk_is_opaque(fd))
             place(&s->known, name)->kind = INIT_ENTRY_CLEARED;
         *slash = '/';
     }
@@ -442,10 +443,10 @@ void scan_after(struct scan *s, const char *path, size_t len,
     r = broker_stat(s->upper, name, &st);
     if (r == 0 && S_ISREG(st.st_mode)) {
         f = place(&s->known, name);
-        walk_describe(f, &st, INIT_ENTRY_WROTE);
+        dir_walk_describe(f, &st, INIT_ENTRY_WROTE);
         outlast(s, f->ctime_ns);
-    } else if (r == 0 && s->layered && walk_is_whiteout(&st)) {
-        walk_describe(place(&s->known, name), &st, INIT_ENTRY_GONE);
+    } else if (r == 0 && s->layered && dir_walk_is_whiteout(&st)) {
+        dir_walk_describe(place(&s->known, name), &st, INIT_ENTRY_GONE);
     } else if ((f = find(&s->known, name))) {
         forget(&s->known, f);
     }

@@ -3,7 +3,7 @@
  * Taking, giving back, spending and looking. Runs in gloveboxd, on any
  * thread; the lock is held for a few memory accesses and never over the
  * store. What a tenant holds is exact; what it spends in a window is written
- * by keep.c a few seconds later.
+ * by persist.c a few seconds later.
  */
 #include "quota/quota.h"
 
@@ -385,9 +385,9 @@ int quotas_open(const struct quota_limits *defaults, struct store *store,
     (void)pthread_mutex_init(&q->lock, NULL);
     (void)pthread_mutex_init(&q->set_lock, NULL);
     (void)pthread_mutex_init(&q->save_lock, NULL);
-    rc = quota_keep_load(q, err);
+    rc = quota_persist_load(q, err);
     if (rc == 0)
-        rc = quota_keep_start(q, err);
+        rc = quota_persist_start(q, err);
     if (rc < 0) {
         quotas_close(q);
         return rc;
@@ -400,8 +400,8 @@ void quotas_close(struct quotas *q)
 {
     if (!q)
         return;
-    quota_keep_stop(q);
-    quota_loops_done(q);
+    quota_persist_stop(q);
+    quota_repeats_done(q);
     for (size_t i = 0; i < QUOTA_BUCKETS; i++)
         while (q->tenants[i]) {
             struct quota_tenant *t = q->tenants[i];

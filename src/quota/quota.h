@@ -70,11 +70,12 @@ void quota_spend(struct quotas *q, const char *tenant, enum quota_kind kind,
  * ten times it costs nothing, then ERR_LIMIT ("repeated_failure") for a
  * while that doubles from a second to a minute; other code is not touched.
  * repeats: how often it has failed in a row. */
-int quota_loop_check(struct quotas *q, const char *tenant, const char *session,
-                     const unsigned char code[32], uint32_t *ret_repeats,
-                     struct error *err);
-void quota_loop_note(struct quotas *q, const char *tenant, const char *session,
-                     const unsigned char code[32], bool failed);
+int quota_repeat_check(struct quotas *q, const char *tenant,
+                       const char *session, const unsigned char code[32],
+                       uint32_t *ret_repeats, struct error *err);
+void quota_repeat_note(struct quotas *q, const char *tenant,
+                       const char *session, const unsigned char code[32],
+                       bool failed);
 
 struct quota_use {
     const char *name; /* static */
@@ -99,16 +100,18 @@ void quota_refusals(struct quotas *q, uint64_t ret[QUOTA_REFUSALS]);
 uint64_t quota_most(struct quotas *q, const char *tenant,
                     enum quota_kind kind);
 
-/* ---- fair.c: turns between tenants -------------------------------------- */
+/* ---- fair_queue.c: turns between tenants
+ * -------------------------------------- */
 
-struct fair;
+struct fair_queue;
 /* Of `width` places; a tenant that has fewer of them than its even share is
  * served before one that has more; else first come, first served. */
-struct fair *fair_new(unsigned width);
-void fair_free(struct fair *f); /* accepts NULL */
+struct fair_queue *fair_queue_new(unsigned width);
+void fair_queue_free(struct fair_queue *f); /* accepts NULL */
 /* Waits for a place, at most until deadline_ms (monotonic); false: it passed.
  * f NULL: at once. */
-bool fair_enter(struct fair *f, const char *tenant, uint64_t deadline_ms);
-void fair_leave(struct fair *f, const char *tenant);
+bool fair_queue_enter(struct fair_queue *f, const char *tenant,
+                      uint64_t deadline_ms);
+void fair_queue_leave(struct fair_queue *f, const char *tenant);
 
 #endif

@@ -5,9 +5,9 @@
  *
  *   kinds.c   the table of quotas: names, windows, words of a refusal
  *   quota.c   taking, giving back, spending, looking
- *   keep.c    what outlives the process: own limits, and use in windows
- *   loop.c    the same code failing again and again
- *   fair.c    turns between tenants
+ *   persist.c    what outlives the process: own limits, and use in windows
+ *   repeat_guard.c    the same code failing again and again
+ *   fair_queue.c    turns between tenants
  */
 #ifndef GLOVEBOX_QUOTA_QUOTA_INT_H
 #define GLOVEBOX_QUOTA_QUOTA_INT_H
@@ -104,13 +104,13 @@ void quota_window(const struct quotas *q, struct quota_tenant *t,
                   enum quota_kind kind);
 unsigned quota_hash(const char *text);
 
-/* keep.c */
-int quota_keep_load(struct quotas *q, struct error *err);
-int quota_keep_start(struct quotas *q, struct error *err);
-void quota_keep_stop(struct quotas *q); /* and writes the rest */
-void quota_keep_save(struct quotas *q);
+/* persist.c */
+int quota_persist_load(struct quotas *q, struct error *err);
+int quota_persist_start(struct quotas *q, struct error *err);
+void quota_persist_stop(struct quotas *q); /* and writes the rest */
+void quota_persist_save(struct quotas *q);
 
-/* loop.c */
-void quota_loops_done(struct quotas *q);
+/* repeat_guard.c */
+void quota_repeats_done(struct quotas *q);
 
 #endif

@@ -19,7 +19,7 @@ enum cgroup_controller {
     CGROUP_CPU,
     CGROUP_CPUACCT,
     CGROUP_FREEZER,
-    CGROUP_CPUSET, /* see cgroup_room.c */
+    CGROUP_CPUSET, /* see cpu_reserve.c */
     CGROUP_CONTROLLERS
 };
 
@@ -64,7 +64,7 @@ int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
 
 /* Which processors there are, and which the calm may use; false: there is
  * nothing to divide. */
-bool cgroup_room_find(struct cgroup_tree *t);
+bool cpu_reserve_find(struct cgroup_tree *t);
 
 /* Makes (or finds) the folder `name` below dir; negative errno or the fd. */
 int cgroup_subdir(int dir, const char *name, int make);

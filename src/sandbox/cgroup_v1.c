@@ -82,7 +82,7 @@ static bool fill_cpuset(struct cgroup_tree *t, int parent, int own)
 {
     char *mems cleanup(mem_free) = NULL;
 
-    return cgroup_room_find(t) &&
+    return cpu_reserve_find(t) &&
            fd_read_file(parent, "cpuset.mems", 4096, &mems, NULL) == 0 &&
            fd_write_file(own, "cpuset.mems", mems) == 0 &&
            fd_write_file(own, "cpuset.cpus", t->cpus_all) == 0 &&

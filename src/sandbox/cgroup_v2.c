@@ -179,7 +179,7 @@ int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
             t->dirs[wanted[i].controller] = fd_dup(group, 3);
     if (fd_write_file(own, "cgroup.subtree_control", "+cpuset") == 0 &&
         fd_write_file(group, "cgroup.subtree_control", "+cpuset") == 0 &&
-        cgroup_room_find(t))
+        cpu_reserve_find(t))
         t->dirs[CGROUP_CPUSET] = fd_dup(group, 3);
     t->dirs[CGROUP_FREEZER] = group;
     t->parents[CGROUP_MEMORY] = take_fd(own);

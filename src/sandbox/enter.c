@@ -25,7 +25,7 @@ static const struct {
     {"device nodes", sandbox_mount_devices},
     {"writable places", sandbox_mount_writable},
     {"the session's files", sandbox_mount_data},
-    {"facts about the machine", sandbox_facts_write},
+    {"facts about the machine", sandbox_proc_write},
     {"process file system", sandbox_mount_proc},
     {"change of root", sandbox_mount_pivot},
     {"control groups", sandbox_ns_groups},

@@ -29,7 +29,7 @@ static int pin(const struct sandbox_spec *spec)
         return 0;
     if (sched_setaffinity(0, sizeof(set), &set) == 0)
         return 0;
-    /* EINVAL: just kept off all of them (cgroup_room.c). It may count one
+    /* EINVAL: just kept off all of them (cpu_reserve.c). It may count one
      * more than it was granted then; the group's quota is the limit. */
     return errno == EINVAL ? 0 : -errno;
 }

@@ -62,7 +62,7 @@ int sandbox_enter(const struct sandbox_spec *spec, struct sandbox_fds *fds,
 
 /* Facts about the host that sessions are shown in part, read once by the
  * zygote before it serves. */
-void sandbox_facts_learn(void);
+void sandbox_proc_learn(void);
 
 /* ---- outside: the warden's part ------------------------------------------
  */
@@ -107,7 +107,7 @@ int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
 void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group, int calm);
 /* Which processors those who are narrow keep off from now on: these, a bit
  * each, if they are at most half of all; else, or if NULL, the first ones. */
-void sandbox_cgroup_room(struct cgroup_tree *t,
+void sandbox_cpu_reserve(struct cgroup_tree *t,
                          const uint64_t cpus[SANDBOX_CPU_WORDS]);
 /* May a narrow one use that processor? */
 bool sandbox_cgroup_may_use(const struct cgroup_tree *t, unsigned cpu);

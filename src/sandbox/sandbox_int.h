@@ -24,7 +24,7 @@ int sandbox_mount_writable(struct sandbox_steps *s);
 int sandbox_mount_data(struct sandbox_steps *s);
 int sandbox_mount_proc(struct sandbox_steps *s);
 int sandbox_mount_pivot(struct sandbox_steps *s);
-int sandbox_facts_write(struct sandbox_steps *s);
+int sandbox_proc_write(struct sandbox_steps *s);
 int sandbox_rlimit_apply(struct sandbox_steps *s);
 int sandbox_fds_close(struct sandbox_steps *s);
 int sandbox_fds_check(struct sandbox_steps *s);

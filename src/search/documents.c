@@ -104,7 +104,7 @@ static int record(struct search *s, const struct document *d,
                        "it", d->id, text->data);
     if (changed < 0 || store_commit(&tx, err) < 0)
         return -(int)err->code;
-    return search_tend_merge(s, err);
+    return search_housekeeping_merge(s, err);
 }
 
 /* ---- the session -------------------------------------------------------- */

@@ -264,10 +264,10 @@ static int write_page(struct search *s, const struct page *p,
     for (size_t at = 0; at < p->count && !s->stopping;) {
         if (write_slice(s, p, &at, err) < 0)
             return -(int)err->code;
-        search_tend_rest(s);
-        if (search_tend_merge(s, err) < 0)
+        search_housekeeping_rest(s);
+        if (search_housekeeping_merge(s, err) < 0)
             return -(int)err->code;
-        search_tend_rest(s);
+        search_housekeeping_rest(s);
     }
     for (size_t i = 0; i < p->count; i++)
         waiting |=
@@ -302,12 +302,12 @@ static struct place place_of(const struct item *it)
 static int index_round(struct search *s, struct error *err)
 {
     struct place after = {.at_ms = INT64_MIN}, last;
-    int r = search_waiting_last(s, &last, err);
+    int r = search_queue_last(s, &last, err);
 
     while (r > 0 && !s->stopping) {
         struct page *p cleanup(page_free) = xcalloc(1, sizeof(*p));
 
-        r = search_waiting_page(s, &after, &last, p, err);
+        r = search_queue_page(s, &after, &last, p, err);
         if (r < 0 || p->count == 0)
             break;
         prepare_page(s, p);
@@ -315,7 +315,8 @@ static int index_round(struct search *s, struct error *err)
             after = place_of(&p->items[p->count - 1]);
         r = write_page(s, p, err) < 0 ? -(int)err->code : 1;
     }
-    return r < 0 || s->stopping ? MIN(r, 0) : search_tend_sweep(s, err);
+    return r < 0 || s->stopping ? MIN(r, 0)
+                                : search_housekeeping_sweep(s, err);
 }
 
 /* Many commits in a row are one round, not one each: a round is transactions

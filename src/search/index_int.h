@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the files of the indexer share: index.c, which reads and writes, and
- * waiting.c, which finds what there is to do. */
+ * index_queue.c, which finds what there is to do. */
 #ifndef GLOVEBOX_SEARCH_INDEX_INT_H
 #define GLOVEBOX_SEARCH_INDEX_INT_H
 
@@ -50,16 +50,16 @@ struct page {
     size_t count;
 };
 
-/* ---- waiting.c ----------------------------------------------------------
+/* ---- index_queue.c
+ * ----------------------------------------------------------
  */
 
 /* The end of the line: who comes later is of the next round. 1, or 0 when
  * nobody is there. */
-int search_waiting_last(struct search *s, struct place *ret,
-                        struct error *err);
+int search_queue_last(struct search *s, struct place *ret, struct error *err);
 /* Those behind `after`, up to `last`, as many as a page has. */
-int search_waiting_page(struct search *s, const struct place *after,
-                        const struct place *last, struct page *ret,
-                        struct error *err);
+int search_queue_page(struct search *s, const struct place *after,
+                      const struct place *last, struct page *ret,
+                      struct error *err);
 
 #endif

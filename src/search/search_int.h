@@ -72,18 +72,19 @@ void search_wake(struct search *s, bool *flag);
 void *search_index_thread(void *search);
 void *search_documents_thread(void *search);
 
-/* ---- tend.c -------------------------------------------------------------
+/* ---- housekeeping.c
+ * -------------------------------------------------------------
  */
 
 /* Between two writing transactions: others who wait get their turn, and most
  * of the time while they commit one after the other. */
-void search_tend_rest(struct search *s);
+void search_housekeeping_rest(struct search *s);
 /* Joins parts of the index, a few pages of it; for after each writing. */
-int search_tend_merge(struct search *s, struct error *err);
+int search_housekeeping_merge(struct search *s, struct error *err);
 /* Forgets the words of documents whose row is gone, with its file or its
  * workspace; and, when something was given up for good, leaves none of the
  * words that went in the index or in the store's log (D10). */
-int search_tend_sweep(struct search *s, struct error *err);
+int search_housekeeping_sweep(struct search *s, struct error *err);
 
 /* ---- kinds.c ------------------------------------------------------------
  */

@@ -29,8 +29,8 @@ static int check_quotas(struct sessions *m, const struct session *se,
 {
     static const enum quota_kind spent[] = {QUOTA_CPU, QUOTA_OUTPUT};
     const char *tenant = se->tenant->name;
-    int rc = quota_loop_check(m->parts.quotas, tenant, se->id, e->code_hash,
-                              &e->info.repeats, err);
+    int rc = quota_repeat_check(m->parts.quotas, tenant, se->id, e->code_hash,
+                                &e->info.repeats, err);
 
     for (size_t i = 0; rc == 0 && i < ARRAY_SIZE(spent); i++)
         rc = quota_check(m->parts.quotas, tenant, spent[i], err);
@@ -152,7 +152,7 @@ void session_govern_record(struct sessions *m, struct session *se,
                 whole_seconds(se->tenant, info.cpu_ms));
     quota_spend(m->parts.quotas, tenant, QUOTA_OUTPUT, output / TOKEN_BYTES);
     if (info.status != EXEC_PENDING) /* that says nothing of the code */
-        quota_loop_note(m->parts.quotas, tenant, se->id, e->code_hash,
-                        failed(info.outcome));
+        quota_repeat_note(m->parts.quotas, tenant, se->id, e->code_hash,
+                          failed(info.outcome));
     session_remember(m, se, e, code, code_len, output);
 }

@@ -79,9 +79,9 @@ static void free_tenants(struct sessions *m)
 /* Everything that is left once no thread uses it. */
 static void manager_free(struct sessions *m)
 {
-    fair_free(m->making);
-    fair_free(m->making_alone);
-    fair_free(m->crowd);
+    fair_queue_free(m->making);
+    fair_queue_free(m->making_alone);
+    fair_queue_free(m->crowd);
     session_runner_done(m);
     session_pools_done(m);
     session_runtimes_done(m);
@@ -110,9 +110,9 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     if (parts)
         m->parts = *parts;
     init_locks(m);
-    m->making = fair_new((unsigned)get_nprocs() + MAKING_MORE);
-    m->making_alone = fair_new((unsigned)get_nprocs() + MAKING_ALONE);
-    m->crowd = fair_new(1);
+    m->making = fair_queue_new((unsigned)get_nprocs() + MAKING_MORE);
+    m->making_alone = fair_queue_new((unsigned)get_nprocs() + MAKING_ALONE);
+    m->crowd = fair_queue_new(1);
     m->pool_count = conf->pool_count;
     for (size_t i = 0; i < conf->pool_count && rc == 0; i++) {
         m->pools[i].conf = &conf->pools[i];

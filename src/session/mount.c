@@ -246,13 +246,13 @@ int session_mount_box(struct session *se, uint32_t runtime,
     /* Nobody is in anybody's way where only one tenant runs anything. */
     bool crowd = calm && atomic_load(&se->m->active) !=
                              atomic_load(&se->tenant->active);
-    struct fair *alone = crowd ? se->m->crowd : NULL;
-    struct fair *making =
+    struct fair_queue *alone = crowd ? se->m->crowd : NULL;
+    struct fair_queue *making =
         session_calm_alone(se->tenant) ? se->m->making_alone : se->m->making;
     int rc;
 
-    if (fair_enter(alone, tenant, deadline)) {
-        bool in = fair_enter(making, tenant, deadline);
+    if (fair_queue_enter(alone, tenant, deadline)) {
+        bool in = fair_queue_enter(making, tenant, deadline);
 
         if (in) {
             rc = session_still_wanted(se, err);
@@ -261,9 +261,9 @@ int session_mount_box(struct session *se, uint32_t runtime,
                 rc = make_box(se, runtime, tree, calm, ret, err);
                 session_calm_made(se->tenant, calm);
             }
-            fair_leave(making, tenant);
+            fair_queue_leave(making, tenant);
         }
-        fair_leave(alone, tenant);
+        fair_queue_leave(alone, tenant);
         if (in)
             return rc;
     }

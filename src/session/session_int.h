@@ -214,10 +214,10 @@ struct sessions {
     struct runner *runners;
     unsigned runner_count;
 
-    struct fair *making;       /* sandboxes, by tenant */
-    struct fair *making_alone; /* the same, of one that is alone */
-    struct fair *crowd;        /* the same of those who make too many */
-    atomic_uint calm;          /* boxes of any tenant; see calm.c */
+    struct fair_queue *making;       /* sandboxes, by tenant */
+    struct fair_queue *making_alone; /* the same, of one that is alone */
+    struct fair_queue *crowd;        /* the same of those who make too many */
+    atomic_uint calm;                /* boxes of any tenant; see calm.c */
     struct room *room;
 
     struct counters counters;

@@ -235,7 +235,7 @@ static void warden_serve_room(struct warden *w,
     (void)reply;
     w->room = req->u.room.on != 0;
     if (w->room)
-        sandbox_cgroup_room(w->groups, s ? s->cpus : NULL);
+        sandbox_cpu_reserve(w->groups, s ? s->cpus : NULL);
     for (size_t i = 0; i < w->slot_count; i++)
         if (w->slots[i]->calm)
             slot_calm(w, w->slots[i], true);

@@ -222,7 +222,7 @@ static void decide_refuses_the_requester(void **state)
     token.scopes = AUTH_SCOPES_ALL;
     assert_int_equal(decide(f, &token, info.id, true, NULL), -ERR_FORBIDDEN);
     assert_int_equal(get(f, info.id).state, APPROVAL_PENDING);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 0);
 }
 
@@ -327,7 +327,7 @@ static void withdraw_session_takes_all_of_it(void **state)
     assert_int_equal(get(f, one.id).state, APPROVAL_WITHDRAWN);
     assert_int_equal(get(f, two.id).state, APPROVAL_WITHDRAWN);
     assert_int_equal(get(f, done.id).state, APPROVAL_APPROVED);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 1); /* only the approved one */
 }
 
@@ -340,7 +340,7 @@ static void withdraw_key_takes_what_it_asked(void **state)
     assert_int_equal(get(f, info.id).state, APPROVAL_PENDING);
     approval_withdraw_key(f->a, "acme", "key_ann");
     assert_int_equal(get(f, info.id).state, APPROVAL_WITHDRAWN);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 1);
     assert_int_equal(f->last_state, APPROVAL_WITHDRAWN);
 }
@@ -351,18 +351,18 @@ static void expiry_is_a_no(void **state)
 {
     struct fixture *f = *state;
     struct approval_info info = held(f, "exec_1");
-    int64_t wait = approvals_tend(f->a);
+    int64_t wait = approvals_work(f->a);
 
     assert_in_range(wait, 1, 60000);
     now_ms += 600000 - 1;
-    assert_int_equal(approvals_tend(f->a), 1);
+    assert_int_equal(approvals_work(f->a), 1);
     assert_int_equal(get(f, info.id).state, APPROVAL_PENDING);
     now_ms += 1;
     /* Too late even before the thread has been here. */
     assert_int_equal(get(f, info.id).state, APPROVAL_EXPIRED);
     assert_int_equal(decide(f, &bob, info.id, true, NULL), -ERR_CONFLICT);
     assert_int_equal(approvals_pending(f->a), 0);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(get(f, info.id).state, APPROVAL_EXPIRED);
     assert_int_equal(f->called, 1);
     assert_int_equal(f->last_state, APPROVAL_EXPIRED);
@@ -392,13 +392,13 @@ static void settled_ones_are_forgotten_in_time(void **state)
     reopen(f);
     open = held(f, "exec_2");
     assert_int_equal(decide(f, &bob, info.id, true, NULL), 0);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     approval_ran(f->a, info.id, 0, "ok");
     now_ms += 2 * 86400000ll;
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(get(f, info.id).run, APPROVAL_RUN_DONE);
     now_ms += 3600001;
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(approval_get(f->a, &boss, info.id, &got, &f->err),
                      -ERR_NOT_FOUND);
     assert_int_equal(get(f, open.id).state, APPROVAL_PENDING);
@@ -415,11 +415,11 @@ static void code_is_dropped_once_it_is_over(void **state)
 
     assert_int_equal(decide(f, &bob, ran.id, true, NULL), 0);
     assert_int_equal(decide(f, &bob, failed.id, true, NULL), 0);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     approval_ran(f->a, ran.id, 0, "ok");
     approval_ran(f->a, failed.id, -ERR_NOT_FOUND, "no such session");
     assert_int_equal(approval_withdraw(f->a, &ann, gone.id, &f->err), 0);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     approval_ran(f->a, gone.id, 0, "");
     for (size_t i = 0; i < ARRAY_SIZE(over); i++) {
         assert_int_equal(approval_get(f->a, &boss, over[i]->id, &got, &f->err),
@@ -476,7 +476,7 @@ static void payload_is_forgotten_where_code_is_not_kept(void **state)
     f->set.forget_payload = true;
     reopen(f);
     assert_int_equal(decide(f, &bob, info.id, true, NULL), 0);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     approval_ran(f->a, info.id, 0, "ok");
     assert_int_equal(approval_get(f->a, &boss, info.id, &got, &f->err), 0);
     assert_null(got.payload);
@@ -489,11 +489,11 @@ static void approved_is_carried_out_once(void **state)
     struct fixture *f = *state;
     struct approval_info info = held(f, "exec_1");
 
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 0); /* nothing before the answer */
     assert_int_equal(decide(f, &bob, info.id, true, NULL), 0);
-    (void)approvals_tend(f->a);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 1);
     assert_string_equal(f->last, info.id);
     assert_int_equal(get(f, info.id).run, APPROVAL_RUN_TAKEN);
@@ -502,7 +502,7 @@ static void approved_is_carried_out_once(void **state)
     assert_string_equal(get(f, info.id).outcome, "ok");
     reopen(f);
     now_ms += 86400000;
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 1);
 }
 
@@ -514,7 +514,7 @@ static void approved_before_a_restart_is_carried_out_after(void **state)
     reopen(f);
     assert_int_equal(decide(f, &bob, info.id, true, NULL), 0);
     reopen(f);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 1);
 }
 
@@ -525,12 +525,12 @@ static void taken_at_a_crash_is_lost_and_never_run_again(void **state)
 
     assert_int_equal(decide(f, &bob, info.id, true, NULL), 0);
     assert_int_equal(decide(f, &bob, no.id, false, "no"), 0);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 2);
     reopen(f); /* without approval_ran: as after a kill */
     assert_int_equal(get(f, info.id).run, APPROVAL_RUN_LOST);
     assert_true(get(f, info.id).outcome[0]);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 3); /* only the record of the no */
     assert_string_equal(f->last, no.id);
     approval_ran(f->a, info.id, 0, "ok"); /* comes too late */
@@ -544,24 +544,24 @@ static void what_could_not_begin_is_tried_again(void **state)
 
     assert_int_equal(decide(f, &bob, info.id, true, NULL), 0);
     f->refuse = -ERR_BUSY;
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(get(f, info.id).run, APPROVAL_RUN_NONE);
     f->refuse = 0;
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 0); /* not at once */
     now_ms += APPROVAL_TRY_EVERY_MS;
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 1);
     approval_ran(f->a, info.id, -ERR_LIMIT, "full");
     assert_int_equal(get(f, info.id).run, APPROVAL_RUN_NONE);
     now_ms += APPROVAL_TRY_FOR_MS;
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 2);
     approval_ran(f->a, info.id, -ERR_LIMIT, "full"); /* for long enough */
     assert_int_equal(get(f, info.id).run, APPROVAL_RUN_FAILED);
     assert_string_equal(get(f, info.id).outcome, "full");
     now_ms += APPROVAL_TRY_FOR_MS;
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 2);
 }
 
@@ -571,7 +571,7 @@ static void what_cannot_be_run_fails(void **state)
     struct approval_info info = held(f, "exec_1");
 
     assert_int_equal(decide(f, &bob, info.id, true, NULL), 0);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     approval_ran(f->a, info.id, -ERR_NOT_FOUND, "no such session");
     assert_int_equal(get(f, info.id).run, APPROVAL_RUN_FAILED);
 }
@@ -597,7 +597,7 @@ static void need_finds_its_grant_once(void **state)
     assert_string_equal(f->err.approval, id); /* the same, not another */
     assert_int_equal(approvals_pending(f->a), 1);
     assert_int_equal(decide(f, &bob, id, true, NULL), 0);
-    (void)approvals_tend(f->a);
+    (void)approvals_work(f->a);
     assert_int_equal(f->called, 0); /* nothing to carry out */
     assert_int_equal(approval_need(f->a, &other, &f->err), -ERR_APPROVAL);
     assert_int_equal(approval_need(f->a, &else_, &f->err), -ERR_APPROVAL);

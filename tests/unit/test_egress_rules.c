@@ -205,14 +205,14 @@ static void E4_rules_that_are_not_canonical_are_refused(void **state)
 /* ---- certificates ------------------------------------------------------- */
 
 /* Both ends of TLS in memory; true when the client took the certificate. */
-static bool agree(struct mint *m, const char *ca, const char *host,
+static bool agree(struct cert_authority *m, const char *ca, const char *host,
                   bool address, const char *wanted)
 {
     SSL_CTX *in = SSL_CTX_new(TLS_server_method());
     SSL_CTX *out = SSL_CTX_new(TLS_client_method());
     BIO *text = BIO_new_mem_buf(ca, -1);
     X509 *root = PEM_read_bio_X509(text, NULL, NULL, NULL);
-    SSL *server = egress_mint_accept(m, in, host, address);
+    SSL *server = egress_ca_accept(m, in, host, address);
     SSL *client = SSL_new(out);
     BIO *a = NULL, *b = NULL;
     bool ok = false;
@@ -246,35 +246,40 @@ static bool agree(struct mint *m, const char *ca, const char *host,
 
 static void certificates_hold_for_their_host_and_session(void **state)
 {
-    struct mint *m = egress_mint_new(), *other = egress_mint_new();
+    struct cert_authority *m = egress_ca_new(), *other = egress_ca_new();
     char longest[EGRESS_HOST_MAX] = "";
 
     (void)state;
     assert_non_null(m);
-    assert_true(agree(m, egress_mint_ca(m), "a.example", false, "a.example"));
-    assert_true(agree(m, egress_mint_ca(m), "a.example", false, "a.example"));
-    assert_false(agree(m, egress_mint_ca(m), "a.example", false, "b.example"));
+    assert_true(
+        agree(m, egress_ca_certificate(m), "a.example", false, "a.example"));
+    assert_true(
+        agree(m, egress_ca_certificate(m), "a.example", false, "a.example"));
     assert_false(
-        agree(m, egress_mint_ca(other), "a.example", false, "a.example"));
-    assert_true(agree(m, egress_mint_ca(m), "1.2.3.4", true, "1.2.3.4"));
-    assert_true(agree(m, egress_mint_ca(m), "2600::1", true, "2600::1"));
+        agree(m, egress_ca_certificate(m), "a.example", false, "b.example"));
+    assert_false(agree(m, egress_ca_certificate(other), "a.example", false,
+                       "a.example"));
+    assert_true(
+        agree(m, egress_ca_certificate(m), "1.2.3.4", true, "1.2.3.4"));
+    assert_true(
+        agree(m, egress_ca_certificate(m), "2600::1", true, "2600::1"));
     for (size_t i = 0; i < 253; i++)
         longest[i] = i % 2 ? '.' : 'a';
-    assert_true(agree(m, egress_mint_ca(m), longest, false, longest));
+    assert_true(agree(m, egress_ca_certificate(m), longest, false, longest));
     for (int i = 0; i < 600; i++) { /* more hosts than are kept */
         char host[32];
 
         (void)snprintf(host, sizeof(host), "h%d.example", i);
         SSL_CTX *ctx = SSL_CTX_new(TLS_server_method());
-        SSL *ssl = egress_mint_accept(m, ctx, host, false);
+        SSL *ssl = egress_ca_accept(m, ctx, host, false);
 
         assert_non_null(ssl);
         SSL_free(ssl);
         SSL_CTX_free(ctx);
     }
-    egress_mint_free(m);
-    egress_mint_free(other);
-    egress_mint_free(NULL);
+    egress_ca_free(m);
+    egress_ca_free(other);
+    egress_ca_free(NULL);
 }
 
 /* ---- packages ----------------------------------------------------------- */

@@ -8,6 +8,7 @@
  * Nothing here may reach kill_all(): outside a session it means everybody.
  */
 #include "kernel/broker.c"   /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/dir_walk.c" /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/freeze.c"   /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/init.c"     /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/ipc.c"      /* NOLINT(bugprone-suspicious-include) */
@@ -15,7 +16,6 @@
 #include "kernel/notify.c"   /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/scan.c"     /* NOLINT(bugprone-suspicious-include) */
 #include "kernel/surround.c" /* NOLINT(bugprone-suspicious-include) */
-#include "kernel/walk.c"     /* NOLINT(bugprone-suspicious-include) */
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -62,8 +62,8 @@ static int drop_yard(void **state)
     for (size_t i = 0; i < BROKER_UPLOADS_MAX; i++)
         fd_close(&y->broker.uploads[i]);
     fd_close(&y->broker.data);
-    walk_clear(&y->scan.known);
-    walk_clear(&y->scan.changes);
+    dir_walk_clear(&y->scan.known);
+    dir_walk_clear(&y->scan.changes);
     free(y);
     return 0;
 }
@@ -833,8 +833,8 @@ static void init_upload_is_not_a_change_of_the_session(void **state)
     put(y, "late", "1");
     assert_int_equal(ask(in, &c, INIT_SCAN, ""), 0);
     assert_int_equal(c.reply.payload_len, sizeof(struct init_entry) + 4);
-    walk_clear(&in->scan.known);
-    walk_clear(&in->scan.changes);
+    dir_walk_clear(&in->scan.known);
+    dir_walk_clear(&in->scan.changes);
     y->broker = in->broker;
     free(in);
 }

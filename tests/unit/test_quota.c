@@ -148,8 +148,9 @@ static void no_quotas_is_room(void **state)
     assert_int_equal(quota_check(NULL, T, QUOTA_CPU, &err), 0);
     quota_give(NULL, T, QUOTA_SESSIONS, 1);
     quota_spend(NULL, T, QUOTA_CPU, 1);
-    quota_loop_note(NULL, T, "s", code, true);
-    assert_int_equal(quota_loop_check(NULL, T, "s", code, &repeats, &err), 0);
+    quota_repeat_note(NULL, T, "s", code, true);
+    assert_int_equal(quota_repeat_check(NULL, T, "s", code, &repeats, &err),
+                     0);
     quota_uses(NULL, T, uses);
     quota_refusals(NULL, refusals);
     assert_string_equal(uses[QUOTA_CPU].name, "cpu_s_per_hour");
@@ -358,7 +359,7 @@ static void what_is_written_meanwhile_survives_a_crash(void **state)
 
     open_quotas(f, 5);
     quota_spend(f->q, T, QUOTA_CPU, 5);
-    quota_keep_save(f->q);
+    quota_persist_save(f->q);
     crashed = f->q;
     open_quotas(f, 5);
     assert_int_equal(quota_check(f->q, T, QUOTA_CPU, &f->err), -ERR_LIMIT);
@@ -413,13 +414,13 @@ static void R8_loops_are_slowed_more_and_more(void **state)
     open_quotas(f, 0);
     for (uint32_t i = 0; i < QUOTA_LOOP_FREE; i++) {
         assert_int_equal(
-            quota_loop_check(f->q, T, "s1", code, &repeats, &f->err), 0);
+            quota_repeat_check(f->q, T, "s1", code, &repeats, &f->err), 0);
         assert_int_equal(repeats, i);
-        quota_loop_note(f->q, T, "s1", code, true);
+        quota_repeat_note(f->q, T, "s1", code, true);
     }
     for (uint32_t i = 0; i < ARRAY_SIZE(waits_s); i++) {
         assert_int_equal(
-            quota_loop_check(f->q, T, "s1", code, &repeats, &f->err),
+            quota_repeat_check(f->q, T, "s1", code, &repeats, &f->err),
             -ERR_LIMIT);
         assert_string_equal(f->err.quota, "repeated_failure");
         assert_int_equal(f->err.quota_used, QUOTA_LOOP_FREE + i);
@@ -428,23 +429,23 @@ static void R8_loops_are_slowed_more_and_more(void **state)
                          real_now + (int64_t)waits_s[i] * 1000);
         pass(waits_s[i] * 1000ull - 1);
         assert_int_equal(
-            quota_loop_check(f->q, T, "s1", code, &repeats, &f->err),
+            quota_repeat_check(f->q, T, "s1", code, &repeats, &f->err),
             -ERR_LIMIT);
         pass(1);
         assert_int_equal(
-            quota_loop_check(f->q, T, "s1", code, &repeats, &f->err), 0);
+            quota_repeat_check(f->q, T, "s1", code, &repeats, &f->err), 0);
         assert_int_equal(repeats, QUOTA_LOOP_FREE + i);
-        quota_loop_note(f->q, T, "s1", code, true);
+        quota_repeat_note(f->q, T, "s1", code, true);
         /* Other code, and other sessions, are not touched. */
         assert_int_equal(
-            quota_loop_check(f->q, T, "s1", other, &repeats, &f->err), 0);
+            quota_repeat_check(f->q, T, "s1", other, &repeats, &f->err), 0);
         assert_int_equal(
-            quota_loop_check(f->q, T, "s2", code, &repeats, &f->err), 0);
+            quota_repeat_check(f->q, T, "s2", code, &repeats, &f->err), 0);
         assert_int_equal(repeats, 0);
     }
-    quota_loop_note(f->q, T, "s1", code, false); /* it worked */
-    assert_int_equal(quota_loop_check(f->q, T, "s1", code, &repeats, &f->err),
-                     0);
+    quota_repeat_note(f->q, T, "s1", code, false); /* it worked */
+    assert_int_equal(
+        quota_repeat_check(f->q, T, "s1", code, &repeats, &f->err), 0);
     assert_int_equal(repeats, 0);
     quota_refusals(f->q, n);
     assert_int_equal(n[QUOTA_KINDS], 2 * ARRAY_SIZE(waits_s));
@@ -462,9 +463,9 @@ static void loops_are_reported_once(void **state)
 
     open_quotas(f, 0);
     for (unsigned i = 0; i < QUOTA_LOOP_FREE; i++)
-        quota_loop_note(f->q, T, "sess_1", code, true);
+        quota_repeat_note(f->q, T, "sess_1", code, true);
     for (int i = 0; i < 3; i++)
-        (void)quota_loop_check(f->q, T, "sess_1", code, &repeats, &f->err);
+        (void)quota_repeat_check(f->q, T, "sess_1", code, &repeats, &f->err);
     audit_close(f->audit); /* writes what waits */
     if (audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
         audit_query(f->audit, &filter, &lines, &count, &more, &f->err) < 0)
@@ -486,28 +487,28 @@ static void loops_remember_so_many_codes_and_sessions(void **state)
     open_quotas(f, 0);
     for (unsigned i = 0; i <= QUOTA_LOOP_CODES; i++, pass(1)) {
         code[0] = (unsigned char)i;
-        quota_loop_note(f->q, T, "s", code, true);
+        quota_repeat_note(f->q, T, "s", code, true);
     }
     for (unsigned i = 0; i <= QUOTA_LOOP_CODES; i++) {
         code[0] = (unsigned char)i;
         assert_int_equal(
-            quota_loop_check(f->q, T, "s", code, &repeats, &f->err), 0);
+            quota_repeat_check(f->q, T, "s", code, &repeats, &f->err), 0);
         assert_int_equal(repeats, i > 0); /* the first made room */
     }
     for (unsigned i = 0; i < QUOTA_LOOP_SESSIONS; i++, pass(1)) {
         (void)snprintf(id, sizeof(id), "x%u", i);
-        quota_loop_note(f->q, T, id, code, true);
+        quota_repeat_note(f->q, T, id, code, true);
     }
     assert_int_equal(f->q->loop_count, QUOTA_LOOP_SESSIONS);
-    assert_int_equal(quota_loop_check(f->q, T, "s", code, &repeats, &f->err),
+    assert_int_equal(quota_repeat_check(f->q, T, "s", code, &repeats, &f->err),
                      0);
     assert_int_equal(repeats, 0);
 }
 
 /* ---- turns -------------------------------------------------------------- */
 
-struct guest {
-    struct fair *f;
+struct granted_session {
+    struct fair_queue *f;
     const char *tenant;
     atomic_int *order;
     int came;
@@ -516,12 +517,12 @@ struct guest {
 
 static void *visit(void *arg)
 {
-    struct guest *g = arg;
+    struct granted_session *g = arg;
 
-    if (!fair_enter(g->f, g->tenant, clock_mono_ms() + 20000))
+    if (!fair_queue_enter(g->f, g->tenant, clock_mono_ms() + 20000))
         return NULL;
     g->came = atomic_fetch_add(g->order, 1);
-    fair_leave(g->f, g->tenant);
+    fair_queue_leave(g->f, g->tenant);
     return NULL;
 }
 
@@ -535,49 +536,49 @@ static void nap(void)
 /* Each is given the time to take its place in the line. */
 static void X4_fair_serves_who_has_less_first(void **state)
 {
-    struct fair *f = fair_new(2);
+    struct fair_queue *f = fair_queue_new(2);
     atomic_int order = 0;
-    struct guest guests[6];
+    struct granted_session guests[6];
 
     (void)state;
-    assert_true(fair_enter(f, "a", 0));
-    assert_true(fair_enter(f, "a", 0));
+    assert_true(fair_queue_enter(f, "a", 0));
+    assert_true(fair_queue_enter(f, "a", 0));
     for (int i = 0; i < 6; i++) {
-        guests[i] = (struct guest){f,
-                                   i < 4    ? "a"
-                                   : i == 4 ? "b"
-                                            : "c",
-                                   &order, -1, 0};
+        guests[i] = (struct granted_session){f,
+                                             i < 4    ? "a"
+                                             : i == 4 ? "b"
+                                                      : "c",
+                                             &order, -1, 0};
         assert_int_equal(
             pthread_create(&guests[i].thread, NULL, visit, &guests[i]), 0);
         nap();
     }
-    fair_leave(f, "a"); /* one place: b, then c, then the line of a */
+    fair_queue_leave(f, "a"); /* one place: b, then c, then the line of a */
     for (int i = 0; i < 6; i++)
         (void)pthread_join(guests[i].thread, NULL);
     assert_int_equal(guests[4].came, 0);
     assert_int_equal(guests[5].came, 1);
     for (int i = 0; i < 4; i++)
         assert_int_equal(guests[i].came, 2 + i);
-    fair_leave(f, "a");
-    fair_free(f);
+    fair_queue_leave(f, "a");
+    fair_queue_free(f);
 }
 
 static void fair_gives_up_at_the_deadline(void **state)
 {
-    struct fair *f = fair_new(1);
+    struct fair_queue *f = fair_queue_new(1);
 
     (void)state;
-    assert_true(fair_enter(f, "a", 0));
-    assert_false(fair_enter(f, "b", clock_mono_ms() + 10));
-    assert_false(fair_enter(f, "a", 0));
-    fair_leave(f, "a");
-    assert_true(fair_enter(f, "b", 0));
-    fair_leave(f, "b");
-    fair_free(f);
-    assert_true(fair_enter(NULL, "a", 0));
-    fair_leave(NULL, "a");
-    fair_free(NULL);
+    assert_true(fair_queue_enter(f, "a", 0));
+    assert_false(fair_queue_enter(f, "b", clock_mono_ms() + 10));
+    assert_false(fair_queue_enter(f, "a", 0));
+    fair_queue_leave(f, "a");
+    assert_true(fair_queue_enter(f, "b", 0));
+    fair_queue_leave(f, "b");
+    fair_queue_free(f);
+    assert_true(fair_queue_enter(NULL, "a", 0));
+    fair_queue_leave(NULL, "a");
+    fair_queue_free(NULL);
 }
 
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)

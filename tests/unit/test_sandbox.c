@@ -172,12 +172,12 @@ static void check_narrow(struct cgroup_tree *t, const char *knob)
         uint64_t many[SANDBOX_CPU_WORDS] = {UINT64_MAX};
 
         put(knob, ""); /* a file of the kernel forgets what was written */
-        sandbox_cgroup_room(t, one);
+        sandbox_cpu_reserve(t, one);
         sandbox_cgroup_narrow(t, "s1", 1);
         *strrchr(all.data, ',') = '\0';
         assert_file(knob, all.data);
         put(knob, "");
-        sandbox_cgroup_room(t, many);
+        sandbox_cpu_reserve(t, many);
         sandbox_cgroup_narrow(t, "s1", 1);
         assert_file(knob, calm.data);
     }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What outlives the process: the limits an operator has set for single
- * tenants, written when they are set, and what was used in windows, written
- * every few seconds by a thread and at the end. A crash forgets the last few
- * seconds, never more. Runs in gloveboxd.
+ * Persistence of quotas: the limits an operator set for single tenants,
+ * written when they are set, and the use within time windows, written every
+ * few seconds by a thread and at the stop. A crash loses the use of the last
+ * few seconds, never more. Runs in gloveboxd.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -65,7 +65,7 @@ static int load_use(struct quotas *q, struct store_tx *tx, struct error *err)
     return r;
 }
 
-int quota_keep_load(struct quotas *q, struct error *err)
+int quota_persist_load(struct quotas *q, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     int r;
@@ -145,7 +145,7 @@ static void mark_again(struct quotas *q, const struct row *rows, size_t count)
     pthread_mutex_unlock(&q->lock);
 }
 
-void quota_keep_save(struct quotas *q)
+void quota_persist_save(struct quotas *q)
 {
     struct buf all cleanup(buf_done) = {0};
     struct row *rows;
@@ -184,14 +184,14 @@ static void *saver(void *arg)
         if (pthread_cond_timedwait(&q->stop, &q->lock, &until) != ETIMEDOUT)
             continue;
         pthread_mutex_unlock(&q->lock);
-        quota_keep_save(q);
+        quota_persist_save(q);
         pthread_mutex_lock(&q->lock);
     }
     pthread_mutex_unlock(&q->lock);
     return NULL;
 }
 
-int quota_keep_start(struct quotas *q, struct error *err)
+int quota_persist_start(struct quotas *q, struct error *err)
 {
     int r;
 
@@ -204,7 +204,7 @@ int quota_keep_start(struct quotas *q, struct error *err)
     return 0;
 }
 
-void quota_keep_stop(struct quotas *q)
+void quota_persist_stop(struct quotas *q)
 {
     if (!q->saver_started)
         return;
@@ -214,7 +214,7 @@ void quota_keep_stop(struct quotas *q)
     pthread_mutex_unlock(&q->lock);
     (void)pthread_join(q->saver, NULL);
     q->saver_started = false;
-    quota_keep_save(q);
+    quota_persist_save(q);
 }
 
 /* ---- an operator's word ------------------------------------------------- */

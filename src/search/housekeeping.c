@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Housekeeping of the index, in steps that hold up nobody for long. Runs in
- * the daemon on the indexer's and the reader's thread.
+ * Housekeeping of the index, in steps short enough not to delay queries. Runs
+ * in the daemon on the indexer's and the document reader's thread.
  */
 #include <time.h>
 
@@ -16,7 +16,7 @@
 #define SWEEP_ROWS 200
 #define JOIN_STEPS_LEAST 200
 
-void search_tend_rest(struct search *s)
+void search_housekeeping_rest(struct search *s)
 {
     bool busy = atomic_load(&s->came) != atomic_load(&s->seen);
     struct timespec time = {.tv_nsec = busy ? YIELD_NS : REST_NS};
@@ -135,7 +135,7 @@ static int forget_words(struct search *s, struct error *err)
 
     while (r == 0 && parts > 1 && steps++ < most && !s->stopping) {
         r = join_step(s, err);
-        search_tend_rest(s);
+        search_housekeeping_rest(s);
         if (r == 0)
             r = count_parts(s, &parts, &leaves, err);
     }
@@ -147,7 +147,7 @@ static int forget_words(struct search *s, struct error *err)
     return r == -ERR_BUSY ? 0 : r; /* with the collector's next round */
 }
 
-int search_tend_sweep(struct search *s, struct error *err)
+int search_housekeeping_sweep(struct search *s, struct error *err)
 {
     bool gone = false, due = false;
     int swept = SWEEP_ROWS;
@@ -157,12 +157,12 @@ int search_tend_sweep(struct search *s, struct error *err)
     while (gone && swept == SWEEP_ROWS && !s->stopping) {
         if (sweep(s, &swept, err) < 0)
             return -(int)err->code;
-        search_tend_rest(s);
+        search_housekeeping_rest(s);
     }
     return due && !s->stopping ? forget_words(s, err) : 0;
 }
 
-int search_tend_merge(struct search *s, struct error *err)
+int search_housekeeping_merge(struct search *s, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may see what waits, and showing it. Runs in gloveboxd on the caller's
- * thread. What one may not see is answered as what is not there.
+ * Access to approvals and listing them. Runs in gloveboxd on the caller's
+ * thread. An approval that the caller may not see is answered exactly as one
+ * that does not exist.
  */
 #include <string.h>
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Plugging the holes of the zygote's heap; see kernel_int.h. Runs once, in
- * the zygote, last before the freeze.
+ * Fills the free blocks of the zygote's heap; see kernel_int.h. Runs once, in
+ * the zygote, as the last step before the freeze.
  *
- * Imports leave free blocks all over the heap. A session would take those
- * first, and each lies on another frozen page that it then has to copy. So
- * the zygote takes them all and keeps them: what a session allocates comes
- * from new memory, side by side. Python's allocator takes from the free
- * blocks of a size, then from free pools, then from a new arena; the C
- * library's from its bins, then from the top of its heap.
+ * Imports leave free blocks all over the heap. A session would reuse those
+ * first, and each lies on a different frozen page, which the session then has
+ * to copy. So the zygote allocates them all and keeps them: what a session
+ * allocates comes from new memory, side by side. Python's allocator serves a
+ * request from the free blocks of its size class, then from free pools, then
+ * from a new arena; the C library's from its bins, then from the top of its
+ * heap.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -85,7 +86,7 @@ static void keep(struct known *k, void *block)
 }
 
 /* Takes blocks of a size until one is of a new arena; owned by caller. */
-static void *plug_size(struct known *k, size_t size)
+static void *fill_size_class(struct known *k, size_t size)
 {
     while (k->left) {
         void *block = PyObject_Malloc(size);
@@ -99,12 +100,12 @@ static void *plug_size(struct known *k, size_t size)
 
 /* The largest first: it takes up the free pools, which the others would only
  * begin to fill. The new arena is given back, to be a session's own. */
-static void plug_python(struct known *k)
+static void fill_python_heap(struct known *k)
 {
     void *fresh[SMALL_MOST / SMALL_STEP];
 
     for (size_t i = ARRAY_SIZE(fresh); i-- > 0;)
-        fresh[i] = plug_size(k, (i + 1) * SMALL_STEP);
+        fresh[i] = fill_size_class(k, (i + 1) * SMALL_STEP);
     for (size_t i = 0; i < ARRAY_SIZE(fresh); i++)
         PyObject_Free(fresh[i]);
 }
@@ -114,7 +115,7 @@ static size_t next_below(size_t size)
     return size > BIN_STEP_BELOW ? size - size / 8 : size - SMALL_STEP;
 }
 
-static void plug_c(struct known *k)
+static void fill_c_heap(struct known *k)
 {
     uintptr_t top;
 
@@ -133,13 +134,13 @@ static void plug_c(struct known *k)
     (void)malloc_trim(0);
 }
 
-void plug_heap(void)
+void fill_free_blocks(void)
 {
     static struct known k; /* not on the heap that is being filled */
 
     k.left = PLUGS_MAX;
     if (learn(&k) < 0)
         return; /* sessions copy some more pages */
-    plug_python(&k);
-    plug_c(&k);
+    fill_python_heap(&k);
+    fill_c_heap(&k);
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runaway loops: the same code failing again and again in one session, as a
- * model does that does not read what it is told. From the third failure on it
- * has to wait, each time twice as long, up to a minute; success, or
- * other code, is as free as ever. Runs in gloveboxd under the quotas' lock;
- * forgotten with the process. Bounded: so many codes a session, so many
- * sessions, the least recent making room.
+ * Backoff for repeated failures: a model that ignores error messages submits
+ * the same failing code again and again. From the third failure of the same
+ * code in one session, the next run has to wait, twice as long each time, up
+ * to a minute. A success, or different code, has no delay. Runs in gloveboxd
+ * under the quotas' lock; the state is not persisted. It is bounded: a fixed
+ * number of codes per session and of sessions; the least recent is evicted.
  */
 #include <stdio.h>
 #include <string.h>
@@ -92,8 +92,9 @@ static uint64_t wait_ms(uint32_t failures)
     return MIN(ms, QUOTA_LOOP_MOST_MS);
 }
 
-void quota_loop_note(struct quotas *q, const char *tenant, const char *session,
-                     const unsigned char code[32], bool failed)
+void quota_repeat_note(struct quotas *q, const char *tenant,
+                       const char *session, const unsigned char code[32],
+                       bool failed)
 {
     struct quota_loop_code *c;
     struct quota_loop *l;
@@ -158,9 +159,9 @@ static void report(struct quotas *q, const char *tenant, const char *session,
                                           .detail = detail});
 }
 
-int quota_loop_check(struct quotas *q, const char *tenant, const char *session,
-                     const unsigned char code[32], uint32_t *ret_repeats,
-                     struct error *err)
+int quota_repeat_check(struct quotas *q, const char *tenant,
+                       const char *session, const unsigned char code[32],
+                       uint32_t *ret_repeats, struct error *err)
 {
     struct quota_loop_code *c;
     uint32_t failures = 0;
@@ -187,7 +188,7 @@ int quota_loop_check(struct quotas *q, const char *tenant, const char *session,
     return rc;
 }
 
-void quota_loops_done(struct quotas *q)
+void quota_repeats_done(struct quotas *q)
 {
     for (size_t i = 0; i < QUOTA_LOOP_BUCKETS; i++)
         while (q->loops[i]) {

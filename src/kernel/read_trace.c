@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which files of /mnt/data Python opens for reading, for the record of an
- * execution. Runs in the kernel process, called by the interpreter at every
- * audit event, of which there are very many: all but one kind cost a
- * comparison. The session's code can deceive it, and libraries that open
- * files by themselves are not seen; it is what a session says of itself.
+ * Records which files of /mnt/data Python opens for reading, for the evidence
+ * of an execution. Runs in the kernel process; the interpreter calls it for
+ * every audit event, of which there are very many, so all but one kind cost
+ * one comparison. The session's code can deceive the trace, and files that
+ * libraries open by themselves are not seen: it is the session's own account.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -144,7 +144,7 @@ static int on_event(const char *event, PyObject *args, void *data)
     return 0;
 }
 
-int reads_watch(void)
+int read_trace_start(void)
 {
     return PySys_AddAuditHook(on_event, NULL);
 }
@@ -159,7 +159,7 @@ static bool is_file(const char *path)
     return stat(full, &st) == 0 && S_ISREG(st.st_mode);
 }
 
-size_t reads_take(char **ret_payload)
+size_t read_trace_take(char **ret_payload)
 {
     size_t used = 0;
     char *out;

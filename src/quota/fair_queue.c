@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns between tenants (X4): places that are free go to the tenant that has
- * the fewest of them, and among equals to who came first. So one that asks a
- * lot waits behind itself. Runs in gloveboxd; callers wait on their own
- * threads, whose number bounds who waits here.
+ * A fair queue between tenants (X4): a free place goes to the tenant that
+ * holds the fewest, and among equals to the request that came first. A tenant
+ * with many requests therefore waits behind its own. Runs in gloveboxd;
+ * callers wait on their own threads, whose number bounds the queue.
  */
 #include <errno.h>
 #include <string.h>
@@ -25,16 +25,16 @@ struct waiter {
     bool granted;
 };
 
-struct fair {
+struct fair_queue {
     pthread_mutex_t lock;
     unsigned width, taken;
     struct holder *holders;
     struct waiter *first, **last;
 };
 
-struct fair *fair_new(unsigned width)
+struct fair_queue *fair_queue_new(unsigned width)
 {
-    struct fair *f = xcalloc(1, sizeof(*f));
+    struct fair_queue *f = xcalloc(1, sizeof(*f));
 
     (void)pthread_mutex_init(&f->lock, NULL); /* cannot fail on Linux */
     f->width = MAX(width, 1u);
@@ -42,7 +42,7 @@ struct fair *fair_new(unsigned width)
     return f;
 }
 
-void fair_free(struct fair *f)
+void fair_queue_free(struct fair_queue *f)
 {
     if (!f)
         return;
@@ -57,7 +57,7 @@ void fair_free(struct fair *f)
     free(f);
 }
 
-static struct holder *holder(struct fair *f, const char *tenant)
+static struct holder *holder(struct fair_queue *f, const char *tenant)
 {
     struct holder *h = f->holders;
 
@@ -72,7 +72,7 @@ static struct holder *holder(struct fair *f, const char *tenant)
     return h;
 }
 
-static void forget(struct fair *f, struct holder *gone)
+static void forget(struct fair_queue *f, struct holder *gone)
 {
     struct holder **at = &f->holders;
 
@@ -85,7 +85,7 @@ static void forget(struct fair *f, struct holder *gone)
     free(gone);
 }
 
-static void unlink_waiter(struct fair *f, struct waiter *w)
+static void unlink_waiter(struct fair_queue *f, struct waiter *w)
 {
     struct waiter **at = &f->first;
 
@@ -97,7 +97,7 @@ static void unlink_waiter(struct fair *f, struct waiter *w)
     w->who->waiting--;
 }
 
-static void hand_out(struct fair *f)
+static void hand_out(struct fair_queue *f)
 {
     while (f->taken < f->width && f->first) {
         struct waiter *next = f->first;
@@ -114,7 +114,8 @@ static void hand_out(struct fair *f)
 }
 
 /* The lock is held. */
-static bool wait_turn(struct fair *f, struct holder *who, uint64_t deadline_ms)
+static bool wait_turn(struct fair_queue *f, struct holder *who,
+                      uint64_t deadline_ms)
 {
     struct timespec until = {.tv_sec = (time_t)(deadline_ms / 1000),
                              .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
@@ -140,7 +141,8 @@ static bool wait_turn(struct fair *f, struct holder *who, uint64_t deadline_ms)
     return me.granted;
 }
 
-bool fair_enter(struct fair *f, const char *tenant, uint64_t deadline_ms)
+bool fair_queue_enter(struct fair_queue *f, const char *tenant,
+                      uint64_t deadline_ms)
 {
     struct holder *who;
     bool in = true;
@@ -161,7 +163,7 @@ bool fair_enter(struct fair *f, const char *tenant, uint64_t deadline_ms)
     return in;
 }
 
-void fair_leave(struct fair *f, const char *tenant)
+void fair_queue_leave(struct fair_queue *f, const char *tenant)
 {
     struct holder *who;
 

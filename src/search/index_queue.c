@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files that wait for the indexer, in the order they were changed; see
+ * The queue of files to be indexed, ordered by the time of their change; see
  * index_int.h. Runs in the daemon on the indexer's thread.
  */
 #include <string.h>
@@ -30,7 +30,7 @@ static void read_row(struct store_rows *rows, struct item *ret)
     ret->modified_at_ms = store_int(rows, 12);
 }
 
-int search_waiting_last(struct search *s, struct place *ret, struct error *err)
+int search_queue_last(struct search *s, struct place *ret, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
@@ -50,9 +50,9 @@ int search_waiting_last(struct search *s, struct place *ret, struct error *err)
     return r;
 }
 
-int search_waiting_page(struct search *s, const struct place *after,
-                        const struct place *last, struct page *ret,
-                        struct error *err)
+int search_queue_page(struct search *s, const struct place *after,
+                      const struct place *last, struct page *ret,
+                      struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walking a tree that a session made. Runs in a session's pid 1. Iterative,
- * by descriptor, follows nothing, and ends at a bound whatever the tree looks
- * like. Names that break the rules of the API are shown escaped and marked as
- * skipped; a folder of such a name is not entered.
+ * Walks a directory tree that a session made. Runs in a session's pid 1.
+ * Iterative, by descriptor, follows no links, and stops at a bound whatever
+ * the tree looks like. Names that break the rules of the API are reported
+ * escaped and marked as skipped; a folder with such a name is not entered.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -31,7 +31,7 @@ static int shown(const struct scan_file *f)
     return f->kind == INIT_ENTRY_SKIPPED && f->size == EILSEQ;
 }
 
-int walk_order(const void *a, const void *b)
+int dir_walk_order(const void *a, const void *b)
 {
     const struct scan_file *x = a, *y = b;
     int order = strcmp(x->path, y->path);
@@ -39,7 +39,7 @@ int walk_order(const void *a, const void *b)
     return order ? order : shown(x) - shown(y);
 }
 
-void walk_clear(struct scan_list *l)
+void dir_walk_clear(struct scan_list *l)
 {
     for (size_t i = 0; i < l->count; i++)
         free(l->files[i].path);
@@ -47,7 +47,7 @@ void walk_clear(struct scan_list *l)
     *l = (struct scan_list){0};
 }
 
-struct scan_file *walk_put(struct scan_list *l, const struct scan_file *f)
+struct scan_file *dir_walk_put(struct scan_list *l, const struct scan_file *f)
 {
     if (l->count == l->room) {
         l->room = l->room ? 2 * l->room : 16;
@@ -57,15 +57,15 @@ struct scan_file *walk_put(struct scan_list *l, const struct scan_file *f)
     return &l->files[l->count++];
 }
 
-struct scan_file *walk_add(struct scan_list *l, const char *path)
+struct scan_file *dir_walk_add(struct scan_list *l, const char *path)
 {
-    return walk_put(l, &(struct scan_file){.path = xstrdup(path)});
+    return dir_walk_put(l, &(struct scan_file){.path = xstrdup(path)});
 }
 
-void walk_sort(struct scan_list *l)
+void dir_walk_sort(struct scan_list *l)
 {
     if (l->count)
-        qsort(l->files, l->count, sizeof(*l->files), walk_order);
+        qsort(l->files, l->count, sizeof(*l->files), dir_walk_order);
 }
 
 /* ---- names and files ---------------------------------------------------- */
@@ -112,7 +112,8 @@ static int64_t in_ns(const struct timespec *t)
     return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
 }
 
-void walk_describe(struct scan_file *f, const struct stat *st, uint16_t kind)
+void dir_walk_describe(struct scan_file *f, const struct stat *st,
+                       uint16_t kind)
 {
     f->size = (uint64_t)st->st_size;
     f->mtime_ns = in_ns(&st->st_mtim);
@@ -122,12 +123,12 @@ void walk_describe(struct scan_file *f, const struct stat *st, uint16_t kind)
     f->kind = kind;
 }
 
-bool walk_is_whiteout(const struct stat *st)
+bool dir_walk_is_whiteout(const struct stat *st)
 {
     return S_ISCHR(st->st_mode) && st->st_rdev == makedev(0, 0);
 }
 
-bool walk_is_opaque(int dir)
+bool dir_walk_is_opaque(int dir)
 {
     char mark[2];
 
@@ -152,14 +153,14 @@ static void add_skipped(struct walk *w, const struct stat *st, int why)
     struct scan_file *f;
 
     escape(w->path, text, sizeof(text));
-    f = walk_add(w->out, text);
-    walk_describe(f, st, INIT_ENTRY_SKIPPED);
+    f = dir_walk_add(w->out, text);
+    dir_walk_describe(f, st, INIT_ENTRY_SKIPPED);
     f->size = (uint64_t)why;
 }
 
 static void add(struct walk *w, const struct stat *st, uint16_t kind)
 {
-    walk_describe(walk_add(w->out, w->path), st, kind);
+    dir_walk_describe(dir_walk_add(w->out, w->path), st, kind);
 }
 
 static void enter_dir(struct walk *w, const struct stat *st, size_t len)
@@ -181,7 +182,7 @@ static void enter_dir(struct walk *w, const struct stat *st, size_t len)
             add(w, st, SCAN_BLIND);
         return;
     }
-    if (w->view == WALK_LAYERED && walk_is_opaque(fd))
+    if (w->view == WALK_LAYERED && dir_walk_is_opaque(fd))
         add(w, st, INIT_ENTRY_CLEARED);
     w->path[len] = '/';
     w->path[len + 1] = '\0';
@@ -194,7 +195,7 @@ static void visit_odd(struct walk *w, const struct stat *st)
 {
     if (w->view == WALK_LIST)
         return;
-    if (w->view == WALK_LAYERED && walk_is_whiteout(st))
+    if (w->view == WALK_LAYERED && dir_walk_is_whiteout(st))
         add(w, st, INIT_ENTRY_GONE);
     else
         add_skipped(w, st, S_ISLNK(st->st_mode) ? ELOOP : ENODEV);
@@ -222,7 +223,7 @@ static void visit(struct walk *w, const char *name)
         visit_odd(w, &st);
 }
 
-int walk_tree(int dir, enum walk_view view, struct scan_list *out)
+int dir_walk_tree(int dir, enum walk_view view, struct scan_list *out)
 {
     struct walk w = {.view = view, .out = out};
     int fd = openat(dir, ".", O_DIRECTORY | O_RDONLY | O_CLOEXEC);
@@ -247,6 +248,6 @@ int walk_tree(int dir, enum walk_view view, struct scan_list *out)
             strncmp(d->d_name, BROKER_TEMP, sizeof(BROKER_TEMP) - 1) != 0)
             visit(&w, d->d_name);
     }
-    walk_sort(out);
+    dir_walk_sort(out);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions: what each was granted, what is left of it, and its two sockets.
- * Runs in glovebox-egress. A new grant takes effect at once, for connections
- * that are open too: what it does not let any more is ended.
+ * Grants: what each session may reach, what is left of its budgets, and its
+ * two sockets. Runs in glovebox-egress. A new grant takes effect at once, also
+ * for open connections: those that it no longer allows are closed.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,14 +23,14 @@ static const char *const budgets[] = {
     [BUDGET_LOOKUPS] = "this session's lookup budget is used up",
 };
 
-const char *egress_guest_budget(enum budget what)
+const char *egress_grant_budget(enum budget what)
 {
     return budgets[what];
 }
 
-struct guest *egress_guest_find(struct egress *e, uint64_t handle)
+struct granted_session *egress_grant_find(struct egress *e, uint64_t handle)
 {
-    for (struct guest *g = e->guests; g; g = g->next)
+    for (struct granted_session *g = e->guests; g; g = g->next)
         if (g->grant.handle == handle)
             return g;
     return NULL;
@@ -38,7 +38,7 @@ struct guest *egress_guest_find(struct egress *e, uint64_t handle)
 
 /* ---- budgets ------------------------------------------------------------ */
 
-void egress_guest_used_up(struct guest *g, enum budget what)
+void egress_grant_used_up(struct granted_session *g, enum budget what)
 {
     struct egress_report r = {.type = EGRESS_REPORT_BUDGET,
                               .handle = g->grant.handle,
@@ -51,24 +51,24 @@ void egress_guest_used_up(struct guest *g, enum budget what)
     egress_report_send(g->e, &r);
 }
 
-bool egress_guest_spend(struct guest *g, enum budget what)
+bool egress_grant_spend(struct granted_session *g, enum budget what)
 {
     uint32_t *left =
         what == BUDGET_LOOKUPS ? &g->grant.lookups : &g->grant.requests;
 
     if (*left == 0) {
-        egress_guest_used_up(g, what);
+        egress_grant_used_up(g, what);
         return false;
     }
     (*left)--;
     return true;
 }
 
-bool egress_guest_spend_bytes(struct guest *g, uint64_t bytes)
+bool egress_grant_spend_bytes(struct granted_session *g, uint64_t bytes)
 {
     if (bytes > g->grant.bytes) {
         g->grant.bytes = 0;
-        egress_guest_used_up(g, BUDGET_BYTES);
+        egress_grant_used_up(g, BUDGET_BYTES);
         return false;
     }
     g->grant.bytes -= bytes;
@@ -77,7 +77,7 @@ bool egress_guest_spend_bytes(struct guest *g, uint64_t bytes)
 
 /* ---- questions already answered ----------------------------------------- */
 
-bool egress_guest_was_asked(const struct guest *g, const char *what)
+bool egress_grant_was_asked(const struct granted_session *g, const char *what)
 {
     for (size_t i = 0; i < g->asked_count; i++)
         if (strcmp(g->asked[i], what) == 0)
@@ -85,15 +85,15 @@ bool egress_guest_was_asked(const struct guest *g, const char *what)
     return false;
 }
 
-void egress_guest_remember(struct guest *g, const char *what)
+void egress_grant_remember(struct granted_session *g, const char *what)
 {
-    if (g->asked_count == ASKED_MAX || egress_guest_was_asked(g, what))
+    if (g->asked_count == ASKED_MAX || egress_grant_was_asked(g, what))
         return;
     g->asked = xrealloc(g->asked, (g->asked_count + 1) * sizeof(*g->asked));
     g->asked[g->asked_count++] = xstrdup(what);
 }
 
-static void forget_answers(struct guest *g)
+static void forget_answers(struct granted_session *g)
 {
     for (size_t i = 0; i < g->asked_count; i++)
         free(g->asked[i]);
@@ -104,7 +104,7 @@ static void forget_answers(struct guest *g)
 /* ---- its sockets -------------------------------------------------------- */
 
 /* Connections over a limit are taken too, a few of them, to be told so. */
-static bool has_room(const struct guest *g)
+static bool has_room(const struct granted_session *g)
 {
     const struct egress *e = g->e;
 
@@ -112,7 +112,7 @@ static bool has_room(const struct guest *g)
            e->conn_count < e->setup.max_connections + CONNS_OVER;
 }
 
-void egress_guest_arm(struct guest *g)
+void egress_grant_arm(struct granted_session *g)
 {
     bool stalled = egress_report_stalled(g->e);
 
@@ -123,7 +123,7 @@ void egress_guest_arm(struct guest *g)
 
 static void on_connection(void *ctx, uint32_t events)
 {
-    struct guest *g = ctx;
+    struct granted_session *g = ctx;
 
     if (events & (EPOLLERR | EPOLLHUP)) { /* its namespace is gone */
         egress_loop_watch(g->e, &g->tcp, 0);
@@ -137,21 +137,21 @@ static void on_connection(void *ctx, uint32_t events)
             break;
         egress_conn_new(g, fd);
     }
-    egress_guest_arm(g);
+    egress_grant_arm(g);
 }
 
 static void on_question(void *ctx, uint32_t events)
 {
-    struct guest *g = ctx;
+    struct granted_session *g = ctx;
 
     (void)events; /* an error is taken by reading it */
     egress_lookup_read(g);
-    egress_guest_arm(g);
+    egress_grant_arm(g);
 }
 
 /* ---- grants ------------------------------------------------------------- */
 
-static void drop_rules(struct guest *g)
+static void drop_rules(struct granted_session *g)
 {
     if (g->rules) /* secrets are in there */
         explicit_bzero(g->rules, g->grant.rule_count * sizeof(*g->rules));
@@ -159,7 +159,7 @@ static void drop_rules(struct guest *g)
 }
 
 /* Would the new grant have let this, and in the same way? */
-static bool still_let(const struct guest *g, const struct conn *c)
+static bool still_let(const struct granted_session *g, const struct conn *c)
 {
     struct span method = {c->report.method, strlen(c->report.method)};
     struct http_target t = c->target;
@@ -182,7 +182,7 @@ static bool still_let(const struct guest *g, const struct conn *c)
 
 /* What is open and was let by the old grant, seen with the new one; and asked
  * about again, while it goes on. */
-static void judge_again(struct egress *e, struct guest *g)
+static void judge_again(struct egress *e, struct granted_session *g)
 {
     for (struct conn *c = e->conns; c; c = c->next) {
         if (c->guest != g || c->state == CONN_HEAD ||
@@ -220,9 +220,9 @@ static bool inspects(const struct egress_grant *grant,
     return false;
 }
 
-static struct guest *make(struct egress *e, int tcp, int udp)
+static struct granted_session *make(struct egress *e, int tcp, int udp)
 {
-    struct guest *g = xcalloc(1, sizeof(*g));
+    struct granted_session *g = xcalloc(1, sizeof(*g));
 
     g->e = e;
     g->tcp = (struct watch){.fd = tcp, .on_event = on_connection, .ctx = g};
@@ -233,11 +233,11 @@ static struct guest *make(struct egress *e, int tcp, int udp)
     return g;
 }
 
-int egress_guest_grant(struct egress *e, const struct egress_grant *grant,
-                       struct egress_rule *rules, int tcp, int udp,
-                       struct guest **ret, const char **ret_why)
+int egress_grant_set(struct egress *e, const struct egress_grant *grant,
+                     struct egress_rule *rules, int tcp, int udp,
+                     struct granted_session **ret, const char **ret_why)
 {
-    struct guest *g = egress_guest_find(e, grant->handle);
+    struct granted_session *g = egress_grant_find(e, grant->handle);
 
     *ret_why = fault(grant, rules);
     if (*ret_why)
@@ -264,17 +264,17 @@ int egress_guest_grant(struct egress *e, const struct egress_grant *grant,
     memset(g->told, 0, sizeof(g->told));
     g->grant = *grant;
     g->rules = rules;
-    if (!g->mint && inspects(grant, rules))
-        g->mint = egress_mint_new();
+    if (!g->ca && inspects(grant, rules))
+        g->ca = egress_ca_new();
     judge_again(e, g);
-    egress_guest_arm(g);
+    egress_grant_arm(g);
     *ret = g;
     return 0;
 }
 
-void egress_guest_revoke(struct egress *e, struct guest *g)
+void egress_grant_revoke(struct egress *e, struct granted_session *g)
 {
-    struct guest **at = &e->guests;
+    struct granted_session **at = &e->guests;
 
     for (struct conn *c = e->conns; c; c = c->next)
         if (c->guest == g) {
@@ -291,7 +291,7 @@ void egress_guest_revoke(struct egress *e, struct guest *g)
     fd_close(&g->udp.fd);
     drop_rules(g);
     forget_answers(g);
-    egress_mint_free(g->mint);
+    egress_ca_free(g->ca);
     e->status.sessions--;
     g->next = e->gone; /* an event of this round may still point at it */
     e->gone = g;

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fewer mappings for the same memory; see kernel_int.h. Runs once, in the
+ * Merges adjacent read-only mappings; see kernel_int.h. Runs once, in the
  * zygote, before the freeze.
  *
- * A clone copies each mapping, and a process that ends takes each away, and a
- * session does both twice. Of the five that the loader makes of a library
- * the first three (its tables, its code, its constants) are one stretch of
- * one file, read-only, and apart only because two of them are not to be
- * executed. That keeps nobody out of anything here: a session runs what code
- * it likes. So they become one. What can be written stays apart, and stays
- * not executable.
+ * A clone copies each mapping and an exit removes each, and a session does
+ * both twice. Of the five mappings that the loader makes of a library, the
+ * first three (tables, code, constants) are one contiguous, read-only range
+ * of one file; they are separate only because two of them are not executable.
+ * That protects nothing here, since a session may run any code. So the three
+ * become one. Writable mappings stay separate and not executable.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -51,7 +50,7 @@ static bool joins(const struct piece *constants, const struct piece *code)
            strcmp(code->perms, CODE) == 0;
 }
 
-void join_libraries(void)
+void merge_library_mappings(void)
 {
     static struct piece turn[TURN_MAX];
     struct piece before = {0}, now;

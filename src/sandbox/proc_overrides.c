@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a session is told about the machine: as many processors and as much
- * memory as it was granted, not what the host has. Small files on the stage,
- * which mount.c binds over their namesakes in /proc, and a sliver of /sys for
- * libraries that count processors there. A step of sandbox_enter(); the model
- * name of the processor is read once, by the zygote.
+ * What /proc and /sys tell a session about the machine: the processors and
+ * the memory that the session was granted, not those of the host. Writes
+ * small files, which mount.c binds over their namesakes in /proc, and the few
+ * files of /sys by which libraries count processors. A step of
+ * sandbox_enter(); the zygote reads the processor's model name once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 /* Written once, in the zygote before it serves, read by its clones. */
 static char cpu_block[4096];
 
-void sandbox_facts_learn(void)
+void sandbox_proc_learn(void)
 {
     int fd cleanup(fd_close) = open("/proc/cpuinfo", O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? 0 : fd_read_all(fd, cpu_block, sizeof(cpu_block) - 1);
@@ -138,7 +138,7 @@ static int tell_sys(uint32_t cores)
     return r;
 }
 
-int sandbox_facts_write(struct sandbox_steps *s)
+int sandbox_proc_write(struct sandbox_steps *s)
 {
     /* Of pid 1, or of the proxy once there is a network: it always answers,
      * so that nobody need ask twice. */

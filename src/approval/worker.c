@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What time brings: approvals expire, decided executions are carried out, old
- * ones are forgotten (forget.c). Runs in gloveboxd on a thread of its own;
- * never waits for a webhook or an execution.
+ * The approvals' worker thread: expires approvals, carries out approved
+ * executions, deletes old rows (forget.c). Runs in gloveboxd; never waits for
+ * a webhook or for an execution.
  *
- * Carrying out is at most once: TAKEN is on disk before anything is called.
+ * Carrying out happens at most once: TAKEN is on disk before the call.
  *
  *   NONE  → TAKEN          [carry_out]
  *   TAKEN → DONE, FAILED   [approval_ran]
  *   TAKEN → NONE           [approval_ran, carry_out: nothing has run]
- *   TAKEN → LOST           [approval_tend_lost: the service ended in between]
+ *   TAKEN → LOST           [approval_worker_lost: the service ended]
  */
 #include <stdio.h>
 #include <string.h>
@@ -192,7 +192,7 @@ void approval_ran(struct approvals *a, const char *id, int rc,
     approval_thread_want(&a->tend);
 }
 
-int approval_tend_lost(struct approvals *a, struct error *err)
+int approval_worker_lost(struct approvals *a, struct error *err)
 {
     static const char sql[] = "SELECT " APPROVAL_COLUMNS
                               " FROM approvals WHERE state <> 0 AND run < 2"
@@ -249,7 +249,7 @@ static int next_due(struct approvals *a, int64_t *ret_wait_ms,
     return MIN(rc, 0);
 }
 
-int64_t approvals_tend(struct approvals *a)
+int64_t approvals_work(struct approvals *a)
 {
     size_t expired = 0, carried = 0;
     int64_t wait_ms = IDLE_MS;
@@ -276,12 +276,12 @@ static void *run(void *arg)
 {
     struct approvals *a = arg;
 
-    while (approval_thread_wait(&a->tend, approvals_tend(a)))
+    while (approval_thread_wait(&a->tend, approvals_work(a)))
         ;
     return NULL;
 }
 
-int approval_tend_start(struct approvals *a, struct error *err)
+int approval_worker_start(struct approvals *a, struct error *err)
 {
     return approval_thread_start(&a->tend, run, a, err);
 }

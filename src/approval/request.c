@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Holding something for a person, and finding out on a repeat what the person
- * has said. Runs in gloveboxd on the caller's thread; one transaction each,
- * so that of two repeats at once only one finds the grant.
+ * Holds an act for a person's approval; a repeated request learns the answer.
+ * Runs in gloveboxd on the caller's thread. Each call is one transaction, so
+ * that of two concurrent repeats only one uses the grant.
  */
 #include <stdio.h>
 #include <string.h>

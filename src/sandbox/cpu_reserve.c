@@ -47,7 +47,7 @@ static void first_cpus(const cpu_set_t *mine, int count, cpu_set_t *ret)
         }
 }
 
-bool cgroup_room_find(struct cgroup_tree *t)
+bool cpu_reserve_find(struct cgroup_tree *t)
 {
     cpu_set_t mine, none;
 
@@ -56,11 +56,11 @@ bool cgroup_room_find(struct cgroup_tree *t)
         CPU_COUNT(&mine) < 2 ||
         !list_cpus(&mine, &none, t->cpus_all, sizeof(t->cpus_all)))
         return false;
-    sandbox_cgroup_room(t, NULL);
+    sandbox_cpu_reserve(t, NULL);
     return t->cpus_calm[0] != '\0';
 }
 
-void sandbox_cgroup_room(struct cgroup_tree *t,
+void sandbox_cpu_reserve(struct cgroup_tree *t,
                          const uint64_t cpus[SANDBOX_CPU_WORDS])
 {
     cpu_set_t mine, keep;

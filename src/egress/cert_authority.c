@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session's own certificate authority, and certificates of the hosts it
- * reaches through inspection. The keys are made here, live in this process's
- * memory and die with the grant; nobody but that session trusts them. Runs in
- * glovebox-egress.
+ * A session's own certificate authority, and the certificates of the hosts
+ * that the session reaches through inspection. The keys are made here, exist
+ * only in this process's memory and are destroyed with the grant; only that
+ * session trusts them. Runs in glovebox-egress.
  */
 #include <arpa/inet.h>
 #include <openssl/evp.h>
@@ -25,7 +25,7 @@ struct leaf {
     X509 *certificate;
 };
 
-struct mint {
+struct cert_authority {
     EVP_PKEY *ca_key, *leaf_key;
     X509 *ca;
     char *pem;
@@ -79,7 +79,7 @@ fail:
     return NULL;
 }
 
-static bool make_ca(struct mint *m)
+static bool make_ca(struct cert_authority *m)
 {
     X509_NAME *name;
     BIO *text = NULL;
@@ -108,20 +108,20 @@ static bool make_ca(struct mint *m)
     return strlen(m->pem) < EGRESS_CA_MAX;
 }
 
-struct mint *egress_mint_new(void)
+struct cert_authority *egress_ca_new(void)
 {
-    struct mint *m = xcalloc(1, sizeof(*m));
+    struct cert_authority *m = xcalloc(1, sizeof(*m));
 
     m->ca_key = EVP_EC_gen("P-256");
     m->leaf_key = EVP_EC_gen("P-256");
     if (!m->ca_key || !m->leaf_key || !make_ca(m)) {
-        egress_mint_free(m);
+        egress_ca_free(m);
         return NULL;
     }
     return m;
 }
 
-void egress_mint_free(struct mint *m)
+void egress_ca_free(struct cert_authority *m)
 {
     if (!m)
         return;
@@ -136,12 +136,13 @@ void egress_mint_free(struct mint *m)
     free(m);
 }
 
-const char *egress_mint_ca(const struct mint *m)
+const char *egress_ca_certificate(const struct cert_authority *m)
 {
     return m->pem;
 }
 
-static X509 *make_leaf(struct mint *m, const char *host, bool address)
+static X509 *make_leaf(struct cert_authority *m, const char *host,
+                       bool address)
 {
     char *alternative cleanup(mem_free) =
         xasprintf("critical,%s:%s", address ? "IP" : "DNS", host);
@@ -161,7 +162,8 @@ static X509 *make_leaf(struct mint *m, const char *host, bool address)
 }
 
 /* Made once per host; the oldest makes room. */
-static X509 *find_leaf(struct mint *m, const char *host, bool address)
+static X509 *find_leaf(struct cert_authority *m, const char *host,
+                       bool address)
 {
     struct leaf *l;
     X509 *x;
@@ -184,8 +186,8 @@ static X509 *find_leaf(struct mint *m, const char *host, bool address)
     return x;
 }
 
-SSL *egress_mint_accept(struct mint *m, SSL_CTX *ctx, const char *host,
-                        bool address)
+SSL *egress_ca_accept(struct cert_authority *m, SSL_CTX *ctx, const char *host,
+                      bool address)
 {
     X509 *x = find_leaf(m, host, address);
     SSL *ssl = x ? SSL_new(ctx) : NULL;
