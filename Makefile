@@ -36,8 +36,10 @@ BRANCH := $(if $(filter x86_64,$(shell uname -m)),-fcf-protection)
 HARDEN := -fstack-protector-strong -fstack-clash-protection $(BRANCH)
 
 release_FLAGS := -O2 -D_FORTIFY_SOURCE=3
-asan_FLAGS    := -O1 -fno-omit-frame-pointer -fsanitize=address
-ubsan_FLAGS   := -O1 -fno-omit-frame-pointer -fsanitize=undefined \
+asan_FLAGS    := -O1 -fno-omit-frame-pointer -DGLOVEBOX_DEBUG \
+	-fsanitize=address
+ubsan_FLAGS   := -O1 -fno-omit-frame-pointer -DGLOVEBOX_DEBUG \
+	-fsanitize=undefined \
 	-fno-sanitize-recover=all
 cover_FLAGS   := -O0 --coverage -fprofile-update=atomic
 # Only clang can fuzz; the warnings that count are gcc's.
