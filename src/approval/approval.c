@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "json/json.h"
 
 /* ---- names and JSON ----------------------------------------------------- */
@@ -112,75 +113,6 @@ int approval_note(struct approvals *a, struct store_tx *tx,
                : 0;
 }
 
-/* ---- threads ------------------------------------------------------------ */
-
-static void thread_init(struct approval_thread *t)
-{
-    pthread_condattr_t attr;
-
-    /* Defaults and the monotonic clock cannot fail on Linux. */
-    (void)pthread_mutex_init(&t->lock, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&t->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
-}
-
-static void thread_done(struct approval_thread *t)
-{
-    (void)pthread_mutex_destroy(&t->lock);
-    (void)pthread_cond_destroy(&t->wake);
-}
-
-int approval_thread_start(struct approval_thread *t, void *(*run)(void *arg),
-                          void *arg, struct error *err)
-{
-    int r = pthread_create(&t->thread, NULL, run, arg);
-
-    if (r != 0)
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
-    t->started = true;
-    return 0;
-}
-
-void approval_thread_want(struct approval_thread *t)
-{
-    pthread_mutex_lock(&t->lock);
-    t->wanted = true;
-    pthread_cond_signal(&t->wake);
-    pthread_mutex_unlock(&t->lock);
-}
-
-void approval_thread_stop(struct approval_thread *t)
-{
-    if (!t->started)
-        return;
-    atomic_store(&t->stopping, true);
-    approval_thread_want(t);
-    (void)pthread_join(t->thread, NULL); /* started, and not joined before */
-    t->started = false;
-}
-
-bool approval_thread_wait(struct approval_thread *t, int64_t ms)
-{
-    struct timespec until;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += ms % 1000 * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    pthread_mutex_lock(&t->lock);
-    while (!t->wanted &&
-           pthread_cond_timedwait(&t->wake, &t->lock, &until) == 0)
-        ;
-    t->wanted = false;
-    pthread_mutex_unlock(&t->lock);
-    return !atomic_load(&t->stopping);
-}
-
 /* ---- opening ------------------------------------------------------------ */
 
 static void closep(struct approvals **a)
@@ -198,9 +130,9 @@ int approvals_open(const struct approval_settings *settings,
     a->store = store;
     a->audit = audit;
     a->set = *settings;
-    (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
-    thread_init(&a->tend);
-    thread_init(&a->post);
+    mutex_init(&a->lock);
+    worker_init(&a->worker);
+    worker_init(&a->poster);
     rc = approval_webhook_open(a, err);
     if (rc == 0)
         rc = approval_worker_lost(a, err);
@@ -218,8 +150,8 @@ void approvals_stop(struct approvals *a)
 {
     if (!a)
         return;
-    approval_thread_stop(&a->tend);
-    approval_thread_stop(&a->post);
+    worker_stop(&a->worker);
+    worker_stop(&a->poster);
 }
 
 void approvals_close(struct approvals *a)
@@ -228,9 +160,9 @@ void approvals_close(struct approvals *a)
         return;
     approvals_stop(a);
     approval_webhook_done(a);
-    thread_done(&a->tend);
-    thread_done(&a->post);
-    (void)pthread_mutex_destroy(&a->lock);
+    worker_done(&a->worker);
+    worker_done(&a->poster);
+    mutex_done(&a->lock);
     free(a);
 }
 
@@ -238,9 +170,9 @@ void approvals_on_decided(struct approvals *a, approvals_fn *fn, void *ctx)
 {
     if (!a)
         return;
-    pthread_mutex_lock(&a->lock);
+    mutex_lock(&a->lock);
     a->fn = fn;
     a->ctx = ctx;
-    pthread_mutex_unlock(&a->lock);
-    approval_thread_want(&a->tend);
+    mutex_unlock(&a->lock);
+    worker_wake(&a->worker);
 }

@@ -3,11 +3,11 @@
 #ifndef GLOVEBOX_APPROVAL_APPROVAL_INT_H
 #define GLOVEBOX_APPROVAL_APPROVAL_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "approval/approval.h"
 #include "base/buf.h"
+#include "base/thread.h"
 #include "store/store.h"
 
 #define APPROVAL_DENIED_FOR_MS 3600000 /* a no holds for repeats so long */
@@ -26,21 +26,12 @@ enum approval_delivered {
     DELIVERY_GIVEN_UP
 };
 
-/* A thread that sleeps until a time or until it is wanted. */
-struct approval_thread {
-    pthread_t thread;
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    bool started, wanted;
-    atomic_bool stopping;
-};
-
 struct approvals {
     struct store *store;
     struct audit *audit; /* NULL in tests */
     struct approval_settings set;
-    struct approval_thread tend, post;
-    pthread_mutex_t lock; /* of the next two */
+    struct worker worker, poster;
+    struct mutex lock; /* of the next two */
     approvals_fn *fn;
     void *ctx;
     int64_t prune_at_ms; /* tend's own */
@@ -56,12 +47,6 @@ int approval_note(struct approvals *a, struct store_tx *tx,
                   const struct actor *who, const char *action,
                   const struct approval_info *info, const char *detail,
                   struct error *err);
-int approval_thread_start(struct approval_thread *t, void *(*run)(void *arg),
-                          void *arg, struct error *err);
-void approval_thread_stop(struct approval_thread *t);
-void approval_thread_want(struct approval_thread *t);
-/* At most ms; less when it is wanted. False: it is to stop. */
-bool approval_thread_wait(struct approval_thread *t, int64_t ms);
 
 /* ---- rows.c ------------------------------------------------------------- */
 

@@ -93,8 +93,8 @@ static int settle(struct approvals *a, struct store_tx **tx,
     if (rc == 0)
         rc = store_commit(tx, err);
     if (rc == 0) {
-        approval_thread_want(&a->tend);
-        approval_thread_want(&a->post);
+        worker_wake(&a->worker);
+        worker_wake(&a->poster);
     }
     return rc;
 }
@@ -216,8 +216,8 @@ static void withdraw_each(struct approvals *a, const struct actor *who,
         approval_info_done(&list[i]);
     }
     if (rc == 0 && count) {
-        approval_thread_want(&a->tend);
-        approval_thread_want(&a->post);
+        worker_wake(&a->worker);
+        worker_wake(&a->poster);
     }
 }
 

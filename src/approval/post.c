@@ -32,7 +32,7 @@ static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c,
     (void)b;
     (void)c;
     (void)d;
-    return atomic_load(&approvals->post.stopping); /* ends the transfer */
+    return approvals->poster.stopping; /* ends the transfer */
 }
 
 static struct curl_slist *headers_of(struct approvals *a,
@@ -124,7 +124,7 @@ static int64_t round_of(struct approvals *a)
     if (rc > 0) {
         status = post(a, &job, why);
         /* Cut short by our own end: it was no attempt. */
-        rc = status == 0 && atomic_load(&a->post.stopping)
+        rc = status == 0 && a->poster.stopping
                  ? 0
                  : approval_webhook_note(a, &job, status, why, &err);
         if (rc == 0 && (status < 200 || status > 299))
@@ -140,19 +140,18 @@ static int64_t round_of(struct approvals *a)
     return wait_ms;
 }
 
-static void *run(void *arg)
+static void approval_poster_main(void *arg)
 {
     struct approvals *a = arg;
 
-    while (approval_thread_wait(&a->post, round_of(a)))
+    while (worker_wait(&a->poster, round_of(a)))
         ;
     curl_global_cleanup();
-    return NULL;
 }
 
 int approval_post_start(struct approvals *a, struct error *err)
 {
     if (curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
         return error_set(err, ERR_INTERNAL, "libcurl does not start");
-    return approval_thread_start(&a->post, run, a, err);
+    return worker_start(&a->poster, "webhooks", approval_poster_main, a, err);
 }

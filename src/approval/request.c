@@ -119,8 +119,8 @@ int approval_ask(struct approvals *a, const struct approval_spec *spec,
     if (rc < 0)
         return rc;
     *ret = info;
-    approval_thread_want(&a->tend); /* its end may be the next thing due */
-    approval_thread_want(&a->post);
+    worker_wake(&a->worker); /* its end may be the next thing due */
+    worker_wake(&a->poster);
     return 0;
 }
 
@@ -210,7 +210,7 @@ int approval_need(struct approvals *a, const struct approval_spec *spec,
         rc = store_commit(&tx, err);
     if (rc < 0 || granted)
         return rc;
-    approval_thread_want(&a->tend);
-    approval_thread_want(&a->post);
+    worker_wake(&a->worker);
+    worker_wake(&a->poster);
     return say_held(&info, err);
 }

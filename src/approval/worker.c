@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define BATCH 50
 #define IDLE_MS 60000
@@ -81,7 +82,7 @@ static int expire(struct approvals *a, size_t *ret_count, struct error *err)
     for (size_t i = 0; rc == 0 && i < *ret_count; i++)
         rc = expire_one(a, &list[i], err);
     if (*ret_count)
-        approval_thread_want(&a->post);
+        worker_wake(&a->poster);
     return rc;
 }
 
@@ -137,10 +138,10 @@ static int carry_all(struct approvals *a, size_t *ret_count, struct error *err)
     void *ctx;
     int rc;
 
-    pthread_mutex_lock(&a->lock);
+    mutex_lock(&a->lock);
     fn = a->fn;
     ctx = a->ctx;
-    pthread_mutex_unlock(&a->lock);
+    mutex_unlock(&a->lock);
     *ret_count = 0;
     if (!fn)
         return 0;
@@ -150,8 +151,7 @@ static int carry_all(struct approvals *a, size_t *ret_count, struct error *err)
                   " AND action = 0 AND run = 0 AND try_at_ms <= ?1"
                   " ORDER BY try_at_ms, decided_at_ms LIMIT ?2",
                   true, list, ret_count, err);
-    for (size_t i = 0;
-         rc == 0 && i < *ret_count && !atomic_load(&a->tend.stopping); i++)
+    for (size_t i = 0; rc == 0 && i < *ret_count && !a->worker.stopping; i++)
         carry_out(a, &list[i], fn, ctx);
     list_done(list, *ret_count);
     return rc;
@@ -189,7 +189,7 @@ void approval_ran(struct approvals *a, const char *id, int rc,
     if (r < 0) /* then it looks lost at the next start, which is safe */
         log_event(LOG_WARN, "approval_end_not_kept", "approval", id, "error",
                   err.message, NULL);
-    approval_thread_want(&a->tend);
+    worker_wake(&a->worker);
 }
 
 int approval_worker_lost(struct approvals *a, struct error *err)
@@ -272,16 +272,15 @@ int64_t approvals_work(struct approvals *a)
     return wait_ms;
 }
 
-static void *run(void *arg)
+static void approval_worker_main(void *arg)
 {
     struct approvals *a = arg;
 
-    while (approval_thread_wait(&a->tend, approvals_work(a)))
+    while (worker_wait(&a->worker, approvals_work(a)))
         ;
-    return NULL;
 }
 
 int approval_worker_start(struct approvals *a, struct error *err)
 {
-    return approval_thread_start(&a->tend, run, a, err);
+    return worker_start(&a->worker, "approvals", approval_worker_main, a, err);
 }

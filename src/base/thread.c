@@ -218,3 +218,53 @@ bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ms)
     set_owner(m);
     return r != ETIMEDOUT || clock_mono_ms() < deadline_ms;
 }
+
+/* ---- workers ------------------------------------------------------------ */
+
+void worker_init(struct worker *w)
+{
+    *w = (struct worker){.woken = false};
+    mutex_init(&w->lock);
+    cond_init(&w->wake);
+}
+
+int worker_start(struct worker *w, const char *name, void (*fn)(void *arg),
+                 void *arg, struct error *err)
+{
+    return thread_start(&w->thread, name, fn, arg, err);
+}
+
+void worker_wake(struct worker *w)
+{
+    mutex_lock(&w->lock);
+    w->woken = true;
+    cond_signal(&w->wake);
+    mutex_unlock(&w->lock);
+}
+
+bool worker_wait(struct worker *w, uint64_t ms)
+{
+    uint64_t deadline = clock_mono_ms() + ms;
+
+    mutex_lock(&w->lock);
+    while (!w->woken && cond_wait_until(&w->wake, &w->lock, deadline))
+        ;
+    w->woken = false;
+    mutex_unlock(&w->lock);
+    return !w->stopping;
+}
+
+void worker_stop(struct worker *w)
+{
+    if (!w->thread.started)
+        return;
+    w->stopping = true;
+    worker_wake(w);
+    thread_join(&w->thread);
+}
+
+void worker_done(struct worker *w)
+{
+    cond_done(&w->wake);
+    mutex_done(&w->lock);
+}

@@ -90,4 +90,29 @@ void cond_wait(struct cond *c, struct mutex *m);
  * waited for this way: its clock is not the monotonic one. */
 bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ms);
 
+/* ---- workers ------------------------------------------------------------ */
+
+/* A thread that has work at times: it sleeps until a deadline or until it is
+ * woken. Its main is
+ *     while (worker_wait(w, ms_until_the_next_work))
+ *         work;
+ */
+struct worker {
+    struct thread thread;
+    struct mutex lock;
+    struct cond wake;
+    bool woken; /* lock */
+    _Atomic bool stopping;
+};
+
+void worker_init(struct worker *w);
+int worker_start(struct worker *w, const char *name, void (*fn)(void *arg),
+                 void *arg, struct error *err);
+void worker_wake(struct worker *w);
+/* On the worker's thread. False: stop. */
+bool worker_wait(struct worker *w, uint64_t ms);
+/* Asks fn to return, and joins. Again, or if not started: nothing. */
+void worker_stop(struct worker *w);
+void worker_done(struct worker *w); /* after worker_stop */
+
 #endif

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "egress/call_int.h"
 #include "wire/wire.h"
 
@@ -48,10 +49,10 @@ static bool send_request(struct egress_link *l,
 {
     bool ok;
 
-    pthread_mutex_lock(&l->send_lock);
+    mutex_lock(&l->send_lock);
     ok = l->ctl >= 0 &&
          wire_send(l->ctl, req, sizeof(*req), fds, fd_count) == 0;
-    pthread_mutex_unlock(&l->send_lock);
+    mutex_unlock(&l->send_lock);
     return ok;
 }
 
@@ -84,11 +85,11 @@ static int call(struct egress_link *l, struct egress_request *req,
 
     if (!egress_call_alive(l))
         return gone(err);
-    pthread_mutex_lock(&l->lock);
+    mutex_lock(&l->lock);
     r = egress_call_alive(l)
             ? egress_call_exchange(l, req, fds, fd_count, reply, err)
             : gone(err);
-    pthread_mutex_unlock(&l->lock);
+    mutex_unlock(&l->lock);
     return r;
 }
 

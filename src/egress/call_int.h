@@ -3,25 +3,24 @@
 #ifndef GLOVEBOX_EGRESS_CALL_INT_H
 #define GLOVEBOX_EGRESS_CALL_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "base/thread.h"
 #include "egress/call.h"
 
 struct egress_link {
-    pthread_mutex_t lock;      /* held from a request to its reply */
-    pthread_mutex_t send_lock; /* held while ctl is written to or replaced */
-    int ctl, report;           /* -1: there is no process */
-    int control;               /* the supervisor's */
-    int wake;                  /* eventfd for the thread */
+    struct mutex lock;      /* held from a request to its reply */
+    struct mutex send_lock; /* held while ctl is written to or replaced */
+    int ctl, report;        /* -1: there is no process */
+    int control;            /* the supervisor's */
+    int wake;               /* eventfd for the thread */
     pid_t supervisor;
     uint32_t seq;
     atomic_bool alive, closing;
     struct egress_setup setup;
-    bool threaded;
-    pthread_t thread;
+    struct thread thread;
     void (*on_report)(void *ctx, const struct egress_report *r);
     void (*on_lost)(void *ctx);
     void *ctx;

@@ -22,6 +22,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "egress/call_int.h"
 #include "wire/wire.h"
 
@@ -127,12 +128,12 @@ static int start(struct egress_link *l, struct error *err)
     r = order(l, theirs, err);
     fd_close(&ctl[1]);
     fd_close(&report[1]);
-    pthread_mutex_lock(&l->send_lock);
+    mutex_lock(&l->send_lock);
     fd_close(&l->ctl);
     fd_close(&l->report);
     l->ctl = ctl[0];
     l->report = report[0];
-    pthread_mutex_unlock(&l->send_lock);
+    mutex_unlock(&l->send_lock);
     if (r == 0)
         r = egress_call_exchange(l, &req, NULL, 0, &reply, err);
     if (r == 0)
@@ -186,9 +187,9 @@ static void start_again(struct egress_link *l, uint64_t *pause_ms)
         *pause_ms = MIN(*pause_ms * 2, PAUSE_MOST_MS);
         if (atomic_load(&l->closing))
             return;
-        pthread_mutex_lock(&l->lock);
+        mutex_lock(&l->lock);
         r = start(l, &err);
-        pthread_mutex_unlock(&l->lock);
+        mutex_unlock(&l->lock);
         if (r == 0) {
             log_event(LOG_INFO, "egress_started_again", NULL);
             return;
@@ -197,7 +198,7 @@ static void start_again(struct egress_link *l, uint64_t *pause_ms)
     }
 }
 
-static void *run(void *ctx)
+static void egress_reports_main(void *ctx)
 {
     struct egress_link *l = ctx;
     uint64_t pause_ms = PAUSE_LEAST_MS, since = clock_mono_ms();
@@ -215,7 +216,6 @@ static void *run(void *ctx)
         start_again(l, &pause_ms);
         since = clock_mono_ms();
     }
-    return NULL;
 }
 
 /* ---- the link ----------------------------------------------------------- */
@@ -227,8 +227,8 @@ int egress_call_open(const char *program, const struct priv_user *user,
     struct egress_link *l = xcalloc(1, sizeof(*l));
     int r;
 
-    pthread_mutex_init(&l->lock, NULL);
-    pthread_mutex_init(&l->send_lock, NULL);
+    mutex_init(&l->lock);
+    mutex_init(&l->send_lock);
     l->ctl = l->report = l->control = -1;
     l->setup = *setup;
     l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -249,13 +249,12 @@ static void stop_listening(struct egress_link *l)
 {
     uint64_t one = 1;
 
-    if (!l->threaded)
+    if (!l->thread.started)
         return;
     atomic_store(&l->closing, true);
     atomic_store(&l->alive, false);
     (void)!write(l->wake, &one, sizeof(one)); /* it is never full */
-    (void)pthread_join(l->thread, NULL);
-    l->threaded = false;
+    thread_join(&l->thread);
 }
 
 void egress_call_listen(struct egress_link *l,
@@ -263,7 +262,7 @@ void egress_call_listen(struct egress_link *l,
                                        const struct egress_report *r),
                         void (*lost)(void *ctx), void *ctx)
 {
-    sigset_t all, old;
+    struct error err;
 
     stop_listening(l);
     if (!report) /* nobody hears it any more: no network */
@@ -272,11 +271,9 @@ void egress_call_listen(struct egress_link *l,
     l->on_report = report;
     l->on_lost = lost;
     l->ctx = ctx;
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &old);
-    l->threaded = pthread_create(&l->thread, NULL, run, l) == 0;
-    (void)pthread_sigmask(SIG_SETMASK, &old, NULL);
-    if (!l->threaded) /* nobody would hear it: no network */
+    /* Without a reader of its reports there is no network. */
+    if (thread_start(&l->thread, "egress-reports", egress_reports_main, l,
+                     &err) < 0)
         atomic_store(&l->alive, false);
 }
 
@@ -298,7 +295,7 @@ void egress_call_close(struct egress_link *l)
         (void)nanosleep(&pause, NULL);
     }
     fd_close(&l->wake);
-    pthread_mutex_destroy(&l->lock);
-    pthread_mutex_destroy(&l->send_lock);
+    mutex_done(&l->lock);
+    mutex_done(&l->send_lock);
     free(l);
 }

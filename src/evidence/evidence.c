@@ -15,6 +15,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "evidence/evidence_int.h"
 
@@ -104,10 +105,10 @@ static int on_write(void *ctx, struct store_tx *tx, struct error *err)
     const struct evidence_waiting *w;
     size_t count;
 
-    (void)pthread_mutex_lock(&ev->lock); /* fails only on misuse */
+    mutex_lock(&ev->lock); /* fails only on misuse */
     w = ev->first;
     count = ev->aboard = choose(ev);
-    (void)pthread_mutex_unlock(&ev->lock);
+    mutex_unlock(&ev->lock);
     for (size_t i = 0; i < count; i++) {
         if (i) /* the last one's next may be set while we write */
             w = w->next;
@@ -131,7 +132,7 @@ static void on_written(void *ctx, const struct error *err)
     bool more;
     size_t lost = 0;
 
-    (void)pthread_mutex_lock(&ev->lock); /* fails only on misuse */
+    mutex_lock(&ev->lock); /* fails only on misuse */
     if (err && worth_trying_again(ev, err)) {
         ev->aboard = 0;
     } else {
@@ -142,8 +143,8 @@ static void on_written(void *ctx, const struct error *err)
     }
     ev->passes++;
     more = ev->count > 0;
-    (void)pthread_cond_broadcast(&ev->written);
-    (void)pthread_mutex_unlock(&ev->lock);
+    cond_broadcast(&ev->written);
+    mutex_unlock(&ev->lock);
     if (lost)
         log_event(LOG_ERROR, "evidence_lost", "error", err->message, NULL);
     if (more)
@@ -157,18 +158,14 @@ int evidence_open(const struct evidence_settings *settings,
                   struct evidence **ret, struct error *err)
 {
     struct evidence *ev = xcalloc(1, sizeof(*ev));
-    pthread_condattr_t attr;
 
     (void)err;
     ev->settings = *settings;
     ev->store = store;
     ev->audit = audit;
     ev->end = &ev->first;
-    (void)pthread_mutex_init(&ev->lock, NULL); /* cannot fail on Linux */
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&ev->written, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mutex_init(&ev->lock); /* cannot fail on Linux */
+    cond_init(&ev->written);
     audit_ride(audit, &(struct audit_rider){.ctx = ev,
                                             .write = on_write,
                                             .written = on_written});
@@ -179,19 +176,17 @@ int evidence_open(const struct evidence_settings *settings,
 
 void evidence_flush(struct evidence *ev)
 {
-    struct timespec until;
+    uint64_t deadline = clock_mono_ms() + 1000u * FLUSH_S;
     uint64_t most; /* passes that must do, or it cannot be written */
 
     if (!ev)
         return;
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_sec += FLUSH_S;
-    (void)pthread_mutex_lock(&ev->lock); /* fails only on misuse */
+    mutex_lock(&ev->lock);
     most = ev->passes + 3 + ev->count / BATCH + ev->bytes / BATCH_BYTES;
     while (ev->count > 0 && ev->passes < most &&
-           pthread_cond_timedwait(&ev->written, &ev->lock, &until) == 0)
+           cond_wait_until(&ev->written, &ev->lock, deadline))
         continue;
-    (void)pthread_mutex_unlock(&ev->lock);
+    mutex_unlock(&ev->lock);
 }
 
 void evidence_close(struct evidence *ev)
@@ -205,8 +200,8 @@ void evidence_close(struct evidence *ev)
                   "it could not be written before the end", NULL);
     while (ev->first)
         drop_first(ev);
-    (void)pthread_cond_destroy(&ev->written); /* nobody is waiting */
-    (void)pthread_mutex_destroy(&ev->lock);
+    cond_done(&ev->written); /* nobody is waiting */
+    mutex_done(&ev->lock);
     free(ev);
 }
 
@@ -277,7 +272,7 @@ void evidence_record(struct evidence *ev, const struct evidence_run *run)
     if (!ev)
         return;
     w = make(ev, run);
-    (void)pthread_mutex_lock(&ev->lock); /* fails only on misuse */
+    mutex_lock(&ev->lock); /* fails only on misuse */
     if (ev->count < EVIDENCE_QUEUE_MAX &&
         ev->bytes + w->bytes <= EVIDENCE_QUEUE_BYTES) {
         *ev->end = w;
@@ -290,7 +285,7 @@ void evidence_record(struct evidence *ev, const struct evidence_run *run)
     } else {
         ev->dropped++;
     }
-    (void)pthread_mutex_unlock(&ev->lock);
+    mutex_unlock(&ev->lock);
     if (w)
         waiting_free(w);
     if (dropped)

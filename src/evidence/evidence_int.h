@@ -6,9 +6,8 @@
 #ifndef GLOVEBOX_EVIDENCE_EVIDENCE_INT_H
 #define GLOVEBOX_EVIDENCE_EVIDENCE_INT_H
 
-#include <pthread.h>
-
 #include "audit/audit.h"
+#include "base/thread.h"
 #include "evidence/evidence.h"
 #include "store/store.h"
 
@@ -30,8 +29,8 @@ struct evidence {
     struct store *store;
     struct audit *audit;
 
-    pthread_mutex_t lock; /* around what follows, never across I/O */
-    pthread_cond_t written;
+    struct mutex lock; /* around what follows, never across I/O */
+    struct cond written;
     struct evidence_waiting *first, **end;
     size_t count, bytes;
     size_t aboard;     /* of the first, in the transaction that is written */

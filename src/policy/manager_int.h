@@ -3,8 +3,7 @@
 #ifndef GLOVEBOX_POLICY_MANAGER_INT_H
 #define GLOVEBOX_POLICY_MANAGER_INT_H
 
-#include <pthread.h>
-
+#include "base/thread.h"
 #include "policy/versions_int.h"
 
 /* Old versions that sessions are held to, ready compiled. */
@@ -16,13 +15,13 @@ struct policy_kept {
 };
 
 struct policy {
-    struct store *store;      /* borrowed */
-    struct audit *audit;      /* borrowed */
-    char *file;               /* owned; "" none */
-    pthread_mutex_t changing; /* one put or reload at a time */
+    struct store *store;   /* borrowed */
+    struct audit *audit;   /* borrowed */
+    char *file;            /* owned; "" none */
+    struct mutex changing; /* one put or reload at a time */
 
-    pthread_mutex_t lock; /* the rest; a leaf, held for pointers only */
-    bool loaded;          /* false: everything is denied */
+    struct mutex lock; /* the rest; a leaf, held for pointers only */
+    bool loaded;       /* false: everything is denied */
     struct policy_rules *current; /* NULL and loaded: none was ever put */
     struct policy_kept kept[POLICY_KEPT];
     uint64_t clock;

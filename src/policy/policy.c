@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/thread.h"
 #include "policy/manager_int.h"
 
 /* ---- what holds --------------------------------------------------------- */
@@ -28,7 +29,7 @@ static void enforce(struct policy *p, struct policy_rules *rules,
 {
     struct policy_rules *was;
 
-    pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     was = p->current;
     p->loaded = problem == NULL;
     if (p->loaded)
@@ -37,7 +38,7 @@ static void enforce(struct policy *p, struct policy_rules *rules,
         was = NULL; /* its number is still asked for */
     (void)snprintf(p->problem, sizeof(p->problem), "%s",
                    problem ? problem : "");
-    pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
     policy_rules_unref(was);
 }
 
@@ -59,14 +60,14 @@ static void keep(struct policy *p, struct policy_rules *rules)
     struct policy_kept *oldest = &p->kept[0];
     struct policy_rules *gone;
 
-    pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     for (size_t i = 1; i < POLICY_KEPT; i++)
         if (p->kept[i].used < oldest->used)
             oldest = &p->kept[i];
     gone = oldest->rules;
     oldest->rules = policy_rules_ref(rules);
     oldest->used = ++p->clock;
-    pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
     policy_rules_unref(gone);
 }
 
@@ -99,14 +100,14 @@ static void take_rules(struct policy *p, int64_t pinned, struct in_force *ret)
     struct error err;
 
     *ret = (struct in_force){0};
-    pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     ret->usable = p->loaded;
     ret->current = policy_rules_ref(p->current);
     if (ret->current && ret->current->number == pinned)
         pinned = 0;
     if (pinned)
         ret->pinned = find_kept(p, pinned);
-    pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
     if (!pinned || ret->pinned || !ret->usable)
         return;
     ret->pinned = load_version(p, pinned, &err);
@@ -169,9 +170,9 @@ bool policy_idle(struct policy *p)
 
     if (!p)
         return true;
-    pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     idle = p->loaded && !p->current;
-    pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
     return idle;
 }
 
@@ -180,11 +181,11 @@ void policy_state(struct policy *p, struct policy_state *ret)
     *ret = (struct policy_state){.loaded = true};
     if (!p)
         return;
-    pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     ret->version = p->current ? p->current->number : 0;
     ret->loaded = p->loaded;
     memcpy(ret->problem, p->problem, sizeof(ret->problem));
-    pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
 }
 
 int64_t policy_current(struct policy *p)
@@ -255,9 +256,9 @@ int policy_put(struct policy *p, const struct actor *who, const char *text,
     v.text = xstrndup(text, len);
     (void)snprintf(v.by, sizeof(v.by), "%s", who->key);
     (void)snprintf(v.note, sizeof(v.note), "%s", note);
-    pthread_mutex_lock(&p->changing);
+    mutex_lock(&p->changing);
     rc = adopt(p, who, &v, err);
-    pthread_mutex_unlock(&p->changing);
+    mutex_unlock(&p->changing);
     if (rc < 0)
         policy_version_done(&v);
     else
@@ -322,11 +323,11 @@ static int reload(struct policy *p, bool starting, struct error *err)
 {
     int rc;
 
-    pthread_mutex_lock(&p->changing);
+    mutex_lock(&p->changing);
     rc = p->file[0] ? load_file(p, err) : load_newest(p, err);
     if (rc < 0)
         enforce(p, NULL, err->message);
-    pthread_mutex_unlock(&p->changing);
+    mutex_unlock(&p->changing);
     say(p, rc, starting, err);
     return rc;
 }
@@ -369,8 +370,8 @@ int policy_open(const struct policy_settings *settings, struct store *store,
     p->store = store;
     p->audit = audit;
     p->file = xstrdup(settings->file ? settings->file : "");
-    (void)pthread_mutex_init(&p->lock, NULL); /* cannot fail on Linux */
-    (void)pthread_mutex_init(&p->changing, NULL);
+    mutex_init(&p->lock); /* cannot fail on Linux */
+    mutex_init(&p->changing);
     (void)reload(p, true, &why); /* else everything is denied; it was said */
     *ret = p;
     return 0;
@@ -383,8 +384,8 @@ void policy_close(struct policy *p)
     policy_rules_unref(p->current);
     for (size_t i = 0; i < POLICY_KEPT; i++)
         policy_rules_unref(p->kept[i].rules);
-    (void)pthread_mutex_destroy(&p->lock);
-    (void)pthread_mutex_destroy(&p->changing);
+    mutex_done(&p->lock);
+    mutex_done(&p->changing);
     free(p->file);
     free(p);
 }

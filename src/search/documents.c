@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "blob/blob.h"
 #include "search/search_int.h"
@@ -111,9 +112,9 @@ static int record(struct search *s, const struct document *d,
 
 static void set_session(struct search *s, const char *id)
 {
-    pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     (void)snprintf(s->session, sizeof(s->session), "%s", id);
-    pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }
 
 static void box_drop(struct search *s, struct box *box)
@@ -369,7 +370,7 @@ static bool read_round(struct search *s, struct box *box, struct error *err)
     return r == 0 || s->stopping;
 }
 
-void *search_documents_thread(void *search)
+void search_documents_main(void *search)
 {
     struct search *s = search;
     struct box box = {0};
@@ -387,5 +388,4 @@ void *search_documents_thread(void *search)
         }
     }
     box_drop(s, &box);
-    return NULL;
 }

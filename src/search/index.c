@@ -337,7 +337,7 @@ static bool gather(struct search *s)
     return go_on;
 }
 
-void *search_index_thread(void *search)
+void search_indexer_main(void *search)
 {
     struct search *s = search;
     struct error err;
@@ -354,5 +354,4 @@ void *search_index_thread(void *search)
         if (!gather(s))
             break;
     } while (search_wait(s, &s->commits, LOOK_MS));
-    return NULL;
 }

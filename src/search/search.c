@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "search/search_int.h"
 #include "session/session.h"
 #include "store/store.h"
@@ -23,13 +24,13 @@ const struct actor search_self = {
 
 void search_wake(struct search *s, bool *flag)
 {
-    pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     /* Who has been told and not come yet need not be told again: a commit
      * does not wake two threads just so. */
     if (!*flag || s->stopping)
-        pthread_cond_broadcast(&s->wake);
+        cond_broadcast(&s->wake);
     *flag = true;
-    pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }
 
 static void on_commit(void *search)
@@ -42,16 +43,14 @@ static void on_commit(void *search)
 
 bool search_wait(struct search *s, bool *flag, unsigned ms)
 {
-    uint64_t until = clock_mono_ms() + ms;
-    struct timespec at = {.tv_sec = (time_t)(until / 1000),
-                          .tv_nsec = (long)(until % 1000) * 1000000};
-    int late = 0;
+    uint64_t deadline = clock_mono_ms() + ms;
 
-    pthread_mutex_lock(&s->lock);
-    while (!*flag && !s->stopping && !late)
-        late = pthread_cond_timedwait(&s->wake, &s->lock, &at);
+    mutex_lock(&s->lock);
+    while (!*flag && !s->stopping &&
+           cond_wait_until(&s->wake, &s->lock, deadline))
+        ;
     *flag = false;
-    pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return !s->stopping;
 }
 
@@ -59,10 +58,10 @@ bool search_look(struct search *s, bool *flag)
 {
     bool was;
 
-    pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     was = *flag;
     *flag = false;
-    pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return was;
 }
 
@@ -103,28 +102,6 @@ static int check_setup(struct search *s, struct error *err)
     return 0;
 }
 
-static int start(pthread_t *thread, void *(*fn)(void *), struct search *s,
-                 bool *started, struct error *err)
-{
-    int rc = pthread_create(thread, NULL, fn, s);
-
-    if (rc != 0)
-        return error_errno(err, ERR_INTERNAL, rc, "cannot start a thread");
-    *started = true;
-    return 0;
-}
-
-static void init_locks(struct search *s)
-{
-    pthread_condattr_t attr;
-
-    (void)pthread_mutex_init(&s->lock, NULL); /* cannot fail on Linux */
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&s->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
-}
-
 static void closep(struct search **s)
 {
     search_close(*s);
@@ -143,13 +120,13 @@ int search_open(const struct search_settings *settings, struct workspaces *w,
     s->workspaces = w;
     s->store = workspaces_store(w);
     s->sessions = sessions;
-    init_locks(s);
+    mutex_init(&s->lock);
+    cond_init(&s->wake);
     if (check_setup(s, err) < 0 || set_pace(s, err) < 0 ||
-        start(&s->indexer, search_index_thread, s, &s->indexer_started, err) <
-            0)
+        thread_start(&s->indexer, "indexer", search_indexer_main, s, err) < 0)
         return -(int)err->code;
-    if (sessions && start(&s->reader, search_documents_thread, s,
-                          &s->reader_started, err) < 0)
+    if (sessions && thread_start(&s->reader, "index-documents",
+                                 search_documents_main, s, err) < 0)
         return -(int)err->code;
     workspaces_on_commit(w, on_commit, s);
     *ret = take_ptr(s);
@@ -162,9 +139,9 @@ static void stop_reading(struct search *s)
     char session[ID_MAX];
     struct error err;
 
-    pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     memcpy(session, s->session, sizeof(session));
-    pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     if (session[0]) /* it may end on its own meanwhile */
         (void)session_delete(s->sessions, &search_self, session, &err);
 }
@@ -183,12 +160,10 @@ void search_close(struct search *s)
     if (!s)
         return;
     search_stop(s);
-    if (s->indexer_started)
-        (void)pthread_join(s->indexer, NULL); /* ours, joined once */
-    if (s->reader_started)
-        (void)pthread_join(s->reader, NULL);
-    (void)pthread_cond_destroy(&s->wake);
-    (void)pthread_mutex_destroy(&s->lock);
+    thread_join(&s->indexer);
+    thread_join(&s->reader);
+    cond_done(&s->wake);
+    mutex_done(&s->lock);
     free(s->pool);
     free(s);
 }

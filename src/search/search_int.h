@@ -15,11 +15,11 @@
 #ifndef GLOVEBOX_SEARCH_SEARCH_INT_H
 #define GLOVEBOX_SEARCH_SEARCH_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "audit/audit.h"
 #include "base/buf.h"
+#include "base/thread.h"
 #include "search/search.h"
 
 struct store;
@@ -34,14 +34,13 @@ struct search {
     atomic_bool stopping;
     atomic_uint came, seen; /* commits; how many when we last rested */
 
-    pthread_mutex_t lock; /* around the following */
-    pthread_cond_t wake;
+    struct mutex lock; /* around the following */
+    struct cond wake;
     bool commits;         /* for the indexer: some came */
     bool documents;       /* for the reader: some wait */
     char session[ID_MAX]; /* the reader's, "" when it has none */
 
-    pthread_t indexer, reader;
-    bool indexer_started, reader_started;
+    struct thread indexer, reader;
 };
 
 /*
@@ -69,8 +68,8 @@ void search_wake(struct search *s, bool *flag);
 /* ---- index.c, documents.c -----------------------------------------------
  */
 
-void *search_index_thread(void *search);
-void *search_documents_thread(void *search);
+void search_indexer_main(void *search);
+void search_documents_main(void *search);
 
 /* ---- housekeeping.c
  * -------------------------------------------------------------
