@@ -5,14 +5,12 @@
  * the store, and moves only once the other side has taken them; so after a
  * failure, a restart or a kill some come twice, and none is left out.
  */
-#include <curl/curl.h>
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "audit/audit_int.h"
@@ -22,12 +20,14 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
+#include "fetch/fetch.h"
 
 #define POLL_MS 500
 #define AGAIN_MS 1000 /* after a failure, twice as long each time */
 #define AGAIN_MOST_MS 60000
 #define BATCH 200
-#define OTLP_MS 10000L
+#define OTLP_MS 10000u
 #define SYSLOG_S 5 /* for a full socket */
 
 struct audit_sender {
@@ -39,10 +39,7 @@ struct audit_sender {
     struct audit_target target; /* syslog */
     char host[256];
 
-    pthread_mutex_t lock;
-    pthread_cond_t wake;
-    pthread_t thread;
-    bool stopping; /* lock */
+    struct worker worker;
 };
 
 /* ---- where it got to ---------------------------------------------------- */
@@ -110,104 +107,30 @@ static int send_syslog(struct audit_sender *s, const struct audit_line *lines,
 
 /* ---- OpenTelemetry ------------------------------------------------------ */
 
-static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
-{
-    (void)bytes;
-    (void)ctx;
-    return size * count; /* what it says is of no use to us */
-}
-
-static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c,
-                       curl_off_t d)
-{
-    struct audit_sender *s = ctx;
-    bool stop;
-
-    (void)a;
-    (void)b;
-    (void)c;
-    (void)d;
-    (void)pthread_mutex_lock(&s->lock);
-    stop = s->stopping;
-    (void)pthread_mutex_unlock(&s->lock);
-    return stop; /* ends the transfer */
-}
-
-static void set_options(struct audit_sender *s, CURL *easy,
-                        struct curl_slist *headers, const struct buf *body,
-                        char *why)
-{
-    bool plain = strncmp(s->url, "http:", 5) == 0;
-
-    (void)curl_easy_setopt(easy, CURLOPT_URL, s->url);
-    (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR,
-                           plain ? "http" : "https");
-    (void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, OTLP_MS);
-    (void)curl_easy_setopt(easy, CURLOPT_USERAGENT,
-                           "glovebox/" GLOVEBOX_VERSION);
-    (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
-    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDSIZE_LARGE,
-                           (curl_off_t)body->len);
-    (void)curl_easy_setopt(easy, CURLOPT_POSTFIELDS, body->data);
-    (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
-    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
-    (void)curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
-    (void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
-    (void)curl_easy_setopt(easy, CURLOPT_XFERINFODATA, s);
-    if (plain) /* our own machine */
-        (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
-}
-
 static int send_otlp(struct audit_sender *s, const struct audit_line *lines,
                      size_t count, struct error *err)
 {
+    static const char *const headers[] = {"Content-Type: application/json",
+                                          NULL};
     struct buf body cleanup(buf_done) = {0};
-    struct curl_slist *headers =
-        curl_slist_append(NULL, "Content-Type: application/json");
-    char why[CURL_ERROR_SIZE] = "";
-    CURL *easy = curl_easy_init();
-    CURLcode code = CURLE_FAILED_INIT;
+    struct fetch_request rq = {.url = s->url,
+                               .headers = headers,
+                               .total_ms = OTLP_MS,
+                               .cancel = &s->worker.stopping};
     long status = 0;
+    int r;
 
     audit_format_otlp(&body, lines, count);
-    if (easy && headers) {
-        set_options(s, easy, headers, &body, why);
-        code = curl_easy_perform(easy);
-        (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    }
-    curl_easy_cleanup(easy);
-    curl_slist_free_all(headers);
-    if (code != CURLE_OK)
-        return error_set(err, ERR_UNAVAILABLE, "%.200s",
-                         why[0] ? why : curl_easy_strerror(code));
-    if (status < 200 || status > 299)
-        return error_set(err, ERR_UNAVAILABLE, "the answer has status %ld",
-                         status);
-    return 0;
+    rq.body = body.data;
+    rq.body_len = body.len;
+    r = fetch(&rq, NULL, &status, err);
+    if (r == 0 && (status < 200 || status > 299))
+        r = error_set(err, ERR_UNAVAILABLE, "the answer has status %ld",
+                      status);
+    return r;
 }
 
 /* ---- the thread --------------------------------------------------------- */
-
-/* False when it is time to end. */
-static bool rest(struct audit_sender *s, unsigned ms)
-{
-    struct timespec until;
-    bool go;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    (void)pthread_mutex_lock(&s->lock); /* fails only on misuse */
-    while (!s->stopping &&
-           pthread_cond_timedwait(&s->wake, &s->lock, &until) == 0)
-        continue;
-    go = !s->stopping;
-    (void)pthread_mutex_unlock(&s->lock);
-    return go;
-}
 
 /* 1: there is more, 0: that was all. */
 static int step(struct audit_sender *s, int64_t *cursor, struct error *err)
@@ -228,7 +151,7 @@ static int step(struct audit_sender *s, int64_t *cursor, struct error *err)
     return r < 0 ? r : more;
 }
 
-static void *run(void *arg)
+static void audit_sender_main(void *arg)
 {
     struct audit_sender *s = arg;
     struct error err = {0};
@@ -251,30 +174,33 @@ static void *run(void *arg)
                           (unsigned)AGAIN_MOST_MS);
         else
             wait_ms = 0;
-    } while (rest(s, r < 0 ? wait_ms : r ? 0 : POLL_MS));
-    return NULL;
+    } while (worker_wait(&s->worker, r < 0 ? wait_ms : r ? 0 : POLL_MS));
 }
 
+static void sender_free(struct audit_sender *s)
+{
+    worker_stop(&s->worker);
+    worker_done(&s->worker);
+    free(s->url);
+    free(s);
+}
+
+/* s: taken. */
 static int start(struct audit *a, struct audit_sender *s, size_t place,
                  struct error *err)
 {
-    pthread_condattr_t attr;
+    char name[THREAD_NAME_MAX + 1];
     int r;
 
     s->a = a;
-    (void)pthread_mutex_init(&s->lock, NULL); /* these cannot fail on Linux */
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&s->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    r = pthread_create(&s->thread, NULL, run, s);
-    if (r == 0) {
+    worker_init(&s->worker);
+    (void)snprintf(name, sizeof(name), "audit-%s", s->name);
+    r = worker_start(&s->worker, name, audit_sender_main, s, err);
+    if (r < 0)
+        sender_free(s);
+    else
         a->senders[place] = s;
-        return 0;
-    }
-    free(s->url);
-    free(s);
-    return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
+    return r;
 }
 
 static int start_syslog(struct audit *a, const char *target, struct error *err)
@@ -319,16 +245,7 @@ void audit_send_close(struct audit *a)
     for (size_t i = 0; i < AUDIT_SENDERS; i++) {
         struct audit_sender *s = take_ptr(a->senders[i]);
 
-        if (!s)
-            continue;
-        (void)pthread_mutex_lock(&s->lock); /* fails only on misuse */
-        s->stopping = true;
-        (void)pthread_cond_signal(&s->wake);
-        (void)pthread_mutex_unlock(&s->lock);
-        (void)pthread_join(s->thread, NULL); /* started and not joined */
-        (void)pthread_cond_destroy(&s->wake);
-        (void)pthread_mutex_destroy(&s->lock);
-        free(s->url);
-        free(s);
+        if (s)
+            sender_free(s);
     }
 }

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define WRITE_EVERY_S 60
 
@@ -44,7 +45,7 @@ void auth_entry_add(struct auth *a, const struct auth_row *key)
 {
     struct auth_entry **bucket = bucket_of(a, key->hash);
     struct auth_entry *e = xcalloc(1, sizeof(*e));
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
 
     e->key = *key;
     e->next = *bucket;
@@ -123,7 +124,7 @@ static void remove_below(struct auth *a, const char *id)
 
 void auth_entry_remove(struct auth *a, const char *id)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     struct auth_entry *e = auth_entry_find(a, id);
 
     if (e)
@@ -145,7 +146,7 @@ static struct auth_entry *entry_of_hash(struct auth *a,
 /* Takes the notes off the table; owned by caller. */
 static struct auth_touch *collect(struct auth *a, size_t *ret_count)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     struct auth_touch *rows = xcalloc(a->count + a->tokens + 1, sizeof(*rows));
     size_t count = 0;
 
@@ -174,7 +175,7 @@ int auth_touch_flush(struct auth *a, struct error *err)
 /* Returns whether there was any. */
 static bool sweep_table(struct auth *a, int64_t before_ms)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     bool any = false;
 
     for (size_t i = 0; i < AUTH_BUCKETS; i++)
@@ -190,65 +191,28 @@ static bool sweep_table(struct auth *a, int64_t before_ms)
 
 int auth_sweep(struct auth *a, int64_t before_ms, struct error *err)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
 
     return sweep_table(a, before_ms)
                ? auth_key_store_sweep(a->store, before_ms, err)
                : 0;
 }
 
-static void *writer_run(void *arg)
+static void auth_writer_main(void *arg)
 {
     struct auth *a = arg;
-    bool stopping = false;
+    bool go_on;
 
-    while (!stopping) {
+    do {
         struct error err = {0};
-        struct timespec until;
 
-        (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-        until.tv_sec += WRITE_EVERY_S;
-        (void)pthread_mutex_lock(&a->lock);
-        while (!a->stopping &&
-               pthread_cond_timedwait(&a->wake, &a->lock, &until) == 0)
-            continue;
-        stopping = a->stopping;
-        (void)pthread_mutex_unlock(&a->lock);
+        go_on = worker_wait(&a->writer, 1000u * WRITE_EVERY_S);
         if (auth_touch_flush(a, &err) < 0)
             log_event(LOG_WARN, "key_use_not_noted", "error", err.message,
                       NULL);
         if (auth_sweep(a, clock_real_ms() - AUTH_ENDED_KEPT_MS, &err) < 0)
             log_event(LOG_WARN, "keys_not_swept", "error", err.message, NULL);
-    }
-    return NULL;
-}
-
-static int writer_start(struct auth *a, struct error *err)
-{
-    pthread_condattr_t attr;
-    int r;
-
-    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&a->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    r = pthread_create(&a->writer, NULL, writer_run, a);
-    if (r != 0)
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
-    a->writing = true;
-    return 0;
-}
-
-static void writer_stop(struct auth *a)
-{
-    if (!a->writing)
-        return;
-    (void)pthread_mutex_lock(&a->lock);
-    a->stopping = true;
-    (void)pthread_cond_signal(&a->wake);
-    (void)pthread_mutex_unlock(&a->lock);
-    (void)pthread_join(a->writer, NULL); /* it was started and not joined */
-    (void)pthread_cond_destroy(&a->wake);
+    } while (go_on);
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -285,8 +249,9 @@ int auth_open(struct store *store, const char *data_dir,
     struct auth_row *keys cleanup(mem_free) = NULL;
     size_t count = 0;
 
-    (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
-    (void)pthread_mutex_init(&a->changes, NULL);
+    mutex_init(&a->lock);
+    mutex_init(&a->changes);
+    worker_init(&a->writer);
     a->store = store;
     a->sources = auth_slow_new(failures_per_min);
     a->prefixes = auth_slow_new(failures_per_min);
@@ -298,7 +263,7 @@ int auth_open(struct store *store, const char *data_dir,
             auth_entry_add(a, &keys[i]);
     if (!a->admins && make_admin(a, data_dir, err) < 0)
         return -(int)err->code;
-    if (writer_start(a, err) < 0)
+    if (worker_start(&a->writer, "auth-writer", auth_writer_main, a, err) < 0)
         return -(int)err->code;
     *ret = take_ptr(a);
     return 0;
@@ -308,7 +273,8 @@ void auth_close(struct auth *a)
 {
     if (!a)
         return;
-    writer_stop(a);
+    worker_stop(&a->writer);
+    worker_done(&a->writer);
     auth_jwt_free(a->jwt);
     for (size_t i = 0; i < AUTH_BUCKETS; i++)
         for (struct auth_entry *e = a->buckets[i], *next; e; e = next) {
@@ -317,8 +283,8 @@ void auth_close(struct auth *a)
         }
     auth_slow_free(a->sources);
     auth_slow_free(a->prefixes);
-    (void)pthread_mutex_destroy(&a->lock);
-    (void)pthread_mutex_destroy(&a->changes);
+    mutex_done(&a->lock);
+    mutex_done(&a->changes);
     explicit_bzero(a->secret, sizeof(a->secret));
     free(a);
 }
@@ -361,7 +327,7 @@ static void fill(const struct auth_row *key, struct principal *ret)
 static enum known recognise(struct auth *a, const char *secret,
                             struct principal *ret)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     unsigned char hash[HASH_SIZE];
     int64_t now = clock_real_ms();
     struct auth_entry *e;
@@ -400,7 +366,7 @@ static int ended(const char *secret, struct error *err)
 static int refuse(struct auth *a, const char *secret, bool token,
                   const char *source, struct error *err)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     uint64_t now = clock_mono_ms(), wait;
     size_t prefix = strnlen(secret, AUTH_PENALTY_PREFIX);
     char peer[64];

@@ -3,13 +3,13 @@
 #ifndef GLOVEBOX_AUTH_AUTH_INT_H
 #define GLOVEBOX_AUTH_AUTH_INT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
 #include "auth/auth.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "store/store.h"
 
 #define AUTH_PREFIX "gbx_"
@@ -108,13 +108,10 @@ struct auth_entry {
  * adds or removes keys, store included, and taken first; `lock` is held by
  * who looks at or alters the table, and never across I/O. */
 struct auth {
-    pthread_mutex_t changes;
-    int64_t made_at_ms;   /* the newest key */
-    pthread_mutex_t lock; /* around everything below but `secret` */
-    pthread_cond_t wake;  /* of the writer, to stop */
-    pthread_t writer;
-    bool writing; /* the thread was started */
-    bool stopping;
+    struct worker writer;
+    struct mutex changes;
+    int64_t made_at_ms; /* the newest key */
+    struct mutex lock;  /* around everything below but `secret` */
     struct store *store;
     unsigned char secret[HASH_SIZE];
     struct auth_entry *buckets[AUTH_BUCKETS];
@@ -125,18 +122,6 @@ struct auth {
     struct auth_slow *prefixes;
     struct auth_jwt *jwt; /* NULL: no tokens; set before the first check */
 };
-
-/* For `pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);` */
-static inline pthread_mutex_t *auth_lock(pthread_mutex_t *lock)
-{
-    (void)pthread_mutex_lock(lock); /* fails only on misuse */
-    return lock;
-}
-
-static inline void auth_unlock(pthread_mutex_t **lock)
-{
-    (void)pthread_mutex_unlock(*lock); /* we hold it */
-}
 
 /* Does it count among `admins`? */
 bool auth_entry_lasting(const struct auth_row *key);

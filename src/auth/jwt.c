@@ -11,11 +11,12 @@
 #include "auth/jwt_int.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 static bool remembered(struct auth_jwt *j, const unsigned char *hash,
                        struct principal *ret)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&j->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&j->lock);
 
     return auth_jwt_cache_get(j->cache, hash, j->generation, clock_real_ms(),
                               ret);
@@ -25,7 +26,7 @@ static bool remembered(struct auth_jwt *j, const unsigned char *hash,
 static EVP_PKEY *find_key(struct auth_jwt *j, const struct jwt_token *t,
                           uint64_t *ret_generation)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&j->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&j->lock);
     EVP_PKEY *key = auth_jwt_keys_find(j->keys, t->kid, t->alg);
     /* An attempt under way may have begun before there was such a key. */
     unsigned tries = j->trying ? 2 : 1;
@@ -67,7 +68,7 @@ int auth_jwt_check(struct auth_jwt *j, const char *token,
                          "the token's signature is wrong");
     r = auth_jwt_claims(&j->rules, t.claims, now, ret, &until, err);
     if (r == 0) {
-        pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&j->lock);
+        struct mutex *held cleanup(mutex_release) = mutex_hold(&j->lock);
 
         auth_jwt_cache_put(j->cache, hash, generation, now, until, ret);
     }
@@ -79,19 +80,15 @@ int auth_jwt_check(struct auth_jwt *j, const char *token,
 int auth_jwt_open(struct auth *a, const struct auth_jwt_settings *settings,
                   struct error *err)
 {
-    pthread_condattr_t attr;
     struct auth_jwt *j;
     int r;
 
     if (!settings->issuer || !settings->issuer[0])
         return 0;
-    j = xcalloc(1, sizeof(*j));
-    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_mutex_init(&j->lock, NULL);
-    (void)pthread_cond_init(&j->wake, &attr);
-    (void)pthread_cond_init(&j->tried, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    j = xcalloc(1, sizeof(*j)); /* these cannot fail on Linux */
+    mutex_init(&j->lock);
+    cond_init(&j->wake);
+    cond_init(&j->tried);
     j->cache = xcalloc(1, sizeof(*j->cache));
     if (settings->jwks_url && settings->jwks_url[0])
         j->url = xstrdup(settings->jwks_url);
@@ -118,9 +115,9 @@ void auth_jwt_free(struct auth_jwt *j)
     auth_jwt_fetch_stop(j);
     auth_jwt_rules_done(&j->rules);
     auth_jwt_keys_free(j->keys);
-    (void)pthread_cond_destroy(&j->wake);
-    (void)pthread_cond_destroy(&j->tried);
-    (void)pthread_mutex_destroy(&j->lock);
+    cond_done(&j->wake);
+    cond_done(&j->tried);
+    mutex_done(&j->lock);
     free(j->cache);
     free(j->url);
     free(j->file);

@@ -7,12 +7,10 @@
  * fetched last stays until there is something better: an issuer that is down
  * locks nobody out.
  */
-#include <curl/curl.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "auth/auth_int.h"
 #include "auth/jwt_int.h"
@@ -21,77 +19,24 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
+#include "fetch/fetch.h"
 
 /* ---- one attempt -------------------------------------------------------- */
 
-static size_t on_bytes(char *bytes, size_t size, size_t count, void *ctx)
-{
-    struct buf *b = ctx;
-
-    if (size * count > JWT_SET_MAX - b->len)
-        return 0; /* ends the transfer */
-    buf_add(b, bytes, size * count);
-    return size * count;
-}
-
-static int on_progress(void *ctx, curl_off_t a, curl_off_t b, curl_off_t c,
-                       curl_off_t d)
-{
-    struct auth_jwt *j = ctx;
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&j->lock);
-
-    (void)a;
-    (void)b;
-    (void)c;
-    (void)d;
-    return j->stopping; /* ends the transfer */
-}
-
-static void set_options(struct auth_jwt *j, CURL *easy, struct buf *out,
-                        char *why)
-{
-    bool plain = strncmp(j->url, "http:", 5) == 0;
-
-    (void)curl_easy_setopt(easy, CURLOPT_URL, j->url);
-    (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR,
-                           plain ? "http" : "https");
-    (void)curl_easy_setopt(easy, CURLOPT_FOLLOWLOCATION, 0L);
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, (long)JWT_FETCH_MS);
-    (void)curl_easy_setopt(easy, CURLOPT_MAXFILESIZE, (long)JWT_SET_MAX);
-    (void)curl_easy_setopt(easy, CURLOPT_FAILONERROR, 1L);
-    (void)curl_easy_setopt(easy, CURLOPT_USERAGENT,
-                           "glovebox/" GLOVEBOX_VERSION);
-    (void)curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, why);
-    (void)curl_easy_setopt(easy, CURLOPT_WRITEFUNCTION, on_bytes);
-    (void)curl_easy_setopt(easy, CURLOPT_WRITEDATA, out);
-    (void)curl_easy_setopt(easy, CURLOPT_NOPROGRESS, 0L);
-    (void)curl_easy_setopt(easy, CURLOPT_XFERINFOFUNCTION, on_progress);
-    (void)curl_easy_setopt(easy, CURLOPT_XFERINFODATA, j);
-    if (plain) /* our own machine */
-        (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
-}
-
 static int fetch_url(struct auth_jwt *j, struct buf *out, struct error *err)
 {
-    char why[CURL_ERROR_SIZE] = "";
-    CURL *easy = curl_easy_init();
-    CURLcode code;
+    const struct fetch_request rq = {.url = j->url,
+                                     .answer_max = JWT_SET_MAX,
+                                     .total_ms = JWT_FETCH_MS,
+                                     .cancel = &j->stopping};
     long status = 0;
+    int r = fetch(&rq, out, &status, err);
 
-    if (!easy)
-        return error_set(err, ERR_INTERNAL, "no transfer can be made");
-    set_options(j, easy, out, why);
-    code = curl_easy_perform(easy);
-    (void)curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
-    curl_easy_cleanup(easy);
-    if (code != CURLE_OK)
-        return error_set(err, ERR_UNAVAILABLE, "%s",
-                         why[0] ? why : curl_easy_strerror(code));
-    if (status != 200)
-        return error_set(err, ERR_UNAVAILABLE, "the answer has status %ld",
-                         status);
-    return 0;
+    if (r == 0 && status != 200)
+        r = error_set(err, ERR_UNAVAILABLE, "the answer has status %ld",
+                      status);
+    return r;
 }
 
 static int read_file(struct auth_jwt *j, struct buf *out, struct error *err)
@@ -123,12 +68,12 @@ static int attempt(struct auth_jwt *j, struct error *err)
     r = auth_jwt_keys_parse(text.data ? text.data : "", text.len, &keys, err);
     if (r < 0)
         return r;
-    (void)pthread_mutex_lock(&j->lock);
+    mutex_lock(&j->lock);
     old = j->keys;
     j->keys = keys;
     j->generation++;
     memcpy(j->known, hash, HASH_SIZE);
-    (void)pthread_mutex_unlock(&j->lock);
+    mutex_unlock(&j->lock);
     auth_jwt_keys_free(old); /* who verifies with one has counted it */
     return 1;
 }
@@ -174,70 +119,60 @@ static unsigned pause_after(const struct auth_jwt *j, const struct state *s)
 /* Lock held. */
 static void wait_for_turn(struct auth_jwt *j, unsigned seconds)
 {
-    struct timespec until;
+    uint64_t deadline = clock_mono_ms() + 1000u * (uint64_t)seconds;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_sec += seconds;
     while (!j->stopping && !j->wanted &&
-           pthread_cond_timedwait(&j->wake, &j->lock, &until) != ETIMEDOUT)
+           cond_wait_until(&j->wake, &j->lock, deadline))
         ;
 }
 
-static void *run(void *arg)
+static void jwt_keys_main(void *arg)
 {
     struct auth_jwt *j = arg;
     struct state s = {0};
 
-    (void)pthread_mutex_lock(&j->lock);
+    mutex_lock(&j->lock);
     while (!j->stopping) {
         struct error err = {0};
         int r;
 
         j->wanted = false;
         j->trying = true;
-        (void)pthread_mutex_unlock(&j->lock);
+        mutex_unlock(&j->lock);
         r = attempt(j, &err);
         tell(j, &s, r, &err);
         s.failures = r < 0 ? s.failures + 1 : 0;
-        (void)pthread_mutex_lock(&j->lock);
+        mutex_lock(&j->lock);
         j->trying = false;
         j->attempts++;
-        (void)pthread_cond_broadcast(&j->tried);
+        cond_broadcast(&j->tried);
         wait_for_turn(j, pause_after(j, &s));
     }
-    (void)pthread_cond_broadcast(&j->tried);
-    (void)pthread_mutex_unlock(&j->lock);
-    return NULL;
+    cond_broadcast(&j->tried);
+    mutex_unlock(&j->lock);
 }
 
 int auth_jwt_fetch_start(struct auth_jwt *j, struct error *err)
 {
-    int r;
-
     j->asks_left = JWT_ASK_MAX;
     j->asks_at_ms = clock_mono_ms();
-    if (j->url && curl_global_init(CURL_GLOBAL_DEFAULT) != CURLE_OK)
-        return error_set(err, ERR_INTERNAL, "libcurl does not start");
-    j->trying = true; /* the first is; who asks now waits for it */
-    r = pthread_create(&j->thread, NULL, run, j);
-    if (r != 0)
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
-    j->started = true;
-    return 0;
+    if (j->url && fetch_start(err) < 0)
+        return -(int)err->code;
+    j->trying = true; /* the first attempt; callers wait for it */
+    return thread_start(&j->thread, "jwt-keys", jwt_keys_main, j, err);
 }
 
 void auth_jwt_fetch_stop(struct auth_jwt *j)
 {
-    if (!j->started)
+    if (!j->thread.started)
         return;
-    (void)pthread_mutex_lock(&j->lock);
+    mutex_lock(&j->lock);
     j->stopping = true;
-    (void)pthread_cond_signal(&j->wake);
-    (void)pthread_mutex_unlock(&j->lock);
-    (void)pthread_join(j->thread, NULL); /* it was started and not joined */
-    j->started = false;
+    cond_signal(&j->wake);
+    mutex_unlock(&j->lock);
+    thread_join(&j->thread);
     if (j->url)
-        curl_global_cleanup();
+        fetch_stop();
 }
 
 /* ---- for tokens whose key is not known ---------------------------------- */
@@ -261,8 +196,8 @@ static bool take_ask(struct auth_jwt *j)
 
 bool auth_jwt_fetch_again(struct auth_jwt *j)
 {
+    uint64_t deadline = clock_mono_ms() + JWT_FETCH_MS + 1000u;
     uint64_t seen = j->attempts;
-    struct timespec until;
 
     if (j->stopping || j->waiters == JWT_WAITERS_MAX)
         return false;
@@ -270,13 +205,11 @@ bool auth_jwt_fetch_again(struct auth_jwt *j)
         if (!take_ask(j))
             return false;
         j->wanted = true;
-        (void)pthread_cond_signal(&j->wake);
+        cond_signal(&j->wake);
     }
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_sec += JWT_FETCH_MS / 1000 + 1;
     j->waiters++;
     while (j->attempts == seen && !j->stopping &&
-           pthread_cond_timedwait(&j->tried, &j->lock, &until) != ETIMEDOUT)
+           cond_wait_until(&j->tried, &j->lock, deadline))
         ;
     j->waiters--;
     return j->attempts != seen;

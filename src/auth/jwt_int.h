@@ -11,7 +11,6 @@
 
 #include <jansson.h>
 #include <openssl/evp.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,6 +18,7 @@
 #include "auth/auth.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/thread.h"
 
 #define JWT_TOKEN_MAX ((size_t)16 << 10)
 #define JWT_SET_MAX ((size_t)256 << 10) /* of the issuer's keys as text */
@@ -171,16 +171,15 @@ void auth_jwt_cache_put(struct jwt_cache *c,
 struct auth_jwt {
     struct jwt_rules rules;
     char *url, *file; /* one of them */
-    pthread_t thread;
-    bool started;
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t wake;  /* of the thread */
-    pthread_cond_t tried; /* an attempt is over */
-    bool stopping;
-    bool wanted;        /* an attempt should start now */
-    bool trying;        /* one is under way */
-    uint64_t attempts;  /* that are over */
-    unsigned asks_left; /* of JWT_ASK_MAX */
+    struct thread thread;
+    struct mutex lock;     /* of what follows */
+    struct cond wake;      /* of the thread */
+    struct cond tried;     /* an attempt is over */
+    _Atomic bool stopping; /* also read without the lock */
+    bool wanted;           /* an attempt should start now */
+    bool trying;           /* one is under way */
+    uint64_t attempts;     /* that are over */
+    unsigned asks_left;    /* of JWT_ASK_MAX */
     uint64_t asks_at_ms;
     unsigned waiters;
     struct jwt_keys *keys;          /* NULL: none yet */

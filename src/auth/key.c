@@ -151,7 +151,7 @@ int auth_key_create_as(struct auth *a, const struct auth_key_spec *spec,
 {
     const char *name = spec->name ? spec->name : "";
     struct auth_row like = {.scopes = spec->scopes};
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
 
     if (check_spec(spec, name, err) < 0)
         return -(int)err->code;
@@ -204,7 +204,7 @@ int auth_key_list(struct auth *a, struct auth_key **ret_keys,
 int auth_key_revoke(struct auth *a, const char *id, struct error *err)
 {
     const struct auth_entry *e;
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
 
     if (!ids_valid("key", id))
         return error_set(err, ERR_NOT_FOUND, "there is no such key");
@@ -221,7 +221,7 @@ int auth_key_revoke(struct auth *a, const char *id, struct error *err)
 
 static void end_by(struct auth *a, const char *id, int64_t at_ms)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
 
     for (size_t i = 0; i < AUTH_BUCKETS; i++)
         for (struct auth_entry *e = a->buckets[i]; e; e = e->next)
@@ -234,7 +234,7 @@ int auth_key_expire(struct auth *a, const char *id, int64_t at_ms,
                     struct error *err)
 {
     const struct auth_entry *e;
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
 
     e = ids_valid("key", id) ? auth_entry_find(a, id) : NULL;
     if (!e)

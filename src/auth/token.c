@@ -154,7 +154,7 @@ int auth_token_mint(struct auth *a, const struct principal *parent,
     if (parent->expires_at_ms)
         like.expires_at_ms = MIN(like.expires_at_ms, parent->expires_at_ms);
     {
-        pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+        struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
 
         count(a, parent->tenant, now, &crowd);
         r = check_parent(a, parent, now, err);
@@ -236,7 +236,7 @@ int auth_token_list(struct auth *a, const struct principal *who,
                     struct auth_key **ret_tokens, size_t *ret_count,
                     bool *ret_more, struct error *err)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     size_t count, from = 0, n;
     struct auth_entry **all cleanup(mem_free) = gather(a, who, &count);
 
@@ -263,7 +263,7 @@ int auth_token_list(struct auth *a, const struct principal *who,
 int auth_token_revoke(struct auth *a, const struct principal *who,
                       const char *id, struct error *err)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&a->changes);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
     const struct auth_entry *e =
         ids_valid("tok", id) ? auth_entry_find(a, id) : NULL;
 

@@ -168,6 +168,17 @@ bool mutex_lock_until(struct mutex *m, uint64_t deadline_ms)
     return true;
 }
 
+struct mutex *mutex_hold(struct mutex *m)
+{
+    mutex_lock(m);
+    return m;
+}
+
+void mutex_release(struct mutex **m)
+{
+    mutex_unlock(*m);
+}
+
 /* ---- conditions --------------------------------------------------------- */
 
 void cond_init(struct cond *c)

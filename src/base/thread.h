@@ -60,6 +60,11 @@ void mutex_unlock(struct mutex *m);
 bool mutex_trylock(struct mutex *m);
 /* False when the deadline passed first. */
 bool mutex_lock_until(struct mutex *m, uint64_t deadline_ms);
+/* Holds m until the end of a block:
+ *     struct mutex *held cleanup(mutex_release) = mutex_hold(&x->lock);
+ */
+struct mutex *mutex_hold(struct mutex *m);
+void mutex_release(struct mutex **m);
 /* Debug flavours abort if the calling thread does not hold m. */
 #ifdef GLOVEBOX_DEBUG
 void mutex_assert_held(const struct mutex *m);

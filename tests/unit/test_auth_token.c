@@ -297,7 +297,7 @@ static void R8_ended_tokens_do_not_pile_up(void **state)
 
 static void end_now(struct fixture *f, const char *id)
 {
-    pthread_mutex_t *held cleanup(auth_unlock) = auth_lock(&f->auth->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&f->auth->lock);
 
     auth_entry_find(f->auth, id)->key.expires_at_ms = clock_real_ms();
 }
