@@ -55,6 +55,17 @@ bool conf_is_local(const struct conf *c)
     return is_loopback(c->listen_host);
 }
 
+bool conf_tls_is_auto(const struct conf *c)
+{
+    return c->tls && strcmp(c->tls, "auto") == 0;
+}
+
+bool conf_speaks_tls(const struct conf *c)
+{
+    return conf_tls_is_auto(c) ||
+           (c->tls_certificate && c->tls_certificate[0]);
+}
+
 static int check_pairs(const void *base, const struct conf_options *table,
                        const struct pair *pairs, size_t count,
                        struct error *err)
@@ -176,11 +187,16 @@ int conf_check(const struct conf *c, struct error *err)
                         c->listen_host);
         return error_hint(err, "set allow_remote: true (--allow-remote) to "
                                "serve other machines, with tls_certificate "
-                               "and tls_key or behind a TLS proxy");
+                               "and tls_key, with tls: auto or behind a TLS "
+                               "proxy");
     }
     if (!c->tls_certificate[0] != !c->tls_key[0])
         return error_set(err, ERR_INVALID,
                          "tls_certificate and tls_key need each other");
+    if (conf_tls_is_auto(c) && c->tls_certificate[0])
+        return error_set(err, ERR_INVALID,
+                         "tls: auto makes its own certificate: leave out "
+                         "tls_certificate and tls_key, or set tls: manual");
     if (check_jwt(c, err) < 0 || check_webhook(c, err) < 0 ||
         check_audit(c, err) < 0)
         return -(int)err->code;

@@ -75,6 +75,7 @@ struct conf {
     uint16_t listen_port;  /* 8650; 0: any free one */
     bool allow_remote;     /* false: listen_host must be loopback (I6) */
     bool trust_proxy;      /* false: X-Forwarded-Proto means nothing */
+    char *tls;             /* "manual" or "auto" */
     char *tls_certificate; /* PEM file; "": no TLS */
     char *tls_key;         /* PEM file; "" */
     char *data_dir;        /* /var/lib/glovebox or ~/.local/share/glovebox */
@@ -184,6 +185,9 @@ const struct conf_pool *conf_pool_find(const struct conf *c, const char *name);
 bool conf_show(const struct conf *c, FILE *out);
 /* Is it served on a loopback address only? */
 bool conf_is_local(const struct conf *c);
+/* Is it served by HTTPS, and with a certificate that the service makes? */
+bool conf_speaks_tls(const struct conf *c);
+bool conf_tls_is_auto(const struct conf *c);
 void conf_dump(const struct conf *c, FILE *out); /* --dump: YAML */
 void conf_reference(FILE *out);                  /* docs/CONFIG.md */
 void conf_sample(FILE *out);                     /* packaging/glovebox.yaml */

@@ -25,14 +25,21 @@ static const struct conf_option top[] = {
              "brackets. HOST is a numeric address or `localhost`. Port 0 "
              "takes any free one."},
     {"allow_remote", CONF_BOOL, TOP(allow_remote), 0, 1, "false",
-     .help = "Permit a `listen` address other than loopback. Give "
-             "`tls_certificate` and `tls_key`, or put a TLS proxy in front: "
-             "without either, keys and files cross the network in the "
-             "clear."},
+     .help =
+         "Permit a `listen` address other than loopback. Give "
+         "`tls_certificate` and `tls_key`, or `tls: auto`, or put a TLS "
+         "proxy in front: without TLS, keys and files cross the network in the "
+         "clear."},
     {"trust_proxy", CONF_BOOL, TOP(trust_proxy), 0, 1, "false",
      .help = "A TLS proxy is in front of the service: its `X-Forwarded-Proto` "
              "decides whether addresses in answers begin with `https`. "
              "Nothing else is taken from headers of proxies."},
+    {"tls", CONF_ENUM, TOP(tls), 0, 0, "manual", .allowed = "manual|auto",
+     .help = "`manual`: HTTPS if `tls_certificate` and `tls_key` are given, "
+             "else plain HTTP. `auto`: HTTPS with a certificate of a private "
+             "authority that the service makes and keeps in `tls/` of the "
+             "data directory. The local command line trusts it; other "
+             "clients need the authority, `tls/ca.pem`."},
     {"tls_certificate", CONF_PATH, TOP(tls_certificate), 0, 1024, "",
      .help = "Certificate chain (PEM). With `tls_key` the service speaks "
              "HTTPS, and only that, on `listen`. Read once, at the start, "

@@ -15,11 +15,11 @@
  * only where the operator has one in front (I9). */
 static bool is_secure(const struct doors_call *call)
 {
-    const char *tls = call->doors->conf->tls_certificate;
+    const struct conf *conf = call->doors->conf;
     const char *proxy = http_header(call->http, "X-Forwarded-Proto");
 
-    return (tls && tls[0]) || (call->doors->conf->trust_proxy && proxy &&
-                               strcasecmp(proxy, "https") == 0);
+    return conf_speaks_tls(conf) ||
+           (conf->trust_proxy && proxy && strcasecmp(proxy, "https") == 0);
 }
 
 const char *doors_url_origin(const struct doors_call *call)

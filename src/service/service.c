@@ -35,6 +35,7 @@
 #include "workspace/workspace.h"
 
 #define ENDPOINT "endpoint"
+#define PIN "endpoint.pin"
 
 /* Signals come by descriptor; set after the warden has started, which must
  * not inherit any of it. */
@@ -134,8 +135,6 @@ static int start_http(struct service *s, struct error *err)
         .header_timeout_s = c->header_timeout_s,
         .idle_timeout_s = c->idle_timeout_s,
         .body_timeout_s = c->body_timeout_s,
-        .tls_certificate = s->tls_certificate,
-        .tls_key = s->tls_key,
         .body_bytes = doors_body_bytes(c),
     };
     int r;
@@ -158,32 +157,54 @@ static int start_http(struct service *s, struct error *err)
                          s->sessions);
     if (doors_mcp_open(&s->doors, &s->doors.mcp, err) < 0)
         return -err->code;
+    if (service_tls_auto(s, err) < 0)
+        return -err->code;
+    service_tls_pin(s);
+    settings.tls_certificate = s->tls_certificate;
+    settings.tls_key = s->tls_key;
     r = http_start(&settings, serve_request, &s->doors, &s->http, err);
-    service_setup_tls_forget(s);
+    service_tls_forget(s);
     return r;
 }
 
-/* Tells people and programs where we are. */
+/* A line in a file of the data directory, which appears whole. */
+static int write_line(struct service *s, const char *name, const char *text,
+                      struct error *err)
+{
+    char *draft cleanup(mem_free) = xasprintf("%s.new", name);
+    char *line cleanup(mem_free) = xasprintf("%s\n", text);
+    int fd cleanup(fd_close) =
+        openat(s->data_fd, draft,
+               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+
+    if (fd < 0 || fd_write_all(fd, line, strlen(line)) < 0 ||
+        renameat(s->data_fd, draft, s->data_fd, name) < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot write %s/%s",
+                           s->conf->data_dir, name);
+    return 0;
+}
+
+/* Tells people and programs where we are. The pin first: whoever reads the
+ * address must find the key that belongs to it. */
 static int announce(struct service *s, struct error *err)
 {
     const struct conf *c = s->conf;
     bool v6 = strchr(c->listen_host, ':') != NULL;
     char *url cleanup(mem_free) = xasprintf(
-        "http%s://%s%s%s:%u", c->tls_certificate[0] ? "s" : "", v6 ? "[" : "",
+        "http%s://%s%s%s:%u", conf_speaks_tls(c) ? "s" : "", v6 ? "[" : "",
         c->listen_host, v6 ? "]" : "", http_port(s->http));
-    char *line cleanup(mem_free) = xasprintf("%s\n", url);
-    int fd cleanup(fd_close) =
-        openat(s->data_fd, ENDPOINT ".new",
-               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
 
-    if (fd < 0 || fd_write_all(fd, line, strlen(line)) < 0 ||
-        renameat(s->data_fd, ENDPOINT ".new", s->data_fd, ENDPOINT) < 0)
-        return error_errno(err, ERR_INTERNAL, errno, "cannot write %s/%s",
-                           c->data_dir, ENDPOINT);
+    (void)unlinkat(s->data_fd, ENDPOINT, 0);
+    (void)unlinkat(s->data_fd, PIN, 0);
+    if ((s->tls_pin[0] && write_line(s, PIN, s->tls_pin, err) < 0) ||
+        write_line(s, ENDPOINT, url, err) < 0)
+        return -(int)err->code;
     (void)printf("glovebox " GLOVEBOX_VERSION " listening on %s\n"
-                 "key in %s/admin.key\n"
-                 "try: glovebox run -c 'print(6 * 7)'\n",
+                 "key in %s/admin.key\n",
                  url, c->data_dir);
+    if (conf_tls_is_auto(c))
+        (void)printf("clients must trust %s/tls/ca.pem\n", c->data_dir);
+    (void)printf("try: glovebox run -c 'print(6 * 7)'\n");
     (void)fflush(stdout);
     log_event(LOG_INFO, "listening", "url", url, NULL);
     return 0;
@@ -235,6 +256,8 @@ static void stop(struct service *s)
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
     if (s->http)
         (void)unlinkat(s->data_fd, ENDPOINT, 0);
+    if (s->http)
+        (void)unlinkat(s->data_fd, PIN, 0);
     http_quiesce(s->http);
     doors_mcp_stop(s->doors.mcp); /* or its streams would be waited for */
     if (s->blobs)
@@ -255,7 +278,7 @@ static void stop(struct service *s)
     blobs_close(s->blobs); /* a commit may have asked for it until now */
     store_close(s->store);
     warden_call_close(s->warden);
-    service_setup_tls_forget(s);
+    service_tls_forget(s);
     fd_close(&s->signal_fd);
     fd_close(&s->uids_fd);
     fd_close(&s->lock_fd);
@@ -281,7 +304,7 @@ int service_run(const struct conf *conf, struct error *err)
     if (r == 0)
         r = service_setup_egress(&s, err);
     if (r == 0)
-        r = service_setup_tls(&s, err);
+        r = service_tls_read(&s, err);
     if (r == 0)
         r = service_rights_drop(&s, err);
     if (r == 0)

@@ -13,6 +13,8 @@
 #include "service/service.h"
 #include "session/session.h"
 
+#define SERVICE_PIN_MAX 80
+
 struct service {
     const struct conf *conf;
     struct priv_user user;
@@ -22,6 +24,7 @@ struct service {
     uint32_t egress_uid;             /* the proxy's account; 0: ours */
     uint32_t accepted;               /* WARDEN_WALL_* */
     char *tls_certificate, *tls_key; /* PEM, until HTTP has started; or NULL */
+    char tls_pin[SERVICE_PIN_MAX];   /* of our public key; "": no TLS */
     struct warden_link *warden;
     struct store *store;
     struct auth *auth;
@@ -55,8 +58,15 @@ int service_setup_beside(const char *program, char *ret, size_t size,
                          struct error *err);
 /* egress.c: starts the proxy; a service without one still serves */
 int service_setup_egress(struct service *s, struct error *err);
+
+/* tls.c */
 /* Reads the certificate and its key, which only the starter may be able to. */
-int service_setup_tls(struct service *s, struct error *err);
-void service_setup_tls_forget(struct service *s);
+int service_tls_read(struct service *s, struct error *err);
+/* With `tls: auto`: makes what is missing in the data directory, and reads it.
+ * As the service's account. */
+int service_tls_auto(struct service *s, struct error *err);
+/* Notes which key the service has, for the local command line. */
+void service_tls_pin(struct service *s);
+void service_tls_forget(struct service *s);
 
 #endif

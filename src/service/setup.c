@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Starting the warden: where its program and the kernel's files are, and the
- * bounds it will hold this daemon to from then on; and reading what only the
- * starter may read. Runs in gloveboxd while it still has the starter's
- * rights.
+ * bounds it will hold this daemon to from then on. Runs in gloveboxd while it
+ * still has the starter's rights.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +24,6 @@
 
 #define UID_LOCKS "/run/glovebox"
 #define UID_WINDOW 20000u
-#define PEM_MAX ((size_t)1 << 20)
 #define SPARES_MAX 64u /* more than the refilling ever needs at once */
 
 /* A program or folder beside ours, in a clone or installed. */
@@ -160,36 +158,4 @@ int service_setup_warden(struct service *s, struct error *err)
         return r;
     fill_bounds(s, &setup);
     return warden_call_open(path, &setup, &s->warden, err);
-}
-
-/* ---- TLS ---------------------------------------------------------------- */
-
-static int read_pem(const char *path, char **ret, struct error *err)
-{
-    size_t len = 0;
-    int r = fd_read_file(AT_FDCWD, path, PEM_MAX, ret, &len);
-
-    if (r < 0)
-        return error_errno(err, ERR_INVALID, -r, "cannot read %s", path);
-    if (strlen(*ret) != len)
-        return error_set(err, ERR_INVALID, "%s is not in PEM", path);
-    return 0;
-}
-
-int service_setup_tls(struct service *s, struct error *err)
-{
-    int r;
-
-    if (!s->conf->tls_certificate[0])
-        return 0;
-    r = read_pem(s->conf->tls_certificate, &s->tls_certificate, err);
-    return r < 0 ? r : read_pem(s->conf->tls_key, &s->tls_key, err);
-}
-
-void service_setup_tls_forget(struct service *s)
-{
-    if (s->tls_key)
-        explicit_bzero(s->tls_key, strlen(s->tls_key));
-    free(take_ptr(s->tls_key));
-    free(take_ptr(s->tls_certificate));
 }

@@ -70,7 +70,7 @@ static void write_service(struct json_writer *w, const struct conf *conf)
     json_write_int(w, "uid", geteuid());
     json_write_string(w, "configuration", conf->file ? conf->file : "");
     json_write_bool(w, "local", conf_is_local(conf));
-    json_write_bool(w, "tls", conf->tls_certificate[0] != '\0');
+    json_write_bool(w, "tls", conf_speaks_tls(conf));
     json_write_bool(w, "audit_required", conf->audit_required);
     json_write_close(w, '}');
 }
