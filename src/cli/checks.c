@@ -226,10 +226,8 @@ static void check_service(struct cli *c, struct cli_checks *k)
     char *why cleanup(mem_free) = NULL;
     struct error err;
 
-    if (cli_connect(c, CLI_CONNECT_RUNNING, NULL, NULL, &err) < 0) {
-        cli_checks_add(k, "service", "warn", false, "not running",
-                       "Start it with `glovebox serve`; `run` and `shell` "
-                       "do without.");
+    if (cli_connect(c, CLI_NEED_RUNNING, NULL, NULL, &err) < 0) {
+        cli_checks_add(k, "service", "warn", false, err.message, err.hint);
         return;
     }
     if (cli_http_json(c, "GET", "/readyz", NULL, NULL, &err) < 0) {

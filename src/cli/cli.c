@@ -47,8 +47,9 @@ void cli_init(struct cli *c, const char *command)
 
 void cli_done(struct cli *c)
 {
-    cli_embedded_stop(take_ptr(c->embedded));
+    cli_embedded_stop(take_ptr(c->service));
     free(take_ptr(c->base));
+    free(take_ptr(c->pin));
     if (c->key)
         explicit_bzero(c->key, strlen(c->key));
     free(take_ptr(c->key));

@@ -38,6 +38,8 @@ struct cli {
     const char *url;
     const char *data;
     const char *key_file;
+    const char *cacert;
+    bool embedded; /* of commands that have the flag */
     bool json;
     /* flags that were given and are not for every verb; borrowed */
     struct {
@@ -52,8 +54,9 @@ struct cli {
     int watch_fd;     /* no service is waited for once it hangs up; or -1 */
     /* the service, once connected; owned */
     char *base;
+    char *pin; /* of its public key, from the data directory; or NULL */
     char *key;
-    struct cli_embedded *embedded;
+    struct cli_embedded *service; /* one that this command has started */
     uint64_t upload_bytes; /* what it takes in one piece; 0: not asked */
 };
 

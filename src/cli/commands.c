@@ -18,14 +18,15 @@ static const struct cli_command commands[] = {
     {"run", "Run Python or shell code in a sealed session",
      "run [-c CODE | FILE | -] [--shell] [--session S]\n"
      "    [--put F[:PATH]]... [--get PATH[:F]]... [--workspace WS]\n"
-     "    [--ephemeral] [--pool P] [--runtime R] [--timeout S]\n"
-     "    [--memory M] [--conversation ID] [--message ID]\n"
-     "    [--allow HOST[:PORT]]... [--lock-file F]\n"
+     "    [--ephemeral] [--embedded] [--pool P] [--runtime R]\n"
+     "    [--timeout S] [--memory M] [--conversation ID]\n"
+     "    [--message ID] [--allow HOST[:PORT]]... [--lock-file F]\n"
      "    [--charts DIR] [--wait] [--json]",
      cli_run, true},
     {"shell", "An interactive prompt in a session",
-     "shell [--session S] [--workspace WS] [--ephemeral] [--pool P]\n"
-     "    [--runtime R] [--lang python|shell] [--charts DIR] [--json]",
+     "shell [--session S] [--workspace WS] [--ephemeral]\n"
+     "    [--embedded] [--pool P] [--runtime R]\n"
+     "    [--lang python|shell] [--charts DIR] [--json]",
      cli_shell, true},
     {"sessions", "List, make, refresh, reset and delete sessions",
      "sessions [list]\n"
@@ -210,8 +211,9 @@ static void print_help(FILE *out)
         "\n`glovebox help COMMAND` says more of one; `glovebox --version` "
         "prints a number.\n\n"
         "The service is found by GLOVEBOX_URL and GLOVEBOX_KEY, else in the "
-        "data\ndirectory (--data, GLOVEBOX_DATA_DIR). `run` and `shell` start "
-        "one of their\nown when there is none.\n\n",
+        "data\ndirectory (--data, GLOVEBOX_DATA_DIR). `run` and `shell` can use "
+        "a throwaway\nservice of their own: with --embedded, or when there is "
+        "no service and no data\ndirectory.\n\n",
         out);
     (void)fputs(exit_codes, out);
 }

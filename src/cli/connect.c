@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Where the service is and with which key: what the caller named, else what
- * a running service left in its data directory, else (run and shell only) a
- * service of our own that lives as long as the command.
+ * Where the service is and with which key: what the caller named, or what a
+ * running service wrote to its data directory. Finds the facts, asks
+ * choose.c, and uses or starts the service, or says why there is none.
  */
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -23,6 +24,7 @@
 
 #define URL_MAX 1024
 #define KEY_MAX 512
+#define PIN_MAX 128
 #define SYSTEM_DATA "/var/lib/glovebox"
 #define START_SECONDS 60
 #define NAP_MS 20L
@@ -141,44 +143,111 @@ static int named_key(struct cli *c, struct error *err)
     return 0;
 }
 
-static bool reachable(struct cli *c, const char *path)
+const char *cli_connect_cacert(const struct cli *c)
 {
-    struct error ignored;
-
-    return cli_http_json(c, "GET", path, NULL, NULL, &ignored) == 0;
+    return c->cacert ? c->cacert : env("GLOVEBOX_CACERT");
 }
 
-/* A service that left its address in dir and answers. */
-static bool found_in(struct cli *c, const char *dir)
+/* A file that cannot be read would only be a certificate that fails. */
+static int check_cacert(const struct cli *c, struct error *err)
+{
+    const char *file = cli_connect_cacert(c);
+
+    if (!file || access(file, R_OK) == 0)
+        return 0;
+    return error_errno(err, ERR_INVALID, errno,
+                       "cannot read the certificates in %s", file);
+}
+
+/* ---- a data directory --------------------------------------------------- */
+
+/* Does path answer? Why not is in err. */
+static enum cli_endpoint probe(struct cli *c, const char *path,
+                               struct error *err)
+{
+    struct cli_transfer t cleanup(cli_transfer_done) = CLI_TRANSFER_INIT;
+    int r;
+
+    t.method = "GET";
+    t.path = path;
+    r = cli_transfer_run(c, &t, err);
+    if (r == 0)
+        return CLI_ENDPOINT_ANSWERS;
+    return t.untrusted ? CLI_ENDPOINT_UNTRUSTED : CLI_ENDPOINT_SILENT;
+}
+
+/* The service that wrote its address to dir. On success its key is known,
+ * too, if none was named and the file can be read. */
+static enum cli_endpoint look_in(struct cli *c, const char *dir,
+                                 struct error *err)
 {
     int fd cleanup(fd_close) = open(dir, O_PATH | O_DIRECTORY | O_CLOEXEC);
     char *url cleanup(mem_free) = NULL;
-    struct error ignored;
+    enum cli_endpoint found;
+    int r = fd < 0 ? -errno : cli_connect_line(fd, "endpoint", URL_MAX, &url);
 
-    if (fd < 0 || cli_connect_line(fd, "endpoint", URL_MAX, &url) < 0 ||
-        set_base(c, url, &ignored) < 0)
-        return false;
-    if (!reachable(c, "/healthz"))
-        return false;
+    if (r == -EACCES)
+        return CLI_ENDPOINT_HIDDEN;
+    if (r < 0)
+        return CLI_ENDPOINT_NONE;
+    if (set_base(c, url, err) < 0)
+        return CLI_ENDPOINT_SILENT;
+    free(take_ptr(c->pin));
+    (void)cli_connect_line(fd, "endpoint.pin", PIN_MAX, &c->pin);
+    found = probe(c, "/healthz", err);
     /* Without the right to read the key, the service will say so. */
-    if (!c->key)
+    if (found == CLI_ENDPOINT_ANSWERS && !c->key)
         (void)cli_connect_line(fd, "admin.key", KEY_MAX, &c->key);
-    return true;
+    return found;
 }
 
-static bool found_running(struct cli *c)
+/* Something is in it, or it cannot be looked into. */
+static bool is_data_dir(const char *path)
 {
-    char *dir cleanup(mem_free) = cli_connect_data_dir(c);
-    bool named = c->data || env("GLOVEBOX_DATA_DIR");
+    DIR *dir cleanup(fd_closedir) = opendir(path);
+    struct dirent *entry;
 
-    return found_in(c, dir) ||
-           (!named && strcmp(dir, SYSTEM_DATA) && found_in(c, SYSTEM_DATA));
+    if (!dir)
+        return errno != ENOENT;
+    while ((entry = readdir(dir)))
+        if (strcmp(entry->d_name, ".") != 0 &&
+            strcmp(entry->d_name, "..") != 0)
+            return true;
+    return false;
 }
+
+/* err: why the endpoint does not do, if it does not. */
+static struct cli_facts find_facts(struct cli *c, const char *dir,
+                                   struct error *err)
+{
+    const char *url = c->url ? c->url : env("GLOVEBOX_URL");
+    bool named = c->data || env("GLOVEBOX_DATA_DIR");
+    struct cli_facts facts = {.endpoint = CLI_ENDPOINT_NONE,
+                              .embedded = c->embedded};
+
+    if (c->embedded)
+        return facts;
+    if (url) {
+        facts.endpoint = CLI_ENDPOINT_NAMED;
+        return facts;
+    }
+    facts.endpoint = look_in(c, dir, err);
+    facts.data_dir = c->data || is_data_dir(dir);
+    if (facts.endpoint != CLI_ENDPOINT_NONE || named ||
+        strcmp(dir, SYSTEM_DATA) == 0)
+        return facts;
+    facts.endpoint = look_in(c, SYSTEM_DATA, err);
+    if (facts.endpoint == CLI_ENDPOINT_NONE)
+        facts.data_dir = facts.data_dir || is_data_dir(SYSTEM_DATA);
+    return facts;
+}
+
+/* ---- a service of our own ----------------------------------------------- */
 
 /* What it logged last is the reason; what it logged before may help. */
 static int start_failed(struct cli *c, struct error *err)
 {
-    char *tail cleanup(mem_free) = cli_embedded_log_tail(c->embedded);
+    char *tail cleanup(mem_free) = cli_embedded_log_tail(c->service);
     size_t len = tail ? strlen(tail) : 0;
     char *last;
 
@@ -222,6 +291,17 @@ static bool nap(const struct cli *c, long ms)
            !sigismember(&set, SIGHUP);
 }
 
+/* Always said: the files, the rules and the trail are not those of any other
+ * service. */
+static void announce_throwaway(const struct cli *c)
+{
+    (void)fprintf(stderr,
+                  "glovebox: using an embedded throwaway service (%s); its "
+                  "files are discarded when this command ends\n",
+                  c->embedded ? "--embedded"
+                              : "no service and no data directory were found");
+}
+
 static int embed(struct cli *c, const char *pool, const char *runtime,
                  struct error *err)
 {
@@ -230,17 +310,22 @@ static int embed(struct cli *c, const char *pool, const char *runtime,
     bool ready = false;
     int r;
 
+    free(take_ptr(c->key)); /* not a key of the new service */
+    announce_throwaway(c);
     if (show)
         (void)fputs("starting an embedded service...", stderr);
-    r = cli_embedded_start(pool, runtime, NULL, &c->embedded, err);
+    r = cli_embedded_start(pool, runtime, NULL, &c->service, err);
     while (r == 0 && !ready && clock_left_ms(deadline) > 0) {
+        struct error ignored;
+
         if (!nap(c, NAP_MS)) {
             r = interrupted(err);
-        } else if (!cli_embedded_alive(c->embedded)) {
+        } else if (!cli_embedded_alive(c->service)) {
             break;
         } else {
-            ready = found_in(c, cli_embedded_dir(c->embedded)) &&
-                    reachable(c, "/readyz");
+            ready = look_in(c, cli_embedded_dir(c->service), &ignored) ==
+                        CLI_ENDPOINT_ANSWERS &&
+                    probe(c, "/readyz", &ignored) == CLI_ENDPOINT_ANSWERS;
         }
     }
     if (show)
@@ -250,76 +335,142 @@ static int embed(struct cli *c, const char *pool, const char *runtime,
     return start_failed(c, err);
 }
 
-int cli_connect(struct cli *c, enum cli_connect_mode mode, const char *pool,
-                const char *runtime, struct error *err)
+/* Ours, or that of a command that was quicker. */
+static bool answers_on(struct cli *c, const char *dir)
 {
-    const char *url = c->url ? c->url : env("GLOVEBOX_URL");
-    int r = named_key(c, err);
+    struct error ignored;
 
-    if (r < 0)
-        return r;
-    if (url)
-        return set_base(c, url, err);
-    if (found_running(c))
-        return 0;
-    if (c->interrupted)
-        return interrupted(err);
-    if (mode == CLI_CONNECT_OR_EMBED) {
-        free(take_ptr(c->key)); /* not a key of the new service */
-        return embed(c, pool, runtime, err);
-    }
-    (void)error_set(err, ERR_UNAVAILABLE, "no running service was found");
-    return error_hint(err, "Start one with `glovebox serve`, or say where it "
-                           "is with GLOVEBOX_URL and GLOVEBOX_KEY.");
+    if (look_in(c, dir, &ignored) != CLI_ENDPOINT_ANSWERS)
+        return false;
+    if (cli_embedded_alive(c->service))
+        (void)fprintf(stderr,
+                      "glovebox: started a service on %s, which ends with "
+                      "this command; its files are kept there\n",
+                      dir);
+    return true;
 }
 
 /* Whoever has the lock of the data directory has the service: ours, or that
  * of a command that was quicker, or for a moment still the one that is about
  * to end; so ours is started until one of them answers. Does not wait until
  * sessions can start: a request will. */
-static int embed_lasting(struct cli *c, const char *dir, struct error *err)
+static int start_on_data(struct cli *c, const char *dir, struct error *err)
 {
     uint64_t deadline = clock_mono_ms() + START_SECONDS * 1000;
 
+    cli_embedded_stop(take_ptr(c->service)); /* it has ended by itself */
     while (clock_left_ms(deadline) > 0) {
-        int r = c->embedded
+        int r = c->service
                     ? 0
-                    : cli_embedded_start(NULL, NULL, dir, &c->embedded, err);
+                    : cli_embedded_start(NULL, NULL, dir, &c->service, err);
 
         if (r < 0)
             return r;
         if (!nap(c, NAP_MS))
             return interrupted(err);
-        if (found_in(c, dir))
+        if (answers_on(c, dir))
             return 0;
-        if (cli_embedded_alive(c->embedded))
+        if (cli_embedded_alive(c->service))
             continue;
-        if (!cli_embedded_taken(c->embedded))
+        if (!cli_embedded_taken(c->service))
             return start_failed(c, err);
-        cli_embedded_stop(take_ptr(c->embedded));
         if (!nap(c, TAKEN_MS))
             return interrupted(err);
-        if (found_in(c, dir))
+        if (answers_on(c, dir))
             return 0;
+        cli_embedded_stop(take_ptr(c->service));
     }
-    return error_set(err, ERR_UNAVAILABLE,
-                     "a service was started, and did not answer in time");
+    (void)error_set(err, ERR_UNAVAILABLE,
+                    "a service has the data directory %s, and did not answer "
+                    "within %d s",
+                    dir, START_SECONDS);
+    return error_hint(err, "Look at the log of the gloveboxd that runs there, "
+                           "or restart it.");
 }
 
-int cli_connect_lasting(struct cli *c, struct error *err)
+/* ---- carrying out the choice -------------------------------------------- */
+
+/* why: of an endpoint that was found and does not do. */
+static int refuse(const struct cli *c, enum cli_need need,
+                  const struct cli_facts *facts, const char *dir,
+                  const struct error *why, struct error *err)
 {
-    const char *url = c->url ? c->url : env("GLOVEBOX_URL");
+    const char *embedded =
+        need == CLI_NEED_ANY
+            ? " --embedded runs this in a throwaway service instead."
+            : "";
+
+    if (facts->embedded) {
+        (void)error_set(err, ERR_INVALID,
+                        "--embedded does not go with a session or a "
+                        "workspace: a new service has none");
+        return error_hint(err, "Leave it out to use the running service.");
+    }
+    if (facts->endpoint == CLI_ENDPOINT_UNTRUSTED) {
+        *err = *why;
+        return -(int)err->code;
+    }
+    if (facts->endpoint == CLI_ENDPOINT_SILENT) {
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "the service that wrote the file endpoint of its data "
+                        "directory does not answer: %.160s",
+                        why->message);
+        return error_hint(err,
+                          "Start it again with `glovebox serve`, or name "
+                          "another with --url or GLOVEBOX_URL.%s",
+                          embedded);
+    }
+    if (facts->endpoint == CLI_ENDPOINT_HIDDEN) {
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "a service has a data directory here that you may "
+                        "not read");
+        return error_hint(err,
+                          "Name the service with GLOVEBOX_URL and "
+                          "GLOVEBOX_KEY.%s",
+                          embedded);
+    }
+    if (facts->data_dir) {
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "no running service was found on the data directory "
+                        "%.200s",
+                        c->data || is_data_dir(dir) ? dir : SYSTEM_DATA);
+        return error_hint(err,
+                          "Start it with `glovebox serve`, or name another "
+                          "with GLOVEBOX_URL and GLOVEBOX_KEY.%s",
+                          embedded);
+    }
+    (void)error_set(err, ERR_UNAVAILABLE, "no running service was found");
+    return error_hint(err, "Start one with `glovebox serve`, or say where it "
+                           "is with GLOVEBOX_URL and GLOVEBOX_KEY.");
+}
+
+int cli_connect(struct cli *c, enum cli_need need, const char *pool,
+                const char *runtime, struct error *err)
+{
     char *dir cleanup(mem_free) = cli_connect_data_dir(c);
+    struct error why = {0};
+    struct cli_facts facts;
     int r = c->key ? 0 : named_key(c, err);
 
+    if (r == 0)
+        r = check_cacert(c, err);
     if (r < 0)
         return r;
-    if (url)
-        return set_base(c, url, err);
-    if (found_running(c))
-        return 0;
+    facts = find_facts(c, dir, &why);
     if (c->interrupted || hung_up(c->watch_fd))
         return interrupted(err);
-    cli_embedded_stop(take_ptr(c->embedded)); /* it has ended by itself */
-    return embed_lasting(c, dir, err);
+    switch (cli_choose(need, &facts)) {
+    case CLI_CHOICE_USE:
+        return facts.endpoint == CLI_ENDPOINT_NAMED
+                   ? set_base(c, c->url ? c->url : env("GLOVEBOX_URL"), err)
+                   : 0;
+    case CLI_CHOICE_EMBED:
+        return embed(c, pool, runtime, err);
+    case CLI_CHOICE_START:
+        return start_on_data(c, dir, err);
+    case CLI_CHOICE_REFUSE:
+        break;
+    }
+    free(take_ptr(c->base)); /* nothing may be sent there */
+    return refuse(c, need, &facts, dir, &why, err);
 }

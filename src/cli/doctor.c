@@ -222,7 +222,7 @@ static int show_gate(struct cli *c, struct cli_checks *k)
     struct error err;
     bool open;
 
-    if (cli_connect(c, CLI_CONNECT_OR_EMBED, NULL, NULL, &err) < 0 ||
+    if (cli_connect(c, CLI_NEED_RUNNING, NULL, NULL, &err) < 0 ||
         cli_http_json(c, "GET", "/api/posture", NULL, &posture, &err) < 0)
         return cli_fail(c, &err);
     gate = json_object_get(posture, "gate");
@@ -257,9 +257,9 @@ int cli_doctor(int argc, char **argv)
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),
-        "--gate asks the service, or one started for it, and needs a key of "
-        "scope\naudit:read. Exit status: 0 when everything needed is there, 1 "
-        "when something is\nmissing or the gate is closed.\n"};
+        "--gate asks the running service, never an embedded one, and needs a "
+        "key of\nscope audit:read. Exit status: 0 when everything needed is "
+        "there, 1 when\nsomething is missing or the gate is closed.\n"};
     struct cli_words words;
     int status;
 

@@ -121,6 +121,10 @@ static int narrow(struct conf *conf, const char *pool, const char *runtime,
         free(conf->pools[0].runtime);
         conf->pools[0].runtime = xstrdup(runtime);
     }
+    /* It is on a loopback port and for this command alone. */
+    free(conf->tls);
+    conf->tls = xstrdup("manual");
+    conf->tls_certificate[0] = conf->tls_key[0] = '\0';
     quieten(conf);
     return check_image(conf, err);
 }

@@ -38,7 +38,7 @@ void cli_lease_end(struct cli *c, const struct cli_lease *l)
     struct error err;
 
     /* An embedded service takes its sessions along. */
-    if (!l->made || c->embedded)
+    if (!l->made || c->service)
         return;
     if (cli_http_json(c, "DELETE", path, NULL, NULL, &err) < 0)
         (void)fprintf(stderr, "glovebox: session %s was not deleted: %s\n",

@@ -11,8 +11,6 @@
 #include "base/mem.h"
 #include "cli/mcp.h"
 
-#define CONNECT_MS 5000L
-
 /* ---- the list ----------------------------------------------------------- */
 
 static struct mcp_exchange *new_exchange(struct mcp_bridge *b,
@@ -124,14 +122,8 @@ static void set_headers(struct mcp_exchange *x, bool post)
 
 static void set_options(struct mcp_exchange *x, const char *url)
 {
-    (void)curl_easy_setopt(x->easy, CURLOPT_URL, url);
+    cli_transfer_prepare(x->b->c, x->easy, url);
     (void)curl_easy_setopt(x->easy, CURLOPT_PRIVATE, x);
-    (void)curl_easy_setopt(x->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    (void)curl_easy_setopt(x->easy, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(x->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
-    (void)curl_easy_setopt(x->easy, CURLOPT_TCP_KEEPALIVE, 1L);
-    if (cli_transfer_loopback(url)) /* the key must not pass by a proxy */
-        (void)curl_easy_setopt(x->easy, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(x->easy, CURLOPT_HTTPHEADER, x->headers);
     (void)curl_easy_setopt(x->easy, CURLOPT_WRITEFUNCTION,
                            cli_mcp_answer_body);

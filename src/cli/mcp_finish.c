@@ -24,7 +24,7 @@ bool cli_mcp_finish_find(struct mcp_bridge *b)
     if (b->trouble.code != ERR_NONE &&
         clock_mono_ms() < b->trouble_ms + FIND_AGAIN_MS)
         return false;
-    if (cli_connect_lasting(b->c, &err) == 0) {
+    if (cli_connect(b->c, CLI_NEED_DATA, NULL, NULL, &err) == 0) {
         b->trouble = (struct error){0};
         return true;
     }
@@ -58,8 +58,11 @@ static bool find_again(struct mcp_exchange *x, CURLcode result)
 static void fail_unreached(struct mcp_exchange *x, CURLcode result)
 {
     char *sentence cleanup(mem_free) = NULL;
+    struct error err;
 
-    if (result == CURLE_COULDNT_CONNECT)
+    if (cli_transfer_explain(x->b->c, result, "", &err))
+        sentence = xasprintf("%s. %s", err.message, err.hint);
+    else if (result == CURLE_COULDNT_CONNECT)
         sentence =
             xasprintf("the service at %s cannot be reached", x->b->c->base);
     else

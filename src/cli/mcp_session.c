@@ -199,12 +199,8 @@ static void say_goodbye(struct mcp_bridge *b)
 
     if (!easy || !headers)
         abort(); /* as any small allocation of ours */
-    if (cli_transfer_loopback(url))
-        (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
-    (void)curl_easy_setopt(easy, CURLOPT_URL, url);
+    cli_transfer_prepare(b->c, easy, url);
     (void)curl_easy_setopt(easy, CURLOPT_CUSTOMREQUEST, "DELETE");
-    (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
     (void)curl_easy_setopt(easy, CURLOPT_TIMEOUT_MS, GOODBYE_MS);
     (void)curl_easy_setopt(easy, CURLOPT_HTTPHEADER, headers);
     (void)curl_easy_setopt(easy, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);

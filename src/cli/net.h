@@ -16,22 +16,57 @@ struct cli_bar;
 struct cli_embedded;
 struct error;
 
-/* ---- connect.c, embedded.c: the service --------------------------------- */
+/* ---- choose.c: which service a command uses ------------------------------
+ */
 
-/* May a command start a service of its own when there is none? */
-enum cli_connect_mode {
-    CLI_CONNECT_RUNNING,
-    CLI_CONNECT_OR_EMBED
+/* What a command can work with. */
+enum cli_need {
+    CLI_NEED_RUNNING, /* only a service that runs already */
+    CLI_NEED_ANY,     /* that, or a throwaway embedded one */
+    CLI_NEED_DATA,    /* that, or one started on the data directory */
 };
 
-/* pool: the one an embedded service is to have, runtime: another image for
- * it than configured; NULL: as configured. */
-int cli_connect(struct cli *c, enum cli_connect_mode mode, const char *pool,
+/* What is known of the service's address. */
+enum cli_endpoint {
+    CLI_ENDPOINT_NONE,      /* none is named, and no data directory has one */
+    CLI_ENDPOINT_NAMED,     /* --url or GLOVEBOX_URL; the request will tell */
+    CLI_ENDPOINT_ANSWERS,   /* found in a data directory, and it answers */
+    CLI_ENDPOINT_SILENT,    /* found, and it does not answer */
+    CLI_ENDPOINT_UNTRUSTED, /* found; its certificate cannot be verified */
+    CLI_ENDPOINT_HIDDEN,    /* a data directory that this user may not read */
+    CLI_ENDPOINTS
+};
+
+struct cli_facts {
+    enum cli_endpoint endpoint;
+    bool data_dir; /* a data directory exists, or --data names one */
+    bool embedded; /* --embedded was given */
+};
+
+enum cli_choice {
+    CLI_CHOICE_REFUSE, /* an error that says what to do */
+    CLI_CHOICE_USE,    /* the address */
+    CLI_CHOICE_EMBED,  /* start a throwaway service */
+    CLI_CHOICE_START,  /* start a service on the data directory */
+};
+
+enum cli_choice cli_choose(enum cli_need need, const struct cli_facts *facts);
+
+/* ---- connect.c, embedded.c: the service --------------------------------- */
+
+/* Finds or starts the service that cli_choose() says. pool: the one an
+ * embedded service is to have, runtime: another image for it than configured;
+ * NULL: as configured. With CLI_NEED_DATA it may be called again when the
+ * service went away; another command may be about to start one too, and then
+ * the first one's service serves both. */
+int cli_connect(struct cli *c, enum cli_need need, const char *pool,
                 const char *runtime, struct error *err);
-/* For a command that goes on for long: the running service, or one of our own
- * on the usual data directory. Another command may be about to do the same:
- * the first one's service then serves both. Asked again when it went away. */
-int cli_connect_lasting(struct cli *c, struct error *err);
+/* Said of flags that contradict --embedded. */
+#define CLI_EMBEDDED_ALONE                                                    \
+    "--embedded starts a new service: it does not go with --session, "        \
+    "--workspace, --url or --data"
+/* The file of certificates that the caller named, or NULL. */
+const char *cli_connect_cacert(const struct cli *c);
 /* The data directory meant by flag, environment or default; owned. */
 char *cli_connect_data_dir(const struct cli *c);
 /* A program of ours beside this one or in ../libexec/glovebox; owned by
@@ -118,6 +153,7 @@ struct cli_transfer {
     int64_t length;    /* of the answer's body, as it said; -1 */
     struct buf answer; /* owned */
     bool broken;       /* the connection failed; going on may work */
+    bool untrusted;    /* it failed because of the service's certificate */
 };
 
 #define CLI_TRANSFER_INIT                                                     \
@@ -130,8 +166,13 @@ struct cli_transfer {
  * errors carry the service's code, sentence and hint. */
 int cli_transfer_run(struct cli *c, struct cli_transfer *t, struct error *err);
 void cli_transfer_done(struct cli_transfer *t); /* for cleanup() */
-/* Does the address lead to this machine itself? */
-bool cli_transfer_loopback(const char *url);
+/* Sets what every request to the service has in common: the address, time
+ * limits, proxies, and which certificates are trusted. easy: a CURL handle. */
+void cli_transfer_prepare(const struct cli *c, void *easy, const char *url);
+/* Explains a request that got no answer. result: a CURLcode; detail: curl's
+ * own words, or "". Returns true when the certificate is the reason. */
+bool cli_transfer_explain(const struct cli *c, int result, const char *detail,
+                          struct error *err);
 
 /* ---- refused.c: the service's errors -------------------------------------
  */

@@ -207,6 +207,8 @@ bool cli_opts_parse(struct cli *c, const struct cli_opts *opts, int argc,
          "a file holding the key; else GLOVEBOX_KEY", NULL},
         {"data", 0, CLI_OPT_TEXT, &c->data, "DIR",
          "data directory that says where the service is", NULL},
+        {"cacert", 0, CLI_OPT_TEXT, &c->cacert, "FILE",
+         "trusted certificates (PEM); else GLOVEBOX_CACERT", NULL},
     };
     struct cli_opt rows[CLI_OPTS_MAX];
     struct parse p = {.c = c, .rows = rows, .argc = argc, .argv = argv};

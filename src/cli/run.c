@@ -41,8 +41,9 @@ static const char notes[] =
     "never over an existing file. Ctrl-C cancels; pressed again, it quits.\n\n"
     "Files are at /mnt/data in the session and are kept in its workspace,\n"
     "each with an id, after the session is gone; --workspace names the one to\n"
-    "work on, --ephemeral keeps nothing. Without a running service an\n"
-    "embedded one is started and stopped again, and takes its files along.\n"
+    "work on, --ephemeral keeps nothing. With --embedded, or when there is\n"
+    "neither a service nor a data directory, a throwaway service is started\n"
+    "for this command; its files are discarded at the end.\n"
     "\nExit status: 0 it worked, 1 the code failed (also a shell script that\n"
     "ended with a status other than 0), 2 wrong command line, 3 glovebox\n"
     "itself failed, 4 out of time, 5 a limit or out of memory, 6 killed or\n"
@@ -143,7 +144,7 @@ static int get_files(struct run *r, struct error *err)
 static void mention_files(const struct run *r)
 {
     bool person = r->c->tty_err && !r->c->json;
-    bool kept = !r->c->embedded &&
+    bool kept = !r->c->service &&
                 cli_json_text(r->execution, "workspace", NULL) != NULL;
     size_t made = cli_made_count(r->execution);
 
@@ -237,6 +238,9 @@ static int check_line(struct run *r, const struct cli_words *words)
         return cli_usage_error(r->c,
                                "--workspace, --ephemeral, --pool, --runtime, "
                                "--allow and --memory are for a new session");
+    if (r->c->embedded &&
+        (r->session_arg || r->spec.workspace || r->c->url || r->c->data))
+        return cli_usage_error(r->c, CLI_EMBEDDED_ALONE);
     if (r->spec.workspace && r->spec.ephemeral)
         return cli_usage_error(r->c, "--workspace keeps what --ephemeral "
                                      "would not: one of them");
@@ -264,6 +268,8 @@ int cli_run(int argc, char **argv)
          "work on this workspace (id or name)", NULL},
         {"ephemeral", 0, CLI_OPT_FLAG, &r.spec.ephemeral, NULL,
          "keep nothing of the new session", NULL},
+        {"embedded", 0, CLI_OPT_FLAG, &c.embedded, NULL,
+         "use a throwaway service of its own; keeps no files", NULL},
         {"pool", 0, CLI_OPT_TEXT, &r.spec.pool, "P", "pool of the new session",
          NULL},
         {"runtime", 0, CLI_OPT_TEXT, &r.spec.runtime, "R",
@@ -300,11 +306,11 @@ int cli_run(int argc, char **argv)
     if (result == 0 && r.lock_file)
         result = cli_secret_file(r.lock_file, "lock", &r.lock, &err);
     if (result == 0)
-        result = cli_connect(&c,
-                             r.session_arg || r.spec.workspace
-                                 ? CLI_CONNECT_RUNNING
-                                 : CLI_CONNECT_OR_EMBED,
-                             r.spec.pool, r.spec.runtime, &err);
+        result =
+            cli_connect(&c,
+                        r.session_arg || r.spec.workspace ? CLI_NEED_RUNNING
+                                                          : CLI_NEED_ANY,
+                        r.spec.pool, r.spec.runtime, &err);
     if (result == 0)
         result = cli_lease_take(&c, r.session_arg, &r.spec, &r.lease, &err);
     if (result == 0)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * glovebox scorecard: ten controls, each probed now, pass or fail with what
- * was seen. Needs a running service (or starts one of its own) and a key of
- * scope admin; what it makes for its probes it removes again.
+ * was seen. Needs a running service and a key of scope admin: a verdict on an
+ * embedded one would be about the wrong service. What it makes for its probes
+ * it removes again.
  */
 #include "cli/scorecard.h"
 
@@ -266,7 +267,7 @@ int cli_scorecard(int argc, char **argv)
         return cli_usage_error(&c, "unexpected '%s'", words.items[0]);
     if (only && !known(only))
         return cli_usage_error(&c, "there is no control '%.40s'", only);
-    if (cli_connect(&c, CLI_CONNECT_OR_EMBED, NULL, NULL, &err) < 0 ||
+    if (cli_connect(&c, CLI_NEED_RUNNING, NULL, NULL, &err) < 0 ||
         cli_http_json(&c, "GET", "/api/posture", NULL, &posture, &err) < 0)
         return cli_fail(&c, &err);
     return show_all(&c, posture, only);

@@ -74,7 +74,7 @@ static void run_code(struct cli_shell *s, const struct buf *code)
         return;
     }
     cli_made_show(s->c, execution,
-                  cli_prompt_interactive(s->prompt) && !s->c->embedded &&
+                  cli_prompt_interactive(s->prompt) && !s->c->service &&
                       cli_json_text(execution, "workspace", NULL));
     if (s->c->json) { /* one line each, for a reader of lines */
         (void)json_dumpf(execution, stdout, JSON_COMPACT);
@@ -167,6 +167,8 @@ int cli_shell(int argc, char **argv)
          "work on this workspace (id or name)", NULL},
         {"ephemeral", 0, CLI_OPT_FLAG, &s.spec.ephemeral, NULL,
          "keep nothing of the new session", NULL},
+        {"embedded", 0, CLI_OPT_FLAG, &c.embedded, NULL,
+         "use a throwaway service of its own; keeps no files", NULL},
         {"pool", 0, CLI_OPT_TEXT, &s.spec.pool, "P", "pool of the new session",
          NULL},
         {"runtime", 0, CLI_OPT_TEXT, &s.spec.runtime, "R",
@@ -198,12 +200,14 @@ int cli_shell(int argc, char **argv)
                           s.spec.ephemeral))
         return cli_usage_error(&c, "--workspace, --ephemeral, --pool and "
                                    "--runtime are for a new session");
+    if (c.embedded && (s.session_arg || s.spec.workspace || c.url || c.data))
+        return cli_usage_error(&c, CLI_EMBEDDED_ALONE);
     if (s.spec.workspace && s.spec.ephemeral)
         return cli_usage_error(&c, "--workspace keeps what --ephemeral would "
                                    "not: one of them");
     if (cli_connect(&c,
-                    s.session_arg || s.spec.workspace ? CLI_CONNECT_RUNNING
-                                                      : CLI_CONNECT_OR_EMBED,
+                    s.session_arg || s.spec.workspace ? CLI_NEED_RUNNING
+                                                      : CLI_NEED_ANY,
                     s.spec.pool, s.spec.runtime, &err) < 0 ||
         cli_lease_take(&c, s.session_arg, &s.spec, &s.lease, &err) < 0)
         return cli_fail(&c, &err);

@@ -36,6 +36,7 @@ struct cli_running {
     struct cli_sse sse;
     int stream_result;
     bool gave_up;
+    char detail[CURL_ERROR_SIZE]; /* curl's words for a failure */
 };
 
 void cli_transfer_free(struct cli_running *r)
@@ -179,7 +180,8 @@ static size_t on_header(char *line, size_t one, size_t len, void *ctx)
 
 /* ---- setting it up ------------------------------------------------------ */
 
-bool cli_transfer_loopback(const char *url)
+/* Does the address lead to this machine itself? */
+static bool is_loopback(const char *url)
 {
     static const char *const hosts[] = {"127.0.0.1", "localhost", "[::1]",
                                         "0.0.0.0", "[::]"};
@@ -193,6 +195,43 @@ bool cli_transfer_loopback(const char *url)
             return true;
     }
     return false;
+}
+
+/*
+ * Which certificates are trusted, the first that applies: --cacert or
+ * GLOVEBOX_CACERT; the key that the service in the data directory has
+ * written there; SSL_CERT_FILE; those of this machine. With the service's own
+ * key, neither the name in the certificate nor its issuer matters.
+ */
+static void set_trust(const struct cli *c, CURL *easy)
+{
+    const char *file = cli_connect_cacert(c);
+
+    if (!file && c->pin) {
+        (void)curl_easy_setopt(easy, CURLOPT_PINNEDPUBLICKEY, c->pin);
+        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYPEER, 0L);
+        (void)curl_easy_setopt(easy, CURLOPT_SSL_VERIFYHOST, 0L);
+        return;
+    }
+    if (!file)
+        file = getenv("SSL_CERT_FILE");
+    if (file && *file) {
+        (void)curl_easy_setopt(easy, CURLOPT_CAINFO, file);
+        (void)curl_easy_setopt(easy, CURLOPT_CAPATH, NULL);
+    }
+}
+
+void cli_transfer_prepare(const struct cli *c, void *easy, const char *url)
+{
+    (void)curl_easy_setopt(easy, CURLOPT_URL, url);
+    (void)curl_easy_setopt(easy, CURLOPT_PROTOCOLS_STR, "http,https");
+    (void)curl_easy_setopt(easy, CURLOPT_NOSIGNAL, 1L);
+    (void)curl_easy_setopt(easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
+    (void)curl_easy_setopt(easy, CURLOPT_TCP_KEEPALIVE, 1L);
+    /* The key must not travel by way of a proxy to this machine. */
+    if (c->pin || is_loopback(url))
+        (void)curl_easy_setopt(easy, CURLOPT_PROXY, "");
+    set_trust(c, easy);
 }
 
 static void add_header(struct cli_running *r, const char *line)
@@ -234,18 +273,12 @@ static void set_request(struct cli_running *r)
 {
     char *url cleanup(mem_free) = xasprintf("%s%s", r->c->base, r->t->path);
 
-    (void)curl_easy_setopt(r->easy, CURLOPT_URL, url);
+    cli_transfer_prepare(r->c, r->easy, url);
+    (void)curl_easy_setopt(r->easy, CURLOPT_ERRORBUFFER, r->detail);
     (void)curl_easy_setopt(r->easy, CURLOPT_CUSTOMREQUEST, r->t->method);
-    (void)curl_easy_setopt(r->easy, CURLOPT_PROTOCOLS_STR, "http,https");
-    (void)curl_easy_setopt(r->easy, CURLOPT_NOSIGNAL, 1L);
-    (void)curl_easy_setopt(r->easy, CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS);
-    (void)curl_easy_setopt(r->easy, CURLOPT_TCP_KEEPALIVE, 1L);
     (void)curl_easy_setopt(r->easy, CURLOPT_PATH_AS_IS, 1L);
     if (strcmp(r->t->method, "HEAD") == 0)
         (void)curl_easy_setopt(r->easy, CURLOPT_NOBODY, 1L);
-    if (cli_transfer_loopback(
-            url)) /* the key must not travel by way of a proxy */
-        (void)curl_easy_setopt(r->easy, CURLOPT_PROXY, "");
     (void)curl_easy_setopt(r->easy, CURLOPT_WRITEFUNCTION, on_body);
     (void)curl_easy_setopt(r->easy, CURLOPT_WRITEDATA, r);
     (void)curl_easy_setopt(r->easy, CURLOPT_HEADERFUNCTION, on_header);
@@ -376,6 +409,46 @@ static bool is_held(const struct cli_transfer *t)
     return strcmp(cli_json_text(error, "code", ""), "pending_approval") == 0;
 }
 
+bool cli_transfer_explain(const struct cli *c, int result, const char *detail,
+                          struct error *err)
+{
+    const char *why =
+        detail[0] ? detail : curl_easy_strerror((CURLcode)result);
+
+    switch (result) {
+    case CURLE_SSL_PINNEDPUBKEYNOTMATCH:
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "what answers at %s is not the service that wrote "
+                        "this address to the data directory: it has another "
+                        "key",
+                        c->base);
+        (void)error_hint(err, "Another program may have taken the port. "
+                              "Start the service again with `glovebox "
+                              "serve`, or name the one you mean with --url "
+                              "and --cacert.");
+        return true;
+    case CURLE_PEER_FAILED_VERIFICATION:
+    case CURLE_SSL_CACERT_BADFILE:
+    case CURLE_SSL_ISSUER_ERROR:
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "the certificate of %s cannot be verified: %s",
+                        c->base, why);
+        (void)error_hint(err, "Name a file with the authority that issued it: "
+                              "--cacert FILE, GLOVEBOX_CACERT or "
+                              "SSL_CERT_FILE. A service with `tls: auto` "
+                              "keeps its own in tls/ca.pem of its data "
+                              "directory.");
+        return true;
+    default:
+        (void)error_set(err, ERR_UNAVAILABLE, "cannot reach %s: %s", c->base,
+                        curl_easy_strerror((CURLcode)result));
+        (void)error_hint(err, "Is the service running? `glovebox serve` "
+                              "starts one; --url or GLOVEBOX_URL names "
+                              "another.");
+        return false;
+    }
+}
+
 static int finish(struct cli_running *r, CURLcode result, struct error *err)
 {
     struct cli_transfer *t = r->t;
@@ -409,8 +482,7 @@ static int finish(struct cli_running *r, CURLcode result, struct error *err)
                          CLI_SSE_EVENT_MAX >> 20);
     if (result != CURLE_OK && r->stream_result == 0) {
         t->broken = true;
-        (void)error_set(err, ERR_UNAVAILABLE, "cannot reach %s: %s",
-                        r->c->base, curl_easy_strerror(result));
+        t->untrusted = cli_transfer_explain(r->c, result, r->detail, err);
         err->errnum = t->status ? 0 : ECONNREFUSED;
         return -(int)err->code;
     }
@@ -422,7 +494,7 @@ int cli_transfer_begin(struct cli *c, struct cli_transfer *t,
 {
     struct cli_running *r;
     int found =
-        c->base ? 0 : cli_connect(c, CLI_CONNECT_RUNNING, NULL, NULL, err);
+        c->base ? 0 : cli_connect(c, CLI_NEED_RUNNING, NULL, NULL, err);
 
     if (found < 0)
         return found;
@@ -430,7 +502,7 @@ int cli_transfer_begin(struct cli *c, struct cli_transfer *t,
     t->moved = 0;
     t->length = -1;
     t->etag[0] = '\0';
-    t->broken = false;
+    t->broken = t->untrusted = false;
     buf_reset(&t->answer);
     r = xcalloc(1, sizeof(*r));
     r->c = c;

@@ -572,9 +572,42 @@ static void checks_line_fields(void **state)
     assert_false(cli_checks_line(k, "", 0));
 }
 
+/* ---- which service ------------------------------------------------------ */
+
+/* Every combination, against the rules in words rather than the table. */
+static void service_is_chosen_by_the_rules(void **state)
+{
+    (void)state;
+    for (unsigned i = 0; i < 3u * CLI_ENDPOINTS * 4u; i++) {
+        enum cli_need need = i % 3u;
+        enum cli_endpoint at = i / 3u % CLI_ENDPOINTS;
+        bool data = i / 3u / CLI_ENDPOINTS & 1u;
+        bool flag = i / 3u / CLI_ENDPOINTS & 2u;
+        struct cli_facts facts = {at, data, flag};
+        enum cli_choice got = cli_choose(need, &facts);
+        bool nothing = at == CLI_ENDPOINT_NONE && !data;
+        bool usable = at == CLI_ENDPOINT_NAMED || at == CLI_ENDPOINT_ANSWERS;
+
+        /* Throwaway: asked for, or no sign of a service; run and shell. */
+        assert_int_equal(got == CLI_CHOICE_EMBED,
+                         need == CLI_NEED_ANY && (flag || nothing));
+        assert_int_equal(got == CLI_CHOICE_USE, !flag && usable);
+        /* On the data directory: mcp alone, unless a service is there that
+         * cannot be verified, or only one that belongs to somebody else. */
+        assert_int_equal(got == CLI_CHOICE_START,
+                         !flag && need == CLI_NEED_DATA &&
+                             (at == CLI_ENDPOINT_NONE ||
+                              at == CLI_ENDPOINT_SILENT ||
+                              (at == CLI_ENDPOINT_HIDDEN && data)));
+        if (at == CLI_ENDPOINT_UNTRUSTED && !flag)
+            assert_int_equal(got, CLI_CHOICE_REFUSE);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(service_is_chosen_by_the_rules),
         cmocka_unit_test(sse_feed_any_chunks),
         cmocka_unit_test(sse_feed_line_ends),
         cmocka_unit_test(sse_feed_comments_and_odd_fields),

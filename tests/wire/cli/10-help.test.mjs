@@ -46,8 +46,8 @@ for (const name of COMMANDS) {
 test('every flag of the manual is known', async () => {
   const flags = {
     run: ['code', 'shell', 'session', 'put', 'get', 'workspace', 'ephemeral', 'pool', 'runtime', 'timeout', 'memory', 'conversation',
-      'message', 'allow', 'lock-file', 'charts', 'json', 'url', 'key-file', 'data'],
-    shell: ['session', 'workspace', 'ephemeral', 'pool', 'runtime', 'lang', 'charts', 'json'],
+      'message', 'allow', 'lock-file', 'charts', 'embedded', 'json', 'url', 'key-file', 'data', 'cacert'],
+    shell: ['session', 'workspace', 'ephemeral', 'embedded', 'pool', 'runtime', 'lang', 'charts', 'json'],
     sessions: ['name', 'workspace', 'ephemeral', 'pool', 'runtime', 'memory', 'json'],
     pool: ['name', 'container-type', 'max-sessions', 'cooldown-period', 'ready-sessions', 'network-status', 'lifecycle-type', 'runtime', 'memory',
       'persistence', 'egress', 'egress-allow', 'packages', 'yes', 'json'],
@@ -63,7 +63,7 @@ test('every flag of the manual is known', async () => {
     secret: ['to', 'header', 'prefix', 'value-file', 'json'],
     restore: ['data', 'json'],
     key: ['scope', 'tenant', 'name', 'json'],
-    mcp: ['tools', 'url', 'key-file', 'data'],
+    mcp: ['tools', 'url', 'key-file', 'data', 'cacert'],
   };
   for (const [name, wanted] of Object.entries(flags)) {
     const { stdout } = await cli.ok(['help', name]);

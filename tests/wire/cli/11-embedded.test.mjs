@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Without a service `run` and `shell` start one of their own; when they end,
-// however they end, nothing of it is left on the machine.
+// With --embedded, or where there is no service and no data directory, `run`
+// and `shell` use a throwaway service and say so; when they end, however they
+// end, nothing of it is left on the machine.
 import assert from 'node:assert/strict';
 import { createHash, randomInt } from 'node:crypto';
 import { chmodSync, existsSync, mkdirSync, readFileSync, readdirSync, writeFileSync } from 'node:fs';
@@ -73,10 +74,30 @@ test('run without a service works and leaves nothing', async () => {
   const done = await running.ended;
   assert.equal(done.status, 0, done.stderr);
   assert.equal(done.stdout, '42\n');
-  assert.equal(done.stderr, '');
+  assert.equal(done.stderr, 'glovebox: using an embedded throwaway service (no service and no data directory were found); '
+    + 'its files are discarded when this command ends\n');
   assert.deepEqual(traces(data), nothing);
   assert.ok(!existsSync(join(cli.dir, 'data')), 'the user\'s own data directory was not touched');
   assert.deepEqual(readdirSync(cli.env.HOME), []);
+});
+
+test('--embedded is for a machine that has a service: one line says so, and the service is left alone', async () => {
+  const data = join(cli.dir, 'used');
+  mkdirSync(data);
+  writeFileSync(join(data, 'endpoint'), 'http://127.0.0.1:9\n');
+  const env = { GLOVEBOX_DATA_DIR: data, GLOVEBOX_URL: 'http://127.0.0.1:9', GLOVEBOX_KEY: 'gbx_not-for-it' };
+  for (const [line, input] of [[['run', '--embedded', '-c', 'print(6 * 7)']], [['shell', '--embedded'], '6 * 7\n']]) {
+    const { stdout, stderr } = await cli.ok(line, { env, input });
+    assert.equal(stdout, '42\n');
+    assert.match(stderr, /^glovebox: using an embedded throwaway service \(--embedded\); its files are discarded when this command ends\n$/);
+  }
+  assert.deepEqual(readdirSync(data), ['endpoint']);
+  const json = await cli.exits(0, ['run', '--embedded', '--json', '-c', '1'], { env });
+  assert.match(json.stderr, /throwaway service/);
+  assert.equal(JSON.parse(json.stdout).outcome, 'ok');
+  for (const flags of [['-s', 'x'], ['-w', 'x'], ['--url', 'http://127.0.0.1:9'], ['--data', data]])
+    for (const line of [['run', '-c', '1'], ['shell']])
+      assert.match((await cli.exits(2, [...line, '--embedded', ...flags])).stderr, /--embedded starts a new service/);
 });
 
 test('its traces are what we look for: while it runs, all are there', async () => {
