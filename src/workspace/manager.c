@@ -5,6 +5,7 @@
  */
 #include "base/error.h"
 #include "base/mem.h"
+#include "workspace/shares_int.h"
 #include "workspace/workspace_int.h"
 
 pthread_mutex_t *workspace_lock_mutex(pthread_mutex_t *m)
@@ -33,6 +34,7 @@ int workspaces_open(const struct workspaces_settings *settings,
     w->blobs = blobs;
     w->audit = audit;
     (void)pthread_mutex_init(&w->lock, NULL); /* cannot fail on Linux */
+    w->guesses = share_guesses_new();
     if (workspace_small_open(w, err) < 0 || workspace_trees_open(w, err) < 0 ||
         workspace_keeper_open(w, err) < 0) {
         workspaces_close(w);
@@ -49,6 +51,7 @@ void workspaces_close(struct workspaces *w)
     workspace_keeper_close(w);
     workspace_trees_close(w);
     workspace_small_close(w);
+    share_guesses_free(w->guesses);
     (void)pthread_mutex_destroy(&w->lock);
     free(w->data_dir);
     free(w);

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Between shares.c (those who make links), visit.c and visit_files.c (those
- * who follow them) and password.c. */
+ * who follow them), guess.c and password.c. */
 #ifndef GLOVEBOX_WORKSPACE_SHARES_INT_H
 #define GLOVEBOX_WORKSPACE_SHARES_INT_H
 
 #include "workspace/workspace_int.h"
 
 #define SHARE_PASSWORD_MAX 128u
-#define SHARE_FAILURES_MAX 10 /* in a row; then refused for a while */
-#define SHARE_REFUSED_MS 60000ll
 
 /* What share_read reads, of `shares AS s`. */
 #define SHARE_COLUMNS                                                         \
@@ -25,13 +23,65 @@ bool share_is_folder(const struct workspace_share *s);
 struct share_link {
     struct workspace_share share;
     char *password; /* slow hash, or ""; owned */
-    int64_t failures;
 };
 void share_link_done(struct share_link *l); /* for cleanup() */
 int share_no_such(struct error *err);
 /* The link as it is now, and its workspace. */
 int share_enter(struct store_tx *tx, const char *id, struct share_link *ret,
                 struct workspace_row *ret_row, struct error *err);
+
+/* ---- guess.c: how often a password may be tried --------------------------
+ */
+
+#define SHARE_TRIES 10u      /* of a source, before its first pause */
+#define SHARE_TRIES_FRESH 3u /* between pauses; and first, come what may */
+#define SHARE_PAUSE_MS UINT64_C(15000)
+#define SHARE_PAUSE_MAX_MS UINT64_C(60000)
+#define SHARE_WIDE_TRIES 60u /* of all sources of a link */
+#define SHARE_WIDE_REFILL_MS UINT64_C(1000)
+#define SHARE_FORGET_MS UINT64_C(1200000) /* without a try */
+#define SHARE_KNOWN_MS UINT64_C(600000)   /* a right password */
+#define SHARE_HASHES 8u                   /* computed or waited for at once */
+#define SHARE_HASHES_LINK 4u              /* of one link */
+#define SHARE_HASHES_SOURCE 2u            /* of one source of a link */
+#define SHARE_GUESS_SETS 512u
+#define SHARE_GUESS_LINK_SETS 128u
+#define SHARE_GUESS_WAYS 8u
+#define SHARE_GUESS_NAME 16u
+
+struct share_guess_spec {
+    const char *link;     /* id */
+    const char *source;   /* address, or NULL */
+    const char *hash;     /* of the right password, as stored */
+    const char *password; /* the one tried */
+};
+
+enum share_guess {
+    SHARE_GUESS_HASH,  /* charged: compute it, then call share_guess_end */
+    SHARE_GUESS_RIGHT, /* known already */
+    SHARE_GUESS_WRONG, /* known already */
+    SHARE_GUESS_WAIT,  /* not now */
+};
+
+/* Filled by share_guess_begin, for share_guess_end. */
+struct share_try {
+    unsigned char link[SHARE_GUESS_NAME];
+    unsigned char name[SHARE_GUESS_NAME];
+    unsigned char password[SHARE_GUESS_NAME];
+    bool last;
+    void *running;
+};
+
+struct share_guesses *share_guesses_new(void);
+void share_guesses_free(struct share_guesses *g); /* also of NULL */
+/* Waits for the answer when the same source tries the same password already.
+ * ret_wait_s: with SHARE_GUESS_WAIT, for how long. */
+enum share_guess share_guess_begin(struct share_guesses *g,
+                                   const struct share_guess_spec *spec,
+                                   uint64_t now_ms, struct share_try *ret,
+                                   int *ret_wait_s);
+void share_guess_end(struct share_guesses *g, const struct share_try *t,
+                     bool right, uint64_t now_ms);
 
 /* ---- password.c --------------------------------------------------------- */
 

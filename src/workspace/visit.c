@@ -3,10 +3,8 @@
  * Following a link, without a key: getting in. Runs in the daemon on workers.
  * The secret opens the link, and each call looks at the link anew, so that
  * what is revoked, expired or used up is so at once. What is behind it is
- * visit_files.c's.
- *
- * Of the column `failures` a number below SHARE_FAILURES_MAX counts wrong
- * passwords in a row; a larger one is the time until which the link refuses.
+ * visit_files.c's; how often a password may be tried is guess.c's. (The column
+ * `failures` counted wrong passwords in version 0.1 and is no longer used.)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,7 +40,6 @@ static int read_link(struct store_rows *rows, struct share_link *ret,
 {
     share_read(rows, &ret->share);
     ret->password = xstrdup(store_text(rows, 5));
-    ret->failures = store_int(rows, SHARE_COLUMN_COUNT);
     return is_live(&ret->share) ? 0 : share_no_such(err);
 }
 
@@ -61,7 +58,7 @@ static int find_secret(struct workspaces *w, const char *secret,
     r = store_begin(w->store, STORE_READ, "following a link", &tx, err);
     if (r == 0)
         r = store_one(tx, &rows, err,
-                      "SELECT " SHARE_COLUMNS ", s.failures, w.tenant"
+                      "SELECT " SHARE_COLUMNS ", w.tenant"
                       " FROM shares AS s"
                       " JOIN workspaces AS w ON w.id = s.workspace"
                       " WHERE s.secret_hash = ?1 AND w.deleted_at_ms = 0",
@@ -70,24 +67,12 @@ static int find_secret(struct workspaces *w, const char *secret,
         return r;
     if (r == 0)
         return share_no_such(err);
-    store_copy(rows, SHARE_COLUMN_COUNT + 1, ret_tenant, 64);
+    store_copy(rows, SHARE_COLUMN_COUNT, ret_tenant, 64);
     return read_link(rows, ret, err);
 }
 
-static int refused(const struct share_link *l, struct error *err)
-{
-    int64_t left_ms = l->failures - clock_real_ms();
-
-    if (l->failures < SHARE_FAILURES_MAX || left_ms <= 0)
-        return 0;
-    (void)error_set(err, ERR_LIMIT,
-                    "too many wrong passwords; the link refuses for now");
-    return error_retry(err, (int)(MIN(left_ms, SHARE_REFUSED_MS) / 1000) + 1);
-}
-
-/* One more failure, counted where all threads see it. */
-static int count_failure(struct workspaces *w, const struct share_link *l,
-                         const struct actor *who, struct error *err)
+static int audit_wrong(struct workspaces *w, const struct share_link *l,
+                       const struct actor *who, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct audit_event event = {.action = "share.visit",
@@ -95,57 +80,59 @@ static int count_failure(struct workspaces *w, const struct share_link *l,
                                 .object = l->share.id,
                                 .result = error_code_name(ERR_UNAUTHENTICATED),
                                 .detail = "wrong password"};
-    int64_t now = clock_real_ms();
     int r =
         store_begin(w->store, STORE_WRITE, "refusing a password", &tx, err);
 
-    /* A refusal that is over counts as none; one that is not stays. */
     if (r == 0)
-        r = store_exec(tx, err,
-                       "UPDATE shares SET failures = CASE"
-                       " WHEN failures >= ?2 AND failures > ?3 THEN failures"
-                       " WHEN failures >= ?2 THEN 1"
-                       " WHEN failures + 1 >= ?2 THEN ?3 + ?4"
-                       " ELSE failures + 1 END WHERE id = ?1",
-                       "tiii", l->share.id, (int64_t)SHARE_FAILURES_MAX, now,
-                       (int64_t)SHARE_REFUSED_MS);
-    if (r >= 0)
         r = audit_add(w->audit, tx, who, &event, err);
     return r < 0 ? r : store_commit(&tx, err);
 }
 
-static int forget_failures(struct workspaces *w, const struct share_link *l,
-                           struct error *err)
+static int wrong(struct error *err)
 {
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    int r = store_begin(w->store, STORE_WRITE, "following a link", &tx, err);
+    return error_set(err, ERR_UNAUTHENTICATED,
+                     "that is not the password of this link");
+}
 
-    if (r == 0)
-        r = store_exec(tx, err, "UPDATE shares SET failures = 0 WHERE id = ?1",
-                       "t", l->share.id);
-    return r < 0 ? r : store_commit(&tx, err);
+static int too_many(int wait_s, struct error *err)
+{
+    (void)error_set(err, ERR_LIMIT,
+                    "too many passwords were tried; wait before the next");
+    return error_retry(err, wait_s);
 }
 
 static int check_password(struct workspaces *w, const struct share_link *l,
                           const char *password, const struct actor *who,
                           struct error *err)
 {
-    int r;
+    const struct share_guess_spec spec = {l->share.id, who->source,
+                                          l->password, password};
+    struct share_try try = {.running = NULL};
+    bool right;
+    int wait_s = 1, r;
 
     if (!l->share.has_password)
         return 0;
-    r = refused(l, err);
-    if (r < 0)
-        return r;
     if (!password)
         return error_set(err, ERR_UNAUTHENTICATED,
                          "this link needs a password");
-    if (share_password_matches(l->password, password))
-        return l->failures ? forget_failures(w, l, err) : 0;
-    r = count_failure(w, l, who, err);
-    return r < 0 ? r
-                 : error_set(err, ERR_UNAUTHENTICATED,
-                             "that is not the password of this link");
+    switch (
+        share_guess_begin(w->guesses, &spec, clock_mono_ms(), &try, &wait_s)) {
+    case SHARE_GUESS_RIGHT:
+        return 0;
+    case SHARE_GUESS_WRONG:
+        return wrong(err);
+    case SHARE_GUESS_WAIT:
+        return too_many(wait_s, err);
+    case SHARE_GUESS_HASH:
+        break;
+    }
+    right = share_password_matches(l->password, password);
+    share_guess_end(w->guesses, &try, right, clock_mono_ms());
+    if (right)
+        return 0;
+    r = audit_wrong(w, l, who, err);
+    return r < 0 ? r : wrong(err);
 }
 
 int workspace_share_visit(struct workspaces *w, const char *secret,
@@ -178,7 +165,7 @@ int share_enter(struct store_tx *tx, const char *id, struct share_link *ret,
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r = store_one(tx, &rows, err,
-                      "SELECT " SHARE_COLUMNS ", s.failures FROM shares AS s"
+                      "SELECT " SHARE_COLUMNS " FROM shares AS s"
                       " WHERE s.id = ?1",
                       "t", id);
 

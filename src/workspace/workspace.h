@@ -515,8 +515,8 @@ int workspace_share_revoke(struct workspaces *w, const struct actor *who,
                            const char *share, struct error *err);
 
 /* A visitor with the secret. Unknown, expired, revoked and used up are all
- * ERR_NOT_FOUND; a missing or wrong password ERR_UNAUTHENTICATED, slowed and
- * after 10 in a row refused for a minute (ERR_LIMIT). ret_actor: what the
+ * ERR_NOT_FOUND; a missing or wrong password ERR_UNAUTHENTICATED; too many
+ * tries from source ERR_LIMIT, for a minute at most (guess.c). ret_actor: what the
  * visitor may act as in the calls above, strings borrowed from ret. */
 int workspace_share_visit(struct workspaces *w, const char *secret,
                           const char *password, const char *source,

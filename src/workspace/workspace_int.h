@@ -85,6 +85,7 @@ struct workspaces {
     int64_t last_made_ms; /* when the newest workspace was made */
 
     struct small_state small;
+    struct share_guesses *guesses;   /* guess.c's */
     struct workspace_trees *trees;   /* tree.c's; NULL: not open */
     struct workspace_keeper *keeper; /* keeper.c's; NULL: not open */
 };

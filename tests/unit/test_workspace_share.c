@@ -332,29 +332,318 @@ static void password_is_asked_for(void **state)
     workspace_share_done(&s.share);
 }
 
-static void guessing_is_refused_for_a_minute(void **state)
+static int visit_from(struct kept *f, const char *secret, const char *password,
+                      const char *source)
 {
-    struct kept *f = *state;
+    struct workspace_share s;
+    int r = workspace_share_visit(f->w, secret, password, source, &s, &f->err);
+
+    if (r == 0)
+        workspace_share_done(&s);
+    return r;
+}
+
+static void make_locked(struct kept *f, struct shared *ret)
+{
     struct workspace_share_spec spec = {
         .path = "a", .mode = SHARE_READ, .password = "right"};
-    struct shared s;
 
     (void)put(f, "a", "1");
-    MUST(f, make(f, &spec, &s));
-    for (int i = 0; i < 9; i++)
-        assert_int_equal(visit(f, s.secret, "wrong"), -ERR_UNAUTHENTICATED);
-    MUST(f, visit(f, s.secret, "right")); /* nine in a row: forgotten */
-    for (int i = 0; i < 10; i++)
-        assert_int_equal(visit(f, s.secret, "wrong"), -ERR_UNAUTHENTICATED);
+    MUST(f, make(f, &spec, ret));
+}
+
+static int guess(struct kept *f, const struct shared *s, unsigned number)
+{
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "wrong %u", number);
+    return visit(f, s->secret, text);
+}
+
+/* Hashes that were computed for wrong passwords: each is audited. */
+static int64_t wrong_ones(struct kept *f, const struct shared *s)
+{
+    return NUMBER(f,
+                  "SELECT count(*) FROM audit WHERE detail ="
+                  " 'wrong password' AND object = ?1",
+                  s->share.id);
+}
+
+static void I5_guessing_pauses_this_source_alone(void **state)
+{
+    struct kept *f = *state;
+    struct shared s;
+
+    make_locked(f, &s);
+    for (unsigned i = 0; i < SHARE_TRIES - 1; i++)
+        assert_int_equal(guess(f, &s, i), -ERR_UNAUTHENTICATED);
+    MUST(f, visit(f, s.secret, "right")); /* the rest is forgotten */
+    for (unsigned i = 0; i < SHARE_TRIES; i++)
+        assert_int_equal(guess(f, &s, 100 + i), -ERR_UNAUTHENTICATED);
+    assert_int_equal(guess(f, &s, 200), -ERR_LIMIT);
+    assert_in_range(f->err.retry_after_s, 1, 15);
     assert_int_equal(visit(f, s.secret, "right"), -ERR_LIMIT);
-    assert_in_range(f->err.retry_after_s, 1, 61);
-    kept_reopen(f); /* a restart is no way around it */
-    assert_int_equal(visit(f, s.secret, "right"), -ERR_LIMIT);
-    ALTER(f, "UPDATE shares SET failures = failures - 61000 WHERE id = ?1",
-          "t", s.share.id);
-    assert_int_equal(visit(f, s.secret, "wrong"), -ERR_UNAUTHENTICATED);
-    MUST(f, visit(f, s.secret, "right"));
+    /* Asking for the password is no try. */
+    assert_int_equal(visit(f, s.secret, NULL), -ERR_UNAUTHENTICATED);
+    MUST(f, visit_from(f, s.secret, "right", "5.6.7.8"));
+    MUST(f, visit_from(f, s.secret, "right", "2001:db8::1"));
+    assert_int_equal(wrong_ones(f, &s), 2 * SHARE_TRIES - 1);
     workspace_share_done(&s.share);
+}
+
+struct guesser {
+    struct kept own;
+    const struct shared *s;
+    unsigned first;
+    int limited;
+};
+
+static void *guess_many(void *arg)
+{
+    struct guesser *g = arg;
+
+    for (unsigned i = 0; i < 5; i++)
+        g->limited += guess(&g->own, g->s, g->first + i) == -ERR_LIMIT;
+    return NULL;
+}
+
+/* 200 wrong passwords from 40 threads, and the right one in the midst of
+ * them from elsewhere. */
+static void I5_parallel_guesses_are_charged_before_they_are_hashed(
+    void **state)
+{
+    enum {
+        THREADS = 40
+    };
+    struct kept *f = *state;
+    struct guesser guessers[THREADS];
+    pthread_t threads[THREADS];
+    struct shared s;
+    int limited = 0;
+
+    make_locked(f, &s);
+    for (unsigned i = 0; i < THREADS; i++) {
+        guessers[i] = (struct guesser){.own = *f, .s = &s, .first = i * 5};
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, guess_many, &guessers[i]), 0);
+    }
+    MUST(f, visit_from(f, s.secret, "right", "5.6.7.8"));
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        limited += guessers[i].limited;
+    }
+    assert_in_range(wrong_ones(f, &s), 1, SHARE_TRIES);
+    assert_int_equal(limited, 200 - wrong_ones(f, &s));
+    workspace_share_done(&s.share);
+}
+
+static void *visit_right(void *arg)
+{
+    struct guesser *g = arg;
+
+    g->limited = visit(&g->own, g->s->secret, "right");
+    return NULL;
+}
+
+/* The right password, from many requests of one client at once. */
+static void parallel_visits_with_one_password_are_one_try(void **state)
+{
+    enum {
+        THREADS = 30
+    };
+    struct kept *f = *state;
+    struct guesser guessers[THREADS];
+    pthread_t threads[THREADS];
+    struct shared s;
+
+    make_locked(f, &s);
+    for (unsigned i = 0; i < THREADS; i++) {
+        guessers[i] = (struct guesser){.own = *f, .s = &s};
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, visit_right, &guessers[i]), 0);
+    }
+    for (unsigned i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+        assert_int_equal(guessers[i].limited, 0);
+    }
+    workspace_share_done(&s.share);
+}
+
+/* ---- the allowance, by a clock of our own ------------------------------- */
+
+struct table {
+    struct share_guesses *g;
+    uint64_t now_ms;
+    int wait_s;
+    unsigned number; /* makes each password another one */
+};
+
+static enum share_guess begin_as(struct table *t, const char *link,
+                                 const char *source, const char *password,
+                                 struct share_try *ret)
+{
+    struct share_guess_spec spec = {link, source, "hash", password};
+
+    return share_guess_begin(t->g, &spec, t->now_ms, ret, &t->wait_s);
+}
+
+/* A new wrong password. */
+static enum share_guess fail_as(struct table *t, const char *link,
+                                const char *source)
+{
+    struct share_try try;
+    enum share_guess got;
+    char text[32];
+
+    (void)snprintf(text, sizeof(text), "%u", t->number++);
+    got = begin_as(t, link, source, text, &try);
+    if (got == SHARE_GUESS_HASH)
+        share_guess_end(t->g, &try, false, t->now_ms);
+    return got;
+}
+
+static void I5_pauses_grow_to_a_minute_and_end_on_time(void **state)
+{
+    static const int pauses[] = {15, 30, 60, 60, 60};
+    struct table t = {.g = share_guesses_new(), .now_ms = 1000};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(pauses); i++) {
+        for (unsigned n = 0; n < (i ? SHARE_TRIES_FRESH : SHARE_TRIES); n++)
+            assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_HASH);
+        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_WAIT);
+        assert_int_equal(t.wait_s, pauses[i]);
+        /* What is tried meanwhile does not prolong it. */
+        t.now_ms += (uint64_t)pauses[i] * 1000 - 1;
+        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_WAIT);
+        assert_int_equal(t.wait_s, 1);
+        t.now_ms += 1;
+    }
+    /* Quiet for long enough, it is a new source. */
+    t.now_ms += SHARE_FORGET_MS;
+    for (unsigned n = 0; n < SHARE_TRIES; n++)
+        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_HASH);
+    assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_WAIT);
+    assert_int_equal(t.wait_s, 15);
+    /* Another link, and another address, are not concerned. */
+    assert_int_equal(fail_as(&t, "m", "1.1.1.1"), SHARE_GUESS_HASH);
+    assert_int_equal(fail_as(&t, "l", "1.1.1.2"), SHARE_GUESS_HASH);
+    share_guesses_free(t.g);
+}
+
+static void I5_many_sources_leave_a_new_one_its_first_tries(void **state)
+{
+    struct table t = {.g = share_guesses_new(), .now_ms = 1000};
+    char source[32];
+
+    (void)state;
+    for (unsigned i = 0; i < SHARE_WIDE_TRIES; i++) {
+        (void)snprintf(source, sizeof(source), "10.0.0.%u", i % 20);
+        assert_int_equal(fail_as(&t, "l", source), SHARE_GUESS_HASH);
+    }
+    /* All is used up: three more of a new source, and none of an old one. */
+    for (unsigned n = 0; n < SHARE_TRIES_FRESH; n++)
+        assert_int_equal(fail_as(&t, "l", "10.1.1.1"), SHARE_GUESS_HASH);
+    assert_int_equal(fail_as(&t, "l", "10.1.1.1"), SHARE_GUESS_WAIT);
+    assert_int_equal(t.wait_s, 1);
+    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_GUESS_WAIT);
+    t.now_ms += SHARE_WIDE_REFILL_MS - 1;
+    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_GUESS_WAIT);
+    t.now_ms += 1;
+    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_GUESS_HASH);
+    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_GUESS_WAIT);
+    /* One IPv6 network is one source. */
+    for (unsigned n = 0; n < SHARE_TRIES_FRESH; n++) {
+        (void)snprintf(source, sizeof(source), "2001:db8::%u", n + 1);
+        assert_int_equal(fail_as(&t, "l", source), SHARE_GUESS_HASH);
+    }
+    assert_int_equal(fail_as(&t, "l", "2001:db8::ffff"), SHARE_GUESS_WAIT);
+    assert_int_equal(fail_as(&t, "l", "2001:db8:0:1::1"), SHARE_GUESS_HASH);
+    share_guesses_free(t.g);
+}
+
+static void I5_hashes_at_once_are_bounded(void **state)
+{
+    struct table t = {.g = share_guesses_new(), .now_ms = 1000, .number = 100};
+    static const char *const sources[] = {"1", "1", "2", "2"};
+    struct share_try tries[SHARE_HASHES], more;
+    char text[8];
+
+    (void)state;
+    for (unsigned i = 0; i < SHARE_HASHES_LINK; i++) {
+        (void)snprintf(text, sizeof(text), "%u", i);
+        assert_int_equal(begin_as(&t, "l", sources[i], text, &tries[i]),
+                         SHARE_GUESS_HASH);
+        if (i + 1 == SHARE_HASHES_SOURCE) /* of one source: no third */
+            assert_int_equal(begin_as(&t, "l", "1", "x", &more),
+                             SHARE_GUESS_WAIT);
+    }
+    assert_int_equal(begin_as(&t, "l", "3", "x", &more), SHARE_GUESS_WAIT);
+    for (unsigned i = SHARE_HASHES_LINK; i < SHARE_HASHES; i++) {
+        (void)snprintf(text, sizeof(text), "%u", i);
+        assert_int_equal(begin_as(&t, "m", text, text, &tries[i]),
+                         SHARE_GUESS_HASH);
+    }
+    assert_int_equal(begin_as(&t, "n", "1", "x", &more), SHARE_GUESS_WAIT);
+    for (unsigned i = 0; i < SHARE_HASHES; i++)
+        share_guess_end(t.g, &tries[i], false, t.now_ms);
+    /* What had to wait was not charged. */
+    for (unsigned n = 2; n < SHARE_TRIES; n++)
+        assert_int_equal(fail_as(&t, "l", "1"), SHARE_GUESS_HASH);
+    assert_int_equal(fail_as(&t, "l", "1"), SHARE_GUESS_WAIT);
+    share_guesses_free(t.g);
+}
+
+static void repeated_passwords_cost_nothing(void **state)
+{
+    struct table t = {.g = share_guesses_new(), .now_ms = 1000};
+    struct share_try try;
+
+    (void)state;
+    assert_int_equal(begin_as(&t, "l", "1", "old", &try), SHARE_GUESS_HASH);
+    share_guess_end(t.g, &try, false, t.now_ms);
+    for (unsigned i = 0; i < 100; i++)
+        assert_int_equal(begin_as(&t, "l", "1", "old", &try),
+                         SHARE_GUESS_WRONG);
+    assert_int_equal(begin_as(&t, "l", "1", "right", &try), SHARE_GUESS_HASH);
+    share_guess_end(t.g, &try, true, t.now_ms);
+    t.now_ms += SHARE_KNOWN_MS - 1;
+    for (unsigned i = 0; i < 100; i++)
+        assert_int_equal(begin_as(&t, "l", "1", "right", &try),
+                         SHARE_GUESS_RIGHT);
+    /* Elsewhere, of another link, and later it is computed again. */
+    assert_int_equal(begin_as(&t, "l", "2", "right", &try), SHARE_GUESS_HASH);
+    share_guess_end(t.g, &try, true, t.now_ms);
+    assert_int_equal(begin_as(&t, "m", "1", "right", &try), SHARE_GUESS_HASH);
+    share_guess_end(t.g, &try, false, t.now_ms);
+    t.now_ms += 1;
+    assert_int_equal(begin_as(&t, "l", "1", "right", &try), SHARE_GUESS_HASH);
+    share_guess_end(t.g, &try, true, t.now_ms);
+    /* A source that is paused is not told, or it could guess on for free. */
+    while (fail_as(&t, "l", "1") == SHARE_GUESS_HASH)
+        t.now_ms++;
+    assert_int_equal(begin_as(&t, "l", "1", "right", &try), SHARE_GUESS_WAIT);
+    share_guesses_free(t.g);
+}
+
+/* However many sources there are, memory is the same, and one that is paused
+ * stays so while others come and go. */
+static void I5_table_of_sources_is_bounded(void **state)
+{
+    struct table t = {.g = share_guesses_new(), .now_ms = 1000};
+    char link[32], source[32];
+
+    (void)state;
+    for (unsigned n = 0; n < SHARE_TRIES; n++)
+        assert_int_equal(fail_as(&t, "l", "9.9.9.9"), SHARE_GUESS_HASH);
+    for (unsigned i = 0; i < 20000; i++) {
+        (void)snprintf(link, sizeof(link), "l%u", i % 5000);
+        (void)snprintf(source, sizeof(source), "10.%u.%u.1", i / 256, i % 256);
+        assert_int_equal(fail_as(&t, link, source), SHARE_GUESS_HASH);
+    }
+    assert_int_equal(fail_as(&t, "l", "9.9.9.9"), SHARE_GUESS_WAIT);
+    assert_int_equal(t.wait_s, 15);
+    share_guesses_free(t.g);
 }
 
 static void password_hashes_differ_and_match(void **state)
@@ -519,7 +808,14 @@ int main(void)
         KEPT(ended_links_all_look_unknown),
         KEPT(downloads_are_counted_exactly),
         KEPT(password_is_asked_for),
-        KEPT(guessing_is_refused_for_a_minute),
+        KEPT(I5_guessing_pauses_this_source_alone),
+        KEPT(I5_parallel_guesses_are_charged_before_they_are_hashed),
+        KEPT(parallel_visits_with_one_password_are_one_try),
+        cmocka_unit_test(I5_pauses_grow_to_a_minute_and_end_on_time),
+        cmocka_unit_test(I5_many_sources_leave_a_new_one_its_first_tries),
+        cmocka_unit_test(I5_hashes_at_once_are_bounded),
+        cmocka_unit_test(repeated_passwords_cost_nothing),
+        cmocka_unit_test(I5_table_of_sources_is_bounded),
         KEPT(password_hashes_differ_and_match),
         KEPT(write_link_takes_uploads_below_it),
         KEPT(write_link_stops_at_locks_and_quota),

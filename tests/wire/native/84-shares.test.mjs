@@ -3,6 +3,7 @@
 // revocation, reading and writing; and that a link opens nothing else.
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
+import http from 'node:http';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, sleep } from '../../lib/glovebox.mjs';
 import { refused, request, stop } from '../../lib/wire.mjs';
@@ -109,14 +110,54 @@ describe('a password', () => {
     assert.doesNotMatch(server.log, /ss word/);
   });
 
+  // From another address of this machine.
+  const from = (address, url, password) => new Promise((done, fail) => {
+    http.get(server.url + url, { localAddress: address, agent: false, headers: { 'x-share-password': password } },
+      (response) => { response.resume(); response.on('end', () => done({ status: response.statusCode, wait: Number(response.headers['retry-after']) })); }).on('error', fail);
+  });
+  const wrongOnes = async (s) => (await request(server, 'GET', `/api/audit?object=${s.id}&limit=500`)).body.data
+    .filter((e) => e.action === 'share.visit' && e.result === 'unauthenticated').length;
+
   test('I5 guessing is slowed and then refused for a while', async () => {
     const s = await share({ path: 'pub/a.txt', password: 'right' });
     const statuses = [];
     for (let i = 0; i < 14; i++) statuses.push((await visit('GET', s.url, { headers: { 'x-share-password': `guess ${i}` } })).status);
-    assert.ok(statuses.slice(0, 10).every((n) => n === 401), statuses.join());
-    assert.ok(statuses.slice(11).every((n) => n === 429), statuses.join());
+    assert.deepEqual(statuses, [...Array(10).fill(401), ...Array(4).fill(429)]);
     const last = await visit('GET', s.url, { headers: { 'x-share-password': 'guess' } });
-    assert.ok(Number(last.headers['retry-after']) >= 1);
+    assert.ok(Number(last.headers['retry-after']) >= 1 && Number(last.headers['retry-after']) <= 15);
+  });
+
+  test('I5 200 guesses at once get no more than the allowance, and keep nobody else out', async () => {
+    const s = await share({ path: 'pub/a.txt', password: 'right' });
+    const guesses = Array.from({ length: 200 }, (_, i) => from('127.0.0.1', s.url, `guess ${i}`));
+    assert.equal((await from('127.0.0.2', s.url, 'right')).status, 200, 'during the attack');
+    const answers = await Promise.all(guesses);
+    const refusedOnes = answers.filter(({ status }) => status === 429);
+    const hashed = answers.filter(({ status }) => status === 401).length;
+    assert.ok(hashed >= 1 && hashed <= 10, `${hashed} were answered`);
+    assert.equal(hashed + refusedOnes.length, 200);
+    assert.equal(await wrongOnes(s), hashed);
+    assert.ok(refusedOnes.every(({ wait }) => wait >= 1 && wait <= 15));
+    assert.equal((await from('127.0.0.2', s.url, 'right')).status, 200, 'after it');
+    assert.equal((await from('127.0.0.3', s.url, 'right')).status, 200);
+  });
+
+  test('I5 behind the same address the right password works again when the stated time is over', async () => {
+    const s = await share({ path: 'pub/a.txt', password: 'right' });
+    for (let i = 0; i < 10; i++) await from('127.0.0.1', s.url, `guess ${i}`);
+    const { status, wait } = await from('127.0.0.1', s.url, 'right');
+    assert.equal(status, 429);
+    assert.ok(wait >= 1 && wait <= 15);
+    await sleep(wait * 1000);
+    assert.equal((await from('127.0.0.1', s.url, 'right')).status, 200);
+  });
+
+  test('a client that goes on with an old password does not use up the allowance', async () => {
+    const s = await share({ path: 'pub/a.txt', password: 'right' });
+    for (let i = 0; i < 30; i++) assert.equal((await from('127.0.0.1', s.url, 'old')).status, 401);
+    const all = await Promise.all(Array.from({ length: 30 }, () => from('127.0.0.1', s.url, 'right')));
+    assert.deepEqual(all.map(({ status }) => status), Array(30).fill(200));
+    assert.equal(await wrongOnes(s), 1);
   });
 });
 
