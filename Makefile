@@ -323,6 +323,15 @@ tidy = out=$$(clang-tidy --quiet $1 -- -std=gnu17 $(filter -I% -isystem /usr/% \
 format: ## rewrite all C sources in our format
 	@clang-format -i $(C_FILES)
 
+# For clangd and other tools that want to know how each file is compiled.
+json_words = $(foreach w,$1,"$(subst ",\",$(subst ',,$w))",)
+compile_commands.json: Makefile ## how each C file is compiled, for editors
+	@{ echo '['; sep=; for f in $(SRCS); do \
+	  case $$f in src/kernel/*) words='$(call json_words,$(EXT_COMPILE))' ;; \
+	  *) words='$(call json_words,$(COMPILE))' ;; esac; \
+	  echo "$$sep{\"directory\": \"$(CURDIR)\", \"file\": \"$$f\"," \
+	    "\"arguments\": [$$words \"-c\", \"$$f\"]}"; sep=,; done; echo ']'; } >$@
+
 # --- Installing ----------------------------------------------------------
 
 .PHONY: install dist help
