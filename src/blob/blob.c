@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/statvfs.h>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -81,6 +82,22 @@ static int open_all(struct blobs *b, const char *data_dir, struct error *err)
     return r < 0 ? r : clear_tmp(b, err);
 }
 
+/* Where the file system cannot tell, writing finds out. */
+static uint64_t free_bytes(void *ctx)
+{
+    const struct blobs *b = ctx;
+    struct statvfs st;
+
+    if (fstatvfs(b->tmp, &st) < 0)
+        return UINT64_MAX;
+    return (uint64_t)st.f_bavail * st.f_frsize;
+}
+
+uint64_t blobs_inflight(struct blobs *b)
+{
+    return inflight_bytes(b->inflight);
+}
+
 int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
 {
     struct blobs *b = xcalloc(1, sizeof(*b));
@@ -100,6 +117,7 @@ int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
     (void)pthread_cond_init(&b->removed, NULL);
     b->known =
         xcalloc(BLOB_KNOWN_SETS * (size_t)BLOB_KNOWN_WAYS, sizeof(*b->known));
+    b->inflight = inflight_new(free_bytes, b);
     r = open_all(b, data_dir, err);
     if (r == 0)
         r = blob_log_open(b, err);
@@ -134,6 +152,7 @@ void blobs_close(struct blobs *b)
     (void)pthread_mutex_destroy(&b->log.lock);
     (void)pthread_cond_destroy(&b->log.changed);
     (void)pthread_cond_destroy(&b->log.work);
+    inflight_free(b->inflight);
     free(b->known);
     fd_close(&b->variants);
     fd_close(&b->tmp);

@@ -31,6 +31,7 @@
 
 struct blobs;
 struct blob_batch;
+struct blob_hold;
 struct blob_writer;
 struct buf;
 struct error;
@@ -48,14 +49,35 @@ void blobs_stop(struct blobs *b);
  * two domains; the domain of a tenant. */
 void blob_domain(const char *tenant, char ret[BLOB_DOMAIN]);
 
+/* A writer reserves disk space in steps as it goes, so that bytes in flight
+ * never exceed what the disk has room for and no domain takes it all
+ * (inflight.h): writing may wait for a few seconds, and then fail with
+ * ERR_SPACE (the disk is full) or ERR_BUSY (too much is stored at once). */
 int blob_begin(struct blobs *b, const char *domain, struct blob_writer **ret,
                struct error *err);
+/* Space reserved ahead for a set of writers, which then takes the place of
+ * their own steps until it is used up. One thread at a time. Waits until
+ * deadline_ms (monotonic) at most; errors as above. */
+int blob_hold_new(struct blobs *b, const char *domain, uint64_t bytes,
+                  uint64_t deadline_ms, struct blob_hold **ret,
+                  struct error *err);
+/* After the last of its writers is finished or aborted. */
+void blob_hold_free(struct blob_hold **h); /* for cleanup() */
+/* As blob_begin, with space of `hold` (borrowed); NULL: of its own. */
+int blob_begin_held(struct blobs *b, const char *domain,
+                    struct blob_hold *hold, struct blob_writer **ret,
+                    struct error *err);
+/* Bytes reserved now, by writers and holds of all domains. */
+uint64_t blobs_inflight(struct blobs *b);
 int blob_write(struct blob_writer *w, const void *bytes, size_t len,
                struct error *err);
 /* From the descriptor's start (pread) up to its end, at most `most` bytes;
  * holes are skipped where the file system tells of them. */
 int blob_write_fd(struct blob_writer *w, int fd, uint64_t most,
                   struct error *err);
+/* The name those bytes would have, and how many they are; stores nothing. */
+int blob_hash_fd(int fd, uint64_t most, char ret_sha256[BLOB_NAME],
+                 uint64_t *ret_size, struct error *err);
 uint64_t blob_written(const struct blob_writer *w);
 /* Durable and pinned when it returns 0; frees w and clears it either way. */
 int blob_finish(struct blob_writer **w, char ret_sha256[BLOB_NAME],

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "blob/blob.h"
+#include "blob/inflight.h"
 
 #define BLOB_CHUNK 65536u  /* read and written at once */
 #define BLOB_FOLDERS 256u  /* by the first byte of the hash */
@@ -150,6 +151,11 @@ struct blobs {
     struct blob_usage usage[BLOB_FOLDERS];
     bool counted; /* usage is that of the disk, not only what was added */
     struct blob_log log;
+    struct inflight *inflight;
+};
+
+struct blob_hold {
+    struct inflight_hold hold;
 };
 
 /* For `pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);` */

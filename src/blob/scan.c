@@ -7,6 +7,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -132,6 +133,37 @@ void blob_scan_hash(struct hash_stream *h, const void *bytes, uint64_t len)
         hash_stream_add(h, zeros, n);
         len -= n;
     }
+}
+
+struct sum {
+    struct hash_stream *hash;
+    uint64_t size;
+};
+
+static int sum_piece(void *ctx, const void *bytes, uint64_t len)
+{
+    struct sum *s = ctx;
+
+    blob_scan_hash(s->hash, bytes, len);
+    s->size += len;
+    return 0;
+}
+
+int blob_hash_fd(int fd, uint64_t most, char ret_sha256[BLOB_NAME],
+                 uint64_t *ret_size, struct error *err)
+{
+    struct sum sum = {.hash = hash_stream_new()};
+    unsigned char hash[HASH_SIZE];
+    struct blob_name name;
+    int r = blob_scan(fd, most, sum_piece, &sum);
+
+    hash_stream_end(sum.hash, hash);
+    if (r < 0)
+        return error_errno(err, ERR_INTERNAL, -r, "cannot read the file");
+    blob_name_of(hash, &name);
+    memcpy(ret_sha256, blob_name_hex(&name), BLOB_NAME);
+    *ret_size = sum.size;
+    return 0;
 }
 
 struct copy {

@@ -12,6 +12,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
@@ -21,6 +22,11 @@
  * that the sync at the end finds little left to do. */
 #define PUSH_BYTES (8u << 20)
 #define KEEP_BYTES (24u << 20) /* of it, in memory */
+
+/* Space is reserved in steps that grow with the file. */
+#define STEP_LEAST ((uint64_t)BLOB_CHUNK)
+#define STEP_MOST ((uint64_t)16 << 20)
+#define STEP_WAIT_MS 10000u
 
 struct blob_writer {
     struct blobs *b;
@@ -37,10 +43,43 @@ struct blob_writer {
     char temp[BLOB_TEMP]; /* "" : no file, or not ours */
     char domain[BLOB_DOMAIN];
     char *buffer;
+    struct inflight_hold own;   /* space reserved for it alone */
+    struct inflight_hold *hold; /* that it uses: its own, or a set's */
 };
+
+int blob_hold_new(struct blobs *b, const char *domain, uint64_t bytes,
+                  uint64_t deadline_ms, struct blob_hold **ret,
+                  struct error *err)
+{
+    struct blob_hold *h cleanup(blob_hold_free) = xcalloc(1, sizeof(*h));
+    int r;
+
+    inflight_begin(b->inflight, domain, &h->hold);
+    r = inflight_take(&h->hold, bytes, deadline_ms, err);
+    if (r == 0)
+        *ret = take_ptr(h);
+    return r;
+}
+
+void blob_hold_free(struct blob_hold **hp)
+{
+    struct blob_hold *h = take_ptr(*hp);
+
+    if (!h)
+        return;
+    inflight_end(&h->hold);
+    free(h);
+}
 
 int blob_begin(struct blobs *b, const char *domain, struct blob_writer **ret,
                struct error *err)
+{
+    return blob_begin_held(b, domain, NULL, ret, err);
+}
+
+int blob_begin_held(struct blobs *b, const char *domain,
+                    struct blob_hold *hold, struct blob_writer **ret,
+                    struct error *err)
 {
     int r = blob_fault_refuse(b, err);
     struct blob_writer *w;
@@ -53,6 +92,7 @@ int blob_begin(struct blobs *b, const char *domain, struct blob_writer **ret,
     w->b = b;
     w->fd = -1;
     w->hash = hash_stream_new();
+    w->hold = hold ? &hold->hold : &w->own;
     (void)snprintf(w->domain, sizeof(w->domain), "%s", domain);
     *ret = w;
     return 0;
@@ -68,6 +108,7 @@ void blob_abort(struct blob_writer **wp)
     if (w->temp[0])
         (void)unlinkat(w->b->tmp, w->temp, 0);
     fd_close(&w->fd);
+    inflight_end(&w->own);
     hash_stream_free(w->hash);
     free(w->buffer);
     free(w);
@@ -84,6 +125,20 @@ static int fail(struct blob_writer *w, const struct error *err)
     w->why = *err;
     w->failed = -(int)err->code;
     return w->failed;
+}
+
+/* Before `len` bytes are written. A small blob, which goes to the log, never
+ * comes here. */
+static int reserve(struct blob_writer *w, size_t len, struct error *err)
+{
+    uint64_t step = MIN(MAX(w->at, STEP_LEAST), STEP_MOST);
+
+    if (!w->hold->all)
+        inflight_begin(w->b->inflight, w->domain, w->hold);
+    if (w->hold->reserved - w->hold->written >= len)
+        return 0;
+    return inflight_take(w->hold, MAX(step, len),
+                         clock_mono_ms() + STEP_WAIT_MS, err);
 }
 
 static int open_temp(struct blob_writer *w, struct error *err)
@@ -151,7 +206,7 @@ static int put(struct blob_writer *w, const char *bytes, size_t len,
 {
     size_t done = 0;
 
-    if (open_temp(w, err) < 0)
+    if (reserve(w, len, err) < 0 || open_temp(w, err) < 0)
         return fail(w, err);
     while (done < len) {
         ssize_t n =
@@ -165,6 +220,7 @@ static int put(struct blob_writer *w, const char *bytes, size_t len,
         }
         done += (size_t)n;
     }
+    inflight_wrote(w->hold, len);
     hash_stream_add(w->hash, bytes, len);
     w->at += len;
     w->end = w->at;

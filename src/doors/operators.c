@@ -162,6 +162,9 @@ static void add_storage(struct buf *b, struct workspaces *workspaces)
             workspaces_writable(workspaces));
     add_one(b, "glovebox_blobs", "gauge", "Stored objects.", count);
     add_one(b, "glovebox_blob_bytes", "gauge", "Their bytes.", bytes);
+    add_one(b, "glovebox_blob_inflight_bytes", "gauge",
+            "Disk space reserved for bytes that are being stored.",
+            blobs_inflight(workspaces_blobs(workspaces)));
     add_one(b, "glovebox_scrub_bad", "gauge",
             "Stored objects found to be damaged or gone.", scrub.bad);
     add_one(b, "glovebox_scrub_bytes", "gauge",
