@@ -119,6 +119,7 @@ void dir_walk_describe(struct scan_file *f, const struct stat *st,
     f->mtime_ns = in_ns(&st->st_mtim);
     f->ctime_ns = in_ns(&st->st_ctim);
     f->inode = st->st_ino;
+    f->stored = (uint64_t)st->st_blocks * 512;
     f->executable = (st->st_mode & S_IXUSR) != 0;
     f->kind = kind;
 }

@@ -158,7 +158,8 @@ struct scan_file {
     int64_t mtime_ns;
     int64_t ctime_ns;
     uint64_t inode;
-    uint16_t kind; /* enum init_entry_kind, of what is there; SCAN_BLIND */
+    uint64_t stored; /* bytes on disk: fewer than size in a sparse file */
+    uint16_t kind;   /* enum init_entry_kind, of what is there; SCAN_BLIND */
     bool executable;
     bool told;  /* by the comparison under way */
     bool hides; /* BLIND: it was CLEARED when last seen */

@@ -33,6 +33,8 @@ static bool pack(const struct scan_file *f, char *buf, size_t size,
     size_t path_len = strlen(f->path);
     struct init_entry e = {.size = f->size,
                            .mtime_ns = f->mtime_ns,
+                           .inode = f->inode,
+                           .stored = f->stored,
                            .kind = f->kind,
                            .path_len = (uint16_t)path_len,
                            .executable = f->executable};
@@ -108,6 +110,8 @@ static void report(struct look *l, struct scan_file *f, uint16_t kind)
         c->size = f->size;
     if (kind == INIT_ENTRY_WROTE) {
         c->mtime_ns = f->mtime_ns;
+        c->inode = f->inode;
+        c->stored = f->stored;
         c->executable = f->executable;
     }
     f->told = true;

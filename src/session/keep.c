@@ -4,17 +4,29 @@
  * session, stored, and committed to its workspace before the execution is
  * reported complete. Runs in gloveboxd on the thread that has the turn. Bytes
  * come by descriptor from the session's own pid 1; their sizes are claims
- * until they are read.
+ * until they are read. Each inode is read and stored once, whatever number of
+ * names it has. Disk space is reserved and the quotas are asked before bytes
+ * are written.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "session/session_int.h"
+
+/* A file of the session that was read, by what the kernel says it is. Its
+ * other names (hard links) refer to the same bytes. */
+struct inode {
+    uint64_t dev, ino;
+    int64_t born_ns; /* an inode's number may be given away again */
+    size_t first;    /* of the changes, plus 1; 0: free */
+};
 
 /* One commit on its way. */
 struct keep {
@@ -25,24 +37,40 @@ struct keep {
     struct workspace_change *set;
     size_t count;
     char (*names)[BLOB_NAME]; /* of the blobs, one a change; "" none */
+    bool *alias;              /* of these, not pinned by this commit */
+    bool *unstored;           /* of these, hashed but not stored */
     size_t name_count;
+    struct inode *inodes; /* inode_mask + 1 of them */
+    size_t inode_mask;
+    struct blob_hold *hold; /* disk space for what is about to be stored */
+    uint64_t stored;        /* so far */
+    uint64_t room;          /* by the quotas, once that was asked */
+    bool room_known;
     char code[BLOB_NAME];
     char domain[BLOB_DOMAIN];
     struct blob_batch *batch; /* NULL: few, each synced by itself */
 };
 
 #define BATCH_FROM 8u /* so many that one sync of all is quicker */
+/* A commit of less is stored before the quotas are looked at: they decide
+ * when it is committed. */
+#define ROOM_FROM (1u << 20)
+#define HOLD_WAIT_MS 30000u
 
 static void keep_done(struct keep *k)
 {
     struct blobs *blobs = workspaces_blobs(k->se->m->workspaces);
 
     for (size_t i = 0; i < k->name_count; i++)
-        if (k->names[i][0])
+        if (k->names[i][0] && !k->alias[i] && !k->unstored[i])
             blob_release(blobs, k->names[i]);
     if (k->code[0])
         blob_release(blobs, k->code);
     blob_batch_abort(&k->batch);
+    blob_hold_free(&k->hold);
+    free(k->inodes);
+    free(k->unstored);
+    free(k->alias);
     free(k->names);
     free(k->set);
 }
@@ -75,9 +103,66 @@ static bool too_large(const struct keep *k, const struct stat *st)
             (uint64_t)st->st_blocks * 512 < size);
 }
 
+/* ---- one copy of each inode ----------------------------------------------
+ */
+
+/* Where it is in the table, or is to be. */
+static struct inode *find_inode(struct keep *k, const struct inode *key)
+{
+    size_t at = (size_t)((key->ino ^ key->dev) * 0x9e3779b97f4a7c15u >> 20);
+
+    for (;; at++) {
+        struct inode *n = &k->inodes[at & k->inode_mask];
+
+        if (n->first == 0 || (n->ino == key->ino && n->dev == key->dev &&
+                              n->born_ns == key->born_ns))
+            return n;
+    }
+}
+
+/* The kernel's word, not the session's. Without a time of birth the time of
+ * the last change stands in: then links that are made meanwhile are read
+ * again, which the quota bounds. */
+static struct inode identify(int fd, const struct stat *st)
+{
+    struct inode key = {.dev = st->st_dev, .ino = st->st_ino};
+    const struct timespec *changed = &st->st_ctim;
+    struct statx sx;
+
+    if (statx(fd, "", AT_EMPTY_PATH, STATX_BTIME, &sx) == 0 &&
+        (sx.stx_mask & STATX_BTIME))
+        key.born_ns = sx.stx_btime.tv_sec * 1000000000 + sx.stx_btime.tv_nsec;
+    else
+        key.born_ns = (int64_t)changed->tv_sec * 1000000000 + changed->tv_nsec;
+    return key;
+}
+
+static void make_inodes(struct keep *k, size_t changes)
+{
+    size_t size = 16;
+
+    while (size < 2 * changes)
+        size *= 2;
+    k->inodes = xcalloc(size, sizeof(*k->inodes));
+    k->inode_mask = size - 1;
+}
+
+/* Another name of a file that was read for this commit has its bytes: true as
+ * of the moment they were read. */
+static void share(struct keep *k, size_t i, size_t first)
+{
+    memcpy(k->names[i], k->names[first], sizeof(k->names[i]));
+    k->alias[i] = true;
+    k->unstored[i] = k->unstored[first];
+    k->ch->items[i].size = k->ch->items[first].size;
+}
+
+/* ---- bytes, read ---------------------------------------------------------
+ */
+
 /* 0 and *ret_fd; or 0 and -1 when the file is not one to keep. */
 static int open_changed(struct keep *k, struct change *c, const char *path,
-                        int *ret_fd, struct error *err)
+                        int *ret_fd, struct inode *ret, struct error *err)
 {
     struct broker_request request = {.type = INIT_OPEN, .path = path};
     struct broker_reply reply = {.fd = -1};
@@ -101,28 +186,108 @@ static int open_changed(struct keep *k, struct change *c, const char *path,
         return 0;
     }
     c->size = (uint64_t)st.st_size;
+    *ret = identify(fd, &st);
     *ret_fd = take_fd(fd);
     return 0;
 }
 
-static int store_file(struct keep *k, size_t i, struct error *err)
+static struct actor actor_of(const struct keep *k)
+{
+    return k->e ? session_execution_author(k->se, k->e) : session_actor(k->se);
+}
+
+/* Do the quotas leave room for so much more? Asked before it is stored. */
+static int check_room(struct keep *k, uint64_t size, bool *ret_fits,
+                      struct error *err)
+{
+    struct session *se = k->se;
+    struct actor who = actor_of(k);
+    int rc = 0;
+
+    if (!k->room_known && k->stored + size > ROOM_FROM) {
+        rc = workspace_room(se->m->workspaces, &who,
+                            se->made ? se->workspace : NULL, k->stored + size,
+                            &k->room, err);
+        k->room_known = rc == 0;
+    }
+    *ret_fits =
+        !k->room_known || (size <= k->room && k->stored <= k->room - size);
+    return rc;
+}
+
+static int write_blob(struct keep *k, size_t i, int fd, struct error *err)
 {
     struct blobs *blobs = workspaces_blobs(k->se->m->workspaces);
     struct change *c = &k->ch->items[i];
     struct blob_writer *w cleanup(blob_abort) = NULL;
-    int fd cleanup(fd_close) = -1;
-    int rc = open_changed(k, c, session_changes_path(k->ch, i), &fd, err);
+    int rc = blob_begin_held(blobs, k->domain, k->hold, &w, err);
 
-    if (rc < 0 || fd < 0)
-        return rc;
-    rc = blob_begin(blobs, k->domain, &w, err);
     if (rc == 0)
         rc = blob_write_fd(w, fd, c->size, err); /* as of now, if it grows */
     if (rc == 0)
         rc = k->batch
                  ? blob_batch_add(k->batch, &w, k->names[i], &c->size, err)
                  : blob_finish(&w, k->names[i], &c->size, err);
+    if (rc == 0)
+        k->stored += c->size;
     return rc;
+}
+
+/* A file for which there is no room is hashed, not stored: the commit then
+ * refuses it by name, or finds that the workspace has its bytes already. */
+static int store_file(struct keep *k, size_t i, struct error *err)
+{
+    struct change *c = &k->ch->items[i];
+    struct inode key = {0}, *known;
+    int fd cleanup(fd_close) = -1;
+    bool fits = true;
+    int rc =
+        open_changed(k, c, session_changes_path(k->ch, i), &fd, &key, err);
+
+    if (rc < 0 || fd < 0)
+        return rc;
+    known = find_inode(k, &key);
+    if (known->first) {
+        share(k, i, known->first - 1);
+        return 0;
+    }
+    rc = check_room(k, c->size, &fits, err);
+    if (rc == 0 && fits)
+        rc = write_blob(k, i, fd, err);
+    else if (rc == 0)
+        rc = blob_hash_fd(fd, c->size, k->names[i], &c->size, err);
+    if (rc < 0)
+        return rc;
+    k->unstored[i] = !fits;
+    key.first = i + 1;
+    *known = key;
+    return 0;
+}
+
+/* Disk space for all of it before the first byte is copied. What pid 1 claims
+ * is enough for that: a session cannot have more than its disk holds, and
+ * what turns out to be more is reserved as it is written. */
+static int reserve(struct keep *k, struct error *err)
+{
+    uint64_t sum = 0, most = k->se->limits.scratch_bytes;
+
+    for (size_t i = 0; i < k->ch->count && sum < most; i++) {
+        const struct change *c = &k->ch->items[i];
+        struct inode key = {.ino = c->inode}, *known;
+
+        if (c->kind != INIT_ENTRY_WROTE || c->inode == 0)
+            continue;
+        known = find_inode(k, &key);
+        if (known->first)
+            continue;
+        *known = (struct inode){.ino = c->inode, .first = i + 1};
+        sum += MIN(c->stored, most - sum);
+    }
+    memset(k->inodes, 0, (k->inode_mask + 1) * sizeof(*k->inodes));
+    if (sum < ROOM_FROM)
+        return 0;
+    return blob_hold_new(workspaces_blobs(k->se->m->workspaces), k->domain,
+                         sum, clock_mono_ms() + HOLD_WAIT_MS, &k->hold, err);
 }
 
 /* The code itself, so that a version can say what made it. */
@@ -153,6 +318,7 @@ static void add(struct keep *k, size_t i, enum workspace_change_kind kind)
         .kind = kind,
         .path = session_changes_path(k->ch, i),
         .sha256 = kind == CHANGE_PUT ? k->names[i] : NULL,
+        .unstored = kind == CHANGE_PUT && k->unstored[i],
         .size = c->size,
         .executable = c->executable,
     };
@@ -174,7 +340,12 @@ static int build_set(struct keep *k, struct error *err)
         k->batch = blob_batch_new(workspaces_blobs(k->se->m->workspaces));
     k->set = xcalloc(n, sizeof(*k->set));
     k->names = xcalloc(n, sizeof(*k->names));
+    k->alias = xcalloc(n, sizeof(*k->alias));
+    k->unstored = xcalloc(n, sizeof(*k->unstored));
     k->name_count = n;
+    make_inodes(k, n);
+    if (rc == 0)
+        rc = reserve(k, err);
     for (size_t i = 0; i < n && rc == 0; i++) {
         struct change *c = &k->ch->items[i];
 
@@ -193,11 +364,6 @@ static int build_set(struct keep *k, struct error *err)
 }
 
 /* ---- the commit --------------------------------------------------------- */
-
-static struct actor actor_of(const struct keep *k)
-{
-    return k->e ? session_execution_author(k->se, k->e) : session_actor(k->se);
-}
 
 /* A single run gets its workspace with its first file. */
 int session_keep_workspace(struct session *se, const struct actor *who,

@@ -378,8 +378,9 @@ void session_settle(struct session *se, struct collect *c);
 struct change {
     uint16_t kind; /* enum init_entry_kind */
     bool executable;
-    uint64_t size; /* SKIPPED: errno */
-    size_t path;   /* offset in paths */
+    uint64_t size;          /* SKIPPED: errno */
+    uint64_t inode, stored; /* WROTE: of init_entry; claims of pid 1 */
+    size_t path;            /* offset in paths */
 };
 
 struct changes {

@@ -53,6 +53,8 @@ static void add_change(struct changes *ch, const struct init_entry *entry,
         .executable = entry->executable != 0,
         .size =
             odd && entry->kind != INIT_ENTRY_SKIPPED ? EILSEQ : entry->size,
+        .inode = entry->inode,
+        .stored = entry->stored,
         .path = ch->paths.len};
     buf_add(&ch->paths, path, entry->path_len);
     buf_add(&ch->paths, "", 1);

@@ -134,6 +134,8 @@ enum init_entry_kind {
 struct init_entry {
     uint64_t size;
     int64_t mtime_ns;
+    uint64_t inode;  /* WROTE: names with the same one are hard links */
+    uint64_t stored; /* WROTE: bytes it takes on the session's disk */
     uint16_t kind;
     uint16_t path_len;
     uint32_t executable; /* its owner may execute it */

@@ -38,8 +38,11 @@ static bool is_sha256(const char *s)
            strspn(s, "0123456789abcdef") == BLOB_NAME - 1;
 }
 
-static int check_change(const struct workspace_change *c, struct error *err)
+static int check_change(const struct workspace_change *c, bool session,
+                        struct error *err)
 {
+    if (c->unstored && !session)
+        return error_set(err, ERR_INTERNAL, "a change without its bytes");
     if (c->kind == CHANGE_PUT && !is_sha256(c->sha256))
         return error_set(err, ERR_INTERNAL, "a change without its bytes");
     if (c->size > INT64_MAX)
@@ -70,7 +73,8 @@ static int check_spec(const struct workspace_row *row,
         r = workspace_text_check(texts[i].what, texts[i].text, texts[i].most,
                                  err);
     for (size_t i = 0; i < spec->count && r == 0; i++)
-        r = check_change(&spec->changes[i], err);
+        r = check_change(&spec->changes[i], spec->session && spec->session[0],
+                         err);
     if (r == 0 && (spec->base < 0 || spec->base > row->head))
         r = error_set(err, ERR_INVALID,
                       "the base is not a commit of this "

@@ -207,6 +207,15 @@ static void choose(struct commit_plan *p, struct plan_node *n)
 
 /* ---- room --------------------------------------------------------------- */
 
+/* Bytes that a live file of the head has are stored, whoever wrote them. */
+static bool is_stored(const struct plan_node *n)
+{
+    const struct plan_node *from = n->put->origin ? n->put->origin : n;
+
+    return !n->put->unstored ||
+           (from->head && strcmp(from->head->sha256, n->put->sha256) == 0);
+}
+
 static int take_each(struct commit_plan *p, struct error *err)
 {
     for (struct plan_node *n = p->first; n; n = n->next) {
@@ -214,6 +223,10 @@ static int take_each(struct commit_plan *p, struct error *err)
 
         if (!plan_is_write(n))
             continue;
+        if (!is_stored(n)) {
+            n->fate = FATE_QUOTA;
+            continue;
+        }
         r = workspace_quota_take(p->w, p->tx, p->row, p->stored, n->cost, err);
         if (r == -ERR_SPACE)
             n->fate = FATE_QUOTA;

@@ -114,6 +114,7 @@ static int change_put(struct commit_plan *p, const struct workspace_change *c,
     struct plan_put *put = arena_alloc(p->arena, sizeof(*put));
 
     put->sha256 = c->sha256;
+    put->unstored = c->unstored;
     put->size = c->size;
     put->executable = c->executable;
     put->as_was = c->as_was;

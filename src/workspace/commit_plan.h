@@ -46,6 +46,7 @@ struct plan_node;
 /* The bytes a path shall have. */
 struct plan_put {
     const char *sha256;
+    bool unstored; /* see workspace_change */
     uint64_t size;
     bool executable;
     bool as_was; /* executable if what it replaces is */

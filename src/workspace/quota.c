@@ -140,6 +140,62 @@ int workspace_quota_take(struct workspaces *w, struct store_tx *tx,
     return take_from_tenant(w, tx, row->tenant, already, more, err);
 }
 
+/* What the tenant may surely add: as remembered, if that is enough. */
+static int tenant_room(struct workspaces *w, struct store_tx *tx,
+                       const char *tenant, uint64_t want, uint64_t *ret,
+                       struct error *err)
+{
+    uint64_t quota = tenant_quota(w, tenant), used = 0;
+    uint64_t room = UINT64_MAX;
+    bool known;
+    int r;
+
+    *ret = UINT64_MAX;
+    if (!quota)
+        return 0;
+    (void)workspace_lock_mutex(&w->lock);
+    known = strcmp(memo_of(w, tenant)->tenant, tenant) == 0 &&
+            memo_of(w, tenant)->quota == quota;
+    room = known ? memo_of(w, tenant)->room : 0;
+    (void)pthread_mutex_unlock(&w->lock); /* we hold it */
+    if (room < want) {
+        r = tenant_used(tx, tenant, &used, err);
+        if (r < 0)
+            return r;
+        room = quota > used ? quota - used : 0;
+    }
+    *ret = room;
+    return 0;
+}
+
+int workspace_room(struct workspaces *w, const struct actor *who,
+                   const char *id, uint64_t want, uint64_t *ret,
+                   struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_row row = {0};
+    uint64_t quota = w->settings.workspace_quota_bytes, used = 0, room;
+    int r;
+
+    if (id) {
+        r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_READ,
+                            "looking for room", &tx, &row, err);
+        quota = workspace_quota(w, &row);
+        used = (uint64_t)row.stored_bytes;
+    } else {
+        r = store_begin(w->store, STORE_READ, "looking for room", &tx, err);
+    }
+    if (r == 0)
+        r = tenant_room(w, tx, id ? row.tenant : who->tenant, want, &room,
+                        err);
+    if (r < 0)
+        return r;
+    if (quota)
+        room = MIN(room, quota > used ? quota - used : 0);
+    *ret = room;
+    return 0;
+}
+
 static int check_count(struct workspaces *w, struct store_tx *tx,
                        const char *tenant, struct error *err)
 {

@@ -222,6 +222,13 @@ struct workspace_usage {
 };
 int workspace_usage(struct workspaces *w, const struct actor *who,
                     struct workspace_usage *ret, struct error *err);
+/* How many bytes the actor's next commit may add, by the quotas of the
+ * workspace (id NULL: of one that is still to be made) and of its tenant.
+ * UINT64_MAX: there is no quota. May tell less than there is, but not less
+ * than `want` where that fits. */
+int workspace_room(struct workspaces *w, const struct actor *who,
+                   const char *id, uint64_t want, uint64_t *ret,
+                   struct error *err);
 
 /* ---- commit.c: the one way a tree changes --------------------------------
  */
@@ -244,6 +251,9 @@ struct workspace_change {
     const char *path;
     const char *from;   /* MOVE, COPY */
     const char *sha256; /* PUT: a blob that is there and pinned */
+    bool unstored;      /* PUT of a session: that blob is not there, because
+                           there is no room for it: FATE_QUOTA, unless the
+                           workspace has these bytes at the head */
     uint64_t size;
     bool executable;
     bool as_was;      /* PUT over a file: as executable as that one is */
