@@ -84,6 +84,8 @@ enum doors_flags {
     DOORS_TENANT = 1 << 4,
     DOORS_WITHIN = 1 << 5, /* unless it looks at the bounds itself. */
     DOORS_MANAGE = 1 << 6, /* workspaces:admin will do in place of its scope */
+    DOORS_FREES = 1 << 7,  /* stops something: never refused because the tenant
+                              is busy. So is every DELETE */
 };
 
 #define AUTH_WHOLE                                                            \

@@ -42,15 +42,28 @@ static int authenticate(struct doors_call *call, struct error *err)
                       http_source(call->http), &call->who, err);
 }
 
+/* What ends or removes something is never refused because its tenant is busy:
+ * that may be what keeps it busy. */
+static bool frees(const struct doors_call *call)
+{
+    return call->route && ((call->route->flags & DOORS_FREES) ||
+                           strcmp(call->route->method, "DELETE") == 0);
+}
+
 /* The thread is the tenant's from here on; a stranger's by its address. Who
- * has many already leaves the rest to others (X4, R8). */
+ * has many already leaves the rest to others (X4, R8). 1: the request is
+ * parked, and will be served from the start later. */
 static int take_thread(const struct doors_call *call, struct error *err)
 {
     const char *who =
         call->who.tenant[0] ? call->who.tenant : http_source(call->http);
 
-    if (http_work_charge(doors_workers(call), who))
+    if (http_work_charge(doors_workers(call), who, frees(call)))
         return 0;
+    if (frees(call)) {
+        http_park(call->http, who);
+        return 1;
+    }
     (void)error_set(err, ERR_BUSY, "too many requests at once");
     (void)error_hint(err, "wait for some to be answered");
     return error_retry(err, 1);
@@ -276,6 +289,8 @@ void serve_request(void *ctx, struct http_request *req)
     doors_identify(&call);
     if (r == 0)
         r = take_thread(&call, &err);
+    if (r > 0)
+        return;
     if (r == 0)
         r = check_route(&call, allow, &err);
     if (r == 0)
@@ -302,7 +317,7 @@ struct http_work *doors_workers(const struct doors_call *call)
 
 int doors_submit(void *ctx, void (*job)(void *arg), void *arg)
 {
-    return http_work_submit(ctx, 0, job, arg);
+    return http_work_submit(ctx, 0, false, job, arg);
 }
 
 int doors_query_int(const struct doors_call *call, const char *name,

@@ -146,6 +146,11 @@ static void run(void *arg)
     http_request_unref(req);
 }
 
+void http_park(struct http_request *req, const char *who)
+{
+    http_work_park(req->server->work, who, run, http_request_ref(req));
+}
+
 /* Whether what it says of itself is true, a worker will find out. */
 static uint64_t flow_of(const struct http_request *req)
 {
@@ -164,7 +169,11 @@ static int dispatch(struct http_request *req, struct error *err)
         return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
     (void)http_request_ref(req);
     req->dispatched = true;
-    if (http_work_submit(req->server->work, req->flow, run, req) < 0) {
+    /* A deletion frees what others wait for, so it always has a place in the
+     * line; connections bound how many there can be. */
+    if (http_work_submit(req->server->work, req->flow,
+                         strcmp(http_method(req), "DELETE") == 0, run,
+                         req) < 0) {
         http_request_unref(req);
         (void)error_set(err, ERR_BUSY, "too many requests at once");
         return error_retry(err, 1);

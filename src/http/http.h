@@ -76,21 +76,30 @@ void http_counts(struct http_server *server, uint64_t ret_classes[6]);
 struct http_work *http_work_new(unsigned max_threads, size_t queue_max);
 /* Runs what is queued, waits for every thread, frees. */
 void http_work_free(struct http_work *work);
-/* -EAGAIN when too much of the flow waits; the job is then not run. Flows are
- * served in turn. On a worker that is charged, the job is too, whatever the
- * flow. */
-int http_work_submit(struct http_work *work, uint64_t flow,
+/* -EAGAIN when too much of the flow waits (even_if_full: only when there is no
+ * thread); the job is then not run. Flows are served in turn. On a worker that
+ * is charged, the job is too, whatever the flow. */
+int http_work_submit(struct http_work *work, uint64_t flow, bool even_if_full,
                      void (*job)(void *arg), void *arg);
 uint64_t http_work_flow(const char *text); /* of whoever is called so */
 /* Until its job ends this worker counts as working for `who`. False: that one
- * has its share already, and the job should be refused. */
-bool http_work_charge(struct http_work *work, const char *who);
+ * has its share already, and the job should be refused. beyond: a job that
+ * frees something; `who` has a few threads beyond its share for those, and
+ * where these are in use too, it should be parked. */
+bool http_work_charge(struct http_work *work, const char *who, bool beyond);
+/* Runs the job as soon as `who` has one of those few threads again. */
+void http_work_park(struct http_work *work, const char *who,
+                    void (*run)(void *arg), void *arg);
 /* For clean-up that must not be lost: queues even when full. */
 void http_work_insist(struct http_work *work, void (*job)(void *arg),
                       void *arg);
 /* Jobs waiting, threads alive. */
 void http_work_load(struct http_work *work, size_t *ret_queued,
                     unsigned *ret_threads);
+
+/* The handler is called again with this request, once `who` has a thread as
+ * above; it must not have answered, and must not touch it any more. */
+void http_park(struct http_request *req, const char *who);
 
 /* ---- request.c, body.c: what the client asked --------------------------- */
 

@@ -9,6 +9,10 @@
  * claim to be. Once a request's tenant is known, its thread is charged to
  * that tenant, as are jobs it submits; the fewer threads are left, the fewer
  * one tenant may have, so that some always are left for the others.
+ *
+ * A request that frees something (a deletion, a cancellation) is not refused
+ * for want of a share: an account has EXTRA threads beyond it for those, and
+ * what is more is parked without a thread until one of these is free.
  */
 #include "http/http.h"
 
@@ -25,6 +29,7 @@
 
 #define BUCKETS 256u
 #define SHARE 3u /* of one account's threads, to those that are left */
+#define EXTRA 4u /* threads beyond that, for what frees something */
 
 struct job {
     struct job *next;
@@ -39,8 +44,10 @@ struct account {
     struct account *turn; /* in the ring of those with jobs that wait */
     uint64_t id;
     unsigned charged; /* threads, and jobs that will be */
+    unsigned extra;   /* of these, beyond the share */
     size_t queued;
     struct job *first, **last;
+    struct job *parked, **parked_last; /* until an extra thread is free */
 };
 
 struct http_work {
@@ -57,6 +64,7 @@ struct http_work {
 /* Of a worker: its pool, and whom it works for. */
 static _Thread_local struct http_work *my_work;
 static _Thread_local struct account *my_account;
+static _Thread_local bool my_extra; /* it is one beyond the share */
 
 struct http_work *http_work_new(unsigned max_threads, size_t queue_max)
 {
@@ -88,6 +96,7 @@ static struct account *account(struct http_work *w, uint64_t id)
     a = xcalloc(1, sizeof(*a));
     a->id = id;
     a->last = &a->first;
+    a->parked_last = &a->parked;
     a->next = *head;
     *head = a;
     return a;
@@ -97,7 +106,7 @@ static void let_go(struct http_work *w, struct account *a)
 {
     struct account **at = &w->accounts[a->id % BUCKETS];
 
-    if (a->charged || a->queued)
+    if (a->charged || a->queued || a->parked)
         return;
     while (*at != a)
         at = &(*at)->next;
@@ -118,13 +127,6 @@ static void charge(struct http_work *w, struct account *a)
     w->charged++;
 }
 
-static void discharge(struct http_work *w, struct account *a)
-{
-    a->charged--;
-    w->charged--;
-    let_go(w, a);
-}
-
 static void ring_add(struct http_work *w, struct account *a)
 {
     a->turn = w->latest ? w->latest->turn : a;
@@ -141,6 +143,31 @@ static void push(struct http_work *w, struct account *a, struct job *job)
     a->last = &job->next;
     a->queued++;
     w->queued++;
+}
+
+/* One that was parked goes on: its account may have a thread more now. */
+static void unpark(struct http_work *w, struct account *a)
+{
+    struct job *job = a->parked;
+
+    if (!job)
+        return;
+    a->parked = job->next;
+    if (!a->parked)
+        a->parked_last = &a->parked;
+    job->next = NULL;
+    push(w, a, job);
+    (void)pthread_cond_signal(&w->some);
+}
+
+/* The thread no longer works for the account. */
+static void discharge(struct http_work *w, struct account *a, bool extra)
+{
+    a->charged--;
+    a->extra -= extra;
+    w->charged--;
+    unpark(w, a);
+    let_go(w, a);
 }
 
 /* From the account whose turn it is; *ret stays while the job is charged. */
@@ -164,7 +191,7 @@ static struct job *pop(struct http_work *w, struct account **ret)
     return job;
 }
 
-bool http_work_charge(struct http_work *work, const char *who)
+bool http_work_charge(struct http_work *work, const char *who, bool beyond)
 {
     struct account *a;
     bool room;
@@ -173,9 +200,12 @@ bool http_work_charge(struct http_work *work, const char *who)
         return true; /* not a thread of this pool */
     (void)pthread_mutex_lock(&work->lock);
     if (my_account)
-        discharge(work, my_account);
+        discharge(work, my_account, my_extra);
     a = account(work, http_work_flow(who));
     room = has_share(work, a);
+    my_extra = !room && beyond && a->extra < EXTRA;
+    room = room || my_extra;
+    a->extra += my_extra;
     my_account = room ? a : NULL;
     if (room)
         charge(work, a);
@@ -229,8 +259,9 @@ static void *worker(void *arg)
         free(job);
         (void)pthread_mutex_lock(&w->lock);
         if (my_account)
-            discharge(w, my_account);
+            discharge(w, my_account, my_extra);
         my_account = NULL;
+        my_extra = false;
     }
     if (--w->threads == 0)
         (void)pthread_cond_broadcast(&w->empty);
@@ -262,11 +293,12 @@ static int start_thread(struct http_work *w)
 
 /* Lock held. -EAGAIN: one more would be too many. */
 static int check_room(struct http_work *w, const struct account *a,
-                      bool charged)
+                      bool charged, bool insist)
 {
     int r = 0;
 
-    if (a->queued >= w->queue_max || (charged && !has_share(w, a)))
+    if (!insist &&
+        (a->queued >= w->queue_max || (charged && !has_share(w, a))))
         return -EAGAIN;
     if (w->queued >= w->idle && w->threads < w->max_threads)
         r = start_thread(w);
@@ -285,9 +317,7 @@ static int add_job(struct http_work *w, uint64_t id, void (*run)(void *),
     /* What a worker hands on is still its tenant's. */
     job->charged = my_work == w && my_account;
     a = job->charged ? my_account : account(w, id);
-    r = check_room(w, a, job->charged);
-    if (r < 0 && insist && w->threads > 0)
-        r = 0;
+    r = check_room(w, a, job->charged, insist);
     if (r == 0) {
         if (job->charged)
             charge(w, a);
@@ -301,10 +331,26 @@ static int add_job(struct http_work *w, uint64_t id, void (*run)(void *),
     return r;
 }
 
-int http_work_submit(struct http_work *work, uint64_t flow,
+int http_work_submit(struct http_work *work, uint64_t flow, bool even_if_full,
                      void (*job)(void *arg), void *arg)
 {
-    return add_job(work, flow, job, arg, false);
+    return add_job(work, flow, job, arg, even_if_full);
+}
+
+void http_work_park(struct http_work *work, const char *who,
+                    void (*run)(void *arg), void *arg)
+{
+    struct job *job = xmalloc(sizeof(*job));
+    struct account *a;
+
+    *job = (struct job){.run = run, .arg = arg};
+    (void)pthread_mutex_lock(&work->lock);
+    a = account(work, http_work_flow(who));
+    *a->parked_last = job;
+    a->parked_last = &job->next;
+    if (a->extra < EXTRA) /* one became free meanwhile */
+        unpark(work, a);
+    (void)pthread_mutex_unlock(&work->lock);
 }
 
 void http_work_insist(struct http_work *work, void (*job)(void *arg),

@@ -12,6 +12,7 @@
 #include <cmocka.h>
 
 #include <arpa/inet.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <poll.h>
@@ -999,6 +1000,127 @@ static void be_refused(int fd, const char *key, unsigned n)
 
 /* A thousand refusals are as fast as they can be. The next is left unread for
  * a while; another sender's, and the same's on another day, are not. */
+/* ---- threads for what frees something ----------------------------------- */
+
+#define THREADS 4u
+#define FREEING 6u
+
+static struct {
+    struct http_work *work;
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    unsigned charged, refused, freeing, parked, freed;
+    bool let_go, let_free;
+} jobs = {.lock = PTHREAD_MUTEX_INITIALIZER,
+          .changed = PTHREAD_COND_INITIALIZER};
+
+static void jobs_note(unsigned *what, const bool *until)
+{
+    pthread_mutex_lock(&jobs.lock);
+    ++*what;
+    pthread_cond_broadcast(&jobs.changed);
+    while (until && !*until)
+        pthread_cond_wait(&jobs.changed, &jobs.lock);
+    pthread_mutex_unlock(&jobs.lock);
+}
+
+static void jobs_await(const unsigned *what, unsigned count)
+{
+    pthread_mutex_lock(&jobs.lock);
+    while (*what < count)
+        pthread_cond_wait(&jobs.changed, &jobs.lock);
+    pthread_mutex_unlock(&jobs.lock);
+}
+
+static void jobs_set(bool *what)
+{
+    pthread_mutex_lock(&jobs.lock);
+    *what = true;
+    pthread_cond_broadcast(&jobs.changed);
+    pthread_mutex_unlock(&jobs.lock);
+}
+
+static void job_plain(void *arg)
+{
+    (void)arg;
+    if (http_work_charge(jobs.work, "busy", false))
+        jobs_note(&jobs.charged, &jobs.let_go);
+    else
+        jobs_note(&jobs.refused, NULL);
+}
+
+static void job_freeing(void *arg)
+{
+    if (http_work_charge(jobs.work, "busy", true)) {
+        jobs_note(&jobs.freeing, &jobs.let_free);
+        jobs_note(&jobs.freed, NULL);
+    } else {
+        http_work_park(jobs.work, "busy", job_freeing, arg);
+        jobs_note(&jobs.parked, NULL);
+    }
+}
+
+static void submit(void (*job)(void *))
+{
+    assert_int_equal(http_work_submit(jobs.work, 1, true, job, NULL), 0);
+}
+
+/* A tenant that has its share of threads is refused another, but not when it
+ * is to free something: for that it has four more, and the rest waits without
+ * a thread until one of these is free. */
+static void X4_what_frees_something_is_parked_not_refused(void **state)
+{
+    size_t queued;
+    unsigned threads;
+
+    (void)state;
+    jobs.work = http_work_new(32, 1);
+    for (unsigned i = 0; i < 40 && jobs.refused == 0; i++) {
+        submit(job_plain);
+        while (true) { /* one after the other */
+            pthread_mutex_lock(&jobs.lock);
+            bool seen = jobs.charged + jobs.refused == i + 1;
+            pthread_mutex_unlock(&jobs.lock);
+            if (seen)
+                break;
+            usleep(1000);
+        }
+    }
+    assert_int_equal(jobs.charged, 25); /* three times what is then left */
+    assert_int_equal(jobs.refused, 1);
+    for (unsigned i = 0; i < FREEING; i++)
+        submit(job_freeing);
+    jobs_await(&jobs.freeing, THREADS);
+    jobs_await(&jobs.parked, FREEING - THREADS);
+    http_work_load(jobs.work, &queued, &threads);
+    assert_int_equal(queued, 0); /* those that are parked cost no thread */
+    assert_int_equal(jobs.freeing, THREADS);
+    jobs_set(&jobs.let_free);
+    jobs_await(&jobs.freed, FREEING);
+    jobs_set(&jobs.let_go);
+    http_work_free(jobs.work);
+}
+
+static void R8_a_deletion_has_a_place_in_a_full_line(void **state)
+{
+    (void)state;
+    jobs.charged = jobs.freeing = jobs.parked = jobs.freed = 0;
+    jobs.let_go = jobs.let_free = false;
+    jobs.work = http_work_new(1, 1);
+    submit(job_plain);
+    jobs_await(&jobs.charged, 1); /* the only thread */
+    assert_int_equal(http_work_submit(jobs.work, 1, false, job_freeing, NULL),
+                     0);
+    assert_int_equal(http_work_submit(jobs.work, 1, false, job_freeing, NULL),
+                     -EAGAIN);
+    assert_int_equal(http_work_submit(jobs.work, 1, true, job_freeing, NULL),
+                     0);
+    jobs_set(&jobs.let_free);
+    jobs_set(&jobs.let_go);
+    jobs_await(&jobs.freed, 2);
+    http_work_free(jobs.work);
+}
+
 static void X4_who_is_refused_again_and_again_waits(void **state)
 {
     static const char next[] = "GET /busy HTTP/1.1\r\nHost: x\r\n"
@@ -1127,6 +1249,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(R8_full_queue_is_refused_at_once,
                                         setup_one_worker, teardown),
         CASE(X4_who_is_refused_again_and_again_waits),
+        cmocka_unit_test(X4_what_frees_something_is_parked_not_refused),
+        cmocka_unit_test(R8_a_deletion_has_a_place_in_a_full_line),
         cmocka_unit_test(http_patience_counts_and_forgets),
         CASE(connection_is_kept_alive),
         CASE(stop_waits_for_a_handler),

@@ -307,7 +307,7 @@ int mcp_task_run(struct mcp_exchange *x, const struct mcp_tool *tool,
                    : mcp_call_tool(x, tool, args);
     }
     t->refs++; /* the worker's */
-    if (http_work_submit(doors_workers(x->door), 0, run, t) < 0) {
+    if (http_work_submit(doors_workers(x->door), 0, false, run, t) < 0) {
         t->refs--;
         mcp_task_delist(t);
         mcp_task_unref(t);
