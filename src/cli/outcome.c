@@ -167,6 +167,17 @@ static void show_blocked(struct cli_render *r, const json_t *execution)
     }
 }
 
+/* A limit that the code reached and outlived. */
+static void show_warning(struct cli_render *r, const json_t *execution)
+{
+    const char *warning = cli_json_text(execution, "warning", NULL);
+
+    if (!warning)
+        return;
+    cli_render_fresh_line(r);
+    (void)fprintf(stderr, "warning: %s\n", warning);
+}
+
 void cli_outcome_show(struct cli_render *r, const json_t *execution)
 {
     const json_t *truncated = json_object_get(execution, "truncated");
@@ -179,6 +190,7 @@ void cli_outcome_show(struct cli_render *r, const json_t *execution)
                     stderr);
     }
     show_blocked(r, execution);
+    show_warning(r, execution);
     if (!cli_outcome_sentence(execution, &text) &&
         !own_words(r, execution, &text)) {
         note_lost(r, execution);

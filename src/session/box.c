@@ -22,6 +22,18 @@
 #include "wire/wire.h"
 
 #define SPAWN_RETRY_NS 10000000L
+#define LATE_RETRY_S 5
+
+__attribute__((weak)) const struct box_times session_box_times = {
+    .ready_ms = 30000, .kernel_ms = 30000, .slot_ms = 3000};
+
+int session_box_late(const char *what, uint32_t ms, struct error *err)
+{
+    (void)error_set(err, ERR_BUSY, "the machine is overloaded: %s within %u s",
+                    what, (ms + 999) / 1000);
+    (void)error_hint(err, "try again later");
+    return error_retry(err, LATE_RETRY_S);
+}
 
 static struct box *box_new(struct warden_link *link,
                            const struct warden_limits *limits)
@@ -169,7 +181,7 @@ bool session_box_check(struct box *b)
 
 static int wait_ready(struct box *b, struct error *err)
 {
-    uint64_t deadline = clock_mono_ms() + BOX_READY_MS;
+    uint64_t deadline = clock_mono_ms() + session_box_times.ready_ms;
     struct pollfd p = {.fd = b->events, .events = POLLIN};
     struct init_event event;
     int n;
@@ -178,9 +190,8 @@ static int wait_ready(struct box *b, struct error *err)
         n = poll(&p, 1, clock_left_ms(deadline));
     while (n < 0 && errno == EINTR);
     if (n <= 0)
-        return error_set(err, ERR_TIMEOUT,
-                         "a sandbox did not come up within %u s",
-                         BOX_READY_MS / 1000);
+        return session_box_late("a sandbox did not come up",
+                                session_box_times.ready_ms, err);
     if (session_box_event(b, &event) <= 0)
         return error_set(err, ERR_ISOLATION,
                          "a sandbox ended while it was set up");
@@ -228,22 +239,39 @@ static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
     return error_retry(err, 1);
 }
 
-/* Asks again while the zygote is still importing. */
+/* What the kernel has run out of is a matter of load, not of walls. */
+static int judge_spawn(struct error *err)
+{
+    if (err->code == ERR_ISOLATION &&
+        (err->errnum == EAGAIN || err->errnum == ENOMEM ||
+         err->errnum == EMFILE || err->errnum == ENFILE)) {
+        err->code = ERR_BUSY;
+        (void)error_wrap(err, "the machine is overloaded");
+        err->retry_after_s = LATE_RETRY_S;
+    }
+    return -(int)err->code;
+}
+
+/* Asks again while the zygote is still importing, and for a moment while no
+ * slot is free: sessions that end, or another that was quicker, have it. */
 static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
                  int events, const int *layers, const atomic_bool *stopping,
                  struct error *err)
 {
-    uint64_t deadline = clock_mono_ms() + BOX_SPAWN_MS;
+    uint64_t start = clock_mono_ms();
 
     for (;;) {
         int rc = warden_call_spawn(b->link, want, ctl, events, layers,
                                    &b->slot, &b->meters, err);
+        uint64_t patience =
+            rc == -ERR_BUSY ? session_box_times.slot_ms : BOX_SPAWN_MS;
 
         if (rc == 0)
             return 0;
-        if (rc != -ERR_UNAVAILABLE || err->retry_after_s == 0 ||
-            atomic_load(stopping) || clock_left_ms(deadline) == 0)
-            return rc;
+        if ((rc != -ERR_UNAVAILABLE && rc != -ERR_BUSY) ||
+            err->retry_after_s == 0 || atomic_load(stopping) ||
+            clock_left_ms(start + patience) == 0)
+            return judge_spawn(err);
         (void)nanosleep(&(struct timespec){.tv_nsec = SPAWN_RETRY_NS}, NULL);
     }
 }

@@ -19,11 +19,19 @@ struct tenant;
 
 /* ---- box.c, broker.c, kernel.c: one sandbox ----------------------------- */
 
-#define BOX_READY_MS 10000u  /* spawn to "walls stand" */
-#define BOX_KERNEL_MS 20000u /* start to the kernel's first frame */
-#define BOX_SPAWN_MS 30000u  /* how long to wait for a zygote */
-#define BOX_CALL_MS 5000u    /* one request to pid 1 */
-#define BOX_KILL_MS 2000u    /* the same when we want it dead */
+#define BOX_SPAWN_MS 30000u /* how long to wait for a zygote */
+#define BOX_CALL_MS 5000u   /* one request to pid 1 */
+#define BOX_KILL_MS 2000u   /* the same when we want it dead */
+
+/* How long a sandbox may take to come up. One that takes longer is a sign of
+ * an overloaded machine (ERR_BUSY), not of a session that misbehaves. Unit
+ * tests define times of their own. */
+struct box_times {
+    uint32_t ready_ms;  /* spawn to "walls stand" */
+    uint32_t kernel_ms; /* start to the kernel's first frame */
+    uint32_t slot_ms;   /* until a slot is free at the warden */
+};
+extern const struct box_times session_box_times;
 
 struct box {
     atomic_uint refs;
@@ -37,6 +45,7 @@ struct box {
     int ctl;
     uint32_t seq;             /* ctl_lock */
     uint64_t ctl_deadline_ms; /* ctl_lock: of the request under way */
+    uint32_t ctl_patience_ms; /* ctl_lock: from its begin to that */
     atomic_bool broken;       /* lied, hung or gone: good for release only */
     atomic_bool touched;      /* code has run in it, or it was written to */
     struct session *network;  /* whose network it has, referenced from
@@ -63,6 +72,8 @@ struct box {
     bool environment_told;  /* surround_lock: this kernel knows it */
 };
 
+/* ERR_BUSY: `what` (a clause, "it did not …") within ms. */
+int session_box_late(const char *what, uint32_t ms, struct error *err);
 /* layers (borrowed): folders of the workspace, the upper one first. */
 int session_box_open(struct warden_link *link, uint32_t runtime,
                      const struct warden_limits *limits, const int *layers,

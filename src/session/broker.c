@@ -27,6 +27,18 @@ static int broken(struct box *b, const char *why, struct error *err)
     return error_set(err, ERR_GUEST, "the sandbox is gone: %s", why);
 }
 
+/* pid 1 is ours and runs apart from the session's code, so one that is late
+ * is the machine's fault as far as we know. It is given up all the same: a
+ * reply that comes now would be taken for the next one's. */
+static int late(struct box *b, struct error *err)
+{
+    struct error ignored;
+
+    (void)broken(b, "it does not answer", &ignored);
+    return session_box_late("a sandbox did not answer", b->ctl_patience_ms,
+                            err);
+}
+
 static bool lock_until(pthread_mutex_t *lock, uint64_t deadline_ms)
 {
     struct timespec ts = {.tv_sec = (time_t)(deadline_ms / 1000),
@@ -90,6 +102,7 @@ int session_broker_begin(struct box *b, const struct broker_request *request,
         rc = broken(b, "it cannot be reached", err);
     else {
         b->ctl_deadline_ms = deadline;
+        b->ctl_patience_ms = ms;
         return 0;
     }
     pthread_mutex_unlock(&b->ctl_lock);
@@ -127,7 +140,7 @@ static int receive_reply(struct box *b, char *room, size_t room_len,
     ssize_t n;
 
     if (!wait_for(b->ctl, POLLIN, b->ctl_deadline_ms))
-        return broken(b, "it does not answer", err);
+        return late(b, err);
     n = wire_recv(b->ctl, room ? room : (char *)&head,
                   room ? room_len : sizeof(head), fds, &fd_count);
     if (room && n >= (ssize_t)sizeof(head))

@@ -252,6 +252,11 @@ static void note_unmade(struct execution *e, struct facts *f,
     f->reason = err->message;
     /* Its workspace was deleted, or is no longer the actor's to see. */
     f->keep_denied = err->code == ERR_NOT_FOUND || err->code == ERR_FORBIDDEN;
+    f->overloaded = err->code == ERR_BUSY || err->code == ERR_LIMIT ||
+                    (err->code == ERR_UNAVAILABLE && err->retry_after_s > 0);
+    f->quota = err->quota;
+    f->quota_most = err->quota_most;
+    f->quota_used = err->quota_used;
     if (atomic_load(&e->requests) & REQUEST_END) {
         f->cancelled = true;
         f->reason = "the session was deleted while it waited";

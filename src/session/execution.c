@@ -141,6 +141,7 @@ void execution_unref(struct execution *e)
     session_unref(e->session);
     free(e->code);
     free(e->failure);
+    free(e->warning);
     free(e->metadata);
     free(e->conversation);
     free(e->message);
@@ -204,6 +205,8 @@ static size_t set_final(struct execution *e, const struct verdict *v)
     append_our_error(e, v);
     if (v->failure[0])
         info->failure = e->failure = xstrdup(v->failure);
+    if (v->warning[0])
+        info->warning = e->warning = xstrdup(v->warning);
     info->outcome = v->outcome;
     info->interpreter_lost = v->interpreter_lost;
     info->exit_code = v->exit_code;

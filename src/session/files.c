@@ -98,17 +98,19 @@ int session_files_call(struct session *se,
 
     for (int i = 0; i < 2; i++) {
         struct box *box;
+        bool gone;
 
         rc = session_wake(se, &box, err);
         if (rc < 0)
             return rc;
         rc = session_broker_call(box, request, room, room_len, want_fd, ret,
                                  err);
+        gone = rc < 0 && atomic_load(&box->broken);
         if (rc == 0 && ret_box)
             *ret_box = box;
         else
             session_box_unref(box);
-        if (rc != -ERR_GUEST)
+        if (!gone)
             break;
     }
     return rc;

@@ -162,6 +162,16 @@ static bool is_unmade(const struct facts *f)
 
 static void say_unmade(const struct facts *f, struct verdict *v)
 {
+    if (f->overloaded) {
+        v->outcome = OUTCOME_LIMIT;
+        limit(v, f->quota ? f->quota : "capacity", f->quota_most,
+              f->quota_used);
+        sentence(v,
+                 "there was no room for a sandbox and nothing was run: %s; "
+                 "try again",
+                 f->reason ? f->reason : "unknown");
+        return;
+    }
     v->outcome = f->keep_denied ? OUTCOME_DENIED : OUTCOME_ISOLATION_FAILED;
     sentence(v, "no sandbox could be made for it: %s",
              f->reason ? f->reason : "unknown");
@@ -436,6 +446,26 @@ static const struct rule rules[] = {
     {is_anything, say_ok},
 };
 
+/* Processes that the kernel ended at the memory limit while the execution went
+ * on: its outcome is its own, but the limit is told all the same. */
+static void note_oom_kills(const struct facts *f, struct verdict *v)
+{
+    char size[32];
+
+    if (f->oom_kills == 0 || v->outcome == OUTCOME_OOM || f->end == END_UNMADE)
+        return;
+    if (!v->limit_name)
+        limit(v, "memory_bytes", f->limits->memory_bytes,
+              f->peak_memory_bytes);
+    (void)snprintf(v->warning, sizeof(v->warning),
+                   "the session reached its %s of memory and %llu of its "
+                   "processes %s ended for that%s",
+                   human(f->limits->memory_bytes, size),
+                   (unsigned long long)f->oom_kills,
+                   f->oom_kills == 1 ? "was" : "were",
+                   v->interpreter_lost ? "" : "; the interpreter was not");
+}
+
 static int shell_exit_code(const struct facts *f)
 {
     if (f->end != END_SHELL)
@@ -457,5 +487,6 @@ void session_judge(const struct facts *f, struct verdict *ret)
             rules[i].say(f, &v);
             break;
         }
+    note_oom_kills(f, &v);
     *ret = v;
 }

@@ -35,8 +35,13 @@ static int send_start(struct box *b, int frames, struct error *err)
     struct broker_request request = {
         .type = INIT_START, .fds = fds, .fd_count = 3};
     struct broker_reply reply;
-    int rc = session_broker_call(b, &request, NULL, 0, false, &reply, err);
+    int rc;
 
+    /* Where code has run, it may be what keeps pid 1 from answering: then a
+     * new sandbox is better than waiting. */
+    if (!atomic_load(&b->touched))
+        request.timeout_ms = session_box_times.kernel_ms;
+    rc = session_broker_call(b, &request, NULL, 0, false, &reply, err);
     if (rc < 0)
         return rc;
     if (reply.errnum)
@@ -48,9 +53,9 @@ static int send_start(struct box *b, int frames, struct error *err)
 }
 
 /* A kernel that dies while it starts is seen by the end of its channel. */
-static int wait_first_frame(struct box *b, struct error *err)
+static int wait_first_frame(struct box *b, uint64_t deadline,
+                            struct error *err)
 {
-    uint64_t deadline = clock_mono_ms() + BOX_KERNEL_MS;
     struct pollfd p = {.fd = b->frames, .events = POLLIN};
     struct kernel_frame frame;
     ssize_t n;
@@ -59,9 +64,8 @@ static int wait_first_frame(struct box *b, struct error *err)
         n = poll(&p, 1, clock_left_ms(deadline));
     while (n < 0 && errno == EINTR);
     if (n <= 0)
-        return error_set(err, ERR_TIMEOUT,
-                         "the interpreter did not start within %u s",
-                         BOX_KERNEL_MS / 1000);
+        return session_box_late("the interpreter did not start",
+                                session_box_times.kernel_ms, err);
     /* Eight bytes written at once into an empty socket come at once. */
     n = recv(b->frames, &frame, sizeof(frame), 0);
     if (n <= 0)
@@ -78,6 +82,7 @@ int session_kernel_start(struct box *b, struct error *err)
     int pair[2] = {-1, -1};
     int ours cleanup(fd_close) = -1;
     int theirs cleanup(fd_close) = -1;
+    uint64_t deadline = clock_mono_ms() + session_box_times.kernel_ms;
     int rc = fd_socketpair(SOCK_STREAM, pair);
 
     ours = pair[0];
@@ -95,7 +100,7 @@ int session_kernel_start(struct box *b, struct error *err)
     fd_close(&theirs);
     fd_close(&b->frames);
     b->frames = take_fd(ours);
-    rc = wait_first_frame(b, err);
+    rc = wait_first_frame(b, deadline, err);
     if (rc < 0)
         return rc;
     b->kernel_alive = true;

@@ -212,7 +212,7 @@ void session_remember(struct sessions *m, struct session *se,
         .outcome = info.status == EXEC_PENDING
                        ? exec_status_name(EXEC_PENDING)
                        : exec_outcome_name(info.outcome),
-        .failure = info.failure,
+        .failure = info.failure ? info.failure : info.warning,
         .isolation = info.started_at_ms ? walls : NULL,
         .created_at_ms = info.created_at_ms,
         .started_at_ms = info.started_at_ms,

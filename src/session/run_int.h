@@ -78,7 +78,7 @@ struct execution {
     pthread_mutex_t lock;
     pthread_cond_t fired;
     struct exec_info info; /* its pointers are ours */
-    char *failure, *metadata;
+    char *failure, *warning, *metadata;
     struct arena *strings; /* what changes point into; NULL: none */
     struct exec_file_change *changes;
     struct watched *watched; /* of watch.c; NULL: nothing yet */
@@ -270,6 +270,9 @@ struct facts {
     uint64_t wall_ms;
     const struct warden_limits *limits;
     const char *reason; /* END_UNMADE, or why it was cancelled; else NULL */
+    bool overloaded;    /* END_UNMADE for want of room, now or by a quota */
+    const char *quota;  /* its name; NULL: it was the machine */
+    uint64_t quota_most, quota_used;
 };
 
 struct verdict {
@@ -280,6 +283,7 @@ struct verdict {
     const char *limit_name; /* static */
     uint64_t limit_value, limit_peak;
     char failure[640];   /* "" none */
+    char warning[200];   /* "" none */
     char error_name[32]; /* "" unless an error event is ours to make */
     char error_text[160];
     uint64_t wall_ms, cpu_ms, peak_memory_bytes;

@@ -522,6 +522,8 @@ struct exec_info {
                                "processes", "scratch_bytes", … */
     uint64_t limit_value, limit_peak;
     const char *failure; /* our sentence about timeout, oom, …; or NULL */
+    const char *warning; /* our sentence about a limit that the code reached
+                            and outlived; or NULL */
     uint64_t wall_ms, cpu_ms, peak_memory_bytes;
     int64_t created_at_ms, started_at_ms, finished_at_ms; /* 0: not yet */
     const char *metadata; /* JSON text or NULL */

@@ -10,7 +10,7 @@
 #include "base/mem.h"
 #include "session/session_int.h"
 
-#define MOVE_MS 60000u /* longer than any start may take */
+#define MOVE_MS 120000u /* longer than any start may take */
 
 static int ended(struct error *err)
 {
@@ -24,8 +24,8 @@ static int settle_down(struct session *se, struct error *err)
 
     while (se->moving)
         if (!session_cond_wait(&se->cond, &se->lock, deadline))
-            return error_set(err, ERR_TIMEOUT,
-                             "the session's sandbox did not come up");
+            return session_box_late("the session's sandbox did not come up",
+                                    MOVE_MS, err);
     session_state_check(se);
     return se->state == SESSION_ENDED ? ended(err) : 0;
 }

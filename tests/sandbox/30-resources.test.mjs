@@ -172,6 +172,8 @@ print(total)`;
   test('R2 a child that dies of it is no oom when the code copes', () => using({ limits: { memory_bytes: limit } }, async (session) => {
     const e = await session.python('kept = 1\nimport subprocess, sys\nprint(subprocess.run([sys.executable, "-c", "x = bytearray(100 << 20)"]).returncode)');
     assert.deepEqual([e.outcome, e.stdout.trim()], ['ok', '-9']);
+    assert.deepEqual([e.limit.name, e.limit.value], ['memory_bytes', limit], 'the limit is reported all the same (R9)');
+    assert.match(e.warning, /1 of its processes was ended/);
     assert.equal((await session.python('kept')).result['text/plain'], '1');
   }));
 });

@@ -51,6 +51,10 @@ enum fake_fault {
     FAULT_FULL,       /* no slot */
     FAULT_WALL,       /* a step fails */
     FAULT_DIES_EARLY, /* pid 1 ends before READY */
+    FAULT_LATE_READY, /* pid 1 never says READY */
+    FAULT_LATE_START, /* no reply to START */
+    FAULT_FULL_ONCE,  /* no slot, three times */
+    FAULT_NO_MEMORY,  /* the kernel has run out of it */
     FAULT_SEQ,        /* replies to SCAN: wrong number */
     FAULT_SHORT,      /* cut off */
     FAULT_LENGTH,     /* payload_len lies */
@@ -64,6 +68,10 @@ enum fake_fault {
     FAULT_LIST_NAMES, /* names that break the rules */
     FAULT_NOT_BUILT,  /* the image is missing */
 };
+
+/* Shorter than those of the service, and long enough for a busy machine. */
+const struct box_times session_box_times = {
+    .ready_ms = 3000, .kernel_ms = 3000, .slot_ms = 300};
 
 struct fake_file {
     uint16_t kind;
@@ -715,6 +723,8 @@ static inline void fake_reply(struct fake_box *b, const struct init_request *q,
     if (q->type == INIT_SIGNAL && q->arg == INIT_SIGNAL_KILL_ALL &&
         atomic_load(&fake.fault) == FAULT_SILENT)
         return;
+    if (q->type == INIT_START && atomic_load(&fake.fault) == FAULT_LATE_START)
+        return;
     (void)wire_send2(b->ctl, r, len, payload->data,
                      fault == FAULT_SHORT ? 0 : payload->len, &fd, fd >= 0);
     fd_close(&fd);
@@ -730,7 +740,7 @@ static inline void *fake_init(void *arg)
         ready = (struct init_event){
             .type = INIT_EVENT_FAILED, .errnum = EPERM, .step = "mount proc"};
     }
-    if (fault != FAULT_DIES_EARLY)
+    if (fault != FAULT_DIES_EARLY && fault != FAULT_LATE_READY)
         (void)wire_send(b->events, &ready, sizeof(ready), NULL, 0);
     while (fault != FAULT_DIES_EARLY && fault != FAULT_WALL &&
            !atomic_load(&b->dead)) {
@@ -841,7 +851,10 @@ int warden_call_spawn(struct warden_link *link,
         (void)error_set(err, ERR_UNAVAILABLE, "importing");
         return error_retry(err, 1);
     }
-    if (fault == FAULT_FULL) {
+    if (fault == FAULT_NO_MEMORY)
+        return error_errno(err, ERR_ISOLATION, ENOMEM, "clone");
+    if (fault == FAULT_FULL || (fault == FAULT_FULL_ONCE &&
+                                atomic_fetch_add(&fake.not_ready, 1) < 3)) {
         (void)error_set(err, ERR_BUSY, "no slot");
         return error_retry(err, 5);
     }

@@ -281,7 +281,7 @@ static void R9_session_judge_table(void **state)
          OUTCOME_OK,
          false,
          false,
-         NULL,
+         "memory_bytes",
          NULL,
          NULL},
         {{SH, .wait_status = STATUS(137), .oom_kills = 1},
@@ -295,7 +295,7 @@ static void R9_session_judge_table(void **state)
          OUTCOME_OK,
          false,
          false,
-         NULL,
+         "memory_bytes",
          NULL,
          NULL},
         /* deaths */
@@ -685,7 +685,29 @@ static void session_execute_deaths(void **state)
     check_run(f, "exit 4", OUTCOME_ERROR, true,
               "status:queued|status:running|error:SystemExit;exit status "
               "4;|done:");
-    check_run(f, "childoom", OUTCOME_OK, false, NULL);
+}
+
+/* A process that the kernel ended is told of, also when the code went on. */
+static void R9_children_ended_at_the_memory_limit_are_reported(void **state)
+{
+    struct fixture *f = *state;
+    struct execution *e = run_for(f, EXEC_PYTHON, "childoom\nout on", 0);
+    struct exec_info info;
+
+    execution_info(e, &info);
+    assert_string_equal(info.limit_name, "memory_bytes");
+    assert_int_equal(info.limit_value, f->conf.pools[0].memory_bytes);
+    assert_non_null(info.warning);
+    assert_non_null(strstr(info.warning, "1 of its processes was ended"));
+    assert_non_null(strstr(info.warning, "the interpreter was not"));
+    assert_null(info.failure);
+    expect(e, OUTCOME_OK, false, NULL);
+    /* Only of the execution in which it happened. */
+    e = run_for(f, EXEC_PYTHON, "out ok", 0);
+    execution_info(e, &info);
+    assert_null(info.limit_name);
+    assert_null(info.warning);
+    expect(e, OUTCOME_OK, false, NULL);
 }
 
 static void session_execute_limits(void **state)
@@ -1595,6 +1617,28 @@ static void session_create_faults(void **state)
     atomic_store(&fake.fault, FAULT_NONE);
 }
 
+/* A sandbox that is late, and one there is no room for, are an overload of the
+ * service and not a session that misbehaves or a wall that is missing. */
+static void R9_overload_is_told_as_overload(void **state)
+{
+    static const enum fake_fault faults[] = {
+        FAULT_LATE_READY, FAULT_LATE_START, FAULT_FULL, FAULT_NO_MEMORY};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+        atomic_store(&fake.fault, faults[i]);
+        assert_int_equal(try_create(f, TENANT, NULL), -ERR_BUSY);
+        assert_true(f->err.retry_after_s > 0);
+        atomic_store(&fake.fault, FAULT_NONE);
+    }
+    assert_int_equal(fake.releases, 2); /* of the late ones */
+    /* A race for a slot that is lost is run again. */
+    atomic_store(&fake.not_ready, 0);
+    atomic_store(&fake.fault, FAULT_FULL_ONCE);
+    assert_int_equal(try_create(f, TENANT, NULL), 0);
+    atomic_store(&fake.fault, FAULT_NONE);
+}
+
 static void session_create_runtime_not_built(void **state)
 {
     struct fixture *f = *state;
@@ -1714,11 +1758,19 @@ static void session_goes_dormant_and_wakes(void **state)
     assert_int_equal(fake.releases, 2);
 }
 
+static int submit_here(void *ctx, void (*job)(void *arg), void *arg)
+{
+    (void)ctx;
+    job(arg);
+    return 0;
+}
+
 static void session_wake_failure_is_an_outcome(void **state)
 {
     struct fixture *f = *state;
     struct exec_spec spec = {.code = "out x", .code_len = 5};
     struct execution *e;
+    struct exec_info info;
 
     f->conf.pools[0].cooldown_s = 0;
     wait_state(f, SESSION_DORMANT, 0);
@@ -1730,6 +1782,14 @@ static void session_wake_failure_is_an_outcome(void **state)
     atomic_store(&fake.fault, FAULT_FULL);
     assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
                      -ERR_BUSY);
+    /* Whoever asks for its outcome is told the same. */
+    assert_int_equal(session_submit(f->s, &WHO, f->id, &spec, submit_here,
+                                    NULL, &e, &f->err),
+                     0);
+    execution_info(e, &info);
+    assert_string_equal(info.limit_name, "capacity");
+    assert_non_null(strstr(info.failure, "nothing was run"));
+    expect(e, OUTCOME_LIMIT, true, NULL);
     atomic_store(&fake.fault, FAULT_NONE);
     assert_int_equal(get(f).state, SESSION_DORMANT);
     check_run(f, "out ok", OUTCOME_OK, false, NULL);
@@ -1852,6 +1912,7 @@ int main(void)
         LIVE(session_execute_frames_byte_by_byte),
         LIVE(session_execute_forged_done),
         LIVE(session_execute_deaths),
+        LIVE(R9_children_ended_at_the_memory_limit_are_reported),
         LIVE(session_execute_limits),
         LIVE(session_execute_box_gone),
         LIVE(session_execute_file_changes),
@@ -1882,6 +1943,7 @@ int main(void)
         LIVE(R8_session_create_rate),
         LIVE(session_create_spec),
         LIVE(session_create_faults),
+        LIVE(R9_overload_is_told_as_overload),
         CLOSED(session_create_runtime_not_built),
         LIVE(session_list_pages),
         CLOSED(session_pool_hands_over),

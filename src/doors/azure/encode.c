@@ -103,6 +103,10 @@ static void add_stderr(const struct exec_info *info,
                                                  : "Execution aborted: ");
         buf_adds(out, info->failure);
     }
+    if (info->warning) {
+        line_end(out);
+        buf_addf(out, "warning: %s\n", info->warning);
+    }
     if (python && o->has_error)
         add_error(o, out);
 }

@@ -183,6 +183,8 @@ const char tool_execute_python_input[] =
         "\"execution_id\":{\"type\":\"string\"},"                             \
         "\"approval_id\":{\"type\":\"string\",\"description\":\"Of status "   \
         "pending_approval: what has to be approved first\"},"                 \
+        "\"warning\":{\"type\":\"string\",\"description\":\"A limit that "    \
+        "the code reached and outlived\"},"                                   \
         "\"exit_code\":{\"type\":[\"integer\",\"null\"]},"                    \
         "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"  \
         "\"result\":{\"type\":[\"string\",\"null\"],\"description\":\"Value " \

@@ -284,6 +284,8 @@ static void say_error(struct result *r, struct buf *out)
                  o->error_name, r->message.data);
     if (r->info.failure)
         buf_addf(out, "%s\n", r->info.failure);
+    if (r->info.warning)
+        buf_addf(out, "warning: %s\n", r->info.warning);
 }
 
 static void say_end(struct result *r, struct buf *out)
@@ -390,6 +392,8 @@ static void encode(const struct result *r, struct mcp_answer *a)
     json_write_string(&w, "status", exec_outcome_name(info->outcome));
     if (info->failure)
         json_write_string(&w, "message", info->failure);
+    if (info->warning)
+        json_write_string(&w, "warning", info->warning);
     if (advice[0])
         json_write_string(&w, "hint", advice);
     json_write_string(&w, "session_id", r->session->id);

@@ -311,6 +311,7 @@ static void encode_limit(struct json_writer *w, const struct exec_info *info)
 static void encode_facts(struct json_writer *w, const struct exec_info *info)
 {
     encode_limit(w, info);
+    json_write_string(w, "warning", info->warning);
     json_write_open(w, "usage", '{');
     json_write_int(w, "wall_ms", (int64_t)info->wall_ms);
     json_write_int(w, "cpu_ms", (int64_t)info->cpu_ms);

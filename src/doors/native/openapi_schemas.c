@@ -140,6 +140,7 @@ const struct native_name native_openapi_schemas[] = {
     {"displays", "[object]", NULL},
     {"error", "object?", "name, message, traceback"},
     {"limit", "object?", "name, value, peak"},
+    {"warning", "string?", "a limit that the code reached and outlived"},
     {"usage", "object", "wall_ms, cpu_ms, peak_memory_bytes"},
     {"workspace", "string?", "where its files went"},
     {"commit", "string?", "null when nothing was kept"},
