@@ -221,6 +221,76 @@ static void check_disk(struct cli_checks *k, const char *name,
                                    "place in the configuration.");
 }
 
+static void check_memory(struct cli_checks *k, const struct conf *conf)
+{
+    uint64_t machine = conf->machine_memory, most = 0;
+    char *why cleanup(mem_free) = NULL;
+    char a[16], b[16];
+
+    for (size_t i = 0; i < conf->pool_count; i++)
+        most = MAX(most, MAX(conf->pools[i].memory_bytes,
+                             conf->pools[i].max_memory_bytes));
+    if (conf->memory_overcommit)
+        why = xasprintf("%s; a session may have %s, all live ones together "
+                        "%u times the machine's (memory_overcommit)",
+                        cli_format_size(machine, a), cli_format_size(most, b),
+                        conf->memory_overcommit);
+    else
+        why = xasprintf("%s; a session may have %s, all live ones together "
+                        "any amount (memory_overcommit is 0)",
+                        cli_format_size(machine, a), cli_format_size(most, b));
+    cli_checks_add(k, "memory", most > machine ? "warn" : "ok", false, why,
+                   most > machine
+                       ? "One session can use more than the machine has: "
+                         "lower max_memory_bytes."
+                       : "");
+}
+
+/* A session's disk is made as it is written, so it may not fit. */
+static void check_scratch(struct cli_checks *k, const struct conf *conf,
+                          const char *data)
+{
+    char *why cleanup(mem_free) = NULL;
+    uint64_t most = 0, left;
+    char a[16], b[16];
+
+    for (size_t i = 0; i < conf->pool_count; i++)
+        most = MAX(most, conf->pools[i].scratch_bytes);
+    if (!space_at(data, &left) || most <= left)
+        return;
+    why = xasprintf("a session may write %s and %s are free",
+                    cli_format_size(most, a), cli_format_size(left, b));
+    cli_checks_add(k, "disk, sessions", "warn", false, why,
+                   "Free some space, or lower scratch_bytes.");
+}
+
+/* Of the running service, for keys that may see it. */
+static void check_granted(struct cli *c, struct cli_checks *k)
+{
+    json_t *posture cleanup(json_unref) = NULL;
+    char *why cleanup(mem_free) = NULL;
+    struct error err;
+    const json_t *memory;
+    char a[16], b[16];
+    bool more;
+
+    if (cli_http_json(c, "GET", "/api/posture", NULL, &posture, &err) < 0)
+        return;
+    memory = json_object_get(posture, "memory");
+    if (!memory)
+        return;
+    more = json_is_true(json_object_get(memory, "exceeded"));
+    why = xasprintf(
+        "live sessions may use %s of %s",
+        cli_format_size(cli_json_number(memory, "granted_bytes"), a),
+        cli_format_size(cli_json_number(memory, "machine_bytes"), b));
+    cli_checks_add(k, "memory, running", more ? "warn" : "ok", false, why,
+                   more ? "If they use it all, the kernel ends some of them: "
+                          "lower memory_overcommit or memory_bytes to rule "
+                          "that out."
+                        : "");
+}
+
 static void check_service(struct cli *c, struct cli_checks *k)
 {
     char *why cleanup(mem_free) = NULL;
@@ -236,6 +306,7 @@ static void check_service(struct cli *c, struct cli_checks *k)
     }
     why = xasprintf("ready at %s", c->base);
     cli_checks_add(k, "service", "ok", false, why, "");
+    check_granted(c, k);
 }
 
 void cli_checks_host(struct cli *c, struct cli_checks *k)
@@ -255,6 +326,8 @@ void cli_checks_host(struct cli *c, struct cli_checks *k)
         check_user(k, conf);
         check_disk(k, "disk, data", c->data ? c->data : conf->data_dir);
         check_disk(k, "disk, runtimes", conf->runtime_dir);
+        check_scratch(k, conf, c->data ? c->data : conf->data_dir);
+        check_memory(k, conf);
     }
     check_service(c, k);
 }

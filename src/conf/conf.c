@@ -57,6 +57,7 @@ int conf_load(int argc, char *const *argv, struct conf **ret,
         conf_defaults(&c->pools[0], &conf_options_pool, err) < 0)
         return -(int)err->code;
     c->pool_count = 1;
+    c->machine_memory = conf_machine_memory();
     if (c->mode != CONF_REFERENCE && c->mode != CONF_SAMPLE &&
         c->mode != CONF_HELP &&
         (load_file(flags.config, c, err) < 0 || conf_env_apply(c, err) < 0 ||

@@ -32,7 +32,8 @@ struct conf_pool {
     bool zygote;                   /* true; false: a fresh exec per session */
     char *persistence;             /* "workspace" or "ephemeral" */
     uint64_t memory_bytes;         /* 1 GiB */
-    uint64_t max_memory_bytes;     /* what a session may ask for; 64 GiB */
+    uint64_t max_memory_bytes;     /* what a session may ask for; 80 % of the
+                                      machine's */
     uint32_t processes;            /* 128 */
     uint32_t cores;                /* 1 */
     uint32_t max_cores;            /* number of the machine */
@@ -95,6 +96,10 @@ struct conf {
     uint32_t queue_per_session;     /* 16 */
     uint32_t sessions_per_tenant;   /* 100 */
     uint32_t max_sessions;          /* live on this machine; 1000 */
+    uint32_t memory_overcommit;     /* limits of live sessions together, times
+                                       the machine's memory; 50, 0 no limit */
+    uint64_t machine_memory;        /* no option: what this machine has, or
+                                       the service's group; 0: not known */
     uint32_t creations_per_s;       /* per tenant; 50, 0 = no limit */
     uint64_t json_bytes;            /* JSON body; 4 MiB */
     uint64_t code_bytes;            /* code of one execution; 1 MiB */
@@ -183,6 +188,9 @@ void conf_freep(struct conf **c);
 const struct conf_pool *conf_pool_find(const struct conf *c, const char *name);
 /* Prints what c->mode asks for; false when that is to serve. */
 bool conf_show(const struct conf *c, FILE *out);
+/* Memory of this machine, or of the control group we run in if that is less.
+ */
+uint64_t conf_machine_memory(void);
 /* Is it served on a loopback address only? */
 bool conf_is_local(const struct conf *c);
 /* Is it served by HTTPS, and with a certificate that the service makes? */

@@ -63,6 +63,13 @@ char *conf_places_config(void);
 char *conf_places_cores(void); /* the number of online ones, as text */
 char *conf_places_ready(void); /* as conf_ready_for this machine, as text */
 unsigned conf_ready_for(uint64_t memory);
+char *conf_places_memory(void);     /* of a session, in bytes, as text */
+char *conf_places_max_memory(void); /* the most, as conf_max_memory_for */
+uint64_t conf_max_memory_for(uint64_t machine);
+/* total, or the least limit of the groups (as in /proc/self/cgroup) that a
+ * process is in; root: where control groups are mounted. */
+uint64_t conf_memory_within(uint64_t total, const char *groups,
+                            const char *root);
 
 /* Text to field. base: the struct of the option's table. ERR_INVALID names
  * the option and what is allowed. */

@@ -236,6 +236,9 @@ static int apply_pools(const struct loaded *data, const char *text,
         if (!values[conf_options_find(table, "ready") - table->row])
             c->pools[i].ready =
                 MIN(c->pools[i].ready, c->pools[i].max_sessions);
+        if (!values[conf_options_find(table, "max_memory_bytes") - table->row])
+            c->pools[i].max_memory_bytes =
+                MAX(c->pools[i].max_memory_bytes, c->pools[i].memory_bytes);
     }
     return 0;
 }

@@ -96,6 +96,14 @@ static const struct conf_option top[] = {
      "100", .help = "Live sessions of one tenant."},
     {"max_sessions", CONF_U32, TOP(max_sessions), 1, 100000, "1000",
      .help = "Live sessions on this machine."},
+    {"memory_overcommit", CONF_U32, TOP(memory_overcommit), 0, 10000, "50",
+     .help =
+         "Memory limits of all live sessions together, as a multiple of "
+         "the machine's memory (or of the service's control group, if "
+         "that is less); 0 is no limit. Sessions seldom use what they may, "
+         "so 50 lets a machine of 24 GiB hold 1,200 sessions of 1 GiB. "
+         "With 1 they can never use more than there is. A session beyond "
+         "it is answered with 429."},
     {"creations_per_s", CONF_U32, TOP(creations_per_s), 0, 100000, "50",
      .help = "Sessions one tenant may create in a second; 0 is no limit."},
     {"mcp_key_grace_s", CONF_U32, TOP(mcp_key_grace_s), 0, DAY_S, "300",
@@ -312,10 +320,14 @@ static const struct conf_option pool[] = {
      .allowed = "workspace|ephemeral",
      .help = "`workspace` keeps every file, versioned, past the session's "
              "end. `ephemeral` keeps nothing, not even names."},
-    {"memory_bytes", CONF_SIZE, POOL(memory_bytes), 16 * MIB, 16 * TIB, "1GiB",
+    {"memory_bytes", CONF_SIZE, POOL(memory_bytes), 16 * MIB, 16 * TIB,
+     "1GiB, or less on a small machine", .find = conf_places_memory,
      .help = "Memory of a session, its temporary files included."},
     {"max_memory_bytes", CONF_SIZE, POOL(max_memory_bytes), 16 * MIB, 16 * TIB,
-     "64GiB", .help = "Most memory a session may ask for."},
+     "four fifths of the machine's memory", .find = conf_places_max_memory,
+     .help = "Most memory a session may ask for. Follows `memory_bytes` when "
+             "that is more and this is not given. The machine's memory is "
+             "that of the service's control group, if that is less."},
     {"processes", CONF_U32, POOL(processes), 4, 65536, "128",
      .help = "Processes and threads of a session."},
     {"cores", CONF_U32, POOL(cores), 1, 4096, "1",

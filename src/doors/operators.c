@@ -17,6 +17,7 @@
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "conf/conf.h"
 #include "quota/quota.h"
 #include "session/session.h"
 #include "workspace/workspace.h"
@@ -242,6 +243,11 @@ int doors_operators_metrics(struct doors_call *call, struct error *err)
     add_one(&body, "glovebox_approvals_pending", "gauge",
             "What waits for somebody's approval.",
             approvals_pending(call->doors->approvals));
+    add_one(&body, "glovebox_memory_granted_bytes", "gauge",
+            "Memory that live sessions may use together.", m->memory_granted);
+    add_one(&body, "glovebox_memory_bytes", "gauge",
+            "Memory of the machine, or of the service's control group.",
+            call->doors->conf->machine_memory);
     add_quotas(&body, call->doors->quotas);
     add_storage(&body, call->doors->workspaces);
     add_audit(&body, call->doors->audit);

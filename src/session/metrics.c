@@ -78,6 +78,7 @@ void sessions_metrics(struct sessions *s, struct session_metrics *ret)
     struct counters *c = &s->counters;
 
     memset(ret, 0, sizeof(*ret));
+    ret->memory_granted = atomic_load(&s->granted);
     pthread_mutex_lock(&s->lock);
     count_states(s, ret);
     ret->by_state[SESSION_STARTING] += atomic_load(&s->creating);

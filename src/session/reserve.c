@@ -75,9 +75,9 @@ void session_quota_give(struct sessions *m, const char *tenant,
 }
 
 static int check_machine(struct sessions *m, const struct pool *pool,
-                         struct error *err)
+                         const struct warden_limits *limits, struct error *err)
 {
-    int rc = session_limits_room(m, pool, err);
+    int rc = session_limits_room(m, pool, limits, err);
 
     if (rc == 0 && memory_short(m))
         rc = error_set(err, ERR_BUSY,
@@ -96,7 +96,7 @@ int session_reserve(struct sessions *m, struct tenant *t, struct pool *pool,
 
     if (rc < 0)
         return rc;
-    rc = check_machine(m, pool, err);
+    rc = check_machine(m, pool, limits, err);
     if (rc == 0)
         rc = quota_take(m->parts.quotas, t->name, QUOTA_CREATIONS, 1, err);
     if (rc < 0) {
@@ -105,6 +105,7 @@ int session_reserve(struct sessions *m, struct tenant *t, struct pool *pool,
     }
     atomic_fetch_add(&m->creating, 1);
     atomic_fetch_add(&m->live, 1);
+    session_limits_live(m, limits, true);
     atomic_fetch_add(&pool->sessions, 1);
     return 0;
 }

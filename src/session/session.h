@@ -617,6 +617,7 @@ struct session_metrics {
     uint64_t created, deleted, woken, expired;
     uint64_t ready_taken, ready_missed; /* from the ready pool, or made */
     uint64_t executions_active;         /* queued or running */
+    uint64_t memory_granted;            /* to live sessions, together */
     struct session_histogram start;     /* creating a session */
     struct session_histogram execution;
     struct {

@@ -174,15 +174,17 @@ struct sessions {
     atomic_uint users; /* calls inside the module; close waits for them */
 
     pthread_mutex_t lock;
-    pthread_cond_t idle;     /* active fell to 0 */
-    struct idmap table;      /* sessions */
-    struct idmap identified; /* of these, those with an identifier */
-    struct claim *claims;    /* identifiers of sessions being made */
-    pthread_cond_t claimed;  /* one of them is settled */
-    struct idmap runs;       /* executions */
-    struct idmap tenants;    /* as many as the operator has made */
-    atomic_uint live;        /* sessions with a sandbox, or being made */
-    atomic_uint creating;    /* of these, not in the table yet */
+    pthread_cond_t idle;        /* active fell to 0 */
+    struct idmap table;         /* sessions */
+    struct idmap identified;    /* of these, those with an identifier */
+    struct claim *claims;       /* identifiers of sessions being made */
+    pthread_cond_t claimed;     /* one of them is settled */
+    struct idmap runs;          /* executions */
+    struct idmap tenants;       /* as many as the operator has made */
+    atomic_uint live;           /* sessions with a sandbox, or being made */
+    _Atomic uint64_t granted;   /* memory that these may use */
+    atomic_bool granted_warned; /* that it is more than there is */
+    atomic_uint creating;       /* of these, not in the table yet */
     int64_t last_created_ms;
     atomic_uint active; /* executions queued or running; lock to change */
     _Atomic(struct tenant *) last_tenant; /* see calm.c, as the next */
@@ -342,7 +344,10 @@ void session_tidy(struct sessions *m, const struct actor *owner,
 
 /* Live sessions have a place under every limit (R8); state.c counts. */
 int session_limits_room(const struct sessions *m, const struct pool *pool,
-                        struct error *err);
+                        const struct warden_limits *limits, struct error *err);
+/* A session becomes live, or stops to be. */
+void session_limits_live(struct sessions *m,
+                         const struct warden_limits *limits, bool live);
 int session_limits_grant(const struct conf_pool *pool,
                          const struct session_limits *asked,
                          struct warden_limits *ret, struct error *err);

@@ -34,7 +34,7 @@ static int may_go_live(struct session *se, struct error *err)
 {
     if (se->state != SESSION_DORMANT)
         return 0;
-    if (session_limits_room(se->m, se->pool, err) < 0) {
+    if (session_limits_room(se->m, se->pool, &se->limits, err) < 0) {
         (void)error_hint(err, "try again later");
         return error_retry(err, 5);
     }

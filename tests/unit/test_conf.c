@@ -9,7 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
@@ -151,7 +153,8 @@ static void load_defaults(void **state)
     assert_string_equal(p->runtime, "standard");
     assert_true(p->zygote);
     assert_int_equal(p->memory_bytes, UINT64_C(1) << 30);
-    assert_int_equal(p->max_memory_bytes, UINT64_C(64) << 30);
+    assert_int_equal(p->max_memory_bytes,
+                     conf_max_memory_for(conf_machine_memory()));
     assert_int_equal(p->max_cores, get_nprocs());
     assert_ptr_equal(conf_pool_find(c, ""), p);
     assert_ptr_equal(conf_pool_find(c, "default"), p);
@@ -732,16 +735,80 @@ static void check_ready_follows_sessions(void **state)
     }
 }
 
+static void put_limit(const char *dir, const char *path, const char *text)
+{
+    char *name cleanup(mem_free) = xasprintf("%s/%s", dir, path);
+    FILE *f;
+
+    for (char *at = name + strlen(dir) + 1; (at = strchr(at, '/')); at++) {
+        *at = '\0';
+        (void)mkdir(name, 0700);
+        *at = '/';
+    }
+    f = fopen(name, "w");
+    assert_non_null(f);
+    (void)fputs(text, f);
+    (void)fclose(f);
+}
+
+/* The machine's memory, or the least limit of the groups the service is in. */
+static void R2_memory_is_that_of_the_control_group(void **state)
+{
+    char dir[] = "/tmp/test_conf.XXXXXX";
+    const uint64_t total = UINT64_C(24) << 30;
+    char *clean cleanup(mem_free) = NULL;
+
+    (void)state;
+    assert_non_null(mkdtemp(dir));
+    put_limit(dir, "a/b/memory.max", "max\n");
+    assert_int_equal(conf_memory_within(total, "0::/a/b\n", dir), total);
+    put_limit(dir, "a/memory.max", "8589934592\n");
+    assert_int_equal(conf_memory_within(total, "0::/a/b\n", dir), UINT64_C(8)
+                                                                      << 30);
+    assert_int_equal(conf_memory_within(total, "0::/\n", dir), total);
+    put_limit(dir, "memory.max", "4294967296\n"); /* as in a container */
+    assert_int_equal(conf_memory_within(total, "0::/\n", dir), UINT64_C(4)
+                                                                   << 30);
+    assert_int_equal(conf_memory_within(total, "0::/gone/x\n", dir),
+                     UINT64_C(4) << 30);
+    put_limit(dir, "memory/c/memory.limit_in_bytes", "1073741824\n");
+    assert_int_equal(conf_memory_within(total, "3:cpu:/a\n2:memory:/c\n", dir),
+                     UINT64_C(1) << 30);
+    put_limit(dir, "memory/c/memory.limit_in_bytes", "9223372036854771712\n");
+    assert_int_equal(conf_memory_within(total, "2:memory:/c\nnonsense", dir),
+                     total);
+    clean = xasprintf("rm -r %s", dir);
+    assert_int_equal(system(clean), 0);
+}
+
+static void R2_most_memory_is_four_fifths_of_the_machine(void **state)
+{
+    const uint64_t mib = 1 << 20;
+
+    (void)state;
+    assert_int_equal(conf_max_memory_for(1000 * mib), 800 * mib);
+    assert_int_equal(conf_max_memory_for(1001 * mib), 800 * mib);
+    assert_int_equal(conf_max_memory_for(1002 * mib), 801 * mib);
+    assert_int_equal(conf_max_memory_for(UINT64_C(64) << 40) % mib, 0);
+    assert_int_equal(conf_max_memory_for(0), 64 * mib); /* not known */
+}
+
 static void check_default_within_maximum(void **state)
 {
     struct conf *c cleanup(conf_freep) = NULL;
     struct error err;
 
     (void)state;
-    assert_refused("pools:\n  - name: a\n    memory_bytes: 65GiB\n",
+    assert_refused("pools:\n  - name: a\n    memory_bytes: 65GiB\n"
+                   "    max_memory_bytes: 64GiB\n",
                    "pool a: memory_bytes (65GiB) is above max_memory_bytes "
                    "(64GiB)",
                    "raise");
+    /* Without one of its own it follows. */
+    assert_int_equal(
+        parse("pools:\n  - name: a\n    memory_bytes: 9TiB\n", &c, &err), 0);
+    assert_int_equal(c->pools[0].max_memory_bytes, UINT64_C(9) << 40);
+    conf_freep(&c);
     assert_refused("pools:\n  - name: a\n    cores: 3\n    max_cores: 2\n",
                    "cores (3) is above max_cores (2)", "");
     assert_refused("pools:\n  - name: a\n    python_timeout_max_s: 119\n",
@@ -914,6 +981,8 @@ int main(void)
         CASE(flags_errors),
         CASE(check_ready_by_memory),
         CASE(check_ready_follows_sessions),
+        CASE(R2_memory_is_that_of_the_control_group),
+        CASE(R2_most_memory_is_four_fifths_of_the_machine),
         CASE(check_default_within_maximum),
         CASE(nearest_names),
         CASE(dump_loads_to_the_same),

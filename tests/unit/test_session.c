@@ -1617,6 +1617,28 @@ static void session_create_faults(void **state)
     atomic_store(&fake.fault, FAULT_NONE);
 }
 
+/* Limits of live sessions together: at what the setting allows, and above. */
+static void R2_memory_is_granted_up_to_the_overcommit(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t each = f->conf.pools[0].memory_bytes;
+
+    f->conf.machine_memory = each; /* one session is there already */
+    f->conf.memory_overcommit = 3;
+    assert_int_equal(try_create(f, TENANT, NULL), 0); /* below */
+    assert_int_equal(try_create(f, TENANT, NULL), 0); /* at */
+    assert_int_equal(atomic_load(&f->s->granted), 3 * each);
+    assert_true(atomic_load(&f->s->granted_warned));
+    assert_int_equal(try_create(f, TENANT, NULL), -ERR_BUSY); /* above */
+    assert_true(f->err.retry_after_s > 0);
+    assert_int_equal(session_delete(f->s, &WHO, f->id, &f->err), 0);
+    assert_int_equal(atomic_load(&f->s->granted), 2 * each);
+    f->conf.machine_memory -= 1; /* not enough for a third any more */
+    assert_int_equal(try_create(f, TENANT, NULL), -ERR_BUSY);
+    f->conf.memory_overcommit = 0; /* no limit */
+    assert_int_equal(try_create(f, TENANT, NULL), 0);
+}
+
 /* A sandbox that is late, and one there is no room for, are an overload of the
  * service and not a session that misbehaves or a wall that is missing. */
 static void R9_overload_is_told_as_overload(void **state)
@@ -1944,6 +1966,7 @@ int main(void)
         LIVE(session_create_spec),
         LIVE(session_create_faults),
         LIVE(R9_overload_is_told_as_overload),
+        LIVE(R2_memory_is_granted_up_to_the_overcommit),
         CLOSED(session_create_runtime_not_built),
         LIVE(session_list_pages),
         CLOSED(session_pool_hands_over),

@@ -57,10 +57,26 @@ static void write_pools(struct json_writer *w, const struct conf *conf)
         json_write_int(w, "python_timeout_max_s", p->python_timeout_max_s);
         json_write_int(w, "output_bytes", (int64_t)p->output_bytes);
         json_write_int(w, "memory_bytes", (int64_t)p->memory_bytes);
+        json_write_int(w, "max_memory_bytes", (int64_t)p->max_memory_bytes);
         json_write_int(w, "processes", p->processes);
         json_write_close(w, '}');
     }
     json_write_close(w, ']');
+}
+
+/* What live sessions may use together, beside what there is. */
+static void write_memory(struct json_writer *w, const struct conf *conf,
+                         struct sessions *sessions)
+{
+    struct session_metrics *m cleanup(mem_free) = xcalloc(1, sizeof(*m));
+
+    sessions_metrics(sessions, m);
+    json_write_open(w, "memory", '{');
+    json_write_int(w, "machine_bytes", (int64_t)conf->machine_memory);
+    json_write_int(w, "granted_bytes", (int64_t)m->memory_granted);
+    json_write_int(w, "overcommit", conf->memory_overcommit);
+    json_write_bool(w, "exceeded", m->memory_granted > conf->machine_memory);
+    json_write_close(w, '}');
 }
 
 static void write_service(struct json_writer *w, const struct conf *conf)
@@ -103,6 +119,7 @@ int native_posture_get(struct doors_call *call, struct error *err)
     json_write_int(&w, "in_use", status.slots);
     json_write_int(&w, "cgroup_version", status.cgroup_version);
     json_write_close(&w, '}');
+    write_memory(&w, p->conf, call->doors->sessions);
     write_pools(&w, p->conf);
     json_write_close(&w, '}');
     http_respond_json(call->http, 200, &body);

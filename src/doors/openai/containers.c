@@ -64,13 +64,18 @@ static int check_memory(struct doors_call *call, uint64_t asked,
     const struct conf_pool *pool = conf_pool_find(call->doors->conf, NULL);
     uint64_t most = MAX(pool->memory_bytes, pool->max_memory_bytes);
 
+    const char *largest =
+        most >= (uint64_t)1 << 30 ? openai_memory_name(most) : NULL;
+
     if (asked <= most)
         return 0;
     return openai_invalid(
         openai_fault(call), "invalid_value", "memory_limit", err,
-        "Invalid value: '%llug'. This service gives a "
-        "container at most %llu MiB.",
-        (unsigned long long)(asked >> 30), (unsigned long long)(most >> 20));
+        "Invalid value: '%llug'. This service gives a container at most "
+        "%llu MiB%s%s%s.",
+        (unsigned long long)(asked >> 30), (unsigned long long)(most >> 20),
+        largest ? "; the largest memory_limit is '" : "",
+        largest ? largest : "", largest ? "'" : "");
 }
 
 /* Ids to files and where they go; strings of the arena. */

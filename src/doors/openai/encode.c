@@ -18,7 +18,7 @@ static void write_seconds(struct json_writer *w, const char *key,
 }
 
 /* Typed clients know four sizes: the largest that it has, or the least. */
-static const char *memory_name(uint64_t bytes)
+const char *openai_memory_name(uint64_t bytes)
 {
     static const char *const names[] = {"64g", "16g", "4g"};
     uint64_t size = (uint64_t)64 << 30;
@@ -44,7 +44,7 @@ void openai_encode_container(struct json_writer *w,
     json_write_int(w, "minutes", MAX((info->cooldown_s + 59) / 60, 1));
     json_write_close(w, '}');
     json_write_string(w, "memory_limit",
-                      memory_name(info->limits.memory_bytes));
+                      openai_memory_name(info->limits.memory_bytes));
     openai_network_encode(w, info);
     json_write_close(w, '}');
 }

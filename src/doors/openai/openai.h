@@ -260,6 +260,8 @@ void openai_ephemeral_respond(struct doors_call *call,
 
 /* ---- encode.c ----------------------------------------------------------- */
 
+/* The largest of this dialect's sizes that fits; the smallest if none does. */
+const char *openai_memory_name(uint64_t bytes);
 void openai_encode_container(struct json_writer *w,
                              const struct session_info *info);
 /* A container's file. */

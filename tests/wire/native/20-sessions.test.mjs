@@ -14,7 +14,7 @@ before(async () => {
   server = await Glovebox.start({
     config: {
       sessions_per_tenant: 60,
-      pools: [pool({ ready: 3 }), pool({ name: 'nap', ready: 1, cooldown_s: 1, max_memory_bytes: '2GiB' }),
+      pools: [pool({ ready: 3, max_memory_bytes: '64GiB' }), pool({ name: 'nap', ready: 1, cooldown_s: 1, max_memory_bytes: '2GiB' }),
         pool({ name: 'short', ready: 0, lifetime_s: 2, cooldown_s: 600 })],
     },
   });
