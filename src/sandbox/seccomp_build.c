@@ -170,7 +170,6 @@ static const int allowed[] = {
     CALL(shmat),
     CALL(shmdt),
     CALL(shmctl),
-    CALL(process_madvise),
     CALL(map_shadow_stack),
     /* processes, threads, time */
     CALL(fork),

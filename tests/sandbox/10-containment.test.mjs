@@ -149,7 +149,7 @@ const refused = {
   open_by_handle_at: 304, name_to_handle_at: 303, pidfd_getfd: 438, fsopen: 430, fsmount: 432, move_mount: 429,
   open_tree: 428, mount_setattr: 442, setns: 308, acct: 163, quotactl: 179, settimeofday: 164, clock_settime: 227,
   sethostname: 170, iopl: 172, ioperm: 173, kcmp: 312, fanotify_init: 300, move_pages: 279, migrate_pages: 256,
-  syslog: 103, vhangup: 153, unshare: 272, chroot: 161,
+  syslog: 103, vhangup: 153, unshare: 272, chroot: 161, process_madvise: 440,
 };
 
 const syscalls = (numbers) => `
