@@ -61,9 +61,11 @@ static int hide(int *ret_mounts)
     *ret_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
     if (*ret_mounts < 0)
         return -errno;
-    /* A mount namespace of our own: nothing we mount is seen outside. */
+    /* A mount namespace of our own: nothing we mount is seen outside. A slave
+     * of the host's, so that what an administrator unmounts there is unmounted
+     * here too, and its device becomes free. */
     if (unshare(CLONE_NEWNS) < 0 ||
-        mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+        mount(NULL, "/", NULL, MS_REC | MS_SLAVE, NULL) < 0)
         return -errno;
     if (setrlimit(RLIMIT_CORE, &no_core) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
         return -errno;

@@ -98,6 +98,9 @@ static void build_root(const struct warden *w, const char *image)
 
     (void)snprintf(root, sizeof(root), "%s/%s/root", w->setup.cache_dir,
                    image);
+    /* Private, unlike the warden's: nothing that the host mounts below the
+     * image later may reach a session. The host's own mounts leave with the
+     * old root. */
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
         fail("make mounts private");
     bind_read_only(root, root);
