@@ -18,8 +18,10 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "posture/posture.h"
 #include "quota/quota.h"
 #include "session/session.h"
+#include "warden/call.h"
 #include "workspace/workspace.h"
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
@@ -34,10 +36,27 @@ int doors_operators_health(struct doors_call *call, struct error *err)
     return 0;
 }
 
+/* Sessions are made and ended by the warden alone. */
+static int need_warden(const struct doors *doors, struct error *err)
+{
+    struct warden_health health;
+
+    warden_call_health(doors->posture->warden, &health);
+    if (health.answers)
+        return 0;
+    (void)error_set(err, ERR_UNAVAILABLE,
+                    "the privileged helper has not answered for %" PRIu64
+                    " s; sessions can be neither made nor ended",
+                    health.silent_ms / 1000);
+    return error_retry(err, 5);
+}
+
 int doors_operators_ready(struct doors_call *call, struct error *err)
 {
     struct buf body = {0};
 
+    if (need_warden(call->doors, err) < 0)
+        return -(int)err->code;
     if (!sessions_ready(call->doors->sessions)) {
         (void)error_set(err, ERR_UNAVAILABLE, "not every pool is ready yet");
         return error_retry(err, 1);
@@ -184,6 +203,29 @@ static void add_audit(struct buf *b, struct audit *audit)
             audit_writable(audit, &ignored) == 0);
 }
 
+static void add_warden(struct buf *b, struct warden_link *link)
+{
+    struct warden_health health;
+
+    warden_call_health(link, &health);
+    add_one(b, "glovebox_warden_answers", "gauge",
+            "1 while the privileged helper answers; 0 when it is silent.",
+            health.answers);
+    add_head(b, "glovebox_warden_silent_seconds", "gauge",
+             "Age of the request it has not answered yet.");
+    buf_addf(b, "glovebox_warden_silent_seconds %.3f\n",
+             (double)health.silent_ms / 1000.0);
+    add_one(b, "glovebox_warden_timeouts_total", "counter",
+            "Calls to it that gave up waiting.", health.timeouts);
+    add_one(b, "glovebox_warden_late_replies_total", "counter",
+            "Its replies that came after that.", health.late_replies);
+    add_one(b, "glovebox_warden_reclaimed_total", "counter",
+            "Sandboxes ended after their caller gave up waiting.",
+            health.reclaimed);
+    add_one(b, "glovebox_warden_owed", "gauge",
+            "Sandboxes that are still to be ended so.", health.owed);
+}
+
 static uint64_t resident_bytes(void)
 {
     char *text cleanup(mem_free) = NULL;
@@ -251,6 +293,7 @@ int doors_operators_metrics(struct doors_call *call, struct error *err)
     add_quotas(&body, call->doors->quotas);
     add_storage(&body, call->doors->workspaces);
     add_audit(&body, call->doors->audit);
+    add_warden(&body, call->doors->posture->warden);
     add_process(&body, http_server_of(call->http));
     http_respond(call->http, 200, METRICS_TYPE, &body);
     return 0;

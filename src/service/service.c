@@ -246,6 +246,16 @@ static int wait_for_end(struct service *s)
     }
 }
 
+/* Without root we cannot start another one; a new start can. */
+static int warden_gone(struct error *err)
+{
+    (void)error_set(err, ERR_UNAVAILABLE,
+                    "the privileged helper (glovebox-warden) has ended, and "
+                    "without it no session can run");
+    return error_hint(err, "Start the service again; under systemd it "
+                           "restarts by itself. The log says why it ended.");
+}
+
 /* Also of a service that is half started. */
 static void stop(struct service *s)
 {
@@ -310,13 +320,15 @@ int service_run(const struct conf *conf, struct error *err)
     if (r == 0)
         r = take_signals(&s, err);
     if (r == 0)
+        r = warden_call_tend(s.warden, err);
+    if (r == 0)
         r = start_core(&s, err);
     if (r == 0)
         r = start_http(&s, err);
     if (r == 0)
         r = announce(&s, err);
     if (r == 0 && wait_for_end(&s) < 0)
-        r = error_set(err, ERR_UNAVAILABLE, "the warden is gone");
+        r = warden_gone(err);
     if (s.http)
         log_event(LOG_INFO, "stopping", NULL);
     stop(&s);

@@ -128,8 +128,8 @@ void session_box_kill(struct box *b)
 
     pthread_mutex_lock(&b->slot_lock);
     if (!b->released && warden_call_kill(b->link, b->slot, &err) < 0)
-        log_event(LOG_ERROR, "sandbox_kill_failed", "error", err.message,
-                  NULL);
+        log_event(LOG_WARN, "sandbox_kill_delayed", "why", err.message,
+                  NULL); /* the link sees to it */
     pthread_mutex_unlock(&b->slot_lock);
 }
 
@@ -141,8 +141,8 @@ void session_box_release(struct box *b)
     session_calm_forget(b);
     pthread_mutex_lock(&b->slot_lock);
     if (!b->released && warden_call_release(b->link, b->slot, &err) < 0)
-        log_event(LOG_ERROR, "sandbox_release_failed", "error", err.message,
-                  NULL);
+        log_event(LOG_WARN, "sandbox_release_delayed", "why", err.message,
+                  NULL); /* the link sees to it */
     b->released = true;
     pthread_mutex_unlock(&b->slot_lock);
     if (b->network)
@@ -252,8 +252,9 @@ static int judge_spawn(struct error *err)
     return -(int)err->code;
 }
 
-/* Asks again while the zygote is still importing, and for a moment while no
- * slot is free: sessions that end, or another that was quicker, have it. */
+/* Asks again while the zygote is still importing or the storage is being
+ * made, and for a moment while no slot is free: a session that ends, or
+ * another that was quicker, has it. Not when the warden does not answer. */
 static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
                  int events, const int *layers, const atomic_bool *stopping,
                  struct error *err)
@@ -268,9 +269,10 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
 
         if (rc == 0)
             return 0;
-        if ((rc != -ERR_UNAVAILABLE && rc != -ERR_BUSY) ||
-            err->retry_after_s == 0 || atomic_load(stopping) ||
-            clock_left_ms(start + patience) == 0)
+        if ((rc != -ERR_BUSY &&
+             (rc != -ERR_UNAVAILABLE ||
+              err->retry_after_s != WARDEN_CALL_SOON_S)) ||
+            atomic_load(stopping) || clock_left_ms(start + patience) == 0)
             return judge_spawn(err);
         (void)nanosleep(&(struct timespec){.tv_nsec = SPAWN_RETRY_NS}, NULL);
     }

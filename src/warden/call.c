@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The daemon's stubs for the warden; see call.h. Runs in gloveboxd, on any
- * thread; one lock makes the calls take turns. Opening the link starts the
- * warden, while the daemon still has the rights to.
+ * thread; calls take turns. Opening the link starts the warden, while the
+ * daemon still has the rights to. A thread of the link's own, the tender,
+ * does what callers could not wait for.
  */
 #include "warden/call.h"
 
@@ -21,45 +22,115 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "wire/wire.h"
 
 #define LINK_FD 3
-#define REPLY_MS 30000
 #define CLOSE_MS 8000u
+#define REPLY_MS 30000u  /* how long a call waits */
+#define RELEASE_MS 5000u /* the same where the link finishes it by itself */
+#define SILENT_MS 5000u  /* then the warden counts as not answering */
+#define HEARTBEAT_MS 1000u
+#define RETRY_S 5
 
+/* What must still be done although its caller has stopped waiting. */
+struct owed {
+    uint32_t type; /* WARDEN_RELEASE or WARDEN_KILL */
+    uint32_t slot;
+};
+
+/*
+ * At most one request is under way. A caller that has waited long enough
+ * leaves it behind (`late`); whoever has the next turn first takes its reply
+ * off the socket, and what it brought is given back. So a reply is never
+ * taken for that of another request, and the link works again as soon as the
+ * warden answers.
+ */
 struct warden_link {
     pthread_mutex_t lock;
     pthread_cond_t free_short, free_long;
-    bool busy; /* from a request to its reply */
+    bool busy; /* somebody has the turn */
     unsigned short_waiting;
     int sock;
     pid_t pid;
-    uint32_t seq;
     uint32_t walls;
     atomic_bool alive;
+
+    /* With the turn and the lock; read with the lock. */
+    uint32_t seq;
+    uint32_t flight_type; /* sent and not answered; 0: none */
+    uint64_t flight_ms;   /* since when */
+    bool late;            /* its caller has left */
+    uint64_t answered_ms;
+
+    /* The lock. */
+    struct owed *owed;
+    size_t owed_count, owed_room;
+    uint64_t timeouts, late_replies, reclaimed;
+
+    pthread_t tender;
+    pthread_cond_t tend;
+    bool tended, closing;
+    unsigned reply_ms, release_ms, silent_ms; /* shorter in tests */
 };
 
-/* ---- one call
- * ----------------------------------------------------------------- */
-
-static int lost(struct warden_link *link, struct error *err)
+static void link_init(struct warden_link *link, int sock, pid_t pid)
 {
-    atomic_store(&link->alive, false);
-    return error_set(err, ERR_UNAVAILABLE,
-                     "the service's privileged helper is gone");
+    pthread_condattr_t attr;
+
+    *link = (struct warden_link){.sock = sock,
+                                 .pid = pid,
+                                 .answered_ms = clock_mono_ms(),
+                                 .reply_ms = REPLY_MS,
+                                 .release_ms = RELEASE_MS,
+                                 .silent_ms = SILENT_MS};
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    pthread_mutex_init(&link->lock, NULL);
+    pthread_cond_init(&link->free_short, &attr);
+    pthread_cond_init(&link->free_long, &attr);
+    pthread_cond_init(&link->tend, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    atomic_init(&link->alive, true);
 }
 
-static bool wait_readable(int sock)
+static void link_done(struct warden_link *link)
 {
-    uint64_t deadline = clock_mono_ms() + REPLY_MS;
-    struct pollfd p = {.fd = sock, .events = POLLIN};
-    int n;
+    fd_close(&link->sock);
+    pthread_mutex_destroy(&link->lock);
+    pthread_cond_destroy(&link->free_short);
+    pthread_cond_destroy(&link->free_long);
+    pthread_cond_destroy(&link->tend);
+    free(link->owed);
+}
 
-    do
-        n = poll(&p, 1, clock_left_ms(deadline));
-    while (n < 0 && errno == EINTR);
-    return n == 1;
+/* ---- turns --------------------------------------------------------------
+ */
+
+enum fate {
+    ANSWERED,
+    UNSENT, /* it did not get its turn */
+    LATE,   /* sent; the reply has not come yet */
+    LOST    /* there is no warden any more */
+};
+
+/* The service notices by its end of the socket and stops. */
+static enum fate lose(struct warden_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    if (atomic_exchange(&link->alive, false) && !link->closing)
+        (void)shutdown(link->sock, SHUT_RDWR);
+    (void)pthread_cond_broadcast(&link->free_short);
+    (void)pthread_cond_broadcast(&link->free_long);
+    pthread_mutex_unlock(&link->lock);
+    return LOST;
+}
+
+/* With the lock: for how long a request has been waiting for its reply. */
+static uint64_t silence_ms(const struct warden_link *link)
+{
+    return link->flight_type ? clock_mono_ms() - link->flight_ms : 0;
 }
 
 /* Making and ending sandboxes takes a while and may wait; what a running
@@ -70,20 +141,61 @@ static bool is_long(uint32_t type)
            type == WARDEN_RUNTIME;
 }
 
-static void take_link(struct warden_link *link, uint32_t type)
+static struct timespec as_time(uint64_t ms)
 {
+    return (struct timespec){.tv_sec = (time_t)(ms / 1000),
+                             .tv_nsec = (long)(ms % 1000) * 1000000};
+}
+
+/* With the lock. Not before the deadline, nor, unless patient, while the
+ * warden is silent: a worker of the daemon does not wait for nothing. */
+static bool may_wait(const struct warden_link *link, uint64_t deadline,
+                     bool patient)
+{
+    return atomic_load(&link->alive) && !link->closing &&
+           clock_left_ms(deadline) > 0 &&
+           (patient || silence_ms(link) < link->silent_ms);
+}
+
+static void wait_turn(struct warden_link *link, pthread_cond_t *cond,
+                      uint64_t deadline)
+{
+    uint64_t until = deadline;
+    struct timespec at;
+
+    if (link->flight_type)
+        until = MIN(until, link->flight_ms + link->silent_ms);
+    /* A patient one looks again now and then. */
+    at = as_time(MAX(until, clock_mono_ms() + 50));
+    (void)pthread_cond_timedwait(cond, &link->lock, &at);
+}
+
+static bool take_link(struct warden_link *link, uint32_t type,
+                      uint64_t deadline, bool patient)
+{
+    bool mine;
+
     pthread_mutex_lock(&link->lock);
     if (is_long(type)) {
-        while (link->busy || link->short_waiting)
-            (void)pthread_cond_wait(&link->free_long, &link->lock);
+        while ((link->busy || link->short_waiting) &&
+               may_wait(link, deadline, patient))
+            wait_turn(link, &link->free_long, deadline);
+        mine = !link->busy && !link->short_waiting;
     } else {
         link->short_waiting++;
-        while (link->busy)
-            (void)pthread_cond_wait(&link->free_short, &link->lock);
+        while (link->busy && may_wait(link, deadline, patient))
+            wait_turn(link, &link->free_short, deadline);
         link->short_waiting--;
+        mine = !link->busy;
     }
-    link->busy = true;
+    mine = mine && may_wait(link, deadline, patient);
+    if (mine)
+        link->busy = true;
+    else if (!link->busy) /* the signal may have been for us */
+        (void)pthread_cond_signal(link->short_waiting ? &link->free_short
+                                                      : &link->free_long);
     pthread_mutex_unlock(&link->lock);
+    return mine;
 }
 
 static void leave_link(struct warden_link *link)
@@ -95,51 +207,194 @@ static void leave_link(struct warden_link *link)
     pthread_mutex_unlock(&link->lock);
 }
 
-/* Descriptors come with one kind of reply only. */
-static bool receive(int sock, struct warden_reply *reply,
-                    struct meters *ret_meters)
-{
-    int fds[WIRE_FDS_MAX];
-    size_t count = 0;
-    ssize_t n = wire_recv(sock, reply, sizeof(*reply), fds, &count);
-    bool spawned = n == (ssize_t)sizeof(*reply) &&
-                   reply->type == WARDEN_SPAWN && reply->result == WARDEN_OK;
+/* ---- what is owed -------------------------------------------------------
+ */
 
-    if (spawned && ret_meters &&
-        meters_unpack(ret_meters, reply->u.spawned.meters, fds,
-                      (unsigned)count))
-        return true;
-    for (size_t i = 0; i < count; i++)
-        fd_close(&fds[i]);
-    return n == (ssize_t)sizeof(*reply) && !spawned && count == 0;
+static void owe(struct warden_link *link, uint32_t type, uint32_t slot)
+{
+    pthread_mutex_lock(&link->lock);
+    if (link->owed_count == link->owed_room) {
+        link->owed_room = MAX(2 * link->owed_room, (size_t)16);
+        link->owed =
+            xrealloc(link->owed, link->owed_room * sizeof(link->owed[0]));
+    }
+    link->owed[link->owed_count++] = (struct owed){type, slot};
+    (void)pthread_cond_signal(&link->tend);
+    pthread_mutex_unlock(&link->lock);
 }
 
-/* Sends and waits for the reply of the same number. */
-static int exchange(struct warden_link *link, struct warden_request *req,
-                    const int *fds, size_t fd_count,
-                    struct warden_reply *reply, struct meters *ret_meters,
-                    struct error *err)
+static void count(struct warden_link *link, uint64_t *counter)
 {
-    bool ok;
+    pthread_mutex_lock(&link->lock);
+    (*counter)++;
+    pthread_mutex_unlock(&link->lock);
+}
 
-    if (!atomic_load(&link->alive))
-        return lost(link, err);
-    take_link(link, req->type);
-    req->seq = ++link->seq;
-    ok = atomic_load(&link->alive) &&
-         wire_send(link->sock, req, sizeof(*req), fds, fd_count) == 0 &&
-         wait_readable(link->sock) && receive(link->sock, reply, ret_meters) &&
-         reply->seq == req->seq && reply->type == req->type;
-    if (!ok) /* before that: the next caller must not read a late reply */
-        atomic_store(&link->alive, false);
-    leave_link(link);
-    if (!ok) {
-        if (ret_meters)
-            meters_close(ret_meters);
-        return lost(link, err);
+/* ---- one call -----------------------------------------------------------
+ */
+
+/* A reply and what came with it. */
+struct answer {
+    struct warden_reply reply;
+    int fds[WIRE_FDS_MAX];
+    size_t fd_count;
+    bool full; /* its descriptors did not fit into our table */
+};
+
+static void drop_fds(struct answer *a)
+{
+    for (size_t i = 0; i < a->fd_count; i++)
+        fd_close(&a->fds[i]);
+    a->fd_count = 0;
+}
+
+static bool wait_readable(int sock, uint64_t deadline)
+{
+    struct pollfd p = {.fd = sock, .events = POLLIN};
+    int n;
+
+    do
+        n = poll(&p, 1, clock_left_ms(deadline));
+    while (n < 0 && errno == EINTR);
+    return n == 1;
+}
+
+/* One packet off the socket; false when it is none of the warden's. */
+static bool receive(int sock, struct answer *a)
+{
+    ssize_t n;
+
+    memset(&a->reply, 0, sizeof(a->reply));
+    n = wire_recv(sock, &a->reply, sizeof(a->reply), a->fds, &a->fd_count);
+    a->full = n == -EMFILE;
+    a->reply.text[sizeof(a->reply.text) - 1] = '\0';
+    return a->full || n == (ssize_t)sizeof(a->reply);
+}
+
+static void set_flight(struct warden_link *link, uint32_t type)
+{
+    pthread_mutex_lock(&link->lock);
+    link->flight_type = type;
+    link->late = false;
+    if (type)
+        link->flight_ms = clock_mono_ms();
+    else
+        link->answered_ms = clock_mono_ms();
+    pthread_mutex_unlock(&link->lock);
+}
+
+/* With the turn: the reply to what was sent last, and no other. */
+static enum fate await(struct warden_link *link, uint64_t deadline,
+                       struct answer *a)
+{
+    for (;;) {
+        if (!wait_readable(link->sock, deadline))
+            return LATE;
+        if (!receive(link->sock, a)) {
+            drop_fds(a);
+            return lose(link);
+        }
+        if (a->reply.seq == link->seq && a->reply.type == link->flight_type)
+            break;
+        drop_fds(a);
+        if (a->reply.seq == link->seq)
+            return lose(link); /* ours, and of another kind */
+        log_event(LOG_ERROR, "warden_reply_dropped", "why",
+                  "it answers no request that is under way", NULL);
     }
-    reply->text[sizeof(reply->text) - 1] = '\0';
-    return 0;
+    set_flight(link, 0);
+    return ANSWERED;
+}
+
+/* With the turn: takes the reply to a request whose caller has left. A
+ * sandbox that was made for it belongs to nobody and is ended. */
+static enum fate settle(struct warden_link *link, uint64_t deadline)
+{
+    struct answer a = {0};
+    enum fate fate;
+
+    if (!link->flight_type)
+        return ANSWERED;
+    fate = await(link, deadline, &a);
+    if (fate != ANSWERED)
+        return fate;
+    drop_fds(&a);
+    count(link, &link->late_replies);
+    log_event(LOG_WARN, "warden_late_reply", NULL);
+    if (a.reply.type == WARDEN_SPAWN && a.reply.result == WARDEN_OK)
+        owe(link, WARDEN_RELEASE, a.reply.u.spawned.slot);
+    return ANSWERED;
+}
+
+static void leave_behind(struct warden_link *link)
+{
+    pthread_mutex_lock(&link->lock);
+    if (!link->late)
+        link->timeouts++;
+    link->late = true;
+    (void)pthread_cond_signal(&link->tend);
+    pthread_mutex_unlock(&link->lock);
+}
+
+struct call {
+    struct warden_request *req;
+    const int *fds; /* borrowed */
+    size_t fd_count;
+    unsigned wait_ms;
+    bool patient;
+};
+
+static enum fate converse(struct warden_link *link, const struct call *c,
+                          struct answer *ret)
+{
+    uint64_t deadline = clock_mono_ms() + c->wait_ms;
+    enum fate fate;
+
+    if (!take_link(link, c->req->type, deadline, c->patient))
+        return atomic_load(&link->alive) ? UNSENT : LOST;
+    fate = settle(link, deadline);
+    if (fate == LATE) {
+        leave_link(link);
+        return UNSENT;
+    }
+    if (fate == ANSWERED) {
+        c->req->seq = ++link->seq;
+        set_flight(link, c->req->type);
+        if (wire_send(link->sock, c->req, sizeof(*c->req), c->fds,
+                      c->fd_count) < 0)
+            fate = lose(link);
+    }
+    if (fate == ANSWERED)
+        fate = await(link, deadline, ret);
+    if (fate == LATE)
+        leave_behind(link);
+    leave_link(link);
+    return fate;
+}
+
+static int explain(struct warden_link *link, enum fate fate, struct error *err)
+{
+    uint64_t silent;
+
+    if (fate == LOST) {
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "the service's privileged helper has ended; the "
+                        "service is stopping");
+        return error_retry(err, RETRY_S);
+    }
+    pthread_mutex_lock(&link->lock);
+    silent = silence_ms(link);
+    pthread_mutex_unlock(&link->lock);
+    if (silent >= 1000)
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "the service's privileged helper has not answered "
+                        "for %u s",
+                        (unsigned)(silent / 1000));
+    else
+        (void)error_set(err, ERR_UNAVAILABLE,
+                        "the service's privileged helper is busy with other "
+                        "requests");
+    return error_retry(err, RETRY_S);
 }
 
 static int judge(const struct warden_reply *reply, struct error *err)
@@ -148,8 +403,10 @@ static int judge(const struct warden_reply *reply, struct error *err)
     case WARDEN_OK:
         return 0;
     case WARDEN_NOT_READY:
-        (void)error_set(err, ERR_UNAVAILABLE, "the runtime is still starting");
-        return error_retry(err, 1);
+        (void)error_set(err, ERR_UNAVAILABLE, "%s",
+                        *reply->text ? reply->text
+                                     : "the runtime is still starting");
+        return error_retry(err, WARDEN_CALL_SOON_S);
     case WARDEN_FULL:
         (void)error_set(err, ERR_BUSY, "no room for another session");
         return error_retry(err, 5);
@@ -163,13 +420,120 @@ static int judge(const struct warden_reply *reply, struct error *err)
     return error_errno(err, ERR_ISOLATION, reply->errnum, "%s", reply->text);
 }
 
+/* A call whose reply has no descriptors. */
 static int call(struct warden_link *link, struct warden_request *req,
                 const int *fds, size_t fd_count, struct warden_reply *reply,
                 struct error *err)
 {
-    int r = exchange(link, req, fds, fd_count, reply, NULL, err);
+    struct call c = {req, fds, fd_count, link->reply_ms, false};
+    struct answer a = {0};
+    enum fate fate = converse(link, &c, &a);
 
-    return r < 0 ? r : judge(reply, err);
+    if (fate == ANSWERED && (a.fd_count || a.full)) {
+        drop_fds(&a);
+        fate = lose(link);
+    }
+    if (fate != ANSWERED)
+        return explain(link, fate, err);
+    *reply = a.reply;
+    return judge(reply, err);
+}
+
+/* ---- the tender ---------------------------------------------------------
+ */
+
+/* True when it need not be asked for again: it was done, or it was sent and
+ * the warden will come to it. */
+static bool pay(struct warden_link *link, const struct owed *o)
+{
+    struct warden_request req = {.type = o->type, .u.slot = {.slot = o->slot}};
+    struct call c = {&req, NULL, 0, link->reply_ms, true};
+    struct answer a = {0};
+    enum fate fate = converse(link, &c, &a);
+
+    drop_fds(&a);
+    if (fate == ANSWERED && o->type == WARDEN_RELEASE)
+        count(link, &link->reclaimed);
+    return fate == ANSWERED || fate == LATE;
+}
+
+static void beat(struct warden_link *link)
+{
+    struct warden_request req = {.type = WARDEN_STATUS};
+    struct call c = {&req, NULL, 0, link->reply_ms, true};
+    struct answer a = {0};
+
+    (void)converse(link, &c, &a);
+    drop_fds(&a);
+}
+
+/* With the lock: one thing that is due; false when nothing is. */
+static bool tend_one(struct warden_link *link)
+{
+    uint64_t due = link->answered_ms + HEARTBEAT_MS;
+
+    if (link->owed_count) {
+        struct owed first = link->owed[0];
+        bool paid;
+
+        pthread_mutex_unlock(&link->lock);
+        paid = pay(link, &first);
+        pthread_mutex_lock(&link->lock);
+        if (paid) /* only this thread takes any away */
+            memmove(link->owed, link->owed + 1,
+                    --link->owed_count * sizeof(link->owed[0]));
+        return true;
+    }
+    if (!link->late && clock_left_ms(due) > 0)
+        return false;
+    pthread_mutex_unlock(&link->lock);
+    beat(link);
+    pthread_mutex_lock(&link->lock);
+    return true;
+}
+
+/* Does what is owed, takes late replies, and asks an idle warden whether it
+ * is there. */
+static void *run_tender(void *arg)
+{
+    struct warden_link *link = arg;
+
+    pthread_mutex_lock(&link->lock);
+    while (!link->closing && atomic_load(&link->alive)) {
+        struct timespec at;
+
+        if (tend_one(link))
+            continue;
+        at = as_time(
+            MAX(link->answered_ms + HEARTBEAT_MS, clock_mono_ms() + 20));
+        (void)pthread_cond_timedwait(&link->tend, &link->lock, &at);
+    }
+    pthread_mutex_unlock(&link->lock);
+    return NULL;
+}
+
+int warden_call_tend(struct warden_link *link, struct error *err)
+{
+    int r = pthread_create(&link->tender, NULL, run_tender, link);
+
+    if (r != 0)
+        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
+    link->tended = true;
+    return 0;
+}
+
+static void stop_tender(struct warden_link *link)
+{
+    if (!link->tended)
+        return;
+    pthread_mutex_lock(&link->lock);
+    link->closing = true;
+    (void)shutdown(link->sock, SHUT_RDWR); /* it may wait for a reply */
+    (void)pthread_cond_broadcast(&link->tend);
+    (void)pthread_cond_broadcast(&link->free_short);
+    (void)pthread_cond_broadcast(&link->free_long);
+    pthread_mutex_unlock(&link->lock);
+    (void)pthread_join(link->tender, NULL);
 }
 
 /* ---- the link
@@ -217,12 +581,7 @@ int warden_call_open(const char *path, const struct warden_setup *setup,
         return error_errno(err, ERR_INTERNAL, errno, "cannot fork");
     }
     link = xcalloc(1, sizeof(*link));
-    pthread_mutex_init(&link->lock, NULL);
-    pthread_cond_init(&link->free_short, NULL);
-    pthread_cond_init(&link->free_long, NULL);
-    link->sock = pair[0];
-    link->pid = pid;
-    atomic_store(&link->alive, true);
+    link_init(link, pair[0], pid);
     r = warden_call_setup(link, setup, err);
     if (r < 0) {
         warden_call_close(link);
@@ -238,6 +597,7 @@ void warden_call_close(struct warden_link *link)
 
     if (!link)
         return;
+    stop_tender(link);
     fd_close(&link->sock);
     /* It ends every session first; we may not have the right to kill it. */
     while (waitpid(link->pid, NULL, WNOHANG) == 0 &&
@@ -246,9 +606,7 @@ void warden_call_close(struct warden_link *link)
 
         (void)nanosleep(&pause, NULL);
     }
-    pthread_mutex_destroy(&link->lock);
-    pthread_cond_destroy(&link->free_short);
-    pthread_cond_destroy(&link->free_long);
+    link_done(link);
     free(link);
 }
 
@@ -265,6 +623,21 @@ int warden_call_fd(const struct warden_link *link)
 uint32_t warden_call_walls(const struct warden_link *link)
 {
     return link->walls;
+}
+
+void warden_call_health(struct warden_link *link, struct warden_health *ret)
+{
+    pthread_mutex_lock(&link->lock);
+    *ret = (struct warden_health){
+        .silent_ms = silence_ms(link),
+        .timeouts = link->timeouts,
+        .late_replies = link->late_replies,
+        .reclaimed = link->reclaimed,
+        .owed = link->owed_count,
+    };
+    ret->answers =
+        atomic_load(&link->alive) && ret->silent_ms < link->silent_ms;
+    pthread_mutex_unlock(&link->lock);
 }
 
 /* ---- stubs
@@ -288,25 +661,52 @@ int warden_call_runtime(struct warden_link *link, const char *image,
     return r;
 }
 
+/* The sandbox stands, but what it is measured by was lost: it is ended. */
+static int no_descriptors(struct warden_link *link, const struct answer *a,
+                          struct error *err)
+{
+    if (a->reply.result == WARDEN_OK)
+        owe(link, WARDEN_RELEASE, a->reply.u.spawned.slot);
+    (void)error_set(err, ERR_BUSY,
+                    "the service has no file descriptors left for another "
+                    "session");
+    return error_retry(err, RETRY_S);
+}
+
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
                       int events_fd, const int *layers, uint32_t *ret_slot,
                       struct meters *ret_meters, struct error *err)
 {
     struct warden_request req = {.type = WARDEN_SPAWN, .u.spawn = *spawn};
-    struct warden_reply reply = {0};
     int fds[2 + WARDEN_LAYERS_MAX] = {ctl_fd, events_fd};
+    struct call c = {&req, fds, 0, link->reply_ms, false};
+    struct answer a = {0};
+    enum fate fate;
+    bool spawned;
     int r;
 
     if (spawn->layers > WARDEN_LAYERS_MAX)
         return error_set(err, ERR_INVALID, "too many layers");
     for (uint32_t i = 0; i < spawn->layers; i++)
         fds[2 + i] = layers[i];
-    r = exchange(link, &req, fds, 2 + spawn->layers, &reply, ret_meters, err);
+    c.fd_count = 2 + spawn->layers;
+    fate = converse(link, &c, &a);
+    if (fate == ANSWERED && a.full)
+        return no_descriptors(link, &a, err);
+    spawned = fate == ANSWERED && a.reply.result == WARDEN_OK;
+    if (fate == ANSWERED &&
+        (spawned ? !meters_unpack(ret_meters, a.reply.u.spawned.meters, a.fds,
+                                  (unsigned)a.fd_count)
+                 : a.fd_count > 0)) {
+        drop_fds(&a);
+        fate = lose(link);
+    }
+    if (fate != ANSWERED)
+        return explain(link, fate, err);
+    r = judge(&a.reply, err);
     if (r == 0)
-        r = judge(&reply, err);
-    if (r == 0)
-        *ret_slot = reply.u.spawned.slot;
+        *ret_slot = a.reply.u.spawned.slot;
     return r;
 }
 
@@ -350,22 +750,37 @@ int warden_call_room(struct warden_link *link, bool on, uint32_t slot,
     return call(link, &req, NULL, 0, &reply, err);
 }
 
+/* A request that is done in any case: when its reply is late the warden will
+ * come to it, and when it could not be sent the tender sends it. */
+static int call_surely(struct warden_link *link, uint32_t type, uint32_t slot,
+                       struct error *err)
+{
+    struct warden_request req = {.type = type, .u.slot = {.slot = slot}};
+    struct call c = {&req, NULL, 0, link->release_ms, false};
+    struct answer a = {0};
+    enum fate fate = converse(link, &c, &a);
+
+    if (fate == ANSWERED && (a.fd_count || a.full)) {
+        drop_fds(&a);
+        fate = lose(link);
+    }
+    if (fate == ANSWERED)
+        return judge(&a.reply, err);
+    if (fate == UNSENT)
+        owe(link, type, slot);
+    return explain(link, fate, err);
+}
+
 int warden_call_kill(struct warden_link *link, uint32_t slot,
                      struct error *err)
 {
-    struct warden_slot s = {.slot = slot};
-    struct warden_reply reply = {0};
-
-    return call_slot(link, WARDEN_KILL, &s, &reply, err);
+    return call_surely(link, WARDEN_KILL, slot, err);
 }
 
 int warden_call_release(struct warden_link *link, uint32_t slot,
                         struct error *err)
 {
-    struct warden_slot s = {.slot = slot};
-    struct warden_reply reply = {0};
-
-    return call_slot(link, WARDEN_RELEASE, &s, &reply, err);
+    return call_surely(link, WARDEN_RELEASE, slot, err);
 }
 
 int warden_call_status(struct warden_link *link, struct warden_status *ret,

@@ -45,24 +45,31 @@ static bool send_reply(struct warden *w, struct warden_reply *reply)
 /* One request; false ends the link. */
 static bool serve_one(struct warden *w)
 {
-    struct warden_request req;
+    struct warden_request req = {0};
     struct warden_reply reply = {0};
     int fds[WIRE_FDS_MAX];
     size_t count = 0;
     ssize_t n = wire_recv(w->sock, &req, sizeof(req), fds, &count);
-    const struct warden_answer *a = n == (ssize_t)sizeof(req) &&
+    bool full = n == -EMFILE; /* our table has no room for its descriptors */
+    const struct warden_answer *a = (full || n == (ssize_t)sizeof(req)) &&
                                             req.type > 0 &&
                                             req.type < WARDEN_REQUEST_MAX
                                         ? &warden_answers[req.type]
                                         : NULL;
     bool good =
         a && a->before_setup == !w->asked && (w->set_up || a->before_setup) &&
-        count == a->fds + (req.type == WARDEN_SPAWN ? req.u.spawn.layers : 0);
+        (full ||
+         count ==
+             a->fds + (req.type == WARDEN_SPAWN ? req.u.spawn.layers : 0));
 
     if (good) {
         reply.type = req.type;
         reply.seq = req.seq;
-        a->answer(w, &req, fds, &reply);
+        if (full)
+            warden_reply_fail(&reply, WARDEN_FULL, EMFILE,
+                              "no descriptors left");
+        else
+            a->answer(w, &req, fds, &reply);
         good = send_reply(w, &reply);
     } else if (n != 0) {
         log_event(LOG_ERROR, "link_closed", "why", "malformed or untimely",

@@ -4,7 +4,9 @@
  * (the only privileged process): fixed-size messages over one SEQPACKET
  * socket, descriptors beside them. One request, one reply, in order; the
  * warden never speaks first. A malformed or untimely message closes the
- * link; it is never answered.
+ * link; it is never answered. A reply belongs to the request of its number;
+ * one that comes after its caller has stopped waiting is dropped, and a
+ * sandbox that it brought is released.
  *
  *   request   descriptors        when            what the reply carries
  *   SETUP     -                  first, once     walls
@@ -130,7 +132,8 @@ struct warden_request {
 
 enum warden_result {
     WARDEN_OK = 0,
-    WARDEN_NOT_READY, /* the zygote is still importing; ask again soon */
+    WARDEN_NOT_READY, /* the zygote is still importing, or the storage is
+                         being made; ask again soon */
     WARDEN_REFUSED,   /* policy: out of bounds; `text` says which */
     WARDEN_FULL,      /* no slot left */
     WARDEN_GONE,      /* unknown slot or runtime */

@@ -91,8 +91,11 @@ ssize_t wire_recv(int sock, void *buf, size_t len, int *ret_fds,
     if (n < 0)
         return -errno;
     count = collect_fds(&msg, fds);
-    if (msg.msg_flags & (MSG_TRUNC | MSG_CTRUNC))
+    /* Fewer than there was room for: our own table was full. */
+    if (msg.msg_flags & MSG_TRUNC)
         n = -EMSGSIZE;
+    else if (msg.msg_flags & MSG_CTRUNC)
+        n = count < WIRE_FDS_MAX ? -EMFILE : -EMSGSIZE;
     if (n <= 0 || !ret_fds) {
         for (size_t i = 0; i < count; i++)
             fd_close(&fds[i]);

@@ -14,6 +14,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <cmocka.h>
@@ -545,13 +546,14 @@ static void serve_refuses_a_setup_out_of_bounds(void **state)
 /* A link whose other end is ours to answer from. */
 static int make_stub_link(struct warden_link *link)
 {
+    const struct timeval patience = {.tv_sec = 20};
     int pair[2];
 
-    memset(link, 0, sizeof(*link));
     assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
-    pthread_mutex_init(&link->lock, NULL);
-    link->sock = pair[0];
-    atomic_store(&link->alive, true);
+    link_init(link, pair[0], 0);
+    assert_int_equal(setsockopt(pair[1], SOL_SOCKET, SO_RCVTIMEO, &patience,
+                                sizeof(patience)),
+                     0);
     return pair[1];
 }
 
@@ -586,8 +588,16 @@ static void call_maps_each_result(void **state)
         assert_int_equal(err.retry_after_s, cases[i].retry);
         assert_true(warden_call_alive(&link));
     }
-    fd_close(&link.sock);
+    link_done(&link);
     fd_close(&other);
+}
+
+static void assert_hangs_up(const struct warden_link *link)
+{
+    struct pollfd p = {.fd = warden_call_fd(link)};
+
+    assert_int_equal(poll(&p, 1, 10000), 1);
+    assert_true(p.revents & POLLHUP);
 }
 
 static void call_loses_the_link_on_a_wrong_reply(void **state)
@@ -596,7 +606,6 @@ static void call_loses_the_link_on_a_wrong_reply(void **state)
         uint32_t type, seq;
         size_t len;
     } cases[] = {
-        {WARDEN_KILL, 2, sizeof(struct warden_reply)},
         {WARDEN_USAGE, 1, sizeof(struct warden_reply)},
         {WARDEN_KILL, 1, sizeof(struct warden_reply) - 1},
         {0, 0, 0}, /* nothing: the warden is gone */
@@ -618,7 +627,8 @@ static void call_loses_the_link_on_a_wrong_reply(void **state)
         assert_int_equal(warden_call_kill(&link, 5, &err), -ERR_UNAVAILABLE);
         assert_false(warden_call_alive(&link));
         assert_int_equal(warden_call_kill(&link, 5, &err), -ERR_UNAVAILABLE);
-        fd_close(&link.sock);
+        assert_hangs_up(&link); /* by which the service notices, and stops */
+        link_done(&link);
         fd_close(&other);
     }
 }
@@ -660,7 +670,7 @@ static void call_spawn_sends_as_many_layers_as_it_says(void **state)
                                        STDERR_FILENO, layers, &slot, &meters,
                                        &(struct error){0}),
                      -ERR_INVALID);
-    fd_close(&link.sock);
+    link_done(&link);
     fd_close(&other);
 }
 
@@ -722,7 +732,7 @@ static void call_takes_meters_that_fit_and_no_other_descriptors(void **state)
                              cases[i].good && cases[i].mask & 1u << m);
         meters_close(&meters);
         assert_int_equal(open_descriptors(), before);
-        fd_close(&link.sock);
+        link_done(&link);
         fd_close(&other);
     }
 }
@@ -741,7 +751,356 @@ static void call_runtime_refuses_a_long_name(void **state)
     assert_int_equal(
         warden_call_runtime(&link, name, STDERR_FILENO, false, &handle, &err),
         -ERR_INVALID);
-    fd_close(&link.sock);
+    link_done(&link);
+    fd_close(&other);
+}
+
+/* ---- a warden that is slow, silent or confused -------------------------- */
+
+#define SHORT_MS 30u
+#define SLOT 7u
+
+/* As make_stub_link, but nothing is waited for longer than SHORT_MS. */
+static int make_hasty_link(struct warden_link *link)
+{
+    int other = make_stub_link(link);
+
+    link->reply_ms = link->release_ms = link->silent_ms = SHORT_MS;
+    return other;
+}
+
+static void say(int other, uint32_t type, uint32_t seq, size_t fd_count)
+{
+    const int fds[METERS] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO,
+                             STDERR_FILENO, STDERR_FILENO};
+    struct warden_reply reply = {.type = type, .seq = seq};
+
+    if (type == WARDEN_SPAWN)
+        reply.u.spawned = (struct warden_spawned){
+            .slot = SLOT, .meters = (1u << fd_count) - 1};
+    if (type == WARDEN_STATUS)
+        reply.u.status.slots = seq; /* to tell replies apart */
+    assert_int_equal(wire_send(other, &reply, sizeof(reply), fds, fd_count),
+                     0);
+}
+
+static struct warden_request hear(int other)
+{
+    struct warden_request req = {0};
+
+    assert_int_equal(wire_recv(other, &req, sizeof(req), NULL, NULL),
+                     sizeof(req));
+    return req;
+}
+
+static int ask_status(struct warden_link *link, uint32_t *ret_slots,
+                      struct error *err)
+{
+    struct warden_status status = {0};
+    int r = warden_call_status(link, &status, err);
+
+    *ret_slots = status.slots;
+    return r;
+}
+
+static int ask_spawn(struct warden_link *link, struct meters *meters,
+                     uint32_t *ret_slot, struct error *err)
+{
+    struct warden_spawn spawn = good_spawn();
+
+    return warden_call_spawn(link, &spawn, STDERR_FILENO, STDERR_FILENO, NULL,
+                             ret_slot, meters, err);
+}
+
+static struct warden_health health_of(struct warden_link *link)
+{
+    struct warden_health health;
+
+    warden_call_health(link, &health);
+    return health;
+}
+
+/* Until the tender has come so far; it has ten seconds. */
+static void await_health(struct warden_link *link, uint64_t reclaimed,
+                         bool answers)
+{
+    for (int i = 0; i < 1000; i++) {
+        struct warden_health h = health_of(link);
+
+        if (h.reclaimed == reclaimed && h.answers == answers && !h.owed)
+            return;
+        (void)poll(NULL, 0, 10);
+    }
+    fail_msg("the tender did not get there");
+}
+
+static void R9_call_late_reply_is_nobody_elses(void **state)
+{
+    struct warden_link link;
+    int other = make_hasty_link(&link);
+    struct error err = {0};
+    uint32_t slots = 0;
+
+    (void)state;
+    assert_int_equal(ask_status(&link, &slots, &err), -ERR_UNAVAILABLE);
+    assert_int_equal(err.retry_after_s, RETRY_S);
+    assert_true(warden_call_alive(&link));
+    assert_int_equal(health_of(&link).timeouts, 1);
+    assert_false(health_of(&link).answers);
+    say(other, WARDEN_STATUS, 1, 0); /* late */
+    say(other, WARDEN_STATUS, 2, 0);
+    link.silent_ms = 60000; /* or it would not be asked again so soon */
+    assert_int_equal(ask_status(&link, &slots, &err), 0);
+    assert_int_equal(slots, 2);
+    assert_int_equal(health_of(&link).late_replies, 1);
+    assert_true(health_of(&link).answers);
+    link_done(&link);
+    fd_close(&other);
+}
+
+/* Numbers that were never used, replies said twice, descriptors that nobody
+ * asked for: dropped, and the descriptors closed. */
+static void R9_call_takes_no_reply_but_its_own(void **state)
+{
+    struct warden_link link;
+    int other = make_stub_link(&link);
+    int before = open_descriptors();
+    struct meters meters = METERS_NONE;
+    struct error err = {0};
+    uint32_t slot = 0, slots = 0;
+
+    (void)state;
+    say(other, WARDEN_STATUS, 99, 0);
+    say(other, WARDEN_SPAWN, 0, METERS);
+    say(other, WARDEN_SPAWN, 1, METERS);
+    say(other, WARDEN_SPAWN, 1, METERS); /* again */
+    say(other, WARDEN_STATUS, 2, 0);
+    assert_int_equal(ask_spawn(&link, &meters, &slot, &err), 0);
+    assert_int_equal(slot, SLOT);
+    assert_int_equal(ask_status(&link, &slots, &err), 0);
+    assert_int_equal(slots, 2);
+    assert_int_equal(health_of(&link).owed, 0); /* it has its owner */
+    assert_true(warden_call_alive(&link));
+    meters_close(&meters);
+    assert_int_equal(open_descriptors(), before);
+    link_done(&link);
+    fd_close(&other);
+}
+
+static void R7_call_ends_a_sandbox_that_came_too_late(void **state)
+{
+    struct warden_link link;
+    int other = make_hasty_link(&link);
+    int before = open_descriptors();
+    struct meters meters = METERS_NONE;
+    struct error err = {0};
+    struct warden_request req;
+    uint32_t slot = 0;
+
+    (void)state;
+    assert_int_equal(ask_spawn(&link, &meters, &slot, &err), -ERR_UNAVAILABLE);
+    assert_int_equal(err.retry_after_s, RETRY_S);
+    req = hear(other);
+    assert_int_equal(req.type, WARDEN_SPAWN);
+    say(other, WARDEN_SPAWN, req.seq, METERS);
+    link.reply_ms = 10000;
+    assert_int_equal(warden_call_tend(&link, &err), 0);
+    req = hear(other);
+    if (req.type == WARDEN_STATUS) { /* by which the late reply was found */
+        say(other, WARDEN_STATUS, req.seq, 0);
+        req = hear(other);
+    }
+    assert_int_equal(req.type, WARDEN_RELEASE);
+    assert_int_equal(req.u.slot.slot, SLOT);
+    say(other, WARDEN_RELEASE, req.seq, 0);
+    await_health(&link, 1, true);
+    assert_int_equal(meters.fds[0], -1);
+    assert_int_equal(open_descriptors(), before);
+    stop_tender(&link);
+    link_done(&link);
+    fd_close(&other);
+}
+
+/* While the warden is silent callers are refused at once; what must be done
+ * is done when it answers again. */
+static void R7_call_forgets_no_release(void **state)
+{
+    struct warden_link link;
+    int other = make_hasty_link(&link);
+    struct error err = {0};
+    struct warden_request req;
+    uint32_t slots = 0, released = 0;
+    uint64_t started;
+
+    (void)state;
+    assert_int_equal(ask_status(&link, &slots, &err), -ERR_UNAVAILABLE);
+    link.release_ms = link.reply_ms = 60000;
+    started = clock_mono_ms();
+    assert_int_equal(ask_status(&link, &slots, &err), -ERR_UNAVAILABLE);
+    assert_int_equal(err.retry_after_s, RETRY_S);
+    for (uint32_t slot = 1; slot <= 40; slot++)
+        assert_int_equal(warden_call_release(&link, slot, &err),
+                         -ERR_UNAVAILABLE);
+    assert_true(clock_mono_ms() - started < 30000);
+    assert_int_equal(health_of(&link).owed, 40);
+    assert_int_equal(warden_call_tend(&link, &err), 0);
+    req = hear(other);
+    assert_int_equal(req.type, WARDEN_STATUS);
+    say(other, WARDEN_STATUS, req.seq, 0); /* at last */
+    while (released < 40) {
+        req = hear(other);
+        if (req.type == WARDEN_RELEASE)
+            assert_int_equal(req.u.slot.slot, ++released);
+        say(other, req.type, req.seq, 0);
+    }
+    await_health(&link, 40, true);
+    assert_int_equal(health_of(&link).late_replies, 1);
+    stop_tender(&link);
+    link_done(&link);
+    fd_close(&other);
+}
+
+/* A release that was sent is not sent again: by then its number may be
+ * another session's. */
+static void X3_call_releases_once(void **state)
+{
+    struct warden_link link;
+    int other = make_hasty_link(&link);
+    struct error err = {0};
+    struct warden_request req;
+
+    (void)state;
+    assert_int_equal(warden_call_release(&link, SLOT, &err), -ERR_UNAVAILABLE);
+    assert_int_equal(health_of(&link).owed, 0);
+    req = hear(other);
+    assert_int_equal(req.type, WARDEN_RELEASE);
+    link.reply_ms = 60000;
+    assert_int_equal(warden_call_tend(&link, &err), 0);
+    say(other, WARDEN_RELEASE, req.seq, 0);
+    for (int i = 0; i < 2; i++) {
+        req = hear(other);
+        assert_int_equal(req.type, WARDEN_STATUS);
+        say(other, WARDEN_STATUS, req.seq, 0);
+    }
+    stop_tender(&link);
+    link_done(&link);
+    fd_close(&other);
+}
+
+/* No other request is read while the first is being answered. */
+static void *ask_from_a_thread(void *arg)
+{
+    struct error err = {0};
+    uint32_t slots = 0;
+
+    return ask_status(arg, &slots, &err) == 0 ? arg : NULL;
+}
+
+static void R8_call_waits_its_turn_and_goes_on_after_a_stall(void **state)
+{
+    struct warden_link link;
+    int other = make_stub_link(&link);
+    pthread_t threads[8];
+    void *fine = NULL;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++)
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, ask_from_a_thread, &link), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
+        struct warden_request req = hear(other), none;
+
+        (void)poll(NULL, 0, 20);
+        assert_int_equal(recv(other, &none, sizeof(none), MSG_DONTWAIT), -1);
+        say(other, req.type, req.seq, 0);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(threads); i++) {
+        assert_int_equal(pthread_join(threads[i], &fine), 0);
+        assert_ptr_equal(fine, &link);
+    }
+    link_done(&link);
+    fd_close(&other);
+}
+
+/* The reply's descriptors do not fit into the daemon's table. */
+static void R8_call_with_a_full_table_is_refused_and_leaks_nothing(
+    void **state)
+{
+    struct warden_link link;
+    int other = make_stub_link(&link);
+    int before = open_descriptors();
+    struct rlimit limit, low;
+    struct error err = {0};
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    for (unsigned room = 0; room <= METERS; room++) {
+        struct meters meters = METERS_NONE;
+        uint32_t slot = 0;
+        int next = dup(STDERR_FILENO);
+
+        assert_true(next >= 0);
+        (void)close(next);
+        say(other, WARDEN_SPAWN, room + 1, METERS);
+        low = limit;
+        low.rlim_cur = (rlim_t)next + room;
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+        assert_int_equal(ask_spawn(&link, &meters, &slot, &err),
+                         room == METERS ? 0 : -ERR_BUSY);
+        assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+        assert_true(warden_call_alive(&link));
+        assert_int_equal(health_of(&link).owed,
+                         room == METERS ? METERS : room + 1);
+        meters_close(&meters);
+        assert_int_equal(open_descriptors(), before);
+        if (room < METERS)
+            assert_int_equal(err.retry_after_s, RETRY_S);
+    }
+    link_done(&link);
+    fd_close(&other);
+}
+
+static void send_many(int other, const struct warden_reply *reply, size_t n)
+{
+    union {
+        struct cmsghdr align;
+        char room[CMSG_SPACE(sizeof(int) * 64)];
+    } control = {0};
+    struct iovec iov = {(void *)reply, sizeof(*reply)};
+    struct msghdr msg = {.msg_iov = &iov,
+                         .msg_iovlen = 1,
+                         .msg_control = control.room,
+                         .msg_controllen = CMSG_SPACE(sizeof(int) * n)};
+    struct cmsghdr *c = CMSG_FIRSTHDR(&msg);
+    int fds[64];
+
+    for (size_t i = 0; i < n; i++)
+        fds[i] = STDERR_FILENO;
+    c->cmsg_level = SOL_SOCKET;
+    c->cmsg_type = SCM_RIGHTS;
+    c->cmsg_len = CMSG_LEN(sizeof(int) * n);
+    memcpy(CMSG_DATA(c), fds, sizeof(int) * n);
+    assert_int_equal(sendmsg(other, &msg, 0), sizeof(*reply));
+}
+
+/* More than any reply has: that is no full table but a broken warden. */
+static void call_loses_the_link_on_too_many_descriptors(void **state)
+{
+    struct warden_reply reply = {.type = WARDEN_SPAWN, .seq = 1};
+    struct warden_link link;
+    int other = make_stub_link(&link);
+    int before = open_descriptors();
+    struct meters meters = METERS_NONE;
+    struct error err = {0};
+    uint32_t slot = 0;
+
+    (void)state;
+    send_many(other, &reply, WIRE_FDS_MAX + 1);
+    assert_int_equal(ask_spawn(&link, &meters, &slot, &err), -ERR_UNAVAILABLE);
+    assert_false(warden_call_alive(&link));
+    assert_int_equal(open_descriptors(), before);
+    assert_hangs_up(&link);
+    link_done(&link);
     fd_close(&other);
 }
 
@@ -845,6 +1204,15 @@ int main(void)
         cmocka_unit_test(call_spawn_sends_as_many_layers_as_it_says),
         cmocka_unit_test(call_takes_meters_that_fit_and_no_other_descriptors),
         cmocka_unit_test(call_runtime_refuses_a_long_name),
+        cmocka_unit_test(R9_call_late_reply_is_nobody_elses),
+        cmocka_unit_test(R9_call_takes_no_reply_but_its_own),
+        cmocka_unit_test(R7_call_ends_a_sandbox_that_came_too_late),
+        cmocka_unit_test(R7_call_forgets_no_release),
+        cmocka_unit_test(X3_call_releases_once),
+        cmocka_unit_test(R8_call_waits_its_turn_and_goes_on_after_a_stall),
+        cmocka_unit_test(
+            R8_call_with_a_full_table_is_refused_and_leaks_nothing),
+        cmocka_unit_test(call_loses_the_link_on_too_many_descriptors),
         IN_YARD(Z6_zygote_that_misbehaves_is_retired),
         IN_YARD(C3_zygote_cannot_name_a_process_that_is_not_ours),
     };
