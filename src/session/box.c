@@ -35,6 +35,8 @@ int session_box_late(const char *what, uint32_t ms, struct error *err)
     return error_retry(err, LATE_RETRY_S);
 }
 
+static atomic_uint tickets; /* of the sandboxes asked for so far */
+
 static struct box *box_new(struct warden_link *link,
                            const struct warden_limits *limits)
 {
@@ -288,7 +290,8 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
     struct warden_spawn want = {.runtime = runtime,
                                 .layers = layer_count,
                                 .limits = *limits,
-                                .calm = calm};
+                                .calm = calm,
+                                .ticket = atomic_fetch_add(&tickets, 1) + 1};
     int ctl cleanup(fd_close) = -1;
     int events cleanup(fd_close) = -1;
     int rc = make_channels(b, &ctl, &events, err);

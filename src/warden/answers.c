@@ -38,11 +38,12 @@ void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
 
 static void fill_status(struct warden *w, struct warden_status *ret)
 {
-    size_t spares = slot_count_spares(w);
+    size_t spares = slot_count(w, SLOT_SPARE);
 
     *ret = (struct warden_status){
         .walls = w->walls,
-        .slots = (uint32_t)(w->slot_count - spares),
+        .slots =
+            (uint32_t)(w->slot_count - spares - slot_count(w, SLOT_MAKING)),
         .spare_scratches = (uint32_t)spares,
         .zygote_restarts = w->zygote_restarts,
         .cgroup_version = (uint32_t)sandbox_cgroup_version(w->groups),
@@ -188,7 +189,7 @@ static struct slot *named_slot(struct warden *w,
 {
     struct slot *s = slot_find(w, req->u.slot.slot);
 
-    if (!s || s->state == SLOT_SPARE) {
+    if (!s || s->state == SLOT_SPARE || s->state == SLOT_MAKING) {
         warden_reply_fail(reply, WARDEN_GONE, 0, "no such slot");
         return NULL;
     }

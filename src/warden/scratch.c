@@ -142,8 +142,20 @@ static bool is_image(const char *name)
 
 static bool is_template(const char *name)
 {
-    return strncmp(name, "template-", 9) == 0 ||
-           strcmp(name, "template.new") == 0;
+    return strncmp(name, "template-", 9) == 0;
+}
+
+/* One that is still being made, for the slot in its name. */
+static void unfinished_name(const struct slot *s, char ret[32])
+{
+    (void)snprintf(ret, 32, "template-%u.new", s->number);
+}
+
+static bool is_unfinished(const char *name)
+{
+    size_t len = strlen(name);
+
+    return len > 4 && strcmp(name + len - 4, ".new") == 0;
 }
 
 /* Sessions choose their sizes, so templates could become any number: past a
@@ -159,35 +171,50 @@ static void bound_templates(struct warden *w)
         return;
     rewinddir(dir);
     while ((d = readdir(dir)))
-        if (is_template(d->d_name) && ++count > TEMPLATES_MAX)
+        if (is_template(d->d_name) && !is_unfinished(d->d_name) &&
+            ++count > TEMPLATES_MAX)
             (void)unlinkat(w->scratch_dir, d->d_name, 0); /* ours alone */
 }
 
-static int open_template(struct warden *w, uint64_t bytes, uint32_t inodes)
+/* Other children may make the same one at the same time: the name appears
+ * when it is complete, and whichever comes last stays. */
+static int make_template(struct warden *w, const struct slot *s,
+                         const char *name)
 {
-    char name[64];
-    uint64_t size = image_size(bytes, inodes);
+    uint64_t size = image_size(s->scratch_bytes, s->scratch_inodes);
+    char unfinished[32];
     int fd, r;
 
-    (void)snprintf(name, sizeof(name), "template-%" PRIu64 "-%u.img", bytes,
-                   inodes);
-    fd = openat(w->scratch_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd >= 0 || errno != ENOENT)
-        return fd < 0 ? -errno : fd;
-    bound_templates(w);
-    fd = openat(w->scratch_dir, "template.new",
+    unfinished_name(s, unfinished);
+    fd = openat(w->scratch_dir, unfinished,
                 O_CREAT | O_TRUNC | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return -errno;
     r = ftruncate(fd, (off_t)size) < 0 ? -errno : 0;
     if (r == 0)
-        r = run_mkfs(w, "template.new", size, inodes);
+        r = run_mkfs(w, unfinished, size, s->scratch_inodes);
     if (r == 0 &&
-        renameat(w->scratch_dir, "template.new", w->scratch_dir, name) < 0)
+        renameat(w->scratch_dir, unfinished, w->scratch_dir, name) < 0)
         r = -errno;
-    if (r < 0)
+    if (r < 0) {
+        (void)unlinkat(w->scratch_dir, unfinished, 0); /* ours alone */
         fd_close(&fd);
+    }
     return r < 0 ? r : fd;
+}
+
+static int open_template(struct warden *w, const struct slot *s)
+{
+    char name[64];
+    int fd;
+
+    (void)snprintf(name, sizeof(name), "template-%" PRIu64 "-%u.img",
+                   s->scratch_bytes, s->scratch_inodes);
+    fd = openat(w->scratch_dir, name, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd >= 0 || errno != ENOENT)
+        return fd < 0 ? -errno : fd;
+    bound_templates(w);
+    return make_template(w, s, name);
 }
 
 /* Only what the template really holds; the rest stays a hole. */
@@ -222,7 +249,7 @@ static int open_image(struct warden *w, struct slot *s)
 
     image_name(s, name);
     /* Exclusively: a name left over must never become a stranger's files. */
-    template = open_template(w, s->scratch_bytes, s->scratch_inodes);
+    template = open_template(w, s);
     if (template <0)
         return template;
     fd = openat(w->scratch_dir, name,
@@ -376,20 +403,29 @@ void scratch_close(struct slot *s)
     fd_close(&s->dev_fd);
 }
 
+/* Asked of sysfs: to open the device would wait for whoever is letting go of
+ * it, and then be the last one to. */
 bool scratch_busy(const struct warden *w, const struct slot *s)
 {
-    char path[32], label[LO_NAME_SIZE];
-    struct loop_info64 info;
-    int fd cleanup(fd_close) = -1;
+    char path[64], folder[WARDEN_PATH_MAX], image[WARDEN_PATH_MAX + 32];
+    char *backing cleanup(mem_free) = NULL;
+    ssize_t n;
 
     if (s->loop_index < 0)
         return false;
-    (void)snprintf(path, sizeof(path), "/dev/loop%d", s->loop_index);
-    fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0 || ioctl(fd, LOOP_GET_STATUS64, &info) < 0)
+    (void)snprintf(path, sizeof(path), "/sys/block/loop%d/loop/backing_file",
+                   s->loop_index);
+    if (fd_read_file(AT_FDCWD, path, 8192, &backing, NULL) < 0)
         return false; /* bound to nothing */
-    loop_label(w, s, label);
-    return strncmp((const char *)info.lo_file_name, label, LO_NAME_SIZE) == 0;
+    (void)snprintf(path, sizeof(path), "/proc/self/fd/%d", w->scratch_dir);
+    n = readlink(path, folder, sizeof(folder) - 1);
+    if (n < 0)
+        return false;
+    folder[n] = '\0';
+    (void)snprintf(image, sizeof(image), "%s/%u.img", folder, s->number);
+    n = (ssize_t)strlen(image);
+    return strncmp(backing, image, (size_t)n) == 0 &&
+           strchr(" \n", backing[n]); /* " (deleted)" may come after it */
 }
 
 void scratch_remove(struct warden *w, const struct slot *s)

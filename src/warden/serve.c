@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
@@ -26,6 +27,8 @@
 #include "wire/wire.h"
 
 #define DRAIN_MS 5
+#define SLOW_MS 1000u
+#define SURPLUS_LOOK_MS 500
 #define END_MS 5000u /* shorter than ALONE_MS of answers.c */
 
 static bool send_reply(struct warden *w, struct warden_reply *reply)
@@ -42,9 +45,30 @@ static bool send_reply(struct warden *w, struct warden_reply *reply)
     return r == 0;
 }
 
+static const char *const request_names[WARDEN_REQUEST_MAX] = {
+    [WARDEN_SETUP] = "setup",   [WARDEN_RUNTIME] = "runtime",
+    [WARDEN_SPAWN] = "spawn",   [WARDEN_USAGE] = "usage",
+    [WARDEN_KILL] = "kill",     [WARDEN_RELEASE] = "release",
+    [WARDEN_STATUS] = "status", [WARDEN_CALM] = "calm",
+    [WARDEN_ROOM] = "room",
+};
+
+/* Everybody has waited for it. */
+static void note_slow(const char *step, uint64_t started_ms)
+{
+    uint64_t took = clock_mono_ms() - started_ms;
+    char ms[24];
+
+    if (took < SLOW_MS)
+        return;
+    (void)snprintf(ms, sizeof(ms), "%llu", (unsigned long long)took);
+    log_event(LOG_WARN, "slow_step", "step", step, "ms", ms, NULL);
+}
+
 /* One request; false ends the link. */
 static bool serve_one(struct warden *w)
 {
+    uint64_t started = clock_mono_ms();
     struct warden_request req = {0};
     struct warden_reply reply = {0};
     int fds[WIRE_FDS_MAX];
@@ -70,6 +94,7 @@ static bool serve_one(struct warden *w)
                               "no descriptors left");
         else
             a->answer(w, &req, fds, &reply);
+        note_slow(request_names[req.type], started);
         good = send_reply(w, &reply);
     } else if (n != 0) {
         log_event(LOG_ERROR, "link_closed", "why", "malformed or untimely",
@@ -91,24 +116,15 @@ static void reap(struct warden *w)
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         struct slot *s = slot_by_pid(w, pid);
 
+        struct slot *worked_on = s ? NULL : slot_by_helper(w, pid);
+
         if (s)
             slot_reaped(s, status);
+        else if (worked_on)
+            worked_on->helper = 0;
         else
-            (void)zygote_on_exit(w, pid); /* else a helper of ours */
+            (void)zygote_on_exit(w, pid); /* else one that was retired */
     }
-}
-
-/* Idle time goes into spares, one at a time so that requests never wait. */
-static bool make_spare(struct warden *w)
-{
-    struct slot *s;
-
-    if (!w->spare_bytes || slot_count_spares(w) >= w->setup.spare_scratches)
-        return false;
-    s = slot_make(w, w->spare_bytes, w->spare_inodes);
-    if (s && w->layers)
-        (void)layers_prepare(w, s); /* tried again when they are asked for */
-    return s != NULL;
 }
 
 static size_t watch_zygotes(struct warden *w, struct pollfd *polls,
@@ -130,6 +146,18 @@ static size_t watch_zygotes(struct warden *w, struct pollfd *polls,
     return n;
 }
 
+/* What children have made, wherever they say that they are done. */
+static void take_made(struct warden *w)
+{
+    for (size_t i = 0; i < w->slot_count; i++) {
+        struct slot *s = w->slots[i];
+        struct pollfd p = {.fd = s->helper_sock, .events = POLLIN};
+
+        if (s->state == SLOT_MAKING && poll(&p, 1, 0) == 1)
+            slot_made(w, s);
+    }
+}
+
 /* A killed zygote takes a moment to go; who stopped the service may look. */
 static bool has_children(void)
 {
@@ -142,6 +170,7 @@ static void end_everything(struct warden *w)
 {
     uint64_t deadline = clock_mono_ms() + END_MS;
 
+    w->ending = true;
     zygote_stop_all(w);
     for (size_t i = 0; i < w->slot_count; i++)
         slot_release(w, w->slots[i]);
@@ -201,13 +230,20 @@ int warden_serve_run(int sock, int mounts)
     if (prepare(&w, sock, mounts) < 0)
         return 1;
     for (;;) {
+        uint64_t started = clock_mono_ms();
         int wait_ms = MIN(zygote_tend(&w), locks_tend(&w));
         size_t n = watch_zygotes(&w, polls + FIRST_ZYGOTE, owners, zygotes);
 
+        note_slow("tend", started);
+        started = clock_mono_ms();
         if (slot_drain(&w))
             wait_ms = DRAIN_MS;
-        if (idle && make_spare(&w))
+        note_slow("drain", started);
+        take_made(&w);
+        if (idle && slot_tend_spares(&w))
             wait_ms = 0;
+        if (slot_count(&w, SLOT_SPARE) > w.setup.spare_scratches)
+            wait_ms = MIN(wait_ms, SURPLUS_LOOK_MS);
         polls[LINK] = (struct pollfd){w.sock, POLLIN, 0};
         polls[SIGNALS] = (struct pollfd){w.signals, POLLIN, 0};
         if (poll(polls, FIRST_ZYGOTE + n, wait_ms) < 0 && errno != EINTR)

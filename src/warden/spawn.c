@@ -162,6 +162,18 @@ static bool lay(struct warden *w, struct slot *s, int *folders, size_t count,
     return true;
 }
 
+static void no_storage(int errnum, struct warden_reply *reply)
+{
+    if (errnum == EAGAIN)
+        warden_reply_fail(reply, WARDEN_NOT_READY, 0,
+                          "the session's storage is still being made");
+    else
+        warden_reply_fail(reply,
+                          errnum == ENOSPC || errnum == EMFILE ? WARDEN_FULL
+                                                               : WARDEN_FAILED,
+                          errnum, "cannot prepare the session's storage");
+}
+
 void warden_serve_spawn(struct warden *w, const struct warden_request *req,
                         int *fds, struct warden_reply *reply)
 {
@@ -183,10 +195,9 @@ void warden_serve_spawn(struct warden *w, const struct warden_request *req,
             reply->result = WARDEN_NOT_READY;
         return;
     }
-    s = slot_take(w, &spawn->limits);
+    s = slot_take(w, &spawn->limits, spawn->ticket);
     if (!s) {
-        warden_reply_fail(reply, errno == ENOSPC ? WARDEN_FULL : WARDEN_FAILED,
-                          errno, "cannot prepare the session's storage");
+        no_storage(errno, reply);
         return;
     }
     if (!lay(w, s, fds + LAYERS_AT, spawn->layers, reply))

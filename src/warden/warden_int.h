@@ -19,20 +19,23 @@
  * A slot is what a session is on the host: a number, and by it a uid, a
  * control group and a scratch image.
  *
- *           make          spawn          pid 1 dies
- *   (none) ------> SPARE ------> ALIVE -------------> DEAD
- *                                  | release            | release
- *                                  v                    v
- *                               DRAINING <--------------+
- *                                  | drained
- *                                  v
- *                                (none)
+ *           make           made          spawn          pid 1 dies
+ *   (none) ------> MAKING ------> SPARE ------> ALIVE -------------> DEAD
+ *                    | failed                     | release            |
+ *                    v                            v            release |
+ *                 DRAINING <----------------------+<-------------------+
+ *                    | drained
+ *                    v
+ *                  (none)
  *
- * from -> to [function]: none -> SPARE [slot_make]; SPARE -> ALIVE
- * [slot_spawned]; ALIVE -> DEAD [slot_reaped]; SPARE, ALIVE, DEAD -> DRAINING
- * [slot_release]; DRAINING -> none [slot_drain].
+ * from -> to [function]: none -> MAKING [slot_make]; MAKING -> SPARE
+ * [slot_made]; SPARE -> ALIVE [slot_spawned]; ALIVE -> DEAD [slot_reaped];
+ * MAKING, SPARE, ALIVE, DEAD -> DRAINING [slot_release]; DRAINING -> none
+ * [slot_drain]. What waits for the disk, at both ends of a slot's life, is
+ * done by a child (helper.c).
  */
 enum slot_state {
+    SLOT_MAKING,   /* a child makes its storage */
     SLOT_SPARE,    /* prepared, never used; no process */
     SLOT_ALIVE,    /* its pid 1 is our child */
     SLOT_DEAD,     /* pid 1 reaped; waits for the daemon's release */
@@ -48,6 +51,11 @@ struct slot {
     bool calm;                        /* it yields the processors */
     bool narrow;                      /* and keeps off those for the prompt */
     uint64_t calm_until_ms; /* DRAINING: it yields until then; 0: not */
+    pid_t helper;           /* child that makes or frees its storage; 0 */
+    int helper_sock;        /* MAKING: where the child answers, or -1 */
+    bool freed;             /* DRAINING: that is done or being done */
+    uint32_t ticket;        /* the SPAWN it is made for; 0: any */
+    uint64_t made_ms;       /* since when it is SPARE */
     int scratch_fd;         /* detached mount, or -1 */
     int dev_fd;             /* detached mount, or -1 */
     int loop_index;         /* of the scratch, or -1 */
@@ -84,6 +92,7 @@ struct warden {
     int own_mounts;    /* ours */
     bool asked;        /* SETUP came, which it may once */
     bool set_up;
+    bool ending; /* the link is closed */
     struct warden_setup setup;
     uint32_t walls;
     struct cgroup_tree *groups;
@@ -95,7 +104,9 @@ struct warden {
     struct slot **slots;
     size_t slot_count;
     uint32_t last_number;
-    uint64_t spare_bytes; /* what spares are made for: the last request */
+    uint32_t failed_ticket; /* the SPAWN whose storage could not be made */
+    int failed_errnum;      /* and why */
+    uint64_t spare_bytes;   /* what spares are made for: the last request */
     uint32_t spare_inodes;
     unsigned next_cpu;
     bool room;             /* the calm keep off some processors */
@@ -149,12 +160,21 @@ uint32_t warden_posture_walls(const struct warden *w);
 
 struct slot *slot_find(struct warden *w, uint32_t number);
 struct slot *slot_by_pid(struct warden *w, pid_t pid);
-size_t slot_count_spares(const struct warden *w);
-/* A new SPARE slot, or NULL with errno set. */
+struct slot *slot_by_helper(struct warden *w, pid_t pid);
+size_t slot_count(const struct warden *w, enum slot_state state);
+/* A new slot, MAKING or (without storage of its own) SPARE already; NULL with
+ * errno set. */
 struct slot *slot_make(struct warden *w, uint64_t scratch_bytes,
                        uint32_t scratch_inodes);
-/* A slot to spawn in: a matching spare, or a new one. NULL with errno. */
-struct slot *slot_take(struct warden *w, const struct warden_limits *limits);
+/* Takes what the child of a MAKING slot has made. */
+void slot_made(struct warden *w, struct slot *s);
+/* A slot to spawn in: a matching spare, or a new one. NULL with errno; EAGAIN
+ * while it is being made: the next SPAWN with this ticket gets it. */
+struct slot *slot_take(struct warden *w, const struct warden_limits *limits,
+                       uint32_t ticket);
+/* Idle time goes into spares: makes one, or lets one go that is too many.
+ * True when it did something. */
+bool slot_tend_spares(struct warden *w);
 void slot_spawned(struct slot *s, pid_t pid);
 void slot_reaped(struct slot *s, int status);
 void slot_release(struct warden *w, struct slot *s);
@@ -174,6 +194,25 @@ bool scratch_busy(const struct warden *w, const struct slot *s);
 void scratch_remove(struct warden *w, const struct slot *s);
 /* Images left by an earlier run. */
 void scratch_sweep(struct warden *w);
+
+/* ---- helper.c: storage work in a child -----------------------------------
+ */
+
+/* What a child says that made a scratch; the descriptors come in this order.
+ */
+struct helper_result {
+    int32_t errnum;
+    int32_t loop_index;
+    uint32_t scratch, dev, map; /* 1: among the descriptors */
+};
+
+/* Starts a child that makes the scratch of a slot. 0 or -errno */
+int helper_make(struct warden *w, struct slot *s);
+/* Its result, once helper_sock is readable. 0 or -errno */
+int helper_made(struct slot *s);
+/* Starts a child that removes the image and closes the mounts; ours are
+ * closed. 0 or -errno */
+int helper_free(struct warden *w, struct slot *s);
 
 /* ---- layers.c
  * ---------------------------------------------------------------- */

@@ -168,7 +168,8 @@ static bool is_newborn(struct warden *w, pid_t pid)
 {
     siginfo_t info;
 
-    return pid > 1 && !slot_by_pid(w, pid) && !is_zygote(w, pid) &&
+    return pid > 1 && !slot_by_pid(w, pid) && !slot_by_helper(w, pid) &&
+           !is_zygote(w, pid) &&
            waitid(P_PID, (id_t)pid, &info, WEXITED | WNOHANG | WNOWAIT) == 0;
 }
 

@@ -104,7 +104,9 @@ struct warden_spawn {
     uint32_t layers;  /* of the workspace handed down: 0 to WARDEN_LAYERS_MAX;
                          only where walls SCRATCH and UIDS stand */
     struct warden_limits limits;
-    uint32_t calm; /* as by CALM, from the start */
+    uint32_t calm;   /* as by CALM, from the start */
+    uint32_t ticket; /* the same for each try of one SPAWN: storage that was
+                        not ready in time is kept for it; 0: none */
 };
 
 struct warden_slot {

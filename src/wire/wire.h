@@ -25,7 +25,8 @@ int wire_send2(int sock, const void *head, size_t head_len, const void *body,
  * ret_fds has room for WIRE_FDS_MAX. Returns its length, 0 at end of file,
  * -EMSGSIZE when it was longer than len or had too many descriptors, and
  * -EMFILE when its descriptors did not fit into this process's table: buf then
- * holds the message, but for bytes it did not have. Neither keeps a descriptor.
+ * holds the message, but for bytes it did not have. Neither keeps a
+ * descriptor.
  */
 ssize_t wire_recv(int sock, void *buf, size_t len, int *ret_fds,
                   size_t *ret_fd_count);

@@ -333,7 +333,7 @@ static void slot_make_stops_at_the_limit(void **state)
     errno = 0;
     assert_null(slot_make(&y->w, MIB, 16));
     assert_int_equal(errno, ENOSPC);
-    assert_int_equal(slot_count_spares(&y->w), 4);
+    assert_int_equal(slot_count(&y->w, SLOT_SPARE), 4);
     assert_null(slot_find(&y->w, 5));
 }
 
@@ -345,9 +345,9 @@ static void slot_take_prefers_a_matching_spare(void **state)
         slot_make(&y->w, limits.scratch_bytes, limits.scratch_inodes);
     struct slot *other;
 
-    assert_ptr_equal(slot_take(&y->w, &limits), spare);
+    assert_ptr_equal(slot_take(&y->w, &limits, 0), spare);
     limits.scratch_bytes = MIB;
-    other = slot_take(&y->w, &limits);
+    other = slot_take(&y->w, &limits, 0);
     assert_ptr_not_equal(other, spare);
     assert_int_equal(other->scratch_bytes, MIB);
     assert_int_equal(y->w.spare_bytes, MIB); /* what spares are made for */
@@ -357,7 +357,7 @@ static void R7_slot_lives_dies_and_is_forgotten(void **state)
 {
     struct yard *y = *state;
     struct warden_limits limits = good_spawn().limits;
-    struct slot *s = slot_take(&y->w, &limits);
+    struct slot *s = slot_take(&y->w, &limits, 0);
     int status = 0;
     pid_t pid = sleeper();
 
@@ -380,7 +380,7 @@ static void slot_dead_keeps_its_status_until_released(void **state)
 {
     struct yard *y = *state;
     struct warden_limits limits = good_spawn().limits;
-    struct slot *s = slot_take(&y->w, &limits);
+    struct slot *s = slot_take(&y->w, &limits, 0);
 
     slot_spawned(s, 4194304); /* above any pid there is */
     slot_reaped(s, 9);
@@ -398,7 +398,7 @@ static void X3_slot_released_leaves_no_files(void **state)
 {
     struct yard *y = *state;
     struct warden_limits limits = good_spawn().limits;
-    struct slot *s = slot_take(&y->w, &limits);
+    struct slot *s = slot_take(&y->w, &limits, 0);
     uint32_t number = s->number;
 
     assert_true(image_exists(y, number, true));
@@ -442,6 +442,111 @@ static void X3_slot_numbers_go_around_before_they_come_again(void **state)
         slot_release(&y->w, s);
         assert_false(slot_drain(&y->w));
     }
+}
+
+/* A slot whose storage a child of ours is making; we are the child. */
+static struct slot *making(struct yard *y, const struct warden_limits *limits,
+                           uint32_t ticket, int *ret_child)
+{
+    struct slot *s =
+        slot_make(&y->w, limits->scratch_bytes, limits->scratch_inodes);
+    int pair[2];
+
+    assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
+    s->state = SLOT_MAKING;
+    s->ticket = ticket;
+    s->helper_sock = pair[0];
+    *ret_child = pair[1];
+    return s;
+}
+
+static void X4_slot_take_does_not_wait_for_slow_storage(void **state)
+{
+    struct yard *y = *state;
+    struct warden_limits limits = good_spawn().limits;
+    struct helper_result result = {.loop_index = -1, .scratch = 1, .dev = 1};
+    const int fds[] = {STDERR_FILENO, STDERR_FILENO};
+    int child = -1;
+    struct slot *slow = making(y, &limits, 5, &child), *other;
+    uint64_t started = clock_mono_ms();
+
+    assert_null(slot_take(&y->w, &limits, 5));
+    assert_int_equal(errno, EAGAIN);
+    assert_true(clock_mono_ms() - started < 10000);
+    other = slot_take(&y->w, &limits, 6); /* goes on meanwhile */
+    assert_non_null(other);
+    assert_ptr_not_equal(other, slow);
+    slot_spawned(other, 4194304);
+    assert_int_equal(wire_send(child, &result, sizeof(result), fds, 2), 0);
+    slot_made(&y->w, slow);
+    assert_int_equal(slow->state, SLOT_SPARE);
+    assert_true(slow->scratch_fd >= 0 && slow->dev_fd >= 0);
+    other = slot_take(&y->w, &limits, 7); /* it is kept for the other */
+    assert_ptr_not_equal(other, slow);
+    assert_ptr_equal(slot_take(&y->w, &limits, 5), slow);
+    assert_int_equal(slow->ticket, 0);
+    scratch_close(slow);
+    fd_close(&child);
+}
+
+static void slot_take_tells_why_storage_could_not_be_made(void **state)
+{
+    struct yard *y = *state;
+    struct warden_limits limits = good_spawn().limits;
+    struct helper_result result = {.errnum = ENOSPC, .loop_index = -1};
+    int child = -1;
+    struct slot *s = making(y, &limits, 5, &child);
+
+    assert_int_equal(wire_send(child, &result, sizeof(result), NULL, 0), 0);
+    assert_null(slot_take(&y->w, &limits, 5)); /* the same try */
+    assert_int_equal(errno, ENOSPC);
+    assert_int_equal(s->state, SLOT_DRAINING);
+    fd_close(&child);
+    s = making(y, &limits, 6, &child);
+    fd_close(&child); /* the child died without a word */
+    slot_made(&y->w, s);
+    assert_null(slot_take(&y->w, &limits, 6)); /* a later try */
+    assert_int_equal(errno, EIO);
+    assert_non_null(slot_take(&y->w, &limits, 6)); /* told once */
+    (void)slot_drain(&y->w);
+}
+
+static void slot_spare_too_many_is_let_go(void **state)
+{
+    struct yard *y = *state;
+    struct slot *first = slot_make(&y->w, MIB, 16);
+    struct slot *second = slot_make(&y->w, MIB, 16);
+
+    y->w.spare_bytes = MIB;
+    assert_false(slot_tend_spares(&y->w)); /* both are young */
+    first->made_ms = second->made_ms = clock_mono_ms() - 60000;
+    assert_true(slot_tend_spares(&y->w));
+    assert_false(slot_tend_spares(&y->w)); /* one is wanted */
+    assert_int_equal(slot_count(&y->w, SLOT_SPARE), 1);
+    (void)slot_drain(&y->w);
+}
+
+/* The mount goes with the child's last reference, not with the warden's. */
+static void R7_helper_frees_what_the_warden_no_longer_holds(void **state)
+{
+    struct yard *y = *state;
+    struct slot *s = slot_make(&y->w, MIB, 16);
+    int mount[2], status = 0;
+    char byte;
+
+    assert_int_equal(fd_pipe(mount), 0);
+    s->scratch_fd = mount[1];
+    assert_true(image_exists(y, s->number, true));
+    assert_int_equal(helper_free(&y->w, s), 0);
+    assert_int_equal(s->scratch_fd, -1);
+    assert_true(s->helper > 0);
+    assert_ptr_equal(slot_by_helper(&y->w, s->helper), s);
+    assert_int_equal(waitpid(s->helper, &status, 0), s->helper);
+    assert_int_equal(status, 0);
+    assert_int_equal(read(mount[0], &byte, 1), 0); /* nobody has it now */
+    assert_false(image_exists(y, s->number, false));
+    s->helper = 0;
+    fd_close(&mount[0]);
 }
 
 static void slot_impossible_transition_aborts(void **state)
@@ -1178,6 +1283,31 @@ static void C3_zygote_cannot_name_a_process_that_is_not_ours(void **state)
     }
 }
 
+/* Nor one that works on another session's storage, which is root's. */
+static void C3_zygote_cannot_name_a_helper(void **state)
+{
+    struct yard *y = *state;
+    struct slot *s = slot_make(&y->w, MIB, 16);
+    struct sandbox_spec spec = {0};
+    struct runtime rt = {.spec_fd = -1, .next = {.sock = -1}};
+    pid_t pid = 0, zygote = sleeper();
+    struct zygote_reply reply = {.type = ZYGOTE_SPAWNED};
+    int pair[2], fd = STDERR_FILENO;
+
+    reply.pid = s->helper = sleeper();
+    assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
+    rt.current =
+        (struct zygote){.pid = zygote, .sock = pair[0], .ready = true};
+    assert_int_equal(wire_send(pair[1], &reply, sizeof(reply), NULL, 0), 0);
+    assert_int_not_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid), 0);
+    assert_int_equal(rt.current.pid, 0);
+    (void)kill(s->helper, SIGKILL);
+    assert_int_equal(waitpid(zygote, NULL, 0), zygote);
+    assert_int_equal(waitpid(s->helper, NULL, 0), s->helper);
+    s->helper = 0;
+    fd_close(&pair[1]);
+}
+
 #define IN_YARD(test)                                                         \
     cmocka_unit_test_setup_teardown(test, make_yard, drop_yard)
 
@@ -1196,6 +1326,10 @@ int main(void)
         IN_YARD(X3_slot_released_leaves_no_files),
         cmocka_unit_test(policy_setup_leaves_a_number_for_every_slot),
         IN_YARD(X3_slot_numbers_go_around_before_they_come_again),
+        IN_YARD(X4_slot_take_does_not_wait_for_slow_storage),
+        IN_YARD(slot_take_tells_why_storage_could_not_be_made),
+        IN_YARD(slot_spare_too_many_is_let_go),
+        IN_YARD(R7_helper_frees_what_the_warden_no_longer_holds),
         IN_YARD(slot_impossible_transition_aborts),
         cmocka_unit_test(serve_ends_the_link_on_nonsense),
         cmocka_unit_test(serve_refuses_a_setup_out_of_bounds),
@@ -1215,6 +1349,7 @@ int main(void)
         cmocka_unit_test(call_loses_the_link_on_too_many_descriptors),
         IN_YARD(Z6_zygote_that_misbehaves_is_retired),
         IN_YARD(C3_zygote_cannot_name_a_process_that_is_not_ours),
+        IN_YARD(C3_zygote_cannot_name_a_helper),
     };
 
     return cmocka_run_group_tests_name("warden", tests, NULL, NULL);
