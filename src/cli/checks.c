@@ -4,8 +4,10 @@
  * the disk, as seen without privilege; and the reading of the warden's.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <pwd.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -14,6 +16,7 @@
 #include "cli/checks.h"
 #include "cli/cli_int.h"
 #include "conf/conf.h"
+#include "conf/descriptors.h"
 #include "conf/runtime.h"
 
 #define DISK_LOW (1ull << 30)
@@ -291,6 +294,32 @@ static void check_granted(struct cli *c, struct cli_checks *k)
                         : "");
 }
 
+/* Of a service that is started from here. */
+static void check_descriptors(struct cli_checks *k, const struct conf *conf)
+{
+    char *why cleanup(mem_free) = NULL;
+    char *fix cleanup(mem_free) = NULL;
+    struct rlimit files;
+    uint64_t fit;
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return;
+    fit = conf_descriptors_sessions(conf, files.rlim_max);
+    why = xasprintf("at most %" PRIu64 ": room for %" PRIu64
+                    " sessions of max_sessions %u",
+                    (uint64_t)files.rlim_max, MIN(fit, conf->max_sessions),
+                    conf->max_sessions);
+    fix = xasprintf("Raise the limit to %" PRIu64
+                    " (LimitNOFILE= of the unit, ulimit -Hn of a shell), or "
+                    "set max_sessions lower.",
+                    conf_descriptors_needed(conf));
+    if (fit >= conf->max_sessions)
+        cli_checks_add(k, "open files", "ok", true, why, "");
+    else
+        cli_checks_add(k, "open files", fit ? "warn" : "missing", !fit, why,
+                       fix);
+}
+
 static void check_service(struct cli *c, struct cli_checks *k)
 {
     char *why cleanup(mem_free) = NULL;
@@ -328,6 +357,7 @@ void cli_checks_host(struct cli *c, struct cli_checks *k)
         check_disk(k, "disk, runtimes", conf->runtime_dir);
         check_scratch(k, conf, c->data ? c->data : conf->data_dir);
         check_memory(k, conf);
+        check_descriptors(k, conf);
     }
     check_service(c, k);
 }

@@ -69,7 +69,11 @@ static int hide(int *ret_mounts)
         return -errno;
     if (setrlimit(RLIMIT_CORE, &no_core) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
         return -errno;
-    (void)setrlimit(RLIMIT_NOFILE, &files); /* an ordinary user has less */
+    if (setrlimit(RLIMIT_NOFILE, &files) < 0) { /* an ordinary user has less */
+        (void)getrlimit(RLIMIT_NOFILE, &files);
+        files.rlim_cur = files.rlim_max;
+        (void)setrlimit(RLIMIT_NOFILE, &files);
+    }
     umask(077);
     return 0;
 }

@@ -95,7 +95,8 @@ static const struct conf_option top[] = {
     {"sessions_per_tenant", CONF_U32, TOP(sessions_per_tenant), 1, 100000,
      "100", .help = "Live sessions of one tenant."},
     {"max_sessions", CONF_U32, TOP(max_sessions), 1, 100000, "1000",
-     .help = "Live sessions on this machine."},
+     .help = "Live sessions on this machine. The start lowers it to what the "
+             "limit of open files has room for, and logs that it did."},
     {"memory_overcommit", CONF_U32, TOP(memory_overcommit), 0, 10000, "50",
      .help =
          "Memory limits of all live sessions together, as a multiple of "

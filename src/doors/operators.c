@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include "approval/approval.h"
@@ -248,6 +249,13 @@ static uint64_t open_descriptors(void)
     return n > 3 ? n - 3 : 0; /* ".", ".." and the folder's own */
 }
 
+static uint64_t max_descriptors(void)
+{
+    struct rlimit files;
+
+    return getrlimit(RLIMIT_NOFILE, &files) < 0 ? 0 : files.rlim_cur;
+}
+
 static void add_process(struct buf *b, struct http_server *http)
 {
     uint64_t classes[6];
@@ -269,6 +277,8 @@ static void add_process(struct buf *b, struct http_server *http)
             "Resident memory of the daemon.", resident_bytes());
     add_one(b, "process_open_fds", "gauge", "Open descriptors of the daemon.",
             open_descriptors());
+    add_one(b, "process_max_fds", "gauge",
+            "How many the daemon may have open.", max_descriptors());
     add_head(b, "glovebox_build_info", "gauge", "Version of the daemon.");
     add_row(b, "glovebox_build_info", "version", GLOVEBOX_VERSION, 1);
 }

@@ -6,6 +6,8 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -15,11 +17,11 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/reserve.h"
 #include "conf/conf.h"
+#include "conf/descriptors.h"
 #include "service/service_int.h"
 #include "wire/warden_msg.h"
-
-#define DESCRIPTORS ((rlim_t)65536)
 
 static const struct {
     const char *name;
@@ -109,6 +111,42 @@ int service_rights_data(struct service *s, struct error *err)
     return 0;
 }
 
+/* A session that got no descriptor would fail somewhere in the middle, and
+ * so would everything else. So no more are allowed than have room. */
+int service_rights_descriptors(struct conf *conf, struct error *err)
+{
+    struct rlimit files;
+    uint64_t fit;
+    char from[16], to[24], limit[24], needed[24];
+
+    if (getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return error_errno(err, ERR_INTERNAL, errno,
+                           "cannot read the limit of open files");
+    fit = conf_descriptors_sessions(conf, files.rlim_max);
+    (void)snprintf(needed, sizeof(needed), "%" PRIu64,
+                   conf_descriptors_needed(conf));
+    if (fit == 0) {
+        (void)error_set(err, ERR_INVALID,
+                        "the limit of %" PRIu64
+                        " open files has no room for sessions beside those "
+                        "kept ready",
+                        (uint64_t)files.rlim_max);
+        return error_hint(err,
+                          "Raise it to %s (LimitNOFILE= of the unit, ulimit "
+                          "-Hn of a shell), or set `ready` lower.",
+                          needed);
+    }
+    if (fit >= conf->max_sessions)
+        return 0;
+    (void)snprintf(from, sizeof(from), "%u", conf->max_sessions);
+    (void)snprintf(to, sizeof(to), "%" PRIu64, fit);
+    (void)snprintf(limit, sizeof(limit), "%" PRIu64, (uint64_t)files.rlim_max);
+    log_event(LOG_WARN, "max_sessions_lowered", "from", from, "to", to,
+              "open_files_limit", limit, "open_files_needed", needed, NULL);
+    conf->max_sessions = (uint32_t)fit;
+    return 0;
+}
+
 /* From root with every capability to the service's account with none; what
  * comes after reads bytes from outside. */
 int service_rights_drop(struct service *s, struct error *err)
@@ -116,10 +154,11 @@ int service_rights_drop(struct service *s, struct error *err)
     struct rlimit files;
     int r;
 
-    /* As many as we like, or as the machine lets us have. */
+    /* As many as we may have; service_rights_descriptors has counted on it. */
     (void)getrlimit(RLIMIT_NOFILE, &files);
-    files.rlim_cur = MAX(files.rlim_cur, MIN(files.rlim_max, DESCRIPTORS));
+    files.rlim_cur = files.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &files);
+    reserve_set(conf_descriptors_reserve(s->conf, files.rlim_max));
     if (geteuid() == 0 && !s->drop) {
         log_event(LOG_WARN, "running_as_root", NULL);
         return 0;

@@ -297,7 +297,8 @@ static void stop(struct service *s)
 
 int service_run(const struct conf *conf, struct error *err)
 {
-    struct service s = {.conf = conf,
+    struct conf own = *conf; /* the start may lower a limit */
+    struct service s = {.conf = &own,
                         .data_fd = -1,
                         .lock_fd = -1,
                         .signal_fd = -1,
@@ -308,6 +309,8 @@ int service_run(const struct conf *conf, struct error *err)
         r = service_rights_user(&s, err);
     if (r == 0)
         r = service_rights_data(&s, err);
+    if (r == 0)
+        r = service_rights_descriptors(&own, err);
     if (r == 0)
         r = service_setup_warden(&s, err);
     sched_prompt(); /* not before: what the warden starts is ordinary */

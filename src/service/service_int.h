@@ -43,6 +43,8 @@ struct service {
 int service_rights_walls(struct service *s, struct error *err);
 int service_rights_user(struct service *s, struct error *err);
 int service_rights_data(struct service *s, struct error *err);
+/* Lowers max_sessions to what the limit of open files has room for. */
+int service_rights_descriptors(struct conf *conf, struct error *err);
 int service_rights_drop(struct service *s, struct error *err);
 
 /* govern.c */

@@ -18,6 +18,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/reserve.h"
 #include "session/session_int.h"
 #include "wire/wire.h"
 
@@ -235,10 +236,15 @@ static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
         rc = fd_set_nonblock(b->ctl, 1);
     if (rc == 0)
         rc = fd_set_nonblock(b->events, 1);
+    if (rc == 0 && !reserve_holds(MAX(b->pipes[1], b->writers[1])))
+        rc = -EMFILE;
     if (rc == 0)
         return 0;
-    (void)error_errno(err, ERR_BUSY, -rc, "no descriptors for a sandbox");
-    return error_retry(err, 1);
+    (void)error_errno(err, ERR_BUSY, -rc,
+                      "the service has no file descriptors left for another "
+                      "session");
+    (void)error_hint(err, "Try again when other sessions have ended.");
+    return error_retry(err, 5);
 }
 
 /* What the kernel has run out of is a matter of load, not of walls. */

@@ -143,6 +143,10 @@ static int receive_reply(struct box *b, char *room, size_t room_len,
         return late(b, err);
     n = wire_recv(b->ctl, room ? room : (char *)&head,
                   room ? room_len : sizeof(head), fds, &fd_count);
+    if (n == -EMFILE) { /* ours is full; that is no fault of the session */
+        *ret = (struct broker_reply){.errnum = EMFILE, .fd = -1};
+        return 0;
+    }
     if (room && n >= (ssize_t)sizeof(head))
         memcpy(&head, room, sizeof(head));
     fault = reply_fault(b, &head, n, fd_count, want_fd);

@@ -54,6 +54,7 @@ async function restarts(dead, pids = []) {
 // A daemon with sessions that hold on to everything, one of them running.
 async function busy() {
   const g = await Glovebox.start({ config });
+  await empty(g, 'the sandbox that proved the runtime is gone');
   const sessions = await Promise.all([1, 2, 3].map(() => g.session()));
   await Promise.all(sessions.map((s) => s.python(clinging)));
   const running = g.call('POST', `${sessions[0].path}/executions`, { language: 'python', code: 'while True: pass' }).catch((error) => error);

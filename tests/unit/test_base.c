@@ -12,6 +12,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -26,6 +27,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/reserve.h"
 
 /* ---- error -------------------------------------------------------------- */
 
@@ -442,6 +444,29 @@ static void fd_set_nonblock_turns_on_and_off(void **state)
     assert_int_equal(fd_set_nonblock(-1, 1), -EBADF);
 }
 
+static void R8_reserve_at_below_and_above_the_limit(void **state)
+{
+    struct rlimit limit, low;
+
+    (void)state;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+    low = limit;
+    low.rlim_cur = 200;
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
+    reserve_set(50);
+    assert_true(reserve_holds(148));
+    assert_true(reserve_holds(149)); /* 150 taken, 50 free */
+    assert_false(reserve_holds(150));
+    reserve_set(1000000); /* at most half of the table */
+    assert_true(reserve_holds(99));
+    assert_false(reserve_holds(100));
+    reserve_set(0);
+    assert_true(reserve_holds(199));
+    assert_false(reserve_holds(200));
+    assert_false(reserve_holds(-1));
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -466,6 +491,7 @@ int main(void)
         cmocka_unit_test(fd_read_file_at_below_and_above_the_cap),
         cmocka_unit_test(C5_descriptors_are_close_on_exec_from_birth),
         cmocka_unit_test(fd_set_nonblock_turns_on_and_off),
+        cmocka_unit_test(R8_reserve_at_below_and_above_the_limit),
     };
 
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);

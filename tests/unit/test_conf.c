@@ -22,6 +22,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "conf/conf_int.h"
+#include "conf/descriptors.h"
 
 #define FLAGS_MAX 16
 
@@ -961,6 +962,22 @@ static void sample_file_is_current(void **state)
 
 #define CASE(name) cmocka_unit_test_setup(name, clear_environment)
 
+static void R8_descriptors_of_all_sessions_fit_exactly(void **state)
+{
+    struct conf *c cleanup(conf_freep) = defaults();
+    uint64_t needed = conf_descriptors_needed(c);
+
+    (void)state;
+    assert_int_equal(conf_descriptors_sessions(c, needed), c->max_sessions);
+    assert_int_equal(conf_descriptors_sessions(c, needed - 1),
+                     c->max_sessions - 1);
+    assert_true(conf_descriptors_sessions(c, 2 * needed) > c->max_sessions);
+    /* Of a small table sessions have half; of a tiny one nothing is left. */
+    assert_int_equal(conf_descriptors_reserve(c, 1000), 500);
+    assert_int_equal(conf_descriptors_sessions(c, 0), 0);
+    assert_int_equal(conf_descriptors_sessions(c, 64), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -999,6 +1016,7 @@ int main(void)
         CASE(sample_is_valid_either_way),
         CASE(reference_page_is_current),
         CASE(sample_file_is_current),
+        cmocka_unit_test(R8_descriptors_of_all_sessions_fit_exactly),
     };
 
     return cmocka_run_group_tests_name("conf", tests, NULL, NULL);
