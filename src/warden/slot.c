@@ -218,6 +218,7 @@ struct slot *slot_take(struct warden *w, const struct warden_limits *limits,
                        uint32_t ticket)
 {
     struct slot *s = find_own(w, ticket);
+    int wait_ms = s ? 0 : MAKE_WAIT_MS; /* who comes back only looks */
 
     w->spare_bytes = limits->scratch_bytes;
     w->spare_inodes = limits->scratch_inodes;
@@ -235,7 +236,7 @@ struct slot *slot_take(struct warden *w, const struct warden_limits *limits,
     if (s->state == SLOT_MAKING) {
         struct pollfd p = {.fd = s->helper_sock, .events = POLLIN};
 
-        if (poll(&p, 1, MAKE_WAIT_MS) == 1)
+        if (poll(&p, 1, wait_ms) == 1)
             slot_made(w, s);
     }
     if (s->state == SLOT_SPARE) {

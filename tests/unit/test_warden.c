@@ -1142,7 +1142,7 @@ static void R8_call_with_a_full_table_is_refused_and_leaks_nothing(
     for (unsigned room = 0; room <= METERS; room++) {
         struct meters meters = METERS_NONE;
         uint32_t slot = 0;
-        int next = dup(STDERR_FILENO);
+        int next = fd_dup(STDERR_FILENO, 0);
 
         assert_true(next >= 0);
         (void)close(next);
