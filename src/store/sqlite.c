@@ -97,7 +97,8 @@ int store_sqlite_fail(struct sqlite_store *s, const struct sqlite_conn *conn,
         (primary == SQLITE_IOERR && conn && conn->db &&
          sqlite3_system_errno(conn->db) == EDQUOT)) {
         (void)error_set(err, ERR_SPACE, "%s: the disk is full", what);
-        return error_hint(err, "free some space and try again");
+        return error_hint(err, "Nothing was changed. The operator has to "
+                               "free space on the service's disk.");
     }
     return error_set(err,
                      primary == SQLITE_CORRUPT || primary == SQLITE_NOTADB
@@ -346,6 +347,7 @@ void store_sqlite_close(struct store *base)
     assert(!s->gate.writing && s->gate.readers == s->gate.idle_count);
     store_sqlite_gate_done(&s->gate);
     store_sqlite_conn_close(s->writer);
+    fd_close(&s->db_fd);
     fd_close(&s->lock_fd);
     free(s->path);
     free(s);
@@ -368,4 +370,5 @@ const struct store_ops store_sqlite_ops = {
     .backup = store_sqlite_backup,
     .check = store_sqlite_backup_check,
     .forget = sqlite_forget,
+    .reserve = store_sqlite_reserve,
 };

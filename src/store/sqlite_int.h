@@ -9,8 +9,8 @@
  * transaction and says what a failure means; sqlite_group.c makes several
  * durable with one sync, and runs what sqlite_job.c left for whoever writes;
  * sqlite_rows.c runs statements, which sqlite_conn.c keeps prepared;
- * sqlite_log.c is how the writing one writes its log; sqlite_backup.c copies
- * and checks.
+ * sqlite_log.c is how the writing one writes its log; sqlite_reserve.c sets
+ * disk space aside for both files; sqlite_backup.c copies and checks.
  *
  * Only the writing connection ever checkpoints: the library's log-reset race
  * (fixed in 3.51.3) needs two connections that do (D6). The others are opened
@@ -77,6 +77,9 @@ int store_sqlite_conn_ask(struct sqlite_conn *c, const char *sql, char *ret,
 
 /* The name of the layer for who writes. */
 const char *store_sqlite_log_layer(void);
+/* Blocks that this log (a file of that layer) keeps whatever is in it; bytes
+ * held. Any thread. */
+uint64_t store_sqlite_log_reserve(sqlite3_file *f, uint64_t bytes);
 
 /* ---- sqlite_gate.c: who has which connection ---------------------------- */
 
@@ -150,6 +153,8 @@ struct sqlite_store {
     struct sqlite_conn *writer;
     char *path;
     int lock_fd;
+    int db_fd;                  /* closed last: it drops SQLite's locks */
+    sqlite3_file *log_file;     /* sqlite_reserve.c; NULL: none is kept */
     atomic_bool broken;         /* a sync failed: no more writes */
     struct sqlite_group *group; /* of who has the writer; NULL: none open */
     /* Likewise: with how many members a group is thought to be complete, and
@@ -241,6 +246,10 @@ extern const struct store_ops store_sqlite_ops;
 int store_sqlite_fail(struct sqlite_store *s, const struct sqlite_conn *conn,
                       int code, const char *what, struct error *err);
 void store_sqlite_close(struct store *base); /* also a half-open one */
+
+/* ---- sqlite_reserve.c: room for deletes on a full disk ------------------ */
+
+uint64_t store_sqlite_reserve(struct store *base, uint64_t bytes);
 
 /* ---- sqlite_rows.c, sqlite_backup.c: the rest of the table -------------- */
 

@@ -10,11 +10,23 @@
  * Nothing depends on it being written sooner: a commit is told to nobody, nor
  * put into the index of the log by which others find its pages, before the
  * sync has returned, and what could not be written is what that sync answers.
+ *
+ * The log also keeps its blocks (see sqlite_reserve.c): SQLite empties it by
+ * truncating it, which would give them back to a disk that may be full.
+ * Here it is emptied in place. The header goes first, with a sync: a log whose
+ * header is valid but whose end is missing would bring old pages back.
  */
+#include <errno.h>
+#include <fcntl.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "base/fd.h"
 #include "base/mem.h"
 #include "store/sqlite_int.h"
+
+#define LOG_HEADER 32u /* bytes, by the format of the file */
 
 /* SQLite's own file writes no more than 0x1ffff bytes at once. */
 #define GATHER_BYTES (124u << 10)
@@ -24,7 +36,14 @@ struct log_file {
     char *gathered;
     size_t len;
     sqlite3_int64 at; /* where it goes */
+    int fd;           /* the same file, for what SQLite has no call for */
+    /* Bytes whose blocks stay; LOG_KEEP_ALL until it is told. */
+    _Atomic uint64_t keep;
 };
+
+/* What an earlier run set aside stays until this one says how much it wants.
+ */
+#define LOG_KEEP_ALL UINT64_MAX
 
 /* SQLite's own file, in the room we asked for behind ours. */
 static sqlite3_file *real_of(sqlite3_file *f)
@@ -73,6 +92,7 @@ static int log_close(sqlite3_file *f)
     int code = real_of(f)->pMethods->xClose(real_of(f));
 
     free(((struct log_file *)f)->gathered);
+    fd_close(&((struct log_file *)f)->fd);
     return flushed == SQLITE_OK ? code : flushed;
 }
 
@@ -85,13 +105,66 @@ static int log_read(sqlite3_file *f, void *ret, int len, sqlite3_int64 at)
                : code;
 }
 
+/* Zeroes, in blocks that stay. 1: the file system cannot do that. */
+static int empty_in_place(struct log_file *log, uint64_t keep)
+{
+    static const char nothing[LOG_HEADER];
+    struct stat st;
+
+    if (fstat(log->fd, &st) < 0)
+        return 1;
+    if (st.st_size == 0)
+        return SQLITE_OK;
+    if (pwrite(log->fd, nothing, sizeof(nothing), 0) != sizeof(nothing))
+        return 1;
+    if (fdatasync(log->fd) < 0)
+        return SQLITE_IOERR_FSYNC;
+    if ((uint64_t)st.st_size > keep) {
+        if (ftruncate(log->fd, (off_t)keep) < 0)
+            return 1;
+        st.st_size = (off_t)keep;
+    }
+    return fallocate(log->fd, FALLOC_FL_ZERO_RANGE | FALLOC_FL_KEEP_SIZE, 0,
+                     st.st_size) == 0
+               ? SQLITE_OK
+               : 1;
+}
+
 static int log_truncate(sqlite3_file *f, sqlite3_int64 size)
 {
+    struct log_file *log = (struct log_file *)f;
+    uint64_t keep = log->keep;
     int code = flush(f);
 
-    return code == SQLITE_OK
-               ? real_of(f)->pMethods->xTruncate(real_of(f), size)
-               : code;
+    if (code != SQLITE_OK)
+        return code;
+    if (size == 0 && keep > 0 && log->fd >= 0)
+        code = empty_in_place(log, keep);
+    else
+        code = 1;
+    if (code != 1)
+        return code;
+    code = real_of(f)->pMethods->xTruncate(real_of(f), size);
+    if (code == SQLITE_OK && keep > 0 && keep != LOG_KEEP_ALL)
+        (void)store_sqlite_log_reserve(f, keep);
+    return code;
+}
+
+uint64_t store_sqlite_log_reserve(sqlite3_file *f, uint64_t bytes)
+{
+    struct log_file *log = (struct log_file *)f;
+    struct stat st;
+
+    log->keep = bytes;
+    if (log->fd < 0 || fstat(log->fd, &st) < 0)
+        return 0;
+    if (bytes > 0 && (uint64_t)st.st_blocks * 512 < bytes) {
+        /* What cannot be had now is tried again. */
+        (void)fallocate(log->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes);
+        if (fstat(log->fd, &st) < 0)
+            return 0;
+    }
+    return MIN((uint64_t)st.st_blocks * 512, bytes);
 }
 
 static int log_sync(sqlite3_file *f, int flags)
@@ -162,6 +235,19 @@ static const sqlite3_io_methods log_methods = {
     .xDeviceCharacteristics = log_device,
 };
 
+/* ---- the database keeps its blocks, too --------------------------------- */
+
+/* After every checkpoint SQLite truncates the database to the size that it
+ * has, which would free what is set aside behind its end. */
+static int truncate_unless_same(int fd, off_t size)
+{
+    struct stat st;
+
+    if (fstat(fd, &st) == 0 && st.st_size == size)
+        return 0;
+    return ftruncate(fd, size);
+}
+
 /* ---- the layer ---------------------------------------------------------- */
 
 static int layer_open(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *f,
@@ -175,8 +261,12 @@ static int layer_open(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *f,
     if (!(flags & SQLITE_OPEN_WAL))
         return real->xOpen(real, name, f, flags, ret_flags);
     memset(log, 0, sizeof(*log));
+    log->fd = -1;
+    log->keep = LOG_KEEP_ALL;
     code = real->xOpen(real, name, real_of(f), flags, ret_flags);
     if (code == SQLITE_OK) {
+        /* SQLite has no lock on this file that closing could drop. */
+        log->fd = open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         log->gathered = xmalloc(GATHER_BYTES);
         log->base.pMethods = &log_methods;
     } else if (real_of(f)->pMethods) {
@@ -190,10 +280,13 @@ static int layer_open(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *f,
 static void layer_register(void)
 {
     static sqlite3_vfs layer;
-    const sqlite3_vfs *real = sqlite3_vfs_find(STORE_SQLITE_LAYER);
+    sqlite3_vfs *real = sqlite3_vfs_find(STORE_SQLITE_LAYER);
 
     if (!real)
         return;
+    /* If it is refused, less stays set aside. */
+    (void)real->xSetSystemCall(real, "ftruncate",
+                               (sqlite3_syscall_ptr)truncate_unless_same);
     layer = *real;
     layer.pNext = NULL;
     layer.zName = STORE_SQLITE_LOG_LAYER;

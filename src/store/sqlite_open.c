@@ -76,6 +76,7 @@ static int make_file(struct sqlite_store *s, const char *data_dir,
     if (fd < 0)
         return error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
                            s->path);
+    s->db_fd = take_fd(fd);
     *ret_dir = take_fd(dir);
     return 0;
 }
@@ -225,7 +226,7 @@ int store_sqlite_open(const char *data_dir, struct store **ret,
      * in use already, which does no harm. */
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     s->base.ops = &store_sqlite_ops;
-    s->lock_fd = -1;
+    s->lock_fd = s->db_fd = -1;
     store_sqlite_gate_init(&s->gate);
     s->fold_frames = STORE_SQLITE_FOLD_FRAMES;
     s->group_ns = STORE_SQLITE_GROUP_NS;

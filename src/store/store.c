@@ -189,6 +189,11 @@ int store_check(struct store *s, struct error *err)
     return s->ops->check(s, err);
 }
 
+uint64_t store_reserve(struct store *s, uint64_t bytes)
+{
+    return s->ops->reserve(s, bytes);
+}
+
 int store_forget(struct store *s, struct error *err)
 {
     return s->ops->forget(s, err);

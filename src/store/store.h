@@ -110,6 +110,14 @@ int store_backup(struct store *s, const char *path,
  * also empties the log it went through. ERR_BUSY when somebody went on reading
  * for over a second: try again later. */
 int store_forget(struct store *s, struct error *err);
+/* Sets disk space aside for the database and its log, in their own files, so
+ * that commits work on a full disk until so much was used (D12). To be called
+ * after opening, and now and then to restore what was used; cheap when
+ * nothing was. Returns the bytes that are set aside: fewer on a full disk, or
+ * none on a file system that cannot do it. 0 gives all back. The first call
+ * before there are other threads, later ones on any thread but one at a time.
+ */
+uint64_t store_reserve(struct store *s, uint64_t bytes);
 /* The engine's own check of every page and index; ERR_CORRUPT. */
 int store_check(struct store *s, struct error *err);
 

@@ -45,6 +45,7 @@ struct store_ops {
                   void *ctx, struct error *err);
     int (*check)(struct store *s, struct error *err);
     int (*forget)(struct store *s, struct error *err);
+    uint64_t (*reserve)(struct store *s, uint64_t bytes);
 };
 
 /* The first member of every engine's own structs. Rows may be freed after

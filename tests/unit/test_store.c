@@ -1036,6 +1036,148 @@ static void D10_deleted_is_gone_from_the_files(void **state)
     assert_int_equal(count_keys(f), 21);
 }
 
+/* ---- space set aside -----------------------------------------------------
+ */
+
+#define RESERVE (4u << 20)
+#define RESERVE_LOG (RESERVE / 4 * 3)
+
+static uint64_t blocks_of(struct fixture *f, const char *name,
+                          uint64_t *ret_size)
+{
+    char *path cleanup(mem_free) = xasprintf("%s/%s", f->dir, name);
+    struct stat st = {0};
+
+    if (stat(path, &st) < 0)
+        return 0;
+    *ret_size = (uint64_t)st.st_size;
+    return (uint64_t)st.st_blocks * 512;
+}
+
+/* False where the file system cannot set anything aside. */
+static bool reserves(struct fixture *f)
+{
+    return store_reserve(f->store, RESERVE) > 0;
+}
+
+static void check_set_aside(struct fixture *f)
+{
+    uint64_t size = 0, blocks = blocks_of(f, "glovebox.db-wal", &size);
+
+    assert_true(blocks >= RESERVE_LOG);
+    blocks = blocks_of(f, "glovebox.db", &size);
+    assert_true(blocks >= size + (RESERVE - RESERVE_LOG) / 2);
+}
+
+static void D12_space_stays_set_aside_through_forget_and_reopen(void **state)
+{
+    struct fixture *f = *state;
+
+    if (!reserves(f))
+        skip();
+    assert_in_range(store_reserve(f->store, RESERVE),
+                    RESERVE_LOG + (RESERVE - RESERVE_LOG) / 2, RESERVE);
+    check_set_aside(f);
+    for (int64_t n = 1; n <= 50; n++)
+        put(f, n);
+    assert_int_equal(store_forget(f->store, &f->err), 0);
+    check_set_aside(f);
+    for (int64_t n = 51; n <= 100; n++)
+        put(f, n);
+    check_set_aside(f);
+    /* The next start has it before it asks. */
+    reopen(f);
+    check_set_aside(f);
+    assert_int_equal(count_keys(f), 100);
+    assert_int_equal(store_forget(f->store, &f->err), 0);
+    assert_true(reserves(f));
+    check_set_aside(f);
+    put(f, 101);
+    reopen(f);
+    assert_int_equal(count_keys(f), 101);
+}
+
+static void D12_no_reserve_gives_the_space_back(void **state)
+{
+    struct fixture *f = *state;
+    uint64_t size = 0;
+
+    if (!reserves(f))
+        skip();
+    put(f, 1);
+    reopen(f);
+    assert_int_equal(store_reserve(f->store, 0), 0);
+    put(f, 2);
+    assert_int_equal(store_forget(f->store, &f->err), 0);
+    assert_int_equal(blocks_of(f, "glovebox.db-wal", &size), 0);
+    assert_int_equal(size, 0);
+    reopen(f);
+    assert_int_equal(count_keys(f), 2);
+}
+
+static void D12_the_log_stays_within_what_is_set_aside(void **state)
+{
+    struct fixture *f = *state;
+    char *name cleanup(mem_free) = xmalloc(20001);
+    uint64_t size = 0;
+
+    if (!reserves(f))
+        skip();
+    memset(name, 'n', 20000);
+    name[20000] = '\0';
+    for (int64_t n = 1; n <= 600; n++) { /* 12 MB in all */
+        struct store_tx *tx = begin(f, STORE_WRITE);
+
+        assert_int_equal(put_in(tx, n, name, &f->err), 1);
+        commit(f, tx);
+        (void)blocks_of(f, "glovebox.db-wal", &size);
+        assert_true(size <= RESERVE_LOG);
+    }
+    assert_true(reserves(f)); /* behind the end of a database that grew */
+    check_set_aside(f);
+}
+
+static void copy_file(const char *from, const char *to, const char *name);
+
+/* Cut off after its header was taken away, and before the rest was: what is
+ * left of the log must not be read. */
+static void D12_a_log_that_was_being_emptied_brings_nothing_back(void **state)
+{
+    static const char nothing[32];
+    struct fixture *f = *state;
+    struct fixture cut = {.store = NULL};
+    char *wal cleanup(mem_free) = NULL;
+    int fd;
+
+    if (!reserves(f))
+        skip();
+    for (int64_t n = 1; n <= 20; n++)
+        put(f, n);
+    assert_int_equal(store_forget(f->store, &f->err), 0);
+    for (int64_t n = 21; n <= 40; n++)
+        put(f, n);
+    /* Into the database, the log staying as it is. */
+    assert_int_equal(sqlite3_wal_checkpoint_v2(
+                         ((struct sqlite_store *)f->store)->writer->db, "main",
+                         SQLITE_CHECKPOINT_FULL, NULL, NULL),
+                     SQLITE_OK);
+    (void)snprintf(cut.dir, sizeof(cut.dir), "/tmp/test_store.XXXXXX");
+    assert_non_null(mkdtemp(cut.dir));
+    copy_file(f->dir, cut.dir, "glovebox.db");
+    copy_file(f->dir, cut.dir, "glovebox.db-wal");
+    wal = xasprintf("%s/glovebox.db-wal", cut.dir);
+    fd = open(wal, O_WRONLY | O_CLOEXEC);
+    assert_int_equal(pwrite(fd, nothing, sizeof(nothing), 0), 32);
+    (void)close(fd);
+    must_open(&cut);
+    assert_int_equal(count_keys(&cut), 40);
+    put(&cut, 41);
+    reopen(&cut);
+    assert_int_equal(count_keys(&cut), 41);
+    shut(&cut);
+    dir_remove(cut.dir);
+}
+
 static void forget_beside_a_reader_is_busy_and_harms_nobody(void **state)
 {
     struct fixture *f = *state;
@@ -2130,6 +2272,10 @@ int main(void)
         DISK(D1_D6_every_commit_is_synced_by_the_writer),
         CASE(D6_log_is_folded_while_running),
         CASE(D10_deleted_is_gone_from_the_files),
+        CASE(D12_space_stays_set_aside_through_forget_and_reopen),
+        CASE(D12_no_reserve_gives_the_space_back),
+        CASE(D12_the_log_stays_within_what_is_set_aside),
+        CASE(D12_a_log_that_was_being_emptied_brings_nothing_back),
         CASE(forget_beside_a_reader_is_busy_and_harms_nobody),
         CASE(D6_damage_is_found_at_start),
         CASE(open_garbage_fails),
