@@ -97,7 +97,7 @@ WARDEN_LIBS := -lseccomp
 # ask the warden (call side) but has none of the answers, and no sandbox code.
 DAEMON      := $(call have,service doors posture search session workspace govern approval evidence vault egress \
 	warden-call policy quota \
-	auth audit http fetch blob store json conf wire base)
+	auth audit http fetch blob store disk json conf wire base)
 DAEMON_LIBS := -lmicrohttpd -lgnutls -ljansson -lcyaml -lyaml -lsqlite3 -larchive -lcurl -lcrypto -lidn2 -pthread
 
 # Talks to the world for sessions, under an account of its own: TLS, names, and

@@ -129,6 +129,11 @@ int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
     return 0;
 }
 
+void blobs_admit_by(struct blobs *b, struct disk *disk)
+{
+    b->disk = disk;
+}
+
 void blobs_stop(struct blobs *b)
 {
     atomic_store(&b->stopping, true);

@@ -34,6 +34,7 @@ struct blob_batch;
 struct blob_hold;
 struct blob_writer;
 struct buf;
+struct disk;
 struct error;
 struct stat;
 
@@ -41,6 +42,9 @@ struct stat;
 int blobs_open(const char *data_dir, struct blobs **ret, struct error *err);
 void blobs_close(struct blobs *b); /* accepts NULL */
 bool blobs_writable(struct blobs *b);
+/* Writers ask this disk for room from now on (D12). disk: borrowed; before
+ * there are other threads. */
+void blobs_admit_by(struct blobs *b, struct disk *disk);
 /* Checks that hash anew or at a pace end soon, with ERR_UNAVAILABLE; all else
  * goes on. For the start of a shutdown. */
 void blobs_stop(struct blobs *b);

@@ -140,6 +140,7 @@ struct blobs {
     int dir;            /* DIR/blobs */
     int tmp;            /* DIR/blobs/tmp */
     int variants;       /* DIR/blobs/v */
+    struct disk *disk;  /* or NULL */
     atomic_bool failed; /* a sync did: no more writes */
     atomic_bool stopping;
     pthread_mutex_t looking; /* held by who counts what is on disk */

@@ -15,15 +15,15 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "blob/blob_int.h"
+#include "disk/disk.h"
 
 int blob_fault(int errnum, const char *what, struct error *err)
 {
     if (errnum != ENOSPC && errnum != EDQUOT)
         return error_errno(err, ERR_INTERNAL, errnum, "cannot %s", what);
-    (void)error_set(err, ERR_SPACE, "the service's disk is full");
+    (void)disk_refuse(err);
     err->errnum = errnum;
-    return error_hint(err, "Nothing was stored. Delete files, or ask the "
-                           "operator for more space.");
+    return -ERR_SPACE;
 }
 
 static int refuse(struct error *err)

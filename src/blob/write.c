@@ -17,6 +17,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "blob/blob_int.h"
+#include "disk/disk.h"
 
 /* Of a large file so much is handed to the disk at once, without waiting, so
  * that the sync at the end finds little left to do. */
@@ -84,6 +85,8 @@ int blob_begin_held(struct blobs *b, const char *domain,
     int r = blob_fault_refuse(b, err);
     struct blob_writer *w;
 
+    if (r == 0)
+        r = disk_admit(b->disk, 0, err);
     if (r < 0)
         return r;
     w = xcalloc(1, sizeof(*w));
@@ -206,7 +209,8 @@ static int put(struct blob_writer *w, const char *bytes, size_t len,
 {
     size_t done = 0;
 
-    if (reserve(w, len, err) < 0 || open_temp(w, err) < 0)
+    if (disk_admit(w->b->disk, len, err) < 0 || reserve(w, len, err) < 0 ||
+        open_temp(w, err) < 0)
         return fail(w, err);
     while (done < len) {
         ssize_t n =

@@ -117,6 +117,7 @@ static int narrow(struct conf *conf, const char *pool, const char *runtime,
     conf->pools[0] = wanted;
     conf->pool_count = 1;
     conf->pools[0].ready = 1;
+    conf->disk_reserve_bytes = 0; /* for data that go with the command */
     if (runtime) {
         free(conf->pools[0].runtime);
         conf->pools[0].runtime = xstrdup(runtime);

@@ -110,6 +110,8 @@ struct conf {
     uint32_t workspaces_per_tenant; /* 100000, 0 no limit */
     uint32_t restore_window_s;      /* of a deleted workspace; 30 days */
     uint32_t collect_every_s;       /* 600 */
+    uint64_t disk_free_bytes;       /* 128 MiB */
+    uint64_t disk_reserve_bytes;    /* 64 MiB */
     uint64_t scrub_bytes_per_s;     /* 4 MiB; 0 never */
     uint64_t index_text_bytes;      /* 1 MiB */
     uint64_t index_document_bytes;  /* 64 MiB; 0 none */

@@ -202,6 +202,18 @@ static const struct conf_option top[] = {
     {"collect_every_s", CONF_U32, TOP(collect_every_s), 1, 30 * DAY_S, "600",
      .help = "Seconds between rounds of the collector, which applies "
              "retention and frees bytes nobody refers to."},
+    {"disk_free_bytes", CONF_SIZE, TOP(disk_free_bytes), 0, TIB, "128MiB",
+     .help = "Free space of the data directory's disk that is left for "
+             "deletes, the audit trail and other programs, at most a quarter "
+             "of it. With less, reads and deletes go on, what would store "
+             "anything is answered with 507, and `/readyz` with 503. 0 uses "
+             "the disk to its end."},
+    {"disk_reserve_bytes", CONF_SIZE, TOP(disk_reserve_bytes), 0, 16 * GIB,
+     "64MiB",
+     .help = "Space set aside in the database's own files, so that deletes, "
+             "the audit trail and a start work on a disk that is full to the "
+             "last byte; at most a quarter of the disk, and 0 is none. Needs "
+             "a file system that can preallocate (ext4, XFS, tmpfs)."},
     {"scrub_bytes_per_s", CONF_SIZE, TOP(scrub_bytes_per_s), 0, 64 * GIB,
      "4MiB",
      .help = "Pace at which stored bytes are read again and compared with "

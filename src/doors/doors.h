@@ -46,6 +46,7 @@ struct doors {
     struct approvals *approvals;
     struct evidence *evidence;
     struct vault *vault;
+    struct disk *disk;
     const struct posture *posture;
     struct mcp *mcp; /* what that door remembers */
 };
@@ -79,12 +80,15 @@ enum doors_flags {
     DOORS_UNGATED = 1 << 2, /* goes on while the trail cannot be written: it
                                only looks or only stops something, or asks
                                doors_need_audit itself */
+    DOORS_FREES = 1 << 3,   /* goes on while the disk is full, as what reads or
+                               deletes does: it frees space or needs none to
+                               speak of */
     /* About the tenant or the service as a whole: not for keys that are bound
      * to a part of it. So is every row that needs one of AUTH_WHOLE, */
     DOORS_TENANT = 1 << 4,
     DOORS_WITHIN = 1 << 5, /* unless it looks at the bounds itself. */
     DOORS_MANAGE = 1 << 6, /* workspaces:admin will do in place of its scope */
-    DOORS_FREES = 1 << 7,  /* stops something: never refused because the tenant
+    DOORS_STOPS = 1 << 7,  /* stops something: never refused because the tenant
                               is busy. So is every DELETE */
 };
 
@@ -159,6 +163,9 @@ void doors_identify(struct doors_call *call);
 /* serve.c: may anything be changed now? Not while the audit trail cannot be
  * written, unless the operator does without (O3). */
 int doors_need_audit(const struct doors *doors, struct error *err);
+/* serve.c: may anything new be stored or run? Not while the disk is full:
+ * ERR_SPACE (D12). */
+int doors_need_room(const struct doors *doors, struct error *err);
 /* Has the client of an http_request gone away? For exec_spec and session_spec.
  */
 bool doors_left(void *http);

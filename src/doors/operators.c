@@ -16,9 +16,11 @@
 
 #include "approval/approval.h"
 #include "base/buf.h"
+#include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "disk/disk.h"
 #include "posture/posture.h"
 #include "quota/quota.h"
 #include "session/session.h"
@@ -37,8 +39,46 @@ int doors_operators_health(struct doors_call *call, struct error *err)
     return 0;
 }
 
+/* ---- readiness ----------------------------------------------------------
+ * Each check answers from memory, so that /readyz does not wait for what it
+ * reports on. The first that fails is the answer: causes come before what
+ * follows from them. */
+
+static int check_disk(const struct doors *doors, struct error *err)
+{
+    struct disk_state state;
+
+    disk_state(doors->disk, &state);
+    if (state.mode == DISK_WORKS)
+        return 0;
+    (void)error_set(err, ERR_UNAVAILABLE, "%s", state.reason);
+    (void)error_hint(err, state.mode == DISK_FULL
+                              ? "Free space on the disk of the data "
+                                "directory; the service notices by itself."
+                              : "Look at the disk of the data directory; the "
+                                "service notices when it works again.");
+    return error_retry(err, 5);
+}
+
+static int check_storage(const struct doors *doors, struct error *err)
+{
+    return workspaces_writable(doors->workspaces)
+               ? 0
+               : error_set(err, ERR_UNAVAILABLE,
+                           "a sync of the disk has failed; nothing can be "
+                           "stored until the next start");
+}
+
+static int check_pools(const struct doors *doors, struct error *err)
+{
+    if (sessions_ready(doors->sessions))
+        return 0;
+    (void)error_set(err, ERR_UNAVAILABLE, "not every pool is ready yet");
+    return error_retry(err, 1);
+}
+
 /* Sessions are made and ended by the warden alone. */
-static int need_warden(const struct doors *doors, struct error *err)
+static int check_warden(const struct doors *doors, struct error *err)
 {
     struct warden_health health;
 
@@ -54,19 +94,21 @@ static int need_warden(const struct doors *doors, struct error *err)
 
 int doors_operators_ready(struct doors_call *call, struct error *err)
 {
+    static const struct {
+        const char *name;
+        int (*check)(const struct doors *doors, struct error *err);
+    } checks[] = {
+        {"storage", check_storage},
+        {"disk", check_disk},
+        {"audit", doors_need_audit},
+        {"warden", check_warden},
+        {"pools", check_pools},
+    };
     struct buf body = {0};
 
-    if (need_warden(call->doors, err) < 0)
-        return -(int)err->code;
-    if (!sessions_ready(call->doors->sessions)) {
-        (void)error_set(err, ERR_UNAVAILABLE, "not every pool is ready yet");
-        return error_retry(err, 1);
-    }
-    if (!workspaces_writable(call->doors->workspaces))
-        return error_set(err, ERR_UNAVAILABLE,
-                         "nothing can be stored until the next start");
-    if (doors_need_audit(call->doors, err) < 0)
-        return -(int)err->code;
+    for (size_t i = 0; i < ARRAY_SIZE(checks); i++)
+        if (checks[i].check(call->doors, err) < 0)
+            return error_wrap(err, "%s", checks[i].name);
     buf_adds(&body, "ready\n");
     http_respond(call->http, 200, "text/plain", &body);
     return 0;
@@ -195,6 +237,29 @@ static void add_storage(struct buf *b, struct workspaces *workspaces)
             (uint64_t)scrub.last_full_at_ms / 1000);
 }
 
+static void add_disk(struct buf *b, struct disk *disk)
+{
+    struct disk_state state;
+
+    disk_state(disk, &state);
+    add_head(b, "glovebox_disk_mode", "gauge",
+             "1 for the mode of the data directory's disk: works, full "
+             "(reads and deletes only) or failed.");
+    for (int m = DISK_WORKS; m <= DISK_FAILED; m++)
+        add_row(b, "glovebox_disk_mode", "mode",
+                disk_mode_name((enum disk_mode)m),
+                state.mode == (enum disk_mode)m);
+    add_one(b, "glovebox_disk_free_bytes", "gauge",
+            "Free space of the data directory's disk.", state.free_bytes);
+    add_one(b, "glovebox_disk_kept_bytes", "gauge",
+            "Free space that new work leaves unused.", state.kept_bytes);
+    add_one(b, "glovebox_disk_reserve_bytes", "gauge",
+            "Space set aside in the database's files.", state.reserve_bytes);
+    add_one(b, "glovebox_disk_refusals_total", "counter",
+            "Requests and writes refused because the disk is full.",
+            state.refused);
+}
+
 static void add_audit(struct buf *b, struct audit *audit)
 {
     struct error ignored;
@@ -302,6 +367,7 @@ int doors_operators_metrics(struct doors_call *call, struct error *err)
             call->doors->conf->machine_memory);
     add_quotas(&body, call->doors->quotas);
     add_storage(&body, call->doors->workspaces);
+    add_disk(&body, call->doors->disk);
     add_audit(&body, call->doors->audit);
     add_warden(&body, call->doors->posture->warden);
     add_process(&body, http_server_of(call->http));

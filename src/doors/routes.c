@@ -84,7 +84,7 @@ static void print_row(struct json_writer *w, const struct doors_door *door,
     } flags[] = {
         {DOORS_OPEN, "open"},     {DOORS_QUIET, "quiet"},
         {DOORS_TENANT, "tenant"}, {DOORS_WITHIN, "within"},
-        {DOORS_MANAGE, "manage"},
+        {DOORS_MANAGE, "manage"}, {DOORS_FREES, "frees"},
     };
     char scopes[96];
 

@@ -15,6 +15,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "disk/disk.h"
 #include "json/json.h"
 
 /* The header, or a bare key where this door's clients put theirs. */
@@ -44,9 +45,9 @@ static int authenticate(struct doors_call *call, struct error *err)
 
 /* What ends or removes something is never refused because its tenant is busy:
  * that may be what keeps it busy. */
-static bool frees(const struct doors_call *call)
+static bool stops_something(const struct doors_call *call)
 {
-    return call->route && ((call->route->flags & DOORS_FREES) ||
+    return call->route && ((call->route->flags & DOORS_STOPS) ||
                            strcmp(call->route->method, "DELETE") == 0);
 }
 
@@ -58,9 +59,9 @@ static int take_thread(const struct doors_call *call, struct error *err)
     const char *who =
         call->who.tenant[0] ? call->who.tenant : http_source(call->http);
 
-    if (http_work_charge(doors_workers(call), who, frees(call)))
+    if (http_work_charge(doors_workers(call), who, stops_something(call)))
         return 0;
-    if (frees(call)) {
+    if (stops_something(call)) {
         http_park(call->http, who);
         return 1;
     }
@@ -146,6 +147,23 @@ static int check_audit(const struct doors_call *call, struct error *err)
         (call->route->flags & DOORS_UNGATED))
         return 0;
     return doors_need_audit(call->doors, err);
+}
+
+int doors_need_room(const struct doors *doors, struct error *err)
+{
+    return disk_admit(doors->disk, 0, err);
+}
+
+/* One check for every door: a full disk can be read and emptied (D12). */
+static int check_room(const struct doors_call *call, struct error *err)
+{
+    const char *method = call->route->method;
+
+    if (strcmp(method, "GET") == 0 || strcmp(method, "OPTIONS") == 0 ||
+        strcmp(method, "DELETE") == 0 ||
+        (call->route->flags & (DOORS_UNGATED | DOORS_FREES)))
+        return 0;
+    return doors_need_room(call->doors, err);
 }
 
 /* The next name of a list, without the mark that it is needed. */
@@ -299,6 +317,8 @@ void serve_request(void *ctx, struct http_request *req)
         r = check_query(&call, &err);
     if (r == 0)
         r = check_audit(&call, &err);
+    if (r == 0)
+        r = check_room(&call, &err);
     if (r == 0)
         r = decode(&call, place, call.place, &err);
     if (r == 0)

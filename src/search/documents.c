@@ -379,7 +379,7 @@ void search_documents_main(void *search)
 
     while (search_wait(s, &s->documents, wait_ms)) {
         wait_ms = LOOK_MS;
-        if (!sessions_ready(s->sessions))
+        if (!sessions_ready(s->sessions) || !search_has_room(s))
             continue;
         if (!read_round(s, &box, &err)) {
             log_event(LOG_WARN, "index_documents_wait", "error", err.message,

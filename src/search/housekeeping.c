@@ -159,7 +159,9 @@ int search_housekeeping_sweep(struct search *s, struct error *err)
             return -(int)err->code;
         search_housekeeping_rest(s);
     }
-    return due && !s->stopping ? forget_words(s, err) : 0;
+    /* To join the parts takes as much space as they have. */
+    return due && !s->stopping && search_has_room(s) ? forget_words(s, err)
+                                                     : 0;
 }
 
 int search_housekeeping_merge(struct search *s, struct error *err)

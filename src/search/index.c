@@ -307,6 +307,8 @@ static int index_round(struct search *s, struct error *err)
     while (r > 0 && !s->stopping) {
         struct page *p cleanup(page_free) = xcalloc(1, sizeof(*p));
 
+        if (!search_has_room(s))
+            break; /* the next round finds it again */
         r = search_queue_page(s, &after, &last, p, err);
         if (r < 0 || p->count == 0)
             break;

@@ -10,8 +10,10 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "disk/disk.h"
 #include "search/search_int.h"
 #include "session/session.h"
 #include "store/store.h"
@@ -65,11 +67,21 @@ bool search_look(struct search *s, bool *flag)
     return was;
 }
 
+bool search_has_room(const struct search *s)
+{
+    struct disk_state state;
+
+    if (!s->settings.disk)
+        return true;
+    disk_state(s->settings.disk, &state);
+    return state.mode == DISK_WORKS;
+}
+
 /* ---- opening ------------------------------------------------------------ */
 
 /* The engine merges parts of its index in one go when it thinks it is time,
  * which can hold up commits for long; we do it in small steps instead. */
-static int set_pace(struct search *s, struct error *err)
+static int write_pace(struct search *s, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
 
@@ -84,6 +96,18 @@ static int set_pace(struct search *s, struct error *err)
                    "") < 0)
         return -(int)err->code;
     return store_commit(&tx, err);
+}
+
+/* An earlier start has written the same; a full disk is no reason to refuse
+ * this one (D12). */
+static int set_pace(struct search *s, struct error *err)
+{
+    int r = write_pace(s, err);
+
+    if (r == -ERR_SPACE)
+        log_event(LOG_WARN, "search_pace_not_set", "error", err->message,
+                  NULL);
+    return r == -ERR_SPACE ? 0 : r;
 }
 
 /* Were our functions made known before the store was opened? */

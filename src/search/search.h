@@ -17,6 +17,7 @@
 #include "base/ids.h"
 
 struct actor;
+struct disk;
 struct error;
 struct search;
 struct sessions;
@@ -29,6 +30,7 @@ struct search_settings {
     uint64_t text_bytes;     /* of one file: more is indexed up to here */
     uint64_t document_bytes; /* larger PDF and office files: names only */
     const char *pool;        /* where documents are taken apart; NULL: first */
+    struct disk *disk;       /* while it is full nothing is added; or NULL */
 };
 
 /* Once, before store_open: teaches the store's engine our ranking. */

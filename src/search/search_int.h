@@ -63,6 +63,8 @@ extern const struct actor search_self;
 bool search_wait(struct search *s, bool *flag, unsigned ms);
 /* Was it set? It is not any more. */
 bool search_look(struct search *s, bool *flag);
+/* May the index grow? Not while the disk is full. */
+bool search_has_room(const struct search *s);
 void search_wake(struct search *s, bool *flag);
 
 /* ---- index.c, documents.c -----------------------------------------------

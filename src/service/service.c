@@ -24,6 +24,7 @@
 #include "base/sched.h"
 #include "blob/blob.h"
 #include "conf/conf.h"
+#include "disk/disk.h"
 #include "egress/call.h"
 #include "http/http.h"
 #include "policy/policy.h"
@@ -79,6 +80,30 @@ static int start_auth(struct service *s, struct error *err)
     return r < 0 ? r : auth_jwt_open(s->auth, &jwt, err);
 }
 
+static uint64_t refill_reserve(void *ctx)
+{
+    const struct service *s = ctx;
+
+    return store_reserve(s->store,
+                         disk_share(s->disk, s->conf->disk_reserve_bytes));
+}
+
+/* The store, and the disk that it and the blobs are on. */
+static int start_storage(struct service *s, struct error *err)
+{
+    const struct disk_settings disk = {.data_dir = s->conf->data_dir,
+                                       .free_bytes = s->conf->disk_free_bytes};
+    int r = disk_open(&disk, &s->disk, err);
+
+    if (r == 0)
+        r = store_open(s->conf->data_dir, &s->store, err);
+    if (r < 0)
+        return r;
+    (void)refill_reserve(s); /* a full disk has what it set aside before */
+    disk_refill(s->disk, refill_reserve, s);
+    return 0;
+}
+
 static int start_core(struct service *s, struct error *err)
 {
     const struct conf *c = s->conf;
@@ -100,13 +125,16 @@ static int start_core(struct service *s, struct error *err)
     int r;
 
     search_setup();
-    r = store_open(c->data_dir, &s->store, err);
+    r = start_storage(s, err);
+    search.disk = s->disk;
     if (r == 0)
         r = start_auth(s, err);
     if (r == 0)
         r = audit_open(s->store, c->data_dir, &s->audit, err);
     if (r == 0)
         r = blobs_open(c->data_dir, &s->blobs, err);
+    if (r == 0)
+        blobs_admit_by(s->blobs, s->disk);
     if (r == 0)
         r = service_govern_open(s, err);
     workspaces.govern = s->parts.govern;
@@ -150,6 +178,7 @@ static int start_http(struct service *s, struct error *err)
                               .approvals = s->parts.govern.approvals,
                               .evidence = s->parts.evidence,
                               .vault = s->parts.vault,
+                              .disk = s->disk,
                               .posture = &s->posture};
     if (session_held_resume(s->sessions, err) < 0)
         return -err->code;
@@ -167,25 +196,41 @@ static int start_http(struct service *s, struct error *err)
     return r;
 }
 
-/* A line in a file of the data directory, which appears whole. */
+/* A line in a file of the data directory, which appears whole. It reuses the
+ * file that was set aside, so that a start on a full disk needs no block. */
 static int write_line(struct service *s, const char *name, const char *text,
                       struct error *err)
 {
-    char *draft cleanup(mem_free) = xasprintf("%s.new", name);
+    char *spare cleanup(mem_free) = xasprintf("%s.new", name);
     char *line cleanup(mem_free) = xasprintf("%s\n", text);
-    int fd cleanup(fd_close) =
-        openat(s->data_fd, draft,
-               O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
+    size_t len = strlen(line);
+    int fd cleanup(fd_close) = -1;
+    int r = 0;
 
-    if (fd < 0 || fd_write_all(fd, line, strlen(line)) < 0 ||
-        renameat(s->data_fd, draft, s->data_fd, name) < 0)
-        return error_errno(err, ERR_INTERNAL, errno, "cannot write %s/%s",
-                           s->conf->data_dir, name);
-    return 0;
+    fd = openat(s->data_fd, spare, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+                0600);
+    if (fd < 0)
+        r = -errno;
+    if (r == 0)
+        r = fd_write_all(fd, line, len);
+    if (r == 0 && (ftruncate(fd, (off_t)len) < 0 ||
+                   renameat(s->data_fd, spare, s->data_fd, name) < 0))
+        r = -errno;
+    return r < 0 ? error_errno(err, ERR_INTERNAL, -r, "cannot write %s/%s",
+                               s->conf->data_dir, name)
+                 : 0;
 }
 
-/* Tells people and programs where we are. The pin first: whoever reads the
- * address must find the key that belongs to it. */
+/* Sets a file of write_line aside, ours or one that a killed service left:
+ * clients no longer find it. */
+static void set_line_aside(struct service *s, const char *name)
+{
+    char *spare cleanup(mem_free) = xasprintf("%s.new", name);
+
+    (void)renameat(s->data_fd, name, s->data_fd, spare);
+}
+
+/* Tells people and programs where we are. */
 static int announce(struct service *s, struct error *err)
 {
     const struct conf *c = s->conf;
@@ -194,8 +239,8 @@ static int announce(struct service *s, struct error *err)
         "http%s://%s%s%s:%u", conf_speaks_tls(c) ? "s" : "", v6 ? "[" : "",
         c->listen_host, v6 ? "]" : "", http_port(s->http));
 
-    (void)unlinkat(s->data_fd, ENDPOINT, 0);
-    (void)unlinkat(s->data_fd, PIN, 0);
+    set_line_aside(s, ENDPOINT);
+    set_line_aside(s, PIN);
     if ((s->tls_pin[0] && write_line(s, PIN, s->tls_pin, err) < 0) ||
         write_line(s, ENDPOINT, url, err) < 0)
         return -(int)err->code;
@@ -264,10 +309,10 @@ static void stop(struct service *s)
     /* A second signal ends us at once; the next start cleans up. */
     (void)sigemptyset(&none);
     (void)sigprocmask(SIG_SETMASK, &none, NULL);
-    if (s->http)
-        (void)unlinkat(s->data_fd, ENDPOINT, 0);
-    if (s->http)
-        (void)unlinkat(s->data_fd, PIN, 0);
+    if (s->http) {
+        set_line_aside(s, ENDPOINT);
+        set_line_aside(s, PIN);
+    }
     http_quiesce(s->http);
     doors_mcp_stop(s->doors.mcp); /* or its streams would be waited for */
     if (s->blobs)
@@ -286,7 +331,10 @@ static void stop(struct service *s)
     audit_close(s->audit);
     auth_close(s->auth);
     blobs_close(s->blobs); /* a commit may have asked for it until now */
+    if (s->disk)
+        disk_refill(s->disk, NULL, NULL);
     store_close(s->store);
+    disk_close(s->disk);
     warden_call_close(s->warden);
     service_tls_forget(s);
     fd_close(&s->signal_fd);

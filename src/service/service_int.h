@@ -26,6 +26,7 @@ struct service {
     char *tls_certificate, *tls_key; /* PEM, until HTTP has started; or NULL */
     char tls_pin[SERVICE_PIN_MAX];   /* of our public key; "": no TLS */
     struct warden_link *warden;
+    struct disk *disk;
     struct store *store;
     struct auth *auth;
     struct audit *audit;

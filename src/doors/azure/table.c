@@ -9,10 +9,13 @@
 #define READ (AUTH_EXECUTE | AUTH_FILES_READ)
 #define WRITE (AUTH_EXECUTE | AUTH_FILES_WRITE)
 
-#define ROW(method, pattern, handle, scope)                                   \
+#define ROW_AS(method, pattern, handle, scope, flags)                         \
     {                                                                         \
-        method, pattern, handle, scope, 0, NULL, NULL, NULL, NULL, NULL, NULL \
+        method, pattern, handle, scope, flags, NULL, NULL, NULL, NULL, NULL,  \
+            NULL                                                              \
     }
+#define ROW(method, pattern, handle, scope)                                   \
+    ROW_AS(method, pattern, handle, scope, 0)
 
 static const struct doors_route routes[] = {
     ROW("POST", "/python/execute", azure_executions_legacy, AUTH_EXECUTE),
@@ -34,11 +37,12 @@ static const struct doors_route routes[] = {
     ROW("DELETE", "/session", azure_sessions_delete, AUTH_EXECUTE),
     ROW("GET", "/listSessions", azure_sessions_list, AUTH_EXECUTE),
     ROW("GET", "/metadata", azure_metadata_get, AUTH_EXECUTE),
-    {"POST", "/.management/stopSession", azure_sessions_stop, AUTH_EXECUTE,
-     DOORS_FREES, NULL, NULL, NULL, NULL, NULL, NULL},
-    ROW("POST", "/.management/getSession", azure_sessions_look, AUTH_EXECUTE),
-    ROW("POST", "/.management/listSessions", azure_sessions_listed,
-        AUTH_EXECUTE),
+    ROW_AS("POST", "/.management/stopSession", azure_sessions_stop,
+           AUTH_EXECUTE, DOORS_FREES | DOORS_STOPS),
+    ROW_AS("POST", "/.management/getSession", azure_sessions_look,
+           AUTH_EXECUTE, DOORS_FREES),
+    ROW_AS("POST", "/.management/listSessions", azure_sessions_listed,
+           AUTH_EXECUTE, DOORS_FREES),
 
     /* What path.c makes of …/providers/Microsoft.App/sessionPools */
     ROW("GET", AZURE_MANAGED "pools", azure_pools_list, AUTH_ADMIN),
@@ -46,10 +50,10 @@ static const struct doors_route routes[] = {
     ROW("PUT", AZURE_MANAGED "pool", azure_pools_put, AUTH_ADMIN),
     ROW("PATCH", AZURE_MANAGED "pool", azure_pools_patch, AUTH_ADMIN),
     ROW("DELETE", AZURE_MANAGED "pool", azure_pools_delete, AUTH_ADMIN),
-    ROW("POST", AZURE_MANAGED "credentials", azure_credentials_fetch,
-        AUTH_ADMIN),
-    ROW("POST", AZURE_MANAGED "rotation", azure_credentials_rotate,
-        AUTH_ADMIN),
+    ROW_AS("POST", AZURE_MANAGED "credentials", azure_credentials_fetch,
+           AUTH_ADMIN, DOORS_FREES),
+    ROW_AS("POST", AZURE_MANAGED "rotation", azure_credentials_rotate,
+           AUTH_ADMIN, DOORS_FREES),
 };
 
 const struct doors_door doors_azure = {

@@ -138,6 +138,7 @@ static const struct doors_route routes[] = {
     {.method = "POST",
      .pattern = UPLOAD "/cancel",
      .handle = openai_uploads_cancel,
+     .flags = DOORS_FREES,
      .scope = AUTH_FILES_WRITE},
 };
 

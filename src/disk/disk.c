@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Free space and health of the data directory's disk; see disk.h. Runs in the
+ * daemon: disk_admit on the thread that wants to write, the rest on a thread
+ * of its own.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/fd.h"
+#include "base/log.h"
+#include "base/mem.h"
+#include "disk/disk_int.h"
+
+#define PROBE_BYTES 512u
+#define STOP_MS 2000u /* a thread that a dead disk holds is left behind */
+
+/* ---- room ----------------------------------------------------------------
+ */
+
+bool disk_has_room(const struct disk_room *room, uint64_t keep, uint64_t want)
+{
+    if (keep == 0)
+        return true;
+    return room->files >= DISK_FREE_FILES && room->bytes >= keep &&
+           room->bytes - keep >= want;
+}
+
+bool disk_is_full(const struct disk_room *room, uint64_t keep, bool was)
+{
+    return !disk_has_room(room, keep, was ? keep / 8 : 0);
+}
+
+static int look(struct disk *d, struct disk_room *ret)
+{
+    struct statvfs fs;
+
+    if (fstatvfs(d->dir, &fs) < 0)
+        return -errno;
+    ret->bytes = (uint64_t)fs.f_bavail * fs.f_frsize;
+    ret->files = fs.f_files ? fs.f_favail : UINT64_MAX;
+    return 0;
+}
+
+static void lock(struct disk *d)
+{
+    (void)pthread_mutex_lock(&d->lock); /* fails only on misuse */
+}
+
+static void unlock(struct disk *d)
+{
+    (void)pthread_mutex_unlock(&d->lock); /* we hold it */
+}
+
+static void log_room(enum log_level level, const char *event,
+                     const struct disk *d)
+{
+    char bytes[24], files[24], keep[24];
+
+    (void)snprintf(bytes, sizeof(bytes), "%" PRIu64, d->room.bytes);
+    (void)snprintf(files, sizeof(files), "%" PRIu64, d->room.files);
+    (void)snprintf(keep, sizeof(keep), "%" PRIu64, d->keep);
+    log_event(level, event, "free_bytes", bytes, "free_files",
+              d->room.files == UINT64_MAX ? NULL : files, "kept_bytes", keep,
+              NULL);
+}
+
+/* With the lock held. refused: a write was, for want of room. */
+static void note_room(struct disk *d, const struct disk_room *room,
+                      bool refused)
+{
+    bool was = d->full;
+
+    d->room = *room;
+    d->full = refused || disk_is_full(room, d->keep, was);
+    if (d->full && !was)
+        log_room(LOG_ERROR, "disk_full", d);
+    else if (was && !d->full)
+        log_room(LOG_INFO, "disk_has_room_again", d);
+}
+
+int disk_refuse(struct error *err)
+{
+    (void)error_set(err, ERR_SPACE, "the service's disk is full");
+    return error_hint(
+        err, "Nothing was stored. Reading and deleting still work. To free "
+             "space, delete files, then give up what was deleted for good: "
+             "`glovebox workspaces purge WORKSPACE` (POST "
+             "/api/workspaces/{id}/purge). Or ask the operator for more "
+             "space.");
+}
+
+int disk_admit(struct disk *d, uint64_t bytes, struct error *err)
+{
+    struct disk_room room;
+    bool refused;
+
+    /* What cannot be looked at is told by the write itself. */
+    if (!d || d->look(d, &room) < 0)
+        return 0;
+    lock(d);
+    refused = disk_is_full(&room, d->keep, d->full) ||
+              !disk_has_room(&room, d->keep, bytes);
+    note_room(d, &room, refused);
+    d->refused += refused;
+    unlock(d);
+    return refused ? disk_refuse(err) : 0;
+}
+
+uint64_t disk_share(const struct disk *d, uint64_t bytes)
+{
+    return MIN(bytes, d->total / 4);
+}
+
+/* ---- health --------------------------------------------------------------
+ */
+
+/* Overwrites a block that the file already has, so that a disk that is only
+ * full is not taken for a broken one. */
+static int probe(struct disk *d)
+{
+    static const char bytes[PROBE_BYTES] =
+        "Written and synced every few seconds to see whether the disk "
+        "works.\n";
+    int fd cleanup(fd_close) =
+        openat(d->dir, DISK_PROBE_FILE,
+               O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
+    ssize_t n;
+
+    if (fd < 0)
+        return -errno;
+    do
+        n = pwrite(fd, bytes, sizeof(bytes), 0);
+    while (n < 0 && errno == EINTR);
+    if (n < 0 || fdatasync(fd) < 0)
+        return -errno;
+    return n == (ssize_t)sizeof(bytes) ? 0 : -ENOSPC;
+}
+
+static bool is_space(int errnum)
+{
+    return errnum == ENOSPC || errnum == EDQUOT;
+}
+
+/* With the lock held. */
+static void note_fault(struct disk *d, int errnum)
+{
+    int before = d->fault;
+
+    d->fault = errnum;
+    if (errnum && !before)
+        log_event(LOG_ERROR, "disk_probe_failed", "error",
+                  strerrordesc_np(errnum), NULL);
+    else if (before && !errnum)
+        log_event(LOG_INFO, "disk_works_again", NULL);
+}
+
+void disk_turn(struct disk *d, uint64_t now_ms)
+{
+    bool due = !d->probed_ms || now_ms - d->probed_ms >= DISK_PROBE_MS;
+    struct disk_room room;
+    int r, probed = 0;
+
+    lock(d);
+    d->begun_ms = now_ms;
+    unlock(d);
+    r = d->look(d, &room);
+    if (due)
+        probed = d->probe(d);
+    lock(d);
+    d->begun_ms = 0;
+    if (r == 0)
+        note_room(d, &room, false);
+    if (due)
+        d->probed_ms = now_ms;
+    if (r < 0 || due)
+        note_fault(d, r < 0 ? -r : -probed);
+    unlock(d);
+}
+
+/* With the lock held, and let go meanwhile. */
+static void refill(struct disk *d)
+{
+    uint64_t (*fn)(void *ctx) = d->refill;
+    void *ctx = d->refill_ctx;
+    uint64_t held;
+
+    if (!fn || d->full || d->fault)
+        return;
+    d->refilling = true;
+    unlock(d);
+    held = fn(ctx);
+    lock(d);
+    d->refilling = false;
+    d->reserve = held;
+    (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
+}
+
+static void *run(void *arg)
+{
+    struct disk *d = arg;
+
+    lock(d);
+    while (!d->stopping) {
+        uint64_t until_ns = clock_mono_ns() + (uint64_t)DISK_LOOK_MS * 1000000;
+        struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
+                                 .tv_nsec = (long)(until_ns % 1000000000)};
+
+        refill(d);
+        while (!d->stopping && pthread_cond_timedwait(&d->changed, &d->lock,
+                                                      &until) != ETIMEDOUT)
+            ;
+        if (d->stopping)
+            break;
+        unlock(d);
+        disk_turn(d, clock_mono_ms());
+        lock(d);
+    }
+    d->ended = true;
+    (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
+    unlock(d);
+    return NULL;
+}
+
+/* ---- status --------------------------------------------------------------
+ */
+
+const char *disk_mode_name(enum disk_mode mode)
+{
+    static const char *const names[] = {[DISK_WORKS] = "works",
+                                        [DISK_FULL] = "full",
+                                        [DISK_FAILED] = "failed"};
+
+    return names[mode];
+}
+
+static void explain(const struct disk *d, uint64_t stalled_ms,
+                    struct disk_state *ret)
+{
+    if (stalled_ms)
+        (void)snprintf(ret->reason, sizeof(ret->reason),
+                       "no answer for %" PRIu64 " seconds", stalled_ms / 1000);
+    else if (ret->mode == DISK_FAILED)
+        (void)snprintf(ret->reason, sizeof(ret->reason),
+                       "it cannot be written: %s", strerrordesc_np(d->fault));
+    else if (ret->mode == DISK_FULL && d->room.files < DISK_FREE_FILES)
+        (void)snprintf(ret->reason, sizeof(ret->reason),
+                       "full: %" PRIu64 " files can still be "
+                       "made, new work needs %u; reading and deleting go on",
+                       d->room.files, DISK_FREE_FILES);
+    else if (ret->mode == DISK_FULL)
+        (void)snprintf(ret->reason, sizeof(ret->reason),
+                       "full: %" PRIu64 " MiB are free, new work "
+                       "needs %" PRIu64 " MiB; reading and deleting go on",
+                       d->room.bytes >> 20, (d->keep + d->keep / 8) >> 20);
+}
+
+void disk_state_at(struct disk *d, uint64_t now_ms, struct disk_state *ret)
+{
+    uint64_t stalled_ms;
+
+    lock(d);
+    stalled_ms =
+        d->begun_ms && now_ms > d->begun_ms ? now_ms - d->begun_ms : 0;
+    if (stalled_ms < DISK_STALL_MS)
+        stalled_ms = 0;
+    *ret = (struct disk_state){.free_bytes = d->room.bytes,
+                               .kept_bytes = d->keep,
+                               .reserve_bytes = d->reserve,
+                               .refused = d->refused};
+    if (stalled_ms || (d->fault && !is_space(d->fault)))
+        ret->mode = DISK_FAILED;
+    else if (d->full || d->fault)
+        ret->mode = DISK_FULL;
+    explain(d, stalled_ms, ret);
+    unlock(d);
+}
+
+void disk_state(struct disk *d, struct disk_state *ret)
+{
+    disk_state_at(d, clock_mono_ms(), ret);
+}
+
+/* ---- begin and end -------------------------------------------------------
+ */
+
+void disk_refill(struct disk *d, uint64_t (*fn)(void *ctx), void *ctx)
+{
+    lock(d);
+    d->refill = fn;
+    d->refill_ctx = ctx;
+    while (!fn && d->refilling)
+        (void)pthread_cond_wait(&d->changed, &d->lock);
+    unlock(d);
+}
+
+int disk_open(const struct disk_settings *settings, struct disk **ret,
+              struct error *err)
+{
+    struct disk *d = xcalloc(1, sizeof(*d));
+    pthread_condattr_t attr;
+    struct statvfs fs;
+    int r;
+
+    d->total = UINT64_MAX;
+    d->look = look;
+    d->probe = probe;
+    d->room.files = UINT64_MAX;
+    (void)pthread_mutex_init(&d->lock, NULL); /* these cannot fail on Linux */
+    (void)pthread_condattr_init(&attr);
+    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&d->changed, &attr);
+    (void)pthread_condattr_destroy(&attr);
+    d->dir = open(settings->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (d->dir < 0) {
+        r = error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
+                        settings->data_dir);
+        disk_close(d);
+        return r;
+    }
+    if (fstatvfs(d->dir, &fs) == 0)
+        d->total = (uint64_t)fs.f_blocks * fs.f_frsize;
+    d->keep = disk_share(d, settings->free_bytes);
+    disk_turn(d, clock_mono_ms());
+    r = pthread_create(&d->thread, NULL, run, d);
+    d->started = r == 0;
+    if (r != 0) {
+        disk_close(d);
+        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
+    }
+    *ret = d;
+    return 0;
+}
+
+/* False: the disk holds it. */
+static bool stop_thread(struct disk *d)
+{
+    uint64_t until_ms = clock_mono_ms() + STOP_MS;
+    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
+                             .tv_nsec = (long)(until_ms % 1000) * 1000000};
+    bool ended;
+
+    lock(d);
+    d->stopping = true;
+    (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
+    while (!d->ended &&
+           pthread_cond_timedwait(&d->changed, &d->lock, &until) != ETIMEDOUT)
+        ;
+    ended = d->ended;
+    unlock(d);
+    if (ended)
+        (void)pthread_join(d->thread, NULL); /* it is on its last lines */
+    return ended;
+}
+
+void disk_close(struct disk *d)
+{
+    if (!d)
+        return;
+    if (d->started && !stop_thread(d))
+        return; /* it still uses the struct; the process ends soon */
+    fd_close(&d->dir);
+    (void)pthread_cond_destroy(&d->changed);
+    (void)pthread_mutex_destroy(&d->lock);
+    free(d);
+}
