@@ -68,6 +68,7 @@ static const struct cli_command commands[] = {
      "workspaces show | rm WS...\n"
      "workspaces rename WS NAME\n"
      "workspaces undelete WS-ID\n"
+     "workspaces purge WS [PATH] | purge WS --deleted\n"
      "workspaces members WS\n"
      "workspaces member add WS KEY-ID ROLE | member rm WS KEY-ID\n"
      "workspaces transfer WS KEY-ID\n"

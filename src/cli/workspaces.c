@@ -134,21 +134,18 @@ static int rm(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-/* By id, or by the name it had. */
-static int undelete(struct cli *c, const struct cli_words *words, void *arg)
+/* The id of a deleted one, by id or by the name it had; owned by caller. */
+static int find_deleted(struct cli *c, const char *id, char **ret,
+                        struct error *err)
 {
     json_t *gone cleanup(json_unref) = NULL;
-    json_t *info cleanup(json_unref) = NULL;
-    char *path cleanup(mem_free) = NULL;
-    const char *id = words->items[0], *found = NULL;
-    struct error err;
+    const char *found = NULL;
     size_t count = 0;
 
-    (void)arg;
     if (!ids_valid("ws", id)) {
         if (cli_remote_list(c, "/api/workspaces?deleted=true", "id", 0, &gone,
-                            &err) < 0)
-            return cli_fail(c, &err);
+                            err) < 0)
+            return -(int)err->code;
         for (size_t i = 0; i < json_array_size(gone); i++) {
             const json_t *one = json_array_get(gone, i);
 
@@ -158,19 +155,65 @@ static int undelete(struct cli *c, const struct cli_words *words, void *arg)
             found = cli_json_text(one, "id", "");
         }
         if (count != 1) {
-            (void)error_set(&err, count ? ERR_CONFLICT : ERR_NOT_FOUND,
+            (void)error_set(err, count ? ERR_CONFLICT : ERR_NOT_FOUND,
                             "%zu deleted workspaces had the name '%.128s'",
                             count, id);
-            (void)error_hint(&err, "`glovebox workspaces ls --deleted` lists "
+            return error_hint(err, "`glovebox workspaces ls --deleted` lists "
                                    "them.");
-            return cli_fail(c, &err);
         }
         id = found;
     }
+    *ret = xstrdup(id);
+    return 0;
+}
+
+static int undelete(struct cli *c, const struct cli_words *words, void *arg)
+{
+    json_t *info cleanup(json_unref) = NULL;
+    char *path cleanup(mem_free) = NULL;
+    char *id cleanup(mem_free) = NULL;
+    struct error err;
+
+    (void)arg;
+    if (find_deleted(c, words->items[0], &id, &err) < 0)
+        return cli_fail(c, &err);
     path = xasprintf("/api/workspaces/%s/undelete", id);
     if (cli_http_json(c, "POST", path, NULL, &info, &err) < 0)
         return cli_fail(c, &err);
     cli_show_done(c, info, "%s is back", id);
+    return CLI_EXIT_OK;
+}
+
+/* Of a workspace, or with --deleted all of a deleted one. */
+static int purge(struct cli *c, const struct cli_words *words, void *arg)
+{
+    const struct cli_workspaces *w = arg;
+    const char *at = words->count > 1 ? words->items[1] : "";
+    json_t *body cleanup(json_unref) = json_pack("{s:s}", "path", at);
+    json_t *done cleanup(json_unref) = NULL;
+    char *path cleanup(mem_free) = NULL;
+    char *id cleanup(mem_free) = NULL;
+    struct error err;
+    int r;
+
+    if (!body)
+        return cli_usage_error(c, "the path is not valid UTF-8");
+    if (w->deleted && at[0])
+        return cli_usage_error(c, "--deleted purges a whole workspace");
+    if (!w->deleted) {
+        r = cli_workspaces_ask(c, words->items[0], "POST", "/purge", body,
+                               &done, &err);
+    } else {
+        r = find_deleted(c, words->items[0], &id, &err);
+        if (r == 0) {
+            path = xasprintf("/api/workspaces/%s/purge", id);
+            r = cli_http_json(c, "POST", path, NULL, &done, &err);
+        }
+    }
+    if (r < 0)
+        return cli_fail(c, &err);
+    cli_show_done(c, done, "%" JSON_INTEGER_FORMAT " bytes freed",
+                  json_integer_value(json_object_get(done, "bytes")));
     return CLI_EXIT_OK;
 }
 
@@ -222,6 +265,7 @@ static const struct cli_verb verbs[] = {
     {"rm", 1, CLI_WORDS_MAX, rm},
     {"delete", 1, CLI_WORDS_MAX, rm},
     {"undelete", 1, 1, undelete},
+    {"purge", 1, 2, purge},
     {"members", 1, 1, cli_members_list},
     {"member", 3, 4, cli_members_change},
     {"transfer", 2, 2, cli_members_transfer},
@@ -241,7 +285,9 @@ static const char notes[] =
     "owner; KEY-ID may be a key's name, and '*' stands for every key of the\n"
     "tenant. `transfer` gives a workspace to another key; `offer` prints a\n"
     "token, once, with which whoever gets it can `claim` the workspace. A\n"
-    "deleted workspace can be brought back for a while. `retention` says how\n"
+    "deleted workspace can be brought back for a while. `purge` gives deleted\n"
+    "files and old versions up for good, of all or below a path, and frees\n"
+    "their bytes at once; with --deleted, a whole workspace. `retention` says how\n"
     "many versions of a file are kept and for how many days, 0 for all and\n"
     "for ever; under a legal hold nothing goes.\n";
 
@@ -251,7 +297,8 @@ int cli_workspaces(int argc, char **argv)
     struct cli_workspaces w = {.versions = UINT64_MAX, .days = UINT64_MAX};
     const struct cli_opt table[] = {
         {"deleted", 0, CLI_OPT_FLAG, &w.deleted, NULL,
-         "ls: those that can be brought back", "ls list"},
+         "ls: deleted ones; purge: all of a deleted one",
+         "ls list purge"},
         {"private", 0, CLI_OPT_FLAG, &w.is_private, NULL,
          "new: for you alone, not for your tenant", "new create"},
         {"commit", 0, CLI_OPT_TEXT, &w.commit, "C",

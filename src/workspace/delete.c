@@ -106,6 +106,7 @@ int workspace_destroy(struct workspaces *w, const struct actor *who,
                       const char *id, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_collected swept = {0};
     struct workspace_row row;
     int r = workspace_enter(w, who, id, ROLE_OWNER, STORE_WRITE,
                             "destroying a workspace", &tx, &row, err);
@@ -118,5 +119,48 @@ int workspace_destroy(struct workspaces *w, const struct actor *who,
         r = store_commit(&tx, err);
     if (r < 0)
         return r;
-    return workspace_purge(w, who, id, "workspace.destroy", true, err);
+    return workspace_purge(w, who, id, "workspace.destroy", &swept, err);
+}
+
+/* ---- for good, before its time ------------------------------------------ */
+
+static int destroy_deleted(struct workspaces *w, const struct actor *who,
+                           const char *id, struct workspace_collected *ret,
+                           struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_row row;
+    int r =
+        store_begin(w->store, STORE_WRITE, "purging a workspace", &tx, err);
+
+    if (r == 0)
+        r = find_deleted(w, tx, who, id, &row, err);
+    if (r == 0)
+        r = check_hold(w, who, &row, "workspace.destroy", err);
+    if (r == 0)
+        r = set_deleted(tx, id, DELETED_LONG_AGO, err);
+    if (r == 0)
+        r = store_commit(&tx, err);
+    if (r == 0)
+        r = workspace_purge(w, who, id, "workspace.destroy", ret, err);
+    ret->workspaces += r == 0;
+    return r;
+}
+
+int workspace_purge_now(struct workspaces *w, const struct actor *who,
+                        const char *id, const char *path,
+                        struct workspace_collected *ret, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_row row;
+    int r = workspace_enter(w, who, id, ROLE_OWNER, STORE_READ,
+                            "purging a workspace", &tx, &row, err);
+
+    *ret = (struct workspace_collected){0};
+    if (r == -ERR_NOT_FOUND && !path[0])
+        return destroy_deleted(w, who, id, ret, err);
+    if (r == 0)
+        r = check_hold(w, who, &row, "version.purge", err);
+    store_rollback(&tx);
+    return r < 0 ? r : workspace_retention_now(w, who, &row, path, ret, err);
 }

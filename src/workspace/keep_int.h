@@ -22,6 +22,7 @@ struct error;
 struct store;
 struct store_tx;
 struct workspaces;
+struct workspace_row;
 struct workspace_trees;
 
 /* ---- tree.c -------------------------------------------------------------
@@ -87,12 +88,18 @@ int workspace_retention(struct workspaces *w, struct workspace_collected *ret,
                         struct error *err);
 
 /* Everything of a workspace, in small transactions: its tree, its rows, one
- * audit event `action`. bytes_now: also its blobs that nobody else refers to,
- * at once; else the collector finds them. The workspace must be deleted or
+ * audit event `action`. swept: also its blobs that nobody else refers to, at
+ * once, which are added up there; NULL: the collector finds them. The workspace must be deleted or
  * about to be (nobody can undelete it once this has begun). */
 int workspace_purge(struct workspaces *w, const struct actor *who,
-                    const char *id, const char *action, bool bytes_now,
-                    struct error *err);
+                    const char *id, const char *action,
+                    struct workspace_collected *swept, struct error *err);
+/* Versions that are not current, of files at or below the path ("": all),
+ * whatever the rules say, and their blobs. Under legal hold ERR_CONFLICT. */
+int workspace_retention_now(struct workspaces *w, const struct actor *who,
+                            const struct workspace_row *row, const char *path,
+                            struct workspace_collected *ret,
+                            struct error *err);
 /* Those deleted longer ago than the window, and uploads nobody went on with.
  */
 int workspace_purge_due(struct workspaces *w, struct workspace_collected *ret,

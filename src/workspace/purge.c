@@ -128,12 +128,11 @@ static int purge_step(struct workspaces *w, const struct actor *who,
 }
 
 int workspace_purge(struct workspaces *w, const struct actor *who,
-                    const char *id, const char *action, bool bytes_now,
-                    struct error *err)
+                    const char *id, const char *action,
+                    struct workspace_collected *swept, struct error *err)
 {
     struct names names cleanup(names_done) = {0};
-    struct workspace_collected swept = {0};
-    int r = bytes_now ? gather(w, id, &names, err) : 0;
+    int r = swept ? gather(w, id, &names, err) : 0;
 
     if (r < 0)
         return r;
@@ -142,7 +141,7 @@ int workspace_purge(struct workspaces *w, const struct actor *who,
         r = purge_step(w, who, id, action, err);
     while (r > 0);
     if (r == 0 && names.count)
-        r = workspace_sweep_names(w, names.names, names.count, &swept, err);
+        r = workspace_sweep_names(w, names.names, names.count, swept, err);
     return r;
 }
 
@@ -181,7 +180,7 @@ static int purge_workspaces(struct workspaces *w,
     while ((r = next_workspace(w, before_ms, id, tenant, err)) > 0) {
         struct actor service = {.tenant = tenant, .key = "glovebox"};
 
-        r = workspace_purge(w, &service, id, "workspace.purge", false, err);
+        r = workspace_purge(w, &service, id, "workspace.purge", NULL, err);
         if (r < 0)
             return r;
         ret->workspaces++;

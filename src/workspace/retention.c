@@ -10,6 +10,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/clock.h"
@@ -92,9 +93,10 @@ static int give_up(struct store_tx *tx, const char *id, int64_t *ret_bytes,
     return MIN(r, 0);
 }
 
+/* who: NULL for the service, by the rules. */
 static int note(struct workspaces *w, struct store_tx *tx,
-                const struct workspace_row *row, uint64_t count,
-                struct error *err)
+                const struct workspace_row *row, const struct actor *who,
+                uint64_t count, struct error *err)
 {
     struct actor service = {.tenant = row->tenant, .key = "glovebox"};
     char detail[64];
@@ -104,7 +106,7 @@ static int note(struct workspaces *w, struct store_tx *tx,
                                 .detail = detail};
 
     (void)snprintf(detail, sizeof(detail), "%" PRIu64 " versions", count);
-    return audit_add(w->audit, tx, &service, &event, err);
+    return audit_add(w->audit, tx, who ? who : &service, &event, err);
 }
 
 static bool same_rules(const struct workspace_row *a,
@@ -115,8 +117,8 @@ static bool same_rules(const struct workspace_row *a,
 }
 
 static int purge_batch(struct workspaces *w, const struct workspace_row *row,
-                       const struct victims *v, uint64_t *ret_count,
-                       struct error *err)
+                       const struct actor *who, const struct victims *v,
+                       uint64_t *ret_count, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row now = {0};
@@ -128,7 +130,10 @@ static int purge_batch(struct workspaces *w, const struct workspace_row *row,
         r = workspace_row_get(tx, row->id, &now, err);
     if (r == -ERR_NOT_FOUND)
         return 0; /* deleted meanwhile: not ours any more */
-    if (r < 0 || !same_rules(row, &now))
+    if (r == 0 && who && now.legal_hold)
+        return error_set(err, ERR_CONFLICT,
+                         "the workspace is under legal hold and stays");
+    if (r < 0 || (!who && !same_rules(row, &now)))
         return r;
     for (size_t i = 0; i < v->count && r == 0; i++)
         r = give_up(tx, v->ids[i], &bytes, &count, err);
@@ -140,7 +145,7 @@ static int purge_batch(struct workspaces *w, const struct workspace_row *row,
                    " WHERE id = ?1",
                    "ti", row->id, bytes);
     if (r >= 0)
-        r = note(w, tx, row, count, err);
+        r = note(w, tx, row, who, count, err);
     if (r == 0)
         r = store_commit(&tx, err);
     if (r == 0)
@@ -194,7 +199,7 @@ static int apply(struct workspaces *w, const struct workspace_row *row,
         int r = find(w, row, cutoff_ms, v, err);
 
         if (r == 0 && v->count)
-            r = purge_batch(w, row, v, &ret->versions, err);
+            r = purge_batch(w, row, NULL, v, &ret->versions, err);
         if (r < 0)
             return r;
     } while (v->count == BATCH && !workspace_keeper_wait(w, 0));
@@ -204,6 +209,82 @@ static int apply(struct workspaces *w, const struct workspace_row *row,
     workspace_tree_forget(w, row->id);
     return recount(w, row->id, err);
 }
+
+/* ---- at once, by an owner ----------------------------------------------- */
+
+/* Names of their blobs, BLOB_NAME apart. */
+struct names {
+    char *names; /* owned */
+    size_t count, room;
+};
+
+static void names_done(struct names *n)
+{
+    free(n->names);
+}
+
+/* As find, but what is not current, whatever the rules say. */
+static int find_past(struct workspaces *w, const char *id, const char *path,
+                     struct victims *v, struct names *n, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    char after[ID_MAX] = "";
+    int r = store_begin(w->store, STORE_READ, "looking at versions", &tx, err);
+
+    if (v->count)
+        memcpy(after, v->ids[v->count - 1], sizeof(after));
+    v->count = 0;
+    if (r == 0)
+        r = store_query(tx, &rows, err,
+                        "SELECT v.id, v.seq, v.sha256 FROM versions AS v"
+                        " JOIN files AS f ON f.id = v.file"
+                        " WHERE v.workspace = ?1 AND v.seq >= ?2"
+                        " AND (v.seq > ?2 OR v.id > ?3)"
+                        " AND v.purged = 0 AND v.sha256 <> ''"
+                        " AND NOT (f.alive = 1 AND f.version = v.id)"
+                        /* '0' comes right after '/' */
+                        " AND (?4 = '' OR f.path = ?4"
+                        "  OR (f.path > ?4 || '/' AND f.path < ?4 || '0'))"
+                        " ORDER BY v.seq, v.id LIMIT ?5",
+                        "titti", id, v->seq, after, path, (int64_t)BATCH);
+    while (r == 0 && v->count < BATCH && (r = store_next(rows, err)) > 0) {
+        store_copy(rows, 0, v->ids[v->count++], ID_MAX);
+        v->seq = store_int(rows, 1);
+        if (n->count == n->room) {
+            n->room = n->room ? 2 * n->room : BATCH;
+            n->names = xrealloc(n->names, n->room * BLOB_NAME);
+        }
+        store_copy(rows, 2, n->names + n->count++ * BLOB_NAME, BLOB_NAME);
+        r = 0;
+    }
+    return r;
+}
+
+int workspace_retention_now(struct workspaces *w, const struct actor *who,
+                            const struct workspace_row *row, const char *path,
+                            struct workspace_collected *ret, struct error *err)
+{
+    struct victims *v cleanup(mem_free) = xcalloc(1, sizeof(*v));
+    struct names n cleanup(names_done) = {0};
+
+    do {
+        int r = find_past(w, row->id, path, v, &n, err);
+
+        if (r == 0 && v->count)
+            r = purge_batch(w, row, who, v, &ret->versions, err);
+        if (r < 0)
+            return r;
+    } while (v->count == BATCH);
+    if (n.count == 0)
+        return 0;
+    workspace_tree_forget(w, row->id);
+    if (recount(w, row->id, err) < 0)
+        return -(int)err->code;
+    return workspace_sweep_names(w, n.names, n.count, ret, err);
+}
+
+/* ---- by the rules ------------------------------------------------------- */
 
 /* The next workspace after `after` that has rules; 0: none. */
 static int next(struct workspaces *w, const char *after,

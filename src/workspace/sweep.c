@@ -92,8 +92,12 @@ int workspace_sweep_names(struct workspaces *w, const char *names,
     struct blob_info *blobs cleanup(mem_free) =
         xcalloc(count + 1, sizeof(*blobs));
 
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
         memcpy(blobs[i].sha256, names + i * BLOB_NAME, BLOB_NAME);
+        /* Only counted; 0 for one that is not a file yet. */
+        (void)workspace_refs_stat(w->data_dir, blobs[i].sha256,
+                                  &blobs[i].size);
+    }
     return remove_all(w, blobs, count, ret, err);
 }
 

@@ -171,6 +171,14 @@ int workspace_delete(struct workspaces *w, const struct actor *who,
 int workspace_undelete(struct workspaces *w, const struct actor *who,
                        const char *id, struct workspace_info *ret,
                        struct error *err);
+/* Gives up for good, and frees at once, what was deleted or superseded: files
+ * at or below the path ("": all of them) lose every version but the current
+ * one. A deleted workspace goes altogether. For owners; ERR_CONFLICT under
+ * legal hold. */
+struct workspace_collected;
+int workspace_purge_now(struct workspaces *w, const struct actor *who,
+                        const char *id, const char *path,
+                        struct workspace_collected *ret, struct error *err);
 /* Ephemeral sessions: gone at once, rows, names and (if nobody else has
  * them) bytes. The audit trail keeps only that it happened. */
 int workspace_destroy(struct workspaces *w, const struct actor *who,

@@ -426,6 +426,87 @@ static void destroyed_workspace_is_gone_at_once(void **state)
     assert_int_equal(audited(f, "workspace.destroy"), 1);
 }
 
+/* What is current stays, also if its bytes are those of a version that
+ * goes. */
+static void D12_purge_frees_what_is_past_at_once(void **state)
+{
+    struct kept *f = *state;
+    struct workspace_collected done;
+
+    f->w->keeper->grace_ms = 60000; /* its age does not matter */
+    (void)put(f, "d/a", "first");
+    (void)put(f, "d/a", "second");
+    (void)put(f, "d/b", "deleted");
+    (void)put(f, "d0", "other, old");
+    (void)put(f, "d0", "other, new");
+    (void)put(f, "d/c", "twice");
+    (void)put(f, "e", "twice");
+    (void)put(f, "d/c", "current");
+    (void)commit(
+        f, f->ws,
+        &(struct workspace_change){.kind = CHANGE_REMOVE, .path = "d/b"}, 1);
+    MUST(f, workspace_purge_now(f->w, &f->who, f->ws, "d", &done, &f->err));
+    assert_int_equal(done.versions, 3); /* first, deleted, twice */
+    assert_int_equal(done.blobs, 2);
+    assert_false(text_is_there(f, "first"));
+    assert_false(text_is_there(f, "deleted"));
+    assert_true(text_is_there(f, "second"));
+    assert_true(text_is_there(f, "current"));
+    assert_true(text_is_there(f, "twice"));
+    assert_true(text_is_there(f, "other, old"));
+    assert_int_equal(audited(f, "version.purge"), 1);
+    /* A second time there is nothing left to do, or to tell. */
+    MUST(f, workspace_purge_now(f->w, &f->who, f->ws, "d", &done, &f->err));
+    assert_int_equal(done.versions + done.blobs, 0);
+    assert_int_equal(audited(f, "version.purge"), 1);
+    MUST(f, workspace_purge_now(f->w, &f->who, f->ws, "", &done, &f->err));
+    assert_int_equal(done.versions, 1);
+    assert_int_equal(done.bytes, strlen("other, old"));
+    assert_false(text_is_there(f, "other, old"));
+    assert_int_equal(NUMBER(f,
+                            "SELECT stored_bytes FROM workspaces"
+                            " WHERE id = ?1",
+                            f->ws),
+                     strlen("second") + strlen("current") + strlen("twice") +
+                         strlen("other, new"));
+}
+
+static void D12_purge_is_for_owners_and_stops_at_a_legal_hold(void **state)
+{
+    struct kept *f = *state;
+    struct workspace_collected done;
+    struct actor editor = f->who;
+
+    (void)put(f, "a", "first");
+    (void)put(f, "a", "second");
+    MUST(f, workspace_member_set(f->w, &f->who, f->ws, "*", ROLE_EDITOR,
+                                 &f->err));
+    editor.key = "key_00000000000000000000000000000001";
+    editor.admin = false;
+    assert_int_equal(
+        workspace_purge_now(f->w, &editor, f->ws, "", &done, &f->err),
+        -ERR_FORBIDDEN);
+    ALTER(f, "UPDATE workspaces SET legal_hold = 1 WHERE id = ?1", "t", f->ws);
+    assert_int_equal(
+        workspace_purge_now(f->w, &f->who, f->ws, "", &done, &f->err),
+        -ERR_CONFLICT);
+    assert_true(text_is_there(f, "first"));
+    ALTER(f, "UPDATE workspaces SET legal_hold = 0 WHERE id = ?1", "t", f->ws);
+
+    /* Of a deleted one all of it, and only if no part of it was asked for. */
+    f->w->settings.restore_window_s = 1000;
+    MUST(f, workspace_delete(f->w, &f->who, f->ws, &f->err));
+    assert_int_equal(
+        workspace_purge_now(f->w, &f->who, f->ws, "a", &done, &f->err),
+        -ERR_NOT_FOUND);
+    assert_true(text_is_there(f, "second"));
+    MUST(f, workspace_purge_now(f->w, &f->who, f->ws, "", &done, &f->err));
+    assert_int_equal(done.workspaces, 1);
+    assert_int_equal(done.bytes, strlen("first") + strlen("second"));
+    assert_false(text_is_there(f, "second"));
+    assert_int_equal(audited(f, "workspace.destroy"), 1);
+}
+
 static void purge_goes_on_after_a_crash(void **state)
 {
     struct kept *f = *state;
@@ -625,6 +706,8 @@ int main(void)
         EAGER(many_versions_go_in_batches),
         EAGER(D10_deleted_workspace_goes_after_its_window),
         EAGER(destroyed_workspace_is_gone_at_once),
+        EAGER(D12_purge_frees_what_is_past_at_once),
+        EAGER(D12_purge_is_for_owners_and_stops_at_a_legal_hold),
         EAGER(purge_goes_on_after_a_crash),
         EAGER(large_workspace_goes_in_steps),
         EAGER(thread_collects_by_itself_and_stops),

@@ -55,6 +55,7 @@ doors_handler_fn native_workspaces_get;
 doors_handler_fn native_workspaces_patch;
 doors_handler_fn native_workspaces_delete;
 doors_handler_fn native_workspaces_undelete;
+doors_handler_fn native_upkeep_purge;
 doors_handler_fn native_workspaces_usage;
 
 doors_handler_fn native_members_list;

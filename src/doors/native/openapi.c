@@ -147,6 +147,9 @@ static void encode_common(struct json_writer *w,
                           const struct doors_route *route)
 {
     bool closed = !(route->flags & DOORS_OPEN);
+    bool stores = strcmp(route->method, "GET") != 0 &&
+                  strcmp(route->method, "DELETE") != 0 &&
+                  !(route->flags & (DOORS_UNGATED | DOORS_FREES));
     const struct {
         const char *status;
         bool applies;
@@ -156,6 +159,7 @@ static void encode_common(struct json_writer *w,
         {"403", route->scope != 0},
         {"404", strchr(route->pattern, '{') != NULL},
         {"413", route->body != NULL},
+        {"507", stores},
     };
 
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++)

@@ -367,6 +367,8 @@ const struct native_name native_openapi_schemas[] = {
     {"from", "string?", NULL},
     {"to", "string", NULL},
     {"diff", "string", NULL},
+    {"PurgeSpec", NULL, "What to give up for good."},
+    {"path?", "string", "a file or folder; else everything"},
     {"RestoreSpec", NULL, "To which state: a commit or a version."},
     {"commit?", "string", NULL},
     {"version?", "string", NULL},

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "doors/native/native.h"
 #include "json/json.h"
 
@@ -114,25 +115,57 @@ static int note(struct doors_call *call, const char *action, int r,
 
 /* ---- the acts ----------------------------------------------------------- */
 
+static void respond_collected(struct doors_call *call,
+                              const struct workspace_collected *c)
+{
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+
+    json_write_open(&w, NULL, '{');
+    json_write_int(&w, "versions", (int64_t)c->versions);
+    json_write_int(&w, "workspaces", (int64_t)c->workspaces);
+    json_write_int(&w, "uploads", (int64_t)c->uploads);
+    json_write_int(&w, "blobs", (int64_t)c->blobs);
+    json_write_int(&w, "bytes", (int64_t)c->bytes);
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+}
+
 int native_upkeep_collect(struct doors_call *call, struct error *err)
 {
     struct workspace_collected c = {0};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int r = workspaces_collect(call->doors->workspaces, &c, err);
 
     r = note(call, "storage.collect", r, err);
-    if (r < 0)
-        return r;
-    json_write_open(&w, NULL, '{');
-    json_write_int(&w, "versions", (int64_t)c.versions);
-    json_write_int(&w, "workspaces", (int64_t)c.workspaces);
-    json_write_int(&w, "uploads", (int64_t)c.uploads);
-    json_write_int(&w, "blobs", (int64_t)c.blobs);
-    json_write_int(&w, "bytes", (int64_t)c.bytes);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
-    return 0;
+    if (r == 0)
+        respond_collected(call, &c);
+    return r;
+}
+
+struct purge_body {
+    const char *path;
+};
+
+static const struct json_field purge_fields[] = {
+    {"path", JSON_KIND_STRING, .offset = offsetof(struct purge_body, path),
+     .max = PATH_BYTES_MAX},
+};
+
+int native_upkeep_purge(struct doors_call *call, struct error *err)
+{
+    json_t *json cleanup(json_unref) = NULL;
+    struct workspace_collected c = {0};
+    struct purge_body b = {.path = ""};
+    int r = native_ask_body_maybe(call, purge_fields, ARRAY_SIZE(purge_fields),
+                                  &b, &json, err);
+
+    if (r == 0)
+        r = workspace_purge_now(call->doors->workspaces, &call->actor,
+                                call->params[0], b.path ? b.path : "", &c,
+                                err);
+    if (r == 0)
+        respond_collected(call, &c);
+    return r;
 }
 
 int native_upkeep_verify(struct doors_call *call, struct error *err)

@@ -64,6 +64,7 @@ export const requestsOf = {
   'native POST /api/workspaces': { send: () => json({}) },
   'native PATCH /api/workspaces/{ws}': { send: () => json({ name: 'x' }) },
   'native POST /api/workspaces/{ws}/undelete': { own: [404] },
+  'native POST /api/workspaces/{ws}/purge': { send: () => json({ path: 'gone' }) },
   'native PUT /api/workspaces/{ws}/members/{principal}': { send: () => json({ role: 'viewer' }) },
   'native POST /api/workspaces/{ws}/transfer': { send: (t) => json({ to: t.taker }) },
   'native POST /api/workspaces/{ws}/files': { send: upload },

@@ -202,6 +202,8 @@ describe('real answers', () => {
     await ask('DELETE', W, at);
     await ask('GET', '/api/workspaces', {}, { query: '?deleted=true' });
     await ask('POST', `${W}/undelete`, at);
+    await ask('POST', `${W}/purge`, at);
+    await ask('POST', `${W}/purge`, at, { body: { path: 'nothing' } });
 
     for (const path of ['/api/pools', '/api/runtimes', '/api/limits', '/api/keys', '/healthz', '/readyz', '/metrics', '/openapi.json']) await ask('GET', path);
     await ask('GET', '/api/pools/{name}', { name: 'default' });
