@@ -8,6 +8,7 @@
 #include <pwd.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -202,26 +203,58 @@ static bool space_at(const char *path, uint64_t *ret)
     return true;
 }
 
-static void check_disk(struct cli_checks *k, const char *name,
-                       const char *path)
+/* What a service has set aside in the files of its store: blocks that these
+ * have and, so far, do not use. False: it cannot be seen from here. */
+static bool reserve_at(const char *data_dir, uint64_t *ret)
 {
-    char *why cleanup(mem_free) = NULL;
+    char *db cleanup(mem_free) = xasprintf("%s/glovebox.db", data_dir);
+    char *log cleanup(mem_free) = xasprintf("%s/glovebox.db-wal", data_dir);
+    struct stat st;
+    uint64_t has;
+
+    if (stat(db, &st) < 0)
+        return false;
+    has = (uint64_t)st.st_blocks * 512;
+    *ret = has > (uint64_t)st.st_size ? has - (uint64_t)st.st_size : 0;
+    if (stat(log, &st) == 0)
+        *ret += (uint64_t)st.st_blocks * 512;
+    return true;
+}
+
+/* conf: NULL for a disk that only holds images. */
+static void check_disk(struct cli_checks *k, const char *name,
+                       const char *path, const struct conf *conf)
+{
+    uint64_t keep = conf ? conf->disk_free_bytes : DISK_NONE;
+    struct buf why cleanup(buf_done) = {0};
     const char *state = "ok";
     char size[16];
-    uint64_t left;
+    uint64_t left, reserve;
 
     if (!space_at(path, &left)) {
-        why = xasprintf("cannot look at %s", path);
-        cli_checks_add(k, name, "warn", false, why, "");
+        buf_addf(&why, "cannot look at %s", path);
+        cli_checks_add(k, name, "warn", false, why.data, "");
         return;
     }
-    if (left < DISK_LOW)
-        state = left < DISK_NONE ? "missing" : "warn";
-    why = xasprintf("%s free at %s", cli_format_size(left, size), path);
-    cli_checks_add(k, name, state, true, why,
+    if (left < MAX(DISK_LOW, keep))
+        state = left < keep ? "missing" : "warn";
+    buf_addf(&why, "%s free at %s", cli_format_size(left, size), path);
+    if (conf) {
+        buf_addf(&why, ", of which new work leaves %s",
+                 cli_format_size(keep, size));
+        if (reserve_at(path, &reserve))
+            buf_addf(&why, "; %s set aside for deletes",
+                     cli_format_size(reserve, size));
+        if (left < keep)
+            buf_adds(&why, "; full: reading and deleting only");
+    }
+    cli_checks_add(k, name, state, true, why.data,
                    *state == 'o' ? ""
-                                 : "Free some space, or choose another "
-                                   "place in the configuration.");
+                   : conf ? "Free some space: delete files and purge them "
+                            "(`glovebox workspaces purge WS`), or choose "
+                            "another place in the configuration."
+                          : "Free some space, or choose another place in the "
+                            "configuration.");
 }
 
 static void check_memory(struct cli_checks *k, const struct conf *conf)
@@ -353,8 +386,8 @@ void cli_checks_host(struct cli *c, struct cli_checks *k)
                        conf->file ? conf->file : "defaults, no file", "");
         check_images(k, conf);
         check_user(k, conf);
-        check_disk(k, "disk, data", c->data ? c->data : conf->data_dir);
-        check_disk(k, "disk, runtimes", conf->runtime_dir);
+        check_disk(k, "disk, data", c->data ? c->data : conf->data_dir, conf);
+        check_disk(k, "disk, runtimes", conf->runtime_dir, NULL);
         check_scratch(k, conf, c->data ? c->data : conf->data_dir);
         check_memory(k, conf);
         check_descriptors(k, conf);
