@@ -81,6 +81,8 @@ static void note_room(struct disk *d, const struct disk_room *room,
 
     d->room = *room;
     d->full = refused || disk_is_full(room, d->keep, was);
+    if (d->full || was)
+        d->was_full_ms = clock_mono_ms();
     if (d->full && !was)
         log_room(LOG_ERROR, "disk_full", d);
     else if (was && !d->full)
@@ -113,6 +115,18 @@ int disk_admit(struct disk *d, uint64_t bytes, struct error *err)
     d->refused += refused;
     unlock(d);
     return refused ? disk_refuse(err) : 0;
+}
+
+bool disk_full_since(struct disk *d, uint64_t mono_ms)
+{
+    bool full;
+
+    if (!d)
+        return false;
+    lock(d);
+    full = d->full || (d->was_full_ms && d->was_full_ms >= mono_ms);
+    unlock(d);
+    return full;
 }
 
 uint64_t disk_share(const struct disk *d, uint64_t bytes)

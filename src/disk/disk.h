@@ -65,6 +65,10 @@ int disk_refuse(struct error *err);
 /* That many, but no more than a quarter of the disk. */
 uint64_t disk_share(const struct disk *d, uint64_t bytes);
 
+/* Was the disk full at that time (clock_mono_ms), or any time after? False for
+ * NULL. */
+bool disk_full_since(struct disk *d, uint64_t mono_ms);
+
 /* Never waits for the disk. */
 void disk_state(struct disk *d, struct disk_state *ret);
 const char *disk_mode_name(enum disk_mode mode); /* "works", "full", … */

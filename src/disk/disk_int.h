@@ -38,6 +38,7 @@ struct disk {
     uint64_t (*refill)(void *ctx);
     void *refill_ctx;
     bool full;
+    uint64_t was_full_ms; /* when that was last seen; 0: never */
     struct disk_room room;
     uint64_t reserve, refused;
     int fault;          /* errno of the last look or probe, or 0 */

@@ -142,6 +142,7 @@ static int start_core(struct service *s, struct error *err)
     if (r == 0)
         r = workspaces_open(&workspaces, s->store, s->blobs, s->audit,
                             &s->workspaces, err);
+    s->parts.disk = s->disk;
     if (r == 0)
         r = sessions_open(c, s->warden, s->workspaces, &s->parts, &s->sessions,
                           err);

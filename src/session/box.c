@@ -13,6 +13,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -46,6 +47,7 @@ static struct box *box_new(struct warden_link *link,
     atomic_init(&b->refs, 1);
     b->link = link;
     b->limits = *limits;
+    b->made_ms = clock_mono_ms();
     b->ctl = b->events = b->frames = -1;
     b->pipes[0] = b->pipes[1] = b->writers[0] = b->writers[1] = -1;
     b->meters = METERS_NONE;

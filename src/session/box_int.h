@@ -37,6 +37,7 @@ struct box {
     atomic_uint refs;
     struct warden_link *link; /* borrowed */
     struct warden_limits limits;
+    uint64_t made_ms; /* by clock_mono_ms */
     uint32_t slot;
     pthread_mutex_t slot_lock;
     bool released; /* slot_lock: the slot is no longer ours to name */

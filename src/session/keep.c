@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "disk/disk.h"
 #include "session/session_int.h"
 
 /* A file of the session that was read, by what the kernel says it is. Its
@@ -26,6 +27,7 @@ struct inode {
     uint64_t dev, ino;
     int64_t born_ns; /* an inode's number may be given away again */
     size_t first;    /* of the changes, plus 1; 0: free */
+    bool lost;       /* the disk lost its bytes: no name of it is kept */
 };
 
 /* One commit on its way. */
@@ -191,6 +193,15 @@ static int open_changed(struct keep *k, struct change *c, const char *path,
     return 0;
 }
 
+/* Did the disk lose what the session wrote? Its files are on a sparse image
+ * on our disk. While that is full, the kernel may drop written pages and, once
+ * they have left its memory, show zeros in their place; only a sync tells. */
+static bool is_lost(const struct keep *k, int fd)
+{
+    return disk_full_since(k->se->m->parts.disk, k->box->made_ms) &&
+           fsync(fd) < 0;
+}
+
 static struct actor actor_of(const struct keep *k)
 {
     return k->e ? session_execution_author(k->se, k->e) : session_actor(k->se);
@@ -247,8 +258,15 @@ static int store_file(struct keep *k, size_t i, struct error *err)
     if (rc < 0 || fd < 0)
         return rc;
     known = find_inode(k, &key);
-    if (known->first) {
+    if (known->first && !known->lost) {
         share(k, i, known->first - 1);
+        return 0;
+    }
+    if (known->lost || is_lost(k, fd)) {
+        skip(c, ENOSPC);
+        key.first = i + 1;
+        key.lost = true; /* a second sync would not tell again */
+        *known = key;
         return 0;
     }
     rc = check_room(k, c->size, &fits, err);

@@ -74,6 +74,9 @@ static const char *skip_reason(uint64_t errnum)
         return "it is too deep or its path is too long";
     case EFBIG:
         return "it is larger than a session's disk can hold";
+    case ENOSPC:
+        return "the service's disk was full and lost what was written; write "
+               "the file again";
     case EACCES:
     case EPERM:
         return "its permissions forbid reading it";

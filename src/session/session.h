@@ -54,6 +54,7 @@ struct sessions_parts {
     struct evidence *evidence;
     struct vault *vault;
     struct egress_link *egress;
+    struct disk *disk; /* or NULL */
 };
 
 /* conf, link, workspaces: borrowed until close. Starts zygotes, the ready

@@ -143,6 +143,9 @@ static void D12_a_refused_write_makes_it_full_until_there_is_room(
     assert_int_equal(state.refused, 2);
     assert_int_equal(state.kept_bytes, KEEP);
     assert_int_equal(state.free_bytes, KEEP + KEEP / 8);
+    assert_true(disk_full_since(&d, d.was_full_ms));
+    assert_false(disk_full_since(&d, d.was_full_ms + 1));
+    assert_false(disk_full_since(NULL, 0));
     /* A disk without a bound, and one that cannot be looked at. */
     assert_int_equal(disk_admit(NULL, UINT64_MAX, &err), 0);
     f.look = -EIO;

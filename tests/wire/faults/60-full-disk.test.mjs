@@ -11,7 +11,7 @@ import { Pool } from '../../lib/azure.mjs';
 import { smallDisk } from '../../lib/disk.mjs';
 import { armFault, disarm, faultEnv } from '../../lib/faults.mjs';
 import { Glovebox, bin, pool, until } from '../../lib/glovebox.mjs';
-import { Ledger, ready, restarted, sound } from '../../lib/ledger.mjs';
+import { Ledger, ready, restarted, sha256, sound } from '../../lib/ledger.mjs';
 import { modern, response } from '../../lib/mcp.mjs';
 import { refused } from '../../lib/wire.mjs';
 
@@ -206,6 +206,42 @@ test('D12: an execution that runs while the disk fills up keeps no file, and say
     await ready(g);
     assert.equal((await session.python('1')).outcome, 'ok'); // and is tried again
     assert.equal((await g.call('GET', ledger.files('made'))).bytes.length, 50000);
+  } finally {
+    await g.stop({ keep: true });
+    disk.remove();
+  }
+});
+
+test('D12 D3: what a full disk lost of a session\'s file is never kept as that file', { timeout: 120_000 }, async () => {
+  const disk = smallDisk({ mib: 320 });
+  const { g, ledger, session } = await begin(disk, 1);
+  try {
+    const running = session.python(`import hashlib, os, time
+try:
+    time.sleep(50)
+except KeyboardInterrupt:
+    b = os.urandom(5_000_000)
+    with open("made", "wb") as f: f.write(b)
+    f = os.open("made", os.O_RDONLY)
+    for _ in range(3):
+        os.sync() # and out of memory
+        time.sleep(0.5)
+        os.posix_fadvise(f, 0, 0, os.POSIX_FADV_DONTNEED)
+    print(hashlib.sha256(b).hexdigest())`, { timeout_s: 55 });
+    await until(async () => (await session.get()).state === 'running', { what: 'it to run' });
+    disk.fill();
+    await becomesFull(g);
+    assert.equal((await g.call('POST', `${session.path}/interrupt`)).status, 202);
+    const wrote = (await running).stdout.trim();
+    disk.empty();
+    await ready(g);
+    const next = await session.python('1');
+    const kept = await g.call('GET', ledger.files('made'));
+    if (kept.status === 200) return assert.equal(sha256(kept.bytes), wrote); // the disk took it after all
+    assert.match(JSON.stringify(next.files.skipped), /disk was full and lost/);
+    // Written again it is kept.
+    assert.equal((await session.python('open("made", "w").write("again")')).outcome, 'ok');
+    assert.equal((await g.call('GET', ledger.files('made'))).text, 'again');
   } finally {
     await g.stop({ keep: true });
     disk.remove();
