@@ -77,22 +77,23 @@ int evidence_get(struct evidence *ev, const struct actor *who, bool all,
     " AND execution < ?7)) AND (?8 = '' OR actor = ?8)"                       \
     " ORDER BY at_ms DESC, execution DESC"
 
-/* Where the page before ended. */
-static int find_after(struct store_tx *tx, const struct actor *who,
+/* Where the page before ended. One that may not be seen is none (I3). */
+static int find_after(struct store_tx *tx, const struct actor *who, bool all,
                       const char *after, int64_t *ret, struct error *err)
 {
     struct store_rows *row cleanup(store_rows_done) = NULL;
     int r = store_one(tx, &row, err,
-                      "SELECT at_ms FROM evidence WHERE execution = ?1"
-                      " AND tenant = ?2",
+                      "SELECT actor, session, workspace, pool, at_ms"
+                      " FROM evidence WHERE execution = ?1 AND tenant = ?2",
                       "tt", after, who->tenant);
 
-    if (r == 0)
+    if (r < 0)
+        return r;
+    if (r == 0 || !may_see(row, who, all))
         return error_set(err, ERR_INVALID,
                          "parameter 'after' names no execution with evidence");
-    if (r == 1)
-        *ret = store_int(row, 0);
-    return r < 0 ? r : 0;
+    *ret = store_int(row, 4);
+    return 0;
 }
 
 static void read_row(struct store_rows *rows, struct evidence_row *ret)
@@ -142,7 +143,7 @@ int evidence_list(struct evidence *ev, const struct actor *who, bool all,
     if (ev)
         r = store_begin(ev->store, STORE_READ, "listing evidence", &tx, err);
     if (r == 0 && ev && filter->after)
-        r = find_after(tx, who, filter->after, &before, err);
+        r = find_after(tx, who, all, filter->after, &before, err);
     if (r == 0 && ev)
         r = store_query(tx, &rows, err,
                         *session ? "SELECT " COLUMNS " FROM evidence"

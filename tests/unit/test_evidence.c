@@ -311,6 +311,19 @@ static void lists_are_filtered_and_in_pages(void **state)
                       &(struct evidence_filter){.limit = 2, .after = "exec_x"},
                       &rows, &count, &more, &f->err),
         -ERR_INVALID);
+    /* One that may not be seen is none: the third is bob's. */
+    for (size_t i = 0; i < ARRAY_SIZE(ids); i++) {
+        const struct evidence_filter filter = {.limit = 2, .after = ids[i]};
+
+        free(take_ptr(rows));
+        assert_int_equal(evidence_list(ev, &ann, false, &filter, &rows, &count,
+                                       &more, &f->err),
+                         i == 2 ? -ERR_INVALID : 0);
+        free(take_ptr(rows));
+        assert_int_equal(evidence_list(ev, &eve, true, &filter, &rows, &count,
+                                       &more, &f->err),
+                         -ERR_INVALID);
+    }
     evidence_close(ev);
 }
 
