@@ -53,6 +53,8 @@ struct actor {
     int64_t expires_at_ms; /* when what was shown ends; 0: never */
     const struct actor_bounds *bounds; /* NULL: none */
     const char *door;    /* "native", "openai", … or NULL: the service */
+    bool shares;         /* the door's default: a session made through it is
+                            shared with the tenant (session/sharing.c) */
     const char *tool;    /* MCP: which; else NULL */
     const char *request; /* X-Request-Id, or NULL */
     const char *source;  /* peer address, or NULL */

@@ -297,8 +297,7 @@ int cli_workspaces(int argc, char **argv)
     struct cli_workspaces w = {.versions = UINT64_MAX, .days = UINT64_MAX};
     const struct cli_opt table[] = {
         {"deleted", 0, CLI_OPT_FLAG, &w.deleted, NULL,
-         "ls: deleted ones; purge: all of a deleted one",
-         "ls list purge"},
+         "ls: deleted ones; purge: all of a deleted one", "ls list purge"},
         {"private", 0, CLI_OPT_FLAG, &w.is_private, NULL,
          "new: for you alone, not for your tenant", "new create"},
         {"commit", 0, CLI_OPT_TEXT, &w.commit, "C",

@@ -179,6 +179,19 @@ static int check_audit(const struct conf *c, struct error *err)
     return 0;
 }
 
+static int check_sharing(const struct conf *c, struct error *err)
+{
+    const char *ignored;
+
+    if (conf_sharing_read(c->tenant_sharing, NULL, &ignored))
+        return 0;
+    (void)error_set(err, ERR_INVALID,
+                    "tenant_sharing: \"%s\" is not a list of tenants",
+                    c->tenant_sharing);
+    return error_hint(err, "write TENANT=principal or TENANT=tenant, with "
+                           "commas between; * is every other tenant");
+}
+
 int conf_check(const struct conf *c, struct error *err)
 {
     if (!c->allow_remote && !is_loopback(c->listen_host)) {
@@ -198,7 +211,7 @@ int conf_check(const struct conf *c, struct error *err)
                          "tls: auto makes its own certificate: leave out "
                          "tls_certificate and tls_key, or set tls: manual");
     if (check_jwt(c, err) < 0 || check_webhook(c, err) < 0 ||
-        check_audit(c, err) < 0)
+        check_audit(c, err) < 0 || check_sharing(c, err) < 0)
         return -(int)err->code;
     /* One thread at least must be left to answer what is not an execution,
      * an interrupt above all. */

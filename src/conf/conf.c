@@ -89,6 +89,47 @@ void conf_freep(struct conf **c)
     conf_free(*c);
 }
 
+/* What the list says of the tenant, if it is a good one; see conf_int.h. */
+bool conf_sharing_read(const char *list, const char *tenant, const char **ret)
+{
+    static const char *const values[] = {"principal", "tenant"};
+    bool named = false;
+
+    *ret = NULL;
+    if (!list)
+        return true;
+    while (*list) {
+        size_t len = strcspn(list, ","), name = strcspn(list, "=,");
+        const char *value = NULL;
+
+        for (size_t i = 0; i < ARRAY_SIZE(values); i++)
+            if (name < len && strlen(values[i]) == len - name - 1 &&
+                memcmp(list + name + 1, values[i], len - name - 1) == 0)
+                value = values[i];
+        if (!value || name == 0)
+            return false;
+        if (name == 1 && *list == '*') {
+            *ret = named ? *ret : value;
+        } else if (tenant && strlen(tenant) == name &&
+                   memcmp(list, tenant, name) == 0) {
+            *ret = value;
+            named = true;
+        }
+        list += len;
+        if (*list == ',' && !*++list)
+            return false; /* nothing after the comma */
+    }
+    return true;
+}
+
+const char *conf_tenant_sharing(const struct conf *c, const char *tenant)
+{
+    const char *found;
+
+    /* A list that cannot be read was refused when it was loaded. */
+    return conf_sharing_read(c->tenant_sharing, tenant, &found) ? found : NULL;
+}
+
 const struct conf_pool *conf_pool_find(const struct conf *c, const char *name)
 {
     if (!name || !name[0])

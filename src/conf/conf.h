@@ -31,6 +31,7 @@ struct conf_pool {
     char *runtime;                 /* "standard" */
     bool zygote;                   /* true; false: a fresh exec per session */
     char *persistence;             /* "workspace" or "ephemeral" */
+    char *sharing;                 /* "default", "principal" or "tenant" */
     uint64_t memory_bytes;         /* 1 GiB */
     uint64_t max_memory_bytes;     /* what a session may ask for; 80 % of the
                                       machine's */
@@ -89,6 +90,7 @@ struct conf {
     char *mcp_origins;          /* comma-separated; "" */
     uint32_t mcp_key_grace_s;
     char *final_expiry_tenants; /* comma-separated, "*" for all; "" */
+    char *tenant_sharing;       /* "acme=tenant,*=principal"; "" */
     uint32_t uid_base;          /* first host uid of sessions; 1700000000 */
     uint32_t uid_count;         /* 1000000 */
     uint32_t workers; /* 192; threads that serve requests and executions */
@@ -188,6 +190,8 @@ void conf_free(struct conf *c);
 void conf_freep(struct conf **c);
 /* The pool of that name, or NULL; NULL or "" means the first. Borrowed. */
 const struct conf_pool *conf_pool_find(const struct conf *c, const char *name);
+/* What tenant_sharing says of a tenant: "principal", "tenant", or NULL. */
+const char *conf_tenant_sharing(const struct conf *c, const char *tenant);
 /* Prints what c->mode asks for; false when that is to serve. */
 bool conf_show(const struct conf *c, FILE *out);
 /* Memory of this machine, or of the control group we run in if that is less.

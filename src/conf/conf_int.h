@@ -105,6 +105,9 @@ int conf_flags_apply(const struct conf_flags *flags, struct conf *c,
 int conf_env_apply(struct conf *c, struct error *err);
 
 /* What no single option can tell: whether they fit together. */
+/* tenant_sharing: false when it is no list; *ret is what it says of the tenant
+ * ("principal", "tenant", static), or NULL. tenant NULL: only check. */
+bool conf_sharing_read(const char *list, const char *tenant, const char **ret);
 int conf_check(const struct conf *c, struct error *err);
 
 #endif

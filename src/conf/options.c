@@ -116,6 +116,15 @@ static const struct conf_option top[] = {
              "expired, as clients of some services expect; `*` is all. "
              "Sessions of others sleep then and wake when they are used. "
              "Files are kept either way."},
+    {"tenant_sharing", CONF_STRING, TOP(tenant_sharing), 0, 4096, "",
+     .allowed = "a-z0-9_,=*-",
+     .help = "Who sees a new session, by tenant: `TENANT=principal` for the "
+             "key or person that made it and admins of the tenant, "
+             "`TENANT=tenant` for every key of the tenant; with commas "
+             "between, `*` for all other tenants. A pool's `sharing`, or the "
+             "session's own, comes first. Tenants that are not listed have "
+             "the default of the API: `tenant` for the OpenAI and Azure "
+             "APIs, `principal` for all others."},
     {"json_bytes", CONF_SIZE, TOP(json_bytes), KIB, 64 * MIB, "4MiB",
      .help = "Largest JSON body."},
     {"code_bytes", CONF_SIZE, TOP(code_bytes), 1, 64 * MIB, "1MiB",
@@ -333,6 +342,12 @@ static const struct conf_option pool[] = {
      .allowed = "workspace|ephemeral",
      .help = "`workspace` keeps every file, versioned, past the session's "
              "end. `ephemeral` keeps nothing, not even names."},
+    {"sharing", CONF_ENUM, POOL(sharing), 0, 0, "default",
+     .allowed = "default|principal|tenant",
+     .help = "Who sees a new session of this pool that does not choose for "
+             "itself: `principal`, the key or person that made it and admins "
+             "of the tenant; `tenant`, every key of the tenant; `default`, "
+             "what `tenant_sharing` says."},
     {"memory_bytes", CONF_SIZE, POOL(memory_bytes), 16 * MIB, 16 * TIB,
      "1GiB, or less on a small machine", .find = conf_places_memory,
      .help = "Memory of a session, its temporary files included."},

@@ -141,6 +141,9 @@ struct doors_door {
     /* Headers that hold a bare key where Authorization is absent; ended by
      * NULL; NULL: none. */
     const char *const *key_headers;
+    /* The default of sessions made here: shared with the tenant, as in the
+     * hosted service it stands in for; else private to the principal. */
+    bool shares;
     bool any_query;      /* parameters nobody knows are let pass */
     bool slash;          /* a slash at the end of a path is let pass */
     bool no_method;      /* a wrong method is an unknown path: 404, not 405 */

@@ -98,10 +98,8 @@ int doors_operators_ready(struct doors_call *call, struct error *err)
         const char *name;
         int (*check)(const struct doors *doors, struct error *err);
     } checks[] = {
-        {"storage", check_storage},
-        {"disk", check_disk},
-        {"audit", doors_need_audit},
-        {"warden", check_warden},
+        {"storage", check_storage},  {"disk", check_disk},
+        {"audit", doors_need_audit}, {"warden", check_warden},
         {"pools", check_pools},
     };
     struct buf body = {0};

@@ -285,6 +285,7 @@ void doors_identify(struct doors_call *call)
 {
     call->actor = auth_actor(&call->who);
     call->actor.door = call->door->name;
+    call->actor.shares = call->door->shares;
     call->actor.request = http_id(call->http);
     call->actor.source = http_source(call->http);
 }

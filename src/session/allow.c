@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The requests that sessions put to govern/, except for executions
- * (session/govern.c): a session that is to be created, and files on their way
- * into one and out of it. Runs in gloveboxd on the caller's thread, which
- * holds no lock.
+ * (session/govern.c): a session that is to be created or shared, and files on
+ * their way into one and out of it. Runs in gloveboxd on the caller's thread,
+ * which holds no lock.
  */
 #include <stdio.h>
 #include <string.h>
@@ -55,6 +55,31 @@ int session_allow_create(struct sessions *m, const struct actor *who,
     govern_add(&rq, "workspace", spec->workspace);
     govern_add(&rq, "name", spec->name);
     govern_add(&rq, "identifier", spec->identifier);
+    return govern_enforce(&m->parts.govern, &rq, err);
+}
+
+int session_allow_share(struct sessions *m, const struct actor *who,
+                        const struct pool *pool, const struct session *se,
+                        struct error *err)
+{
+    const struct govern_scope scope = {
+        .actor = who,
+        .session = se ? se->id : NULL,
+        .pool = pool->conf->name,
+        .pinned = se ? atomic_load(&se->policy_version) : 0};
+    struct govern_request rq = govern_share(&scope, NULL);
+    char *summary cleanup(mem_free) = NULL;
+
+    if (govern_idle(&m->parts.govern))
+        return 0;
+    summary = se ? xasprintf("share %s with the tenant", se->id)
+                 : xasprintf("share a new session of pool %s with the tenant",
+                             scope.pool);
+    rq.object = scope.session;
+    rq.summary = summary;
+    govern_add(&rq, "session", scope.session);
+    govern_add(&rq, "pool", scope.pool);
+    govern_add(&rq, "sharing", "tenant");
     return govern_enforce(&m->parts.govern, &rq, err);
 }
 

@@ -279,9 +279,8 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
 
         if (rc == 0)
             return 0;
-        if ((rc != -ERR_BUSY &&
-             (rc != -ERR_UNAVAILABLE ||
-              err->retry_after_s != WARDEN_CALL_SOON_S)) ||
+        if ((rc != -ERR_BUSY && (rc != -ERR_UNAVAILABLE ||
+                                 err->retry_after_s != WARDEN_CALL_SOON_S)) ||
             atomic_load(stopping) || clock_left_ms(start + patience) == 0)
             return judge_spawn(err);
         (void)nanosleep(&(struct timespec){.tv_nsec = SPAWN_RETRY_NS}, NULL);

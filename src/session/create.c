@@ -21,6 +21,7 @@ struct plan {
     struct warden_limits limits;
     struct session_net *net;
     bool ephemeral;
+    enum session_sharing sharing;
 };
 
 /* ---- what is asked ------------------------------------------------------ */
@@ -75,6 +76,8 @@ static int make_plan(struct sessions *m, const struct actor *who,
     if (plan.ephemeral && spec->workspace)
         return error_set(err, ERR_INVALID,
                          "an ephemeral session cannot have a workspace");
+    plan.sharing =
+        session_sharing_settle(m, who, plan.pool->conf, spec->sharing);
     *ret = plan;
     plan.pool = NULL;
     return 0;
@@ -129,10 +132,13 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
     se->runtime = plan->runtime;
     se->name = xstrdup(spec->name);
     se->metadata = xstrdup(spec->metadata);
+    atomic_init(&se->sharing, plan->sharing);
     se->identifier = xstrdup(spec->identifier);
     if (spec->identifier)
         se->identifier_key = session_identifier_key(
-            t->name, plan->pool->conf->name, spec->identifier);
+            t->name, plan->pool->conf->name,
+            session_identifier_space(plan->sharing, who->key),
+            spec->identifier);
     se->cooldown_s = spec->cooldown_s;
     se->limits = plan->limits;
     se->net = take_ptr(plan->net);
@@ -335,6 +341,8 @@ static int make(struct sessions *m, const struct actor *who,
 
     assert(plan->pool && plan->runtime);
     rc = session_allow_create(m, who, spec, plan->pool, plan->runtime, err);
+    if (rc == 0 && spec->sharing == SESSION_SHARING_TENANT)
+        rc = session_allow_share(m, who, plan->pool, NULL, err);
     if (rc < 0)
         return rc;
     pthread_mutex_lock(&m->lock);
@@ -363,11 +371,29 @@ static int make(struct sessions *m, const struct actor *who,
 static int taken(const struct session *se, const struct actor *who,
                  struct error *err)
 {
-    if (!session_within(se, who))
+    if (!session_visible(se, who))
         return error_set(err, ERR_CONFLICT, "the identifier is taken");
     (void)error_set(err, ERR_CONFLICT, "the identifier is taken by %s",
                     se->id);
     return error_hint(err, "use that session, or delete it first");
+}
+
+/* What the identifier already means to the maker is as taken as one that is
+ * in the new session's own space. */
+static int claim_identifier(struct sessions *m, const struct actor *who,
+                            const struct plan *plan, const char *identifier,
+                            struct claim *claim, struct session **ret_found,
+                            struct error *err)
+{
+    const char *pool = plan->pool->conf->name;
+    int rc = session_identifier_find(m, who, pool, identifier, plan->sharing,
+                                     ret_found, err);
+
+    if (rc == 0 && !*ret_found)
+        rc = session_claim(m, who, pool, identifier,
+                           session_identifier_space(plan->sharing, who->key),
+                           claim, ret_found, err);
+    return rc;
 }
 
 /* Who is bound to one workspace alone means that one. */
@@ -397,6 +423,8 @@ static int create(struct sessions *m, const struct actor *who,
     if (rc == 0)
         rc = check_bounds(who, spec, err);
     if (rc == 0)
+        rc = session_sharing_may(who, spec->sharing, err);
+    if (rc == 0)
         rc = make_plan(m, who, spec, &plan, err);
     assert(rc < 0 || plan.pool);
     if (rc == 0)
@@ -405,14 +433,14 @@ static int create(struct sessions *m, const struct actor *who,
         rc = session_net_plan(m, who, spec->network, plan.pool,
                               plan.runtime->name, &plan.net, err);
     if (rc == 0 && spec->identifier)
-        rc = session_claim(m, who, plan.pool->conf->name, spec->identifier,
-                           &claim, &found, err);
+        rc = claim_identifier(m, who, &plan, spec->identifier, &claim, &found,
+                              err);
     if (rc < 0)
         return rc;
     if (!found) {
         rc = make(m, who, spec, &plan, ret, err);
         session_claim_done(m, &claim);
-    } else if (ret_found && session_within(found, who)) {
+    } else if (ret_found && session_visible(found, who)) {
         *ret_found = found;
     } else {
         rc = taken(found, who, err);

@@ -277,7 +277,7 @@ int session_execution_find(struct sessions *m, const struct actor *who,
     if (n)
         e = container_of(n, struct execution, node);
     if (e && strcmp(e->tenant->name, who->tenant) == 0 &&
-        session_within(e->home, who)) {
+        session_visible(e->home, who)) {
         session_history_touch(m, e);
         (void)execution_ref(e);
         if (ret_session)

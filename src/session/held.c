@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "approval/approval.h"
+#include "auth/auth.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
@@ -309,10 +310,18 @@ int session_held_cancel(struct sessions *m, const struct actor *who,
                         const char *id, struct error *err)
 {
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
+    struct session *se;
 
     if (!m->parts.govern.approvals || !ids_valid("exec", id) ||
         approval_of(m->parts.govern.approvals, who, id, &info, err) < 0)
         return error_set(err, ERR_NOT_FOUND, "no such execution");
+    /* Who does not see the session does not learn that it waits. */
+    se = session_find(m, who, info.session, err);
+    if (!se)
+        return err->code == ERR_NOT_FOUND
+                   ? error_set(err, ERR_NOT_FOUND, "no such execution")
+                   : -(int)err->code;
+    session_unref(se);
     if (info.state != APPROVAL_PENDING)
         return 0; /* over, as one that has finished is */
     return approval_withdraw(m->parts.govern.approvals, who, info.id, err);
@@ -404,10 +413,12 @@ static void *run_approved(void *arg)
     return NULL;
 }
 
-/* A no is on record, too. */
+/* A no is on record, too, even if whoever asked no longer sees the session:
+ * the service itself looks for it here. */
 static int end_denied(struct sessions *m, const struct approval_info *info)
 {
-    struct actor who = {.tenant = info->tenant, .key = info->asked_by};
+    struct actor who = {
+        .tenant = info->tenant, .key = info->asked_by, .scopes = AUTH_ADMIN};
     struct error err;
     struct session *se = session_hold(m, &who, info->session, &err);
 

@@ -5,7 +5,9 @@
  * an identifier claims it first, and others who ask for it wait until that is
  * settled; so two callers at once get one session. The store's unique index
  * has the last word on those that have rows. A foreign tenant's identifier is
- * simply another one (I3).
+ * simply another one (I3), and so is the identifier of another principal's
+ * private session: each principal has a space of its own, besides the one of
+ * the sessions that the tenant shares.
  */
 #include <string.h>
 
@@ -43,11 +45,17 @@ int session_identifier_check(const char *identifier, struct error *err)
     return 0;
 }
 
-/* None of the three has a line break. */
-char *session_identifier_key(const char *tenant, const char *pool,
-                             const char *identifier)
+const char *session_identifier_space(enum session_sharing sharing,
+                                     const char *owner)
 {
-    return xasprintf("%s\n%s\n%s", tenant, pool, identifier);
+    return sharing == SESSION_SHARING_TENANT ? "" : owner;
+}
+
+/* None of the four has a line break. */
+char *session_identifier_key(const char *tenant, const char *pool,
+                             const char *space, const char *identifier)
+{
+    return xasprintf("%s\n%s\n%s\n%s", tenant, pool, identifier, space);
 }
 
 void session_identifier_add(struct session *se)
@@ -69,6 +77,20 @@ void session_identifier_remove(struct session *se)
     se->identified = false;
 }
 
+void session_identifier_move(struct session *se, const char *space)
+{
+    char *key = se->identifier_key;
+
+    if (!key)
+        return;
+    session_identifier_remove(se);
+    /* The pool in it is the one the session was made in. */
+    se->identifier_key =
+        xasprintf("%.*s%s", (int)(strrchr(key, '\n') + 1 - key), key, space);
+    free(key);
+    session_identifier_add(se);
+}
+
 /* ---- finding ------------------------------------------------------------ */
 
 /* sessions.lock is held. */
@@ -82,12 +104,12 @@ static struct session *in_memory(struct sessions *m, const char *key)
 
 /* 0 and *ret, which is NULL when there is none. */
 static int by_row(struct sessions *m, const struct actor *who,
-                  const char *pool, const char *identifier,
+                  const char *pool, const char *identifier, const char *space,
                   struct session **ret, struct error *err)
 {
     char id[ID_MAX];
-    int rc =
-        session_persist_identify(m, who->tenant, pool, identifier, id, err);
+    int rc = session_persist_identify(m, who->tenant, pool, identifier, space,
+                                      id, err);
 
     *ret = NULL;
     if (rc <= 0)
@@ -97,27 +119,56 @@ static int by_row(struct sessions *m, const struct actor *who,
     return *ret || err->code == ERR_NOT_FOUND ? 0 : -(int)err->code;
 }
 
-/* pool NULL: the first. One that is unknown has no sessions. */
-static int find(struct sessions *m, const struct actor *who, const char *pool,
-                const char *identifier, struct session **ret,
-                struct error *err)
+static int find_in(struct sessions *m, const struct actor *who,
+                   const char *pool, const char *identifier, const char *space,
+                   struct session **ret, struct error *err)
 {
-    struct pool *in cleanup(session_pool_unrefp) =
-        session_pool_open(m, who, pool);
-    char *key cleanup(mem_free) = NULL;
+    char *key cleanup(mem_free) =
+        session_identifier_key(who->tenant, pool, space, identifier);
 
-    *ret = NULL;
-    if (!in)
-        return 0;
-    key = session_identifier_key(who->tenant, in->conf->name, identifier);
     pthread_mutex_lock(&m->lock);
     *ret = in_memory(m, key);
     pthread_mutex_unlock(&m->lock);
     if (!*ret)
-        return by_row(m, who, in->conf->name, identifier, ret, err);
-    if (!session_within(*ret, who)) /* as if there were none (I3) */
+        return by_row(m, who, pool, identifier, space, ret, err);
+    if (!session_visible(*ret, who)) /* as if there were none (I3) */
         session_unref(take_ptr(*ret));
     return 0;
+}
+
+/* A shared session of somebody else is not taken for the actor's own where
+ * sessions are private by default: whoever shares one could otherwise lure
+ * others into it by the name they are about to use. */
+int session_identifier_find(struct sessions *m, const struct actor *who,
+                            const char *pool, const char *identifier,
+                            enum session_sharing sharing, struct session **ret,
+                            struct error *err)
+{
+    int rc = find_in(m, who, pool, identifier, who->key, ret, err);
+
+    if (rc < 0 || *ret)
+        return rc;
+    rc = find_in(m, who, pool, identifier, "", ret, err);
+    if (rc == 0 && *ret && sharing != SESSION_SHARING_TENANT &&
+        strcmp((*ret)->owner, who->key) != 0)
+        session_unref(take_ptr(*ret));
+    return rc;
+}
+
+/* pool NULL: the first. One that is unknown has no sessions. */
+static int find(struct sessions *m, const struct actor *who, const char *pool,
+                const char *identifier, enum session_sharing asked,
+                struct session **ret, struct error *err)
+{
+    struct pool *in cleanup(session_pool_unrefp) =
+        session_pool_open(m, who, pool);
+
+    *ret = NULL;
+    if (!in)
+        return 0;
+    return session_identifier_find(
+        m, who, in->conf->name, identifier,
+        session_sharing_settle(m, who, in->conf, asked), ret, err);
 }
 
 /* ---- making ------------------------------------------------------------- */
@@ -132,11 +183,11 @@ static bool is_claimed(const struct sessions *m, const char *key)
 }
 
 int session_claim(struct sessions *m, const struct actor *who,
-                  const char *pool, const char *identifier,
+                  const char *pool, const char *identifier, const char *space,
                   struct claim *claim, struct session **ret, struct error *err)
 {
     char *key cleanup(mem_free) =
-        session_identifier_key(who->tenant, pool, identifier);
+        session_identifier_key(who->tenant, pool, space, identifier);
     uint64_t deadline = clock_mono_ms() + CLAIM_MS;
     bool in_time = true;
     int rc = 0;
@@ -155,7 +206,7 @@ int session_claim(struct sessions *m, const struct actor *who,
         return error_retry(err, 1);
     }
     if (claim->key)
-        rc = by_row(m, who, pool, identifier, ret, err);
+        rc = by_row(m, who, pool, identifier, space, ret, err);
     if (rc < 0 || *ret)
         session_claim_done(m, claim);
     return rc;
@@ -216,7 +267,8 @@ static int ensure(struct sessions *m, const struct actor *who,
                  : error_set(err, ERR_INVALID, "an identifier is needed");
 
     if (rc == 0)
-        rc = find(m, who, spec->pool, spec->identifier, &se, err);
+        rc = find(m, who, spec->pool, spec->identifier, spec->sharing, &se,
+                  err);
     if (rc == 0 && !se)
         rc = session_create_or_find(m, who, spec, &se, ret, err);
     if (rc < 0)
@@ -251,7 +303,7 @@ int session_identify(struct sessions *s, const struct actor *who,
         return rc;
     rc = session_identifier_check(identifier, err);
     if (rc == 0)
-        rc = find(s, who, pool, identifier, &se, err);
+        rc = find(s, who, pool, identifier, SESSION_SHARING_DEFAULT, &se, err);
     if (rc == 0 && !se)
         rc = error_set(err, ERR_NOT_FOUND, "no such session");
     if (rc == 0)

@@ -387,7 +387,7 @@ static int build_set(struct keep *k, struct error *err)
 int session_keep_workspace(struct session *se, const struct actor *who,
                            struct error *err)
 {
-    struct workspace_spec spec = {.id = se->workspace, .made_for = se->id};
+    struct workspace_spec spec = session_workspace_spec(se);
     struct workspace_info info;
     int rc;
 

@@ -41,6 +41,7 @@ static void init_locks(struct sessions *m)
     (void)pthread_mutex_init(&m->lock, NULL);
     (void)pthread_mutex_init(&m->pool_lock, NULL);
     (void)pthread_mutex_init(&m->pools_lock, NULL);
+    (void)pthread_mutex_init(&m->sharing_lock, NULL);
     (void)pthread_mutex_init(&m->runner_lock, NULL);
     (void)pthread_mutex_init(&m->counters.lock, NULL);
     (void)pthread_mutex_init(&m->reaper_lock, NULL);
@@ -55,6 +56,7 @@ static void destroy_locks(struct sessions *m)
     (void)pthread_mutex_destroy(&m->lock);
     (void)pthread_mutex_destroy(&m->pool_lock);
     (void)pthread_mutex_destroy(&m->pools_lock);
+    (void)pthread_mutex_destroy(&m->sharing_lock);
     (void)pthread_mutex_destroy(&m->runner_lock);
     (void)pthread_mutex_destroy(&m->counters.lock);
     (void)pthread_mutex_destroy(&m->reaper_lock);

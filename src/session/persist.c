@@ -18,7 +18,7 @@
     "id, owner, owner_admin, workspace, pool, runtime, name, metadata,"       \
     " memory_bytes, scratch_bytes, scratch_inodes, processes, cores,"         \
     " descriptors, interpreter, executions, created_at_ms, used_at_ms,"       \
-    " identifier, cooldown_s, policy_version, network"
+    " identifier, cooldown_s, policy_version, network, sharing"
 
 static int put_row(struct session *se, struct store_tx *tx, struct error *err)
 {
@@ -29,11 +29,11 @@ static int put_row(struct session *se, struct store_tx *tx, struct error *err)
         tx, err,
         "INSERT INTO sessions (" COLUMNS ", tenant) VALUES (?1, ?2, ?3, ?4,"
         " ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18,"
-        " ?19, ?20, ?21, ?22, ?23)",
+        " ?19, ?20, ?21, ?22, ?23, ?24)",
         "ttittttt"
         "iiiiii"
         "iiii"
-        "tiitt",
+        "tiitit",
         se->id, se->owner, (int64_t)se->owner_admin, se->workspace,
         se->pool->conf->name, se->runtime->name, se->name ? se->name : "",
         se->metadata ? se->metadata : "", (int64_t)l->memory_bytes,
@@ -42,7 +42,7 @@ static int put_row(struct session *se, struct store_tx *tx, struct error *err)
         (int64_t)se->interpreter, (int64_t)se->executions, se->created_at_ms,
         se->last_used_at_ms, se->identifier ? se->identifier : "",
         (int64_t)se->cooldown_s, atomic_load(&se->policy_version), network,
-        se->tenant->name);
+        (int64_t)atomic_load(&se->sharing), se->tenant->name);
 }
 
 /* Its row knows of that use; the lock is held. */
@@ -57,7 +57,7 @@ int session_persist_insert(struct session *se, const struct actor *who,
 {
     struct workspaces *w = se->m->workspaces;
     struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct workspace_spec spec = {.id = se->workspace, .made_for = se->id};
+    struct workspace_spec spec = session_workspace_spec(se);
     struct audit_event event = {.action = "session.create",
                                 .workspace = se->workspace,
                                 .object = se->id};
@@ -105,6 +105,44 @@ int session_persist_delete(struct session *se, const struct actor *who,
     if (rc == 0)
         rc = store_commit(&tx, err);
     return rc;
+}
+
+/* One without a row has its event in the trail soon. */
+int session_persist_share(struct session *se, const struct actor *who,
+                          enum session_sharing sharing, struct error *err)
+{
+    struct workspaces *w = se->m->workspaces;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct audit_event event = {
+        .action = "session.share",
+        .workspace = se->workspace,
+        .object = se->id,
+        .before = session_sharing_name(atomic_load(&se->sharing)),
+        .after = session_sharing_name(sharing)};
+    int rc;
+
+    if (!se->stored) {
+        audit_later(workspaces_audit(w), who, &event);
+        return 0;
+    }
+    rc = store_begin(workspaces_store(w), STORE_WRITE, "sharing a session",
+                     &tx, err);
+    if (rc == 0)
+        rc = store_exec(tx, err,
+                        "UPDATE sessions SET sharing = ?2 WHERE id = ?1", "ti",
+                        se->id, (int64_t)sharing);
+    if (rc == 0) /* deleted meanwhile */
+        return error_set(err, ERR_NOT_FOUND, "no such session");
+    if (rc == -ERR_CONFLICT && se->identifier)
+        (void)error_set(err, ERR_CONFLICT,
+                        "another session has the same identifier there");
+    if (rc < 0)
+        return rc;
+    rc = workspace_member_follow(w, tx, who, se->workspace, se->id, se->owner,
+                                 sharing == SESSION_SHARING_TENANT, err);
+    if (rc == 0)
+        rc = audit_add(workspaces_audit(w), tx, who, &event, err);
+    return rc < 0 ? rc : store_commit(&tx, err);
 }
 
 bool session_persist_gone(struct sessions *m, const char *id,
@@ -226,6 +264,13 @@ static char *text_or_null(struct store_rows *rows, int column)
     return text && text[0] ? xstrdup(text) : NULL;
 }
 
+static enum session_sharing read_sharing(struct store_rows *rows, int column)
+{
+    return store_int(rows, column) == SESSION_SHARING_TENANT
+               ? SESSION_SHARING_TENANT
+               : SESSION_SHARING_PRINCIPAL;
+}
+
 /* A pool or runtime the operator has taken away is replaced by the first
  * pool's: the files count more than where they were made. */
 static struct session *from_row(struct sessions *m, const char *tenant,
@@ -251,10 +296,12 @@ static struct session *from_row(struct sessions *m, const char *tenant,
     se->executions = (uint32_t)store_int(rows, 15);
     se->created_at_ms = store_int(rows, 16);
     se->last_used_at_ms = store_int(rows, 17);
+    atomic_init(&se->sharing, read_sharing(rows, 22));
     se->identifier = text_or_null(rows, 18);
     if (se->identifier) /* by the pool it was made in, should that be gone */
         se->identifier_key = session_identifier_key(
-            tenant, store_text(rows, 4), se->identifier);
+            tenant, store_text(rows, 4),
+            session_identifier_space(se->sharing, se->owner), se->identifier);
     se->cooldown_s = (uint32_t)store_int(rows, 19);
     atomic_init(&se->policy_version, store_int(rows, 20));
     se->net = session_net_load(store_text(rows, 21));
@@ -270,8 +317,9 @@ static struct session *from_row(struct sessions *m, const char *tenant,
     return se;
 }
 
-struct session *session_persist_load(struct sessions *m, const char *tenant,
-                                     const char *id, struct error *err)
+struct session *session_persist_load(struct sessions *m,
+                                     const struct actor *who, const char *id,
+                                     struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
@@ -281,30 +329,36 @@ struct session *session_persist_load(struct sessions *m, const char *tenant,
     if (rc == 0)
         rc = store_one(tx, &rows, err,
                        "SELECT " COLUMNS
-                       " FROM sessions WHERE id = ?1 AND tenant = ?2",
-                       "tt", id, tenant);
+                       " FROM sessions WHERE id = ?1 AND tenant = ?2"
+                       " AND " SESSION_VISIBLE_SQL("?3", "?4"),
+                       "ttit", id, who->tenant, SESSION_VISIBLE(who));
     if (rc > 0)
-        return from_row(m, tenant, rows);
+        return from_row(m, who->tenant, rows);
     if (rc == 0)
         (void)error_set(err, ERR_NOT_FOUND, "no such session");
     return NULL;
 }
 
-int session_persist_has(struct sessions *m, const char *id, struct error *err)
+int session_persist_has(struct sessions *m, const char *id,
+                        enum session_sharing *ret_sharing, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
                          "looking for a session", &tx, err);
 
-    return rc < 0 ? rc
-                  : store_one(tx, &rows, err,
-                              "SELECT 1 FROM sessions WHERE id = ?1", "t", id);
+    if (rc == 0)
+        rc = store_one(tx, &rows, err,
+                       "SELECT sharing FROM sessions WHERE id = ?1", "t", id);
+    if (rc > 0)
+        *ret_sharing = read_sharing(rows, 0);
+    return rc;
 }
 
 int session_persist_identify(struct sessions *m, const char *tenant,
                              const char *pool, const char *identifier,
-                             char ret_id[ID_MAX], struct error *err)
+                             const char *space, char ret_id[ID_MAX],
+                             struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
@@ -315,8 +369,9 @@ int session_persist_identify(struct sessions *m, const char *tenant,
         rc = store_one(tx, &rows, err,
                        "SELECT id FROM sessions WHERE tenant = ?1"
                        " AND pool = ?2 AND identifier = ?3"
+                       " AND CASE sharing WHEN 2 THEN '' ELSE owner END = ?4"
                        " AND identifier <> ''",
-                       "ttt", tenant, pool, identifier);
+                       "tttt", tenant, pool, identifier, space);
     if (rc > 0)
         store_copy(rows, 0, ret_id, ID_MAX);
     return rc;
@@ -329,7 +384,8 @@ int session_persist_identify(struct sessions *m, const char *tenant,
     " AND (?3 = 0 OR pool = ?4) AND (?5 = 0 OR name = ?6)"                    \
     " AND (?7 = 0 OR identifier <> '')"                                       \
     " AND (?8 = '' OR instr(?8, workspace) > 0)"                              \
-    " AND (?9 = '' OR instr(?9, id) > 0)"
+    " AND (?9 = '' OR instr(?9, id) > 0)"                                     \
+    " AND " SESSION_VISIBLE_SQL("?10", "?11")
 
 int session_rows_begin(struct session_rows *r, struct sessions *m,
                        const struct actor *who,
@@ -349,10 +405,12 @@ int session_rows_begin(struct session_rows *r, struct sessions *m,
                                             " ORDER BY created_at_ms"
                              : FILTERED_SQL " AND created_at_ms < ?2"
                                             " ORDER BY created_at_ms DESC",
-        "tiitititt", who->tenant, than_ms, (int64_t)(filter->pool != NULL),
+        "tiitititt"
+        "it",
+        who->tenant, than_ms, (int64_t)(filter->pool != NULL),
         filter->pool ? filter->pool : "", (int64_t)(filter->name != NULL),
         filter->name ? filter->name : "", (int64_t)filter->identified,
-        WORKSPACE_BOUNDS(who));
+        WORKSPACE_BOUNDS(who), SESSION_VISIBLE(who));
 }
 
 int session_rows_next(struct session_rows *r, struct error *err)

@@ -206,6 +206,7 @@ static void fill_info(struct pool *pool, struct pool_info *ret)
     };
     (void)session_egress_parse(conf->egress ? conf->egress : "none",
                                &ret->egress);
+    (void)session_sharing_parse(conf->sharing, &ret->sharing);
     (void)snprintf(ret->name, sizeof(ret->name), "%s", conf->name);
     (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", conf->runtime);
     if (pool->made)

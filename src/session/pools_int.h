@@ -63,6 +63,7 @@ struct pool_row {
     enum session_egress egress;
     char *egress_allow; /* owned */
     bool packages;
+    enum session_sharing sharing;
 };
 
 void pool_row_done(struct pool_row *row); /* for cleanup() */

@@ -29,13 +29,15 @@ static int note(struct sessions *m, struct store_tx **tx,
 
 static void describe(const struct pool_row *row, char ret[DETAIL_MAX])
 {
-    (void)snprintf(
-        ret, DETAIL_MAX,
-        "runtime %s, %s, ready %" PRId64 ", max_sessions %" PRId64
-        ", cooldown_s %" PRId64 ", memory_bytes %" PRId64 ", egress %s%s",
-        row->runtime, row->ephemeral ? "ephemeral" : "workspace", row->ready,
-        row->max_sessions, row->cooldown_s, row->memory_bytes,
-        session_egress_name(row->egress), row->packages ? ", packages" : "");
+    (void)snprintf(ret, DETAIL_MAX,
+                   "runtime %s, %s, ready %" PRId64 ", max_sessions %" PRId64
+                   ", cooldown_s %" PRId64 ", memory_bytes %" PRId64
+                   ", egress %s%s, sharing %s",
+                   row->runtime, row->ephemeral ? "ephemeral" : "workspace",
+                   row->ready, row->max_sessions, row->cooldown_s,
+                   row->memory_bytes, session_egress_name(row->egress),
+                   row->packages ? ", packages" : "",
+                   session_sharing_name(row->sharing));
 }
 
 int pools_rows_insert(struct sessions *m, const struct actor *who,
@@ -53,20 +55,21 @@ int pools_rows_insert(struct sessions *m, const struct actor *who,
                      "INSERT INTO pools (name, tenant, made_by, kind, runtime,"
                      " persistence, ready, max_sessions, cooldown_s,"
                      " memory_bytes, details, created_at_ms, updated_at_ms,"
-                     " egress, egress_allow, packages)"
+                     " egress, egress_allow, packages, sharing)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
-                     " ?12, ?13, ?14, ?15, ?16)",
+                     " ?12, ?13, ?14, ?15, ?16, ?17)",
                      "tttitt"
                      "iiii"
                      "tii"
-                     "tti",
+                     "ttit",
                      row->name, row->tenant, who->key, (int64_t)row->kind,
                      row->runtime, row->ephemeral ? "ephemeral" : "workspace",
                      row->ready, row->max_sessions, row->cooldown_s,
                      row->memory_bytes, row->details ? row->details : "",
                      row->created_at_ms, row->updated_at_ms,
                      session_egress_name(row->egress), row->egress_allow,
-                     (int64_t)row->packages),
+                     (int64_t)row->packages,
+                     session_sharing_name(row->sharing)),
                  0);
     if (rc == -ERR_CONFLICT) /* kept, but hidden when the service started */
         (void)error_set(err, ERR_CONFLICT, "that name is taken");
@@ -90,17 +93,19 @@ int pools_rows_update(struct sessions *m, const struct actor *who,
                        " persistence = ?4, ready = ?5, max_sessions = ?6,"
                        " cooldown_s = ?7, memory_bytes = ?8,"
                        " details = ?9, updated_at_ms = ?10,"
-                       " egress = ?11, egress_allow = ?12, packages = ?13"
-                       " WHERE name = ?1",
+                       " egress = ?11, egress_allow = ?12, packages = ?13,"
+                       " sharing = ?14 WHERE name = ?1",
                        "titt"
                        "iiii"
-                       "titti",
+                       "titti"
+                       "t",
                        row->name, (int64_t)row->kind, row->runtime,
                        row->ephemeral ? "ephemeral" : "workspace", row->ready,
                        row->max_sessions, row->cooldown_s, row->memory_bytes,
                        row->details ? row->details : "", row->updated_at_ms,
                        session_egress_name(row->egress), row->egress_allow,
-                       (int64_t)row->packages),
+                       (int64_t)row->packages,
+                       session_sharing_name(row->sharing)),
             0);
     return rc < 0 ? rc
                   : note(m, &tx, who, "pool.update", row->name, detail, err);
@@ -140,6 +145,7 @@ static void read_row(struct store_rows *rows, struct pool_row *ret)
         .egress_allow = xstrdup(store_text(rows, 13)),
         .packages = store_int(rows, 14) != 0};
     (void)session_egress_parse(store_text(rows, 12), &ret->egress);
+    (void)session_sharing_parse(store_text(rows, 15), &ret->sharing);
     store_copy(rows, 0, ret->name, sizeof(ret->name));
     store_copy(rows, 1, ret->tenant, sizeof(ret->tenant));
     store_copy(rows, 3, ret->runtime, sizeof(ret->runtime));
@@ -172,7 +178,7 @@ int session_pools_load(struct sessions *m, struct error *err)
                          "SELECT name, tenant, kind, runtime, persistence,"
                          " ready, max_sessions, cooldown_s, memory_bytes,"
                          " details, created_at_ms, updated_at_ms,"
-                         " egress, egress_allow, packages"
+                         " egress, egress_allow, packages, sharing"
                          " FROM pools ORDER BY name LIMIT ?1",
                          "i", (int64_t)POOLS_MADE_MAX);
     while (rc == 0 && (rc = store_next(rows, err)) > 0) {

@@ -31,6 +31,7 @@ static void fill_conf(struct sessions *m, const struct pool_row *row,
     ret->egress = (char *)(uintptr_t)session_egress_name(row->egress);
     ret->egress_allow = row->egress_allow; /* until they are kept */
     ret->packages = row->packages;
+    ret->sharing = (char *)(uintptr_t)session_sharing_name(row->sharing);
 }
 
 /* Both have the same name and are otherwise of the same first pool. */
@@ -41,7 +42,7 @@ static bool same(const struct conf_pool *a, const struct conf_pool *b)
            a->max_sessions == b->max_sessions &&
            a->cooldown_s == b->cooldown_s && a->egress == b->egress &&
            strcmp(a->egress_allow, b->egress_allow) == 0 &&
-           a->packages == b->packages;
+           a->packages == b->packages && a->sharing == b->sharing;
 }
 
 void pools_settings_free(struct pool_settings *s)

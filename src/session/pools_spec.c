@@ -122,6 +122,16 @@ static int read_egress(const struct pool_spec *spec, struct pool_row *row,
     return 0;
 }
 
+static int read_sharing(const char *asked, enum session_sharing *ret,
+                        struct error *err)
+{
+    if (asked && session_sharing_parse(asked, ret) < 0)
+        return error_set(err, ERR_INVALID,
+                         "sharing must be 'default', 'principal' or "
+                         "'tenant'");
+    return 0;
+}
+
 struct runtime *pools_runtime(struct sessions *m, const char *name)
 {
     struct runtime *found = NULL;
@@ -167,6 +177,7 @@ static void row_of_first(const struct conf_pool *first, struct pool_row *ret)
                              .packages = first->packages};
     (void)session_egress_parse(first->egress ? first->egress : "none",
                                &ret->egress);
+    (void)session_sharing_parse(first->sharing, &ret->sharing);
     ret->egress_allow =
         xstrdup(first->egress_allow ? first->egress_allow : "");
     (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", first->runtime);
@@ -223,6 +234,8 @@ int pools_spec_row(struct sessions *m, const struct pool_spec *spec,
         rc = read_runtime(m, spec->runtime, ret->runtime, err);
     if (rc == 0)
         rc = read_egress(spec, ret, err);
+    if (rc == 0)
+        rc = read_sharing(spec->sharing, &ret->sharing, err);
     if (rc == 0)
         rc = read_details(spec->details, &ret->details, err);
     if (rc == 0)

@@ -51,7 +51,7 @@ static bool wanted(const struct query *q, const struct session *se)
                             : se->created_at_ms < q->than_ms) &&
            (!f->pool || strcmp(f->pool, se->pool->conf->name) == 0) &&
            (!f->name || strcmp(f->name, name) == 0) &&
-           (!f->identified || se->identifier) && session_within(se, q->who);
+           (!f->identified || se->identifier) && session_visible(se, q->who);
 }
 
 /* sessions.lock is held; the list is by the time of publishing, which is not
@@ -136,7 +136,7 @@ static bool row_within(struct query *q)
     if (!actor_bound(q->who, ACTOR_POOLS)[0])
         return true;
     se = session_rows_take(&q->rows);
-    within = session_within(se, q->who);
+    within = session_visible(se, q->who);
     session_unref(se);
     return within;
 }

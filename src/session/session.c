@@ -86,8 +86,9 @@ static struct session *seat(struct sessions *m, struct session *se)
 }
 
 /* From its row into the table. Deleting takes the row first, so one that is
- * still there after the session is in the table is good. */
-static struct session *load(struct sessions *m, const char *tenant,
+ * still there after the session is in the table is good. Its sharing may have
+ * been changed since the row was read. */
+static struct session *load(struct sessions *m, const struct actor *who,
                             const char *id, struct error *err)
 {
     struct session *se, *seated;
@@ -96,7 +97,7 @@ static struct session *load(struct sessions *m, const char *tenant,
 
     if (!id_of_session(id))
         return no_such(err);
-    se = session_persist_load(m, tenant, id, err);
+    se = session_persist_load(m, who, id, err);
     if (!se)
         return NULL;
     seated = seat(m, se);
@@ -104,19 +105,12 @@ static struct session *load(struct sessions *m, const char *tenant,
     session_unref(se);
     if (!mine)
         return seated ? seated : no_such(err);
-    rc = session_persist_has(m, id, err);
+    rc = session_sharing_renew(seated, err);
     if (rc > 0)
         return seated;
     (void)session_end(seated);
     session_unref(seated);
     return rc == 0 ? no_such(err) : NULL;
-}
-
-bool session_within(const struct session *se, const struct actor *who)
-{
-    return actor_may(who, ACTOR_SESSIONS, se->id) &&
-           actor_may(who, ACTOR_POOLS, se->pool->conf->name) &&
-           actor_may(who, ACTOR_WORKSPACES, se->workspace);
 }
 
 struct session *session_find(struct sessions *m, const struct actor *who,
@@ -127,9 +121,13 @@ struct session *session_find(struct sessions *m, const struct actor *who,
     pthread_mutex_lock(&m->lock);
     se = session_at_hand(m, who->tenant, id);
     pthread_mutex_unlock(&m->lock);
-    if (!se)
-        se = load(m, who->tenant, id, err);
-    if (!se || session_within(se, who))
+    if (se && session_visible(se, who))
+        return se;
+    /* One that is not visible is looked for all the same: it costs what an
+     * unknown one costs. */
+    session_unref(se);
+    se = load(m, who, id, err);
+    if (!se || session_visible(se, who))
         return se;
     session_unref(se);
     return no_such(err);
@@ -189,6 +187,8 @@ void session_fill_info(struct session *se, struct session_info *ret)
     if (se->identifier)
         (void)snprintf(ret->identifier, sizeof(ret->identifier), "%s",
                        se->identifier);
+    memcpy(ret->owner, se->owner, sizeof(ret->owner));
+    ret->sharing = atomic_load(&se->sharing);
     ret->ephemeral = se->ephemeral;
     ret->egress = session_network_mode(se);
     ret->hosts = session_net_hosts(se);

@@ -85,6 +85,13 @@ enum session_state {
     SESSION_ENDED,    /* deleted */
 };
 
+/* Who in the tenant sees and uses a session; see sharing.c. */
+enum session_sharing {
+    SESSION_SHARING_DEFAULT,   /* not chosen: the next setting decides */
+    SESSION_SHARING_PRINCIPAL, /* its owner, and admins of the tenant */
+    SESSION_SHARING_TENANT     /* every principal of the tenant */
+};
+
 struct session_limits { /* 0: the pool's */
     uint64_t memory_bytes;
     uint64_t scratch_bytes;
@@ -107,9 +114,12 @@ struct session_spec {
     bool transient;        /* of a single run: not kept over a restart, and its
                               workspace only made when there is a file to keep */
     bool container;        /* its id is to be a cntr_… one */
-    /* The client's own name for it, unique in tenant and pool, 1 to 128 bytes
-     * of printable ASCII without blanks; NULL: none */
+    /* The client's own name for it, 1 to 128 bytes of printable ASCII without
+     * blanks; NULL: none. Unique in the pool among the tenant's shared
+     * sessions, and among one principal's private ones. */
     const char *identifier;
+    enum session_sharing sharing; /* DEFAULT: the pool's setting, then the
+                                     tenant's, then the door's */
     uint32_t cooldown_s; /* idle seconds until it expires; 0: the pool's */
     /* Files it has from the start: linked, not copied. */
     const struct session_attach *files;
@@ -226,8 +236,10 @@ struct session_info {
                               still have its sandbox, or have lost it earlier */
     bool final;            /* expired, and for this tenant that is the end */
     uint32_t cooldown_s;
-    char identifier[132];   /* "" : none */
-    int64_t policy_version; /* it was made under, or has adopted */
+    char identifier[132]; /* "" : none */
+    char owner[ID_MAX];   /* the principal that made it: key_… or jwt_… */
+    enum session_sharing sharing; /* never DEFAULT */
+    int64_t policy_version;       /* it was made under, or has adopted */
     enum session_egress egress;
     char *hosts;    /* of an allowlist, commas between; the same */
     char *metadata; /* owned by caller; may be NULL */
@@ -235,6 +247,10 @@ struct session_info {
 
 void session_info_done(struct session_info *info);
 const char *session_state_name(enum session_state state);
+/* "default", "principal", "tenant". */
+const char *session_sharing_name(enum session_sharing sharing);
+/* -ERR_INVALID: no such name. NULL and "" are the default. */
+int session_sharing_parse(const char *name, enum session_sharing *ret);
 
 /* Is an expired session of this tenant over? */
 bool session_expiry_final(const struct sessions *s, const char *tenant);
@@ -248,7 +264,9 @@ int session_get(struct sessions *s, const struct actor *who, const char *id,
 int session_visit(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err);
 /* The session of spec->identifier in spec->pool; made if there is none (then
- * *ret_made). Of two callers at once one makes it and both get it. Counts as
+ * *ret_made). The caller's own one comes first; a shared one that another
+ * principal made is found only where sharing with the tenant is the default.
+ * Of two callers at once one makes it and both get it. Counts as
  * a use; wakes nothing. One that is over is given as it is. */
 int session_ensure(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, bool *ret_made,
@@ -284,6 +302,13 @@ int session_list(struct sessions *s, const struct actor *who, unsigned limit,
                  size_t *ret_count, bool *ret_more, struct error *err);
 int session_delete(struct sessions *s, const struct actor *who, const char *id,
                    struct error *err);
+/* Changes who sees the session, from the next call on. ERR_FORBIDDEN for
+ * anyone but its owner and admins of the tenant, and for a credential that is
+ * bound to sessions or workspaces; ERR_CONFLICT when its identifier is taken
+ * where it would belong then. */
+int session_share(struct sessions *s, const struct actor *who, const char *id,
+                  enum session_sharing sharing, struct session_info *ret,
+                  struct error *err);
 /* Fresh interpreter, files kept. Cancels what runs or waits. */
 int session_reset(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err);
@@ -322,6 +347,7 @@ struct pool_spec {
     const char *egress;  /* "none", "allowlist", "open" */
     const char *egress_allow; /* "host[:port],…" */
     int packages;             /* 1: yes, -1: no, 0: as it was */
+    const char *sharing;      /* "default", "principal", "tenant" */
 };
 
 struct pool_info {
@@ -339,6 +365,7 @@ struct pool_info {
     enum session_egress egress;
     char *egress_allow; /* owned by caller */
     bool packages;
+    enum session_sharing sharing; /* of its sessions that choose nothing */
 };
 void pool_info_done(struct pool_info *info);
 

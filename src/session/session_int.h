@@ -14,6 +14,8 @@
  *
  *   0 sessions.pools_lock   one change of the made pools; held over the store
  *     session_net.lock      a session's network; held over the proxy's calls
+ *     sessions.sharing_lock one change of a session's sharing; held over the
+ *                           store
  *   1 sessions.lock   tables, history, counts
  *   2 session.lock    state, box, queue, who runs
  *   3 sessions.pool_lock, runtime.lock   (never both)
@@ -174,17 +176,18 @@ struct sessions {
     atomic_uint users; /* calls inside the module; close waits for them */
 
     pthread_mutex_t lock;
-    pthread_cond_t idle;        /* active fell to 0 */
-    struct idmap table;         /* sessions */
-    struct idmap identified;    /* of these, those with an identifier */
-    struct claim *claims;       /* identifiers of sessions being made */
-    pthread_cond_t claimed;     /* one of them is settled */
-    struct idmap runs;          /* executions */
-    struct idmap tenants;       /* as many as the operator has made */
-    atomic_uint live;           /* sessions with a sandbox, or being made */
-    _Atomic uint64_t granted;   /* memory that these may use */
-    atomic_bool granted_warned; /* that it is more than there is */
-    atomic_uint creating;       /* of these, not in the table yet */
+    pthread_cond_t idle;          /* active fell to 0 */
+    struct idmap table;           /* sessions */
+    struct idmap identified;      /* of these, those with an identifier */
+    struct claim *claims;         /* identifiers of sessions being made */
+    pthread_cond_t claimed;       /* one of them is settled */
+    pthread_mutex_t sharing_lock; /* see sharing.c; held over the store */
+    struct idmap runs;            /* executions */
+    struct idmap tenants;         /* as many as the operator has made */
+    atomic_uint live;             /* sessions with a sandbox, or being made */
+    _Atomic uint64_t granted;     /* memory that these may use */
+    atomic_bool granted_warned;   /* that it is more than there is */
+    atomic_uint creating;         /* of these, not in the table yet */
     int64_t last_created_ms;
     atomic_uint active; /* executions queued or running; lock to change */
     _Atomic(struct tenant *) last_tenant; /* see calm.c, as the next */
@@ -270,19 +273,22 @@ struct session {
     char workspace[ID_MAX];
     char owner[ID_MAX]; /* the key it acts for */
     bool owner_admin;
-    bool ephemeral;                    /* nothing is committed */
-    bool transient;                    /* of a single run */
-    bool stored;                       /* has a row; it can be loaded again */
-    char *identifier, *identifier_key; /* NULL: none */
-    uint32_t cooldown_s;               /* 0: the pool's */
-    _Atomic int64_t policy_version;    /* held to at least this */
-    struct session_net *net;           /* what its code may reach */
+    bool ephemeral;   /* nothing is committed */
+    bool transient;   /* of a single run */
+    bool stored;      /* has a row; it can be loaded again */
+    char *identifier; /* NULL: none */
+    _Atomic(enum session_sharing) sharing; /* never DEFAULT; sharing_lock to
+                                              change */
+    uint32_t cooldown_s;                   /* 0: the pool's */
+    _Atomic int64_t policy_version;        /* held to at least this */
+    struct session_net *net;               /* what its code may reach */
     bool (*left)(void *ctx); /* of session_spec, until it is made; or NULL */
     void *left_ctx;
     /* sessions.lock: */
     struct session *newer, *older;  /* of the tenant, unless stored */
     struct execution *first, *last; /* still findable, in order of creation */
     unsigned finished;              /* of these */
+    char *identifier_key;           /* NULL: none */
     struct idmap_node identifier_node;
     bool identified; /* it is what its identifier means */
 
@@ -315,8 +321,37 @@ struct session {
 
 struct session *session_ref(struct session *se);
 void session_unref(struct session *se); /* accepts NULL */
-/* Is it one the actor's key or token is bound to? */
-bool session_within(const struct session *se, const struct actor *who);
+
+/* ---- sharing.c: who in the tenant sees and uses a session ----------------
+ */
+
+/* The one decision: the session is within what the actor is bound to, and is
+ * shared, its own, or of the tenant it is an admin of. The tenant itself is
+ * checked by session_at_hand and the queries. */
+bool session_visible(const struct session *se, const struct actor *who);
+/* The same in SQL, of a row of `sessions` and without the bounds, so that a
+ * foreign row costs what an unknown id costs (I3). The arguments are the
+ * parameters of SESSION_VISIBLE(who), which are "it". */
+#define SESSION_VISIBLE_SQL(all, key)                                         \
+    "(" all " <> 0 OR sharing = 2 OR owner = " key ")"
+#define SESSION_VISIBLE(who) (int64_t) session_sees_all(who), (who)->key
+/* An admin of the tenant. */
+bool session_sees_all(const struct actor *who);
+/* What a new session is: what was asked for, else the pool's setting, else
+ * the tenant's, else the door's. Never DEFAULT. */
+enum session_sharing session_sharing_settle(const struct sessions *m,
+                                            const struct actor *who,
+                                            const struct conf_pool *pool,
+                                            enum session_sharing asked);
+/* The workspace that is to be made for it; borrows from it. */
+struct workspace_spec session_workspace_spec(const struct session *se);
+/* As its row has it now: 1, 0 when there is no row, or -code. For one that has
+ * just been put into the table. */
+int session_sharing_renew(struct session *se, struct error *err);
+/* May the actor ask for it? A bound credential cannot widen who sees what. */
+int session_sharing_may(const struct actor *who, enum session_sharing asked,
+                        struct error *err);
+
 /* Referenced; NULL with err set when there is none, or none for this actor. */
 struct session *session_find(struct sessions *m, const struct actor *who,
                              const char *id, struct error *err);
@@ -417,16 +452,29 @@ struct claim {
 void session_identifiers_init(struct sessions *m);
 void session_identifiers_done(struct sessions *m);
 int session_identifier_check(const char *identifier, struct error *err);
-/* tenant, pool and identifier in one; owned by caller. */
+/* Where an identifier is unique: the principal of private sessions, "" for
+ * the tenant's shared ones. Borrowed. */
+const char *session_identifier_space(enum session_sharing sharing,
+                                     const char *owner);
+/* tenant, pool, space and identifier in one; owned by caller. */
 char *session_identifier_key(const char *tenant, const char *pool,
-                             const char *identifier);
+                             const char *space, const char *identifier);
 /* Both with sessions.lock held; without an identifier they do nothing. */
 void session_identifier_add(struct session *se);
 void session_identifier_remove(struct session *se);
-/* The session if there is one, referenced; else *ret is NULL and the claim is
- * the caller's until done. */
+/* The same identifier in another space; sessions.lock is held. */
+void session_identifier_move(struct session *se, const char *space);
+/* The session an identifier means to the actor, referenced, or NULL: its own
+ * private one, else its own shared one, else (sharing: what a new one would
+ * be) that of the tenant. */
+int session_identifier_find(struct sessions *m, const struct actor *who,
+                            const char *pool, const char *identifier,
+                            enum session_sharing sharing, struct session **ret,
+                            struct error *err);
+/* The session that has the identifier in that space, referenced; else *ret is
+ * NULL and the claim is the caller's until done. */
 int session_claim(struct sessions *m, const struct actor *who,
-                  const char *pool, const char *identifier,
+                  const char *pool, const char *identifier, const char *space,
                   struct claim *claim, struct session **ret,
                   struct error *err);
 /* The id of one whose row comes before it is in the table; who has found the
@@ -480,17 +528,23 @@ int session_persist_delete(struct session *se, const struct actor *who,
 /* Interpreter, executions, last use; what fails is logged. */
 void session_persist_note(struct session *se);
 /* A dormant session made from its row; NULL: none (err says so), or failed. */
-struct session *session_persist_load(struct sessions *m, const char *tenant,
-                                     const char *id, struct error *err);
+struct session *session_persist_load(struct sessions *m,
+                                     const struct actor *who, const char *id,
+                                     struct error *err);
+/* Writes what session_share decided, with its event of the trail. */
+int session_persist_share(struct session *se, const struct actor *who,
+                          enum session_sharing sharing, struct error *err);
 /* The same for many, in one transaction. */
 void session_persist_note_all(struct sessions *m, struct session **list,
                               size_t count);
-/* Is there still a row? 1, 0, or -code. */
-int session_persist_has(struct sessions *m, const char *id, struct error *err);
+/* Is there still a row? 1 and what it says, 0, or -code. */
+int session_persist_has(struct sessions *m, const char *id,
+                        enum session_sharing *ret_sharing, struct error *err);
 /* The id of the session of that identifier: 1, 0, or -code. */
 int session_persist_identify(struct sessions *m, const char *tenant,
                              const char *pool, const char *identifier,
-                             char ret_id[ID_MAX], struct error *err);
+                             const char *space, char ret_id[ID_MAX],
+                             struct error *err);
 
 /* Rows a filter lets through, in its order; zeroed before begin. */
 struct session_rows {
@@ -602,6 +656,10 @@ int session_allow_create(struct sessions *m, const struct actor *who,
                          const struct session_spec *spec,
                          const struct pool *pool,
                          const struct runtime *runtime, struct error *err);
+/* A session that is to be shared with the tenant; se NULL: a new one. */
+int session_allow_share(struct sessions *m, const struct actor *who,
+                        const struct pool *pool, const struct session *se,
+                        struct error *err);
 /* A file that comes, by whichever way. */
 int session_allow_put(struct session *se, const struct actor *who,
                       const struct workspace_change *put, struct error *err);

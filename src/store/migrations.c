@@ -12,6 +12,7 @@
 #include "store/schema_identity.h"
 #include "store/schema_policy.h"
 #include "store/schema_quota.h"
+#include "store/schema_sharing.h"
 #include "store/schema_small.h"
 #include "store/schema_tasks.h"
 #include "store/store_int.h"
@@ -339,6 +340,7 @@ const char *const store_migrations[] = {
     STORE_SCHEMA_CHORES,
     STORE_SCHEMA_TASKS,
     STORE_SCHEMA_SMALL,
+    STORE_SCHEMA_SHARING,
 };
 
 const int store_migrations_count = ARRAY_SIZE(store_migrations);

@@ -89,8 +89,9 @@ int workspace_retention(struct workspaces *w, struct workspace_collected *ret,
 
 /* Everything of a workspace, in small transactions: its tree, its rows, one
  * audit event `action`. swept: also its blobs that nobody else refers to, at
- * once, which are added up there; NULL: the collector finds them. The workspace must be deleted or
- * about to be (nobody can undelete it once this has begun). */
+ * once, which are added up there; NULL: the collector finds them. The
+ * workspace must be deleted or about to be (nobody can undelete it once this
+ * has begun). */
 int workspace_purge(struct workspaces *w, const struct actor *who,
                     const char *id, const char *action,
                     struct workspace_collected *swept, struct error *err);

@@ -173,3 +173,20 @@ int workspace_member_set(struct workspaces *w, const struct actor *who,
         r = change_role(w, tx, who, id, principal, role, err);
     return r < 0 ? r : store_commit(&tx, err);
 }
+
+int workspace_member_follow(struct workspaces *w, struct store_tx *tx,
+                            const struct actor *who, const char *id,
+                            const char *made_for, const char *owner,
+                            bool whole_tenant, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_one(tx, &rows, err,
+                      "SELECT 1 FROM workspaces WHERE id = ?1"
+                      " AND made_for = ?2 AND owner = ?3",
+                      "ttt", id, made_for, owner);
+
+    if (r <= 0)
+        return r;
+    return change_role(w, tx, who, id, "*",
+                       whole_tenant ? ROLE_EDITOR : ROLE_NONE, err);
+}

@@ -197,6 +197,14 @@ int workspace_members(struct workspaces *w, const struct actor *who,
 int workspace_member_set(struct workspaces *w, const struct actor *who,
                          const char *id, const char *principal,
                          enum workspace_role role, struct error *err);
+/* The workspace that was made for a session goes with it: the whole tenant is
+ * its editor, or has no role. One with another owner by now, and any other, is
+ * left as it is. In the caller's transaction, which has asked whether it may.
+ */
+int workspace_member_follow(struct workspaces *w, struct store_tx *tx,
+                            const struct actor *who, const char *id,
+                            const char *made_for, const char *owner,
+                            bool whole_tenant, struct error *err);
 
 /* Direct: `to` is a key of the same tenant (checked by the door) or, for an
  * admin, of any; to_tenant is that key's. The former owner stays an editor. */
@@ -534,8 +542,8 @@ int workspace_share_revoke(struct workspaces *w, const struct actor *who,
 
 /* A visitor with the secret. Unknown, expired, revoked and used up are all
  * ERR_NOT_FOUND; a missing or wrong password ERR_UNAUTHENTICATED; too many
- * tries from source ERR_LIMIT, for a minute at most (guess.c). ret_actor: what the
- * visitor may act as in the calls above, strings borrowed from ret. */
+ * tries from source ERR_LIMIT, for a minute at most (guess.c). ret_actor: what
+ * the visitor may act as in the calls above, strings borrowed from ret. */
 int workspace_share_visit(struct workspaces *w, const char *secret,
                           const char *password, const char *source,
                           struct workspace_share *ret, struct error *err);

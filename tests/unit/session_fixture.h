@@ -19,13 +19,16 @@
 #include "session_fake.h"
 #include "store/store.h"
 
-/* Whoever asks on behalf of a tenant. */
-#define ACTOR(name) (&(const struct actor){.tenant = (name), .key = "key_1"})
-
 #define TENANT "acme"
 
 static const struct actor WHO = {.tenant = TENANT, .key = "key_acme"};
 static const struct actor OTHER = {.tenant = "other", .key = "key_other"};
+
+/* The principal of a tenant that makes its sessions here. */
+#define ACTOR(name)                                                           \
+    (&(const struct actor){.tenant = (name),                                  \
+                           .key = strcmp((name), TENANT) == 0 ? WHO.key       \
+                                                              : OTHER.key})
 
 /* ---- help --------------------------------------------------------------- */
 

@@ -194,6 +194,39 @@ static void I6_default_bind_is_loopback(void **state)
     }
 }
 
+static void tenant_sharing_is_a_list(void **state)
+{
+    static const char *const bad[] = {
+        "acme",
+        "acme=",
+        "=tenant",
+        "acme=all",
+        "acme=tenant,",
+        ",acme=principal",
+        "a=tenant,,b=tenant",
+        "acme=default",
+        "acme=tenantx",
+        "*",
+    };
+    struct conf *c cleanup(conf_freep) = NULL;
+    struct error err;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        assert_flag_refused("--tenant-sharing", bad[i], "tenant_sharing",
+                            "TENANT=principal");
+    assert_int_equal(load(&c, &err, "--tenant-sharing",
+                          "*=tenant,acme=principal,acme2=tenant", NULL),
+                     0);
+    assert_string_equal(conf_tenant_sharing(c, "acme"), "principal");
+    assert_string_equal(conf_tenant_sharing(c, "acme2"), "tenant");
+    assert_string_equal(conf_tenant_sharing(c, "acm"), "tenant");
+    assert_string_equal(conf_tenant_sharing(c, "*"), "tenant");
+    assert_string_equal(c->pools[0].sharing, "default");
+    assert_null(
+        conf_tenant_sharing(&(struct conf){.tenant_sharing = NULL}, "acme"));
+}
+
 static void places_of_an_ordinary_user(void **state)
 {
     char *data cleanup(mem_free) = NULL, *images cleanup(mem_free) = NULL;
@@ -983,6 +1016,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(load_defaults),
         CASE(I6_default_bind_is_loopback),
+        CASE(tenant_sharing_is_a_list),
         CASE(places_of_an_ordinary_user),
         CASE(value_bounds_of_every_option),
         CASE(table_is_well_formed),

@@ -1530,7 +1530,8 @@ static void R8_session_create_limits(void **state)
     assert_int_equal(try_create(f, "b", "second"), 0);
     assert_int_equal(try_create(f, "b", "second"), -ERR_BUSY); /* all: 8 */
     assert_int_equal(
-        session_delete(f->s, &(struct actor){.tenant = "b", .key = "key_b"},
+        session_delete(f->s,
+                       &(struct actor){.tenant = "b", .key = "key_of_test"},
                        f->id, &f->err),
         0);
     assert_int_equal(try_create(f, "b", "second"), 0);

@@ -1384,7 +1384,8 @@ static void D7_migrated_rows_are_as_made_now(void **state)
            " 1, 'm', 0)");
     must_open(f);
     assert_int_equal(number(f, "SELECT count(*) FROM sessions WHERE"
-                               " identifier = '' AND cooldown_s = 0"),
+                               " identifier = '' AND cooldown_s = 0"
+                               " AND sharing = 2"),
                      2);
     /* As of its first version, whoever made that. */
     assert_int_equal(

@@ -62,6 +62,7 @@ const struct doors_door doors_azure = {
     .routes = routes,
     .count = ARRAY_SIZE(routes),
     .refuse = azure_refuse,
+    .shares = true, /* identifiers are a pool's */
     .any_query = true,
     .slash = true,
     .body_bytes = AZURE_UPLOAD_MAX + AZURE_FORM_MAX,

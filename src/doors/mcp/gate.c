@@ -163,6 +163,9 @@ int mcp_gate_key(struct doors_call *call, bool azure)
                                  err.hint[0] ? "; " : "", err.hint);
     }
     doors_identify(call);
+    /* At an Azure pool's own endpoint every key of the pool, and the one that
+     * replaces it in a rotation, has the pool's environments. */
+    call->actor.shares = mcp_table_azure(call);
     return 0;
 }
 

@@ -150,6 +150,7 @@ const struct doors_door doors_openai = {
     .routes = routes,
     .count = ARRAY_SIZE(routes),
     .refuse = openai_refuse,
+    .shares = true, /* containers are a project's */
     .key_headers = key_headers,
     .any_query = true,
     .slash = true,
