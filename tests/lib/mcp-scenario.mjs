@@ -12,7 +12,7 @@ const CONVERSATION = 'com.glovebox/conversation';
 export const CORE = ['execute_python', 'run_shell', 'generate_pdf_report', 'read_file', 'search_files', 'list_files', 'download_file',
   'upload_file', 'reset_session', 'interrupt', 'list_sessions', 'check_approval'];
 export const WORKSPACE = ['list_workspaces', 'search_workspace', 'file_history', 'restore_version', 'lock_file', 'unlock_file',
-  'share_file', 'transfer_workspace', 'decide_approval', 'conversation_files'];
+  'share_file', 'share_session', 'transfer_workspace', 'decide_approval', 'conversation_files'];
 
 // A call that goes well; its structuredContent, with the rest beside it.
 async function ok(w, name, args = {}, { meta, ...options } = {}) {
@@ -225,6 +225,10 @@ export const steps = [
     const response = await fetch(url);
     assert.equal(response.status, 200);
     assert.match(await response.text(), /apple,3/);
+  }],
+
+  ['share_session, and back', async (w) => {
+    for (const sharing of ['tenant', 'principal']) assert.equal((await ok(w, 'share_session', { session_id: w.session, sharing })).session.sharing, sharing);
   }],
 
   ['list_workspaces and search_workspace, with a citation', async (w) => {

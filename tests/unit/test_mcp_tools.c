@@ -54,7 +54,7 @@ static void check_schema(const char *tool, const char *text, bool input)
 static void test_table(void **state)
 {
     (void)state;
-    assert_int_equal(mcp_tools_count, 25);
+    assert_int_equal(mcp_tools_count, 26);
     for (size_t i = 0; i < mcp_tools_count; i++) {
         const struct mcp_tool *t = &mcp_tools[i];
 

@@ -203,6 +203,7 @@ TOOL_DECLARE(upload_file);
 TOOL_DECLARE(reset_session);
 TOOL_DECLARE(interrupt);
 TOOL_DECLARE(list_sessions);
+TOOL_DECLARE(share_session);
 TOOL_DECLARE(check_approval);
 TOOL_DECLARE(decide_approval);
 TOOL_DECLARE(list_workspaces);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * reset_session, interrupt, list_sessions. Runs on a worker of the daemon.
+ * reset_session, interrupt, list_sessions, share_session. Runs on a worker of
+ * the daemon.
  */
 #include <string.h>
 
@@ -11,7 +12,7 @@
 #define LIST_DEFAULT 20
 
 struct session_args {
-    const char *session, *after;
+    const char *session, *after, *sharing;
     int64_t limit;
 };
 
@@ -32,6 +33,7 @@ static void encode(struct json_writer *w, const char *key,
     json_write_string(w, "pool", s->pool);
     json_write_string(w, "runtime", s->runtime);
     json_write_string(w, "workspace", tool_some(s->workspace));
+    json_write_string(w, "sharing", session_sharing_name(s->sharing));
     json_write_int(w, "executions", s->executions);
     json_write_int(w, "queued", s->queued);
     json_write_time(w, "created_at", s->created_at_ms);
@@ -91,6 +93,40 @@ int tool_interrupt(struct mcp_call *call, const json_t *args,
                found.state == SESSION_RUNNING
                    ? "What runs is interrupted; variables are kept."
                    : "Nothing was running.",
+               ret);
+    return r;
+}
+
+int tool_share_session(struct mcp_call *call, const json_t *args,
+                       struct mcp_answer *ret, struct error *err)
+{
+    static const struct json_field fields[] = {
+        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
+         .max = ID_MAX},
+        {"sharing", JSON_KIND_STRING, .offset = AT(sharing), .min = 1,
+         .max = 16},
+    };
+    struct session_info found cleanup(session_info_done) = {.metadata = NULL};
+    struct session_info shared cleanup(session_info_done) = {.metadata = NULL};
+    struct session_args a = {.sharing = "tenant"};
+    enum session_sharing sharing = SESSION_SHARING_DEFAULT;
+    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+
+    if (r == 0 && (session_sharing_parse(a.sharing, &sharing) < 0 ||
+                   sharing == SESSION_SHARING_DEFAULT))
+        r = error_set(err, ERR_INVALID,
+                      "field 'sharing' must be 'tenant' or 'principal'");
+    if (r == 0)
+        r = tool_session(call, TOOL_FIND, a.session, NULL, &found, err);
+    if (r == 0)
+        r = session_share(call->doors->sessions, call->actor, found.id,
+                          sharing, &shared, err);
+    if (r == 0)
+        answer(&shared,
+               sharing == SESSION_SHARING_TENANT
+                   ? "Every key of the tenant can see and use it now."
+                   : "Only its owner and admins of the tenant can see and use "
+                     "it now.",
                ret);
     return r;
 }
@@ -159,6 +195,8 @@ int tool_list_sessions(struct mcp_call *call, const json_t *args,
     "running, dormant (wakes at the next call, files kept) or ended\"},"      \
     "\"pool\":{\"type\":\"string\"},\"runtime\":{\"type\":\"string\"},"       \
     "\"workspace\":{\"type\":[\"string\",\"null\"]},"                         \
+    "\"sharing\":{\"type\":\"string\",\"description\":\"principal (its "      \
+    "owner and admins of the tenant) or tenant (every key of it)\"},"         \
     "\"executions\":{\"type\":\"integer\"},\"queued\":{\"type\":\"integer\"}" \
     ",\"created_at\":{\"type\":[\"string\",\"null\"]},"                       \
     "\"last_used_at\":{\"type\":[\"string\",\"null\"]},"                      \
@@ -188,7 +226,7 @@ const char tool_interrupt_input[] =
 const char tool_interrupt_output[] = ONE_OUTPUT;
 
 const char tool_list_sessions_text[] =
-    "Lists the sessions there are, newest first, with their state and "
+    "Lists the sessions you can use, newest first, with their state and "
     "workspace, to go on in one by its session_id. A dormant one wakes with "
     "its files, but without its variables, at the next call.";
 const char tool_list_sessions_input[] =
@@ -200,3 +238,14 @@ const char tool_list_sessions_input[] =
 const char tool_list_sessions_output[] = TOOL_OUTPUT(
     "\"sessions\":{\"type\":\"array\",\"items\":" SESSION_SCHEMA "},"
     "\"next\":{\"type\":[\"string\",\"null\"]}");
+
+const char tool_share_session_text[] =
+    "Lets every key of the tenant see and use a session: its variables, files "
+    "and output. With sharing principal it is its owner's alone again. Use it "
+    "only when the user asks for it. Only the owner of the session and admins "
+    "of the tenant can.";
+const char tool_share_session_input[] =
+    "{\"type\":\"object\",\"properties\":{" TOOL_SCHEMA_SESSION ","
+    "\"sharing\":{\"type\":\"string\",\"enum\":[\"tenant\",\"principal\"],"
+    "\"default\":\"tenant\"}},\"additionalProperties\":false}";
+const char tool_share_session_output[] = ONE_OUTPUT;

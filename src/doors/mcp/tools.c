@@ -53,6 +53,8 @@ const struct mcp_tool mcp_tools[] = {
          false),
     TOOL(share_file, "Share a file by link", MCP_WORKSPACE, MCP_OPEN_WORLD,
          AUTH_FILES_WRITE, false),
+    TOOL(share_session, "Share a session", MCP_WORKSPACE, MCP_IDEMPOTENT,
+         AUTH_EXECUTE, false),
     TOOL(transfer_workspace, "Hand over a workspace", MCP_WORKSPACE,
          MCP_DESTRUCTIVE | MCP_OPEN_WORLD, AUTH_FILES_WRITE, false),
     TOOL(decide_approval, "Approve or deny", MCP_WORKSPACE, MCP_DESTRUCTIVE,

@@ -48,6 +48,8 @@ void native_encode_session(struct json_writer *w, const char *key,
     native_encode_text(w, "workspace", info->workspace);
     json_write_string(w, "persistence",
                       info->ephemeral ? "ephemeral" : "workspace");
+    json_write_string(w, "owner", info->owner);
+    json_write_string(w, "sharing", session_sharing_name(info->sharing));
     json_write_string(w, "state", session_state_name(info->state));
     json_write_string(w, "network", session_egress_name(info->egress));
     if (info->egress == SESSION_EGRESS_OPEN)

@@ -23,6 +23,7 @@ doors_handler_fn native_sessions_get;
 doors_handler_fn native_sessions_delete;
 doors_handler_fn native_sessions_reset;
 doors_handler_fn native_sessions_refresh;
+doors_handler_fn native_sessions_patch;
 doors_handler_fn native_sessions_interrupt;
 
 doors_handler_fn native_executions_create;
@@ -132,6 +133,9 @@ enum native_mode {
 
 /* spec.c: a body to the core's own structures, which borrow from the body
  * and from the request. */
+/* "principal" or "tenant". */
+int native_spec_sharing(const char *text, enum session_sharing *ret,
+                        struct error *err);
 int native_spec_session(struct doors_call *call, const json_t *body,
                         struct session_spec *ret, struct error *err);
 int native_spec_execution(struct doors_call *call, const json_t *body,

@@ -15,6 +15,7 @@
 
 static const char *const kinds[] = {"python", "shell", NULL};
 static const char *const egresses[] = {"none", "allowlist", "open", NULL};
+static const char *const sharings[] = {"default", "principal", "tenant", NULL};
 static const char *const persistences[] = {"workspace", "ephemeral", NULL};
 
 /* ---- what they show ----------------------------------------------------- */
@@ -69,6 +70,7 @@ static void encode_pool(struct json_writer *w, const struct conf *conf,
     json_write_string(w, "runtime", info->runtime);
     json_write_bool(w, "zygote", info->zygote);
     json_write_string(w, "persistence", persistences[info->ephemeral]);
+    json_write_string(w, "sharing", sharings[info->sharing]);
     encode_limits(w, p, info);
     encode_egress(w, p, info);
     json_write_int(w, "cooldown_s", info->cooldown_s);
@@ -129,7 +131,7 @@ int native_pools_get(struct doors_call *call, struct error *err)
 struct pool_body {
     const char *name, *runtime;
     const char *egress_allow;
-    int kind, persistence, egress;
+    int kind, persistence, egress, sharing;
     bool packages;
     int64_t ready, max_sessions, cooldown_s, memory_bytes;
 };
@@ -153,6 +155,7 @@ static const struct json_field fields[] = {
     {"egress", JSON_KIND_CHOICE, AT(egress), .choices = egresses},
     {"egress_allow", JSON_KIND_STRING, AT(egress_allow), .max = 4096},
     {"packages", JSON_KIND_BOOL, AT(packages)},
+    {"sharing", JSON_KIND_CHOICE, AT(sharing), .choices = sharings},
 };
 
 static int put(struct doors_call *call, enum pool_put how, const char *name,
@@ -164,6 +167,7 @@ static int put(struct doors_call *call, enum pool_put how, const char *name,
                           .kind = -1,
                           .persistence = -1,
                           .egress = -1,
+                          .sharing = -1,
                           .ready = -1,
                           .max_sessions = -1,
                           .cooldown_s = -1,
@@ -185,6 +189,7 @@ static int put(struct doors_call *call, enum pool_put how, const char *name,
         .memory_bytes = b.memory_bytes,
         .egress = b.egress < 0 ? NULL : egresses[b.egress],
         .egress_allow = b.egress_allow,
+        .sharing = b.sharing < 0 ? NULL : sharings[b.sharing],
         .packages = !json_is_boolean(json_object_get(json, "packages")) ? 0
                     : b.packages                                        ? 1
                                                                         : -1};

@@ -49,6 +49,28 @@ int native_sessions_get(struct doors_call *call, struct error *err)
     return r;
 }
 
+int native_sessions_patch(struct doors_call *call, struct error *err)
+{
+    static const struct json_field fields[] = {
+        {"sharing", JSON_KIND_STRING, .required = true, .min = 1, .max = 16},
+    };
+    struct session_info info cleanup(session_info_done) = {.metadata = NULL};
+    json_t *body cleanup(json_unref) = NULL;
+    enum session_sharing sharing = SESSION_SHARING_DEFAULT;
+    const char *text = NULL;
+    int r =
+        native_ask_body(call, fields, ARRAY_SIZE(fields), &text, &body, err);
+
+    if (r == 0)
+        r = native_spec_sharing(text, &sharing, err);
+    if (r == 0)
+        r = session_share(call->doors->sessions, &call->actor, call->params[0],
+                          sharing, &info, err);
+    if (r == 0)
+        respond(call, 200, &info);
+    return r;
+}
+
 static void respond_list(struct doors_call *call, struct session_info *infos,
                          size_t count, bool more)
 {

@@ -29,6 +29,7 @@ struct body {
     int approval;      /* 1: wanted in any case */
     int on_disconnect; /* enum leaving; -1: not said */
     int persistence;
+    const char *sharing;
     int64_t timeout_s, cooldown_s;
 };
 
@@ -78,6 +79,7 @@ static const struct {
     {SESSION,
      {"cooldown_s", JSON_KIND_INT, false, AT(cooldown_s), 1, COOLDOWN_MAX_S,
       NULL}},
+    {SESSION, {"sharing", JSON_KIND_STRING, false, AT(sharing), 1, 16, NULL}},
     {SESSION | RUN,
      {"runtime", JSON_KIND_STRING, false, AT(runtime), 1, 64, NULL}},
     {SESSION | RUN,
@@ -211,6 +213,16 @@ static int read_network(struct doors_call *call, const json_t *object,
     return 0;
 }
 
+int native_spec_sharing(const char *text, enum session_sharing *ret,
+                        struct error *err)
+{
+    if (session_sharing_parse(text, ret) < 0 ||
+        *ret == SESSION_SHARING_DEFAULT)
+        return error_set(err, ERR_INVALID,
+                         "field 'sharing' must be 'principal' or 'tenant'");
+    return 0;
+}
+
 static int to_session(struct doors_call *call, const struct body *b,
                       struct session_spec *ret, struct error *err)
 {
@@ -221,6 +233,8 @@ static int to_session(struct doors_call *call, const struct body *b,
                                  .identifier = b->identifier,
                                  .cooldown_s = (uint32_t)b->cooldown_s,
                                  .ephemeral = b->persistence == 1};
+    if (b->sharing && native_spec_sharing(b->sharing, &ret->sharing, err) < 0)
+        return -(int)err->code;
     if (ret->ephemeral && ret->workspace)
         return error_set(err, ERR_INVALID,
                          "an ephemeral session has no workspace to share");

@@ -22,7 +22,7 @@ test('every tool says what it is, takes and gives', async () => {
   assert.deepEqual(listed.map((t) => t.name), ['execute_python', 'run_shell', 'generate_pdf_report', 'read_file',
     'search_files', 'list_files', 'download_file', 'upload_file', 'reset_session', 'interrupt', 'list_sessions', 'check_approval']);
   const all = await tools.list();
-  assert.equal(all.length, 22);
+  assert.equal(all.length, 23);
   for (const tool of all) {
     assert.ok(tool.title && tool.description.length > 80, tool.name);
     assert.equal(tool.inputSchema.type, 'object', tool.name);

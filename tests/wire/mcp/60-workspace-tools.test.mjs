@@ -20,8 +20,8 @@ test('groups: a host can enable only some', async () => {
   const names = async (query) => (await new Tools(g, { path: `/mcp${query}` }).list()).map((t) => t.name);
   assert.equal((await names('?tools=core')).length, 12);
   assert.deepEqual(await names('?tools=workspace'), ['list_workspaces', 'search_workspace', 'file_history', 'restore_version', 'lock_file', 'unlock_file',
-    'share_file', 'transfer_workspace', 'decide_approval', 'conversation_files']);
-  assert.equal((await names('?tools=all')).length, 22);
+    'share_file', 'share_session', 'transfer_workspace', 'decide_approval', 'conversation_files']);
+  assert.equal((await names('?tools=all')).length, 23);
 });
 
 test('list_workspaces pages, and shows only what one may see', async () => {
@@ -89,6 +89,7 @@ test('lock_file keeps others out until unlock_file', async () => {
   await tools.refused('lock_file', { path: 'plan.txt', workspace }, 'locked', /until/);
   const key = await g.ok('POST', '/api/keys', { tenant: 'default', scopes: ['execute', 'files:read', 'files:write'] });
   const mate = new Tools(g, { key: key.secret, conversation: 'mate' });
+  assert.equal((await g.call('PUT', `/api/workspaces/${workspace}/members/${key.id}`, { role: 'editor' })).status, 204);
   const theirs = await mate.call('execute_python', { code: "open('/mnt/data/plan.txt', 'w').write('mine')", workspace });
   assert.match(theirs.text, /lock/);
   assert.ok(theirs.data.files[0].note);
@@ -101,6 +102,22 @@ test('lock_file keeps others out until unlock_file', async () => {
   assert.ok(second.fence > lock.fence);
   await tools.ok('unlock_file', { lock_id: second.lock_id, force: true, workspace });
   for (const seconds of [0, 86_401]) await tools.refused('lock_file', { path: 'p', seconds }, 'invalid_request', /'seconds'/);
+});
+
+test('share_session lets others of the tenant in, and out again', async () => {
+  const { secret } = await g.ok('POST', '/api/keys', { tenant: 'default', scopes: ['execute', 'files:read'] });
+  const mate = new Tools(g, { key: secret });
+  await tools.ok('execute_python', { code: 'x = 6' });
+  await mate.refused('execute_python', { code: 'x', session_id: session }, 'not_found');
+  await mate.refused('share_session', { session_id: session }, 'not_found');
+  const shared = await tools.ok('share_session', { session_id: session });
+  assert.equal(shared.data.session.sharing, 'tenant');
+  assert.equal((await mate.ok('execute_python', { code: 'print(x * 7)', session_id: session })).data.stdout, '42\n');
+  assert.ok((await mate.ok('list_sessions', { limit: 100 })).data.sessions.some((s) => s.session_id === session));
+  await mate.refused('share_session', { session_id: session, sharing: 'principal' }, 'forbidden', /owner/);
+  await tools.refused('share_session', { session_id: session, sharing: 'everyone' }, 'invalid_request', /sharing/);
+  assert.equal((await tools.ok('share_session', { session_id: session, sharing: 'principal' })).data.session.sharing, 'principal');
+  await mate.refused('execute_python', { code: 'x', session_id: session }, 'not_found');
 });
 
 test('share_file makes a link that works without a key', async () => {

@@ -116,6 +116,7 @@ for (const [name, whole, line] of PLAYS)
       const lock = await call('lock_file', { path: 'b.txt', session_id });
       await call('unlock_file', { lock_id: lock.lock_id, lock_token: lock.lock_token, workspace: w.workspace });
       assert.ok((await call('share_file', { path: 'a.csv', session_id })).url);
+      assert.equal((await call('share_session', { session_id, sharing: 'principal' })).session.sharing, 'principal');
       await until(async () => (await call('search_workspace', { query: 'axolotl', workspace: w.workspace })).hits.length > 0,
         { ms: 30_000, what: 'the file in the index' });
       const made = await call('conversation_files', { conversation: w.conversation });

@@ -37,12 +37,13 @@ test('a session has the fields, order and defaults documented', async () => {
   const made = await create({});
   assert.equal(made.status, 201);
   const s = made.body;
-  assert.deepEqual(Object.keys(s), ['id', 'name', 'identifier', 'pool', 'runtime', 'workspace', 'persistence', 'state', 'network', 'limits', 'executions', 'queued', 'interpreters',
+  assert.deepEqual(Object.keys(s), ['id', 'name', 'identifier', 'pool', 'runtime', 'workspace', 'persistence', 'owner', 'sharing', 'state', 'network', 'limits', 'executions', 'queued', 'interpreters',
     'created_at', 'last_used_at', 'expires_at', 'cooldown_s', 'policy_version', 'metadata']);
   assert.match(s.id, /^sess_[0-9a-f]{32}$/);
   assert.match(s.workspace, /^ws_[0-9a-f]{32}$/);
-  assert.deepEqual({ ...s, id: 0, workspace: 0, created_at: 0, last_used_at: 0, expires_at: 0 }, {
-    id: 0, name: null, identifier: null, pool: 'default', runtime: 'minimal', workspace: 0, persistence: 'workspace', state: 'idle', network: 'none',
+  assert.match(s.owner, /^key_[0-9a-f]{32}$/);
+  assert.deepEqual({ ...s, id: 0, workspace: 0, owner: 0, created_at: 0, last_used_at: 0, expires_at: 0 }, {
+    id: 0, name: null, identifier: null, pool: 'default', runtime: 'minimal', workspace: 0, persistence: 'workspace', owner: 0, sharing: 'principal', state: 'idle', network: 'none',
     limits: { memory_bytes: 1024 * MiB, processes: 128, cores: 1, scratch_bytes: 1024 * MiB, scratch_inodes: 100000, descriptors: 1024 },
     executions: 0, queued: 0, interpreters: 1, created_at: 0, last_used_at: 0, expires_at: 0, cooldown_s: 1200, policy_version: 0, metadata: {},
   });

@@ -33,11 +33,26 @@ const admin = async (tenant) => (await server.ok('POST', '/api/keys', { tenant, 
 
 test('a pool of the configuration says so', async () => {
   const first = await look('default');
-  assert.deepEqual(Object.keys(first), ['name', 'source', 'tenant', 'kind', 'runtime', 'zygote', 'persistence', 'limits', 'egress', 'egress_allow', 'packages', 'egress_bytes', 'egress_connections',
+  assert.deepEqual(Object.keys(first), ['name', 'source', 'tenant', 'kind', 'runtime', 'zygote', 'persistence', 'sharing', 'limits', 'egress', 'egress_allow', 'packages', 'egress_bytes', 'egress_connections',
     'egress_requests', 'cooldown_s', 'lifetime_s',
     'max_sessions', 'ready_wanted', 'ready', 'sessions', 'created_at', 'updated_at']);
   assert.deepEqual([first.source, first.tenant, first.kind, first.created_at, first.updated_at], ['configuration', null, 'python', null, null]);
   assert.deepEqual((await server.ok('GET', '/api/pools')).data.map((p) => p.name), ['default', 'other']);
+});
+
+test('a made pool says who sees its sessions, also after a restart', async () => {
+  assert.equal((await look('default')).sharing, 'default');
+  const made = await make({ name: 'shared', sharing: 'tenant' });
+  assert.deepEqual([made.status, made.body.sharing], [201, 'tenant']);
+  const sharing = async () => { const s = await server.session({ pool: 'shared' }); return (await server.ok('GET', s.path)).sharing; };
+  assert.equal(await sharing(), 'tenant');
+  assert.equal((await change('shared', { sharing: 'principal' })).body.sharing, 'principal');
+  assert.equal(await sharing(), 'principal');
+  assert.equal((await change('shared', { cooldown_s: 60 })).body.sharing, 'principal', 'what is not named stays');
+  assert.equal((await change('shared', { sharing: 'default' })).body.sharing, 'default');
+  assert.equal(await sharing(), 'principal', 'as the native API has it');
+  assert.equal((await change('shared', { sharing: 'all' })).status, 400);
+  assert.equal((await remove('shared')).status, 204);
 });
 
 test('a made pool has a network of its own', async () => {

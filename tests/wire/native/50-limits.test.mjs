@@ -185,7 +185,7 @@ describe('values', () => {
 
 describe('requests', () => {
   test('a wrong method is 405 with the right ones', async () => {
-    for (const [method, path, allow] of [['PUT', '/api/sessions', 'POST, GET, HEAD'], ['POST', s.path, 'GET, HEAD, DELETE'], ['GET', `${s.path}/reset`, 'POST'], ['GET', '/api/run', 'POST'],
+    for (const [method, path, allow] of [['PUT', '/api/sessions', 'POST, GET, HEAD'], ['POST', s.path, 'GET, HEAD, PATCH, DELETE'], ['GET', `${s.path}/reset`, 'POST'], ['GET', '/api/run', 'POST'],
       ['POST', '/healthz', 'GET, HEAD'], ['DELETE', '/api/pools', 'GET, HEAD, POST'], ['PATCH', `${s.path}/files/x`, 'GET, HEAD, PUT, DELETE'], ['OPTIONS', '/api/sessions', 'POST, GET, HEAD'],
       ['PUT', `${s.path}/files`, 'GET, HEAD'], ['BREW', '/api/limits', 'GET, HEAD']]) {
       const got = await request(server, method, path);

@@ -28,6 +28,7 @@ const routes = [
   { method: 'POST', path: '/api/sessions', scope: EXECUTE, body: {}, status: 201 },
   { method: 'GET', path: '/api/sessions', scope: EXECUTE, status: 200 },
   { method: 'GET', path: '/api/sessions/{id}', scope: EXECUTE, kind: 'session', status: 200 },
+  { method: 'PATCH', path: '/api/sessions/{id}', scope: EXECUTE, kind: 'session', body: { sharing: 'tenant' }, status: 200, owner: true },
   { method: 'POST', path: '/api/sessions/{id}/reset', scope: EXECUTE, kind: 'session', status: 200 },
   { method: 'POST', path: '/api/sessions/{id}/interrupt', scope: EXECUTE, kind: 'session', status: 202 },
   { method: 'POST', path: '/api/sessions/{id}/executions', scope: EXECUTE, kind: 'session', body: { code: '1' }, status: 200 },
@@ -175,9 +176,10 @@ before(async () => {
 });
 after(() => stop(server));
 
-// Things of the tenant 'mine', one of each kind, new for each use.
+// Things of the tenant 'mine', one of each kind, new for each use. The session
+// is shared: which scope a route takes is seen with keys that did not make it.
 async function things() {
-  const session = (await request(server, 'POST', '/api/sessions', { body: {}, key: keys.own })).body.id;
+  const session = (await request(server, 'POST', '/api/sessions', { body: { sharing: 'tenant' }, key: keys.own })).body.id;
   const execution = (await request(server, 'POST', `/api/sessions/${session}/executions`, { body: { code: '1' }, key: keys.own })).body.id;
   await request(server, 'PUT', `/api/sessions/${session}/files/file`, { body: 'x', key: keys.own });
   const { name: made } = (await request(server, 'POST', '/api/pools', { body: { name: `p-${session.slice(5)}`, ready_wanted: 0 }, key: keys.own })).body;

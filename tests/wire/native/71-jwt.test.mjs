@@ -197,6 +197,17 @@ describe('tokens of an issuer', () => {
     assert.equal(listed.status, 200, listed.text);
   });
 
+  test('I3 a session is the person\'s that made it, whichever token they show', async () => {
+    const session = await request(g, 'POST', '/api/sessions', { key: rsa.token({ sub: 'maker' }), body: {} });
+    assert.deepEqual([session.status, session.body.sharing], [201, 'principal']);
+    assert.match(session.body.owner, /^jwt_[0-9a-f]{32}$/);
+    const look = async (claims) => (await request(g, 'GET', `/api/sessions/${session.body.id}`, { key: rsa.token(claims) })).status;
+    assert.deepEqual([await look({ sub: 'maker', x: 2 }), await look({ sub: 'colleague' }), await look({ sub: 'maker', tid: 'fabrikam' })], [200, 404, 404]);
+    const minted = (await request(g, 'POST', '/api/tokens', { key: rsa.token({ sub: 'maker' }), body: { ttl_s: 60 } })).body.secret;
+    assert.equal((await request(g, 'GET', `/api/sessions/${session.body.id}`, { key: minted })).status, 200);
+    assert.equal((await request(g, 'DELETE', `/api/sessions/${session.body.id}`, { key: rsa.token({ sub: 'maker' }) })).status, 204);
+  });
+
   test('I3 tenants are apart; a subject owns what it makes', async () => {
     const mine = rsa.token({ sub: 'owner' });
     const made = await request(g, 'POST', '/api/workspaces', { key: mine, body: { name: 'w' } });

@@ -265,7 +265,7 @@ describe('provenance', () => {
 
   test('another key that executes in the session is the author of what it changed', async () => {
     const other = await mint(server, ['execute', 'files:read', 'files:write']);
-    const s = await session();
+    const s = await session({ sharing: 'tenant' });
     await well(s.python(writing({ a: '1' })));
     const e = await server.ok('POST', `${s.path}/executions`, { code: writing({ a: '2' }) }, { key: other.secret });
     const p = await server.ok('GET', `/api/versions/${e.files.modified[0].version}/provenance`);
