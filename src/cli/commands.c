@@ -25,14 +25,15 @@ static const struct cli_command commands[] = {
      cli_run, true},
     {"shell", "An interactive prompt in a session",
      "shell [--session S] [--workspace WS] [--ephemeral]\n"
-     "    [--embedded] [--pool P] [--runtime R]\n"
+     "    [--embedded] [--pool P] [--runtime R] [--share]\n"
      "    [--lang python|shell] [--charts DIR] [--json]",
      cli_shell, true},
-    {"sessions", "List, make, refresh, reset and delete sessions",
+    {"sessions", "List, make, share, refresh, reset and delete sessions",
      "sessions [list]\n"
      "sessions show SESSION\n"
      "sessions create [--name N] [--workspace WS] [--ephemeral]\n"
-     "    [--pool P] [--runtime R] [--memory M]\n"
+     "    [--pool P] [--runtime R] [--memory M] [--share]\n"
+     "sessions share | unshare SESSION\n"
      "sessions delete SESSION...\n"
      "sessions reset SESSION\n"
      "sessions refresh SESSION\n"
@@ -47,6 +48,7 @@ static const struct cli_command commands[] = {
      "    [--lifecycle-type Timed] [--runtime R] [--memory SIZE]\n"
      "    [--persistence workspace|ephemeral] [--packages on|off]\n"
      "    [--egress none|allowlist|open] [--egress-allow HOSTS]\n"
+     "    [--sharing default|principal|tenant]\n"
      "pool update NAME [the same]\n"
      "pool delete NAME [--yes]",
      cli_pool, true},

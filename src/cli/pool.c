@@ -192,6 +192,8 @@ int cli_pool(int argc, char **argv)
          "of a session that asks for nothing else", both},
         {"persistence", 0, CLI_OPT_TEXT, &flags.persistence, "P",
          "workspace or ephemeral", both},
+        {"sharing", 0, CLI_OPT_TEXT, &flags.sharing, "S",
+         "default, principal or tenant: who sees new sessions", both},
         {"yes", 'y', CLI_OPT_FLAG, &flags.yes, NULL, "delete: do not ask",
          "delete"},
     };

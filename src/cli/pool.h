@@ -11,7 +11,7 @@ struct pool_flags {
     const char *name; /* or the word after the verb */
     const char *container_type, *network_status, *lifecycle_type;
     const char *runtime, *persistence;
-    const char *egress, *egress_allow, *packages;
+    const char *egress, *egress_allow, *packages, *sharing;
     uint64_t max_sessions, cooldown_s, ready, memory_bytes;
     bool yes;
 };

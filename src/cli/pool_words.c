@@ -91,6 +91,7 @@ json_t *cli_pool_body(const struct cli *c, const struct pool_flags *flags)
     set_text(body, "kind", kind);
     set_text(body, "runtime", flags->runtime);
     set_text(body, "persistence", flags->persistence);
+    set_text(body, "sharing", flags->sharing);
     set_text(body, "egress", egress);
     set_text(body, "egress_allow", flags->egress_allow);
     if (flags->packages)

@@ -34,6 +34,8 @@ int cli_remote_create(struct cli *c, const struct cli_session_spec *spec,
     if (spec->ephemeral)
         (void)json_object_set_new(body, "persistence",
                                   json_string("ephemeral"));
+    if (spec->share)
+        (void)json_object_set_new(body, "sharing", json_string("tenant"));
     if (spec->memory_bytes)
         (void)json_object_set_new(body, "limits",
                                   json_pack("{s:I}", "memory_bytes",

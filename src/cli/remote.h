@@ -46,6 +46,7 @@ struct cli_session_spec {
     const char *pool, *runtime, *name;
     const char *workspace; /* id or name, or NULL */
     bool ephemeral;
+    bool share;                    /* with every key of the tenant */
     uint64_t memory_bytes;         /* 0: the pool's */
     const struct cli_words *allow; /* hosts its code may reach; NULL or none:
                                       the pool's */

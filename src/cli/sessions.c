@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glovebox sessions: list, show, create, delete, reset, interrupt. */
+/* glovebox sessions: list, show, create, share, delete, reset, interrupt. */
 #include <string.h>
 
 #include "base/error.h"
@@ -16,6 +16,7 @@ static int list(struct cli *c, const struct cli_words *words, void *arg)
         {"STATE", "state", CLI_COLUMN_TEXT},
         {"RUNS", "executions", CLI_COLUMN_NUMBER},
         {"WORKSPACE", "workspace", CLI_COLUMN_TEXT},
+        {"SHARING", "sharing", CLI_COLUMN_TEXT},
         {"LAST USED", "last_used_at", CLI_COLUMN_TEXT},
     };
     json_t *all cleanup(json_unref) = NULL;
@@ -29,9 +30,10 @@ static int list(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-/* A request on one session; suffix: "", "/reset", ... */
+/* A request on one session; suffix: "", "/reset", ...; body: may be NULL. */
 static int on_session(struct cli *c, const char *name, const char *method,
-                      const char *suffix, json_t **ret, struct error *err)
+                      const char *suffix, const json_t *body, json_t **ret,
+                      struct error *err)
 {
     char *path cleanup(mem_free) = NULL;
     char id[ID_MAX];
@@ -40,7 +42,7 @@ static int on_session(struct cli *c, const char *name, const char *method,
     if (r < 0)
         return r;
     path = xasprintf("/api/sessions/%s%s", id, suffix);
-    return cli_http_json(c, method, path, NULL, ret, err);
+    return cli_http_json(c, method, path, body, ret, err);
 }
 
 static int show(struct cli *c, const struct cli_words *words, void *arg)
@@ -49,7 +51,7 @@ static int show(struct cli *c, const struct cli_words *words, void *arg)
     struct error err;
 
     (void)arg;
-    if (on_session(c, words->items[0], "GET", "", &session, &err) < 0)
+    if (on_session(c, words->items[0], "GET", "", NULL, &session, &err) < 0)
         return cli_fail(c, &err);
     cli_show_object(c, session);
     return CLI_EXIT_OK;
@@ -70,6 +72,34 @@ static int create(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
+static int set_sharing(struct cli *c, const char *name, const char *sharing,
+                       const char *means)
+{
+    json_t *body cleanup(json_unref) = json_pack("{s:s}", "sharing", sharing);
+    json_t *session cleanup(json_unref) = NULL;
+    struct error err;
+
+    if (on_session(c, name, "PATCH", "", body, &session, &err) < 0)
+        return cli_fail(c, &err);
+    cli_show_done(c, session, "%s", means);
+    return CLI_EXIT_OK;
+}
+
+static int share(struct cli *c, const struct cli_words *words, void *arg)
+{
+    (void)arg;
+    return set_sharing(c, words->items[0], "tenant",
+                       "every key of the tenant can use it now");
+}
+
+static int unshare(struct cli *c, const struct cli_words *words, void *arg)
+{
+    (void)arg;
+    return set_sharing(c, words->items[0], "principal",
+                       "only its owner and admins of the tenant can use it "
+                       "now");
+}
+
 static int delete (struct cli *c, const struct cli_words *words, void *arg)
 {
     json_t *deleted cleanup(json_unref) = json_array();
@@ -77,7 +107,7 @@ static int delete (struct cli *c, const struct cli_words *words, void *arg)
 
     (void)arg;
     for (size_t i = 0; i < words->count; i++) {
-        if (on_session(c, words->items[i], "DELETE", "", NULL, &err) < 0)
+        if (on_session(c, words->items[i], "DELETE", "", NULL, NULL, &err) < 0)
             return cli_fail(c, &err);
         (void)json_array_append_new(deleted, json_string(words->items[i]));
         if (!c->json && c->tty_out)
@@ -98,7 +128,8 @@ static int reset(struct cli *c, const struct cli_words *words, void *arg)
     struct error err;
 
     (void)arg;
-    if (on_session(c, words->items[0], "POST", "/reset", &session, &err) < 0)
+    if (on_session(c, words->items[0], "POST", "/reset", NULL, &session,
+                   &err) < 0)
         return cli_fail(c, &err);
     cli_show_done(c, session, "a fresh interpreter; files are in place");
     return CLI_EXIT_OK;
@@ -112,7 +143,8 @@ static int refresh(struct cli *c, const struct cli_words *words, void *arg)
     struct error err;
 
     (void)arg;
-    if (on_session(c, words->items[0], "POST", "/refresh", &answer, &err) < 0)
+    if (on_session(c, words->items[0], "POST", "/refresh", NULL, &answer,
+                   &err) < 0)
         return cli_fail(c, &err);
     changed = cli_json_number(answer, "changed");
     cli_show_done(c, answer, "%llu file%s changed",
@@ -126,8 +158,8 @@ static int interrupt(struct cli *c, const struct cli_words *words, void *arg)
     struct error err;
 
     (void)arg;
-    if (on_session(c, words->items[0], "POST", "/interrupt", &answer, &err) <
-        0)
+    if (on_session(c, words->items[0], "POST", "/interrupt", NULL, &answer,
+                   &err) < 0)
         return cli_fail(c, &err);
     if (c->json) {
         json_t *out cleanup(json_unref) =
@@ -143,6 +175,8 @@ static const struct cli_verb verbs[] = {
     {"ls", 0, 0, list},
     {"show", 1, 1, show},
     {"create", 0, 0, create},
+    {"share", 1, 1, share},
+    {"unshare", 1, 1, unshare},
     {"delete", 1, CLI_WORDS_MAX, delete},
     {"reset", 1, 1, reset},
     {"refresh", 1, 1, refresh},
@@ -166,14 +200,18 @@ int cli_sessions(int argc, char **argv)
          "runtime image of a new session", "create"},
         {"memory", 'm', CLI_OPT_SIZE, &spec.memory_bytes, "M",
          "memory of a new session, such as 512m", "create"},
+        {"share", 0, CLI_OPT_FLAG, &spec.share, NULL,
+         "create: let every key of the tenant use it", "create"},
     };
     const struct cli_opts opts = {
         table, ARRAY_SIZE(table),
-        "SESSION is an id or, if only one has it, a name. `delete` keeps the\n"
-        "session's workspace, unless it is ephemeral. `reset` gives the\n"
-        "session a fresh interpreter and keeps its files; `refresh` brings in\n"
-        "what others committed to its workspace; `interrupt` stops what runs\n"
-        "and keeps its variables.\n"};
+        "SESSION is an id or, if only one has it, a name. A session is its\n"
+        "maker's unless the pool or the tenant is set up otherwise; `share`\n"
+        "lets every key of the tenant use it, `unshare` takes that back.\n"
+        "`delete` keeps the session's workspace, unless it is ephemeral.\n"
+        "`reset` gives the session a fresh interpreter and keeps its files;\n"
+        "`refresh` brings in what others committed to its workspace;\n"
+        "`interrupt` stops what runs and keeps its variables.\n"};
     struct cli_words words;
     int status;
 

@@ -173,6 +173,8 @@ int cli_shell(int argc, char **argv)
          NULL},
         {"runtime", 0, CLI_OPT_TEXT, &s.spec.runtime, "R",
          "runtime image of the new session", NULL},
+        {"share", 0, CLI_OPT_FLAG, &s.spec.share, NULL,
+         "let every key of the tenant use the new session", NULL},
         {"lang", 'l', CLI_OPT_TEXT, &s.lang, "LANG", "python or shell", NULL},
         {"charts", 0, CLI_OPT_TEXT, &s.charts, "DIR",
          "where charts are saved; else here", NULL},
@@ -197,9 +199,10 @@ int cli_shell(int argc, char **argv)
     if (words.count)
         return cli_usage_error(&c, "unexpected '%s'", words.items[0]);
     if (s.session_arg && (s.spec.pool || s.spec.runtime || s.spec.workspace ||
-                          s.spec.ephemeral))
-        return cli_usage_error(&c, "--workspace, --ephemeral, --pool and "
-                                   "--runtime are for a new session");
+                          s.spec.ephemeral || s.spec.share))
+        return cli_usage_error(&c, "--workspace, --ephemeral, --pool, "
+                                   "--runtime and --share are for a new "
+                                   "session");
     if (c.embedded && (s.session_arg || s.spec.workspace || c.url || c.data))
         return cli_usage_error(&c, CLI_EMBEDDED_ALONE);
     if (s.spec.workspace && s.spec.ephemeral)

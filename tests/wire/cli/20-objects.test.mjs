@@ -31,7 +31,7 @@ test('sessions: create prints the id, list and show know it, delete removes it',
   const id = await create('--name', 'one', '--memory', '256m');
   assert.match(id, ID);
   const { stdout } = await cli.ok(['sessions']);
-  assert.match(stdout, /^ID +NAME +POOL +RUNTIME +STATE +RUNS +WORKSPACE +LAST USED\n/);
+  assert.match(stdout, /^ID +NAME +POOL +RUNTIME +STATE +RUNS +WORKSPACE +SHARING +LAST USED\n/);
   assert.match(stdout, new RegExp(`^${id} +one +default +minimal +idle +0 `, 'm'));
   const shown = (await cli.ok(['sessions', 'show', 'one'])).stdout;
   assert.match(shown, new RegExp(`^id +${id}$`, 'm'));
@@ -53,6 +53,22 @@ test('sessions: --json is what the API answers', async () => {
   assert.deepEqual(await cli.json(['sessions', 'interrupt', 'two']), { interrupted: 'two' });
   assert.deepEqual(await cli.json(['sessions', 'delete', 'two']), { deleted: ['two'] });
   assert.deepEqual(await cli.json(['sessions']), []);
+});
+
+test('sessions: shared and unshared, by its owner', async () => {
+  const shared = await cli.json(['sessions', 'create', '--share']);
+  assert.equal(shared.sharing, 'tenant');
+  const id = await create('--name', 'mine');
+  const { secret } = await cli.json(['key', 'create', '--scope', 'execute']);
+  const peer = { env: { GLOVEBOX_KEY: secret } };
+  assert.equal((await cli.error(['sessions', 'show', id], peer)).code, 'not_found');
+  assert.deepEqual((await cli.json(['sessions'], peer)).map((s) => s.id), [shared.id]);
+  assert.equal((await cli.json(['sessions', 'share', 'mine'])).sharing, 'tenant');
+  assert.equal((await cli.json(['sessions', 'show', id], peer)).sharing, 'tenant');
+  assert.equal((await cli.error(['sessions', 'unshare', id], peer)).code, 'forbidden');
+  assert.match((await cli.ok(['sessions', 'unshare', 'mine'])).stderr, /^(only its owner.*\n)?$/);
+  assert.equal((await cli.error(['sessions', 'show', id], peer)).code, 'not_found');
+  await cli.ok(['sessions', 'delete', id, shared.id]);
 });
 
 test('sessions: several are deleted at once, and an unknown one is named', async () => {
@@ -168,7 +184,7 @@ test('I2 key: the secret is printed once, alone, and nowhere else', async () => 
 });
 
 test('key and token: narrowed, listed, and no wider than what they come from', async () => {
-  const id = await create('--name', 'narrow');
+  const id = await create('--name', 'narrow', '--share');
   const key = await cli.json(['key', 'create', '--scopes', 'execute,files:read', '--pools', 'default', '--sessions', id, '--expires', '2h']);
   assert.deepEqual([key.pools, key.sessions, key.workspaces], [['default'], [id], null]);
   assert.match((await cli.ok(['key', 'list'])).stdout, new RegExp(`^${key.id} .* default ${id} `, 'm'));
