@@ -4,22 +4,19 @@
 // things that are not. What is foreign or out of bounds must look exactly
 // like what is unknown (I3), and whoever is refused has changed nothing.
 import assert from 'node:assert/strict';
-import { spawnSync } from 'node:child_process';
 import http from 'node:http';
 import { after, before, describe, test } from 'node:test';
 import { policy } from '../../lib/approvals.mjs';
-import { arm, poolBody } from '../../lib/azure.mjs';
-import { Glovebox, bin, pool, until } from '../../lib/glovebox.mjs';
+import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
 import { modern, response } from '../../lib/mcp.mjs';
 import { request, stop } from '../../lib/wire.mjs';
 import { form } from '../../lib/workspace.mjs';
-import { kindOf, outside, requestsOf, tools, unknown } from './fixtures.mjs';
+import { outside, requestsOf, tools, unknown } from './fixtures.mjs';
+import { bare, kindsOf, named, rows, send, shaped } from './rows.mjs';
 
 const SCOPES = ['execute', 'files:read', 'files:write', 'workspaces:admin', 'audit:read', 'policy:admin', 'approve', 'admin'];
 const agent = new http.Agent({ keepAlive: true, maxSockets: 1 });
 
-const rows = JSON.parse(spawnSync(bin('gloveboxd'), ['--routes'], { encoding: 'utf8' }).stdout);
-const named = (row) => `${row.door} ${row.method} ${row.pattern}`;
 const placed = (row) => { try { kindsOf(row); return true; } catch { return false; } };
 const locked = rows.filter((row) => row.door !== 'mcp' && !row.flags.includes('open'));
 const closed = locked.filter(placed); // the first test names the others
@@ -28,6 +25,7 @@ let server, known;
 const keys = {};
 const elsewhere = {}; // bound to something else: by what they are bound to
 
+const call = (row, t, secret, headers) => send(server, agent, row, t, secret, headers);
 const make = async (method, path, options) => {
   const made = await request(server, method, path, { key: keys.own, agent, ...options });
   assert.ok(made.status >= 200 && made.status < 300, `${method} ${path}: ${made.status} ${made.text}`);
@@ -90,45 +88,6 @@ before(async () => {
   await until(async () => (await request(server, 'GET', '/api/pools', { key: keys.expired })).status === 401, { ms: 30_000, every: 200, what: 'the end of a token' });
 });
 after(async () => { agent.destroy(); await stop(server); });
-
-// ---- a row as a request ------------------------------------------------------
-
-// The kinds of things a row names, in its path or otherwise.
-function kindsOf(row) {
-  const found = [...row.pattern.matchAll(/\{(\w+)(?:\.\.\.)?\}/g)].map(([, name]) => kindOf(row, name)).filter((kind) => typeof kind === 'string');
-  const special = row.door === 'azure' ? (row.pattern.startsWith('/:') ? (row.pattern === '/:pools' ? [] : ['pool']) : /listSessions$/.test(row.pattern) ? [] : ['identifier']) : [];
-  return [...found, ...special, ...(requestsOf[named(row)]?.ids ?? [])];
-}
-
-const managed = { '/:pools': '', '/:pool': '', '/:credentials': '/fetchMCPServerCredentials', '/:rotation': '/rotateMCPServerCredentials' };
-
-function pathOf(row, t) {
-  const more = requestsOf[named(row)] ?? {};
-  const query = more.query?.(t) ?? '';
-  const path = row.pattern.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name) => { const kind = kindOf(row, name); return typeof kind === 'string' ? t[kind] : kind[0]; });
-  if (row.door === 'native') return `${path}${query}`;
-  if (row.door === 'openai') return `/v1${path}${query}`;
-  if (row.pattern in managed) {
-    const [base, version] = arm(row.pattern === '/:pools' ? '' : t.pool).split('?');
-    return `${base}${managed[row.pattern]}?${version}`;
-  }
-  return `/pools/default${path}?api-version=${more.version ?? '2025-10-02-preview'}&identifier=${t.identifier}${query}`;
-}
-
-function call(row, t, secret, headers = {}) {
-  const sent = requestsOf[named(row)]?.send?.(t) ?? (row.pattern in managed && ['PUT', 'PATCH'].includes(row.method) ? { body: poolBody() } : {});
-  return request(server, row.method, pathOf(row, t), { agent, ...sent, key: secret, headers: { ...sent.headers, ...headers } });
-}
-
-// An answer without what is its own by right: ids of requests, the date, and
-// the names that were asked for.
-const own = new Set(['date', 'x-request-id', 'mise-correlation-id', 'x-ms-client-request-id', 'openai-processing-ms', 'x-ms-request-id', 'x-ms-correlation-request-id', 'operation-id', 'traceparent', 'connection', 'keep-alive']);
-function bare(answer, t) {
-  let text = answer.text;
-  for (const id of Object.values(t).filter((v) => typeof v === 'string' && v.length > 3).sort((a, b) => b.length - a.length)) text = text.replaceAll(id, 'ID');
-  text = text.replace(/"traceId":"[0-9a-f]{32}"|req_[0-9a-f]+|[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, 'REQUEST');
-  return { status: answer.status, text, headers: Object.entries(answer.headers).filter(([name]) => !own.has(name) && !(name === 'content-length' && text !== answer.text)).sort() };
-}
 
 // Nothing that is ours, in an answer to whom it is not for.
 function showsNothing(answer, what) {
@@ -246,14 +205,6 @@ describe('refused', () => {
     assert.deepEqual([ws.commits, ws.files, ws.name], [1, 1, null]);
   });
 });
-
-// An answer without its values: what is in it, of which kind, and how many.
-function shape(value) {
-  if (Array.isArray(value)) return value.map(shape);
-  if (value && typeof value === 'object') return Object.fromEntries(Object.entries(value).map(([name, one]) => [name, shape(one)]).sort(([a], [b]) => (a < b ? -1 : 1)));
-  return typeof value === 'boolean' || value === null ? value : typeof value;
-}
-const shaped = (answer) => ({ status: answer.status, body: shape(answer.body ?? null), headers: Object.keys(answer.headers).filter((name) => !own.has(name)).sort() });
 
 // Where a first use makes the session, somebody else's identifier must be as
 // one that nobody has ever used, and theirs as if nobody had asked.

@@ -136,6 +136,7 @@ describe('a token for one session', () => {
     for (const after of [other.id, unknownId('sess')]) refused(await ask('GET', `/api/sessions?after=${after}`, token), 400, 'invalid_request');
     // A bounded list still comes in pages without holes.
     const both = await key(['execute'], { sessions: [mine.id, other.id] });
+    for (const { id } of [mine, other]) await ok('PATCH', `/api/sessions/${id}`, own, { sharing: 'tenant' }); // a bound alone opens nothing
     for (let i = 0; i < 3; i++) await made();
     const first = await ok('GET', '/api/sessions?limit=1', both.secret);
     const second = await ok('GET', `/api/sessions?limit=1&after=${first.data[0].id}`, both.secret);
@@ -210,7 +211,7 @@ describe('other bounds', () => {
 
 describe('the end', () => {
   test('revoking a parent ends all below it at once, and what runs goes on', async () => {
-    const session = await made();
+    const session = await made({ sharing: 'tenant' });
     const parent = await key(['execute', 'files:read']);
     const child = await mint({ session: session.id }, parent.secret);
     const grandchild = await mint({}, child.secret);
