@@ -19,13 +19,13 @@ struct approvals {
 };
 
 static const struct cli_column columns[] = {
-    {"ID", "id", CLI_COLUMN_TEXT},
-    {"STATE", "state", CLI_COLUMN_TEXT},
-    {"ACTION", "action", CLI_COLUMN_TEXT},
-    {"ASKED BY", "asked_by", CLI_COLUMN_TEXT},
-    {"ASKED AT", "asked_at", CLI_COLUMN_TEXT},
-    {"UNTIL", "expires_at", CLI_COLUMN_TEXT},
-    {"WHAT", "summary", CLI_COLUMN_TEXT},
+    {"ID", "id", .kind = CLI_COLUMN_TEXT},
+    {"STATE", "state", .kind = CLI_COLUMN_TEXT},
+    {"ACTION", "action", .kind = CLI_COLUMN_TEXT},
+    {"ASKED BY", "asked_by", .kind = CLI_COLUMN_TEXT},
+    {"ASKED AT", "asked_at", .kind = CLI_COLUMN_TEXT},
+    {"UNTIL", "expires_at", .kind = CLI_COLUMN_TEXT},
+    {"WHAT", "summary", .kind = CLI_COLUMN_TEXT},
 };
 
 static int list(struct cli *c, const struct cli_words *words, void *arg)
@@ -152,7 +152,7 @@ static int withdraw(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"list", 0, 0, list}, {"ls", 0, 0, list},
     {"show", 1, 1, show}, {"approve", 1, 1, approve},
     {"deny", 1, 1, deny}, {"withdraw", 1, 1, withdraw},

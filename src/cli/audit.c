@@ -20,14 +20,14 @@
 #define FOLLOW_FIRST 10u /* events shown before it waits */
 
 static const struct cli_column columns[] = {
-    {"SEQ", "seq", CLI_COLUMN_NUMBER},
-    {"AT", "at", CLI_COLUMN_TEXT},
-    {"ACTOR", "actor", CLI_COLUMN_TEXT},
-    {"ACTION", "action", CLI_COLUMN_TEXT},
-    {"RESULT", "result", CLI_COLUMN_TEXT},
-    {"WORKSPACE", "workspace", CLI_COLUMN_TEXT},
-    {"OBJECT", "object", CLI_COLUMN_TEXT},
-    {"PATH", "path", CLI_COLUMN_TEXT},
+    {"SEQ", "seq", .kind = CLI_COLUMN_NUMBER},
+    {"AT", "at", .kind = CLI_COLUMN_TEXT},
+    {"ACTOR", "actor", .kind = CLI_COLUMN_TEXT},
+    {"ACTION", "action", .kind = CLI_COLUMN_TEXT},
+    {"RESULT", "result", .kind = CLI_COLUMN_TEXT},
+    {"WORKSPACE", "workspace", .kind = CLI_COLUMN_TEXT},
+    {"OBJECT", "object", .kind = CLI_COLUMN_TEXT},
+    {"PATH", "path", .kind = CLI_COLUMN_TEXT},
 };
 
 static int build_url(struct cli *c, const struct cli_audit *a, struct buf *url,
@@ -219,7 +219,7 @@ static int checkpoint(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"list", 0, 0, list},
     {"ls", 0, 0, list},
     {"show", 1, 1, cli_evidence_show},

@@ -30,13 +30,7 @@ enum cli_exit {
 /* argv[0] is the command's name; returns the exit status. */
 typedef int cli_command_fn(int argc, char **argv);
 
-struct cli_command {
-    const char *name;
-    const char *summary; /* one line, no full stop */
-    const char *usage;   /* one line per form, without "glovebox " */
-    cli_command_fn *run;
-    bool online; /* talks to a service: has the flags that say to which */
-};
+struct cli_command; /* command.h */
 
 /* The whole program; argv as main got it. */
 int cli_main(int argc, char **argv);

@@ -9,13 +9,13 @@
 static int files(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"AT", "at", CLI_COLUMN_TEXT},
-        {"MESSAGE", "message", CLI_COLUMN_TEXT},
-        {"CHANGE", "change", CLI_COLUMN_TEXT},
-        {"WORKSPACE", "workspace", CLI_COLUMN_TEXT},
-        {"PATH", "path", CLI_COLUMN_TEXT},
-        {"SIZE", "size", CLI_COLUMN_SIZE},
-        {"VERSION", "version", CLI_COLUMN_TEXT},
+        {"AT", "at", .kind = CLI_COLUMN_TEXT},
+        {"MESSAGE", "message", .kind = CLI_COLUMN_TEXT},
+        {"CHANGE", "change", .kind = CLI_COLUMN_TEXT},
+        {"WORKSPACE", "workspace", .kind = CLI_COLUMN_TEXT},
+        {"PATH", "path", .kind = CLI_COLUMN_TEXT},
+        {"SIZE", "size", .kind = CLI_COLUMN_SIZE},
+        {"VERSION", "version", .kind = CLI_COLUMN_TEXT},
     };
     json_t *all cleanup(json_unref) = NULL;
     struct buf url cleanup(buf_done) = {0};
@@ -31,7 +31,7 @@ static int files(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"files", 1, 1, files},
 };
 

@@ -90,7 +90,7 @@ int cli_files_get(struct cli *c, const char *session, const char *remote,
 
 /* ---- the command -------------------------------------------------------- */
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"ls", 0, 1, cli_files_ls},
     {"list", 0, 1, cli_files_ls},
     {"get", 1, 3, cli_files_fetch},

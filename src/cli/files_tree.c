@@ -48,10 +48,10 @@ static int list(struct cli *c, const struct cli_place *place, const char *at,
 static void show(struct cli *c, const json_t *files, bool versions)
 {
     static const struct cli_column columns[] = {
-        {"PATH", "path", CLI_COLUMN_TEXT},
-        {"SIZE", "size", CLI_COLUMN_SIZE},
-        {"MODIFIED", "modified_at", CLI_COLUMN_TEXT},
-        {"VERSION", "version", CLI_COLUMN_TEXT},
+        {"PATH", "path", .kind = CLI_COLUMN_TEXT},
+        {"SIZE", "size", .kind = CLI_COLUMN_SIZE},
+        {"MODIFIED", "modified_at", .kind = CLI_COLUMN_TEXT},
+        {"VERSION", "version", .kind = CLI_COLUMN_TEXT},
     };
 
     cli_show_list(c, files, columns,

@@ -183,7 +183,7 @@ static int revoke(struct cli *c, const struct cli_words *words, void *arg)
     return cli_key_revoke(c, "/api/keys/", words->items[0]);
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"list", 0, 0, list},
     {"create", 0, 0, create},
     {"revoke", 1, 1, revoke},

@@ -18,13 +18,13 @@ struct locks {
 static int ls(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"PATH", "path", CLI_COLUMN_TEXT},
-        {"HOLDER", "holder", CLI_COLUMN_TEXT},
-        {"SESSION", "session", CLI_COLUMN_TEXT},
-        {"LABEL", "label", CLI_COLUMN_TEXT},
-        {"FENCE", "fence", CLI_COLUMN_NUMBER},
-        {"UNTIL", "expires_at", CLI_COLUMN_TEXT},
+        {"ID", "id", .kind = CLI_COLUMN_TEXT},
+        {"PATH", "path", .kind = CLI_COLUMN_TEXT},
+        {"HOLDER", "holder", .kind = CLI_COLUMN_TEXT},
+        {"SESSION", "session", .kind = CLI_COLUMN_TEXT},
+        {"LABEL", "label", .kind = CLI_COLUMN_TEXT},
+        {"FENCE", "fence", .kind = CLI_COLUMN_NUMBER},
+        {"UNTIL", "expires_at", .kind = CLI_COLUMN_TEXT},
     };
 
     (void)arg;
@@ -196,7 +196,7 @@ static int break_it(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"ls", 1, 1, ls},           {"list", 1, 1, ls},
     {"take", 1, 1, take},       {"renew", 1, 1, renew},
     {"release", 1, 1, release}, {"break", 1, 1, break_it},

@@ -12,10 +12,10 @@
 int cli_members_list(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"KEY", "principal", CLI_COLUMN_TEXT},
-        {"ROLE", "role", CLI_COLUMN_TEXT},
-        {"ADDED", "added_at", CLI_COLUMN_TEXT},
-        {"BY", "added_by", CLI_COLUMN_TEXT},
+        {"KEY", "principal", .kind = CLI_COLUMN_TEXT},
+        {"ROLE", "role", .kind = CLI_COLUMN_TEXT},
+        {"ADDED", "added_at", .kind = CLI_COLUMN_TEXT},
+        {"BY", "added_by", .kind = CLI_COLUMN_TEXT},
     };
     json_t *answer cleanup(json_unref) = NULL;
     struct error err;
@@ -126,10 +126,10 @@ int cli_members_offer(struct cli *c, const struct cli_words *words, void *arg)
 int cli_members_offers(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"BY", "offered_by", CLI_COLUMN_TEXT},
-        {"MADE", "created_at", CLI_COLUMN_TEXT},
-        {"UNTIL", "expires_at", CLI_COLUMN_TEXT},
+        {"ID", "id", .kind = CLI_COLUMN_TEXT},
+        {"BY", "offered_by", .kind = CLI_COLUMN_TEXT},
+        {"MADE", "created_at", .kind = CLI_COLUMN_TEXT},
+        {"UNTIL", "expires_at", .kind = CLI_COLUMN_TEXT},
     };
     json_t *answer cleanup(json_unref) = NULL;
     struct error err;

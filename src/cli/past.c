@@ -9,22 +9,22 @@
 #define LIMIT 100u
 
 static const struct cli_column events[] = {
-    {"AT", "at", CLI_COLUMN_TEXT},
-    {"COMMIT", "commit", CLI_COLUMN_TEXT},
-    {"CHANGE", "change", CLI_COLUMN_TEXT},
-    {"PATH", "path", CLI_COLUMN_TEXT},
-    {"BY", "author", CLI_COLUMN_TEXT},
-    {"EXECUTION", "execution", CLI_COLUMN_TEXT},
+    {"AT", "at", .kind = CLI_COLUMN_TEXT},
+    {"COMMIT", "commit", .kind = CLI_COLUMN_TEXT},
+    {"CHANGE", "change", .kind = CLI_COLUMN_TEXT},
+    {"PATH", "path", .kind = CLI_COLUMN_TEXT},
+    {"BY", "author", .kind = CLI_COLUMN_TEXT},
+    {"EXECUTION", "execution", .kind = CLI_COLUMN_TEXT},
 };
 
 static const struct cli_column versions_of[] = {
-    {"NO", "version_number", CLI_COLUMN_NUMBER},
-    {"VERSION", "version", CLI_COLUMN_TEXT},
-    {"AT", "at", CLI_COLUMN_TEXT},
-    {"SIZE", "size", CLI_COLUMN_SIZE},
-    {"CHANGE", "change", CLI_COLUMN_TEXT},
-    {"KEPT", "available", CLI_COLUMN_YES},
-    {"BY", "author", CLI_COLUMN_TEXT},
+    {"NO", "version_number", .kind = CLI_COLUMN_NUMBER},
+    {"VERSION", "version", .kind = CLI_COLUMN_TEXT},
+    {"AT", "at", .kind = CLI_COLUMN_TEXT},
+    {"SIZE", "size", .kind = CLI_COLUMN_SIZE},
+    {"CHANGE", "change", .kind = CLI_COLUMN_TEXT},
+    {"KEPT", "available", .kind = CLI_COLUMN_BOOL},
+    {"BY", "author", .kind = CLI_COLUMN_TEXT},
 };
 
 int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,

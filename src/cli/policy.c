@@ -54,11 +54,11 @@ static int show(struct cli *c, const struct cli_words *words, void *arg)
 static int list(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"VERSION", "version", CLI_COLUMN_NUMBER},
-        {"AT", "at", CLI_COLUMN_TEXT},
-        {"BY", "by", CLI_COLUMN_TEXT},
-        {"NOTE", "note", CLI_COLUMN_TEXT},
-        {"SHA256", "sha256", CLI_COLUMN_TEXT},
+        {"VERSION", "version", .kind = CLI_COLUMN_NUMBER},
+        {"AT", "at", .kind = CLI_COLUMN_TEXT},
+        {"BY", "by", .kind = CLI_COLUMN_TEXT},
+        {"NOTE", "note", .kind = CLI_COLUMN_TEXT},
+        {"SHA256", "sha256", .kind = CLI_COLUMN_TEXT},
     };
     json_t *all cleanup(json_unref) = NULL;
     struct error err;
@@ -139,7 +139,7 @@ static int adopt(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"show", 0, 0, show},
     {"list", 0, 0, list},
     {"check", 1, 1, cli_policy_check},

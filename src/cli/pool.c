@@ -42,16 +42,16 @@ static int ask(struct cli *c, const char *method, const char *name,
 static int list(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"KIND", "kind", CLI_COLUMN_TEXT},
-        {"RUNTIME", "runtime", CLI_COLUMN_TEXT},
-        {"PERSISTENCE", "persistence", CLI_COLUMN_TEXT},
-        {"SOURCE", "source", CLI_COLUMN_TEXT},
-        {"SESSIONS", "sessions", CLI_COLUMN_NUMBER},
-        {"MOST", "max_sessions", CLI_COLUMN_NUMBER},
-        {"READY", "ready", CLI_COLUMN_NUMBER},
-        {"WANTED", "ready_wanted", CLI_COLUMN_NUMBER},
-        {"COOLDOWN", "cooldown_s", CLI_COLUMN_NUMBER},
+        {"NAME", "name", .kind = CLI_COLUMN_TEXT},
+        {"KIND", "kind", .kind = CLI_COLUMN_TEXT},
+        {"RUNTIME", "runtime", .kind = CLI_COLUMN_TEXT},
+        {"PERSISTENCE", "persistence", .kind = CLI_COLUMN_TEXT},
+        {"SOURCE", "source", .kind = CLI_COLUMN_TEXT},
+        {"SESSIONS", "sessions", .kind = CLI_COLUMN_NUMBER},
+        {"MOST", "max_sessions", .kind = CLI_COLUMN_NUMBER},
+        {"READY", "ready", .kind = CLI_COLUMN_NUMBER},
+        {"WANTED", "ready_wanted", .kind = CLI_COLUMN_NUMBER},
+        {"COOLDOWN", "cooldown_s", .kind = CLI_COLUMN_NUMBER},
     };
     json_t *answer cleanup(json_unref) = NULL;
     struct error err;
@@ -151,7 +151,7 @@ static int delete (struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"list", 0, 0, list},     {"ls", 0, 0, list},
     {"show", 0, 1, show},     {"create", 0, 1, create},
     {"update", 0, 1, update}, {"delete", 0, 1, delete},

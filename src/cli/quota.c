@@ -117,7 +117,7 @@ static int set(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"show", 0, 1, show},
     {"set", 2, CLI_WORDS_MAX, set},
 };

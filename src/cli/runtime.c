@@ -168,7 +168,7 @@ static const char notes[] =
 
 int cli_runtime(int argc, char **argv)
 {
-    static const struct cli_verb verbs[] = {
+    static const struct cli_subverb verbs[] = {
         {"list", 0, 0, cli_runtime_list},
         {"show", 1, 1, cli_runtime_show},
         {"build", 1, 1, verb_build},

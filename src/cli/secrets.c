@@ -100,10 +100,10 @@ static int put(struct cli *c, const struct cli_words *words, void *arg)
 static int list(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"HEADER", "header", CLI_COLUMN_TEXT},
-        {"UPDATED", "updated_at", CLI_COLUMN_TEXT},
-        {"USED", "used_at", CLI_COLUMN_TEXT},
+        {"NAME", "name", .kind = CLI_COLUMN_TEXT},
+        {"HEADER", "header", .kind = CLI_COLUMN_TEXT},
+        {"UPDATED", "updated_at", .kind = CLI_COLUMN_TEXT},
+        {"USED", "used_at", .kind = CLI_COLUMN_TEXT},
     };
     json_t *answer cleanup(json_unref) = NULL;
     struct error err;
@@ -146,7 +146,7 @@ static int drop(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"list", 0, 0, list}, {"ls", 0, 0, list},     {"show", 1, 1, show},
     {"put", 1, 1, put},   {"remove", 1, 1, drop}, {"rm", 1, 1, drop},
 };

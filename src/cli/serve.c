@@ -16,7 +16,7 @@ static int print_help(void)
 {
     const struct cli_command *command = cli_command_find("serve");
 
-    cli_opts_usage(stdout, command);
+    cli_help_usage(stdout, command, NULL);
     (void)printf("\n%s. The first start makes a key in the data\n"
                  "directory (admin.key) and writes the address there "
                  "(endpoint).\n\n",

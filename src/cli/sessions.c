@@ -9,14 +9,14 @@
 static int list(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"POOL", "pool", CLI_COLUMN_TEXT},
-        {"RUNTIME", "runtime", CLI_COLUMN_TEXT},
-        {"STATE", "state", CLI_COLUMN_TEXT},
-        {"RUNS", "executions", CLI_COLUMN_NUMBER},
-        {"WORKSPACE", "workspace", CLI_COLUMN_TEXT},
-        {"LAST USED", "last_used_at", CLI_COLUMN_TEXT},
+        {"ID", "id", .kind = CLI_COLUMN_TEXT},
+        {"NAME", "name", .kind = CLI_COLUMN_TEXT},
+        {"POOL", "pool", .kind = CLI_COLUMN_TEXT},
+        {"RUNTIME", "runtime", .kind = CLI_COLUMN_TEXT},
+        {"STATE", "state", .kind = CLI_COLUMN_TEXT},
+        {"RUNS", "executions", .kind = CLI_COLUMN_NUMBER},
+        {"WORKSPACE", "workspace", .kind = CLI_COLUMN_TEXT},
+        {"LAST USED", "last_used_at", .kind = CLI_COLUMN_TEXT},
     };
     json_t *all cleanup(json_unref) = NULL;
     struct error err;
@@ -138,7 +138,7 @@ static int interrupt(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"list", 0, 0, list},
     {"ls", 0, 0, list},
     {"show", 1, 1, show},

@@ -82,14 +82,14 @@ static int make(struct cli *c, const struct cli_words *words, void *arg)
 static int ls(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column columns[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"PATH", "path", CLI_COLUMN_TEXT},
-        {"MODE", "mode", CLI_COLUMN_TEXT},
-        {"PASSWORD", "has_password", CLI_COLUMN_YES},
-        {"FETCHED", "downloads", CLI_COLUMN_NUMBER},
-        {"AT MOST", "max_downloads", CLI_COLUMN_NUMBER},
-        {"UNTIL", "expires_at", CLI_COLUMN_TEXT},
-        {"REVOKED", "revoked_at", CLI_COLUMN_TEXT},
+        {"ID", "id", .kind = CLI_COLUMN_TEXT},
+        {"PATH", "path", .kind = CLI_COLUMN_TEXT},
+        {"MODE", "mode", .kind = CLI_COLUMN_TEXT},
+        {"PASSWORD", "has_password", .kind = CLI_COLUMN_BOOL},
+        {"FETCHED", "downloads", .kind = CLI_COLUMN_NUMBER},
+        {"AT MOST", "max_downloads", .kind = CLI_COLUMN_NUMBER},
+        {"UNTIL", "expires_at", .kind = CLI_COLUMN_TEXT},
+        {"REVOKED", "revoked_at", .kind = CLI_COLUMN_TEXT},
     };
 
     (void)arg;
@@ -113,7 +113,7 @@ static int revoke(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"new", 1, 1, make}, {"create", 1, 1, make},   {"ls", 1, 1, ls},
     {"list", 1, 1, ls},  {"revoke", 1, 1, revoke},
 };

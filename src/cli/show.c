@@ -12,35 +12,33 @@
 
 #define COLUMNS_MAX 12
 
-/* One cell; room: of the caller's, for what must be written out. */
-static const char *cell(const json_t *row, const struct cli_column *column,
-                        char room[32])
+/* One cell; room: for what is not a text of the row. */
+static const char *show_cell(const json_t *row,
+                             const struct cli_column *column, struct buf *room)
 {
     const json_t *value = json_object_get(row, column->member);
+    char size[16];
 
-    room[0] = '\0';
-    if (!value || json_is_null(value) || json_is_false(value))
-        return room;
-    switch (column->kind) {
-    case CLI_COLUMN_SIZE:
-        return cli_format_size(cli_json_number(row, column->member), room);
-    case CLI_COLUMN_NUMBER:
-        (void)snprintf(room, 32, "%" JSON_INTEGER_FORMAT,
-                       json_integer_value(value));
-        return room;
-    case CLI_COLUMN_YES:
-        return "yes";
-    case CLI_COLUMN_TEXT:
-        break;
+    buf_adds(room, "");
+    if (column->cell) {
+        column->cell(row, room);
+        return room->data;
     }
-    if (json_is_string(value))
-        return json_string_value(value);
-    if (json_is_true(value))
-        return "yes";
-    if (json_is_integer(value))
-        (void)snprintf(room, 32, "%" JSON_INTEGER_FORMAT,
-                       json_integer_value(value));
-    return room;
+    if (!value || json_is_null(value) || json_is_false(value))
+        return column->missing ? column->missing : "";
+    if (column->kind == CLI_COLUMN_BOOL || json_is_true(value))
+        return column->yes ? column->yes : "yes";
+    if (column->kind == CLI_COLUMN_SIZE)
+        buf_adds(room,
+                 cli_format_size(cli_json_number(row, column->member), size));
+    else if (json_is_integer(value))
+        buf_addf(room, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
+    for (size_t i = 0; i < json_array_size(value); i++) {
+        const char *one = json_string_value(json_array_get(value, i));
+
+        buf_addf(room, "%s%s", i ? "," : "", one ? one : "");
+    }
+    return json_is_string(value) ? json_string_value(value) : room->data;
 }
 
 void cli_show_list(const struct cli *c, const json_t *rows,
@@ -49,7 +47,6 @@ void cli_show_list(const struct cli *c, const json_t *rows,
     struct cli_table *table cleanup(cli_table_free) = NULL;
     struct buf text cleanup(buf_done) = {0};
     const char *cells[COLUMNS_MAX];
-    char room[COLUMNS_MAX][32];
 
     if (c->json) {
         cli_print_json(rows);
@@ -60,12 +57,27 @@ void cli_show_list(const struct cli *c, const json_t *rows,
         cells[i] = columns[i].heading;
     table = cli_table_new(cells, count);
     for (size_t row = 0; row < json_array_size(rows); row++) {
+        struct buf room[COLUMNS_MAX] = {{0}};
+
         for (size_t i = 0; i < count; i++)
-            cells[i] = cell(json_array_get(rows, row), &columns[i], room[i]);
+            cells[i] =
+                show_cell(json_array_get(rows, row), &columns[i], &room[i]);
         cli_table_row(table, cells);
+        for (size_t i = 0; i < count; i++)
+            buf_done(&room[i]);
     }
     cli_table_print(table, &text);
     (void)fputs(text.data, stdout);
+}
+
+void cli_show_columns(const struct cli *c, const json_t *rows,
+                      const struct cli_column *columns)
+{
+    size_t count = 0;
+
+    while (columns[count].heading)
+        count++;
+    cli_show_list(c, rows, columns, count);
 }
 
 void cli_show_object(const struct cli *c, const json_t *object)

@@ -35,22 +35,14 @@ void cli_table_print(const struct cli_table *t, struct buf *out);
 
 /* ---- show.c: objects and lists of the API ------------------------------- */
 
-enum cli_column_kind {
-    CLI_COLUMN_TEXT,
-    CLI_COLUMN_SIZE,
-    CLI_COLUMN_NUMBER,
-    CLI_COLUMN_YES, /* "yes" for true and for anything that is not null */
-};
-
-struct cli_column {
-    const char *heading;
-    const char *member;
-    enum cli_column_kind kind;
-};
+struct cli_column;
 
 /* A list as a table, or with --json as it is. */
 void cli_show_list(const struct cli *c, const json_t *rows,
                    const struct cli_column *columns, size_t count);
+/* The same; columns end with one that has no heading. */
+void cli_show_columns(const struct cli *c, const json_t *rows,
+                      const struct cli_column *columns);
 /* Every member on a line of its own, nested ones as JSON; what is null or
  * empty is left out. With --json as it is. */
 void cli_show_object(const struct cli *c, const json_t *object);

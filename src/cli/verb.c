@@ -4,8 +4,8 @@
 
 #include "cli/cli_int.h"
 
-static const struct cli_verb *by_name(const struct cli_verb *verbs,
-                                      size_t count, const char *name)
+static const struct cli_subverb *by_name(const struct cli_subverb *verbs,
+                                         size_t count, const char *name)
 {
     for (size_t i = 0; i < count; i++)
         if (strcmp(verbs[i].name, name) == 0)
@@ -13,9 +13,9 @@ static const struct cli_verb *by_name(const struct cli_verb *verbs,
     return NULL;
 }
 
-static const struct cli_verb *unknown(const struct cli *c,
-                                      const struct cli_verb *verbs,
-                                      size_t count, const char *name)
+static const struct cli_subverb *unknown(const struct cli *c,
+                                         const struct cli_subverb *verbs,
+                                         size_t count, const char *name)
 {
     const char *near =
         cli_format_nearest(name, &verbs[0].name, sizeof(*verbs), count);
@@ -27,27 +27,13 @@ static const struct cli_verb *unknown(const struct cli *c,
     return NULL;
 }
 
-/* Is the word one of those in list, blanks between? */
-static bool listed(const char *list, const char *word)
-{
-    size_t len = strlen(word);
-
-    for (const char *p = list; *p; p += strspn(p, " ")) {
-        size_t n = strcspn(p, " ");
-
-        if (n == len && memcmp(p, word, n) == 0)
-            return true;
-        p += n;
-    }
-    return false;
-}
-
 /* False after having complained of a flag that is for other verbs. */
-static bool flags_fit(const struct cli *c, const struct cli_verb *verb)
+static bool flags_fit(const struct cli *c, const struct cli_subverb *verb)
 {
-    for (size_t i = 0; i < c->narrow_count; i++)
-        if (!listed(c->narrow[i].only, verb->name)) {
-            cli_usage_error(c, "--%s is not for '%s'", c->narrow[i].flag,
+    for (size_t i = 0; i < c->given_count; i++)
+        if (c->given[i].only &&
+            !cli_command_listed(c->given[i].only, verb->name)) {
+            cli_usage_error(c, "--%s is not for '%s'", c->given[i].option,
                             verb->name);
             return false;
         }
@@ -55,13 +41,13 @@ static bool flags_fit(const struct cli *c, const struct cli_verb *verb)
 }
 
 /* NULL after having complained. */
-static const struct cli_verb *choose(const struct cli *c,
-                                     const struct cli_verb *verbs,
-                                     size_t count,
-                                     const struct cli_words *words,
-                                     struct cli_words *ret_rest)
+static const struct cli_subverb *choose(const struct cli *c,
+                                        const struct cli_subverb *verbs,
+                                        size_t count,
+                                        const struct cli_words *words,
+                                        struct cli_words *ret_rest)
 {
-    const struct cli_verb *verb = &verbs[0];
+    const struct cli_subverb *verb = &verbs[0];
     struct cli_words rest = {0};
 
     if (words->count > 0)
@@ -84,11 +70,11 @@ static const struct cli_verb *choose(const struct cli *c,
     return verb;
 }
 
-int cli_verb_run(struct cli *c, const struct cli_verb *verbs, size_t count,
+int cli_verb_run(struct cli *c, const struct cli_subverb *verbs, size_t count,
                  const struct cli_words *words, void *arg)
 {
     struct cli_words rest;
-    const struct cli_verb *verb = choose(c, verbs, count, words, &rest);
+    const struct cli_subverb *verb = choose(c, verbs, count, words, &rest);
 
     return verb ? verb->run(c, &rest, arg) : CLI_EXIT_USAGE;
 }

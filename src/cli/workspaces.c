@@ -29,21 +29,21 @@ int cli_workspaces_ask(struct cli *c, const char *name, const char *method,
 static int ls(struct cli *c, const struct cli_words *words, void *arg)
 {
     static const struct cli_column live[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"ROLE", "role", CLI_COLUMN_TEXT},
-        {"FILES", "files", CLI_COLUMN_NUMBER},
-        {"SIZE", "bytes", CLI_COLUMN_SIZE},
-        {"STORED", "stored_bytes", CLI_COLUMN_SIZE},
-        {"HOLD", "legal_hold", CLI_COLUMN_YES},
-        {"UPDATED", "updated_at", CLI_COLUMN_TEXT},
+        {"ID", "id", .kind = CLI_COLUMN_TEXT},
+        {"NAME", "name", .kind = CLI_COLUMN_TEXT},
+        {"ROLE", "role", .kind = CLI_COLUMN_TEXT},
+        {"FILES", "files", .kind = CLI_COLUMN_NUMBER},
+        {"SIZE", "bytes", .kind = CLI_COLUMN_SIZE},
+        {"STORED", "stored_bytes", .kind = CLI_COLUMN_SIZE},
+        {"HOLD", "legal_hold", .kind = CLI_COLUMN_BOOL},
+        {"UPDATED", "updated_at", .kind = CLI_COLUMN_TEXT},
     };
     static const struct cli_column gone[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"STORED", "stored_bytes", CLI_COLUMN_SIZE},
-        {"DELETED", "deleted_at", CLI_COLUMN_TEXT},
-        {"PURGED", "purge_at", CLI_COLUMN_TEXT},
+        {"ID", "id", .kind = CLI_COLUMN_TEXT},
+        {"NAME", "name", .kind = CLI_COLUMN_TEXT},
+        {"STORED", "stored_bytes", .kind = CLI_COLUMN_SIZE},
+        {"DELETED", "deleted_at", .kind = CLI_COLUMN_TEXT},
+        {"PURGED", "purge_at", .kind = CLI_COLUMN_TEXT},
     };
     const struct cli_workspaces *w = arg;
     json_t *all cleanup(json_unref) = NULL;
@@ -212,7 +212,7 @@ static int restore(struct cli *c, const struct cli_words *words, void *arg)
 
 /* ---- the command -------------------------------------------------------- */
 
-static const struct cli_verb verbs[] = {
+static const struct cli_subverb verbs[] = {
     {"ls", 0, 0, ls},
     {"list", 0, 0, ls},
     {"new", 1, 1, make},

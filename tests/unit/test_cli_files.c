@@ -336,8 +336,8 @@ static int on_verb(struct cli *c, const struct cli_words *words, void *arg)
     return (int)words->count;
 }
 
-static const struct cli_verb verbs[] = {{"ls", 0, 1, on_verb},
-                                        {"put", 1, 2, on_verb}};
+static const struct cli_subverb verbs[] = {{"ls", 0, 1, on_verb},
+                                           {"put", 1, 2, on_verb}};
 
 static int line(int argc, const char *const *argv)
 {
