@@ -253,6 +253,9 @@ static int option_value(struct cli_call *call, const char *name, bool resolved,
     bool given = o && value_given(call->c, call->command, o);
     char time[32];
 
+    /* A text may also be set by the command's own checks. */
+    if (o && (o->type == CLI_OPT_TEXT || o->type == CLI_OPT_COMMAS))
+        given = *(const char *const *)at != NULL;
     if (choice) {
         size_t len = strcspn(++choice, "|");
 
@@ -659,9 +662,9 @@ static int run_request(struct cli *c, const struct cli_command *command,
                                                .words = words,
                                                .flags = flags};
     json_t *all cleanup(json_unref) = json_object();
-    size_t count = count_requests(verb, words);
     int status = CLI_EXIT_OK;
     struct error err;
+    size_t count;
 
     if (verb->prepare) {
         int r = verb->prepare(&call, &err);
@@ -669,6 +672,8 @@ static int run_request(struct cli *c, const struct cli_command *command,
         if (r)
             return r < 0 ? cli_fail(c, &err) : r;
     }
+    verb = call.verb;
+    count = count_requests(verb, words);
     for (; call.repeat < count && status == CLI_EXIT_OK; call.repeat++) {
         if (cli_command_request(&call, &err) < 0)
             return cli_fail(c, &err);
@@ -717,10 +722,10 @@ static int unknown_verb(const struct cli *c, const struct cli_command *command,
     if (words->count > 1)
         (void)snprintf(pair, sizeof(pair), "%s %s", words->items[0],
                        words->items[1]);
-    near = cli_format_nearest(words->items[0], &command->verbs[0].name,
+    near = cli_format_nearest(pair, &command->verbs[0].name,
                               sizeof(*command->verbs), count);
-    if (!near)
-        near = cli_format_nearest(pair, &command->verbs[0].name,
+    if (!near || !strchr(near, ' '))
+        near = cli_format_nearest(words->items[0], &command->verbs[0].name,
                                   sizeof(*command->verbs), count);
     if (near)
         return cli_usage_error(c, "there is no '%s'; did you mean '%s'?",

@@ -105,7 +105,8 @@ struct cli_verb {
      * of them. */
     const char *method, *path, *query, *body;
     /* Before the request: may add to call->body, set call->path or
-     * call->header. 0, a negative code with err, or an exit status. */
+     * call->header, or replace call->verb. 0, a negative code with err, or an
+     * exit status. */
     int (*prepare)(struct cli_call *call, struct error *err);
 
     /* the output: the first of these that is set, else the answer's members,

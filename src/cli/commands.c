@@ -108,25 +108,6 @@ static const struct cli_command old_search = {
              "    [--limit N]",
     .main = cli_search,
     .online = true};
-static const struct cli_command old_locks = {
-    .name = "locks",
-    .summary = "Leases on paths: take, renew, release, break",
-    .usage = "locks ls WS\n"
-             "locks take PLACE [--ttl TIME] [--session S] [--label TEXT]\n"
-             "locks renew PLACE [--ttl TIME] --lock-file FILE\n"
-             "locks release PLACE --lock-file FILE\n"
-             "locks break PLACE",
-    .main = cli_locks,
-    .online = true};
-static const struct cli_command old_share = {
-    .name = "share",
-    .summary = "Links to files and folders for others",
-    .usage = "share new PLACE [--write] [--expires TIME] [--downloads N]\n"
-             "    [--password | --password-file FILE] [--version V]\n"
-             "share ls WS\n"
-             "share revoke SHARE",
-    .main = cli_share,
-    .online = true};
 static const struct cli_command old_conversations = {
     .name = "conversations",
     .summary = "What a conversation produced",
@@ -270,7 +251,7 @@ static const struct cli_command old_help = {.name = "help",
 const struct cli_command *const cli_commands[] = {
     &old_serve,   &old_run,       &old_shell,         &old_sessions,
     &old_pool,    &old_files,     &old_workspaces,    &old_search,
-    &old_locks,   &old_share,     &old_conversations, &old_approvals,
+    &cli_locks,   &cli_share,     &old_conversations, &old_approvals,
     &old_audit,   &old_policy,    &old_backup,        &old_restore,
     &old_verify,  &old_key,       &old_token,         &old_network,
     &old_secrets, &old_quota,     &old_runtime,       &old_mcp,

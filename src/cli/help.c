@@ -22,10 +22,18 @@ static const char exit_codes[] =
     "  4  the code ran out of time      9  denied by policy\n"
     "                                  10  waits for approval\n";
 
-static bool option_is_for(const struct cli_option *o,
-                          const struct cli_verb *verb)
+/* Is the option part of the verb's form? Not if it is another name for an
+ * earlier option or for a word. */
+static bool is_in_form(const struct cli_command *command,
+                       const struct cli_option *option,
+                       const struct cli_verb *verb)
 {
-    return !o->verbs || cli_command_listed(o->verbs, verb->name);
+    if (option->verbs && !cli_command_listed(option->verbs, verb->name))
+        return false;
+    for (const struct cli_option *o = command->options; o != option; o++)
+        if (o->offset == option->offset)
+            return false;
+    return !option->arg || !cli_command_listed(verb->words, option->arg);
 }
 
 /* "[--ttl TIME]", "--lock-file FILE", "[--allow HOST]..." */
@@ -60,7 +68,7 @@ static void add_form(struct buf *out, const struct cli_command *command,
     }
     for (const struct cli_option *o = command->options;
          !verb->usage && o && o->name; o++)
-        if (option_is_for(o, verb)) {
+        if (is_in_form(command, o, verb)) {
             add_option(out, o, verb);
             buf_adds(out, "\n");
         }

@@ -6,25 +6,25 @@
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
-#define LIMIT 100u
-
-static const struct cli_column events[] = {
-    {"AT", "at", .kind = CLI_COLUMN_TEXT},
-    {"COMMIT", "commit", .kind = CLI_COLUMN_TEXT},
-    {"CHANGE", "change", .kind = CLI_COLUMN_TEXT},
-    {"PATH", "path", .kind = CLI_COLUMN_TEXT},
-    {"BY", "author", .kind = CLI_COLUMN_TEXT},
-    {"EXECUTION", "execution", .kind = CLI_COLUMN_TEXT},
+const struct cli_column cli_past_events[] = {
+    {"AT", "at", .kind = CLI_COLUMN_TIME},
+    {"COMMIT", "commit", .kind = CLI_COLUMN_ID},
+    {"CHANGE", .member = "change"},
+    {"PATH", .member = "path"},
+    {"BY", "author", .kind = CLI_COLUMN_ID},
+    {"EXECUTION", "execution", .kind = CLI_COLUMN_ID},
+    {0},
 };
 
-static const struct cli_column versions_of[] = {
+static const struct cli_column version_columns[] = {
     {"NO", "version_number", .kind = CLI_COLUMN_NUMBER},
-    {"VERSION", "version", .kind = CLI_COLUMN_TEXT},
-    {"AT", "at", .kind = CLI_COLUMN_TEXT},
+    {"VERSION", "version", .kind = CLI_COLUMN_ID},
+    {"AT", "at", .kind = CLI_COLUMN_TIME},
     {"SIZE", "size", .kind = CLI_COLUMN_SIZE},
-    {"CHANGE", "change", .kind = CLI_COLUMN_TEXT},
+    {"CHANGE", .member = "change"},
     {"KEPT", "available", .kind = CLI_COLUMN_BOOL},
-    {"BY", "author", .kind = CLI_COLUMN_TEXT},
+    {"BY", "author", .kind = CLI_COLUMN_ID},
+    {0},
 };
 
 int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
@@ -37,14 +37,11 @@ int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
 
     buf_adds(&url, base);
     cli_http_query(&url, "path", place->path);
-    r = cli_remote_list(c, url.data, "version", limit ? limit : LIMIT, &all,
-                        err);
+    r = cli_remote_list(c, url.data, "version", limit ? limit : CLI_PAST_LIMIT,
+                        &all, err);
     if (r < 0)
         return r;
-    if (versions)
-        cli_show_list(c, all, versions_of, ARRAY_SIZE(versions_of));
-    else
-        cli_show_list(c, all, events, ARRAY_SIZE(events));
+    cli_show_columns(c, all, versions ? version_columns : cli_past_events);
     return 0;
 }
 
@@ -75,8 +72,10 @@ void cli_past_restored(const struct cli *c, const json_t *commit)
     const char *id = cli_json_text(commit, "commit", NULL);
 
     if (id)
-        cli_show_done(c, commit, "restored %zu file%s, in commit %s", count,
+        cli_show_done(c, commit, "Restored %zu file%s in commit %s.", count,
                       count == 1 ? "" : "s", id);
     else
-        cli_show_done(c, commit, "it is so already: nothing changed");
+        cli_show_done(
+            c, commit,
+            "Nothing changed: the files are already as they were then.");
 }

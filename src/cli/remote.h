@@ -65,11 +65,6 @@ int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
 int cli_remote_workspace(struct cli *c, const char *id_or_name,
                          char ret[ID_MAX], struct error *err);
 struct cli_column;
-/* Prints what hangs off a workspace: the "data" of before + its id + after.
- * Returns the exit code. */
-int cli_remote_show(struct cli *c, const char *workspace, const char *before,
-                    const char *after, const struct cli_column *columns,
-                    size_t count);
 /* The workspace that a session has; ERR_CONFLICT when it is ephemeral. */
 int cli_remote_session_workspace(struct cli *c, const char *session,
                                  char ret[ID_MAX], struct error *err);
@@ -172,9 +167,13 @@ void cli_tree_done(struct cli_tree *t);
 
 /* ---- past.c: history and restore ---------------------------------------- */
 
+#define CLI_PAST_LIMIT 100u /* events, unless --limit says */
+
+/* The columns of a history. */
+extern const struct cli_column cli_past_events[];
 /* Prints what happened, newest first: to the file at place, or to all below
  * it when its path is "". versions: one file's versions with their sizes.
- * limit 0: 100. */
+ * limit 0: CLI_PAST_LIMIT. */
 int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
                   uint64_t limit, struct error *err);
 /* commit, version: one of them, the other NULL. ret: the new commit. */
@@ -198,12 +197,20 @@ int cli_lease_take(struct cli *c, const char *session,
 /* Deletes it if it was made; says so when that fails. */
 void cli_lease_end(struct cli *c, const struct cli_lease *l);
 
-/* ---- secret.c: what must not be an argument ----------------------------- */
+/* ---- input.c: files, and what must not be an argument ------------------- */
+
+/* A whole file; "-" is standard input. ERR_TOO_LARGE beyond max bytes. ret:
+ * owned, a NUL after its end. */
+int cli_input_read(const char *path, size_t max, char **ret, size_t *ret_len,
+                   struct error *err);
 
 /* From a file (its first line), or typed twice at the terminal without being
  * shown; NULL file: the terminal. ret: owned, wipe with cli_secret_free. */
 int cli_secret_file(const char *file, const char *what, char **ret,
                     struct error *err);
+/* The header line with the lock's token of that file; none for NULL. ret:
+ * owned, wipe with cli_secret_free. */
+int cli_secret_header(const char *lock_file, char **ret, struct error *err);
 int cli_secret_ask(struct cli *c, const char *prompt, bool twice, char **ret,
                    struct error *err);
 void cli_secret_free(char **secret); /* for cleanup() */
