@@ -35,19 +35,6 @@ static const struct cli_command old_shell = {
              "    [--runtime R] [--lang python|shell] [--charts DIR] [--json]",
     .main = cli_shell,
     .online = true};
-static const struct cli_command old_sessions = {
-    .name = "sessions",
-    .summary = "List, make, refresh, reset and delete sessions",
-    .usage = "sessions [list]\n"
-             "sessions show SESSION\n"
-             "sessions create [--name N] [--workspace WS] [--ephemeral]\n"
-             "    [--pool P] [--runtime R] [--memory M]\n"
-             "sessions delete SESSION...\n"
-             "sessions reset SESSION\n"
-             "sessions refresh SESSION\n"
-             "sessions interrupt SESSION",
-    .main = cli_sessions,
-    .online = true};
 static const struct cli_command old_pool = {
     .name = "pool",
     .summary = "List, make, change and delete pools of sessions",
@@ -77,28 +64,6 @@ static const struct cli_command old_files = {
              "files restore PLACE --version V | --commit C\n"
              "files zip PLACE [FILE | -]",
     .main = cli_files,
-    .online = true};
-static const struct cli_command old_workspaces = {
-    .name = "workspaces",
-    .summary = "Durable, versioned folders: members, rules, history",
-    .usage = "workspaces [ls] [--deleted]\n"
-             "workspaces new NAME [--private]\n"
-             "workspaces show | rm WS...\n"
-             "workspaces rename WS NAME\n"
-             "workspaces undelete WS-ID\n"
-             "workspaces members WS\n"
-             "workspaces member add WS KEY-ID ROLE | member rm WS KEY-ID\n"
-             "workspaces transfer WS KEY-ID\n"
-             "workspaces offer WS [--ttl TIME] | offer WS --revoke OFFER\n"
-             "workspaces offers WS\n"
-             "workspaces claim [--token-file FILE]\n"
-             "workspaces history WS [--limit N]\n"
-             "workspaces restore WS --commit C\n"
-             "workspaces retention WS [--versions N] [--days D]\n"
-             "workspaces hold WS on|off\n"
-             "workspaces quota WS SIZE\n"
-             "workspaces usage",
-    .main = cli_workspaces,
     .online = true};
 static const struct cli_command old_search = {
     .name = "search",
@@ -249,8 +214,8 @@ static const struct cli_command old_help = {.name = "help",
                                             .online = false};
 
 const struct cli_command *const cli_commands[] = {
-    &old_serve,   &old_run,       &old_shell,         &old_sessions,
-    &old_pool,    &old_files,     &old_workspaces,    &old_search,
+    &old_serve,   &old_run,       &old_shell,         &cli_sessions,
+    &old_pool,    &old_files,     &cli_workspaces,    &old_search,
     &cli_locks,   &cli_share,     &old_conversations, &old_approvals,
     &old_audit,   &old_policy,    &old_backup,        &old_restore,
     &old_verify,  &old_key,       &old_token,         &old_network,
