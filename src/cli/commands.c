@@ -133,25 +133,6 @@ static const struct cli_command old_verify = {
     .usage = "verify",
     .main = cli_verify,
     .online = true};
-static const struct cli_command old_key = {
-    .name = "key",
-    .summary = "Make, list and revoke keys",
-    .usage = "key create --scopes SCOPE[,SCOPE]... [--tenant T] [--name N]\n"
-             "    [--pools P,...] [--workspaces WS,...] [--sessions ID,...]\n"
-             "    [--expires TIME]\n"
-             "key list\n"
-             "key revoke KEY-ID",
-    .main = cli_key,
-    .online = true};
-static const struct cli_command old_token = {
-    .name = "token",
-    .summary = "Mint, list and revoke short-lived tokens",
-    .usage = "token create --ttl TIME [--scopes SCOPE[,SCOPE]...] [--name N]\n"
-             "    [--session ID] [--workspace WS] [--pool P]\n"
-             "token list\n"
-             "token revoke TOKEN-ID",
-    .main = cli_token,
-    .online = true};
 static const struct cli_command old_network = {
     .name = "network",
     .summary = "What a session's code may reach",
@@ -218,7 +199,7 @@ const struct cli_command *const cli_commands[] = {
     &old_pool,    &old_files,     &cli_workspaces,    &old_search,
     &cli_locks,   &cli_share,     &old_conversations, &old_approvals,
     &old_audit,   &old_policy,    &old_backup,        &old_restore,
-    &old_verify,  &old_key,       &old_token,         &old_network,
+    &old_verify,  &cli_key,       &cli_token,         &old_network,
     &old_secrets, &old_quota,     &old_runtime,       &old_mcp,
     &old_doctor,  &old_scorecard, &old_help,          NULL};
 
