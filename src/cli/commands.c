@@ -79,16 +79,6 @@ static const struct cli_command old_conversations = {
     .usage = "conversations files ID [--limit N]",
     .main = cli_conversations,
     .online = true};
-static const struct cli_command old_approvals = {
-    .name = "approvals",
-    .summary = "What waits for a person: read, approve, deny, withdraw",
-    .usage = "approvals [list] [--all]\n"
-             "approvals show APPROVAL\n"
-             "approvals approve APPROVAL [-m REASON]\n"
-             "approvals deny APPROVAL -m REASON\n"
-             "approvals withdraw APPROVAL",
-    .main = cli_approvals,
-    .online = true};
 static const struct cli_command old_audit = {
     .name = "audit",
     .summary = "The audit trail, evidence of executions, exports, proofs",
@@ -153,13 +143,6 @@ static const struct cli_command old_secrets = {
              "secret remove NAME",
     .main = cli_secrets,
     .online = true};
-static const struct cli_command old_quota = {
-    .name = "quota",
-    .summary = "What tenants may have, and what they have used",
-    .usage = "quota [show [TENANT]]\n"
-             "quota set TENANT NAME=VALUE...",
-    .main = cli_quota,
-    .online = true};
 static const struct cli_command old_runtime = {
     .name = "runtime",
     .summary = "Build, list, show and remove runtime images",
@@ -197,10 +180,10 @@ static const struct cli_command old_help = {.name = "help",
 const struct cli_command *const cli_commands[] = {
     &old_serve,   &old_run,       &old_shell,         &cli_sessions,
     &old_pool,    &old_files,     &cli_workspaces,    &old_search,
-    &cli_locks,   &cli_share,     &old_conversations, &old_approvals,
+    &cli_locks,   &cli_share,     &old_conversations, &cli_approvals,
     &old_audit,   &old_policy,    &old_backup,        &old_restore,
     &old_verify,  &cli_key,       &cli_token,         &old_network,
-    &old_secrets, &old_quota,     &old_runtime,       &old_mcp,
+    &old_secrets, &cli_quota,     &old_runtime,       &old_mcp,
     &old_doctor,  &old_scorecard, &old_help,          NULL};
 
 const struct cli_command *cli_command_find(const char *name)
