@@ -35,21 +35,6 @@ static const struct cli_command old_shell = {
              "    [--runtime R] [--lang python|shell] [--charts DIR] [--json]",
     .main = cli_shell,
     .online = true};
-static const struct cli_command old_pool = {
-    .name = "pool",
-    .summary = "List, make, change and delete pools of sessions",
-    .usage = "pool [list]\n"
-             "pool show NAME\n"
-             "pool create NAME [--container-type PythonLTS|Shell]\n"
-             "    [--max-sessions N] [--cooldown-period SECONDS]\n"
-             "    [--ready-sessions N] [--network-status STATUS]\n"
-             "    [--lifecycle-type Timed] [--runtime R] [--memory SIZE]\n"
-             "    [--persistence workspace|ephemeral] [--packages on|off]\n"
-             "    [--egress none|allowlist|open] [--egress-allow HOSTS]\n"
-             "pool update NAME [the same]\n"
-             "pool delete NAME [--yes]",
-    .main = cli_pool,
-    .online = true};
 static const struct cli_command old_files = {
     .name = "files",
     .summary = "Everything about files: of a workspace, or of a session",
@@ -123,26 +108,6 @@ static const struct cli_command old_verify = {
     .usage = "verify",
     .main = cli_verify,
     .online = true};
-static const struct cli_command old_network = {
-    .name = "network",
-    .summary = "What a session's code may reach",
-    .usage = "network show SESSION\n"
-             "network set SESSION [--mode MODE] [--allow HOST[:PORT]]...\n"
-             "    [--secret NAME=HOST]... [--inspect] [--packages]\n"
-             "    [--bytes SIZE] [--connections N] [--requests N]\n"
-             "network set SESSION --file FILE",
-    .main = cli_network,
-    .online = true};
-static const struct cli_command old_secrets = {
-    .name = "secret",
-    .summary = "Secrets that the proxy adds, and sessions never hold",
-    .usage = "secret [list]\n"
-             "secret show NAME\n"
-             "secret put NAME --to HOST... [--header H] [--prefix P]\n"
-             "    [--value-file FILE]\n"
-             "secret remove NAME",
-    .main = cli_secrets,
-    .online = true};
 static const struct cli_command old_runtime = {
     .name = "runtime",
     .summary = "Build, list, show and remove runtime images",
@@ -179,11 +144,11 @@ static const struct cli_command old_help = {.name = "help",
 
 const struct cli_command *const cli_commands[] = {
     &old_serve,   &old_run,       &old_shell,         &cli_sessions,
-    &old_pool,    &old_files,     &cli_workspaces,    &old_search,
+    &cli_pool,    &old_files,     &cli_workspaces,    &old_search,
     &cli_locks,   &cli_share,     &old_conversations, &cli_approvals,
     &old_audit,   &old_policy,    &old_backup,        &old_restore,
-    &old_verify,  &cli_key,       &cli_token,         &old_network,
-    &old_secrets, &cli_quota,     &old_runtime,       &old_mcp,
+    &old_verify,  &cli_key,       &cli_token,         &cli_network,
+    &cli_secrets, &cli_quota,     &old_runtime,       &old_mcp,
     &old_doctor,  &old_scorecard, &old_help,          NULL};
 
 const struct cli_command *cli_command_find(const char *name)
