@@ -50,46 +50,6 @@ static const struct cli_command old_files = {
              "files zip PLACE [FILE | -]",
     .main = cli_files,
     .online = true};
-static const struct cli_command old_search = {
-    .name = "search",
-    .summary = "Find files by name and by what is in them",
-    .usage = "search WORDS... [--workspace WS] [--type T] [--after TIME]\n"
-             "    [--before TIME] [--author KEY-ID] [--conversation ID]\n"
-             "    [--limit N]",
-    .main = cli_search,
-    .online = true};
-static const struct cli_command old_conversations = {
-    .name = "conversations",
-    .summary = "What a conversation produced",
-    .usage = "conversations files ID [--limit N]",
-    .main = cli_conversations,
-    .online = true};
-static const struct cli_command old_audit = {
-    .name = "audit",
-    .summary = "The audit trail, evidence of executions, exports, proofs",
-    .usage = "audit [list] [--from TIME] [--to TIME] [--actor KEY-ID]\n"
-             "    [--action A] [--object ID] [--workspace WS] [--limit N]\n"
-             "    [--follow]\n"
-             "audit show EXECUTION\n"
-             "audit verify [EXPORT [--public-key FILE] [--checkpoint FILE]]\n"
-             "audit export [--format jsonl|otlp|syslog] [--from TIME]\n"
-             "    [--to TIME] [--output FILE] [--follow]\n"
-             "audit key | checkpoint",
-    .main = cli_audit,
-    .online = true};
-static const struct cli_command old_policy = {
-    .name = "policy",
-    .summary = "What may be done: show, check, test, explain, put in force",
-    .usage = "policy [show] [--version N]\n"
-             "policy list\n"
-             "policy check FILE\n"
-             "policy test FILE [CASES]\n"
-             "policy explain [--file FILE] [--session S] KEY=VALUE...\n"
-             "policy put FILE [--note TEXT]\n"
-             "policy reload\n"
-             "policy adopt SESSION",
-    .main = cli_policy,
-    .online = true};
 static const struct cli_command old_backup = {
     .name = "backup",
     .summary = "Copy everything the service keeps, while it runs",
@@ -144,9 +104,9 @@ static const struct cli_command old_help = {.name = "help",
 
 const struct cli_command *const cli_commands[] = {
     &old_serve,   &old_run,       &old_shell,         &cli_sessions,
-    &cli_pool,    &old_files,     &cli_workspaces,    &old_search,
-    &cli_locks,   &cli_share,     &old_conversations, &cli_approvals,
-    &old_audit,   &old_policy,    &old_backup,        &old_restore,
+    &cli_pool,    &old_files,     &cli_workspaces,    &cli_search,
+    &cli_locks,   &cli_share,     &cli_conversations, &cli_approvals,
+    &cli_audit,   &cli_policy,    &old_backup,        &old_restore,
     &old_verify,  &cli_key,       &cli_token,         &cli_network,
     &cli_secrets, &cli_quota,     &old_runtime,       &old_mcp,
     &old_doctor,  &old_scorecard, &old_help,          NULL};
