@@ -35,21 +35,6 @@ static const struct cli_command old_shell = {
              "    [--runtime R] [--lang python|shell] [--charts DIR] [--json]",
     .main = cli_shell,
     .online = true};
-static const struct cli_command old_files = {
-    .name = "files",
-    .summary = "Everything about files: of a workspace, or of a session",
-    .usage = "files ls PLACE [-1] [--at COMMIT]\n"
-             "files get PLACE [FILE | -] [--version V] [--continue]\n"
-             "files put FILE... PLACE [-r] [--if-match V | --create]\n"
-             "files rm PLACE... [-r]\n"
-             "files info PLACE [--version V]\n"
-             "files mv | cp PLACE PLACE\n"
-             "files history | versions PLACE [--limit N]\n"
-             "files diff PLACE [VERSION [VERSION]]\n"
-             "files restore PLACE --version V | --commit C\n"
-             "files zip PLACE [FILE | -]",
-    .main = cli_files,
-    .online = true};
 static const struct cli_command old_backup = {
     .name = "backup",
     .summary = "Copy everything the service keeps, while it runs",
@@ -104,7 +89,7 @@ static const struct cli_command old_help = {.name = "help",
 
 const struct cli_command *const cli_commands[] = {
     &old_serve,   &old_run,       &old_shell,         &cli_sessions,
-    &cli_pool,    &old_files,     &cli_workspaces,    &cli_search,
+    &cli_pool,    &cli_files,     &cli_workspaces,    &cli_search,
     &cli_locks,   &cli_share,     &cli_conversations, &cli_approvals,
     &cli_audit,   &cli_policy,    &old_backup,        &old_restore,
     &old_verify,  &cli_key,       &cli_token,         &cli_network,

@@ -152,7 +152,7 @@ uint64_t cli_parts_size(uint64_t size, uint64_t part, uint64_t number);
 void cli_upload_headers(const struct cli_upload *what, struct buf *room,
                         const char *ret[CLI_UPLOAD_HEADERS]);
 
-/* ---- tree.c: a folder of this machine ----------------------------------- */
+/* ---- files_transfer.c: a folder of this machine ------------------------- */
 
 struct cli_tree {
     char **paths; /* below the folder; owned */
@@ -215,7 +215,7 @@ int cli_secret_ask(struct cli *c, const char *prompt, bool twice, char **ret,
                    struct error *err);
 void cli_secret_free(char **secret); /* for cleanup() */
 
-/* ---- files.c, files_*.c: what `files` and `shell` have in common -------- */
+/* ---- files.c, files_transfer.c: for run and shell ----------------------- */
 
 /* Prints the table of a place's files, or with --json the list. */
 int cli_files_list(struct cli *c, const struct cli_place *place,
