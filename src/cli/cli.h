@@ -37,11 +37,11 @@ int cli_main(int argc, char **argv);
 /* The table's entry of that name, or NULL. */
 const struct cli_command *cli_command_find(const char *name);
 
-cli_command_fn cli_serve, cli_run, cli_shell, cli_backup, cli_restore,
-    cli_verify, cli_doctor, cli_scorecard, cli_runtime, cli_mcp, cli_help;
-extern const struct cli_command cli_files, cli_locks, cli_share, cli_sessions,
-    cli_workspaces, cli_key, cli_token, cli_quota, cli_approvals, cli_secrets,
-    cli_network, cli_pool, cli_search, cli_conversations, cli_policy,
-    cli_audit;
+cli_command_fn cli_serve, cli_doctor, cli_scorecard, cli_help;
+extern const struct cli_command cli_backup, cli_run, cli_shell, cli_mcp,
+    cli_restore, cli_runtime, cli_verify, cli_files, cli_locks, cli_share,
+    cli_sessions, cli_workspaces, cli_key, cli_token, cli_quota, cli_approvals,
+    cli_secrets, cli_network, cli_pool, cli_search, cli_conversations,
+    cli_policy, cli_audit;
 
 #endif

@@ -95,7 +95,6 @@ struct cli_verb {
     const char *words;   /* "WS KEY-ID ROLE", "[TENANT]", "WS..."; or NULL */
     const char *help;    /* what it does, in one line without a full stop */
     const char *needs;   /* options that must be given, blanks between */
-    const char *usage;   /* the form, where words and options do not say it */
     size_t min, max;     /* words; both 0: as `words` says */
 
     /* code: the whole verb, or NULL for the request below */

@@ -17,58 +17,6 @@ static const struct cli_command old_serve = {
     .usage = "serve [--config FILE] [--data DIR] [--listen HOST:PORT] [...]",
     .main = cli_serve,
     .online = false};
-static const struct cli_command old_run = {
-    .name = "run",
-    .summary = "Run Python or shell code in a sealed session",
-    .usage = "run [-c CODE | FILE | -] [--shell] [--session S]\n"
-             "    [--put F[:PATH]]... [--get PATH[:F]]... [--workspace WS]\n"
-             "    [--ephemeral] [--pool P] [--runtime R] [--timeout S]\n"
-             "    [--memory M] [--conversation ID] [--message ID]\n"
-             "    [--allow HOST[:PORT]]... [--lock-file F]\n"
-             "    [--charts DIR] [--wait] [--json]",
-    .main = cli_run,
-    .online = true};
-static const struct cli_command old_shell = {
-    .name = "shell",
-    .summary = "An interactive prompt in a session",
-    .usage = "shell [--session S] [--workspace WS] [--ephemeral] [--pool P]\n"
-             "    [--runtime R] [--lang python|shell] [--charts DIR] [--json]",
-    .main = cli_shell,
-    .online = true};
-static const struct cli_command old_backup = {
-    .name = "backup",
-    .summary = "Copy everything the service keeps, while it runs",
-    .usage = "backup DIR",
-    .main = cli_backup,
-    .online = true};
-static const struct cli_command old_restore = {
-    .name = "restore",
-    .summary = "Fill an empty data directory from a backup",
-    .usage = "restore DIR [--data DIR]",
-    .main = cli_restore,
-    .online = false};
-static const struct cli_command old_verify = {
-    .name = "verify",
-    .summary = "Read every stored byte again and compare it with its hash",
-    .usage = "verify",
-    .main = cli_verify,
-    .online = true};
-static const struct cli_command old_runtime = {
-    .name = "runtime",
-    .summary = "Build, list, show and remove runtime images",
-    .usage = "runtime build NAME\n"
-             "runtime list\n"
-             "runtime show NAME\n"
-             "runtime remove NAME",
-    .main = cli_runtime,
-    .online = false};
-static const struct cli_command old_mcp = {
-    .name = "mcp",
-    .summary =
-        "Speak MCP on standard input and output, for a host that starts it",
-    .usage = "mcp [--tools core|workspace|all]",
-    .main = cli_mcp,
-    .online = true};
 static const struct cli_command old_doctor = {
     .name = "doctor",
     .summary = "Say which walls stand on this machine, and what to do",
@@ -88,12 +36,12 @@ static const struct cli_command old_help = {.name = "help",
                                             .online = false};
 
 const struct cli_command *const cli_commands[] = {
-    &old_serve,   &old_run,       &old_shell,         &cli_sessions,
+    &old_serve,   &cli_run,       &cli_shell,         &cli_sessions,
     &cli_pool,    &cli_files,     &cli_workspaces,    &cli_search,
     &cli_locks,   &cli_share,     &cli_conversations, &cli_approvals,
-    &cli_audit,   &cli_policy,    &old_backup,        &old_restore,
-    &old_verify,  &cli_key,       &cli_token,         &cli_network,
-    &cli_secrets, &cli_quota,     &old_runtime,       &old_mcp,
+    &cli_audit,   &cli_policy,    &cli_backup,        &cli_restore,
+    &cli_verify,  &cli_key,       &cli_token,         &cli_network,
+    &cli_secrets, &cli_quota,     &cli_runtime,       &cli_mcp,
     &old_doctor,  &old_scorecard, &old_help,          NULL};
 
 const struct cli_command *cli_command_find(const char *name)

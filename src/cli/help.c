@@ -57,17 +57,9 @@ static void add_form(struct buf *out, const struct cli_command *command,
     buf_addf(out, "glovebox %s\n", command->name);
     if (*verb->name)
         buf_addf(out, is_default ? "[%s]\n" : "%s\n", verb->name);
-    if (verb->usage || verb->words) {
-        const char *text = verb->usage ? verb->usage : verb->words;
-
-        for (int depth = 0; *text; text++) {
-            depth += (*text == '[') - (*text == ']');
-            buf_add(out, *text == ' ' && depth == 0 ? "\n" : text, 1);
-        }
-        buf_adds(out, "\n");
-    }
-    for (const struct cli_option *o = command->options;
-         !verb->usage && o && o->name; o++)
+    if (verb->words)
+        buf_addf(out, "%s\n", verb->words);
+    for (const struct cli_option *o = command->options; o && o->name; o++)
         if (is_in_form(command, o, verb)) {
             add_option(out, o, verb);
             buf_adds(out, "\n");

@@ -79,10 +79,25 @@ static void bridge(struct mcp_bridge *b)
     }
 }
 
-static int run(struct cli *c, const char *path)
+static int run_bridge(struct cli *c, const struct cli_words *words, void *arg)
 {
-    struct mcp_bridge b = {.c = c, .path = path};
+    static const char *const paths[][2] = {
+        {"core", "/mcp"},
+        {"workspace", "/mcp?tools=workspace"},
+        {"all", "/mcp?tools=all"},
+    };
+    const char *const *tools = arg;
+    struct mcp_bridge b = {.c = c};
 
+    (void)words;
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+        if (strcmp(*tools ? *tools : "core", paths[i][0]) == 0)
+            b.path = paths[i][1];
+    if (!b.path)
+        return cli_usage_error(c,
+                               "--tools must be core, workspace or all, "
+                               "not '%s'",
+                               *tools);
     b.multi = curl_multi_init();
     if (!b.multi)
         abort();     /* as any small allocation of ours */
@@ -99,41 +114,27 @@ static int run(struct cli *c, const char *path)
     return CLI_EXIT_OK;
 }
 
-static const char *path_of(const char *tools)
-{
-    if (strcmp(tools, "core") == 0)
-        return "/mcp";
-    if (strcmp(tools, "workspace") == 0)
-        return "/mcp?tools=workspace";
-    return strcmp(tools, "all") == 0 ? "/mcp?tools=all" : NULL;
-}
-
-int cli_mcp(int argc, char **argv)
-{
-    struct cli c cleanup(cli_done);
-    const char *tools = "core";
-    const struct cli_opt table[] = {
-        {"tools", 0, CLI_OPT_TEXT, &tools, "GROUP",
-         "core (the default), workspace or all", NULL},
-    };
-    const struct cli_opts opts = {
-        .table = table,
-        .count = ARRAY_SIZE(table),
-        .notes =
-            "For hosts that start their MCP servers themselves: one message "
-            "a line on\nstandard input and output, in any revision from "
-            "2025-03-26 to\n2026-07-28. Without a running service it starts "
-            "one on the data directory, which\nends with it; several may "
-            "run at once and share it. Errors go to standard error.\n"};
-    struct cli_words words;
-    int status;
-
-    cli_init(&c, "mcp");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    if (words.count)
-        return cli_usage_error(&c, "mcp takes no words");
-    if (!path_of(tools))
-        return cli_usage_error(&c, "--tools is core, workspace or all");
-    return run(&c, path_of(tools));
-}
+const struct cli_command cli_mcp = {
+    .name = "mcp",
+    .summary =
+        "Speak MCP on standard input and output, for a host that starts it",
+    .notes =
+        "For hosts that start their MCP servers themselves: one message per\n"
+        "line on standard input and output, in any revision from 2025-03-26\n"
+        "to 2026-07-28. Without a running service it starts one on the data\n"
+        "directory, which ends with it; several may run at once and share\n"
+        "it. Errors go to standard error.\n",
+    .online = true,
+    .options =
+        (const struct cli_option[]){
+            {"tools", 0, CLI_OPT_TEXT, 0, "GROUP",
+             "core (the default), workspace or all", NULL},
+            {0},
+        },
+    .flags_size = sizeof(const char *),
+    .verbs =
+        (const struct cli_verb[]){
+            {.name = "", .run = run_bridge},
+            {0},
+        },
+};

@@ -59,8 +59,7 @@ void cli_show_text(const struct cli *c, const char *text, size_t len);
 void cli_search_line(const json_t *hit, const char *workspace, bool color,
                      struct buf *out);
 
-/* ---- restore.c: what gloveboxd says --------------------------------------
- */
+/* ---- backup.c: progress of gloveboxd ------------------------------------ */
 
 /* "restore WHAT DONE TOTAL"; false for any other line. */
 bool cli_restore_line(const char *line, char ret_what[48], uint64_t *ret_done,
