@@ -154,7 +154,7 @@ static int list_events(struct cli *c, const struct cli_words *words, void *arg)
     if (most)
         keep_newest(events, most);
     if (!a->follow)
-        cli_show_columns(c, events, columns);
+        cli_show_list(c, events, columns);
     else if (follow_events(c, url.data, events, &err) < 0)
         return cli_fail(c, &err);
     return CLI_EXIT_OK;
@@ -216,33 +216,18 @@ static int audit_check_flags(struct cli *c, const struct cli_words *words,
 }
 
 static const struct cli_verb verbs[] = {
-    {.name = "list",
-     .aliases = "ls",
-     .help = "List events, oldest first",
-     .run = list_events},
-    {.name = "show",
-     .words = "EXECUTION",
-     .help = "Show the evidence of an execution",
-     .method = "GET",
-     .path = "/api/executions/{EXECUTION}/evidence",
-     .print = cli_evidence_print},
-    {.name = "verify",
-     .words = "[EXPORT]",
-     .help = "Check that the trail, or an export of it, is complete",
+    {"list", "ls", NULL, "List events, oldest first", .run = list_events},
+    {"show", NULL, "EXECUTION", "Show the evidence of an execution", "GET",
+     "/api/executions/{EXECUTION}/evidence", .print = cli_evidence_print},
+    {"verify", NULL, "[EXPORT]",
+     "Check that the trail, or an export of it, is complete",
      .run = verify_trail},
-    {.name = "export",
-     .help = "Write the trail for other programs",
+    {"export", NULL, NULL, "Write the trail for other programs",
      .run = cli_audit_export},
-    {.name = "key",
-     .help = "Print the public key that signs checkpoints",
-     .method = "GET",
-     .path = "/api/audit/key",
-     .print = print_key},
-    {.name = "checkpoint",
-     .help = "Sign a checkpoint now and print it",
-     .method = "POST",
-     .path = "/api/audit/checkpoints",
-     .print = print_checkpoint},
+    {"key", NULL, NULL, "Print the public key that signs checkpoints", "GET",
+     "/api/audit/key", .print = print_key},
+    {"checkpoint", NULL, NULL, "Sign a checkpoint now and print it", "POST",
+     "/api/audit/checkpoints", .print = print_checkpoint},
     {0},
 };
 

@@ -58,7 +58,7 @@ const struct cli_command cli_backup = {
     .online = true,
     .verbs =
         (const struct cli_verb[]){
-            {.name = "", .words = "DIR", .run = run_backup},
+            {"", NULL, "DIR", .run = run_backup},
             {0},
         },
 };
@@ -113,7 +113,7 @@ const struct cli_command cli_verify = {
     .online = true,
     .verbs =
         (const struct cli_verb[]){
-            {.name = "", .run = run_verify},
+            {"", .run = run_verify},
             {0},
         },
 };
@@ -277,7 +277,7 @@ const struct cli_command cli_restore = {
     .flags_size = sizeof(const char *),
     .verbs =
         (const struct cli_verb[]){
-            {.name = "", .words = "DIR", .run = restore_backup},
+            {"", NULL, "DIR", .run = restore_backup},
             {0},
         },
 };

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line: one file per command, or a few; one table of them in
- * commands.c. Each command parses its own words and flags (opts.c), finds the
- * service (connect.c), and talks to it over the native API (http.c); nothing
- * of the service is linked in. What a command fails with is its exit status,
- * so that a script can tell the program's own failure from that of the code
- * it ran.
+ * The command line. A command is described by a table (command.h) in a file
+ * of its own name; commands.c lists them. It finds the service (connect.c)
+ * and talks to it over the native API (http.c); nothing of the service is
+ * linked in. The exit status says how a command failed, so that a script can
+ * tell the program's own failure from that of the code it ran.
  */
 #ifndef GLOVEBOX_CLI_CLI_H
 #define GLOVEBOX_CLI_CLI_H
@@ -37,11 +36,6 @@ int cli_main(int argc, char **argv);
 /* The table's entry of that name, or NULL. */
 const struct cli_command *cli_command_find(const char *name);
 
-cli_command_fn cli_serve, cli_doctor, cli_scorecard, cli_help;
-extern const struct cli_command cli_backup, cli_run, cli_shell, cli_mcp,
-    cli_restore, cli_runtime, cli_verify, cli_files, cli_locks, cli_share,
-    cli_sessions, cli_workspaces, cli_key, cli_token, cli_quota, cli_approvals,
-    cli_secrets, cli_network, cli_pool, cli_search, cli_conversations,
-    cli_policy, cli_audit;
+cli_command_fn cli_doctor, cli_scorecard;
 
 #endif

@@ -124,15 +124,4 @@ int cli_values_count(const char *text, uint64_t *ret); /* 0 to 10^9 */
  * long before now_ms. Milliseconds since the epoch. */
 int cli_values_time(const char *text, int64_t now_ms, int64_t *ret);
 
-/* ---- verb.c: commands that parse their own lines ------------------------ */
-
-struct cli_subverb {
-    const char *name;
-    size_t least, most; /* words after it */
-    cli_verb_fn *run;
-};
-
-int cli_verb_run(struct cli *c, const struct cli_subverb *verbs, size_t count,
-                 const struct cli_words *words, void *arg);
-
 #endif

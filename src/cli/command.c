@@ -13,60 +13,43 @@
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
-/* ---- names and lists of names ------------------------------------------- */
+/* ---- names -------------------------------------------------------------- */
 
 bool cli_command_listed(const char *list, const char *word)
 {
     size_t len = strlen(word);
+    const char *p = list;
 
-    for (const char *p = list ? list : ""; *p; p += strspn(p, " ")) {
-        size_t n = strcspn(p, " ");
-
-        if (n == len && memcmp(p, word, n) == 0)
+    while (p && len && (p = strstr(p, word))) {
+        if ((p == list || p[-1] == ' ') && (p[len] == ' ' || !p[len]))
             return true;
-        p += n;
+        p++;
     }
     return false;
 }
 
-/* Word number `index` of the verb's words without brackets and dots. False
- * when there is none. */
-static bool word_name(const struct cli_verb *verb, size_t index, char ret[32],
-                      bool *ret_optional, bool *ret_repeated)
-{
-    const char *p = verb->words ? verb->words : "";
-
-    for (; *p; index--) {
-        size_t n = strcspn(p, " ");
-        size_t open = p[0] == '[';
-        size_t len = strcspn(p + open, " .]");
-
-        if (index == 0) {
-            (void)snprintf(ret, 32, "%.*s", (int)len, p + open);
-            *ret_optional = open;
-            *ret_repeated = strncmp(p + open + len, "...", 3) == 0;
-            return true;
-        }
-        p += n + strspn(p + n, " ");
-    }
-    return false;
-}
-
-/* How many words a line may have after the verb. */
-static void count_words(const struct cli_verb *verb, size_t *ret_min,
-                        size_t *ret_max)
-{
+/* A word that a verb takes. */
+struct word {
+    char name[32]; /* without brackets and dots */
     bool optional, repeated;
-    char name[32];
+};
 
-    *ret_min = verb->min;
-    *ret_max = verb->max;
-    if (verb->max)
-        return;
-    for (size_t i = 0; word_name(verb, i, name, &optional, &repeated); i++) {
-        *ret_min += !optional;
-        *ret_max = repeated ? CLI_WORDS_MAX : *ret_max + 1;
+static bool find_word(const struct cli_verb *verb, size_t index,
+                      struct word *ret)
+{
+    for (const char *p = verb->words ? verb->words : ""; *p; index--) {
+        size_t open = p[0] == '[', len = strcspn(p + open, " .]");
+
+        *ret =
+            (struct word){.optional = open, .repeated = p[open + len] == '.'};
+        (void)snprintf(ret->name, sizeof(ret->name), "%.*s", (int)len,
+                       p + open);
+        if (index == 0)
+            return true;
+        p += strcspn(p, " ");
+        p += strspn(p, " ");
     }
+    return false;
 }
 
 bool cli_command_given(const struct cli *c, const char *option)
@@ -87,8 +70,8 @@ static const struct cli_option *find_option(const struct cli_command *command,
 }
 
 /* Given by this name, or by another for the same value. */
-static bool value_given(const struct cli *c, const struct cli_command *command,
-                        const struct cli_option *option)
+static bool is_given(const struct cli *c, const struct cli_command *command,
+                     const struct cli_option *option)
 {
     for (const struct cli_option *o = command->options; o->name; o++)
         if (o->offset == option->offset && cli_command_given(c, o->name))
@@ -128,53 +111,34 @@ static int resolve_place(struct cli *c, const char *text, json_t **ret,
 
     if (r == 0)
         r = cli_place_to_workspace(c, &place, err);
-    if (r < 0)
-        return r;
-    *ret = json_pack("{s:s, s:s}", "workspace", place.id, "path", place.path);
-    return *ret ? 0
-                : error_set(err, ERR_INVALID, "the path is not valid UTF-8");
+    if (r == 0)
+        *ret =
+            json_pack("{s:s, s:s}", "workspace", place.id, "path", place.path);
+    return r;
 }
 
-static bool is_size(const char *text)
+static json_t *parse_size(const char *text)
 {
     uint64_t bytes;
 
-    return cli_values_size(text, &bytes) == 0;
+    return cli_values_size(text, &bytes) < 0 ? NULL
+                                             : json_integer((json_int_t)bytes);
 }
 
-static int resolve_size(struct cli *c, const char *text, json_t **ret,
-                        struct error *err)
+static json_t *parse_switch(const char *text)
 {
-    uint64_t bytes = 0;
-
-    (void)c;
-    (void)err;
-    (void)cli_values_size(text, &bytes); /* has been checked */
-    *ret = json_integer((json_int_t)bytes);
-    return 0;
-}
-
-static bool is_switch(const char *text)
-{
-    return strcmp(text, "on") == 0 || strcmp(text, "off") == 0;
-}
-
-static int resolve_switch(struct cli *c, const char *text, json_t **ret,
-                          struct error *err)
-{
-    (void)c;
-    (void)err;
-    *ret = json_boolean(strcmp(text, "on") == 0);
-    return 0;
+    if (strcmp(text, "on") == 0)
+        return json_true();
+    return strcmp(text, "off") == 0 ? json_false() : NULL;
 }
 
 static const struct cli_word_kind common_kinds[] = {
-    {"WS", NULL, NULL, resolve_workspace},
-    {"SESSION", NULL, NULL, resolve_session},
-    {"PLACE", NULL, NULL, resolve_place},
-    {"SIZE", is_size, "a size such as 20g", resolve_size},
-    {"on|off", is_switch, "on or off", resolve_switch},
-    {NULL, NULL, NULL, NULL},
+    {"WS", .resolve = resolve_workspace},
+    {"SESSION", .resolve = resolve_session},
+    {"PLACE", .resolve = resolve_place},
+    {"SIZE", .parse = parse_size, .expected = "a size such as 20g"},
+    {"on|off", .parse = parse_switch, .expected = "on or off"},
+    {0},
 };
 
 static const struct cli_word_kind *find_kind(const struct cli_command *command,
@@ -195,95 +159,84 @@ static int resolve(struct cli_call *call, const char *name, const char *text,
 {
     const struct cli_word_kind *kind = find_kind(call->command, name);
     char *key cleanup(mem_free) = xasprintf("%s %s", name, text);
-    int r;
+    int r = 0;
 
     *ret = json_incref(json_object_get(call->resolved, key));
     if (*ret)
         return 0;
-    if (kind && kind->resolve) {
+    if (kind && kind->resolve)
         r = kind->resolve(call->c, text, ret, err);
-        if (r < 0)
-            return r;
-    } else {
-        *ret = json_string(text);
-    }
-    if (!*ret)
-        return error_set(err, ERR_INVALID, "%s is not valid UTF-8", name);
-    if (!call->resolved)
-        call->resolved = json_object();
-    (void)json_object_set(call->resolved, key, *ret);
-    return 0;
+    else
+        *ret = kind ? kind->parse(text) : json_string(text);
+    if (r == 0 && !*ret)
+        r = error_set(err, ERR_INVALID, "%s is not valid UTF-8", name);
+    if (r == 0)
+        (void)json_object_set(call->resolved, key, *ret);
+    return r;
 }
 
 /* ---- sources ------------------------------------------------------------ */
 
-static json_t *words_to_array(const struct cli_words *words)
+static json_t *list_value(const struct cli_option *o, const void *at)
 {
-    json_t *array = json_array();
+    const struct cli_words *words = at;
+    json_t *list = json_array();
 
-    for (size_t i = 0; i < words->count; i++)
-        (void)json_array_append_new(array, json_string(words->items[i]));
-    return array;
-}
-
-static json_t *commas_to_array(const char *text)
-{
-    json_t *array = json_array();
-
-    while (*text) {
+    if (o->type == CLI_OPT_LIST) {
+        for (size_t i = 0; i < words->count; i++)
+            (void)json_array_append_new(list, json_string(words->items[i]));
+        return list;
+    }
+    for (const char *text = *(const char *const *)at; *text;) {
         size_t len = strcspn(text, ", ");
 
         if (len)
-            (void)json_array_append_new(array, json_stringn(text, len));
+            (void)json_array_append_new(list, json_stringn(text, len));
         text += len;
         text += strspn(text, ", ");
     }
-    return array;
+    return list;
 }
 
-/* *ret stays NULL for an option that was not given. */
+/* name: "ttl", or "flag:yes|no". *ret stays NULL for one that was not given.
+ */
 static int option_value(struct cli_call *call, const char *name, bool resolved,
                         json_t **ret, struct error *err)
 {
-    const char *choice = strchr(name, ':');
-    char *bare cleanup(mem_free) =
-        choice ? xstrndup(name, (size_t)(choice - name)) : xstrdup(name);
+    size_t len = strcspn(name, ":");
+    char *bare cleanup(mem_free) = xstrndup(name, len);
     const struct cli_option *o = find_option(call->command, bare);
     const void *at = (const char *)call->flags + (o ? o->offset : 0);
-    bool given = o && value_given(call->c, call->command, o);
+    bool given = o && is_given(call->c, call->command, o);
     char time[32];
 
-    /* A text may also be set by the command's own checks. */
-    if (o && (o->type == CLI_OPT_TEXT || o->type == CLI_OPT_COMMAS))
-        given = *(const char *const *)at != NULL;
-    if (choice) {
-        size_t len = strcspn(++choice, "|");
+    if (name[len]) {
+        const char *text = name + len + 1;
 
-        if (!given) {
-            choice += len + (choice[len] == '|');
-            len = strlen(choice);
-        }
-        if (len)
-            *ret = json_stringn(choice, len);
+        if (!given)
+            text += strcspn(text, "|") + (strchr(text, '|') != NULL);
+        len = strcspn(text, "|");
+        *ret = len ? json_stringn(text, len) : NULL;
         return 0;
     }
+    /* A text may also have been set by the command's own checks. */
+    if (o && (o->type == CLI_OPT_TEXT || o->type == CLI_OPT_COMMAS))
+        given = *(const char *const *)at != NULL;
     if (!given)
         return 0;
     switch (o->type) {
-    case CLI_OPT_FLAG:
-    case CLI_OPT_SWITCH:
-        *ret = json_boolean(*(const bool *)at);
-        return 0;
     case CLI_OPT_TEXT:
         if (resolved)
             return resolve(call, o->arg, *(const char *const *)at, ret, err);
         *ret = json_string(*(const char *const *)at);
         return 0;
-    case CLI_OPT_COMMAS:
-        *ret = commas_to_array(*(const char *const *)at);
+    case CLI_OPT_FLAG:
+    case CLI_OPT_SWITCH:
+        *ret = json_boolean(*(const bool *)at);
         return 0;
+    case CLI_OPT_COMMAS:
     case CLI_OPT_LIST:
-        *ret = words_to_array(at);
+        *ret = list_value(o, at);
         return 0;
     case CLI_OPT_SECONDS:
     case CLI_OPT_DURATION:
@@ -298,41 +251,58 @@ static int option_value(struct cli_call *call, const char *name, bool resolved,
     return 0;
 }
 
-/* The word that a template names, as typed; NULL when the verb has no such
- * word or the line left it out. */
-static const char *typed_word(const struct cli_call *call, const char *name,
-                              bool *ret_known)
+/* *ret: the word of that name, or NULL when the line left it out. False when
+ * the verb takes no such word. */
+static bool typed_word(const struct cli_call *call, const char *name,
+                       size_t len, const char **ret)
 {
-    bool optional, repeated;
-    char own[32];
+    struct word word;
 
-    *ret_known = false;
-    for (size_t i = 0; word_name(call->verb, i, own, &optional, &repeated);
-         i++) {
-        if (strcmp(own, name) != 0)
-            continue;
-        *ret_known = true;
-        i += repeated ? call->repeat : 0;
-        return i < call->words->count ? call->words->items[i] : NULL;
-    }
-    return NULL;
+    for (size_t i = 0; find_word(call->verb, i, &word); i++)
+        if (strlen(word.name) == len && memcmp(word.name, name, len) == 0) {
+            i += word.repeated ? call->repeat : 0;
+            *ret = i < call->words->count ? call->words->items[i] : NULL;
+            return true;
+        }
+    return false;
 }
 
-/* What {name} stands for; *ret stays NULL where there is nothing. */
+/* A member of the answer as text; name may be "member:kind". */
+static json_t *answer_value(const struct cli_call *call, const char *name)
+{
+    size_t len = strcspn(name, ":");
+    const char *kind = name[len] ? name + len + 1 : "";
+    char *member cleanup(mem_free) = xstrndup(name, len);
+    unsigned long long number = cli_json_number(call->answer, member);
+    char size[16];
+
+    if (strcmp(kind, "limit") == 0 && !number)
+        return json_string("none");
+    if (strcmp(kind, "size") == 0 || strcmp(kind, "limit") == 0)
+        return json_string(cli_format_size(number, size));
+    if (strncmp(kind, "count ", 6) == 0)
+        return json_sprintf("%llu %s%s", number, kind + 6,
+                            number == 1 ? "" : "s");
+    return json_incref(json_object_get(call->answer, member));
+}
+
+/* What {name} stands for, owned; *ret is NULL where there is nothing. */
 static int source_value(struct cli_call *call, const char *name, bool resolved,
                         json_t **ret, struct error *err)
 {
-    const char *dot = strchr(name, '.');
-    char *bare cleanup(mem_free) = NULL;
-    json_t *whole = NULL;
+    size_t len = strcspn(name, ".:");
+    char *bare cleanup(mem_free) = xstrndup(name, len);
+    json_t *whole cleanup(json_unref) = NULL;
     const char *text;
-    bool known;
     int r;
 
+    *ret = NULL;
     if (strncmp(name, "--", 2) == 0)
         return option_value(call, name + 2, resolved, ret, err);
-    bare = dot ? xstrndup(name, (size_t)(dot - name)) : xstrdup(name);
-    text = typed_word(call, bare, &known);
+    if (!typed_word(call, name, len, &text)) {
+        *ret = answer_value(call, name);
+        return 0;
+    }
     if (!text)
         return 0;
     if (!resolved) {
@@ -340,156 +310,90 @@ static int source_value(struct cli_call *call, const char *name, bool resolved,
         return 0;
     }
     r = resolve(call, bare, text, &whole, err);
-    if (r < 0)
-        return r;
-    if (json_is_object(whole)) {
-        *ret = json_incref(json_object_get(whole, dot ? dot + 1 : "id"));
-        json_decref(whole);
-    } else {
-        *ret = whole;
-    }
-    return 0;
+    if (r == 0 && json_is_object(whole))
+        *ret = json_incref(
+            json_object_get(whole, name[len] ? name + len + 1 : "id"));
+    else if (r == 0)
+        *ret = json_incref(whole);
+    return r;
 }
 
 /* ---- templates ---------------------------------------------------------- */
 
-/* The text of a value in a path or a query. */
-static void value_text(const json_t *value, struct buf *out)
+static void add_text(const json_t *value, struct buf *out)
 {
-    if (json_is_string(value))
-        buf_adds(out, json_string_value(value));
-    else if (json_is_integer(value))
+    buf_adds(out, json_is_string(value) ? json_string_value(value) : "");
+    if (json_is_integer(value))
         buf_addf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
     else if (json_is_boolean(value))
         buf_adds(out, json_is_true(value) ? "true" : "false");
 }
 
-/* The next {name} at *at; text before it goes to out. False at the end. */
-static bool next_source(const char **at, struct buf *out, char **ret_name)
-{
-    size_t len = strcspn(*at, "{");
-    const char *end;
-
-    buf_add(out, *at, len);
-    *at += len;
-    end = strchr(*at, '}');
-    if (!end)
-        return false;
-    *ret_name = xstrndup(*at + 1, (size_t)(end - *at - 1));
-    *at = end + 1;
-    return true;
-}
-
-static int fill_path(struct cli_call *call, const char *template,
+/* A path, with values resolved and escaped, or a sentence, with words as they
+ * were typed. */
+static int fill_text(struct cli_call *call, const char *template, bool is_path,
                      struct buf *out, struct error *err)
 {
-    for (;;) {
+    while (*template) {
+        size_t len = strcspn(template, "{");
         struct buf text cleanup(buf_done) = {0};
         json_t *value cleanup(json_unref) = NULL;
         char *name cleanup(mem_free) = NULL;
         int r;
 
-        if (!next_source(&template, out, &name))
-            return 0;
-        r = source_value(call, name, true, &value, err);
+        buf_add(out, template, len);
+        template += len;
+        if (!*template)
+            break;
+        len = strcspn(template, "}");
+        name = xstrndup(template + 1, len - 1);
+        template += len + 1;
+        r = source_value(call, name, is_path, &value, err);
         if (r < 0)
             return r;
-        buf_adds(&text, "");
-        value_text(value, &text);
-        cli_http_escape(out, text.data, false);
+        add_text(value, &text);
+        if (is_path)
+            cli_http_escape(out, text.data, false);
+        else
+            buf_adds(out, text.data);
     }
+    return 0;
 }
 
-/* object.a.b = value; value: taken. */
-static void set_member(json_t *object, const char *path, json_t *value)
-{
-    const char *dot = strchr(path, '.');
-    char *first cleanup(mem_free) = NULL;
-    json_t *inner;
-
-    if (!dot) {
-        (void)json_object_set_new(object, path, value);
-        return;
-    }
-    first = xstrndup(path, (size_t)(dot - path));
-    inner = json_object_get(object, first);
-    if (!inner) {
-        inner = json_object();
-        (void)json_object_set_new(object, first, inner);
-    }
-    set_member(inner, dot + 1, value);
-}
-
-/* "member={SOURCE} member=text": adds what there is to object. */
+/* "member={SOURCE} member=text": adds the members that have a value. */
 static int fill_members(struct cli_call *call, const char *template,
                         bool resolved, json_t *object, struct error *err)
 {
     for (const char *p = template ? template : ""; *p; p += strspn(p, " ")) {
-        size_t len = strcspn(p, "=");
-        char *member cleanup(mem_free) = xstrndup(p, len);
+        size_t len = strcspn(p, "="), dot = strcspn(p, ".=");
+        char *first cleanup(mem_free) = xstrndup(p, dot);
+        const char *text = p + len + 1;
+        size_t end = *text == '{' ? strcspn(text, "}") : strcspn(text, " ");
         json_t *value = NULL;
 
-        p += len + 1;
-        len = p[0] == '{' ? strcspn(p, "}") + 1 : strcspn(p, " ");
-        if (p[0] == '{') {
-            char *name cleanup(mem_free) = xstrndup(p + 1, len - 2);
+        if (*text == '{') {
+            char *name cleanup(mem_free) = xstrndup(text + 1, end - 1);
             int r = source_value(call, name, resolved, &value, err);
 
             if (r < 0)
                 return r;
         } else {
-            value = json_stringn(p, len);
+            value = json_stringn(text, end);
         }
-        p += len;
-        if (value)
-            set_member(object, member, value);
+        if (value && dot < len) { /* outer.inner */
+            char *inner cleanup(mem_free) =
+                xstrndup(p + dot + 1, len - dot - 1);
+
+            if (!json_object_get(object, first))
+                (void)json_object_set_new(object, first, json_object());
+            (void)json_object_set_new(json_object_get(object, first), inner,
+                                      value);
+        } else if (value) {
+            (void)json_object_set_new(object, first, value);
+        }
+        p = text + end + (*text == '{');
     }
     return 0;
-}
-
-/* A member of the answer, formatted; name may be "member:kind". */
-static void add_answer(const struct cli_call *call, const char *name,
-                       struct buf *out)
-{
-    const char *kind = strchr(name, ':');
-    char *member cleanup(mem_free) =
-        kind ? xstrndup(name, (size_t)(kind - name)) : xstrdup(name);
-    uint64_t number = cli_json_number(call->answer, member);
-    char size[16];
-
-    kind = kind ? kind + 1 : "";
-    if (strcmp(kind, "limit") == 0 && !number)
-        buf_adds(out, "none");
-    else if (strcmp(kind, "size") == 0 || strcmp(kind, "limit") == 0)
-        buf_adds(out, cli_format_size(number, size));
-    else if (strncmp(kind, "count ", 6) == 0)
-        buf_addf(out, "%llu %s%s", (unsigned long long)number, kind + 6,
-                 number == 1 ? "" : "s");
-    else
-        value_text(json_object_get(call->answer, member), out);
-}
-
-static void fill_sentence(struct cli_call *call, struct buf *out)
-{
-    const char *template = call->verb->sentence;
-    struct error ignored;
-
-    for (;;) {
-        json_t *value cleanup(json_unref) = NULL;
-        char *name cleanup(mem_free) = NULL;
-        bool known;
-
-        if (!next_source(&template, out, &name))
-            return;
-        (void)typed_word(call, name, &known);
-        if (!known && strncmp(name, "--", 2) != 0) {
-            add_answer(call, name, out);
-            continue;
-        }
-        /* As typed: nothing is looked up, nothing can fail. */
-        (void)source_value(call, name, false, &value, &ignored);
-        value_text(value, out);
-    }
 }
 
 /* ---- the request -------------------------------------------------------- */
@@ -505,34 +409,26 @@ static int request_path(struct cli_call *call, struct buf *out,
     if (call->path)
         buf_adds(out, call->path);
     else
-        r = fill_path(call, call->verb->path, out, err);
+        r = fill_text(call, call->verb->path, true, out, err);
     if (r == 0)
         r = fill_members(call, call->verb->query, true, query, err);
     json_object_foreach (query, name, value) {
         struct buf text cleanup(buf_done) = {0};
 
-        value_text(value, &text);
+        add_text(value, &text);
         cli_http_query(out, name, text.data);
     }
     return r;
 }
 
-static int fetch_list(struct cli_call *call, const char *path,
-                      struct error *err)
+/* Makes the request; call->answer is what came. */
+static int send_request(struct cli_call *call, struct error *err)
 {
-    const struct cli_option *o = find_option(call->command, "limit");
-    size_t limit = call->verb->limit;
-
-    if (o && value_given(call->c, call->command, o))
-        limit = *(const uint64_t *)((const char *)call->flags + o->offset);
-    return cli_remote_list(call->c, path, call->verb->cursor, limit,
-                           &call->answer, err);
-}
-
-int cli_command_request(struct cli_call *call, struct error *err)
-{
+    const struct cli_option *limit = find_option(call->command, "limit");
     const struct cli_verb *verb = call->verb;
     struct buf path cleanup(buf_done) = {0};
+    size_t most = verb->limit;
+    json_t *answer = NULL;
     int r;
 
     if (verb->body && !call->body)
@@ -542,75 +438,71 @@ int cli_command_request(struct cli_call *call, struct error *err)
         r = request_path(call, &path, err);
     if (r < 0)
         return r;
-    json_decref(take_ptr(call->answer));
+    if (limit && is_given(call->c, call->command, limit))
+        most = *(const uint64_t *)((const char *)call->flags + limit->offset);
     if (verb->cursor)
-        return fetch_list(call, path.data, err);
-    r = cli_http_ask(call->c, verb->method, path.data, call->body,
-                     (const char *const[]){call->header, NULL}, &call->answer,
-                     err);
-    if (r == 0 && verb->columns && !verb->list) {
-        json_t *list = json_incref(json_object_get(call->answer, "data"));
-
-        json_decref(call->answer);
-        call->answer = list;
+        r = cli_remote_list(call->c, path.data, verb->cursor, most, &answer,
+                            err);
+    else
+        r = cli_http_ask(call->c, verb->method, path.data, call->body,
+                         (const char *const[]){call->header, NULL}, &answer,
+                         err);
+    json_decref(call->answer);
+    call->answer = answer;
+    if (r == 0 && verb->columns && !verb->list && !verb->cursor) {
+        call->answer = json_incref(json_object_get(answer, "data"));
+        json_decref(answer);
     }
     return r;
 }
 
 /* ---- the output --------------------------------------------------------- */
 
-/* The sentence, made harmless: words and answers may hold anything. */
+/* Words and answers may hold anything: nothing of the sentence may control
+ * the terminal. */
 static void print_sentence(struct cli_call *call, FILE *out)
 {
+    struct cli_guard guard = {.plain = true};
     struct buf text cleanup(buf_done) = {0};
     struct buf safe cleanup(buf_done) = {0};
-    struct cli_guard guard = {.plain = true};
+    struct error ignored; /* words as typed need no look-up */
 
-    fill_sentence(call, &text);
+    (void)fill_text(call, call->verb->sentence, false, &text, &ignored);
     cli_guard_feed(&guard, text.data, text.len, &safe);
     (void)fprintf(out, "%s\n", safe.data ? safe.data : "");
-}
-
-/* A path of the service is printed as a URL. */
-static void print_value(struct cli_call *call)
-{
-    const char *text = cli_json_text(call->answer, call->verb->value, "");
-
-    (void)printf("%s%s\n", text[0] == '/' ? call->c->base : "", text);
-    (void)fflush(stdout);
-    if (call->verb->sentence)
-        print_sentence(call, stderr);
 }
 
 static int print_answer(struct cli_call *call)
 {
     const struct cli_verb *verb = call->verb;
-    const json_t *list = call->answer;
+    const json_t *answer = call->answer;
 
-    if (call->c->json && !verb->json) {
-        cli_print_json(call->answer);
+    if (call->c->json) {
+        if (!verb->json)
+            cli_print_json(answer);
         return CLI_EXIT_OK;
     }
-    if (call->c->json)
-        return CLI_EXIT_OK; /* printed once, for all words */
     if (verb->print)
         return verb->print(call);
-    if (verb->list)
-        list = json_object_get(call->answer, verb->list);
-    if (verb->columns)
-        cli_show_columns(call->c, list, verb->columns);
-    else if (verb->value)
-        print_value(call);
-    else if (!verb->sentence)
-        cli_show_object(call->c, call->answer);
-    else if (verb->always || call->c->tty_out)
+    if (verb->columns) {
+        cli_show_list(
+            call->c, verb->list ? json_object_get(answer, verb->list) : answer,
+            verb->columns);
+    } else if (verb->value) {
+        (void)printf("%s\n", cli_json_text(answer, verb->value, ""));
+        (void)fflush(stdout);
+        if (verb->sentence)
+            print_sentence(call, stderr);
+    } else if (!verb->sentence) {
+        cli_show_object(call->c, answer);
+    } else if (verb->always || call->c->tty_out) {
         print_sentence(call, stdout);
+    }
     return CLI_EXIT_OK;
 }
 
-/* Adds what `json` says of this request: a member of a repeated word is a
- * list of all of them. */
-static void add_json(struct cli_call *call, bool repeats, json_t *all)
+/* Adds what `json` says of one request; with a repeated word, to lists. */
+static void add_json(struct cli_call *call, bool repeated, json_t *all)
 {
     json_t *one cleanup(json_unref) = json_object();
     struct error ignored;
@@ -619,7 +511,7 @@ static void add_json(struct cli_call *call, bool repeats, json_t *all)
 
     (void)fill_members(call, call->verb->json, false, one, &ignored);
     json_object_foreach (one, name, value) {
-        if (!repeats) {
+        if (!repeated) {
             (void)json_object_set(all, name, value);
             continue;
         }
@@ -638,138 +530,113 @@ static void call_done(struct cli_call *call)
     json_decref(call->answer);
 }
 
-/* How many requests: one for each of a repeated word that the path has. */
-static size_t count_requests(const struct cli_verb *verb,
-                             const struct cli_words *words)
+/* One request, or one for each of a repeated word that the path has. */
+static int run_requests(struct cli_call *call)
 {
-    bool optional, repeated = false;
-    char name[32], in_path[40];
-    size_t i = 0;
-
-    while (word_name(verb, i, name, &optional, &repeated) && !repeated)
-        i++;
-    (void)snprintf(in_path, sizeof(in_path), "{%s}", name);
-    return repeated && strstr(verb->path, in_path) ? words->count - i : 1;
-}
-
-static int run_request(struct cli *c, const struct cli_command *command,
-                       const struct cli_verb *verb,
-                       const struct cli_words *words, void *flags)
-{
-    struct cli_call call cleanup(call_done) = {.c = c,
-                                               .command = command,
-                                               .verb = verb,
-                                               .words = words,
-                                               .flags = flags};
     json_t *all cleanup(json_unref) = json_object();
+    size_t count = 1, i = 0;
     int status = CLI_EXIT_OK;
+    struct word word = {0};
     struct error err;
-    size_t count;
 
-    if (verb->prepare) {
-        int r = verb->prepare(&call, &err);
+    if (call->verb->prepare) {
+        int r = call->verb->prepare(call, &err);
 
         if (r)
-            return r < 0 ? cli_fail(c, &err) : r;
+            return r < 0 ? cli_fail(call->c, &err) : r;
     }
-    verb = call.verb;
-    count = count_requests(verb, words);
-    for (; call.repeat < count && status == CLI_EXIT_OK; call.repeat++) {
-        if (cli_command_request(&call, &err) < 0)
-            return cli_fail(c, &err);
-        status = print_answer(&call);
-        if (verb->json)
-            add_json(&call, count > 1 || strstr(verb->words, "..."), all);
+    while (!word.repeated && find_word(call->verb, i, &word))
+        i++;
+    if (word.repeated && strstr(call->verb->path, word.name))
+        count = call->words->count - (i - 1);
+    else
+        word.repeated = false;
+    for (; call->repeat < count && status == CLI_EXIT_OK; call->repeat++) {
+        if (send_request(call, &err) < 0)
+            return cli_fail(call->c, &err);
+        status = print_answer(call);
+        add_json(call, word.repeated, all);
     }
-    if (c->json && verb->json)
+    if (call->c->json && call->verb->json)
         cli_print_json(all);
     return status;
 }
 
 /* ---- the line ----------------------------------------------------------- */
 
-/* The verb that words begin with; *ret_used: how many of them name it. */
+/* The verb that a line begins with; *ret_used: how many words name it. */
 static const struct cli_verb *find_verb(const struct cli_command *command,
-                                        const struct cli_words *words,
-                                        size_t *ret_used)
+                                        const struct cli_words *line,
+                                        const char *pair, size_t *ret_used)
 {
-    char pair[64] = "";
-
     *ret_used = 0;
-    if (!command->verbs->name[0] || words->count == 0)
+    if (!command->verbs->name[0] || line->count == 0)
         return command->verbs;
-    if (words->count > 1)
-        (void)snprintf(pair, sizeof(pair), "%s %s", words->items[0],
-                       words->items[1]);
     for (const struct cli_verb *v = command->verbs; v->name; v++) {
         *ret_used = strchr(v->name, ' ') ? 2 : 1;
-        if (strcmp(v->name, *ret_used == 2 ? pair : words->items[0]) == 0 ||
-            cli_command_listed(v->aliases, words->items[0]))
+        if (strcmp(v->name, *ret_used == 2 ? pair : line->items[0]) == 0 ||
+            cli_command_listed(v->aliases, line->items[0]))
             return v;
     }
     return NULL;
 }
 
 static int unknown_verb(const struct cli *c, const struct cli_command *command,
-                        const struct cli_words *words)
+                        const char *word, const char *pair)
 {
-    char pair[64] = "";
+    const struct cli_verb *verbs = command->verbs;
     const char *near;
     size_t count = 0;
 
-    while (command->verbs[count].name)
+    while (verbs[count].name)
         count++;
-    if (words->count > 1)
-        (void)snprintf(pair, sizeof(pair), "%s %s", words->items[0],
-                       words->items[1]);
-    near = cli_format_nearest(pair, &command->verbs[0].name,
-                              sizeof(*command->verbs), count);
-    if (!near || !strchr(near, ' '))
-        near = cli_format_nearest(words->items[0], &command->verbs[0].name,
-                                  sizeof(*command->verbs), count);
-    if (near)
-        return cli_usage_error(c, "there is no '%s'; did you mean '%s'?",
-                               strchr(near, ' ') ? pair : words->items[0],
-                               near);
-    return cli_usage_error(c, "there is no '%s'", words->items[0]);
+    near = cli_format_nearest(pair, &verbs[0].name, sizeof(*verbs), count);
+    if (near && strchr(near, ' '))
+        word = pair;
+    else
+        near = cli_format_nearest(word, &verbs[0].name, sizeof(*verbs), count);
+    return near ? cli_usage_error(c, "there is no '%s'; did you mean '%s'?",
+                                  word, near)
+                : cli_usage_error(c, "there is no '%s'", word);
 }
 
-/* Is the line one that the verb takes? CLI_EXIT_OK, or after a complaint
+/* Does the line fit the verb? CLI_EXIT_OK, or after a complaint
  * CLI_EXIT_USAGE. */
 static int check_line(const struct cli *c, const struct cli_command *command,
                       const struct cli_verb *verb,
                       const struct cli_words *words)
 {
-    const char *front = verb->name, *colon = *verb->name ? ": " : "";
-    bool optional, repeated;
-    size_t min, max;
-    char name[32];
+    const char *name = verb->name, *colon = *name ? ": " : "";
+    size_t min = verb->min, max = verb->max;
+    struct word word;
 
-    count_words(verb, &min, &max);
+    for (size_t i = 0; !verb->max && find_word(verb, i, &word); i++) {
+        min += !word.optional;
+        max = word.repeated ? CLI_WORDS_MAX : max + 1;
+    }
     if (words->count > max)
-        return cli_usage_error(c, "%s%sunexpected '%s'", front, colon,
+        return cli_usage_error(c, "%s%sunexpected '%s'", name, colon,
                                words->items[max]);
-    if (words->count < min &&
-        word_name(verb, words->count, name, &optional, &repeated))
-        return cli_usage_error(c, "%s%s%s is missing", front, colon, name);
+    if (words->count < min && find_word(verb, words->count, &word))
+        return cli_usage_error(c, "%s%s%s is missing", name, colon, word.name);
     for (size_t i = 0; i < c->given_count; i++)
-        if (c->given[i].only &&
-            !cli_command_listed(c->given[i].only, verb->name))
+        if (c->given[i].only && !cli_command_listed(c->given[i].only, name))
             return cli_usage_error(c, "--%s is not for '%s'",
-                                   c->given[i].option, verb->name);
+                                   c->given[i].option, name);
     for (const struct cli_option *o = command->options; o && o->name; o++)
         if (cli_command_listed(verb->needs, o->name) &&
-            !value_given(c, command, o))
-            return cli_usage_error(c, "%s%sneeds --%s %s", front,
-                                   *front ? " " : "", o->name, o->arg);
-    for (size_t i = 0;
-         i < words->count && word_name(verb, i, name, &optional, &repeated);
-         i++) {
-        const struct cli_word_kind *kind = find_kind(command, name);
+            !is_given(c, command, o))
+            return cli_usage_error(c, "%s needs --%s %s", name, o->name,
+                                   o->arg);
+    for (size_t i = 0; i < words->count && find_word(verb, i, &word); i++) {
+        const struct cli_word_kind *kind = find_kind(command, word.name);
+        json_t *value =
+            kind && kind->parse ? kind->parse(words->items[i]) : json_null();
 
-        if (kind && kind->check && !kind->check(words->items[i]))
-            return cli_usage_error(c, "%s%s%s must be %s, not '%s'", front,
-                                   colon, name, kind->expected,
+        json_decref(value);
+        if (!value)
+            return cli_usage_error(c, "%s%s%s must be %s, not '%s'", name,
+                                   colon, word.name, kind->expected,
                                    words->items[i]);
     }
     return CLI_EXIT_OK;
@@ -779,29 +646,36 @@ static int run_line(struct cli *c, const struct cli_command *command,
                     const struct cli_words *line, void *flags)
 {
     struct cli_words words = {0};
-    const struct cli_verb *verb;
-    size_t used = 0;
+    char pair[64] = "";
+    size_t used;
     int status;
 
-    verb = find_verb(command, line, &used);
-    if (!verb)
-        return unknown_verb(c, command, line);
-    c->verb = verb;
+    if (line->count > 1)
+        (void)snprintf(pair, sizeof(pair), "%s %s", line->items[0],
+                       line->items[1]);
+    c->verb = find_verb(command, line, pair, &used);
+    if (!c->verb)
+        return unknown_verb(c, command, line->items[0], pair);
     for (size_t i = used; i < line->count; i++)
         words.items[words.count++] = line->items[i];
-    status = check_line(c, command, verb, &words);
+    status = check_line(c, command, c->verb, &words);
     if (status == CLI_EXIT_OK && command->check)
         status = command->check(c, &words, flags);
-    if (status != CLI_EXIT_OK)
-        return status;
-    return verb->run ? verb->run(c, &words, flags)
-                     : run_request(c, command, verb, &words, flags);
+    if (status == CLI_EXIT_OK && c->verb->run)
+        status = c->verb->run(c, &words, flags);
+    else if (status == CLI_EXIT_OK) {
+        struct cli_call call cleanup(call_done) = {
+            c, command, c->verb, &words, flags, .resolved = json_object()};
+
+        status = run_requests(&call);
+    }
+    return status;
 }
 
 int cli_command_run(const struct cli_command *command, int argc, char **argv)
 {
     struct cli c cleanup(cli_done);
-    void *flags cleanup(mem_free) = xcalloc(1, MAX(command->flags_size, 1u));
+    char *flags cleanup(mem_free) = xcalloc(1, command->flags_size + 1);
     struct cli_opt bound[CLI_OPTS_MAX];
     struct cli_opts opts = {bound, 0, command->notes};
     struct cli_words words;
@@ -809,13 +683,8 @@ int cli_command_run(const struct cli_command *command, int argc, char **argv)
 
     for (const struct cli_option *o = command->options; o && o->name; o++)
         bound[opts.count++] =
-            (struct cli_opt){.name = o->name,
-                             .letter = o->letter,
-                             .type = o->type,
-                             .target = (char *)flags + o->offset,
-                             .arg = o->arg,
-                             .help = o->help,
-                             .only = o->verbs};
+            (struct cli_opt){o->name, o->letter, o->type, flags + o->offset,
+                             o->arg,  o->help,   o->verbs};
     cli_init(&c, command->name);
     if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
         return status;

@@ -94,21 +94,19 @@ struct cli_verb {
     const char *aliases; /* blanks between; or NULL */
     const char *words;   /* "WS KEY-ID ROLE", "[TENANT]", "WS..."; or NULL */
     const char *help;    /* what it does, in one line without a full stop */
-    const char *needs;   /* options that must be given, blanks between */
-    size_t min, max;     /* words; both 0: as `words` says */
 
-    /* code: the whole verb, or NULL for the request below */
-    cli_verb_fn *run;
-
-    /* the request. A verb whose path has a repeated word makes one for each
+    /* The request. A verb whose path has a repeated word makes one for each
      * of them. */
     const char *method, *path, *query, *body;
+    const char *needs; /* options that must be given, blanks between */
+    size_t min, max;   /* words; both 0: as `words` says */
     /* Before the request: may add to call->body, set call->path or
      * call->header, or replace call->verb. 0, a negative code with err, or an
      * exit status. */
     int (*prepare)(struct cli_call *call, struct error *err);
+    cli_verb_fn *run; /* the whole verb, instead of a request */
 
-    /* the output: the first of these that is set, else the answer's members,
+    /* The output: the first of these that is set, else the answer's members,
      * one a line. With --json: the answer, or `json`. */
     int (*print)(struct cli_call *call); /* returns the exit status */
     const struct cli_column *columns;    /* a table; no heading at the end */
@@ -123,14 +121,15 @@ struct cli_verb {
     const char *json; /* instead of the answer */
 };
 
-/* What a word or an option's argument of that name means. */
+/* What a word or an option's argument of that name means: parse or resolve.
+ */
 struct cli_word_kind {
     const char *name;
-    /* Is the text well formed? NULL: every text is. */
-    bool (*check)(const char *text);
-    const char *expected; /* "on or off", for the complaint */
-    /* ret: owned; an object if it has parts, whose member "id" is meant by
-     * {WORD} and others by {WORD.part}. */
+    /* The value, owned; NULL for a text that is not `expected`. */
+    json_t *(*parse)(const char *text);
+    const char *expected; /* "on or off" */
+    /* Asks the service. ret: owned; an object if it has parts, whose member
+     * "id" is meant by {WORD} and others by {WORD.part}. */
     int (*resolve)(struct cli *c, const char *text, json_t **ret,
                    struct error *err);
 };
@@ -170,17 +169,24 @@ struct cli_call {
 
 /* Runs a command from its description; argv[0] is its name. */
 int cli_command_run(const struct cli_command *command, int argc, char **argv);
-/* Makes the request of call->verb; call->answer is what came. */
-int cli_command_request(struct cli_call *call, struct error *err);
 /* Was the option given on the line? */
 bool cli_command_given(const struct cli *c, const char *option);
-/* Is the word one of those in list, blanks between? list may be NULL. */
+/* Is the word, or the pair of words, in list, blanks between? list may be
+ * NULL. */
 bool cli_command_listed(const char *list, const char *word);
 
 /* ---- commands.c --------------------------------------------------------- */
 
 /* All commands, in the order of the help; NULL at the end. */
 extern const struct cli_command *const cli_commands[];
+
+/* Each in the file of its name; key and token in credentials.c, restore and
+ * verify in backup.c, conversations in search.c. */
+extern const struct cli_command cli_run, cli_shell, cli_sessions, cli_pool,
+    cli_files, cli_workspaces, cli_search, cli_locks, cli_share,
+    cli_conversations, cli_approvals, cli_audit, cli_policy, cli_backup,
+    cli_restore, cli_verify, cli_key, cli_token, cli_network, cli_secrets,
+    cli_quota, cli_runtime, cli_mcp;
 
 /* ---- help.c ------------------------------------------------------------- */
 

@@ -1,48 +1,62 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of commands, help and version. Called by cmd/glovebox.c; a
- * command never calls another.
+ * The list of commands, help, version, and `serve`, which becomes gloveboxd.
+ * Called by cmd/glovebox.c; a command never calls another.
  */
 #include "cli/cli.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "base/error.h"
 #include "base/mem.h"
 #include "cli/cli_int.h"
+#include "conf/conf.h"
 
-static const struct cli_command old_serve = {
-    .name = "serve",
-    .summary = "Run the service in the foreground",
-    .usage = "serve [--config FILE] [--data DIR] [--listen HOST:PORT] [...]",
-    .main = cli_serve,
-    .online = false};
-static const struct cli_command old_doctor = {
+/* doctor.c, scorecard.c */
+static const struct cli_command doctor = {
     .name = "doctor",
     .summary = "Say which walls stand on this machine, and what to do",
     .usage = "doctor [--gate] [--json]",
     .main = cli_doctor,
-    .online = true};
-static const struct cli_command old_scorecard = {
+    .online = true,
+};
+
+static const struct cli_command scorecard = {
     .name = "scorecard",
     .summary = "Probe ten controls of this service, and say what was seen",
     .usage = "scorecard [--only CONTROL] [--json]",
     .main = cli_scorecard,
-    .online = true};
-static const struct cli_command old_help = {.name = "help",
-                                            .summary = "Help for a command",
-                                            .usage = "help [COMMAND]",
-                                            .main = cli_help,
-                                            .online = false};
+    .online = true,
+};
+
+static cli_command_fn run_serve, run_help;
+
+static const struct cli_command cli_serve = {
+    .name = "serve",
+    .summary = "Run the service in the foreground",
+    .usage = "serve [--config FILE] [--data DIR] [--listen HOST:PORT] [...]",
+    .main = run_serve,
+};
+
+static const struct cli_command cli_help = {
+    .name = "help",
+    .summary = "Help for a command; --dump: all of them as JSON",
+    .usage = "help [COMMAND | --dump]",
+    .main = run_help,
+};
 
 const struct cli_command *const cli_commands[] = {
-    &old_serve,   &cli_run,       &cli_shell,         &cli_sessions,
-    &cli_pool,    &cli_files,     &cli_workspaces,    &cli_search,
-    &cli_locks,   &cli_share,     &cli_conversations, &cli_approvals,
-    &cli_audit,   &cli_policy,    &cli_backup,        &cli_restore,
-    &cli_verify,  &cli_key,       &cli_token,         &cli_network,
-    &cli_secrets, &cli_quota,     &cli_runtime,       &cli_mcp,
-    &old_doctor,  &old_scorecard, &old_help,          NULL};
+    &cli_serve,   &cli_run,    &cli_shell,         &cli_sessions,
+    &cli_pool,    &cli_files,  &cli_workspaces,    &cli_search,
+    &cli_locks,   &cli_share,  &cli_conversations, &cli_approvals,
+    &cli_audit,   &cli_policy, &cli_backup,        &cli_restore,
+    &cli_verify,  &cli_key,    &cli_token,         &cli_network,
+    &cli_secrets, &cli_quota,  &cli_runtime,       &cli_mcp,
+    &doctor,      &scorecard,  &cli_help,          NULL,
+};
 
 const struct cli_command *cli_command_find(const char *name)
 {
@@ -75,7 +89,42 @@ static int unknown_command(const char *name)
     return CLI_EXIT_USAGE;
 }
 
-int cli_help(int argc, char **argv)
+/* ---- serve -------------------------------------------------------------- */
+
+static int print_serve_help(void)
+{
+    cli_help_usage(stdout, &cli_serve, NULL);
+    (void)printf("\n%s. The first start makes a key in the data\n"
+                 "directory (admin.key) and writes the address there "
+                 "(endpoint).\n\n",
+                 cli_serve.summary);
+    conf_help_flags(stdout);
+    return CLI_EXIT_OK;
+}
+
+static int run_serve(int argc, char **argv)
+{
+    char *program cleanup(mem_free) = NULL;
+
+    for (int i = 1; i < argc; i++)
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0)
+            return print_serve_help();
+    if (cli_connect_program("gloveboxd", &program) < 0) {
+        (void)fputs("glovebox: gloveboxd is neither beside this program nor "
+                    "in ../libexec/glovebox\n",
+                    stderr);
+        return CLI_EXIT_FAILED;
+    }
+    argv[0] = program;
+    (void)execv(program, argv);
+    (void)fprintf(stderr, "glovebox: cannot start %s: %s\n", program,
+                  strerror(errno));
+    return CLI_EXIT_FAILED;
+}
+
+/* ---- help and main ------------------------------------------------------ */
+
+static int run_help(int argc, char **argv)
 {
     const struct cli_command *command;
     char flag[] = "--help";

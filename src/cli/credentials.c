@@ -57,29 +57,18 @@ static const struct cli_column key_columns[] = {
 };
 
 static const struct cli_verb key_verbs[] = {
-    {.name = "list",
-     .aliases = "ls",
-     .help = "List keys",
-     .method = "GET",
-     .path = "/api/keys",
+    {"list", "ls", NULL, "List keys", "GET", "/api/keys",
      .columns = key_columns},
-    {.name = "create",
-     .help = "Create a key and print its secret, once",
-     .needs = "scopes",
-     .method = "POST",
-     .path = "/api/keys",
+    {"create", NULL, NULL, "Create a key and print its secret, once", "POST",
+     "/api/keys", .needs = "scopes",
      .body = "scopes={--scopes} tenant={--tenant} name={--name} "
              "pools={--pools} workspaces={--workspaces} "
              "sessions={--sessions} expires_in_s={--expires}",
      .value = "secret",
      .sentence = "This is key {id}. Its secret is shown only now and stored "
                  "nowhere: save it."},
-    {.name = "revoke",
-     .words = "KEY-ID",
-     .help = "Revoke a key and the tokens minted from it",
-     .method = "DELETE",
-     .path = "/api/keys/{KEY-ID}",
-     .json = "revoked={KEY-ID}",
+    {"revoke", NULL, "KEY-ID", "Revoke a key and the tokens minted from it",
+     "DELETE", "/api/keys/{KEY-ID}", .json = "revoked={KEY-ID}",
      .sentence = "Revoked the key {KEY-ID}."},
     {0},
 };
@@ -134,29 +123,18 @@ static const struct cli_column token_columns[] = {
 };
 
 static const struct cli_verb token_verbs[] = {
-    {.name = "list",
-     .aliases = "ls",
-     .help = "List valid tokens that you may revoke",
-     .method = "GET",
-     .path = "/api/tokens",
-     .cursor = "id",
-     .columns = token_columns},
-    {.name = "create",
-     .help = "Mint a token and print its secret, once",
-     .needs = "ttl",
-     .method = "POST",
-     .path = "/api/tokens",
+    {"list", "ls", NULL, "List valid tokens that you may revoke", "GET",
+     "/api/tokens", .cursor = "id", .columns = token_columns},
+    {"create", NULL, NULL, "Mint a token and print its secret, once", "POST",
+     "/api/tokens", .needs = "ttl",
      .body = "ttl_s={--ttl} scopes={--scopes} name={--name} "
              "session={--session} workspace={--workspace} pool={--pool}",
      .value = "secret",
      .sentence = "This is token {id}. Its secret is shown only now and "
                  "stored nowhere: save it."},
-    {.name = "revoke",
-     .words = "TOKEN-ID",
-     .help = "Revoke a token and the tokens minted from it",
-     .method = "DELETE",
-     .path = "/api/tokens/{TOKEN-ID}",
-     .json = "revoked={TOKEN-ID}",
+    {"revoke", NULL, "TOKEN-ID",
+     "Revoke a token and the tokens minted from it", "DELETE",
+     "/api/tokens/{TOKEN-ID}", .json = "revoked={TOKEN-ID}",
      .sentence = "Revoked the token {TOKEN-ID}."},
     {0},
 };

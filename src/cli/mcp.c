@@ -134,7 +134,7 @@ const struct cli_command cli_mcp = {
     .flags_size = sizeof(const char *),
     .verbs =
         (const struct cli_verb[]){
-            {.name = "", .run = run_bridge},
+            {"", .run = run_bridge},
             {0},
         },
 };

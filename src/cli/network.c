@@ -164,20 +164,13 @@ static int print_network(struct cli_call *call)
 /* ---- the command -------------------------------------------------------- */
 
 static const struct cli_verb verbs[] = {
-    {.name = "show",
-     .words = "SESSION",
-     .help = "Show what a session's code may reach",
-     .method = "GET",
+    {"show", NULL, "SESSION", "Show what a session's code may reach", "GET",
      .path = "/api/sessions/{SESSION}/network"},
-    {.name = "set",
-     .words = "SESSION",
-     .help = "Replace what a session's code may reach",
-     .method = "PUT",
-     .path = "/api/sessions/{SESSION}/network",
+    {"set", NULL, "SESSION", "Replace what a session's code may reach", "PUT",
+     "/api/sessions/{SESSION}/network",
      .body = "mode={--mode} bytes={--bytes} connections={--connections} "
              "requests={--requests}",
-     .prepare = add_settings,
-     .print = print_network},
+     .prepare = add_settings, .print = print_network},
     {0},
 };
 

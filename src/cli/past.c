@@ -41,7 +41,7 @@ int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
                         &all, err);
     if (r < 0)
         return r;
-    cli_show_columns(c, all, versions ? version_columns : cli_past_events);
+    cli_show_list(c, all, versions ? version_columns : cli_past_events);
     return 0;
 }
 

@@ -59,21 +59,12 @@ static const struct cli_column columns[] = {
 };
 
 static const struct cli_verb verbs[] = {
-    {.name = "show",
-     .words = "[TENANT]",
-     .help = "Show the limits and usage of a tenant; else of yours",
-     .method = "GET",
-     .path = "/api/quotas/{TENANT}",
-     .prepare = choose_tenant,
-     .columns = columns,
+    {"show", NULL, "[TENANT]",
+     "Show the limits and usage of a tenant; else of yours", "GET",
+     "/api/quotas/{TENANT}", .prepare = choose_tenant, .columns = columns,
      .list = "quotas"},
-    {.name = "set",
-     .words = "TENANT NAME=VALUE...",
-     .help = "Set limits of a tenant",
-     .method = "PUT",
-     .path = "/api/quotas/{TENANT}",
-     .prepare = add_limits,
-     .columns = columns,
+    {"set", NULL, "TENANT NAME=VALUE...", "Set limits of a tenant", "PUT",
+     "/api/quotas/{TENANT}", .prepare = add_limits, .columns = columns,
      .list = "quotas"},
     {0},
 };

@@ -289,7 +289,7 @@ const struct cli_command cli_run = {
     .flags_size = sizeof(struct run),
     .verbs =
         (const struct cli_verb[]){
-            {.name = "", .words = "[FILE]", .run = run_command},
+            {"", NULL, "[FILE]", .run = run_command},
             {0},
         },
     .check = run_check,

@@ -188,7 +188,7 @@ static int list_runtimes(struct cli *c, const struct cli_words *words,
                                   json_pack("{s:s, s:b, s:s}", "name", *name,
                                             "built", 0, "error", err.message));
     }
-    cli_show_columns(c, data, columns);
+    cli_show_list(c, data, columns);
     return CLI_EXIT_OK;
 }
 
@@ -507,22 +507,11 @@ static int remove_runtime(struct cli *c, const struct cli_words *words,
 /* --- The command ------------------------------------------------------- */
 
 static const struct cli_verb verbs[] = {
-    {.name = "list",
-     .aliases = "ls",
-     .help = "List runtimes",
-     .run = list_runtimes},
-    {.name = "show",
-     .words = "NAME",
-     .help = "Show a runtime and what its image contains",
+    {"list", "ls", NULL, "List runtimes", .run = list_runtimes},
+    {"show", NULL, "NAME", "Show a runtime and what its image contains",
      .run = show_runtime},
-    {.name = "build",
-     .words = "NAME",
-     .help = "Build an image",
-     .run = build_runtime},
-    {.name = "remove",
-     .aliases = "rm",
-     .words = "NAME",
-     .help = "Remove the images of a runtime",
+    {"build", NULL, "NAME", "Build an image", .run = build_runtime},
+    {"remove", "rm", "NAME", "Remove the images of a runtime",
      .run = remove_runtime},
     {0},
 };

@@ -100,16 +100,11 @@ static int print_hits(struct cli_call *call)
 }
 
 static const struct cli_verb search_verbs[] = {
-    {.name = "",
-     .words = "WORDS...",
-     .method = "GET",
-     .path = "/api/search",
+    {"", NULL, "WORDS...", NULL, "GET", "/api/search",
      .query = "workspace={--workspace} prefix={--prefix} type={--type} "
               "author={--author} conversation={--conversation} "
               "from={--after} to={--before}",
-     .cursor = "cursor",
-     .limit = 50,
-     .prepare = join_words,
+     .cursor = "cursor", .limit = 50, .prepare = join_words,
      .print = print_hits},
     {0},
 };
@@ -165,12 +160,8 @@ static const struct cli_column file_columns[] = {
 };
 
 static const struct cli_verb conversation_verbs[] = {
-    {.name = "files",
-     .words = "ID",
-     .help = "List the files of a conversation, oldest first",
-     .method = "GET",
-     .path = "/api/conversations/{ID}/files",
-     .cursor = "version",
+    {"files", NULL, "ID", "List the files of a conversation, oldest first",
+     "GET", "/api/conversations/{ID}/files", .cursor = "version",
      .columns = file_columns},
     {0},
 };

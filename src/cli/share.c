@@ -69,31 +69,16 @@ static const struct cli_column columns[] = {
 };
 
 static const struct cli_verb verbs[] = {
-    {.name = "new",
-     .aliases = "create",
-     .words = "PLACE",
-     .help = "Make a link and print it, once",
-     .method = "POST",
-     .path = "/api/shares",
+    {"new", "create", "PLACE", "Make a link and print it, once", "POST",
+     "/api/shares",
      .body = "workspace={PLACE.workspace} path={PLACE.path} "
              "mode={--write:write|read} version={--version} "
              "expires_in_s={--expires} max_downloads={--downloads}",
-     .prepare = add_password,
-     .print = print_link},
-    {.name = "ls",
-     .aliases = "list",
-     .words = "WS",
-     .help = "List the links of a workspace",
-     .method = "GET",
-     .path = "/api/shares",
-     .query = "workspace={WS}",
-     .columns = columns},
-    {.name = "revoke",
-     .words = "SHARE",
-     .help = "Make a link invalid",
-     .method = "DELETE",
-     .path = "/api/shares/{SHARE}",
-     .json = "revoked={SHARE}",
+     .prepare = add_password, .print = print_link},
+    {"ls", "list", "WS", "List the links of a workspace", "GET", "/api/shares",
+     .query = "workspace={WS}", .columns = columns},
+    {"revoke", NULL, "SHARE", "Make a link invalid", "DELETE",
+     "/api/shares/{SHARE}", .json = "revoked={SHARE}",
      .sentence = "Revoked {SHARE}. The link no longer works."},
     {0},
 };

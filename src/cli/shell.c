@@ -221,7 +221,7 @@ const struct cli_command cli_shell = {
     .flags_size = sizeof(struct cli_shell),
     .verbs =
         (const struct cli_verb[]){
-            {.name = "", .run = run_shell},
+            {"", .run = run_shell},
             {0},
         },
     .check = shell_check,

@@ -12,7 +12,7 @@
 
 struct cli;
 
-/* ---- format.c: text for people ------------------------------------------ */
+/* ---- values.c: text for people ------------------------------------------ */
 
 /* "0 B", "1.5 KiB", "12 MiB"; ret must hold 16 bytes. Returns ret. */
 char *cli_format_size(uint64_t bytes, char ret[16]);
@@ -23,7 +23,7 @@ char *cli_format_duration(uint64_t ms, char ret[24]);
 const char *cli_format_nearest(const char *word, const void *names,
                                size_t stride, size_t count);
 
-/* ---- table.c: aligned columns ------------------------------------------- */
+/* ---- show.c: tables, objects and lists of the API ----------------------- */
 
 struct cli_table;
 struct cli_table *cli_table_new(const char *const *headings, size_t columns);
@@ -33,16 +33,12 @@ void cli_table_row(struct cli_table *t, const char *const *cells);
 /* Aligned columns, two blanks between, none at the end of a line. */
 void cli_table_print(const struct cli_table *t, struct buf *out);
 
-/* ---- show.c: objects and lists of the API ------------------------------- */
-
 struct cli_column;
 
-/* A list as a table, or with --json as it is. */
+/* A list as a table, or with --json as it is; columns end with one that has
+ * no heading. */
 void cli_show_list(const struct cli *c, const json_t *rows,
-                   const struct cli_column *columns, size_t count);
-/* The same; columns end with one that has no heading. */
-void cli_show_columns(const struct cli *c, const json_t *rows,
-                      const struct cli_column *columns);
+                   const struct cli_column *columns);
 /* Every member on a line of its own, nested ones as JSON; what is null or
  * empty is left out. With --json as it is. */
 void cli_show_object(const struct cli *c, const json_t *object);

@@ -324,56 +324,6 @@ static void restore_line_is_exact(void **state)
     assert_false(cli_restore_line("", what, &done, &total));
 }
 
-/* ---- flags of verbs ----------------------------------------------------- */
-
-static int called;
-
-static int on_verb(struct cli *c, const struct cli_words *words, void *arg)
-{
-    (void)c;
-    (void)arg;
-    called++;
-    return (int)words->count;
-}
-
-static const struct cli_subverb verbs[] = {{"ls", 0, 1, on_verb},
-                                           {"put", 1, 2, on_verb}};
-
-static int line(int argc, const char *const *argv)
-{
-    struct cli c = {.command = "files", .signal_fd = -1};
-    bool create = false, all = false;
-    const struct cli_opt table[] = {
-        {"create", 0, CLI_OPT_FLAG, &create, NULL, "", "put store"},
-        {"all", 0, CLI_OPT_FLAG, &all, NULL, "", NULL},
-    };
-    const struct cli_opts opts = {table, ARRAY_SIZE(table), NULL};
-    struct cli_words words;
-    int status;
-
-    if (!cli_opts_parse(&c, &opts, argc, (char **)argv, &words, &status))
-        return 100 + status;
-    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, NULL);
-}
-
-#define LINE(...)                                                             \
-    line((int)ARRAY_SIZE(((const char *[]){"files", __VA_ARGS__})),           \
-         (const char *[]){"files", __VA_ARGS__})
-
-static void verb_run_refuses_flags_of_others(void **state)
-{
-    (void)state;
-    called = 0;
-    assert_int_equal(LINE("put", "a", "--create", "--all"), 1);
-    assert_int_equal(LINE("ls", "--all"), 0);
-    assert_int_equal(called, 2);
-    assert_int_equal(LINE("ls", "--create"), CLI_EXIT_USAGE);
-    assert_int_equal(LINE("--create"), CLI_EXIT_USAGE);
-    assert_int_equal(LINE("put"), CLI_EXIT_USAGE);
-    assert_int_equal(LINE("put", "a", "b", "c"), CLI_EXIT_USAGE);
-    assert_int_equal(called, 2);
-}
-
 /* ---- folders ------------------------------------------------------------ */
 
 static void touch(const char *dir, const char *name, const char *text)
@@ -446,7 +396,6 @@ int main(void)
         cmocka_unit_test(search_line_marks_hits),
         cmocka_unit_test(search_line_of_pages_and_names),
         cmocka_unit_test(restore_line_is_exact),
-        cmocka_unit_test(verb_run_refuses_flags_of_others),
         cmocka_unit_test(tree_read_skips_what_is_no_file),
     };
 
