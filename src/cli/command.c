@@ -462,13 +462,13 @@ static int send_request(struct cli_call *call, struct error *err)
  * the terminal. */
 static void print_sentence(struct cli_call *call, FILE *out)
 {
-    struct cli_guard guard = {.plain = true};
+    struct cli_filter filter = {.plain = true};
     struct buf text cleanup(buf_done) = {0};
     struct buf safe cleanup(buf_done) = {0};
     struct error ignored; /* words as typed need no look-up */
 
     (void)fill_text(call, call->verb->sentence, false, &text, &ignored);
-    cli_guard_feed(&guard, text.data, text.len, &safe);
+    cli_filter_feed(&filter, text.data, text.len, &safe);
     (void)fprintf(out, "%s\n", safe.data ? safe.data : "");
 }
 

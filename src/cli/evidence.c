@@ -26,10 +26,10 @@ struct page {
 /* One line of it at most, without anything a terminal would act on. */
 static void add_safe(struct buf *out, const char *text, size_t len)
 {
-    struct cli_guard guard = {.plain = true};
+    struct cli_filter filter = {.plain = true};
     struct buf safe cleanup(buf_done) = {0};
 
-    cli_guard_feed(&guard, text, len, &safe);
+    cli_filter_feed(&filter, text, len, &safe);
     for (size_t i = 0; i < safe.len; i++)
         if (safe.data[i] == '\n' || safe.data[i] == '\r')
             safe.data[i] = ' ';

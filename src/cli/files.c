@@ -286,7 +286,7 @@ static int print_history(struct cli *c, const struct cli_words *words,
         return cli_fail(c, &err);
     if (at < words->count)
         return cli_usage_error(c, "unexpected '%s'", words->items[at]);
-    if (cli_past_show(c, &place, versions, f->limit, &err) < 0)
+    if (cli_history_print(c, &place, versions, f->limit, &err) < 0)
         return cli_fail(c, &err);
     return CLI_EXIT_OK;
 }
@@ -385,10 +385,10 @@ static int restore_file(struct cli *c, const struct cli_words *words,
                                   "them");
     if (workspace_place(c, f, words, &at, f->commit != NULL, &place, &err) <
             0 ||
-        cli_past_restore(c, &place, f->commit, f->version, f->lock, &commit,
-                         &err) < 0)
+        cli_history_restore(c, &place, f->commit, f->version, f->lock, &commit,
+                            &err) < 0)
         return cli_fail(c, &err);
-    cli_past_restored(c, commit);
+    cli_history_print_restored(c, commit);
     return CLI_EXIT_OK;
 }
 

@@ -124,7 +124,7 @@ struct cli_download {
 int cli_download(struct cli *c, const struct cli_download *what,
                  char **ret_local, struct error *err);
 
-/* ---- upload.c, parts.c -------------------------------------------------- */
+/* ---- upload.c, multipart_upload.c --------------------------------------- */
 
 struct cli_upload {
     const char *local;
@@ -141,12 +141,13 @@ struct cli_upload {
  * caller, or NULL. A file over the service's limit goes in parts. */
 int cli_upload(struct cli *c, const struct cli_place *place,
                const struct cli_upload *what, json_t **ret, struct error *err);
-/* In parts, going on with what an interrupted one has left. */
-int cli_parts(struct cli *c, const struct cli_place *place, int fd,
-              uint64_t size, const struct cli_upload *what, json_t **ret,
-              struct error *err);
+/* In parts; resumes an interrupted upload. */
+int cli_multipart_upload(struct cli *c, const struct cli_place *place, int fd,
+                         uint64_t size, const struct cli_upload *what,
+                         json_t **ret, struct error *err);
 /* How large part number n (from 1) of a file is; 0 beyond its end. */
-uint64_t cli_parts_size(uint64_t size, uint64_t part, uint64_t number);
+uint64_t cli_multipart_part_size(uint64_t size, uint64_t part,
+                                 uint64_t number);
 /* Header lines of a write, NULL at the end; room: owned, done by caller. */
 #define CLI_UPLOAD_HEADERS 4
 void cli_upload_headers(const struct cli_upload *what, struct buf *room,
@@ -165,37 +166,38 @@ struct cli_tree {
 int cli_tree_read(const char *folder, struct cli_tree *ret, struct error *err);
 void cli_tree_done(struct cli_tree *t);
 
-/* ---- past.c: history and restore ---------------------------------------- */
+/* ---- history.c: history and restore ------------------------------------- */
 
-#define CLI_PAST_LIMIT 100u /* events, unless --limit says */
+#define CLI_HISTORY_LIMIT 100u /* events, unless --limit says */
 
 /* The columns of a history. */
-extern const struct cli_column cli_past_events[];
-/* Prints what happened, newest first: to the file at place, or to all below
- * it when its path is "". versions: one file's versions with their sizes.
- * limit 0: CLI_PAST_LIMIT. */
-int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
-                  uint64_t limit, struct error *err);
+extern const struct cli_column cli_history_columns[];
+/* Prints the changes of the file at place, newest first, or of all files when
+ * its path is "". versions: one file's versions with their sizes. limit 0:
+ * CLI_HISTORY_LIMIT. */
+int cli_history_print(struct cli *c, const struct cli_place *place,
+                      bool versions, uint64_t limit, struct error *err);
 /* commit, version: one of them, the other NULL. ret: the new commit. */
-int cli_past_restore(struct cli *c, const struct cli_place *place,
-                     const char *commit, const char *version, const char *lock,
-                     json_t **ret, struct error *err);
-void cli_past_restored(const struct cli *c, const json_t *commit);
+int cli_history_restore(struct cli *c, const struct cli_place *place,
+                        const char *commit, const char *version,
+                        const char *lock, json_t **ret, struct error *err);
+/* Says which files a restore changed. */
+void cli_history_print_restored(const struct cli *c, const json_t *commit);
 
-/* ---- lease.c: a session for one command --------------------------------- */
+/* ---- temp_session.c: a session for one command -------------------------- */
 
-struct cli_lease {
+struct cli_temp_session {
     char session[ID_MAX];
-    char workspace[ID_MAX]; /* "" : ephemeral, or not known */
-    bool made;              /* it is ours to delete */
+    char workspace[ID_MAX]; /* "": ephemeral, or not known */
+    bool is_new;            /* created here, so deleted here */
 };
 
-/* The session named, or a new one. */
-int cli_lease_take(struct cli *c, const char *session,
-                   const struct cli_session_spec *spec, struct cli_lease *ret,
-                   struct error *err);
-/* Deletes it if it was made; says so when that fails. */
-void cli_lease_end(struct cli *c, const struct cli_lease *l);
+/* The session that is named, or a new one. */
+int cli_temp_session_open(struct cli *c, const char *session,
+                          const struct cli_session_spec *spec,
+                          struct cli_temp_session *ret, struct error *err);
+/* Deletes a new session; a failure is reported on standard error. */
+void cli_temp_session_close(struct cli *c, const struct cli_temp_session *t);
 
 /* ---- input.c: files, and what must not be an argument ------------------- */
 

@@ -28,7 +28,7 @@ struct run {
     char *code;
     size_t code_len;
     char *lock; /* token */
-    struct cli_lease lease;
+    struct cli_temp_session temp;
     json_t *execution;
 };
 
@@ -64,7 +64,7 @@ static int put_files(struct run *r, struct error *err)
 
         cli_remote_split(r->put.items[i], true, &local, &remote);
         result =
-            cli_files_put(r->c, r->lease.session, local, remote, NULL, err);
+            cli_files_put(r->c, r->temp.session, local, remote, NULL, err);
         if (result < 0)
             return result;
     }
@@ -85,7 +85,7 @@ static int get_files(struct run *r, struct error *err)
 
         cli_remote_split(r->get.items[i], false, &remote, &local);
         result =
-            cli_files_get(r->c, r->lease.session, remote, local, &saved, &why);
+            cli_files_get(r->c, r->temp.session, remote, local, &saved, &why);
         if (result == 0 && saved && r->c->tty_err && !r->c->json)
             (void)fprintf(stderr, "file saved: %s\n", saved);
         if (result < 0 && first == 0) {
@@ -102,10 +102,10 @@ static void mention_files(const struct run *r)
     bool person = r->c->tty_err && !r->c->json;
     bool kept = !r->c->embedded &&
                 cli_json_text(r->execution, "workspace", NULL) != NULL;
-    size_t made = cli_made_count(r->execution);
+    size_t made = cli_file_summary_count(r->execution);
 
-    cli_made_show(r->c, r->execution, person && kept);
-    if (!kept && person && r->lease.made && !r->get.count && made)
+    cli_file_summary_print(r->c, r->execution, person && kept);
+    if (!kept && person && r->temp.is_new && !r->get.count && made)
         (void)fprintf(stderr,
                       "%zu file%s made and not kept; --get PATH fetches one\n",
                       made, made == 1 ? "" : "s");
@@ -116,7 +116,7 @@ static void mention_files(const struct run *r)
 static int run_code(struct run *r, struct error *err)
 {
     struct cli_execute what = {
-        .session = r->lease.session,
+        .session = r->temp.session,
         .language = r->shell ? "shell" : "python",
         .code = r->code,
         .code_len = r->code_len,
@@ -128,7 +128,7 @@ static int run_code(struct run *r, struct error *err)
                   : r->c->json ? NULL
                                : ".",
         .quiet = r->c->json,
-        .lasting = !r->lease.made,
+        .lasting = !r->temp.is_new,
         .wait = r->wait,
     };
     int result = put_files(r, err);
@@ -138,11 +138,11 @@ static int run_code(struct run *r, struct error *err)
     if (result < 0) {
         /* Given up waiting: the session is where it will run. */
         if (err->approval[0])
-            r->lease.made = false;
+            r->temp.is_new = false;
         return result;
     }
     if (cli_outcome_exit(r->execution) == CLI_EXIT_PENDING) {
-        r->lease.made = false;
+        r->temp.is_new = false;
         return 0;
     }
     return get_files(r, err);
@@ -219,10 +219,11 @@ static int run_command(struct cli *c, const struct cli_words *words, void *arg)
                                  : CLI_CONNECT_OR_EMBED,
                              r->spec.pool, r->spec.runtime, &err);
     if (result == 0)
-        result = cli_lease_take(c, r->session_arg, &r->spec, &r->lease, &err);
+        result =
+            cli_temp_session_open(c, r->session_arg, &r->spec, &r->temp, &err);
     if (result == 0)
         result = run_code(r, &err);
-    cli_lease_end(c, &r->lease);
+    cli_temp_session_close(c, &r->temp);
     return conclude(r, result, &err);
 }
 

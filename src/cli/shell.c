@@ -43,7 +43,7 @@ void cli_shell_failed(struct cli_shell *s, const struct error *err)
 static void run_code(struct cli_shell *s, const struct buf *code)
 {
     struct cli_execute what = {
-        .session = s->lease.session,
+        .session = s->temp.session,
         .language = s->language->name,
         .code = code->data,
         .code_len = code->len,
@@ -66,9 +66,10 @@ static void run_code(struct cli_shell *s, const struct buf *code)
         }
         return;
     }
-    cli_made_show(s->c, execution,
-                  cli_prompt_interactive(s->prompt) && !s->c->embedded &&
-                      cli_json_text(execution, "workspace", NULL));
+    cli_file_summary_print(s->c, execution,
+                           cli_prompt_interactive(s->prompt) &&
+                               !s->c->embedded &&
+                               cli_json_text(execution, "workspace", NULL));
     if (s->c->json) { /* one line each, for a reader of lines */
         (void)json_dumpf(execution, stdout, JSON_COMPACT);
         (void)fputc('\n', stdout);
@@ -89,7 +90,7 @@ static bool is_blank(const char *text)
 static void take_line(struct cli_shell *s, char *line, struct buf *statement)
 {
     if (statement->len == 0 && line[0] == ':') {
-        cli_colon_run(s, line);
+        cli_shell_command_run(s, line);
         return;
     }
     if (statement->len)
@@ -145,8 +146,8 @@ static void greet(const struct cli_shell *s)
         return;
     (void)fprintf(stderr,
                   "%s in session %s%s. :help lists commands, Ctrl-D leaves.\n",
-                  s->language->name, s->lease.session,
-                  s->lease.made ? ", deleted when you leave" : "");
+                  s->language->name, s->temp.session,
+                  s->temp.is_new ? ", deleted when you leave" : "");
 }
 
 static int shell_check(struct cli *c, const struct cli_words *words, void *arg)
@@ -179,13 +180,13 @@ static int run_shell(struct cli *c, const struct cli_words *words, void *arg)
                     s->session_arg || s->spec.workspace ? CLI_CONNECT_RUNNING
                                                         : CLI_CONNECT_OR_EMBED,
                     s->spec.pool, s->spec.runtime, &err) < 0 ||
-        cli_lease_take(c, s->session_arg, &s->spec, &s->lease, &err) < 0)
+        cli_temp_session_open(c, s->session_arg, &s->spec, &s->temp, &err) < 0)
         return cli_fail(c, &err);
     s->prompt = cli_prompt_open(c);
     greet(s);
     read_statements(s);
     cli_prompt_close(s->prompt);
-    cli_lease_end(c, &s->lease);
+    cli_temp_session_close(c, &s->temp);
     return s->status;
 }
 

@@ -204,7 +204,7 @@ void cli_show_done(const struct cli *c, const json_t *object, const char *fmt,
                    ...)
 {
     struct buf safe cleanup(buf_done) = {0};
-    struct cli_guard guard = {.plain = true};
+    struct cli_filter filter = {.plain = true};
     char text[1024];
     va_list ap;
 
@@ -217,17 +217,17 @@ void cli_show_done(const struct cli *c, const json_t *object, const char *fmt,
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof(text), fmt, ap);
     va_end(ap);
-    cli_guard_feed(&guard, text, strlen(text), &safe);
+    cli_filter_feed(&filter, text, strlen(text), &safe);
     (void)printf("%s\n", safe.data ? safe.data : "");
 }
 
 void cli_show_text(const struct cli *c, const char *text, size_t len)
 {
     struct buf safe cleanup(buf_done) = {0};
-    struct cli_guard guard = {.plain = !c->color_out};
+    struct cli_filter filter = {.plain = !c->color_out};
 
     if (c->tty_out) {
-        cli_guard_feed(&guard, text, len, &safe);
+        cli_filter_feed(&filter, text, len, &safe);
         text = safe.data;
         len = safe.len;
     }

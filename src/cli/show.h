@@ -45,7 +45,7 @@ void cli_show_object(const struct cli *c, const json_t *object);
 /* With --json the object; at a terminal the sentence; else nothing. */
 void cli_show_done(const struct cli *c, const json_t *object, const char *fmt,
                    ...) __attribute__((format(printf, 3, 4)));
-/* Text of a session or a file, through the guard when it is a terminal. */
+/* Text of a session or a file, filtered when it is a terminal. */
 void cli_show_text(const struct cli *c, const char *text, size_t len);
 
 /* ---- search.c: one hit ----------------------------------------------------
@@ -68,21 +68,22 @@ bool cli_restore_line(const char *line, char ret_what[48], uint64_t *ret_done,
  * stands, is written out. */
 void cli_approvals_plain(const char *text, size_t len, struct buf *out);
 
-/* ---- guard.c: what reaches a terminal ----------------------------------- */
+/* ---- terminal_filter.c: what reaches a terminal
+ * ----------------------------------- */
 
 /* Takes terminal control out of a session's output, byte by byte: colours and
  * cursor movement stay, whatever could change the terminal itself (titles,
  * clipboard, reports, modes) goes. State lives across calls, so a sequence
  * may be cut anywhere. */
-struct cli_guard {
+struct cli_filter {
     int state;
     bool plain; /* drop colours and movement too */
     unsigned char held[32];
     size_t held_len;
 };
 
-void cli_guard_feed(struct cli_guard *g, const char *bytes, size_t len,
-                    struct buf *out);
+void cli_filter_feed(struct cli_filter *g, const char *bytes, size_t len,
+                     struct buf *out);
 
 /* ---- progress.c: bars and waiting lines --------------------------------- */
 
@@ -108,7 +109,7 @@ void cli_progress_end(struct cli_progress *p); /* wipes the line */
 struct cli_render {
     struct cli *c;
     const char *charts; /* NULL: none are saved */
-    struct cli_guard out, err;
+    struct cli_filter out, err;
     bool out_mid_line, err_mid_line;
     bool error_shown; /* a traceback has been */
     bool unread;      /* writing failed: nobody is there any more */
@@ -136,16 +137,17 @@ int cli_outcome_exit(const json_t *execution);
  * the code's own; false when there is nothing to say. */
 bool cli_outcome_sentence(const json_t *execution, struct buf *out);
 
-/* ---- made.c: files of an execution -------------------------------------- */
+/* ---- file_summary.c: files of an execution ------------------------------ */
 
-/* What an execution object says of its files, a short line each on standard
- * error: what was kept and under which id, and what was not and why. mention:
- * also what went well, which only a person wants to read. */
-void cli_made_show(const struct cli *c, const json_t *execution, bool mention);
-/* The same as text; at most `most` lines, then how many more. */
-void cli_made_lines(const json_t *execution, bool mention, size_t most,
-                    struct buf *out);
-/* How many files it made or changed. */
-size_t cli_made_count(const json_t *execution);
+/* Prints a short line for each file of an execution on standard error: what
+ * was stored and under which id, what was not and why. all: also what went
+ * well, which only a person wants to read. */
+void cli_file_summary_print(const struct cli *c, const json_t *execution,
+                            bool all);
+/* The same as text; at most max lines, then how many more. */
+void cli_file_summary_lines(const json_t *execution, bool all, size_t max,
+                            struct buf *out);
+/* How many files were created or modified. */
+size_t cli_file_summary_count(const json_t *execution);
 
 #endif

@@ -146,7 +146,7 @@ static int send_lock(struct cli_call *call, struct error *err)
 
 static int print_restored(struct cli_call *call)
 {
-    cli_past_restored(call->c, call->answer);
+    cli_history_print_restored(call->c, call->answer);
     return CLI_EXIT_OK;
 }
 
@@ -253,8 +253,8 @@ static const struct cli_verb verbs[] = {
     {"claim", NULL, NULL, "Accept an offer and print the workspace's id",
      "POST", "/api/workspaces/claim", .prepare = add_token, .value = "id"},
     {"history", NULL, "WS", "List changes, newest first", "GET",
-     WORKSPACE "/history", .cursor = "version", .limit = CLI_PAST_LIMIT,
-     .columns = cli_past_events},
+     WORKSPACE "/history", .cursor = "version", .limit = CLI_HISTORY_LIMIT,
+     .columns = cli_history_columns},
     {"restore", NULL, "WS",
      "Restore all files as of a commit, in a new commit", "POST",
      WORKSPACE "/restore", .needs = "commit", .body = "commit={--commit}",

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What happened to files, and going back: for `files` and `workspaces`. */
+/* The history of files and restoring them, for `files` and `workspaces`. */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
-const struct cli_column cli_past_events[] = {
+const struct cli_column cli_history_columns[] = {
     {"AT", "at", .kind = CLI_COLUMN_TIME},
     {"COMMIT", "commit", .kind = CLI_COLUMN_ID},
     {"CHANGE", .member = "change"},
@@ -27,8 +27,8 @@ static const struct cli_column version_columns[] = {
     {0},
 };
 
-int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
-                  uint64_t limit, struct error *err)
+int cli_history_print(struct cli *c, const struct cli_place *place,
+                      bool versions, uint64_t limit, struct error *err)
 {
     char *base cleanup(mem_free) = cli_place_url(place, "history");
     struct buf url cleanup(buf_done) = {0};
@@ -37,17 +37,17 @@ int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
 
     buf_adds(&url, base);
     cli_http_query(&url, "path", place->path);
-    r = cli_remote_list(c, url.data, "version", limit ? limit : CLI_PAST_LIMIT,
-                        &all, err);
+    r = cli_remote_list(c, url.data, "version",
+                        limit ? limit : CLI_HISTORY_LIMIT, &all, err);
     if (r < 0)
         return r;
-    cli_show_list(c, all, versions ? version_columns : cli_past_events);
+    cli_show_list(c, all, versions ? version_columns : cli_history_columns);
     return 0;
 }
 
-int cli_past_restore(struct cli *c, const struct cli_place *place,
-                     const char *commit, const char *version, const char *lock,
-                     json_t **ret, struct error *err)
+int cli_history_restore(struct cli *c, const struct cli_place *place,
+                        const char *commit, const char *version,
+                        const char *lock, json_t **ret, struct error *err)
 {
     char *url cleanup(mem_free) = cli_place_url(place, "restore");
     struct cli_upload what = {.lock = lock};
@@ -66,7 +66,7 @@ int cli_past_restore(struct cli *c, const struct cli_place *place,
     return cli_http_ask(c, "POST", url, body, headers, ret, err);
 }
 
-void cli_past_restored(const struct cli *c, const json_t *commit)
+void cli_history_print_restored(const struct cli *c, const json_t *commit)
 {
     size_t count = json_array_size(json_object_get(commit, "changes"));
     const char *id = cli_json_text(commit, "commit", NULL);
