@@ -69,7 +69,7 @@ static void bridge(struct mcp_bridge *b)
 
         if (!cli_mcp_host_full(b)) {
             (void)curl_multi_perform(b->multi, &running);
-            cli_mcp_finish_reap(b);
+            cli_mcp_exchange_reap(b);
         }
         ms = cli_mcp_session_listen(b, ms);
         ms = cli_mcp_exchange_pump(b, ms);
@@ -105,7 +105,7 @@ static int run_bridge(struct cli *c, const struct cli_words *words, void *arg)
     cli_mcp_host_init(&b);
     c->watch_fd = STDIN_FILENO;
     /* Without a service the host is told so, in answer to its requests. */
-    (void)cli_mcp_finish_find(&b);
+    (void)cli_mcp_exchange_find_service(&b);
     bridge(&b);
     cli_mcp_exchange_drop(&b);
     cli_mcp_session_close(&b);
