@@ -36,6 +36,4 @@ int cli_main(int argc, char **argv);
 /* The table's entry of that name, or NULL. */
 const struct cli_command *cli_command_find(const char *name);
 
-cli_command_fn cli_doctor, cli_scorecard;
-
 #endif

@@ -186,7 +186,7 @@ extern const struct cli_command cli_run, cli_shell, cli_sessions, cli_pool,
     cli_files, cli_workspaces, cli_search, cli_locks, cli_share,
     cli_conversations, cli_approvals, cli_audit, cli_policy, cli_backup,
     cli_restore, cli_verify, cli_key, cli_token, cli_network, cli_secrets,
-    cli_quota, cli_runtime, cli_mcp;
+    cli_quota, cli_runtime, cli_mcp, cli_doctor, cli_scorecard;
 
 /* ---- help.c ------------------------------------------------------------- */
 

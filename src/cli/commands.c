@@ -15,23 +15,6 @@
 #include "cli/cli_int.h"
 #include "conf/conf.h"
 
-/* doctor.c, scorecard.c */
-static const struct cli_command doctor = {
-    .name = "doctor",
-    .summary = "Say which walls stand on this machine, and what to do",
-    .usage = "doctor [--gate] [--json]",
-    .main = cli_doctor,
-    .online = true,
-};
-
-static const struct cli_command scorecard = {
-    .name = "scorecard",
-    .summary = "Probe ten controls of this service, and say what was seen",
-    .usage = "scorecard [--only CONTROL] [--json]",
-    .main = cli_scorecard,
-    .online = true,
-};
-
 static cli_command_fn run_serve, run_help;
 
 static const struct cli_command cli_serve = {
@@ -49,13 +32,13 @@ static const struct cli_command cli_help = {
 };
 
 const struct cli_command *const cli_commands[] = {
-    &cli_serve,   &cli_run,    &cli_shell,         &cli_sessions,
-    &cli_pool,    &cli_files,  &cli_workspaces,    &cli_search,
-    &cli_locks,   &cli_share,  &cli_conversations, &cli_approvals,
-    &cli_audit,   &cli_policy, &cli_backup,        &cli_restore,
-    &cli_verify,  &cli_key,    &cli_token,         &cli_network,
-    &cli_secrets, &cli_quota,  &cli_runtime,       &cli_mcp,
-    &doctor,      &scorecard,  &cli_help,          NULL,
+    &cli_serve,   &cli_run,       &cli_shell,         &cli_sessions,
+    &cli_pool,    &cli_files,     &cli_workspaces,    &cli_search,
+    &cli_locks,   &cli_share,     &cli_conversations, &cli_approvals,
+    &cli_audit,   &cli_policy,    &cli_backup,        &cli_restore,
+    &cli_verify,  &cli_key,       &cli_token,         &cli_network,
+    &cli_secrets, &cli_quota,     &cli_runtime,       &cli_mcp,
+    &cli_doctor,  &cli_scorecard, &cli_help,          NULL,
 };
 
 const struct cli_command *cli_command_find(const char *name)
