@@ -2,8 +2,11 @@
 // What the command line says of itself, and what it says to a wrong line. No
 // service runs: a wrong line is wrong without one, too.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
+import { bin, root } from '../../lib/glovebox.mjs';
 
 const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'pool', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
   'policy', 'approvals', 'quota', 'network', 'secret', 'backup', 'restore', 'verify', 'key', 'token', 'runtime', 'mcp', 'doctor', 'scorecard'];
@@ -69,6 +72,19 @@ test('every flag of the manual is known', async () => {
     const { stdout } = await cli.ok(['help', name]);
     for (const flag of wanted) assert.match(stdout, new RegExp(`--${flag}\\b`), `${name} --${flag}`);
   }
+});
+
+test('docs/CLI.md has the forms of the command table', () => {
+  const done = spawnSync(join(root, 'tools/cli-reference'), ['--check', bin('glovebox')], { encoding: 'utf8' });
+  assert.equal(done.status, 0, done.stderr);
+});
+
+test('help --dump: every command, its verbs and options, as JSON', async () => {
+  const dump = JSON.parse((await cli.ok(['help', '--dump'])).stdout);
+  assert.deepEqual(dump.map((c) => c.name).sort(), [...COMMANDS, 'help'].sort());
+  const take = dump.find((c) => c.name === 'locks').verbs.find((v) => v.name === 'take');
+  assert.equal(take.usage, 'glovebox locks take PLACE [--ttl TIME] [--session SESSION] [--label TEXT]');
+  assert.deepEqual([take.method, take.prints], ['POST', 'token']);
 });
 
 // [line, what standard error says]
