@@ -77,6 +77,8 @@ json_t *cli_json_load(const char *text, size_t len);
 /* The member as text, or fallback when it is missing or not a string. */
 const char *cli_json_text(const json_t *object, const char *key,
                           const char *fallback);
+/* "a,b" as a list of texts; owned by caller. */
+json_t *cli_json_commas(const char *text);
 /* The member as a number; 0 when it is none or negative. */
 uint64_t cli_json_number(const json_t *object, const char *key);
 

@@ -177,27 +177,6 @@ static int resolve(struct cli_call *call, const char *name, const char *text,
 
 /* ---- sources ------------------------------------------------------------ */
 
-static json_t *list_value(const struct cli_option *o, const void *at)
-{
-    const struct cli_words *words = at;
-    json_t *list = json_array();
-
-    if (o->type == CLI_OPT_LIST) {
-        for (size_t i = 0; i < words->count; i++)
-            (void)json_array_append_new(list, json_string(words->items[i]));
-        return list;
-    }
-    for (const char *text = *(const char *const *)at; *text;) {
-        size_t len = strcspn(text, ", ");
-
-        if (len)
-            (void)json_array_append_new(list, json_stringn(text, len));
-        text += len;
-        text += strspn(text, ", ");
-    }
-    return list;
-}
-
 /* name: "ttl", or "flag:yes|no". *ret stays NULL for one that was not given.
  */
 static int option_value(struct cli_call *call, const char *name, bool resolved,
@@ -235,8 +214,13 @@ static int option_value(struct cli_call *call, const char *name, bool resolved,
         *ret = json_boolean(*(const bool *)at);
         return 0;
     case CLI_OPT_COMMAS:
+        *ret = cli_json_commas(*(const char *const *)at);
+        return 0;
     case CLI_OPT_LIST:
-        *ret = list_value(o, at);
+        *ret = json_array();
+        for (size_t i = 0; i < ((const struct cli_words *)at)->count; i++)
+            (void)json_array_append_new(
+                *ret, json_string(((const struct cli_words *)at)->items[i]));
         return 0;
     case CLI_OPT_SECONDS:
     case CLI_OPT_DURATION:

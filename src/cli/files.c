@@ -232,10 +232,11 @@ static int target_of(struct cli *c, const struct cli_files *f,
     return 0;
 }
 
-static int relocate(struct cli *c, const struct cli_words *words,
-                    const struct cli_files *f, const char *verb,
-                    const char *done)
+static int relocate_file(struct cli *c, const struct cli_words *words,
+                         void *arg)
 {
+    const struct cli_files *f = arg;
+    bool copies = strcmp(c->verb->name, "cp") == 0;
     struct cli_place from cleanup(cli_place_done) = {0};
     json_t *body cleanup(json_unref) = NULL;
     json_t *commit cleanup(json_unref) = NULL;
@@ -254,31 +255,47 @@ static int relocate(struct cli *c, const struct cli_words *words,
     body = json_pack("{s:s, s:s}", "from", from.path, "to", to);
     if (!body)
         return cli_usage_error(c, "a path is not valid UTF-8");
-    url = cli_place_url(&from, verb);
+    url = cli_place_url(&from, copies ? "copy" : "move");
     cli_upload_headers(&what, &room, headers);
     if (cli_http_ask(c, "POST", url, body, headers, &commit, &err) < 0)
         return cli_fail(c, &err);
-    cli_show_done(c, commit, "%s %s to %s", done, from.path, to);
+    cli_show_done(c, commit, "%s %s to %s.", copies ? "Copied" : "Moved",
+                  from.path, to);
     return CLI_EXIT_OK;
 }
 
-static int move_file(struct cli *c, const struct cli_words *words, void *arg)
-{
-    return relocate(c, words, arg, "move", "moved");
-}
+/* ---- history, versions -------------------------------------------------- */
 
-static int copy_file(struct cli *c, const struct cli_words *words, void *arg)
-{
-    return relocate(c, words, arg, "copy", "copied");
-}
+const struct cli_column cli_files_history[] = {
+    {"AT", "at", .kind = CLI_COLUMN_TIME},
+    {"COMMIT", "commit", .kind = CLI_COLUMN_ID},
+    {"CHANGE", .member = "change"},
+    {"PATH", .member = "path"},
+    {"BY", "author", .kind = CLI_COLUMN_ID},
+    {"EXECUTION", "execution", .kind = CLI_COLUMN_ID},
+    {0},
+};
 
-/* ---- history, versions ---------------------------------------------------
- */
+static const struct cli_column version_columns[] = {
+    {"NO", "version_number", .kind = CLI_COLUMN_NUMBER},
+    {"VERSION", "version", .kind = CLI_COLUMN_ID},
+    {"AT", "at", .kind = CLI_COLUMN_TIME},
+    {"SIZE", "size", .kind = CLI_COLUMN_SIZE},
+    {"CHANGE", .member = "change"},
+    {"KEPT", "available", .kind = CLI_COLUMN_BOOL},
+    {"BY", "author", .kind = CLI_COLUMN_ID},
+    {0},
+};
 
 static int print_history(struct cli *c, const struct cli_words *words,
-                         const struct cli_files *f, bool versions)
+                         void *arg)
 {
     struct cli_place place cleanup(cli_place_done) = {0};
+    json_t *all cleanup(json_unref) = NULL;
+    struct buf url cleanup(buf_done) = {0};
+    char *base cleanup(mem_free) = NULL;
+    const struct cli_files *f = arg;
+    bool versions = strcmp(c->verb->name, "versions") == 0;
     struct error err;
     size_t at = 0;
 
@@ -286,49 +303,33 @@ static int print_history(struct cli *c, const struct cli_words *words,
         return cli_fail(c, &err);
     if (at < words->count)
         return cli_usage_error(c, "unexpected '%s'", words->items[at]);
-    if (cli_history_print(c, &place, versions, f->limit, &err) < 0)
+    base = cli_place_url(&place, "history");
+    buf_adds(&url, base);
+    cli_http_query(&url, "path", place.path);
+    if (cli_remote_list(c, url.data, "version",
+                        f->limit ? f->limit : CLI_HISTORY_LIMIT, &all,
+                        &err) < 0)
         return cli_fail(c, &err);
+    cli_show_list(c, all, versions ? version_columns : cli_files_history);
     return CLI_EXIT_OK;
-}
-
-static int show_history(struct cli *c, const struct cli_words *words,
-                        void *arg)
-{
-    return print_history(c, words, arg, false);
-}
-
-static int show_versions(struct cli *c, const struct cli_words *words,
-                         void *arg)
-{
-    return print_history(c, words, arg, true);
 }
 
 /* ---- diff --------------------------------------------------------------- */
 
-static const char *line_color(const char *line)
-{
-    switch (line[0]) {
-    case '+':
-        return "\033[32m";
-    case '-':
-        return "\033[31m";
-    case '@':
-        return "\033[36m";
-    default:
-        return "";
-    }
-}
-
 /* Line by line, so that nothing in the file can colour what follows. */
 static void show_diff(const struct cli *c, const char *text)
 {
-    while (*text) {
-        size_t len = strcspn(text, "\n");
-        const char *color = c->color_out ? line_color(text) : "";
+    static const char *const colors[] = {
+        ['+'] = "\033[32m", ['-'] = "\033[31m", ['@'] = "\033[36m"};
 
-        (void)fputs(color, stdout);
+    while (*text) {
+        size_t len = strcspn(text, "\n"), first = (unsigned char)*text;
+        const char *color =
+            c->color_out && first < ARRAY_SIZE(colors) ? colors[first] : NULL;
+
+        (void)fputs(color ? color : "", stdout);
         cli_show_text(c, text, len);
-        (void)printf("%s\n", *color ? "\033[0m" : "");
+        (void)puts(color ? "\033[0m" : "");
         text += len + (text[len] == '\n');
     }
 }
@@ -370,11 +371,29 @@ static int diff_file(struct cli *c, const struct cli_words *words, void *arg)
 
 /* ---- restore ------------------------------------------------------------ */
 
+void cli_files_print_restored(const struct cli *c, const json_t *commit)
+{
+    size_t count = json_array_size(json_object_get(commit, "changes"));
+    const char *id = cli_json_text(commit, "commit", NULL);
+
+    if (id)
+        cli_show_done(c, commit, "Restored %zu file%s in commit %s.", count,
+                      count == 1 ? "" : "s", id);
+    else
+        cli_show_done(
+            c, commit,
+            "Nothing changed: the files are already as they were then.");
+}
+
 static int restore_file(struct cli *c, const struct cli_words *words,
                         void *arg)
 {
     struct cli_place place cleanup(cli_place_done) = {0};
+    json_t *body cleanup(json_unref) = NULL;
     json_t *commit cleanup(json_unref) = NULL;
+    struct buf room cleanup(buf_done) = {0};
+    const char *headers[CLI_UPLOAD_HEADERS];
+    char *url cleanup(mem_free) = NULL;
     const struct cli_files *f = arg;
     struct error err;
     size_t at = 0;
@@ -383,12 +402,19 @@ static int restore_file(struct cli *c, const struct cli_words *words,
         return cli_usage_error(c, "restore needs --version V or --commit C; "
                                   "`files versions` and `files history` list "
                                   "them");
-    if (workspace_place(c, f, words, &at, f->commit != NULL, &place, &err) <
-            0 ||
-        cli_history_restore(c, &place, f->commit, f->version, f->lock, &commit,
-                            &err) < 0)
+    if (workspace_place(c, f, words, &at, f->commit != NULL, &place, &err) < 0)
         return cli_fail(c, &err);
-    cli_history_print_restored(c, commit);
+    while (*place.path && place.path[strlen(place.path) - 1] == '/')
+        place.path[strlen(place.path) - 1] = '\0'; /* a folder, as written */
+    body = json_pack("{s:s*, s:s*, s:s*}", "commit", f->commit, "version",
+                     f->version, "path", *place.path ? place.path : NULL);
+    if (!body)
+        return cli_usage_error(c, "the path is not valid UTF-8");
+    url = cli_place_url(&place, "restore");
+    cli_upload_headers(&(struct cli_upload){.lock = f->lock}, &room, headers);
+    if (cli_http_ask(c, "POST", url, body, headers, &commit, &err) < 0)
+        return cli_fail(c, &err);
+    cli_files_print_restored(c, commit);
     return CLI_EXIT_OK;
 }
 
@@ -472,15 +498,15 @@ static const struct cli_verb verbs[] = {
      .min = 1, .max = CLI_WORDS_MAX, .run = cli_files_upload},
     {"rm", NULL, "PLACE...", "Remove files; they stay in the history",
      .run = remove_files},
-    {"mv", NULL, "PLACE TARGET", "Rename a file", .run = move_file},
+    {"mv", NULL, "PLACE TARGET", "Rename a file", .run = relocate_file},
     {"cp", NULL, "PLACE TARGET", "Copy a file within its workspace",
-     .run = copy_file},
+     .run = relocate_file},
     {"info", NULL, "PLACE", "Show a file and where it comes from", .min = 1,
      .max = 2, .run = show_info},
     {"history", NULL, "PLACE", "List changes, newest first", .min = 1,
-     .max = 2, .run = show_history},
+     .max = 2, .run = print_history},
     {"versions", NULL, "PLACE", "List the versions of a file", .min = 1,
-     .max = 2, .run = show_versions},
+     .max = 2, .run = print_history},
     {"diff", NULL, "PLACE [VERSION [VERSION]]",
      "Compare two versions of a text file", .min = 1, .max = 4,
      .run = diff_file},

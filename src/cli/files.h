@@ -21,6 +21,11 @@ int cli_files_place(struct cli *c, const struct cli_files *f,
                     const struct cli_words *words, size_t *at, bool whole,
                     struct cli_place *ret, struct error *err);
 
+/* The columns of a history, and what a restore says; for `workspaces`, too. */
+#define CLI_HISTORY_LIMIT 100u /* events, unless --limit says */
+extern const struct cli_column cli_files_history[];
+void cli_files_print_restored(const struct cli *c, const json_t *commit);
+
 /* files_transfer.c: the verbs get, put and zip; flags: struct cli_files */
 cli_verb_fn cli_files_download, cli_files_upload, cli_files_zip;
 

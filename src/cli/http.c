@@ -95,20 +95,6 @@ static void job_done(struct job *j)
     json_decref(j->failed);
 }
 
-static void job_progress(struct job *j, const json_t *data)
-{
-    const char *what = cli_json_text(data, "what", "working");
-    uint64_t total = cli_json_number(data, "total");
-
-    if (!j->what[0] || strcmp(j->what, what) != 0 ||
-        j->progress.total != total) {
-        (void)snprintf(j->what, sizeof(j->what), "%s", what);
-        cli_progress_end(&j->progress);
-        cli_progress_count(&j->progress, j->c, j->what, total);
-    }
-    cli_progress_step(&j->progress, cli_json_number(data, "done"));
-}
-
 static int on_job_event(void *ctx, const struct cli_sse_event *event)
 {
     struct job *j = ctx;
@@ -116,12 +102,21 @@ static int on_job_event(void *ctx, const struct cli_sse_event *event)
 
     if (!data)
         return 0;
-    if (strcmp(event->name, "progress") == 0)
-        job_progress(j, data);
-    else if (strcmp(event->name, "done") == 0 && !j->done)
+    if (strcmp(event->name, "progress") == 0) {
+        const char *what = cli_json_text(data, "what", "working");
+        uint64_t total = cli_json_number(data, "total");
+
+        if (strcmp(j->what, what) != 0 || j->progress.total != total) {
+            (void)snprintf(j->what, sizeof(j->what), "%s", what);
+            cli_progress_end(&j->progress);
+            cli_progress_count(&j->progress, j->c, j->what, total);
+        }
+        cli_progress_step(&j->progress, cli_json_number(data, "done"));
+    } else if (strcmp(event->name, "done") == 0 && !j->done) {
         j->done = json_incref(data);
-    else if (strcmp(event->name, "error") == 0 && !j->failed)
+    } else if (strcmp(event->name, "error") == 0 && !j->failed) {
         j->failed = json_incref(data);
+    }
     return 0;
 }
 

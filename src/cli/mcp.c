@@ -15,21 +15,6 @@
 
 #define POLL_MS 60000
 
-static bool signalled(struct cli *c)
-{
-    struct signalfd_siginfo info;
-
-    return c->signal_fd >= 0 &&
-           read(c->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
-}
-
-static bool ready(int fd, short events)
-{
-    struct pollfd p = {.fd = fd, .events = events};
-
-    return poll(&p, 1, 0) > 0;
-}
-
 /* Until the host, the service or a signal has something to say, or the host
  * can be told something. */
 static void wait_for_any(struct mcp_bridge *b, int ms)
@@ -38,6 +23,8 @@ static void wait_for_any(struct mcp_bridge *b, int ms)
     struct curl_waitfd extra[3] = {
         {.fd = STDIN_FILENO, .events = CURL_WAIT_POLLIN}};
     struct pollfd few[3] = {{.fd = STDIN_FILENO, .events = POLLRDHUP}};
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct signalfd_siginfo info;
     unsigned count = 1;
 
     if (b->c->signal_fd >= 0) {
@@ -54,9 +41,11 @@ static void wait_for_any(struct mcp_bridge *b, int ms)
         (void)poll(few, count, ms);
     else
         (void)curl_multi_poll(b->multi, extra, count, ms, NULL);
-    if (signalled(b->c) || (full && few[0].revents))
+    if ((b->c->signal_fd >= 0 && read(b->c->signal_fd, &info, sizeof(info)) ==
+                                     (ssize_t)sizeof(info)) ||
+        (full && few[0].revents))
         b->ended = true;
-    else if (!full && ready(STDIN_FILENO, POLLIN))
+    else if (!full && poll(&input, 1, 0) > 0)
         cli_mcp_host_read(b);
 }
 

@@ -94,17 +94,6 @@ static char *id_path(const struct multipart *p)
     return xasprintf("%s%s", dir, ids_hex(hash, sizeof(hash), hex));
 }
 
-static void save_id(const struct multipart *p)
-{
-    int fd cleanup(fd_close) = -1;
-
-    if (p->id_file)
-        fd = open(p->id_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-    /* Without it the upload works, but cannot be resumed. */
-    if (fd >= 0)
-        (void)fd_write_all(fd, p->id, strlen(p->id));
-}
-
 struct part {
     uint64_t number, len; /* number 0: this place is free */
     char sha256[HASH_HEX];
@@ -361,6 +350,7 @@ static bool resume_upload(struct multipart *p)
 
 static int create_upload(struct multipart *p, struct error *err)
 {
+    int fd cleanup(fd_close) = -1;
     char *url cleanup(mem_free) = cli_place_url(p->place, "uploads");
     json_t *body cleanup(json_unref) = json_pack(
         "{s:s, s:I}", "path", p->place->path, "size", (json_int_t)p->size);
@@ -378,7 +368,11 @@ static int create_upload(struct multipart *p, struct error *err)
         return error_set(err, ERR_INTERNAL,
                          "the service did not return an upload id");
     choose_part(p, answer);
-    save_id(p);
+    /* Without the stored id the upload works, but cannot be resumed. */
+    if (p->id_file)
+        fd = open(p->id_file, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        (void)fd_write_all(fd, p->id, strlen(p->id));
     return 0;
 }
 

@@ -167,34 +167,9 @@ static int test_policy(struct cli *c, const struct cli_words *words, void *arg)
 
 /* ---- explain ------------------------------------------------------------ */
 
-static bool numeric(const char *key)
-{
-    static const char *const names[] = {"code_bytes", "file_bytes",
-                                        "timeout_s", "output_bytes", "port"};
-
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcmp(names[i], key) == 0)
-            return true;
-    return false;
-}
-
-static json_t *list_of(const char *text)
-{
-    json_t *list = json_array();
-
-    while (*text) {
-        size_t len = strcspn(text, ",");
-
-        if (len)
-            (void)json_array_append_new(list, json_stringn(text, len));
-        text += len + (text[len] == ',');
-    }
-    return list;
-}
-
 /* key=value words as the object the service takes too. */
-static int read_words(struct cli *c, const struct cli_words *words,
-                      json_t *ret)
+static int parse_request(struct cli *c, const struct cli_words *words,
+                         json_t *ret)
 {
     for (size_t i = 0; i < words->count; i++) {
         const char *word = words->items[i];
@@ -207,10 +182,12 @@ static int read_words(struct cli *c, const struct cli_words *words,
             return cli_usage_error(c, "'%s' is not KEY=VALUE", word);
         key = xstrndup(word, (size_t)(equals - word));
         if (strcmp(key, "scopes") == 0) {
-            value = list_of(equals + 1);
-        } else if (numeric(key)) {
+            value = cli_json_commas(equals + 1);
+        } else if (cli_command_listed("code_bytes file_bytes timeout_s "
+                                      "output_bytes port",
+                                      key)) {
             if (cli_values_size(equals + 1, &number) < 0)
-                return cli_usage_error(c, "%s wants a number, not '%s'", key,
+                return cli_usage_error(c, "%s needs a number, not '%s'", key,
                                        equals + 1);
             value = json_integer((json_int_t)number);
         } else {
@@ -225,8 +202,8 @@ static int read_words(struct cli *c, const struct cli_words *words,
     return CLI_EXIT_OK;
 }
 
-static int ask_file(const struct policy_flags *p, json_t *request,
-                    json_t **ret, struct error *err)
+static int explain_file(const struct policy_flags *p, json_t *request,
+                        json_t **ret, struct error *err)
 {
     char *text cleanup(mem_free) = NULL;
     struct buf out cleanup(buf_done) = {0};
@@ -243,51 +220,31 @@ static int ask_file(const struct policy_flags *p, json_t *request,
     return r;
 }
 
-static int ask_service(struct cli *c, const struct policy_flags *p,
-                       json_t *request, json_t **ret, struct error *err)
+static void print_layer(const json_t *layer)
 {
-    json_t *body cleanup(json_unref) =
-        json_pack("{s:O, s:s*}", "request", request, "session", p->session);
-
-    return cli_http_json(c, "POST", "/api/policy/explain", body, ret, err);
-}
-
-static void say_conditions(const json_t *rule)
-{
-    const json_t *list = json_object_get(rule, "conditions");
-
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *one = json_array_get(list, i);
-
-        (void)printf(
-            "      %s %s: wants %s, is %s\n",
-            json_is_true(json_object_get(one, "holds")) ? "yes" : "no ",
-            cli_json_text(one, "key", ""), cli_json_text(one, "wants", ""),
-            cli_json_text(one, "is", "not there"));
-    }
-}
-
-static void say_layer(const json_t *layer)
-{
-    const json_t *rules = json_object_get(layer, "rules");
+    const json_t *rule, *one;
+    size_t i, k;
 
     (void)printf("  %s: %s, by %s\n", cli_json_text(layer, "layer", ""),
                  cli_json_text(layer, "verdict", ""),
                  cli_json_text(layer, "rule", ""));
-    for (size_t i = 0; i < json_array_size(rules); i++) {
-        const json_t *rule = json_array_get(rules, i);
-
+    json_array_foreach (json_object_get(layer, "rules"), i, rule) {
         if (!json_is_true(json_object_get(rule, "asked")))
             break;
         (void)printf("    %s: %s\n", cli_json_text(rule, "rule", ""),
                      json_is_true(json_object_get(rule, "matches"))
                          ? cli_json_text(rule, "then", "")
                          : "does not match");
-        say_conditions(rule);
+        json_array_foreach (json_object_get(rule, "conditions"), k, one)
+            (void)printf(
+                "      %s %s: wants %s, is %s\n",
+                json_is_true(json_object_get(one, "holds")) ? "yes" : "no ",
+                cli_json_text(one, "key", ""), cli_json_text(one, "wants", ""),
+                cli_json_text(one, "is", "not there"));
     }
 }
 
-static void say(const json_t *why)
+static void print_explanation(const json_t *why)
 {
     const json_t *limit = json_object_get(why, "limit");
     const json_t *versions = json_object_get(why, "versions");
@@ -317,7 +274,7 @@ static void say(const json_t *why)
                          (unsigned long long)cli_json_number(one, "version"),
                          cli_json_text(one, "held", ""));
         for (size_t k = 0; k < json_array_size(layers); k++)
-            say_layer(json_array_get(layers, k));
+            print_layer(json_array_get(layers, k));
     }
 }
 
@@ -326,21 +283,27 @@ static int explain_policy(struct cli *c, const struct cli_words *words,
 {
     const struct policy_flags *p = arg;
     json_t *request cleanup(json_unref) = json_object();
+    json_t *body cleanup(json_unref) = NULL;
     json_t *why cleanup(json_unref) = NULL;
     struct error err;
-    int status = read_words(c, words, request);
+    int status = parse_request(c, words, request);
     int r;
 
     if (status != CLI_EXIT_OK)
         return status;
-    r = p->file ? ask_file(p, request, &why, &err)
-                : ask_service(c, p, request, &why, &err);
+    if (p->file) {
+        r = explain_file(p, request, &why, &err);
+    } else {
+        body = json_pack("{s:O, s:s*}", "request", request, "session",
+                         p->session);
+        r = cli_http_json(c, "POST", "/api/policy/explain", body, &why, &err);
+    }
     if (r < 0)
         return cli_fail(c, &err);
     if (c->json)
         cli_print_json(why);
     else
-        say(why);
+        print_explanation(why);
     return CLI_EXIT_OK;
 }
 

@@ -166,24 +166,6 @@ struct cli_tree {
 int cli_tree_read(const char *folder, struct cli_tree *ret, struct error *err);
 void cli_tree_done(struct cli_tree *t);
 
-/* ---- history.c: history and restore ------------------------------------- */
-
-#define CLI_HISTORY_LIMIT 100u /* events, unless --limit says */
-
-/* The columns of a history. */
-extern const struct cli_column cli_history_columns[];
-/* Prints the changes of the file at place, newest first, or of all files when
- * its path is "". versions: one file's versions with their sizes. limit 0:
- * CLI_HISTORY_LIMIT. */
-int cli_history_print(struct cli *c, const struct cli_place *place,
-                      bool versions, uint64_t limit, struct error *err);
-/* commit, version: one of them, the other NULL. ret: the new commit. */
-int cli_history_restore(struct cli *c, const struct cli_place *place,
-                        const char *commit, const char *version,
-                        const char *lock, json_t **ret, struct error *err);
-/* Says which files a restore changed. */
-void cli_history_print_restored(const struct cli *c, const json_t *commit);
-
 /* ---- temp_session.c: a session for one command -------------------------- */
 
 struct cli_temp_session {

@@ -44,8 +44,9 @@ static void shell_get(struct cli_shell *s, char **words)
         (void)fprintf(stderr, "saved %s\n", saved);
 }
 
+/* A request without a body, and what it did. */
 static void post_to_session(struct cli_shell *s, const char *verb,
-                            const char *said)
+                            const char *done)
 {
     char *path cleanup(mem_free) =
         xasprintf("/api/sessions/%s/%s", s->temp.session, verb);
@@ -54,25 +55,7 @@ static void post_to_session(struct cli_shell *s, const char *verb,
     if (cli_http_json(s->c, "POST", path, NULL, NULL, &err) < 0)
         cli_shell_failed(s, &err);
     else if (s->c->tty_err)
-        (void)fprintf(stderr, "%s\n", said);
-}
-
-static void shell_reset(struct cli_shell *s, char **words)
-{
-    (void)words;
-    post_to_session(s, "reset", "a fresh interpreter; files are in place");
-}
-
-static void shell_refresh(struct cli_shell *s, char **words)
-{
-    (void)words;
-    post_to_session(s, "refresh", "what others committed is in place");
-}
-
-static void shell_interrupt(struct cli_shell *s, char **words)
-{
-    (void)words;
-    post_to_session(s, "interrupt", "interrupted");
+        (void)fprintf(stderr, "%s\n", done);
 }
 
 static void shell_lang(struct cli_shell *s, char **words)
@@ -100,20 +83,24 @@ static void shell_quit(struct cli_shell *s, char **words)
 static const struct {
     const char *name;
     const char *args;
-    int least;
+    int min;
     void (*run)(struct cli_shell *s, char **words);
     const char *help;
+    const char *done; /* no run: posts to the session, then says this */
 } commands[] = {
-    {"help", "", 0, shell_help, "this list"},
-    {"files", "", 0, shell_files, "list the session's files"},
-    {"put", " FILE [PATH]", 1, shell_put, "upload a file"},
-    {"get", " PATH [FILE]", 1, shell_get, "download a file"},
-    {"reset", "", 0, shell_reset, "a fresh interpreter, same files"},
-    {"refresh", "", 0, shell_refresh, "bring in what others committed"},
-    {"interrupt", "", 0, shell_interrupt, "stop what runs in the session"},
-    {"lang", " python|shell", 1, shell_lang, "what the next lines are"},
-    {"session", "", 0, shell_session, "print the session's id"},
-    {"quit", "", 0, shell_quit, "leave; so does Ctrl-D"},
+    {"help", "", 0, shell_help, "this list", NULL},
+    {"files", "", 0, shell_files, "list the session's files", NULL},
+    {"put", " FILE [PATH]", 1, shell_put, "upload a file", NULL},
+    {"get", " PATH [FILE]", 1, shell_get, "download a file", NULL},
+    {"reset", "", 0, NULL, "a new interpreter, same files",
+     "a fresh interpreter; files are in place"},
+    {"refresh", "", 0, NULL, "bring in what others committed",
+     "what others committed is in place"},
+    {"interrupt", "", 0, NULL, "stop what runs in the session", "interrupted"},
+    {"lang", " python|shell", 1, shell_lang, "language of the next lines",
+     NULL},
+    {"session", "", 0, shell_session, "print the session's id", NULL},
+    {"quit", "", 0, shell_quit, "leave; so does Ctrl-D", NULL},
 };
 
 static void shell_help(struct cli_shell *s, char **words)
@@ -144,11 +131,13 @@ void cli_shell_command_run(struct cli_shell *s, char *line)
     for (size_t i = 0; count > 0 && i < ARRAY_SIZE(commands); i++) {
         if (strcmp(commands[i].name, words[0]) != 0)
             continue;
-        if (count - 1 < commands[i].least)
+        if (count - 1 < commands[i].min)
             (void)fprintf(stderr, "usage: :%s%s\n", commands[i].name,
                           commands[i].args);
-        else
+        else if (commands[i].run)
             commands[i].run(s, words + 1);
+        else
+            post_to_session(s, words[0], commands[i].done);
         (void)fflush(stdout); /* in order with what code writes next */
         return;
     }

@@ -41,14 +41,6 @@ void cli_upload_headers(const struct cli_upload *what, struct buf *room,
     ret[count] = NULL;
 }
 
-static void add_notes(struct buf *url, const struct cli_upload *what)
-{
-    cli_http_query(url, "conversation", what->conversation);
-    cli_http_query(url, "message", what->message);
-    if (strcmp(what->local, "-") != 0)
-        cli_http_query(url, "executable", what->executable ? "true" : "false");
-}
-
 static int upload_whole(struct cli *c, const struct cli_place *place, int fd,
                         uint64_t size, const struct cli_upload *what,
                         json_t **ret, struct error *err)
@@ -61,8 +53,13 @@ static int upload_whole(struct cli *c, const struct cli_place *place, int fd,
     int r;
 
     buf_adds(&url, base);
-    if (place->kind == CLI_PLACE_WORKSPACE)
-        add_notes(&url, what);
+    if (place->kind == CLI_PLACE_WORKSPACE) {
+        cli_http_query(&url, "conversation", what->conversation);
+        cli_http_query(&url, "message", what->message);
+        if (strcmp(what->local, "-") != 0)
+            cli_http_query(&url, "executable",
+                           what->executable ? "true" : "false");
+    }
     cli_upload_headers(what, &room, headers);
     t.method = "PUT";
     t.path = url.data;
@@ -86,15 +83,6 @@ static bool fits(struct cli *c, uint64_t size)
     return !c->upload_bytes || size <= c->upload_bytes;
 }
 
-static int too_large(struct error *err)
-{
-    (void)error_set(err, ERR_TOO_LARGE,
-                    "it is larger than the service takes at once");
-    return error_hint(err, "A workspace takes larger ones: `glovebox files "
-                           "put FILE WORKSPACE:PATH`, then `glovebox "
-                           "sessions refresh SESSION`.");
-}
-
 static int upload_fd(struct cli *c, const struct cli_place *place, int fd,
                      uint64_t size, const struct cli_upload *what,
                      json_t **ret, struct error *err)
@@ -111,9 +99,13 @@ static int upload_fd(struct cli *c, const struct cli_place *place, int fd,
             !known || fits(c, size))
             return r;
     }
-    if (place->kind != CLI_PLACE_WORKSPACE)
-        return too_large(err);
-    return cli_multipart_upload(c, place, fd, size, what, ret, err);
+    if (place->kind == CLI_PLACE_WORKSPACE)
+        return cli_multipart_upload(c, place, fd, size, what, ret, err);
+    (void)error_set(err, ERR_TOO_LARGE,
+                    "the file is larger than the service accepts at once");
+    return error_hint(err, "Store it in the workspace instead: `glovebox "
+                           "files put FILE WORKSPACE:PATH`, then `glovebox "
+                           "sessions refresh SESSION`.");
 }
 
 int cli_upload(struct cli *c, const struct cli_place *place,

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/files.h"
 
 #define WORKSPACE "/api/workspaces/{WS}"
 
@@ -146,7 +146,7 @@ static int send_lock(struct cli_call *call, struct error *err)
 
 static int print_restored(struct cli_call *call)
 {
-    cli_history_print_restored(call->c, call->answer);
+    cli_files_print_restored(call->c, call->answer);
     return CLI_EXIT_OK;
 }
 
@@ -254,7 +254,7 @@ static const struct cli_verb verbs[] = {
      "POST", "/api/workspaces/claim", .prepare = add_token, .value = "id"},
     {"history", NULL, "WS", "List changes, newest first", "GET",
      WORKSPACE "/history", .cursor = "version", .limit = CLI_HISTORY_LIMIT,
-     .columns = cli_history_columns},
+     .columns = cli_files_history},
     {"restore", NULL, "WS",
      "Restore all files as of a commit, in a new commit", "POST",
      WORKSPACE "/restore", .needs = "commit", .body = "commit={--commit}",
