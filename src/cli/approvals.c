@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glovebox approvals: what waits for a person, and the person's answer. What
- * is to be approved was written by somebody else, so `show` prints it such
- * that nothing in it can hide from the reader.
+ * glovebox approvals: requests that wait for a person's decision. Somebody
+ * else wrote what is to be approved, so `show` prints it such that nothing in
+ * it can hide from the reader.
  */
 #include <string.h>
 
@@ -11,40 +11,14 @@
 #include "base/utf8.h"
 #include "cli/cli_int.h"
 
-#define BASE "/api/approvals"
+#define APPROVAL "/api/approvals/{APPROVAL}"
 
-struct approvals {
+struct approval_flags {
     bool all;
     const char *reason;
 };
 
-static const struct cli_column columns[] = {
-    {"ID", "id", CLI_COLUMN_TEXT},
-    {"STATE", "state", CLI_COLUMN_TEXT},
-    {"ACTION", "action", CLI_COLUMN_TEXT},
-    {"ASKED BY", "asked_by", CLI_COLUMN_TEXT},
-    {"ASKED AT", "asked_at", CLI_COLUMN_TEXT},
-    {"UNTIL", "expires_at", CLI_COLUMN_TEXT},
-    {"WHAT", "summary", CLI_COLUMN_TEXT},
-};
-
-static int list(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *rows cleanup(json_unref) = NULL;
-    const struct approvals *a = arg;
-    struct error err;
-
-    (void)words;
-    if (cli_remote_list(c, a->all ? BASE : BASE "?state=pending", "id", 0,
-                        &rows, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_list(c, rows, columns, ARRAY_SIZE(columns));
-    return CLI_EXIT_OK;
-}
-
-/* ---- one, for a reader -------------------------------------------------- */
-
-/* What a reader would not see, or see elsewhere than it is. */
+/* Characters that a reader would not see, or see elsewhere. */
 static bool hides(uint32_t c)
 {
     return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0) ||
@@ -69,13 +43,20 @@ void cli_approvals_plain(const char *text, size_t len, struct buf *out)
     }
 }
 
-static void print_payload(const json_t *payload)
+static int print_approval(struct cli_call *call)
 {
+    json_t *payload cleanup(json_unref) =
+        json_incref(json_object_get(call->answer, "payload"));
     const json_t *code = json_object_get(payload, "code");
-    char *whole cleanup(mem_free) =
-        json_is_string(code) ? NULL : json_dumps(payload, JSON_INDENT(2));
+    char *whole cleanup(mem_free) = NULL;
     struct buf text cleanup(buf_done) = {0};
 
+    (void)json_object_del(call->answer, "payload");
+    cli_show_object(call->c, call->answer);
+    if (!json_is_object(payload))
+        return CLI_EXIT_OK;
+    if (!json_is_string(code))
+        whole = json_dumps(payload, JSON_INDENT(2));
     if (whole)
         cli_approvals_plain(whole, strlen(whole), &text);
     else
@@ -83,104 +64,60 @@ static void print_payload(const json_t *payload)
                             &text);
     (void)printf("\n%.*s%s", (int)text.len, text.data ? text.data : "",
                  text.len && text.data[text.len - 1] == '\n' ? "" : "\n");
-}
-
-static int show(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *one cleanup(json_unref) = NULL;
-    json_t *payload cleanup(json_unref) = NULL;
-    char *url cleanup(mem_free) = xasprintf(BASE "/%s", words->items[0]);
-    struct error err;
-
-    (void)arg;
-    if (cli_http_json(c, "GET", url, NULL, &one, &err) < 0)
-        return cli_fail(c, &err);
-    if (!c->json) {
-        payload = json_incref(json_object_get(one, "payload"));
-        (void)json_object_del(one, "payload");
-    }
-    cli_show_object(c, one);
-    if (json_is_object(payload))
-        print_payload(payload);
     return CLI_EXIT_OK;
 }
 
-/* ---- answers ------------------------------------------------------------ */
-
-static int answer(struct cli *c, const char *id, const char *verb,
-                  const struct approvals *a)
-{
-    json_t *body cleanup(json_unref) =
-        json_pack("{s:s*}", "reason", a->reason);
-    json_t *one cleanup(json_unref) = NULL;
-    char *url cleanup(mem_free) = xasprintf(BASE "/%s/%s", id, verb);
-    struct error err;
-
-    if (!body)
-        return cli_usage_error(c, "the reason is not valid UTF-8");
-    if (cli_http_json(c, "POST", url, body, &one, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, one, "%s is %s", id, cli_json_text(one, "state", "?"));
-    return CLI_EXIT_OK;
-}
-
-static int approve(struct cli *c, const struct cli_words *words, void *arg)
-{
-    return answer(c, words->items[0], "approve", arg);
-}
-
-static int deny(struct cli *c, const struct cli_words *words, void *arg)
-{
-    const struct approvals *a = arg;
-
-    if (!a->reason)
-        return cli_usage_error(c, "deny wants -m REASON, for who asked");
-    return answer(c, words->items[0], "deny", a);
-}
-
-static int withdraw(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *out cleanup(json_unref) =
-        json_pack("{s:s}", "withdrawn", words->items[0]);
-    char *url cleanup(mem_free) = xasprintf(BASE "/%s", words->items[0]);
-    struct error err;
-
-    (void)arg;
-    if (cli_http_json(c, "DELETE", url, NULL, NULL, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, out, "%s is withdrawn", words->items[0]);
-    return CLI_EXIT_OK;
-}
-
-static const struct cli_verb verbs[] = {
-    {"list", 0, 0, list}, {"ls", 0, 0, list},
-    {"show", 1, 1, show}, {"approve", 1, 1, approve},
-    {"deny", 1, 1, deny}, {"withdraw", 1, 1, withdraw},
+static const struct cli_column columns[] = {
+    {"ID", "id", .kind = CLI_COLUMN_ID},
+    {"STATE", .member = "state"},
+    {"ACTION", .member = "action"},
+    {"ASKED BY", "asked_by", .kind = CLI_COLUMN_ID},
+    {"ASKED AT", "asked_at", .kind = CLI_COLUMN_TIME},
+    {"UNTIL", "expires_at", .kind = CLI_COLUMN_TIME},
+    {"WHAT", .member = "summary"},
+    {0},
 };
 
-int cli_approvals(int argc, char **argv)
-{
-    struct cli c cleanup(cli_done);
-    struct approvals a = {0};
-    const struct cli_opt table[] = {
-        {"all", 'a', CLI_OPT_FLAG, &a.all, NULL,
-         "settled ones too, not only what waits", "list ls"},
-        {"reason", 'm', CLI_OPT_TEXT, &a.reason, "TEXT",
-         "why, at most 500 bytes; needed to deny", "approve deny"},
-    };
-    const struct cli_opts opts = {
-        table, ARRAY_SIZE(table),
-        "Read with `show` what is to run before you approve it: invisible and\n"
-        "control characters are printed as \\x1b or \\u{202e}. To decide needs\n"
-        "a key of scope approve that is not the one that asked, nor a token\n"
-        "of it; to withdraw, the one that asked. A held execution runs by\n"
-        "itself once it is approved; anything else is asked again by who\n"
-        "wants it, and then goes through once.\n"};
-    struct cli_words words;
-    int status;
+static const struct cli_verb verbs[] = {
+    {"list", "ls", NULL, "List requests that wait for a decision", "GET",
+     "/api/approvals", .query = "state={--all:|pending}", .cursor = "id",
+     .columns = columns},
+    {"show", NULL, "APPROVAL", "Show a request and the code it would run",
+     "GET", APPROVAL, .print = print_approval},
+    {"approve", NULL, "APPROVAL", "Approve a request", "POST",
+     APPROVAL "/approve", .body = "reason={--reason}",
+     .sentence = "The request {APPROVAL} is {state}."},
+    {"deny", NULL, "APPROVAL", "Deny a request, with a reason for its author",
+     "POST", APPROVAL "/deny", .needs = "reason", .body = "reason={--reason}",
+     .sentence = "The request {APPROVAL} is {state}."},
+    {"withdraw", NULL, "APPROVAL", "Withdraw your own request", "DELETE",
+     APPROVAL, .json = "withdrawn={APPROVAL}",
+     .sentence = "Withdrew the request {APPROVAL}."},
+    {0},
+};
 
-    cli_init(&c, "approvals");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, &a);
-}
+#define AT(member) offsetof(struct approval_flags, member)
+
+static const struct cli_option options[] = {
+    {"all", 'a', CLI_OPT_FLAG, AT(all), NULL,
+     "decided requests too, not only pending ones", "list"},
+    {"reason", 'm', CLI_OPT_TEXT, AT(reason), "REASON",
+     "why, at most 500 bytes; needed to deny", "approve deny"},
+    {0},
+};
+
+const struct cli_command cli_approvals = {
+    .name = "approvals",
+    .summary = "Requests that wait for a person: show, approve, deny",
+    .notes =
+        "Read with `show` what would run before you approve it: invisible and\n"
+        "control characters are printed as \\x1b or \\u{202e}. Deciding needs\n"
+        "a key of scope approve other than the key that asked and its\n"
+        "tokens; only the key that asked can withdraw. An approved execution\n"
+        "runs by itself; any other approved request must be made again, and\n"
+        "then succeeds once.\n",
+    .online = true,
+    .options = options,
+    .flags_size = sizeof(struct approval_flags),
+    .verbs = verbs,
+};

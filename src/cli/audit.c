@@ -2,8 +2,8 @@
 /*
  * glovebox audit: the trail of who did what, oldest first, of the last day
  * unless told otherwise; as it grows with --follow; and whether it is whole.
- * What is known of an execution is evidence.c, exports are audit_export.c,
- * checking one without a service audit_check.c.
+ * Evidence of an execution is evidence.c; audit_export.c writes exports and
+ * checks them without a service.
  */
 #include <signal.h>
 #include <string.h>
@@ -20,14 +20,15 @@
 #define FOLLOW_FIRST 10u /* events shown before it waits */
 
 static const struct cli_column columns[] = {
-    {"SEQ", "seq", CLI_COLUMN_NUMBER},
-    {"AT", "at", CLI_COLUMN_TEXT},
-    {"ACTOR", "actor", CLI_COLUMN_TEXT},
-    {"ACTION", "action", CLI_COLUMN_TEXT},
-    {"RESULT", "result", CLI_COLUMN_TEXT},
-    {"WORKSPACE", "workspace", CLI_COLUMN_TEXT},
-    {"OBJECT", "object", CLI_COLUMN_TEXT},
-    {"PATH", "path", CLI_COLUMN_TEXT},
+    {"SEQ", "seq", .kind = CLI_COLUMN_NUMBER},
+    {"AT", "at", .kind = CLI_COLUMN_TIME},
+    {"ACTOR", "actor", .kind = CLI_COLUMN_ID},
+    {"ACTION", .member = "action"},
+    {"RESULT", .member = "result"},
+    {"WORKSPACE", "workspace", .kind = CLI_COLUMN_ID},
+    {"OBJECT", .member = "object"},
+    {"PATH", .member = "path"},
+    {0},
 };
 
 static int build_url(struct cli *c, const struct cli_audit *a, struct buf *url,
@@ -85,7 +86,7 @@ static void print_events(const struct cli *c, const json_t *events)
                  cli_json_text(one, "actor", "-"),
                  cli_json_text(one, "action", ""),
                  cli_json_text(one, "result", ""));
-        for (size_t k = 5; k < ARRAY_SIZE(columns); k++) {
+        for (size_t k = 5; columns[k].heading; k++) {
             const char *text = cli_json_text(one, columns[k].member, NULL);
 
             if (text)
@@ -108,8 +109,8 @@ bool cli_audit_nap(const struct cli *c)
            !sigismember(&set, SIGTERM) && !sigismember(&set, SIGHUP);
 }
 
-static int follow(struct cli *c, const char *url, json_t *shown,
-                  struct error *err)
+static int follow_events(struct cli *c, const char *url, json_t *shown,
+                         struct error *err)
 {
     uint64_t last = 0;
 
@@ -138,7 +139,7 @@ static int follow(struct cli *c, const char *url, json_t *shown,
 
 /* ---- the verbs ---------------------------------------------------------- */
 
-static int list(struct cli *c, const struct cli_words *words, void *arg)
+static int list_events(struct cli *c, const struct cli_words *words, void *arg)
 {
     json_t *events cleanup(json_unref) = NULL;
     struct buf url cleanup(buf_done) = {0};
@@ -153,13 +154,14 @@ static int list(struct cli *c, const struct cli_words *words, void *arg)
     if (most)
         keep_newest(events, most);
     if (!a->follow)
-        cli_show_list(c, events, columns, ARRAY_SIZE(columns));
-    else if (follow(c, url.data, events, &err) < 0)
+        cli_show_list(c, events, columns);
+    else if (follow_events(c, url.data, events, &err) < 0)
         return cli_fail(c, &err);
     return CLI_EXIT_OK;
 }
 
-static int verify(struct cli *c, const struct cli_words *words, void *arg)
+static int verify_trail(struct cli *c, const struct cli_words *words,
+                        void *arg)
 {
     struct cli_transfer t cleanup(cli_transfer_done) = CLI_TRANSFER_INIT;
     json_t *report cleanup(json_unref) = NULL;
@@ -189,91 +191,88 @@ static int verify(struct cli *c, const struct cli_words *words, void *arg)
     return ok ? CLI_EXIT_OK : CLI_EXIT_CODE;
 }
 
-static int key(struct cli *c, const struct cli_words *words, void *arg)
+static int print_key(struct cli_call *call)
 {
-    json_t *answer cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)words;
-    (void)arg;
-    if (cli_http_json(c, "GET", "/api/audit/key", NULL, &answer, &err) < 0)
-        return cli_fail(c, &err);
-    if (c->json)
-        cli_print_json(answer);
-    else
-        (void)fputs(cli_json_text(answer, "public_key", ""), stdout);
+    (void)fputs(cli_json_text(call->answer, "public_key", ""), stdout);
     return CLI_EXIT_OK;
 }
 
-static int checkpoint(struct cli *c, const struct cli_words *words, void *arg)
+/* To be stored elsewhere: JSON for people, too. */
+static int print_checkpoint(struct cli_call *call)
 {
-    json_t *answer cleanup(json_unref) = NULL;
-    struct error err;
+    cli_print_json(call->answer);
+    return CLI_EXIT_OK;
+}
+
+static int audit_check_flags(struct cli *c, const struct cli_words *words,
+                             void *arg)
+{
+    const struct cli_audit *a = arg;
 
     (void)words;
-    (void)arg;
-    if (cli_http_json(c, "POST", "/api/audit/checkpoints", NULL, &answer,
-                      &err) < 0)
-        return cli_fail(c, &err);
-    cli_print_json(answer); /* what is to be kept, whoever asks */
+    if (a->follow && a->to_ms)
+        return cli_usage_error(c, "--follow has no end: use it without --to");
     return CLI_EXIT_OK;
 }
 
 static const struct cli_verb verbs[] = {
-    {"list", 0, 0, list},
-    {"ls", 0, 0, list},
-    {"show", 1, 1, cli_evidence_show},
-    {"verify", 0, 1, verify},
-    {"export", 0, 0, cli_audit_export},
-    {"key", 0, 0, key},
-    {"checkpoint", 0, 0, checkpoint},
+    {"list", "ls", NULL, "List events, oldest first", .run = list_events},
+    {"show", NULL, "EXECUTION", "Show the evidence of an execution", "GET",
+     "/api/executions/{EXECUTION}/evidence", .print = cli_evidence_print},
+    {"verify", NULL, "[EXPORT]",
+     "Check that the trail, or an export of it, is complete",
+     .run = verify_trail},
+    {"export", NULL, NULL, "Write the trail for other programs",
+     .run = cli_audit_export},
+    {"key", NULL, NULL, "Print the public key that signs checkpoints", "GET",
+     "/api/audit/key", .print = print_key},
+    {"checkpoint", NULL, NULL, "Sign a checkpoint now and print it", "POST",
+     "/api/audit/checkpoints", .print = print_checkpoint},
+    {0},
 };
 
-int cli_audit(int argc, char **argv)
-{
-    struct cli c cleanup(cli_done);
-    struct cli_audit a = {0};
-    const struct cli_opt table[] = {
-        {"from", 0, CLI_OPT_TIME, &a.from_ms, "TIME",
-         "since: 2026-01-31, or 2h; else a day ago, export: all",
-         "list ls export"},
-        {"to", 0, CLI_OPT_TIME, &a.to_ms, "TIME", "until", "list ls export"},
-        {"actor", 0, CLI_OPT_TEXT, &a.actor, "ID", "of this key or token",
-         "list ls"},
-        {"action", 0, CLI_OPT_TEXT, &a.action, "A",
-         "file.put; or file. for all of files", "list ls"},
-        {"object", 0, CLI_OPT_TEXT, &a.object, "ID",
-         "on this object, or this path", "list ls"},
-        {"workspace", 'w', CLI_OPT_TEXT, &a.workspace, "WS",
-         "in this workspace (id or name)", "list ls"},
-        {"limit", 'n', CLI_OPT_COUNT, &a.limit, "N", "the newest so many",
-         "list ls"},
-        {"follow", 'f', CLI_OPT_FLAG, &a.follow, NULL,
-         "go on as new ones come", "list ls export"},
-        {"format", 0, CLI_OPT_TEXT, &a.format, "F",
-         "jsonl (else), otlp or syslog", "export"},
-        {"output", 'o', CLI_OPT_TEXT, &a.output, "FILE",
-         "into this file instead of standard output", "export"},
-        {"public-key", 0, CLI_OPT_TEXT, &a.public_key, "FILE",
-         "as `audit key` prints it: who must have signed", "verify"},
-        {"checkpoint", 0, CLI_OPT_TEXT, &a.checkpoint, "FILE",
-         "that was noted: the export must reach it and fit", "verify"},
-    };
-    const struct cli_opts opts = {
-        table, ARRAY_SIZE(table),
-        "These need a key of scope audit:read or admin; `show` also works with\n"
-        "the key that asked for the execution. `verify` walks the chain and ends\n"
-        "with status 1 at a gap or a change; note its head elsewhere, and a\n"
-        "trail that was cut shorter can be told, too. `verify EXPORT` asks no\n"
-        "service: it checks the lines of an export (jsonl) and its signed\n"
-        "checkpoints. With --follow and --json each event is one line.\n"};
-    struct cli_words words;
-    int status;
+#define AT(member) offsetof(struct cli_audit, member)
 
-    cli_init(&c, "audit");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    if (a.follow && a.to_ms)
-        return cli_usage_error(&c, "--follow has no end, --to is one");
-    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, &a);
-}
+static const struct cli_option options[] = {
+    {"from", 0, CLI_OPT_TIME, AT(from_ms), "TIME",
+     "since: 2026-01-31, or 2h; else a day ago, export: all", "list export"},
+    {"to", 0, CLI_OPT_TIME, AT(to_ms), "TIME", "until", "list export"},
+    {"actor", 0, CLI_OPT_TEXT, AT(actor), "ID", "by this key or token",
+     "list"},
+    {"action", 0, CLI_OPT_TEXT, AT(action), "A",
+     "file.put; or file. for all actions on files", "list"},
+    {"object", 0, CLI_OPT_TEXT, AT(object), "ID",
+     "on this object, or this path", "list"},
+    {"workspace", 'w', CLI_OPT_TEXT, AT(workspace), "WS",
+     "in this workspace (id or name)", "list"},
+    {"limit", 'n', CLI_OPT_COUNT, AT(limit), "N", "only the newest N", "list"},
+    {"follow", 'f', CLI_OPT_FLAG, AT(follow), NULL,
+     "wait for new events and go on", "list export"},
+    {"format", 0, CLI_OPT_TEXT, AT(format), "F",
+     "jsonl (the default), otlp or syslog", "export"},
+    {"output", 'o', CLI_OPT_TEXT, AT(output), "FILE",
+     "write to this file, not to standard output", "export"},
+    {"public-key", 0, CLI_OPT_TEXT, AT(public_key), "FILE",
+     "the signer's key, as `audit key` prints it", "verify"},
+    {"checkpoint", 0, CLI_OPT_TEXT, AT(checkpoint), "FILE",
+     "stored checkpoints that the export must match", "verify"},
+    {0},
+};
+
+const struct cli_command cli_audit = {
+    .name = "audit",
+    .summary = "The audit trail, evidence of executions, exports, proofs",
+    .notes =
+        "These verbs need a key of scope audit:read or admin; `show` also\n"
+        "works with the key that asked for the execution. `verify` follows\n"
+        "the chain and exits with status 1 at a gap or a change. Store the\n"
+        "head that it prints elsewhere: it shows if the end of the trail was\n"
+        "cut off. `verify EXPORT` needs no service: it checks the lines of an\n"
+        "export (jsonl) and its signed checkpoints. With --follow and --json\n"
+        "each event is one line.\n",
+    .online = true,
+    .options = options,
+    .flags_size = sizeof(struct cli_audit),
+    .verbs = verbs,
+    .check = audit_check_flags,
+};

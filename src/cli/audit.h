@@ -7,11 +7,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct audit_line;
 struct cli;
+struct cli_call;
 struct cli_words;
 
-struct cli_audit { /* its flags; borrowed */
+struct cli_audit { /* its options; borrowed */
     const char *actor, *action, *object, *workspace;
     const char *format, *output, *public_key, *checkpoint;
     int64_t from_ms, to_ms;
@@ -19,17 +19,16 @@ struct cli_audit { /* its flags; borrowed */
     bool follow;
 };
 
-/* audit.c: sleeps a while; false when it is time to leave. */
+/* audit.c: waits before the next look for events; false when it is time to
+ * leave. */
 bool cli_audit_nap(const struct cli *c);
 
-/* audit_line.c: an event as the service wrote it, with its at_ms; texts are
- * borrowed from it. False when it is none. */
-bool cli_audit_line(const json_t *event, struct audit_line *ret);
-
-/* audit_export.c, audit_check.c, evidence.c; arg: struct cli_audit */
+/* audit_export.c: the verb `export`, and `verify EXPORT`. */
 int cli_audit_export(struct cli *c, const struct cli_words *words, void *arg);
 int cli_audit_check(struct cli *c, const char *path,
                     const struct cli_audit *a);
-int cli_evidence_show(struct cli *c, const struct cli_words *words, void *arg);
+
+/* evidence.c: prints the answer as a page. */
+int cli_evidence_print(struct cli_call *call);
 
 #endif

@@ -87,7 +87,7 @@ int cli_usage_error(const struct cli *c, const char *fmt, ...)
     (void)vfprintf(stderr, fmt, ap);
     va_end(ap);
     (void)fputc('\n', stderr);
-    cli_opts_usage(stderr, command);
+    cli_help_usage(stderr, command, c->verb);
     (void)fprintf(stderr, "`glovebox help %s` says more.\n", c->command);
     return CLI_EXIT_USAGE;
 }

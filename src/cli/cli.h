@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line: one file per command, or a few; one table of them in
- * commands.c. Each command parses its own words and flags (opts.c), finds the
- * service (connect.c), and talks to it over the native API (http.c); nothing
- * of the service is linked in. What a command fails with is its exit status,
- * so that a script can tell the program's own failure from that of the code
- * it ran.
+ * The command line. A command is described by a table (command.h) in a file
+ * of its own name; commands.c lists them. It finds the service (connect.c)
+ * and talks to it over the native API (http.c); nothing of the service is
+ * linked in. The exit status says how a command failed, so that a script can
+ * tell the program's own failure from that of the code it ran.
  */
 #ifndef GLOVEBOX_CLI_CLI_H
 #define GLOVEBOX_CLI_CLI_H
@@ -30,23 +29,11 @@ enum cli_exit {
 /* argv[0] is the command's name; returns the exit status. */
 typedef int cli_command_fn(int argc, char **argv);
 
-struct cli_command {
-    const char *name;
-    const char *summary; /* one line, no full stop */
-    const char *usage;   /* one line per form, without "glovebox " */
-    cli_command_fn *run;
-    bool online; /* talks to a service: has the flags that say to which */
-};
+struct cli_command; /* command.h */
 
 /* The whole program; argv as main got it. */
 int cli_main(int argc, char **argv);
 /* The table's entry of that name, or NULL. */
 const struct cli_command *cli_command_find(const char *name);
-
-cli_command_fn cli_serve, cli_run, cli_shell, cli_sessions, cli_pool,
-    cli_files, cli_workspaces, cli_search, cli_locks, cli_share,
-    cli_conversations, cli_audit, cli_policy, cli_approvals, cli_quota,
-    cli_network, cli_secrets, cli_backup, cli_restore, cli_verify, cli_key,
-    cli_token, cli_doctor, cli_scorecard, cli_runtime, cli_mcp, cli_help;
 
 #endif

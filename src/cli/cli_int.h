@@ -21,6 +21,7 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "cli/cli.h"
+#include "cli/command.h"
 #include "cli/net.h"
 #include "cli/remote.h"
 #include "cli/show.h"
@@ -41,11 +42,12 @@ struct cli {
     const char *cacert;
     bool embedded; /* of commands that have the flag */
     bool json;
-    /* flags that were given and are not for every verb; borrowed */
+    /* options on the line, each once, and the verbs they are for; borrowed */
     struct {
-        const char *flag, *only;
-    } narrow[CLI_OPTS_MAX];
-    size_t narrow_count;
+        const char *option, *only;
+    } given[CLI_OPTS_MAX];
+    size_t given_count;
+    const struct cli_verb *verb; /* once it is known */
     /* terminals */
     bool tty_out, tty_err;
     bool color_out, color_err;
@@ -78,30 +80,22 @@ json_t *cli_json_load(const char *text, size_t len);
 /* The member as text, or fallback when it is missing or not a string. */
 const char *cli_json_text(const json_t *object, const char *key,
                           const char *fallback);
+/* "a,b" as a list of texts; owned by caller. */
+json_t *cli_json_commas(const char *text);
 /* The member as a number; 0 when it is none or negative. */
 uint64_t cli_json_number(const json_t *object, const char *key);
 
 /* ---- opts.c: flags and words -------------------------------------------- */
 
-enum cli_opt_type {
-    CLI_OPT_FLAG,     /* bool */
-    CLI_OPT_TEXT,     /* const char *, borrowed from argv */
-    CLI_OPT_LIST,     /* struct cli_words; may be repeated */
-    CLI_OPT_SECONDS,  /* uint64_t, 1 to 86400 */
-    CLI_OPT_DURATION, /* uint64_t seconds: 90, 15m, 2h, 7d */
-    CLI_OPT_COUNT,    /* uint64_t, 0 to 10^9 */
-    CLI_OPT_SIZE,     /* uint64_t bytes: 512m, 4g */
-    CLI_OPT_TIME,     /* int64_t milliseconds: see cli_values_time */
-};
-
+/* An option of struct cli_option and where its value goes. */
 struct cli_opt {
-    const char *name; /* without dashes */
-    char letter;      /* or 0 */
+    const char *name;
+    char letter;
     enum cli_opt_type type;
     void *target;
-    const char *arg; /* its name in the help, or NULL for a flag */
+    const char *arg;
     const char *help;
-    const char *only; /* verbs it is for, blanks between; NULL: all */
+    const char *only; /* its `verbs` */
 };
 
 #define CLI_WORDS_MAX 64
@@ -122,8 +116,6 @@ struct cli_opts {
  * (--help was printed, or the line was wrong). */
 bool cli_opts_parse(struct cli *c, const struct cli_opts *opts, int argc,
                     char **argv, struct cli_words *ret_words, int *ret_exit);
-/* The command's synopsis. */
-void cli_opts_usage(FILE *out, const struct cli_command *command);
 
 /* ---- values.c: what a flag's text means --------------------------------- */
 
@@ -136,19 +128,5 @@ int cli_values_count(const char *text, uint64_t *ret); /* 0 to 10^9 */
 /* "2026-01-31", "2026-01-31T12:00[:00[.123]][Z]" (UTC), or a duration: so
  * long before now_ms. Milliseconds since the epoch. */
 int cli_values_time(const char *text, int64_t now_ms, int64_t *ret);
-
-/* ---- verb.c: a word after the command ----------------------------------- */
-
-struct cli_verb {
-    const char *name;
-    size_t least, most; /* words after it */
-    int (*run)(struct cli *c, const struct cli_words *words, void *arg);
-};
-
-/* Runs the verb that words begin with (the first of the table when there are
- * none); the words passed on do not include it. A flag of other verbs is
- * refused. */
-int cli_verb_run(struct cli *c, const struct cli_verb *verbs, size_t count,
-                 const struct cli_words *words, void *arg);
 
 #endif

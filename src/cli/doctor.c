@@ -246,37 +246,39 @@ static int show_gate(struct cli *c, struct cli_checks *k)
     return open ? CLI_EXIT_OK : CLI_EXIT_CODE;
 }
 
-int cli_doctor(int argc, char **argv)
+static int run_doctor(struct cli *c, const struct cli_words *words, void *arg)
 {
-    struct cli c cleanup(cli_done);
     struct cli_checks *k cleanup(mem_free) = xcalloc(1, sizeof(*k));
-    bool gate = false;
-    const struct cli_opt table[] = {
-        {"gate", 0, CLI_OPT_FLAG, &gate, NULL,
-         "only whether code may run at all, as the service says", NULL},
-    };
-    const struct cli_opts opts = {
-        table, ARRAY_SIZE(table),
-        "--gate asks the running service, never an embedded one, and needs a "
-        "key of\nscope audit:read. Exit status: 0 when everything needed is "
-        "there, 1 when\nsomething is missing or the gate is closed.\n"};
-    struct cli_words words;
-    int status;
+    const bool *gate = arg;
 
-    cli_init(&c, "doctor");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    if (words.count)
-        return cli_usage_error(&c, "unexpected '%s'", words.items[0]);
-    if (gate)
-        return show_gate(&c, k);
+    (void)words;
+    if (*gate)
+        return show_gate(c, k);
     ask_warden(k);
-    cli_checks_host(&c, k);
-    if (c.json) {
+    cli_checks_host(c, k);
+    if (c->json) {
         print_json(k);
     } else {
-        print_table(&c, k);
+        print_table(c, k);
         print_verdict(k);
     }
     return count_missing(k) ? CLI_EXIT_CODE : CLI_EXIT_OK;
 }
+
+const struct cli_command cli_doctor = {
+    .name = "doctor",
+    .summary = "Say which walls stand on this machine, and what to do",
+    .notes =
+        "--gate asks the running service, never an embedded one, and needs a\n"
+        "key of scope audit:read. Exit status: 0 when everything needed is\n"
+        "there, 1 when something is missing or the gate is closed.\n",
+    .online = true,
+    .options =
+        (const struct cli_option[]){
+            {"gate", 0, CLI_OPT_FLAG, 0, NULL,
+             "only whether code may run at all, as the service says", NULL},
+            {0},
+        },
+    .flags_size = sizeof(bool),
+    .verbs = (const struct cli_verb[]){{"", .run = run_doctor}, {0}},
+};

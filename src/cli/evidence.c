@@ -26,10 +26,10 @@ struct page {
 /* One line of it at most, without anything a terminal would act on. */
 static void add_safe(struct buf *out, const char *text, size_t len)
 {
-    struct cli_guard guard = {.plain = true};
+    struct cli_filter filter = {.plain = true};
     struct buf safe cleanup(buf_done) = {0};
 
-    cli_guard_feed(&guard, text, len, &safe);
+    cli_filter_feed(&filter, text, len, &safe);
     for (size_t i = 0; i < safe.len; i++)
         if (safe.data[i] == '\n' || safe.data[i] == '\r')
             safe.data[i] = ' ';
@@ -247,23 +247,11 @@ static void show_end(struct page *p, const json_t *e)
                                                    : "one already in use");
 }
 
-int cli_evidence_show(struct cli *c, const struct cli_words *words, void *arg)
+int cli_evidence_print(struct cli_call *call)
 {
-    json_t *e cleanup(json_unref) = NULL;
-    struct buf url cleanup(buf_done) = {0};
-    struct page p = {.c = c};
-    struct error err;
+    const json_t *e = call->answer;
+    struct page p = {.c = call->c};
 
-    (void)arg;
-    buf_adds(&url, "/api/executions/");
-    cli_http_escape(&url, words->items[0], false);
-    buf_adds(&url, "/evidence");
-    if (cli_http_json(c, "GET", url.data, NULL, &e, &err) < 0)
-        return cli_fail(c, &err);
-    if (c->json) {
-        cli_print_json(e);
-        return CLI_EXIT_OK;
-    }
     line(&p, "execution", "%s", cli_json_text(e, "execution", ""));
     member(&p, "session", e, "session");
     line(&p, "pool", "%s, runtime %s", cli_json_text(e, "pool", "?"),

@@ -29,46 +29,18 @@ struct running {
 
 /* ---- events ------------------------------------------------------------- */
 
-static void on_stdout(struct running *r, const json_t *data)
+/* Shows an event while the execution runs. */
+static void show_event(struct running *r, const char *name, const json_t *data)
 {
     const json_t *text = json_object_get(data, "text");
 
-    cli_render_text(&r->render, false, json_string_value(text),
-                    json_string_length(text));
-}
-
-static void on_stderr(struct running *r, const json_t *data)
-{
-    const json_t *text = json_object_get(data, "text");
-
-    cli_render_text(&r->render, true, json_string_value(text),
-                    json_string_length(text));
-}
-
-static void on_display(struct running *r, const json_t *data)
-{
-    cli_render_bundle(&r->render, data);
-}
-
-static void on_error(struct running *r, const json_t *data)
-{
-    cli_render_error(&r->render, data);
-}
-
-static const struct {
-    const char *name;
-    void (*show)(struct running *r, const json_t *data);
-} events[] = {
-    {"stdout", on_stdout},  {"stderr", on_stderr}, {"display", on_display},
-    {"result", on_display}, {"error", on_error},
-};
-
-static void note_id(struct running *r, const json_t *data)
-{
-    const char *id = cli_json_text(data, "id", "");
-
-    if (!r->id[0] && ids_valid("exec", id))
-        (void)snprintf(r->id, sizeof(r->id), "%s", id);
+    if (strcmp(name, "stdout") == 0 || strcmp(name, "stderr") == 0)
+        cli_render_text(&r->render, strcmp(name, "stderr") == 0,
+                        json_string_value(text), json_string_length(text));
+    else if (strcmp(name, "display") == 0 || strcmp(name, "result") == 0)
+        cli_render_bundle(&r->render, data);
+    else if (strcmp(name, "error") == 0)
+        cli_render_error(&r->render, data);
 }
 
 static int on_event(void *ctx, const struct cli_sse_event *event)
@@ -82,14 +54,15 @@ static int on_event(void *ctx, const struct cli_sse_event *event)
     if (number > 0 && number <= r->last)
         return 0; /* seen before the stream was taken up again */
     r->last = number > 0 ? number : r->last;
-    note_id(r, data);
+    if (!r->id[0] && ids_valid("exec", cli_json_text(data, "id", "")))
+        (void)snprintf(r->id, sizeof(r->id), "%s",
+                       cli_json_text(data, "id", ""));
     if (strcmp(event->name, "done") == 0) {
         r->final = json_incref(data);
         return 0;
     }
-    for (size_t i = 0; i < ARRAY_SIZE(events) && !r->what->quiet; i++)
-        if (strcmp(events[i].name, event->name) == 0)
-            events[i].show(r, data);
+    if (!r->what->quiet)
+        show_event(r, event->name, data);
     return r->render.unread;
 }
 

@@ -6,7 +6,7 @@
 #include "cli/cli_int.h"
 
 struct cli_files {
-    /* flags; borrowed from argv */
+    /* options; borrowed from argv */
     const char *session, *output, *version, *commit, *at;
     const char *if_match, *lock_file, *conversation, *message;
     bool go_on, recursive, create, level;
@@ -20,23 +20,13 @@ struct cli_files {
 int cli_files_place(struct cli *c, const struct cli_files *f,
                     const struct cli_words *words, size_t *at, bool whole,
                     struct cli_place *ret, struct error *err);
-/* The same, in a workspace. */
-int cli_files_workspace(struct cli *c, const struct cli_files *f,
-                        const struct cli_words *words, size_t *at, bool whole,
-                        struct cli_place *ret, struct error *err);
-/* Something is left out, or there is too much: complains, CLI_EXIT_USAGE. */
-int cli_files_count(const struct cli *c, const char *verb,
-                    const struct cli_words *words, size_t least, size_t most);
 
-typedef int cli_files_fn(struct cli *c, const struct cli_words *words,
-                         void *arg);
+/* The columns of a history, and what a restore says; for `workspaces`, too. */
+#define CLI_HISTORY_LIMIT 100u /* events, unless --limit says */
+extern const struct cli_column cli_files_history[];
+void cli_files_print_restored(const struct cli *c, const json_t *commit);
 
-/* files_tree.c */
-cli_files_fn cli_files_ls, cli_files_rm, cli_files_mv, cli_files_cp;
-/* files_bytes.c */
-cli_files_fn cli_files_fetch, cli_files_store, cli_files_zip;
-/* files_past.c */
-cli_files_fn cli_files_history, cli_files_versions, cli_files_diff,
-    cli_files_restore, cli_files_info;
+/* files_transfer.c: the verbs get, put and zip; flags: struct cli_files */
+cli_verb_fn cli_files_download, cli_files_upload, cli_files_zip;
 
 #endif

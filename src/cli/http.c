@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The usual requests, each a few lines around one transfer: JSON in and out,
- * event streams, long jobs that report progress; and how request paths are
- * put together.
+ * event streams, long jobs that report progress; the service's errors,
+ * {"error":{"code","message","hint"}}, as ours; and how request paths are put
+ * together.
  */
 #include <string.h>
 
@@ -94,20 +95,6 @@ static void job_done(struct job *j)
     json_decref(j->failed);
 }
 
-static void job_progress(struct job *j, const json_t *data)
-{
-    const char *what = cli_json_text(data, "what", "working");
-    uint64_t total = cli_json_number(data, "total");
-
-    if (!j->what[0] || strcmp(j->what, what) != 0 ||
-        j->progress.total != total) {
-        (void)snprintf(j->what, sizeof(j->what), "%s", what);
-        cli_progress_end(&j->progress);
-        cli_progress_count(&j->progress, j->c, j->what, total);
-    }
-    cli_progress_step(&j->progress, cli_json_number(data, "done"));
-}
-
 static int on_job_event(void *ctx, const struct cli_sse_event *event)
 {
     struct job *j = ctx;
@@ -115,12 +102,21 @@ static int on_job_event(void *ctx, const struct cli_sse_event *event)
 
     if (!data)
         return 0;
-    if (strcmp(event->name, "progress") == 0)
-        job_progress(j, data);
-    else if (strcmp(event->name, "done") == 0 && !j->done)
+    if (strcmp(event->name, "progress") == 0) {
+        const char *what = cli_json_text(data, "what", "working");
+        uint64_t total = cli_json_number(data, "total");
+
+        if (strcmp(j->what, what) != 0 || j->progress.total != total) {
+            (void)snprintf(j->what, sizeof(j->what), "%s", what);
+            cli_progress_end(&j->progress);
+            cli_progress_count(&j->progress, j->c, j->what, total);
+        }
+        cli_progress_step(&j->progress, cli_json_number(data, "done"));
+    } else if (strcmp(event->name, "done") == 0 && !j->done) {
         j->done = json_incref(data);
-    else if (strcmp(event->name, "error") == 0 && !j->failed)
+    } else if (strcmp(event->name, "error") == 0 && !j->failed) {
         j->failed = json_incref(data);
+    }
     return 0;
 }
 
@@ -141,6 +137,43 @@ int cli_http_job(struct cli *c, const char *path, const json_t *body,
                          "the service stopped before it was done");
     *ret = take_ptr(j.done);
     return 0;
+}
+
+/* ---- errors of the service ---------------------------------------------- */
+
+static enum error_code error_code_of(const char *name, long status)
+{
+    for (int i = ERR_NONE + 1; i < ERR_MAX; i++)
+        if (strcmp(error_code_name((enum error_code)i), name) == 0)
+            return (enum error_code)i;
+    if (status == 401)
+        return ERR_UNAUTHENTICATED;
+    if (status == 404)
+        return ERR_NOT_FOUND;
+    return status >= 500 ? ERR_INTERNAL : ERR_INVALID;
+}
+
+int cli_refused(const json_t *body, long status, const char *base,
+                struct error *err)
+{
+    const json_t *e = json_object_get(body, "error");
+    const char *message = cli_json_text(e, "message", NULL);
+    const char *hint = cli_json_text(e, "hint", "");
+
+    if (message)
+        (void)error_set(err,
+                        error_code_of(cli_json_text(e, "code", ""), status),
+                        "%s", message);
+    else
+        (void)error_set(err, error_code_of("", status),
+                        "the service at %s answered %ld", base, status);
+    if (*hint)
+        return error_hint(err, "%s", hint);
+    if (status == 401)
+        return error_hint(err,
+                          "Set GLOVEBOX_KEY to a valid key, or name a file "
+                          "that holds one with --key-file.");
+    return -(int)err->code;
 }
 
 /* ---- request paths ------------------------------------------------------ */

@@ -30,6 +30,21 @@ uint64_t cli_json_number(const json_t *object, const char *key)
     return value > 0 ? (uint64_t)value : 0;
 }
 
+json_t *cli_json_commas(const char *text)
+{
+    json_t *list = json_array();
+
+    while (*text) {
+        size_t len = strcspn(text, ", ");
+
+        if (len)
+            (void)json_array_append_new(list, json_stringn(text, len));
+        text += len;
+        text += strspn(text, ", ");
+    }
+    return list;
+}
+
 /* The code unit of the escape at p, or -1 when there is none. */
 static long escape_at(const char *p, const char *end)
 {

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "cli/cli_int.h"
-#include "cli/input.h"
+#include "cli/shell.h"
 
 /* ---- Python ------------------------------------------------------------- */
 

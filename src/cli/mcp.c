@@ -15,21 +15,6 @@
 
 #define POLL_MS 60000
 
-static bool signalled(struct cli *c)
-{
-    struct signalfd_siginfo info;
-
-    return c->signal_fd >= 0 &&
-           read(c->signal_fd, &info, sizeof(info)) == (ssize_t)sizeof(info);
-}
-
-static bool ready(int fd, short events)
-{
-    struct pollfd p = {.fd = fd, .events = events};
-
-    return poll(&p, 1, 0) > 0;
-}
-
 /* Until the host, the service or a signal has something to say, or the host
  * can be told something. */
 static void wait_for_any(struct mcp_bridge *b, int ms)
@@ -38,6 +23,8 @@ static void wait_for_any(struct mcp_bridge *b, int ms)
     struct curl_waitfd extra[3] = {
         {.fd = STDIN_FILENO, .events = CURL_WAIT_POLLIN}};
     struct pollfd few[3] = {{.fd = STDIN_FILENO, .events = POLLRDHUP}};
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    struct signalfd_siginfo info;
     unsigned count = 1;
 
     if (b->c->signal_fd >= 0) {
@@ -54,9 +41,11 @@ static void wait_for_any(struct mcp_bridge *b, int ms)
         (void)poll(few, count, ms);
     else
         (void)curl_multi_poll(b->multi, extra, count, ms, NULL);
-    if (signalled(b->c) || (full && few[0].revents))
+    if ((b->c->signal_fd >= 0 && read(b->c->signal_fd, &info, sizeof(info)) ==
+                                     (ssize_t)sizeof(info)) ||
+        (full && few[0].revents))
         b->ended = true;
-    else if (!full && ready(STDIN_FILENO, POLLIN))
+    else if (!full && poll(&input, 1, 0) > 0)
         cli_mcp_host_read(b);
 }
 
@@ -69,7 +58,7 @@ static void bridge(struct mcp_bridge *b)
 
         if (!cli_mcp_host_full(b)) {
             (void)curl_multi_perform(b->multi, &running);
-            cli_mcp_finish_reap(b);
+            cli_mcp_exchange_reap(b);
         }
         ms = cli_mcp_session_listen(b, ms);
         ms = cli_mcp_exchange_pump(b, ms);
@@ -79,10 +68,25 @@ static void bridge(struct mcp_bridge *b)
     }
 }
 
-static int run(struct cli *c, const char *path)
+static int run_bridge(struct cli *c, const struct cli_words *words, void *arg)
 {
-    struct mcp_bridge b = {.c = c, .path = path};
+    static const char *const paths[][2] = {
+        {"core", "/mcp"},
+        {"workspace", "/mcp?tools=workspace"},
+        {"all", "/mcp?tools=all"},
+    };
+    const char *const *tools = arg;
+    struct mcp_bridge b = {.c = c};
 
+    (void)words;
+    for (size_t i = 0; i < ARRAY_SIZE(paths); i++)
+        if (strcmp(*tools ? *tools : "core", paths[i][0]) == 0)
+            b.path = paths[i][1];
+    if (!b.path)
+        return cli_usage_error(c,
+                               "--tools must be core, workspace or all, "
+                               "not '%s'",
+                               *tools);
     b.multi = curl_multi_init();
     if (!b.multi)
         abort();     /* as any small allocation of ours */
@@ -90,7 +94,7 @@ static int run(struct cli *c, const char *path)
     cli_mcp_host_init(&b);
     c->watch_fd = STDIN_FILENO;
     /* Without a service the host is told so, in answer to its requests. */
-    (void)cli_mcp_finish_find(&b);
+    (void)cli_mcp_exchange_find_service(&b);
     bridge(&b);
     cli_mcp_exchange_drop(&b);
     cli_mcp_session_close(&b);
@@ -99,41 +103,27 @@ static int run(struct cli *c, const char *path)
     return CLI_EXIT_OK;
 }
 
-static const char *path_of(const char *tools)
-{
-    if (strcmp(tools, "core") == 0)
-        return "/mcp";
-    if (strcmp(tools, "workspace") == 0)
-        return "/mcp?tools=workspace";
-    return strcmp(tools, "all") == 0 ? "/mcp?tools=all" : NULL;
-}
-
-int cli_mcp(int argc, char **argv)
-{
-    struct cli c cleanup(cli_done);
-    const char *tools = "core";
-    const struct cli_opt table[] = {
-        {"tools", 0, CLI_OPT_TEXT, &tools, "GROUP",
-         "core (the default), workspace or all", NULL},
-    };
-    const struct cli_opts opts = {
-        .table = table,
-        .count = ARRAY_SIZE(table),
-        .notes =
-            "For hosts that start their MCP servers themselves: one message "
-            "a line on\nstandard input and output, in any revision from "
-            "2025-03-26 to\n2026-07-28. Without a running service it starts "
-            "one on the data directory, which\nends with it; several may "
-            "run at once and share it. Errors go to standard error.\n"};
-    struct cli_words words;
-    int status;
-
-    cli_init(&c, "mcp");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    if (words.count)
-        return cli_usage_error(&c, "mcp takes no words");
-    if (!path_of(tools))
-        return cli_usage_error(&c, "--tools is core, workspace or all");
-    return run(&c, path_of(tools));
-}
+const struct cli_command cli_mcp = {
+    .name = "mcp",
+    .summary =
+        "Speak MCP on standard input and output, for a host that starts it",
+    .notes =
+        "For hosts that start their MCP servers themselves: one message per\n"
+        "line on standard input and output, in any revision from 2025-03-26\n"
+        "to 2026-07-28. Without a running service it starts one on the data\n"
+        "directory, which ends with it; several may run at once and share\n"
+        "it. Errors go to standard error.\n",
+    .online = true,
+    .options =
+        (const struct cli_option[]){
+            {"tools", 0, CLI_OPT_TEXT, 0, "GROUP",
+             "core (the default), workspace or all", NULL},
+            {0},
+        },
+    .flags_size = sizeof(const char *),
+    .verbs =
+        (const struct cli_verb[]){
+            {"", .run = run_bridge},
+            {0},
+        },
+};

@@ -9,8 +9,8 @@
  *   mcp_host.c      the host's side: lines in, lines out
  *   mcp_message.c   what a message is, which headers it travels with
  *   mcp_exchange.c  one message on its way to the service
- *   mcp_answer.c    what comes back to it
- *   mcp_finish.c    how it ends, and what is tried again
+ *   mcp_exchange.c    what comes back to it
+ *   mcp_exchange.c    how it ends, and what is tried again
  *   mcp_session.c   the session of the legacy era
  *
  * All of it runs in one thread and waits in one place, the loop; only looking
@@ -172,24 +172,20 @@ void cli_mcp_exchange_cancel(struct mcp_bridge *b, const json_t *id);
 void cli_mcp_exchange_end(struct mcp_exchange *x);
 void cli_mcp_exchange_drop(struct mcp_bridge *b);
 
-/* ---- mcp_answer.c ------------------------------------------------------- */
-
 /* curl's callbacks; ctx: the exchange. */
-size_t cli_mcp_answer_header(char *line, size_t one, size_t len, void *ctx);
-size_t cli_mcp_answer_body(char *bytes, size_t one, size_t len, void *ctx);
+size_t cli_mcp_exchange_header(char *line, size_t one, size_t len, void *ctx);
+size_t cli_mcp_exchange_body(char *bytes, size_t one, size_t len, void *ctx);
 /* The whole of a good answer is there. */
-void cli_mcp_answer_complete(struct mcp_exchange *x);
+void cli_mcp_exchange_complete(struct mcp_exchange *x);
 /* A status that is no good. */
-void cli_mcp_answer_refused(struct mcp_exchange *x, long status);
+void cli_mcp_exchange_refused(struct mcp_exchange *x, long status);
 /* An error of ours, unless the host has its answer or wants none. */
-void cli_mcp_answer_fail(struct mcp_exchange *x, const char *sentence);
-
-/* ---- mcp_finish.c ------------------------------------------------------- */
+void cli_mcp_exchange_fail(struct mcp_exchange *x, const char *sentence);
 
 /* Finds the service, or remembers why there is none. */
-bool cli_mcp_finish_find(struct mcp_bridge *b);
+bool cli_mcp_exchange_find_service(struct mcp_bridge *b);
 /* What curl has finished. */
-void cli_mcp_finish_reap(struct mcp_bridge *b);
+void cli_mcp_exchange_reap(struct mcp_bridge *b);
 
 /* ---- mcp_session.c ------------------------------------------------------ */
 

@@ -174,16 +174,12 @@ void cli_transfer_prepare(const struct cli *c, void *easy, const char *url);
 bool cli_transfer_explain(const struct cli *c, int result, const char *detail,
                           struct error *err);
 
-/* ---- refused.c: the service's errors -------------------------------------
- */
+/* ---- http.c: the usual requests ----------------------------------------- */
 
 /* Fills err from an answer that is no good; body may be NULL. Returns the
  * negative code. */
 int cli_refused(const json_t *body, long status, const char *base,
                 struct error *err);
-
-/* ---- http.c: the usual requests ----------------------------------------- */
-
 /* body: borrowed, may be NULL; ret: owned by caller, may be NULL when the
  * answer is of no interest. */
 int cli_http_json(struct cli *c, const char *method, const char *path,

@@ -23,29 +23,14 @@ struct parse {
     int at;
 };
 
-void cli_opts_usage(FILE *out, const struct cli_command *command)
-{
-    const char *line = command->usage;
-    const char *lead = "usage:";
-
-    while (*line) {
-        size_t len = strcspn(line, "\n");
-
-        if (line[0] == ' ')
-            (void)fprintf(out, "                %.*s\n", (int)len, line);
-        else
-            (void)fprintf(out, "%-6s glovebox %.*s\n", lead, (int)len, line);
-        lead = "";
-        line += len + (line[len] == '\n');
-    }
-}
-
 static void print_help(const struct parse *p, const char *notes)
 {
     const struct cli_command *command = cli_command_find(p->c->command);
 
-    cli_opts_usage(stdout, command);
-    (void)printf("\n%s.\n\nOptions:\n", command->summary);
+    cli_help_usage(stdout, command, NULL);
+    (void)printf("\n%s.\n", command->summary);
+    cli_help_verbs(stdout, command);
+    (void)fputs("\nOptions:\n", stdout);
     for (size_t i = 0; i < p->count; i++) {
         const struct cli_opt *o = &p->rows[i];
         char left[40];
@@ -97,8 +82,13 @@ static bool set_value(struct parse *p, const struct cli_opt *o,
         *(bool *)o->target = true;
         return true;
     case CLI_OPT_TEXT:
+    case CLI_OPT_COMMAS:
         *(const char **)o->target = value;
         return true;
+    case CLI_OPT_SWITCH:
+        *(bool *)o->target = strcmp(value, "on") == 0;
+        return *(bool *)o->target || strcmp(value, "off") == 0 ||
+               wants(p, o, "on or off", value);
     case CLI_OPT_LIST:
         list = o->target;
         if (list->count == CLI_WORDS_MAX) {
@@ -169,9 +159,9 @@ static bool parse_flag(struct parse *p)
 
     if (!o)
         return unknown(p, word, is_long ? name : "");
-    if (o->only && p->c->narrow_count < CLI_OPTS_MAX) {
-        p->c->narrow[p->c->narrow_count].flag = o->name;
-        p->c->narrow[p->c->narrow_count++].only = o->only;
+    if (!cli_command_given(p->c, o->name)) { /* at most one for each row */
+        p->c->given[p->c->given_count].option = o->name;
+        p->c->given[p->c->given_count++].only = o->only;
     }
     if (name[len])
         value = name + len + (is_long ? 1 : 0);
@@ -221,7 +211,7 @@ bool cli_opts_parse(struct cli *c, const struct cli_opts *opts, int argc,
         rows[p.count++] = common[i];
     *ret_words = (struct cli_words){0};
     *ret_exit = CLI_EXIT_USAGE;
-    c->narrow_count = 0;
+    c->given_count = 0;
     for (p.at = 1; p.at < argc; p.at++) {
         const char *word = argv[p.at];
 

@@ -1,117 +1,119 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glovebox pool: list, show, create, update and delete pools. Those of the
- * configuration are only shown.
+ * glovebox pool: list, show, create, update and delete pools. Options have
+ * the names that people script the cloud tool with; what is not available
+ * here is refused with the reason, never ignored. Pools of the configuration
+ * can only be shown.
  */
-#include "cli/pool.h"
-
 #include <poll.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "cli/cli_int.h"
 
-/* By word or by --name, not two different ones; NULL after having
- * complained. */
-static const char *name_of(const struct cli *c, const struct cli_words *words,
-                           const struct pool_flags *flags)
+struct pool_flags {
+    const char *name; /* or the word after the verb */
+    const char *container_type, *network_status, *lifecycle_type;
+    const char *runtime, *persistence, *sharing, *egress, *egress_allow;
+    uint64_t max_sessions, cooldown_s, ready, memory_bytes;
+    bool packages, yes;
+};
+
+/* ---- words of the cloud tool -------------------------------------------- */
+
+/* A word of theirs: a value of ours, or why it is not available. The last
+ * row has what is expected. */
+struct word {
+    const char *word, *value, *why;
+};
+
+static const struct word container_types[] = {
+    {"PythonLTS", "python", NULL},
+    {"Shell", "shell", NULL},
+    {"NodeLTS", NULL, "there is no runtime for JavaScript"},
+    {"CustomContainer", NULL,
+     "sessions start from runtime images, not from containers"},
+    {NULL, "PythonLTS or Shell", NULL},
+};
+
+static const struct word network_statuses[] = {
+    {"EgressDisabled", "none", NULL},
+    {"EgressEnabled", "open", NULL},
+    {NULL, "EgressDisabled or EgressEnabled", NULL},
+};
+
+static const struct word lifecycle_types[] = {
+    {"Timed", "", NULL},
+    {"OnContainerExit", NULL, "sessions end by their cooldown"},
+    {NULL, "Timed", NULL},
+};
+
+/* Replaces *word, which may be NULL. 0, or after a complaint the exit
+ * status. */
+static int translate(const struct cli *c, const char *option,
+                     const struct word *words, const char **word)
 {
-    const char *word = words->count ? words->items[0] : NULL;
+    const struct word *w = words;
 
-    if (word && flags->name && strcmp(word, flags->name) != 0) {
-        cli_usage_error(c, "two names, '%s' and '%s': one of them", word,
-                        flags->name);
-        return NULL;
-    }
-    if (!word && !flags->name)
-        cli_usage_error(c, "the pool's name is left out");
-    return word ? word : flags->name;
+    if (!*word)
+        return 0;
+    while (w->word && strcasecmp(w->word, *word) != 0)
+        w++;
+    if (w->word && !w->value)
+        return cli_usage_error(c, "--%s %s is not available: %s", option,
+                               w->word, w->why);
+    if (!w->word)
+        return cli_usage_error(c, "--%s must be %s, not '%s'", option,
+                               w->value, *word);
+    *word = w->value;
+    return 0;
 }
 
-static int ask(struct cli *c, const char *method, const char *name,
-               const json_t *body, json_t **ret, struct error *err)
+/* ---- verbs -------------------------------------------------------------- */
+
+/* The pool's name is a word or --name, not two different ones. */
+static int pool_check(struct cli *c, const struct cli_words *words, void *arg)
 {
-    struct buf path cleanup(buf_done) = {0};
+    struct pool_flags *flags = arg;
 
-    buf_adds(&path, "/api/pools/");
-    cli_http_escape(&path, name, false);
-    return cli_http_json(c, method, path.data, body, ret, err);
-}
-
-static int list(struct cli *c, const struct cli_words *words, void *arg)
-{
-    static const struct cli_column columns[] = {
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"KIND", "kind", CLI_COLUMN_TEXT},
-        {"RUNTIME", "runtime", CLI_COLUMN_TEXT},
-        {"PERSISTENCE", "persistence", CLI_COLUMN_TEXT},
-        {"SOURCE", "source", CLI_COLUMN_TEXT},
-        {"SESSIONS", "sessions", CLI_COLUMN_NUMBER},
-        {"MOST", "max_sessions", CLI_COLUMN_NUMBER},
-        {"READY", "ready", CLI_COLUMN_NUMBER},
-        {"WANTED", "ready_wanted", CLI_COLUMN_NUMBER},
-        {"COOLDOWN", "cooldown_s", CLI_COLUMN_NUMBER},
-    };
-    json_t *answer cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)words;
-    (void)arg;
-    if (cli_http_json(c, "GET", "/api/pools", NULL, &answer, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_list(c, json_object_get(answer, "data"), columns,
-                  ARRAY_SIZE(columns));
+    if (words->count && flags->name &&
+        strcmp(words->items[0], flags->name) != 0)
+        return cli_usage_error(c, "two names, '%s' and '%s': use one",
+                               words->items[0], flags->name);
+    if (!words->count && !flags->name && c->verb->words)
+        return cli_usage_error(c, "%s: NAME is missing", c->verb->name);
+    if (words->count)
+        flags->name = words->items[0];
     return CLI_EXIT_OK;
 }
 
-static int show(struct cli *c, const struct cli_words *words, void *arg)
+/* The members that are not options by another name. */
+static int add_fields(struct cli_call *call, struct error *err)
 {
-    const char *name = name_of(c, words, arg);
-    json_t *pool cleanup(json_unref) = NULL;
-    struct error err;
+    struct pool_flags *flags = call->flags;
+    bool creates = strcmp(call->verb->method, "POST") == 0;
+    int status = translate(call->c, "container-type", container_types,
+                           &flags->container_type);
 
-    if (!name)
-        return CLI_EXIT_USAGE;
-    if (ask(c, "GET", name, NULL, &pool, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_object(c, pool);
-    return CLI_EXIT_OK;
+    (void)err;
+    if (!status)
+        status = translate(call->c, "network-status", network_statuses,
+                           &flags->network_status);
+    if (!status)
+        status = translate(call->c, "lifecycle-type", lifecycle_types,
+                           &flags->lifecycle_type);
+    if (status)
+        return status;
+    if (flags->network_status)
+        flags->egress = flags->network_status;
+    call->body = json_pack("{s:s*}", "name", creates ? flags->name : NULL);
+    return 0;
 }
 
-static int create(struct cli *c, const struct cli_words *words, void *arg)
-{
-    const char *name = name_of(c, words, arg);
-    json_t *body cleanup(json_unref) = name ? cli_pool_body(c, arg) : NULL;
-    json_t *pool cleanup(json_unref) = NULL;
-    struct error err;
-
-    if (!body)
-        return CLI_EXIT_USAGE;
-    (void)json_object_set_new(body, "name", json_string(name));
-    if (cli_http_json(c, "POST", "/api/pools", body, &pool, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, pool, "made the pool %s", name);
-    return CLI_EXIT_OK;
-}
-
-static int update(struct cli *c, const struct cli_words *words, void *arg)
-{
-    const char *name = name_of(c, words, arg);
-    json_t *body cleanup(json_unref) = name ? cli_pool_body(c, arg) : NULL;
-    json_t *pool cleanup(json_unref) = NULL;
-    struct error err;
-
-    if (!body)
-        return CLI_EXIT_USAGE;
-    if (ask(c, "PATCH", name, body, &pool, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, pool, "changed the pool %s, for sessions from now on",
-                  name);
-    return CLI_EXIT_OK;
-}
-
-/* Yes, by a line that begins with y; a signal is a no. */
+/* True for a line that begins with y; a signal means no. */
 static bool confirmed(struct cli *c, const char *name)
 {
     struct pollfd fds[] = {{.fd = STDIN_FILENO, .events = POLLIN},
@@ -121,7 +123,7 @@ static bool confirmed(struct cli *c, const char *name)
     (void)fprintf(stderr, "Delete the pool %s and end its sessions? [y/N] ",
                   name);
     while (poll(fds, 2, -1) < 0)
-        ; /* interrupted by something that is not for us */
+        ; /* interrupted by another signal */
     if (fds[1].revents || !fgets(line, sizeof(line), stdin)) {
         (void)fputc('\n', stderr);
         c->interrupted = fds[1].revents != 0;
@@ -130,84 +132,107 @@ static bool confirmed(struct cli *c, const char *name)
     return line[0] == 'y' || line[0] == 'Y';
 }
 
-static int delete (struct cli *c, const struct cli_words *words, void *arg)
+static int confirm_delete(struct cli_call *call, struct error *err)
 {
-    const struct pool_flags *flags = arg;
-    const char *name = name_of(c, words, flags);
-    json_t *out cleanup(json_unref) = NULL;
-    struct error err;
+    const struct pool_flags *flags = call->flags;
 
-    if (!name)
-        return CLI_EXIT_USAGE;
-    if (!flags->yes && !isatty(STDIN_FILENO))
-        return cli_usage_error(c, "delete ends the pool's sessions: say --yes "
-                                  "where nobody can be asked");
-    if (!flags->yes && !confirmed(c, name))
-        return CLI_EXIT_CANCELLED;
-    if (ask(c, "DELETE", name, NULL, NULL, &err) < 0)
-        return cli_fail(c, &err);
-    out = json_pack("{s:s}", "deleted", name);
-    cli_show_done(c, out, "deleted the pool %s; workspaces stay", name);
-    return CLI_EXIT_OK;
+    (void)err;
+    if (flags->yes)
+        return 0;
+    if (!isatty(STDIN_FILENO))
+        return cli_usage_error(call->c, "delete ends the pool's sessions: "
+                                        "without a terminal to confirm it, "
+                                        "use --yes");
+    return confirmed(call->c, flags->name) ? 0 : CLI_EXIT_CANCELLED;
 }
 
-static const struct cli_verb verbs[] = {
-    {"list", 0, 0, list},     {"ls", 0, 0, list},
-    {"show", 0, 1, show},     {"create", 0, 1, create},
-    {"update", 0, 1, update}, {"delete", 0, 1, delete},
+static const struct cli_column columns[] = {
+    {"NAME", .member = "name"},
+    {"KIND", .member = "kind"},
+    {"RUNTIME", .member = "runtime"},
+    {"PERSISTENCE", .member = "persistence"},
+    {"SOURCE", .member = "source"},
+    {"SESSIONS", "sessions", .kind = CLI_COLUMN_NUMBER},
+    {"MOST", "max_sessions", .kind = CLI_COLUMN_NUMBER},
+    {"READY", "ready", .kind = CLI_COLUMN_NUMBER},
+    {"WANTED", "ready_wanted", .kind = CLI_COLUMN_NUMBER},
+    {"COOLDOWN", "cooldown_s", .kind = CLI_COLUMN_NUMBER},
+    {0},
 };
 
-int cli_pool(int argc, char **argv)
-{
-    static const char both[] = "create update";
-    struct cli c cleanup(cli_done);
-    struct pool_flags flags = {.max_sessions = POOL_NOT_SAID,
-                               .cooldown_s = POOL_NOT_SAID,
-                               .ready = POOL_NOT_SAID,
-                               .memory_bytes = POOL_NOT_SAID};
-    const struct cli_opt table[] = {
-        {"name", 'n', CLI_OPT_TEXT, &flags.name, "NAME",
-         "the pool, where no word names it", "show create update delete"},
-        {"container-type", 0, CLI_OPT_TEXT, &flags.container_type, "TYPE",
-         "PythonLTS or Shell", both},
-        {"max-sessions", 0, CLI_OPT_COUNT, &flags.max_sessions, "N",
-         "sessions awake at once", both},
-        {"cooldown-period", 0, CLI_OPT_DURATION, &flags.cooldown_s, "TIME",
-         "idle seconds, or 5m, until a session expires", both},
-        {"ready-sessions", 0, CLI_OPT_COUNT, &flags.ready, "N",
-         "sandboxes kept ready", both},
-        {"network-status", 0, CLI_OPT_TEXT, &flags.network_status, "STATUS",
-         "EgressDisabled, or EgressEnabled: open", both},
-        {"egress", 0, CLI_OPT_TEXT, &flags.egress, "MODE",
-         "none, allowlist or open: what sessions may reach", both},
-        {"egress-allow", 0, CLI_OPT_TEXT, &flags.egress_allow, "HOSTS",
-         "of the allowlist: host[:port],...", both},
-        {"packages", 0, CLI_OPT_TEXT, &flags.packages, "on|off",
-         "let pip install what policy allows", both},
-        {"lifecycle-type", 0, CLI_OPT_TEXT, &flags.lifecycle_type, "TYPE",
-         "Timed", both},
-        {"runtime", 0, CLI_OPT_TEXT, &flags.runtime, "R",
-         "runtime image; one that a configured pool has", both},
-        {"memory", 'm', CLI_OPT_SIZE, &flags.memory_bytes, "SIZE",
-         "of a session that asks for nothing else", both},
-        {"persistence", 0, CLI_OPT_TEXT, &flags.persistence, "P",
-         "workspace or ephemeral", both},
-        {"sharing", 0, CLI_OPT_TEXT, &flags.sharing, "S",
-         "default, principal or tenant: who sees new sessions", both},
-        {"yes", 'y', CLI_OPT_FLAG, &flags.yes, NULL, "delete: do not ask",
-         "delete"},
-    };
-    const struct cli_opts opts = {
-        table, ARRAY_SIZE(table),
-        "What is left out is as the first pool of the configuration has it,\n"
-        "or as it was. A change holds for sandboxes made from now on. Making,\n"
-        "changing and deleting need a key of scope admin; the pools of the\n"
-        "configuration are changed there.\n"};
-    struct cli_words words;
-    int status;
+#define POOL "/api/pools/{--name}"
+#define FIELDS                                                                \
+    "kind={--container-type} runtime={--runtime} "                            \
+    "persistence={--persistence} sharing={--sharing} egress={--egress} "      \
+    "egress_allow={--egress-allow} packages={--packages} "                    \
+    "max_sessions={--max-sessions} cooldown_s={--cooldown-period} "           \
+    "ready_wanted={--ready-sessions} memory_bytes={--memory}"
 
-    cli_init(&c, "pool");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, &flags);
-}
+static const struct cli_verb verbs[] = {
+    {"list", "ls", NULL, "List pools", "GET", "/api/pools",
+     .columns = columns},
+    {"show", NULL, "NAME", "Show a pool", "GET", POOL, .max = 1},
+    {"create", NULL, "NAME", "Create a pool", "POST", "/api/pools", .max = 1,
+     .body = FIELDS, .prepare = add_fields,
+     .sentence = "Created the pool {name}."},
+    {"update", NULL, "NAME", "Change a pool, for sandboxes made from now on",
+     "PATCH", POOL, .max = 1, .body = FIELDS, .prepare = add_fields,
+     .sentence = "Changed the pool {name}. New sessions use the change."},
+    {"delete", NULL, "NAME",
+     "Delete a pool and end its sessions; workspaces stay", "DELETE", POOL,
+     .max = 1, .prepare = confirm_delete, .json = "deleted={--name}",
+     .sentence = "Deleted the pool {--name}. Workspaces were kept."},
+    {0},
+};
+
+#define AT(member) offsetof(struct pool_flags, member)
+#define SET "create update"
+
+static const struct cli_option options[] = {
+    {"name", 'n', CLI_OPT_TEXT, AT(name), "NAME",
+     "the pool, instead of a word", "show create update delete"},
+    {"container-type", 0, CLI_OPT_TEXT, AT(container_type), "TYPE",
+     "PythonLTS or Shell", SET},
+    {"max-sessions", 0, CLI_OPT_COUNT, AT(max_sessions), "N",
+     "sessions awake at the same time", SET},
+    {"cooldown-period", 0, CLI_OPT_DURATION, AT(cooldown_s), "TIME",
+     "idle seconds, or 5m, until a session expires", SET},
+    {"ready-sessions", 0, CLI_OPT_COUNT, AT(ready), "N",
+     "sandboxes kept ready", SET},
+    {"network-status", 0, CLI_OPT_TEXT, AT(network_status), "STATUS",
+     "EgressDisabled, or EgressEnabled: open", SET},
+    {"egress", 0, CLI_OPT_TEXT, AT(egress), "MODE",
+     "none, allowlist or open: what sessions may reach", SET},
+    {"egress-allow", 0, CLI_OPT_TEXT, AT(egress_allow), "HOSTS",
+     "the allowlist: host[:port],...", SET},
+    {"packages", 0, CLI_OPT_SWITCH, AT(packages), "on|off",
+     "let pip install what policy allows", SET},
+    {"lifecycle-type", 0, CLI_OPT_TEXT, AT(lifecycle_type), "TYPE", "Timed",
+     SET},
+    {"runtime", 0, CLI_OPT_TEXT, AT(runtime), "R",
+     "runtime image; one that a configured pool has", SET},
+    {"memory", 'm', CLI_OPT_SIZE, AT(memory_bytes), "SIZE",
+     "of a session that asks for no other", SET},
+    {"persistence", 0, CLI_OPT_TEXT, AT(persistence), "P",
+     "workspace or ephemeral", SET},
+    {"sharing", 0, CLI_OPT_TEXT, AT(sharing), "S",
+     "default, principal or tenant: who sees new sessions", SET},
+    {"yes", 'y', CLI_OPT_FLAG, AT(yes), NULL, "do not ask for confirmation",
+     "delete"},
+    {0},
+};
+
+const struct cli_command cli_pool = {
+    .name = "pool",
+    .summary = "List, create, change and delete pools of sessions",
+    .notes =
+        "For what `create` leaves out, the first pool of the configuration\n"
+        "applies; what `update` leaves out stays. A change applies to\n"
+        "sandboxes made from now on. Creating, changing and deleting need a\n"
+        "key of scope admin; pools of the configuration are changed there.\n",
+    .online = true,
+    .options = options,
+    .flags_size = sizeof(struct pool_flags),
+    .verbs = verbs,
+    .check = pool_check,
+};

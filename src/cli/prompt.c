@@ -19,7 +19,7 @@
 
 #include "base/mem.h"
 #include "cli/cli_int.h"
-#include "cli/input.h"
+#include "cli/shell.h"
 
 #define HISTORY_MAX 2000
 #define LINE_LEN_MAX (1u << 20)

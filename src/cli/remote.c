@@ -175,24 +175,6 @@ int cli_remote_workspace(struct cli *c, const char *id_or_name,
     return find(c, &workspace_noun, id_or_name, ret, err);
 }
 
-int cli_remote_show(struct cli *c, const char *workspace, const char *before,
-                    const char *after, const struct cli_column *columns,
-                    size_t count)
-{
-    json_t *answer cleanup(json_unref) = NULL;
-    char *path cleanup(mem_free) = NULL;
-    char id[ID_MAX];
-    struct error err;
-
-    if (cli_remote_workspace(c, workspace, id, &err) < 0)
-        return cli_fail(c, &err);
-    path = xasprintf("%s%s%s", before, id, after);
-    if (cli_http_json(c, "GET", path, NULL, &answer, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_list(c, json_object_get(answer, "data"), columns, count);
-    return CLI_EXIT_OK;
-}
-
 int cli_remote_session_workspace(struct cli *c, const char *session,
                                  char ret[ID_MAX], struct error *err)
 {

@@ -66,11 +66,6 @@ int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
 int cli_remote_workspace(struct cli *c, const char *id_or_name,
                          char ret[ID_MAX], struct error *err);
 struct cli_column;
-/* Prints what hangs off a workspace: the "data" of before + its id + after.
- * Returns the exit code. */
-int cli_remote_show(struct cli *c, const char *workspace, const char *before,
-                    const char *after, const struct cli_column *columns,
-                    size_t count);
 /* The workspace that a session has; ERR_CONFLICT when it is ephemeral. */
 int cli_remote_session_workspace(struct cli *c, const char *session,
                                  char ret[ID_MAX], struct error *err);
@@ -130,7 +125,7 @@ struct cli_download {
 int cli_download(struct cli *c, const struct cli_download *what,
                  char **ret_local, struct error *err);
 
-/* ---- upload.c, parts.c -------------------------------------------------- */
+/* ---- upload.c, multipart_upload.c --------------------------------------- */
 
 struct cli_upload {
     const char *local;
@@ -147,18 +142,19 @@ struct cli_upload {
  * caller, or NULL. A file over the service's limit goes in parts. */
 int cli_upload(struct cli *c, const struct cli_place *place,
                const struct cli_upload *what, json_t **ret, struct error *err);
-/* In parts, going on with what an interrupted one has left. */
-int cli_parts(struct cli *c, const struct cli_place *place, int fd,
-              uint64_t size, const struct cli_upload *what, json_t **ret,
-              struct error *err);
+/* In parts; resumes an interrupted upload. */
+int cli_multipart_upload(struct cli *c, const struct cli_place *place, int fd,
+                         uint64_t size, const struct cli_upload *what,
+                         json_t **ret, struct error *err);
 /* How large part number n (from 1) of a file is; 0 beyond its end. */
-uint64_t cli_parts_size(uint64_t size, uint64_t part, uint64_t number);
+uint64_t cli_multipart_part_size(uint64_t size, uint64_t part,
+                                 uint64_t number);
 /* Header lines of a write, NULL at the end; room: owned, done by caller. */
 #define CLI_UPLOAD_HEADERS 4
 void cli_upload_headers(const struct cli_upload *what, struct buf *room,
                         const char *ret[CLI_UPLOAD_HEADERS]);
 
-/* ---- tree.c: a folder of this machine ----------------------------------- */
+/* ---- files_transfer.c: a folder of this machine ------------------------- */
 
 struct cli_tree {
     char **paths; /* below the folder; owned */
@@ -171,45 +167,40 @@ struct cli_tree {
 int cli_tree_read(const char *folder, struct cli_tree *ret, struct error *err);
 void cli_tree_done(struct cli_tree *t);
 
-/* ---- past.c: history and restore ---------------------------------------- */
+/* ---- temp_session.c: a session for one command -------------------------- */
 
-/* Prints what happened, newest first: to the file at place, or to all below
- * it when its path is "". versions: one file's versions with their sizes.
- * limit 0: 100. */
-int cli_past_show(struct cli *c, const struct cli_place *place, bool versions,
-                  uint64_t limit, struct error *err);
-/* commit, version: one of them, the other NULL. ret: the new commit. */
-int cli_past_restore(struct cli *c, const struct cli_place *place,
-                     const char *commit, const char *version, const char *lock,
-                     json_t **ret, struct error *err);
-void cli_past_restored(const struct cli *c, const json_t *commit);
-
-/* ---- lease.c: a session for one command --------------------------------- */
-
-struct cli_lease {
+struct cli_temp_session {
     char session[ID_MAX];
-    char workspace[ID_MAX]; /* "" : ephemeral, or not known */
-    bool made;              /* it is ours to delete */
+    char workspace[ID_MAX]; /* "": ephemeral, or not known */
+    bool is_new;            /* created here, so deleted here */
 };
 
-/* The session named, or a new one. */
-int cli_lease_take(struct cli *c, const char *session,
-                   const struct cli_session_spec *spec, struct cli_lease *ret,
-                   struct error *err);
-/* Deletes it if it was made; says so when that fails. */
-void cli_lease_end(struct cli *c, const struct cli_lease *l);
+/* The session that is named, or a new one. */
+int cli_temp_session_open(struct cli *c, const char *session,
+                          const struct cli_session_spec *spec,
+                          struct cli_temp_session *ret, struct error *err);
+/* Deletes a new session; a failure is reported on standard error. */
+void cli_temp_session_close(struct cli *c, const struct cli_temp_session *t);
 
-/* ---- secret.c: what must not be an argument ----------------------------- */
+/* ---- input.c: files, and what must not be an argument ------------------- */
+
+/* A whole file; "-" is standard input. ERR_TOO_LARGE beyond max bytes. ret:
+ * owned, a NUL after its end. */
+int cli_input_read(const char *path, size_t max, char **ret, size_t *ret_len,
+                   struct error *err);
 
 /* From a file (its first line), or typed twice at the terminal without being
  * shown; NULL file: the terminal. ret: owned, wipe with cli_secret_free. */
 int cli_secret_file(const char *file, const char *what, char **ret,
                     struct error *err);
+/* The header line with the lock's token of that file; none for NULL. ret:
+ * owned, wipe with cli_secret_free. */
+int cli_secret_header(const char *lock_file, char **ret, struct error *err);
 int cli_secret_ask(struct cli *c, const char *prompt, bool twice, char **ret,
                    struct error *err);
 void cli_secret_free(char **secret); /* for cleanup() */
 
-/* ---- files.c, files_*.c: what `files` and `shell` have in common -------- */
+/* ---- files.c, files_transfer.c: for run and shell ----------------------- */
 
 /* Prints the table of a place's files, or with --json the list. */
 int cli_files_list(struct cli *c, const struct cli_place *place,

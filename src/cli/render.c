@@ -2,7 +2,7 @@
 /*
  * Shows what an execution produced: its streams as they are, values and
  * displays as text, images as files, tracebacks on standard error. Everything
- * a session wrote passes the guard before it reaches a terminal.
+ * a session wrote is filtered before it reaches a terminal.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@ void cli_render_text(struct cli_render *r, bool is_stderr, const char *bytes,
     FILE *to = is_stderr ? stderr : stdout;
 
     if (tty) {
-        cli_guard_feed(is_stderr ? &r->err : &r->out, bytes, len, &safe);
+        cli_filter_feed(is_stderr ? &r->err : &r->out, bytes, len, &safe);
         bytes = safe.data;
         len = safe.len;
     }

@@ -242,33 +242,37 @@ static bool known(const char *name)
     return false;
 }
 
-int cli_scorecard(int argc, char **argv)
+static int run_scorecard(struct cli *c, const struct cli_words *words,
+                         void *arg)
 {
-    struct cli c cleanup(cli_done);
-    const char *only = NULL;
-    const struct cli_opt table[] = {
-        {"only", 0, CLI_OPT_TEXT, &only, "CONTROL", "only this one", NULL},
-    };
-    const struct cli_opts opts = {
-        table, ARRAY_SIZE(table),
-        "Controls are isolation, ephemeral, egress, secrets, identity, "
-        "dependencies,\naudit, quotas, approvals and deployment.\n\nTakes about half a minute: time limits and the end of a "
-        "token are waited for.\nNeeds a key of scope admin. Exit "
-        "status: 0 when all pass, 1 when one fails.\n"};
+    const char *const *only = arg;
     json_t *posture cleanup(json_unref) = NULL;
-    struct cli_words words;
     struct error err;
-    int status;
 
-    cli_init(&c, "scorecard");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    if (words.count)
-        return cli_usage_error(&c, "unexpected '%s'", words.items[0]);
-    if (only && !known(only))
-        return cli_usage_error(&c, "there is no control '%.40s'", only);
-    if (cli_connect(&c, CLI_NEED_RUNNING, NULL, NULL, &err) < 0 ||
-        cli_http_json(&c, "GET", "/api/posture", NULL, &posture, &err) < 0)
-        return cli_fail(&c, &err);
-    return show_all(&c, posture, only);
+    (void)words;
+    if (*only && !known(*only))
+        return cli_usage_error(c, "there is no control '%.40s'", *only);
+    if (cli_connect(c, CLI_NEED_RUNNING, NULL, NULL, &err) < 0 ||
+        cli_http_json(c, "GET", "/api/posture", NULL, &posture, &err) < 0)
+        return cli_fail(c, &err);
+    return show_all(c, posture, *only);
 }
+
+const struct cli_command cli_scorecard = {
+    .name = "scorecard",
+    .summary = "Probe ten controls of this service, and say what was seen",
+    .notes =
+        "Controls are isolation, ephemeral, egress, secrets, identity,\n"
+        "dependencies, audit, quotas, approvals and deployment.\n\n"
+        "Takes about half a minute: time limits and the end of a token are\n"
+        "waited for. Needs a key of scope admin. Exit status: 0 when all\n"
+        "pass, 1 when one fails.\n",
+    .online = true,
+    .options =
+        (const struct cli_option[]){
+            {"only", 0, CLI_OPT_TEXT, 0, "CONTROL", "only this one", NULL},
+            {0},
+        },
+    .flags_size = sizeof(const char *),
+    .verbs = (const struct cli_verb[]){{"", .run = run_scorecard}, {0}},
+};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glovebox search: words in names and in files, one hit a line as grep would
- * print it, so that editors can follow: WORKSPACE:PATH:LINE: snippet.
+ * glovebox search: words in names and in files, one hit a line as grep prints
+ * it, so that editors can follow: WORKSPACE:PATH:LINE: snippet. And glovebox
+ * conversations: every file that a conversation produced.
  */
 #include <string.h>
 
@@ -9,19 +10,17 @@
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
-#define LIMIT 50u
-
-/* In a snippet, what was found stands between these two. */
+/* In a snippet these two enclose each match. */
 static const char begin_mark[] = "\xe2\x81\xa8"; /* U+2068 */
 static const char end_mark[] = "\xe2\x81\xa9";   /* U+2069 */
 
-struct search {
+struct search_flags {
     const char *workspace, *prefix, *type, *author, *conversation;
     int64_t after_ms, before_ms;
     uint64_t limit;
 };
 
-/* On one line, its marks as colour or gone. */
+/* The snippet on one line; its marks become colour or nothing. */
 static void add_snippet(struct buf *out, const char *text, bool color)
 {
     bool blank = true; /* white space at the start goes */
@@ -64,99 +63,123 @@ void cli_search_line(const json_t *hit, const char *workspace, bool color,
     buf_adds(out, "\n");
 }
 
-/* As the user named it, or its id. */
-static void show(const struct cli *c, const struct search *s,
-                 const json_t *hits)
+/* All words are one query. */
+static int join_words(struct cli_call *call, struct error *err)
 {
-    for (size_t i = 0; i < json_array_size(hits); i++) {
-        const json_t *hit = json_array_get(hits, i);
-        struct buf line cleanup(buf_done) = {0};
+    struct buf path cleanup(buf_done) = {0};
+    struct buf query cleanup(buf_done) = {0};
 
-        cli_search_line(hit,
-                        s->workspace ? s->workspace
-                                     : cli_json_text(hit, "workspace", ""),
-                        c->color_out, &line);
-        cli_show_text(c, line.data, line.len);
-    }
-}
-
-static int build_url(struct cli *c, const struct search *s, const char *words,
-                     struct buf *url, struct error *err)
-{
-    char id[ID_MAX] = "";
-    int r = s->workspace ? cli_remote_workspace(c, s->workspace, id, err) : 0;
-
-    if (r < 0)
-        return r;
-    buf_adds(url, "/api/search");
-    cli_http_query(url, "q", words);
-    cli_http_query(url, "workspace", id);
-    cli_http_query(url, "prefix", s->prefix);
-    cli_http_query(url, "type", s->type);
-    cli_http_query(url, "author", s->author);
-    cli_http_query(url, "conversation", s->conversation);
-    cli_http_query_time(url, "from", s->after_ms);
-    cli_http_query_time(url, "to", s->before_ms);
+    (void)err;
+    for (size_t i = 0; i < call->words->count; i++)
+        buf_addf(&query, "%s%s", i ? " " : "", call->words->items[i]);
+    buf_adds(&path, "/api/search");
+    cli_http_query(&path, "q", query.data);
+    call->path = buf_take(&path, NULL);
     return 0;
 }
 
-static int find(struct cli *c, const struct search *s, const char *words)
+/* The workspace as the user named it, or its id. */
+static int print_hits(struct cli_call *call)
 {
-    json_t *hits cleanup(json_unref) = NULL;
-    struct buf url cleanup(buf_done) = {0};
-    struct error err;
+    const struct search_flags *flags = call->flags;
+    const json_t *hit;
+    size_t i;
 
-    if (build_url(c, s, words, &url, &err) < 0 ||
-        cli_remote_list(c, url.data, "cursor", s->limit ? s->limit : LIMIT,
-                        &hits, &err) < 0)
-        return cli_fail(c, &err);
-    if (c->json)
-        cli_print_json(hits);
-    else
-        show(c, s, hits);
-    if (json_array_size(hits) == 0 && c->tty_err && !c->json)
+    json_array_foreach (call->answer, i, hit) {
+        struct buf line cleanup(buf_done) = {0};
+
+        cli_search_line(hit,
+                        flags->workspace ? flags->workspace
+                                         : cli_json_text(hit, "workspace", ""),
+                        call->c->color_out, &line);
+        cli_show_text(call->c, line.data, line.len);
+    }
+    if (json_array_size(call->answer) == 0 && call->c->tty_err)
         (void)fputs("nothing was found\n", stderr);
     return CLI_EXIT_OK;
 }
 
-int cli_search(int argc, char **argv)
-{
-    struct cli c cleanup(cli_done);
-    struct search s = {0};
-    struct buf query cleanup(buf_done) = {0};
-    const struct cli_opt table[] = {
-        {"workspace", 'w', CLI_OPT_TEXT, &s.workspace, "WS",
-         "only in this one (id or name)", NULL},
-        {"prefix", 0, CLI_OPT_TEXT, &s.prefix, "PATH",
-         "only paths that begin so", NULL},
-        {"type", 't', CLI_OPT_TEXT, &s.type, "T", "csv, pdf, image/png, ...",
-         NULL},
-        {"after", 0, CLI_OPT_TIME, &s.after_ms, "TIME",
-         "changed since then: 2026-01-31, or 7d", NULL},
-        {"before", 0, CLI_OPT_TIME, &s.before_ms, "TIME",
-         "changed before then", NULL},
-        {"author", 0, CLI_OPT_TEXT, &s.author, "KEY-ID",
-         "last changed by this key", NULL},
-        {"conversation", 0, CLI_OPT_TEXT, &s.conversation, "ID",
-         "last changed in this conversation", NULL},
-        {"limit", 'n', CLI_OPT_COUNT, &s.limit, "N",
-         "at most so many hits; else 50", NULL},
-    };
-    const struct cli_opts opts = {
-        table, ARRAY_SIZE(table),
-        "Every word must be there; \"several words\" in double quotes are a\n"
-        "phrase, and a star at a word's end stands for any rest. Files are\n"
-        "found by their names and by the text in them, seconds after they\n"
-        "were stored. Prints WORKSPACE:PATH:LINE: and what is there.\n"};
-    struct cli_words words;
-    int status;
+static const struct cli_verb search_verbs[] = {
+    {"", NULL, "WORDS...", NULL, "GET", "/api/search",
+     .query = "workspace={--workspace} prefix={--prefix} type={--type} "
+              "author={--author} conversation={--conversation} "
+              "from={--after} to={--before}",
+     .cursor = "cursor", .limit = 50, .prepare = join_words,
+     .print = print_hits},
+    {0},
+};
 
-    cli_init(&c, "search");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    if (!words.count)
-        return cli_usage_error(&c, "say what to look for");
-    for (size_t i = 0; i < words.count; i++)
-        buf_addf(&query, "%s%s", i ? " " : "", words.items[i]);
-    return find(&c, &s, query.data);
-}
+#define AT(member) offsetof(struct search_flags, member)
+
+static const struct cli_option search_options[] = {
+    {"workspace", 'w', CLI_OPT_TEXT, AT(workspace), "WS",
+     "only in this workspace (id or name)", NULL},
+    {"prefix", 0, CLI_OPT_TEXT, AT(prefix), "PATH",
+     "only paths that begin with this", NULL},
+    {"type", 't', CLI_OPT_TEXT, AT(type), "T", "csv, pdf, image/png, ...",
+     NULL},
+    {"after", 0, CLI_OPT_TIME, AT(after_ms), "TIME",
+     "changed since then: 2026-01-31, or 7d", NULL},
+    {"before", 0, CLI_OPT_TIME, AT(before_ms), "TIME", "changed before then",
+     NULL},
+    {"author", 0, CLI_OPT_TEXT, AT(author), "KEY-ID",
+     "last changed by this key", NULL},
+    {"conversation", 0, CLI_OPT_TEXT, AT(conversation), "ID",
+     "last changed in this conversation", NULL},
+    {"limit", 'n', CLI_OPT_COUNT, AT(limit), "N",
+     "print at most N hits; else 50", NULL},
+    {0},
+};
+
+const struct cli_command cli_search = {
+    .name = "search",
+    .summary = "Find files by name and by content",
+    .notes =
+        "A file must have all the words; \"several words\" in double quotes\n"
+        "are a phrase, and a word that ends with a star matches every word\n"
+        "that begins so. Files are found by name and by the text in them,\n"
+        "seconds after they were stored. Prints WORKSPACE:PATH:LINE: and the\n"
+        "text there.\n",
+    .online = true,
+    .options = search_options,
+    .flags_size = sizeof(struct search_flags),
+    .verbs = search_verbs,
+};
+
+/* ---- conversations ------------------------------------------------------ */
+
+static const struct cli_column file_columns[] = {
+    {"AT", "at", .kind = CLI_COLUMN_TIME},
+    {"MESSAGE", .member = "message"},
+    {"CHANGE", .member = "change"},
+    {"WORKSPACE", "workspace", .kind = CLI_COLUMN_ID},
+    {"PATH", .member = "path"},
+    {"SIZE", "size", .kind = CLI_COLUMN_SIZE},
+    {"VERSION", "version", .kind = CLI_COLUMN_ID},
+    {0},
+};
+
+static const struct cli_verb conversation_verbs[] = {
+    {"files", NULL, "ID", "List the files of a conversation, oldest first",
+     "GET", "/api/conversations/{ID}/files", .cursor = "version",
+     .columns = file_columns},
+    {0},
+};
+
+static const struct cli_option conversation_options[] = {
+    {"limit", 'n', CLI_OPT_COUNT, 0, "N", "list at most N files", NULL},
+    {0},
+};
+
+const struct cli_command cli_conversations = {
+    .name = "conversations",
+    .summary = "Files that a conversation produced",
+    .notes =
+        "ID is the conversation that executions were given: `glovebox run\n"
+        "--conversation ID --message ID`, or an execution's metadata. Files\n"
+        "stay listed after they were changed or deleted.\n",
+    .online = true,
+    .options = conversation_options,
+    .flags_size = sizeof(uint64_t),
+    .verbs = conversation_verbs,
+};

@@ -6,220 +6,97 @@
 #include "base/mem.h"
 #include "cli/cli_int.h"
 
-static int list(struct cli *c, const struct cli_words *words, void *arg)
+#define SESSION "/api/sessions/{SESSION}"
+
+static int sessions_check(struct cli *c, const struct cli_words *words,
+                          void *arg)
 {
-    static const struct cli_column columns[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"POOL", "pool", CLI_COLUMN_TEXT},
-        {"RUNTIME", "runtime", CLI_COLUMN_TEXT},
-        {"STATE", "state", CLI_COLUMN_TEXT},
-        {"RUNS", "executions", CLI_COLUMN_NUMBER},
-        {"WORKSPACE", "workspace", CLI_COLUMN_TEXT},
-        {"SHARING", "sharing", CLI_COLUMN_TEXT},
-        {"LAST USED", "last_used_at", CLI_COLUMN_TEXT},
-    };
-    json_t *all cleanup(json_unref) = NULL;
-    struct error err;
+    const struct cli_session_spec *spec = arg;
 
     (void)words;
-    (void)arg;
-    if (cli_remote_list(c, "/api/sessions", "id", 0, &all, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_list(c, all, columns, ARRAY_SIZE(columns));
+    if (spec->workspace && spec->ephemeral)
+        return cli_usage_error(c, "--workspace keeps files, --ephemeral does "
+                                  "not: use one of them");
     return CLI_EXIT_OK;
 }
 
-/* A request on one session; suffix: "", "/reset", ...; body: may be NULL. */
-static int on_session(struct cli *c, const char *name, const char *method,
-                      const char *suffix, const json_t *body, json_t **ret,
-                      struct error *err)
-{
-    char *path cleanup(mem_free) = NULL;
-    char id[ID_MAX];
-    int r = cli_remote_find(c, name, id, err);
-
-    if (r < 0)
-        return r;
-    path = xasprintf("/api/sessions/%s%s", id, suffix);
-    return cli_http_json(c, method, path, body, ret, err);
-}
-
-static int show(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *session cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)arg;
-    if (on_session(c, words->items[0], "GET", "", NULL, &session, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_object(c, session);
-    return CLI_EXIT_OK;
-}
-
-static int create(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *session cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)words;
-    if (cli_remote_create(c, arg, &session, &err) < 0)
-        return cli_fail(c, &err);
-    if (c->json)
-        cli_print_json(session);
-    else
-        (void)printf("%s\n", cli_json_text(session, "id", ""));
-    return CLI_EXIT_OK;
-}
-
-static int set_sharing(struct cli *c, const char *name, const char *sharing,
-                       const char *means)
-{
-    json_t *body cleanup(json_unref) = json_pack("{s:s}", "sharing", sharing);
-    json_t *session cleanup(json_unref) = NULL;
-    struct error err;
-
-    if (on_session(c, name, "PATCH", "", body, &session, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, session, "%s", means);
-    return CLI_EXIT_OK;
-}
-
-static int share(struct cli *c, const struct cli_words *words, void *arg)
-{
-    (void)arg;
-    return set_sharing(c, words->items[0], "tenant",
-                       "every key of the tenant can use it now");
-}
-
-static int unshare(struct cli *c, const struct cli_words *words, void *arg)
-{
-    (void)arg;
-    return set_sharing(c, words->items[0], "principal",
-                       "only its owner and admins of the tenant can use it "
-                       "now");
-}
-
-static int delete (struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *deleted cleanup(json_unref) = json_array();
-    struct error err;
-
-    (void)arg;
-    for (size_t i = 0; i < words->count; i++) {
-        if (on_session(c, words->items[i], "DELETE", "", NULL, NULL, &err) < 0)
-            return cli_fail(c, &err);
-        (void)json_array_append_new(deleted, json_string(words->items[i]));
-        if (!c->json && c->tty_out)
-            (void)printf("deleted %s\n", words->items[i]);
-    }
-    if (c->json) {
-        json_t *out cleanup(json_unref) =
-            json_pack("{s:O}", "deleted", deleted);
-
-        cli_print_json(out);
-    }
-    return CLI_EXIT_OK;
-}
-
-static int reset(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *session cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)arg;
-    if (on_session(c, words->items[0], "POST", "/reset", NULL, &session,
-                   &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, session, "a fresh interpreter; files are in place");
-    return CLI_EXIT_OK;
-}
-
-/* What others have committed to its workspace since. */
-static int refresh(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *answer cleanup(json_unref) = NULL;
-    uint64_t changed;
-    struct error err;
-
-    (void)arg;
-    if (on_session(c, words->items[0], "POST", "/refresh", NULL, &answer,
-                   &err) < 0)
-        return cli_fail(c, &err);
-    changed = cli_json_number(answer, "changed");
-    cli_show_done(c, answer, "%llu file%s changed",
-                  (unsigned long long)changed, changed == 1 ? "" : "s");
-    return CLI_EXIT_OK;
-}
-
-static int interrupt(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *answer cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)arg;
-    if (on_session(c, words->items[0], "POST", "/interrupt", NULL, &answer,
-                   &err) < 0)
-        return cli_fail(c, &err);
-    if (c->json) {
-        json_t *out cleanup(json_unref) =
-            json_pack("{s:s}", "interrupted", words->items[0]);
-
-        cli_print_json(out);
-    }
-    return CLI_EXIT_OK;
-}
-
-static const struct cli_verb verbs[] = {
-    {"list", 0, 0, list},
-    {"ls", 0, 0, list},
-    {"show", 1, 1, show},
-    {"create", 0, 0, create},
-    {"share", 1, 1, share},
-    {"unshare", 1, 1, unshare},
-    {"delete", 1, CLI_WORDS_MAX, delete},
-    {"reset", 1, 1, reset},
-    {"refresh", 1, 1, refresh},
-    {"interrupt", 1, 1, interrupt},
+static const struct cli_column columns[] = {
+    {"ID", "id", .kind = CLI_COLUMN_ID},
+    {"NAME", .member = "name"},
+    {"POOL", .member = "pool"},
+    {"RUNTIME", .member = "runtime"},
+    {"STATE", .member = "state"},
+    {"RUNS", "executions", .kind = CLI_COLUMN_NUMBER},
+    {"WORKSPACE", "workspace", .kind = CLI_COLUMN_ID},
+    {"SHARING", .member = "sharing"},
+    {"LAST USED", "last_used_at", .kind = CLI_COLUMN_TIME},
+    {0},
 };
 
-int cli_sessions(int argc, char **argv)
-{
-    struct cli c cleanup(cli_done);
-    struct cli_session_spec spec = {0};
-    const struct cli_opt table[] = {
-        {"name", 'n', CLI_OPT_TEXT, &spec.name, "N", "name of a new session",
-         "create"},
-        {"workspace", 'w', CLI_OPT_TEXT, &spec.workspace, "WS",
-         "create: on this workspace (id or name), not its own", "create"},
-        {"ephemeral", 0, CLI_OPT_FLAG, &spec.ephemeral, NULL,
-         "create: nothing is kept after its end", "create"},
-        {"pool", 0, CLI_OPT_TEXT, &spec.pool, "P", "pool of a new session",
-         "create"},
-        {"runtime", 0, CLI_OPT_TEXT, &spec.runtime, "R",
-         "runtime image of a new session", "create"},
-        {"memory", 'm', CLI_OPT_SIZE, &spec.memory_bytes, "M",
-         "memory of a new session, such as 512m", "create"},
-        {"share", 0, CLI_OPT_FLAG, &spec.share, NULL,
-         "create: let every key of the tenant use it", "create"},
-    };
-    const struct cli_opts opts = {
-        table, ARRAY_SIZE(table),
-        "SESSION is an id or, if only one has it, a name. A session is its\n"
-        "maker's unless the pool or the tenant is set up otherwise; `share`\n"
-        "lets every key of the tenant use it, `unshare` takes that back.\n"
-        "`delete` keeps the session's workspace, unless it is ephemeral.\n"
-        "`reset` gives the session a fresh interpreter and keeps its files;\n"
-        "`refresh` brings in what others committed to its workspace;\n"
-        "`interrupt` stops what runs and keeps its variables.\n"};
-    struct cli_words words;
-    int status;
+static const struct cli_verb verbs[] = {
+    {"list", "ls", NULL, "List sessions", "GET", "/api/sessions",
+     .cursor = "id", .columns = columns},
+    {"show", NULL, "SESSION", "Show a session", "GET", .path = SESSION},
+    {"create", NULL, NULL, "Create a session and print its id", "POST",
+     "/api/sessions",
+     .body = "pool={--pool} runtime={--runtime} name={--name} "
+             "workspace={--workspace} persistence={--ephemeral:ephemeral} "
+             "limits.memory_bytes={--memory} sharing={--share:tenant}",
+     .value = "id"},
+    {"share", NULL, "SESSION", "Let every key of the tenant use a session",
+     "PATCH", SESSION, .body = "sharing=tenant",
+     .sentence = "Shared {SESSION}: every key of the tenant can use it now."},
+    {"unshare", NULL, "SESSION", "Keep a session to its owner again", "PATCH",
+     SESSION, .body = "sharing=principal",
+     .sentence = "Unshared {SESSION}: only its owner and admins of the tenant "
+                 "can use it now."},
+    {"delete", NULL, "SESSION...", "Delete sessions; their workspaces stay",
+     "DELETE", SESSION, .json = "deleted={SESSION}",
+     .sentence = "Deleted the session {SESSION}."},
+    {"reset", NULL, "SESSION", "Start a new interpreter and keep the files",
+     "POST", SESSION "/reset",
+     .sentence = "Reset {SESSION}: a new interpreter, the same files."},
+    {"refresh", NULL, "SESSION",
+     "Bring in what others committed to the workspace", "POST",
+     SESSION "/refresh",
+     .sentence = "Refreshed {SESSION}: {changed:count file} changed."},
+    {"interrupt", NULL, "SESSION", "Stop what runs and keep the variables",
+     "POST", SESSION "/interrupt", .json = "interrupted={SESSION}",
+     .sentence = "Interrupted {SESSION}."},
+    {0},
+};
 
-    cli_init(&c, "sessions");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    if (spec.workspace && spec.ephemeral)
-        return cli_usage_error(&c, "--workspace keeps what --ephemeral would "
-                                   "not: one of them");
-    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, &spec);
-}
+#define AT(member) offsetof(struct cli_session_spec, member)
+
+static const struct cli_option options[] = {
+    {"name", 'n', CLI_OPT_TEXT, AT(name), "N", "name of the new session",
+     "create"},
+    {"workspace", 'w', CLI_OPT_TEXT, AT(workspace), "WS",
+     "use this workspace (id or name), not a new one", "create"},
+    {"ephemeral", 0, CLI_OPT_FLAG, AT(ephemeral), NULL,
+     "keep no files when the session ends", "create"},
+    {"pool", 0, CLI_OPT_TEXT, AT(pool), "P", "pool of the new session",
+     "create"},
+    {"runtime", 0, CLI_OPT_TEXT, AT(runtime), "R",
+     "runtime image of the new session", "create"},
+    {"memory", 'm', CLI_OPT_SIZE, AT(memory_bytes), "M",
+     "memory of the new session, such as 512m", "create"},
+    {"share", 0, CLI_OPT_FLAG, AT(share), NULL,
+     "let every key of the tenant use the new session", "create"},
+    {0},
+};
+
+const struct cli_command cli_sessions = {
+    .name = "sessions",
+    .summary = "List, create, share, refresh, reset and delete sessions",
+    .notes =
+        "SESSION is an id or, if only one session has it, a name. A session\n"
+        "belongs to the key that made it, unless the pool or the tenant is set\n"
+        "up otherwise. `delete` keeps the session's workspace, unless the\n"
+        "session is ephemeral.\n",
+    .online = true,
+    .options = options,
+    .flags_size = sizeof(struct cli_session_spec),
+    .verbs = verbs,
+    .check = sessions_check,
+};

@@ -20,13 +20,6 @@ static const struct cli_language languages[] = {
     {"shell", "$ ", "> ", cli_lines_shell_wants_more},
 };
 
-static void shell_done(struct cli_shell *s)
-{
-    cli_prompt_close(s->prompt);
-    cli_lease_end(s->c, &s->lease);
-    cli_done(s->c);
-}
-
 const struct cli_language *cli_shell_language(const char *name)
 {
     for (size_t i = 0; i < ARRAY_SIZE(languages); i++)
@@ -50,7 +43,7 @@ void cli_shell_failed(struct cli_shell *s, const struct error *err)
 static void run_code(struct cli_shell *s, const struct buf *code)
 {
     struct cli_execute what = {
-        .session = s->lease.session,
+        .session = s->temp.session,
         .language = s->language->name,
         .code = code->data,
         .code_len = code->len,
@@ -73,9 +66,10 @@ static void run_code(struct cli_shell *s, const struct buf *code)
         }
         return;
     }
-    cli_made_show(s->c, execution,
-                  cli_prompt_interactive(s->prompt) && !s->c->service &&
-                      cli_json_text(execution, "workspace", NULL));
+    cli_file_summary_print(s->c, execution,
+                           cli_prompt_interactive(s->prompt) &&
+                               !s->c->service &&
+                               cli_json_text(execution, "workspace", NULL));
     if (s->c->json) { /* one line each, for a reader of lines */
         (void)json_dumpf(execution, stdout, JSON_COMPACT);
         (void)fputc('\n', stdout);
@@ -96,7 +90,7 @@ static bool is_blank(const char *text)
 static void take_line(struct cli_shell *s, char *line, struct buf *statement)
 {
     if (statement->len == 0 && line[0] == ':') {
-        cli_colon_run(s, line);
+        cli_shell_command_run(s, line);
         return;
     }
     if (statement->len)
@@ -115,7 +109,7 @@ static void take_line(struct cli_shell *s, char *line, struct buf *statement)
     buf_reset(statement);
 }
 
-static void loop(struct cli_shell *s)
+static void read_statements(struct cli_shell *s)
 {
     struct buf statement cleanup(buf_done) = {0};
 
@@ -152,70 +146,94 @@ static void greet(const struct cli_shell *s)
         return;
     (void)fprintf(stderr,
                   "%s in session %s%s. :help lists commands, Ctrl-D leaves.\n",
-                  s->language->name, s->lease.session,
-                  s->lease.made ? ", deleted when you leave" : "");
+                  s->language->name, s->temp.session,
+                  s->temp.is_new ? ", deleted when you leave" : "");
 }
 
-int cli_shell(int argc, char **argv)
+static int shell_check(struct cli *c, const struct cli_words *words, void *arg)
 {
-    struct cli c;
-    struct cli_shell s cleanup(shell_done) = {.c = &c, .lang = "python"};
-    const struct cli_opt table[] = {
-        {"session", 's', CLI_OPT_TEXT, &s.session_arg, "S",
-         "use this session (id or name) and keep it", NULL},
-        {"workspace", 'w', CLI_OPT_TEXT, &s.spec.workspace, "WS",
-         "work on this workspace (id or name)", NULL},
-        {"ephemeral", 0, CLI_OPT_FLAG, &s.spec.ephemeral, NULL,
-         "keep nothing of the new session", NULL},
-        {"embedded", 0, CLI_OPT_FLAG, &c.embedded, NULL,
-         "use a throwaway service of its own; keeps no files", NULL},
-        {"pool", 0, CLI_OPT_TEXT, &s.spec.pool, "P", "pool of the new session",
-         NULL},
-        {"runtime", 0, CLI_OPT_TEXT, &s.spec.runtime, "R",
-         "runtime image of the new session", NULL},
-        {"share", 0, CLI_OPT_FLAG, &s.spec.share, NULL,
-         "let every key of the tenant use the new session", NULL},
-        {"lang", 'l', CLI_OPT_TEXT, &s.lang, "LANG", "python or shell", NULL},
-        {"charts", 0, CLI_OPT_TEXT, &s.charts, "DIR",
-         "where charts are saved; else here", NULL},
-    };
-    const struct cli_opts opts = {
-        table, ARRAY_SIZE(table),
-        "Variables last from line to line; :help at the prompt lists its own\n"
-        "commands. From a pipe it reads the same, prompts nothing and ends at\n"
-        "the first failure with its exit status (see `glovebox help run`).\n"
-        "With --json each execution is one line of JSON.\n"};
-    struct cli_words words;
-    struct error err;
-    int status;
+    struct cli_shell *s = arg;
 
-    cli_init(&c, "shell");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    s.language = cli_shell_language(s.lang);
-    if (!s.language)
-        return cli_usage_error(&c, "--lang is python or shell, not '%s'",
-                               s.lang);
-    if (words.count)
-        return cli_usage_error(&c, "unexpected '%s'", words.items[0]);
-    if (s.session_arg && (s.spec.pool || s.spec.runtime || s.spec.workspace ||
-                          s.spec.ephemeral || s.spec.share))
-        return cli_usage_error(&c, "--workspace, --ephemeral, --pool, "
-                                   "--runtime and --share are for a new "
-                                   "session");
-    if (c.embedded && (s.session_arg || s.spec.workspace || c.url || c.data))
-        return cli_usage_error(&c, CLI_EMBEDDED_ALONE);
-    if (s.spec.workspace && s.spec.ephemeral)
-        return cli_usage_error(&c, "--workspace keeps what --ephemeral would "
-                                   "not: one of them");
-    if (cli_connect(&c,
-                    s.session_arg || s.spec.workspace ? CLI_NEED_RUNNING
-                                                      : CLI_NEED_ANY,
-                    s.spec.pool, s.spec.runtime, &err) < 0 ||
-        cli_lease_take(&c, s.session_arg, &s.spec, &s.lease, &err) < 0)
-        return cli_fail(&c, &err);
-    s.prompt = cli_prompt_open(&c);
-    greet(&s);
-    loop(&s);
-    return s.status;
+    (void)words;
+    s->language = cli_shell_language(s->lang ? s->lang : "python");
+    if (!s->language)
+        return cli_usage_error(c, "--lang must be python or shell, not '%s'",
+                               s->lang);
+    if (s->session_arg &&
+        (s->spec.pool || s->spec.runtime || s->spec.workspace ||
+         s->spec.ephemeral || s->spec.share))
+        return cli_usage_error(c, "--workspace, --ephemeral, --pool, "
+                                  "--runtime and --share are for a new "
+                                  "session");
+    c->embedded = s->embedded;
+    if (c->embedded &&
+        (s->session_arg || s->spec.workspace || c->url || c->data))
+        return cli_usage_error(c, CLI_EMBEDDED_ALONE);
+    if (s->spec.workspace && s->spec.ephemeral)
+        return cli_usage_error(c, "--workspace keeps files, --ephemeral does "
+                                  "not: use one of them");
+    return CLI_EXIT_OK;
 }
+
+static int run_shell(struct cli *c, const struct cli_words *words, void *arg)
+{
+    struct cli_shell *s = arg;
+    struct error err;
+
+    (void)words;
+    s->c = c;
+    if (cli_connect(c,
+                    s->session_arg || s->spec.workspace ? CLI_NEED_RUNNING
+                                                        : CLI_NEED_ANY,
+                    s->spec.pool, s->spec.runtime, &err) < 0 ||
+        cli_temp_session_open(c, s->session_arg, &s->spec, &s->temp, &err) < 0)
+        return cli_fail(c, &err);
+    s->prompt = cli_prompt_open(c);
+    greet(s);
+    read_statements(s);
+    cli_prompt_close(s->prompt);
+    cli_temp_session_close(c, &s->temp);
+    return s->status;
+}
+
+#define AT(member) offsetof(struct cli_shell, member)
+
+static const struct cli_option options[] = {
+    {"session", 's', CLI_OPT_TEXT, AT(session_arg), "S",
+     "use this session (id or name) and keep it", NULL},
+    {"workspace", 'w', CLI_OPT_TEXT, AT(spec.workspace), "WS",
+     "work on this workspace (id or name)", NULL},
+    {"ephemeral", 0, CLI_OPT_FLAG, AT(spec.ephemeral), NULL,
+     "keep nothing of the new session", NULL},
+    {"embedded", 0, CLI_OPT_FLAG, AT(embedded), NULL,
+     "use a throwaway service of its own; keeps no files", NULL},
+    {"pool", 0, CLI_OPT_TEXT, AT(spec.pool), "P", "pool of the new session",
+     NULL},
+    {"runtime", 0, CLI_OPT_TEXT, AT(spec.runtime), "R",
+     "runtime image of the new session", NULL},
+    {"share", 0, CLI_OPT_FLAG, AT(spec.share), NULL,
+     "let every key of the tenant use the new session", NULL},
+    {"lang", 'l', CLI_OPT_TEXT, AT(lang), "LANG", "python or shell", NULL},
+    {"charts", 0, CLI_OPT_TEXT, AT(charts), "DIR",
+     "where charts are saved; else here", NULL},
+    {0},
+};
+
+const struct cli_command cli_shell = {
+    .name = "shell",
+    .summary = "An interactive prompt in a session",
+    .notes =
+        "Variables last from line to line; :help at the prompt lists its own\n"
+        "commands. From a pipe it reads the same, without prompts, and ends\n"
+        "at the first failure with its exit status (see `glovebox help run`).\n"
+        "With --json each execution is one line of JSON.\n",
+    .online = true,
+    .options = options,
+    .flags_size = sizeof(struct cli_shell),
+    .verbs =
+        (const struct cli_verb[]){
+            {"", .run = run_shell},
+            {0},
+        },
+    .check = shell_check,
+};

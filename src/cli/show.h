@@ -12,7 +12,7 @@
 
 struct cli;
 
-/* ---- format.c: text for people ------------------------------------------ */
+/* ---- values.c: text for people ------------------------------------------ */
 
 /* "0 B", "1.5 KiB", "12 MiB"; ret must hold 16 bytes. Returns ret. */
 char *cli_format_size(uint64_t bytes, char ret[16]);
@@ -23,7 +23,7 @@ char *cli_format_duration(uint64_t ms, char ret[24]);
 const char *cli_format_nearest(const char *word, const void *names,
                                size_t stride, size_t count);
 
-/* ---- table.c: aligned columns ------------------------------------------- */
+/* ---- show.c: tables, objects and lists of the API ----------------------- */
 
 struct cli_table;
 struct cli_table *cli_table_new(const char *const *headings, size_t columns);
@@ -33,31 +33,19 @@ void cli_table_row(struct cli_table *t, const char *const *cells);
 /* Aligned columns, two blanks between, none at the end of a line. */
 void cli_table_print(const struct cli_table *t, struct buf *out);
 
-/* ---- show.c: objects and lists of the API ------------------------------- */
+struct cli_column;
 
-enum cli_column_kind {
-    CLI_COLUMN_TEXT,
-    CLI_COLUMN_SIZE,
-    CLI_COLUMN_NUMBER,
-    CLI_COLUMN_YES, /* "yes" for true and for anything that is not null */
-};
-
-struct cli_column {
-    const char *heading;
-    const char *member;
-    enum cli_column_kind kind;
-};
-
-/* A list as a table, or with --json as it is. */
+/* A list as a table, or with --json as it is; columns end with one that has
+ * no heading. */
 void cli_show_list(const struct cli *c, const json_t *rows,
-                   const struct cli_column *columns, size_t count);
+                   const struct cli_column *columns);
 /* Every member on a line of its own, nested ones as JSON; what is null or
  * empty is left out. With --json as it is. */
 void cli_show_object(const struct cli *c, const json_t *object);
 /* With --json the object; at a terminal the sentence; else nothing. */
 void cli_show_done(const struct cli *c, const json_t *object, const char *fmt,
                    ...) __attribute__((format(printf, 3, 4)));
-/* Text of a session or a file, through the guard when it is a terminal. */
+/* Text of a session or a file, filtered when it is a terminal. */
 void cli_show_text(const struct cli *c, const char *text, size_t len);
 
 /* ---- search.c: one hit ----------------------------------------------------
@@ -67,8 +55,7 @@ void cli_show_text(const struct cli *c, const char *text, size_t len);
 void cli_search_line(const json_t *hit, const char *workspace, bool color,
                      struct buf *out);
 
-/* ---- restore.c: what gloveboxd says --------------------------------------
- */
+/* ---- backup.c: progress of gloveboxd ------------------------------------ */
 
 /* "restore WHAT DONE TOTAL"; false for any other line. */
 bool cli_restore_line(const char *line, char ret_what[48], uint64_t *ret_done,
@@ -81,21 +68,22 @@ bool cli_restore_line(const char *line, char ret_what[48], uint64_t *ret_done,
  * stands, is written out. */
 void cli_approvals_plain(const char *text, size_t len, struct buf *out);
 
-/* ---- guard.c: what reaches a terminal ----------------------------------- */
+/* ---- terminal_filter.c: what reaches a terminal
+ * ----------------------------------- */
 
 /* Takes terminal control out of a session's output, byte by byte: colours and
  * cursor movement stay, whatever could change the terminal itself (titles,
  * clipboard, reports, modes) goes. State lives across calls, so a sequence
  * may be cut anywhere. */
-struct cli_guard {
+struct cli_filter {
     int state;
     bool plain; /* drop colours and movement too */
     unsigned char held[32];
     size_t held_len;
 };
 
-void cli_guard_feed(struct cli_guard *g, const char *bytes, size_t len,
-                    struct buf *out);
+void cli_filter_feed(struct cli_filter *g, const char *bytes, size_t len,
+                     struct buf *out);
 
 /* ---- progress.c: bars and waiting lines --------------------------------- */
 
@@ -121,7 +109,7 @@ void cli_progress_end(struct cli_progress *p); /* wipes the line */
 struct cli_render {
     struct cli *c;
     const char *charts; /* NULL: none are saved */
-    struct cli_guard out, err;
+    struct cli_filter out, err;
     bool out_mid_line, err_mid_line;
     bool error_shown; /* a traceback has been */
     bool unread;      /* writing failed: nobody is there any more */
@@ -149,16 +137,17 @@ int cli_outcome_exit(const json_t *execution);
  * the code's own; false when there is nothing to say. */
 bool cli_outcome_sentence(const json_t *execution, struct buf *out);
 
-/* ---- made.c: files of an execution -------------------------------------- */
+/* ---- file_summary.c: files of an execution ------------------------------ */
 
-/* What an execution object says of its files, a short line each on standard
- * error: what was kept and under which id, and what was not and why. mention:
- * also what went well, which only a person wants to read. */
-void cli_made_show(const struct cli *c, const json_t *execution, bool mention);
-/* The same as text; at most `most` lines, then how many more. */
-void cli_made_lines(const json_t *execution, bool mention, size_t most,
-                    struct buf *out);
-/* How many files it made or changed. */
-size_t cli_made_count(const json_t *execution);
+/* Prints a short line for each file of an execution on standard error: what
+ * was stored and under which id, what was not and why. all: also what went
+ * well, which only a person wants to read. */
+void cli_file_summary_print(const struct cli *c, const json_t *execution,
+                            bool all);
+/* The same as text; at most max lines, then how many more. */
+void cli_file_summary_lines(const json_t *execution, bool all, size_t max,
+                            struct buf *out);
+/* How many files were created or modified. */
+size_t cli_file_summary_count(const json_t *execution);
 
 #endif

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Requests on their way: what transfer.c and crowd.c share, and the bar that
- * several may have in common. */
+/* Requests in progress: what transfer.c and parallel.c share, and the progress
+ * bar that several may have in common. */
 #ifndef GLOVEBOX_CLI_TRANSFER_H
 #define GLOVEBOX_CLI_TRANSFER_H
 
 #include "cli/cli_int.h"
 
-/* Of several transfers; `done` counts the bytes of all. */
+/* One bar for several transfers; `done` counts the bytes of all. */
 struct cli_bar {
     struct cli_progress progress;
     uint64_t done;
@@ -28,25 +28,26 @@ void cli_transfer_free(struct cli_running *r);
 /* Reads one pending signal; 0 when there is none. */
 int cli_transfer_signal(struct cli *c);
 
-/* ---- crowd.c: several at once ------------------------------------------- */
+/* ---- parallel.c: several at once -------------------------------------------
+ */
 
-enum cli_crowd_next {
-    CLI_CROWD_ONE,    /* there is one, in *ret */
-    CLI_CROWD_LATER,  /* ask again */
-    CLI_CROWD_NONE,   /* all have ended */
-    CLI_CROWD_FAILED, /* err says why */
+enum cli_parallel_next {
+    CLI_PARALLEL_READY,  /* *ret is the next request */
+    CLI_PARALLEL_LATER,  /* none now; ask again */
+    CLI_PARALLEL_NONE,   /* all have ended */
+    CLI_PARALLEL_FAILED, /* err says why */
 };
 
-struct cli_crowd {
-    enum cli_crowd_next (*next)(void *ctx, struct cli_transfer **ret,
-                                struct error *err);
+struct cli_parallel {
+    enum cli_parallel_next (*next)(void *ctx, struct cli_transfer **ret,
+                                   struct error *err);
     /* One ended, with r. 0: go on; else the rest is cut off. */
     int (*ended)(void *ctx, struct cli_transfer *t, int r, struct error *err);
     void *ctx;
 };
 
 /* Uploads only. Ctrl-C ends all, as it does one. */
-int cli_crowd_run(struct cli *c, const struct cli_crowd *crowd,
-                  struct error *err);
+int cli_parallel_run(struct cli *c, const struct cli_parallel *parallel,
+                     struct error *err);
 
 #endif

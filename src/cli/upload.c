@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A file to the service, in one request as long as the service takes it so,
- * else in parts (parts.c). Standard input goes in one, however long.
+ * Uploads a file, in one request if the service accepts its size, else in
+ * parts (multipart_upload.c). Standard input is one request, however long.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -41,17 +41,9 @@ void cli_upload_headers(const struct cli_upload *what, struct buf *room,
     ret[count] = NULL;
 }
 
-static void add_notes(struct buf *url, const struct cli_upload *what)
-{
-    cli_http_query(url, "conversation", what->conversation);
-    cli_http_query(url, "message", what->message);
-    if (strcmp(what->local, "-") != 0)
-        cli_http_query(url, "executable", what->executable ? "true" : "false");
-}
-
-static int whole(struct cli *c, const struct cli_place *place, int fd,
-                 uint64_t size, const struct cli_upload *what, json_t **ret,
-                 struct error *err)
+static int upload_whole(struct cli *c, const struct cli_place *place, int fd,
+                        uint64_t size, const struct cli_upload *what,
+                        json_t **ret, struct error *err)
 {
     struct cli_transfer t cleanup(cli_transfer_done) = CLI_TRANSFER_INIT;
     char *base cleanup(mem_free) = cli_place_file_url(place);
@@ -61,8 +53,13 @@ static int whole(struct cli *c, const struct cli_place *place, int fd,
     int r;
 
     buf_adds(&url, base);
-    if (place->kind == CLI_PLACE_WORKSPACE)
-        add_notes(&url, what);
+    if (place->kind == CLI_PLACE_WORKSPACE) {
+        cli_http_query(&url, "conversation", what->conversation);
+        cli_http_query(&url, "message", what->message);
+        if (strcmp(what->local, "-") != 0)
+            cli_http_query(&url, "executable",
+                           what->executable ? "true" : "false");
+    }
     cli_upload_headers(what, &room, headers);
     t.method = "PUT";
     t.path = url.data;
@@ -86,24 +83,15 @@ static bool fits(struct cli *c, uint64_t size)
     return !c->upload_bytes || size <= c->upload_bytes;
 }
 
-static int too_large(struct error *err)
-{
-    (void)error_set(err, ERR_TOO_LARGE,
-                    "it is larger than the service takes at once");
-    return error_hint(err, "A workspace takes larger ones: `glovebox files "
-                           "put FILE WORKSPACE:PATH`, then `glovebox "
-                           "sessions refresh SESSION`.");
-}
-
-static int send(struct cli *c, const struct cli_place *place, int fd,
-                uint64_t size, const struct cli_upload *what, json_t **ret,
-                struct error *err)
+static int upload_fd(struct cli *c, const struct cli_place *place, int fd,
+                     uint64_t size, const struct cli_upload *what,
+                     json_t **ret, struct error *err)
 {
     bool known = size != UINT64_MAX;
     int r = 0;
 
     if (size <= ASK_BYTES || !known || fits(c, size)) {
-        r = whole(c, place, fd, size, what, ret, err);
+        r = upload_whole(c, place, fd, size, what, ret, err);
         /* A refusal may be lost when it closes the connection under the
          * upload: then a broken one means the same. */
         if (r == 0 || c->interrupted ||
@@ -111,9 +99,13 @@ static int send(struct cli *c, const struct cli_place *place, int fd,
             !known || fits(c, size))
             return r;
     }
-    if (place->kind != CLI_PLACE_WORKSPACE)
-        return too_large(err);
-    return cli_parts(c, place, fd, size, what, ret, err);
+    if (place->kind == CLI_PLACE_WORKSPACE)
+        return cli_multipart_upload(c, place, fd, size, what, ret, err);
+    (void)error_set(err, ERR_TOO_LARGE,
+                    "the file is larger than the service accepts at once");
+    return error_hint(err, "Store it in the workspace instead: `glovebox "
+                           "files put FILE WORKSPACE:PATH`, then `glovebox "
+                           "sessions refresh SESSION`.");
 }
 
 int cli_upload(struct cli *c, const struct cli_place *place,
@@ -126,7 +118,7 @@ int cli_upload(struct cli *c, const struct cli_place *place,
     int r;
 
     if (input)
-        return send(c, place, STDIN_FILENO, UINT64_MAX, what, ret, err);
+        return upload_fd(c, place, STDIN_FILENO, UINT64_MAX, what, ret, err);
     fd = open(what->local, O_RDONLY | O_CLOEXEC);
     if (fd < 0 || fstat(fd, &st) < 0)
         return error_errno(err, ERR_INVALID, errno, "cannot open %s",
@@ -135,6 +127,6 @@ int cli_upload(struct cli *c, const struct cli_place *place,
         return error_set(err, ERR_INVALID, "%s is not a regular file",
                          what->local);
     with_mode.executable = (st.st_mode & S_IXUSR) != 0;
-    r = send(c, place, fd, (uint64_t)st.st_size, &with_mode, ret, err);
+    r = upload_fd(c, place, fd, (uint64_t)st.st_size, &with_mode, ret, err);
     return r < 0 ? error_wrap(err, "%s", what->local) : 0;
 }

@@ -1,328 +1,349 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glovebox workspaces: make, list, rename, delete and bring back; history and
- * restore. Members and ownership are in members.c, rules in rules.c.
+ * glovebox workspaces: create, list, rename, delete and undelete; members,
+ * ownership and offers; history; retention, legal hold and quota. The token
+ * of an offer is printed once, alone, and read from a file or the terminal,
+ * never from the command line.
  */
-#include "cli/workspaces.h"
-
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "cli/files.h"
 
-int cli_workspaces_ask(struct cli *c, const char *name, const char *method,
-                       const char *suffix, const json_t *body, json_t **ret,
-                       struct error *err)
+#define WORKSPACE "/api/workspaces/{WS}"
+
+struct workspace_flags {
+    bool deleted, is_private;
+    const char *commit, *revoke, *token_file, *lock_file;
+    uint64_t ttl_s, limit, versions, days;
+};
+
+/* ---- lists -------------------------------------------------------------- */
+
+static const struct cli_column workspace_columns[] = {
+    {"ID", "id", .kind = CLI_COLUMN_ID},
+    {"NAME", .member = "name"},
+    {"ROLE", .member = "role"},
+    {"FILES", "files", .kind = CLI_COLUMN_NUMBER},
+    {"SIZE", "bytes", .kind = CLI_COLUMN_SIZE},
+    {"STORED", "stored_bytes", .kind = CLI_COLUMN_SIZE},
+    {"HOLD", "legal_hold", .kind = CLI_COLUMN_BOOL},
+    {"UPDATED", "updated_at", .kind = CLI_COLUMN_TIME},
+    {0},
+};
+
+static const struct cli_column deleted_columns[] = {
+    {"ID", "id", .kind = CLI_COLUMN_ID},
+    {"NAME", .member = "name"},
+    {"STORED", "stored_bytes", .kind = CLI_COLUMN_SIZE},
+    {"DELETED", "deleted_at", .kind = CLI_COLUMN_TIME},
+    {"PURGED", "purge_at", .kind = CLI_COLUMN_TIME},
+    {0},
+};
+
+static const struct cli_column member_columns[] = {
+    {"KEY", "principal", .kind = CLI_COLUMN_ID},
+    {"ROLE", .member = "role"},
+    {"ADDED", "added_at", .kind = CLI_COLUMN_TIME},
+    {"BY", "added_by", .kind = CLI_COLUMN_ID},
+    {0},
+};
+
+static const struct cli_column offer_columns[] = {
+    {"ID", "id", .kind = CLI_COLUMN_ID},
+    {"BY", "offered_by", .kind = CLI_COLUMN_ID},
+    {"MADE", "created_at", .kind = CLI_COLUMN_TIME},
+    {"UNTIL", "expires_at", .kind = CLI_COLUMN_TIME},
+    {0},
+};
+
+static int print_workspaces(struct cli_call *call)
 {
-    char *path cleanup(mem_free) = NULL;
-    char id[ID_MAX];
-    int r = cli_remote_workspace(c, name, id, err);
+    const struct workspace_flags *flags = call->flags;
 
+    cli_show_list(call->c, call->answer,
+                  flags->deleted ? deleted_columns : workspace_columns);
+    return CLI_EXIT_OK;
+}
+
+/* ---- deleted workspaces ------------------------------------------------- */
+
+/* By id, or by the name it had. */
+static int resolve_deleted(struct cli *c, const char *text, json_t **ret,
+                           struct error *err)
+{
+    json_t *deleted cleanup(json_unref) = NULL;
+    const json_t *one;
+    size_t i, count = 0;
+    int r;
+
+    if (ids_valid("ws", text)) {
+        *ret = json_string(text);
+        return 0;
+    }
+    r = cli_remote_list(c, "/api/workspaces?deleted=true", "id", 0, &deleted,
+                        err);
     if (r < 0)
         return r;
-    path = xasprintf("/api/workspaces/%s%s", id, suffix);
-    return cli_http_json(c, method, path, body, ret, err);
+    json_array_foreach (deleted, i, one)
+        if (strcmp(cli_json_text(one, "name", ""), text) == 0 && !count++)
+            *ret = json_incref(json_object_get(one, "id"));
+    if (count == 1)
+        return 0;
+    json_decref(take_ptr(*ret));
+    (void)error_set(err, count ? ERR_CONFLICT : ERR_NOT_FOUND,
+                    "%zu deleted workspaces had the name '%.128s'", count,
+                    text);
+    return error_hint(err, "`glovebox workspaces ls --deleted` lists them.");
 }
 
-/* ---- making and looking ------------------------------------------------- */
+static const struct cli_verb purge_deleted = {
+    .name = "purge",
+    .words = "WS-ID",
+    .method = "POST",
+    .path = "/api/workspaces/{WS-ID}/purge",
+    .sentence = "Freed {bytes:size}.",
+};
 
-static int ls(struct cli *c, const struct cli_words *words, void *arg)
+static int choose_purge(struct cli_call *call, struct error *err)
 {
-    static const struct cli_column live[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"ROLE", "role", CLI_COLUMN_TEXT},
-        {"FILES", "files", CLI_COLUMN_NUMBER},
-        {"SIZE", "bytes", CLI_COLUMN_SIZE},
-        {"STORED", "stored_bytes", CLI_COLUMN_SIZE},
-        {"HOLD", "legal_hold", CLI_COLUMN_YES},
-        {"UPDATED", "updated_at", CLI_COLUMN_TEXT},
-    };
-    static const struct cli_column gone[] = {
-        {"ID", "id", CLI_COLUMN_TEXT},
-        {"NAME", "name", CLI_COLUMN_TEXT},
-        {"STORED", "stored_bytes", CLI_COLUMN_SIZE},
-        {"DELETED", "deleted_at", CLI_COLUMN_TEXT},
-        {"PURGED", "purge_at", CLI_COLUMN_TEXT},
-    };
-    const struct cli_workspaces *w = arg;
-    json_t *all cleanup(json_unref) = NULL;
-    struct error err;
+    const struct workspace_flags *flags = call->flags;
 
-    (void)words;
-    if (cli_remote_list(
-            c, w->deleted ? "/api/workspaces?deleted=true" : "/api/workspaces",
-            "id", 0, &all, &err) < 0)
-        return cli_fail(c, &err);
-    if (w->deleted)
-        cli_show_list(c, all, gone, ARRAY_SIZE(gone));
-    else
-        cli_show_list(c, all, live, ARRAY_SIZE(live));
-    return CLI_EXIT_OK;
-}
-
-static int make(struct cli *c, const struct cli_words *words, void *arg)
-{
-    const struct cli_workspaces *w = arg;
-    json_t *body cleanup(json_unref) =
-        json_pack("{s:s}", "name", words->items[0]);
-    json_t *made cleanup(json_unref) = NULL;
-    struct error err;
-
-    if (!body)
-        return cli_usage_error(c, "the name is not valid UTF-8");
-    if (w->is_private)
-        (void)json_object_set_new(body, "private", json_true());
-    if (cli_http_json(c, "POST", "/api/workspaces", body, &made, &err) < 0)
-        return cli_fail(c, &err);
-    if (c->json)
-        cli_print_json(made);
-    else
-        (void)printf("%s\n", cli_json_text(made, "id", ""));
-    return CLI_EXIT_OK;
-}
-
-static int show(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *info cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)arg;
-    if (cli_workspaces_ask(c, words->items[0], "GET", "", NULL, &info, &err) <
-        0)
-        return cli_fail(c, &err);
-    cli_show_object(c, info);
-    return CLI_EXIT_OK;
-}
-
-static int rename_it(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *body cleanup(json_unref) =
-        json_pack("{s:s}", "name", words->items[1]);
-    json_t *info cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)arg;
-    if (!body)
-        return cli_usage_error(c, "the name is not valid UTF-8");
-    if (cli_workspaces_ask(c, words->items[0], "PATCH", "", body, &info,
-                           &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, info, "renamed to %s", words->items[1]);
-    return CLI_EXIT_OK;
-}
-
-/* ---- deleting and bringing back ----------------------------------------- */
-
-static int rm(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *deleted cleanup(json_unref) = json_array();
-    json_t *out cleanup(json_unref) = NULL;
-    struct error err;
-
-    (void)arg;
-    for (size_t i = 0; i < words->count; i++) {
-        if (cli_workspaces_ask(c, words->items[i], "DELETE", "", NULL, NULL,
-                               &err) < 0)
-            return cli_fail(c, &err);
-        (void)json_array_append_new(deleted, json_string(words->items[i]));
-    }
-    out = json_pack("{s:O}", "deleted", deleted);
-    cli_show_done(c, out,
-                  "deleted; `glovebox workspaces ls --deleted` says how long "
-                  "it can be brought back");
-    return CLI_EXIT_OK;
-}
-
-/* The id of a deleted one, by id or by the name it had; owned by caller. */
-static int find_deleted(struct cli *c, const char *id, char **ret,
-                        struct error *err)
-{
-    json_t *gone cleanup(json_unref) = NULL;
-    const char *found = NULL;
-    size_t count = 0;
-
-    if (!ids_valid("ws", id)) {
-        if (cli_remote_list(c, "/api/workspaces?deleted=true", "id", 0, &gone,
-                            err) < 0)
-            return -(int)err->code;
-        for (size_t i = 0; i < json_array_size(gone); i++) {
-            const json_t *one = json_array_get(gone, i);
-
-            if (strcmp(cli_json_text(one, "name", ""), id) != 0)
-                continue;
-            count++;
-            found = cli_json_text(one, "id", "");
-        }
-        if (count != 1) {
-            (void)error_set(err, count ? ERR_CONFLICT : ERR_NOT_FOUND,
-                            "%zu deleted workspaces had the name '%.128s'",
-                            count, id);
-            return error_hint(err, "`glovebox workspaces ls --deleted` lists "
-                                   "them.");
-        }
-        id = found;
-    }
-    *ret = xstrdup(id);
+    (void)err;
+    if (!flags->deleted)
+        return 0;
+    if (call->words->count > 1)
+        return cli_usage_error(call->c, "--deleted purges a whole workspace");
+    call->verb = &purge_deleted;
     return 0;
 }
 
-static int undelete(struct cli *c, const struct cli_words *words, void *arg)
-{
-    json_t *info cleanup(json_unref) = NULL;
-    char *path cleanup(mem_free) = NULL;
-    char *id cleanup(mem_free) = NULL;
-    struct error err;
+/* ---- ownership ---------------------------------------------------------- */
 
-    (void)arg;
-    if (find_deleted(c, words->items[0], &id, &err) < 0)
-        return cli_fail(c, &err);
-    path = xasprintf("/api/workspaces/%s/undelete", id);
-    if (cli_http_json(c, "POST", path, NULL, &info, &err) < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, info, "%s is back", id);
-    return CLI_EXIT_OK;
+static const struct cli_verb revoke_offer = {
+    .name = "offer",
+    .words = "WS",
+    .method = "DELETE",
+    .path = WORKSPACE "/offers/{--revoke}",
+    .json = "revoked={--revoke}",
+    .sentence = "Revoked the offer {--revoke}.",
+};
+
+static int choose_offer(struct cli_call *call, struct error *err)
+{
+    const struct workspace_flags *flags = call->flags;
+
+    (void)err;
+    if (flags->revoke)
+        call->verb = &revoke_offer;
+    return 0;
 }
 
-/* Of a workspace, or with --deleted all of a deleted one. */
-static int purge(struct cli *c, const struct cli_words *words, void *arg)
+static int add_token(struct cli_call *call, struct error *err)
 {
-    const struct cli_workspaces *w = arg;
-    const char *at = words->count > 1 ? words->items[1] : "";
-    json_t *body cleanup(json_unref) = json_pack("{s:s}", "path", at);
-    json_t *done cleanup(json_unref) = NULL;
-    char *path cleanup(mem_free) = NULL;
-    char *id cleanup(mem_free) = NULL;
-    struct error err;
-    int r;
+    const struct workspace_flags *flags = call->flags;
+    char *token cleanup(cli_secret_free) = NULL;
+    int r = flags->token_file
+                ? cli_secret_file(flags->token_file, "token", &token, err)
+                : cli_secret_ask(call->c, "token", false, &token, err);
 
-    if (!body)
-        return cli_usage_error(c, "the path is not valid UTF-8");
-    if (w->deleted && at[0])
-        return cli_usage_error(c, "--deleted purges a whole workspace");
-    if (!w->deleted) {
-        r = cli_workspaces_ask(c, words->items[0], "POST", "/purge", body,
-                               &done, &err);
-    } else {
-        r = find_deleted(c, words->items[0], &id, &err);
-        if (r == 0) {
-            path = xasprintf("/api/workspaces/%s/purge", id);
-            r = cli_http_json(c, "POST", path, NULL, &done, &err);
-        }
-    }
     if (r < 0)
-        return cli_fail(c, &err);
-    cli_show_done(c, done, "%" JSON_INTEGER_FORMAT " bytes freed",
-                  json_integer_value(json_object_get(done, "bytes")));
-    return CLI_EXIT_OK;
+        return r;
+    call->body = json_pack("{s:s}", "token", token);
+    return call->body
+               ? 0
+               : error_set(err, ERR_INVALID, "the token is not valid UTF-8");
 }
 
 /* ---- history ------------------------------------------------------------ */
 
-static int history(struct cli *c, const struct cli_words *words, void *arg)
+static int send_lock(struct cli_call *call, struct error *err)
 {
-    const struct cli_workspaces *w = arg;
-    struct cli_place place cleanup(cli_place_done) = {
-        .kind = CLI_PLACE_WORKSPACE, .path = xstrdup("")};
-    struct error err;
+    const struct workspace_flags *flags = call->flags;
 
-    if (cli_remote_workspace(c, words->items[0], place.id, &err) < 0 ||
-        cli_past_show(c, &place, false, w->limit, &err) < 0)
-        return cli_fail(c, &err);
+    return cli_secret_header(flags->lock_file, &call->header, err);
+}
+
+static int print_restored(struct cli_call *call)
+{
+    cli_files_print_restored(call->c, call->answer);
     return CLI_EXIT_OK;
 }
 
-static int restore(struct cli *c, const struct cli_words *words, void *arg)
-{
-    const struct cli_workspaces *w = arg;
-    struct cli_place place cleanup(cli_place_done) = {
-        .kind = CLI_PLACE_WORKSPACE, .path = xstrdup("")};
-    json_t *commit cleanup(json_unref) = NULL;
-    char *lock cleanup(cli_secret_free) = NULL;
-    struct error err;
+/* ---- settings ----------------------------------------------------------- */
 
-    if (!w->commit)
-        return cli_usage_error(c, "restore wants --commit: history lists "
-                                  "them");
-    if ((w->lock_file &&
-         cli_secret_file(w->lock_file, "lock's token", &lock, &err) < 0) ||
-        cli_remote_workspace(c, words->items[0], place.id, &err) < 0 ||
-        cli_past_restore(c, &place, w->commit, NULL, lock, &commit, &err) < 0)
-        return cli_fail(c, &err);
-    cli_past_restored(c, commit);
+static int print_retention(struct cli_call *call)
+{
+    const json_t *rules = json_object_get(call->answer, "retention");
+    uint64_t versions = cli_json_number(rules, "keep_versions");
+    uint64_t days = cli_json_number(rules, "keep_days");
+
+    if (versions)
+        (void)printf("versions of a file kept: %llu\n",
+                     (unsigned long long)versions);
+    else
+        (void)puts("versions of a file kept: all");
+    if (days)
+        (void)printf("days a version is kept: %llu\n",
+                     (unsigned long long)days);
+    else
+        (void)puts("days a version is kept: no limit");
+    if (json_is_true(json_object_get(call->answer, "legal_hold")))
+        (void)puts("under legal hold: nothing is deleted");
+    return CLI_EXIT_OK;
+}
+
+static const struct cli_verb show_retention = {
+    .name = "retention",
+    .words = "WS",
+    .method = "GET",
+    .path = WORKSPACE,
+    .print = print_retention,
+};
+
+static int choose_retention(struct cli_call *call, struct error *err)
+{
+    (void)err;
+    if (!cli_command_given(call->c, "versions") &&
+        !cli_command_given(call->c, "days"))
+        call->verb = &show_retention;
+    return 0;
+}
+
+static int print_usage(struct cli_call *call)
+{
+    uint64_t quota = cli_json_number(call->answer, "quota_bytes");
+    uint64_t max = cli_json_number(call->answer, "max_workspaces");
+    char stored[16], limit[16];
+
+    (void)printf("workspaces: %llu", (unsigned long long)cli_json_number(
+                                         call->answer, "workspaces"));
+    if (max)
+        (void)printf(" of %llu", (unsigned long long)max);
+    (void)printf("\nstored: %s",
+                 cli_format_size(cli_json_number(call->answer, "stored_bytes"),
+                                 stored));
+    if (quota)
+        (void)printf(" of %s", cli_format_size(quota, limit));
+    (void)puts("");
     return CLI_EXIT_OK;
 }
 
 /* ---- the command -------------------------------------------------------- */
 
 static const struct cli_verb verbs[] = {
-    {"ls", 0, 0, ls},
-    {"list", 0, 0, ls},
-    {"new", 1, 1, make},
-    {"create", 1, 1, make},
-    {"show", 1, 1, show},
-    {"rename", 2, 2, rename_it},
-    {"rm", 1, CLI_WORDS_MAX, rm},
-    {"delete", 1, CLI_WORDS_MAX, rm},
-    {"undelete", 1, 1, undelete},
-    {"purge", 1, 2, purge},
-    {"members", 1, 1, cli_members_list},
-    {"member", 3, 4, cli_members_change},
-    {"transfer", 2, 2, cli_members_transfer},
-    {"offer", 1, 1, cli_members_offer},
-    {"offers", 1, 1, cli_members_offers},
-    {"claim", 0, 0, cli_members_claim},
-    {"history", 1, 1, history},
-    {"restore", 1, 1, restore},
-    {"retention", 1, 1, cli_rules_retention},
-    {"hold", 2, 2, cli_rules_hold},
-    {"quota", 2, 2, cli_rules_quota},
-    {"usage", 0, 0, cli_rules_usage},
+    {"ls", "list", NULL, "List workspaces", "GET", "/api/workspaces",
+     .query = "deleted={--deleted:true}", .cursor = "id",
+     .columns = workspace_columns, .print = print_workspaces},
+    {"new", "create", "NAME", "Create a workspace and print its id", "POST",
+     "/api/workspaces", .body = "name={NAME} private={--private}",
+     .value = "id"},
+    {"show", NULL, "WS", "Show a workspace", "GET", .path = WORKSPACE},
+    {"rename", NULL, "WS NAME", "Give a workspace another name", "PATCH",
+     WORKSPACE, .body = "name={NAME}", .sentence = "Renamed {WS} to {name}."},
+    {"rm", "delete", "WS...",
+     "Delete workspaces; `undelete` works for a while", "DELETE", WORKSPACE,
+     .json = "deleted={WS}",
+     .sentence = "Deleted the workspace {WS}. `glovebox workspaces ls "
+                 "--deleted` shows until when it can be undeleted."},
+    {"undelete", NULL, "WS-ID",
+     "Undelete a workspace, by its id or the name it had", "POST",
+     "/api/workspaces/{WS-ID}/undelete",
+     .sentence = "Undeleted the workspace {id}."},
+    {"purge", NULL, "WS [PATH]",
+     "Delete old versions and deleted files for good, now", "POST",
+     WORKSPACE "/purge", .body = "path={PATH}", .prepare = choose_purge,
+     .sentence = "Freed {bytes:size}."},
+    {"members", NULL, "WS", "List who may use a workspace", "GET",
+     WORKSPACE "/members", .columns = member_columns},
+    {"member add", NULL, "WS KEY-ID ROLE", "Give a key a role in a workspace",
+     "PUT", WORKSPACE "/members/{KEY-ID}", .body = "role={ROLE}",
+     .json = "principal={KEY-ID} role={ROLE}",
+     .sentence = "{KEY-ID} now has the role {ROLE} in {WS}."},
+    {"member rm", NULL, "WS KEY-ID", "Remove a key from a workspace", "DELETE",
+     WORKSPACE "/members/{KEY-ID}", .json = "removed={KEY-ID}",
+     .sentence = "Removed {KEY-ID} from {WS}."},
+    {"transfer", NULL, "WS KEY-ID", "Make another key the owner", "POST",
+     WORKSPACE "/transfer", .body = "to={KEY-ID}",
+     .sentence = "{WS} now belongs to {owner}. You remain an editor."},
+    {"offer", NULL, "WS",
+     "Print a token, once, that makes its bearer the owner", "POST",
+     WORKSPACE "/offers", .body = "expires_in_s={--ttl}",
+     .prepare = choose_offer, .value = "token",
+     .sentence = "This is offer {id}, valid until {expires_at}. Its token is "
+                 "shown only now; `glovebox workspaces claim` accepts it."},
+    {"offers", NULL, "WS", "List open offers", "GET", WORKSPACE "/offers",
+     .columns = offer_columns},
+    {"claim", NULL, NULL, "Accept an offer and print the workspace's id",
+     "POST", "/api/workspaces/claim", .prepare = add_token, .value = "id"},
+    {"history", NULL, "WS", "List changes, newest first", "GET",
+     WORKSPACE "/history", .cursor = "version", .limit = CLI_HISTORY_LIMIT,
+     .columns = cli_files_history},
+    {"restore", NULL, "WS",
+     "Restore all files as of a commit, in a new commit", "POST",
+     WORKSPACE "/restore", .needs = "commit", .body = "commit={--commit}",
+     .prepare = send_lock, .print = print_restored},
+    {"retention", NULL, "WS",
+     "Show or set how many versions are kept, and how long", "PATCH",
+     WORKSPACE,
+     .body = "retention.keep_versions={--versions} "
+             "retention.keep_days={--days}",
+     .prepare = choose_retention, .print = print_retention},
+    {"hold", NULL, "WS on|off", "Set or lift a legal hold (admin)", "PATCH",
+     WORKSPACE, .body = "legal_hold={on|off}",
+     .sentence = "The legal hold on {WS} is {on|off}."},
+    {"quota", NULL, "WS SIZE",
+     "Limit the storage of a workspace; 0: no limit (admin)", "PATCH",
+     WORKSPACE, .body = "quota_bytes={SIZE}",
+     .sentence = "The quota of {WS} is {quota_bytes:limit}."},
+    {"usage", NULL, NULL, "Show how much storage your tenant uses", "GET",
+     "/api/usage", .print = print_usage},
+    {0},
 };
 
-static const char notes[] =
-    "WS is an id or, if only one has it, a name. ROLE is viewer, editor or\n"
-    "owner; KEY-ID may be a key's name, and '*' stands for every key of the\n"
-    "tenant. `transfer` gives a workspace to another key; `offer` prints a\n"
-    "token, once, with which whoever gets it can `claim` the workspace. A\n"
-    "deleted workspace can be brought back for a while. `purge` gives deleted\n"
-    "files and old versions up for good, of all or below a path, and frees\n"
-    "their bytes at once; with --deleted, a whole workspace. `retention` says how\n"
-    "many versions of a file are kept and for how many days, 0 for all and\n"
-    "for ever; under a legal hold nothing goes.\n";
+#define AT(member) offsetof(struct workspace_flags, member)
 
-int cli_workspaces(int argc, char **argv)
-{
-    struct cli c cleanup(cli_done);
-    struct cli_workspaces w = {.versions = UINT64_MAX, .days = UINT64_MAX};
-    const struct cli_opt table[] = {
-        {"deleted", 0, CLI_OPT_FLAG, &w.deleted, NULL,
-         "ls: deleted ones; purge: all of a deleted one", "ls list purge"},
-        {"private", 0, CLI_OPT_FLAG, &w.is_private, NULL,
-         "new: for you alone, not for your tenant", "new create"},
-        {"commit", 0, CLI_OPT_TEXT, &w.commit, "C",
-         "restore: all of it as of this commit", "restore"},
-        {"lock-file", 0, CLI_OPT_TEXT, &w.lock_file, "FILE",
-         "restore: holds the token of a lock", "restore"},
-        {"limit", 0, CLI_OPT_COUNT, &w.limit, "N", "history: at most so many",
-         "history"},
-        {"ttl", 0, CLI_OPT_DURATION, &w.ttl_s, "TIME",
-         "offer: how long it holds; else 72h", "offer"},
-        {"revoke", 0, CLI_OPT_TEXT, &w.revoke, "OFFER",
-         "offer: take this one back", "offer"},
-        {"token-file", 0, CLI_OPT_TEXT, &w.token_file, "FILE",
-         "claim: holds the token; else it is asked for", "claim"},
-        {"versions", 0, CLI_OPT_COUNT, &w.versions, "N",
-         "retention: how many of a file", "retention"},
-        {"days", 0, CLI_OPT_COUNT, &w.days, "D", "retention: how long",
-         "retention"},
-    };
-    const struct cli_opts opts = {table, ARRAY_SIZE(table), notes};
-    struct cli_words words;
-    int status;
+static const struct cli_option options[] = {
+    {"deleted", 0, CLI_OPT_FLAG, AT(deleted), NULL,
+     "ls: deleted workspaces; purge: a deleted one, whole", "ls purge"},
+    {"private", 0, CLI_OPT_FLAG, AT(is_private), NULL,
+     "only for you, not for your tenant", "new"},
+    {"commit", 0, CLI_OPT_TEXT, AT(commit), "C",
+     "restore the files of this commit", "restore"},
+    {"lock-file", 0, CLI_OPT_TEXT, AT(lock_file), "FILE",
+     "file that holds the token of a lock", "restore"},
+    {"limit", 0, CLI_OPT_COUNT, AT(limit), "N", "list at most N changes",
+     "history"},
+    {"ttl", 0, CLI_OPT_DURATION, AT(ttl_s), "TIME",
+     "how long the offer is valid; else 72h", "offer"},
+    {"revoke", 0, CLI_OPT_TEXT, AT(revoke), "OFFER", "revoke this offer",
+     "offer"},
+    {"token-file", 0, CLI_OPT_TEXT, AT(token_file), "FILE",
+     "file that holds the token; else it is asked for", "claim"},
+    {"versions", 0, CLI_OPT_COUNT, AT(versions), "N",
+     "versions of a file to keep; 0: all", "retention"},
+    {"days", 0, CLI_OPT_COUNT, AT(days), "D",
+     "days to keep a version; 0: no limit", "retention"},
+    {0},
+};
 
-    cli_init(&c, "workspaces");
-    if (!cli_opts_parse(&c, &opts, argc, argv, &words, &status))
-        return status;
-    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, &w);
-}
+const struct cli_command cli_workspaces = {
+    .name = "workspaces",
+    .summary = "Durable, versioned folders: members, rules, history",
+    .notes =
+        "WS is an id or, if only one workspace has it, a name. ROLE is\n"
+        "viewer, editor or owner; KEY-ID may be a key's name, and '*' stands\n"
+        "for every key of the tenant. A token that `offer` prints lets\n"
+        "whoever has it `claim` the workspace. Under a legal hold nothing is\n"
+        "deleted.\n",
+    .online = true,
+    .options = options,
+    .flags_size = sizeof(struct workspace_flags),
+    .verbs = verbs,
+    .kinds =
+        (const struct cli_word_kind[]){
+            {"WS-ID", .resolve = resolve_deleted},
+            {0},
+        },
+};

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "cli/checks.h"
 #include "cli/cli_int.h"
-#include "cli/input.h"
+#include "cli/shell.h"
 
 /* ---- sse ---------------------------------------------------------------- */
 
@@ -347,51 +347,51 @@ static void table_row_shows_no_control(void **state)
 
 /* ---- guard -------------------------------------------------------------- */
 
-static void expect_guarded(bool plain, const char *in, const char *want)
+static void expect_filtered(bool plain, const char *in, const char *want)
 {
     size_t len = strlen(in);
 
     for (size_t piece = 1; piece <= len; piece++) {
-        struct cli_guard g = {.plain = plain};
+        struct cli_filter g = {.plain = plain};
         struct buf out cleanup(buf_done) = {0};
 
         for (size_t at = 0; at < len; at += piece)
-            cli_guard_feed(&g, in + at, MIN(piece, len - at), &out);
+            cli_filter_feed(&g, in + at, MIN(piece, len - at), &out);
         assert_string_equal(out.data ? out.data : "", want);
     }
 }
 
-static void guard_feed_keeps_text_and_colour(void **state)
+static void filter_feed_keeps_text_and_colour(void **state)
 {
     (void)state;
-    expect_guarded(false, "a\tb\r\n\b\xc3\xa9\xc2\xa0 \xe4\xb8\xad",
-                   "a\tb\r\n\b\xc3\xa9\xc2\xa0 \xe4\xb8\xad");
-    expect_guarded(false, "\033[1;31mred\033[0m\033[2K\033[3A",
-                   "\033[1;31mred\033[0m\033[2K\033[3A");
-    expect_guarded(true, "\033[1;31mred\033[0m", "red");
+    expect_filtered(false, "a\tb\r\n\b\xc3\xa9\xc2\xa0 \xe4\xb8\xad",
+                    "a\tb\r\n\b\xc3\xa9\xc2\xa0 \xe4\xb8\xad");
+    expect_filtered(false, "\033[1;31mred\033[0m\033[2K\033[3A",
+                    "\033[1;31mred\033[0m\033[2K\033[3A");
+    expect_filtered(true, "\033[1;31mred\033[0m", "red");
 }
 
-static void guard_feed_drops_control(void **state)
+static void filter_feed_drops_control(void **state)
 {
     (void)state;
-    expect_guarded(false, "a\033]0;title\007b", "ab");
-    expect_guarded(false, "a\033]52;c;ZXZpbA==\033\\b", "ab");
-    expect_guarded(false, "a\033P+q\033\\b", "ab");
-    expect_guarded(false, "a\033[?1049hb\033[6nc\033[21td", "abcd");
-    expect_guarded(false, "a\033cb\033(0c", "abc");
-    expect_guarded(false, "a\x07\x7f\x05z", "az");
-    expect_guarded(false,
-                   "a\xc2\x9b"
-                   "31mb",
-                   "a31mb");
-    expect_guarded(false, "a\033[\033[31mb", "a\033[31mb");
-    expect_guarded(false, "a\033]unended\nb", "ab");
+    expect_filtered(false, "a\033]0;title\007b", "ab");
+    expect_filtered(false, "a\033]52;c;ZXZpbA==\033\\b", "ab");
+    expect_filtered(false, "a\033P+q\033\\b", "ab");
+    expect_filtered(false, "a\033[?1049hb\033[6nc\033[21td", "abcd");
+    expect_filtered(false, "a\033cb\033(0c", "abc");
+    expect_filtered(false, "a\x07\x7f\x05z", "az");
+    expect_filtered(false,
+                    "a\xc2\x9b"
+                    "31mb",
+                    "a31mb");
+    expect_filtered(false, "a\033[\033[31mb", "a\033[31mb");
+    expect_filtered(false, "a\033]unended\nb", "ab");
 }
 
-static void guard_feed_refuses_long_sequence(void **state)
+static void filter_feed_refuses_long_sequence(void **state)
 {
     (void)state;
-    expect_guarded(
+    expect_filtered(
         false, "a\033[1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1;1mb", "ab");
 }
 
@@ -625,9 +625,9 @@ int main(void)
         cmocka_unit_test(format_nearest_names),
         cmocka_unit_test(table_print_aligns),
         cmocka_unit_test(table_row_shows_no_control),
-        cmocka_unit_test(guard_feed_keeps_text_and_colour),
-        cmocka_unit_test(guard_feed_drops_control),
-        cmocka_unit_test(guard_feed_refuses_long_sequence),
+        cmocka_unit_test(filter_feed_keeps_text_and_colour),
+        cmocka_unit_test(filter_feed_drops_control),
+        cmocka_unit_test(filter_feed_refuses_long_sequence),
         cmocka_unit_test(values_size_units),
         cmocka_unit_test(opts_parse_mixed),
         cmocka_unit_test(opts_parse_value_may_look_like_a_flag),

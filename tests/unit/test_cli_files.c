@@ -216,7 +216,7 @@ static void upload_headers_as_asked(void **state)
     assert_null(lines[0]);
 }
 
-static void parts_size_covers_all(void **state)
+static void multipart_part_size_covers_all(void **state)
 {
     static const struct {
         uint64_t size, part;
@@ -226,7 +226,8 @@ static void parts_size_covers_all(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         uint64_t sum = 0, n = 1, len;
 
-        while ((len = cli_parts_size(cases[i].size, cases[i].part, n)) > 0) {
+        while ((len = cli_multipart_part_size(cases[i].size, cases[i].part,
+                                              n)) > 0) {
             assert_true(len <= cases[i].part);
             sum += len;
             n++;
@@ -239,7 +240,7 @@ static void parts_size_covers_all(void **state)
 
 /* ---- what people read --------------------------------------------------- */
 
-static void made_lines_tell_fates(void **state)
+static void file_summary_lines_tell_fates(void **state)
 {
     static const char text[] =
         "{\"workspace\":\"ws_1\",\"files\":{"
@@ -257,7 +258,7 @@ static void made_lines_tell_fates(void **state)
                    few cleanup(buf_done) = {0};
 
     (void)state;
-    cli_made_lines(e, true, 100, &all);
+    cli_file_summary_lines(e, true, 100, &all);
     assert_string_equal(all.data,
                         "created a.csv, 1.5 KiB, file_1\n"
                         "renamed n (from o), 2 B, file_3\n"
@@ -267,14 +268,14 @@ static void made_lines_tell_fates(void **state)
                         "not kept: c: locked by key_1\n"
                         "not kept: pipe: not a file\n"
                         "in workspace ws_1\n");
-    cli_made_lines(e, false, 100, &bad);
+    cli_file_summary_lines(e, false, 100, &bad);
     assert_null(strstr(bad.data, "created"));
     assert_non_null(strstr(bad.data, "not kept: c: locked by key_1\n"));
-    cli_made_lines(e, true, 2, &few);
+    cli_file_summary_lines(e, true, 2, &few);
     assert_string_equal(few.data, "created a.csv, 1.5 KiB, file_1\n"
                                   "renamed n (from o), 2 B, file_3\n"
                                   "and 4 more\nin workspace ws_1\n");
-    assert_int_equal(cli_made_count(e), 1);
+    assert_int_equal(cli_file_summary_count(e), 1);
 }
 
 static void search_line_marks_hits(void **state)
@@ -322,56 +323,6 @@ static void restore_line_is_exact(void **state)
     assert_false(cli_restore_line("restore a b c", what, &done, &total));
     assert_false(cli_restore_line("restore x 1 2 3", what, &done, &total));
     assert_false(cli_restore_line("", what, &done, &total));
-}
-
-/* ---- flags of verbs ----------------------------------------------------- */
-
-static int called;
-
-static int on_verb(struct cli *c, const struct cli_words *words, void *arg)
-{
-    (void)c;
-    (void)arg;
-    called++;
-    return (int)words->count;
-}
-
-static const struct cli_verb verbs[] = {{"ls", 0, 1, on_verb},
-                                        {"put", 1, 2, on_verb}};
-
-static int line(int argc, const char *const *argv)
-{
-    struct cli c = {.command = "files", .signal_fd = -1};
-    bool create = false, all = false;
-    const struct cli_opt table[] = {
-        {"create", 0, CLI_OPT_FLAG, &create, NULL, "", "put store"},
-        {"all", 0, CLI_OPT_FLAG, &all, NULL, "", NULL},
-    };
-    const struct cli_opts opts = {table, ARRAY_SIZE(table), NULL};
-    struct cli_words words;
-    int status;
-
-    if (!cli_opts_parse(&c, &opts, argc, (char **)argv, &words, &status))
-        return 100 + status;
-    return cli_verb_run(&c, verbs, ARRAY_SIZE(verbs), &words, NULL);
-}
-
-#define LINE(...)                                                             \
-    line((int)ARRAY_SIZE(((const char *[]){"files", __VA_ARGS__})),           \
-         (const char *[]){"files", __VA_ARGS__})
-
-static void verb_run_refuses_flags_of_others(void **state)
-{
-    (void)state;
-    called = 0;
-    assert_int_equal(LINE("put", "a", "--create", "--all"), 1);
-    assert_int_equal(LINE("ls", "--all"), 0);
-    assert_int_equal(called, 2);
-    assert_int_equal(LINE("ls", "--create"), CLI_EXIT_USAGE);
-    assert_int_equal(LINE("--create"), CLI_EXIT_USAGE);
-    assert_int_equal(LINE("put"), CLI_EXIT_USAGE);
-    assert_int_equal(LINE("put", "a", "b", "c"), CLI_EXIT_USAGE);
-    assert_int_equal(called, 2);
 }
 
 /* ---- folders ------------------------------------------------------------ */
@@ -441,12 +392,11 @@ int main(void)
         cmocka_unit_test(place_names),
         cmocka_unit_test(http_query_is_escaped),
         cmocka_unit_test(upload_headers_as_asked),
-        cmocka_unit_test(parts_size_covers_all),
-        cmocka_unit_test(made_lines_tell_fates),
+        cmocka_unit_test(multipart_part_size_covers_all),
+        cmocka_unit_test(file_summary_lines_tell_fates),
         cmocka_unit_test(search_line_marks_hits),
         cmocka_unit_test(search_line_of_pages_and_names),
         cmocka_unit_test(restore_line_is_exact),
-        cmocka_unit_test(verb_run_refuses_flags_of_others),
         cmocka_unit_test(tree_read_skips_what_is_no_file),
     };
 

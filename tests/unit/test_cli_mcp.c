@@ -272,7 +272,7 @@ static void feed_header(struct bench *t, const char *line)
 {
     char *copy cleanup(mem_free) = xstrdup(line);
 
-    assert_int_equal(cli_mcp_answer_header(copy, 1, strlen(copy), &t->x),
+    assert_int_equal(cli_mcp_exchange_header(copy, 1, strlen(copy), &t->x),
                      strlen(line));
 }
 
@@ -280,7 +280,7 @@ static void feed_body(struct bench *t, const char *text)
 {
     char *copy cleanup(mem_free) = xstrdup(text);
 
-    assert_int_equal(cli_mcp_answer_body(copy, 1, strlen(copy), &t->x),
+    assert_int_equal(cli_mcp_exchange_body(copy, 1, strlen(copy), &t->x),
                      strlen(text));
 }
 
@@ -293,7 +293,7 @@ static void answer_is_one_line(void **state)
     feed_header(&t, "Content-Type: application/json\r\n");
     feed_body(&t, "{\"id\":1,\n");
     feed_body(&t, "\"result\":{}}\r\n");
-    cli_mcp_answer_complete(&t.x);
+    cli_mcp_exchange_complete(&t.x);
     assert_string_equal(said(&t), "{\"id\":1, \"result\":{}}  \n");
     assert_true(t.x.answered);
 }
@@ -323,14 +323,14 @@ static void answer_is_silent_when_cancelled_or_ours(void **state)
     bench_init(&t, "{\"id\":1,\"method\":\"x\"}");
     t.x.muted = true;
     feed_body(&t, "{\"id\":1,\"result\":{}}");
-    cli_mcp_answer_complete(&t.x);
-    cli_mcp_answer_fail(&t.x, "no");
+    cli_mcp_exchange_complete(&t.x);
+    cli_mcp_exchange_fail(&t.x, "no");
     t.x.muted = false;
     t.x.answered = false;
     t.x.ours = true;
-    cli_mcp_answer_complete(&t.x);
+    cli_mcp_exchange_complete(&t.x);
     t.x.answered = false;
-    cli_mcp_answer_fail(&t.x, "no");
+    cli_mcp_exchange_fail(&t.x, "no");
     assert_string_equal(said(&t), "");
 }
 
@@ -340,8 +340,8 @@ static void answer_fail_says_it_once(void **state)
 
     (void)state;
     bench_init(&t, "{\"id\":\"q\",\"method\":\"x\"}");
-    cli_mcp_answer_fail(&t.x, "one");
-    cli_mcp_answer_fail(&t.x, "two");
+    cli_mcp_exchange_fail(&t.x, "one");
+    cli_mcp_exchange_fail(&t.x, "two");
     assert_string_equal(said(&t),
                         "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32603,"
                         "\"message\":\"one\"},\"id\":\"q\"}\n");
@@ -355,14 +355,14 @@ static void answer_refused_keeps_the_service_s_words(void **state)
     bench_init(&t, "{\"id\":3,\"method\":\"x\"}");
     feed_body(&t, "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32020,"
                   "\"message\":\"m\",\"data\":{\"a\":1}}}");
-    cli_mcp_answer_refused(&t.x, 400);
+    cli_mcp_exchange_refused(&t.x, 400);
     assert_string_equal(said(&t), "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":"
                                   "-32020,\"message\":\"m\",\"data\":{\"a\":"
                                   "1}},\"id\":3}\n");
     bench_init(&u, "{\"id\":3,\"method\":\"x\"}");
     feed_body(&u, "{\"error\":{\"code\":\"busy\",\"message\":\"full\","
                   "\"hint\":\"Wait.\"}}");
-    cli_mcp_answer_refused(&u.x, 429);
+    cli_mcp_exchange_refused(&u.x, 429);
     assert_string_equal(said(&u), "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":"
                                   "-32603,\"message\":\"full; Wait.\"},"
                                   "\"id\":3}\n");
@@ -376,7 +376,7 @@ static void answer_fail_of_a_batch_answers_each(void **state)
     bench_init(&t, "[{\"id\":1,\"method\":\"a\"},{\"method\":\"b\"},"
                    "{\"id\":2,\"result\":{}},{\"id\":null,\"method\":\"c\"},"
                    "{\"id\":\"3\",\"method\":\"d\"},7]");
-    cli_mcp_answer_fail(&t.x, "no");
+    cli_mcp_exchange_fail(&t.x, "no");
     assert_string_equal(
         said(&t), "{\"jsonrpc\":\"2.0\",\"error\":{\"code\":-32603,"
                   "\"message\":\"no\"},\"id\":1}\n{\"jsonrpc\":\"2.0\","
@@ -396,7 +396,7 @@ static void answer_of_a_handshake_begins_the_session(void **state)
     feed_header(&t, "MCP-SESSION-ID:  s-1 \r\n");
     feed_body(&t, "{\"id\":1,\"result\":{\"protocolVersion\":"
                   "\"2025-06-18\"}}");
-    cli_mcp_answer_complete(&t.x);
+    cli_mcp_exchange_complete(&t.x);
     assert_string_equal(t.b.session.id, "s-1");
     assert_string_equal(t.b.session.version, "2025-06-18");
 }

@@ -2,8 +2,11 @@
 // What the command line says of itself, and what it says to a wrong line. No
 // service runs: a wrong line is wrong without one, too.
 import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
+import { bin, root } from '../../lib/glovebox.mjs';
 
 const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'pool', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
   'policy', 'approvals', 'quota', 'network', 'secret', 'backup', 'restore', 'verify', 'key', 'token', 'runtime', 'mcp', 'doctor', 'scorecard'];
@@ -71,6 +74,19 @@ test('every flag of the manual is known', async () => {
   }
 });
 
+test('docs/CLI.md has the forms of the command table', () => {
+  const done = spawnSync(join(root, 'tools/cli-reference'), ['--check', bin('glovebox')], { encoding: 'utf8' });
+  assert.equal(done.status, 0, done.stderr);
+});
+
+test('help --dump: every command, its verbs and options, as JSON', async () => {
+  const dump = JSON.parse((await cli.ok(['help', '--dump'])).stdout);
+  assert.deepEqual(dump.map((c) => c.name).sort(), [...COMMANDS, 'help'].sort());
+  const take = dump.find((c) => c.name === 'locks').verbs.find((v) => v.name === 'take');
+  assert.equal(take.usage, 'glovebox locks take PLACE [--ttl TIME] [--session SESSION] [--label TEXT]');
+  assert.deepEqual([take.method, take.prints], ['POST', 'token']);
+});
+
 // [line, what standard error says]
 const WRONG = [
   [['rum'], /no command 'rum'; did you mean 'run'\?/],
@@ -84,55 +100,55 @@ const WRONG = [
   [['run', '-t', 'soon', '-c', '1'], /--timeout wants whole seconds/],
   [['run', '-m', '1q', '-c', '1'], /--memory wants a size/],
   [['run', '-c', '1', 'file.py'], /both -c and the file 'file.py'/],
-  [['run', 'a.py', 'b.py'], /one FILE at a time/],
+  [['run', 'a.py', 'b.py'], /unexpected 'b.py'/],
   [['run', '-s', 'x', '--pool', 'p', '-c', '1'], /for a new session/],
   [['shell', '--lang', 'ruby'], /python or shell, not 'ruby'/],
   [['shell', 'now'], /unexpected 'now'/],
   [['sessions', 'lst'], /there is no 'lst'; did you mean 'list'\?/],
-  [['sessions', 'show'], /show: something is left out/],
+  [['sessions', 'show'], /show: SESSION is missing/],
   [['sessions', 'reset', 'a', 'b'], /reset: unexpected 'b'/],
   [['sessions', 'list', '--nam', 'x'], /did you mean --name\?/],
-  [['files', 'get', 'session'], /get: something is left out/],
+  [['files', 'get', 'session'], /get: PLACE is missing/],
   [['files', 'copy', 'a', 'b'], /there is no 'copy'; did you mean 'cp'\?/],
-  [['files'], /ls: something is left out/],
-  [['files', 'mv', 'ws:a'], /mv: something is left out/],
-  [['files', 'put', 'x'], /put: something is left out/],
+  [['files'], /ls: PLACE is missing/],
+  [['files', 'mv', 'ws:a'], /mv: TARGET is missing/],
+  [['files', 'put', 'x'], /put: PLACE is missing/],
   [['files', 'ls', 'ws:', '--create'], /--create is not for 'ls'/],
   [['files', 'put', 'a', 'ws:', '--create', '--if-match', 'v'], /one of them/],
-  [['files', 'restore', 'ws:a'], /wants --version or --commit/],
+  [['files', 'restore', 'ws:a'], /needs --version V or --commit C/],
   [['files', 'history', 'ws:', '--limit', 'many'], /--limit wants a whole number/],
   [['workspaces', 'mk', 'x'], /there is no 'mk'/],
-  [['workspaces', 'member', 'ad', 'ws', 'key'], /member add or member rm/],
-  [['workspaces', 'member', 'add', 'ws', 'key'], /member add: WS KEY-ID ROLE/],
+  [['workspaces', 'member', 'ad', 'ws', 'key'], /there is no 'member ad'; did you mean 'member add'\?/],
+  [['workspaces', 'member', 'add', 'ws', 'key'], /member add: ROLE is missing/],
   [['workspaces', 'hold', 'ws', 'maybe'], /on or off, not 'maybe'/],
   [['workspaces', 'quota', 'ws', 'much'], /a size such as 20g/],
-  [['workspaces', 'restore', 'ws'], /restore wants --commit/],
+  [['workspaces', 'restore', 'ws'], /restore needs --commit C/],
   [['workspaces', 'new', 'x', '--deleted'], /--deleted is not for 'new'/],
-  [['search'], /say what to look for/],
+  [['search'], /WORDS is missing/],
   [['search', 'x', '--after', 'soon'], /--after wants a time such as/],
-  [['locks', 'renew', 'ws:a'], /renew wants --lock-file/],
-  [['locks', 'release', 'ws:a'], /release wants --lock-file/],
+  [['locks', 'renew', 'ws:a'], /renew needs --lock-file FILE/],
+  [['locks', 'release', 'ws:a'], /release needs --lock-file FILE/],
   [['locks', 'take', 'ws:a', '--ttl', '0'], /--ttl wants a time such as 90s/],
-  [['share'], /new, ls or revoke/],
-  [['share', 'new', 'ws:a', '--password', '--password-file', 'f'], /either --password or --password-file/],
+  [['share'], /new: PLACE is missing/],
+  [['share', 'new', 'ws:a', '--password', '--password-file', 'f'], /use either --password or --password-file/],
   [['share', 'new', 'ws:a', '--password=secret'], /--password takes no value/],
   [['audit', 'verfy'], /did you mean 'verify'\?/],
   [['audit', '--follow', '--to', '2026-01-01'], /--follow has no end/],
   [['audit', 'verify', '--limit', '1'], /--limit is not for 'verify'/],
-  [['backup'], /one folder to write to/],
-  [['restore', 'a', 'b'], /one backup to restore/],
+  [['backup'], /DIR is missing/],
+  [['restore', 'a', 'b'], /unexpected 'b'/],
   [['verify', 'all'], /unexpected 'all'/],
   [['conversations', 'fils', 'x'], /did you mean 'files'\?/],
   [['run', '-w', 'ws', '--ephemeral', '-c', '1'], /one of them/],
-  [['run', '--message', 'm', '-c', '1'], /--message wants --conversation/],
-  [['key', 'create'], /wants --scopes/],
-  [['token', 'create'], /wants --ttl/],
+  [['run', '--message', 'm', '-c', '1'], /--message needs --conversation/],
+  [['key', 'create'], /create needs --scopes SCOPES/],
+  [['token', 'create'], /create needs --ttl TIME/],
   [['token', 'create', '--ttl', 'soon'], /ttl/],
   [['token', 'revok', 'x'], /did you mean 'revoke'\?/],
   [['key', 'revok', 'x'], /did you mean 'revoke'\?/],
   [['runtime', 'shwo', 'minimal'], /did you mean 'show'\?/],
-  [['runtime', 'show'], /something is left out/],
-  [['mcp', 'now'], /mcp takes no words/],
+  [['runtime', 'show'], /show: NAME is missing/],
+  [['mcp', 'now'], /unexpected 'now'/],
   [['mcp', '--tools', 'some'], /core, workspace or all/],
   [['doctor', '--jason'], /did you mean --json\?/],
   [['serve', '--lisen', '127.0.0.1:1'], /did you mean "--listen"\?/],

@@ -50,12 +50,12 @@ test('--json is what the API answers', async () => {
 
 test('what cannot be had is refused with the reason, before the service is asked', async () => {
   for (const [args, why] of [
-    [['--container-type', 'NodeLTS'], /NodeLTS cannot be had: there is no runtime for JavaScript/],
-    [['--container-type', 'customcontainer'], /CustomContainer cannot be had: .*runtime images/],
-    [['--container-type', 'GpuBase'], /wants PythonLTS or Shell, not 'GpuBase'/],
-    [['--network-status', 'On'], /wants EgressDisabled or EgressEnabled, not 'On'/],
+    [['--container-type', 'NodeLTS'], /NodeLTS is not available: there is no runtime for JavaScript/],
+    [['--container-type', 'customcontainer'], /CustomContainer is not available: .*runtime images/],
+    [['--container-type', 'GpuBase'], /must be PythonLTS or Shell, not 'GpuBase'/],
+    [['--network-status', 'On'], /must be EgressDisabled or EgressEnabled, not 'On'/],
     [['--packages', 'maybe'], /wants on or off/],
-    [['--lifecycle-type', 'OnContainerExit'], /cannot be had: sessions end by their cooldown/],
+    [['--lifecycle-type', 'OnContainerExit'], /is not available: sessions end by their cooldown/],
     [['--max-sessions', 'many'], /wants a whole number/],
     [['--cooldown-period', '0'], /wants a time/],
     [['--yes'], /--yes is not for 'create'/],
@@ -64,7 +64,7 @@ test('what cannot be had is refused with the reason, before the service is asked
     assert.match(stderr, why);
     assert.equal(stdout, '');
   }
-  assert.match((await cli.exits(2, ['pool', 'create'])).stderr, /name is left out/);
+  assert.match((await cli.exits(2, ['pool', 'create'])).stderr, /create: NAME is missing/);
   assert.match((await cli.exits(2, ['pool', 'show', 'a', '--name', 'b'])).stderr, /two names/);
   assert.equal((await server.call('GET', '/api/pools/no')).status, 404);
 });
@@ -81,7 +81,7 @@ test('the service\'s refusals are told', async () => {
 
 test('delete asks at a terminal, and wants --yes where nobody can be asked', async () => {
   await cli.ok(['pool', 'create', 'asked']);
-  assert.match((await cli.exits(2, ['pool', 'delete', 'asked'])).stderr, /say --yes/);
+  assert.match((await cli.exits(2, ['pool', 'delete', 'asked'])).stderr, /use --yes/);
   for (const [answer, status] of [['n\n', 7], ['\n', 7], ['y\n', 0]]) {
     const run = cli.start(['pool', 'delete', 'asked'], { terminal: true });
     await run.shows(/end its sessions\? \[y\/N\]/);

@@ -97,7 +97,7 @@ describe('a file there and back', () => {
     assert.equal((await cli.error(['files', 'get', 'reports:absent'])).code, 'not_found');
     assert.ok(!existsSync(here('absent')));
     assert.match((await cli.error(['files', 'ls', 'nobody'])).message, /no session or workspace 'nobody'/);
-    assert.match((await cli.error(['files', 'get', 'reports:'])).message, /path is left out/);
+    assert.match((await cli.error(['files', 'get', 'reports:'])).message, /path is missing/);
     for (const path of ['../x', 'a//b', 'a/./b'])
       assert.equal((await cli.error(['files', 'put', local('f', ''), `reports:${path}`])).code, 'invalid_request');
   });

@@ -74,7 +74,7 @@ describe('life', () => {
     assert.equal(done.changes.length, 2);
     assert.equal((await cli.ok(['files', 'get', 'tree:a', '-o', '-'])).stdout, '1');
     assert.equal((await cli.ok(['files', 'get', 'tree:b', '-o', '-'])).stdout, '2');
-    assert.match((await cli.ok(['workspaces', 'restore', 'tree', '--commit', commit], { terminal: true })).stdout, /nothing changed/);
+    assert.match((await cli.ok(['workspaces', 'restore', 'tree', '--commit', commit], { terminal: true })).stdout, /Nothing changed/);
   });
 });
 
@@ -134,7 +134,7 @@ describe('members and owners', () => {
 describe('rules', () => {
   test('retention is shown and set, each part by itself', async () => {
     await make('ruled');
-    assert.equal((await cli.ok(['workspaces', 'retention', 'ruled'])).stdout, 'versions of a file kept: all\ndays a version is kept: for ever\n');
+    assert.equal((await cli.ok(['workspaces', 'retention', 'ruled'])).stdout, 'versions of a file kept: all\ndays a version is kept: no limit\n');
     assert.deepEqual((await cli.json(['workspaces', 'retention', 'ruled', '--versions', '5'])).retention, { keep_versions: 5, keep_days: 0 });
     assert.deepEqual((await cli.json(['workspaces', 'retention', 'ruled', '--days', '30'])).retention, { keep_versions: 5, keep_days: 30 });
     assert.deepEqual((await cli.json(['workspaces', 'retention', 'ruled', '--versions', '0', '--days', '0'])).retention, { keep_versions: 0, keep_days: 0 });

@@ -54,7 +54,7 @@ describe('locks', () => {
     assert.ok(Date.parse(renewed.expires_at) > Date.parse(listed.expires_at));
     assert.deepEqual(await cli.json(['locks', 'release', `docs:${listed.id}`, '--lock-file', 'lock']), { released: `docs:${listed.id}` });
     assert.deepEqual(await cli.json(['locks', 'ls', 'docs']), []);
-    assert.match((await cli.error(['locks', 'renew', 'docs:q.csv', '--lock-file', 'lock'])).message, /nobody has locked q\.csv/);
+    assert.match((await cli.error(['locks', 'renew', 'docs:q.csv', '--lock-file', 'lock'])).message, /there is no lock on q\.csv/);
     assert.doesNotMatch(server.log, new RegExp(token));
   });
 

@@ -98,7 +98,7 @@ test('--tools chooses the group, and nothing else is taken', async () => {
   await bridge.modern('tools/list');
   assert.equal(fake.seen[0].url, '/mcp?tools=all');
   assert.match((await cli.exits(2, ['mcp', '--tools', 'some'])).stderr, /core, workspace or all/);
-  assert.match((await cli.exits(2, ['mcp', 'now'])).stderr, /takes no words/);
+  assert.match((await cli.exits(2, ['mcp', 'now'])).stderr, /unexpected 'now'/);
 });
 
 // ---- what comes back

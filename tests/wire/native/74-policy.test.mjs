@@ -379,7 +379,7 @@ describe('a service without a policy file', () => {
     assert.match((await cli.run(['policy', 'list'])).stdout, /by hand/);
     assert.match((await cli.run(['policy', 'explain', 'language=shell'])).stdout, /^deny: rule 'no-shell' of global/);
     const session = await server.session();
-    assert.match((await cli.run(['policy', 'adopt', session.id])).stdout, /is held to version/);
+    assert.match((await cli.run(['policy', 'adopt', session.id])).stdout, /now uses version \d+ of the policy/);
     assert.equal((await cli.run(['policy', 'reload'])).status, 0);
     assert.equal((await cli.run(['policy', 'check', join(root, 'README.md')])).status, 1);
     const test_ = await cli.run(['policy', 'test', join(root, 'tests/policy/layers.yaml'), '--json']);

@@ -1,11 +1,97 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* glovebox files: get, put, zip. */
+/*
+ * glovebox files: get, put, zip; and the same for one file of a session, for
+ * `run` and `shell`.
+ */
+#include <errno.h>
+#include <fts.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "cli/files.h"
+
+/* ---- a folder of this machine ------------------------------------------- */
+
+#define FILES_MAX 1000000u
+
+void cli_tree_done(struct cli_tree *t)
+{
+    for (size_t i = 0; i < t->count; i++)
+        free(t->paths[i]);
+    free(t->paths);
+    *t = (struct cli_tree){0};
+}
+
+static int by_name(const FTSENT **a, const FTSENT **b)
+{
+    return strcmp((*a)->fts_name, (*b)->fts_name);
+}
+
+static void fts_done(FTS **fts)
+{
+    if (*fts)
+        (void)fts_close(*fts);
+}
+
+static int tree_add(struct cli_tree *t, const FTSENT *entry, size_t root,
+                    struct error *err)
+{
+    const char *path = entry->fts_path + root;
+
+    switch (entry->fts_info) {
+    case FTS_F:
+        if (!S_ISREG(entry->fts_statp->st_mode)) {
+            t->skipped++;
+            return 0;
+        }
+        if (t->count == FILES_MAX)
+            return error_set(err, ERR_TOO_LARGE, "more than %u files",
+                             FILES_MAX);
+        if ((t->count & (t->count - 1)) == 0)
+            t->paths = xrealloc(t->paths, MAX(t->count * 2, (size_t)16) *
+                                              sizeof(*t->paths));
+        t->paths[t->count++] = xstrdup(path + strspn(path, "/"));
+        t->bytes += (uint64_t)entry->fts_statp->st_size;
+        return 0;
+    case FTS_SL:
+    case FTS_SLNONE:
+    case FTS_DEFAULT:
+        t->skipped++;
+        return 0;
+    case FTS_DNR:
+    case FTS_ERR:
+    case FTS_NS:
+        return error_errno(err, ERR_INVALID, entry->fts_errno,
+                           "cannot read %s", entry->fts_path);
+    default:
+        return 0; /* folders, before and after */
+    }
+}
+
+int cli_tree_read(const char *folder, struct cli_tree *ret, struct error *err)
+{
+    char *copy cleanup(mem_free) = xstrdup(folder);
+    char *roots[] = {copy, NULL};
+    struct cli_tree t = {0};
+    FTS *fts cleanup(fts_done) =
+        fts_open(roots, FTS_PHYSICAL | FTS_NOCHDIR, by_name);
+    FTSENT *entry;
+    int r = 0;
+
+    if (!fts)
+        return error_errno(err, ERR_INVALID, errno, "cannot read %s", folder);
+    while (r == 0 && (entry = fts_read(fts)))
+        if (entry->fts_level > 0 || entry->fts_info != FTS_D)
+            r = tree_add(&t, entry, strlen(folder), err);
+    if (r < 0) {
+        cli_tree_done(&t);
+        return r;
+    }
+    *ret = t;
+    return 0;
+}
 
 /* ---- get, zip ----------------------------------------------------------- */
 
@@ -17,8 +103,17 @@ static bool local_of(const struct cli_files *f, const struct cli_words *words,
     return at >= words->count || !f->output;
 }
 
-static int saved(const struct cli *c, const char *path, const char *local)
+static int save_download(struct cli *c, const char *path,
+                         const struct cli_download *what)
 {
+    char *local cleanup(mem_free) = NULL;
+    struct error err;
+
+    if (c->json && what->local && strcmp(what->local, "-") == 0)
+        return cli_usage_error(c, "--json and the file both want standard "
+                                  "output");
+    if (cli_download(c, what, &local, &err) < 0)
+        return cli_fail(c, &err);
     if (c->json) {
         json_t *out cleanup(json_unref) =
             json_pack("{s:s, s:s}", "path", path, "saved", local);
@@ -30,21 +125,7 @@ static int saved(const struct cli *c, const char *path, const char *local)
     return CLI_EXIT_OK;
 }
 
-static int fetch(struct cli *c, const char *path,
-                 const struct cli_download *what)
-{
-    char *local cleanup(mem_free) = NULL;
-    struct error err;
-
-    if (c->json && what->local && strcmp(what->local, "-") == 0)
-        return cli_usage_error(c, "--json and the file both want standard "
-                                  "output");
-    if (cli_download(c, what, &local, &err) < 0)
-        return cli_fail(c, &err);
-    return saved(c, path, local);
-}
-
-int cli_files_fetch(struct cli *c, const struct cli_words *words, void *arg)
+int cli_files_download(struct cli *c, const struct cli_words *words, void *arg)
 {
     struct cli_place place cleanup(cli_place_done) = {0};
     struct buf url cleanup(buf_done) = {0};
@@ -58,7 +139,7 @@ int cli_files_fetch(struct cli *c, const struct cli_words *words, void *arg)
     if (!f->session && words->count == 1 &&
         !cli_place_is_address(words->items[0]) &&
         !ids_valid("file", words->items[0]))
-        return cli_usage_error(c, "get: something is left out");
+        return cli_usage_error(c, "get: PLACE is missing");
     if (cli_files_place(c, f, words, &at, false, &place, &err) < 0)
         return cli_fail(c, &err);
     if (words->count > at + 1)
@@ -76,7 +157,7 @@ int cli_files_fetch(struct cli *c, const struct cli_words *words, void *arg)
     cli_http_query(&url, "version", f->version);
     what.url = url.data;
     what.name = cli_place_base_name(place.path);
-    return fetch(c, place.path, &what);
+    return save_download(c, place.path, &what);
 }
 
 int cli_files_zip(struct cli *c, const struct cli_words *words, void *arg)
@@ -94,7 +175,8 @@ int cli_files_zip(struct cli *c, const struct cli_words *words, void *arg)
     if (!local_of(f, words, 1, &what.local))
         return cli_usage_error(c, "zip: both '%s' and --output",
                                words->items[1]);
-    if (cli_files_workspace(c, f, &first, &at, true, &place, &err) < 0)
+    if (cli_files_place(c, f, &first, &at, true, &place, &err) < 0 ||
+        cli_place_to_workspace(c, &place, &err) < 0)
         return cli_fail(c, &err);
     base = cli_place_url(&place, "archive");
     buf_adds(&url, base);
@@ -105,7 +187,7 @@ int cli_files_zip(struct cli *c, const struct cli_words *words, void *arg)
                                              : place.id);
     what.url = url.data;
     what.name = name;
-    return fetch(c, place.path, &what);
+    return save_download(c, place.path, &what);
 }
 
 /* ---- put ---------------------------------------------------------------- */
@@ -125,8 +207,8 @@ static void store_done(struct store *s)
 }
 
 /* path: taken. */
-static int send(struct store *s, const char *local, char *path,
-                const char *label, struct error *err)
+static int store_file(struct store *s, const char *local, char *path,
+                      const char *label, struct error *err)
 {
     struct cli_place place cleanup(cli_place_done) = s->place;
     struct cli_upload what = {
@@ -159,8 +241,8 @@ static char *name_there(const struct store *s, const char *own, bool several)
     return xasprintf("%s%s", path, own);
 }
 
-static int send_folder(struct store *s, const char *folder, bool several,
-                       struct error *err)
+static int store_folder(struct store *s, const char *folder, bool several,
+                        struct error *err)
 {
     char *there cleanup(mem_free) =
         name_there(s, cli_place_base_name(folder), several);
@@ -176,23 +258,24 @@ static int send_folder(struct store *s, const char *folder, bool several,
         const char *slash = len && there[len - 1] != '/' ? "/" : "";
 
         cli_progress_step(&bar, i);
-        r = send(s, local, xasprintf("%s%s%s", there, slash, tree.paths[i]),
-                 NULL, err);
+        r = store_file(s, local,
+                       xasprintf("%s%s%s", there, slash, tree.paths[i]), NULL,
+                       err);
     }
     cli_progress_end(&bar);
     s->skipped += tree.skipped;
     return r;
 }
 
-static int send_any(struct store *s, const char *local, bool several,
-                    struct error *err)
+static int store_any(struct store *s, const char *local, bool several,
+                     struct error *err)
 {
     const char *name = cli_place_base_name(local);
     struct stat st;
 
     if (stat(local, &st) == 0 && S_ISDIR(st.st_mode)) {
         if (s->f->recursive)
-            return send_folder(s, local, several, err);
+            return store_folder(s, local, several, err);
         (void)error_set(err, ERR_INVALID, "%s is a folder", local);
         return error_hint(err, "-r stores a folder with all that is in it.");
     }
@@ -201,7 +284,7 @@ static int send_any(struct store *s, const char *local, bool several,
         return error_set(err, ERR_INVALID,
                          "standard input has no name: give it one behind the "
                          "workspace");
-    return send(s, local, name_there(s, name, several), name, err);
+    return store_file(s, local, name_there(s, name, several), name, err);
 }
 
 /* What is where: FILE... PLACE, FILE [PATH] with --session, or SESSION FILE
@@ -224,12 +307,12 @@ static int split_line(struct store *s, const struct cli_words *words,
     *ret_count = words->count - *ret_first > 1 ? words->count - *ret_first - 1
                                                : words->count - *ret_first;
     if (*ret_count == 0)
-        return error_set(err, ERR_INVALID, "put: something is left out");
+        return error_set(err, ERR_INVALID, "put: PLACE is missing");
     return cli_place_find(s->c, words->count - *ret_first > 1 ? last : "",
                           session, &s->place, err);
 }
 
-static int report(const struct store *s)
+static int report_stored(const struct store *s)
 {
     const json_t *first = json_array_get(s->stored, 0);
     size_t count = json_array_size(s->stored);
@@ -248,7 +331,7 @@ static int report(const struct store *s)
     return CLI_EXIT_OK;
 }
 
-int cli_files_store(struct cli *c, const struct cli_words *words, void *arg)
+int cli_files_upload(struct cli *c, const struct cli_words *words, void *arg)
 {
     struct store s cleanup(store_done) = {
         .c = c, .f = arg, .stored = json_array()};
@@ -256,13 +339,41 @@ int cli_files_store(struct cli *c, const struct cli_words *words, void *arg)
     struct error err;
 
     if (words->count < (s.f->session ? 1u : 2u))
-        return cli_usage_error(c, "put: something is left out");
+        return cli_usage_error(c, "put: PLACE is missing");
     if (split_line(&s, words, &first, &count, &err) < 0)
         return cli_fail(c, &err);
     if (s.place.kind == CLI_PLACE_FILE)
         return cli_usage_error(c, "put: a place, not the id of a file");
     for (size_t i = first; i < first + count; i++)
-        if (send_any(&s, words->items[i], count > 1, &err) < 0)
+        if (store_any(&s, words->items[i], count > 1, &err) < 0)
             return cli_fail(c, &err);
-    return report(&s);
+    return report_stored(&s);
+}
+
+/* ---- for run and shell -------------------------------------------------- */
+
+int cli_files_put(struct cli *c, const char *session, const char *local,
+                  const char *remote, json_t **ret, struct error *err)
+{
+    const char *name = cli_place_base_name(local);
+    struct cli_upload what = {.local = local, .label = name};
+    struct cli_place place cleanup(cli_place_done) = {0};
+    int r = cli_place_find(c, remote ? remote : name, session, &place, err);
+
+    return r < 0 ? r : cli_upload(c, &place, &what, ret, err);
+}
+
+int cli_files_get(struct cli *c, const char *session, const char *remote,
+                  const char *local, char **ret_local, struct error *err)
+{
+    struct cli_place place cleanup(cli_place_done) = {0};
+    char *url cleanup(mem_free) = NULL;
+    struct cli_download what = {.name = cli_place_base_name(remote),
+                                .local = local};
+    int r = cli_place_find(c, remote, session, &place, err);
+
+    if (r < 0)
+        return r;
+    what.url = url = cli_place_file_url(&place);
+    return cli_download(c, &what, ret_local, err);
 }

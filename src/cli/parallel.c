@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Several requests at once, on one thread: what is to be sent next and what
- * becomes of each is the caller's to say. The first failure that the caller
- * does not take ends all of them.
+ * Several requests at once, on one thread. The caller decides what is sent
+ * next and what happens when a request ends. The first failure that the
+ * caller does not handle ends all of them.
  */
 #include <curl/curl.h>
 #include <errno.h>
@@ -11,7 +11,7 @@
 #include "base/mem.h"
 #include "cli/transfer.h"
 
-#define MOST 16u
+#define PARALLEL_MAX 16u
 #define POLL_MS 100
 
 struct member {
@@ -19,15 +19,15 @@ struct member {
     struct cli_running *r; /* NULL: free */
 };
 
-struct group {
+struct requests {
     struct cli *c;
-    const struct cli_crowd *crowd;
+    const struct cli_parallel *parallel;
     CURLM *multi;
-    struct member members[MOST];
+    struct member members[PARALLEL_MAX];
     size_t count;
 };
 
-static void leave(struct group *g, struct member *m)
+static void remove_request(struct requests *g, struct member *m)
 {
     (void)curl_multi_remove_handle(g->multi, cli_transfer_easy(m->r));
     cli_transfer_free(m->r);
@@ -35,15 +35,16 @@ static void leave(struct group *g, struct member *m)
     g->count--;
 }
 
-static void group_done(struct group *g)
+static void requests_done(struct requests *g)
 {
-    for (size_t i = 0; i < MOST; i++)
+    for (size_t i = 0; i < PARALLEL_MAX; i++)
         if (g->members[i].r)
-            leave(g, &g->members[i]);
+            remove_request(g, &g->members[i]);
     (void)curl_multi_cleanup(g->multi);
 }
 
-static int join(struct group *g, struct cli_transfer *t, struct error *err)
+static int add_request(struct requests *g, struct cli_transfer *t,
+                       struct error *err)
 {
     struct member *m = g->members;
     int rc;
@@ -60,31 +61,31 @@ static int join(struct group *g, struct cli_transfer *t, struct error *err)
 }
 
 /* 1: there may be more to do; 0: all have ended. */
-static int fill(struct group *g, struct error *err)
+static int add_requests(struct requests *g, struct error *err)
 {
-    while (g->count < MOST) {
+    while (g->count < PARALLEL_MAX) {
         struct cli_transfer *t = NULL;
         int rc;
 
-        switch (g->crowd->next(g->crowd->ctx, &t, err)) {
-        case CLI_CROWD_ONE:
-            rc = join(g, t, err);
+        switch (g->parallel->next(g->parallel->ctx, &t, err)) {
+        case CLI_PARALLEL_READY:
+            rc = add_request(g, t, err);
             if (rc < 0)
                 return rc;
             break;
-        case CLI_CROWD_LATER:
+        case CLI_PARALLEL_LATER:
             return 1;
-        case CLI_CROWD_NONE:
+        case CLI_PARALLEL_NONE:
             return 0;
-        case CLI_CROWD_FAILED:
+        case CLI_PARALLEL_FAILED:
             return -(int)err->code;
         }
     }
     return 1;
 }
 
-static int settle(struct group *g, const struct CURLMsg *msg,
-                  struct error *err)
+static int end_request(struct requests *g, const struct CURLMsg *msg,
+                       struct error *err)
 {
     struct member *m = g->members;
     struct cli_transfer *t;
@@ -94,11 +95,11 @@ static int settle(struct group *g, const struct CURLMsg *msg,
         m++;
     t = m->t;
     rc = cli_transfer_end(m->r, (int)msg->data.result, err);
-    leave(g, m);
-    return g->crowd->ended(g->crowd->ctx, t, rc, err);
+    remove_request(g, m);
+    return g->parallel->ended(g->parallel->ctx, t, rc, err);
 }
 
-static int step(struct group *g, struct error *err)
+static int run_requests(struct requests *g, struct error *err)
 {
     struct curl_waitfd extra = {.fd = g->c->signal_fd,
                                 .events = CURL_WAIT_POLLIN};
@@ -109,7 +110,7 @@ static int step(struct group *g, struct error *err)
         return error_set(err, ERR_INTERNAL, "sending failed");
     while (rc == 0 && (msg = curl_multi_info_read(g->multi, &left)))
         if (msg->msg == CURLMSG_DONE)
-            rc = settle(g, msg, err);
+            rc = end_request(g, msg, err);
     if (rc < 0 || running < (int)g->count)
         return rc;
     (void)curl_multi_poll(g->multi, &extra, g->c->signal_fd >= 0 ? 1 : 0,
@@ -122,17 +123,17 @@ static int step(struct group *g, struct error *err)
     return -(int)err->code;
 }
 
-int cli_crowd_run(struct cli *c, const struct cli_crowd *crowd,
-                  struct error *err)
+int cli_parallel_run(struct cli *c, const struct cli_parallel *parallel,
+                     struct error *err)
 {
-    struct group g cleanup(group_done) = {
-        .c = c, .crowd = crowd, .multi = curl_multi_init()};
+    struct requests g cleanup(requests_done) = {
+        .c = c, .parallel = parallel, .multi = curl_multi_init()};
     int rc;
 
     if (!g.multi)
-        abort(); /* as any small allocation of ours */
-    while ((rc = fill(&g, err)) > 0) {
-        rc = step(&g, err);
+        abort(); /* as every small allocation does */
+    while ((rc = add_requests(&g, err)) > 0) {
+        rc = run_requests(&g, err);
         if (rc < 0)
             return rc;
     }

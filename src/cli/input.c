@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Passwords and tokens: from a file, or typed at the terminal without being
- * shown. Never from the command line, which others can see.
+ * What commands read: files and standard input; passwords and tokens from a
+ * file, or typed at the terminal without being shown. A secret never comes
+ * from the command line, which others can see.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,31 @@
 #include "cli/cli_int.h"
 
 #define SECRET_MAX 512
+
+int cli_input_read(const char *path, size_t max, char **ret, size_t *ret_len,
+                   struct error *err)
+{
+    bool input = strcmp(path, "-") == 0;
+    int fd cleanup(fd_close) = input ? -1 : open(path, O_RDONLY | O_CLOEXEC);
+    char *text cleanup(mem_free) = NULL;
+    ssize_t n = -errno;
+
+    if (input || fd >= 0) {
+        text = xmalloc(max + 2);
+        n = fd_read_all(input ? STDIN_FILENO : fd, text, max + 1);
+    }
+    if (input)
+        path = "standard input";
+    if (n < 0)
+        return error_errno(err, ERR_INVALID, (int)-n, "cannot read %s", path);
+    if ((size_t)n > max)
+        return error_set(err, ERR_TOO_LARGE, "%s is larger than %zu KiB", path,
+                         max >> 10);
+    text[n] = '\0';
+    *ret_len = (size_t)n;
+    *ret = take_ptr(text);
+    return 0;
+}
 
 void cli_secret_free(char **secret)
 {
@@ -41,6 +67,17 @@ int cli_secret_file(const char *file, const char *what, char **ret,
     }
     *ret = text;
     return 0;
+}
+
+int cli_secret_header(const char *lock_file, char **ret, struct error *err)
+{
+    char *token cleanup(cli_secret_free) = NULL;
+    int r = lock_file ? cli_secret_file(lock_file, "lock's token", &token, err)
+                      : 0;
+
+    if (r == 0 && token)
+        *ret = xasprintf("X-Glovebox-Lock: %s", token);
+    return r;
 }
 
 /* One line without its end; -EINTR when a signal came first. */

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of an execution, a short line each: what was kept, under which
- * id and in which workspace; and what was not kept as the code left it, which
- * is said whether anybody watches or not.
+ * The files of an execution, a line each: what was stored, with its id and
+ * workspace; and what was not stored as the code left it, which is printed
+ * even if the output is no terminal.
  */
 #include <string.h>
 
@@ -29,7 +29,7 @@ static void add_done(struct buf *out, const json_t *file, const char *change)
     buf_adds(out, "\n");
 }
 
-/* Not kept as the code left it. */
+/* Not stored as the code left it. */
 static void add_other(struct buf *out, const json_t *file, const char *kind)
 {
     const char *path = cli_json_text(file, "path", "?");
@@ -42,7 +42,7 @@ static void add_other(struct buf *out, const json_t *file, const char *kind)
              cli_json_text(file, "reason", "others changed it meanwhile"));
 }
 
-/* Lists of an execution's files; what people are told either way. */
+/* Lists of an execution's files; done: stored as the code left them. */
 static const struct {
     const char *list;
     const char *word;
@@ -54,8 +54,8 @@ static const struct {
     {"skipped", "not kept:", false},
 };
 
-void cli_made_lines(const json_t *execution, bool mention, size_t most,
-                    struct buf *out)
+void cli_file_summary_lines(const json_t *execution, bool all, size_t max,
+                            struct buf *out)
 {
     const json_t *files = json_object_get(execution, "files");
     size_t lines = 0, more = 0;
@@ -63,30 +63,30 @@ void cli_made_lines(const json_t *execution, bool mention, size_t most,
     for (size_t k = 0; k < ARRAY_SIZE(kinds); k++) {
         const json_t *list = json_object_get(files, kinds[k].list);
 
-        if (kinds[k].done && !mention)
+        if (kinds[k].done && !all)
             continue;
         for (size_t i = 0; i < json_array_size(list); i++) {
             const json_t *one = json_array_get(list, i);
 
-            if (lines == most)
+            if (lines == max)
                 more++;
             else if (kinds[k].done)
                 add_done(out, one, kinds[k].word);
             else
                 add_other(out, one, kinds[k].word);
-            lines += lines < most;
+            lines += lines < max;
         }
     }
     if (more)
         buf_addf(out, "and %zu more\n", more);
     if (json_is_true(json_object_get(files, "truncated")))
         buf_adds(out, "and more than are listed\n");
-    if (mention && lines)
+    if (all && lines)
         buf_addf(out, "in workspace %s\n",
                  cli_json_text(execution, "workspace", "unknown"));
 }
 
-size_t cli_made_count(const json_t *execution)
+size_t cli_file_summary_count(const json_t *execution)
 {
     const json_t *files = json_object_get(execution, "files");
 
@@ -94,19 +94,20 @@ size_t cli_made_count(const json_t *execution)
            json_array_size(json_object_get(files, "modified"));
 }
 
-void cli_made_show(const struct cli *c, const json_t *execution, bool mention)
+void cli_file_summary_print(const struct cli *c, const json_t *execution,
+                            bool all)
 {
     struct buf text cleanup(buf_done) = {0};
     struct buf safe cleanup(buf_done) = {0};
-    struct cli_guard guard = {.plain = true};
+    struct cli_filter filter = {.plain = true};
 
     if (c->json)
         return;
-    cli_made_lines(execution, mention, LINES_MAX, &text);
+    cli_file_summary_lines(execution, all, LINES_MAX, &text);
     if (!text.len)
         return;
     /* Names come from the session. */
-    cli_guard_feed(&guard, text.data, text.len, &safe);
+    cli_filter_feed(&filter, text.data, text.len, &safe);
     (void)fflush(stdout);
     (void)fwrite(safe.data, 1, safe.len, stderr);
 }
