@@ -349,6 +349,7 @@ void store_sqlite_close(struct store *base)
     store_sqlite_conn_close(s->writer);
     fd_close(&s->db_fd);
     fd_close(&s->lock_fd);
+    (void)pthread_mutex_destroy(&s->base.hooks_lock); /* nobody has it */
     free(s->path);
     free(s);
 }

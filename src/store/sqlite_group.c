@@ -94,30 +94,35 @@ static void tell(struct sqlite_store *s, struct sqlite_group *g)
     futex_wake(&g->done, INT_MAX);
 }
 
-/* What is to be durable with them, or before. */
+/* An SQLite code. */
 static int call_before(struct sqlite_store *s, const char *what,
-                       struct sqlite_group *g)
+                       const struct store_hook *hook, struct sqlite_group *g)
 {
-    struct sqlite_job job = {.what = what,
-                             .fn = s->base.before_commit,
-                             .ctx = s->base.before_commit_ctx,
-                             .err = &g->barred};
+    struct sqlite_job job = {
+        .what = what, .fn = hook->before, .ctx = hook->ctx, .err = &g->barred};
     int code = job.fn ? store_sqlite_job_call(s, &job) : SQLITE_OK;
 
     return job.result < 0 ? STORE_SQLITE_BARRED : code;
 }
 
-/* An SQLite code. */
+/* Commits, between the hooks. The lock is held across the sync; only another
+ * thread that adds or removes a hook ever waits for it. An SQLite code. */
 static int commit(struct sqlite_store *s, const char *what,
                   struct sqlite_group *g)
 {
-    struct error unsaid;
-    int code = call_before(s, what, g);
+    struct store_hook *hook, *end;
+    int code = SQLITE_OK;
 
+    (void)pthread_mutex_lock(&s->base.hooks_lock); /* fails only on misuse */
+    for (hook = s->base.hooks; hook && code == SQLITE_OK; hook = hook->next)
+        code = call_before(s, what, hook, g);
+    end = hook; /* `before` of this one, and of those behind it, did not run */
     if (code == SQLITE_OK)
         code = store_sqlite_commit_now(s, what);
-    if (code != SQLITE_OK && s->base.before_commit)
-        (void)s->base.before_commit(NULL, s->base.before_commit_ctx, &unsaid);
+    for (hook = s->base.hooks; hook != end; hook = hook->next)
+        if (hook->after)
+            hook->after(hook->ctx, code == SQLITE_OK);
+    (void)pthread_mutex_unlock(&s->base.hooks_lock);
     return code;
 }
 

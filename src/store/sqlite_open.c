@@ -227,6 +227,7 @@ int store_sqlite_open(const char *data_dir, struct store **ret,
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     s->base.ops = &store_sqlite_ops;
     s->lock_fd = s->db_fd = -1;
+    (void)pthread_mutex_init(&s->base.hooks_lock, NULL); /* cannot fail */
     store_sqlite_gate_init(&s->gate);
     s->fold_frames = STORE_SQLITE_FOLD_FRAMES;
     s->group_ns = STORE_SQLITE_GROUP_NS;

@@ -28,10 +28,28 @@ bool store_writable(struct store *s)
     return s->ops->writable(s);
 }
 
-void store_before_commit(struct store *s, store_write_fn *fn, void *ctx)
+void store_hook_add(struct store *s, struct store_hook *hook)
 {
-    s->before_commit = fn;
-    s->before_commit_ctx = ctx;
+    struct store_hook **end = &s->hooks;
+
+    (void)pthread_mutex_lock(&s->hooks_lock); /* fails only on misuse */
+    while (*end)
+        end = &(*end)->next;
+    hook->next = NULL;
+    *end = hook;
+    (void)pthread_mutex_unlock(&s->hooks_lock);
+}
+
+void store_hook_remove(struct store *s, struct store_hook *hook)
+{
+    struct store_hook **at = &s->hooks;
+
+    (void)pthread_mutex_lock(&s->hooks_lock); /* fails only on misuse */
+    while (*at && *at != hook)
+        at = &(*at)->next;
+    if (*at)
+        *at = hook->next;
+    (void)pthread_mutex_unlock(&s->hooks_lock);
 }
 
 /* ---- transactions ------------------------------------------------------- */

@@ -67,12 +67,26 @@ void store_rollback(struct store_tx **tx);
 typedef int store_write_fn(struct store_tx *tx, void *ctx, struct error *err);
 int store_write(struct store *s, const char *what, store_write_fn *fn,
                 void *ctx, struct error *err);
-/* fn is called by whoever commits, before anything of the transactions that
- * are kept becomes durable, and what it writes does so with them; when it
- * fails, so do they, with its error. When they fail after that, it is called
- * once more, without a transaction: what it wrote was not kept. To be set
- * before there are other threads. */
-void store_before_commit(struct store *s, store_write_fn *fn, void *ctx);
+/*
+ * A hook takes part in every commit, on the thread that commits; commits are
+ * never concurrent. It belongs to the caller and stays in place from add to
+ * remove; both may be called while other threads commit, but not from a hook.
+ * When remove returns, the hook is not running and will not run again.
+ */
+struct store_hook {
+    /* Before the commit, in its transaction: what it writes becomes durable
+     * with the commit. If it fails, so does the commit, with its error. May
+     * be NULL. */
+    store_write_fn *before;
+    /* After the commit, unless an earlier hook's `before` had failed. kept:
+     * everything is on disk; nobody has been told yet. May be NULL. */
+    void (*after)(void *ctx, bool kept);
+    void *ctx;
+    struct store_hook *next; /* the store's */
+};
+void store_hook_add(struct store *s, struct store_hook *hook);
+/* Accepts one that was not added. */
+void store_hook_remove(struct store *s, struct store_hook *hook);
 
 /*
  * sql: a string literal (statements are cached by its address). types: one

@@ -3,6 +3,8 @@
 #ifndef GLOVEBOX_STORE_STORE_INT_H
 #define GLOVEBOX_STORE_STORE_INT_H
 
+#include <pthread.h>
+
 #include "store/store.h"
 
 #define STORE_VALUES_MAX 32 /* parameters of one statement */
@@ -52,8 +54,10 @@ struct store_ops {
  * their transaction has ended, so they have the table themselves. */
 struct store {
     const struct store_ops *ops;
-    store_write_fn *before_commit; /* or NULL */
-    void *before_commit_ctx;
+    /* Held from the first hook's `before` to the last one's `after`, so that
+     * a hook can be removed, and its context freed, between commits. */
+    pthread_mutex_t hooks_lock;
+    struct store_hook *hooks; /* in the order they were added */
 };
 
 struct store_tx {

@@ -37,13 +37,8 @@ static int keep(struct store_tx *tx, void *ctx, struct error *err)
 {
     struct workspaces *w = ctx;
     struct buf records cleanup(buf_done) = {0};
-    int r;
+    int r = blobs_write(w->blobs, &records, err);
 
-    if (!tx) {
-        w->small.unkept = true;
-        return 0;
-    }
-    r = blobs_write(w->blobs, &records, err);
     if (r == 0 && (w->small.unkept || w->small.slot == SLOTS))
         return sync_log(w, err); /* these as well */
     if (r < 0 || records.len == 0)
@@ -55,6 +50,16 @@ static int keep(struct store_tx *tx, void *ctx, struct error *err)
                    " records = excluded.records",
                    "ib", (int64_t)w->small.slot++, records.data, records.len);
     return MIN(r, 0);
+}
+
+/* The row went with the commit, but not the bytes in the log, which the next
+ * commit may refer to. */
+static void committed(void *ctx, bool kept)
+{
+    struct workspaces *w = ctx;
+
+    if (!kept)
+        w->small.unkept = true;
 }
 
 /* ---- forgetting --------------------------------------------------------- */
@@ -119,12 +124,15 @@ int workspace_small_open(struct workspaces *w, struct error *err)
     atomic_init(&w->small.used, true); /* by an earlier run */
     if (r == 0 && any)
         r = store_write(w->store, "forgetting small files", clear, w, err);
-    if (r == 0)
-        store_before_commit(w->store, keep, w);
-    return r;
+    if (r < 0)
+        return r;
+    w->small.hook =
+        (struct store_hook){.before = keep, .after = committed, .ctx = w};
+    store_hook_add(w->store, &w->small.hook);
+    return 0;
 }
 
 void workspace_small_close(struct workspaces *w)
 {
-    store_before_commit(w->store, NULL, NULL);
+    store_hook_remove(w->store, &w->small.hook);
 }

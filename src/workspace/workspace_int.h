@@ -61,6 +61,7 @@ struct library_memo {
 
 /* small.c */
 struct small_state {
+    struct store_hook hook;
     /* Of who has the store's writing turn: */
     unsigned slot; /* the next */
     bool unkept;   /* what was last written was taken back */

@@ -2052,16 +2052,128 @@ static int bar(struct store_tx *tx, void *ctx, struct error *err)
 static void group_is_barred_with_a_reason(struct fixture *f, enum mix mix)
 {
     struct member members[MEMBERS] = {0};
+    struct store_hook hook = {.before = bar};
 
-    store_before_commit(f->store, bar, NULL);
+    store_hook_add(f->store, &hook);
     assert_int_equal(run_group(f, members, mix), -ERR_SPACE);
-    store_before_commit(f->store, NULL, NULL);
+    store_hook_remove(f->store, &hook);
     for (size_t i = 0; i < MEMBERS; i++) {
         assert_int_equal(members[i].result, -ERR_SPACE);
         assert_string_equal(members[i].err.message, "no room for the bytes");
     }
     assert_int_equal(count_keys(f), 0);
     put(f, 1);
+}
+
+/* ---- hooks ---------------------------------------------------------------
+ */
+
+struct heard {
+    char text[32]; /* what was called, in order */
+    size_t len;
+    int fails; /* what `before` answers */
+};
+
+static void hear(struct heard *h, char what)
+{
+    assert_true(h->len < sizeof(h->text) - 1);
+    h->text[h->len++] = what;
+}
+
+static int hear_before(struct store_tx *tx, void *ctx, struct error *err)
+{
+    struct heard *h = ctx;
+
+    assert_non_null(tx);
+    hear(h, 'b');
+    return h->fails ? error_set(err, ERR_SPACE, "not now") : 0;
+}
+
+static void hear_after(void *ctx, bool kept)
+{
+    hear(ctx, kept ? 'k' : 'l');
+}
+
+static void hooks_hear_of_each_commit_in_order(void **state)
+{
+    struct fixture *f = *state;
+    struct heard heard[3] = {{.fails = 0}};
+    struct store_hook hooks[3];
+
+    for (size_t i = 0; i < 3; i++) {
+        hooks[i] = (struct store_hook){
+            .before = hear_before, .after = hear_after, .ctx = &heard[i]};
+        store_hook_add(f->store, &hooks[i]);
+    }
+    put(f, 1);
+    heard[1].fails = 1;
+    {
+        struct store_tx *tx = begin(f, STORE_WRITE);
+
+        assert_int_equal(put_in(tx, 2, "n", &f->err), 1);
+        assert_int_equal(store_commit(&tx, &f->err), -ERR_SPACE);
+    }
+    assert_string_equal(heard[0].text, "bkbl");
+    assert_string_equal(heard[1].text, "bkbl");
+    assert_string_equal(heard[2].text, "bk"); /* it was not asked */
+    store_hook_remove(f->store, &hooks[1]);
+    store_hook_remove(f->store, &hooks[1]); /* twice is no harm */
+    put(f, 3);
+    assert_string_equal(heard[0].text, "bkblbk");
+    assert_string_equal(heard[1].text, "bkbl");
+    assert_string_equal(heard[2].text, "bkbk");
+    store_hook_remove(f->store, &hooks[0]);
+    store_hook_remove(f->store, &hooks[2]);
+    assert_int_equal(count_keys(f), 2);
+}
+
+struct churn {
+    struct fixture *f;
+    atomic_bool stop;
+    int64_t puts;
+};
+
+static void *churn_commits(void *arg)
+{
+    struct churn *c = arg;
+
+    while (!atomic_load(&c->stop))
+        put(c->f, ++c->puts);
+    return NULL;
+}
+
+static int count_calls(struct store_tx *tx, void *ctx, struct error *err)
+{
+    (void)tx;
+    (void)err;
+    ++*(unsigned *)ctx;
+    return 0;
+}
+
+/* A hook and its context can go while others commit: after the removal it is
+ * neither running nor called again. */
+static void hook_goes_while_others_commit(void **state)
+{
+    struct churn churn = {.f = *state};
+    pthread_t thread;
+    unsigned heard = 0;
+
+    assert_int_equal(pthread_create(&thread, NULL, churn_commits, &churn), 0);
+    for (unsigned i = 0; i < 2000 && heard < 20; i++) {
+        unsigned *calls = xcalloc(1, sizeof(*calls));
+        struct store_hook *hook = xcalloc(1, sizeof(*hook));
+
+        *hook = (struct store_hook){.before = count_calls, .ctx = calls};
+        store_hook_add(churn.f->store, hook);
+        (void)usleep(1000);
+        store_hook_remove(churn.f->store, hook);
+        heard += *calls;
+        free(hook);
+        free(calls);
+    }
+    atomic_store(&churn.stop, true);
+    (void)pthread_join(thread, NULL);
+    assert_true(heard > 0);
 }
 
 /* ---- done again, because one of them was taken back ---------------------
@@ -2304,6 +2416,8 @@ int main(void)
         DISK(group_fails_with_its_sync_in_every_mix),
         DISK(group_on_a_full_disk_loses_nothing_said_in_every_mix),
         DISK(group_is_barred_with_a_reason_in_every_mix),
+        CASE(hooks_hear_of_each_commit_in_order),
+        CASE(hook_goes_while_others_commit),
         DISK(group_is_done_again_without_the_one),
         DISK(group_goes_on_when_the_refused_changed_nothing),
         DISK(group_member_may_fail_when_done_again),

@@ -128,16 +128,11 @@ static void D1_D2_small_files_survive_a_power_cut(void **state)
 
 /* ---- a commit that fails ------------------------------------------------ */
 
-static store_write_fn *before;
-static bool fail_now;
-
-static int fail_after(struct store_tx *tx, void *ctx, struct error *err)
+static int fail_commit(struct store_tx *tx, void *ctx, struct error *err)
 {
-    int r = before(tx, ctx, err);
-
-    return r == 0 && tx && fail_now
-               ? error_set(err, ERR_SPACE, "the disk is full")
-               : r;
+    (void)tx;
+    (void)ctx;
+    return error_set(err, ERR_SPACE, "the disk is full");
 }
 
 /* Bytes that went out with a commit which failed are not lost to the next,
@@ -151,18 +146,17 @@ static void D2_bytes_outlive_a_commit_that_failed(void **state)
     struct workspace_change *c = set_add(&mine, CHANGE_PUT, "mine");
     struct blob_writer *b cleanup(blob_abort) = NULL;
     struct workspace_commit commit;
+    struct store_hook failing = {.before = fail_commit};
 
     never_place(f);
-    before = f->store->before_commit;
-    f->store->before_commit = fail_after;
     OK(f, blob_begin(f->blobs, "", &b, &f->err));
     OK(f, blob_write(b, "my bytes", 8, &f->err));
     OK(f, blob_finish_soon(&b, mine.sums[0], &c->size, &f->err));
 
-    fail_now = true;
+    store_hook_add(f->store, &failing); /* after that of the small files */
     REFUSED(f, ERR_SPACE,
             workspace_create(f->w, &fixture_a, &spec, &other, &f->err));
-    fail_now = false;
+    store_hook_remove(f->store, &failing);
     assert_true(f->blobs->log.unsynced);
     assert_int_equal(rows(f), 0);
     OK(f, set_commit(&mine, &fixture_a, &commit));
@@ -172,7 +166,6 @@ static void D2_bytes_outlive_a_commit_that_failed(void **state)
     put_soon(f, "next", "more");
     assert_true(f->blobs->log.unsynced); /* as usual */
     assert_int_equal(rows(f), 1);
-    f->store->before_commit = before;
 }
 
 static void small_rows_do_not_outlast_a_start(void **state)
