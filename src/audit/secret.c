@@ -95,10 +95,13 @@ static int write_fresh(int dir, const unsigned char secret[HASH_SIZE])
 
 static int give_name(int dir, struct error *err)
 {
-    if (renameat(dir, FRESH_FILE, dir, SECRET_FILE) < 0 || fsync(dir) < 0)
-        return error_errno(err, ERR_INTERNAL, errno,
-                           "cannot write " SECRET_FILE);
-    return 0;
+    int r = fd_rename_new(dir, FRESH_FILE, SECRET_FILE);
+
+    if (r == 0 && fsync(dir) < 0)
+        r = -errno;
+    return r < 0 ? error_errno(err, ERR_INTERNAL, -r,
+                               "cannot write " SECRET_FILE)
+                 : 0;
 }
 
 /* ---- the head it belongs to --------------------------------------------- */

@@ -22,7 +22,6 @@
 #include "base/mem.h"
 
 #define KEY_FILE "audit.sign.key"
-#define FRESH_FILE "audit.sign.key.new"
 #define KEY_BYTES 4096           /* more than any PEM of such a key */
 #define DUE_EVENTS (int64_t)1000 /* since the last one */
 #define DUE_MS (int64_t)3600000
@@ -79,24 +78,6 @@ static int read_key(int dir, EVP_PKEY **ret, struct error *err)
                            "key is made");
 }
 
-static int write_file(int dir, const char *text)
-{
-    int fd cleanup(fd_close) = -1;
-    int r;
-
-    (void)unlinkat(dir, FRESH_FILE, 0); /* of a start that was cut short */
-    fd =
-        openat(dir, FRESH_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    r = fd_write_all(fd, text, strlen(text));
-    if (r == 0 &&
-        (fchmod(fd, 0600) < 0 || fsync(fd) < 0 ||
-         renameat(dir, FRESH_FILE, dir, KEY_FILE) < 0 || fsync(dir) < 0))
-        r = -errno;
-    return r;
-}
-
 static int make_key(int dir, EVP_PKEY **ret, struct error *err)
 {
     EVP_PKEY *key = EVP_PKEY_Q_keygen(NULL, NULL, "ED25519");
@@ -107,7 +88,7 @@ static int make_key(int dir, EVP_PKEY **ret, struct error *err)
     if (key && bio &&
         PEM_write_bio_PrivateKey(bio, key, NULL, NULL, 0, NULL, NULL) == 1) {
         text = take_pem(bio);
-        r = text ? write_file(dir, text) : -ENOMEM;
+        r = text ? fd_write_new(dir, KEY_FILE, text, strlen(text)) : -ENOMEM;
         if (text)
             explicit_bzero(text, strlen(text));
         free(text);

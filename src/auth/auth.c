@@ -217,20 +217,34 @@ static void auth_writer_main(void *arg)
 
 /* ---- opening ------------------------------------------------------------ */
 
-/* The file before the row: cut between the two, the next start finds no admin
- * key and makes another, instead of one that nobody knows. */
-static int make_admin(struct auth *a, const char *data_dir, struct error *err)
+/* The file before the row: cut between the two, the next start finds a file
+ * and no key at all, and takes the key of the file. A file beside other keys
+ * holds one that is valid no longer; it is neither replaced nor revived. */
+static int make_admin(struct auth *a, const char *data_dir, bool first,
+                      struct error *err)
 {
     static const struct auth_row like = {
         .tenant = "default", .name = "admin", .scopes = AUTH_ADMIN};
-    char secret[AUTH_SECRET_LEN + 1];
+    char secret[AUTH_SECRET_LEN + 1], found[AUTH_SECRET_LEN + 1] = "";
     struct auth_row key;
-    int r;
+    int r = auth_secret_admin(data_dir, found, err);
 
-    auth_key_make(a, &like, &key, secret);
-    r = auth_secret_publish(data_dir, secret, err);
+    if (r == 1 && !first) {
+        (void)error_set(err, ERR_INTERNAL,
+                        "the store has no valid admin key, and admin.key "
+                        "holds one that is not valid");
+        r = error_hint(err, "move admin.key away, and a new key is made");
+    }
+    if (r >= 0)
+        auth_key_make(a, &like, &key, secret);
+    if (r == 1)
+        hash_hmac(a->secret, sizeof(a->secret), found, AUTH_SECRET_LEN,
+                  key.hash);
+    else if (r == 0)
+        r = auth_secret_publish(data_dir, secret, err);
     explicit_bzero(secret, sizeof(secret));
-    if (r == 0)
+    explicit_bzero(found, sizeof(found));
+    if (r >= 0)
         r = auth_key_store_put(a->store, &key, err);
     if (r == 0)
         auth_entry_add(a, &key);
@@ -261,7 +275,7 @@ int auth_open(struct store *store, const char *data_dir,
     for (size_t i = 0; i < count; i++)
         if (!keys[i].revoked_at_ms)
             auth_entry_add(a, &keys[i]);
-    if (!a->admins && make_admin(a, data_dir, err) < 0)
+    if (!a->admins && make_admin(a, data_dir, count == 0, err) < 0)
         return -(int)err->code;
     if (worker_start(&a->writer, "auth-writer", auth_writer_main, a, err) < 0)
         return -(int)err->code;

@@ -92,7 +92,8 @@ struct auth_key {
 
 /* Opens (and on first start makes) DIR/auth.secret and DIR/admin.key (both
  * 0600); the latter holds a key of tenant "default" with scope admin. It is
- * made whenever the store has no valid admin key, and otherwise left alone.
+ * made when the store has no valid admin key; a file that is there is never
+ * replaced.
  * Starts a thread. store: borrowed until close. */
 int auth_open(struct store *store, const char *data_dir,
               uint32_t failures_per_min, struct auth **ret, struct error *err);

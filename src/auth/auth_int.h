@@ -46,7 +46,10 @@ size_t auth_slow_source(const char *address, char ret[64]);
 /* Reads or, if may_make, makes DIR/auth.secret. */
 int auth_secret_open(const char *data_dir, bool may_make,
                      unsigned char ret[HASH_SIZE], struct error *err);
-/* Replaces DIR/admin.key, on disk when it returns. */
+/* The secret in DIR/admin.key: 1, or 0 where there is no such file. */
+int auth_secret_admin(const char *data_dir, char ret[AUTH_SECRET_LEN + 1],
+                      struct error *err);
+/* Makes DIR/admin.key, on disk when it returns; fails where there is one. */
 int auth_secret_publish(const char *data_dir, const char *secret,
                         struct error *err);
 

@@ -2,8 +2,9 @@
 /*
  * The two secret files of the data directory: auth.secret, under which keys
  * are hashed, and admin.key, the first key. Runs in the daemon at its start,
- * as the service user. Each is written beside its name and renamed, so that
- * it appears whole or not at all, and only its owner can read it.
+ * as the service user. Each appears whole or not at all, only its owner can
+ * read it, and neither is ever replaced: a file that does not fit the store is
+ * a store that is not this directory's, or an operator's decision.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,32 +33,6 @@ static int open_dir(const char *data_dir, int *ret_fd, struct error *err)
     return 0;
 }
 
-/* On disk, name included, when it returns 0; a negative errno otherwise. */
-static int write_whole(int dir, const char *name, const char *line)
-{
-    char *temp cleanup(mem_free) = xasprintf("%s.tmp", name);
-    int fd cleanup(fd_close) = -1;
-    int r;
-
-    /* Left by a start that was cut short, if it is there at all. */
-    (void)unlinkat(dir, temp, 0);
-    fd = openat(dir, temp, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    r = fd_write_all(fd, line, strlen(line));
-    if (r == 0 && fchmod(fd, 0600) < 0) /* whatever the umask took away */
-        r = -errno;
-    if (r == 0 && fsync(fd) < 0)
-        r = -errno;
-    if (r == 0 && renameat(dir, temp, dir, name) < 0)
-        r = -errno;
-    if (r == 0 && fsync(dir) < 0)
-        r = -errno;
-    if (r < 0)
-        (void)unlinkat(dir, temp, 0); /* nothing to add to the failure */
-    return r;
-}
-
 static int make_secret(int dir, unsigned char ret[HASH_SIZE],
                        struct error *err)
 {
@@ -68,7 +43,7 @@ static int make_secret(int dir, unsigned char ret[HASH_SIZE],
 
     ids_random(raw, sizeof(raw));
     (void)snprintf(line, sizeof(line), "%s\n", ids_hex(raw, sizeof(raw), hex));
-    r = write_whole(dir, SECRET_FILE, line);
+    r = fd_write_new(dir, SECRET_FILE, line, strlen(line));
     if (r == 0)
         memcpy(ret, raw, sizeof(raw));
     explicit_bzero(raw, sizeof(raw));
@@ -144,6 +119,41 @@ int auth_secret_open(const char *data_dir, bool may_make,
                            "from");
 }
 
+/* Accepts only the form in which it was written. */
+static bool is_secret(const char *text, size_t len)
+{
+    return len == AUTH_SECRET_LEN + 1 && text[AUTH_SECRET_LEN] == '\n' &&
+           strncmp(text, AUTH_PREFIX, strlen(AUTH_PREFIX)) == 0 &&
+           strlen(text) == len;
+}
+
+int auth_secret_admin(const char *data_dir, char ret[AUTH_SECRET_LEN + 1],
+                      struct error *err)
+{
+    int dir cleanup(fd_close) = -1;
+    char *text cleanup(mem_free) = NULL;
+    size_t len = 0;
+    int r;
+
+    if (open_dir(data_dir, &dir, err) < 0)
+        return -(int)err->code;
+    r = fd_read_file(dir, ADMIN_FILE, AUTH_SECRET_LEN + 1, &text, &len);
+    if (r == -ENOENT)
+        return 0;
+    if (r == 0 && is_secret(text, len)) {
+        memcpy(ret, text, AUTH_SECRET_LEN);
+        ret[AUTH_SECRET_LEN] = '\0';
+    }
+    if (text)
+        explicit_bzero(text, len);
+    if (r == 0 && ret[0])
+        return 1;
+    (void)error_set(err, ERR_INTERNAL,
+                    "the store has no admin key, and the one in " ADMIN_FILE
+                    " cannot be read");
+    return error_hint(err, "move " ADMIN_FILE " away, and a new key is made");
+}
+
 int auth_secret_publish(const char *data_dir, const char *secret,
                         struct error *err)
 {
@@ -154,7 +164,7 @@ int auth_secret_publish(const char *data_dir, const char *secret,
     if (open_dir(data_dir, &dir, err) < 0)
         return -(int)err->code;
     (void)snprintf(line, sizeof(line), "%s\n", secret);
-    r = write_whole(dir, ADMIN_FILE, line);
+    r = fd_write_new(dir, ADMIN_FILE, line, strlen(line));
     explicit_bzero(line, sizeof(line));
     if (r < 0)
         return error_errno(err, ERR_INTERNAL, -r, "cannot write " ADMIN_FILE);

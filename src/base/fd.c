@@ -4,8 +4,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include "base/mem.h"
 
@@ -82,6 +85,42 @@ int fd_read_file(int dirfd, const char *path, size_t cap, char **ret_text,
         *ret_len = (size_t)n;
     *ret_text = take_ptr(text);
     return 0;
+}
+
+int fd_rename_new(int dirfd, const char *from, const char *to)
+{
+    if (renameat2(dirfd, from, dirfd, to, RENAME_NOREPLACE) == 0)
+        return 0;
+    if (errno != EINVAL && errno != ENOSYS)
+        return -errno;
+    /* The file system cannot do it in one step. */
+    if (linkat(dirfd, from, dirfd, to, 0) < 0 || unlinkat(dirfd, from, 0) < 0)
+        return -errno;
+    return 0;
+}
+
+int fd_write_new(int dirfd, const char *name, const void *bytes, size_t len)
+{
+    int fd cleanup(fd_close) = -1;
+    char fresh[NAME_MAX + 1];
+    int r = snprintf(fresh, sizeof(fresh), "%s.new", name);
+
+    if (r < 0 || (size_t)r >= sizeof(fresh))
+        return -ENAMETOOLONG;
+    (void)unlinkat(dirfd, fresh, 0); /* of a start that was cut short */
+    fd = openat(dirfd, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    if (fd < 0)
+        return -errno;
+    r = fd_write_all(fd, bytes, len);
+    /* Whatever the umask took away. */
+    if (r == 0 && (fchmod(fd, 0600) < 0 || fsync(fd) < 0))
+        r = -errno;
+    if (r == 0)
+        r = fd_rename_new(dirfd, fresh, name);
+    if (r == 0)
+        return fsync(dirfd) < 0 ? -errno : 0;
+    (void)unlinkat(dirfd, fresh, 0); /* nothing to add to the failure */
+    return r;
 }
 
 int fd_write_file(int dirfd, const char *path, const char *text)

@@ -32,6 +32,12 @@ int fd_write_all(int fd, const void *buf, size_t len);
  * caller. -EFBIG when it is longer. */
 int fd_read_file(int dirfd, const char *path, size_t cap, char **ret_text,
                  size_t *ret_len);
+/* A new file that only its owner can read (0600), whole and on disk with its
+ * name when this returns 0; -EEXIST, and all stays as it is, where there is
+ * one of that name. For keys: none is ever replaced. */
+int fd_write_new(int dirfd, const char *name, const void *bytes, size_t len);
+/* Gives a file another name that is not taken: -EEXIST. Not synced. */
+int fd_rename_new(int dirfd, const char *from, const char *to);
 /* Writes text to an existing file (a kernel knob) in one write. */
 int fd_write_file(int dirfd, const char *path, const char *text);
 

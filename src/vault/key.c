@@ -19,7 +19,6 @@
 #include "vault/vault_int.h"
 
 #define KEY_FILE "vault.key"
-#define FRESH_FILE "vault.key.new"
 
 static int read_key(int fd, unsigned char ret[VAULT_KEY_SIZE],
                     struct error *err)
@@ -46,26 +45,6 @@ static int read_key(int fd, unsigned char ret[VAULT_KEY_SIZE],
                : error_set(err, ERR_INTERNAL, KEY_FILE " is damaged");
 }
 
-/* On disk, name included, when it returns 0; a negative errno otherwise. */
-static int write_key(int dir, const unsigned char key[VAULT_KEY_SIZE])
-{
-    int fd cleanup(fd_close) = -1;
-    int r;
-
-    /* Left by a start that was cut short, if it is there at all. */
-    (void)unlinkat(dir, FRESH_FILE, 0);
-    fd =
-        openat(dir, FRESH_FILE, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    if (fd < 0)
-        return -errno;
-    r = fd_write_all(fd, key, VAULT_KEY_SIZE);
-    if (r == 0 &&
-        (fchmod(fd, 0600) < 0 || fsync(fd) < 0 ||
-         renameat(dir, FRESH_FILE, dir, KEY_FILE) < 0 || fsync(dir) < 0))
-        r = -errno;
-    return r;
-}
-
 int vault_key_open(const char *data_dir, bool may_make,
                    unsigned char ret[VAULT_KEY_SIZE], struct error *err)
 {
@@ -90,7 +69,7 @@ int vault_key_open(const char *data_dir, bool may_make,
                                "came from");
     }
     ids_random(ret, VAULT_KEY_SIZE);
-    r = write_key(dir, ret);
+    r = fd_write_new(dir, KEY_FILE, ret, VAULT_KEY_SIZE);
     return r < 0 ? error_errno(err, ERR_INTERNAL, -r, "cannot write " KEY_FILE)
                  : 0;
 }

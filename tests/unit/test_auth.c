@@ -212,21 +212,71 @@ static void admin_key_file_may_be_taken_away(void **state)
     assert_int_equal(check(f, secret, "127.0.0.1", NULL), 0);
 }
 
-/* A start cut between the file and the row, or a store that was removed. */
-static void admin_key_is_made_again_without_its_row(void **state)
+/* As another program would. */
+static void on_the_keys(struct fixture *f, const char *sql)
+{
+    struct store_tx *tx = NULL;
+
+    assert_int_equal(
+        store_begin(f->store, STORE_WRITE, "testing", &tx, &f->err), 0);
+    assert_true(store_exec(tx, &f->err, sql, "") >= 0);
+    assert_int_equal(store_commit(&tx, &f->err), 0);
+}
+
+/* A first start cut between the file and the row. */
+static void D11_admin_key_of_the_file_is_taken_when_there_is_no_key(
+    void **state)
 {
     struct fixture *f = *state;
     char *old cleanup(mem_free) = admin_secret(f);
-    char *path cleanup(mem_free) = xasprintf("%s/glovebox.db", f->dir);
     char *now cleanup(mem_free) = NULL;
 
+    on_the_keys(f, "DELETE FROM keys");
     shut(f);
-    assert_int_equal(unlink(path), 0);
     must_open(f);
     now = admin_secret(f);
-    assert_string_not_equal(old, now);
+    assert_string_equal(old, now);
     assert_int_equal(check(f, now, "127.0.0.1", NULL), 0);
-    assert_int_equal(check(f, old, "127.0.0.1", NULL), -ERR_UNAUTHENTICATED);
+}
+
+static int try_auth(struct fixture *f)
+{
+    assert_int_equal(store_open(f->dir, &f->store, &f->err), 0);
+    return auth_open(f->store, f->dir, 60, &f->auth, &f->err);
+}
+
+static void D11_admin_key_file_is_never_replaced(void **state)
+{
+    struct fixture *f = *state;
+    char *path cleanup(mem_free) = xasprintf("%s/admin.key", f->dir);
+    char *old cleanup(mem_free) = content(f, "admin.key", NULL);
+    char *now cleanup(mem_free) = NULL;
+    char *half cleanup(mem_free) = NULL;
+
+    /* It holds a key that was revoked, and there is no other. */
+    on_the_keys(f, "UPDATE keys SET revoked_at_ms = 1");
+    shut(f);
+    assert_int_equal(try_auth(f), -ERR_INTERNAL);
+    assert_non_null(strstr(f->err.message, "admin.key"));
+    assert_non_null(strstr(f->err.hint, "move admin.key away"));
+    now = content(f, "admin.key", NULL);
+    assert_string_equal(old, now);
+    /* It is damaged. */
+    on_the_keys(f, "DELETE FROM keys");
+    shut(f);
+    assert_int_equal(truncate(path, 20), 0);
+    assert_int_equal(try_auth(f), -ERR_INTERNAL);
+    assert_non_null(strstr(f->err.hint, "move admin.key away"));
+    half = content(f, "admin.key", NULL);
+    assert_int_equal(strlen(half), 20);
+    /* Taken away, there is a new one. */
+    shut(f);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(try_auth(f), 0);
+    free(now);
+    now = admin_secret(f);
+    assert_int_equal(strlen(now), AUTH_SECRET_LEN);
+    assert_string_not_equal(old, now);
 }
 
 static void secret_missing_damaged_or_open_is_refused(void **state)
@@ -1077,7 +1127,8 @@ int main(void)
         CASE(I6_no_default_credential_works),
         CASE(admin_key_is_private_and_stays),
         CASE(admin_key_file_may_be_taken_away),
-        CASE(admin_key_is_made_again_without_its_row),
+        CASE(D11_admin_key_of_the_file_is_taken_when_there_is_no_key),
+        CASE(D11_admin_key_file_is_never_replaced),
         CASE(secret_missing_damaged_or_open_is_refused),
         CASE(I2_secret_is_stored_as_hash_only),
         CASE(I2_I4_secrets_are_256_random_bits_and_ids_128),
