@@ -9,6 +9,7 @@
 #include "store/schema_chores.h"
 #include "store/schema_egress.h"
 #include "store/schema_evidence.h"
+#include "store/schema_head.h"
 #include "store/schema_identity.h"
 #include "store/schema_policy.h"
 #include "store/schema_quota.h"
@@ -341,6 +342,7 @@ const char *const store_migrations[] = {
     STORE_SCHEMA_TASKS,
     STORE_SCHEMA_SMALL,
     STORE_SCHEMA_SHARING,
+    STORE_SCHEMA_HEAD,
 };
 
 const int store_migrations_count = ARRAY_SIZE(store_migrations);

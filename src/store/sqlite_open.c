@@ -6,13 +6,16 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/ids.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "store/sqlite_int.h"
@@ -54,6 +57,38 @@ static int lock_dir(int dir, int *ret_fd, struct error *err)
     return 0;
 }
 
+/* Of a directory that has been used: what is there, and no database in it. */
+static int refuse_empty(const char *what, const char *traces,
+                        struct error *err)
+{
+    (void)error_set(err, ERR_CORRUPT,
+                    "%s, but the data directory has been used: it holds %s",
+                    what, traces);
+    return error_hint(err, "Nothing was changed. Put glovebox.db and "
+                           "glovebox.db-wal back, or restore a backup into an "
+                           "empty directory with `glovebox restore`. To begin "
+                           "anew, use an empty directory.");
+}
+
+/* Before the file is made, or opened: SQLite would remove the log of a
+ * database without a byte. */
+static int check_there(int dir, struct error *err)
+{
+    char traces[STORE_TRACES];
+    struct stat st;
+
+    if (fstatat(dir, "glovebox.db", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        (st.st_size > 0 || !S_ISREG(st.st_mode)))
+        return 0; /* what is in it is looked at later */
+    store_traces(dir, traces);
+    if (!traces[0] && fstatat(dir, "glovebox.db-wal", &st, 0) == 0 &&
+        st.st_size > 0)
+        (void)snprintf(traces, sizeof(traces), "glovebox.db-wal");
+    return traces[0] ? refuse_empty("glovebox.db is missing or has no content",
+                                    traces, err)
+                     : 0;
+}
+
 /* Makes the file ours alone before SQLite does with our umask; the log gets
  * the same mode. The path has no links on the way, as NOFOLLOW demands. */
 static int make_file(struct sqlite_store *s, const char *data_dir,
@@ -68,7 +103,7 @@ static int make_file(struct sqlite_store *s, const char *data_dir,
     if (dir < 0)
         return error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
                            data_dir);
-    if (lock_dir(dir, &s->lock_fd, err) < 0)
+    if (lock_dir(dir, &s->lock_fd, err) < 0 || check_there(dir, err) < 0)
         return -(int)err->code;
     s->path = xasprintf("%s/glovebox.db", real);
     fd = openat(dir, "glovebox.db", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
@@ -114,6 +149,106 @@ static int set_up(struct sqlite_store *s, struct error *err)
                              steps[i].sql, answer);
     }
     return 0;
+}
+
+/* ---- recognising it ----------------------------------------------------- */
+
+static int ask_text(struct sqlite_store *s, const char *sql, char *ret,
+                    size_t size, struct error *err)
+{
+    int code = store_sqlite_conn_ask(s->writer, sql, ret, size);
+
+    return code == SQLITE_OK
+               ? 0
+               : store_sqlite_fail(s, s->writer, code,
+                                   "reading what the database is", err);
+}
+
+/* 1, 0 or -code. */
+static int has_table(struct sqlite_store *s, const char *sql,
+                     struct error *err)
+{
+    char count[24];
+
+    return ask_text(s, sql, count, sizeof(count), err) < 0
+               ? -(int)err->code
+               : strcmp(count, "0") != 0;
+}
+
+static int read_id(struct sqlite_store *s, struct error *err)
+{
+    return ask_text(s, "SELECT id FROM store_identity", s->base.id,
+                    sizeof(s->base.id), err);
+}
+
+/* It is new, or a first start was cut short; or it should not be here. */
+static int check_new(struct sqlite_store *s, int dir, bool ours,
+                     struct error *err)
+{
+    char traces[STORE_TRACES];
+    int r = ours ? 0 : has_table(s, "SELECT count(*) FROM sqlite_schema", err);
+
+    if (r < 0)
+        return r;
+    if (r > 0) {
+        (void)error_set(err, ERR_CORRUPT, "it is not a database of Glovebox");
+        return error_hint(err, "Nothing was changed in it. Put the right one "
+                               "in its place, or use an empty directory.");
+    }
+    store_traces(dir, traces);
+    return traces[0] ? refuse_empty("it is empty, or its glovebox.db-wal is "
+                                    "missing",
+                                    traces, err)
+                     : 0;
+}
+
+/* The schema's version; 0 where there is none yet. */
+static int read_version(struct sqlite_store *s, bool *ret_ours, int *ret,
+                        struct error *err)
+{
+    char text[32] = "";
+    int r = has_table(s,
+                      "SELECT count(*) FROM sqlite_schema"
+                      " WHERE name = 'schema_version'",
+                      err);
+
+    *ret_ours = r > 0;
+    if (r > 0)
+        r = ask_text(s, "SELECT version FROM schema_version", text,
+                     sizeof(text), err);
+    *ret = (int)strtol(text, NULL, 10);
+    return r;
+}
+
+/* What was there is looked at before anything of it is changed. */
+static int recognise(struct sqlite_store *s, int dir, store_check_fn *check,
+                     void *ctx, struct error *err)
+{
+    bool ours;
+    int version;
+    int r = read_version(s, &ours, &version, err);
+
+    if (r == 0 && version < STORE_RELEASED)
+        return check_new(s, dir, ours, err);
+    if (r == 0)
+        r = has_table(s,
+                      "SELECT count(*) FROM sqlite_schema"
+                      " WHERE name = 'store_identity'",
+                      err);
+    if (r > 0)
+        r = read_id(s, err);
+    return r == 0 && check ? check(&s->base, ctx, err) : r;
+}
+
+/* The log stays as it is when a store that is not opened is closed. */
+static int keep_log(struct sqlite_store *s, int on, struct error *err)
+{
+    int code = sqlite3_db_config(s->writer->db,
+                                 SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on, NULL);
+
+    return code == SQLITE_OK ? 0
+                             : store_sqlite_fail(s, s->writer, code,
+                                                 "opening the database", err);
 }
 
 /* Empties a log that was left behind. Its end may be known to the kernel
@@ -165,8 +300,8 @@ static int migrate_one(struct sqlite_store *s, int version, struct error *err)
 
 static int migrate(struct sqlite_store *s, struct error *err)
 {
-    char text[32];
-    int code, version;
+    bool ours;
+    int version;
 
     if (exec(s,
              "BEGIN IMMEDIATE;"
@@ -175,14 +310,9 @@ static int migrate(struct sqlite_store *s, struct error *err)
              "  version INTEGER NOT NULL) STRICT;"
              "INSERT OR IGNORE INTO schema_version VALUES (1, 0);"
              "COMMIT",
-             err) < 0)
+             err) < 0 ||
+        read_version(s, &ours, &version, err) < 0)
         return -(int)err->code;
-    code = store_sqlite_conn_ask(
-        s->writer, "SELECT version FROM schema_version", text, sizeof(text));
-    if (code != SQLITE_OK)
-        return store_sqlite_fail(s, s->writer, code,
-                                 "reading the schema's version", err);
-    version = (int)strtol(text, NULL, 10);
     if (version < 0 || version > store_migrations_count) {
         (void)error_set(err, ERR_CONFLICT,
                         "the database has schema %d, this program knows up "
@@ -195,6 +325,23 @@ static int migrate(struct sqlite_store *s, struct error *err)
         if (migrate_one(s, version++, err) < 0)
             return -(int)err->code;
     return 0;
+}
+
+/* A database gets its id once. */
+static int give_id(struct sqlite_store *s, struct error *err)
+{
+    unsigned char random[(STORE_ID - 1) / 2];
+    char hex[STORE_ID];
+    char *sql cleanup(mem_free) = NULL;
+
+    if (read_id(s, err) < 0)
+        return -(int)err->code;
+    if (s->base.id[0])
+        return 0;
+    ids_random(random, sizeof(random));
+    sql = xasprintf("INSERT INTO store_identity (one, id) VALUES (1, '%s')",
+                    ids_hex(random, sizeof(random), hex));
+    return exec(s, sql, err) < 0 ? -(int)err->code : read_id(s, err);
 }
 
 /* ---- opening ------------------------------------------------------------ */
@@ -215,8 +362,8 @@ static void closep(struct sqlite_store **s)
         store_sqlite_close(&(*s)->base);
 }
 
-int store_sqlite_open(const char *data_dir, struct store **ret,
-                      struct error *err)
+int store_sqlite_open(const char *data_dir, store_check_fn *check, void *ctx,
+                      struct store **ret, struct error *err)
 {
     struct sqlite_store *s cleanup(closep) = xcalloc(1, sizeof(*s));
     int dir cleanup(fd_close) = -1;
@@ -233,9 +380,11 @@ int store_sqlite_open(const char *data_dir, struct store **ret,
     s->group_ns = STORE_SQLITE_GROUP_NS;
     if (make_file(s, data_dir, &dir, err) < 0)
         return -(int)err->code;
-    if (open_writer(s, err) < 0 || set_up(s, err) < 0 ||
-        fold_log(s, err) < 0 || migrate(s, err) < 0) {
-        if (err->code == ERR_CORRUPT)
+    if (open_writer(s, err) < 0 || keep_log(s, 1, err) < 0 ||
+        set_up(s, err) < 0 || recognise(s, dir, check, ctx, err) < 0 ||
+        keep_log(s, 0, err) < 0 || fold_log(s, err) < 0 ||
+        migrate(s, err) < 0 || give_id(s, err) < 0) {
+        if (err->code == ERR_CORRUPT && !err->hint[0])
             (void)error_hint(err, "restore a backup");
         return error_wrap(err, "%s", s->path);
     }

@@ -14,7 +14,18 @@
 
 int store_open(const char *data_dir, struct store **ret, struct error *err)
 {
-    return store_sqlite_open(data_dir, ret, err);
+    return store_open_checked(data_dir, NULL, NULL, ret, err);
+}
+
+int store_open_checked(const char *data_dir, store_check_fn *check, void *ctx,
+                       struct store **ret, struct error *err)
+{
+    return store_sqlite_open(data_dir, check, ctx, ret, err);
+}
+
+const char *store_id(const struct store *s)
+{
+    return s->id;
 }
 
 void store_close(struct store *s)

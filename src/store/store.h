@@ -39,9 +39,21 @@ enum store_mode {
 };
 
 /* Opens DIR/glovebox.db, making and migrating it as needed, and checks it.
- * The directory must exist. Only one process can have it open (ERR_CONFLICT);
- * one written by a newer version is refused (ERR_CONFLICT). */
+ * The directory must exist. A database is made only where nothing shows that
+ * there was one: files of a used data directory without their database, or
+ * with an empty one, are ERR_CORRUPT (D11). Only one process can have it open
+ * (ERR_CONFLICT); one written by a newer version is refused (ERR_CONFLICT). */
 int store_open(const char *data_dir, struct store **ret, struct error *err);
+/* The same, but a database that was there is shown to `check` before anything
+ * is changed; what it answers below 0 is the answer, and the files stay as
+ * they are. It may read in transactions, of the schema as it is found. */
+typedef int store_check_fn(struct store *s, void *ctx, struct error *err);
+int store_open_checked(const char *data_dir, store_check_fn *check, void *ctx,
+                       struct store **ret, struct error *err);
+/* Random, given to a database when it is made and kept by its copies; "" only
+ * while it is checked, if it is from before there were any. */
+#define STORE_ID 33 /* hex digits and NUL */
+const char *store_id(const struct store *s);
 void store_close(struct store *s); /* accepts NULL */
 /* False once a sync failed: nothing is written until the next start. */
 bool store_writable(struct store *s);

@@ -54,6 +54,7 @@ struct store_ops {
  * their transaction has ended, so they have the table themselves. */
 struct store {
     const struct store_ops *ops;
+    char id[STORE_ID];
     /* Held from the first hook's `before` to the last one's `after`, so that
      * a hook can be removed, and its context freed, between commits. */
     pthread_mutex_t hooks_lock;
@@ -69,12 +70,20 @@ struct store_rows {
 };
 
 /* sqlite_open.c */
-int store_sqlite_open(const char *data_dir, struct store **ret,
-                      struct error *err);
+int store_sqlite_open(const char *data_dir, store_check_fn *check, void *ctx,
+                      struct store **ret, struct error *err);
+
+/* traces.c: what else of a used store is in the directory: names with commas
+ * between, "" for nothing. */
+#define STORE_TRACES 200
+void store_traces(int dir, char ret[STORE_TRACES]);
 
 /* Migration n brings the schema from version n to n + 1. Each is run once, in
  * a transaction of its own; a published one is never changed. */
 extern const char *const store_migrations[];
 extern const int store_migrations_count;
+/* The schema of the first release, 0.1.0: an older one is a first start that
+ * did not come to its end. */
+#define STORE_RELEASED 14
 
 #endif

@@ -1841,6 +1841,208 @@ static void D5_each_truncation_fails(void **state)
 #define DISK(name)                                                            \
     cmocka_unit_test_setup_teardown(name, set_up_disk, tear_down_disk)
 
+/* ---- a used directory without its database -------------------------------
+ */
+
+static const char *const used[] = {
+    "blobs",     "audit.head",     "auth.secret", "audit.secret",
+    "admin.key", "audit.sign.key", "vault.key",   "begun.journal"};
+
+static void use(struct fixture *f, const char *name)
+{
+    char *path cleanup(mem_free) = xasprintf("%s/%s", f->dir, name);
+    int fd cleanup(fd_close) = -1;
+
+    if (strcmp(name, "blobs") == 0) {
+        assert_int_equal(mkdir(path, 0700), 0);
+        return;
+    }
+    fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    assert_int_equal(write(fd, "x", 1), 1);
+}
+
+static void unuse(struct fixture *f)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(used); i++) {
+        char *path cleanup(mem_free) = xasprintf("%s/%s", f->dir, used[i]);
+
+        (void)remove(path);
+    }
+}
+
+static void remove_file(struct fixture *f, const char *name)
+{
+    char *path cleanup(mem_free) = xasprintf("%s/%s", f->dir, name);
+
+    assert_int_equal(unlink(path), 0);
+}
+
+/* Refused, with what was found and what to do; the directory is as before. */
+static void refused(struct fixture *f, const char *words, const char *found)
+{
+    char *db cleanup(mem_free) = xasprintf("%s/glovebox.db", f->dir);
+    struct stat before, after;
+    bool there = lstat(db, &before) == 0;
+
+    assert_int_equal(store_open(f->dir, &f->store, &f->err), -ERR_CORRUPT);
+    if (!strstr(f->err.message, words) || !strstr(f->err.message, found))
+        fail_msg("%s", f->err.message);
+    assert_non_null(strstr(f->err.hint, "restore a backup"));
+    assert_non_null(strstr(f->err.hint, "empty directory"));
+    assert_int_equal(lstat(db, &after) == 0, there);
+    if (there)
+        assert_int_equal(before.st_size, after.st_size);
+}
+
+static void D11_a_used_directory_without_its_database_is_refused(void **state)
+{
+    struct fixture *f = *state;
+
+    shut(f);
+    remove_file(f, "glovebox.db");
+    for (size_t i = 0; i < ARRAY_SIZE(used); i++) {
+        use(f, used[i]);
+        refused(f, "glovebox.db is missing", used[i]);
+        sql(f, "SELECT 1"); /* a file without a byte */
+        refused(f, "no content", used[i]);
+        remove_file(f, "glovebox.db");
+        unuse(f);
+    }
+    must_open(f); /* with none of them it is a new directory */
+    put(f, 1);
+    for (size_t i = 0; i < ARRAY_SIZE(used); i++)
+        use(f, used[i]);
+    reopen(f); /* and with all of them and its database a used one */
+    assert_int_equal(count_keys(f), 1);
+    unuse(f);
+}
+
+static void D11_a_log_without_its_database_is_left_alone(void **state)
+{
+    struct fixture *f = *state;
+    char *wal cleanup(mem_free) = xasprintf("%s/glovebox.db-wal", f->dir);
+    char *db cleanup(mem_free) = xasprintf("%s/glovebox.db", f->dir);
+    char *bytes cleanup(mem_free) = NULL;
+    size_t len;
+    struct stat st;
+    int fd cleanup(fd_close) = -1;
+
+    assert_int_equal(fd_read_file(AT_FDCWD, wal, 64 << 20, &bytes, &len), 0);
+    shut(f);
+    fd = open(wal, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(fd_write_all(fd, bytes, len), 0);
+    assert_int_equal(unlink(db), 0);
+    refused(f, "glovebox.db is missing", "glovebox.db-wal");
+    assert_int_equal(stat(wal, &st), 0);
+    assert_int_equal(st.st_size, len);
+    assert_int_equal(unlink(wal), 0);
+    must_open(f);
+}
+
+static void D11_an_empty_database_in_a_used_directory_is_refused(void **state)
+{
+    static const char *const empty[] = {
+        "CREATE TABLE x (a); DROP TABLE x",
+        "PRAGMA journal_mode = WAL",
+        /* a first start that was cut short */
+        "CREATE TABLE schema_version (one INTEGER PRIMARY KEY,"
+        " version INTEGER); INSERT INTO schema_version VALUES (1, 0)",
+    };
+    struct fixture *f = *state;
+
+    shut(f);
+    for (size_t i = 0; i < ARRAY_SIZE(empty); i++) {
+        remove_file(f, "glovebox.db");
+        sql(f, empty[i]);
+        use(f, "blobs");
+        refused(f, "it is empty", "blobs");
+        unuse(f);
+        must_open(f); /* where nothing else is, it may become one */
+        shut(f);
+    }
+    remove_file(f, "glovebox.db");
+    must_open(f);
+}
+
+/* All that a young store has is in its log. */
+static void D11_a_young_store_without_its_log_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    char *db cleanup(mem_free) = xasprintf("%s/glovebox.db", f->dir);
+    char *bytes cleanup(mem_free) = NULL;
+    size_t len;
+    int fd cleanup(fd_close) = -1;
+
+    put(f, 1);
+    assert_int_equal(fd_read_file(AT_FDCWD, db, 64 << 20, &bytes, &len), 0);
+    shut(f);
+    fd = open(db, O_WRONLY | O_TRUNC | O_CLOEXEC);
+    assert_int_equal(fd_write_all(fd, bytes, len), 0);
+    use(f, "audit.secret");
+    refused(f, "glovebox.db-wal is missing", "audit.secret");
+    unuse(f);
+    must_open(f);
+}
+
+static void D11_a_database_of_another_program_is_refused(void **state)
+{
+    struct fixture *f = *state;
+
+    shut(f);
+    remove_file(f, "glovebox.db");
+    sql(f, "CREATE TABLE theirs (a)");
+    assert_int_equal(store_open(f->dir, &f->store, &f->err), -ERR_CORRUPT);
+    assert_non_null(strstr(f->err.message, "not a database of Glovebox"));
+    sql(f, "SELECT a FROM theirs");
+    remove_file(f, "glovebox.db");
+    must_open(f);
+}
+
+static int look(struct store *s, void *ctx, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+
+    assert_int_equal(store_begin(s, STORE_READ, "testing", &tx, err), 0);
+    assert_int_equal(store_one(tx, &row, err, "SELECT count(*) FROM keys", ""),
+                     1);
+    *(int64_t *)ctx = store_int(row, 0);
+    return error_set(err, ERR_CORRUPT, "not this one");
+}
+
+/* What a check refuses is as it was, its log included. */
+static void D11_a_refused_database_keeps_its_log(void **state)
+{
+    struct fixture *f = *state;
+    char *wal cleanup(mem_free) = xasprintf("%s/glovebox.db-wal", f->dir);
+    char *bytes cleanup(mem_free) = NULL;
+    size_t len;
+    struct stat st;
+    int64_t seen = 0;
+    char id[STORE_ID];
+    int fd cleanup(fd_close) = -1;
+
+    (void)snprintf(id, sizeof(id), "%s", store_id(f->store));
+    assert_int_equal(strlen(id), STORE_ID - 1);
+    reopen(f); /* what was before is in the database */
+    assert_string_equal(store_id(f->store), id);
+    put(f, 1);
+    assert_int_equal(fd_read_file(AT_FDCWD, wal, 64 << 20, &bytes, &len), 0);
+    assert_true(len > 0);
+    shut(f);
+    sql(f, "DELETE FROM keys");
+    fd = open(wal, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    assert_int_equal(fd_write_all(fd, bytes, len), 0);
+    assert_int_equal(
+        store_open_checked(f->dir, look, &seen, &f->store, &f->err),
+        -ERR_CORRUPT);
+    assert_int_equal(seen, 1);
+    assert_int_equal(stat(wal, &st), 0);
+    assert_int_equal(st.st_size, len);
+    must_open(f);
+    assert_int_equal(count_keys(f), 1);
+}
+
 /* ---- several transactions, one sync --------------------------------------
  */
 
@@ -2410,6 +2612,12 @@ int main(void)
         DISK(D2_D4_D5_each_piece_of_a_long_commit_fails),
         DISK(D2_D4_D5_a_fold_fails),
         DISK(D5_each_truncation_fails),
+        CASE(D11_a_used_directory_without_its_database_is_refused),
+        CASE(D11_a_log_without_its_database_is_left_alone),
+        CASE(D11_an_empty_database_in_a_used_directory_is_refused),
+        CASE(D11_a_young_store_without_its_log_is_refused),
+        CASE(D11_a_database_of_another_program_is_refused),
+        CASE(D11_a_refused_database_keeps_its_log),
         DISK(group_shares_syncs_in_every_mix),
         DISK(group_member_takes_back_only_its_own_in_every_mix),
         DISK(group_outlives_what_breaks_in_every_mix),
