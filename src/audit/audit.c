@@ -19,12 +19,25 @@ static void closep(struct audit **a)
 int audit_open(struct store *store, const char *data_dir, struct audit **ret,
                struct error *err)
 {
+    struct audit_place place = {.data_dir = data_dir, .accept = ""};
+
+    return audit_open_at(store, &place, ret, err);
+}
+
+/* The end is compared before anything is written or made but the secret of an
+ * empty trail. */
+int audit_open_at(struct store *store, const struct audit_place *place,
+                  struct audit **ret, struct error *err)
+{
     struct audit *a cleanup(closep) = xcalloc(1, sizeof(*a));
+    const char *data_dir = place->data_dir;
 
     a->store = store;
     a->end = &a->first;
     (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
     if (audit_secret_open(store, data_dir, a->secret, err) < 0 ||
+        audit_head_open(a, place, err) < 0 ||
+        audit_head_accept_damage(a, place->accept, err) < 0 ||
         audit_sign_open(a, data_dir, err) < 0 ||
         audit_journal_open(a, data_dir, err) < 0 ||
         audit_later_start(a, err) < 0)
@@ -41,6 +54,7 @@ void audit_close(struct audit *a)
     audit_later_stop(a);
     audit_journal_close(a);
     audit_sign_close(a);
+    audit_head_close(a);
     (void)pthread_mutex_destroy(&a->lock); /* nobody has it */
     explicit_bzero(a->secret, sizeof(a->secret));
     free(a);

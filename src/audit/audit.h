@@ -3,9 +3,11 @@
  * The audit trail: one event for every act that changes something or is
  * refused (O1), numbered without gaps, each carrying an HMAC (under
  * DIR/audit.secret) of itself and of the event before, so that a change, a
- * gap, a swap or a cut end shows. An act in the store and its event are one
- * transaction: neither exists without the other. Events hold ids, never code,
- * file content, tokens or passwords.
+ * gap, a swap or a cut end shows. Where it ends is kept apart from the
+ * database as well, in DIR/audit.head, so that a database which is older than
+ * its trail shows at the next start (D11). An act in the store and its event
+ * are one transaction: neither exists without the other. Events hold ids,
+ * never code, file content, tokens or passwords.
  *
  * Each tenant's events are a chain of their own besides, of plain SHA-256,
  * whose end the service signs now and then (proof.h): a tenant, or whoever
@@ -85,6 +87,25 @@ struct audit_event {
  * and there is a trail. Starts a thread. store: borrowed until close. */
 int audit_open(struct store *store, const char *data_dir, struct audit **ret,
                struct error *err);
+/* Where the trail is, and what the operator said when it was refused before:
+ * the token in that error's hint, or "". */
+struct audit_place {
+    const char *data_dir;
+    const char *accept;
+};
+/* The same; an accepted loss becomes an event. */
+int audit_open_at(struct store *store, const struct audit_place *place,
+                  struct audit **ret, struct error *err);
+/* For store_open_checked; ctx is a struct audit_place: ERR_CORRUPT, with what
+ * was found and what to do, for a database that belongs to another data
+ * directory, that is older than DIR/audit.head, or when that file is missing
+ * or damaged. Changes nothing. (D11) */
+int audit_check_store(struct store *store, void *ctx, struct error *err);
+/* For a copy of the database that goes elsewhere, without DIR/audit.head. */
+int audit_head_forget(struct store *copy, struct error *err);
+/* Nothing may be removed for good while the trail is damaged: ERR_CORRUPT,
+ * until an operator has accepted that. (D11) */
+int audit_intact(struct audit *a, struct error *err);
 void audit_close(struct audit *a); /* writes what waits; accepts NULL */
 
 /* who: NULL for the service itself, in these three. */
@@ -159,9 +180,12 @@ struct audit_report {
     int64_t events;    /* looked at */
     int64_t first_bad; /* sequence number of the first fault, 0: none */
     char fault[160];   /* what is wrong there */
+    int64_t lost;      /* events whose loss an operator has accepted, in all */
     char head[65];     /* HMAC of the last event: note it down elsewhere, and
                           a trail cut shorter can be told too */
 };
+/* The same number alone. */
+int audit_lost(struct audit *a, int64_t *ret, struct error *err);
 /* Walks the whole chain, then every tenant's. progress may be NULL. */
 int audit_verify(struct audit *a,
                  void (*progress)(void *ctx, int64_t done, int64_t total),

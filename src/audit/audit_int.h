@@ -9,7 +9,8 @@
  * of the hashes in a file; audit.c opens and closes. Beside the one chain of
  * all events each tenant's have one of their own (link.c, proof.c), whose
  * end sign.c signs from time to time; journal.c keeps what was begun and not
- * ended; send.c hands events on to others, in
+ * ended; head.c keeps the trail's end in a file beside the database; send.c
+ * hands events on to others, in
  * the formats of format.c.
  */
 #ifndef GLOVEBOX_AUDIT_AUDIT_INT_H
@@ -73,6 +74,7 @@ struct audit_head {
 };
 
 #define AUDIT_DAMAGED "audit.damaged" /* the event that tells of damage */
+#define AUDIT_ACCEPT "audit.accept"   /* and of its acceptance; or of a loss */
 
 void audit_chain_hash(const unsigned char secret[HASH_SIZE],
                       const unsigned char before[HASH_SIZE], int64_t seq,
@@ -131,6 +133,28 @@ int audit_verify_tenants(struct audit *a, struct audit_report *ret,
 int audit_secret_open(struct store *store, const char *data_dir,
                       unsigned char ret[HASH_SIZE], struct error *err);
 
+/* ---- head.c: the trail's end, kept apart from the database -------------- */
+
+struct audit_mark { /* an event */
+    int64_t seq;    /* 0: before the first */
+    unsigned char hash[HASH_SIZE];
+};
+struct audit_apart;
+
+/* Compares DIR/audit.head with the database, makes it if there never was one,
+ * and from then on notes each commit in it. accept: see audit_place. */
+int audit_head_open(struct audit *a, const struct audit_place *place,
+                    struct error *err);
+void audit_head_close(struct audit *a);
+/* The newest event on disk. */
+struct audit_mark audit_head_last(struct audit *a);
+/* Does the database have exactly that event? 1, 0, -code. */
+int audit_head_has(struct store_tx *tx, const struct audit_mark *mark,
+                   struct error *err);
+/* If the operator accepted the damage that is known of, notes it. */
+int audit_head_accept_damage(struct audit *a, const char *accept,
+                             struct error *err);
+
 /* ---- verify.c, verify_tenant.c ------------------------------------------ */
 
 /* The first thing that is wrong, and where. */
@@ -161,6 +185,7 @@ struct audit {
     unsigned char secret[HASH_SIZE];
     struct audit_signer *signer;
     struct audit_journal *journal;
+    struct audit_apart *apart;
     struct audit_sender *senders[AUDIT_SENDERS]; /* send.c; or NULL */
 
     pthread_mutex_t lock; /* around what follows, never across I/O */

@@ -135,6 +135,22 @@ static void check_head(struct walk *w, const struct audit_head *head)
             (long long)w->damaged);
 }
 
+/* The trail has what audit.head says, or more. */
+static int check_kept(struct walk *w, struct store_tx *tx,
+                      const struct audit_mark *kept, struct error *err)
+{
+    int r = audit_head_has(tx, kept, err);
+
+    if (r == 0 && kept->seq > w->seq)
+        fault_missing(w, w->seq + 1, kept->seq,
+                      " at the end, which audit.head says were written,");
+    else if (r == 0)
+        audit_fault(w->report, kept->seq,
+                    "event %lld is not the one that audit.head names",
+                    (long long)kept->seq);
+    return MIN(r, 0);
+}
+
 int audit_verify(struct audit *a,
                  void (*progress)(void *ctx, int64_t done, int64_t total),
                  void *ctx, struct audit_report *ret, struct error *err)
@@ -142,6 +158,7 @@ int audit_verify(struct audit *a,
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct audit_report report = {0};
     struct walk w = {.secret = a->secret, .report = &report};
+    struct audit_mark kept = audit_head_last(a); /* before the snapshot */
     struct audit_head head;
     int r;
 
@@ -158,9 +175,13 @@ int audit_verify(struct audit *a,
     } while (r == 1);
     if (!report.first_bad)
         check_head(&w, &head);
+    if (!report.first_bad && check_kept(&w, tx, &kept, err) < 0)
+        return -(int)err->code;
     (void)ids_hex(w.hash, HASH_SIZE, report.head);
     store_rollback(&tx);
     r = report.first_bad ? 0 : audit_verify_tenants(a, &report, err);
+    if (r == 0)
+        r = audit_lost(a, &report.lost, err);
     *ret = report;
     return r;
 }

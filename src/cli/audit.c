@@ -188,6 +188,10 @@ static int verify_trail(struct cli *c, const struct cli_words *words,
                      (unsigned long long)cli_json_number(report, "first_bad"),
                      cli_json_text(report, "fault", "it does not fit"));
     }
+    if (!c->json && cli_json_number(report, "lost"))
+        (void)printf("%llu events are missing: the database was rolled back, "
+                     "and an operator accepted it (see audit.accept)\n",
+                     (unsigned long long)cli_json_number(report, "lost"));
     return ok ? CLI_EXIT_OK : CLI_EXIT_CODE;
 }
 

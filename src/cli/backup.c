@@ -79,6 +79,10 @@ static void print_report(const json_t *report, bool ok)
                      (unsigned long long)cli_json_number(report, "bad"),
                      (unsigned long long)cli_json_number(report, "missing"),
                      cli_json_text(report, "first_bad", "unknown"));
+    if (cli_json_number(report, "lost"))
+        (void)printf("%llu acts are missing: the database was rolled back, "
+                     "and an operator accepted it\n",
+                     (unsigned long long)cli_json_number(report, "lost"));
     if (cli_json_number(report, "orphans"))
         (void)printf("%llu nobody refers to; the collector takes them\n",
                      (unsigned long long)cli_json_number(report, "orphans"));

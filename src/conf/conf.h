@@ -152,6 +152,7 @@ struct conf {
     /* evidence and audit */
     bool evidence_code;     /* true: keep the text of code */
     uint32_t evidence_days; /* 0 for ever */
+    char *accept_loss;      /* the token of a refused start; "" none */
     bool audit_required;    /* true: no trail, no changes */
     char *audit_syslog;     /* "unix:/dev/log", "udp:127.0.0.1:514"; "" none */
     char *audit_otlp_url;   /* collector of OpenTelemetry logs; "" none */

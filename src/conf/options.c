@@ -279,6 +279,13 @@ static const struct conf_option top[] = {
     {"audit_required", CONF_BOOL, TOP(audit_required), 0, 1, "true",
      .help = "When the audit trail cannot be written, calls that change "
              "anything are refused until it can."},
+    {"accept_loss", CONF_STRING, TOP(accept_loss), 0, 64, "",
+     .allowed = "0-9a-f",
+     .help = "Accepts one loss of data: the token that the service printed "
+             "when it refused to start because the database is older than "
+             "its audit trail, or to collect because the trail is damaged. "
+             "Give it once, as `--accept-loss`; it accepts nothing else and "
+             "is an audit event."},
     {"audit_syslog", CONF_STRING, TOP(audit_syslog), 0, 128, "",
      .help = "Where events are sent as syslog (RFC 5424): `unix:/dev/log`, "
              "`udp:127.0.0.1:514` or `udp:[::1]:514`. Empty: nowhere."},

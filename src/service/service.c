@@ -88,15 +88,22 @@ static uint64_t refill_reserve(void *ctx)
                          disk_share(s->disk, s->conf->disk_reserve_bytes));
 }
 
-/* The store, and the disk that it and the blobs are on. */
+/* The store and its audit trail, compared with what the directory holds
+ * before anything there is changed; then the disk that it is on. */
 static int start_storage(struct service *s, struct error *err)
 {
-    const struct disk_settings disk = {.data_dir = s->conf->data_dir,
-                                       .free_bytes = s->conf->disk_free_bytes};
-    int r = disk_open(&disk, &s->disk, err);
+    const struct conf *c = s->conf;
+    const struct disk_settings disk = {.data_dir = c->data_dir,
+                                       .free_bytes = c->disk_free_bytes};
+    struct audit_place place = {.data_dir = c->data_dir,
+                                .accept = c->accept_loss};
+    int r = store_open_checked(c->data_dir, audit_check_store, &place,
+                               &s->store, err);
 
     if (r == 0)
-        r = store_open(s->conf->data_dir, &s->store, err);
+        r = audit_open_at(s->store, &place, &s->audit, err);
+    if (r == 0)
+        r = disk_open(&disk, &s->disk, err);
     if (r < 0)
         return r;
     (void)refill_reserve(s); /* a full disk has what it set aside before */
@@ -129,8 +136,6 @@ static int start_core(struct service *s, struct error *err)
     search.disk = s->disk;
     if (r == 0)
         r = start_auth(s, err);
-    if (r == 0)
-        r = audit_open(s->store, c->data_dir, &s->audit, err);
     if (r == 0)
         r = blobs_open(c->data_dir, &s->blobs, err);
     if (r == 0)

@@ -185,7 +185,8 @@ static int copy_blobs(struct backup *b, struct error *err)
 
     if (r < 0)
         return r;
-    {
+    r = audit_head_forget(copy, err);
+    if (r == 0) {
         struct refs_walk refs cleanup(workspace_refs_done) = {.store = copy};
 
         r = add_up(b, copy, &total, err);

@@ -55,9 +55,11 @@ int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&w->keeper->round);
     struct workspace_collected done = {0};
-    uint64_t expired = 0; /* each is in the trail */
-    int r = library_sweep(w, &expired, err);
+    uint64_t expired = 0;                /* each is in the trail */
+    int r = audit_intact(w->audit, err); /* or live bytes may look unused */
 
+    if (r == 0)
+        r = library_sweep(w, &expired, err);
     if (r == 0)
         r = workspace_retention(w, &done, err);
     if (r == 0)

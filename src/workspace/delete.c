@@ -114,6 +114,8 @@ int workspace_destroy(struct workspaces *w, const struct actor *who,
     if (r == 0)
         r = check_hold(w, who, &row, "workspace.destroy", err);
     if (r == 0)
+        r = audit_intact(w->audit, err);
+    if (r == 0)
         r = set_deleted(tx, id, DELETED_LONG_AGO, err);
     if (r == 0)
         r = store_commit(&tx, err);

@@ -155,6 +155,31 @@ static void paused_collector_removes_nothing(void **state)
     assert_int_equal(collect(f).blobs, 1);
 }
 
+static void D11_nothing_goes_while_the_trail_is_damaged(void **state)
+{
+    struct kept *f = *state;
+    struct workspace_collected done;
+    char orphan[BLOB_NAME];
+
+    (void)put(f, "a", "old");
+    store_bytes_of(f, "orphan", 6, orphan);
+    blob_release(f->blobs, orphan);
+    ALTER(f, "UPDATE audit_head SET seal = zeroblob(32) WHERE one = ?1", "i",
+          (int64_t)1);
+    for (int i = 0; i < 2; i++) { /* found, and then told of by an event */
+        grow_older(f);
+        assert_int_equal(workspaces_collect(f->w, &done, &f->err),
+                         -ERR_CORRUPT);
+        assert_non_null(strstr(f->err.message, "audit trail is damaged"));
+        assert_int_equal(workspace_destroy(f->w, &f->who, f->ws, &f->err),
+                         -ERR_CORRUPT);
+        assert_true(blob_is_there(f, orphan));
+        assert_true(text_is_there(f, "old"));
+        (void)put(f, "b", i ? "more" : "new");
+    }
+    assert_int_equal(audited(f, "audit.damaged"), 1);
+}
+
 /* Writers and the collector at once: what was committed is always there. */
 struct writer {
     struct kept own;
@@ -696,6 +721,7 @@ int main(void)
         EAGER(D10_only_unreferred_blobs_go),
         EAGER(young_blobs_are_left_alone),
         EAGER(paused_collector_removes_nothing),
+        EAGER(D11_nothing_goes_while_the_trail_is_damaged),
         EAGER(D10_no_live_reference_is_collected_under_load),
         EAGER(keep_versions_keeps_the_newest),
         EAGER(keep_versions_of_a_deleted_file),

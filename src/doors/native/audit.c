@@ -116,6 +116,7 @@ int native_audit_verify(struct doors_call *call, struct error *err)
     else
         json_write_string(&w, "first_bad", NULL);
     native_encode_text(&w, "fault", report.fault);
+    json_write_int(&w, "lost", report.lost);
     native_encode_text(&w, "head", report.head);
     json_write_string(&w, "tenant", tenant);
     json_write_close(&w, '}');

@@ -189,6 +189,8 @@ const struct native_name native_openapi_govern[] = {
     {"events", "int", NULL},
     {"first_bad", "int?", NULL},
     {"fault", "string?", NULL},
+    {"lost", "int",
+     "events whose loss an operator has accepted; 0 in a tenant's own"},
     {"head", "string?", "note it down elsewhere"},
     {"tenant", "string?", "whose chain; null: every tenant's, and all in one"},
     {"AuditKeys", NULL, "Who signs checkpoints."},

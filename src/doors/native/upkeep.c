@@ -174,9 +174,12 @@ int native_upkeep_verify(struct doors_call *call, struct error *err)
     struct buf done cleanup(buf_done) = {0};
     struct json_writer w = {.out = &done};
     struct report report = start(call, "files");
+    int64_t lost = 0;
     int r =
         workspaces_verify(call->doors->workspaces, on_step, &report, &v, err);
 
+    if (r == 0)
+        r = audit_lost(call->doors->audit, &lost, err);
     r = note(call, "storage.verify", r, err);
     json_write_open(&w, NULL, '{');
     json_write_bool(&w, "ok", v.bad == 0 && v.missing == 0);
@@ -185,6 +188,7 @@ int native_upkeep_verify(struct doors_call *call, struct error *err)
     json_write_int(&w, "bad", (int64_t)v.bad);
     json_write_int(&w, "missing", (int64_t)v.missing);
     json_write_int(&w, "orphans", (int64_t)v.orphans);
+    json_write_int(&w, "lost", lost);
     native_encode_text(&w, "first_bad", v.first_bad);
     json_write_close(&w, '}');
     finish(&report, r < 0 ? err : NULL, &done);
