@@ -3,7 +3,7 @@
 # Sources are found by folder: src/<module>/*.c becomes $(B)/lib/lib<module>.a,
 # and each program names the archives it is linked from. A new file needs no
 # line here, a new folder only a word in a link list. Flavours (asan, ubsan,
-# cover, fuzz) build in a directory of their own.
+# tsan, cover, fuzz) build in a directory of their own.
 
 VERSION := 0.1.0
 B       ?= build
@@ -39,8 +39,9 @@ release_FLAGS := -O2 -D_FORTIFY_SOURCE=3
 asan_FLAGS    := -O1 -fno-omit-frame-pointer -DGLOVEBOX_DEBUG \
 	-fsanitize=address
 ubsan_FLAGS   := -O1 -fno-omit-frame-pointer -DGLOVEBOX_DEBUG \
-	-fsanitize=undefined \
-	-fno-sanitize-recover=all
+	-fsanitize=undefined -fno-sanitize-recover=all
+tsan_FLAGS    := -O1 -fno-omit-frame-pointer -DGLOVEBOX_DEBUG \
+	-fsanitize=thread
 cover_FLAGS   := -O0 --coverage -fprofile-update=atomic
 # Only clang can fuzz; the warnings that count are gcc's.
 fuzz_FLAGS    := -O1 -fno-omit-frame-pointer -w \
@@ -209,7 +210,8 @@ $(B)/flags: FORCE
 
 # tools/test-run counts; its last line is `N passed, N failed[, N skipped]`.
 FAMILIES ?= unit fuzz sandbox wire
-.PHONY: suites check test-unit test-sandbox test-wire test-programs asan ubsan
+.PHONY: suites check test-unit test-sandbox test-wire test-programs
+.PHONY: asan ubsan tsan
 suites: test-programs
 	@$(MAKE) runtime $(CLIENTS)
 	@tools/test-run --build $(B) --promises $(FAMILIES)
@@ -232,6 +234,12 @@ ubsan: ## every test on an UndefinedBehaviorSanitizer build
 asan ubsan:
 	@tools/deps build run test
 	@$(MAKE) FLAVOUR=$@ B=$(B)-$@ suites
+
+# Sandboxes and whole services are left out: the sanitizer's memory does not
+# fit into their limits, and it slows every deadline down tenfold.
+tsan: ## unit tests on a ThreadSanitizer build
+	@tools/deps build test
+	@$(MAKE) FLAVOUR=$@ B=$(B)-$@ test-unit
 
 # Its own definitions come first; those of the archive are weak. It looks for
 # the warden and the proxy beside itself.

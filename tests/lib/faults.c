@@ -71,7 +71,7 @@ struct faults_control {
 
 _Static_assert(sizeof(struct faults_rule) == 256, "faults.mjs counts on it");
 
-static struct faults_control *faults_control;
+static struct faults_control *_Atomic faults_control;
 
 __attribute__((constructor)) static void faults_map(void)
 {

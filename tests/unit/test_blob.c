@@ -50,13 +50,21 @@ static int remove_one(const char *path, const struct stat *st, int type,
     return remove(path);
 }
 
+/* The placer reads it. */
+static void set_quiet(struct fixture *f, unsigned ms)
+{
+    (void)pthread_mutex_lock(&f->blobs->log.lock);
+    f->blobs->log.quiet_ms = ms;
+    (void)pthread_mutex_unlock(&f->blobs->log.lock);
+}
+
 /* Small ones get to their places when a test says so. */
 static int open_blobs(struct fixture *f)
 {
     int r = blobs_open(f->dir, &f->blobs, &f->err);
 
     if (r == 0)
-        f->blobs->log.quiet_ms = 1000 * FOREVER_MS;
+        set_quiet(f, 1000 * FOREVER_MS);
     return r;
 }
 
@@ -1666,7 +1674,7 @@ static void placer_waits_for_a_quiet_moment(void **state)
     char first[BLOB_NAME], second[BLOB_NAME];
     uint64_t until = clock_mono_ms() + FOREVER_MS;
 
-    f->blobs->log.quiet_ms = 20;
+    set_quiet(f, 20);
     /* It is told when something pends, also for the second time. */
     put_logged(f, "one", 3, first);
     while (!is_placed(f, first) && clock_mono_ms() < until)

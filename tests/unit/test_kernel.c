@@ -841,7 +841,7 @@ static void init_upload_is_not_a_change_of_the_session(void **state)
 
 /* ---- the heap ----------------------------------------------------------- */
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define SHADOWED 1
 #elif defined(__has_feature)
 #if __has_feature(address_sanitizer)

@@ -88,6 +88,17 @@ void egress_call_answer(struct egress_link *l, uint64_t question, bool allow,
 
 /* ---- help --------------------------------------------------------------- */
 
+/* What was told so far; valid until the next call. */
+static const char *words_so_far(void)
+{
+    static char copy[sizeof(fake_net.words)];
+
+    pthread_mutex_lock(&fake_net.lock);
+    memcpy(copy, fake_net.words, sizeof(copy));
+    pthread_mutex_unlock(&fake_net.lock);
+    return copy;
+}
+
 static void forget(void)
 {
     pthread_mutex_lock(&fake_net.lock);
@@ -173,7 +184,7 @@ static void session_network_grants_in_order(void **state)
     char why[200];
 
     assert_int_equal(make(f, &net), 0);
-    assert_string_equal(fake_net.words,
+    assert_string_equal(words_so_far(),
                         "proxy resolver taken grant ca environment");
     assert_true(in_force(f, why));
     assert_int_equal(proxy.last.bytes, 1000);
@@ -182,19 +193,19 @@ static void session_network_grants_in_order(void **state)
     forget();
     net = listed(d, 2);
     assert_int_equal(give(f, &ADMIN, &net), 0);
-    assert_string_equal(fake_net.words, "again ca environment");
+    assert_string_equal(words_so_far(), "again ca environment");
     /* E4: less: withdrawn before anything is given */
     forget();
     net = listed(d + 1, 1);
     assert_int_equal(give(f, &ADMIN, &net), 0);
-    assert_string_equal(fake_net.words,
+    assert_string_equal(words_so_far(),
                         "revoke back ca environment proxy resolver taken "
                         "grant ca environment");
     assert_string_equal(proxy.rule.host, "b.org");
     forget();
     net = (struct session_network){.mode = SESSION_EGRESS_NONE};
     assert_int_equal(give(f, &ADMIN, &net), 0);
-    assert_string_equal(fake_net.words, "revoke back ca environment");
+    assert_string_equal(words_so_far(), "revoke back ca environment");
     assert_false(in_force(f, why));
     assert_string_equal(why, "");
 }
@@ -208,7 +219,7 @@ static void session_network_revokes_with_the_session(void **state)
     assert_int_equal(make(f, &net), 0);
     forget();
     assert_int_equal(session_delete(f->s, &ADMIN, f->id, &f->err), 0);
-    assert_string_equal(fake_net.words, "revoke");
+    assert_string_equal(words_so_far(), "revoke");
 }
 
 /* ---- failing ------------------------------------------------------------ */
@@ -231,7 +242,7 @@ static void E4_a_grant_that_fails_leaves_no_network(void **state)
     net = listed(d, 2);
     assert_int_equal(give(f, &ADMIN, &net), -ERR_UNAVAILABLE);
     /* what follows is tried again by itself */
-    assert_memory_equal(fake_net.words, "again revoke back ca environment",
+    assert_memory_equal(words_so_far(), "again revoke back ca environment",
                         strlen("again revoke back ca environment"));
     assert_false(in_force(f, why));
     assert_string_equal(why, "not today");
@@ -354,11 +365,28 @@ static void network_pool_read_takes_words(void **state)
 /* ---- what the proxy tells and asks ---------------------------------------
  */
 
-static void wait_answers(unsigned count)
+struct answered {
+    unsigned count;
+    bool allowed;
+    char reason[sizeof(proxy.reason)];
+};
+
+/* The last answer, once there are that many. */
+static struct answered wait_answers(unsigned count)
 {
-    for (int i = 0; i < 2000 && proxy.answers < count; i++)
-        fake_nap(5);
-    assert_int_equal(proxy.answers, count);
+    struct answered a = {.count = 0};
+
+    for (int i = 0; i < 2000 && a.count < count; i++) {
+        if (i)
+            fake_nap(5);
+        pthread_mutex_lock(&proxy.lock);
+        a.count = proxy.answers;
+        a.allowed = proxy.allowed;
+        memcpy(a.reason, proxy.reason, sizeof(a.reason));
+        pthread_mutex_unlock(&proxy.lock);
+    }
+    assert_int_equal(a.count, count);
+    return a;
 }
 
 static void network_report_counts_asks_and_remembers(void **state)
@@ -368,6 +396,7 @@ static void network_report_counts_asks_and_remembers(void **state)
     struct session_network_info info = {0};
     struct fixture *f = *state;
     struct egress_report r = {.type = EGRESS_REPORT_HTTP, .allowed = 1};
+    struct answered last;
 
     assert_int_equal(make(f, &net), 0);
     r.handle = proxy.last.handle;
@@ -399,18 +428,16 @@ static void network_report_counts_asks_and_remembers(void **state)
                                .handle = proxy.last.handle};
     (void)snprintf(r.package, sizeof(r.package), "six");
     proxy.report(proxy.ctx, &r);
-    wait_answers(1);
-    assert_false(proxy.allowed);
-    assert_non_null(strstr(proxy.reason, "no rule of the policy"));
+    last = wait_answers(1);
+    assert_false(last.allowed);
+    assert_non_null(strstr(last.reason, "no rule of the policy"));
     r.package[0] = '\0';
     (void)snprintf(r.host, sizeof(r.host), "a.org");
     proxy.report(proxy.ctx, &r);
-    wait_answers(2);
-    assert_true(proxy.allowed);
+    assert_true(wait_answers(2).allowed);
     r.handle += 17;
     proxy.report(proxy.ctx, &r);
-    wait_answers(3);
-    assert_false(proxy.allowed);
+    assert_false(wait_answers(3).allowed);
     /* nonsense tells nothing */
     r.handle = proxy.last.handle;
     memset(r.host, 'x', sizeof(r.host));
@@ -418,7 +445,7 @@ static void network_report_counts_asks_and_remembers(void **state)
     r.type = 99;
     proxy.report(proxy.ctx, &r);
     fake_nap(20);
-    assert_int_equal(proxy.answers, 3);
+    (void)wait_answers(3);
 }
 
 static void session_network_is_kept_over_a_restart(void **state)

@@ -1544,6 +1544,21 @@ static void R8_session_create_limits(void **state)
     assert_int_equal(m.pools[1].sessions, 2);
 }
 
+/* With room for more sessions than any rate lets through. */
+static int set_up_roomy(void **state)
+{
+    struct fixture *f;
+
+    (void)set_up_conf(state);
+    f = *state;
+    f->conf.pools[0].max_sessions = 100;
+    f->conf.max_sessions = 100;
+    open_it(f);
+    wait_proven(f);
+    create(f);
+    return 0;
+}
+
 static void R8_session_create_rate(void **state)
 {
     struct fixture *f = *state;
@@ -1554,8 +1569,6 @@ static void R8_session_create_rate(void **state)
         assert_int_equal(try_create(f, "rate", NULL), 0);
     assert_int_equal(try_create(f, "rate", NULL), -ERR_LIMIT);
     assert_int_equal(f->err.retry_after_s, 1);
-    f->conf.pools[0].max_sessions = 100;
-    f->conf.max_sessions = 100;
     assert_int_equal(try_create(f, "other", NULL), 0);
     fake_nap(600);
     assert_int_equal(try_create(f, "rate", NULL), 0);
@@ -1963,7 +1976,8 @@ int main(void)
         LIVE(F7_session_files_list_bounded),
         LIVE(R8_session_create_limits),
         LIVE(X4_session_room_is_made_beside_a_neighbours_long_run),
-        LIVE(R8_session_create_rate),
+        cmocka_unit_test_setup_teardown(R8_session_create_rate, set_up_roomy,
+                                        tear_down),
         LIVE(session_create_spec),
         LIVE(session_create_faults),
         LIVE(R9_overload_is_told_as_overload),

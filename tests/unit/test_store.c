@@ -25,6 +25,14 @@
 #include "base/mem.h"
 #include "store/sqlite_int.h"
 
+/* Where every act of the disk fails in turn there is one thread, and nothing
+ * for that sanitizer to find: it sees one in so many. */
+#ifdef __SANITIZE_THREAD__
+#define SPARSE 6u
+#else
+#define SPARSE 1u
+#endif
+
 /* ---- a disk that can be told to fail ------------------------------------ */
 
 enum disk_act {
@@ -1410,7 +1418,7 @@ static void D5_D7_open_after_a_failed_migration(void **state)
 {
     struct fixture *f = *state;
 
-    for (unsigned n = 1;; n += 1 + n / 8) {
+    for (unsigned n = 1;; n += SPARSE + n / 8) {
         int r;
 
         disk_disarm();
@@ -1785,10 +1793,10 @@ static void fail_each(struct fixture *f, unsigned acts, bool for_good,
 
         (void)store_exec(tx, &f->err, "DELETE FROM keys", "");
         commit(f, tx);
-        at += step;
+        at += step * SPARSE;
         n += (int64_t)2 * GROUP;
     }
-    assert_true(at > step);
+    assert_true(at > 1);
     assert_int_equal(store_check(f->store, &f->err), 0);
 }
 
