@@ -21,6 +21,21 @@
 
 /* ---- connections -------------------------------------------------------- */
 
+/* Clients are told apart by address; of IPv6 the first half names the
+ * network of one client. */
+static unsigned peer_of(const char *source)
+{
+    struct in6_addr v6;
+    char network[INET6_ADDRSTRLEN];
+
+    if (inet_pton(AF_INET6, source, &v6) == 1 && !IN6_IS_ADDR_V4MAPPED(&v6)) {
+        memset(v6.s6_addr + 8, 0, 8);
+        if (inet_ntop(AF_INET6, &v6, network, sizeof(network)))
+            source = network;
+    }
+    return (unsigned)(http_work_flow(source) % HTTP_PEERS);
+}
+
 static void source_of(struct MHD_Connection *c, char *ret, size_t size)
 {
     const union MHD_ConnectionInfo *info =
@@ -44,14 +59,14 @@ static void connection_opened(struct http_server *server,
     struct http_conn *conn = xcalloc(1, sizeof(*conn));
 
     conn->fd = info ? info->connect_fd : -1;
+    conn->tls = server->tls ? http_tls_session(c) : NULL;
     source_of(c, conn->source, sizeof(conn->source));
+    conn->peer = peer_of(conn->source);
     conn->header_deadline_ms =
         clock_mono_ms() + server->settings.header_timeout_s * 1000ul;
+    http_gate_open(server, conn);
     (void)pthread_mutex_lock(&server->lock);
-    conn->next = server->conns;
-    if (conn->next)
-        conn->next->prev = conn;
-    server->conns = conn;
+    http_conns_add(server, conn);
     (void)pthread_mutex_unlock(&server->lock);
     *ret = conn;
 }
@@ -60,13 +75,9 @@ static void connection_closed(struct http_server *server,
                               struct http_conn *conn)
 {
     (void)pthread_mutex_lock(&server->lock);
-    if (conn->prev)
-        conn->prev->next = conn->next;
-    else
-        server->conns = conn->next;
-    if (conn->next)
-        conn->next->prev = conn->prev;
+    http_conns_remove(server, conn);
     (void)pthread_mutex_unlock(&server->lock);
+    http_gate_close(server, conn);
     free(conn);
 }
 
@@ -91,14 +102,22 @@ static void carry(struct http_server *server, struct http_conn *conn,
                   struct http_request *req)
 {
     (void)pthread_mutex_lock(&server->lock);
-    if (!req)
+    if (!req) {
         conn->header_deadline_ms =
             clock_mono_ms() + (server->settings.idle_timeout_s +
                                server->settings.header_timeout_s) *
                                   1000ul;
+        http_conns_used(conn);
+    }
     if (!req != !conn->req)
         server->active += req ? 1u : -1u;
+    if (conn->req)
+        conn->req->conn = NULL;
     conn->req = req;
+    if (req) {
+        req->conn = conn;
+        req->trusted = conn->list == &server->trusted;
+    }
     if (server->active == 0)
         (void)pthread_cond_broadcast(&server->idle);
     (void)pthread_mutex_unlock(&server->lock);
@@ -113,6 +132,7 @@ static enum MHD_Result queue_response(struct http_request *req)
 
     (void)pthread_mutex_lock(&req->lock);
     response = take_ptr(req->response);
+    req->queued = true;
     (void)pthread_mutex_unlock(&req->lock);
     if (!response)
         return MHD_NO; /* cut off by a stop */
@@ -215,10 +235,9 @@ static bool hold(struct http_request *req)
 static enum MHD_Result on_head(struct http_request *req)
 {
     struct error err;
-    unsigned status;
 
-    if (http_request_frame(req, &status, &err) < 0)
-        return refuse(req, status, &err);
+    if (http_request_frame(req, &err) < 0)
+        return refuse(req, 400, &err);
     req->flow = flow_of(req);
     req->body_start_ms = req->body_last_ms = clock_mono_ms();
     if (req->length != UINT64_MAX &&
@@ -288,6 +307,16 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
     return go_on ? MHD_YES : MHD_NO;
 }
 
+/* Must the answer wait (http_delay)? Then the connection is suspended until
+ * the clock lets it go. Lock held. */
+static bool delay(struct http_request *req)
+{
+    if (!req->answered || !req->delay || !http_request_suspend(req))
+        return false;
+    req->delayed_ms = clock_mono_ms();
+    return true;
+}
+
 /* Also called again after each resume, until a response is queued. */
 static enum MHD_Result on_end(struct http_request *req)
 {
@@ -305,7 +334,7 @@ static enum MHD_Result on_end(struct http_request *req)
         return MHD_NO; /* the client has its answer, and was told that the
                           connection ends */
     (void)pthread_mutex_lock(&req->lock);
-    held = hold(req);
+    held = hold(req) || delay(req);
     (void)pthread_mutex_unlock(&req->lock);
     if (held)
         return MHD_YES;
@@ -332,7 +361,7 @@ enum MHD_Result http_events_access(void *cls, struct MHD_Connection *c,
     if (req)
         return *data_size ? on_body(req, data, data_size) : on_end(req);
     conn = conn_of(c);
-    if (!conn)
+    if (!conn || !http_gate_admits(conn))
         return MHD_NO;
     *con_cls = req = http_request_new(cls, conn, c, url, method);
     carry(cls, conn, req);
@@ -343,14 +372,18 @@ void http_events_completed(void *cls, struct MHD_Connection *c, void **con_cls,
                            enum MHD_RequestTerminationCode why)
 {
     struct http_request *req = *con_cls;
+    struct http_conn *conn = conn_of(c);
     struct MHD_Response *response;
 
-    (void)why; /* a client that left is nothing to act on here */
     if (!req)
         return;
     *con_cls = NULL;
-    if (conn_of(c))
-        carry(cls, conn_of(c), NULL);
+    if (conn) {
+        carry(cls, conn, NULL);
+        conn->done++;
+        if (why == MHD_REQUEST_TERMINATED_COMPLETED_OK)
+            http_gate_settle(cls, conn);
+    }
     (void)pthread_mutex_lock(&req->lock);
     req->connection = NULL;
     req->gone = true;

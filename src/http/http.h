@@ -2,15 +2,18 @@
 /*
  * libmicrohttpd, wrapped. How the pieces work together:
  *
- * One event thread (libmicrohttpd's) moves bytes and nothing else. When the
- * headers of a request are in, it refuses what is malformed, too large or
- * too much; the rest it hands to a worker of a bounded pool (work.c) and
- * suspends the connection. A worker runs the handler as straight-line code:
- * it may read the body (body.c, fed through a bounded ring) and answers
- * exactly once (respond.c, file.c, stream.c), which resumes the connection.
- * A small body is collected first, so that a slow sender holds no worker.
- * A refusal does not wait for the rest of a large one (early.c).
- * A clock thread (server.c) ends what misses a deadline.
+ * One event thread (libmicrohttpd's) moves bytes and nothing else. Before
+ * libmicrohttpd sees a byte, a strict parser does (gate.c, strict.c), which
+ * refuses malformed messages. When the headers of a request are in, the event
+ * thread refuses what is too large or too much; the rest it hands to a worker
+ * of a bounded pool (work.c) and suspends the connection. A worker runs the
+ * handler as straight-line code: it may read the body (body.c, fed through a
+ * bounded ring) and answers exactly once (respond.c, file.c, stream.c), which
+ * resumes the connection. A small body is collected first, so that a slow
+ * sender holds no worker. A refusal does not wait for the rest of a large one
+ * (early.c). A clock thread (server.c) ends what misses a deadline. When there
+ * are too many connections, those that have not authenticated go first
+ * (conns.c).
  *
  * A request is shared by the event thread and its worker and counted; what
  * happens to the connection meanwhile never frees it under the worker.
@@ -121,6 +124,14 @@ int http_query(const struct http_request *req, const char *name,
 /* Percent-decodes once; -ERR_INVALID on a bad escape or a NUL. arena */
 int http_decode(struct arena *arena, const char *text, size_t len, char **ret,
                 struct error *err);
+
+/* The client has authenticated: its connection is no longer one of those
+ * that are closed first when there are too many. Any thread. */
+void http_trust(struct http_request *req);
+/* The answer is sent late, by less than a second, and without a worker in the
+ * meantime: for a client that keeps failing to authenticate. Call before
+ * answering. */
+void http_delay(struct http_request *req);
 
 /* Has the client hung up? Looks at the socket; for work that nobody waits for
  * any more. Cheap enough to ask a few times a second. A client that closes

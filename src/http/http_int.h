@@ -10,13 +10,19 @@
 
 #include "base/ids.h"
 #include "http/http.h"
+#include "http/strict.h"
 
 #define HTTP_HEADERS_MAX 100
 #define HTTP_HEADER_BYTES ((size_t)8 << 10)      /* of one */
 #define HTTP_CREDENTIAL_BYTES ((size_t)24 << 10) /* of Authorization */
 #define HTTP_HEADERS_BYTES ((size_t)32 << 10)    /* of all */
+#define HTTP_COOKIES_MAX 100
+#define HTTP_TRAILERS_MAX 16
+#define HTTP_TRAILER_BYTES ((size_t)4 << 10) /* of all */
+#define HTTP_EXTENSION_BYTES 256u            /* of all chunks of a body */
 #define HTTP_QUERY_MAX 32
-#define HTTP_URL_MAX 8192
+#define HTTP_REQUEST_LINE_MAX 8192
+#define HTTP_METHOD_MAX 32
 #define HTTP_BODY_SMALL                                                       \
     ((uint64_t)64 << 10) /* collected before the worker                       \
                           */
@@ -31,14 +37,32 @@ struct http_pair {
     const char *value;
 };
 
-/* One connection of a client; made and freed by the event thread. */
-struct http_conn {
-    struct http_conn *prev, *next; /* under server->lock */
-    struct http_request *req;      /* the one under way, or NULL; ditto */
-    int fd;                        /* libmicrohttpd's */
-    uint64_t header_deadline_ms;   /* 0 while a request is under way */
-    char source[INET6_ADDRSTRLEN];
+/* Oldest first: by when they were opened or last carried a request. */
+struct http_conns {
+    struct http_conn *first, *last;
+    unsigned count;
 };
+
+/* One connection of a client; made and freed by the event thread. The first
+ * six members are under server->lock. */
+struct http_conn {
+    struct http_conns *list; /* which one it is in */
+    struct http_conn *prev, *next;
+    struct http_request *req;    /* the one under way, or NULL */
+    uint64_t header_deadline_ms; /* while there is none */
+    uint64_t refused_ms; /* when it was refused a malformed message, and
+                            since when it is only drained; 0: never */
+    int fd;              /* libmicrohttpd's */
+    void *tls;           /* its GnuTLS session, or NULL */
+    unsigned peer;       /* the source, as an index of strangers_of */
+    char source[INET6_ADDRSTRLEN];
+    /* The event thread's own. */
+    struct http_strict strict;
+    unsigned done;    /* requests that were answered */
+    uint64_t drained; /* bytes that were dropped */
+};
+
+#define HTTP_PEERS 1024u
 
 struct http_server {
     struct MHD_Daemon *daemon;
@@ -54,8 +78,14 @@ struct http_server {
     pthread_mutex_t lock; /* never taken while a request's lock is held */
     pthread_cond_t idle;  /* active became 0 */
     pthread_cond_t tick;  /* the clock thread's */
-    struct http_conn *conns;
-    unsigned active; /* connections with a request under way */
+    /* Connections, under lock: those that have not authenticated (conns.c),
+     * those that have, and those that are being closed. */
+    struct http_conns strangers, trusted, leaving;
+    unsigned strangers_of[HTTP_PEERS]; /* by source */
+    unsigned strangers_max, strangers_of_max, trusted_max;
+    unsigned active;          /* connections with a request under way */
+    struct http_conn **by_fd; /* the event thread's; see gate.c */
+    size_t by_fd_size;
     bool clock_stop;
     _Atomic bool stopping; /* new requests are refused */
     _Atomic bool cut;      /* what is still under way is dropped */
@@ -73,30 +103,34 @@ struct http_request {
     size_t header_count, query_count;
     char id[ID_MAX];
     char source[INET6_ADDRSTRLEN];
-    uint64_t flow;   /* who sends it, as far as it says so itself */
-    uint64_t length; /* of the body; UINT64_MAX: chunked */
-    void *tls;       /* the connection's GnuTLS session, or NULL */
-    size_t header_bytes;
-    bool headers_bad; /* more or larger ones than we keep */
-    bool query_bad;   /* the same, or badly encoded */
+    uint64_t flow;          /* who sends it, as far as it says so itself */
+    uint64_t length;        /* of the body; UINT64_MAX: chunked */
+    void *tls;              /* the connection's GnuTLS session, or NULL */
+    struct http_conn *conn; /* under server->lock; NULL once completed */
+    _Atomic bool trusted;   /* its connection is */
+    bool headers_bad;       /* libmicrohttpd has read more than we did */
+    bool query_bad;         /* the query is badly encoded, or the same */
 
     pthread_mutex_t lock; /* of what follows */
     pthread_cond_t more;
     struct MHD_Connection *connection; /* NULL once completed */
     int fd;                            /* its own; ours as long as that */
     bool suspended;
-    bool large;       /* goes to a worker before its body is here */
-    bool held;        /* left unread: its sender was refused a lot */
-    bool let_in;      /* it was, and need not wait again */
-    uint64_t held_ms; /* since when */
-    bool dispatched;  /* a worker has it, or had it */
-    bool ended;       /* the body is complete */
-    bool late;        /* the body missed its deadline */
-    bool gone;        /* the client is */
-    bool answered;    /* response was set or refused */
-    bool stream;      /* and is an event stream */
-    bool ping;        /* which should write, if only a comment */
-    uint64_t sent_ms; /* when it last did */
+    bool large;          /* goes to a worker before its body is here */
+    bool held;           /* left unread: its sender was refused a lot */
+    bool let_in;         /* it was, and need not wait again */
+    uint64_t held_ms;    /* since when */
+    bool delay;          /* the answer is to be sent late (http_delay) */
+    uint64_t delayed_ms; /* since when it waits for that; 0: it does not */
+    bool queued;         /* libmicrohttpd has the answer */
+    bool dispatched;     /* a worker has it, or had it */
+    bool ended;          /* the body is complete */
+    bool late;           /* the body missed its deadline */
+    bool gone;           /* the client is */
+    bool answered;       /* response was set or refused */
+    bool stream;         /* and is an event stream */
+    bool ping;           /* which should write, if only a comment */
+    uint64_t sent_ms;    /* when it last did */
     char *ring;
     size_t ring_size, ring_start, ring_len;
     uint64_t received, consumed;
@@ -122,10 +156,9 @@ struct http_request *http_request_new(struct http_server *server,
                                       const char *url, const char *method);
 struct http_request *http_request_ref(struct http_request *req);
 void http_request_unref(struct http_request *req);
-/* One reading of the framing (H1) or an error, with its status. Fills
- * length. */
-int http_request_frame(struct http_request *req, unsigned *ret_status,
-                       struct error *err);
+/* The length of the body, as libmicrohttpd has read it. ERR_INVALID when that
+ * is not what the strict parser can have let through. */
+int http_request_frame(struct http_request *req, struct error *err);
 /* Call with the lock held. False when the server cuts off instead. */
 bool http_request_suspend(struct http_request *req);
 void http_request_resume(struct http_request *req);
@@ -151,6 +184,30 @@ bool http_early_enough(struct http_request *req);
 /* Has the sender had all the patience there is? */
 bool http_early_over(const struct http_request *req, uint64_t now_ms);
 
+/* conns.c: how many connections there may be, and which one has to go. Call
+ * with server->lock held. */
+void http_conns_set_limits(struct http_server *server);
+/* A new one, not authenticated. May close another. */
+void http_conns_add(struct http_server *server, struct http_conn *conn);
+void http_conns_remove(struct http_server *server, struct http_conn *conn);
+/* A request of it has ended: it is the youngest of its list again. */
+void http_conns_used(struct http_conn *conn);
+
+/* gate.c: between the socket and libmicrohttpd; the event thread. */
+void http_gate_open(struct http_server *server, struct http_conn *conn);
+void http_gate_close(struct http_server *server, struct http_conn *conn);
+/* Answers the malformed message of a connection, if it has one and all that
+ * came before it is answered. */
+void http_gate_settle(struct http_server *server, struct http_conn *conn);
+/* May libmicrohttpd begin a request? Only one the gate has let through. */
+bool http_gate_admits(const struct http_conn *conn);
+/* Has a refused client had all the time there is to read its answer? */
+bool http_gate_over(const struct http_conn *conn, uint64_t now_ms);
+/* What libmicrohttpd calls in place of recv and gnutls_record_recv; see the
+ * Makefile. */
+ssize_t http_gate_recv(int fd, void *bytes, size_t len, int flags);
+ssize_t http_gate_tls_recv(void *session, void *bytes, size_t len);
+
 /* patience.c */
 struct http_patience *http_patience_new(void);
 void http_patience_free(struct http_patience *p); /* accepts NULL */
@@ -175,6 +232,10 @@ int http_tls_check(const char *certificate, const char *key,
 /* respond.c: the response is taken; any thread. */
 void http_respond_set(struct http_request *req, unsigned status,
                       struct MHD_Response *response);
+/* The same error as the bytes of a whole answer that ends the connection, for
+ * where libmicrohttpd cannot answer. */
+void http_respond_bytes(unsigned status, const char *id,
+                        const struct error *err, struct buf *out);
 /* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale; false when the year
  * is none HTTP can say. */
 bool http_respond_date(int64_t ms, char ret[HTTP_DATE_SIZE]);

@@ -81,7 +81,10 @@ static void set(struct http_request *req, unsigned status,
         http_early_prepare(req, bytes, len);
     if (!req->tls)
         http_early_push(req);
-    http_request_resume(req);
+    if (req->delay && req->suspended)
+        req->delayed_ms = clock_mono_ms();
+    else
+        http_request_resume(req);
     (void)pthread_mutex_unlock(&req->lock);
     if (response) /* nobody to send it to; not under the lock, which the
                      feed of a stream may be waiting for */
@@ -115,6 +118,13 @@ void http_respond(struct http_request *req, unsigned status, const char *type,
     if (type)
         add(response, "Content-Type", type);
     set(req, status, response, bytes, len);
+}
+
+void http_delay(struct http_request *req)
+{
+    (void)pthread_mutex_lock(&req->lock);
+    req->delay = true;
+    (void)pthread_mutex_unlock(&req->lock);
 }
 
 void http_respond_json(struct http_request *req, unsigned status,
@@ -153,4 +163,26 @@ void http_respond_error(struct http_request *req, const struct error *err)
         http_add_header(req, "WWW-Authenticate", "Bearer");
     http_error_body(err, &body);
     http_respond_json(req, http_status_of(err->code), &body);
+}
+
+void http_respond_bytes(unsigned status, const char *id,
+                        const struct error *err, struct buf *out)
+{
+    struct buf body cleanup(buf_done) = {0};
+    char date[HTTP_DATE_SIZE];
+
+    http_error_body(err, &body);
+    buf_addf(out, "HTTP/1.1 %u %s\r\n", status,
+             MHD_get_reason_phrase_for(status));
+    if (http_respond_date(clock_real_ms(), date))
+        buf_addf(out, "Date: %s\r\n", date);
+    buf_addf(out,
+             "Content-Type: application/json\r\n"
+             "X-Request-Id: %s\r\n"
+             "Cache-Control: no-store\r\n"
+             "X-Content-Type-Options: nosniff\r\n"
+             "Connection: close\r\n"
+             "Content-Length: %zu\r\n\r\n",
+             id, body.len);
+    buf_add(out, body.data, body.len);
 }

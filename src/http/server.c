@@ -15,6 +15,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -24,7 +25,11 @@
 #define BACKLOG 1024
 #define TICK_MS 500
 #define HELD_MOST_MS 5000
-#define CONNECTION_MEMORY ((size_t)64 << 10)
+/* How long an answer is held back (http_delay): with the length of a tick, at
+ * most a second. */
+#define DELAY_MS 400
+/* The largest head there may be, and what libmicrohttpd makes of it. */
+#define CONNECTION_MEMORY ((size_t)96 << 10)
 #define QUEUE_MAX 256
 
 /* ---- the clock thread ----------------------------------------------------
@@ -35,17 +40,14 @@
  * Over TLS only the event thread may write. Lock held. */
 static void cut_slow_body(struct http_conn *conn)
 {
-    static const char answer[] = "HTTP/1.1 408 Request Timeout\r\n"
-                                 "Connection: close\r\n"
-                                 "Content-Type: application/json\r\n"
-                                 "Content-Length: 73\r\n"
-                                 "\r\n"
-                                 "{\"error\":{\"code\":\"invalid_request\","
-                                 "\"message\":\"the body came too slowly\"}}";
+    struct buf answer cleanup(buf_done) = {0};
+    struct error err;
 
+    (void)error_set(&err, ERR_INVALID, "the body came too slowly");
+    http_respond_bytes(408, conn->req->id, &err, &answer);
     /* Whether it arrives or not, the connection ends. */
-    if (!conn->req->tls && conn->req->early_sent == 0)
-        (void)!send(conn->fd, answer, sizeof(answer) - 1,
+    if (!conn->req->tls && conn->req->early_sent == 0 && !conn->req->queued)
+        (void)!send(conn->fd, answer.data, answer.len,
                     MSG_NOSIGNAL | MSG_DONTWAIT);
     (void)shutdown(conn->fd, SHUT_RDWR);
 }
@@ -91,6 +93,11 @@ static void check_request(struct http_conn *conn, uint64_t now)
         req->let_in = true;
         http_request_resume(req);
     }
+    if (req->delayed_ms && now >= req->delayed_ms + DELAY_MS) {
+        req->delay = false;
+        req->delayed_ms = 0;
+        http_request_resume(req);
+    }
     if (req->drain_paused) {
         req->drain_paused = false;
         req->drain_pause = 0;
@@ -105,16 +112,23 @@ static void check_request(struct http_conn *conn, uint64_t now)
     (void)pthread_mutex_unlock(&req->lock);
 }
 
+static void check_list(const struct http_conns *list, uint64_t now)
+{
+    for (struct http_conn *c = list->first; c; c = c->next) {
+        if (http_gate_over(c, now) || (!c->req && now > c->header_deadline_ms))
+            (void)shutdown(c->fd, SHUT_RDWR);
+        if (c->req && !c->refused_ms)
+            check_request(c, now);
+    }
+}
+
 static void check_all(struct http_server *server)
 {
     uint64_t now = clock_mono_ms();
 
-    for (struct http_conn *c = server->conns; c; c = c->next) {
-        if (c->req)
-            check_request(c, now);
-        else if (now > c->header_deadline_ms)
-            (void)shutdown(c->fd, SHUT_RDWR);
-    }
+    check_list(&server->strangers, now);
+    check_list(&server->trusted, now);
+    check_list(&server->leaving, now);
 }
 
 static void *clock_thread(void *arg)
@@ -216,7 +230,6 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
         MHD_OPTION_NOTIFY_CONNECTION, http_events_connection, server,
         MHD_OPTION_UNESCAPE_CALLBACK, keep_escapes, NULL,
         MHD_OPTION_CONNECTION_LIMIT, s->connections,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, s->connections / 4 * 3,
         MHD_OPTION_CONNECTION_TIMEOUT, s->idle_timeout_s,
         MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY,
         MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1,
@@ -227,6 +240,7 @@ static void free_server(struct http_server *server)
 {
     http_work_free(server->work);
     http_patience_free(server->patience);
+    free(server->by_fd);
     fd_close(&server->listen_fd);
     (void)pthread_cond_destroy(&server->idle);
     (void)pthread_cond_destroy(&server->tick);
@@ -269,6 +283,7 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
     (void)pthread_cond_init(&server->idle, &attr);
     (void)pthread_cond_init(&server->tick, &attr);
     (void)pthread_condattr_destroy(&attr);
+    http_conns_set_limits(server);
     server->work = http_work_new(settings->workers, QUEUE_MAX);
     server->patience = http_patience_new();
     r = listen_on(settings->host, settings->port, &fd, &server->port, err);
@@ -314,6 +329,15 @@ static void wait_idle(struct http_server *server, unsigned deadline_s)
         ;
 }
 
+/* A suspended connection cannot be closed: each is resumed, finds the server
+ * cut, and ends. Lock held. */
+static void wake_all(const struct http_conns *list)
+{
+    for (struct http_conn *c = list->first; c; c = c->next)
+        if (c->req)
+            http_request_wake(c->req);
+}
+
 void http_stop(struct http_server *server, unsigned deadline_s)
 {
     if (!server)
@@ -321,12 +345,10 @@ void http_stop(struct http_server *server, unsigned deadline_s)
     http_quiesce(server);
     (void)pthread_mutex_lock(&server->lock);
     wait_idle(server, deadline_s);
-    /* A suspended connection cannot be closed: each is resumed, finds the
-     * server cut, and ends. */
     server->cut = true;
-    for (struct http_conn *c = server->conns; c; c = c->next)
-        if (c->req)
-            http_request_wake(c->req);
+    wake_all(&server->strangers);
+    wake_all(&server->trusted);
+    wake_all(&server->leaving);
     wait_idle(server, 1);
     server->clock_stop = true;
     (void)pthread_cond_broadcast(&server->tick);
