@@ -378,7 +378,7 @@ static int ended(const char *secret, struct error *err)
  * guesser could fill that table. All tokens begin alike: only their source
  * tells. */
 static int refuse(struct auth *a, const char *secret, bool token,
-                  const char *source, struct error *err)
+                  const char *source, bool *ret_slowed, struct error *err)
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     uint64_t now = clock_mono_ms(), wait;
@@ -389,11 +389,13 @@ static int refuse(struct auth *a, const char *secret, bool token,
         auth_slow_fail(a->sources, peer, auth_slow_source(source, peer), now);
     if (!wait && !token && prefix == AUTH_PENALTY_PREFIX)
         wait = auth_slow_fail(a->prefixes, secret, prefix, now);
-    if (wait) {
-        (void)error_set(err, ERR_LIMIT, "too many failed authentications");
-        return error_retry(err, (int)((wait + 999) / 1000));
-    }
-    return error_set(err, ERR_UNAUTHENTICATED, "the key is not valid");
+    *ret_slowed = wait > 0;
+    (void)error_set(err, ERR_UNAUTHENTICATED, "the key is not valid");
+    /* Never 429: clients would wait and try the same key again. */
+    if (wait)
+        return error_hint(err, "Too many wrong keys were sent lately; "
+                               "answers to further ones are delayed.");
+    return -ERR_UNAUTHENTICATED;
 }
 
 const char *auth_shown(const struct principal *who)
@@ -421,6 +423,7 @@ int auth_check(struct auth *a, const char *authorization, const char *source,
     const char *secret;
     bool token;
 
+    ret->slowed = false;
     if (!authorization) {
         (void)error_set(err, ERR_UNAUTHENTICATED, "no key was sent");
         return error_hint(err, "send the header Authorization: Bearer KEY");
@@ -443,5 +446,5 @@ int auth_check(struct auth *a, const char *authorization, const char *source,
         log_event(LOG_INFO, "token_refused", "why", err->message, "source",
                   source, NULL);
     }
-    return refuse(a, secret, token, source, err);
+    return refuse(a, secret, token, source, &ret->slowed, err);
 }

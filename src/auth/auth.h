@@ -70,6 +70,8 @@ struct principal {
     uint32_t scopes;       /* all of them for an admin's key */
     int64_t expires_at_ms; /* 0: never */
     struct actor_bounds bounds;
+    bool slowed; /* after a failure: too many of them lately, so the answer
+                    should be sent late */
 };
 
 /* What was shown: the token's id, else the key's or the subject's. */
@@ -121,8 +123,8 @@ int auth_jwt_open(struct auth *a, const struct auth_jwt_settings *settings,
                   struct error *err);
 
 /* authorization: the header's value or NULL; source: the peer's address,
- * without port. ERR_UNAUTHENTICATED, or ERR_LIMIT with a retry hint while
- * slowed. Without a header nothing was guessed, and nothing is counted.
+ * without port. ERR_UNAUTHENTICATED, and ret->slowed after too many failures.
+ * Without a header nothing was guessed, and nothing is counted.
  * ERR_FORBIDDEN for a right token that allows nothing here. */
 int auth_check(struct auth *a, const char *authorization, const char *source,
                struct principal *ret, struct error *err);

@@ -1,14 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who failed to authenticate lately, and how long further failures of theirs
- * are refused. Runs in the daemon, called by auth_check under its lock; does
- * no I/O and never grows: a table of fixed size, of which the entry that
- * failed longest ago gives way.
+ * Who failed to authenticate lately, and for how long the answers to further
+ * failures of theirs are delayed. Runs in the daemon, called by auth_check
+ * under its lock; does no I/O and never grows: a table of fixed size, of which
+ * the entry that failed longest ago gives way.
  *
  * An entry counts failures in a window of a minute. The one beyond the limit
- * starts a refusal of 15 s, and each refusal is twice as long as the last, up
- * to ten minutes. Failures during a refusal change nothing: it ends on time
- * whatever the other side does. Twenty quiet minutes forget the entry.
+ * starts a penalty of 15 s, and each penalty is twice as long as the last, up
+ * to ten minutes. Failures during a penalty change nothing: it ends on time
+ * whatever the other side does. Twenty quiet minutes forget the entry. A
+ * client under a penalty still gets its 401, less than a second late: the
+ * penalty limits how often one connection can guess, and makes no client that
+ * sent a wrong key wait for a minute.
  */
 #include <arpa/inet.h>
 #include <stdio.h>

@@ -145,12 +145,15 @@ static const struct conf_option top[] = {
     {"body_timeout_s", CONF_U32, TOP(body_timeout_s), 1, 3600, "20",
      .help = "Seconds a body may pause while it is being sent."},
     {"connections", CONF_U32, TOP(connections), 8, 65536, "2000",
-     .help = "Connections open at once."},
+     .help = "Connections open at once. Those that have not sent a valid key "
+             "yet share a quarter of them, one address at most an eighth of "
+             "all; the oldest of these is closed when another arrives."},
     {"auth_failures_per_min", CONF_U32, TOP(auth_failures_per_min), 1, 10000,
      "10",
      .help = "Failed authentications per minute of one address or key prefix "
-             "before further failures are answered with 429, for a time that "
-             "grows to ten minutes. A right key is never refused."},
+             "before the answers to further failures (401, as always) are "
+             "delayed by up to a second, for a time that grows to ten "
+             "minutes. A right key is never delayed."},
     {"jwt_issuer", CONF_STRING, TOP(jwt_issuer), 0, 512, "",
      .help = "Accept signed tokens (JWT) of this issuer, beside keys: the "
              "exact text of their `iss`. Needs `jwt_audiences` and one of "

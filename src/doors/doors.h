@@ -160,6 +160,10 @@ int doors_mcp_open(const struct doors *doors, struct mcp **ret,
 void doors_mcp_stop(struct mcp *m);  /* accepts NULL */
 void doors_mcp_close(struct mcp *m); /* once no request runs */
 
+/* serve.c: fills call->who. credential: as in an Authorization header, or
+ * NULL. Tells http/ whose connection to keep and whose answer to delay. */
+int doors_authenticate(struct doors_call *call, const char *credential,
+                       struct error *err);
 /* serve.c: call->actor from call->who, once that is known. */
 void doors_identify(struct doors_call *call);
 

@@ -33,14 +33,26 @@ static const char *credential(const struct doors_call *call)
     return value;
 }
 
+int doors_authenticate(struct doors_call *call, const char *credential,
+                       struct error *err)
+{
+    int r = auth_check(call->doors->auth, credential, http_source(call->http),
+                       &call->who, err);
+
+    if (r == 0)
+        http_trust(call->http);
+    else if (call->who.slowed)
+        http_delay(call->http);
+    return r;
+}
+
 /* Looking up a row does nothing yet: without a valid key an unknown path, a
  * wrong method and a right one are answered alike (I1). */
 static int authenticate(struct doors_call *call, struct error *err)
 {
     if (call->route && (call->route->flags & DOORS_OPEN))
         return 0;
-    return auth_check(call->doors->auth, credential(call),
-                      http_source(call->http), &call->who, err);
+    return doors_authenticate(call, credential(call), err);
 }
 
 /* What ends or removes something is never refused because its tenant is busy:

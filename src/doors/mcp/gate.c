@@ -148,16 +148,10 @@ static const char *credential(const struct doors_call *call, bool azure)
 int mcp_gate_key(struct doors_call *call, bool azure)
 {
     struct error err;
-    char seconds[16];
 
-    if (auth_check(call->doors->auth, credential(call, azure),
-                   http_source(call->http), &call->who, &err) < 0) {
+    if (doors_authenticate(call, credential(call, azure), &err) < 0) {
         if (err.code == ERR_UNAUTHENTICATED)
             challenge(call, "");
-        if (err.retry_after_s > 0) {
-            (void)snprintf(seconds, sizeof(seconds), "%d", err.retry_after_s);
-            http_add_header(call->http, "Retry-After", seconds);
-        }
         return mcp_reply_refusef(call, http_status_of(err.code), NULL,
                                  RPC_INVALID, "%s%s%s", err.message,
                                  err.hint[0] ? "; " : "", err.hint);
