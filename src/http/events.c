@@ -107,6 +107,7 @@ static void carry(struct http_server *server, struct http_conn *conn,
             clock_mono_ms() + (server->settings.idle_timeout_s +
                                server->settings.header_timeout_s) *
                                   1000ul;
+        conn->quiet = 0;
         http_conns_used(conn);
     }
     if (!req != !conn->req)

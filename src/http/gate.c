@@ -170,6 +170,7 @@ static ssize_t filter(struct http_conn *conn, void *bytes, size_t len,
 
         if (n <= 0)
             return n;
+        conn->quiet = 0;
         n = (ssize_t)admit(conn, bytes, (size_t)n);
         if (n > 0)
             return n;

@@ -56,6 +56,8 @@ struct http_conn {
     void *tls;           /* its GnuTLS session, or NULL */
     unsigned peer;       /* the source, as an index of strangers_of */
     char source[INET6_ADDRSTRLEN];
+    _Atomic unsigned quiet; /* ticks of the clock since bytes came or a
+                               request ended */
     /* The event thread's own. */
     struct http_strict strict;
     unsigned done;    /* requests that were answered */

@@ -24,6 +24,7 @@
 
 #define BACKLOG 1024
 #define TICK_MS 500
+#define QUIET_TICKS 1
 #define HELD_MOST_MS 5000
 /* How long an answer is held back (http_delay): with the length of a tick, at
  * most a second. */
@@ -112,10 +113,27 @@ static void check_request(struct http_conn *conn, uint64_t now)
     (void)pthread_mutex_unlock(&req->lock);
 }
 
+/* libmicrohttpd misses the end of a connection that came together with its
+ * last bytes. So some ticks after those, if more bytes are awaited, it is
+ * looked for once; an end that comes later is an event of its own. */
+static bool left_unseen(struct http_conn *c)
+{
+    bool reading = true;
+
+    if (c->req) {
+        (void)pthread_mutex_lock(&c->req->lock);
+        reading = !c->req->ended && !c->req->suspended;
+        (void)pthread_mutex_unlock(&c->req->lock);
+    }
+    return reading && c->quiet <= QUIET_TICKS &&
+           c->quiet++ == QUIET_TICKS && hung_up(c);
+}
+
 static void check_list(const struct http_conns *list, uint64_t now)
 {
     for (struct http_conn *c = list->first; c; c = c->next) {
-        if (http_gate_over(c, now) || (!c->req && now > c->header_deadline_ms))
+        if (http_gate_over(c, now) || left_unseen(c) ||
+            (!c->req && now > c->header_deadline_ms))
             (void)shutdown(c->fd, SHUT_RDWR);
         if (c->req && !c->refused_ms)
             check_request(c, now);
