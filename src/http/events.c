@@ -308,11 +308,11 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
     return go_on ? MHD_YES : MHD_NO;
 }
 
-/* Must the answer wait (http_delay)? Then the connection is suspended until
+/* Must this answer wait (http_delay)? Then the connection is suspended until
  * the clock lets it go. Lock held. */
 static bool delay(struct http_request *req)
 {
-    if (!req->answered || !req->delay || !http_request_suspend(req))
+    if (!req->delay || !http_request_suspend(req))
         return false;
     req->delayed_ms = clock_mono_ms();
     return true;
@@ -335,7 +335,7 @@ static enum MHD_Result on_end(struct http_request *req)
         return MHD_NO; /* the client has its answer, and was told that the
                           connection ends */
     (void)pthread_mutex_lock(&req->lock);
-    held = hold(req) || delay(req);
+    held = hold(req);
     (void)pthread_mutex_unlock(&req->lock);
     if (held)
         return MHD_YES;
@@ -343,8 +343,8 @@ static enum MHD_Result on_end(struct http_request *req)
         return refuse(req, http_status_of(err.code), &err);
 
     (void)pthread_mutex_lock(&req->lock);
-    answered = req->answered;
-    if (!answered)
+    answered = req->answered && !delay(req);
+    if (!req->answered)
         r = http_request_suspend(req) ? MHD_YES : MHD_NO;
     (void)pthread_mutex_unlock(&req->lock);
     return answered ? queue_response(req) : r;

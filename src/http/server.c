@@ -125,8 +125,8 @@ static bool left_unseen(struct http_conn *c)
         reading = !c->req->ended && !c->req->suspended;
         (void)pthread_mutex_unlock(&c->req->lock);
     }
-    return reading && c->quiet <= QUIET_TICKS &&
-           c->quiet++ == QUIET_TICKS && hung_up(c);
+    return reading && c->quiet <= QUIET_TICKS && c->quiet++ == QUIET_TICKS &&
+           hung_up(c);
 }
 
 static void check_list(const struct http_conns *list, uint64_t now)

@@ -289,6 +289,9 @@ export const steps = [
     const nobody = await thrown(stranger.containers.list());
     assert.ok(nobody instanceof AuthenticationError);
     assert.equal(nobody.code, 'invalid_api_key');
+    // However often: a client that retries what it is told to must not wait and try the same key again.
+    const stubborn = new s.OpenAI({ apiKey: 'gbx_wrong', baseURL: `${s.url}/v1` });
+    for (let i = 0; i < 12; i++) assert.ok(await thrown(stubborn.containers.list()) instanceof AuthenticationError);
     const weak = new s.OpenAI({ apiKey: s.weak, baseURL: `${s.url}/v1` });
     const denied = await thrown(weak.containers.create({ name: 'x' }));
     assert.ok(denied instanceof PermissionDeniedError);

@@ -226,7 +226,7 @@ describe('requests', () => {
   });
 
   test('H1 H2 a long path, many headers and large ones are refused', async () => {
-    assert.ok([400, 414].includes((await request(server, 'GET', `/api/${'x'.repeat(9000)}`)).status));
+    assert.equal((await request(server, 'GET', `/api/${'x'.repeat(9000)}`)).status, 414);
     const many = await request(server, 'GET', '/api/pools', { headers: Object.fromEntries(Array.from({ length: 120 }, (_, i) => [`x-h${i}`, '1'])) });
     assert.equal(many.status, 431);
     const large = await request(server, 'GET', '/api/pools', { headers: { 'x-big': 'y'.repeat(9000) } });
@@ -243,7 +243,7 @@ describe('requests', () => {
       assert.equal(got.match(/HTTP\/1\.1/g).length, 1, 'and what follows is no second message');
     }
     for (const length of ['-1', '1x', '0x1', '', ' ', '1,1', '99999999999999999999'])
-      assert.match(await exchange(server, `${head}Content-Length: ${length}\r\n\r\n{}`, { ms: 3000 }), /^HTTP\/1\.1 4(00|13) /, length);
+      assert.match(await exchange(server, `${head}Content-Length: ${length}\r\n\r\n{}`, { ms: 3000 }), /^HTTP\/1\.1 400 /, length);
   });
 
   test('H5 an error of every kind has one shape and tells nothing of the host', async () => {
