@@ -281,6 +281,12 @@ static void on_request(void *ctx, struct http_request *req)
         f->refused++;
         (void)error_set(&err, ERR_BUSY, "no");
         http_respond_error(req, &err);
+    } else if (strcmp(path, "/trust") == 0) {
+        http_trust(req);
+        http_respond_empty(req, 204);
+    } else if (strcmp(path, "/delay") == 0) {
+        http_delay(req);
+        http_respond_empty(req, 204);
     } else if (strcmp(path, "/early") == 0) {
         (void)error_set(&err, ERR_UNAUTHENTICATED, "no");
         http_respond_error(req, &err);
@@ -290,12 +296,12 @@ static void on_request(void *ctx, struct http_request *req)
 
 /* ---- help --------------------------------------------------------------- */
 
-static int setup_with(void **state, unsigned workers)
+static int setup_with(void **state, unsigned workers, unsigned connections)
 {
     struct http_settings settings = {
         .host = "127.0.0.1",
         .workers = workers,
-        .connections = 400,
+        .connections = connections,
         .header_timeout_s = 1,
         .idle_timeout_s = 5,
         .body_timeout_s = 1,
@@ -314,12 +320,18 @@ static int setup_with(void **state, unsigned workers)
 
 static int setup(void **state)
 {
-    return setup_with(state, 8);
+    return setup_with(state, 8, 400);
 }
 
 static int setup_one_worker(void **state)
 {
-    return setup_with(state, 1);
+    return setup_with(state, 1, 400);
+}
+
+/* Four for strangers, two of them of one address; eleven trusted ones. */
+static int setup_few(void **state)
+{
+    return setup_with(state, 8, 16);
 }
 
 static int teardown(void **state)
@@ -1179,6 +1191,142 @@ static void http_patience_counts_and_forgets(void **state)
     http_patience_free(p);
 }
 
+/* ---- connections -------------------------------------------------------- */
+
+/* Asks on an open connection; the answer has no body. */
+static void ask_on(int fd, const char *path, const char *status)
+{
+    struct buf b cleanup(buf_done) = {0};
+    char bytes[200];
+
+    (void)snprintf(bytes, sizeof(bytes), "GET %s HTTP/1.1\r\nHost: x\r\n\r\n",
+                   path);
+    assert_int_equal(send(fd, bytes, strlen(bytes), MSG_NOSIGNAL),
+                     strlen(bytes));
+    assert_int_equal(read_until(fd, &b, "\r\n\r\n"), 1);
+    assert_non_null(strstr(b.data, status));
+}
+
+static bool is_open(int fd)
+{
+    char c;
+
+    return recv(fd, &c, 1, MSG_DONTWAIT | MSG_PEEK) < 0;
+}
+
+static void H2_the_oldest_stranger_makes_room(void **state)
+{
+    struct fixture *f = *state;
+    int trusted[11], silent[60];
+    struct buf b cleanup(buf_done) = {0};
+
+    for (size_t i = 0; i < ARRAY_SIZE(trusted); i++) {
+        trusted[i] = dial(f);
+        ask_on(trusted[i], "/trust", "204");
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(silent); i++) {
+        silent[i] = dial(f);
+        if (i % 2)
+            assert_int_equal(send(silent[i], "GET / H", 7, MSG_NOSIGNAL), 7);
+        if (i % 10 == 0) { /* a new client is served each time */
+            int fd cleanup(fd_close) = dial(f);
+
+            ask_on(fd, "/x", "200");
+        }
+    }
+    for (size_t i = 0; i + 2 < ARRAY_SIZE(silent); i++)
+        assert_int_equal(read_until(silent[i], &b, NULL), 0);
+    assert_int_equal(b.len, 0);
+    for (size_t i = 0; i < ARRAY_SIZE(trusted); i++)
+        ask_on(trusted[i], "/trust", "204");
+    /* One more that is trusted: of those the one idle for longest goes. */
+    silent[0] = (fd_close(&silent[0]), dial(f));
+    ask_on(silent[0], "/trust", "204");
+    assert_int_equal(read_until(trusted[0], &b, NULL), 0);
+    for (size_t i = 1; i < ARRAY_SIZE(trusted); i++)
+        assert_true(is_open(trusted[i]));
+    for (size_t i = 0; i < ARRAY_SIZE(trusted); i++)
+        fd_close(&trusted[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(silent); i++)
+        fd_close(&silent[i]);
+}
+
+/* A stranger whose request is being handled is not closed for another. */
+static void H2_a_request_under_way_is_not_closed(void **state)
+{
+    static const char bytes[] = "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n";
+    struct fixture *f = *state;
+    int busy cleanup(fd_close) = dial(f);
+    struct buf b cleanup(buf_done) = {0};
+
+    assert_int_equal(send(busy, bytes, sizeof(bytes) - 1, MSG_NOSIGNAL),
+                     sizeof(bytes) - 1);
+    while (f->waiting == 0)
+        usleep(1000);
+    for (int i = 0; i < 20; i++) {
+        int fd cleanup(fd_close) = dial(f);
+
+        ask_on(fd, "/x", "200");
+    }
+    pthread_mutex_lock(&f->lock);
+    f->open = true;
+    pthread_cond_broadcast(&f->cond);
+    pthread_mutex_unlock(&f->lock);
+    assert_int_equal(read_until(busy, &b, "204"), 1);
+}
+
+static void I5_delayed_answers_hold_no_worker(void **state)
+{
+    struct fixture *f = *state; /* with one worker */
+    uint64_t begun = clock_mono_ms();
+    int fds[20];
+
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+        static const char bytes[] = "GET /delay HTTP/1.1\r\nHost: x\r\n\r\n";
+
+        fds[i] = dial(f);
+        assert_int_equal(send(fds[i], bytes, sizeof(bytes) - 1, MSG_NOSIGNAL),
+                         sizeof(bytes) - 1);
+    }
+    for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
+        struct buf b cleanup(buf_done) = {0};
+
+        assert_int_equal(read_until(fds[i], &b, "204"), 1);
+        fd_close(&fds[i]);
+    }
+    /* All of them waited, and together, not one after the other. */
+    assert_true(clock_mono_ms() - begun >= 300);
+    assert_true(clock_mono_ms() - begun < 20 * 300);
+}
+
+static void H1_a_malformed_message_waits_for_its_turn(void **state)
+{
+    static const char bytes[] = "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n"
+                                "GET /x HTTP/1.1\r\nHost: x\r\n\r\n"
+                                "GET /x HTTP/1.1\nHost: x\r\n\r\n"
+                                "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
+    struct fixture *f = *state;
+    int fd cleanup(fd_close) = dial(f);
+    struct buf b cleanup(buf_done) = {0};
+    const char *first, *second, *third;
+
+    assert_int_equal(send(fd, bytes, sizeof(bytes) - 1, MSG_NOSIGNAL),
+                     sizeof(bytes) - 1);
+    while (f->waiting == 0)
+        usleep(1000);
+    assert_true(is_open(fd)); /* nothing is answered before its turn */
+    pthread_mutex_lock(&f->lock);
+    f->open = true;
+    pthread_cond_broadcast(&f->cond);
+    pthread_mutex_unlock(&f->lock);
+    assert_int_equal(read_until(fd, &b, NULL), 0);
+    first = strstr(b.data, "HTTP/1.1 204");
+    second = strstr(b.data, "HTTP/1.1 200");
+    third = strstr(b.data, "HTTP/1.1 400");
+    assert_true(first && second && third && first < second && second < third);
+    assert_null(strstr(third, "HTTP/1.1 2"));
+}
+
 static void connection_is_kept_alive(void **state)
 {
     static const char head[] = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
@@ -1252,6 +1400,13 @@ int main(void)
         cmocka_unit_test(X4_what_frees_something_is_parked_not_refused),
         cmocka_unit_test(R8_a_deletion_has_a_place_in_a_full_line),
         cmocka_unit_test(http_patience_counts_and_forgets),
+        cmocka_unit_test_setup_teardown(H2_the_oldest_stranger_makes_room,
+                                        setup_few, teardown),
+        cmocka_unit_test_setup_teardown(H2_a_request_under_way_is_not_closed,
+                                        setup_few, teardown),
+        cmocka_unit_test_setup_teardown(I5_delayed_answers_hold_no_worker,
+                                        setup_one_worker, teardown),
+        CASE(H1_a_malformed_message_waits_for_its_turn),
         CASE(connection_is_kept_alive),
         CASE(stop_waits_for_a_handler),
     };
