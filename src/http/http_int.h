@@ -19,7 +19,6 @@
 #define HTTP_COOKIES_MAX 100
 #define HTTP_TRAILERS_MAX 16
 #define HTTP_TRAILER_BYTES ((size_t)4 << 10) /* of all */
-#define HTTP_EXTENSION_BYTES 256u            /* of all chunks of a body */
 #define HTTP_QUERY_MAX 32
 #define HTTP_REQUEST_LINE_MAX 8192
 #define HTTP_METHOD_MAX 32

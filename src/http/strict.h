@@ -52,7 +52,7 @@ struct http_strict {
 
     /* The body. */
     uint64_t left; /* of it or of this chunk */
-    unsigned digits, extensions;
+    unsigned digits;
 };
 
 void http_strict_init(struct http_strict *s);

@@ -97,7 +97,7 @@ static const struct row rows[] = {
     ROW(POST "Content-Length:\t 03\r\n\r\nabc", 0, 1),
     ROW(POST "Content-Length: 0\r\nExpect: 100-Continue\r\n\r\n", 0, 1),
     ROW(CHUNKED "3\r\nabc\r\n0\r\n\r\n" GET "\r\n", 0, 2),
-    ROW(CHUNKED "00A;x=\"y\"\r\n0123456789\r\n0;z\r\nT: 1\r\n\r\n", 0, 1),
+    ROW(CHUNKED "00A\r\n0123456789\r\n00\r\nT: 1\r\n\r\n", 0, 1),
     ROW(GET "Accept: a\r\nAccept: b\r\nCookie: a=b; c=d\r\n\r\n", 0, 1),
     /* After Connection: close nothing is read any more. */
     ROW(GET "Connection: a, Close\r\n\r\n\0\n", 0, 1),
@@ -231,8 +231,9 @@ static const struct row rows[] = {
     ROW(CHUNKED " 1\r\n", 400, 1),
     ROW(CHUNKED "1 \r\n", 400, 1),
     ROW(CHUNKED "1\n", 400, 1),
-    ROW(CHUNKED "1;\n", 400, 1),
-    ROW(CHUNKED "1;a\0b\r\n", 400, 1),
+    ROW(CHUNKED "1;\r\n", 400, 1),
+    ROW(CHUNKED "1;a=b\r\n", 400, 1),
+    ROW(CHUNKED "0;a\r\n\r\n", 400, 1),
     ROW(CHUNKED "1\rx", 400, 1),
     ROW(CHUNKED "1000000000000000\r\n", 400, 1),
     ROW(CHUNKED "1\r\naX", 400, 1),
@@ -397,19 +398,9 @@ static void H3_cookies_are_bounded(void **state)
     }
 }
 
-static void H3_chunk_extensions_and_trailers_are_bounded(void **state)
+static void H3_trailers_are_bounded(void **state)
 {
     (void)state;
-    for (int more = -1; more <= 1; more++) {
-        struct buf b cleanup(buf_done) = {0};
-
-        buf_adds(&b, CHUNKED "1;");
-        fill(&b, 100, 'x');
-        buf_adds(&b, "\r\na\r\n0;");
-        fill(&b, HTTP_EXTENSION_BYTES - 100 + (size_t)more, 'x');
-        buf_adds(&b, "\r\n\r\n");
-        expect(b.data, b.len, more > 0 ? 400 : 0, 1);
-    }
     for (int more = -1; more <= 1; more++) {
         struct buf b cleanup(buf_done) = {0};
 
@@ -462,7 +453,7 @@ int main(void)
         cmocka_unit_test(H3_one_header_is_bounded),
         cmocka_unit_test(H3_all_headers_are_bounded),
         cmocka_unit_test(H3_cookies_are_bounded),
-        cmocka_unit_test(H3_chunk_extensions_and_trailers_are_bounded),
+        cmocka_unit_test(H3_trailers_are_bounded),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -130,8 +130,9 @@ const table = [
   ['a chunk size that ends with a line feed', `${CHUNKED}2\n{}\r\n0\r\n\r\n`],
   ['a chunk that is longer than it says', `${CHUNKED}1\r\n{}\r\n0\r\n\r\n`],
   ['a chunk that ends with a line feed', `${CHUNKED}2\r\n{}\n0\r\n\r\n`],
-  ['a chunk extension of 257 bytes', `${CHUNKED}2;${x(257)}\r\n{}\r\n0\r\n\r\n`],
-  ['chunk extensions of 257 bytes in all', `${CHUNKED}1;${x(128)}\r\n{\r\n1;${x(129)}\r\n}\r\n0\r\n\r\n`],
+  ['a chunk extension', `${CHUNKED}2;a=b\r\n{}\r\n0\r\n\r\n`],
+  ['an extension of the last chunk', `${CHUNKED}2\r\n{}\r\n0;a\r\n\r\n`],
+  ['a chunk extension that never ends', `${CHUNKED}2;${x(5000)}`],
   ['17 trailer fields', `${CHUNKED}2\r\n{}\r\n0\r\n${'t: 1\r\n'.repeat(17)}\r\n`, 431],
   ['a trailer of 4097 bytes', `${CHUNKED}2\r\n{}\r\n0\r\nt:${x(4095)}\r\n\r\n`, 431],
   ['a length in the trailer', `${CHUNKED}2\r\n{}\r\n0\r\nContent-Length: 5\r\n\r\n`],
@@ -217,7 +218,7 @@ for (const [kind, get] of kinds)
       await ok('absolute form, other case, port and query', `GET HTTP://X:80/api/sessions?limit=1 HTTP/1.1\r\nHost: x:80\r\n${A}${close}\r\n`);
       for (const host of ['127.0.0.1:8650', '[::1]:8650', 'a-b.c_d.example:1', 'localhost']) await ok(host, `GET /api/pools HTTP/1.1\r\nHost: ${host}\r\n${A}${close}\r\n`);
       await ok('odd but valid headers', `${GET}Under_score: 1\r\n!#$%&'*+.^|~\`: x\r\nEmpty:\r\nTabs:\t a\tb \t\r\nLatin: \xe9\r\nAccept: a\r\nAccept: b\r\n${close}\r\n`);
-      await ok('chunks with extensions and trailers', `${CHUNKED.replace('\r\n\r\n', `\r\n${close}\r\n`)}1;a=b\r\n{\r\n01;"c"\r\n}\r\n000;d\r\nT: 1\r\nU: 2\r\n\r\n`, 201);
+      await ok('chunks and trailers', `${CHUNKED.replace('\r\n\r\n', `\r\n${close}\r\n`)}1\r\n{\r\n01\r\n}\r\n000\r\nT: 1\r\nU: 2\r\n\r\n`, 201);
       const told = await raw(get(), fill(`${POST}Expect: 100-CONTINUE\r\nContent-Length: 2\r\n${close}\r\n{}`));
       assert.match(told, /^(HTTP\/1\.1 100 Continue\r\n\r\n)?HTTP\/1\.1 201 /);
     });
