@@ -76,6 +76,8 @@ static void evict(struct http_server *server, struct http_conn *c)
     c->req->let_in = true;
     c->req->delay = false;
     c->req->delayed_ms = 0;
+    c->req->lingered = true;
+    c->req->linger_ms = 0;
     http_request_resume(c->req);
     (void)pthread_mutex_unlock(&c->req->lock);
 }

@@ -6,11 +6,12 @@
  * would take as long as the sender likes.
  *
  * libmicrohttpd takes an answer only before the body or after it. So the
- * bytes of the answer are written here, on its socket, our side is closed,
- * and the event thread reads on and drops what comes, until the body's end or
- * until the sender has had the time and the bytes there are for it. What was
- * told closes the connection, so nothing that follows is taken for a request.
- * Called by the event thread, workers and the clock thread.
+ * bytes of the answer are written here, on its socket, our side is closed
+ * (over TLS at the body's end), and the event thread reads on and drops what
+ * comes, until the body's end or until the sender has had the time and the
+ * bytes there are for it. What was told closes the connection, so nothing that
+ * follows is taken for a request. Called by the event thread, workers and the
+ * clock thread.
  */
 #include "http/http_int.h"
 
@@ -99,9 +100,19 @@ void http_early_push(struct http_request *req)
     if (n >= 0 && req->early_sent < req->early_len)
         return; /* with the next bytes, or by the clock */
     req->early_done = true;
-    if (req->tls)
-        http_tls_end(req->tls);
-    (void)shutdown(req->fd, SHUT_WR); /* a client that left is seen later */
+    /* Over TLS our side stays open until the body's end: a client that sees
+     * the end of TLS fails what it is still writing, and may give up before it
+     * has read the answer. */
+    if (!req->tls)
+        (void)shutdown(req->fd, SHUT_WR); /* it may have left */
+}
+
+void http_early_end(struct http_request *req)
+{
+    if (!req->tls)
+        return;
+    http_tls_end(req->tls);
+    (void)shutdown(req->fd, SHUT_WR); /* as above */
 }
 
 bool http_early_enough(struct http_request *req)

@@ -318,6 +318,25 @@ static bool delay(struct http_request *req)
     return true;
 }
 
+/* Leaves the connection open for a while although all was said and read: the
+ * client may not have read its answer yet, and whatever it still sends, such
+ * as the end of TLS, would be answered with a reset that makes it miss the
+ * answer. False: no longer. */
+static bool linger(struct http_request *req)
+{
+    bool wait;
+
+    (void)pthread_mutex_lock(&req->lock);
+    wait =
+        !req->lingered && !req->server->stopping && http_request_suspend(req);
+    if (wait) {
+        http_early_end(req);
+        req->linger_ms = clock_mono_ms();
+    }
+    (void)pthread_mutex_unlock(&req->lock);
+    return wait;
+}
+
 /* Also called again after each resume, until a response is queued. */
 static enum MHD_Result on_end(struct http_request *req)
 {
@@ -331,9 +350,8 @@ static enum MHD_Result on_end(struct http_request *req)
     told = req->early_sent > 0;
     (void)pthread_cond_signal(&req->more);
     (void)pthread_mutex_unlock(&req->lock);
-    if (told)
-        return MHD_NO; /* the client has its answer, and was told that the
-                          connection ends */
+    if (told) /* the client was told that the connection ends */
+        return linger(req) ? MHD_YES : MHD_NO;
     (void)pthread_mutex_lock(&req->lock);
     held = hold(req);
     (void)pthread_mutex_unlock(&req->lock);

@@ -26,7 +26,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 
-#define LINGER_MS 2000
 #define LINGER_BYTES ((uint64_t)1 << 20)
 #define DROPS_AT_ONCE 64 /* reads, before others have their turn */
 
@@ -133,7 +132,7 @@ bool http_gate_admits(const struct http_conn *conn)
 
 bool http_gate_over(const struct http_conn *conn, uint64_t now_ms)
 {
-    return conn->refused_ms && now_ms > conn->refused_ms + LINGER_MS;
+    return conn->refused_ms && now_ms > conn->refused_ms + HTTP_LINGER_MS;
 }
 
 /* ---- reading ------------------------------------------------------------ */

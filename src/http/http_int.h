@@ -26,9 +26,10 @@
     ((uint64_t)64 << 10) /* collected before the worker                       \
                           */
 #define HTTP_RING_SIZE ((size_t)128 << 10)
-#define HTTP_PING_MS 15000 /* of silence, until a stream says it lives */
-#define HTTP_DOUBT_MS 500  /* the same when the client seems gone */
-#define HTTP_MIN_RATE 1024 /* bytes a second of a body */
+#define HTTP_LINGER_MS 2000 /* to read a refusal, after which we close */
+#define HTTP_PING_MS 15000  /* of silence, until a stream says it lives */
+#define HTTP_DOUBT_MS 500   /* the same when the client seems gone */
+#define HTTP_MIN_RATE 1024  /* bytes a second of a body */
 #define HTTP_DATE_SIZE 32
 
 struct http_pair {
@@ -146,6 +147,8 @@ struct http_request {
     uint64_t drain_from;     /* received then */
     uint64_t drain_pause;    /* of a refused one: received, for this tick */
     bool drain_paused;       /* until the clock lets it go on */
+    uint64_t linger_ms;      /* since when all was said and read; 0: not yet */
+    bool lingered;           /* and the client had its time to read it */
     struct http_pair *extra; /* headers to add; array in the arena */
     size_t extra_count;
 };
@@ -178,6 +181,8 @@ void http_early_prepare(struct http_request *req, const char *body,
 /* Sends what can be sent now; any thread, but over TLS only the event
  * thread. */
 void http_early_push(struct http_request *req);
+/* The body has ended: nothing more is said over TLS. The event thread. */
+void http_early_end(struct http_request *req);
 /* Was it refused for being too much, and has it had what may be read and
  * dropped until the next tick? Then it should wait: an uploader that is
  * refused must not cost more than one that is served. */

@@ -99,6 +99,12 @@ static void check_request(struct http_conn *conn, uint64_t now)
         req->delayed_ms = 0;
         http_request_resume(req);
     }
+    if (req->linger_ms &&
+        (hung_up(conn) || now >= req->linger_ms + HTTP_LINGER_MS)) {
+        req->lingered = true;
+        req->linger_ms = 0;
+        http_request_resume(req);
+    }
     if (req->drain_paused) {
         req->drain_paused = false;
         req->drain_pause = 0;
