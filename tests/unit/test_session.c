@@ -1635,6 +1635,7 @@ static void session_create_faults(void **state)
 static void R2_memory_is_granted_up_to_the_overcommit(void **state)
 {
     struct fixture *f = *state;
+    const struct actor maker = {.tenant = TENANT, .key = "key_of_test"};
     uint64_t each = f->conf.pools[0].memory_bytes;
 
     f->conf.machine_memory = each; /* one session is there already */
@@ -1645,7 +1646,7 @@ static void R2_memory_is_granted_up_to_the_overcommit(void **state)
     assert_true(atomic_load(&f->s->granted_warned));
     assert_int_equal(try_create(f, TENANT, NULL), -ERR_BUSY); /* above */
     assert_true(f->err.retry_after_s > 0);
-    assert_int_equal(session_delete(f->s, &WHO, f->id, &f->err), 0);
+    assert_int_equal(session_delete(f->s, &maker, f->id, &f->err), 0);
     assert_int_equal(atomic_load(&f->s->granted), 2 * each);
     f->conf.machine_memory -= 1; /* not enough for a third any more */
     assert_int_equal(try_create(f, TENANT, NULL), -ERR_BUSY);
