@@ -25,11 +25,11 @@ test('an execution has the fields and order documented', async () => {
   const one = await server.session();
   const e = await one.python('print("out")\nimport sys\nprint("err", file=sys.stderr)\n40 + 2', { metadata: { why: 'because' } });
   assert.deepEqual(Object.keys(e), ['id', 'session', 'language', 'status', 'outcome', 'stdout', 'stderr', 'truncated', 'result', 'displays',
-    'error', 'limit', 'usage', 'workspace', 'commit', 'files', 'network', 'interpreter', 'interpreter_lost', 'repeats', 'created_at', 'started_at', 'finished_at', 'metadata']);
+    'error', 'limit', 'warning', 'usage', 'workspace', 'commit', 'files', 'network', 'interpreter', 'interpreter_lost', 'repeats', 'created_at', 'started_at', 'finished_at', 'metadata']);
   assert.match(e.id, /^exec_[0-9a-f]{32}$/);
   assert.deepEqual({ ...e, id: 0, usage: 0, created_at: 0, started_at: 0, finished_at: 0 }, {
     id: 0, session: one.id, language: 'python', status: 'completed', outcome: 'ok', stdout: 'out\n', stderr: 'err\n',
-    truncated: { stdout: false, stderr: false, displays: false }, result: { 'text/plain': '42' }, displays: [], error: null, limit: null,
+    truncated: { stdout: false, stderr: false, displays: false }, result: { 'text/plain': '42' }, displays: [], error: null, limit: null, warning: null,
     usage: 0, workspace: one.made.workspace, commit: null,
     files: { created: [], modified: [], deleted: [], renamed: [], conflicts: [], refused: [], skipped: [], not_kept: 0, truncated: false },
     network: { mode: 'none', blocked: [], allowed: [], truncated: false }, interpreter: 'fresh', interpreter_lost: false, repeats: 0,
