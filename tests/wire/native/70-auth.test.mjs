@@ -90,6 +90,7 @@ const routes = [
   { method: 'GET', path: '/api/workspaces/{ws}/history', scope: READ, kind: 'ws', status: 200 },
   { method: 'GET', path: '/api/versions/{version}/provenance', scope: READ, kind: 'version', status: 200 },
   { method: 'GET', path: '/api/workspaces/{ws}/diff', query: '?path=file', scope: READ, kind: 'ws', status: 200 },
+  { method: 'POST', path: '/api/workspaces/{ws}/purge', scope: WRITE, kind: 'ws', body: { path: 'none' }, status: 200 },
   { method: 'POST', path: '/api/workspaces/{ws}/restore', scope: WRITE, kind: 'ws', body: (t) => ({ version: t.version }), status: 200 },
   { method: 'GET', path: '/api/conversations/{conversation}/files', scope: READ, status: 200 },
   { method: 'POST', path: '/api/workspaces/{ws}/locks', scope: WRITE, kind: 'ws', body: { path: 'new' }, status: 201 },
