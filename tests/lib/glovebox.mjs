@@ -107,7 +107,8 @@ export class Glovebox {
       return { pid: Number(pid), ppid: Number(ppid), comm };
     });
     const warden = rows.find((r) => r.ppid === this.pid && r.comm.startsWith('glovebox-warde'));
-    const children = warden ? rows.filter((r) => r.ppid === warden.pid) : [];
+    // Without the warden's own helpers, which make and free storage.
+    const children = warden ? rows.filter((r) => r.ppid === warden.pid && r.comm !== warden.comm) : [];
     return { warden: warden?.pid, children, rows };
   }
 
