@@ -40,7 +40,7 @@ int audit_open_at(struct store *store, const struct audit_place *place,
         audit_head_accept_damage(a, place->accept, err) < 0 ||
         audit_sign_open(a, data_dir, err) < 0 ||
         audit_journal_open(a, data_dir, err) < 0 ||
-        audit_later_start(a, err) < 0)
+        audit_writer_start(a, err) < 0)
         return -(int)err->code;
     *ret = take_ptr(a);
     return 0;
@@ -51,7 +51,7 @@ void audit_close(struct audit *a)
     if (!a)
         return;
     audit_send_close(a);
-    audit_later_stop(a);
+    audit_writer_stop(a);
     audit_journal_close(a);
     audit_sign_close(a);
     audit_head_close(a);

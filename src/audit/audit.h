@@ -121,30 +121,34 @@ int audit_note(struct audit *a, const struct actor *who,
  * queue that is full drops and counts; the count is an event itself. */
 void audit_later(struct audit *a, const struct actor *who,
                  const struct audit_event *event);
-/* For what runs code: says that it begins, and survives this process without
- * a sync; ERR_UNAVAILABLE, and it may not begin. Its end is told by
- * audit_later_end, with what was returned, which is never dropped. What has no
- * end when the service does becomes an event at the next start. (O3) */
+/* Notes that an execution begins, in a way that survives this process without
+ * a sync. ERR_UNAVAILABLE: the execution may not begin. audit_end queues the
+ * event of its end, with *ret as `begun`; that event is never dropped. An
+ * execution without an end when the service ends becomes an event at the next
+ * start. (O3) */
 int audit_begin(struct audit *a, const struct actor *who, const char *object,
                 const char *session, uint32_t *ret, struct error *err);
-void audit_later_end(struct audit *a, const struct actor *who,
-                     const struct audit_event *event, uint32_t begun);
+void audit_end(struct audit *a, const struct actor *who,
+               const struct audit_event *event, uint32_t begun);
 /* Can events be written? False, with a sentence, while those that wait cannot
  * be, or too many of them do; true again by itself. (O3) */
 int audit_writable(struct audit *a, struct error *err);
 
-/* Somebody whose rows are written in the same transactions as the queued
- * events, so that they cost no sync of their own. All on audit's thread. */
-struct audit_rider {
+/* Rows of another module, written in the same transactions as the queued
+ * events so that they need no sync of their own. Both functions run on the
+ * audit writer's thread. */
+struct audit_piggyback {
     void *ctx;
-    /* Writes what it has; nothing is no error. */
+    /* Writes the pending rows; having none is no error. */
     int (*write)(void *ctx, struct store_tx *tx, struct error *err);
-    /* After every write: it is on disk, or err says why not. */
+    /* After every write. err NULL: the rows are on disk. */
     void (*written)(void *ctx, const struct error *err);
 };
-/* One at a time; NULL: none any more, and none is running when it returns. */
-void audit_ride(struct audit *a, const struct audit_rider *rider);
-void audit_hurry(struct audit *a); /* the rider has something */
+/* There is at most one. NULL removes it; its functions are not running when
+ * this returns. */
+void audit_set_piggyback(struct audit *a,
+                         const struct audit_piggyback *piggyback);
+void audit_flush_soon(struct audit *a); /* the piggyback has rows */
 
 struct audit_filter { /* NULL or 0: any */
     const char *tenant;

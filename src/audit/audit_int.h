@@ -4,14 +4,13 @@
  *
  * How the pieces work together: record.c makes bounded, printable text of an
  * event; chain.c numbers it, hashes it with the hash of the one before and
- * moves the head; later.c does that for queued ones on a thread of its own;
- * query.c reads; verify.c computes everything again; secret.c keeps the key
- * of the hashes in a file; audit.c opens and closes. Beside the one chain of
- * all events each tenant's have one of their own (link.c, proof.c), whose
- * end sign.c signs from time to time; journal.c keeps what was begun and not
+ * moves the head; async_writer.c does that for queued events on its own
+ * thread; query.c reads; verify.c computes everything again; secret.c keeps
+ * the key of the hashes in a file; audit.c opens and closes. Beside the chain
+ * of all events each tenant has its own (tenant_chain.c, proof.c), whose head
+ * sign.c signs from time to time; journal.c keeps what was begun and not
  * ended; head.c keeps the trail's end in a file beside the database; send.c
- * hands events on to others, in
- * the formats of format.c.
+ * forwards events in the formats of format.c.
  */
 #ifndef GLOVEBOX_AUDIT_AUDIT_INT_H
 #define GLOVEBOX_AUDIT_AUDIT_INT_H
@@ -90,22 +89,23 @@ int audit_chain_start(const unsigned char secret[HASH_SIZE],
 int audit_chain_add(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
                     const struct audit_record *record, struct error *err);
 
-/* ---- link.c: a tenant's own chain --------------------------------------- */
+/* ---- tenant_chain.c: the head of a tenant's own chain --------------------
+ */
 
-struct audit_link {
+struct audit_tenant_chain {
     int64_t seq; /* of the tenant's newest event; 0: there is none */
     unsigned char hash[HASH_SIZE];
     enum audit_seal seal; /* never BROKEN: mended when it is read */
     int64_t signed_seq, signed_at_ms;
 };
 
-/* Where the tenant's chain ends. */
-int audit_link_read(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
-                    const char *tenant, struct audit_link *ret,
-                    struct error *err);
-int audit_link_write(const unsigned char secret[HASH_SIZE],
-                     struct store_tx *tx, const char *tenant,
-                     const struct audit_link *link, struct error *err);
+int audit_tenant_chain_read(const unsigned char secret[HASH_SIZE],
+                            struct store_tx *tx, const char *tenant,
+                            struct audit_tenant_chain *ret, struct error *err);
+int audit_tenant_chain_write(const unsigned char secret[HASH_SIZE],
+                             struct store_tx *tx, const char *tenant,
+                             const struct audit_tenant_chain *link,
+                             struct error *err);
 
 /* ---- sign.c: checkpoints ------------------------------------------------ */
 
@@ -171,10 +171,10 @@ void audit_journal_close(struct audit *a);
 void audit_journal_release(struct audit *a, const uint32_t *slots,
                            size_t count);
 
-/* ---- later.c: the queue ------------------------------------------------- */
+/* ---- async_writer.c: queued events -------------------------------------- */
 
-struct audit_waiting {
-    struct audit_waiting *next;
+struct audit_queued {
+    struct audit_queued *next;
     struct audit_record record;
     size_t bytes;
     uint32_t slot; /* of journal.c; 0: none */
@@ -192,19 +192,19 @@ struct audit {
     pthread_cond_t wake, idle;
     pthread_t thread;
     bool started, stopping;
-    struct audit_waiting *first, **end;
+    struct audit_queued *first, **end;
     size_t count, bytes;
     uint64_t dropped;     /* and not told yet */
     bool failing;         /* the last write was, and was logged */
     int64_t failed_at_ms; /* since when */
-    bool hurry;           /* the rider has something */
+    bool flush_soon;      /* write even if no event is queued */
     bool writing;         /* the thread is, without the lock */
-    struct audit_rider rider;
+    struct audit_piggyback piggyback;
     uint64_t tick_ms; /* when checkpoints were looked at */
 };
 
-int audit_later_start(struct audit *a, struct error *err);
-void audit_later_stop(struct audit *a); /* writes what waits */
+int audit_writer_start(struct audit *a, struct error *err);
+void audit_writer_stop(struct audit *a); /* writes what waits */
 
 /* ---- send.c ------------------------------------------------------------- */
 

@@ -169,7 +169,7 @@ static int head_recover(struct store_tx *tx, struct audit_head *ret,
 static int insert_row(struct store_tx *tx, int64_t seq,
                       const unsigned char hash[HASH_SIZE],
                       const struct audit_record *record,
-                      const struct audit_link *link, struct error *err)
+                      const struct audit_tenant_chain *link, struct error *err)
 {
     char *const *f = record->fields;
 
@@ -194,8 +194,8 @@ static int insert(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
     struct audit_bytes bytes[AUDIT_FIELDS];
     int64_t seq = head->seq + 1;
     unsigned char hash[HASH_SIZE];
-    struct audit_link link;
-    int r = audit_link_read(secret, tx, tenant, &link, err);
+    struct audit_tenant_chain link;
+    int r = audit_tenant_chain_read(secret, tx, tenant, &link, err);
 
     if (r < 0)
         return r;
@@ -206,7 +206,7 @@ static int insert(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
     link.seq++;
     audit_proof_hash(link.hash, link.seq, record->at_ms, bytes, link.hash);
     r = insert_row(tx, seq, hash, record, &link, err);
-    if (r == 1 && audit_link_write(secret, tx, tenant, &link, err) < 0)
+    if (r == 1 && audit_tenant_chain_write(secret, tx, tenant, &link, err) < 0)
         return -(int)err->code;
     if (r != 1)
         return r;

@@ -15,7 +15,7 @@
 
 #include "audit/audit_int.h"
 #include "audit/format.h"
-#include "audit/target.h"
+#include "audit/syslog_addr.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
@@ -35,8 +35,8 @@ struct audit_sender {
     const char *name; /* "syslog" or "otlp": its row, and for the log */
     int (*send)(struct audit_sender *s, const struct audit_line *lines,
                 size_t count, struct error *err);
-    char *url;                  /* OTLP */
-    struct audit_target target; /* syslog */
+    char *url;                       /* OTLP */
+    struct audit_syslog_addr target; /* syslog */
     char host[256];
 
     struct worker worker;
@@ -84,7 +84,7 @@ static int write_cursor(struct audit_sender *s, int64_t seq, struct error *err)
 static int send_syslog(struct audit_sender *s, const struct audit_line *lines,
                        size_t count, struct error *err)
 {
-    const struct audit_target *t = &s->target;
+    const struct audit_syslog_addr *t = &s->target;
     const struct timeval most = {.tv_sec = SYSLOG_S};
     int fd cleanup(fd_close) =
         socket(t->address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -206,7 +206,7 @@ static int start(struct audit *a, struct audit_sender *s, size_t place,
 static int start_syslog(struct audit *a, const char *target, struct error *err)
 {
     struct audit_sender *s cleanup(mem_free) = xcalloc(1, sizeof(*s));
-    int r = audit_target_parse(target, &s->target, err);
+    int r = audit_syslog_addr_parse(target, &s->target, err);
 
     if (r < 0)
         return r;

@@ -2,8 +2,8 @@
 /*
  * Checkpoints: the service signs how far a tenant's chain is. The private
  * half of the key is DIR/audit.sign.key, the public halves of all keys there
- * ever were are in the store. Runs in the daemon: on the thread of later.c,
- * and on that of somebody who asks for one.
+ * ever were are in the store. Runs in the daemon: on the thread of
+ * async_writer.c, and on that of somebody who asks for one.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -206,13 +206,13 @@ static int add_checkpoint(struct audit *a, struct store_tx *tx,
     struct actor who = {.tenant = tenant, .key = "glovebox"};
     struct audit_checkpoint c = {.tenant = tenant};
     struct audit_record record cleanup(audit_record_done) = {0};
-    struct audit_link link;
+    struct audit_tenant_chain link;
     char number[24];
     struct audit_event event = {.action = AUDIT_CHECKPOINT,
                                 .object = a->signer->id,
                                 .before = number,
                                 .after = c.hash};
-    int r = audit_link_read(a->secret, tx, tenant, &link, err);
+    int r = audit_tenant_chain_read(a->secret, tx, tenant, &link, err);
 
     if (r < 0 || link.seq == 0 ||
         (link.signed_seq && link.seq == link.signed_seq + 1))
@@ -229,10 +229,11 @@ static int add_checkpoint(struct audit *a, struct store_tx *tx,
     record.fields[AUDIT_DETAIL] = xstrdup(c.signature);
     r = audit_chain_add(a->secret, tx, &record, err);
     if (r == 0)
-        r = audit_link_read(a->secret, tx, tenant, &link, err);
+        r = audit_tenant_chain_read(a->secret, tx, tenant, &link, err);
     link.signed_seq = c.seq;
     link.signed_at_ms = c.at_ms;
-    return r < 0 ? r : audit_link_write(a->secret, tx, tenant, &link, err);
+    return r < 0 ? r
+                 : audit_tenant_chain_write(a->secret, tx, tenant, &link, err);
 }
 
 /* Tenants with more than the last checkpoint itself to sign; owned. */

@@ -113,8 +113,8 @@ static int check_page(struct walk *w, struct store_tx *tx, int64_t *after,
 static int check_end(struct walk *w, const unsigned char secret[HASH_SIZE],
                      struct store_tx *tx, struct error *err)
 {
-    struct audit_link end;
-    int r = audit_link_read(secret, tx, w->tenant, &end, err);
+    struct audit_tenant_chain end;
+    int r = audit_tenant_chain_read(secret, tx, w->tenant, &end, err);
 
     if (r < 0)
         return r;

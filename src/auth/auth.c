@@ -267,8 +267,8 @@ int auth_open(struct store *store, const char *data_dir,
     mutex_init(&a->changes);
     worker_init(&a->writer);
     a->store = store;
-    a->sources = auth_slow_new(failures_per_min);
-    a->prefixes = auth_slow_new(failures_per_min);
+    a->sources = auth_throttle_new(failures_per_min);
+    a->prefixes = auth_throttle_new(failures_per_min);
     if (auth_key_store_list(store, &keys, &count, err) < 0 ||
         auth_secret_open(data_dir, count == 0, a->secret, err) < 0)
         return -(int)err->code;
@@ -295,8 +295,8 @@ void auth_close(struct auth *a)
             next = e->next;
             free(e);
         }
-    auth_slow_free(a->sources);
-    auth_slow_free(a->prefixes);
+    auth_throttle_free(a->sources);
+    auth_throttle_free(a->prefixes);
     mutex_done(&a->lock);
     mutex_done(&a->changes);
     explicit_bzero(a->secret, sizeof(a->secret));
@@ -385,10 +385,10 @@ static int refuse(struct auth *a, const char *secret, bool token,
     size_t prefix = strnlen(secret, AUTH_PENALTY_PREFIX);
     char peer[64];
 
-    wait =
-        auth_slow_fail(a->sources, peer, auth_slow_source(source, peer), now);
+    wait = auth_throttle_fail(a->sources, peer,
+                              auth_throttle_source(source, peer), now);
     if (!wait && !token && prefix == AUTH_PENALTY_PREFIX)
-        wait = auth_slow_fail(a->prefixes, secret, prefix, now);
+        wait = auth_throttle_fail(a->prefixes, secret, prefix, now);
     *ret_slowed = wait > 0;
     (void)error_set(err, ERR_UNAUTHENTICATED, "the key is not valid");
     /* Never 429: clients would wait and try the same key again. */

@@ -16,10 +16,11 @@
  * How the pieces work together: the store holds the keys; auth.c loads the
  * valid ones into a table in memory, so that auth_check does no I/O, and one
  * thread writes back when keys were last used and drops what has ended;
- * key.c makes and revokes; token.c mints; bounds.c checks what keys are
- * bound to; key_store.c has the SQL; secret.c keeps the two files of the data
- * directory; slow.c remembers failures; scopes.c has the names; jwt*.c take
- * the tokens of one other issuer, when one is configured.
+ * key.c makes and revokes; token.c mints; key_restrictions.c checks the lists
+ * of pools, workspaces and sessions a key is restricted to; key_store.c has
+ * the SQL; secret.c keeps the two files of the data directory; throttle.c
+ * counts failures; scopes.c has the names; jwt*.c accept the tokens of one
+ * other issuer, when one is configured.
  */
 #ifndef GLOVEBOX_AUTH_AUTH_H
 #define GLOVEBOX_AUTH_AUTH_H
@@ -187,13 +188,13 @@ int auth_token_list(struct auth *a, const struct principal *who,
 int auth_token_revoke(struct auth *a, const struct principal *who,
                       const char *id, struct error *err);
 
-/* ---- bounds.c ----------------------------------------------------------- */
+/* ---- key_restrictions.c ------------------------------------------------- */
 
 /* Adds an id, or a pool's name, to a list. ERR_INVALID for a bad form or when
  * the list is full; twice is no error. */
-int auth_bounds_add(struct actor_bounds *b, enum actor_bound what,
-                    const char *id, struct error *err);
-const char *auth_bound_name(enum actor_bound what); /* "pools", … */
+int auth_restriction_add(struct actor_bounds *b, enum actor_bound what,
+                         const char *id, struct error *err);
+const char *auth_restriction_name(enum actor_bound what); /* "pools", … */
 
 /* "execute,files:read" <-> bits; -ERR_INVALID names the bad one. */
 int auth_scopes_parse(const char *text, uint32_t *ret, struct error *err);

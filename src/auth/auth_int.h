@@ -20,26 +20,26 @@
 #define AUTH_HEADER_MAX 512 /* of Authorization; longer ones are no keys */
 #define AUTH_PENALTY_PREFIX 12
 
-/* ---- slow.c: who failed lately ------------------------------------------ */
+/* ---- throttle.c: recent failures ---------------------------------------- */
 
-#define AUTH_SLOW_ENTRIES 4096 /* of each table; the oldest gives way */
-#define AUTH_SLOW_WINDOW_MS 60000
-#define AUTH_SLOW_FIRST_MS 15000
-#define AUTH_SLOW_MAX_MS 600000
-#define AUTH_SLOW_FORGET_MS 1200000 /* without failures: as if new */
+#define AUTH_THROTTLE_ENTRIES 4096 /* of each table; the oldest gives way */
+#define AUTH_THROTTLE_WINDOW_MS 60000
+#define AUTH_THROTTLE_FIRST_MS 15000
+#define AUTH_THROTTLE_MAX_MS 600000
+#define AUTH_THROTTLE_FORGET_MS 1200000 /* without failures: as if new */
 
-struct auth_slow;
+struct auth_throttle;
 
-struct auth_slow *auth_slow_new(uint32_t failures_per_min);
-void auth_slow_free(struct auth_slow *s);
+struct auth_throttle *auth_throttle_new(uint32_t failures_per_min);
+void auth_throttle_free(struct auth_throttle *s);
 /* Counts a failure of that name (any bytes). Returns 0, or how many
  * milliseconds it is refused for. Not locked. */
-uint64_t auth_slow_fail(struct auth_slow *s, const void *name, size_t len,
-                        uint64_t now_ms);
-size_t auth_slow_count(const struct auth_slow *s); /* entries in use */
+uint64_t auth_throttle_fail(struct auth_throttle *s, const void *name,
+                            size_t len, uint64_t now_ms);
+size_t auth_throttle_count(const struct auth_throttle *s); /* entries in use */
 /* What stands for a peer: its address, an IPv6 one cut to the /64 that one
  * customer has. ret must hold 64 bytes. Returns its length. */
-size_t auth_slow_source(const char *address, char ret[64]);
+size_t auth_throttle_source(const char *address, char ret[64]);
 
 /* ---- secret.c: the files ------------------------------------------------ */
 
@@ -121,8 +121,8 @@ struct auth {
     size_t count;  /* of keys */
     size_t tokens; /* of tokens */
     size_t admins; /* keys that can never lock everybody out */
-    struct auth_slow *sources;
-    struct auth_slow *prefixes;
+    struct auth_throttle *sources;
+    struct auth_throttle *prefixes;
     struct auth_jwt *jwt; /* NULL: no tokens; set before the first check */
 };
 

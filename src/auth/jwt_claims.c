@@ -248,7 +248,7 @@ static int add_bound(struct actor_bounds *bounds, enum actor_bound what,
 {
     char *id cleanup(mem_free) = xstrndup(text, len);
 
-    if (auth_bounds_add(bounds, what, id, err) == 0)
+    if (auth_restriction_add(bounds, what, id, err) == 0)
         return 0;
     /* What cannot be read must not be left out: that would be no bound. */
     return bad(err, "a claim that binds the token cannot be read");

@@ -54,9 +54,9 @@ static int narrow_bounds(const struct principal *parent,
         if (!actor_may(&holder, what, only[b]))
             return error_set(err, ERR_FORBIDDEN,
                              "the parent is bound to other %s",
-                             auth_bound_name(what));
+                             auth_restriction_name(what));
         ret->ids[b][0] = '\0';
-        if (auth_bounds_add(ret, what, only[b], err) < 0)
+        if (auth_restriction_add(ret, what, only[b], err) < 0)
             return -(int)err->code;
     }
     return 0;

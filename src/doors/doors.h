@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The doors: what comes in by HTTP, decoded, passed on in one call to the
- * core, encoded again. serve.c is the spine every request takes; which.c
+ * core, encoded again. serve.c is the spine every request takes; dispatch.c
  * says whose door a path leads to, routes.c finds the row in that door's
  * table; below are the folders, one a door. No door has behaviour of its own
  * and none knows another. outcome.c reads what an execution came to, for all
@@ -177,14 +177,16 @@ int doors_need_room(const struct doors *doors, struct error *err);
  */
 bool doors_left(void *http);
 
-/* which.c: never NULL; *ret_rest: the path as that door sees it. */
-const struct doors_door *doors_which(const char *path, const char **ret_rest,
-                                     struct doors_part ret[DOORS_PARAMS_MAX]);
+/* dispatch.c: the door of a path, never NULL; *ret_rest: the path below that
+ * door's prefix. */
+const struct doors_door *doors_dispatch(
+    const char *path, const char **ret_rest,
+    struct doors_part ret[DOORS_PARAMS_MAX]);
 
-/* which.c: all of them, for who goes through them; NULL at the end. */
+/* dispatch.c: the i-th door, to iterate over all; NULL at the end. */
 const struct doors_door *doors_at(size_t i);
 
-/* which.c: the largest body any door wants to see. */
+/* dispatch.c: the largest body that any door accepts. */
 uint64_t doors_body_bytes(const struct conf *conf);
 
 /* native/table.c: that door's rows, for /openapi.json */
@@ -262,10 +264,10 @@ void doors_outcome_done(struct doors_outcome *o);
 /* Appends plain text without terminal escapes. */
 void doors_outcome_plain(struct buf *out, const char *text, size_t len);
 
-/* ---- operators.c -------------------------------------------------------- */
+/* ---- health_metrics.c --------------------------------------------------- */
 
-doors_handler_fn doors_operators_health;
-doors_handler_fn doors_operators_ready;
-doors_handler_fn doors_operators_metrics;
+doors_handler_fn doors_health;
+doors_handler_fn doors_readiness;
+doors_handler_fn doors_metrics;
 
 #endif

@@ -313,7 +313,7 @@ void serve_request(void *ctx, struct http_request *req)
     char allow[64];
     int r;
 
-    call.door = doors_which(http_path(req), &rest, place);
+    call.door = doors_dispatch(http_path(req), &rest, place);
     call.route =
         doors_routes_find(call.door, http_method(req), rest, parts, allow);
     r = authenticate(&call, &err);

@@ -148,7 +148,7 @@ static void on_written(void *ctx, const struct error *err)
     if (lost)
         log_event(LOG_ERROR, "evidence_lost", "error", err->message, NULL);
     if (more)
-        audit_hurry(ev->audit);
+        audit_flush_soon(ev->audit);
 }
 
 /* ---- opening and closing ------------------------------------------------ */
@@ -166,10 +166,10 @@ int evidence_open(const struct evidence_settings *settings,
     ev->end = &ev->first;
     mutex_init(&ev->lock); /* cannot fail on Linux */
     cond_init(&ev->written);
-    audit_ride(audit, &(struct audit_rider){.ctx = ev,
-                                            .write = on_write,
-                                            .written = on_written});
-    audit_hurry(audit); /* what is too old goes now */
+    audit_set_piggyback(
+        audit, &(struct audit_piggyback){
+                   .ctx = ev, .write = on_write, .written = on_written});
+    audit_flush_soon(audit); /* what is too old goes now */
     *ret = ev;
     return 0;
 }
@@ -194,7 +194,7 @@ void evidence_close(struct evidence *ev)
     if (!ev)
         return;
     evidence_flush(ev);
-    audit_ride(ev->audit, NULL);
+    audit_set_piggyback(ev->audit, NULL);
     if (ev->count)
         log_event(LOG_ERROR, "evidence_lost", "error",
                   "it could not be written before the end", NULL);
@@ -290,5 +290,5 @@ void evidence_record(struct evidence *ev, const struct evidence_run *run)
         waiting_free(w);
     if (dropped)
         tell_dropped(ev, dropped);
-    audit_hurry(ev->audit);
+    audit_flush_soon(ev->audit);
 }

@@ -48,15 +48,15 @@ size_t http_body_feed(struct http_request *req, const char *bytes, size_t len)
 
 bool http_body_late(struct http_request *req, uint64_t now_ms)
 {
-    uint64_t patience = (uint64_t)req->server->settings.body_timeout_s * 1000;
-    uint64_t slack = patience + req->received * 1000 / HTTP_MIN_RATE;
+    uint64_t idle_ms = (uint64_t)req->server->settings.body_timeout_s * 1000;
+    uint64_t slack = idle_ms + req->received * 1000 / HTTP_MIN_RATE;
 
     /* Sums, not differences: now was read before the lock was taken, and a
      * byte may have come since. 0: the body has not begun. */
     if (req->ended || req->suspended || req->length == 0 ||
         req->body_start_ms == 0)
         return false;
-    return now_ms > req->body_last_ms + patience ||
+    return now_ms > req->body_last_ms + idle_ms ||
            now_ms > req->body_start_ms + slack;
 }
 

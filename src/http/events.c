@@ -215,15 +215,15 @@ static enum MHD_Result refuse_body(struct http_request *req,
     return MHD_YES;
 }
 
-/* Must its sender wait for this one (patience.c)? Then it is suspended until
- * the clock lets it in. Lock held. */
+/* Must its sender wait for this one (refusal_backoff.c)? Then it is suspended
+ * until the clock lets it in. Lock held. */
 static bool hold(struct http_request *req)
 {
     uint64_t now = clock_mono_ms();
 
     if (req->let_in || req->dispatched || req->answered ||
         req->server->stopping ||
-        !http_patience_spent(req->server->patience, req->flow, now))
+        !http_backoff_exceeded(req->server->backoff, req->flow, now))
         return false;
     if (!http_request_suspend(req))
         return false;
@@ -254,8 +254,8 @@ static enum MHD_Result on_head(struct http_request *req)
     req->ring = xmalloc(req->ring_size);
     req->large = req->length > HTTP_BODY_SMALL;
     if (req->large &&
-        !http_patience_spent(req->server->patience, req->flow,
-                             req->body_start_ms) &&
+        !http_backoff_exceeded(req->server->backoff, req->flow,
+                               req->body_start_ms) &&
         dispatch(req, &err) < 0)
         return refuse_body(req, &err);
     return MHD_YES;

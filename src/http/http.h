@@ -11,9 +11,9 @@
  * bounded ring) and answers exactly once (respond.c, file.c, stream.c), which
  * resumes the connection. A small body is collected first, so that a slow
  * sender holds no worker. A refusal does not wait for the rest of a large one
- * (early.c). A clock thread (server.c) ends what misses a deadline. When there
- * are too many connections, those that have not authenticated go first
- * (conns.c).
+ * (early_response.c). A clock thread (server.c) ends what misses a deadline.
+ * When there are too many connections, those that have not authenticated go
+ * first (conns.c).
  *
  * A request is shared by the event thread and its worker and counted; what
  * happens to the connection meanwhile never frees it under the worker.

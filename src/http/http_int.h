@@ -72,7 +72,7 @@ struct http_server {
     http_handler_fn *handler;
     void *ctx;
     struct http_work *work;
-    struct http_patience *patience;
+    struct http_backoff *backoff;
     bool tls;
     uint16_t port;
     int listen_fd; /* ours again once quiesced, else -1 */
@@ -174,8 +174,8 @@ size_t http_body_feed(struct http_request *req, const char *bytes, size_t len);
 /* Is the sender too slow? Call with the lock held. */
 bool http_body_late(struct http_request *req, uint64_t now_ms);
 
-/* early.c: an answer while the body still comes. Call with the lock held.
- * body: borrowed. */
+/* early_response.c: an answer before the end of the body. Call with the
+ * request's lock held. body: borrowed. */
 void http_early_prepare(struct http_request *req, const char *body,
                         size_t len);
 /* Sends what can be sent now; any thread, but over TLS only the event
@@ -187,7 +187,7 @@ void http_early_end(struct http_request *req);
  * dropped until the next tick? Then it should wait: an uploader that is
  * refused must not cost more than one that is served. */
 bool http_early_enough(struct http_request *req);
-/* Has the sender had all the patience there is? */
+/* Has the sender used up its time or bytes for draining? */
 bool http_early_over(const struct http_request *req, uint64_t now_ms);
 
 /* conns.c: how many connections there may be, and which one has to go. Call
@@ -214,15 +214,15 @@ bool http_gate_over(const struct http_conn *conn, uint64_t now_ms);
 ssize_t http_gate_recv(int fd, void *bytes, size_t len, int flags);
 ssize_t http_gate_tls_recv(void *session, void *bytes, size_t len);
 
-/* patience.c */
-struct http_patience *http_patience_new(void);
-void http_patience_free(struct http_patience *p); /* accepts NULL */
-/* It was told 429. */
-void http_patience_refused(struct http_patience *p, uint64_t flow,
+/* refusal_backoff.c */
+struct http_backoff *http_backoff_new(void);
+void http_backoff_free(struct http_backoff *p); /* accepts NULL */
+/* The client got a 429. */
+void http_backoff_refused(struct http_backoff *p, uint64_t flow,
+                          uint64_t now_ms);
+/* Must the client's next request wait? */
+bool http_backoff_exceeded(struct http_backoff *p, uint64_t flow,
                            uint64_t now_ms);
-/* Has it been told so often that its next request waits? */
-bool http_patience_spent(struct http_patience *p, uint64_t flow,
-                         uint64_t now_ms);
 
 /* tls.c. The session is the connection's; these three on the event thread
  * only. */

@@ -66,8 +66,7 @@ static void set(struct http_request *req, unsigned status,
         add(response, req->extra[i].name, req->extra[i].value);
     req->server->classes[status / 100 % 6]++;
     if (status == 429 && !req->let_in) /* else it counted then */
-        http_patience_refused(req->server->patience, req->flow,
-                              clock_mono_ms());
+        http_backoff_refused(req->server->backoff, req->flow, clock_mono_ms());
 
     (void)pthread_mutex_lock(&req->lock);
     assert(!req->answered);

@@ -66,12 +66,12 @@ static bool hung_up(const struct http_conn *conn)
  * all who wait are let in at once. Nobody waits for ever. */
 static bool let_in(struct http_request *req, uint64_t now)
 {
-    struct http_patience *p = req->server->patience;
+    struct http_backoff *p = req->server->backoff;
 
-    if (http_patience_spent(p, req->flow, now) &&
+    if (http_backoff_exceeded(p, req->flow, now) &&
         now < req->held_ms + HELD_MOST_MS)
         return false;
-    http_patience_refused(p, req->flow, now);
+    http_backoff_refused(p, req->flow, now);
     return true;
 }
 
@@ -263,7 +263,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
 static void free_server(struct http_server *server)
 {
     http_work_free(server->work);
-    http_patience_free(server->patience);
+    http_backoff_free(server->backoff);
     free(server->by_fd);
     fd_close(&server->listen_fd);
     (void)pthread_cond_destroy(&server->idle);
@@ -309,7 +309,7 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
     (void)pthread_condattr_destroy(&attr);
     http_conns_set_limits(server);
     server->work = http_work_new(settings->workers, QUEUE_MAX);
-    server->patience = http_patience_new();
+    server->backoff = http_backoff_new();
     r = listen_on(settings->host, settings->port, &fd, &server->port, err);
     if (r < 0) {
         free_server(server);

@@ -2,8 +2,8 @@
 /*
  * What we do of TLS ourselves; the rest is libmicrohttpd's, by GnuTLS. The
  * certificate is tried before the server starts, so that a wrong one is
- * named; and an answer in the middle of a body (early.c) is written to the
- * session, which only the event thread may do.
+ * named; and an answer in the middle of a body (early_response.c) is written
+ * to the session, which only the event thread may do.
  */
 #include "http/http_int.h"
 

@@ -347,8 +347,7 @@ static void record_end(const struct job *job)
     event.before = info.session;
     event.after = info.commit;
     event.result = exec_outcome_name(info.outcome);
-    audit_later_end(workspaces_audit(job->m->workspaces), &who, &event,
-                    job->begun);
+    audit_end(workspaces_audit(job->m->workspaces), &who, &event, job->begun);
     session_watch_audit(job->m, job->se, &who, &info);
     session_govern_record(job->m, job->se, job->e, job->code,
                           job->e->code_len);

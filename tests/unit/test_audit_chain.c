@@ -8,7 +8,7 @@
 #include <sys/un.h>
 
 #include "audit/format.h"
-#include "audit/target.h"
+#include "audit/syslog_addr.h"
 #include "audit_fixture.h"
 
 /* ---- help --------------------------------------------------------------- */
@@ -397,14 +397,15 @@ static void a_rider_is_written_with_the_events(void **state)
     struct fixture *f = *state;
     struct rider r = {.f = f};
 
-    audit_ride(f->audit, &(struct audit_rider){&r, on_write, on_written});
+    audit_set_piggyback(f->audit,
+                        &(struct audit_piggyback){&r, on_write, on_written});
     audit_later(f->audit, &ann, &(struct audit_event){.action = "a"});
-    audit_hurry(f->audit);
+    audit_flush_soon(f->audit);
     wait_for(f, 1);
-    audit_ride(f->audit, NULL);
+    audit_set_piggyback(f->audit, NULL);
     assert_int_equal(r.writes, 1);
     assert_int_equal(r.good, 1);
-    audit_hurry(f->audit); /* nobody is there */
+    audit_flush_soon(f->audit); /* nobody is there */
     note(f, &ann, &(struct audit_event){.action = "b"});
     assert_int_equal(r.writes, 1);
 }
@@ -414,10 +415,11 @@ static void a_rider_that_fails_holds_no_event_up(void **state)
     struct fixture *f = *state;
     struct rider r = {.f = f, .fail = true};
 
-    audit_ride(f->audit, &(struct audit_rider){&r, on_write, on_written});
+    audit_set_piggyback(f->audit,
+                        &(struct audit_piggyback){&r, on_write, on_written});
     audit_later(f->audit, &ann, &(struct audit_event){.action = "a"});
     wait_for(f, 1);
-    audit_ride(f->audit, NULL);
+    audit_set_piggyback(f->audit, NULL);
     assert_true(r.bad >= 1);
     assert_int_equal(r.good, 0);
     wait_writable(f, true);
@@ -502,22 +504,23 @@ static void target_parse_takes_only_this_machine(void **state)
                                       "udp:127.0.0.1:65536",
                                       "udp:127.0.0.1:+5",
                                       "udp:127.0.0.1:5x"};
-    struct audit_target t;
+    struct audit_syslog_addr t;
     struct error err;
     char path[256];
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(good); i++)
-        assert_int_equal(audit_target_parse(good[i], &t, &err), 0);
+        assert_int_equal(audit_syslog_addr_parse(good[i], &t, &err), 0);
     for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
-        assert_int_equal(audit_target_parse(bad[i], &t, &err), -ERR_INVALID);
+        assert_int_equal(audit_syslog_addr_parse(bad[i], &t, &err),
+                         -ERR_INVALID);
     memset(path, 'x', sizeof(path));
     memcpy(path, "unix:/", 6);
     path[5 + 107] = '\0'; /* the longest there is room for */
-    assert_int_equal(audit_target_parse(path, &t, &err), 0);
+    assert_int_equal(audit_syslog_addr_parse(path, &t, &err), 0);
     path[5 + 107] = 'x';
     path[5 + 108] = '\0';
-    assert_int_equal(audit_target_parse(path, &t, &err), -ERR_INVALID);
+    assert_int_equal(audit_syslog_addr_parse(path, &t, &err), -ERR_INVALID);
 }
 
 int main(void)

@@ -20,7 +20,7 @@ static uint32_t begun(struct fixture *f, const char *object)
 
 static void end(struct fixture *f, const char *object, uint32_t slot)
 {
-    audit_later_end(
+    audit_end(
         f->audit, &ann,
         &(struct audit_event){.action = "execution.run", .object = object},
         slot);

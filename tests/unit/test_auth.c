@@ -499,7 +499,7 @@ static void check_without_header_is_not_counted(void **state)
         assert_int_equal(auth_check(f->auth, NULL, "10.0.0.1", &p, &f->err),
                          -ERR_UNAUTHENTICATED);
     assert_non_null(strstr(f->err.hint, "Bearer"));
-    assert_int_equal(auth_slow_count(f->auth->sources), 0);
+    assert_int_equal(auth_throttle_count(f->auth->sources), 0);
 }
 
 /* ---- guessing ----------------------------------------------------------- */
@@ -561,68 +561,69 @@ static void I5_a_right_key_is_never_locked_out(void **state)
 
 static void I5_refusal_grows_expires_and_is_capped(void **state)
 {
-    struct auth_slow *s = auth_slow_new(LIMIT);
-    uint64_t now = 1000000, want = AUTH_SLOW_FIRST_MS;
+    struct auth_throttle *s = auth_throttle_new(LIMIT);
+    uint64_t now = 1000000, want = AUTH_THROTTLE_FIRST_MS;
 
     (void)state;
     for (int round = 0; round < 9; round++) {
         for (int i = 0; i < LIMIT; i++)
-            assert_int_equal(auth_slow_fail(s, "x", 1, now), 0);
-        assert_int_equal(auth_slow_fail(s, "x", 1, now), want);
-        assert_int_equal(auth_slow_fail(s, "x", 1, now + 1), want - 1);
-        assert_int_equal(auth_slow_fail(s, "x", 1, now + want - 1), 1);
+            assert_int_equal(auth_throttle_fail(s, "x", 1, now), 0);
+        assert_int_equal(auth_throttle_fail(s, "x", 1, now), want);
+        assert_int_equal(auth_throttle_fail(s, "x", 1, now + 1), want - 1);
+        assert_int_equal(auth_throttle_fail(s, "x", 1, now + want - 1), 1);
         now += want;
-        want = MIN(2 * want, (uint64_t)AUTH_SLOW_MAX_MS);
+        want = MIN(2 * want, (uint64_t)AUTH_THROTTLE_MAX_MS);
     }
-    assert_int_equal(want, AUTH_SLOW_MAX_MS);
+    assert_int_equal(want, AUTH_THROTTLE_MAX_MS);
     /* Long quiet, and it starts over. */
-    now += AUTH_SLOW_FORGET_MS;
+    now += AUTH_THROTTLE_FORGET_MS;
     for (int i = 0; i < LIMIT; i++)
-        assert_int_equal(auth_slow_fail(s, "x", 1, now), 0);
-    assert_int_equal(auth_slow_fail(s, "x", 1, now), AUTH_SLOW_FIRST_MS);
-    auth_slow_free(s);
+        assert_int_equal(auth_throttle_fail(s, "x", 1, now), 0);
+    assert_int_equal(auth_throttle_fail(s, "x", 1, now),
+                     AUTH_THROTTLE_FIRST_MS);
+    auth_throttle_free(s);
 }
 
 static void I5_slow_failures_are_not_punished(void **state)
 {
-    struct auth_slow *s = auth_slow_new(LIMIT);
+    struct auth_throttle *s = auth_throttle_new(LIMIT);
 
     (void)state;
     for (int minute = 0; minute < 50; minute++)
         for (int i = 0; i < LIMIT; i++)
             assert_int_equal(
-                auth_slow_fail(s, "x", 1,
-                               1 + (uint64_t)minute * AUTH_SLOW_WINDOW_MS),
+                auth_throttle_fail(
+                    s, "x", 1, 1 + (uint64_t)minute * AUTH_THROTTLE_WINDOW_MS),
                 0);
-    auth_slow_free(s);
+    auth_throttle_free(s);
 }
 
 static void I5_table_is_bounded_and_drops_the_oldest(void **state)
 {
-    struct auth_slow *s = auth_slow_new(1);
+    struct auth_throttle *s = auth_throttle_new(1);
     uint32_t name;
 
     (void)state;
-    for (name = 0; name < AUTH_SLOW_ENTRIES; name++) {
-        assert_int_equal(auth_slow_fail(s, &name, sizeof(name), 5), 0);
-        assert_int_equal(auth_slow_count(s), name + 1);
+    for (name = 0; name < AUTH_THROTTLE_ENTRIES; name++) {
+        assert_int_equal(auth_throttle_fail(s, &name, sizeof(name), 5), 0);
+        assert_int_equal(auth_throttle_count(s), name + 1);
     }
     /* Name 0 fails again and so is no longer the oldest. */
     name = 0;
-    assert_true(auth_slow_fail(s, &name, sizeof(name), 6) > 0);
+    assert_true(auth_throttle_fail(s, &name, sizeof(name), 6) > 0);
     for (name = 10000; name < 10010; name++)
-        assert_int_equal(auth_slow_fail(s, &name, sizeof(name), 7), 0);
-    assert_int_equal(auth_slow_count(s), AUTH_SLOW_ENTRIES);
+        assert_int_equal(auth_throttle_fail(s, &name, sizeof(name), 7), 0);
+    assert_int_equal(auth_throttle_count(s), AUTH_THROTTLE_ENTRIES);
     name = 0;
-    assert_true(auth_slow_fail(s, &name, sizeof(name), 8) > 0);
+    assert_true(auth_throttle_fail(s, &name, sizeof(name), 8) > 0);
     name = 11; /* still known: a second failure is one too many */
-    assert_true(auth_slow_fail(s, &name, sizeof(name), 8) > 0);
+    assert_true(auth_throttle_fail(s, &name, sizeof(name), 8) > 0);
     name = 1; /* forgotten */
-    assert_int_equal(auth_slow_fail(s, &name, sizeof(name), 8), 0);
+    assert_int_equal(auth_throttle_fail(s, &name, sizeof(name), 8), 0);
     for (name = 20000; name < 50000; name++)
-        (void)auth_slow_fail(s, &name, sizeof(name), 9);
-    assert_int_equal(auth_slow_count(s), AUTH_SLOW_ENTRIES);
-    auth_slow_free(s);
+        (void)auth_throttle_fail(s, &name, sizeof(name), 9);
+    assert_int_equal(auth_throttle_count(s), AUTH_THROTTLE_ENTRIES);
+    auth_throttle_free(s);
 }
 
 static void I5_one_source_cannot_fill_the_prefixes(void **state)
@@ -631,8 +632,8 @@ static void I5_one_source_cannot_fill_the_prefixes(void **state)
 
     for (unsigned i = 0; i < 1000; i++)
         (void)check(f, wrong(i), "10.0.0.1", NULL);
-    assert_int_equal(auth_slow_count(f->auth->sources), 1);
-    assert_int_equal(auth_slow_count(f->auth->prefixes), LIMIT);
+    assert_int_equal(auth_throttle_count(f->auth->sources), 1);
+    assert_int_equal(auth_throttle_count(f->auth->prefixes), LIMIT);
 }
 
 static void I5_an_ipv6_network_is_one_source(void **state)
@@ -641,13 +642,13 @@ static void I5_an_ipv6_network_is_one_source(void **state)
     size_t len;
 
     (void)state;
-    len = auth_slow_source("2001:db8:1:2::1", a);
-    assert_int_equal(auth_slow_source("2001:db8:1:2:ffff::9", b), len);
+    len = auth_throttle_source("2001:db8:1:2::1", a);
+    assert_int_equal(auth_throttle_source("2001:db8:1:2:ffff::9", b), len);
     assert_memory_equal(a, b, len);
-    assert_int_equal(auth_slow_source("2001:db8:1:3::1", c), len);
+    assert_int_equal(auth_throttle_source("2001:db8:1:3::1", c), len);
     assert_memory_not_equal(a, c, len);
-    len = auth_slow_source("::ffff:10.0.0.1", a);
-    assert_int_equal(auth_slow_source("::ffff:10.0.0.2", d), len);
+    len = auth_throttle_source("::ffff:10.0.0.1", a);
+    assert_int_equal(auth_throttle_source("::ffff:10.0.0.2", d), len);
     assert_memory_not_equal(a, d, len);
 }
 

@@ -524,7 +524,7 @@ static void bounds_take_only_ids_of_their_kind(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
         struct actor_bounds b = {0};
         struct error err;
-        int r = auth_bounds_add(&b, cases[i].what, cases[i].id, &err);
+        int r = auth_restriction_add(&b, cases[i].what, cases[i].id, &err);
 
         if (r != (cases[i].good ? 0 : -ERR_INVALID))
             fail_msg("'%s'", cases[i].id);
@@ -543,12 +543,13 @@ static void bounds_have_a_length(void **state)
     (void)state;
     do
         ids_make("ws", id);
-    while (auth_bounds_add(&b, ACTOR_WORKSPACES, id, &err) == 0 && ++count);
+    while (auth_restriction_add(&b, ACTOR_WORKSPACES, id, &err) == 0 &&
+           ++count);
     /* 35 characters each and a comma between */
     assert_int_equal(count, ACTOR_BOUND_MAX / 36);
     assert_int_equal(err.code, ERR_INVALID);
     (void)snprintf(id, sizeof(id), "%.35s", b.ids[ACTOR_WORKSPACES]);
-    assert_int_equal(auth_bounds_add(&b, ACTOR_WORKSPACES, id, &err), 0);
+    assert_int_equal(auth_restriction_add(&b, ACTOR_WORKSPACES, id, &err), 0);
 }
 
 static void actor_may_knows_its_list(void **state)

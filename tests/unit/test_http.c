@@ -1167,28 +1167,28 @@ static void X4_who_is_refused_again_and_again_waits(void **state)
 }
 
 /* Who waits as it was told is not slowed by what was long ago. */
-static void http_patience_counts_and_forgets(void **state)
+static void http_backoff_counts_and_forgets(void **state)
 {
-    struct http_patience *p = http_patience_new();
+    struct http_backoff *p = http_backoff_new();
     uint64_t now = 1000000;
 
     (void)state;
     for (int i = 0; i < 1000; i++)
-        http_patience_refused(p, 7, now);
-    assert_false(http_patience_spent(p, 7, now));
-    http_patience_refused(p, 7, now);
-    assert_true(http_patience_spent(p, 7, now));
-    assert_false(http_patience_spent(p, 8, now));
-    assert_false(http_patience_spent(p, 7, now + 10));
+        http_backoff_refused(p, 7, now);
+    assert_false(http_backoff_exceeded(p, 7, now));
+    http_backoff_refused(p, 7, now);
+    assert_true(http_backoff_exceeded(p, 7, now));
+    assert_false(http_backoff_exceeded(p, 8, now));
+    assert_false(http_backoff_exceeded(p, 7, now + 10));
     for (int i = 0; i < 100000; i++)
-        http_patience_refused(p, 7, now);
-    assert_true(http_patience_spent(p, 7, now + 1999));
-    assert_false(http_patience_spent(p, 7, now + 2000));
+        http_backoff_refused(p, 7, now);
+    assert_true(http_backoff_exceeded(p, 7, now + 1999));
+    assert_false(http_backoff_exceeded(p, 7, now + 2000));
     /* Many others, of the same set too, do not make it forget. */
     for (uint64_t i = 8; i < 100000; i++)
-        http_patience_refused(p, i, now);
-    assert_true(http_patience_spent(p, 7, now));
-    http_patience_free(p);
+        http_backoff_refused(p, i, now);
+    assert_true(http_backoff_exceeded(p, 7, now));
+    http_backoff_free(p);
 }
 
 /* ---- connections -------------------------------------------------------- */
@@ -1399,7 +1399,7 @@ int main(void)
         CASE(X4_who_is_refused_again_and_again_waits),
         cmocka_unit_test(X4_what_frees_something_is_parked_not_refused),
         cmocka_unit_test(R8_a_deletion_has_a_place_in_a_full_line),
-        cmocka_unit_test(http_patience_counts_and_forgets),
+        cmocka_unit_test(http_backoff_counts_and_forgets),
         cmocka_unit_test_setup_teardown(H2_the_oldest_stranger_makes_room,
                                         setup_few, teardown),
         cmocka_unit_test_setup_teardown(H2_a_request_under_way_is_not_closed,

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Unit tests of http/early.c and of http_left: refusals while a body is still
- * being sent, what a refused sender may go on sending, and clients that hang
- * up. A real server on a free loopback port, spoken to over plain sockets.
+ * Unit tests of http/early_response.c and of http_left: refusals while a body
+ * is still being sent, what a refused sender may go on sending, and clients
+ * that hang up. A real server on a free loopback port, spoken to over plain
+ * sockets.
  */
 #include <setjmp.h>
 #include <stdarg.h>

@@ -133,7 +133,7 @@ static int issue(struct doors_call *call, size_t most, int64_t until_ms,
     if (r < 0)
         return r;
     (void)snprintf(name, sizeof(name), "mcp %.56s", pool.name);
-    r = auth_bounds_add(&bounds, ACTOR_POOLS, pool.name, err);
+    r = auth_restriction_add(&bounds, ACTOR_POOLS, pool.name, err);
     if (r == 0)
         r = auth_key_create_as(call->doors->auth, &spec, &key, &secret, err);
     if (r == 0)

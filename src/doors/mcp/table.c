@@ -2,8 +2,8 @@
 /*
  * The paths of the MCP door: /mcp, the MCP endpoint of an Azure pool, that of
  * a Foundry toolbox, and the metadata of RFC 9728. Runs in the daemon, called
- * by which.c and serve.c. The rows are open to the spine because Origin comes
- * before credentials here; serve.c of this folder then asks for the key
+ * by dispatch.c and serve.c. The rows are open to the spine because Origin
+ * comes before credentials here; serve.c of this folder then asks for the key
  * before anything else happens (I1).
  */
 #include <string.h>

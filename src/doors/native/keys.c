@@ -74,7 +74,7 @@ static int read_bounds(const struct key_body *b, struct actor_bounds *ret,
 {
     for (int k = 0; k < ACTOR_BOUNDS; k++) {
         enum actor_bound what = (enum actor_bound)k;
-        const char *name = auth_bound_name(what);
+        const char *name = auth_restriction_name(what);
 
         if (b->bounds[k] && json_array_size(b->bounds[k]) == 0)
             return error_set(err, ERR_INVALID,
@@ -88,7 +88,7 @@ static int read_bounds(const struct key_body *b, struct actor_bounds *ret,
             if (!id)
                 return error_set(err, ERR_INVALID,
                                  "field '%s' must be a list of texts", name);
-            if (auth_bounds_add(ret, what, id, err) < 0)
+            if (auth_restriction_add(ret, what, id, err) < 0)
                 return error_wrap(err, "%s", name);
         }
     }
@@ -104,7 +104,7 @@ void native_keys_encode(struct json_writer *w, const struct auth_key *key)
     json_write_string(w, "name", key->name[0] ? key->name : NULL);
     native_encode_words(w, "scopes", auth_scopes_format(key->scopes, text));
     for (int k = 0; k < ACTOR_BOUNDS; k++) {
-        const char *name = auth_bound_name((enum actor_bound)k);
+        const char *name = auth_restriction_name((enum actor_bound)k);
 
         if (key->bounds.ids[k][0])
             native_encode_words(w, name, key->bounds.ids[k]);

@@ -29,14 +29,13 @@
 #define EVID "Evidence"
 
 const struct doors_route doors_routes[] = {
-    {"GET", "/healthz", doors_operators_health, 0, DOORS_OPEN | DOORS_QUIET,
-     NULL, OPS, "Is the process alive?", NULL, NULL, "200 text"},
-    {"GET", "/readyz", doors_operators_ready, 0, DOORS_OPEN | DOORS_QUIET,
-     NULL, OPS, "Can every pool start sessions, and can files be written?",
-     NULL, NULL, "200 text, 503"},
-    {"GET", "/metrics", doors_operators_metrics, 0, DOORS_QUIET | DOORS_TENANT,
-     NULL, OPS, "Numbers in the text format of Prometheus", NULL, NULL,
-     "200 text"},
+    {"GET", "/healthz", doors_health, 0, DOORS_OPEN | DOORS_QUIET, NULL, OPS,
+     "Is the process alive?", NULL, NULL, "200 text"},
+    {"GET", "/readyz", doors_readiness, 0, DOORS_OPEN | DOORS_QUIET, NULL, OPS,
+     "Can every pool start sessions, and can files be written?", NULL, NULL,
+     "200 text, 503"},
+    {"GET", "/metrics", doors_metrics, 0, DOORS_QUIET | DOORS_TENANT, NULL,
+     OPS, "Numbers in the text format of Prometheus", NULL, NULL, "200 text"},
     {"GET", "/openapi.json", native_openapi_get, 0, DOORS_OPEN, NULL, OPS,
      "This description", NULL, NULL, "200 object"},
     {"POST", "/api/sessions", native_sessions_create, AUTH_EXECUTE, 0, NULL,

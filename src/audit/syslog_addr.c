@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reads where syslog listens; see target.h. */
-#include "audit/target.h"
+/* Parses the address of a local syslog socket; see syslog_addr.h. */
+#include "audit/syslog_addr.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -21,7 +21,7 @@ static int bad(struct error *err)
                            "it on, encrypted.");
 }
 
-static int parse_unix(const char *path, struct audit_target *ret,
+static int parse_unix(const char *path, struct audit_syslog_addr *ret,
                       struct error *err)
 {
     struct sockaddr_un *un = (struct sockaddr_un *)&ret->address;
@@ -45,7 +45,7 @@ static int parse_port(const char *text, uint16_t *ret)
     return 0;
 }
 
-static int parse_udp(const char *text, struct audit_target *ret,
+static int parse_udp(const char *text, struct audit_syslog_addr *ret,
                      struct error *err)
 {
     struct sockaddr_in *v4 = (struct sockaddr_in *)&ret->address;
@@ -74,8 +74,8 @@ static int parse_udp(const char *text, struct audit_target *ret,
     return 0;
 }
 
-int audit_target_parse(const char *text, struct audit_target *ret,
-                       struct error *err)
+int audit_syslog_addr_parse(const char *text, struct audit_syslog_addr *ret,
+                            struct error *err)
 {
     memset(ret, 0, sizeof(*ret));
     if (strncmp(text, "unix:", 5) == 0)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Whose door is it? Runs in the daemon, called by serve.c with the raw path
- * of every request; the first that takes it has it, and the native door has
- * the rest.
+ * Chooses the door (API dialect) that handles a request. Runs in the daemon;
+ * serve.c calls it with the raw path of every request. The first door that
+ * accepts the path handles it; the native door handles the rest.
  */
 #include "doors/doors.h"
 
@@ -12,13 +12,14 @@
 #include "conf/conf.h"
 
 static const struct doors_door *const doors[] = {
-    &doors_mcp, /* first: it has paths below those of the others */
+    &doors_mcp, /* first: some of its paths are below the others' */
     &doors_azure,
     &doors_openai,
 };
 
-const struct doors_door *doors_which(const char *path, const char **ret_rest,
-                                     struct doors_part ret[DOORS_PARAMS_MAX])
+const struct doors_door *doors_dispatch(
+    const char *path, const char **ret_rest,
+    struct doors_part ret[DOORS_PARAMS_MAX])
 {
     for (size_t i = 0; i < ARRAY_SIZE(doors); i++) {
         memset(ret, 0, DOORS_PARAMS_MAX * sizeof(*ret));

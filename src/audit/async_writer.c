@@ -3,7 +3,7 @@
  * Events that need not be on disk before their act is answered: a bounded
  * queue and one thread that writes what came together in one transaction; see
  * audit_int.h. Runs in the daemon. A write that fails is tried again while the
- * queue has room; what is lost in the end is counted and told. The rider's
+ * queue has room; what is lost in the end is counted and told. The piggyback's
  * rows go along, but never hold events up: when both fail, events are tried
  * alone.
  */
@@ -23,7 +23,7 @@
 
 /* ---- the queue; the lock is held ---------------------------------------- */
 
-static void push(struct audit *a, struct audit_waiting *w)
+static void push(struct audit *a, struct audit_queued *w)
 {
     *a->end = w;
     a->end = &w->next;
@@ -33,7 +33,7 @@ static void push(struct audit *a, struct audit_waiting *w)
 
 static void drop_first(struct audit *a)
 {
-    struct audit_waiting *w = a->first;
+    struct audit_queued *w = a->first;
 
     a->first = w->next;
     if (!a->first)
@@ -75,18 +75,18 @@ static int add_resumed(struct audit *a, struct store_tx *tx,
 /* Taken off the queue without its lock: only this thread takes events off,
  * so the first `count` of them stay where they are. */
 struct batch {
-    const struct audit_waiting *first;
+    const struct audit_queued *first;
     size_t count;
     uint64_t dropped;
     int64_t failed_at_ms; /* 0: the last one was written */
-    struct audit_rider rider;
+    struct audit_piggyback piggyback;
 };
 
-static int write_batch(struct audit *a, const struct batch *b, bool with_rider,
-                       struct error *err)
+static int write_batch(struct audit *a, const struct batch *b,
+                       bool with_piggyback, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
-    const struct audit_waiting *w = b->first;
+    const struct audit_queued *w = b->first;
 
     if (store_begin(a->store, STORE_WRITE, "noting acts", &tx, err) < 0)
         return -(int)err->code;
@@ -100,21 +100,22 @@ static int write_batch(struct audit *a, const struct batch *b, bool with_rider,
         return -(int)err->code;
     if (b->failed_at_ms && add_resumed(a, tx, b->failed_at_ms, err) < 0)
         return -(int)err->code;
-    if (with_rider && b->rider.write(b->rider.ctx, tx, err) < 0)
+    if (with_piggyback && b->piggyback.write(b->piggyback.ctx, tx, err) < 0)
         return -(int)err->code;
     return store_commit(&tx, err);
 }
 
-/* Events first: 0 when they are on disk, whatever became of the rider. */
+/* Events first: 0 when they are on disk, whatever became of the piggyback. */
 static int write_both(struct audit *a, const struct batch *b,
                       struct error *err)
 {
     struct error alone;
-    int r = write_batch(a, b, b->rider.write != NULL, err);
+    int r = write_batch(a, b, b->piggyback.write != NULL, err);
 
-    if (b->rider.write)
-        b->rider.written(b->rider.ctx, r < 0 ? err : NULL);
-    if (r < 0 && b->rider.write && (b->count || b->dropped || b->failed_at_ms))
+    if (b->piggyback.write)
+        b->piggyback.written(b->piggyback.ctx, r < 0 ? err : NULL);
+    if (r < 0 && b->piggyback.write &&
+        (b->count || b->dropped || b->failed_at_ms))
         r = write_batch(a, b, false, &alone);
     return r;
 }
@@ -128,7 +129,8 @@ static void pause_ms(struct audit *a, unsigned ms, size_t enough)
     until.tv_nsec += (long)(ms % 1000) * 1000000;
     until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
-    while (!a->stopping && a->count < enough && !(enough == 1 && a->hurry) &&
+    while (!a->stopping && a->count < enough &&
+           !(enough == 1 && a->flush_soon) &&
            pthread_cond_timedwait(&a->wake, &a->lock, &until) == 0)
         continue;
 }
@@ -150,14 +152,14 @@ static void step(struct audit *a)
                       .count = MIN(a->count, (size_t)BATCH),
                       .dropped = a->dropped,
                       .failed_at_ms = a->failing ? a->failed_at_ms : 0,
-                      .rider = a->rider};
+                      .piggyback = a->piggyback};
     struct error err = {0};
     uint32_t slots[BATCH];
     size_t slot_count = 0;
     int r;
 
-    a->hurry = false;
-    if (!b.count && !b.dropped && !b.rider.write)
+    a->flush_soon = false;
+    if (!b.count && !b.dropped && !b.piggyback.write)
         return;
     a->writing = true;
     (void)pthread_mutex_unlock(&a->lock);
@@ -172,7 +174,7 @@ static void step(struct audit *a)
             a->failed_at_ms = clock_real_ms();
         }
         a->failing = true;
-        a->hurry = true;
+        a->flush_soon = true;
         pause_ms(a, AGAIN_MS, SIZE_MAX);
         return;
     }
@@ -204,7 +206,7 @@ static void tick(struct audit *a)
     if (audit_sign_due(a, &err) < 0)
         log_event(LOG_WARN, "audit_not_signed", "error", err.message, NULL);
     (void)pthread_mutex_lock(&a->lock);
-    a->hurry = true; /* the rider may have to look around, too */
+    a->flush_soon = true; /* the piggyback may have to look around, too */
 }
 
 static void *run(void *arg)
@@ -214,9 +216,9 @@ static void *run(void *arg)
     (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
     a->tick_ms = clock_mono_ms();
     while (!a->stopping || a->count || a->dropped) {
-        if (!a->count && !a->hurry && !a->dropped)
+        if (!a->count && !a->flush_soon && !a->dropped)
             pause_ms(a, TICK_MS, 1);
-        if (a->count || a->hurry || a->dropped) {
+        if (a->count || a->flush_soon || a->dropped) {
             pause_ms(a, GATHER_MS, BATCH);
             step(a);
         }
@@ -227,7 +229,7 @@ static void *run(void *arg)
     return NULL;
 }
 
-int audit_later_start(struct audit *a, struct error *err)
+int audit_writer_start(struct audit *a, struct error *err)
 {
     pthread_condattr_t attr;
     int r;
@@ -247,7 +249,7 @@ int audit_later_start(struct audit *a, struct error *err)
     return 0;
 }
 
-void audit_later_stop(struct audit *a)
+void audit_writer_stop(struct audit *a)
 {
     if (!a->started)
         return;
@@ -263,10 +265,10 @@ void audit_later_stop(struct audit *a)
 /* ---- for everybody ------------------------------------------------------ */
 
 /* Those that had begun are no more than there are slots. */
-void audit_later_end(struct audit *a, const struct actor *who,
-                     const struct audit_event *event, uint32_t begun)
+void audit_end(struct audit *a, const struct actor *who,
+               const struct audit_event *event, uint32_t begun)
 {
-    struct audit_waiting *w = xcalloc(1, sizeof(*w));
+    struct audit_queued *w = xcalloc(1, sizeof(*w));
     bool room;
 
     w->slot = begun;
@@ -293,7 +295,7 @@ void audit_later_end(struct audit *a, const struct actor *who,
 void audit_later(struct audit *a, const struct actor *who,
                  const struct audit_event *event)
 {
-    audit_later_end(a, who, event, 0);
+    audit_end(a, who, event, 0);
 }
 
 int audit_writable(struct audit *a, struct error *err)
@@ -317,20 +319,22 @@ int audit_writable(struct audit *a, struct error *err)
     return error_retry(err, 1);
 }
 
-void audit_ride(struct audit *a, const struct audit_rider *rider)
+void audit_set_piggyback(struct audit *a,
+                         const struct audit_piggyback *piggyback)
 {
     (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
-    a->rider = rider ? *rider : (struct audit_rider){.ctx = NULL};
-    while (!rider && a->writing)
+    a->piggyback =
+        piggyback ? *piggyback : (struct audit_piggyback){.ctx = NULL};
+    while (!piggyback && a->writing)
         (void)pthread_cond_wait(&a->idle, &a->lock);
     (void)pthread_mutex_unlock(&a->lock);
 }
 
-void audit_hurry(struct audit *a)
+void audit_flush_soon(struct audit *a)
 {
     (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
-    if (!a->hurry && a->count == 0)
+    if (!a->flush_soon && a->count == 0)
         (void)pthread_cond_signal(&a->wake);
-    a->hurry = true;
+    a->flush_soon = true;
     (void)pthread_mutex_unlock(&a->lock);
 }

@@ -1,17 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An answer before the end of the body. A client that is refused while it
- * still sends must see why: closing at once would have the kernel throw away
- * what we said together with what we did not read, and waiting for the end
- * would take as long as the sender likes.
+ * Responses sent before the end of the request body. A client that is refused
+ * while it still sends must be able to read why. If the server closed the
+ * connection at once, the kernel would discard the response together with the
+ * unread input; if it waited for the end of the body, the client would decide
+ * how long that takes.
  *
- * libmicrohttpd takes an answer only before the body or after it. So the
- * bytes of the answer are written here, on its socket, our side is closed
- * (over TLS at the body's end), and the event thread reads on and drops what
- * comes, until the body's end or until the sender has had the time and the
- * bytes there are for it. What was told closes the connection, so nothing that
- * follows is taken for a request. Called by the event thread, workers and the
- * clock thread.
+ * libmicrohttpd accepts a response only before or after the body. So this file
+ * writes the response to the socket itself and shuts down the sending side
+ * (over TLS at the body's end). The event thread goes on reading and discards
+ * the input until the body ends, or until the client has used up its time or
+ * its bytes (drain_s, drain_bytes). The response closes the connection, so
+ * nothing after it is parsed as a request. Called by the event thread, workers
+ * and the clock thread.
  */
 #include "http/http_int.h"
 
@@ -26,8 +27,8 @@
 #define DRAIN_TICK ((uint64_t)256 << 10) /* of a refused body */
 #define EARLY_MAX ((size_t)16 << 10)     /* of such an answer */
 
-/* Refusals only: who is told that all went well meant to send the rest. A
- * rest that is nearly here is not worth the connection. */
+/* Refusals only: a client whose request succeeded means to send the rest. A
+ * short rest is cheaper to read than a new connection. */
 static bool worth_it(const struct http_request *req)
 {
     return !req->gone && !req->ended && req->response && req->status >= 400 &&

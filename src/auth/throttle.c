@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who failed to authenticate lately, and for how long the answers to further
- * failures of theirs are delayed. Runs in the daemon, called by auth_check
- * under its lock; does no I/O and never grows: a table of fixed size, of which
- * the entry that failed longest ago gives way.
+ * Throttles failed authentication: counts recent failures per client address
+ * and per key prefix, and says for how long the answers to further failures
+ * are delayed. Runs in the daemon, called by auth_check under its lock; does
+ * no I/O and never grows. The table has a fixed size: a new entry replaces the
+ * one whose last failure is oldest.
  *
  * An entry counts failures in a window of a minute. The one beyond the limit
  * starts a penalty of 15 s, and each penalty is twice as long as the last, up
@@ -35,20 +36,20 @@ struct entry {
     uint16_t older, newer; /* by last failure */
 };
 
-struct auth_slow {
+struct auth_throttle {
     uint32_t limit;
     uint16_t used;
     uint16_t oldest, newest;
     unsigned char salt[NAME_SIZE]; /* buckets cannot be aimed at */
-    uint16_t buckets[AUTH_SLOW_ENTRIES];
-    struct entry entries[AUTH_SLOW_ENTRIES];
+    uint16_t buckets[AUTH_THROTTLE_ENTRIES];
+    struct entry entries[AUTH_THROTTLE_ENTRIES];
 };
 
-_Static_assert(AUTH_SLOW_ENTRIES < NONE, "indices are 16 bits");
+_Static_assert(AUTH_THROTTLE_ENTRIES < NONE, "indices are 16 bits");
 
-struct auth_slow *auth_slow_new(uint32_t failures_per_min)
+struct auth_throttle *auth_throttle_new(uint32_t failures_per_min)
 {
-    struct auth_slow *s = xcalloc(1, sizeof(*s));
+    struct auth_throttle *s = xcalloc(1, sizeof(*s));
 
     s->limit = failures_per_min;
     s->oldest = s->newest = NONE;
@@ -57,22 +58,23 @@ struct auth_slow *auth_slow_new(uint32_t failures_per_min)
     return s;
 }
 
-void auth_slow_free(struct auth_slow *s)
+void auth_throttle_free(struct auth_throttle *s)
 {
     free(s);
 }
 
-size_t auth_slow_count(const struct auth_slow *s)
+size_t auth_throttle_count(const struct auth_throttle *s)
 {
     return s->used;
 }
 
-static uint16_t *bucket_of(struct auth_slow *s, const unsigned char *name)
+static uint16_t *bucket_of(struct auth_throttle *s, const unsigned char *name)
 {
-    return &s->buckets[((size_t)name[0] << 8 | name[1]) % AUTH_SLOW_ENTRIES];
+    return &s->buckets[((size_t)name[0] << 8 | name[1]) %
+                       AUTH_THROTTLE_ENTRIES];
 }
 
-static void age_remove(struct auth_slow *s, uint16_t i)
+static void age_remove(struct auth_throttle *s, uint16_t i)
 {
     struct entry *e = &s->entries[i];
 
@@ -80,7 +82,7 @@ static void age_remove(struct auth_slow *s, uint16_t i)
     *(e->newer == NONE ? &s->newest : &s->entries[e->newer].older) = e->older;
 }
 
-static void age_add(struct auth_slow *s, uint16_t i)
+static void age_add(struct auth_throttle *s, uint16_t i)
 {
     struct entry *e = &s->entries[i];
 
@@ -91,11 +93,11 @@ static void age_add(struct auth_slow *s, uint16_t i)
 }
 
 /* A free entry: a new one, or that of the oldest failure. */
-static uint16_t entry_take(struct auth_slow *s)
+static uint16_t entry_take(struct auth_throttle *s)
 {
     uint16_t i, *link;
 
-    if (s->used < AUTH_SLOW_ENTRIES)
+    if (s->used < AUTH_THROTTLE_ENTRIES)
         return s->used++;
     i = s->oldest;
     age_remove(s, i);
@@ -106,7 +108,8 @@ static uint16_t entry_take(struct auth_slow *s)
     return i;
 }
 
-static struct entry *entry_get(struct auth_slow *s, const unsigned char *name)
+static struct entry *entry_get(struct auth_throttle *s,
+                               const unsigned char *name)
 {
     uint16_t *bucket = bucket_of(s, name), i = *bucket;
 
@@ -125,8 +128,8 @@ static struct entry *entry_get(struct auth_slow *s, const unsigned char *name)
     return &s->entries[i];
 }
 
-uint64_t auth_slow_fail(struct auth_slow *s, const void *name, size_t len,
-                        uint64_t now_ms)
+uint64_t auth_throttle_fail(struct auth_throttle *s, const void *name,
+                            size_t len, uint64_t now_ms)
 {
     unsigned char hash[HASH_SIZE];
     struct entry *e;
@@ -136,25 +139,25 @@ uint64_t auth_slow_fail(struct auth_slow *s, const void *name, size_t len,
     e = entry_get(s, hash);
     if (now_ms < e->refused_until_ms)
         return e->refused_until_ms - now_ms;
-    if (now_ms - e->last_ms >= AUTH_SLOW_FORGET_MS)
+    if (now_ms - e->last_ms >= AUTH_THROTTLE_FORGET_MS)
         e->refusals = 0;
     e->last_ms = now_ms;
     if (e->failures == 0 ||
-        now_ms - e->window_start_ms >= AUTH_SLOW_WINDOW_MS) {
+        now_ms - e->window_start_ms >= AUTH_THROTTLE_WINDOW_MS) {
         e->window_start_ms = now_ms;
         e->failures = 0;
     }
     if (++e->failures <= s->limit)
         return 0;
-    length = (uint64_t)AUTH_SLOW_FIRST_MS << MIN(e->refusals, 10U);
-    length = MIN(length, (uint64_t)AUTH_SLOW_MAX_MS);
+    length = (uint64_t)AUTH_THROTTLE_FIRST_MS << MIN(e->refusals, 10U);
+    length = MIN(length, (uint64_t)AUTH_THROTTLE_MAX_MS);
     e->refusals++;
     e->failures = 0;
     e->refused_until_ms = now_ms + length;
     return length;
 }
 
-size_t auth_slow_source(const char *address, char ret[64])
+size_t auth_throttle_source(const char *address, char ret[64])
 {
     struct in6_addr v6;
 

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of each tenant's own chain; see audit_int.h. Runs in the daemon, in
- * somebody's write transaction. As with the end of the one chain of all: it is
- * under a seal; where that is wrong the chain goes on behind the newest event
- * there is, and from then on with another kind of seal, which verifying
- * reports.
+ * The head of each tenant's own hash chain; see audit_int.h. Runs in the
+ * daemon, inside the caller's write transaction. Like the head of the global
+ * chain it carries a seal. If the seal is wrong, the chain continues after the
+ * newest stored event, and its head gets another kind of seal from then on,
+ * which verification reports.
  */
 #include <stdio.h>
 #include <string.h>
@@ -16,7 +16,8 @@
 #include "base/mem.h"
 
 static void make_seal(const unsigned char secret[HASH_SIZE],
-                      const char *tenant, const struct audit_link *link,
+                      const char *tenant,
+                      const struct audit_tenant_chain *link,
                       enum audit_seal kind, unsigned char ret[HASH_SIZE])
 {
     struct buf b cleanup(buf_done) = {0};
@@ -40,7 +41,7 @@ static bool copy_hash(struct store_rows *row, int column,
 
 /* 1 with its seal, or 0: there is none, or it is of no use. */
 static int stored(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
-                  const char *tenant, struct audit_link *ret,
+                  const char *tenant, struct audit_tenant_chain *ret,
                   struct error *err)
 {
     struct store_rows *row cleanup(store_rows_done) = NULL;
@@ -67,17 +68,17 @@ static int stored(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
     return 0;
 }
 
-int audit_link_read(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
-                    const char *tenant, struct audit_link *ret,
-                    struct error *err)
+int audit_tenant_chain_read(const unsigned char secret[HASH_SIZE],
+                            struct store_tx *tx, const char *tenant,
+                            struct audit_tenant_chain *ret, struct error *err)
 {
     struct store_rows *row cleanup(store_rows_done) = NULL;
     int r = stored(secret, tx, tenant, ret, err);
 
     if (r != 0)
         return r < 0 ? r : 0;
-    *ret = (struct audit_link){.seal = AUDIT_SEALED,
-                               .signed_at_ms = clock_real_ms()};
+    *ret = (struct audit_tenant_chain){.seal = AUDIT_SEALED,
+                                       .signed_at_ms = clock_real_ms()};
     r = store_one(tx, &row, err,
                   "SELECT chain_seq, chain_hash FROM audit"
                   " WHERE tenant = ?1 AND chain_seq > 0"
@@ -91,9 +92,10 @@ int audit_link_read(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
     return r < 0 ? r : 0;
 }
 
-int audit_link_write(const unsigned char secret[HASH_SIZE],
-                     struct store_tx *tx, const char *tenant,
-                     const struct audit_link *link, struct error *err)
+int audit_tenant_chain_write(const unsigned char secret[HASH_SIZE],
+                             struct store_tx *tx, const char *tenant,
+                             const struct audit_tenant_chain *link,
+                             struct error *err)
 {
     unsigned char seal[HASH_SIZE];
     int r;

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators and their machines ask: is it alive, is it ready, and
- * numbers in Prometheus's text format. Runs on a worker of the daemon.
- * Health and readiness tell nothing else and are open; metrics count every
- * tenant's work together and need a valid key.
+ * Liveness, readiness and metrics in Prometheus's text format. Runs on a
+ * worker of the daemon. /healthz and /readyz reveal nothing else and need no
+ * key; metrics are sums over all tenants and need a valid key.
  */
 #include "doors/doors.h"
 
@@ -29,7 +28,7 @@
 
 #define METRICS_TYPE "text/plain; version=0.0.4; charset=utf-8"
 
-int doors_operators_health(struct doors_call *call, struct error *err)
+int doors_health(struct doors_call *call, struct error *err)
 {
     struct buf body = {0};
 
@@ -92,7 +91,7 @@ static int check_warden(const struct doors *doors, struct error *err)
     return error_retry(err, 5);
 }
 
-int doors_operators_ready(struct doors_call *call, struct error *err)
+int doors_readiness(struct doors_call *call, struct error *err)
 {
     static const struct {
         const char *name;
@@ -346,7 +345,7 @@ static void add_process(struct buf *b, struct http_server *http)
     add_row(b, "glovebox_build_info", "version", GLOVEBOX_VERSION, 1);
 }
 
-int doors_operators_metrics(struct doors_call *call, struct error *err)
+int doors_metrics(struct doors_call *call, struct error *err)
 {
     struct session_metrics *m cleanup(mem_free) = xcalloc(1, sizeof(*m));
     struct buf body = {0};

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What keys may be bound to: lists of ids, checked when they are made, so that
- * whoever reads them later need not; see auth.h. Daemon.
+ * The pools, workspaces and sessions a key is restricted to: lists of ids,
+ * checked when they are built so that readers need not check them again; see
+ * auth.h. Runs in the daemon.
  */
 #include <string.h>
 
@@ -37,13 +38,13 @@ static const struct {
     [ACTOR_SESSIONS] = {"sessions", "a session's id", is_session},
 };
 
-const char *auth_bound_name(enum actor_bound what)
+const char *auth_restriction_name(enum actor_bound what)
 {
     return kinds[what].name;
 }
 
-int auth_bounds_add(struct actor_bounds *b, enum actor_bound what,
-                    const char *id, struct error *err)
+int auth_restriction_add(struct actor_bounds *b, enum actor_bound what,
+                         const char *id, struct error *err)
 {
     const struct actor so_far = {.bounds = b};
     char *list = b->ids[what];
