@@ -1,40 +1,45 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Events that need not be on disk before their act is answered: a bounded
- * queue and one thread that writes what came together in one transaction; see
- * audit_int.h. Runs in the daemon. A write that fails is tried again while the
- * queue has room; what is lost in the end is counted and told. The piggyback's
- * rows go along, but never hold events up: when both fail, events are tried
- * alone.
+ * The audit writer: a bounded queue of events that need not be on disk before
+ * their request is answered, and one thread that writes them in batches, one
+ * transaction each; see audit_int.h. Runs in the daemon.
+ *
+ * A write that fails is tried again while the queue has room; events that are
+ * lost in the end are counted and logged. The rows of another module may be
+ * written in the same transaction (struct audit_piggyback). They never hold
+ * events up: if a transaction with both fails, the events are written alone.
  */
 #include <stdio.h>
-#include <time.h>
 
 #include "audit/audit_int.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
-#define GATHER_MS 100 /* so that events that come together share a sync */
-#define AGAIN_MS 1000 /* after a write that failed */
-#define TICK_MS 60000 /* between looks at what is due a checkpoint */
-#define BATCH 256
+#define GATHER_MS 100 /* wait, so that events of one moment share a sync */
+#define RETRY_MS 1000 /* wait after a write that failed */
+#define SIGN_MS                                                               \
+    60000u /* between checks for chains that are due a checkpoint */
+#define BATCH 256u
 
-/* ---- the queue; the lock is held ---------------------------------------- */
+/* ---- the queue ---------------------------------------------------------- */
 
-static void push(struct audit *a, struct audit_queued *w)
+static void queue_push(struct audit *a, struct audit_queued *w)
 {
+    mutex_assert_held(&a->lock);
     *a->end = w;
     a->end = &w->next;
     a->count++;
     a->bytes += w->bytes;
 }
 
-static void drop_first(struct audit *a)
+static void queue_drop_first(struct audit *a)
 {
     struct audit_queued *w = a->first;
 
+    mutex_assert_held(&a->lock);
     a->first = w->next;
     if (!a->first)
         a->end = &a->first;
@@ -44,227 +49,212 @@ static void drop_first(struct audit *a)
     free(w);
 }
 
-/* ---- the thread --------------------------------------------------------- */
+/* ---- a batch ------------------------------------------------------------
+ * The writer's thread takes and finishes a batch with the lock held, and
+ * writes it without the lock. Only this thread removes events, so the first
+ * `count` of the queue stay in place meanwhile. */
 
-static int add_dropped(struct audit *a, struct store_tx *tx, uint64_t dropped,
-                       struct error *err)
-{
-    char detail[96];
-    struct audit_event event = {
-        .action = "audit.dropped", .result = "limit", .detail = detail};
-
-    (void)snprintf(detail, sizeof(detail),
-                   "%llu events were not kept: there were too many at once",
-                   (unsigned long long)dropped);
-    return audit_add(a, tx, NULL, &event, err);
-}
-
-/* How long events have waited: in the trail itself, once they no longer do. */
-static int add_resumed(struct audit *a, struct store_tx *tx,
-                       int64_t failed_at_ms, struct error *err)
-{
-    char detail[96];
-    struct audit_event event = {.action = "audit.resumed", .detail = detail};
-
-    (void)snprintf(detail, sizeof(detail),
-                   "events could not be written for %lld seconds",
-                   (long long)(clock_real_ms() - failed_at_ms + 999) / 1000);
-    return audit_add(a, tx, NULL, &event, err);
-}
-
-/* Taken off the queue without its lock: only this thread takes events off,
- * so the first `count` of them stay where they are. */
 struct batch {
     const struct audit_queued *first;
     size_t count;
-    uint64_t dropped;
-    int64_t failed_at_ms; /* 0: the last one was written */
+    uint64_t dropped;     /* events for which the queue had no room */
+    int64_t failed_at_ms; /* when writes began to fail; 0: the last one did not
+                           */
     struct audit_piggyback piggyback;
 };
 
+static bool has_work(const struct audit *a)
+{
+    mutex_assert_held(&a->lock);
+    return a->count || a->dropped || a->flush_soon;
+}
+
+static bool is_empty(const struct batch *b)
+{
+    return !b->count && !b->dropped && !b->piggyback.write;
+}
+
+/* Waits until there is work or a checkpoint may be due. False: the service
+ * stops and the queue is empty. */
+static bool wait_for_batch(struct audit *a, struct batch *ret)
+{
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
+    uint64_t deadline = clock_mono_ms() + SIGN_MS;
+
+    if (a->stopping && !a->count && !a->dropped)
+        return false;
+    while (!a->stopping && !has_work(a) &&
+           cond_wait_until(&a->wake, held, deadline))
+        ;
+    deadline = clock_mono_ms() + GATHER_MS;
+    while (!a->stopping && has_work(a) && a->count < BATCH &&
+           cond_wait_until(&a->wake, held, deadline))
+        ;
+    *ret = (struct batch){.first = a->first,
+                          .count = MIN(a->count, (size_t)BATCH),
+                          .dropped = a->dropped,
+                          .failed_at_ms = a->failing ? a->failed_at_ms : 0};
+    if (has_work(a))
+        ret->piggyback = a->piggyback;
+    a->flush_soon = false;
+    a->writing = !is_empty(ret);
+    return true;
+}
+
+/* One transaction. */
 static int write_batch(struct audit *a, const struct batch *b,
                        bool with_piggyback, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     const struct audit_queued *w = b->first;
+    char detail[96];
 
     if (store_begin(a->store, STORE_WRITE, "noting acts", &tx, err) < 0)
         return -(int)err->code;
     for (size_t i = 0; i < b->count; i++) {
-        if (i) /* the last one's next may be set while we write */
+        if (i) /* the last event's next may be set while we write */
             w = w->next;
         if (audit_chain_add(a->secret, tx, &w->record, err) < 0)
             return -(int)err->code;
     }
-    if (b->dropped && add_dropped(a, tx, b->dropped, err) < 0)
-        return -(int)err->code;
-    if (b->failed_at_ms && add_resumed(a, tx, b->failed_at_ms, err) < 0)
-        return -(int)err->code;
+    if (b->dropped) {
+        const struct audit_event event = {
+            .action = "audit.dropped", .result = "limit", .detail = detail};
+
+        (void)snprintf(detail, sizeof(detail),
+                       "%llu events were not kept: there were too many at "
+                       "once",
+                       (unsigned long long)b->dropped);
+        if (audit_add(a, tx, NULL, &event, err) < 0)
+            return -(int)err->code;
+    }
+    if (b->failed_at_ms) {
+        const struct audit_event event = {.action = "audit.resumed",
+                                          .detail = detail};
+
+        (void)snprintf(detail, sizeof(detail),
+                       "events could not be written for %lld seconds",
+                       (long long)(clock_real_ms() - b->failed_at_ms + 999) /
+                           1000);
+        if (audit_add(a, tx, NULL, &event, err) < 0)
+            return -(int)err->code;
+    }
     if (with_piggyback && b->piggyback.write(b->piggyback.ctx, tx, err) < 0)
         return -(int)err->code;
     return store_commit(&tx, err);
 }
 
-/* Events first: 0 when they are on disk, whatever became of the piggyback. */
-static int write_both(struct audit *a, const struct batch *b,
-                      struct error *err)
+/* 0 when the events are on disk, even if the piggyback's rows are not. */
+static int write_events_first(struct audit *a, const struct batch *b,
+                              struct error *err)
 {
+    bool with_piggyback = b->piggyback.write != NULL;
+    bool has_events = b->count || b->dropped || b->failed_at_ms;
     struct error alone;
-    int r = write_batch(a, b, b->piggyback.write != NULL, err);
+    int r = write_batch(a, b, with_piggyback, err);
 
-    if (b->piggyback.write)
+    if (with_piggyback)
         b->piggyback.written(b->piggyback.ctx, r < 0 ? err : NULL);
-    if (r < 0 && b->piggyback.write &&
-        (b->count || b->dropped || b->failed_at_ms))
+    if (r < 0 && with_piggyback && has_events)
         r = write_batch(a, b, false, &alone);
     return r;
 }
 
-/* Waits with the lock held, unless we are to stop or enough have come. */
-static void pause_ms(struct audit *a, unsigned ms, size_t enough)
+/* Removes the batch from the queue, or leaves it there for another try after a
+ * pause. err NULL: the batch is on disk. */
+static void finish_batch(struct audit *a, const struct batch *b,
+                         const struct error *err)
 {
-    struct timespec until;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    until.tv_sec += ms / 1000 + until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    while (!a->stopping && a->count < enough &&
-           !(enough == 1 && a->flush_soon) &&
-           pthread_cond_timedwait(&a->wake, &a->lock, &until) == 0)
-        continue;
-}
-
-static void lost(const struct batch *b, const struct error *err)
-{
-    char count[24];
-
-    (void)snprintf(count, sizeof(count), "%llu",
-                   (unsigned long long)b->dropped + b->count);
-    log_event(LOG_ERROR, "audit_events_lost", "count", count, "error",
-              err->message, NULL);
-}
-
-/* One batch, with the lock held but for the writing. */
-static void step(struct audit *a)
-{
-    struct batch b = {.first = a->first,
-                      .count = MIN(a->count, (size_t)BATCH),
-                      .dropped = a->dropped,
-                      .failed_at_ms = a->failing ? a->failed_at_ms : 0,
-                      .piggyback = a->piggyback};
-    struct error err = {0};
+    bool retry = err && !a->stopping && store_writable(a->store);
+    uint64_t deadline = clock_mono_ms() + RETRY_MS;
     uint32_t slots[BATCH];
     size_t slot_count = 0;
-    int r;
+    char lost[24];
 
-    a->flush_soon = false;
-    if (!b.count && !b.dropped && !b.piggyback.write)
-        return;
-    a->writing = true;
-    (void)pthread_mutex_unlock(&a->lock);
-    r = write_both(a, &b, &err);
-    (void)pthread_mutex_lock(&a->lock);
+    mutex_lock(&a->lock);
     a->writing = false;
-    (void)pthread_cond_broadcast(&a->idle);
-    if (r < 0 && !a->stopping && store_writable(a->store)) {
+    cond_broadcast(&a->idle);
+    if (retry) {
         if (!a->failing) {
-            log_event(LOG_WARN, "audit_events_wait", "error", err.message,
+            log_event(LOG_WARN, "audit_events_wait", "error", err->message,
                       NULL);
             a->failed_at_ms = clock_real_ms();
         }
         a->failing = true;
         a->flush_soon = true;
-        pause_ms(a, AGAIN_MS, SIZE_MAX);
-        return;
+        while (!a->stopping && cond_wait_until(&a->wake, &a->lock, deadline))
+            ;
+    } else {
+        a->failing = false;
+        for (size_t i = 0; i < b->count; i++) {
+            if (a->first->slot)
+                slots[slot_count++] = a->first->slot;
+            queue_drop_first(a);
+        }
+        a->dropped -= b->dropped;
     }
-    a->failing = false;
-    for (size_t i = 0; i < b.count; i++) {
-        if (a->first->slot)
-            slots[slot_count++] = a->first->slot;
-        drop_first(a);
+    mutex_unlock(&a->lock);
+    if (err && !retry && b->count + b->dropped > 0) {
+        (void)snprintf(lost, sizeof(lost), "%llu",
+                       (unsigned long long)b->dropped + b->count);
+        log_event(LOG_ERROR, "audit_events_lost", "count", lost, "error",
+                  err->message, NULL);
     }
-    a->dropped -= b.dropped;
-    if (r < 0 && b.count + b.dropped > 0)
-        lost(&b, &err);
-    if (r < 0 || !slot_count) /* the next start tells of what was lost */
-        return;
-    (void)pthread_mutex_unlock(&a->lock);
-    audit_journal_release(a, slots, slot_count);
-    (void)pthread_mutex_lock(&a->lock);
+    /* The journal keeps lost events: the next start reports them. */
+    if (!err && slot_count)
+        audit_journal_release(a, slots, slot_count);
 }
 
-/* With the lock held but for the work. */
-static void tick(struct audit *a)
-{
-    struct error err;
+/* ---- the thread --------------------------------------------------------- */
 
-    if (clock_mono_ms() < a->tick_ms + TICK_MS || !store_writable(a->store))
-        return;
-    a->tick_ms = clock_mono_ms();
-    (void)pthread_mutex_unlock(&a->lock);
-    if (audit_sign_due(a, &err) < 0)
-        log_event(LOG_WARN, "audit_not_signed", "error", err.message, NULL);
-    (void)pthread_mutex_lock(&a->lock);
-    a->flush_soon = true; /* the piggyback may have to look around, too */
-}
-
-static void *run(void *arg)
+static void audit_writer_main(void *arg)
 {
     struct audit *a = arg;
+    uint64_t sign_ms = clock_mono_ms() + SIGN_MS;
+    struct error err = {0};
+    struct batch b;
 
-    (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
-    a->tick_ms = clock_mono_ms();
-    while (!a->stopping || a->count || a->dropped) {
-        if (!a->count && !a->flush_soon && !a->dropped)
-            pause_ms(a, TICK_MS, 1);
-        if (a->count || a->flush_soon || a->dropped) {
-            pause_ms(a, GATHER_MS, BATCH);
-            step(a);
+    while (wait_for_batch(a, &b)) {
+        if (!is_empty(&b)) {
+            int r = write_events_first(a, &b, &err);
+
+            finish_batch(a, &b, r < 0 ? &err : NULL);
         }
-        if (!a->stopping)
-            tick(a);
+        if (a->stopping || clock_mono_ms() < sign_ms ||
+            !store_writable(a->store))
+            continue;
+        sign_ms = clock_mono_ms() + SIGN_MS;
+        if (audit_sign_due(a, &err) < 0)
+            log_event(LOG_WARN, "audit_not_signed", "error", err.message,
+                      NULL);
+        audit_flush_soon(a); /* the piggyback has periodic work, too */
     }
-    (void)pthread_mutex_unlock(&a->lock);
-    return NULL;
 }
 
 int audit_writer_start(struct audit *a, struct error *err)
 {
-    pthread_condattr_t attr;
-    int r;
-
-    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&a->wake, &attr);
-    (void)pthread_cond_init(&a->idle, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    r = pthread_create(&a->thread, NULL, run, a);
-    if (r != 0) {
-        (void)pthread_cond_destroy(&a->wake); /* nobody is waiting */
-        (void)pthread_cond_destroy(&a->idle);
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
-    }
-    a->started = true;
-    return 0;
+    cond_init(&a->wake);
+    cond_init(&a->idle);
+    return thread_start(&a->writer, "audit-writer", audit_writer_main, a, err);
 }
 
 void audit_writer_stop(struct audit *a)
 {
-    if (!a->started)
+    if (!a->writer.started)
         return;
-    (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
+    mutex_lock(&a->lock);
     a->stopping = true;
-    (void)pthread_cond_signal(&a->wake);
-    (void)pthread_mutex_unlock(&a->lock);
-    (void)pthread_join(a->thread, NULL); /* it was started and not joined */
-    (void)pthread_cond_destroy(&a->wake);
-    (void)pthread_cond_destroy(&a->idle);
+    cond_signal(&a->wake);
+    mutex_unlock(&a->lock);
+    thread_join(&a->writer);
+    cond_done(&a->wake);
+    cond_done(&a->idle);
 }
 
-/* ---- for everybody ------------------------------------------------------ */
+/* ---- for all threads ---------------------------------------------------- */
 
-/* Those that had begun are no more than there are slots. */
+/* An event with a slot of the journal is never dropped; there are no more of
+ * them than slots. */
 void audit_end(struct audit *a, const struct actor *who,
                const struct audit_event *event, uint32_t begun)
 {
@@ -272,20 +262,19 @@ void audit_end(struct audit *a, const struct actor *who,
     bool room;
 
     w->slot = begun;
-
     audit_record_init(&w->record, who, event);
     w->bytes = audit_record_bytes(&w->record);
-    (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
+    mutex_lock(&a->lock);
     room = begun || (a->count < AUDIT_QUEUE_MAX &&
                      a->bytes + w->bytes <= AUDIT_QUEUE_BYTES);
     if (room) {
-        push(a, w);
+        queue_push(a, w);
         if (a->count == 1 || a->count == BATCH)
-            (void)pthread_cond_signal(&a->wake);
+            cond_signal(&a->wake);
     } else {
         a->dropped++;
     }
-    (void)pthread_mutex_unlock(&a->lock);
+    mutex_unlock(&a->lock);
     if (!room) {
         audit_record_done(&w->record);
         free(w);
@@ -302,10 +291,10 @@ int audit_writable(struct audit *a, struct error *err)
 {
     bool good;
 
-    (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
+    mutex_lock(&a->lock);
     good = !a->failing && !a->dropped && a->count < AUDIT_QUEUE_FULL &&
            a->bytes < AUDIT_QUEUE_BYTES / 8 * 7;
-    (void)pthread_mutex_unlock(&a->lock);
+    mutex_unlock(&a->lock);
     if (good && store_writable(a->store))
         return 0;
     (void)error_set(err, ERR_UNAVAILABLE,
@@ -322,19 +311,19 @@ int audit_writable(struct audit *a, struct error *err)
 void audit_set_piggyback(struct audit *a,
                          const struct audit_piggyback *piggyback)
 {
-    (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
+    mutex_lock(&a->lock);
     a->piggyback =
         piggyback ? *piggyback : (struct audit_piggyback){.ctx = NULL};
     while (!piggyback && a->writing)
-        (void)pthread_cond_wait(&a->idle, &a->lock);
-    (void)pthread_mutex_unlock(&a->lock);
+        cond_wait(&a->idle, &a->lock);
+    mutex_unlock(&a->lock);
 }
 
 void audit_flush_soon(struct audit *a)
 {
-    (void)pthread_mutex_lock(&a->lock); /* fails only on misuse */
+    mutex_lock(&a->lock);
     if (!a->flush_soon && a->count == 0)
-        (void)pthread_cond_signal(&a->wake);
+        cond_signal(&a->wake);
     a->flush_soon = true;
-    (void)pthread_mutex_unlock(&a->lock);
+    mutex_unlock(&a->lock);
 }

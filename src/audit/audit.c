@@ -10,6 +10,7 @@
 #include "audit/audit_int.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 static void closep(struct audit **a)
 {
@@ -34,7 +35,7 @@ int audit_open_at(struct store *store, const struct audit_place *place,
 
     a->store = store;
     a->end = &a->first;
-    (void)pthread_mutex_init(&a->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&a->lock);
     if (audit_secret_open(store, data_dir, a->secret, err) < 0 ||
         audit_head_open(a, place, err) < 0 ||
         audit_head_accept_damage(a, place->accept, err) < 0 ||
@@ -55,7 +56,7 @@ void audit_close(struct audit *a)
     audit_journal_close(a);
     audit_sign_close(a);
     audit_head_close(a);
-    (void)pthread_mutex_destroy(&a->lock); /* nobody has it */
+    mutex_done(&a->lock); /* nobody has it */
     explicit_bzero(a->secret, sizeof(a->secret));
     free(a);
 }

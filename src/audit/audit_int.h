@@ -15,11 +15,10 @@
 #ifndef GLOVEBOX_AUDIT_AUDIT_INT_H
 #define GLOVEBOX_AUDIT_AUDIT_INT_H
 
-#include <pthread.h>
-
 #include "audit/audit.h"
 #include "audit/proof.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "store/store.h"
 
 #define AUDIT_TEXT_MAX 1100  /* bytes of a field */
@@ -188,23 +187,23 @@ struct audit {
     struct audit_apart *apart;
     struct audit_sender *senders[AUDIT_SENDERS]; /* send.c; or NULL */
 
-    pthread_mutex_t lock; /* around what follows, never across I/O */
-    pthread_cond_t wake, idle;
-    pthread_t thread;
-    bool started, stopping;
+    struct thread writer;
+    struct mutex lock; /* protects the rest; never held during I/O */
+    struct cond wake;  /* the writer has work, or must stop */
+    struct cond idle;  /* `writing` became false */
+    _Atomic bool stopping;
     struct audit_queued *first, **end;
     size_t count, bytes;
-    uint64_t dropped;     /* and not told yet */
-    bool failing;         /* the last write was, and was logged */
+    uint64_t dropped;     /* and not reported yet */
+    bool failing;         /* the last write failed, and that was logged */
     int64_t failed_at_ms; /* since when */
     bool flush_soon;      /* write even if no event is queued */
-    bool writing;         /* the thread is, without the lock */
+    bool writing;         /* the writer has a batch, without the lock */
     struct audit_piggyback piggyback;
-    uint64_t tick_ms; /* when checkpoints were looked at */
 };
 
 int audit_writer_start(struct audit *a, struct error *err);
-void audit_writer_stop(struct audit *a); /* writes what waits */
+void audit_writer_stop(struct audit *a); /* writes what is queued */
 
 /* ---- send.c ------------------------------------------------------------- */
 

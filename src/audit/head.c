@@ -24,14 +24,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "audit/audit_int.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define HEAD_FILE "audit.head"
 #define SLOTS 3u
@@ -61,10 +62,10 @@ struct audit_apart {
     struct audit_mark next; /* between the two halves of the hook */
     bool has_next;
 
-    pthread_mutex_t lock; /* around what follows */
-    pthread_cond_t wake;
-    pthread_t thread;
-    bool started, stopping;
+    struct thread syncer;
+    struct mutex lock; /* protects the rest */
+    struct cond wake;
+    bool stopping;
     bool dirty;   /* written since the last sync began */
     bool failing; /* the last write or sync failed, and was logged */
     unsigned at;  /* the slot to write */
@@ -454,6 +455,7 @@ static int note_accepted(struct audit *a, const struct finding *f,
 
 static void log_failure(struct audit_apart *h, int errnum)
 {
+    mutex_assert_held(&h->lock);
     if (!h->failing)
         log_event(LOG_WARN, "audit_head_not_written", "error",
                   strerror(errnum), "means",
@@ -488,7 +490,7 @@ static void after_commit(void *ctx, bool kept)
 
     if (!kept || !h->has_next || h->next.seq == h->last.seq)
         return;
-    (void)pthread_mutex_lock(&h->lock); /* fails only on misuse */
+    mutex_lock(&h->lock);
     slot_make(&slot, store_id(h->store), ++h->generation, &h->next);
     do
         n = pwrite(h->fd, &slot, sizeof(slot), (off_t)h->at * SLOT_STEP);
@@ -497,51 +499,37 @@ static void after_commit(void *ctx, bool kept)
         log_failure(h, n < 0 ? errno : EIO);
     h->last = h->next;
     if (!h->dirty)
-        (void)pthread_cond_signal(&h->wake);
+        cond_signal(&h->wake);
     h->dirty = true;
-    (void)pthread_mutex_unlock(&h->lock);
+    mutex_unlock(&h->lock);
 }
 
-/* Lock held. Waits a moment, but not when we are to stop. */
-static void pause_ms(struct audit_apart *h, unsigned ms)
-{
-    struct timespec until;
-
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
-    while (!h->stopping &&
-           pthread_cond_timedwait(&h->wake, &h->lock, &until) == 0)
-        continue;
-}
-
-static void *head_sync_main(void *arg)
+static void audit_head_sync_main(void *arg)
 {
     struct audit_apart *h = arg;
 
-    (void)pthread_mutex_lock(&h->lock); /* fails only on misuse */
+    mutex_lock(&h->lock);
     while (!h->stopping || h->dirty) {
+        uint64_t deadline = clock_mono_ms() + SYNC_MS;
         int r;
 
         if (!h->dirty) {
-            (void)pthread_cond_wait(&h->wake, &h->lock);
+            cond_wait(&h->wake, &h->lock);
             continue;
         }
-        pause_ms(h, SYNC_MS);
+        while (!h->stopping && cond_wait_until(&h->wake, &h->lock, deadline))
+            ;
         h->dirty = false;
         h->at = (h->at + 1) % SLOTS; /* never one that is being synced */
-        (void)pthread_mutex_unlock(&h->lock);
+        mutex_unlock(&h->lock);
         r = fdatasync(h->fd) < 0 ? errno : 0;
-        (void)pthread_mutex_lock(&h->lock);
+        mutex_lock(&h->lock);
         if (r)
             log_failure(h, r);
         else
             h->failing = false;
     }
-    (void)pthread_mutex_unlock(&h->lock);
-    return NULL;
+    mutex_unlock(&h->lock);
 }
 
 /* ---- opening -------------------------------------------------------------
@@ -601,18 +589,13 @@ static int check_seal(struct audit *a, struct finding *f, struct error *err)
 
 static int start(struct audit_apart *h, struct error *err)
 {
-    pthread_condattr_t attr;
     int r;
 
-    (void)pthread_mutex_init(&h->lock, NULL); /* these cannot fail */
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&h->wake, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    r = pthread_create(&h->thread, NULL, head_sync_main, h);
-    if (r != 0)
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
-    h->started = true;
+    mutex_init(&h->lock);
+    cond_init(&h->wake);
+    r = thread_start(&h->syncer, "audit-head", audit_head_sync_main, h, err);
+    if (r < 0)
+        return r;
     h->hook = (struct store_hook){
         .before = before_commit, .after = after_commit, .ctx = h};
     store_hook_add(h->store, &h->hook);
@@ -666,15 +649,15 @@ void audit_head_close(struct audit *a)
 
     if (!h)
         return;
-    if (h->started) {
+    if (h->syncer.started) {
         store_hook_remove(h->store, &h->hook);
-        (void)pthread_mutex_lock(&h->lock); /* fails only on misuse */
+        mutex_lock(&h->lock);
         h->stopping = true;
-        (void)pthread_cond_signal(&h->wake);
-        (void)pthread_mutex_unlock(&h->lock);
-        (void)pthread_join(h->thread, NULL);
-        (void)pthread_cond_destroy(&h->wake);
-        (void)pthread_mutex_destroy(&h->lock);
+        cond_signal(&h->wake);
+        mutex_unlock(&h->lock);
+        thread_join(&h->syncer);
+        cond_done(&h->wake);
+        mutex_done(&h->lock);
     }
     fd_close(&h->fd);
     free(h);
@@ -692,9 +675,9 @@ struct audit_mark audit_head_last(struct audit *a)
 {
     struct audit_mark last;
 
-    (void)pthread_mutex_lock(&a->apart->lock); /* fails only on misuse */
+    mutex_lock(&a->apart->lock);
     last = a->apart->last;
-    (void)pthread_mutex_unlock(&a->apart->lock);
+    mutex_unlock(&a->apart->lock);
     return last;
 }
 

@@ -24,6 +24,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define JOURNAL_FILE "begun.journal"
 #define JOURNAL_SLOTS (AUDIT_QUEUE_MAX + 1024) /* that wait, and that run */
@@ -36,7 +37,7 @@ _Static_assert(6 * ID_MAX <= TEXTS, "every note has room");
 
 struct audit_journal {
     int fd;
-    pthread_mutex_t lock; /* of what follows */
+    struct mutex lock; /* of what follows */
     uint16_t free[JOURNAL_SLOTS];
     size_t free_count;
 };
@@ -209,7 +210,7 @@ int audit_journal_open(struct audit *a, const char *data_dir,
             return -(int)err->code;
     j = a->journal = xcalloc(1, sizeof(*j));
     j->fd = take_fd(fd);
-    (void)pthread_mutex_init(&j->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&j->lock);
     while (j->free_count < JOURNAL_SLOTS) {
         j->free[j->free_count] = (uint16_t)(JOURNAL_SLOTS - 1 - j->free_count);
         j->free_count++;
@@ -224,7 +225,7 @@ void audit_journal_close(struct audit *a)
     if (!j)
         return;
     fd_close(&j->fd);
-    (void)pthread_mutex_destroy(&j->lock); /* nobody has it */
+    mutex_done(&j->lock); /* nobody has it */
     free(j);
 }
 
@@ -243,9 +244,9 @@ static int write_slot(struct audit_journal *j, uint32_t slot,
 
 static void give(struct audit_journal *j, uint32_t slot)
 {
-    (void)pthread_mutex_lock(&j->lock); /* fails only on misuse */
+    mutex_lock(&j->lock);
     j->free[j->free_count++] = (uint16_t)(slot - 1);
-    (void)pthread_mutex_unlock(&j->lock);
+    mutex_unlock(&j->lock);
 }
 
 int audit_begin(struct audit *a, const struct actor *who, const char *object,
@@ -264,10 +265,10 @@ int audit_begin(struct audit *a, const struct actor *who, const char *object,
     for (size_t i = 0; i < NOTES; i++)
         (void)snprintf(note.texts[i], sizeof(note.texts[i]), "%s", texts[i]);
     encode(a->secret, &note, bytes);
-    (void)pthread_mutex_lock(&j->lock); /* fails only on misuse */
+    mutex_lock(&j->lock);
     if (j->free_count)
         slot = j->free[--j->free_count] + 1u;
-    (void)pthread_mutex_unlock(&j->lock);
+    mutex_unlock(&j->lock);
     r = slot ? write_slot(j, slot, bytes) : -EAGAIN;
     if (r == 0) {
         *ret = slot;

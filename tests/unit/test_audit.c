@@ -321,9 +321,9 @@ static size_t waiting(struct fixture *f)
 {
     size_t count;
 
-    (void)pthread_mutex_lock(&f->audit->lock);
+    mutex_lock(&f->audit->lock);
     count = f->audit->count;
-    (void)pthread_mutex_unlock(&f->audit->lock);
+    mutex_unlock(&f->audit->lock);
     return count;
 }
 
