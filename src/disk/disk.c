@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Free space and health of the data directory's disk; see disk.h. Runs in the
- * daemon: disk_admit on the thread that wants to write, the rest on a thread
- * of its own.
+ * daemon: disk_admit on the thread that wants to write, the rest on the thread
+ * disk-watch.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,7 +10,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/statvfs.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -18,6 +17,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "disk/disk_int.h"
 
 #define PROBE_BYTES 512u
@@ -50,16 +50,6 @@ static int look(struct disk *d, struct disk_room *ret)
     return 0;
 }
 
-static void lock(struct disk *d)
-{
-    (void)pthread_mutex_lock(&d->lock); /* fails only on misuse */
-}
-
-static void unlock(struct disk *d)
-{
-    (void)pthread_mutex_unlock(&d->lock); /* we hold it */
-}
-
 static void log_room(enum log_level level, const char *event,
                      const struct disk *d)
 {
@@ -73,12 +63,13 @@ static void log_room(enum log_level level, const char *event,
               NULL);
 }
 
-/* With the lock held. refused: a write was, for want of room. */
+/* refused: a write failed for lack of space. */
 static void note_room(struct disk *d, const struct disk_room *room,
                       bool refused)
 {
     bool was = d->full;
 
+    mutex_assert_held(&d->lock);
     d->room = *room;
     d->full = refused || disk_is_full(room, d->keep, was);
     if (d->full || was)
@@ -108,12 +99,12 @@ int disk_admit(struct disk *d, uint64_t bytes, struct error *err)
     /* What cannot be looked at is told by the write itself. */
     if (!d || d->look(d, &room) < 0)
         return 0;
-    lock(d);
+    mutex_lock(&d->lock);
     refused = disk_is_full(&room, d->keep, d->full) ||
               !disk_has_room(&room, d->keep, bytes);
     note_room(d, &room, refused);
     d->refused += refused;
-    unlock(d);
+    mutex_unlock(&d->lock);
     return refused ? disk_refuse(err) : 0;
 }
 
@@ -123,9 +114,9 @@ bool disk_full_since(struct disk *d, uint64_t mono_ms)
 
     if (!d)
         return false;
-    lock(d);
+    mutex_lock(&d->lock);
     full = d->full || (d->was_full_ms && d->was_full_ms >= mono_ms);
-    unlock(d);
+    mutex_unlock(&d->lock);
     return full;
 }
 
@@ -164,11 +155,11 @@ static bool is_space(int errnum)
     return errnum == ENOSPC || errnum == EDQUOT;
 }
 
-/* With the lock held. */
 static void note_fault(struct disk *d, int errnum)
 {
     int before = d->fault;
 
+    mutex_assert_held(&d->lock);
     d->fault = errnum;
     if (errnum && !before)
         log_event(LOG_ERROR, "disk_probe_failed", "error",
@@ -183,13 +174,13 @@ void disk_turn(struct disk *d, uint64_t now_ms)
     struct disk_room room;
     int r, probed = 0;
 
-    lock(d);
+    mutex_lock(&d->lock);
     d->begun_ms = now_ms;
-    unlock(d);
+    mutex_unlock(&d->lock);
     r = d->look(d, &room);
     if (due)
         probed = d->probe(d);
-    lock(d);
+    mutex_lock(&d->lock);
     d->begun_ms = 0;
     if (r == 0)
         note_room(d, &room, false);
@@ -197,51 +188,49 @@ void disk_turn(struct disk *d, uint64_t now_ms)
         d->probed_ms = now_ms;
     if (r < 0 || due)
         note_fault(d, r < 0 ? -r : -probed);
-    unlock(d);
+    mutex_unlock(&d->lock);
 }
 
-/* With the lock held, and let go meanwhile. */
+/* Releases the lock during the call. */
 static void refill(struct disk *d)
 {
     uint64_t (*fn)(void *ctx) = d->refill;
     void *ctx = d->refill_ctx;
     uint64_t held;
 
+    mutex_assert_held(&d->lock);
     if (!fn || d->full || d->fault)
         return;
     d->refilling = true;
-    unlock(d);
+    mutex_unlock(&d->lock);
     held = fn(ctx);
-    lock(d);
+    mutex_lock(&d->lock);
     d->refilling = false;
     d->reserve = held;
-    (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
+    cond_broadcast(&d->changed);
 }
 
-static void *run(void *arg)
+static void disk_watch_main(void *arg)
 {
     struct disk *d = arg;
 
-    lock(d);
+    mutex_lock(&d->lock);
     while (!d->stopping) {
-        uint64_t until_ns = clock_mono_ns() + (uint64_t)DISK_LOOK_MS * 1000000;
-        struct timespec until = {.tv_sec = (time_t)(until_ns / 1000000000),
-                                 .tv_nsec = (long)(until_ns % 1000000000)};
+        uint64_t deadline = clock_mono_ms() + DISK_LOOK_MS;
 
         refill(d);
-        while (!d->stopping && pthread_cond_timedwait(&d->changed, &d->lock,
-                                                      &until) != ETIMEDOUT)
+        while (!d->stopping &&
+               cond_wait_until(&d->changed, &d->lock, deadline))
             ;
         if (d->stopping)
             break;
-        unlock(d);
+        mutex_unlock(&d->lock);
         disk_turn(d, clock_mono_ms());
-        lock(d);
+        mutex_lock(&d->lock);
     }
     d->ended = true;
-    (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
-    unlock(d);
-    return NULL;
+    cond_broadcast(&d->changed);
+    mutex_unlock(&d->lock);
 }
 
 /* ---- status --------------------------------------------------------------
@@ -281,7 +270,7 @@ void disk_state_at(struct disk *d, uint64_t now_ms, struct disk_state *ret)
 {
     uint64_t stalled_ms;
 
-    lock(d);
+    mutex_lock(&d->lock);
     stalled_ms =
         d->begun_ms && now_ms > d->begun_ms ? now_ms - d->begun_ms : 0;
     if (stalled_ms < DISK_STALL_MS)
@@ -295,7 +284,7 @@ void disk_state_at(struct disk *d, uint64_t now_ms, struct disk_state *ret)
     else if (d->full || d->fault)
         ret->mode = DISK_FULL;
     explain(d, stalled_ms, ret);
-    unlock(d);
+    mutex_unlock(&d->lock);
 }
 
 void disk_state(struct disk *d, struct disk_state *ret)
@@ -308,19 +297,18 @@ void disk_state(struct disk *d, struct disk_state *ret)
 
 void disk_refill(struct disk *d, uint64_t (*fn)(void *ctx), void *ctx)
 {
-    lock(d);
+    mutex_lock(&d->lock);
     d->refill = fn;
     d->refill_ctx = ctx;
     while (!fn && d->refilling)
-        (void)pthread_cond_wait(&d->changed, &d->lock);
-    unlock(d);
+        cond_wait(&d->changed, &d->lock);
+    mutex_unlock(&d->lock);
 }
 
 int disk_open(const struct disk_settings *settings, struct disk **ret,
               struct error *err)
 {
     struct disk *d = xcalloc(1, sizeof(*d));
-    pthread_condattr_t attr;
     struct statvfs fs;
     int r;
 
@@ -328,11 +316,8 @@ int disk_open(const struct disk_settings *settings, struct disk **ret,
     d->look = look;
     d->probe = probe;
     d->room.files = UINT64_MAX;
-    (void)pthread_mutex_init(&d->lock, NULL); /* these cannot fail on Linux */
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&d->changed, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mutex_init(&d->lock);
+    cond_init(&d->changed);
     d->dir = open(settings->data_dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (d->dir < 0) {
         r = error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
@@ -344,11 +329,10 @@ int disk_open(const struct disk_settings *settings, struct disk **ret,
         d->total = (uint64_t)fs.f_blocks * fs.f_frsize;
     d->keep = disk_share(d, settings->free_bytes);
     disk_turn(d, clock_mono_ms());
-    r = pthread_create(&d->thread, NULL, run, d);
-    d->started = r == 0;
-    if (r != 0) {
+    r = thread_start(&d->thread, "disk-watch", disk_watch_main, d, err);
+    if (r < 0) {
         disk_close(d);
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
+        return r;
     }
     *ret = d;
     return 0;
@@ -357,21 +341,18 @@ int disk_open(const struct disk_settings *settings, struct disk **ret,
 /* False: the disk holds it. */
 static bool stop_thread(struct disk *d)
 {
-    uint64_t until_ms = clock_mono_ms() + STOP_MS;
-    struct timespec until = {.tv_sec = (time_t)(until_ms / 1000),
-                             .tv_nsec = (long)(until_ms % 1000) * 1000000};
+    uint64_t deadline = clock_mono_ms() + STOP_MS;
     bool ended;
 
-    lock(d);
+    mutex_lock(&d->lock);
     d->stopping = true;
-    (void)pthread_cond_broadcast(&d->changed); /* cannot fail */
-    while (!d->ended &&
-           pthread_cond_timedwait(&d->changed, &d->lock, &until) != ETIMEDOUT)
+    cond_broadcast(&d->changed);
+    while (!d->ended && cond_wait_until(&d->changed, &d->lock, deadline))
         ;
     ended = d->ended;
-    unlock(d);
+    mutex_unlock(&d->lock);
     if (ended)
-        (void)pthread_join(d->thread, NULL); /* it is on its last lines */
+        thread_join(&d->thread); /* at once: it is about to return */
     return ended;
 }
 
@@ -379,10 +360,10 @@ void disk_close(struct disk *d)
 {
     if (!d)
         return;
-    if (d->started && !stop_thread(d))
+    if (d->thread.started && !stop_thread(d))
         return; /* it still uses the struct; the process ends soon */
     fd_close(&d->dir);
-    (void)pthread_cond_destroy(&d->changed);
-    (void)pthread_mutex_destroy(&d->lock);
+    cond_done(&d->changed);
+    mutex_done(&d->lock);
     free(d);
 }

@@ -3,9 +3,9 @@
 #ifndef GLOVEBOX_DISK_DISK_INT_H
 #define GLOVEBOX_DISK_DISK_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/thread.h"
 #include "disk/disk.h"
 
 #define DISK_LOOK_MS 1000u
@@ -30,10 +30,9 @@ struct disk {
     int (*probe)(struct disk *d);
     void *test;
 
-    pthread_t thread;
-    bool started;
-    pthread_mutex_t lock; /* around what follows, never across I/O */
-    pthread_cond_t changed;
+    struct thread thread;
+    struct mutex lock; /* around what follows, never across I/O */
+    struct cond changed;
     bool stopping, refilling, ended;
     uint64_t (*refill)(void *ctx);
     void *refill_ctx;

@@ -12,16 +12,18 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/http_int.h"
 #include "json/json.h"
 
 /* ---- the event thread's side -------------------------------------------- */
 
-/* Bytes that may be copied in one piece at the write end. Lock held. */
+/* Bytes that may be copied in one piece at the write end. */
 static size_t ring_room(const struct http_request *req, char **ret_at)
 {
     size_t end = req->ring_start + req->ring_len;
 
+    mutex_assert_held(&req->lock);
     if (end >= req->ring_size) {
         end -= req->ring_size;
         *ret_at = req->ring + end;
@@ -62,16 +64,17 @@ bool http_body_late(struct http_request *req, uint64_t now_ms)
 
 /* ---- the worker's side -------------------------------------------------- */
 
-/* Waits until there is something to read. Lock held. */
+/* Waits until there is something to read. */
 static int wait_for_bytes(struct http_request *req, struct error *err)
 {
+    mutex_assert_held(&req->lock);
     while (req->ring_len == 0 && !req->ended) {
         if (req->gone)
             return error_set(err, ERR_INVALID,
                              "the client left before the body was complete");
         if (req->late)
             return error_set(err, ERR_INVALID, "the body came too slowly");
-        (void)pthread_cond_wait(&req->more, &req->lock);
+        cond_wait(&req->more, &req->lock);
     }
     return 0;
 }
@@ -107,10 +110,10 @@ ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
     if (req->length != UINT64_MAX && req->length > max)
         n = -ERR_TOO_LARGE;
     else {
-        (void)pthread_mutex_lock(&req->lock);
+        mutex_lock(&req->lock);
         n = read_some(req, bytes, len, err);
         consumed = req->consumed;
-        (void)pthread_mutex_unlock(&req->lock);
+        mutex_unlock(&req->lock);
         if (n >= 0 && consumed > max)
             n = -ERR_TOO_LARGE;
     }

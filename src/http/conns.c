@@ -17,6 +17,7 @@
 #include <sys/socket.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* ---- lists -------------------------------------------------------------- */
 
@@ -57,9 +58,9 @@ static bool being_handled(struct http_request *req)
 {
     bool handled;
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     handled = req->dispatched && !req->answered;
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     return handled;
 }
 
@@ -71,7 +72,7 @@ static void evict(struct http_server *server, struct http_conn *c)
     (void)shutdown(c->fd, SHUT_RDWR); /* it may have left by itself */
     if (!c->req)
         return;
-    (void)pthread_mutex_lock(&c->req->lock);
+    mutex_lock(&c->req->lock);
     c->req->held = false;
     c->req->let_in = true;
     c->req->delay = false;
@@ -79,7 +80,7 @@ static void evict(struct http_server *server, struct http_conn *c)
     c->req->lingered = true;
     c->req->linger_ms = 0;
     http_request_resume(c->req);
-    (void)pthread_mutex_unlock(&c->req->lock);
+    mutex_unlock(&c->req->lock);
 }
 
 /* The oldest stranger of a source, or of any, that may be closed. One that
@@ -150,13 +151,13 @@ void http_trust(struct http_request *req)
 
     if (req->trusted)
         return;
-    (void)pthread_mutex_lock(&server->lock);
+    mutex_lock(&server->lock);
     if (req->conn && req->conn->list == &server->strangers &&
         has_room(server)) {
         move(server, req->conn, &server->trusted);
         req->trusted = true;
     }
-    (void)pthread_mutex_unlock(&server->lock);
+    mutex_unlock(&server->lock);
 }
 
 /* A sixteenth is left for those that are being closed. */

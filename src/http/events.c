@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 /* ---- connections -------------------------------------------------------- */
 
@@ -65,18 +66,18 @@ static void connection_opened(struct http_server *server,
     conn->header_deadline_ms =
         clock_mono_ms() + server->settings.header_timeout_s * 1000ul;
     http_gate_open(server, conn);
-    (void)pthread_mutex_lock(&server->lock);
+    mutex_lock(&server->lock);
     http_conns_add(server, conn);
-    (void)pthread_mutex_unlock(&server->lock);
+    mutex_unlock(&server->lock);
     *ret = conn;
 }
 
 static void connection_closed(struct http_server *server,
                               struct http_conn *conn)
 {
-    (void)pthread_mutex_lock(&server->lock);
+    mutex_lock(&server->lock);
     http_conns_remove(server, conn);
-    (void)pthread_mutex_unlock(&server->lock);
+    mutex_unlock(&server->lock);
     http_gate_close(server, conn);
     free(conn);
 }
@@ -101,7 +102,7 @@ static struct http_conn *conn_of(struct MHD_Connection *c)
 static void carry(struct http_server *server, struct http_conn *conn,
                   struct http_request *req)
 {
-    (void)pthread_mutex_lock(&server->lock);
+    mutex_lock(&server->lock);
     if (!req) {
         conn->header_deadline_ms =
             clock_mono_ms() + (server->settings.idle_timeout_s +
@@ -120,8 +121,8 @@ static void carry(struct http_server *server, struct http_conn *conn,
         req->trusted = conn->list == &server->trusted;
     }
     if (server->active == 0)
-        (void)pthread_cond_broadcast(&server->idle);
-    (void)pthread_mutex_unlock(&server->lock);
+        cond_broadcast(&server->idle);
+    mutex_unlock(&server->lock);
 }
 
 /* ---- requests ----------------------------------------------------------- */
@@ -131,10 +132,10 @@ static enum MHD_Result queue_response(struct http_request *req)
     struct MHD_Response *response;
     enum MHD_Result r;
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     response = take_ptr(req->response);
     req->queued = true;
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     if (!response)
         return MHD_NO; /* cut off by a stop */
     r = MHD_queue_response(req->connection, req->status, response);
@@ -209,18 +210,19 @@ static enum MHD_Result refuse_body(struct http_request *req,
     if (http_header(req, "Expect"))
         return refuse(req, http_status_of(err->code), err);
     http_respond_error(req, err);
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     http_early_push(req);
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     return MHD_YES;
 }
 
-/* Must its sender wait for this one (refusal_backoff.c)? Then it is suspended
- * until the clock lets it in. Lock held. */
+/* Must this request wait (refusal_backoff.c)? Then its connection is suspended
+ * until the clock thread resumes it. */
 static bool hold(struct http_request *req)
 {
     uint64_t now = clock_mono_ms();
 
+    mutex_assert_held(&req->lock);
     if (req->let_in || req->dispatched || req->answered ||
         req->server->stopping ||
         !http_backoff_exceeded(req->server->backoff, req->flow, now))
@@ -261,15 +263,16 @@ static enum MHD_Result on_head(struct http_request *req)
     return MHD_YES;
 }
 
-/* A large body's sender was made to wait, and not any more. Lock held. */
+/* Dispatches a request with a large body after its wait. Releases the lock
+ * meanwhile. */
 static void dispatch_late(struct http_request *req)
 {
     struct error err;
 
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     if (dispatch(req, &err) < 0)
         http_respond_error(req, &err);
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
 }
 
 static enum MHD_Result on_body(struct http_request *req, const char *bytes,
@@ -279,10 +282,10 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
     size_t taken = *size;
     bool go_on = true;
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     if (req->large && !req->dispatched && !req->answered) {
         if (hold(req)) {
-            (void)pthread_mutex_unlock(&req->lock);
+            mutex_unlock(&req->lock);
             return MHD_YES; /* nothing taken */
         }
         dispatch_late(req);
@@ -302,16 +305,17 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
         go_on = false;
     if (go_on && http_early_enough(req))
         go_on = req->drain_paused = http_request_suspend(req);
-    (void)pthread_cond_signal(&req->more);
-    (void)pthread_mutex_unlock(&req->lock);
+    cond_signal(&req->more);
+    mutex_unlock(&req->lock);
     *size -= taken;
     return go_on ? MHD_YES : MHD_NO;
 }
 
 /* Must this answer wait (http_delay)? Then the connection is suspended until
- * the clock lets it go. Lock held. */
+ * the clock thread resumes it. */
 static bool delay(struct http_request *req)
 {
+    mutex_assert_held(&req->lock);
     if (!req->delay || !http_request_suspend(req))
         return false;
     req->delayed_ms = clock_mono_ms();
@@ -326,14 +330,14 @@ static bool linger(struct http_request *req)
 {
     bool wait;
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     wait =
         !req->lingered && !req->server->stopping && http_request_suspend(req);
     if (wait) {
         http_early_end(req);
         req->linger_ms = clock_mono_ms();
     }
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     return wait;
 }
 
@@ -344,27 +348,27 @@ static enum MHD_Result on_end(struct http_request *req)
     bool answered, told, held;
     struct error err;
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     req->ended = true;
     answered = req->answered;
     told = req->early_sent > 0;
-    (void)pthread_cond_signal(&req->more);
-    (void)pthread_mutex_unlock(&req->lock);
+    cond_signal(&req->more);
+    mutex_unlock(&req->lock);
     if (told) /* the client was told that the connection ends */
         return linger(req) ? MHD_YES : MHD_NO;
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     held = hold(req);
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     if (held)
         return MHD_YES;
     if (!answered && !req->dispatched && dispatch(req, &err) < 0)
         return refuse(req, http_status_of(err.code), &err);
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     answered = req->answered && !delay(req);
     if (!req->answered)
         r = http_request_suspend(req) ? MHD_YES : MHD_NO;
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     return answered ? queue_response(req) : r;
 }
 
@@ -403,12 +407,12 @@ void http_events_completed(void *cls, struct MHD_Connection *c, void **con_cls,
         if (why == MHD_REQUEST_TERMINATED_COMPLETED_OK)
             http_gate_settle(cls, conn);
     }
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     req->connection = NULL;
     req->gone = true;
     response = take_ptr(req->response);
-    (void)pthread_cond_broadcast(&req->more);
-    (void)pthread_mutex_unlock(&req->lock);
+    cond_broadcast(&req->more);
+    mutex_unlock(&req->lock);
     if (response)
         MHD_destroy_response(response);
     http_request_unref(req);

@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define LINGER_BYTES ((uint64_t)1 << 20)
 #define DROPS_AT_ONCE 64 /* reads, before others have their turn */
@@ -96,12 +97,12 @@ static bool abandon(struct http_request *req)
 {
     bool silent;
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     silent = req->early_sent == 0 && !req->queued;
     req->gone = true;
     req->early_done = true;
-    (void)pthread_cond_broadcast(&req->more);
-    (void)pthread_mutex_unlock(&req->lock);
+    cond_broadcast(&req->more);
+    mutex_unlock(&req->lock);
     return silent;
 }
 
@@ -113,9 +114,9 @@ void http_gate_settle(struct http_server *server, struct http_conn *conn)
 
     if (!conn->strict.status || conn->refused_ms || conn->done < before)
         return;
-    (void)pthread_mutex_lock(&server->lock);
+    mutex_lock(&server->lock);
     conn->refused_ms = clock_mono_ms();
-    (void)pthread_mutex_unlock(&server->lock);
+    mutex_unlock(&server->lock);
     if (in_message && conn->req)
         silent = abandon(conn->req);
     if (silent)

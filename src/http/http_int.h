@@ -5,10 +5,10 @@
 
 #include <microhttpd.h>
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/ids.h"
+#include "base/thread.h"
 #include "http/http.h"
 #include "http/strict.h"
 
@@ -76,10 +76,10 @@ struct http_server {
     bool tls;
     uint16_t port;
     int listen_fd; /* ours again once quiesced, else -1 */
-    pthread_t clock;
-    pthread_mutex_t lock; /* never taken while a request's lock is held */
-    pthread_cond_t idle;  /* active became 0 */
-    pthread_cond_t tick;  /* the clock thread's */
+    struct thread clock;
+    struct mutex lock; /* never taken while a request's lock is held */
+    struct cond idle;  /* active became 0 */
+    struct cond tick;  /* the clock thread's */
     /* Connections, under lock: those that have not authenticated (conns.c),
      * those that have, and those that are being closed. */
     struct http_conns strangers, trusted, leaving;
@@ -113,8 +113,8 @@ struct http_request {
     bool headers_bad;       /* libmicrohttpd has read more than we did */
     bool query_bad;         /* the query is badly encoded, or the same */
 
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t more;
+    struct mutex lock; /* of what follows */
+    struct cond more;
     struct MHD_Connection *connection; /* NULL once completed */
     int fd;                            /* its own; ours as long as that */
     bool suspended;

@@ -13,11 +13,12 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/http_int.h"
 
 struct http_pipe {
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t room;
+    struct mutex lock; /* of what follows */
+    struct cond room;
     struct buf bytes;
     bool ended;  /* by the writer */
     bool whole;  /* and all was written */
@@ -28,8 +29,8 @@ struct http_pipe {
 
 static void pipe_free(struct http_pipe *p)
 {
-    (void)pthread_cond_destroy(&p->room);
-    (void)pthread_mutex_destroy(&p->lock);
+    cond_done(&p->room);
+    mutex_done(&p->lock);
     buf_done(&p->bytes);
     free(p);
 }
@@ -41,15 +42,15 @@ static int on_next(void *ctx, struct buf *out)
     struct http_pipe *p = ctx;
     int more = 1;
 
-    (void)pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     if (p->bytes.len > 0) {
         buf_add(out, p->bytes.data, p->bytes.len);
         buf_reset(&p->bytes);
-        (void)pthread_cond_signal(&p->room);
+        cond_signal(&p->room);
     } else {
         more = !p->ended ? 0 : p->whole ? -1 : -2;
     }
-    (void)pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
     return more;
 }
 
@@ -57,14 +58,14 @@ static void on_watch(void *ctx, void (*wake)(void *arg), void *arg)
 {
     struct http_pipe *p = ctx;
 
-    (void)pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     if (p->bytes.len > 0 || p->ended) {
         wake(arg);
     } else {
         p->wake = wake;
         p->wake_arg = arg;
     }
-    (void)pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
 }
 
 static void on_close(void *ctx)
@@ -72,23 +73,24 @@ static void on_close(void *ctx)
     struct http_pipe *p = ctx;
     bool last;
 
-    (void)pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     p->closed = true;
     p->wake = NULL;
     last = p->ended;
-    (void)pthread_cond_signal(&p->room);
-    (void)pthread_mutex_unlock(&p->lock);
+    cond_signal(&p->room);
+    mutex_unlock(&p->lock);
     if (last)
         pipe_free(p);
 }
 
 /* ---- the worker's side -------------------------------------------------- */
 
-/* Lock held, so that the reader cannot close, and go, meanwhile. */
+/* Under the lock, so that the reader cannot close and free meanwhile. */
 static void wake_reader(struct http_pipe *p)
 {
     void (*wake)(void *arg) = take_ptr(p->wake);
 
+    mutex_assert_held(&p->lock);
     if (wake)
         wake(p->wake_arg);
 }
@@ -98,8 +100,8 @@ struct http_pipe *http_respond_pipe(struct http_request *req, const char *type)
     static const struct http_feed feed = {on_next, on_watch, on_close};
     struct http_pipe *p = xcalloc(1, sizeof(*p));
 
-    (void)pthread_mutex_init(&p->lock, NULL); /* cannot fail on Linux */
-    (void)pthread_cond_init(&p->room, NULL);
+    mutex_init(&p->lock);
+    cond_init(&p->room);
     http_stream_start(req, type, &feed, p);
     return p;
 }
@@ -110,12 +112,12 @@ int http_pipe_write(struct http_pipe *p, const void *bytes, size_t len,
     const char *from = bytes;
     int r = 0;
 
-    (void)pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     while (len > 0) {
         size_t n;
 
         while (p->bytes.len >= HTTP_PIPE_SIZE && !p->closed)
-            (void)pthread_cond_wait(&p->room, &p->lock);
+            cond_wait(&p->room, &p->lock);
         if (p->closed) {
             r = error_set(err, ERR_INVALID,
                           "the client left before the answer was complete");
@@ -127,7 +129,7 @@ int http_pipe_write(struct http_pipe *p, const void *bytes, size_t len,
         len -= n;
         wake_reader(p);
     }
-    (void)pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
     return r;
 }
 
@@ -135,12 +137,12 @@ void http_pipe_end(struct http_pipe *p, bool whole)
 {
     bool last;
 
-    (void)pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     p->ended = true;
     p->whole = whole;
     last = p->closed;
     wake_reader(p);
-    (void)pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
     if (last)
         pipe_free(p);
 }

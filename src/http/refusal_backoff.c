@@ -14,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define SETS 64u
 #define WAYS 8u
@@ -27,7 +28,7 @@ struct debtor {
 };
 
 struct http_backoff {
-    pthread_mutex_t lock;
+    struct mutex lock;
     struct debtor debtors[SETS][WAYS];
 };
 
@@ -35,7 +36,7 @@ struct http_backoff *http_backoff_new(void)
 {
     struct http_backoff *p = xcalloc(1, sizeof(*p));
 
-    (void)pthread_mutex_init(&p->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&p->lock);
     return p;
 }
 
@@ -43,7 +44,7 @@ void http_backoff_free(struct http_backoff *p)
 {
     if (!p)
         return;
-    (void)pthread_mutex_destroy(&p->lock);
+    mutex_done(&p->lock);
     free(p);
 }
 
@@ -67,10 +68,10 @@ void http_backoff_refused(struct http_backoff *p, uint64_t flow,
 {
     struct debtor *d;
 
-    (void)pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     d = debtor_get(p, flow);
     d->until_ms = MIN(MAX(d->until_ms, now_ms) + STEP_MS, now_ms + MAX_MS);
-    (void)pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
 }
 
 bool http_backoff_exceeded(struct http_backoff *p, uint64_t flow,
@@ -79,10 +80,10 @@ bool http_backoff_exceeded(struct http_backoff *p, uint64_t flow,
     const struct debtor *set = p->debtors[flow % SETS];
     bool spent = false;
 
-    (void)pthread_mutex_lock(&p->lock);
+    mutex_lock(&p->lock);
     for (unsigned i = 0; i < WAYS; i++)
         if (set[i].flow == flow)
             spent = set[i].until_ms > now_ms + BURST_MS;
-    (void)pthread_mutex_unlock(&p->lock);
+    mutex_unlock(&p->lock);
     return spent;
 }

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/http_int.h"
 
 /* ---- the copy ----------------------------------------------------------- */
@@ -79,8 +80,8 @@ struct http_request *http_request_new(struct http_server *server,
     req->fd = conn->fd;
     req->tls = server->tls ? http_tls_session(connection) : NULL;
     req->arena = arena_new();
-    (void)pthread_mutex_init(&req->lock, NULL); /* cannot fail on Linux */
-    (void)pthread_cond_init(&req->more, NULL);
+    mutex_init(&req->lock);
+    cond_init(&req->more);
     ids_make("req", req->id);
     memcpy(req->source, conn->source, sizeof(req->source));
     req->method = arena_strdup(req->arena, method);
@@ -104,8 +105,8 @@ void http_request_unref(struct http_request *req)
         return;
     if (req->response)
         MHD_destroy_response(req->response);
-    (void)pthread_cond_destroy(&req->more);
-    (void)pthread_mutex_destroy(&req->lock);
+    cond_done(&req->more);
+    mutex_done(&req->lock);
     arena_free(req->arena);
     free(req->early);
     free(req->ring);
@@ -193,9 +194,9 @@ void http_request_resume(struct http_request *req)
 
 void http_request_wake(struct http_request *req)
 {
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     http_request_resume(req);
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
 }
 
 /* ---- for handlers ------------------------------------------------------- */
@@ -270,14 +271,14 @@ bool http_left(struct http_request *req)
 
     /* Not reading: what the client may have said before it left, or the end
      * as TLS says it, would hide that it did. */
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     left = req->gone || !req->connection;
     if (!left) {
         struct pollfd p = {.fd = req->fd, .events = POLLRDHUP};
 
         left = poll(&p, 1, 0) == 1;
     }
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     return left;
 }
 

@@ -15,6 +15,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/http_int.h"
 
 #define EXTRA_MAX 16
@@ -68,7 +69,7 @@ static void set(struct http_request *req, unsigned status,
     if (status == 429 && !req->let_in) /* else it counted then */
         http_backoff_refused(req->server->backoff, req->flow, clock_mono_ms());
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     assert(!req->answered);
     req->answered = true;
     req->status = status;
@@ -84,7 +85,7 @@ static void set(struct http_request *req, unsigned status,
         req->delayed_ms = clock_mono_ms();
     else
         http_request_resume(req);
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     if (response) /* nobody to send it to; not under the lock, which the
                      feed of a stream may be waiting for */
         MHD_destroy_response(response);
@@ -121,9 +122,9 @@ void http_respond(struct http_request *req, unsigned status, const char *type,
 
 void http_delay(struct http_request *req)
 {
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     req->delay = true;
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
 }
 
 void http_respond_json(struct http_request *req, unsigned status,

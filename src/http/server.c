@@ -9,17 +9,16 @@
 #include <errno.h>
 #include <netdb.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/http_int.h"
 
 #define BACKLOG 1024
@@ -38,7 +37,7 @@
 
 /* libmicrohttpd cannot answer in the middle of a body, so this does, on its
  * socket, and then shuts it; the event thread sees the end and cleans up.
- * Over TLS only the event thread may write. Lock held. */
+ * Over TLS only the event thread may write. */
 static void cut_slow_body(struct http_conn *conn)
 {
     struct buf answer cleanup(buf_done) = {0};
@@ -80,13 +79,13 @@ static void check_request(struct http_conn *conn, uint64_t now)
     struct http_request *req = conn->req;
     uint64_t silent;
 
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     if (!req->tls)
         http_early_push(req);
     if (!req->late &&
         (http_body_late(req, now) || http_early_over(req, now))) {
         req->late = true;
-        (void)pthread_cond_broadcast(&req->more);
+        cond_broadcast(&req->more);
         cut_slow_body(conn);
     }
     if (req->held && let_in(req, now)) {
@@ -116,7 +115,7 @@ static void check_request(struct http_conn *conn, uint64_t now)
         req->ping = true;
         http_request_resume(req);
     }
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
 }
 
 /* libmicrohttpd misses the end of a connection that came together with its
@@ -127,9 +126,9 @@ static bool left_unseen(struct http_conn *c)
     bool reading = true;
 
     if (c->req) {
-        (void)pthread_mutex_lock(&c->req->lock);
+        mutex_lock(&c->req->lock);
         reading = !c->req->ended && !c->req->suspended;
-        (void)pthread_mutex_unlock(&c->req->lock);
+        mutex_unlock(&c->req->lock);
     }
     return reading && c->quiet <= QUIET_TICKS && c->quiet++ == QUIET_TICKS &&
            hung_up(c);
@@ -155,23 +154,17 @@ static void check_all(struct http_server *server)
     check_list(&server->leaving, now);
 }
 
-static void *clock_thread(void *arg)
+static void http_clock_main(void *arg)
 {
     struct http_server *server = arg;
 
-    (void)pthread_mutex_lock(&server->lock);
+    mutex_lock(&server->lock);
     while (!server->clock_stop) {
-        struct timespec until;
-
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_nsec += TICK_MS * 1000000l;
-        until.tv_sec += until.tv_nsec / 1000000000l;
-        until.tv_nsec %= 1000000000l;
-        (void)pthread_cond_timedwait(&server->tick, &server->lock, &until);
+        (void)cond_wait_until(&server->tick, &server->lock,
+                              clock_mono_ms() + TICK_MS);
         check_all(server);
     }
-    (void)pthread_mutex_unlock(&server->lock);
-    return NULL;
+    mutex_unlock(&server->lock);
 }
 
 /* ---- starting ----------------------------------------------------------- */
@@ -266,9 +259,9 @@ static void free_server(struct http_server *server)
     http_backoff_free(server->backoff);
     free(server->by_fd);
     fd_close(&server->listen_fd);
-    (void)pthread_cond_destroy(&server->idle);
-    (void)pthread_cond_destroy(&server->tick);
-    (void)pthread_mutex_destroy(&server->lock);
+    cond_done(&server->idle);
+    cond_done(&server->tick);
+    mutex_done(&server->lock);
     free(server);
 }
 
@@ -286,7 +279,6 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
                void *ctx, struct http_server **ret, struct error *err)
 {
     struct http_server *server;
-    pthread_condattr_t attr;
     int fd = -1, r = check_tls(settings, err);
 
     if (r < 0)
@@ -301,12 +293,9 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
     server->handler = handler;
     server->ctx = ctx;
     server->listen_fd = -1;
-    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_mutex_init(&server->lock, NULL);
-    (void)pthread_cond_init(&server->idle, &attr);
-    (void)pthread_cond_init(&server->tick, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mutex_init(&server->lock);
+    cond_init(&server->idle);
+    cond_init(&server->tick);
     http_conns_set_limits(server);
     server->work = http_work_new(settings->workers, QUEUE_MAX);
     server->backoff = http_backoff_new();
@@ -318,7 +307,8 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
     server->daemon = start_daemon(server, fd);
     server->settings.tls_certificate = server->settings.tls_key = NULL;
     if (server->daemon)
-        r = -pthread_create(&server->clock, NULL, clock_thread, server);
+        r = thread_start(&server->clock, "http-clock", http_clock_main, server,
+                         err);
     if (!server->daemon || r < 0) {
         if (server->daemon)
             MHD_stop_daemon(server->daemon);
@@ -340,21 +330,18 @@ void http_quiesce(struct http_server *server)
     server->listen_fd = MHD_quiesce_daemon(server->daemon);
 }
 
-/* Lock held. */
 static void wait_idle(struct http_server *server, unsigned deadline_s)
 {
-    struct timespec until;
+    uint64_t deadline = clock_mono_ms() + (uint64_t)deadline_s * 1000;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += deadline_s;
+    mutex_assert_held(&server->lock);
     while (server->active > 0 &&
-           pthread_cond_timedwait(&server->idle, &server->lock, &until) !=
-               ETIMEDOUT)
+           cond_wait_until(&server->idle, &server->lock, deadline))
         ;
 }
 
 /* A suspended connection cannot be closed: each is resumed, finds the server
- * cut, and ends. Lock held. */
+ * cut, and ends. server->lock is held. */
 static void wake_all(const struct http_conns *list)
 {
     for (struct http_conn *c = list->first; c; c = c->next)
@@ -367,7 +354,7 @@ void http_stop(struct http_server *server, unsigned deadline_s)
     if (!server)
         return;
     http_quiesce(server);
-    (void)pthread_mutex_lock(&server->lock);
+    mutex_lock(&server->lock);
     wait_idle(server, deadline_s);
     server->cut = true;
     wake_all(&server->strangers);
@@ -375,9 +362,9 @@ void http_stop(struct http_server *server, unsigned deadline_s)
     wake_all(&server->leaving);
     wait_idle(server, 1);
     server->clock_stop = true;
-    (void)pthread_cond_broadcast(&server->tick);
-    (void)pthread_mutex_unlock(&server->lock);
-    (void)pthread_join(server->clock, NULL);
+    cond_broadcast(&server->tick);
+    mutex_unlock(&server->lock);
+    thread_join(&server->clock);
     MHD_stop_daemon(server->daemon);
     free_server(server);
 }

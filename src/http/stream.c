@@ -14,6 +14,7 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "http/http_int.h"
 
 #define BLOCK_SIZE ((size_t)32 << 10)
@@ -35,10 +36,10 @@ static void on_wake(void *arg)
 {
     struct stream *s = arg;
 
-    (void)pthread_mutex_lock(&s->req->lock);
+    mutex_lock(&s->req->lock);
     s->watched = false;
     http_request_resume(s->req);
-    (void)pthread_mutex_unlock(&s->req->lock);
+    mutex_unlock(&s->req->lock);
 }
 
 /* Nothing to send: suspends, and asks the feed to wake us. The order
@@ -47,11 +48,11 @@ static ssize_t fall_asleep(struct stream *s)
 {
     bool asleep, watched;
 
-    (void)pthread_mutex_lock(&s->req->lock);
+    mutex_lock(&s->req->lock);
     asleep = http_request_suspend(s->req);
     watched = s->watched;
     s->watched = true;
-    (void)pthread_mutex_unlock(&s->req->lock);
+    mutex_unlock(&s->req->lock);
     if (!asleep)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     if (!watched)
@@ -72,11 +73,11 @@ static bool take_ping(struct stream *s)
 {
     bool ping;
 
-    (void)pthread_mutex_lock(&s->req->lock);
+    mutex_lock(&s->req->lock);
     ping = s->req->ping;
     s->req->ping = false;
     s->req->sent_ms = clock_mono_ms();
-    (void)pthread_mutex_unlock(&s->req->lock);
+    mutex_unlock(&s->req->lock);
     return ping;
 }
 
@@ -154,10 +155,10 @@ void http_stream_start(struct http_request *req, const char *type,
     if (strcmp(req->method, "HEAD") == 0)
         (void)MHD_set_response_options(
             response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
-    (void)pthread_mutex_lock(&req->lock);
+    mutex_lock(&req->lock);
     req->stream = s->events;
     req->sent_ms = clock_mono_ms();
-    (void)pthread_mutex_unlock(&req->lock);
+    mutex_unlock(&req->lock);
     http_add_header(req, "Content-Type", type);
     http_add_header(req, "X-Accel-Buffering", "no");
     http_respond_set(req, 200, response);

@@ -17,11 +17,10 @@
 #include "http/http.h"
 
 #include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define IDLE_SECONDS 10
 /* Untouched stack costs no memory; sanitizers need the room. */
@@ -51,9 +50,9 @@ struct account {
 };
 
 struct http_work {
-    pthread_mutex_t lock;
-    pthread_cond_t some;  /* a job waits, or stopping */
-    pthread_cond_t empty; /* the last thread left */
+    struct mutex lock;
+    struct cond some;  /* a job waits, or stopping */
+    struct cond empty; /* the last thread left */
     struct account *accounts[BUCKETS];
     struct account *latest; /* whose turn was last; the ring's tail */
     size_t queued, queue_max;
@@ -69,26 +68,22 @@ static _Thread_local bool my_extra; /* it is one beyond the share */
 struct http_work *http_work_new(unsigned max_threads, size_t queue_max)
 {
     struct http_work *w = xcalloc(1, sizeof(*w));
-    pthread_condattr_t attr;
 
-    (void)pthread_condattr_init(&attr); /* these four cannot fail on Linux */
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_mutex_init(&w->lock, NULL);
-    (void)pthread_cond_init(&w->some, &attr);
-    (void)pthread_cond_init(&w->empty, NULL);
-    (void)pthread_condattr_destroy(&attr);
+    mutex_init(&w->lock);
+    cond_init(&w->some);
+    cond_init(&w->empty);
     w->max_threads = max_threads;
     w->queue_max = queue_max;
     return w;
 }
 
-/* ---- accounts; the lock is held ------------------------------------------
- */
+/* ---- accounts; all under the lock --------------------------------------- */
 
 static struct account *account(struct http_work *w, uint64_t id)
 {
     struct account **head = &w->accounts[id % BUCKETS], *a = *head;
 
+    mutex_assert_held(&w->lock);
     while (a && a->id != id)
         a = a->next;
     if (a)
@@ -106,6 +101,7 @@ static void let_go(struct http_work *w, struct account *a)
 {
     struct account **at = &w->accounts[a->id % BUCKETS];
 
+    mutex_assert_held(&w->lock);
     if (a->charged || a->queued || a->parked)
         return;
     while (*at != a)
@@ -137,6 +133,7 @@ static void ring_add(struct http_work *w, struct account *a)
 
 static void push(struct http_work *w, struct account *a, struct job *job)
 {
+    mutex_assert_held(&w->lock);
     if (!a->queued)
         ring_add(w, a);
     *a->last = job;
@@ -157,7 +154,7 @@ static void unpark(struct http_work *w, struct account *a)
         a->parked_last = &a->parked;
     job->next = NULL;
     push(w, a, job);
-    (void)pthread_cond_signal(&w->some);
+    cond_signal(&w->some);
 }
 
 /* The thread no longer works for the account. */
@@ -198,7 +195,7 @@ bool http_work_charge(struct http_work *work, const char *who, bool beyond)
 
     if (my_work != work)
         return true; /* not a thread of this pool */
-    (void)pthread_mutex_lock(&work->lock);
+    mutex_lock(&work->lock);
     if (my_account)
         discharge(work, my_account, my_extra);
     a = account(work, http_work_flow(who));
@@ -211,7 +208,7 @@ bool http_work_charge(struct http_work *work, const char *who, bool beyond)
         charge(work, a);
     else
         let_go(work, a);
-    (void)pthread_mutex_unlock(&work->lock);
+    mutex_unlock(&work->lock);
     return room;
 }
 
@@ -226,77 +223,66 @@ uint64_t http_work_flow(const char *text)
 
 /* ---- threads ------------------------------------------------------------ */
 
-/* The next job, or NULL when this thread should leave. Lock held. */
+/* The next job, or NULL when this thread should end. */
 static struct job *take_job(struct http_work *w, struct account **ret)
 {
+    mutex_assert_held(&w->lock);
     while (!w->queued) {
-        struct timespec until;
-        int r;
+        bool woken;
 
         if (w->stopping)
             return NULL;
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += IDLE_SECONDS;
         w->idle++;
-        r = pthread_cond_timedwait(&w->some, &w->lock, &until);
+        woken = cond_wait_until(&w->some, &w->lock,
+                                clock_mono_ms() + IDLE_SECONDS * 1000);
         w->idle--;
-        if (r == ETIMEDOUT && !w->queued)
+        if (!woken && !w->queued)
             return NULL;
     }
     return pop(w, ret);
 }
 
-static void *worker(void *arg)
+static void http_worker_main(void *arg)
 {
     struct http_work *w = arg;
     struct job *job;
 
     my_work = w;
-    (void)pthread_mutex_lock(&w->lock);
+    mutex_lock(&w->lock);
     while ((job = take_job(w, &my_account))) {
-        (void)pthread_mutex_unlock(&w->lock);
+        mutex_unlock(&w->lock);
         job->run(job->arg);
         free(job);
-        (void)pthread_mutex_lock(&w->lock);
+        mutex_lock(&w->lock);
         if (my_account)
             discharge(w, my_account, my_extra);
         my_account = NULL;
         my_extra = false;
     }
     if (--w->threads == 0)
-        (void)pthread_cond_broadcast(&w->empty);
-    (void)pthread_mutex_unlock(&w->lock);
-    return NULL;
+        cond_broadcast(&w->empty);
+    mutex_unlock(&w->lock);
 }
 
-/* Lock held. Failing is tolerated while other threads exist. */
+/* A failure is tolerated while other threads exist. */
 static int start_thread(struct http_work *w)
 {
-    sigset_t all, before;
-    pthread_attr_t attr;
-    pthread_t thread;
-    int r;
+    int r =
+        thread_start_detached("http-worker", STACK_SIZE, http_worker_main, w);
 
-    (void)pthread_attr_init(&attr); /* cannot fail on Linux */
-    (void)pthread_attr_setstacksize(&attr, STACK_SIZE);
-    (void)pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
-    /* Signals are main's; a worker must not be interrupted by one. */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = pthread_create(&thread, &attr, worker, w);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    (void)pthread_attr_destroy(&attr);
+    mutex_assert_held(&w->lock);
     if (r == 0)
         w->threads++;
-    return -r;
+    return r;
 }
 
-/* Lock held. -EAGAIN: one more would be too many. */
+/* -EAGAIN: one more would be too many. */
 static int check_room(struct http_work *w, const struct account *a,
                       bool charged, bool insist)
 {
     int r = 0;
 
+    mutex_assert_held(&w->lock);
     if (!insist &&
         (a->queued >= w->queue_max || (charged && !has_share(w, a))))
         return -EAGAIN;
@@ -313,7 +299,7 @@ static int add_job(struct http_work *w, uint64_t id, void (*run)(void *),
     int r;
 
     *job = (struct job){.run = run, .arg = arg};
-    (void)pthread_mutex_lock(&w->lock);
+    mutex_lock(&w->lock);
     /* What a worker hands on is still its tenant's. */
     job->charged = my_work == w && my_account;
     a = job->charged ? my_account : account(w, id);
@@ -322,12 +308,12 @@ static int add_job(struct http_work *w, uint64_t id, void (*run)(void *),
         if (job->charged)
             charge(w, a);
         push(w, a, job);
-        (void)pthread_cond_signal(&w->some);
+        cond_signal(&w->some);
     } else {
         let_go(w, a);
         free(job);
     }
-    (void)pthread_mutex_unlock(&w->lock);
+    mutex_unlock(&w->lock);
     return r;
 }
 
@@ -344,13 +330,13 @@ void http_work_park(struct http_work *work, const char *who,
     struct account *a;
 
     *job = (struct job){.run = run, .arg = arg};
-    (void)pthread_mutex_lock(&work->lock);
+    mutex_lock(&work->lock);
     a = account(work, http_work_flow(who));
     *a->parked_last = job;
     a->parked_last = &job->next;
     if (a->extra < EXTRA) /* one became free meanwhile */
         unpark(work, a);
-    (void)pthread_mutex_unlock(&work->lock);
+    mutex_unlock(&work->lock);
 }
 
 void http_work_insist(struct http_work *work, void (*job)(void *arg),
@@ -363,24 +349,24 @@ void http_work_insist(struct http_work *work, void (*job)(void *arg),
 void http_work_load(struct http_work *work, size_t *ret_queued,
                     unsigned *ret_threads)
 {
-    (void)pthread_mutex_lock(&work->lock);
+    mutex_lock(&work->lock);
     *ret_queued = work->queued;
     *ret_threads = work->threads;
-    (void)pthread_mutex_unlock(&work->lock);
+    mutex_unlock(&work->lock);
 }
 
 void http_work_free(struct http_work *work)
 {
     if (!work)
         return;
-    (void)pthread_mutex_lock(&work->lock);
+    mutex_lock(&work->lock);
     work->stopping = true;
-    (void)pthread_cond_broadcast(&work->some);
+    cond_broadcast(&work->some);
     while (work->threads > 0)
-        (void)pthread_cond_wait(&work->empty, &work->lock);
-    (void)pthread_mutex_unlock(&work->lock);
-    (void)pthread_cond_destroy(&work->some);
-    (void)pthread_cond_destroy(&work->empty);
-    (void)pthread_mutex_destroy(&work->lock);
+        cond_wait(&work->empty, &work->lock);
+    mutex_unlock(&work->lock);
+    cond_done(&work->some);
+    cond_done(&work->empty);
+    mutex_done(&work->lock);
     free(work);
 }

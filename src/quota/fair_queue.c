@@ -5,11 +5,10 @@
  * with many requests therefore waits behind its own. Runs in gloveboxd;
  * callers wait on their own threads, whose number bounds the queue.
  */
-#include <errno.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "quota/quota_int.h"
 
 struct holder { /* a tenant with places, or one that waits */
@@ -21,12 +20,12 @@ struct holder { /* a tenant with places, or one that waits */
 struct waiter {
     struct waiter *next; /* in order of coming */
     struct holder *who;
-    pthread_cond_t go;
+    struct cond go;
     bool granted;
 };
 
 struct fair_queue {
-    pthread_mutex_t lock;
+    struct mutex lock;
     unsigned width, taken;
     struct holder *holders;
     struct waiter *first, **last;
@@ -36,7 +35,7 @@ struct fair_queue *fair_queue_new(unsigned width)
 {
     struct fair_queue *f = xcalloc(1, sizeof(*f));
 
-    (void)pthread_mutex_init(&f->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&f->lock);
     f->width = MAX(width, 1u);
     f->last = &f->first;
     return f;
@@ -53,7 +52,7 @@ void fair_queue_free(struct fair_queue *f)
         free(h->tenant);
         free(h);
     }
-    (void)pthread_mutex_destroy(&f->lock);
+    mutex_done(&f->lock);
     free(f);
 }
 
@@ -109,35 +108,28 @@ static void hand_out(struct fair_queue *f)
         next->who->held++;
         f->taken++;
         next->granted = true;
-        (void)pthread_cond_signal(&next->go);
+        cond_signal(&next->go);
     }
 }
 
-/* The lock is held. */
 static bool wait_turn(struct fair_queue *f, struct holder *who,
                       uint64_t deadline_ms)
 {
-    struct timespec until = {.tv_sec = (time_t)(deadline_ms / 1000),
-                             .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
     struct waiter me = {.who = who};
-    pthread_condattr_t attr;
 
-    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&me.go, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mutex_assert_held(&f->lock);
+    cond_init(&me.go);
     *f->last = &me;
     /* It is taken out again before this returns. */
     /* cppcheck-suppress autoVariables */
     f->last = &me.next;
     who->waiting++;
     hand_out(f);
-    while (!me.granted &&
-           pthread_cond_timedwait(&me.go, &f->lock, &until) != ETIMEDOUT)
+    while (!me.granted && cond_wait_until(&me.go, &f->lock, deadline_ms))
         ;
     if (!me.granted)
         unlink_waiter(f, &me);
-    (void)pthread_cond_destroy(&me.go);
+    cond_done(&me.go);
     return me.granted;
 }
 
@@ -149,7 +141,7 @@ bool fair_queue_enter(struct fair_queue *f, const char *tenant,
 
     if (!f)
         return true;
-    pthread_mutex_lock(&f->lock);
+    mutex_lock(&f->lock);
     who = holder(f, tenant);
     if (f->taken < f->width) { /* then nobody waits */
         who->held++;
@@ -159,7 +151,7 @@ bool fair_queue_enter(struct fair_queue *f, const char *tenant,
     }
     if (!in)
         forget(f, who);
-    pthread_mutex_unlock(&f->lock);
+    mutex_unlock(&f->lock);
     return in;
 }
 
@@ -169,11 +161,11 @@ void fair_queue_leave(struct fair_queue *f, const char *tenant)
 
     if (!f)
         return;
-    pthread_mutex_lock(&f->lock);
+    mutex_lock(&f->lock);
     who = holder(f, tenant);
     who->held--;
     f->taken--;
     hand_out(f);
     forget(f, who);
-    pthread_mutex_unlock(&f->lock);
+    mutex_unlock(&f->lock);
 }

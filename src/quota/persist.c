@@ -5,16 +5,15 @@
  * few seconds by a thread and at the stop. A crash loses the use of the last
  * few seconds, never more. Runs in gloveboxd.
  */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "audit/audit.h"
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "quota/quota_int.h"
 #include "store/store.h"
 
@@ -135,14 +134,14 @@ static int write_rows(struct quotas *q, const struct row *rows, size_t count,
 /* What could not be written is tried again with the next. */
 static void mark_again(struct quotas *q, const struct row *rows, size_t count)
 {
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     for (size_t i = 0; i < count; i++) {
         struct quota_tenant *t = quota_tenant_find(q, rows[i].tenant);
 
         if (t)
             t->dirty[rows[i].kind] = true;
     }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
 }
 
 void quota_persist_save(struct quotas *q)
@@ -154,66 +153,43 @@ void quota_persist_save(struct quotas *q)
 
     if (!q->store)
         return;
-    pthread_mutex_lock(&q->save_lock);
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->save_lock);
+    mutex_lock(&q->lock);
     for (size_t i = 0; i < QUOTA_BUCKETS; i++)
         for (struct quota_tenant *t = q->tenants[i]; t; t = t->next)
             note_dirty(t, &all);
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
     rows = (struct row *)(void *)all.data;
     count = all.len / sizeof(*rows);
     if (count && write_rows(q, rows, count, &err) < 0) {
         log_event(LOG_WARN, "quota_use_not_kept", "error", err.message, NULL);
         mark_again(q, rows, count);
     }
-    pthread_mutex_unlock(&q->save_lock);
+    mutex_unlock(&q->save_lock);
     for (size_t i = 0; i < count; i++)
         free(rows[i].tenant);
 }
 
-static void *saver(void *arg)
+static void quota_saver_main(void *arg)
 {
     struct quotas *q = arg;
 
-    pthread_mutex_lock(&q->lock);
-    while (!q->stopping) {
-        struct timespec until;
-
-        (void)clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += QUOTA_SAVE_MS / 1000;
-        if (pthread_cond_timedwait(&q->stop, &q->lock, &until) != ETIMEDOUT)
-            continue;
-        pthread_mutex_unlock(&q->lock);
+    while (worker_wait(&q->saver, QUOTA_SAVE_MS))
         quota_persist_save(q);
-        pthread_mutex_lock(&q->lock);
-    }
-    pthread_mutex_unlock(&q->lock);
-    return NULL;
 }
 
 int quota_persist_start(struct quotas *q, struct error *err)
 {
-    int r;
-
     if (!q->store)
         return 0;
-    r = pthread_create(&q->saver, NULL, saver, q);
-    if (r)
-        return error_errno(err, ERR_UNAVAILABLE, r, "cannot start a thread");
-    q->saver_started = true;
-    return 0;
+    return worker_start(&q->saver, "quota-saver", quota_saver_main, q, err);
 }
 
 void quota_persist_stop(struct quotas *q)
 {
-    if (!q->saver_started)
+    if (!q->saver.thread.started)
         return;
-    pthread_mutex_lock(&q->lock);
-    q->stopping = true;
-    pthread_cond_broadcast(&q->stop);
-    pthread_mutex_unlock(&q->lock);
-    (void)pthread_join(q->saver, NULL);
-    q->saver_started = false;
+    worker_stop(&q->saver);
     quota_persist_save(q);
 }
 
@@ -279,14 +255,14 @@ static bool enforce(struct quotas *q, const char *tenant,
 {
     struct quota_tenant *t;
 
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     t = quota_tenant(q, tenant);
     for (int k = 0; t && values && k < QUOTA_KINDS; k++)
         if (values[k]) {
             t->own[k] = *values[k] != UINT64_MAX;
             t->most[k] = t->own[k] ? *values[k] : 0;
         }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
     return t != NULL;
 }
 
@@ -297,13 +273,13 @@ int quota_set(struct quotas *q, const struct actor *who, const char *tenant,
 
     if (r < 0)
         return r;
-    pthread_mutex_lock(&q->set_lock);
+    mutex_lock(&q->set_lock);
     if (!enforce(q, tenant, NULL))
         r = error_set(err, ERR_BUSY, "too many tenants are active");
     if (r == 0 && q->store)
         r = store_values(q, who, tenant, values, err);
     if (r == 0 && !enforce(q, tenant, values))
         r = error_set(err, ERR_BUSY, "too many tenants are active");
-    pthread_mutex_unlock(&q->set_lock);
+    mutex_unlock(&q->set_lock);
     return r;
 }

@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "quota/quota_int.h"
 
 /* ---- tenants ------------------------------------------------------------ */
@@ -130,7 +131,6 @@ static int retry_after(const struct quotas *q, enum quota_kind kind,
     return (int)MIN(MAX(left, 1), INT_MAX);
 }
 
-/* The lock is held. */
 static int full(struct quotas *q, const struct quota_tenant *t,
                 enum quota_kind kind, uint64_t most, struct error *err)
 {
@@ -138,6 +138,7 @@ static int full(struct quotas *q, const struct quota_tenant *t,
     int64_t until =
         def->sort == SORT_BUCKET ? q->real_ms() + 1000 : window_end(t, kind);
 
+    mutex_assert_held(&q->lock);
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wformat-nonliteral"
     (void)error_set(err, ERR_LIMIT, def->full, (unsigned long long)most);
@@ -164,9 +165,9 @@ int quota_refuse(struct quotas *q, enum quota_kind kind, uint64_t most,
     err->quota_most = most;
     err->quota_used = used;
     if (q) {
-        pthread_mutex_lock(&q->lock);
+        mutex_lock(&q->lock);
         q->refusals[kind]++;
-        pthread_mutex_unlock(&q->lock);
+        mutex_unlock(&q->lock);
     }
     return -(int)err->code;
 }
@@ -176,9 +177,9 @@ void quota_refusals(struct quotas *q, uint64_t ret[QUOTA_REFUSALS])
     memset(ret, 0, QUOTA_REFUSALS * sizeof(*ret));
     if (!q)
         return;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     memcpy(ret, q->refusals, sizeof(q->refusals));
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
 }
 
 /* ---- taking ------------------------------------------------------------- */
@@ -230,10 +231,10 @@ int quota_take(struct quotas *q, const char *tenant, enum quota_kind kind,
 
     if (!q)
         return 0;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     t = quota_tenant(q, tenant);
     if (!t) {
-        pthread_mutex_unlock(&q->lock);
+        mutex_unlock(&q->lock);
         return too_many(err);
     }
     most = quota_limit(q, t, kind);
@@ -247,7 +248,7 @@ int quota_take(struct quotas *q, const char *tenant, enum quota_kind kind,
         else
             add(q, t, kind, amount);
     }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
     return rc;
 }
 
@@ -258,7 +259,7 @@ void quota_give(struct quotas *q, const char *tenant, enum quota_kind kind,
 
     if (!q)
         return;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     t = quota_tenant_find(q, tenant);
     if (t) {
         /* Of a window that is over meanwhile there is nothing to give. */
@@ -266,7 +267,7 @@ void quota_give(struct quotas *q, const char *tenant, enum quota_kind kind,
         if (quota_defs[kind].sort == SORT_WINDOW)
             t->dirty[kind] = true;
     }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
 }
 
 int quota_check(struct quotas *q, const char *tenant, enum quota_kind kind,
@@ -278,7 +279,7 @@ int quota_check(struct quotas *q, const char *tenant, enum quota_kind kind,
 
     if (!q)
         return 0;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     t = quota_tenant_find(q, tenant);
     most = quota_limit(q, t, kind);
     if (t && most) {
@@ -286,7 +287,7 @@ int quota_check(struct quotas *q, const char *tenant, enum quota_kind kind,
         if (t->used[kind] >= most)
             rc = full(q, t, kind, most, err);
     }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
     return rc;
 }
 
@@ -297,13 +298,13 @@ void quota_spend(struct quotas *q, const char *tenant, enum quota_kind kind,
 
     if (!q || !amount)
         return;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     t = quota_tenant(q, tenant);
     if (t) { /* with too many tenants, nothing new was let in either */
         quota_window(q, t, kind);
         add(q, t, kind, amount);
     }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
 }
 
 /* ---- looking ------------------------------------------------------------ */
@@ -332,7 +333,7 @@ void quota_uses(struct quotas *q, const char *tenant,
         ret[k].name = quota_defs[k].name;
     if (!q)
         return;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     t = quota_tenant_find(q, tenant);
     for (int k = 0; k < QUOTA_KINDS; k++) {
         enum quota_kind kind = (enum quota_kind)k;
@@ -349,7 +350,7 @@ void quota_uses(struct quotas *q, const char *tenant,
         ret[k].used = t->used[k];
         ret[k].resets_at_ms = window_end(t, kind);
     }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
 }
 
 uint64_t quota_most(struct quotas *q, const char *tenant, enum quota_kind kind)
@@ -358,9 +359,9 @@ uint64_t quota_most(struct quotas *q, const char *tenant, enum quota_kind kind)
 
     if (!q)
         return 0;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     most = quota_limit(q, quota_tenant_find(q, tenant), kind);
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
     return most;
 }
 
@@ -370,7 +371,6 @@ int quotas_open(const struct quota_limits *defaults, struct store *store,
                 struct audit *audit, struct quotas **ret, struct error *err)
 {
     struct quotas *q = xcalloc(1, sizeof(*q));
-    pthread_condattr_t attr;
     int rc;
 
     q->defaults = *defaults;
@@ -378,13 +378,10 @@ int quotas_open(const struct quota_limits *defaults, struct store *store,
     q->audit = audit;
     q->real_ms = clock_real_ms;
     q->mono_ms = clock_mono_ms;
-    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&q->stop, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    (void)pthread_mutex_init(&q->lock, NULL);
-    (void)pthread_mutex_init(&q->set_lock, NULL);
-    (void)pthread_mutex_init(&q->save_lock, NULL);
+    worker_init(&q->saver);
+    mutex_init(&q->lock);
+    mutex_init(&q->set_lock);
+    mutex_init(&q->save_lock);
     rc = quota_persist_load(q, err);
     if (rc == 0)
         rc = quota_persist_start(q, err);
@@ -409,9 +406,9 @@ void quotas_close(struct quotas *q)
             q->tenants[i] = t->next;
             tenant_free(t);
         }
-    (void)pthread_mutex_destroy(&q->lock);
-    (void)pthread_mutex_destroy(&q->set_lock);
-    (void)pthread_mutex_destroy(&q->save_lock);
-    (void)pthread_cond_destroy(&q->stop);
+    mutex_done(&q->lock);
+    mutex_done(&q->set_lock);
+    mutex_done(&q->save_lock);
+    worker_done(&q->saver);
     free(q);
 }

@@ -12,9 +12,8 @@
 #ifndef GLOVEBOX_QUOTA_QUOTA_INT_H
 #define GLOVEBOX_QUOTA_QUOTA_INT_H
 
-#include <pthread.h>
-
 #include "base/ids.h"
+#include "base/thread.h"
 #include "quota/quota.h"
 
 #define QUOTA_BUCKETS 1024u
@@ -80,21 +79,19 @@ struct quotas {
     int64_t (*real_ms)(void);
     uint64_t (*mono_ms)(void);
 
-    pthread_mutex_t lock; /* a leaf */
+    struct mutex lock; /* taken last */
     struct quota_tenant *tenants[QUOTA_BUCKETS];
     size_t tenant_count;
     struct quota_loop *loops[QUOTA_LOOP_BUCKETS];
     size_t loop_count;
     uint64_t refusals[QUOTA_REFUSALS];
 
-    pthread_mutex_t set_lock;  /* before lock: one quota_set at a time */
-    pthread_mutex_t save_lock; /* before lock: one writer of what was used */
-    pthread_t saver;
-    bool saver_started, stopping; /* lock */
-    pthread_cond_t stop;
+    struct mutex set_lock;  /* taken before lock: one quota_set at a time */
+    struct mutex save_lock; /* taken before lock: one writer of usage */
+    struct worker saver;
 };
 
-/* quota.c; the lock is held. NULL: there are too many. */
+/* quota.c; these four need the lock. NULL: there are too many. */
 struct quota_tenant *quota_tenant(struct quotas *q, const char *name);
 struct quota_tenant *quota_tenant_find(struct quotas *q, const char *name);
 uint64_t quota_limit(const struct quotas *q, const struct quota_tenant *t,

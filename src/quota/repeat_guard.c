@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "quota/quota_int.h"
 
 static struct quota_loop **bucket(struct quotas *q, const char *session)
@@ -102,7 +103,7 @@ void quota_repeat_note(struct quotas *q, const char *tenant,
     (void)tenant;
     if (!q)
         return;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     l = find(q, session);
     c = code_of(l, code);
     if (failed) {
@@ -118,7 +119,7 @@ void quota_repeat_note(struct quotas *q, const char *tenant,
     } else if (c) {
         memset(c, 0, sizeof(*c));
     }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
 }
 
 static int slow_down(struct quotas *q, const struct quota_loop_code *c,
@@ -172,7 +173,7 @@ int quota_repeat_check(struct quotas *q, const char *tenant,
     *ret_repeats = 0;
     if (!q)
         return 0;
-    pthread_mutex_lock(&q->lock);
+    mutex_lock(&q->lock);
     now = q->mono_ms();
     c = code_of(find(q, session), code);
     if (c)
@@ -182,7 +183,7 @@ int quota_repeat_check(struct quotas *q, const char *tenant,
         first = !c->told;
         c->told = true;
     }
-    pthread_mutex_unlock(&q->lock);
+    mutex_unlock(&q->lock);
     if (first)
         report(q, tenant, session, failures);
     return rc;

@@ -13,6 +13,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "store/sqlite_int.h"
 
 #define FORGET_TRIES 40
@@ -349,7 +350,7 @@ void store_sqlite_close(struct store *base)
     store_sqlite_conn_close(s->writer);
     fd_close(&s->db_fd);
     fd_close(&s->lock_fd);
-    (void)pthread_mutex_destroy(&s->base.hooks_lock); /* nobody has it */
+    mutex_done(&s->base.hooks_lock); /* nobody has it */
     free(s->path);
     free(s);
 }

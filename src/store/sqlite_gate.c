@@ -12,23 +12,14 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "store/sqlite_int.h"
 
-#define WAIT_NS (60 * UINT64_C(1000000000)) /* in line */
-
-static void cond_init(pthread_cond_t *cond)
-{
-    pthread_condattr_t attr;
-
-    (void)pthread_condattr_init(&attr); /* these cannot fail on Linux */
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(cond, &attr);
-    (void)pthread_condattr_destroy(&attr);
-}
+#define WAIT_MS UINT64_C(60000) /* for a connection */
 
 void store_sqlite_gate_init(struct sqlite_gate *g)
 {
-    (void)pthread_mutex_init(&g->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&g->lock);
     cond_init(&g->reader_freed);
 }
 
@@ -36,8 +27,8 @@ void store_sqlite_gate_done(struct sqlite_gate *g)
 {
     for (size_t i = 0; i < g->idle_count; i++)
         store_sqlite_conn_close(g->idle[i]);
-    (void)pthread_cond_destroy(&g->reader_freed); /* nobody is waiting */
-    (void)pthread_mutex_destroy(&g->lock);
+    cond_done(&g->reader_freed);
+    mutex_done(&g->lock);
 }
 
 static struct timespec deadline(uint64_t ns)
@@ -71,32 +62,33 @@ static void turn_drop(struct sqlite_gate *g, struct sqlite_turn *turn)
 /* Returns what it waited for, or TURN_WAITS after a minute in line. */
 static unsigned turn_sleep(struct sqlite_gate *g, struct sqlite_turn *turn)
 {
-    struct timespec until = deadline(WAIT_NS), *limit = &until;
+    struct timespec until = deadline(WAIT_MS * 1000000), *limit = &until;
 
     while (!atomic_load(&turn->state)) {
         if (futex_wait(&turn->state, TURN_WAITS, limit) == 0)
             continue;
-        (void)pthread_mutex_lock(&g->lock);
+        mutex_lock(&g->lock);
         if (!turn->taken && !atomic_load(&turn->state)) { /* nor just now */
             turn_drop(g, turn);
-            (void)pthread_mutex_unlock(&g->lock);
+            mutex_unlock(&g->lock);
             return TURN_WAITS;
         }
-        (void)pthread_mutex_unlock(&g->lock);
+        mutex_unlock(&g->lock);
         limit = NULL; /* it will be told */
     }
     return atomic_load(&turn->state);
 }
 
-/* The lock is held, and let go. Who leaves names the next, so `writing` stays
- * set. */
+/* Called with the lock held; releases it. The thread that leaves chooses its
+ * successor, so `writing` stays set. */
 static int turn_wait(struct sqlite_gate *g, struct sqlite_job *job)
 {
     struct sqlite_turn turn = {.thread = pthread_self(), .job = job};
     unsigned state;
 
+    mutex_assert_held(&g->lock);
     *turn_end(g) = &turn;
-    (void)pthread_mutex_unlock(&g->lock); /* we hold it */
+    mutex_unlock(&g->lock);
     if (atomic_exchange(&g->awaited, 0))
         futex_wake(&g->awaited, 1);
     state = turn_sleep(g, &turn);
@@ -114,9 +106,9 @@ bool store_sqlite_gate_await(struct sqlite_gate *g, uint64_t ns)
     bool came;
 
     atomic_store(&g->awaited, 1);
-    (void)pthread_mutex_lock(&g->lock);
+    mutex_lock(&g->lock);
     came = g->turns != NULL;
-    (void)pthread_mutex_unlock(&g->lock);
+    mutex_unlock(&g->lock);
     while (!came && futex_wait(&g->awaited, 1, &until) == 0)
         came = !atomic_load(&g->awaited);
     return !atomic_exchange(&g->awaited, 0) || came;
@@ -135,7 +127,7 @@ static int writer_enter(struct sqlite_gate *g, struct sqlite_job *job)
 {
     int r = 0;
 
-    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    mutex_lock(&g->lock);
     if (!g->writing) {
         g->writing = true;
         g->writer = pthread_self();
@@ -144,7 +136,7 @@ static int writer_enter(struct sqlite_gate *g, struct sqlite_job *job)
     } else {
         return turn_wait(g, job);
     }
-    (void)pthread_mutex_unlock(&g->lock);
+    mutex_unlock(&g->lock);
     return r;
 }
 
@@ -156,7 +148,7 @@ static bool pass(struct sqlite_gate *g, struct sqlite_turn **ret_job)
     struct sqlite_turn *turn;
     atomic_uint *wake = NULL;
 
-    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    mutex_lock(&g->lock);
     turn = g->turns;
     if (turn)
         g->turns = turn->next;
@@ -171,7 +163,7 @@ static bool pass(struct sqlite_gate *g, struct sqlite_turn **ret_job)
         wake = &turn->state;
         atomic_store(wake, TURN_OURS);
     }
-    (void)pthread_mutex_unlock(&g->lock);
+    mutex_unlock(&g->lock);
     if (wake)
         futex_wake(wake, 1);
     return turn != NULL;
@@ -189,31 +181,32 @@ bool store_sqlite_gate_pass(struct sqlite_gate *g,
 /* NULL: the caller may open one more. */
 static int reader_enter(struct sqlite_gate *g, struct sqlite_conn **ret_conn)
 {
-    struct timespec until = deadline(WAIT_NS);
+    uint64_t until_ms = clock_mono_ms() + WAIT_MS;
     int r = 0;
 
-    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    mutex_lock(&g->lock);
     while (!g->idle_count && g->readers == STORE_SQLITE_READERS && r == 0)
-        r = -pthread_cond_timedwait(&g->reader_freed, &g->lock, &until);
+        r = cond_wait_until(&g->reader_freed, &g->lock, until_ms) ? 0
+                                                                  : -ETIMEDOUT;
     if (r == 0 && g->idle_count) {
         *ret_conn = g->idle[--g->idle_count];
     } else if (r == 0) {
         g->readers++;
         *ret_conn = NULL;
     }
-    (void)pthread_mutex_unlock(&g->lock);
+    mutex_unlock(&g->lock);
     return r;
 }
 
 static void reader_leave(struct sqlite_gate *g, struct sqlite_conn *conn)
 {
-    (void)pthread_mutex_lock(&g->lock); /* fails only on misuse */
+    mutex_lock(&g->lock);
     if (conn)
         g->idle[g->idle_count++] = conn;
     else
         g->readers--;
-    (void)pthread_cond_signal(&g->reader_freed);
-    (void)pthread_mutex_unlock(&g->lock);
+    cond_signal(&g->reader_freed);
+    mutex_unlock(&g->lock);
 }
 
 /* ---- both --------------------------------------------------------------- */

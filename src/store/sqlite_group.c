@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "store/sqlite_int.h"
 
 #define GROUP_MOST 64u
@@ -113,7 +114,7 @@ static int commit(struct sqlite_store *s, const char *what,
     struct store_hook *hook, *end;
     int code = SQLITE_OK;
 
-    (void)pthread_mutex_lock(&s->base.hooks_lock); /* fails only on misuse */
+    mutex_lock(&s->base.hooks_lock);
     for (hook = s->base.hooks; hook && code == SQLITE_OK; hook = hook->next)
         code = call_before(s, what, hook, g);
     end = hook; /* `before` of this one, and of those behind it, did not run */
@@ -122,7 +123,7 @@ static int commit(struct sqlite_store *s, const char *what,
     for (hook = s->base.hooks; hook != end; hook = hook->next)
         if (hook->after)
             hook->after(hook->ctx, code == SQLITE_OK);
-    (void)pthread_mutex_unlock(&s->base.hooks_lock);
+    mutex_unlock(&s->base.hooks_lock);
     return code;
 }
 

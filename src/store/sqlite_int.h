@@ -20,7 +20,6 @@
 #ifndef GLOVEBOX_STORE_SQLITE_INT_H
 #define GLOVEBOX_STORE_SQLITE_INT_H
 
-#include <pthread.h>
 #include <sqlite3.h>
 #include <stdatomic.h>
 
@@ -110,8 +109,8 @@ struct sqlite_turn {
 };
 
 struct sqlite_gate {
-    pthread_mutex_t lock; /* around what follows, never across I/O */
-    pthread_cond_t reader_freed;
+    struct mutex lock; /* around what follows, never across I/O */
+    struct cond reader_freed;
     struct sqlite_turn *turns; /* the next first */
     atomic_uint awaited;       /* whoever writes waits for one to come */
     bool writing;

@@ -18,6 +18,7 @@
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "store/sqlite_int.h"
 
 #define LOCK_MS 3000 /* a daemon that is just stopping gets this long */
@@ -374,7 +375,7 @@ int store_sqlite_open(const char *data_dir, store_check_fn *check, void *ctx,
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
     s->base.ops = &store_sqlite_ops;
     s->lock_fd = s->db_fd = -1;
-    (void)pthread_mutex_init(&s->base.hooks_lock, NULL); /* cannot fail */
+    mutex_init(&s->base.hooks_lock);
     store_sqlite_gate_init(&s->gate);
     s->fold_frames = STORE_SQLITE_FOLD_FRAMES;
     s->group_ns = STORE_SQLITE_GROUP_NS;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "store/store_int.h"
 
 int store_open(const char *data_dir, struct store **ret, struct error *err)
@@ -43,24 +44,24 @@ void store_hook_add(struct store *s, struct store_hook *hook)
 {
     struct store_hook **end = &s->hooks;
 
-    (void)pthread_mutex_lock(&s->hooks_lock); /* fails only on misuse */
+    mutex_lock(&s->hooks_lock);
     while (*end)
         end = &(*end)->next;
     hook->next = NULL;
     *end = hook;
-    (void)pthread_mutex_unlock(&s->hooks_lock);
+    mutex_unlock(&s->hooks_lock);
 }
 
 void store_hook_remove(struct store *s, struct store_hook *hook)
 {
     struct store_hook **at = &s->hooks;
 
-    (void)pthread_mutex_lock(&s->hooks_lock); /* fails only on misuse */
+    mutex_lock(&s->hooks_lock);
     while (*at && *at != hook)
         at = &(*at)->next;
     if (*at)
         *at = hook->next;
-    (void)pthread_mutex_unlock(&s->hooks_lock);
+    mutex_unlock(&s->hooks_lock);
 }
 
 /* ---- transactions ------------------------------------------------------- */

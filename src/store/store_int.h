@@ -3,8 +3,7 @@
 #ifndef GLOVEBOX_STORE_STORE_INT_H
 #define GLOVEBOX_STORE_STORE_INT_H
 
-#include <pthread.h>
-
+#include "base/thread.h"
 #include "store/store.h"
 
 #define STORE_VALUES_MAX 32 /* parameters of one statement */
@@ -57,7 +56,7 @@ struct store {
     char id[STORE_ID];
     /* Held from the first hook's `before` to the last one's `after`, so that
      * a hook can be removed, and its context freed, between commits. */
-    pthread_mutex_t hooks_lock;
+    struct mutex hooks_lock;
     struct store_hook *hooks; /* in the order they were added */
 };
 

@@ -10,7 +10,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
-#include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -24,6 +23,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "wire/wire.h"
 
 #define LINK_FD 3
@@ -48,8 +48,8 @@ struct owed {
  * warden answers.
  */
 struct warden_link {
-    pthread_mutex_t lock;
-    pthread_cond_t free_short, free_long;
+    struct mutex lock;
+    struct cond free_short, free_long;
     bool busy; /* somebody has the turn */
     unsigned short_waiting;
     int sock;
@@ -69,39 +69,34 @@ struct warden_link {
     size_t owed_count, owed_room;
     uint64_t timeouts, late_replies, reclaimed;
 
-    pthread_t tender;
-    pthread_cond_t tend;
-    bool tended, closing;
+    struct thread tender;
+    struct cond tend;
+    bool closing;
     unsigned reply_ms, release_ms, silent_ms; /* shorter in tests */
 };
 
 static void link_init(struct warden_link *link, int sock, pid_t pid)
 {
-    pthread_condattr_t attr;
-
     *link = (struct warden_link){.sock = sock,
                                  .pid = pid,
                                  .answered_ms = clock_mono_ms(),
                                  .reply_ms = REPLY_MS,
                                  .release_ms = RELEASE_MS,
                                  .silent_ms = SILENT_MS};
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    pthread_mutex_init(&link->lock, NULL);
-    pthread_cond_init(&link->free_short, &attr);
-    pthread_cond_init(&link->free_long, &attr);
-    pthread_cond_init(&link->tend, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mutex_init(&link->lock);
+    cond_init(&link->free_short);
+    cond_init(&link->free_long);
+    cond_init(&link->tend);
     atomic_init(&link->alive, true);
 }
 
 static void link_done(struct warden_link *link)
 {
     fd_close(&link->sock);
-    pthread_mutex_destroy(&link->lock);
-    pthread_cond_destroy(&link->free_short);
-    pthread_cond_destroy(&link->free_long);
-    pthread_cond_destroy(&link->tend);
+    mutex_done(&link->lock);
+    cond_done(&link->free_short);
+    cond_done(&link->free_long);
+    cond_done(&link->tend);
     free(link->owed);
 }
 
@@ -118,18 +113,19 @@ enum fate {
 /* The service notices by its end of the socket and stops. */
 static enum fate lose(struct warden_link *link)
 {
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     if (atomic_exchange(&link->alive, false) && !link->closing)
         (void)shutdown(link->sock, SHUT_RDWR);
-    (void)pthread_cond_broadcast(&link->free_short);
-    (void)pthread_cond_broadcast(&link->free_long);
-    pthread_mutex_unlock(&link->lock);
+    cond_broadcast(&link->free_short);
+    cond_broadcast(&link->free_long);
+    mutex_unlock(&link->lock);
     return LOST;
 }
 
-/* With the lock: for how long a request has been waiting for its reply. */
+/* How long a request has been waiting for its reply. */
 static uint64_t silence_ms(const struct warden_link *link)
 {
+    mutex_assert_held(&link->lock);
     return link->flight_type ? clock_mono_ms() - link->flight_ms : 0;
 }
 
@@ -141,14 +137,8 @@ static bool is_long(uint32_t type)
            type == WARDEN_RUNTIME;
 }
 
-static struct timespec as_time(uint64_t ms)
-{
-    return (struct timespec){.tv_sec = (time_t)(ms / 1000),
-                             .tv_nsec = (long)(ms % 1000) * 1000000};
-}
-
-/* With the lock. Not before the deadline, nor, unless patient, while the
- * warden is silent: a worker of the daemon does not wait for nothing. */
+/* False after the deadline and, unless patient, while the warden is silent: a
+ * worker of the daemon does not wait for a warden that hangs. */
 static bool may_wait(const struct warden_link *link, uint64_t deadline,
                      bool patient)
 {
@@ -157,17 +147,16 @@ static bool may_wait(const struct warden_link *link, uint64_t deadline,
            (patient || silence_ms(link) < link->silent_ms);
 }
 
-static void wait_turn(struct warden_link *link, pthread_cond_t *cond,
+static void wait_turn(struct warden_link *link, struct cond *cond,
                       uint64_t deadline)
 {
     uint64_t until = deadline;
-    struct timespec at;
 
+    mutex_assert_held(&link->lock);
     if (link->flight_type)
         until = MIN(until, link->flight_ms + link->silent_ms);
-    /* A patient one looks again now and then. */
-    at = as_time(MAX(until, clock_mono_ms() + 50));
-    (void)pthread_cond_timedwait(cond, &link->lock, &at);
+    /* A patient caller checks again every 50 ms. */
+    (void)cond_wait_until(cond, &link->lock, MAX(until, clock_mono_ms() + 50));
 }
 
 static bool take_link(struct warden_link *link, uint32_t type,
@@ -175,7 +164,7 @@ static bool take_link(struct warden_link *link, uint32_t type,
 {
     bool mine;
 
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     if (is_long(type)) {
         while ((link->busy || link->short_waiting) &&
                may_wait(link, deadline, patient))
@@ -192,19 +181,18 @@ static bool take_link(struct warden_link *link, uint32_t type,
     if (mine)
         link->busy = true;
     else if (!link->busy) /* the signal may have been for us */
-        (void)pthread_cond_signal(link->short_waiting ? &link->free_short
-                                                      : &link->free_long);
-    pthread_mutex_unlock(&link->lock);
+        cond_signal(link->short_waiting ? &link->free_short
+                                        : &link->free_long);
+    mutex_unlock(&link->lock);
     return mine;
 }
 
 static void leave_link(struct warden_link *link)
 {
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     link->busy = false;
-    (void)pthread_cond_signal(link->short_waiting ? &link->free_short
-                                                  : &link->free_long);
-    pthread_mutex_unlock(&link->lock);
+    cond_signal(link->short_waiting ? &link->free_short : &link->free_long);
+    mutex_unlock(&link->lock);
 }
 
 /* ---- what is owed -------------------------------------------------------
@@ -212,22 +200,22 @@ static void leave_link(struct warden_link *link)
 
 static void owe(struct warden_link *link, uint32_t type, uint32_t slot)
 {
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     if (link->owed_count == link->owed_room) {
         link->owed_room = MAX(2 * link->owed_room, (size_t)16);
         link->owed =
             xrealloc(link->owed, link->owed_room * sizeof(link->owed[0]));
     }
     link->owed[link->owed_count++] = (struct owed){type, slot};
-    (void)pthread_cond_signal(&link->tend);
-    pthread_mutex_unlock(&link->lock);
+    cond_signal(&link->tend);
+    mutex_unlock(&link->lock);
 }
 
 static void count(struct warden_link *link, uint64_t *counter)
 {
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     (*counter)++;
-    pthread_mutex_unlock(&link->lock);
+    mutex_unlock(&link->lock);
 }
 
 /* ---- one call -----------------------------------------------------------
@@ -273,14 +261,14 @@ static bool receive(int sock, struct answer *a)
 
 static void set_flight(struct warden_link *link, uint32_t type)
 {
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     link->flight_type = type;
     link->late = false;
     if (type)
         link->flight_ms = clock_mono_ms();
     else
         link->answered_ms = clock_mono_ms();
-    pthread_mutex_unlock(&link->lock);
+    mutex_unlock(&link->lock);
 }
 
 /* With the turn: the reply to what was sent last, and no other. */
@@ -328,12 +316,12 @@ static enum fate settle(struct warden_link *link, uint64_t deadline)
 
 static void leave_behind(struct warden_link *link)
 {
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     if (!link->late)
         link->timeouts++;
     link->late = true;
-    (void)pthread_cond_signal(&link->tend);
-    pthread_mutex_unlock(&link->lock);
+    cond_signal(&link->tend);
+    mutex_unlock(&link->lock);
 }
 
 struct call {
@@ -382,9 +370,9 @@ static int explain(struct warden_link *link, enum fate fate, struct error *err)
                         "service is stopping");
         return error_retry(err, RETRY_S);
     }
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     silent = silence_ms(link);
-    pthread_mutex_unlock(&link->lock);
+    mutex_unlock(&link->lock);
     if (silent >= 1000)
         (void)error_set(err, ERR_UNAVAILABLE,
                         "the service's privileged helper has not answered "
@@ -467,18 +455,19 @@ static void beat(struct warden_link *link)
     drop_fds(&a);
 }
 
-/* With the lock: one thing that is due; false when nothing is. */
+/* Does one thing that is due, without the lock; false when nothing is. */
 static bool tend_one(struct warden_link *link)
 {
     uint64_t due = link->answered_ms + HEARTBEAT_MS;
 
+    mutex_assert_held(&link->lock);
     if (link->owed_count) {
         struct owed first = link->owed[0];
         bool paid;
 
-        pthread_mutex_unlock(&link->lock);
+        mutex_unlock(&link->lock);
         paid = pay(link, &first);
-        pthread_mutex_lock(&link->lock);
+        mutex_lock(&link->lock);
         if (paid) /* only this thread takes any away */
             memmove(link->owed, link->owed + 1,
                     --link->owed_count * sizeof(link->owed[0]));
@@ -486,54 +475,47 @@ static bool tend_one(struct warden_link *link)
     }
     if (!link->late && clock_left_ms(due) > 0)
         return false;
-    pthread_mutex_unlock(&link->lock);
+    mutex_unlock(&link->lock);
     beat(link);
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     return true;
 }
 
-/* Does what is owed, takes late replies, and asks an idle warden whether it
- * is there. */
-static void *run_tender(void *arg)
+/* Releases what is owed, reads late replies, and sends an idle warden a
+ * heartbeat. */
+static void warden_tender_main(void *arg)
 {
     struct warden_link *link = arg;
 
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     while (!link->closing && atomic_load(&link->alive)) {
-        struct timespec at;
-
         if (tend_one(link))
             continue;
-        at = as_time(
+        (void)cond_wait_until(
+            &link->tend, &link->lock,
             MAX(link->answered_ms + HEARTBEAT_MS, clock_mono_ms() + 20));
-        (void)pthread_cond_timedwait(&link->tend, &link->lock, &at);
     }
-    pthread_mutex_unlock(&link->lock);
-    return NULL;
+    mutex_unlock(&link->lock);
 }
 
 int warden_call_tend(struct warden_link *link, struct error *err)
 {
-    int r = pthread_create(&link->tender, NULL, run_tender, link);
-
-    if (r != 0)
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
-    link->tended = true;
-    return 0;
+    return thread_start(&link->tender, "warden-tender", warden_tender_main,
+                        link, err);
 }
 
 static void stop_tender(struct warden_link *link)
 {
-    if (!link->tended)
+    if (!link->tender.started)
         return;
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     link->closing = true;
     (void)shutdown(link->sock, SHUT_RDWR); /* it may wait for a reply */
-    (void)pthread_cond_broadcast(&link->tend);
-    (void)pthread_cond_broadcast(&link->free_short);
-    (void)pthread_cond_broadcast(&link->free_long);
-    pthread_mutex_unlock(&link->lock);
-    (void)pthread_join(link->tender, NULL);
+    cond_broadcast(&link->tend);
+    cond_broadcast(&link->free_short);
+    cond_broadcast(&link->free_long);
+    mutex_unlock(&link->lock);
+    thread_join(&link->tender);
 }
 
 /* ---- the link
@@ -627,7 +609,7 @@ uint32_t warden_call_walls(const struct warden_link *link)
 
 void warden_call_health(struct warden_link *link, struct warden_health *ret)
 {
-    pthread_mutex_lock(&link->lock);
+    mutex_lock(&link->lock);
     *ret = (struct warden_health){
         .silent_ms = silence_ms(link),
         .timeouts = link->timeouts,
@@ -637,7 +619,7 @@ void warden_call_health(struct warden_link *link, struct warden_health *ret)
     };
     ret->answers =
         atomic_load(&link->alive) && ret->silent_ms < link->silent_ms;
-    pthread_mutex_unlock(&link->lock);
+    mutex_unlock(&link->lock);
 }
 
 /* ---- stubs

@@ -3,7 +3,6 @@
  * probe that fails or does not return. */
 #include <errno.h>
 #include <fcntl.h>
-#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -50,7 +49,7 @@ static void make(struct disk *d, struct fake *f)
     *d = (struct disk){
         .keep = KEEP, .look = fake_look, .probe = fake_probe, .test = f};
     d->room.files = UINT64_MAX;
-    assert_int_equal(pthread_mutex_init(&d->lock, NULL), 0);
+    mutex_init(&d->lock);
 }
 
 static enum disk_mode mode_at(struct disk *d, uint64_t now_ms)

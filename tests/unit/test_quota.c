@@ -16,6 +16,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "quota/quota_int.h"
 #include "store/store.h"
 
@@ -60,10 +61,10 @@ static void open_quotas(struct fixture *f, uint64_t most)
         limits.most[k] = most;
     if (quotas_open(&limits, f->store, f->audit, &f->q, &f->err) < 0)
         fail_msg("%s", f->err.message);
-    pthread_mutex_lock(&f->q->lock);
+    mutex_lock(&f->q->lock);
     f->q->real_ms = fake_real;
     f->q->mono_ms = fake_mono;
-    pthread_mutex_unlock(&f->q->lock);
+    mutex_unlock(&f->q->lock);
 }
 
 static int set_up(void **state)

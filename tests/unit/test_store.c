@@ -2104,10 +2104,10 @@ static size_t waiting(struct fixture *f)
     struct sqlite_gate *g = &((struct sqlite_store *)f->store)->gate;
     size_t count = 0;
 
-    (void)pthread_mutex_lock(&g->lock);
+    mutex_lock(&g->lock);
     for (struct sqlite_turn *t = g->turns; t; t = t->next)
         count++;
-    (void)pthread_mutex_unlock(&g->lock);
+    mutex_unlock(&g->lock);
     return count;
 }
 
