@@ -51,6 +51,22 @@ int approval_note(struct approvals *a, struct store_tx *tx,
 
 /* ---- rows.c ------------------------------------------------------------- */
 
+/* Conditions on enum values, for SQL. They are text and not parameters because
+ * the partial indexes (schema_approval.h) serve literal conditions only.
+ * rows.c asserts that the numbers are those of the enums. */
+#define SQL_PENDING "state = 0"
+#define SQL_APPROVED "state = 1"
+#define SQL_DENIED "state = 2"
+#define SQL_SETTLED "state <> 0"
+#define SQL_EXECUTION "action = 0"
+#define SQL_NOT_EXECUTION "action <> 0"
+#define SQL_NOT_RUN "run = 0"
+#define SQL_RUNNING "run = 1"
+#define SQL_RUN_OPEN "run < 2"
+#define SQL_RUN_ENDED "run >= 2"
+#define SQL_UNDELIVERED "state = 0" /* of webhook_deliveries */
+#define SQL_DELIVERY_OVER "state <> 0"
+
 #define APPROVAL_COLUMNS                                                      \
     "id, tenant, action, state, asked_by, session, object, "                  \
     "pool, workspace, summary, rule, policy_version, asked_at_ms, "           \
@@ -78,10 +94,11 @@ int approval_rows_settle(struct approvals *a, struct store_tx *tx,
 
 #define APPROVAL_GONE "its session ended with the service"
 
-/* Of one that is settled and carried out: nobody needs it here any more. */
+/* Removes the code from the payload of an approval that is settled and carried
+ * out; with set.forget_payload, the whole payload. */
 int approval_forget_code(struct approvals *a, struct store_tx *tx,
                          const char *id, struct error *err);
-/* Now and then. */
+/* Once an hour: deletes old rows and payloads. */
 int approval_prune(struct approvals *a, struct error *err);
 
 /* ---- list.c ------------------------------------------------------------- */

@@ -166,12 +166,13 @@ static int withdraw_all(struct approvals *a, const struct actor *who,
         store_begin(a->store, STORE_WRITE, "withdrawing approvals", &tx, err);
 
     if (rc == 0)
-        rc = store_query(tx, &rows, err,
-                         "SELECT " APPROVAL_COLUMNS
-                         " FROM approvals WHERE state = 0 AND tenant = ?1"
-                         " AND (session = ?2 OR ?2 = '')"
-                         " AND (asked_by = ?3 OR ?3 = '')",
-                         "ttt", who->tenant, session, key);
+        rc =
+            store_query(tx, &rows, err,
+                        "SELECT " APPROVAL_COLUMNS
+                        " FROM approvals WHERE " SQL_PENDING " AND tenant = ?1"
+                        " AND (session = ?2 OR ?2 = '')"
+                        " AND (asked_by = ?3 OR ?3 = '')",
+                        "ttt", who->tenant, session, key);
     while (rc == 0 && (rc = store_next(rows, err)) > 0) {
         *ret = xrealloc(*ret, (*ret_count + 1) * sizeof(**ret));
         approval_rows_read(a, rows, true, &(*ret)[(*ret_count)++]);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is no longer needed: the code of a held execution once it is settled
- * and carried out (it is in the evidence, where that keeps it), all that an
- * ephemeral session's client wrote with it, held executions whose session is
- * gone, and settled approvals after their time. Runs in gloveboxd, on the
- * thread of worker.c and at the start.
+ * Deletes what is no longer needed: the code of a held execution once it is
+ * settled and carried out (the evidence has it, where that keeps code), all
+ * that the client of an ephemeral session wrote with it, held executions whose
+ * session is gone, and settled approvals after approval_keep_days. Runs in
+ * gloveboxd, on the thread "approvals" and at the start.
  */
 #include <stdio.h>
 #include <string.h>
@@ -13,27 +13,58 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "json/json.h"
 
 #define PRUNE_EVERY_MS 3600000
 #define DAY_MS 86400000ll
 #define BATCH 50
 
-/* The rest says which execution it was, for who asks how it ended. */
-#define WITHOUT_CODE                                                          \
-    "CASE WHEN json_extract(payload, '$.ephemeral') THEN"                     \
-    " json_remove(payload, '$.code', '$.metadata', '$.conversation',"         \
-    " '$.message') ELSE json_remove(payload, '$.code') END"
+/* A payload without its code and, of an ephemeral session, without the
+ * client's other text. What stays says which execution it was. Owned by
+ * caller; NULL if there is nothing to remove. */
+static char *without_code(const char *payload)
+{
+    static const char *const texts[] = {"metadata", "conversation", "message"};
+    json_t *object cleanup(json_unref) =
+        json_loads(payload, JSON_ALLOW_NUL, NULL);
+    bool changed = json_object_del(object, "code") == 0;
+    char *text;
+
+    if (json_is_true(json_object_get(object, "ephemeral")))
+        for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
+            changed |= json_object_del(object, texts[i]) == 0;
+    if (!changed)
+        return NULL;
+    text = json_dumps(object, JSON_COMPACT);
+    return text ? text : xstrdup(""); /* no memory: rather none of it */
+}
 
 int approval_forget_code(struct approvals *a, struct store_tx *tx,
                          const char *id, struct error *err)
 {
-    const char *sql = a->set.forget_payload
-                          ? "UPDATE approvals SET payload = '' WHERE id = ?1"
-                          : "UPDATE approvals SET payload = " WITHOUT_CODE
-                            " WHERE id = ?1 AND action = 0"
-                            " AND json_valid(payload)";
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    char *text cleanup(mem_free) = NULL;
+    int rc;
 
-    return MIN(store_exec(tx, err, sql, "t", id), 0);
+    if (a->set.forget_payload)
+        return MIN(store_exec(tx, err,
+                              "UPDATE approvals SET payload = '' WHERE id = "
+                              "?1",
+                              "t", id),
+                   0);
+    rc = store_one(tx, &row, err,
+                   "SELECT payload FROM approvals WHERE id = ?1"
+                   " AND " SQL_EXECUTION,
+                   "t", id);
+    if (rc <= 0)
+        return rc;
+    text = without_code(store_text(row, 0));
+    if (!text)
+        return 0;
+    return MIN(store_exec(tx, err,
+                          "UPDATE approvals SET payload = ?2 WHERE id = ?1",
+                          "tt", id, text),
+               0);
 }
 
 /* ---- sessions that are gone --------------------------------------------- */
@@ -59,9 +90,10 @@ static int end_gone(struct approvals *a, struct approval_info *info,
             return 0; /* somebody was quicker */
     } else {
         rc = MIN(store_exec(tx, err,
-                            "UPDATE approvals SET run = 3, outcome = ?2"
-                            " WHERE id = ?1 AND run = 0",
-                            "tt", info->id, APPROVAL_GONE),
+                            "UPDATE approvals SET run = ?3, outcome = ?2"
+                            " WHERE id = ?1 AND " SQL_NOT_RUN,
+                            "tti", info->id, APPROVAL_GONE,
+                            (int64_t)APPROVAL_RUN_FAILED),
                  0);
         if (rc == 0)
             rc = approval_note(a, tx, NULL, "approval.failed", info,
@@ -86,8 +118,9 @@ static int next_held(struct approvals *a, const char *after,
     if (rc == 0)
         rc = store_query(tx, &rows, err,
                          "SELECT " APPROVAL_COLUMNS
-                         " FROM approvals WHERE id > ?1 AND action = 0"
-                         " AND (state = 0 OR (state = 1 AND run = 0))"
+                         " FROM approvals WHERE id > ?1 AND " SQL_EXECUTION
+                         " AND (" SQL_PENDING " OR (" SQL_APPROVED
+                         " AND " SQL_NOT_RUN "))"
                          " ORDER BY id LIMIT ?2",
                          "ti", after, (int64_t)BATCH);
     while (rc == 0 && *ret_count < BATCH && (rc = store_next(rows, err)) > 0) {
@@ -129,34 +162,66 @@ static int prune_old(struct approvals *a, struct store_tx *tx,
     if (!a->set.keep_days)
         return 0;
     rc = MIN(store_exec(tx, err,
-                        "DELETE FROM webhook_deliveries WHERE state <> 0"
-                        " AND done_at_ms < ?1",
+                        "DELETE FROM webhook_deliveries"
+                        " WHERE " SQL_DELIVERY_OVER " AND done_at_ms < ?1",
                         "i", before),
              0);
     if (rc == 0)
-        rc = MIN(store_exec(tx, err,
-                            "DELETE FROM approvals WHERE state <> 0"
-                            " AND decided_at_ms < ?1"
-                            " AND (action <> 0 OR run >= 2)",
-                            "i", before),
-                 0);
+        rc =
+            MIN(store_exec(tx, err,
+                           "DELETE FROM approvals WHERE " SQL_SETTLED
+                           " AND decided_at_ms < ?1"
+                           " AND (" SQL_NOT_EXECUTION " OR " SQL_RUN_ENDED ")",
+                           "i", before),
+                0);
     return rc;
 }
 
-/* What an earlier version, or other settings, left. */
+/* The next executions whose payload may still have code. */
+static int next_with_code(struct store_tx *tx, const char *after,
+                          char ret[BATCH][ID_MAX], size_t *ret_count,
+                          struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int rc = store_query(tx, &rows, err,
+                         "SELECT id FROM approvals WHERE id > ?1"
+                         " AND " SQL_SETTLED " AND " SQL_EXECUTION
+                         " AND " SQL_RUN_ENDED " AND payload LIKE '%\"code\"%'"
+                         " ORDER BY id LIMIT ?2",
+                         "ti", after, (int64_t)BATCH);
+
+    *ret_count = 0;
+    while (rc == 0 && *ret_count < BATCH && (rc = store_next(rows, err)) > 0) {
+        store_copy(rows, 0, ret[(*ret_count)++], ID_MAX);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* Payloads that an earlier version, or other settings, left. */
 static int prune_payloads(struct approvals *a, struct store_tx *tx,
                           struct error *err)
 {
-    const char *sql = a->set.forget_payload
-                          ? "UPDATE approvals SET payload = ''"
-                            " WHERE state <> 0 AND payload <> ''"
-                            " AND (action <> 0 OR run >= 2)"
-                          : "UPDATE approvals SET payload = " WITHOUT_CODE
-                            " WHERE state <> 0 AND action = 0 AND run >= 2"
-                            " AND json_valid(payload)"
-                            " AND json_extract(payload, '$.code') IS NOT NULL";
+    char ids[BATCH][ID_MAX], after[ID_MAX] = "";
+    size_t count = BATCH;
+    int rc = 0;
 
-    return MIN(store_exec(tx, err, sql, ""), 0);
+    if (a->set.forget_payload)
+        return MIN(store_exec(tx, err,
+                              "UPDATE approvals SET payload = ''"
+                              " WHERE " SQL_SETTLED " AND payload <> ''"
+                              " AND (" SQL_NOT_EXECUTION " OR " SQL_RUN_ENDED
+                              ")",
+                              ""),
+                   0);
+    while (rc == 0 && count == BATCH) {
+        rc = next_with_code(tx, after, ids, &count, err);
+        for (size_t i = 0; rc == 0 && i < count; i++) {
+            memcpy(after, ids[i], sizeof(after));
+            rc = approval_forget_code(a, tx, ids[i], err);
+        }
+    }
+    return rc;
 }
 
 int approval_prune(struct approvals *a, struct error *err)

@@ -95,7 +95,7 @@ int approval_of(struct approvals *a, const struct actor *who,
         rc = store_one(tx, &rows, err,
                        "SELECT " APPROVAL_COLUMNS
                        " FROM approvals WHERE object = ?1 AND tenant = ?2"
-                       " AND action = 0",
+                       " AND " SQL_EXECUTION,
                        "tt", object, who->tenant);
     if (rc < 0)
         return rc;
@@ -157,12 +157,13 @@ int approval_list(struct approvals *a, const struct actor *who, int state,
             tx, &rows, err,
             "SELECT " APPROVAL_COLUMNS " FROM approvals WHERE tenant = ?1"
             " AND (?2 <> 0 OR asked_by = ?3)"
-            " AND (?4 < 0 OR CASE WHEN state = 0 AND expires_at_ms <= ?5"
-            "  THEN 3 ELSE state END = ?4)"
+            " AND (?4 < 0 OR CASE WHEN " SQL_PENDING
+            "  AND expires_at_ms <= ?5 THEN ?8 ELSE state END = ?4)"
             " AND (asked_at_ms < ?6 OR (asked_at_ms = ?6 AND id < ?7))"
             " ORDER BY asked_at_ms DESC, id DESC",
-            "titiiit", who->tenant, (int64_t)approval_may_decide(who),
-            who->key, (int64_t)state, now, last.asked_at_ms, last.id);
+            "titiiiti", who->tenant, (int64_t)approval_may_decide(who),
+            who->key, (int64_t)state, now, last.asked_at_ms, last.id,
+            (int64_t)APPROVAL_EXPIRED);
     if (rc == 0) {
         list = xcalloc(limit + 1, sizeof(*list));
         rc = read_page(a, rows, who, limit, list, ret_count, ret_more, err);
@@ -183,7 +184,7 @@ uint64_t approvals_pending(struct approvals *a)
         store_begin(a->store, STORE_READ, "counting approvals", &tx, &err) <
             0 ||
         store_one(tx, &rows, &err,
-                  "SELECT COUNT(*) FROM approvals WHERE state = 0"
+                  "SELECT COUNT(*) FROM approvals WHERE " SQL_PENDING
                   " AND expires_at_ms > ?1",
                   "i", approval_now(a)) <= 0)
         return 0;

@@ -69,7 +69,7 @@ static int check_room(struct store_tx *tx, const struct approval_spec *spec,
                          APPROVAL_PAYLOAD_MAX);
     rc = store_one(tx, &rows, err,
                    "SELECT COUNT(*), COALESCE(SUM(LENGTH(payload)), 0)"
-                   " FROM approvals WHERE tenant = ?1 AND state = 0",
+                   " FROM approvals WHERE tenant = ?1 AND " SQL_PENDING,
                    "t", spec->who->tenant);
     if (rc < 0)
         return rc;
@@ -139,9 +139,10 @@ static int find_same(struct approvals *a, struct store_tx *tx,
     rc = store_one(tx, &rows, err,
                    "SELECT " APPROVAL_COLUMNS
                    " FROM approvals WHERE fingerprint = ?1 AND ("
-                   "  (state = 0 AND expires_at_ms > ?2)"
-                   "  OR (state = 1 AND run = 0 AND expires_at_ms > ?2)"
-                   "  OR (state = 2 AND decided_at_ms > ?3))"
+                   "  (" SQL_PENDING " AND expires_at_ms > ?2)"
+                   "  OR (" SQL_APPROVED " AND " SQL_NOT_RUN
+                   "      AND expires_at_ms > ?2)"
+                   "  OR (" SQL_DENIED " AND decided_at_ms > ?3))"
                    " ORDER BY asked_at_ms DESC, id DESC LIMIT 1",
                    "tii", print, approval_now(a),
                    approval_now(a) - APPROVAL_DENIED_FOR_MS);
@@ -155,9 +156,9 @@ static int use_up(struct approvals *a, struct store_tx *tx,
                   const struct approval_info *info, struct error *err)
 {
     int rc = store_exec(tx, err,
-                        "UPDATE approvals SET run = 2, outcome = 'used'"
-                        " WHERE id = ?1 AND state = 1 AND run = 0",
-                        "t", info->id);
+                        "UPDATE approvals SET run = ?2, outcome = 'used'"
+                        " WHERE id = ?1 AND " SQL_APPROVED " AND " SQL_NOT_RUN,
+                        "ti", info->id, (int64_t)APPROVAL_RUN_DONE);
 
     if (rc == 0)
         return error_set(err, ERR_CONFLICT, "%s is used up", info->id);

@@ -14,11 +14,13 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-/* SQL of this folder has them as numbers. */
+/* What SQL_PENDING and its neighbours in approval_int.h rely on. */
 _Static_assert(POLICY_EXECUTE == 0 && APPROVAL_PENDING == 0 &&
                    APPROVAL_APPROVED == 1 && APPROVAL_DENIED == 2 &&
-                   APPROVAL_EXPIRED == 3 && APPROVAL_RUN_TAKEN == 1 &&
-                   APPROVAL_RUN_DONE == 2 && APPROVAL_RUN_FAILED == 3 &&
+                   APPROVAL_RUN_NONE == 0 && APPROVAL_RUN_TAKEN == 1 &&
+                   APPROVAL_RUN_DONE == 2 &&
+                   APPROVAL_RUN_FAILED > APPROVAL_RUN_DONE &&
+                   APPROVAL_RUN_LOST > APPROVAL_RUN_DONE &&
                    DELIVERY_WAITING == 0,
                "numbers in SQL");
 
@@ -66,14 +68,15 @@ int approval_rows_insert(struct approvals *a, struct store_tx *tx,
                 "INSERT INTO approvals (id, tenant, action, state,"
                 " asked_by, session, object, pool, workspace, summary,"
                 " payload, fingerprint, rule, policy_version, asked_at_ms,"
-                " expires_at_ms) VALUES (?1, ?2, ?3, 0, ?4, ?5, ?6, ?7, ?8,"
-                " ?9, ?10, ?11, ?12, ?13, ?14, ?15)",
-                "ttittttt"
+                " expires_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
+                " ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                "ttiittttt"
                 "ttttiii",
-                info->id, info->tenant, (int64_t)info->action, info->asked_by,
-                info->session, info->object, info->pool, info->workspace,
-                info->summary, info->payload, fingerprint, info->rule,
-                info->policy_version, info->asked_at_ms, info->expires_at_ms),
+                info->id, info->tenant, (int64_t)info->action,
+                (int64_t)APPROVAL_PENDING, info->asked_by, info->session,
+                info->object, info->pool, info->workspace, info->summary,
+                info->payload, fingerprint, info->rule, info->policy_version,
+                info->asked_at_ms, info->expires_at_ms),
             0);
 
     if (rc == 0)
@@ -115,7 +118,7 @@ int approval_rows_settle(struct approvals *a, struct store_tx *tx,
         tx, err,
         "UPDATE approvals SET state = ?2, decided_at_ms = ?3, decided_by = ?4,"
         " reason = ?5, expires_at_ms = ?6, run = ?7, outcome = ?8"
-        " WHERE id = ?1 AND state = 0",
+        " WHERE id = ?1 AND " SQL_PENDING,
         "tiittiit", info->id, (int64_t)info->state, info->decided_at_ms,
         info->decided_by, info->reason, info->expires_at_ms,
         (int64_t)info->run, info->outcome);

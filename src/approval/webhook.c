@@ -89,12 +89,13 @@ static int count(struct store_tx *tx, const char *approval,
                  int64_t *ret_waiting, int64_t *ret_number, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int rc = store_one(
-        tx, &rows, err,
-        "SELECT (SELECT COUNT(*) FROM webhook_deliveries WHERE state = 0),"
-        " (SELECT COALESCE(MAX(number), 0) FROM webhook_deliveries"
-        "  WHERE approval = ?1)",
-        "t", approval);
+    int rc =
+        store_one(tx, &rows, err,
+                  "SELECT (SELECT COUNT(*) FROM webhook_deliveries"
+                  "  WHERE " SQL_UNDELIVERED "),"
+                  " (SELECT COALESCE(MAX(number), 0) FROM webhook_deliveries"
+                  "  WHERE approval = ?1)",
+                  "t", approval);
 
     if (rc <= 0)
         return rc < 0 ? rc : error_set(err, ERR_INTERNAL, "no count");
@@ -151,10 +152,11 @@ int approval_webhook_next(struct approvals *a, struct webhook_job *ret,
         rc = store_one(
             tx, &rows, err,
             "SELECT approval, number, type, attempts, at_ms, body, next_at_ms"
-            " FROM webhook_deliveries AS d WHERE state = 0 AND NOT EXISTS"
+            " FROM webhook_deliveries AS d"
+            " WHERE " SQL_UNDELIVERED " AND NOT EXISTS"
             " (SELECT 1 FROM webhook_deliveries AS e"
             "  WHERE e.approval = d.approval AND e.number < d.number"
-            "  AND e.state = 0)"
+            "  AND e." SQL_UNDELIVERED ")"
             " ORDER BY next_at_ms, approval LIMIT 1",
             "");
     if (rc <= 0)

@@ -75,7 +75,8 @@ static int expire(struct approvals *a, size_t *ret_count, struct error *err)
     struct approval_info list[BATCH];
     int rc = read_due(a,
                       "SELECT " APPROVAL_COLUMNS
-                      " FROM approvals WHERE state = 0 AND expires_at_ms <= ?1"
+                      " FROM approvals WHERE " SQL_PENDING
+                      " AND expires_at_ms <= ?1"
                       " ORDER BY expires_at_ms LIMIT ?2",
                       false, list, ret_count, err);
 
@@ -103,7 +104,7 @@ static int move(struct approvals *a, const struct approval_info *info,
         moved = rc = store_exec(
             tx, err,
             "UPDATE approvals SET run = ?3, try_at_ms = ?4, outcome = ?5"
-            " WHERE id = ?1 AND run = ?2 AND state <> 0",
+            " WHERE id = ?1 AND run = ?2 AND " SQL_SETTLED,
             "tiiit", info->id, (int64_t)from, (int64_t)to, try_at_ms, outcome);
     if (rc > 0 && to >= APPROVAL_RUN_DONE)
         rc = approval_forget_code(a, tx, info->id, err);
@@ -147,8 +148,9 @@ static int carry_all(struct approvals *a, size_t *ret_count, struct error *err)
         return 0;
     rc = read_due(a,
                   "SELECT " APPROVAL_COLUMNS
-                  " FROM approvals WHERE state <> 0 AND run < 2"
-                  " AND action = 0 AND run = 0 AND try_at_ms <= ?1"
+                  " FROM approvals WHERE " SQL_SETTLED " AND " SQL_RUN_OPEN
+                  " AND " SQL_EXECUTION " AND " SQL_NOT_RUN
+                  " AND try_at_ms <= ?1"
                   " ORDER BY try_at_ms, decided_at_ms LIMIT ?2",
                   true, list, ret_count, err);
     for (size_t i = 0; rc == 0 && i < *ret_count && !a->worker.stopping; i++)
@@ -194,10 +196,11 @@ void approval_ran(struct approvals *a, const char *id, int rc,
 
 int approval_worker_lost(struct approvals *a, struct error *err)
 {
-    static const char sql[] = "SELECT " APPROVAL_COLUMNS
-                              " FROM approvals WHERE state <> 0 AND run < 2"
-                              " AND action = 0 AND run = 1 AND ?1 >= 0"
-                              " LIMIT ?2";
+    static const char sql[] =
+        "SELECT " APPROVAL_COLUMNS " FROM approvals WHERE " SQL_SETTLED
+        " AND " SQL_RUN_OPEN " AND " SQL_EXECUTION " AND " SQL_RUNNING
+        " AND ?1 >= 0"
+        " LIMIT ?2";
     struct approval_info list[BATCH];
     size_t count = BATCH;
     int rc = 0;
@@ -239,10 +242,11 @@ static int next_due(struct approvals *a, int64_t *ret_wait_ms,
         rc = store_one(tx, &rows, err,
                        "SELECT MIN(at) FROM ("
                        "SELECT MIN(expires_at_ms) AS at FROM approvals"
-                       " WHERE state = 0 UNION ALL"
+                       " WHERE " SQL_PENDING " UNION ALL"
                        " SELECT MIN(try_at_ms) FROM approvals"
-                       " WHERE state <> 0 AND run < 2 AND action = 0"
-                       " AND run = 0 AND try_at_ms > ?1) AS due",
+                       " WHERE " SQL_SETTLED " AND " SQL_RUN_OPEN
+                       " AND " SQL_EXECUTION " AND " SQL_NOT_RUN
+                       " AND try_at_ms > ?1) AS due",
                        "i", now);
     if (rc > 0 && store_int(rows, 0) > 0)
         *ret_wait_ms = MIN(*ret_wait_ms, MAX(store_int(rows, 0) - now, 1));

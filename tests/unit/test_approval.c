@@ -432,6 +432,37 @@ static void code_is_dropped_once_it_is_over(void **state)
     approval_info_done(&got);
 }
 
+/* Of an ephemeral session the client's other text goes with the code; a NUL
+ * in the code does not keep it. */
+static void code_is_dropped_with_the_text_of_an_ephemeral_session(void **state)
+{
+    static const struct {
+        const char *object, *before, *after;
+    } rows[] = {
+        {"exec_1",
+         "{\"session\":\"s\",\"code\":\"a\\u0000b\",\"metadata\":\"m\","
+         "\"conversation\":\"c\",\"message\":\"x\",\"ephemeral\":true}",
+         "{\"session\":\"s\",\"ephemeral\":true}"},
+        {"exec_2", "{\"code\":\"1\",\"metadata\":\"m\",\"scopes\":3}",
+         "{\"metadata\":\"m\",\"scopes\":3}"},
+    };
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
+        struct approval_spec spec =
+            spec_of(&ann, POLICY_EXECUTE, rows[i].object, rows[i].before);
+        struct approval_info info, got;
+
+        assert_int_equal(approval_ask(f->a, &spec, &info, &f->err), 0);
+        assert_int_equal(decide(f, &bob, info.id, true, NULL), 0);
+        (void)approvals_work(f->a);
+        approval_ran(f->a, info.id, 0, "ok");
+        assert_int_equal(approval_get(f->a, &boss, info.id, &got, &f->err), 0);
+        assert_string_equal(got.payload, rows[i].after);
+        approval_info_done(&got);
+    }
+}
+
 static bool is_second(void *ctx, const struct approval_info *info)
 {
     ++*(int *)ctx;
@@ -860,6 +891,7 @@ int main(void)
         TEST(settled_ones_are_forgotten_in_time),
         TEST(code_is_dropped_once_it_is_over),
         TEST(end_gone_settles_what_has_no_session),
+        TEST(code_is_dropped_with_the_text_of_an_ephemeral_session),
         TEST(payload_is_forgotten_where_code_is_not_kept),
         TEST(approved_is_carried_out_once),
         TEST(approved_before_a_restart_is_carried_out_after),
