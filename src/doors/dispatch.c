@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Chooses the door (API dialect) that handles a request. Runs in the daemon;
+ * The registry of doors (API dialects): opens and closes all of them, and
+ * chooses the one that handles a request. Runs in the daemon;
  * serve.c calls it with the raw path of every request. The first door that
  * accepts the path handles it; the native door handles the rest.
  */
@@ -11,7 +12,7 @@
 #include "base/mem.h"
 #include "conf/conf.h"
 
-static const struct doors_door *const doors[] = {
+static const struct doors_door *const prefixed[] = {
     &doors_mcp, /* first: some of its paths are below the others' */
     &doors_azure,
     &doors_openai,
@@ -21,11 +22,11 @@ const struct doors_door *doors_dispatch(
     const char *path, const char **ret_rest,
     struct doors_part ret[DOORS_PARAMS_MAX])
 {
-    for (size_t i = 0; i < ARRAY_SIZE(doors); i++) {
+    for (size_t i = 0; i < ARRAY_SIZE(prefixed); i++) {
         memset(ret, 0, DOORS_PARAMS_MAX * sizeof(*ret));
-        *ret_rest = doors[i]->enter(path, ret);
+        *ret_rest = prefixed[i]->enter(path, ret);
         if (*ret_rest)
-            return doors[i];
+            return prefixed[i];
     }
     memset(ret, 0, DOORS_PARAMS_MAX * sizeof(*ret));
     *ret_rest = path;
@@ -34,16 +35,45 @@ const struct doors_door *doors_dispatch(
 
 const struct doors_door *doors_at(size_t i)
 {
-    if (i == ARRAY_SIZE(doors))
+    if (i == ARRAY_SIZE(prefixed))
         return &doors_native;
-    return i < ARRAY_SIZE(doors) ? doors[i] : NULL;
+    return i < ARRAY_SIZE(prefixed) ? prefixed[i] : NULL;
+}
+
+int doors_open(struct doors *doors, struct error *err)
+{
+    const struct doors_door *door;
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && (door = doors_at(i)); i++)
+        if (door->open)
+            r = door->open(doors, err);
+    return r;
+}
+
+void doors_stop(struct doors *doors)
+{
+    const struct doors_door *door;
+
+    for (size_t i = 0; (door = doors_at(i)); i++)
+        if (door->stop)
+            door->stop(doors);
+}
+
+void doors_close(struct doors *doors)
+{
+    const struct doors_door *door;
+
+    for (size_t i = 0; (door = doors_at(i)); i++)
+        if (door->close)
+            door->close(doors);
 }
 
 uint64_t doors_body_bytes(const struct conf *conf)
 {
     uint64_t most = MAX(conf->upload_bytes, conf->json_bytes);
 
-    for (size_t i = 0; i < ARRAY_SIZE(doors); i++)
-        most = MAX(most, doors[i]->body_bytes);
+    for (size_t i = 0; i < ARRAY_SIZE(prefixed); i++)
+        most = MAX(most, prefixed[i]->body_bytes);
     return most;
 }

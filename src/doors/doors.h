@@ -33,7 +33,7 @@ struct sessions;
 struct vault;
 struct workspaces;
 
-/* What handlers work with; filled by main, borrowed, constant. */
+/* What handlers work with: borrowed, and constant once doors_open returned. */
 struct doors {
     const struct conf *conf;
     struct auth *auth;
@@ -48,7 +48,8 @@ struct doors {
     struct vault *vault;
     struct disk *disk;
     const struct posture *posture;
-    struct mcp *mcp; /* what that door remembers */
+    struct mcp
+        *mcp; /* that door's state between requests; set by doors_open */
 };
 
 #define DOORS_PARAMS_MAX 4
@@ -148,17 +149,15 @@ struct doors_door {
     bool slash;          /* a slash at the end of a path is let pass */
     bool no_method;      /* a wrong method is an unknown path: 404, not 405 */
     uint64_t body_bytes; /* larger ones are refused unseen; 0: as for all */
+    /* Lifecycle, for doors with state between requests; each may be NULL.
+     * stop and close accept a door that was not opened. */
+    int (*open)(struct doors *doors, struct error *err);
+    void (*stop)(struct doors *doors);  /* ends streams that wait for events */
+    void (*close)(struct doors *doors); /* once no request runs */
 };
 
 extern const struct doors_door doors_native, doors_openai, doors_azure,
     doors_mcp;
-
-/* mcp/mcp.c: starts a thread. doors: borrowed until close. */
-int doors_mcp_open(const struct doors *doors, struct mcp **ret,
-                   struct error *err);
-/* Ends what would wait for ever; requests go on. */
-void doors_mcp_stop(struct mcp *m);  /* accepts NULL */
-void doors_mcp_close(struct mcp *m); /* once no request runs */
 
 /* serve.c: fills call->who. credential: as in an Authorization header, or
  * NULL. Tells http/ whose connection to keep and whose answer to delay. */
@@ -185,6 +184,12 @@ const struct doors_door *doors_dispatch(
 
 /* dispatch.c: the i-th door, to iterate over all; NULL at the end. */
 const struct doors_door *doors_at(size_t i);
+
+/* dispatch.c: calls open, stop or close of every door. Before the first
+ * request; while requests still run; once none does. */
+int doors_open(struct doors *doors, struct error *err);
+void doors_stop(struct doors *doors);
+void doors_close(struct doors *doors);
 
 /* dispatch.c: the largest body that any door accepts. */
 uint64_t doors_body_bytes(const struct conf *conf);

@@ -190,7 +190,7 @@ static int start_http(struct service *s, struct error *err)
         return -err->code;
     approvals_on_decided(s->parts.govern.approvals, session_held_decided,
                          s->sessions);
-    if (doors_mcp_open(&s->doors, &s->doors.mcp, err) < 0)
+    if (doors_open(&s->doors, err) < 0)
         return -err->code;
     if (service_tls_auto(s, err) < 0)
         return -err->code;
@@ -320,7 +320,7 @@ static void stop(struct service *s)
         set_line_aside(s, PIN);
     }
     http_quiesce(s->http);
-    doors_mcp_stop(s->doors.mcp); /* or its streams would be waited for */
+    doors_stop(&s->doors); /* or http_stop would wait for their streams */
     if (s->blobs)
         blobs_stop(s->blobs); /* a check of hours need not be waited for */
     if (s->search)
@@ -328,7 +328,7 @@ static void stop(struct service *s)
     approvals_stop(s->parts.govern.approvals); /* or it would begin new ones */
     sessions_stop(s->sessions, s->conf->stop_deadline_s);
     http_stop(s->http, 2); /* answers what the stop has ended */
-    doors_mcp_close(s->doors.mcp);
+    doors_close(&s->doors);
     search_close(s->search);
     sessions_close(s->sessions, 0);
     workspaces_close(s->workspaces);

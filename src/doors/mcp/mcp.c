@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the MCP door remembers between requests: legacy sessions, tasks, who
- * waits for changes. Opened and closed by the service; of all this only tasks
- * are kept on disk, otherwise a client of an old process begins anew.
+ * The MCP door's state between requests: legacy sessions, tasks, listeners for
+ * changes. Opened and closed with the doors (dispatch.c). Only tasks are kept
+ * on disk; after a restart clients begin a new session.
  */
 #include <signal.h>
 
 #include "base/mem.h"
 #include "doors/mcp/mcp_int.h"
 
-int doors_mcp_open(const struct doors *doors, struct mcp **ret,
-                   struct error *err)
+int mcp_open(struct doors *doors, struct error *err)
 {
     struct mcp *m = xcalloc(1, sizeof(*m));
     sigset_t all, before;
@@ -29,12 +28,14 @@ int doors_mcp_open(const struct doors *doors, struct mcp **ret,
         free(m);
         return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
     }
-    *ret = m;
+    doors->mcp = m;
     return 0;
 }
 
-void doors_mcp_stop(struct mcp *m)
+void mcp_stop(struct doors *doors)
 {
+    struct mcp *m = doors->mcp;
+
     if (!m || m->stopping)
         return;
     (void)pthread_mutex_lock(&m->lock);
@@ -47,11 +48,13 @@ void doors_mcp_stop(struct mcp *m)
     mcp_session_stop(m);
 }
 
-void doors_mcp_close(struct mcp *m)
+void mcp_close(struct doors *doors)
 {
+    struct mcp *m = doors->mcp;
+
     if (!m)
         return;
-    doors_mcp_stop(m);
+    mcp_stop(doors);
     mcp_session_sweep(m, true);
     while (m->listeners)
         mcp_listen_remove(m, m->listeners);
@@ -64,5 +67,6 @@ void doors_mcp_close(struct mcp *m)
     mcp_state_close(m);
     (void)pthread_cond_destroy(&m->tick);
     (void)pthread_mutex_destroy(&m->lock);
+    doors->mcp = NULL;
     free(m);
 }

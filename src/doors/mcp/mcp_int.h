@@ -67,6 +67,11 @@ struct mcp {
     size_t task_count;
 };
 
+/* The lifecycle in struct doors_door. */
+int mcp_open(struct doors *doors, struct error *err);
+void mcp_stop(struct doors *doors);
+void mcp_close(struct doors *doors);
+
 /* ---- rpc.c -------------------------------------------------------------- */
 
 enum rpc_kind {

@@ -118,4 +118,7 @@ const struct doors_door doors_mcp = {
     .count = ARRAY_SIZE(rows),
     .refuse = refuse,
     .any_query = true,
+    .open = mcp_open,
+    .stop = mcp_stop,
+    .close = mcp_close,
 };
