@@ -175,8 +175,7 @@ static int upload(struct search *s, const struct document *d, const char *name,
     int fd cleanup(fd_close) = -1;
     uint64_t size;
 
-    if (blob_open(workspaces_blobs(s->workspaces), d->sha256, &fd, &size,
-                  err) < 0 ||
+    if (blob_open(s->blobs, d->sha256, &fd, &size, err) < 0 ||
         session_upload_begin(s->sessions, &search_self, s->session, name, &u,
                              err) < 0)
         return -(int)err->code;

@@ -53,8 +53,7 @@ static int read_bytes(struct search *s, const struct item *it, size_t most,
     uint64_t size;
     ssize_t n;
 
-    if (blob_open(workspaces_blobs(s->workspaces), it->sha256, &fd, &size,
-                  err) < 0)
+    if (blob_open(s->blobs, it->sha256, &fd, &size, err) < 0)
         return -(int)err->code;
     most = MIN(most, size);
     buf_reserve(ret, most);

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "core/core.h"
 #include "disk/disk.h"
 #include "search/search_int.h"
 #include "session/session.h"
@@ -131,7 +132,8 @@ static void closep(struct search **s)
     search_close(*s);
 }
 
-int search_open(const struct search_settings *settings, struct workspaces *w,
+int search_open(const struct search_settings *settings,
+                const struct core *core, struct workspaces *w,
                 struct sessions *sessions, struct search **ret,
                 struct error *err)
 {
@@ -142,7 +144,8 @@ int search_open(const struct search_settings *settings, struct workspaces *w,
         s->pool = xstrdup(settings->pool);
     s->settings.pool = s->pool;
     s->workspaces = w;
-    s->store = workspaces_store(w);
+    s->store = core->store;
+    s->blobs = core->blobs;
     s->sessions = sessions;
     mutex_init(&s->lock);
     cond_init(&s->wake);

@@ -17,6 +17,7 @@
 #include "base/ids.h"
 
 struct actor;
+struct core;
 struct disk;
 struct error;
 struct search;
@@ -36,8 +37,10 @@ struct search_settings {
 /* Once, before store_open: teaches the store's engine our ranking. */
 void search_setup(void);
 
-/* All borrowed until close. sessions NULL: documents stay unread. */
-int search_open(const struct search_settings *settings, struct workspaces *w,
+/* All borrowed until close; of core: store and blobs. sessions NULL: documents
+ * are not read. */
+int search_open(const struct search_settings *settings,
+                const struct core *core, struct workspaces *w,
                 struct sessions *sessions, struct search **ret,
                 struct error *err);
 /* Before sessions_stop: gives up the document that is being read, for another

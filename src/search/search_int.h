@@ -30,6 +30,7 @@ struct search {
     char *pool; /* what settings.pool points to */
     struct workspaces *workspaces;
     struct store *store;
+    struct blobs *blobs;
     struct sessions *sessions;
     atomic_bool stopping;
     atomic_uint came, seen; /* commits; how many when we last rested */

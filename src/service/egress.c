@@ -161,7 +161,7 @@ int service_setup_egress(struct service *s, struct error *err)
         r = fill(s->conf, &setup, &why);
     if (r == 0)
         r = egress_call_open(path, s->egress_uid ? &user : NULL, &setup,
-                             &s->parts.egress, &why);
+                             &s->egress, &why);
     if (r < 0)
         log_event(LOG_ERROR, "egress_not_started", "why", why.message, "means",
                   "sessions have no network", NULL);

@@ -74,7 +74,7 @@ static int start_auth(struct service *s, struct error *err)
         .workspace_claim = c->jwt_workspace_claim,
         .clock_skew_s = c->jwt_clock_skew_s,
     };
-    int r = auth_open(s->store, c->data_dir, c->auth_failures_per_min,
+    int r = auth_open(s->core.store, c->data_dir, c->auth_failures_per_min,
                       &s->auth, err);
 
     return r < 0 ? r : auth_jwt_open(s->auth, &jwt, err);
@@ -84,7 +84,7 @@ static uint64_t refill_reserve(void *ctx)
 {
     const struct service *s = ctx;
 
-    return store_reserve(s->store,
+    return store_reserve(s->core.store,
                          disk_share(s->disk, s->conf->disk_reserve_bytes));
 }
 
@@ -98,10 +98,10 @@ static int start_storage(struct service *s, struct error *err)
     struct audit_place place = {.data_dir = c->data_dir,
                                 .accept = c->accept_loss};
     int r = store_open_checked(c->data_dir, audit_check_store, &place,
-                               &s->store, err);
+                               &s->core.store, err);
 
     if (r == 0)
-        r = audit_open_at(s->store, &place, &s->audit, err);
+        r = audit_open_at(s->core.store, &place, &s->core.audit, err);
     if (r == 0)
         r = disk_open(&disk, &s->disk, err);
     if (r < 0)
@@ -129,6 +129,7 @@ static int start_core(struct service *s, struct error *err)
         .document_bytes = c->index_document_bytes,
         .pool = c->index_pool[0] ? c->index_pool : NULL,
     };
+    struct sessions_parts parts;
     int r;
 
     search_setup();
@@ -137,24 +138,31 @@ static int start_core(struct service *s, struct error *err)
     if (r == 0)
         r = start_auth(s, err);
     if (r == 0)
-        r = blobs_open(c->data_dir, &s->blobs, err);
+        r = blobs_open(c->data_dir, &s->core.blobs, err);
     if (r == 0)
-        blobs_admit_by(s->blobs, s->disk);
+        blobs_admit_by(s->core.blobs, s->disk);
     if (r == 0)
-        r = service_govern_open(s, err);
-    workspaces.govern = s->parts.govern;
-    workspaces.quotas = s->parts.quotas;
+        r = core_open(&s->core, c, err);
+    workspaces.govern = (struct govern){.policy = s->core.policy,
+                                        .approvals = s->core.approvals};
+    workspaces.quotas = s->core.quotas;
     if (r == 0)
-        r = workspaces_open(&workspaces, s->store, s->blobs, s->audit,
-                            &s->workspaces, err);
-    s->parts.disk = s->disk;
+        r = workspaces_open(&workspaces, s->core.store, s->core.blobs,
+                            s->core.audit, &s->workspaces, err);
+    parts = (struct sessions_parts){.govern = workspaces.govern,
+                                    .quotas = s->core.quotas,
+                                    .evidence = s->core.evidence,
+                                    .vault = s->core.vault,
+                                    .egress = s->egress,
+                                    .disk = s->disk};
     if (r == 0)
-        r = sessions_open(c, s->warden, s->workspaces, &s->parts, &s->sessions,
+        r = sessions_open(c, s->warden, s->workspaces, &parts, &s->sessions,
                           err);
     if (r == 0)
-        r = search_open(&search, s->workspaces, s->sessions, &s->search, err);
+        r = search_open(&search, &s->core, s->workspaces, s->sessions,
+                        &s->search, err);
     if (r == 0)
-        service_govern_gate(s);
+        service_gate(s);
     return r;
 }
 
@@ -177,19 +185,18 @@ static int start_http(struct service *s, struct error *err)
                               .auth = s->auth,
                               .sessions = s->sessions,
                               .workspaces = s->workspaces,
-                              .audit = s->audit,
+                              .audit = s->core.audit,
                               .search = s->search,
-                              .policy = s->parts.govern.policy,
-                              .quotas = s->parts.quotas,
-                              .approvals = s->parts.govern.approvals,
-                              .evidence = s->parts.evidence,
-                              .vault = s->parts.vault,
+                              .policy = s->core.policy,
+                              .quotas = s->core.quotas,
+                              .approvals = s->core.approvals,
+                              .evidence = s->core.evidence,
+                              .vault = s->core.vault,
                               .disk = s->disk,
                               .posture = &s->posture};
     if (session_held_resume(s->sessions, err) < 0)
         return -err->code;
-    approvals_on_decided(s->parts.govern.approvals, session_held_decided,
-                         s->sessions);
+    approvals_on_decided(s->core.approvals, session_held_decided, s->sessions);
     if (doors_open(&s->doors, err) < 0)
         return -err->code;
     if (service_tls_auto(s, err) < 0)
@@ -266,7 +273,7 @@ static void on_hangup(struct service *s)
 {
     struct error err;
 
-    (void)policy_reload(s->parts.govern.policy, &err);
+    (void)policy_reload(s->core.policy, &err);
 }
 
 /* Until we are told to stop (0) or the warden is gone (-1). */
@@ -321,25 +328,26 @@ static void stop(struct service *s)
     }
     http_quiesce(s->http);
     doors_stop(&s->doors); /* or http_stop would wait for their streams */
-    if (s->blobs)
-        blobs_stop(s->blobs); /* a check of hours need not be waited for */
+    if (s->core.blobs)
+        blobs_stop(
+            s->core.blobs); /* a check of hours need not be waited for */
     if (s->search)
         search_stop(s->search); /* or a document being read is waited for */
-    approvals_stop(s->parts.govern.approvals); /* or it would begin new ones */
+    approvals_stop(s->core.approvals); /* or it would begin new ones */
     sessions_stop(s->sessions, s->conf->stop_deadline_s);
     http_stop(s->http, 2); /* answers what the stop has ended */
     doors_close(&s->doors);
     search_close(s->search);
     sessions_close(s->sessions, 0);
     workspaces_close(s->workspaces);
-    egress_call_close(s->parts.egress);
-    service_govern_close(s);
-    audit_close(s->audit);
+    egress_call_close(s->egress);
+    core_close(&s->core);
+    audit_close(s->core.audit);
     auth_close(s->auth);
-    blobs_close(s->blobs); /* a commit may have asked for it until now */
+    blobs_close(s->core.blobs); /* a commit may have asked for it until now */
     if (s->disk)
         disk_refill(s->disk, NULL, NULL);
-    store_close(s->store);
+    store_close(s->core.store);
     disk_close(s->disk);
     warden_call_close(s->warden);
     service_tls_forget(s);

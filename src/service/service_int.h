@@ -8,6 +8,7 @@
 #include <stdint.h>
 
 #include "base/priv.h"
+#include "core/core.h"
 #include "doors/doors.h"
 #include "posture/posture.h"
 #include "service/service.h"
@@ -27,14 +28,12 @@ struct service {
     char tls_pin[SERVICE_PIN_MAX];   /* of our public key; "": no TLS */
     struct warden_link *warden;
     struct disk *disk;
-    struct store *store;
     struct auth *auth;
-    struct audit *audit;
-    struct blobs *blobs;
+    struct core core;
+    struct egress_link *egress; /* NULL: no proxy */
     struct workspaces *workspaces;
     struct sessions *sessions;
     struct search *search;
-    struct sessions_parts parts; /* policy, quotas, approvals, evidence, … */
     struct posture posture;
     struct http_server *http;
     struct doors doors;
@@ -48,11 +47,8 @@ int service_rights_data(struct service *s, struct error *err);
 int service_rights_descriptors(struct conf *conf, struct error *err);
 int service_rights_drop(struct service *s, struct error *err);
 
-/* govern.c */
-int service_govern_open(struct service *s, struct error *err);
-void service_govern_close(struct service *s); /* also of none */
-/* Looks whether code may run at all, and says so to the sessions. */
-void service_govern_gate(struct service *s);
+/* gate.c: checks whether code may run at all, and tells the sessions. */
+void service_gate(struct service *s);
 
 /* setup.c: starts the warden and tells it its bounds */
 int service_setup_warden(struct service *s, struct error *err);

@@ -12,6 +12,7 @@
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "core/core.h"
 #include "search/search_int.h"
 
 #define TEXT_BYTES 65536u
@@ -28,8 +29,9 @@ static void open_search(struct desk *d)
 {
     struct search_settings settings = {.text_bytes = TEXT_BYTES,
                                        .document_bytes = 1 << 20};
+    const struct core core = {.store = d->f->store, .blobs = d->f->blobs};
 
-    OK(d->f, search_open(&settings, d->f->w, NULL, &d->s, &d->f->err));
+    OK(d->f, search_open(&settings, &core, d->f->w, NULL, &d->s, &d->f->err));
 }
 
 static int set_up(void **state)
@@ -1030,12 +1032,15 @@ static void without_setup_it_does_not_open(void **state)
     struct desk *d = *state;
     struct search_settings settings = {.text_bytes = 1024};
     struct search *s = NULL;
+    struct core core;
 
     search_close(d->s);
     d->s = NULL;
     sqlite3_reset_auto_extension();
     fixture_reopen(d->f);
-    assert_true(search_open(&settings, d->f->w, NULL, &s, &d->f->err) < 0);
+    core = (struct core){.store = d->f->store, .blobs = d->f->blobs};
+    assert_true(search_open(&settings, &core, d->f->w, NULL, &s, &d->f->err) <
+                0);
     assert_null(s);
     search_setup();
     fixture_reopen(d->f);

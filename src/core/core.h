@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The modules that everything above them shares: one struct, filled when the
+ * daemon starts and passed down. Nobody fetches one module through another.
+ */
+#ifndef GLOVEBOX_CORE_CORE_H
+#define GLOVEBOX_CORE_CORE_H
+
+struct approvals;
+struct audit;
+struct blobs;
+struct conf;
+struct error;
+struct evidence;
+struct policy;
+struct quotas;
+struct store;
+struct vault;
+
+/* Constant once core_open returned, until core_close. Unit tests fill the
+ * members they need; the others are NULL. */
+struct core {
+    struct store *store;
+    struct audit *audit;
+    struct blobs *blobs;
+    struct policy *policy;
+    struct quotas *quotas;
+    struct approvals *approvals;
+    struct evidence *evidence;
+    struct vault *vault;
+};
+
+/* Opens policy, quotas, approvals, evidence, the senders of audit events and
+ * the vault. The caller has opened store, audit and blobs, because the data
+ * directory is checked in between. On failure: core_close. */
+int core_open(struct core *core, const struct conf *conf, struct error *err);
+/* Closes what core_open opened; accepts a core that is partly open. */
+void core_close(struct core *core);
+
+#endif
