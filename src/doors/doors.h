@@ -18,19 +18,15 @@
 #include "auth/auth.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "core/core.h"
 #include "http/http.h"
 
-struct approvals;
 struct conf;
-struct evidence;
 struct execution;
 struct mcp;
-struct policy;
 struct posture;
-struct quotas;
 struct search;
 struct sessions;
-struct vault;
 struct workspaces;
 
 /* What handlers work with: borrowed, and constant once doors_open returned. */
@@ -39,13 +35,8 @@ struct doors {
     struct auth *auth;
     struct sessions *sessions;
     struct workspaces *workspaces;
-    struct audit *audit;
+    const struct core *core;
     struct search *search;
-    struct policy *policy;
-    struct quotas *quotas;
-    struct approvals *approvals;
-    struct evidence *evidence;
-    struct vault *vault;
     struct disk *disk;
     const struct posture *posture;
     struct mcp

@@ -210,12 +210,13 @@ static void add_quotas(struct buf *b, struct quotas *quotas)
                 quota_name((enum quota_kind)k), refusals[k]);
 }
 
-static void add_storage(struct buf *b, struct workspaces *workspaces)
+static void add_storage(struct buf *b, struct workspaces *workspaces,
+                        struct blobs *blobs)
 {
     struct workspace_scrub scrub = {0};
     uint64_t bytes = 0, count = 0;
 
-    blobs_usage(workspaces_blobs(workspaces), &bytes, &count);
+    blobs_usage(blobs, &bytes, &count);
     workspaces_scrub_state(workspaces, &scrub);
     add_one(b, "glovebox_storage_writable", "gauge",
             "1 while files can be stored; 0 after a failed sync.",
@@ -224,7 +225,7 @@ static void add_storage(struct buf *b, struct workspaces *workspaces)
     add_one(b, "glovebox_blob_bytes", "gauge", "Their bytes.", bytes);
     add_one(b, "glovebox_blob_inflight_bytes", "gauge",
             "Disk space reserved for bytes that are being stored.",
-            blobs_inflight(workspaces_blobs(workspaces)));
+            blobs_inflight(blobs));
     add_one(b, "glovebox_scrub_bad", "gauge",
             "Stored objects found to be damaged or gone.", scrub.bad);
     add_one(b, "glovebox_scrub_bytes", "gauge",
@@ -356,16 +357,16 @@ int doors_metrics(struct doors_call *call, struct error *err)
     add_executions(&body, m);
     add_one(&body, "glovebox_approvals_pending", "gauge",
             "What waits for somebody's approval.",
-            approvals_pending(call->doors->approvals));
+            approvals_pending(call->doors->core->approvals));
     add_one(&body, "glovebox_memory_granted_bytes", "gauge",
             "Memory that live sessions may use together.", m->memory_granted);
     add_one(&body, "glovebox_memory_bytes", "gauge",
             "Memory of the machine, or of the service's control group.",
             call->doors->conf->machine_memory);
-    add_quotas(&body, call->doors->quotas);
-    add_storage(&body, call->doors->workspaces);
+    add_quotas(&body, call->doors->core->quotas);
+    add_storage(&body, call->doors->workspaces, call->doors->core->blobs);
     add_disk(&body, call->doors->disk);
-    add_audit(&body, call->doors->audit);
+    add_audit(&body, call->doors->core->audit);
     add_warden(&body, call->doors->posture->warden);
     add_process(&body, http_server_of(call->http));
     http_respond(call->http, 200, METRICS_TYPE, &body);

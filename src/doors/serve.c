@@ -128,7 +128,7 @@ static int check_scope(const struct doors_call *call, struct error *err)
     /* The key is known, so that this cannot be made to grow by strangers. */
     (void)snprintf(names, sizeof(names), "%s %s", call->route->method,
                    call->route->pattern);
-    audit_later(call->doors->audit, &call->actor,
+    audit_later(call->doors->core->audit, &call->actor,
                 &(struct audit_event){.action = "request.refused",
                                       .result = "forbidden",
                                       .detail = names});
@@ -147,7 +147,9 @@ bool doors_left(void *http)
 
 int doors_need_audit(const struct doors *doors, struct error *err)
 {
-    return doors->conf->audit_required ? audit_writable(doors->audit, err) : 0;
+    return doors->conf->audit_required
+               ? audit_writable(doors->core->audit, err)
+               : 0;
 }
 
 /* One check for every door: what only looks goes on (O3). */

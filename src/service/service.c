@@ -185,13 +185,8 @@ static int start_http(struct service *s, struct error *err)
                               .auth = s->auth,
                               .sessions = s->sessions,
                               .workspaces = s->workspaces,
-                              .audit = s->core.audit,
+                              .core = &s->core,
                               .search = s->search,
-                              .policy = s->core.policy,
-                              .quotas = s->core.quotas,
-                              .approvals = s->core.approvals,
-                              .evidence = s->core.evidence,
-                              .vault = s->core.vault,
                               .disk = s->disk,
                               .posture = &s->posture};
     if (session_held_resume(s->sessions, err) < 0)

@@ -29,7 +29,7 @@ static int note(struct doors_call *call, const char *action, const char *key,
     (void)snprintf(detail, sizeof(detail), "for a pool's MCP%s%s",
                    until_ms ? ", good until " : "",
                    until_ms ? clock_format_ms(until_ms, at) : "");
-    return audit_note(call->doors->audit, &call->actor,
+    return audit_note(call->doors->core->audit, &call->actor,
                       &(struct audit_event){
                           .action = action, .object = key, .detail = detail},
                       err);

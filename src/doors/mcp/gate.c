@@ -192,7 +192,7 @@ void mcp_gate_scope(struct mcp_exchange *x)
         if (*at == ',')
             *at = ' ';
     (void)snprintf(detail, sizeof(detail), "mcp %.60s", x->msg.method);
-    audit_later(x->doors->audit, x->actor,
+    audit_later(x->doors->core->audit, x->actor,
                 &(struct audit_event){.action = "request.refused",
                                       .result = "forbidden",
                                       .detail = detail});

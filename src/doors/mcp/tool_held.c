@@ -199,7 +199,7 @@ int tool_held(struct mcp_call *call, const struct exec_spec *spec,
         case CHOICE_LEAVE:
             return 0;
         case CHOICE_WITHDRAW: /* decided meanwhile: then that counts */
-            (void)approval_withdraw(call->doors->approvals, call->actor,
+            (void)approval_withdraw(call->doors->core->approvals, call->actor,
                                     info.approval, &ignored);
             wait_for(call, e, LOOK_MS);
             return 0;
@@ -288,8 +288,8 @@ int tool_check_approval(struct mcp_call *call, const json_t *args,
     int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
 
     if (r == 0)
-        r = approval_get(call->doors->approvals, call->actor, a.id, &info,
-                         err);
+        r = approval_get(call->doors->core->approvals, call->actor, a.id,
+                         &info, err);
     if (r < 0)
         return r;
     if (info.state == APPROVAL_APPROVED && info.action == POLICY_EXECUTE &&
@@ -325,7 +325,7 @@ int tool_decide_approval(struct mcp_call *call, const json_t *args,
     int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
 
     if (r == 0)
-        r = approval_decide(call->doors->approvals, call->actor, a.id,
+        r = approval_decide(call->doors->core->approvals, call->actor, a.id,
                             a.decision == 1, a.reason, &info, err);
     if (r == 0)
         say_approval(&info, ret);

@@ -48,8 +48,8 @@ static int respond(struct doors_call *call, const struct approval_info *info,
     struct buf body = {0};
     struct json_writer w = {.out = &body};
     size_t count = 0;
-    int r = approval_deliveries(call->doors->approvals, &call->actor, info->id,
-                                &list, &count, err);
+    int r = approval_deliveries(call->doors->core->approvals, &call->actor,
+                                info->id, &list, &count, err);
 
     if (r < 0)
         return r;
@@ -96,8 +96,8 @@ int native_approvals_list(struct doors_call *call, struct error *err)
     if (r == 0)
         r = native_ask_page(call, LIST_MAX, LIST_DEFAULT, &limit, &after, err);
     if (r == 0)
-        r = approval_list(call->doors->approvals, &call->actor, state, limit,
-                          after, &list, &count, &more, err);
+        r = approval_list(call->doors->core->approvals, &call->actor, state,
+                          limit, after, &list, &count, &more, err);
     if (r < 0)
         return r;
     native_encode_list(&w);
@@ -114,8 +114,8 @@ int native_approvals_list(struct doors_call *call, struct error *err)
 int native_approvals_get(struct doors_call *call, struct error *err)
 {
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
-    int r = approval_get(call->doors->approvals, &call->actor, call->params[0],
-                         &info, err);
+    int r = approval_get(call->doors->core->approvals, &call->actor,
+                         call->params[0], &info, err);
 
     return r < 0 ? r : respond(call, &info, err);
 }
@@ -132,7 +132,7 @@ static int decide(struct doors_call *call, bool yes, struct error *err)
                                   &json, err);
 
     if (r == 0)
-        r = approval_decide(call->doors->approvals, &call->actor,
+        r = approval_decide(call->doors->core->approvals, &call->actor,
                             call->params[0], yes, reason, &info, err);
     return r < 0 ? r : respond(call, &info, err);
 }
@@ -149,7 +149,7 @@ int native_approvals_deny(struct doors_call *call, struct error *err)
 
 int native_approvals_withdraw(struct doors_call *call, struct error *err)
 {
-    int r = approval_withdraw(call->doors->approvals, &call->actor,
+    int r = approval_withdraw(call->doors->core->approvals, &call->actor,
                               call->params[0], err);
 
     if (r == 0)

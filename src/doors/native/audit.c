@@ -78,8 +78,8 @@ int native_audit_query(struct doors_call *call, struct error *err)
     int r = ask(call, &filter, err);
 
     if (r == 0)
-        r = audit_query(call->doors->audit, &filter, &lines, &count, &more,
-                        err);
+        r = audit_query(call->doors->core->audit, &filter, &lines, &count,
+                        &more, err);
     if (r < 0)
         return r;
     native_encode_list(&w);
@@ -103,9 +103,10 @@ int native_audit_verify(struct doors_call *call, struct error *err)
     int r = native_audit_tenant(call, &tenant, err);
 
     if (r == 0 && tenant)
-        r = audit_verify_tenant(call->doors->audit, tenant, &report, err);
+        r = audit_verify_tenant(call->doors->core->audit, tenant, &report,
+                                err);
     else if (r == 0)
-        r = audit_verify(call->doors->audit, NULL, NULL, &report, err);
+        r = audit_verify(call->doors->core->audit, NULL, NULL, &report, err);
     if (r < 0)
         return r;
     json_write_open(&w, NULL, '{');

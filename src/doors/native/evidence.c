@@ -49,7 +49,7 @@ static void add_approval(struct doors_call *call, const json_t *page)
     who.admin = true;
     who.scopes |= AUTH_APPROVE;
     if (!json_is_object(held) ||
-        approval_of(call->doors->approvals, &who, call->params[0], &info,
+        approval_of(call->doors->core->approvals, &who, call->params[0], &info,
                     &ignored) < 0)
         return;
     set_text(held, "state", approval_state_name(info.state));
@@ -64,8 +64,8 @@ int native_evidence_get(struct doors_call *call, struct error *err)
     struct buf text cleanup(buf_done) = {0}, body = {0};
     json_t *page cleanup(json_unref) = NULL;
     char *again cleanup(mem_free) = NULL;
-    int r = evidence_get(call->doors->evidence, &call->actor, sees_all(call),
-                         call->params[0], &text, err);
+    int r = evidence_get(call->doors->core->evidence, &call->actor,
+                         sees_all(call), call->params[0], &text, err);
 
     if (r < 0)
         return r;
@@ -115,8 +115,8 @@ int native_evidence_list(struct doors_call *call, struct error *err)
     int r = ask(call, &filter, err);
 
     if (r == 0)
-        r = evidence_list(call->doors->evidence, &call->actor, sees_all(call),
-                          &filter, &rows, &count, &more, err);
+        r = evidence_list(call->doors->core->evidence, &call->actor,
+                          sees_all(call), &filter, &rows, &count, &more, err);
     if (r < 0)
         return r;
     native_encode_list(&w);

@@ -68,7 +68,8 @@ static int send_page(struct doors_call *call, enum format format,
     int r;
 
     filter->limit = (unsigned)MIN(*left, (int64_t)PAGE);
-    r = audit_page(call->doors->audit, filter, &lines, &count, &more, err);
+    r = audit_page(call->doors->core->audit, filter, &lines, &count, &more,
+                   err);
     if (r < 0)
         return r;
     *left -= (int64_t)count;
@@ -133,7 +134,7 @@ int native_export_key(struct doors_call *call, struct error *err)
     struct buf body = {0};
     struct json_writer w = {.out = &body};
     size_t count = 0;
-    int r = audit_keys(call->doors->audit, &keys, &count, err);
+    int r = audit_keys(call->doors->core->audit, &keys, &count, err);
 
     if (r == 0 && count == 0)
         r = error_set(err, ERR_NOT_FOUND, "there is no key yet");
@@ -197,7 +198,7 @@ int native_export_checkpoints(struct doors_call *call, struct error *err)
     if (r == 0)
         r = native_audit_tenant(call, &tenant, err);
     if (r == 0)
-        r = audit_checkpoints(call->doors->audit,
+        r = audit_checkpoints(call->doors->core->audit,
                               tenant ? tenant : call->who.tenant, after,
                               (unsigned)limit, &lines, &count, &more, err);
     if (r < 0)
@@ -217,7 +218,7 @@ int native_export_checkpoints(struct doors_call *call, struct error *err)
 
 int native_export_sign(struct doors_call *call, struct error *err)
 {
-    struct audit *audit = call->doors->audit;
+    struct audit *audit = call->doors->core->audit;
     struct audit_line *lines = NULL;
     struct audit_checkpoint c;
     struct buf body = {0};

@@ -131,7 +131,7 @@ static void encode_key(struct json_writer *w, const struct auth_key *key,
 static int note(struct doors_call *call, const char *action, const char *key,
                 const char *detail, struct error *err)
 {
-    return audit_note(call->doors->audit, &call->actor,
+    return audit_note(call->doors->core->audit, &call->actor,
                       &(struct audit_event){
                           .action = action, .object = key, .detail = detail},
                       err);
@@ -204,7 +204,8 @@ static void withdraw(struct doors_call *call, const char *id)
         return;
     for (size_t i = 0; i < count; i++)
         if (strcmp(keys[i].id, id) == 0)
-            approval_withdraw_key(call->doors->approvals, keys[i].tenant, id);
+            approval_withdraw_key(call->doors->core->approvals, keys[i].tenant,
+                                  id);
 }
 
 int native_keys_revoke(struct doors_call *call, struct error *err)

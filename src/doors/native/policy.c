@@ -131,7 +131,7 @@ static void respond_state(struct doors_call *call,
     struct json_writer w = {.out = &body};
     struct policy_state state;
 
-    policy_state(call->doors->policy, &state);
+    policy_state(call->doors->core->policy, &state);
     json_write_open(&w, NULL, '{');
     json_write_bool(&w, "loaded", state.loaded);
     native_encode_text(&w, "problem", operates(call) ? state.problem : "");
@@ -158,7 +158,7 @@ static void respond_state(struct doors_call *call,
 int native_policy_get(struct doors_call *call, struct error *err)
 {
     struct policy_version v cleanup(policy_version_done) = {0};
-    int r = operates(call) ? policy_get(call->doors->policy, 0, &v, err)
+    int r = operates(call) ? policy_get(call->doors->core->policy, 0, &v, err)
                            : -ERR_NOT_FOUND;
 
     if (r < 0 && r != -ERR_NOT_FOUND)
@@ -176,7 +176,7 @@ int native_policy_put(struct doors_call *call, struct error *err)
     if (r == 0)
         r = read_text(call, &sent, err);
     if (r == 0)
-        r = policy_put(call->doors->policy, &call->actor, sent.b.text,
+        r = policy_put(call->doors->core->policy, &call->actor, sent.b.text,
                        sent.len, sent.b.note, &v, err);
     if (r == 0)
         respond_version(call, 200, &v);
@@ -199,8 +199,8 @@ int native_policy_versions(struct doors_call *call, struct error *err)
     if (r == 0)
         r = doors_query_int(call, "after", 0, INT64_MAX, 0, &after, err);
     if (r == 0)
-        r = policy_list(call->doors->policy, (unsigned)limit, after, &list,
-                        &count, &more, err);
+        r = policy_list(call->doors->core->policy, (unsigned)limit, after,
+                        &list, &count, &more, err);
     if (r < 0)
         return r;
     native_encode_list(&w);
@@ -224,7 +224,7 @@ int native_policy_version(struct doors_call *call, struct error *err)
     if (r == 0 && (*end || number < 1))
         r = error_set(err, ERR_NOT_FOUND, "no such version of the policy");
     if (r == 0)
-        r = policy_get(call->doors->policy, number, &v, err);
+        r = policy_get(call->doors->core->policy, number, &v, err);
     if (r == 0)
         respond_version(call, 200, &v);
     return r;
@@ -255,7 +255,7 @@ int native_policy_reload(struct doors_call *call, struct error *err)
     int r = operators_only(call, err);
 
     if (r == 0)
-        r = policy_reload(call->doors->policy, err);
+        r = policy_reload(call->doors->core->policy, err);
     return r < 0 ? r : native_policy_get(call, err);
 }
 
@@ -337,7 +337,7 @@ int native_policy_explain(struct doors_call *call, struct error *err)
     if (r == 0)
         r = read_request(call, &b, &rq, &who, err);
     if (r == 0)
-        r = policy_explain(call->doors->policy, b.pinned, b.text,
+        r = policy_explain(call->doors->core->policy, b.pinned, b.text,
                            b.text ? strlen(b.text) : 0, &rq, &body, err);
     if (r == 0)
         http_respond_json(call->http, 200, &body);

@@ -38,7 +38,7 @@ static int respond(struct doors_call *call, const char *tenant,
 
     if (r < 0)
         return r;
-    quota_uses(call->doors->quotas, tenant, uses);
+    quota_uses(call->doors->core->quotas, tenant, uses);
     uses[QUOTA_STORAGE].used = stored.stored_bytes;
     json_write_open(&w, NULL, '{');
     json_write_string(&w, "tenant", tenant);
@@ -129,6 +129,7 @@ int native_quotas_put(struct doors_call *call, struct error *err)
     if (r == 0)
         r = read_values(body, values, given, err);
     if (r == 0)
-        r = quota_set(call->doors->quotas, &call->actor, tenant, given, err);
+        r = quota_set(call->doors->core->quotas, &call->actor, tenant, given,
+                      err);
     return r < 0 ? r : respond(call, tenant, err);
 }

@@ -42,7 +42,7 @@ int native_receive_from(struct doors_call *call, const char *workspace,
                         struct error *err)
 {
     struct blob_writer *writer cleanup(blob_abort) = NULL;
-    struct blobs *blobs = workspaces_blobs(call->doors->workspaces);
+    struct blobs *blobs = call->doors->core->blobs;
     char *bytes cleanup(mem_free) = xmalloc(NATIVE_CHUNK);
     ssize_t n = 0;
     int r = 0;

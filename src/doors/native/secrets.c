@@ -116,7 +116,7 @@ int native_secrets_put(struct doors_call *call, struct error *err)
     if (r == 0)
         r = read_spec(call, &b, &spec, err);
     if (r == 0)
-        r = vault_put(call->doors->vault, &call->actor, &spec, b.value,
+        r = vault_put(call->doors->core->vault, &call->actor, &spec, b.value,
                       strlen(b.value), &info, err);
     wipe(b.value);
     if (r == 0)
@@ -128,8 +128,8 @@ int native_secrets_put(struct doors_call *call, struct error *err)
 int native_secrets_get(struct doors_call *call, struct error *err)
 {
     struct vault_info info;
-    int r = vault_get(call->doors->vault, &call->actor, call->params[0], &info,
-                      err);
+    int r = vault_get(call->doors->core->vault, &call->actor, call->params[0],
+                      &info, err);
 
     if (r == 0)
         respond(call, 200, &info);
@@ -142,7 +142,8 @@ int native_secrets_list(struct doors_call *call, struct error *err)
     struct buf body = {0};
     struct json_writer w = {.out = &body};
     size_t count = 0;
-    int r = vault_list(call->doors->vault, &call->actor, &list, &count, err);
+    int r =
+        vault_list(call->doors->core->vault, &call->actor, &list, &count, err);
 
     if (r < 0)
         return r;
@@ -156,8 +157,8 @@ int native_secrets_list(struct doors_call *call, struct error *err)
 
 int native_secrets_remove(struct doors_call *call, struct error *err)
 {
-    int r =
-        vault_remove(call->doors->vault, &call->actor, call->params[0], err);
+    int r = vault_remove(call->doors->core->vault, &call->actor,
+                         call->params[0], err);
 
     if (r == 0)
         http_respond_empty(call->http, 204);

@@ -78,7 +78,7 @@ static void encode_token(struct json_writer *w, const struct auth_key *token,
 static int note(struct doors_call *call, const char *action, const char *token,
                 const char *before, const char *detail, struct error *err)
 {
-    return audit_note(call->doors->audit, &call->actor,
+    return audit_note(call->doors->core->audit, &call->actor,
                       &(struct audit_event){.action = action,
                                             .object = token,
                                             .before = before,

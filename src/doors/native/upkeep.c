@@ -99,7 +99,7 @@ static int note(struct doors_call *call, const char *action, int r,
                 struct error *err)
 {
     struct error failed;
-    int n = audit_note(call->doors->audit, &call->actor,
+    int n = audit_note(call->doors->core->audit, &call->actor,
                        &(struct audit_event){
                            .action = action,
                            .result = r < 0 ? error_code_name(err->code) : NULL,
@@ -179,7 +179,7 @@ int native_upkeep_verify(struct doors_call *call, struct error *err)
         workspaces_verify(call->doors->workspaces, on_step, &report, &v, err);
 
     if (r == 0)
-        r = audit_lost(call->doors->audit, &lost, err);
+        r = audit_lost(call->doors->core->audit, &lost, err);
     r = note(call, "storage.verify", r, err);
     json_write_open(&w, NULL, '{');
     json_write_bool(&w, "ok", v.bad == 0 && v.missing == 0);

@@ -92,7 +92,7 @@ int native_versions_conversation(struct doors_call *call, struct error *err)
 static void encode_code(struct json_writer *w, struct doors_call *call,
                         const char *sha256)
 {
-    struct blobs *blobs = workspaces_blobs(call->doors->workspaces);
+    struct blobs *blobs = call->doors->core->blobs;
     char *text cleanup(mem_free) = NULL;
     int fd cleanup(fd_close) = -1;
     struct error ignored;

@@ -126,7 +126,7 @@ int openai_form_blob(struct doors_call *call, struct http_multipart *m,
                      uint64_t max, struct openai_blob *ret, struct error *err)
 {
     struct blob_writer *writer cleanup(blob_abort) = NULL;
-    struct blobs *blobs = workspaces_blobs(call->doors->workspaces);
+    struct blobs *blobs = call->doors->core->blobs;
     char domain[BLOB_DOMAIN];
     int r = library_domain(call->doors->workspaces, &call->actor, domain, err);
 

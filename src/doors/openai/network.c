@@ -129,12 +129,12 @@ static int keep_secret(struct doors_call *call, const struct secret *s,
     (void)snprintf(spec.name, sizeof(spec.name), "%s", s->name);
     (void)snprintf(spec.destinations, sizeof(spec.destinations), "%s",
                    s->domain);
-    if (vault_get(call->doors->vault, &call->actor, s->name, &info,
+    if (vault_get(call->doors->core->vault, &call->actor, s->name, &info,
                   &ignored) == 0 &&
         !vault_goes_to(&info, s->domain))
         return error_set(err, ERR_CONFLICT,
                          "the secret '%s' is bound to other domains", s->name);
-    return vault_put(call->doors->vault, &call->actor, &spec, s->value,
+    return vault_put(call->doors->core->vault, &call->actor, &spec, s->value,
                      strlen(s->value), &info, err);
 }
 
