@@ -2,8 +2,9 @@
 /*
  * From what happened to what we say of it (R9). Pure: no lock, no system
  * call. Runs in gloveboxd at the end of each execution. The facts come from
- * waits and cgroups; the only thing taken on the session's word is that its
- * cell ended well or with an exception.
+ * waits and cgroups. Two come from the session itself: whether its cell ended
+ * well or with an exception, and whether its output says that a disk is full
+ * (said_full).
  *
  * The rules are tried in order and the first that holds decides.
  */

@@ -289,7 +289,9 @@ struct verdict {
     uint64_t wall_ms, cpu_ms, peak_memory_bytes;
 };
 
-/* Pure: what happened, from facts the session could not write. */
+/* Pure: the outcome, from waits, control groups and the supervisor's report.
+ * Of the session's own output only said_full counts: a failed execution that
+ * reports a full disk is a limit already when little space is left. */
 void session_judge(const struct facts *f, struct verdict *ret);
 
 /* ---- execute.c, collect.c, output.c, settle.c --------------------------- */
