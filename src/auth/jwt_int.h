@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What jwt*.c share. A token is taken apart (jwt_token.c), its key found
- * among those of the issuer (jwt_keys.c), which a thread fetches and keeps
- * fresh (jwt_fetch.c), its signature verified (jwt_verify.c), and what it
- * claims turned into a principal (jwt_claims.c). Who was seen to be right is
- * remembered until the token's end (jwt_cache.c). jwt.c is the spine.
+ * Shared by jwt*.c. jwt_token.c parses a token and verifies its signature;
+ * jwt_keys.c has the issuer's keys, which a thread fetches and keeps fresh;
+ * jwt_claims.c turns the claims into a principal. jwt.c is the spine, and
+ * caches verified tokens until they expire.
  */
 #ifndef GLOVEBOX_AUTH_JWT_INT_H
 #define GLOVEBOX_AUTH_JWT_INT_H
@@ -28,7 +27,7 @@
 #define JWT_SKEW_MAX_S 600
 #define JWT_LIST_MAX 64 /* audiences, claims, names of scopes */
 
-/* ---- jwt_verify.c: the algorithms --------------------------------------- */
+/* ---- jwt_token.c: algorithms and signatures ----------------------------- */
 
 enum jwt_family {
     JWT_RSA,
@@ -127,7 +126,7 @@ int auth_jwt_claims(const struct jwt_rules *r, const json_t *claims,
                     int64_t now_ms, struct principal *ret,
                     int64_t *ret_until_ms, struct error *err);
 
-/* ---- jwt_cache.c: tokens that were right -------------------------------- */
+/* ---- jwt.c: verified tokens --------------------------------------------- */
 
 #define JWT_CACHE_SETS 1024
 #define JWT_CACHE_WAYS 4
@@ -155,7 +154,7 @@ void auth_jwt_cache_put(struct jwt_cache *c,
                         int64_t now_ms, int64_t until_ms,
                         const struct principal *who);
 
-/* ---- jwt_fetch.c: where the keys come from ------------------------------ */
+/* ---- jwt_keys.c: fetching ----------------------------------------------- */
 
 #define JWT_FETCH_EVERY_S 3600
 #define JWT_FETCH_MS 10000 /* for one attempt */
