@@ -118,13 +118,6 @@ void audit_sign_close(struct audit *a);
  * and so long. In a transaction of its own. */
 int audit_sign_due(struct audit *a, struct error *err);
 
-/* ---- verify_tenant.c ---------------------------------------------------- */
-
-/* Every tenant's chain; ret: first_bad and fault of the first that is bad;
- * the number is that of the tenant's chain, the fault names the tenant. */
-int audit_verify_tenants(struct audit *a, struct audit_report *ret,
-                         struct error *err);
-
 /* ---- secret.c: the file ------------------------------------------------- */
 
 /* Reads DIR/audit.secret; for an empty trail makes it and the first head.
@@ -153,12 +146,6 @@ int audit_head_has(struct store_tx *tx, const struct audit_mark *mark,
 /* If the operator accepted the damage that is known of, notes it. */
 int audit_head_accept_damage(struct audit *a, const char *accept,
                              struct error *err);
-
-/* ---- verify.c, verify_tenant.c ------------------------------------------ */
-
-/* The first thing that is wrong, and where. */
-void audit_fault(struct audit_report *report, int64_t seq, const char *fmt,
-                 ...) __attribute__((format(printf, 3, 4)));
 
 /* ---- journal.c: what was begun ------------------------------------------ */
 

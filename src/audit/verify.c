@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Computes the whole audit trail again and names the first fault; see
- * audit.h. Runs in the daemon on a thread that has the time, in one read
- * transaction: what is added meanwhile is not looked at.
+ * Recomputes the audit trail and names the first fault; see audit.h: first the
+ * chain of all events, then the chain of each tenant with its checkpoints.
+ * Runs in the daemon on a thread that can take its time. Each chain is read in
+ * one transaction: events added meanwhile are not checked.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -12,18 +13,11 @@
 #include "base/error.h"
 #include "base/mem.h"
 
-#define PAGE 1000
+#define PAGE 1000 /* events */
 
-struct walk {
-    const unsigned char *secret;
-    unsigned char hash[HASH_SIZE]; /* of the last good event */
-    int64_t seq;                   /* of the last good event */
-    int64_t damaged;               /* first AUDIT_DAMAGED, or 0 */
-    struct audit_report *report;
-};
-
-void audit_fault(struct audit_report *report, int64_t seq, const char *fmt,
-                 ...)
+/* Records the first fault, and where. */
+__attribute__((format(printf, 3, 4))) static void set_fault(
+    struct audit_report *report, int64_t seq, const char *fmt, ...)
 {
     va_list args;
 
@@ -33,21 +27,237 @@ void audit_fault(struct audit_report *report, int64_t seq, const char *fmt,
     va_end(args);
 }
 
+/* ---- a tenant's chain --------------------------------------------------- */
+
+struct tenant_walk {
+    const char *tenant;
+    unsigned char hash[HASH_SIZE]; /* of the last good event */
+    int64_t seq;                   /* of the last good event */
+
+    const struct audit_key *keys;
+    size_t key_count;
+    struct audit_report *report;
+};
+
+/* Does the checkpoint in this row sign the event before it? */
+static bool checkpoint_fits(const struct tenant_walk *w,
+                            struct store_rows *row)
+{
+    const char *fields[AUDIT_FIELDS];
+    struct audit_checkpoint c;
+    unsigned char hash[HASH_SIZE];
+
+    for (int i = 0; i < AUDIT_FIELDS; i++)
+        fields[i] = store_text(row, AUDIT_FIRST_FIELD + i);
+    if (!audit_proof_read(fields, store_int(row, 1), &c) || c.seq != w->seq ||
+        !audit_proof_unhex(c.hash, hash, sizeof(hash)) ||
+        !hash_equal(hash, w->hash, HASH_SIZE))
+        return false;
+    for (size_t i = 0; i < w->key_count; i++)
+        if (strcmp(w->keys[i].id, c.key) == 0)
+            return audit_proof_signed(&c, w->keys[i].pem);
+    return false;
+}
+
+static bool tenant_event_is_intact(const struct tenant_walk *w,
+                                   struct store_rows *row,
+                                   unsigned char ret_hash[HASH_SIZE])
+{
+    struct audit_bytes fields[AUDIT_FIELDS];
+    const void *stored;
+    size_t len;
+
+    for (int i = 0; i < AUDIT_FIELDS; i++)
+        fields[i].data =
+            store_bytes(row, AUDIT_FIRST_FIELD + i, &fields[i].len);
+    audit_proof_hash(w->hash, store_int(row, AUDIT_CHAIN_COLUMN),
+                     store_int(row, 1), fields, ret_hash);
+    stored = store_bytes(row, AUDIT_CHAIN_COLUMN + 1, &len);
+    return stored && len == HASH_SIZE && hash_equal(stored, ret_hash, len);
+}
+
+static void tenant_check_event(struct tenant_walk *w, struct store_rows *row)
+{
+    int64_t seq = store_int(row, AUDIT_CHAIN_COLUMN);
+    const char *action = store_text(row, AUDIT_FIRST_FIELD + AUDIT_ACTION);
+    unsigned char hash[HASH_SIZE];
+
+    w->report->events++;
+    if (seq <= w->seq)
+        set_fault(w->report, seq, "there are two events numbered %lld",
+                  (long long)seq);
+    else if (seq != w->seq + 1)
+        set_fault(w->report, w->seq + 1, "events %lld to %lld are missing",
+                  (long long)w->seq + 1, (long long)seq - 1);
+    else if (!tenant_event_is_intact(w, row, hash))
+        set_fault(w->report, seq, "event %lld is not as it was written",
+                  (long long)seq);
+    else if (action && strcmp(action, AUDIT_CHECKPOINT) == 0 &&
+             !checkpoint_fits(w, row))
+        set_fault(w->report, seq,
+                  "checkpoint %lld is not signed by a key of ours",
+                  (long long)seq);
+    if (w->report->first_bad)
+        return;
+    w->seq = seq;
+    memcpy(w->hash, hash, sizeof(hash));
+}
+
+/* 1 after a full page, 0 at the end or a fault. */
+static int tenant_check_page(struct tenant_walk *w, struct store_tx *tx,
+                             int64_t *after, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int count = 0, r;
+
+    if (store_query(tx, &rows, err,
+                    "SELECT " AUDIT_COLUMNS " FROM audit WHERE tenant = ?1"
+                    " AND chain_seq > 0 AND chain_seq > ?2"
+                    " ORDER BY chain_seq, seq LIMIT ?3",
+                    "tii", w->tenant, *after, (int64_t)PAGE) < 0)
+        return -(int)err->code;
+    while ((r = store_next(rows, err)) == 1 && !w->report->first_bad) {
+        tenant_check_event(w, rows);
+        count++;
+    }
+    *after = w->seq;
+    return r < 0 ? r : count == PAGE && !w->report->first_bad;
+}
+
+static int tenant_check_head(struct tenant_walk *w,
+                             const unsigned char secret[HASH_SIZE],
+                             struct store_tx *tx, struct error *err)
+{
+    struct audit_tenant_chain end;
+    int r = audit_tenant_chain_read(secret, tx, w->tenant, &end, err);
+
+    if (r < 0)
+        return r;
+    if (end.seal != AUDIT_SEALED)
+        set_fault(w->report, w->seq ? w->seq : 1,
+                  "the record of the chain's end was changed; events may be "
+                  "missing");
+    else if (end.seq > w->seq)
+        set_fault(w->report, w->seq + 1,
+                  "events %lld to %lld at the end are missing",
+                  (long long)w->seq + 1, (long long)end.seq);
+    else if (end.seq < w->seq)
+        set_fault(w->report, end.seq + 1,
+                  "event %lld is beyond the recorded end",
+                  (long long)end.seq + 1);
+    else if (!hash_equal(end.hash, w->hash, HASH_SIZE))
+        set_fault(w->report, w->seq,
+                  "the recorded end belongs to another chain");
+    return 0;
+}
+
+static int tenant_verify(struct audit *a, struct store_tx *tx,
+                         struct tenant_walk *w, struct error *err)
+{
+    int64_t after = 0;
+    int r;
+
+    do
+        r = tenant_check_page(w, tx, &after, err);
+    while (r == 1);
+    if (r == 0 && !w->report->first_bad)
+        r = tenant_check_head(w, a->secret, tx, err);
+    return r;
+}
+
+int audit_verify_tenant(struct audit *a, const char *tenant,
+                        struct audit_report *ret, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct audit_key *keys cleanup(mem_free) = NULL;
+    struct audit_report report = {0};
+    struct tenant_walk w = {.tenant = tenant, .report = &report};
+    int r = audit_keys(a, &keys, &w.key_count, err);
+
+    w.keys = keys;
+    if (r == 0)
+        r = store_begin(a->store, STORE_READ, "checking a tenant's trail", &tx,
+                        err);
+    if (r == 0)
+        r = tenant_verify(a, tx, &w, err);
+    (void)ids_hex(w.hash, HASH_SIZE, report.head);
+    *ret = report;
+    return r;
+}
+
+/* The next of them in order of name; 1, or 0 after the last. */
+static int next_tenant(struct audit *a, char **name, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    int r = store_begin(a->store, STORE_READ, "looking for tenants", &tx, err);
+
+    if (r == 0 && !*name)
+        r = store_one(tx, &row, err,
+                      "SELECT tenant FROM audit WHERE chain_seq > 0"
+                      " ORDER BY tenant LIMIT 1",
+                      "");
+    else if (r == 0)
+        r = store_one(tx, &row, err,
+                      "SELECT tenant FROM audit WHERE chain_seq > 0"
+                      " AND tenant > ?1 ORDER BY tenant LIMIT 1",
+                      "t", *name);
+    if (r == 1) {
+        free(*name);
+        *name = xstrdup(store_text(row, 0));
+    }
+    return r;
+}
+
+/* Every tenant's chain. The number of a fault is that of the tenant's chain,
+ * and its text names the tenant. */
+static int verify_tenants(struct audit *a, struct audit_report *ret,
+                          struct error *err)
+{
+    char *name cleanup(mem_free) = NULL;
+    int r;
+
+    while ((r = next_tenant(a, &name, err)) == 1) {
+        struct audit_report one;
+
+        r = audit_verify_tenant(a, name, &one, err);
+        if (r < 0)
+            return r;
+        if (one.first_bad) {
+            ret->first_bad = one.first_bad;
+            (void)snprintf(ret->fault, sizeof(ret->fault),
+                           "tenant '%.40s': %.100s", name, one.fault);
+            return 0;
+        }
+    }
+    return r;
+}
+
+/* ---- the chain of all events -------------------------------------------- */
+
+struct walk {
+    const unsigned char *secret;
+    unsigned char hash[HASH_SIZE]; /* of the last good event */
+    int64_t seq;                   /* of the last good event */
+    int64_t damaged;               /* first AUDIT_DAMAGED, or 0 */
+    struct audit_report *report;
+};
+
 static void fault_missing(struct walk *w, int64_t first, int64_t last,
                           const char *where)
 {
     if (first == last)
-        audit_fault(w->report, first, "event %lld%s is missing",
-                    (long long)first, where);
+        set_fault(w->report, first, "event %lld%s is missing",
+                  (long long)first, where);
     else
-        audit_fault(w->report, first, "events %lld to %lld%s are missing",
-                    (long long)first, (long long)last, where);
+        set_fault(w->report, first, "events %lld to %lld%s are missing",
+                  (long long)first, (long long)last, where);
 }
 
 /* ---- events ------------------------------------------------------------- */
 
-static bool is_as_written(const struct walk *w, struct store_rows *row,
-                          unsigned char ret_hash[HASH_SIZE])
+static bool event_is_intact(const struct walk *w, struct store_rows *row,
+                            unsigned char ret_hash[HASH_SIZE])
 {
     struct audit_bytes fields[AUDIT_FIELDS];
     const void *stored;
@@ -71,14 +281,14 @@ static void check_event(struct walk *w, struct store_rows *row)
 
     w->report->events++;
     if (seq <= w->seq) {
-        audit_fault(w->report, 1,
-                    "an event numbered %lld was put before the first",
-                    (long long)seq);
+        set_fault(w->report, 1,
+                  "an event numbered %lld was put before the first",
+                  (long long)seq);
     } else if (seq != w->seq + 1) {
         fault_missing(w, w->seq + 1, seq - 1, "");
-    } else if (!is_as_written(w, row, hash)) {
-        audit_fault(w->report, seq, "event %lld is not as it was written",
-                    (long long)seq);
+    } else if (!event_is_intact(w, row, hash)) {
+        set_fault(w->report, seq, "event %lld is not as it was written",
+                  (long long)seq);
     } else {
         w->seq = seq;
         memcpy(w->hash, hash, sizeof(hash));
@@ -113,22 +323,22 @@ static int check_page(struct walk *w, struct store_tx *tx, struct error *err)
 static void check_head(struct walk *w, const struct audit_head *head)
 {
     if (!head->there)
-        audit_fault(w->report, w->seq + 1,
-                    "the record of the trail's end is missing");
+        set_fault(w->report, w->seq + 1,
+                  "the record of the trail's end is missing");
     else if (head->seal == AUDIT_BROKEN)
-        audit_fault(w->report, w->seq ? w->seq : 1,
-                    "the record of the trail's end is not as it was written");
+        set_fault(w->report, w->seq ? w->seq : 1,
+                  "the record of the trail's end is not as it was written");
     else if (head->seq > w->seq)
         fault_missing(w, w->seq + 1, head->seq, " at the end");
     else if (head->seq < w->seq)
-        audit_fault(w->report, head->seq + 1,
-                    "event %lld is beyond the recorded end of the trail",
-                    (long long)head->seq + 1);
+        set_fault(w->report, head->seq + 1,
+                  "event %lld is beyond the recorded end of the trail",
+                  (long long)head->seq + 1);
     else if (!hash_equal(head->hash, w->hash, HASH_SIZE))
-        audit_fault(w->report, w->seq ? w->seq : 1,
-                    "the record of the trail's end belongs to another trail");
+        set_fault(w->report, w->seq ? w->seq : 1,
+                  "the record of the trail's end belongs to another trail");
     else if (head->seal == AUDIT_MARKED)
-        audit_fault(
+        set_fault(
             w->report, w->damaged ? w->damaged : 1,
             "the record of the trail's end was found changed before event "
             "%lld; events before it may be missing",
@@ -145,9 +355,9 @@ static int check_kept(struct walk *w, struct store_tx *tx,
         fault_missing(w, w->seq + 1, kept->seq,
                       " at the end, which audit.head says were written,");
     else if (r == 0)
-        audit_fault(w->report, kept->seq,
-                    "event %lld is not the one that audit.head names",
-                    (long long)kept->seq);
+        set_fault(w->report, kept->seq,
+                  "event %lld is not the one that audit.head names",
+                  (long long)kept->seq);
     return MIN(r, 0);
 }
 
@@ -179,7 +389,7 @@ int audit_verify(struct audit *a,
         return -(int)err->code;
     (void)ids_hex(w.hash, HASH_SIZE, report.head);
     store_rollback(&tx);
-    r = report.first_bad ? 0 : audit_verify_tenants(a, &report, err);
+    r = report.first_bad ? 0 : verify_tenants(a, &report, err);
     if (r == 0)
         r = audit_lost(a, &report.lost, err);
     *ret = report;
