@@ -52,7 +52,7 @@ int approval_note(struct approvals *a, struct store_tx *tx,
 /* ---- rows.c ------------------------------------------------------------- */
 
 /* Conditions on enum values, for SQL. They are text and not parameters because
- * the partial indexes (schema_approval.h) serve literal conditions only.
+ * the partial indexes (store/schema.h) serve literal conditions only.
  * rows.c asserts that the numbers are those of the enums. */
 #define SQL_PENDING "state = 0"
 #define SQL_APPROVED "state = 1"

@@ -4,18 +4,7 @@
  * SQLite engine when the daemon opens the store.
  */
 #include "base/mem.h"
-#include "store/schema_approval.h"
-#include "store/schema_audit.h"
-#include "store/schema_chores.h"
-#include "store/schema_egress.h"
-#include "store/schema_evidence.h"
-#include "store/schema_head.h"
-#include "store/schema_identity.h"
-#include "store/schema_policy.h"
-#include "store/schema_quota.h"
-#include "store/schema_sharing.h"
-#include "store/schema_small.h"
-#include "store/schema_tasks.h"
+#include "store/schema.h"
 #include "store/store_int.h"
 
 const char *const store_migrations[] = {

@@ -7,7 +7,7 @@
  * connections: the writing one to one thread at a time, in the order of
  * asking, and up to four reading ones. sqlite.c turns a loan into a
  * transaction and says what a failure means; sqlite_group.c makes several
- * durable with one sync, and runs what sqlite_job.c left for whoever writes;
+ * durable with one sync, and runs the jobs that other threads queued;
  * sqlite_rows.c runs statements, which sqlite_conn.c keeps prepared;
  * sqlite_log.c is how the writing one writes its log; sqlite_reserve.c sets
  * disk space aside for both files; sqlite_backup.c copies and checks.
@@ -212,7 +212,7 @@ void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
 int store_sqlite_group_see_out(struct sqlite_store *s, const char *what,
                                int cause, struct error *ret_why);
 
-/* ---- sqlite_job.c: a transaction that another thread may run -------------
+/* ---- sqlite_group.c: a transaction that another thread may run -----------
  */
 
 int store_sqlite_write(struct store *base, const char *what,
