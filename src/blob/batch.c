@@ -19,7 +19,7 @@
 struct item {
     struct blob_name name;
     char temp[BLOB_TEMP]; /* "" : it has its name */
-    char domain[BLOB_DOMAIN];
+    char owner[BLOB_OWNER];
     uint64_t size;
 };
 
@@ -57,7 +57,7 @@ int blob_batch_add(struct blob_batch *batch, struct blob_writer **w,
 {
     struct item item = {0};
     int r =
-        blob_write_end(w, item.temp, &item.name, item.domain, &item.size, err);
+        blob_write_end(w, item.temp, &item.name, item.owner, &item.size, err);
 
     if (r < 0)
         return r;
@@ -90,8 +90,8 @@ static int name_all(struct blob_batch *batch, struct error *err)
         struct item *it = &batch->items[i];
         int folder cleanup(fd_close) = -1;
 
-        r = blob_place_name(batch->b, it->temp, &it->name, it->domain,
-                            (off_t)it->size, &folder, err);
+        r = blob_publish_name(batch->b, it->temp, &it->name, it->owner,
+                              (off_t)it->size, &folder, err);
         if (r == 0) {
             it->temp[0] = '\0';
             batch->touched[it->name.hash[0]] = true;

@@ -74,7 +74,7 @@ static int open_all(struct blobs *b, const char *data_dir, struct error *err)
     if (r == 0)
         r = open_folder(b->dir, "tmp", &b->tmp, err);
     if (r == 0)
-        r = open_folder(b->dir, "v", &b->variants, err);
+        r = open_folder(b->dir, "v", &b->tenant_copies, err);
     if (r == 0)
         r = make_folders(b, err);
     if (r == 0)
@@ -104,7 +104,7 @@ int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
     pthread_condattr_t attr;
     int r;
 
-    b->dir = b->tmp = b->variants = -1;
+    b->dir = b->tmp = b->tenant_copies = -1;
     b->log.fd[0] = b->log.fd[1] = -1;
     (void)pthread_mutex_init(&b->log.lock, NULL); /* cannot fail here */
     (void)pthread_cond_init(&b->log.changed, NULL);
@@ -115,8 +115,8 @@ int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
     (void)pthread_mutex_init(&b->looking, NULL);
     (void)pthread_mutex_init(&b->lock, NULL);
     (void)pthread_cond_init(&b->removed, NULL);
-    b->known =
-        xcalloc(BLOB_KNOWN_SETS * (size_t)BLOB_KNOWN_WAYS, sizeof(*b->known));
+    b->verified = xcalloc(BLOB_VERIFIED_SETS * (size_t)BLOB_VERIFIED_WAYS,
+                          sizeof(*b->verified));
     b->inflight = inflight_new(free_bytes, b);
     r = open_all(b, data_dir, err);
     if (r == 0)
@@ -158,8 +158,8 @@ void blobs_close(struct blobs *b)
     (void)pthread_cond_destroy(&b->log.changed);
     (void)pthread_cond_destroy(&b->log.work);
     inflight_free(b->inflight);
-    free(b->known);
-    fd_close(&b->variants);
+    free(b->verified);
+    fd_close(&b->tenant_copies);
     fd_close(&b->tmp);
     fd_close(&b->dir);
     free(b);

@@ -26,8 +26,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BLOB_NAME 65   /* SHA-256 in hex and NUL */
-#define BLOB_DOMAIN 17 /* whose inodes they are; see blob_domain */
+#define BLOB_NAME 65  /* SHA-256 in hex and NUL */
+#define BLOB_OWNER 17 /* tag of a tenant; see blob_owner */
 
 struct blobs;
 struct blob_batch;
@@ -49,29 +49,28 @@ void blobs_admit_by(struct blobs *b, struct disk *disk);
  * goes on. For the start of a shutdown. */
 void blobs_stop(struct blobs *b);
 
-/* What sessions can see of a blob (its links, its times) is never shared by
- * two domains; the domain of a tenant. */
-void blob_domain(const char *tenant, char ret[BLOB_DOMAIN]);
+/* The tag of a tenant as owner of inodes. What sessions can see of a file (its
+ * link count and times) is never shared by two owners. */
+void blob_owner(const char *tenant, char ret[BLOB_OWNER]);
 
 /* A writer reserves disk space in steps as it goes, so that bytes in flight
- * never exceed what the disk has room for and no domain takes it all
+ * never exceed what the disk has room for and no owner takes it all
  * (inflight.h): writing may wait for a few seconds, and then fail with
  * ERR_SPACE (the disk is full) or ERR_BUSY (too much is stored at once). */
-int blob_begin(struct blobs *b, const char *domain, struct blob_writer **ret,
+int blob_begin(struct blobs *b, const char *owner, struct blob_writer **ret,
                struct error *err);
 /* Space reserved ahead for a set of writers, which then takes the place of
  * their own steps until it is used up. One thread at a time. Waits until
  * deadline_ms (monotonic) at most; errors as above. */
-int blob_hold_new(struct blobs *b, const char *domain, uint64_t bytes,
+int blob_hold_new(struct blobs *b, const char *owner, uint64_t bytes,
                   uint64_t deadline_ms, struct blob_hold **ret,
                   struct error *err);
 /* After the last of its writers is finished or aborted. */
 void blob_hold_free(struct blob_hold **h); /* for cleanup() */
 /* As blob_begin, with space of `hold` (borrowed); NULL: of its own. */
-int blob_begin_held(struct blobs *b, const char *domain,
-                    struct blob_hold *hold, struct blob_writer **ret,
-                    struct error *err);
-/* Bytes reserved now, by writers and holds of all domains. */
+int blob_begin_held(struct blobs *b, const char *owner, struct blob_hold *hold,
+                    struct blob_writer **ret, struct error *err);
+/* Bytes reserved now, by writers and holds of all owners. */
 uint64_t blobs_inflight(struct blobs *b);
 int blob_write(struct blob_writer *w, const void *bytes, size_t len,
                struct error *err);
@@ -120,9 +119,9 @@ int blob_batch_add(struct blob_batch *batch, struct blob_writer **w,
 int blob_batch_finish(struct blob_batch **p, struct error *err);
 void blob_batch_abort(struct blob_batch **p); /* for cleanup() */
 
-/* A small one is readable at once, and a file within a moment; now it is.
- * For who needs more of the file than its bytes. */
-int blob_place_now(struct blobs *b, const char *sha256, struct error *err);
+/* A small blob is readable at once and becomes a file soon after; this makes
+ * it a file now, for callers that need more than its bytes. */
+int blob_publish_now(struct blobs *b, const char *sha256, struct error *err);
 /* ERR_CORRUPT names the object when its bytes are not those it was named
  * for, or are gone. ret_fd: read-only, owned by caller. */
 int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
@@ -139,31 +138,32 @@ int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
  * 0755 instead of 0644, which costs one copy of such a blob. Where a link
  * cannot be made (too many, another disk) it copies.
  */
-int blob_link(struct blobs *b, const char *domain, const char *sha256, int dir,
+int blob_link(struct blobs *b, const char *owner, const char *sha256, int dir,
               const char *name, bool executable, struct error *err);
 /* Takes such a name away again; what is remembered of the blob stays good
  * (unlinkat would make it be hashed once more). */
-int blob_unlink(struct blobs *b, const char *domain, const char *sha256,
+int blob_unlink(struct blobs *b, const char *owner, const char *sha256,
                 int dir, const char *name, bool executable, struct error *err);
 
-/* Is such a name still the blob? Hashed unless remembered. ret: what it was
- * like then. ERR_CORRUPT. */
-int blob_vouch(struct blobs *b, const char *sha256, int dir, const char *file,
-               struct stat *ret, struct error *err);
+/* Verifies that such a name still holds the bytes of the blob; hashes it
+ * unless it is cached as verified. ret: its attributes then. ERR_CORRUPT. */
+int blob_verify_link(struct blobs *b, const char *sha256, int dir,
+                     const char *file, struct stat *ret, struct error *err);
 
-/* For the collector and verify: each stored blob in order of name. fn
- * returns 0 to go on. stored_at_ms: when it was written. */
+/* For the collector and verify: calls fn for each stored blob in order of
+ * name. fn returns 0 to continue. stored_at_ms: when it was written. */
 struct blob_info {
     char sha256[BLOB_NAME];
     uint64_t size;
     int64_t stored_at_ms;
 };
-int blob_each(struct blobs *b, int (*fn)(void *ctx, const struct blob_info *i),
-              void *ctx, struct error *err);
+int blob_iterate(struct blobs *b,
+                 int (*fn)(void *ctx, const struct blob_info *i), void *ctx,
+                 struct error *err);
 /* Removes one unless it is pinned (then returns 1). Only the collector. */
 int blob_remove(struct blobs *b, const char *sha256, struct error *err);
-/* After removing: nothing of what was removed is kept anywhere else. */
-int blobs_forget(struct blobs *b, struct error *err);
+/* After removing: scrubs the removed bytes from the small-blob log. */
+int blob_log_scrub(struct blobs *b, struct error *err);
 /* Bytes and number on disk, as of the last look (at most a minute old). */
 void blobs_usage(struct blobs *b, uint64_t *ret_bytes, uint64_t *ret_count);
 

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of blob/ share; nobody else includes this but its tests.
+ * Private to blob/ and its tests.
  *
  *   DIR/blobs/ab/abcdef…    a blob, mode 0644
- *   DIR/blobs/v/…/ab/abcdef…  the same bytes in an inode of a domain's own
- *                           (DOMAIN.p), or with mode 0755 (DOMAIN.x)
+ *   DIR/blobs/v/…/ab/abcdef…  a tenant's copy (OWNER.p), or one with
+ *                           mode 0755 (OWNER.x)
  *   DIR/blobs/tmp/…         being written
- *   DIR/blobs/log.0, log.1  small ones, until they are files on disk
+ *   DIR/blobs/log.0, log.1  small blobs, until they are published
  *
  * One lock, held only over memory: every wait for the disk is outside, so
  * that several writers share a commit of the file system's journal.
@@ -27,14 +27,14 @@
 #define BLOB_CHUNK 65536u  /* read and written at once */
 #define BLOB_FOLDERS 256u  /* by the first byte of the hash */
 #define BLOB_TEMP 17       /* name of a file being written, and NUL */
-#define BLOB_STRAY "drop-" /* how names that blob_each may remove begin */
+#define BLOB_STRAY "drop-" /* how names that blob_iterate may remove begin */
 #define BLOB_PATH (3 + BLOB_NAME)
-#define BLOB_VARIANT (BLOB_DOMAIN + 3 + BLOB_PATH)
+#define BLOB_TENANT_COPY (BLOB_OWNER + 3 + BLOB_PATH)
 #define BLOB_PINS 1024u /* buckets */
 #define BLOB_PENDING 4096u
-#define BLOB_KNOWN_WAYS 4u
-#define BLOB_KNOWN_SETS 16384u
-#define BLOB_KNOWN_MS (24 * 3600 * 1000ULL)
+#define BLOB_VERIFIED_WAYS 4u
+#define BLOB_VERIFIED_SETS 16384u
+#define BLOB_VERIFIED_MS (24 * 3600 * 1000ULL)
 
 /* A checked name. */
 struct blob_name {
@@ -53,12 +53,12 @@ struct blob_pin {
     struct blob_pin *next;
     unsigned char hash[HASH_SIZE];
     unsigned count;
-    bool lost;     /* finished soon, and then not written */
-    bool removing; /* the collector is at it; who wants to pin waits */
+    bool lost;     /* by blob_finish_soon, then writing it failed */
+    bool removing; /* the collector removes it; pinning waits */
 };
 
-/* What was hashed and found right, and when. */
-struct blob_known {
+/* A verified file, and when it was hashed. */
+struct blob_verified {
     unsigned char hash[HASH_SIZE];
     uint64_t dev, ino, size;
     int64_t mtime_ns, ctime_ns;
@@ -76,25 +76,25 @@ struct blob_usage {
 #define BLOB_LOG_CHECK 8u
 struct blob_record {
     uint64_t magic;
-    uint64_t turn;                /* how often a half was begun: whose it is */
-    uint32_t len;                 /* of the bytes that follow */
-    char domain[BLOB_DOMAIN + 3]; /* padded */
+    uint64_t turn;              /* how often a half was begun: whose it is */
+    uint32_t len;               /* of the bytes that follow */
+    char owner[BLOB_OWNER + 3]; /* padded */
     unsigned char hash[HASH_SIZE];
     unsigned char check[BLOB_LOG_CHECK]; /* of all above */
 };
 
-/* In the log, and not in its place yet. */
+/* In the log, and not published yet. */
 struct blob_pending {
     struct blob_pending *next;                /* of the same bucket */
     struct blob_pending *later, **later_link; /* of the same half */
     uint64_t seq;                             /* order, over both halves */
     unsigned char hash[HASH_SIZE];
-    char domain[BLOB_DOMAIN];
+    char owner[BLOB_OWNER];
     uint32_t at, len; /* of its bytes in that half */
     unsigned half;
     bool soon;     /* nobody waits for it by itself; see blobs_sync */
     bool replayed; /* of an earlier run: it may be in its place already */
-    bool busy;     /* someone is putting it there */
+    bool busy;     /* a thread is publishing it */
 };
 
 /* Those who wait for one sync of the log. */
@@ -107,8 +107,7 @@ struct blob_log_group {
 };
 
 struct blob_log {
-    bool open; /* false: nothing is put in its place, nothing wiped at the end
-                */
+    bool open; /* false: nothing is published or scrubbed at close */
     int fd[2];
     pthread_mutex_t lock; /* around what follows */
     pthread_cond_t changed;
@@ -117,29 +116,29 @@ struct blob_log {
     size_t at;          /* filled, and on its way to the disk at least */
     bool unsynced;      /* some of that was written and not waited for */
     uint64_t written;   /* groups, so far */
-    bool leading;       /* someone writes it out, or turns it over */
-    bool wiping;        /* someone empties it: nobody may begin to add */
+    bool leading;       /* a thread writes it out or switches halves */
+    bool scrubbing;     /* being scrubbed: new writers wait */
     struct buf pending; /* records of the group that gathers */
     struct blob_log_group *group;
 
     /* pending.c: */
     struct blob_pending *buckets[BLOB_PENDING];
     struct blob_pending *first[2], **last[2]; /* of each half, by seq */
-    unsigned unplaced[2];                     /* how many these are */
+    unsigned unpublished[2];                  /* how many these are */
     bool settled[2];                          /* they are files on disk */
     uint64_t seq;
 
-    /* placer.c: */
-    pthread_t placer;
+    /* publisher.c: */
+    pthread_t publisher;
     pthread_cond_t work;
-    bool placing, stop; /* there is a thread; it is to end */
-    unsigned quiet_ms;  /* without many writes before it begins */
+    bool publishing, stop; /* the thread runs; it is to stop */
+    unsigned quiet_ms;     /* of few writes before it starts */
 };
 
 struct blobs {
     int dir;            /* DIR/blobs */
     int tmp;            /* DIR/blobs/tmp */
-    int variants;       /* DIR/blobs/v */
+    int tenant_copies;  /* DIR/blobs/v */
     struct disk *disk;  /* or NULL */
     atomic_bool failed; /* a sync did: no more writes */
     atomic_bool stopping;
@@ -147,8 +146,9 @@ struct blobs {
     pthread_mutex_t lock;    /* around everything below */
     pthread_cond_t removed;
     struct blob_pin *pins[BLOB_PINS];
-    unsigned lost;            /* of these */
-    struct blob_known *known; /* BLOB_KNOWN_SETS * BLOB_KNOWN_WAYS */
+    unsigned lost; /* of these */
+    struct blob_verified
+        *verified; /* BLOB_VERIFIED_SETS * BLOB_VERIFIED_WAYS */
     struct blob_usage usage[BLOB_FOLDERS];
     bool counted; /* usage is that of the disk, not only what was added */
     struct blob_log log;
@@ -212,48 +212,51 @@ void blob_scan_hash(struct hash_stream *h, const void *bytes, uint64_t len);
  * Negative errno. */
 int blob_scan_copy(int from, int to);
 
-/* ---- pin.c ---------------------------------------------------------------
+/* ---- pin_count.c
+ * ---------------------------------------------------------------
  */
 
-void blob_pin_take(struct blobs *b, const unsigned char hash[HASH_SIZE]);
-void blob_pin_drop(struct blobs *b, const unsigned char hash[HASH_SIZE]);
-/* It was not written, though whoever pinned it went on. */
-void blob_pin_lose(struct blobs *b, const unsigned char hash[HASH_SIZE]);
-/* Is there one that was lost? */
-bool blob_pin_lost(struct blobs *b);
+void blob_pin_add(struct blobs *b, const unsigned char hash[HASH_SIZE]);
+void blob_pin_remove(struct blobs *b, const unsigned char hash[HASH_SIZE]);
+/* Writing it failed after blob_finish_soon had returned. */
+void blob_pin_mark_lost(struct blobs *b, const unsigned char hash[HASH_SIZE]);
+/* Is a lost blob pinned? */
+bool blob_pin_any_lost(struct blobs *b);
 /* False if pinned, or being removed already. If true: remove, then _end. */
 bool blob_pin_removal_begin(struct blobs *b,
                             const unsigned char hash[HASH_SIZE]);
 void blob_pin_removal_end(struct blobs *b,
                           const unsigned char hash[HASH_SIZE]);
 
-/* ---- known.c: what need not be hashed again -------------------------------
+/* ---- verified_cache.c: files that need not be hashed again
+ * -------------------------------
  */
 
 /*
  * The kernel stamps files with a clock that ticks every few milliseconds. A
- * change in the tick of the last one leaves no mark; so a file is remembered
- * only if its ctime had passed before it was hashed.
+ * second change within one tick leaves no mark, so a file may be cached only
+ * if its ctime had passed before it was hashed.
  */
-bool blob_known_settled(const struct stat *st);
-bool blob_known_look(struct blobs *b, const struct blob_name *name,
-                     const struct stat *st);
-void blob_known_enter(struct blobs *b, const struct blob_name *name,
-                      const struct stat *st);
-/* It was hashed and found wrong, though nothing of its inode had changed. */
-void blob_known_forget(struct blobs *b, const struct blob_name *name,
-                       const struct stat *st);
-/* A link of ours moved its ctime and nothing else. */
-void blob_known_move(struct blobs *b, const struct blob_name *name,
-                     const struct stat *before, const struct stat *after);
+bool blob_verified_cacheable(const struct stat *st);
+bool blob_verified_cache_has(struct blobs *b, const struct blob_name *name,
+                             const struct stat *st);
+void blob_verified_cache_add(struct blobs *b, const struct blob_name *name,
+                             const struct stat *st);
+/* The file was found damaged although its inode had not changed. */
+void blob_verified_cache_remove(struct blobs *b, const struct blob_name *name,
+                                const struct stat *st);
+/* A link made or removed by us changed its ctime and nothing else. */
+void blob_verified_cache_update(struct blobs *b, const struct blob_name *name,
+                                const struct stat *before,
+                                const struct stat *after);
 
 /* ---- read.c --------------------------------------------------------------
  */
 
 struct blob_look {
-    const char *variant; /* path in DIR/blobs/v, or NULL: the blob itself */
-    bool anew;           /* from the disk, whatever is remembered or cached */
-    uint64_t pace;       /* bytes a second, or 0 */
+    const char *copy; /* path in DIR/blobs/v, or NULL: the blob itself */
+    bool anew;        /* from the disk, whatever is remembered or cached */
+    uint64_t pace;    /* bytes a second, or 0 */
     /* results; st only if not ABSENT */
     enum blob_state state;
     struct stat st;
@@ -267,34 +270,37 @@ int blob_read_look(struct blobs *b, const struct blob_name *name,
 int blob_read_corrupt(const struct blob_name *name, enum blob_state state,
                       struct error *err);
 
-/* ---- place.c: a written file gets its name --------------------------------
+/* ---- publish.c: a written file gets its final name
+ * --------------------------------
  */
 
 /* Syncs fd, which is temp in DIR/blobs/tmp, names it, syncs the folder. If
  * the name is taken by the right bytes, temp goes instead. The hash must be
  * pinned. */
-int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
-               const struct blob_name *name, const char *domain,
-               struct error *err);
+int blob_publish(struct blobs *b, int fd, const char temp[BLOB_TEMP],
+                 const struct blob_name *name, const char *owner,
+                 struct error *err);
 /* The naming alone; the caller has synced and will sync the folder, of which
  * *ret_folder is a descriptor, owned by caller. */
-int blob_place_name(struct blobs *b, const char temp[BLOB_TEMP],
-                    const struct blob_name *name, const char *domain,
-                    off_t size, int *ret_folder, struct error *err);
+int blob_publish_name(struct blobs *b, const char temp[BLOB_TEMP],
+                      const struct blob_name *name, const char *owner,
+                      off_t size, int *ret_folder, struct error *err);
 
-/* ---- variant.c -----------------------------------------------------------
+/* ---- tenant_copy.c
+ * -----------------------------------------------------------
  */
 
-void blob_variant_mark(int fd, const char *domain);
-/* Is the blob's own inode that domain's? */
-bool blob_variant_owned(struct blobs *b, const struct blob_name *name,
-                        const char *domain);
-void blob_variant_path(const char *domain, bool executable,
-                       const struct blob_name *name, char ret[BLOB_VARIANT]);
+void blob_tenant_copy_mark(int fd, const char *owner);
+/* Does the inode of the blob itself belong to that owner? */
+bool blob_tenant_copy_owned(struct blobs *b, const struct blob_name *name,
+                            const char *owner);
+void blob_tenant_copy_path(const char *owner, bool executable,
+                           const struct blob_name *name,
+                           char ret[BLOB_TENANT_COPY]);
 /* Makes the folders of such a path. Negative errno. */
-int blob_variant_folders(struct blobs *b, const char *path);
-/* Every domain's. Negative errno. */
-int blob_variant_remove(struct blobs *b, const struct blob_name *name);
+int blob_tenant_copy_mkdirs(struct blobs *b, const char *path);
+/* Removes the copies of all owners. Negative errno. */
+int blob_tenant_copy_remove(struct blobs *b, const struct blob_name *name);
 
 /* ---- write.c, for batch.c ------------------------------------------------
  */
@@ -302,7 +308,7 @@ int blob_variant_remove(struct blobs *b, const struct blob_name *name);
 /* The first half of blob_finish: all bytes are in the file, hashed, pinned;
  * the writer is freed, its file stays as *ret_temp. */
 int blob_write_end(struct blob_writer **w, char ret_temp[BLOB_TEMP],
-                   struct blob_name *ret_name, char ret_domain[BLOB_DOMAIN],
+                   struct blob_name *ret_name, char ret_owner[BLOB_OWNER],
                    uint64_t *ret_size, struct error *err);
 
 /* ---- log.c: small blobs ---------------------------------------------------
@@ -318,12 +324,12 @@ int blob_log_drain(struct blobs *b, struct buf *ret_unsynced,
                    struct error *err);
 /* What an earlier run left is pending. */
 int blob_log_open(struct blobs *b, struct error *err);
-/* Everything is in its place afterwards, if that can be. */
+/* Publishes everything that is pending, if possible. */
 void blob_log_close(struct blobs *b);
-/* Durable when it returns 0, and pending: in its place later. soon: durable
+/* Durable when it returns 0, and pending: published later. soon: durable
  * with the next that is written out, for which nobody waits here. */
 int blob_log_add(struct blobs *b, const struct blob_name *name,
-                 const char *domain, const void *bytes, size_t len, bool soon,
+                 const char *owner, const void *bytes, size_t len, bool soon,
                  struct error *err);
 void blob_log_check(const struct blob_record *r,
                     unsigned char ret[BLOB_LOG_CHECK]);
@@ -339,36 +345,37 @@ int blob_log_settle(struct blobs *b, struct error *err);
 /* Opens both halves or makes them; what is in them is pending. */
 int blob_replay(struct blobs *b, struct error *err);
 
-/* ---- pending.c: from the log to their places ------------------------------
+/* ---- pending.c: publishing blobs of the log ------------------------------
  */
 
 /* The log's lock is held for these two. p is taken. */
 void blob_pending_add(struct blobs *b, struct blob_pending *p);
-/* Puts up to `most` of those that pended at `seq`, the oldest first, in their
- * places; the lock is let go meanwhile. half: of it alone, or -1. 1: there
+/* Publishes up to `most` of the blobs that were pending at `seq`, oldest
+ * first; the lock is released meanwhile. half: of it alone, or -1. 1: there
  * was nothing left to do. An error is the last one's; the others are done. */
 int blob_pending_some(struct blobs *b, int half, uint64_t seq, unsigned most,
                       struct error *err);
 
 /* Without the lock. Everything that pends now. */
 int blob_pending_all(struct blobs *b, struct error *err);
-/* That one, for every domain. 1: it did not pend. */
-int blob_pending_place(struct blobs *b, const struct blob_name *name,
-                       struct error *err);
+/* That one, for every owner. 1: it was not pending. */
+int blob_pending_publish(struct blobs *b, const struct blob_name *name,
+                         struct error *err);
 /* Its bytes, hashed; owned by caller. 1: it does not pend. ERR_CORRUPT. */
 int blob_pending_read(struct blobs *b, const struct blob_name *name,
                       char **ret_bytes, size_t *ret_len, struct error *err);
-/* It is being removed: nobody puts it in its place any more. */
+/* It is being removed, and is no longer published. */
 void blob_pending_drop(struct blobs *b, const struct blob_name *name);
 void blob_pending_free(struct blobs *b);
 /* Adds those that will be one more file. */
 void blob_pending_count(struct blobs *b, int64_t *count, int64_t *bytes);
 
-/* ---- placer.c: the thread that does so -------------------------------------
+/* ---- publisher.c: the thread that publishes
+ * -------------------------------------
  */
 
-int blob_placer_start(struct blobs *b, struct error *err);
-void blob_placer_stop(struct blobs *b);
+int blob_publisher_start(struct blobs *b, struct error *err);
+void blob_publisher_stop(struct blobs *b);
 
 /* ---- usage.c -------------------------------------------------------------
  */
@@ -376,7 +383,8 @@ void blob_placer_stop(struct blobs *b);
 void blob_usage_add(struct blobs *b, const struct blob_name *name,
                     int64_t count, int64_t bytes);
 
-/* ---- each.c --------------------------------------------------------------
+/* ---- iterate.c
+ * --------------------------------------------------------------
  */
 
 struct blob_listing {
@@ -384,9 +392,9 @@ struct blob_listing {
     size_t count;
 };
 /* The blobs of one folder in order; names owned by caller, for
- * blob_each_free. Negative errno. */
-int blob_each_list(struct blobs *b, unsigned folder, int *ret_dir,
-                   struct blob_listing *ret);
-void blob_each_free(struct blob_listing *l);
+ * blob_iterate_free. Negative errno. */
+int blob_iterate_list(struct blobs *b, unsigned folder, int *ret_dir,
+                      struct blob_listing *ret);
+void blob_iterate_free(struct blob_listing *l);
 
 #endif

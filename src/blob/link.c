@@ -23,9 +23,9 @@ struct link {
     const struct blob_name *blob;
     int dir; /* of the new name */
     const char *name;
-    const char *domain;
+    const char *owner;
     bool executable;
-    char variant[BLOB_VARIANT]; /* what to link; "" : the blob itself */
+    char copy[BLOB_TENANT_COPY]; /* what to link; "" : the blob itself */
 };
 
 static int open_plain(const struct link *l, int *ret_fd, struct error *err)
@@ -72,8 +72,8 @@ static int make_variant(const struct link *l, struct error *err)
     r = copy_to(l, l->b->tmp, temp, err);
     if (r < 0)
         return r;
-    r = blob_variant_folders(l->b, l->variant);
-    if (r == 0 && renameat(l->b->tmp, temp, l->b->variants, l->variant) < 0)
+    r = blob_tenant_copy_mkdirs(l->b, l->copy);
+    if (r == 0 && renameat(l->b->tmp, temp, l->b->tenant_copies, l->copy) < 0)
         r = -errno;
     if (r == 0)
         return 0;
@@ -89,7 +89,7 @@ static int find_source(const struct link *l, struct blob_look *look,
 
     if (r < 0 || look->state == BLOB_GOOD)
         return r;
-    if (!l->variant[0])
+    if (!l->copy[0])
         return blob_read_corrupt(l->blob, look->state, err);
     r = make_variant(l, err);
     if (r == 0)
@@ -102,15 +102,14 @@ static int find_source(const struct link *l, struct blob_look *look,
 /* 1: what was linked is not what was looked at; again. */
 static int link_once(const struct link *l, struct error *err)
 {
-    struct blob_look look = {.variant = l->variant[0] ? l->variant : NULL};
+    struct blob_look look = {.copy = l->copy[0] ? l->copy : NULL};
     struct stat st;
     int r = find_source(l, &look, err);
 
     if (r < 0)
         return r;
-    if (linkat(l->variant[0] ? l->b->variants : l->b->dir,
-               l->variant[0] ? l->variant : l->blob->path, l->dir, l->name,
-               0) < 0) {
+    if (linkat(l->copy[0] ? l->b->tenant_copies : l->b->dir,
+               l->copy[0] ? l->copy : l->blob->path, l->dir, l->name, 0) < 0) {
         switch (errno) {
         case EMLINK:
         case EXDEV:
@@ -128,7 +127,7 @@ static int link_once(const struct link *l, struct error *err)
     if (fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return blob_fault(errno, "link a stored object", err);
     if (st.st_ino == look.st.st_ino && st.st_dev == look.st.st_dev) {
-        blob_known_move(l->b, l->blob, &look.st, &st);
+        blob_verified_cache_update(l->b, l->blob, &look.st, &st);
         return 0;
     }
     /* Healed in between; the new one wants looking at. */
@@ -136,7 +135,7 @@ static int link_once(const struct link *l, struct error *err)
     return 1;
 }
 
-int blob_link(struct blobs *b, const char *domain, const char *sha256, int dir,
+int blob_link(struct blobs *b, const char *owner, const char *sha256, int dir,
               const char *name, bool executable, struct error *err)
 {
     struct blob_name blob;
@@ -144,7 +143,7 @@ int blob_link(struct blobs *b, const char *domain, const char *sha256, int dir,
                      .blob = &blob,
                      .dir = dir,
                      .name = name,
-                     .domain = domain,
+                     .owner = owner,
                      .executable = executable};
     int r = blob_name_parse(sha256, &blob, err);
 
@@ -152,15 +151,15 @@ int blob_link(struct blobs *b, const char *domain, const char *sha256, int dir,
         return r;
     if (!*name || strchr(name, '/'))
         return error_set(err, ERR_INVALID, "not the name of one file");
-    blob_pin_take(b, blob.hash); /* a variant must not outlive the blob */
-    r = blob_pending_place(b, &blob, err); /* what is linked is a file */
-    if (executable || !blob_variant_owned(b, &blob, domain))
-        blob_variant_path(domain, executable, &blob, l.variant);
+    blob_pin_add(b, blob.hash); /* a copy must not outlive the blob */
+    r = blob_pending_publish(b, &blob, err); /* what is linked is a file */
+    if (executable || !blob_tenant_copy_owned(b, &blob, owner))
+        blob_tenant_copy_path(owner, executable, &blob, l.copy);
     if (r >= 0)
         r = 1;
     for (unsigned i = 0; r == 1 && i < TRIES; i++)
         r = link_once(&l, err);
-    blob_pin_drop(b, blob.hash);
+    blob_pin_remove(b, blob.hash);
     return r == 1 ? error_set(err, ERR_INTERNAL, "cannot link a stored object")
                   : r;
 }

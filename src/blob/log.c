@@ -5,7 +5,7 @@
  * bytes go to the end of a log, which those who write at the same time sync
  * once for all, and that is all that a writer waits for: what is durable is
  * the log (D1). From then on the blob is pending: it can be read (read.c), and
- * is put in its place later (placer.c), like pages of a database by a
+ * is put in its place later (publisher.c), like pages of a database by a
  * checkpoint. Runs in the daemon, on the threads that write.
  *
  *   DIR/blobs/log.0, log.1    two halves of fixed size, filled in turn
@@ -17,8 +17,8 @@
  * Before a half is used again everything its records stand for is in its
  * place, and the file system synced. When placing cannot keep up, or fails,
  * writers wait for it, or are told. A start after a crash finds pending what
- * the log has. Whoever removes blobs wipes the log afterwards (wipe.c): gone
- * bytes are gone from it as well, and do not come back.
+ * the log has. Removing blobs scrubs the log afterwards (log_scrub.c):
+ * gone bytes are gone from it as well, and do not come back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -66,7 +66,7 @@ int blob_log_settle(struct blobs *b, struct error *err)
     struct blob_log *log = &b->log;
     unsigned other = 1 - log->half;
     /* What came to the half that is being filled is none of its business. */
-    bool all = log->unplaced[other] == 0;
+    bool all = log->unpublished[other] == 0;
     uint64_t turn = log->turn;
     int r;
 
@@ -101,7 +101,7 @@ static int sync_half(struct blobs *b, struct error *err)
 }
 
 /* Goes on in the other half, once nothing needs its records any more. If the
- * placer is behind, the writer helps; the others wait meanwhile. */
+ * publisher is behind, the writer helps; the others wait meanwhile. */
 static int turn_over(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
@@ -136,7 +136,7 @@ static void hand_over(struct blobs *b, struct blob_log_group *g, uint32_t at,
             continue;
         }
         if (p->soon)
-            blob_pin_lose(b, p->hash);
+            blob_pin_mark_lost(b, p->hash);
         free(p);
     }
 }
@@ -175,7 +175,7 @@ static int write_out(struct blobs *b, struct blob_log_group *g,
 }
 
 static void add_record(struct blobs *b, struct blob_log_group *g,
-                       const struct blob_name *name, const char *domain,
+                       const struct blob_name *name, const char *owner,
                        const void *bytes, size_t len, bool soon)
 {
     struct blob_log *log = &b->log;
@@ -183,8 +183,8 @@ static void add_record(struct blobs *b, struct blob_log_group *g,
     struct blob_pending *p = xcalloc(1, sizeof(*p));
 
     r.len = p->len = (uint32_t)len;
-    (void)snprintf(r.domain, sizeof(r.domain), "%s", domain); /* fits */
-    memcpy(p->domain, r.domain, sizeof(p->domain));
+    (void)snprintf(r.owner, sizeof(r.owner), "%s", owner); /* fits */
+    memcpy(p->owner, r.owner, sizeof(p->owner));
     memcpy(r.hash, name->hash, HASH_SIZE);
     memcpy(p->hash, name->hash, HASH_SIZE);
     blob_log_check(&r, r.check);
@@ -280,14 +280,14 @@ static int make_room(struct blobs *b, size_t need, struct error *err)
 }
 
 int blob_log_add(struct blobs *b, const struct blob_name *name,
-                 const char *domain, const void *bytes, size_t len, bool soon,
+                 const char *owner, const void *bytes, size_t len, bool soon,
                  struct error *err)
 {
     struct blob_log *log = &b->log;
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
     int r;
 
-    while (log->wiping)
+    while (log->scrubbing)
         (void)pthread_cond_wait(&log->changed, &log->lock);
     r = blob_fault_refuse(b, err);
     if (r == 0)
@@ -296,7 +296,7 @@ int blob_log_add(struct blobs *b, const struct blob_name *name,
         return r;
     if (!log->group)
         log->group = xcalloc(1, sizeof(*log->group));
-    add_record(b, log->group, name, domain, bytes, len, soon);
+    add_record(b, log->group, name, owner, bytes, len, soon);
     if (soon)
         return 0;
     log->group->refs++;
@@ -306,7 +306,7 @@ int blob_log_add(struct blobs *b, const struct blob_name *name,
 /* Whose it was is not known here, so nobody is told that all is well. */
 static int none_lost(struct blobs *b, struct error *err)
 {
-    if (!blob_pin_lost(b))
+    if (!blob_pin_any_lost(b))
         return 0;
     return blob_fault_refuse(b, err) < 0
                ? -(int)err->code
@@ -355,7 +355,7 @@ int blob_log_open(struct blobs *b, struct error *err)
         log->last[i] = &log->first[i];
     r = blob_replay(b, err);
     if (r == 0)
-        r = blob_placer_start(b, err);
+        r = blob_publisher_start(b, err);
     log->open = r == 0;
     return r;
 }
@@ -366,11 +366,11 @@ void blob_log_close(struct blobs *b)
     static const struct blob_record nothing;
     struct error err;
 
-    blob_placer_stop(b);
+    blob_publisher_stop(b);
     (void)blobs_sync(b, &err); /* nobody refers to what is left */
     if (b->log.open && !atomic_load(&b->failed)) {
         if (blob_pending_all(b, &err) < 0)
-            log_event(LOG_ERROR, "blob_placing_failed", "error", err.message,
+            log_event(LOG_ERROR, "blob_publish_failed", "error", err.message,
                       NULL); /* the next start tries again */
         else if (syncfs(b->dir) == 0)
             for (unsigned i = 0; i < 2; i++)

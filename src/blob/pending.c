@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From the log to their places: which small blobs are durable in the log and
- * not files yet, and how they become files. Runs in the daemon: on the placer
- * thread, on that of whoever needs a file now, and on a writer's when the log
- * is full. Nothing is synced here; see blob_log_settle.
+ * Pending blobs: durable in the small-blob log and not files yet. This file
+ * keeps their table and publishes them. Runs in the daemon: on the publisher
+ * thread, on a thread that needs the file now, and on a writer's thread when
+ * the log is full. Nothing is synced here; see blob_log_settle.
  *
- * Whoever puts one in its place has marked it busy, so that its bytes stay in
- * the log. What fails stays pending, readable, and is tried again later.
+ * A blob that is being published is marked busy, which keeps its bytes in the
+ * log. If publishing fails the blob stays pending and readable, and is tried
+ * again later.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -60,16 +61,16 @@ void blob_pending_add(struct blobs *b, struct blob_pending *p)
 
     /* Once is enough: either record stands for the same file. */
     for (; (other = same_hash(other, p->hash)); other = other->next)
-        if (strcmp(other->domain, p->domain) == 0) {
+        if (strcmp(other->owner, p->owner) == 0) {
             free(p);
             return;
         }
     p->next = *bucket;
     *bucket = p;
     queue(&b->log, p);
-    if (b->log.unplaced[0] + b->log.unplaced[1] == 0)
+    if (b->log.unpublished[0] + b->log.unpublished[1] == 0)
         (void)pthread_cond_signal(&b->log.work);
-    b->log.unplaced[p->half]++;
+    b->log.unpublished[p->half]++;
 }
 
 /* It is in its place, or is to be none. */
@@ -81,7 +82,7 @@ static void forget(struct blobs *b, struct blob_pending *p)
         at = &(*at)->next;
     *at = p->next;
     unqueue(&b->log, p);
-    b->log.unplaced[p->half]--;
+    b->log.unpublished[p->half]--;
     free(p);
 }
 
@@ -126,7 +127,7 @@ static int write_temp(struct blobs *b, const struct blob_pending *p,
     if (r == 0 && fchmod(fd, 0644) < 0)
         r = -errno;
     if (r == 0)
-        blob_variant_mark(fd, p->domain);
+        blob_tenant_copy_mark(fd, p->owner);
     return r;
 }
 
@@ -144,15 +145,15 @@ static int make_file(struct blobs *b, const struct blob_pending *p,
     if (r < 0)
         r = blob_fault(-r, "store an object", err);
     else
-        r = blob_place_name(b, temp, name, p->domain, (off_t)p->len, &folder,
-                            err);
+        r = blob_publish_name(b, temp, name, p->owner, (off_t)p->len, &folder,
+                              err);
     if (r < 0)
         (void)unlinkat(b->tmp, temp, 0); /* else the next start does */
     return r;
 }
 
-static int place(struct blobs *b, const struct blob_pending *p,
-                 struct error *err)
+static int publish(struct blobs *b, const struct blob_pending *p,
+                   struct error *err)
 {
     char *bytes cleanup(mem_free) = xmalloc(p->len + 1);
     struct blob_look look = {0};
@@ -177,14 +178,14 @@ static int place(struct blobs *b, const struct blob_pending *p,
 }
 
 /* The lock is held, and let go meanwhile. */
-static int place_held(struct blobs *b, struct blob_pending *p,
-                      struct error *err)
+static int publish_unlocked(struct blobs *b, struct blob_pending *p,
+                            struct error *err)
 {
     int r;
 
     p->busy = true;
     (void)pthread_mutex_unlock(&b->log.lock);
-    r = place(b, p, err);
+    r = publish(b, p, err);
     (void)pthread_mutex_lock(&b->log.lock);
     p->busy = false;
     if (r == 0) {
@@ -234,7 +235,7 @@ int blob_pending_some(struct blobs *b, int half, uint64_t seq, unsigned most,
             continue;
         }
         done++;
-        if (place_held(b, p, &why) < 0) {
+        if (publish_unlocked(b, p, &why) < 0) {
             *err = why;
             result = -(int)why.code;
         }
@@ -268,15 +269,15 @@ static struct blob_pending *find_idle(struct blobs *b,
     }
 }
 
-int blob_pending_place(struct blobs *b, const struct blob_name *name,
-                       struct error *err)
+int blob_pending_publish(struct blobs *b, const struct blob_name *name,
+                         struct error *err)
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
     struct blob_pending *p;
     int r = 1;
 
     while (r >= 0 && (p = find_idle(b, name->hash)))
-        r = place_held(b, p, err);
+        r = publish_unlocked(b, p, err);
     return r;
 }
 
@@ -328,7 +329,7 @@ void blob_pending_count(struct blobs *b, int64_t *count, int64_t *bytes)
 
     for (size_t i = 0; i < ARRAY_SIZE(b->log.buckets); i++)
         for (struct blob_pending *p = b->log.buckets[i]; p; p = p->next) {
-            /* Of one hash, for several domains, the last one counts. */
+            /* Of one hash, for several owners, the last one counts. */
             if (same_hash(p->next, p->hash) || has_file(b, p))
                 continue;
             ++*count;

@@ -80,7 +80,7 @@ static void judge(struct blobs *b, const struct blob_name *name, int fd,
                         .pace = look->pace,
                         .stoppable = look->anew,
                         .started_ns = clock_mono_ns()};
-    bool settled = blob_known_settled(&look->st);
+    bool settled = blob_verified_cacheable(&look->st);
     struct stat after;
     int r;
 
@@ -97,25 +97,25 @@ static void judge(struct blobs *b, const struct blob_name *name, int fd,
     }
     if (r < 0 || !hash_equal(found, name->hash, sizeof(found))) {
         look->state = BLOB_BAD;
-        blob_known_forget(b, name, &look->st);
+        blob_verified_cache_remove(b, name, &look->st);
         return;
     }
     look->state = BLOB_GOOD;
     if (settled && fstat(fd, &after) == 0 && same_stat(&look->st, &after))
-        blob_known_enter(b, name, &after);
+        blob_verified_cache_add(b, name, &after);
 }
 
 int blob_read_look(struct blobs *b, const struct blob_name *name,
                    struct blob_look *look, int *ret_fd, struct error *err)
 {
-    int dir = look->variant ? b->variants : b->dir;
-    const char *path = look->variant ? look->variant : name->path;
+    int dir = look->copy ? b->tenant_copies : b->dir;
+    const char *path = look->copy ? look->copy : name->path;
     int fd cleanup(fd_close) = -1;
 
     look->state = BLOB_ABSENT;
     if (!ret_fd && !look->anew &&
         fstatat(dir, path, &look->st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        blob_known_look(b, name, &look->st)) {
+        blob_verified_cache_has(b, name, &look->st)) {
         look->state = BLOB_GOOD;
         return 0;
     }
@@ -130,7 +130,7 @@ int blob_read_look(struct blobs *b, const struct blob_name *name,
         return blob_fault(errno, "open a stored object", err);
     if (!S_ISREG(look->st.st_mode))
         look->state = BLOB_BAD;
-    else if (!look->anew && blob_known_look(b, name, &look->st))
+    else if (!look->anew && blob_verified_cache_has(b, name, &look->st))
         look->state = BLOB_GOOD;
     else
         judge(b, name, fd, look);
@@ -241,6 +241,6 @@ int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
     if (r < 0)
         return r;
     if (anew) /* where that cannot be, the log's copy is looked at */
-        (void)blob_pending_place(b, &name, err);
+        (void)blob_pending_publish(b, &name, err);
     return look_anywhere(b, &name, &look, NULL, err);
 }

@@ -47,9 +47,9 @@ static bool next_record(const char *bytes, size_t size, uint64_t turn,
     return true;
 }
 
-static void copy_domain(const struct blob_record *r, char ret[BLOB_DOMAIN])
+static void copy_owner(const struct blob_record *r, char ret[BLOB_OWNER])
 {
-    (void)snprintf(ret, BLOB_DOMAIN, "%.*s", BLOB_DOMAIN - 1, r->domain);
+    (void)snprintf(ret, BLOB_OWNER, "%.*s", BLOB_OWNER - 1, r->owner);
 }
 
 static void pend(struct blobs *b, unsigned i, const struct blob_record *r,
@@ -62,7 +62,7 @@ static void pend(struct blobs *b, unsigned i, const struct blob_record *r,
     p->at = (uint32_t)(end - r->len);
     p->replayed = true;
     memcpy(p->hash, r->hash, HASH_SIZE);
-    copy_domain(r, p->domain);
+    copy_owner(r, p->owner);
     blob_pending_add(b, p);
 }
 
@@ -200,15 +200,15 @@ int blobs_redo(struct blobs *b, const void *bytes, size_t len,
     int r = 0;
 
     while (r == 0 && next_record(bytes, len, 0, &end, &record)) {
-        char domain[BLOB_DOMAIN];
+        char owner[BLOB_OWNER];
         struct blob_name name;
 
-        copy_domain(&record, domain);
+        copy_owner(&record, owner);
         blob_name_of(record.hash, &name);
         if (is_stored(b, &name))
             continue;
         missing++;
-        r = blob_log_add(b, &name, domain,
+        r = blob_log_add(b, &name, owner,
                          (const char *)bytes + end - record.len, record.len,
                          false, err);
     }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fewer names for a blob: what blob_link gave is taken away again. Runs in
- * the daemon. A name less moves the blob's ctime, as one more does; known.c
- * is told, lest every tree that goes costs a hashing of all that was in it.
+ * Removes a name made by blob_link. Runs in the daemon. Removing a link
+ * changes the ctime of the file, as adding one does; the cache of verified
+ * files is updated, so that removing a tree does not cause its blobs to be
+ * hashed again.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -11,10 +12,10 @@
 #include "base/error.h"
 #include "blob/blob_int.h"
 
-int blob_unlink(struct blobs *b, const char *domain, const char *sha256,
+int blob_unlink(struct blobs *b, const char *owner, const char *sha256,
                 int dir, const char *name, bool executable, struct error *err)
 {
-    char variant[BLOB_VARIANT];
+    char copy[BLOB_TENANT_COPY];
     struct stat before, after;
     struct blob_name blob;
     int r = blob_name_parse(sha256, &blob, err);
@@ -25,11 +26,11 @@ int blob_unlink(struct blobs *b, const char *domain, const char *sha256,
         unlinkat(dir, name, 0) < 0)
         return blob_fault(errno, "remove a link to a stored object", err);
     /* A copy, or a blob that is gone, has nothing that could be known. */
-    blob_variant_path(domain, executable, &blob, variant);
+    blob_tenant_copy_path(owner, executable, &blob, copy);
     if ((fstatat(b->dir, blob.path, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
          after.st_ino == before.st_ino) ||
-        (fstatat(b->variants, variant, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
+        (fstatat(b->tenant_copies, copy, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
          after.st_ino == before.st_ino))
-        blob_known_move(b, &blob, &before, &after);
+        blob_verified_cache_update(b, &blob, &before, &after);
     return 0;
 }

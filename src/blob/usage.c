@@ -27,7 +27,7 @@ void blob_usage_add(struct blobs *b, const struct blob_name *name,
 /* Counts a folder; false if it changed meanwhile. */
 static bool count_folder(struct blobs *b, unsigned folder, bool last)
 {
-    struct blob_listing l cleanup(blob_each_free) = {0};
+    struct blob_listing l cleanup(blob_iterate_free) = {0};
     int dir cleanup(fd_close) = -1;
     int64_t count = 0, bytes = 0;
     uint64_t changes;
@@ -35,7 +35,7 @@ static bool count_folder(struct blobs *b, unsigned folder, bool last)
     (void)blob_lock(&b->lock);
     changes = b->usage[folder].changes;
     (void)pthread_mutex_unlock(&b->lock); /* we hold it */
-    if (blob_each_list(b, folder, &dir, &l) < 0)
+    if (blob_iterate_list(b, folder, &dir, &l) < 0)
         log_event(LOG_WARN, "blob_usage_unreadable", NULL);
     for (size_t i = 0; i < l.count; i++) {
         struct stat st;

@@ -42,20 +42,20 @@ struct blob_writer {
     int failed;      /* 0, or the code of why */
     struct error why;
     char temp[BLOB_TEMP]; /* "" : no file, or not ours */
-    char domain[BLOB_DOMAIN];
+    char owner[BLOB_OWNER];
     char *buffer;
     struct inflight_hold own;   /* space reserved for it alone */
     struct inflight_hold *hold; /* that it uses: its own, or a set's */
 };
 
-int blob_hold_new(struct blobs *b, const char *domain, uint64_t bytes,
+int blob_hold_new(struct blobs *b, const char *owner, uint64_t bytes,
                   uint64_t deadline_ms, struct blob_hold **ret,
                   struct error *err)
 {
     struct blob_hold *h cleanup(blob_hold_free) = xcalloc(1, sizeof(*h));
     int r;
 
-    inflight_begin(b->inflight, domain, &h->hold);
+    inflight_begin(b->inflight, owner, &h->hold);
     r = inflight_take(&h->hold, bytes, deadline_ms, err);
     if (r == 0)
         *ret = take_ptr(h);
@@ -72,15 +72,14 @@ void blob_hold_free(struct blob_hold **hp)
     free(h);
 }
 
-int blob_begin(struct blobs *b, const char *domain, struct blob_writer **ret,
+int blob_begin(struct blobs *b, const char *owner, struct blob_writer **ret,
                struct error *err)
 {
-    return blob_begin_held(b, domain, NULL, ret, err);
+    return blob_begin_held(b, owner, NULL, ret, err);
 }
 
-int blob_begin_held(struct blobs *b, const char *domain,
-                    struct blob_hold *hold, struct blob_writer **ret,
-                    struct error *err)
+int blob_begin_held(struct blobs *b, const char *owner, struct blob_hold *hold,
+                    struct blob_writer **ret, struct error *err)
 {
     int r = blob_fault_refuse(b, err);
     struct blob_writer *w;
@@ -96,7 +95,7 @@ int blob_begin_held(struct blobs *b, const char *domain,
     w->fd = -1;
     w->hash = hash_stream_new();
     w->hold = hold ? &hold->hold : &w->own;
-    (void)snprintf(w->domain, sizeof(w->domain), "%s", domain);
+    (void)snprintf(w->owner, sizeof(w->owner), "%s", owner);
     *ret = w;
     return 0;
 }
@@ -137,7 +136,7 @@ static int reserve(struct blob_writer *w, size_t len, struct error *err)
     uint64_t step = MIN(MAX(w->at, STEP_LEAST), STEP_MOST);
 
     if (!w->hold->all)
-        inflight_begin(w->b->inflight, w->domain, w->hold);
+        inflight_begin(w->b->inflight, w->owner, w->hold);
     if (w->hold->reserved - w->hold->written >= len)
         return 0;
     return inflight_take(w->hold, MAX(step, len),
@@ -324,12 +323,12 @@ static int complete(struct blob_writer *w, struct error *err)
         return blob_fault(errno, "size a stored object", err);
     if (fchmod(w->fd, 0644) < 0)
         return blob_fault(errno, "share a stored object", err);
-    blob_variant_mark(w->fd, w->domain);
+    blob_tenant_copy_mark(w->fd, w->owner);
     return 0;
 }
 
 int blob_write_end(struct blob_writer **wp, char ret_temp[BLOB_TEMP],
-                   struct blob_name *ret_name, char ret_domain[BLOB_DOMAIN],
+                   struct blob_name *ret_name, char ret_owner[BLOB_OWNER],
                    uint64_t *ret_size, struct error *err)
 {
     struct blob_writer *w cleanup(blob_abort) = take_ptr(*wp);
@@ -341,9 +340,9 @@ int blob_write_end(struct blob_writer **wp, char ret_temp[BLOB_TEMP],
     hash_stream_end(take_ptr(w->hash), hash);
     blob_name_of(hash, ret_name);
     /* From here on nobody removes it, whoever wrote it first. */
-    blob_pin_take(w->b, hash);
+    blob_pin_add(w->b, hash);
     memcpy(ret_temp, w->temp, BLOB_TEMP);
-    memcpy(ret_domain, w->domain, BLOB_DOMAIN);
+    memcpy(ret_owner, w->owner, BLOB_OWNER);
     *ret_size = w->at;
     w->temp[0] = '\0'; /* not ours to remove any more */
     return 0;
@@ -370,10 +369,10 @@ static int finish_small(struct blob_writer **wp, bool soon,
     hash_stream_end(take_ptr(w->hash), hash);
     blob_name_of(hash, ret_name);
     *ret_size = w->used;
-    blob_pin_take(w->b, hash);
-    r = blob_log_add(w->b, ret_name, w->domain, w->buffer, w->used, soon, err);
+    blob_pin_add(w->b, hash);
+    r = blob_log_add(w->b, ret_name, w->owner, w->buffer, w->used, soon, err);
     if (r < 0)
-        blob_pin_drop(w->b, hash);
+        blob_pin_remove(w->b, hash);
     return r;
 }
 
@@ -382,16 +381,16 @@ static int finish_large(struct blob_writer **wp, struct blob_name *ret_name,
 {
     struct blobs *b = (*wp)->b;
     int fd cleanup(fd_close) = fd_dup((*wp)->fd, 0);
-    char temp[BLOB_TEMP], domain[BLOB_DOMAIN];
-    int r = blob_write_end(wp, temp, ret_name, domain, ret_size, err);
+    char temp[BLOB_TEMP], owner[BLOB_OWNER];
+    int r = blob_write_end(wp, temp, ret_name, owner, ret_size, err);
 
     if (r < 0)
         return r;
     r = fd < 0 ? blob_fault(-fd, "store an object", err)
-               : blob_place(b, fd, temp, ret_name, domain, err);
+               : blob_publish(b, fd, temp, ret_name, owner, err);
     if (r < 0) {
         (void)unlinkat(b->tmp, temp, 0); /* else the next start does */
-        blob_pin_drop(b, ret_name->hash);
+        blob_pin_remove(b, ret_name->hash);
     }
     return r;
 }

@@ -49,7 +49,7 @@ struct keep {
     uint64_t room;          /* by the quotas, once that was asked */
     bool room_known;
     char code[BLOB_NAME];
-    char domain[BLOB_DOMAIN];
+    char domain[BLOB_OWNER];
     struct blob_batch *batch; /* NULL: few, each synced by itself */
 };
 
@@ -77,12 +77,13 @@ static void keep_done(struct keep *k)
     free(k->set);
 }
 
-int session_keep_domain(struct session *se, char ret[BLOB_DOMAIN],
+int session_keep_domain(struct session *se, char ret[BLOB_OWNER],
                         struct error *err)
 {
     if (se->made)
-        return workspace_domain(se->m->workspaces, se->workspace, ret, err);
-    blob_domain(se->tenant->name, ret);
+        return workspace_blob_owner(se->m->workspaces, se->workspace, ret,
+                                    err);
+    blob_owner(se->tenant->name, ret);
     return 0;
 }
 

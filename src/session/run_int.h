@@ -415,7 +415,7 @@ void session_keep_rest(struct session *se, struct box *box);
 int session_keep_workspace(struct session *se, const struct actor *who,
                            struct error *err);
 /* Of the workspace's blobs. */
-int session_keep_domain(struct session *se, char ret[BLOB_DOMAIN],
+int session_keep_domain(struct session *se, char ret[BLOB_OWNER],
                         struct error *err);
 /* The session has seen its own commit, and nothing came between. */
 void session_keep_advance(struct session *se,

@@ -71,7 +71,7 @@ static int create_inside(struct session_upload *u, struct error *err)
 
 static int begin_blob(struct session_upload *u, struct error *err)
 {
-    char domain[BLOB_DOMAIN];
+    char domain[BLOB_OWNER];
     int rc = session_keep_domain(u->se, domain, err);
 
     if (rc == 0)

@@ -146,7 +146,7 @@ static int copy_blob(struct backup *b, const char *sha256, struct error *err)
 
     /* Where that cannot be, the bytes are backed up all the same, only not
      * whose inode it was; which costs a copy some day. */
-    (void)blob_place_now(b->w->blobs, sha256, err);
+    (void)blob_publish_now(b->w->blobs, sha256, err);
     r = blob_open(b->w->blobs, sha256, &fd, NULL, err);
 
     (void)snprintf(f.name, sizeof(f.name), "blobs/%.2s/%s", sha256, sha256);

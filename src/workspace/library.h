@@ -35,15 +35,15 @@ struct library_spec {
     const char *filename; /* its last part counts, by / and \ */
     const char *purpose;
     const char *mime;   /* NULL: by the name */
-    const char *sha256; /* a blob that is there and pinned, in the domain of
-                           library_domain */
+    const char *sha256; /* a blob that is there and pinned, in the owner of
+                           library_blob_owner */
     uint64_t size;
     uint32_t expires_s; /* 0: never */
 };
 
 /* For blob_begin, before a body is read. Makes the library if need be. */
-int library_domain(struct workspaces *w, const struct actor *who,
-                   char ret[BLOB_DOMAIN], struct error *err);
+int library_blob_owner(struct workspaces *w, const struct actor *who,
+                       char ret[BLOB_OWNER], struct error *err);
 /* A new file each time, whatever it is called. */
 int library_add(struct workspaces *w, const struct actor *who,
                 const struct library_spec *spec, struct library_file *ret,

@@ -172,8 +172,8 @@ static int look(struct workspaces *w, const struct actor *who,
     return r < 0 ? r : 1;
 }
 
-int library_domain(struct workspaces *w, const struct actor *who,
-                   char ret[BLOB_DOMAIN], struct error *err)
+int library_blob_owner(struct workspaces *w, const struct actor *who,
+                       char ret[BLOB_OWNER], struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
@@ -188,7 +188,7 @@ int library_domain(struct workspaces *w, const struct actor *who,
     }
     if (r < 0)
         return r;
-    blob_domain(who->tenant, ret);
+    blob_owner(who->tenant, ret);
     return 0;
 }
 

@@ -205,10 +205,10 @@ int library_upload_complete(struct workspaces *w, const struct actor *who,
     struct workspace_upload all cleanup(workspace_upload_done) = {0};
     struct workspace_upload chosen cleanup(workspace_upload_done) = {0};
     struct upload_whole whole cleanup(upload_whole_done) = {.blobs = w->blobs};
-    char domain[BLOB_DOMAIN];
+    char owner[BLOB_OWNER];
     int r = load(w, who, upload, &p, &all, err);
 
-    blob_domain(who->tenant, domain);
+    blob_owner(who->tenant, owner);
     if (r == 0)
         r = check_md5(md5, err);
     if (r == 0)
@@ -216,7 +216,7 @@ int library_upload_complete(struct workspaces *w, const struct actor *who,
     if (r == 0)
         r = check_sum(&p, &chosen, err);
     if (r == 0)
-        r = upload_join(w, &chosen, domain, md5 != NULL, &whole, err);
+        r = upload_join(w, &chosen, owner, md5 != NULL, &whole, err);
     if (r == 0)
         r = compare_md5(&whole, md5, err);
     if (r == 0)

@@ -101,3 +101,18 @@ uint64_t workspaces_commits(struct workspaces *w)
 
     return w->commits;
 }
+
+int workspace_blob_owner(struct workspaces *w, const char *id,
+                         char ret[BLOB_OWNER], struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_row row;
+    int r =
+        store_begin(w->store, STORE_READ, "looking for a workspace", &tx, err);
+
+    if (r == 0)
+        r = workspace_row_get(tx, id, &row, err);
+    if (r == 0)
+        blob_owner(row.tenant, ret);
+    return r;
+}

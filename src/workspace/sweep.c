@@ -81,7 +81,7 @@ static int remove_all(struct workspaces *w, const struct blob_info *blobs,
     if (r == 0 && ret->blobs > before)
         r = workspace_small_forget(w, err);
     if (r == 0 && ret->blobs > before)
-        r = blobs_forget(w->blobs, err);
+        r = blob_log_scrub(w->blobs, err);
     return r;
 }
 
@@ -158,7 +158,7 @@ int workspace_sweep(struct workspaces *w, struct workspace_collected *ret,
 
     if (!may_sweep(w))
         return 0;
-    r = blob_each(w->blobs, on_blob, &s, err);
+    r = blob_iterate(w->blobs, on_blob, &s, err);
     if (r < 0)
         return r;
     return remove_all(w, s.found, s.count, ret, err);

@@ -82,7 +82,7 @@ int workspace_tree_acquire(struct workspaces *w, const struct actor *who,
                            const char *id, struct workspace_tree *ret,
                            struct error *err)
 {
-    char domain[BLOB_DOMAIN];
+    char owner[BLOB_OWNER];
     struct workspace_row row;
     struct tree *t;
     bool grown;
@@ -100,7 +100,7 @@ int workspace_tree_acquire(struct workspaces *w, const struct actor *who,
     memcpy(ret->workspace, row.id, sizeof(ret->workspace));
     if (row.head == 0)
         return 0; /* nothing was ever committed */
-    blob_domain(row.tenant, domain);
+    blob_owner(row.tenant, owner);
     t = tree_register_use(w->trees, row.id, true);
     {
         pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
@@ -108,7 +108,7 @@ int workspace_tree_acquire(struct workspaces *w, const struct actor *who,
         int dir cleanup(fd_close) = -1;
 
         grown = !t->layers;
-        r = tree_make_current(w, t, row.head, domain, &dir, err);
+        r = tree_make_current(w, t, row.head, owner, &dir, err);
         if (r == 0)
             r = hand_out(w, t, row.head, dir, ret, err);
     }

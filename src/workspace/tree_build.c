@@ -44,11 +44,11 @@ int tree_build_full(struct blobs *b, int dir, struct tree_layer *layer,
                     const struct tree_wants *wants, struct error *err)
 {
     struct tree_place p cleanup(tree_place_done) = {
-        .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
+        .blobs = b, .owner = layer->owner, .root = -1, .folder = -1};
     struct made made cleanup(made_drop) = {0};
     int r = tree_place_open(&p, dir, layer->generation, true, err);
 
-    memcpy(layer->domain, wants->domain, sizeof(layer->domain));
+    memcpy(layer->owner, wants->owner, sizeof(layer->owner));
     made.files = xcalloc(wants->count ? wants->count : 1, sizeof(*made.files));
     for (size_t i = 0; i < wants->count && r == 0; i++) {
         r = tree_place_link(&p, &wants->wants[i], &made.files[made.count],
@@ -130,7 +130,7 @@ int tree_build_forward(struct blobs *b, int dir, struct tree_layer *layer,
                        const struct tree_wants *wants, struct error *err)
 {
     struct tree_place p cleanup(tree_place_done) = {
-        .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
+        .blobs = b, .owner = layer->owner, .root = -1, .folder = -1};
     struct made made cleanup(made_drop) = {0};
     int r = tree_place_open(&p, dir, layer->generation, false, err);
 

@@ -6,8 +6,8 @@
  *
  * A file whose inode and ctime are as they were is taken for untouched: the
  * kernel moves the ctime with every write, and it cannot be put back. More
- * links, or fewer, move it as well; then blob_vouch is asked, which knows of
- * links and hashes what it does not know.
+ * links, or fewer, move it as well; then blob_verify_link is asked, which
+ * knows of links and hashes what it does not know.
  *
  * Of a layer that is watched (tree_watch.c) only those files are looked at to
  * which something happened since the last look.
@@ -71,8 +71,8 @@ static enum found check_file(struct workspaces *w, struct tree_place *p,
         return FOUND_BAD;
     if (st.st_ino == file->inode && ctime_of(&st) == file->ctime_ns)
         return FOUND_SAME;
-    if (blob_vouch(w->blobs, ids_hex(file->sha256, HASH_SIZE, sha256),
-                   p->folder, name, &st, &ignored) < 0)
+    if (blob_verify_link(w->blobs, ids_hex(file->sha256, HASH_SIZE, sha256),
+                         p->folder, name, &st, &ignored) < 0)
         return FOUND_BAD;
     if (st.st_ino != file->inode)
         return FOUND_RIGHT;

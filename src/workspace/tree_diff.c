@@ -116,11 +116,11 @@ int tree_diff_build(struct blobs *b, int dir, struct tree_layer *layer,
                     const struct tree_wants *wants, struct error *err)
 {
     struct tree_place p cleanup(tree_place_done) = {
-        .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
+        .blobs = b, .owner = layer->owner, .root = -1, .folder = -1};
     struct diff d cleanup(diff_done) = {.full = full, .wants = wants};
     int r = tree_place_open(&p, dir, layer->generation, true, err);
 
-    memcpy(layer->domain, wants->domain, sizeof(layer->domain));
+    memcpy(layer->owner, wants->owner, sizeof(layer->owner));
     diff_init(&d);
     layer->files = xcalloc(wants->count + 1, sizeof(*layer->files));
     for (size_t i = 0; i < wants->count && r == 0; i++)

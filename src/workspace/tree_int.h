@@ -63,10 +63,10 @@ struct tree_watch {
 };
 
 struct tree_layer {
-    struct tree_layer *next;  /* in tree.layers */
-    unsigned generation;      /* its folder's name */
-    int64_t seq;              /* of the commit it shows */
-    char domain[BLOB_DOMAIN]; /* whose inodes it links to */
+    struct tree_layer *next; /* in tree.layers */
+    unsigned generation;     /* its folder's name */
+    int64_t seq;             /* of the commit it shows */
+    char owner[BLOB_OWNER];  /* whose inodes it links to */
     unsigned pins;
     bool doomed;             /* to be removed when unpinned */
     _Atomic bool suspect;    /* a check failed: not to be handed out again */
@@ -127,8 +127,8 @@ struct tree_wants {
     struct arena *arena;
     struct tree_want *wants; /* sorted by path; owned */
     size_t count;
-    int64_t seq;              /* of the head they show */
-    char domain[BLOB_DOMAIN]; /* of the workspace's tenant */
+    int64_t seq;            /* of the head they show */
+    char owner[BLOB_OWNER]; /* of the workspace's tenant */
 };
 
 /* ---- tree_rows.c: what the store says ----------------------------------- */
@@ -159,11 +159,11 @@ void tree_wants_done(struct tree_wants *wants); /* for cleanup() */
 /* Paths come sorted, so the folder changes seldom. */
 struct tree_place {
     struct blobs *blobs;
-    const char *domain; /* borrowed */
-    int root;           /* the layer */
-    int folder;         /* -1: none */
-    size_t len;         /* of its path, with the "/" at its end; 0: the root */
-    size_t known;       /* so much of it was the same at the last watch */
+    const char *owner; /* borrowed */
+    int root;          /* the layer */
+    int folder;        /* -1: none */
+    size_t len;        /* of its path, with the "/" at its end; 0: the root */
+    size_t known;      /* so much of it was the same at the last watch */
     char path[PATH_BYTES_MAX + 1];
 };
 void tree_place_done(struct tree_place *p); /* for cleanup() */
@@ -204,11 +204,11 @@ void tree_make_free(struct tree_layer *layer); /* from memory; accepts NULL */
 void tree_make_remove(struct blobs *b, int dir, struct tree_layer *layer);
 /* Out of t->layers; under `lock`. */
 void tree_make_detach(struct tree *t, struct tree_layer *layer);
-/* Under `building`: a full layer at or after commit `head` and of that domain,
+/* Under `building`: a full layer at or after commit `head` and of that owner,
  * or one with a difference to it. ret_dir: the workspace's folder, owned by
  * caller. */
 int tree_make_current(struct workspaces *w, struct tree *t, int64_t head,
-                      const char *domain, int *ret_dir, struct error *err);
+                      const char *owner, int *ret_dir, struct error *err);
 
 /* ---- tree_register.c: which there are ------------------------------------
  */

@@ -4,7 +4,7 @@
  * files, so that a tree outlives the daemon though not the machine. Runs in
  * the daemon for tree.c, under the tree's `building`.
  *
- *   head      magic, boot id, domain, generation
+ *   head      magic, boot id, owner, generation
  *   records   ADD (a file, or newer stamps of it), DROP (a path),
  *             DIRTY (a change begins), CLEAN (it is done; the commit)
  *
@@ -38,7 +38,7 @@ static const char magic[8] = "gb-tree2";
 struct head {
     char magic[8];
     char boot[64];
-    char domain[BLOB_DOMAIN];
+    char owner[BLOB_OWNER];
     uint32_t generation;
 };
 
@@ -118,7 +118,7 @@ void tree_log_write(int dir, const char *boot, struct tree_layer *layer)
 
     memcpy(head.magic, magic, sizeof(magic));
     memcpy(head.boot, boot, sizeof(head.boot));
-    memcpy(head.domain, layer->domain, sizeof(head.domain));
+    memcpy(head.owner, layer->owner, sizeof(head.owner));
     buf_add(&b, &head, sizeof(head));
     for (size_t i = 0; i < layer->count; i++)
         put_file(&b, &layer->files[i]);
@@ -313,7 +313,7 @@ int tree_log_read(int dir, const char *boot, struct tree_layer *ret)
         return 0;
     settle(&g);
     ret->generation = head.generation;
-    memcpy(ret->domain, head.domain, sizeof(ret->domain) - 1);
+    memcpy(ret->owner, head.owner, sizeof(ret->owner) - 1);
     ret->seq = g.seq;
     ret->files = take_ptr(g.files);
     ret->count = g.count;

@@ -53,7 +53,7 @@ static struct tree_layer *layer_new(unsigned generation)
 void tree_make_remove(struct blobs *b, int dir, struct tree_layer *layer)
 {
     struct tree_place p cleanup(tree_place_done) = {
-        .blobs = b, .domain = layer->domain, .root = -1, .folder = -1};
+        .blobs = b, .owner = layer->owner, .root = -1, .folder = -1};
     struct error ignored; /* the removal below gets what this leaves */
     char name[16];
 
@@ -186,18 +186,17 @@ static int make_diff(struct workspaces *w, struct tree *t, int dir,
 }
 
 /* A workspace that changed hands gets links of its new tenant's own. */
-static bool is_usable(const struct tree *t, const char *domain)
+static bool is_usable(const struct tree *t, const char *owner)
 {
-    return t->full && !t->full->suspect &&
-           strcmp(t->full->domain, domain) == 0;
+    return t->full && !t->full->suspect && strcmp(t->full->owner, owner) == 0;
 }
 
 /* With nobody on the full layer a difference is no longer needed: rolling
  * forward costs the same once and a layer less for all who come. */
 static bool is_current(struct workspace_trees *trees, const struct tree *t,
-                       int64_t head, const char *domain)
+                       int64_t head, const char *owner)
 {
-    if (!is_usable(t, domain))
+    if (!is_usable(t, owner))
         return false;
     return t->full->seq >= head ||
            (t->diff && t->diff->seq >= head && !t->diff->suspect &&
@@ -206,18 +205,18 @@ static bool is_current(struct workspace_trees *trees, const struct tree *t,
 
 /* One step towards the head; see tree_int.h. */
 static int bring_up(struct workspaces *w, struct tree *t, int dir,
-                    const char *domain, struct error *err)
+                    const char *owner, struct error *err)
 {
     struct tree_wants wants cleanup(tree_wants_done) = {0};
     struct workspace_trees *trees = w->trees;
     int r;
 
-    if (!is_usable(t, domain))
+    if (!is_usable(t, owner))
         return make_full(w, t, dir, err);
     r = tree_rows_since(w, t->workspace, t->full->seq, &wants, err);
     if (r < 0)
         return r;
-    if (strcmp(wants.domain, t->full->domain) != 0)
+    if (strcmp(wants.owner, t->full->owner) != 0)
         return make_full(w, t, dir, err);
     if (pins_of(trees, t->full) == 0) {
         r = forward(w, t, dir, &wants, err);
@@ -270,7 +269,7 @@ static int folder_open(struct workspaces *w, const struct tree *t, int *ret,
 }
 
 int tree_make_current(struct workspaces *w, struct tree *t, int64_t head,
-                      const char *domain, int *ret_dir, struct error *err)
+                      const char *owner, int *ret_dir, struct error *err)
 {
     int dir cleanup(fd_close) = -1;
     int r = folder_open(w, t, &dir, err);
@@ -280,15 +279,15 @@ int tree_make_current(struct workspaces *w, struct tree *t, int64_t head,
     if (t->unknown)
         recall(w, t, dir);
     t->unknown = false;
-    for (unsigned i = 0;
-         i < ATTEMPTS && !is_current(w->trees, t, head, domain); i++) {
-        r = bring_up(w, t, dir, domain, err);
+    for (unsigned i = 0; i < ATTEMPTS && !is_current(w->trees, t, head, owner);
+         i++) {
+        r = bring_up(w, t, dir, owner, err);
         /* A blob that went because the head went on is no damage: what is
          * read next does not want it. */
         if (r < 0 && r != -ERR_CORRUPT)
             return r;
     }
-    if (!is_current(w->trees, t, head, domain))
+    if (!is_current(w->trees, t, head, owner))
         return r < 0 ? r
                      : error_set(err, ERR_BUSY,
                                  "the workspace changes too fast; try again");

@@ -139,9 +139,8 @@ int tree_place_link(struct tree_place *p, const struct tree_want *want,
 
     if (r < 0)
         return r;
-    r = blob_link(p->blobs, p->domain,
-                  ids_hex(want->sha256, HASH_SIZE, sha256), p->folder, name,
-                  want->executable, err);
+    r = blob_link(p->blobs, p->owner, ids_hex(want->sha256, HASH_SIZE, sha256),
+                  p->folder, name, want->executable, err);
     if (r < 0)
         return r;
     if (fstatat(p->folder, name, &st, AT_SYMLINK_NOFOLLOW) < 0)
@@ -166,7 +165,7 @@ int tree_place_unlink(struct tree_place *p, const struct tree_file *file,
 
     if (r < 0)
         return tree_place_failed(err, -r);
-    return blob_unlink(p->blobs, p->domain,
+    return blob_unlink(p->blobs, p->owner,
                        ids_hex(file->sha256, HASH_SIZE, sha256), p->folder,
                        name, file->executable, err);
 }

@@ -77,7 +77,7 @@ static int begin(struct workspaces *w, const char *id, struct store_tx **tx,
         r = workspace_row_get(*tx, id, &row, err);
     if (r == 0) {
         ret->seq = row.head;
-        blob_domain(row.tenant, ret->domain);
+        blob_owner(row.tenant, ret->owner);
     }
     return r;
 }

@@ -29,7 +29,7 @@ void upload_whole_done(struct upload_whole *whole)
 /* The upload as it is now, its life long enough for what follows. */
 static int load(struct workspaces *w, const struct actor *who,
                 const char *upload, struct workspace_upload *ret,
-                char ret_domain[BLOB_DOMAIN], struct error *err)
+                char ret_owner[BLOB_OWNER], struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
@@ -43,7 +43,7 @@ static int load(struct workspaces *w, const struct actor *who,
     if (r == 0)
         r = upload_extend(tx, ret->id, err);
     if (r == 0)
-        blob_domain(row.tenant, ret_domain);
+        blob_owner(row.tenant, ret_owner);
     return r < 0 ? r : store_commit(&tx, err);
 }
 
@@ -157,7 +157,7 @@ static int finish_join(struct joiner *j, const struct workspace_upload *u,
 }
 
 int upload_join(struct workspaces *w, const struct workspace_upload *u,
-                const char *domain, bool with_md5, struct upload_whole *ret,
+                const char *owner, bool with_md5, struct upload_whole *ret,
                 struct error *err)
 {
     struct joiner j cleanup(joiner_done) = {.w = w};
@@ -165,7 +165,7 @@ int upload_join(struct workspaces *w, const struct workspace_upload *u,
     int r = with_md5 ? begin_md5(&j, err) : 0;
 
     if (r == 0 && !single)
-        r = blob_begin(w->blobs, domain, &j.writer, err);
+        r = blob_begin(w->blobs, owner, &j.writer, err);
     for (size_t i = 0; i < u->part_count && r == 0; i++)
         if (j.writer || j.md5)
             r = append(&j, u->parts[i].sha256, u->parts[i].size, err);
@@ -257,13 +257,13 @@ int workspace_upload_complete(struct workspaces *w, const struct actor *who,
 {
     struct workspace_upload u cleanup(workspace_upload_done) = {0};
     struct upload_whole whole cleanup(upload_whole_done) = {.blobs = w->blobs};
-    char domain[BLOB_DOMAIN] = "";
-    int r = load(w, who, upload, &u, domain, err);
+    char owner[BLOB_OWNER] = "";
+    int r = load(w, who, upload, &u, owner, err);
 
     if (r == 0)
         r = check_parts(&u, err);
     if (r == 0)
-        r = upload_join(w, &u, domain, false, &whole, err);
+        r = upload_join(w, &u, owner, false, &whole, err);
     if (r < 0)
         return r;
     if (sha256 && strcmp(sha256, whole.sha256) != 0)

@@ -52,7 +52,7 @@ struct upload_whole {
 void upload_whole_done(struct upload_whole *whole); /* for cleanup() */
 /* The parts of u in the order they have there. ret: its blobs must be set. */
 int upload_join(struct workspaces *w, const struct workspace_upload *u,
-                const char *domain, bool with_md5, struct upload_whole *ret,
+                const char *owner, bool with_md5, struct upload_whole *ret,
                 struct error *err);
 
 #endif

@@ -52,7 +52,7 @@ static int survey(struct workspaces *w, uint64_t *ret_bytes,
         .before_ms = clock_real_ms() - w->keeper->grace_ms,
         .err = err,
     };
-    int r = blob_each(w->blobs, on_blob, &s, err);
+    int r = blob_iterate(w->blobs, on_blob, &s, err);
 
     *ret_bytes = s.bytes;
     *ret_orphans = s.orphans;

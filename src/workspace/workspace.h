@@ -65,10 +65,10 @@ int workspaces_open(const struct workspaces_settings *settings,
                     struct error *err);
 void workspaces_close(struct workspaces *w); /* accepts NULL */
 struct blobs *workspaces_blobs(struct workspaces *w);
-/* For blob_begin: the domain of the workspace's tenant. Says nothing of who
- * may write there. */
-int workspace_domain(struct workspaces *w, const char *id,
-                     char ret[BLOB_DOMAIN], struct error *err);
+/* For blob_begin: the owner tag of the workspace's tenant. Checks no
+ * permission. */
+int workspace_blob_owner(struct workspaces *w, const char *id,
+                         char ret[BLOB_OWNER], struct error *err);
 struct store *workspaces_store(struct workspaces *w);
 struct audit *workspaces_audit(struct workspaces *w);
 /* seq.c: false once a sync of the store or of the blobs failed (D4). */

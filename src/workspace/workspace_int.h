@@ -107,8 +107,8 @@ void workspaces_committed(struct workspaces *w);
  * small files are durable with the commit that refers to them. */
 int workspace_small_open(struct workspaces *w, struct error *err);
 void workspace_small_close(struct workspaces *w);
-/* After removing blobs, before blobs_forget. While somebody reads for long it
- * is only due, for the collector's next round. */
+/* After removing blobs, before blob_log_scrub. While somebody reads for long
+ * it is only due, for the collector's next round. */
 int workspace_small_forget(struct workspaces *w, struct error *err);
 
 /* ---- govern.c -----------------------------------------------------------

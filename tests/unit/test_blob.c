@@ -242,7 +242,8 @@ static bool is_known(struct fixture *f, const char *sha)
     struct stat st;
 
     must(f, blob_name_parse(sha, &name, &f->err));
-    return stat(path, &st) == 0 && blob_known_look(f->blobs, &name, &st);
+    return stat(path, &st) == 0 &&
+           blob_verified_cache_has(f->blobs, &name, &st);
 }
 
 /* Until file times of now differ from those of what follows. */
@@ -602,9 +603,9 @@ static void D3_what_was_hashed_is_remembered(void **state)
     assert_true(is_known(f, small));
 
     /* A day later too. */
-    for (size_t i = 0; i < BLOB_KNOWN_SETS * BLOB_KNOWN_WAYS; i++)
-        if (f->blobs->known[i].at_ms)
-            f->blobs->known[i].at_ms -= BLOB_KNOWN_MS;
+    for (size_t i = 0; i < BLOB_VERIFIED_SETS * BLOB_VERIFIED_WAYS; i++)
+        if (f->blobs->verified[i].at_ms)
+            f->blobs->verified[i].at_ms -= BLOB_VERIFIED_MS;
     assert_false(is_known(f, small));
 }
 
@@ -622,7 +623,7 @@ static void D3_D8_rot_without_a_trace_is_believed_once_found(void **state)
     /* As if the disk had done it: the inode is as it was when hashed. */
     flip(path, 2);
     assert_int_equal(stat(path, &st), 0);
-    blob_known_enter(f->blobs, &name, &st);
+    blob_verified_cache_add(f->blobs, &name, &st);
     assert_true(opens(f, sha));
     assert_int_equal(blob_check(f->blobs, sha, true, 0, &f->err),
                      -ERR_CORRUPT);
@@ -640,14 +641,14 @@ static void known_only_if_settled(void **state)
     future.st_ctim = past.st_ctim;
     past.st_ctim.tv_sec--;
     future.st_ctim.tv_sec++;
-    assert_true(blob_known_settled(&past));
-    assert_false(blob_known_settled(&future));
+    assert_true(blob_verified_cacheable(&past));
+    assert_false(blob_verified_cacheable(&future));
     /* The same tick: no difference could be seen. */
     for (unsigned i = 0; i < 1000; i++) {
         struct stat now = {0};
 
         (void)clock_gettime(CLOCK_REALTIME_COARSE, &now.st_ctim);
-        if (!blob_known_settled(&now))
+        if (!blob_verified_cacheable(&now))
             return;
     }
     fail_msg("a file of this very tick counts as settled");
@@ -660,16 +661,16 @@ static void known_table_is_bounded(void **state)
     struct blob_name name = {.hash = {1, 2}};
     unsigned kept = 0;
 
-    for (unsigned i = 0; i < 3 * BLOB_KNOWN_WAYS; i++) {
+    for (unsigned i = 0; i < 3 * BLOB_VERIFIED_WAYS; i++) {
         name.hash[31] = (unsigned char)i;
-        blob_known_enter(f->blobs, &name, &st);
-        assert_true(blob_known_look(f->blobs, &name, &st));
+        blob_verified_cache_add(f->blobs, &name, &st);
+        assert_true(blob_verified_cache_has(f->blobs, &name, &st));
     }
-    for (unsigned i = 0; i < 3 * BLOB_KNOWN_WAYS; i++) {
+    for (unsigned i = 0; i < 3 * BLOB_VERIFIED_WAYS; i++) {
         name.hash[31] = (unsigned char)i;
-        kept += blob_known_look(f->blobs, &name, &st);
+        kept += blob_verified_cache_has(f->blobs, &name, &st);
     }
-    assert_int_equal(kept, BLOB_KNOWN_WAYS);
+    assert_int_equal(kept, BLOB_VERIFIED_WAYS);
 }
 
 static void *stop_soon(void *arg)
@@ -1148,7 +1149,7 @@ static void D10_removed_is_gone_from_the_log(void **state)
     put_text(f, "to be kept", kept);
     assert_true(logged(f, "to be forgotten"));
     must(f, blob_remove(f->blobs, sha, &f->err));
-    must(f, blobs_forget(f->blobs, &f->err));
+    must(f, blob_log_scrub(f->blobs, &f->err));
     assert_false(logged(f, "to be forgotten"));
     put_text(f, "after that", sha);
     assert_true(logged(f, "after that"));
@@ -1164,7 +1165,7 @@ static void *forget_now_and_then(void *arg)
     struct error err;
 
     for (unsigned i = 0; i < 20; i++)
-        if (blobs_forget(f->blobs, &err) < 0)
+        if (blob_log_scrub(f->blobs, &err) < 0)
             return &f->err;
     return NULL;
 }
@@ -1265,7 +1266,7 @@ static void pending_is_as_good_as_placed(void **state)
     assert_true(is_placed(f, two));
     assert_false(is_placed(f, one));
     holds(f, two, "another", 7);
-    must(f, blob_each(f->blobs, count_one, &listed, &f->err));
+    must(f, blob_iterate(f->blobs, count_one, &listed, &f->err));
     assert_int_equal(listed, 3);
     assert_true(is_placed(f, one));
     blobs_usage(f->blobs, &bytes, &count);
@@ -1304,7 +1305,7 @@ static void D10_pending_is_removed(void **state)
     blob_release(f->blobs, sha);
     must(f, blob_remove(f->blobs, sha, &f->err));
     assert_false(opens(f, sha));
-    must(f, blobs_forget(f->blobs, &f->err));
+    must(f, blob_log_scrub(f->blobs, &f->err));
     assert_false(is_placed(f, sha));
     assert_false(logged(f, "never a file"));
     assert_false(logged(f, "to be kept"));
@@ -1365,7 +1366,7 @@ static void D5_placing_fails_at_each_call(void **state)
             blob_link(f->blobs, "", sha, dir, name, false, &f->err), wrong);
         /* It is not lost, others can be listed, and nothing is left over. */
         holds(f, sha, text, strlen(text));
-        must(f, blob_each(f->blobs, count_one, &listed, &f->err));
+        must(f, blob_iterate(f->blobs, count_one, &listed, &f->err));
         assert_int_equal(listed, i);
         assert_true(blobs_writable(f->blobs));
         assert_int_equal(entries(f, "tmp"), 0);
@@ -1450,7 +1451,7 @@ static void D1_soon_is_durable_after_a_sync(void **state)
     put_logged(f, "the fourth", 10, two);
     holds(f, one, "the third", 9);
     put_soon(f, "the fifth", one);
-    must(f, blobs_forget(f->blobs, &f->err));
+    must(f, blob_log_scrub(f->blobs, &f->err));
     assert_true(is_placed(f, one));
     put_soon(f, "the sixth", one);
     reopen(f);
@@ -2036,10 +2037,10 @@ static void each_goes_in_order(void **state)
         put(f, "0123456789012345678901234567890123456789", i, sha);
     char *odd cleanup(mem_free) = below(f, "ab/README");
     int fd cleanup(fd_close) = open(odd, O_CREAT | O_WRONLY, 0600);
-    must(f, blob_each(f->blobs, see, &all, &f->err));
+    must(f, blob_iterate(f->blobs, see, &all, &f->err));
     assert_int_equal(all.count, 40);
     assert_int_equal(all.bytes, 39 * 40 / 2);
-    assert_int_equal(blob_each(f->blobs, see, &some, &f->err), 42);
+    assert_int_equal(blob_iterate(f->blobs, see, &some, &f->err), 42);
     assert_int_equal(some.count, 7);
     blobs_usage(f->blobs, &bytes, &count);
     assert_int_equal(bytes, all.bytes);
@@ -2052,9 +2053,9 @@ static void each_goes_in_order(void **state)
     blobs_usage(f->blobs, &bytes, &count);
     assert_int_equal(bytes, all.bytes - 39);
     assert_int_equal(count, all.count - 1);
-    must(f, blob_each(f->blobs, see, &gone, &f->err));
+    must(f, blob_iterate(f->blobs, see, &gone, &f->err));
     assert_int_equal(gone.count, 39);
-    must(f, blob_each(f->blobs, see, &none, &f->err));
+    must(f, blob_iterate(f->blobs, see, &none, &f->err));
     assert_int_equal(none.count, 0);
     blobs_usage(f->blobs, &bytes, &count);
     assert_int_equal(bytes + count, 0);
@@ -2073,18 +2074,18 @@ static void each_removes_old_strays(void **state)
     fd_close(&(int){open(young, O_CREAT | O_WRONLY, 0600)});
     fd_close(&(int){open(old, O_CREAT | O_WRONLY, 0600)});
     assert_int_equal(utimensat(AT_FDCWD, old, times, 0), 0);
-    must(f, blob_each(f->blobs, see, &none, &f->err));
+    must(f, blob_iterate(f->blobs, see, &none, &f->err));
     assert_int_equal(none.count, 0);
     assert_int_equal(access(young, F_OK), 0);
     assert_int_equal(access(old, F_OK), -1);
 }
 
 static void put_as(struct fixture *f, const char *tenant, const char *text,
-                   char domain[BLOB_DOMAIN], char sha[BLOB_NAME])
+                   char domain[BLOB_OWNER], char sha[BLOB_NAME])
 {
     struct blob_writer *w = NULL;
 
-    blob_domain(tenant, domain);
+    blob_owner(tenant, domain);
     must(f, blob_begin(f->blobs, domain, &w, &f->err));
     must(f, blob_write(w, text, strlen(text), &f->err));
     must(f, blob_finish(&w, sha, NULL, &f->err));
@@ -2099,13 +2100,13 @@ static void I8_two_domains_share_no_inode(void **state)
     static const bool modes[] = {false, true};
     struct fixture *f = *state;
     int dir cleanup(fd_close) = link_dir(f);
-    char one[BLOB_DOMAIN], two[BLOB_DOMAIN], three[BLOB_DOMAIN];
+    char one[BLOB_OWNER], two[BLOB_OWNER], three[BLOB_OWNER];
     char sha[BLOB_NAME];
 
     put_as(f, "one", "the same secret", one, sha);
     settle();
     put_as(f, "two", "the same secret", two, sha);
-    blob_domain("three", three); /* never stored it: a claimed workspace */
+    blob_owner("three", three); /* never stored it: a claimed workspace */
     for (size_t i = 0; i < ARRAY_SIZE(modes); i++) {
         const char *names[] = {i ? "x1" : "p1", i ? "x2" : "p2",
                                i ? "x3" : "p3"};
@@ -2131,7 +2132,7 @@ static void I8_two_domains_share_no_inode(void **state)
         must(f, blob_unlink(f->blobs, two, sha, dir, names[1], modes[i],
                             &f->err));
     }
-    must(f, blob_remove(f->blobs, sha, &f->err)); /* and every variant */
+    must(f, blob_remove(f->blobs, sha, &f->err)); /* and every copy */
     assert_int_equal(link_stat(dir, "p1").st_nlink, 1);
     assert_int_equal(link_stat(dir, "x1").st_nlink, 1);
     assert_int_equal(link_stat(dir, "p3").st_nlink, 1);

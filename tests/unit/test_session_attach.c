@@ -34,7 +34,7 @@ static uint64_t blob_count(struct fixture *f)
     DIR *d, *inner;
     char path[400];
 
-    assert_int_equal(blobs_forget(f->blobs, &f->err), 0); /* all are files */
+    assert_int_equal(blob_log_scrub(f->blobs, &f->err), 0); /* all are files */
     (void)snprintf(path, sizeof(path), "%s/blobs", f->dir);
     d = opendir(path);
     for (struct dirent *e; d && (e = readdir(d));) {

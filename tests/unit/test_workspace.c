@@ -601,7 +601,7 @@ static void destroy_leaves_nothing(void **state)
                    " + (SELECT count(*) FROM commits WHERE workspace = ?1)"
                    " + (SELECT count(*) FROM members WHERE workspace = ?1)"),
         0);
-    OK(f, blob_each(f->blobs, count_blob, &blobs, &f->err));
+    OK(f, blob_iterate(f->blobs, count_blob, &blobs, &f->err));
     assert_int_equal(blobs, 0);
     last_event(f, "workspace.destroy", &line);
     assert_string_equal(line.workspace, f->ws.id);

@@ -21,7 +21,7 @@ static int no_more(void *ctx, const struct blob_info *info)
  * of this very tick of the clock, it is younger than none. */
 static void grow_older(struct kept *f)
 {
-    MUST(f, blob_each(f->blobs, no_more, NULL, &f->err));
+    MUST(f, blob_iterate(f->blobs, no_more, NULL, &f->err));
     nap_ms(12);
 }
 

@@ -228,12 +228,12 @@ static void *race(void *arg)
     struct racer *r = arg;
     struct library_spec spec = {.filename = "x", .purpose = "p", .size = 1};
     struct library_file made;
-    char sha256[BLOB_NAME], domain[BLOB_DOMAIN];
+    char sha256[BLOB_NAME], domain[BLOB_OWNER];
 
     sha_of("x", 1, sha256);
     spec.sha256 = sha256;
     (void)pthread_barrier_wait(r->start);
-    r->r = library_domain(r->f->w, &r->who, domain, &r->err);
+    r->r = library_blob_owner(r->f->w, &r->who, domain, &r->err);
     if (r->r == 0 && !r->only_domain) {
         r->r = library_add(r->f->w, &r->who, &spec, &made, &r->err);
         if (r->r == 0)
@@ -342,7 +342,7 @@ static void I3_foreign_files_are_unknown_ones(void **state)
 static void members_say_who_may(void **state)
 {
     struct kept *f = *state;
-    char file[ID_MAX], home[ID_MAX], domain[BLOB_DOMAIN];
+    char file[ID_MAX], home[ID_MAX], domain[BLOB_OWNER];
     struct library_file made;
     char *path;
 
@@ -354,13 +354,13 @@ static void members_say_who_may(void **state)
     MUST(f, get(f, &colleague, file));
     assert_int_equal(library_remove(f->w, &colleague, file, &f->err),
                      -ERR_FORBIDDEN);
-    assert_int_equal(library_domain(f->w, &colleague, domain, &f->err),
+    assert_int_equal(library_blob_owner(f->w, &colleague, domain, &f->err),
                      -ERR_FORBIDDEN);
     MUST(f,
          workspace_member_set(f->w, &f->who, home, "*", ROLE_NONE, &f->err));
     assert_int_equal(get(f, &colleague, file), -ERR_NOT_FOUND);
     LISTS(f, &colleague, NULL, true, 0, NULL, "", false);
-    assert_int_equal(library_domain(f->w, &colleague, domain, &f->err),
+    assert_int_equal(library_blob_owner(f->w, &colleague, domain, &f->err),
                      -ERR_FORBIDDEN);
     assert_int_equal(
         add_spec(f, &colleague,
@@ -368,7 +368,7 @@ static void members_say_who_may(void **state)
                  &made),
         -ERR_FORBIDDEN);
     assert_int_equal(libraries(f), 1);
-    MUST(f, library_domain(f->w, &f->who, domain, &f->err));
+    MUST(f, library_blob_owner(f->w, &f->who, domain, &f->err));
     assert_string_equal(domain, f->domain);
 }
 

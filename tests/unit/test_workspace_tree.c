@@ -716,7 +716,7 @@ static void I8_trees_of_two_tenants_share_no_inode(void **state)
     struct stat st;
 
     other.who = (struct actor){.tenant = "o", .key = "key_o", .admin = true};
-    blob_domain("o", other.domain);
+    blob_owner("o", other.domain);
     make_workspace(&other, other.ws);
     (void)put(f, "a", "the same");
     (void)put_as(&other, other.ws, "b", "the same", false);

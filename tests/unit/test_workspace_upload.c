@@ -329,7 +329,7 @@ static void I8_known_bytes_are_as_new_ones(void **state)
     struct workspace_commit done[2];
 
     other.who = (struct actor){.tenant = "o", .key = "key_o"};
-    blob_domain("o", other.domain);
+    blob_owner("o", other.domain);
     make_workspace(&other, other.ws);
     for (int i = 0; i < 2; i++) {
         struct kept *k = i ? &other : f;

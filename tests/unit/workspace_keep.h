@@ -43,8 +43,8 @@ struct kept {
     struct audit *audit;
     struct workspaces *w;
     struct actor who;
-    char domain[BLOB_DOMAIN]; /* of who's tenant */
-    char ws[ID_MAX];          /* a workspace of who's */
+    char domain[BLOB_OWNER]; /* of who's tenant */
+    char ws[ID_MAX];         /* a workspace of who's */
     struct error err;
 };
 
@@ -98,7 +98,7 @@ HELPER static int kept_set_up(void **state)
     (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_keep.XXXXXX");
     assert_non_null(mkdtemp(f->dir));
     f->who = (struct actor){.tenant = "t", .key = "key_a"};
-    blob_domain(f->who.tenant, f->domain);
+    blob_owner(f->who.tenant, f->domain);
     kept_open(f);
     make_workspace(f, f->ws);
     *state = f;
@@ -168,7 +168,7 @@ HELPER static bool blob_is_there(struct kept *f, const char *sha256)
     char *path cleanup(mem_free) = blob_path(f, sha256);
     struct error err;
 
-    (void)blob_place_now(f->blobs, sha256, &err); /* seen next */
+    (void)blob_publish_now(f->blobs, sha256, &err); /* seen next */
     return access(path, F_OK) == 0;
 }
 
@@ -183,7 +183,7 @@ HELPER static void nap_ms(long ms)
  * and nowhere else. */
 HELPER static void place_blobs(struct kept *f)
 {
-    MUST(f, blobs_forget(f->blobs, &f->err));
+    MUST(f, blob_log_scrub(f->blobs, &f->err));
 }
 
 /* Changes one bit of a blob on disk. */

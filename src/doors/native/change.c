@@ -25,7 +25,7 @@ int native_change_may_write(struct doors_call *call, const char *workspace,
 
     if (r < 0)
         return r;
-    blob_domain(info.tenant, ret->domain);
+    blob_owner(info.tenant, ret->domain);
     if (info.role >= ROLE_EDITOR)
         return 0;
     (void)error_set(err, ERR_FORBIDDEN,

@@ -180,8 +180,8 @@ const char *native_ask_type(struct doors_call *call, const char *header);
 /* receive.c: bytes of a client into a blob, at most upload_bytes. Durable with
  * the transaction that refers to it (blob_finish_soon). */
 struct native_blob {
-    struct blobs *blobs;      /* NULL: nothing to release */
-    char domain[BLOB_DOMAIN]; /* whose, where that is known before; or "" */
+    struct blobs *blobs;     /* NULL: nothing to release */
+    char domain[BLOB_OWNER]; /* whose, where that is known before; or "" */
     char sha256[BLOB_NAME];
     uint64_t size;
 };

@@ -48,8 +48,8 @@ int native_receive_from(struct doors_call *call, const char *workspace,
     int r = 0;
 
     if (!ret->domain[0])
-        r = workspace_domain(call->doors->workspaces, workspace, ret->domain,
-                             err);
+        r = workspace_blob_owner(call->doors->workspaces, workspace,
+                                 ret->domain, err);
     if (r == 0)
         r = blob_begin(blobs, ret->domain, &writer, err);
     while (r == 0) {

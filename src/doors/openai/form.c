@@ -127,8 +127,9 @@ int openai_form_blob(struct doors_call *call, struct http_multipart *m,
 {
     struct blob_writer *writer cleanup(blob_abort) = NULL;
     struct blobs *blobs = call->doors->core->blobs;
-    char domain[BLOB_DOMAIN];
-    int r = library_domain(call->doors->workspaces, &call->actor, domain, err);
+    char domain[BLOB_OWNER];
+    int r =
+        library_blob_owner(call->doors->workspaces, &call->actor, domain, err);
 
     if (r == 0)
         r = blob_begin(blobs, domain, &writer, err);

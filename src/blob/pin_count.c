@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who must stay: blobs that somebody has just written, or is linking, and
- * that no row refers to yet. Runs in the daemon. Removing marks its blob
- * first, under the lock that pinning takes; who comes to pin it meanwhile
- * waits until it is gone and then writes it again. So "it is there" stays
- * true from the moment a writer sees it until blob_release.
+ * Pin counts: blobs in use that no row references yet, because they were just
+ * written or are being linked. Runs in the daemon. A removal first marks its
+ * blob, under the lock that pinning takes; a thread that pins the blob
+ * meanwhile waits until it is removed and then writes it again. So a writer
+ * that has seen a blob can rely on it until blob_release.
  */
 #include <assert.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static void forget(struct blob_pin **at)
     free(gone);
 }
 
-void blob_pin_take(struct blobs *b, const unsigned char hash[HASH_SIZE])
+void blob_pin_add(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
     struct blob_pin **at = find(b, hash);
@@ -53,7 +53,7 @@ void blob_pin_take(struct blobs *b, const unsigned char hash[HASH_SIZE])
     (*at ? *at : add(at, hash))->count++;
 }
 
-void blob_pin_drop(struct blobs *b, const unsigned char hash[HASH_SIZE])
+void blob_pin_remove(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
     struct blob_pin **at = find(b, hash);
@@ -65,7 +65,7 @@ void blob_pin_drop(struct blobs *b, const unsigned char hash[HASH_SIZE])
     }
 }
 
-void blob_pin_lose(struct blobs *b, const unsigned char hash[HASH_SIZE])
+void blob_pin_mark_lost(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
     struct blob_pin *pin = *find(b, hash);
@@ -76,7 +76,7 @@ void blob_pin_lose(struct blobs *b, const unsigned char hash[HASH_SIZE])
     b->lost++;
 }
 
-bool blob_pin_lost(struct blobs *b)
+bool blob_pin_any_lost(struct blobs *b)
 {
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
 
@@ -111,7 +111,7 @@ int blob_pin(struct blobs *b, const char *sha256, struct error *err)
     int rc = blob_name_parse(sha256, &name, err);
 
     if (rc == 0)
-        blob_pin_take(b, name.hash);
+        blob_pin_add(b, name.hash);
     return rc;
 }
 
@@ -124,5 +124,5 @@ void blob_release(struct blobs *b, const char *sha256)
         assert(!"a pin has a name");
         return;
     }
-    blob_pin_drop(b, name.hash);
+    blob_pin_remove(b, name.hash);
 }

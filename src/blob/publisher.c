@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The thread that makes files of what is in the log. Runs in the daemon, from
- * blobs_open to blobs_close. While much is being written it stays out of the
- * way: it begins when there was little for a moment, or when a half of the
- * log is full, and rests again when writers come back. What it has put in
- * place of a full half it has written out as well, so that the writer that
- * turns the log over need not wait for that.
+ * The publisher thread: makes files of the pending blobs in the small-blob
+ * log. Runs in the daemon, from blobs_open to blobs_close. It yields to
+ * writers: it starts when few blobs were written for a moment, or when a half
+ * of the log is full, and pauses when writers come back. After it has
+ * published a full half it also syncs the file system, so that the writer that
+ * switches halves need not wait for that.
  */
 #include <errno.h>
 #include <sys/resource.h>
@@ -45,11 +45,11 @@ static bool is_time(struct blob_log *log)
     uint64_t before = log->seq;
 
     rest(log, log->quiet_ms);
-    return log->seq - before <= FEW || log->unplaced[1 - log->half] > 0;
+    return log->seq - before <= FEW || log->unpublished[1 - log->half] > 0;
 }
 
 /* All that pends now, unless many more come while no half is full. */
-static int place_some(struct blobs *b, struct error *err)
+static int publish_some(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
     uint64_t seq = log->seq;
@@ -58,10 +58,10 @@ static int place_some(struct blobs *b, struct error *err)
     while (r == 0 && !log->stop) {
         unsigned full = 1 - log->half;
 
-        if (!log->unplaced[full] && log->seq - seq > FEW)
+        if (!log->unpublished[full] && log->seq - seq > FEW)
             return 0;
         r = blob_pending_some(b, -1, seq, STEP, err);
-        if (r >= 0 && !log->unplaced[full] && !log->settled[full] &&
+        if (r >= 0 && !log->unpublished[full] && !log->settled[full] &&
             !log->leading)
             r = MIN(blob_log_settle(b, err), r);
     }
@@ -80,14 +80,14 @@ static void *run(void *arg)
         struct error err;
         int r = 0;
 
-        if (log->unplaced[0] + log->unplaced[1] == 0) {
+        if (log->unpublished[0] + log->unpublished[1] == 0) {
             (void)pthread_cond_wait(&log->work, &log->lock);
             continue;
         }
         if (is_time(log) && !log->stop)
-            r = place_some(b, &err);
+            r = publish_some(b, &err);
         if (r < 0 && !failed) /* once; it is tried again */
-            log_event(LOG_ERROR, "blob_placing_failed", "error", err.message,
+            log_event(LOG_ERROR, "blob_publish_failed", "error", err.message,
                       NULL);
         failed = r < 0;
         if (failed)
@@ -96,26 +96,26 @@ static void *run(void *arg)
     return NULL;
 }
 
-int blob_placer_start(struct blobs *b, struct error *err)
+int blob_publisher_start(struct blobs *b, struct error *err)
 {
     int r;
 
     b->log.quiet_ms = QUIET_MS;
-    r = pthread_create(&b->log.placer, NULL, run, b);
+    r = pthread_create(&b->log.publisher, NULL, run, b);
     if (r != 0)
         return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
-    b->log.placing = true;
+    b->log.publishing = true;
     return 0;
 }
 
-void blob_placer_stop(struct blobs *b)
+void blob_publisher_stop(struct blobs *b)
 {
-    if (!b->log.placing)
+    if (!b->log.publishing)
         return;
     (void)pthread_mutex_lock(&b->log.lock); /* fails only on misuse */
     b->log.stop = true;
     (void)pthread_cond_broadcast(&b->log.work);
     (void)pthread_mutex_unlock(&b->log.lock);
-    (void)pthread_join(b->log.placer, NULL); /* fails only on misuse */
-    b->log.placing = false;
+    (void)pthread_join(b->log.publisher, NULL); /* fails only on misuse */
+    b->log.publishing = false;
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Is a name that blob_link gave still the blob it was given for? Runs in the
- * daemon, before a session mounts it. The file may be the blob's inode, a
- * domain's own or a copy; known.c goes by inodes, so all are the same here.
+ * Verifies that a name made by blob_link still holds the bytes of its blob.
+ * Runs in the daemon, before a session mounts the file. The file may be the
+ * blob's inode, a tenant's copy or a plain copy; the cache of verified files
+ * (verified_cache.c) is keyed by inode, so all three are treated alike.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ static bool is_right(struct blobs *b, const struct blob_name *name, int fd,
 {
     unsigned char found[HASH_SIZE];
     struct hash_stream *hash = hash_stream_new();
-    bool settled = blob_known_settled(st);
+    bool settled = blob_verified_cacheable(st);
     struct stat after;
     int r = blob_scan(fd, (uint64_t)st->st_size + 1, on_piece, hash);
 
@@ -34,12 +35,12 @@ static bool is_right(struct blobs *b, const struct blob_name *name, int fd,
     if (settled && fstat(fd, &after) == 0 && after.st_size == st->st_size &&
         after.st_ctim.tv_sec == st->st_ctim.tv_sec &&
         after.st_ctim.tv_nsec == st->st_ctim.tv_nsec)
-        blob_known_enter(b, name, st);
+        blob_verified_cache_add(b, name, st);
     return true;
 }
 
-int blob_vouch(struct blobs *b, const char *sha256, int dir, const char *file,
-               struct stat *ret, struct error *err)
+int blob_verify_link(struct blobs *b, const char *sha256, int dir,
+                     const char *file, struct stat *ret, struct error *err)
 {
     struct blob_name name;
     struct stat st;
@@ -49,7 +50,7 @@ int blob_vouch(struct blobs *b, const char *sha256, int dir, const char *file,
     if (r < 0)
         return r;
     if (fstatat(dir, file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        blob_known_look(b, &name, &st)) {
+        blob_verified_cache_has(b, &name, &st)) {
         *ret = st;
         return 0;
     }

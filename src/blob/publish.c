@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The second half of blob_finish: a written file is synced, gets its name,
- * and the folder is synced (D1, D2). Runs in the daemon.
+ * Publishes a blob: the second half of blob_finish. Syncs the temporary file,
+ * renames it to its final name and syncs the folder (D1, D2). Runs in the
+ * daemon.
  *
- * Where the name is taken by the right bytes the new file is dropped, and
- * takes as long about it as a first one (I8): it is synced, moved into the
- * same folder and unlinked there, so that the sync of the folder has a change
- * to commit too. Where it is taken by wrong bytes it is replaced.
+ * If a file with the right bytes already has the name, the new file is
+ * dropped, in the same time as a first one would take (I8): it is synced,
+ * moved into the same folder and unlinked there, so that the sync of the
+ * folder has a change to commit as well. A file with wrong bytes is replaced.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -35,7 +36,7 @@ static int drop(struct blobs *b, const char *temp, int folder,
     (void)snprintf(stray, sizeof(stray), BLOB_STRAY "%s", temp); /* fits */
     if (renameat(b->tmp, temp, folder, stray) < 0)
         return blob_fault(errno, "store an object", err);
-    /* If it stays, blob_each removes it some day. */
+    /* If it stays, blob_iterate removes it some day. */
     (void)unlinkat(folder, stray, 0);
     return 0;
 }
@@ -68,18 +69,18 @@ static int move(struct blobs *b, const char *temp,
     return 0;
 }
 
-/* Same bytes, another domain: an inode of its own, if it has none yet. */
+/* Same bytes, another owner: an inode of its own, if it has none yet. */
 static int keep_variant(struct blobs *b, const char *temp,
-                        const struct blob_name *name, const char *domain,
+                        const struct blob_name *name, const char *owner,
                         int *folder, struct error *err)
 {
-    char path[BLOB_VARIANT], *slash;
+    char path[BLOB_TENANT_COPY], *slash;
     int r;
 
-    blob_variant_path(domain, false, name, path);
-    r = blob_variant_folders(b, path);
+    blob_tenant_copy_path(owner, false, name, path);
+    r = blob_tenant_copy_mkdirs(b, path);
     if (r == 0 &&
-        renameat2(b->tmp, temp, b->variants, path, RENAME_NOREPLACE) < 0)
+        renameat2(b->tmp, temp, b->tenant_copies, path, RENAME_NOREPLACE) < 0)
         r = -errno;
     if (r == -EEXIST || r == -EINVAL)
         return drop(b, temp, *folder, err);
@@ -88,22 +89,23 @@ static int keep_variant(struct blobs *b, const char *temp,
     fd_close(folder);
     slash = strrchr(path, '/');
     *slash = '\0';
-    *folder = openat(b->variants, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    *folder =
+        openat(b->tenant_copies, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     return *folder < 0 ? blob_fault(errno, "store an object", err) : 0;
 }
 
 static int give_name(struct blobs *b, const char *temp,
-                     const struct blob_name *name, const char *domain,
+                     const struct blob_name *name, const char *owner,
                      int *folder, struct blob_look *old, off_t size,
                      struct error *err)
 {
     int r = 1;
 
     for (unsigned i = 0; r == 1 && i < TRIES; i++) {
-        if (old->state == BLOB_GOOD && blob_variant_owned(b, name, domain))
+        if (old->state == BLOB_GOOD && blob_tenant_copy_owned(b, name, owner))
             return drop(b, temp, *folder, err);
         if (old->state == BLOB_GOOD)
-            return keep_variant(b, temp, name, domain, folder, err);
+            return keep_variant(b, temp, name, owner, folder, err);
         if (old->state == BLOB_BAD)
             return heal(b, temp, name, old, size, err);
         r = move(b, temp, name, size, err);
@@ -124,9 +126,9 @@ static int open_folder(struct blobs *b, const struct blob_name *name,
     return *ret_fd < 0 ? blob_fault(errno, "store an object", err) : 0;
 }
 
-int blob_place_name(struct blobs *b, const char temp[BLOB_TEMP],
-                    const struct blob_name *name, const char *domain,
-                    off_t size, int *ret_folder, struct error *err)
+int blob_publish_name(struct blobs *b, const char temp[BLOB_TEMP],
+                      const struct blob_name *name, const char *owner,
+                      off_t size, int *ret_folder, struct error *err)
 {
     struct blob_look old = {0};
     int folder cleanup(fd_close) = -1;
@@ -135,13 +137,14 @@ int blob_place_name(struct blobs *b, const char temp[BLOB_TEMP],
     if (r == 0)
         r = blob_read_look(b, name, &old, NULL, err);
     if (r == 0)
-        r = give_name(b, temp, name, domain, &folder, &old, size, err);
+        r = give_name(b, temp, name, owner, &folder, &old, size, err);
     if (r == 0)
         *ret_folder = take_fd(folder);
     return r;
 }
 
-/* We know what is in it; see blob_known_settled for why it may not count. */
+/* We know what is in it; see blob_verified_cacheable for why it may not count.
+ */
 static void remember(struct blobs *b, const struct blob_name *name, int fd)
 {
     const struct timespec tick = {.tv_nsec = 1000000};
@@ -150,19 +153,19 @@ static void remember(struct blobs *b, const struct blob_name *name, int fd)
 
     if (fstat(fd, &st) < 0)
         return;
-    settled = blob_known_settled(&st);
+    settled = blob_verified_cacheable(&st);
     for (unsigned i = 0;
          !settled && st.st_size >= LARGE_BYTES && i < SETTLE_TRIES; i++) {
         (void)nanosleep(&tick, NULL); /* shorter is as good */
-        settled = blob_known_settled(&st);
+        settled = blob_verified_cacheable(&st);
     }
     if (settled)
-        blob_known_enter(b, name, &st);
+        blob_verified_cache_add(b, name, &st);
 }
 
-int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
-               const struct blob_name *name, const char *domain,
-               struct error *err)
+int blob_publish(struct blobs *b, int fd, const char temp[BLOB_TEMP],
+                 const struct blob_name *name, const char *owner,
+                 struct error *err)
 {
     struct blob_look old = {0};
     int folder cleanup(fd_close) = -1;
@@ -181,7 +184,7 @@ int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
     if (r == 0)
         r = blob_fault_sync(b, fd, err);
     if (r == 0)
-        r = give_name(b, temp, name, domain, &folder, &old, st.st_size, err);
+        r = give_name(b, temp, name, owner, &folder, &old, st.st_size, err);
     if (r == 0)
         r = blob_fault_sync(b, folder, err);
     /* Another writer's sync may have failed while ours went on. */
@@ -192,12 +195,12 @@ int blob_place(struct blobs *b, int fd, const char temp[BLOB_TEMP],
     return r;
 }
 
-int blob_place_now(struct blobs *b, const char *sha256, struct error *err)
+int blob_publish_now(struct blobs *b, const char *sha256, struct error *err)
 {
     struct blob_name name;
     int r = blob_name_parse(sha256, &name, err);
 
     if (r == 0)
-        r = blob_pending_place(b, &name, err);
+        r = blob_pending_publish(b, &name, err);
     return MIN(r, 0);
 }

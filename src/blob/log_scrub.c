@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What was removed is gone from the log of small blobs as well; see log.c.
- * Runs in the daemon, on the collector's thread; writers wait meanwhile.
+ * Scrubs deleted blobs from the small-blob log (log.c): publishes everything
+ * that is pending, then overwrites both halves with zeroes. Runs in the daemon
+ * on the collector's thread; writers wait until it is done.
  */
 #include <errno.h>
 #include <unistd.h>
@@ -11,7 +12,7 @@
 #include "blob/blob_int.h"
 
 /* Nobody writes meanwhile. */
-static int wipe(struct blobs *b, struct error *err)
+static int zero_halves(struct blobs *b, struct error *err)
 {
     static const char zeroes[65536];
 
@@ -30,7 +31,7 @@ static int wipe(struct blobs *b, struct error *err)
 }
 
 /* All of it is in its place and on disk, and nobody writes. */
-static int empty_and_wipe(struct blobs *b, struct error *err)
+static int publish_and_zero(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
     int r = blob_pending_some(b, -1, log->seq, UINT32_MAX, err);
@@ -40,7 +41,7 @@ static int empty_and_wipe(struct blobs *b, struct error *err)
     if (r < 0)
         return r;
     log->unsynced = false;
-    r = wipe(b, err);
+    r = zero_halves(b, err);
     /* Also if half of it is left: of that nothing is needed, and a new turn
      * is not mistaken for it. */
     log->at = 0;
@@ -49,19 +50,19 @@ static int empty_and_wipe(struct blobs *b, struct error *err)
     return r;
 }
 
-int blobs_forget(struct blobs *b, struct error *err)
+int blob_log_scrub(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
     pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
     int r;
 
-    while (log->wiping)
+    while (log->scrubbing)
         (void)pthread_cond_wait(&log->changed, &log->lock);
-    log->wiping = true; /* who comes now waits; who is in goes on */
+    log->scrubbing = true; /* who comes now waits; who is in goes on */
     while (log->leading || log->group)
         (void)blob_log_drain(b, NULL, err); /* its members hear how it went */
-    r = empty_and_wipe(b, err);
-    log->wiping = false;
+    r = publish_and_zero(b, err);
+    log->scrubbing = false;
     (void)pthread_cond_broadcast(&log->changed);
     return r;
 }

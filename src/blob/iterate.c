@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Going through what is stored, and removing it: the collector's and the
- * verifier's side. Runs in the daemon. A folder's names are read and sorted
- * first, so that blobs may come and go while fn is at work.
+ * Iterates over the stored blobs, and removes one: for the collector and for
+ * verify. Runs in the daemon. The names of a folder are read and sorted first,
+ * so that blobs may be added and removed while the callback runs.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -71,10 +71,10 @@ static int read_names(DIR *dir, unsigned folder, struct blob_listing *l)
     return -errno;
 }
 
-int blob_each_list(struct blobs *b, unsigned folder, int *ret_dir,
-                   struct blob_listing *ret)
+int blob_iterate_list(struct blobs *b, unsigned folder, int *ret_dir,
+                      struct blob_listing *ret)
 {
-    struct blob_listing l cleanup(blob_each_free) = {0};
+    struct blob_listing l cleanup(blob_iterate_free) = {0};
     DIR *dir cleanup(fd_closedir) = NULL;
     int fd cleanup(fd_close) = -1, own cleanup(fd_close) = -1;
     char name[3];
@@ -102,18 +102,18 @@ int blob_each_list(struct blobs *b, unsigned folder, int *ret_dir,
     return 0;
 }
 
-void blob_each_free(struct blob_listing *l)
+void blob_iterate_free(struct blob_listing *l)
 {
     free(l->names);
 }
 
-static int each_in(struct blobs *b, unsigned folder,
-                   int (*fn)(void *ctx, const struct blob_info *i), void *ctx,
-                   struct error *err)
+static int iterate_folder(struct blobs *b, unsigned folder,
+                          int (*fn)(void *ctx, const struct blob_info *i),
+                          void *ctx, struct error *err)
 {
-    struct blob_listing l cleanup(blob_each_free) = {0};
+    struct blob_listing l cleanup(blob_iterate_free) = {0};
     int dir cleanup(fd_close) = -1;
-    int r = blob_each_list(b, folder, &dir, &l);
+    int r = blob_iterate_list(b, folder, &dir, &l);
 
     if (r < 0)
         return blob_fault(-r, "list the stored objects", err);
@@ -136,8 +136,9 @@ static int each_in(struct blobs *b, unsigned folder,
     return 0;
 }
 
-int blob_each(struct blobs *b, int (*fn)(void *ctx, const struct blob_info *i),
-              void *ctx, struct error *err)
+int blob_iterate(struct blobs *b,
+                 int (*fn)(void *ctx, const struct blob_info *i), void *ctx,
+                 struct error *err)
 {
     struct error why;
     int r = 0;
@@ -145,9 +146,9 @@ int blob_each(struct blobs *b, int (*fn)(void *ctx, const struct blob_info *i),
     /* What cannot be put in its place now, on a full disk, is left out: it
      * must be possible to remove others. */
     if (blob_pending_all(b, &why) < 0)
-        log_event(LOG_WARN, "blob_placing_failed", "error", why.message, NULL);
+        log_event(LOG_WARN, "blob_publish_failed", "error", why.message, NULL);
     for (unsigned folder = 0; r == 0 && folder < BLOB_FOLDERS; folder++)
-        r = each_in(b, folder, fn, ctx, err);
+        r = iterate_folder(b, folder, fn, ctx, err);
     return r;
 }
 
@@ -156,7 +157,7 @@ static int remove_files(struct blobs *b, const struct blob_name *name,
 {
     struct stat st;
     /* Copies first: none must be there without the other. */
-    int r = blob_variant_remove(b, name);
+    int r = blob_tenant_copy_remove(b, name);
 
     if (r < 0)
         return blob_fault(-r, "remove a stored object", err);
