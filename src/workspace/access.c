@@ -158,9 +158,9 @@ static enum workspace_role most_of(const struct actor *who)
     return workspace_bounded(who) && !who->admin ? ROLE_EDITOR : ROLE_OWNER;
 }
 
-static int judge(struct workspaces *w, const struct actor *who,
-                 struct store_rows *rows, enum workspace_role least,
-                 struct workspace_row *ret, struct error *err)
+static int check_role(struct workspaces *w, const struct actor *who,
+                      struct store_rows *rows, enum workspace_role least,
+                      struct workspace_row *ret, struct error *err)
 {
     struct workspace_row row;
 
@@ -195,7 +195,7 @@ int workspace_access(struct store_tx *tx, struct workspaces *w,
 
     if (r < 0)
         return r;
-    return r ? judge(w, who, rows, least, ret, err) : no_such(err);
+    return r ? check_role(w, who, rows, least, ret, err) : no_such(err);
 }
 
 int workspace_access_deleted(struct store_tx *tx, struct workspaces *w,
@@ -209,7 +209,7 @@ int workspace_access_deleted(struct store_tx *tx, struct workspaces *w,
 
     if (r < 0)
         return r;
-    return r ? judge(w, who, rows, least, ret, err) : no_such(err);
+    return r ? check_role(w, who, rows, least, ret, err) : no_such(err);
 }
 
 int workspace_enter(struct workspaces *w, const struct actor *who,

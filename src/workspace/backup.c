@@ -254,9 +254,9 @@ int workspaces_backup(struct workspaces *w, const char *dir,
 
     if (r < 0)
         return r;
-    workspace_keeper_pause(w);
+    workspace_maintenance_pause(w);
     r = run(&b, err);
-    workspace_keeper_resume(w);
+    workspace_maintenance_resume(w);
     if (r < 0 && !err->hint[0])
         (void)error_hint(err, "the folder holds no backup; remove it before "
                               "the next try");

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Giving up what is no longer wanted, in rounds. Runs on the keeper's thread,
- * or on that of whoever calls workspaces_collect; one round at a time. The
- * rows go first and the bytes after them, in transactions so small that a
- * commit hardly waits (D10); what was cut off is found by the next round.
+ * The collector: removes rows and bytes that are no longer wanted, in rounds.
+ * Runs on the collector thread, or on the caller's of workspaces_collect; one
+ * round at a time. Rows are removed first and bytes after them, in
+ * transactions so small that a commit hardly waits (D10); what an interrupted
+ * round left is found by the next one.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -53,7 +54,7 @@ int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
                        struct error *err)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->keeper->round);
+        workspace_lock_mutex(&w->maintenance->round);
     struct workspace_collected done = {0};
     uint64_t expired = 0;                /* each is in the trail */
     int r = audit_intact(w->audit, err); /* or live bytes may look unused */
@@ -71,8 +72,8 @@ int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
     if (r == 0 &&
         done.versions + done.workspaces + done.uploads + done.blobs + expired)
         r = forget(w, err);
-    if (r == 0 && atomic_load(&w->small.due))
-        r = workspace_small_forget(w, err);
+    if (r == 0 && atomic_load(&w->small_rows.due))
+        r = workspace_small_blob_rows_clear(w, err);
     report(&done);
     if (r < 0)
         return r;

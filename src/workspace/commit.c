@@ -220,7 +220,7 @@ static int run_plan(struct commit_plan *p, struct workspace_commit *ret,
     if (r == 0)
         r = commit_plan_changes(p, err);
     if (r == 0)
-        r = commit_judge(p, err);
+        r = commit_policy_check(p, err);
     if (r == 0)
         r = commit_conflicts(p, err);
     if (r == 0)
@@ -305,15 +305,16 @@ int workspace_commit(struct workspaces *w, const struct actor *who,
                      const char *id, const struct workspace_commit_spec *spec,
                      struct workspace_commit *ret, struct error *err)
 {
-    struct workspace_judged judged cleanup(workspace_judged_done) = {0};
+    struct commit_policy_result policy cleanup(commit_policy_result_done) = {
+        0};
     struct workspace_commit_spec own = *spec;
     int r = workspace_govern_commit(w, who, id, spec, err);
 
-    own.judged = &judged;
+    own.policy = &policy;
     if (r == 0)
         r = commit_once(w, who, id, &own, ret, err);
-    if (r == -ERR_APPROVAL && judged.path) {
-        r = workspace_govern_judged(w, who, id, spec->kind, &judged, err);
+    if (r == -ERR_APPROVAL && policy.path) {
+        r = workspace_govern_copied(w, who, id, spec->kind, &policy, err);
         if (r == 0)
             r = commit_once(w, who, id, &own, ret, err);
     }

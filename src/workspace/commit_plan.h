@@ -7,7 +7,7 @@
  *   commit_locks.c   which paths are under a lock, and which of these open
  *   commit_plan.c    takes the changes in order: what shall each path be?
  *                    (`want`; commit_tree.c keeps the nodes)
- *   commit_judge.c   does policy let it, where it comes from within?
+ *   commit_policy.c   does policy let it, where it comes from within?
  *   conflict.c       what of it may happen (`fate`)
  *   commit_ids.c     which file each one is: same, moved, back, or new
  *   commit_write.c   rows and results
@@ -157,8 +157,8 @@ int commit_lock_error(struct commit_plan *p, const struct plan_lock *lock,
                       const char *path, struct error *err);
 
 int commit_plan_changes(struct commit_plan *p, struct error *err);
-/* ERR_FORBIDDEN; ERR_APPROVAL: spec->judged says what to ask about. */
-int commit_judge(struct commit_plan *p, struct error *err);
+/* ERR_FORBIDDEN; ERR_APPROVAL: spec->policy says what needs approval. */
+int commit_policy_check(struct commit_plan *p, struct error *err);
 int commit_conflicts(struct commit_plan *p, struct error *err);
 int commit_ids(struct commit_plan *p, struct error *err);
 typedef void plan_ids_maker(const char *prefix, char ret[ID_MAX]);

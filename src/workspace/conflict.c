@@ -241,8 +241,8 @@ static int keep_beside(struct commit_plan *p, struct plan_node *n,
 
 /* ---- a session's commit ------------------------------------------------- */
 
-static int judge_removal(struct commit_plan *p, struct plan_node *n,
-                         struct error *err)
+static int resolve_removal(struct commit_plan *p, struct plan_node *n,
+                           struct error *err)
 {
     struct plan_lock *lock = commit_lock_over(n, false);
     bool others = false;
@@ -265,8 +265,8 @@ static struct plan_node *stays_above(struct plan_node *n)
     return NULL;
 }
 
-static int judge_put(struct commit_plan *p, struct plan_node *n,
-                     struct error *err)
+static int resolve_put(struct commit_plan *p, struct plan_node *n,
+                       struct error *err)
 {
     struct plan_node *above = stays_above(n);
     struct plan_lock *lock = commit_lock_over(n, true);
@@ -291,17 +291,17 @@ static int judge_put(struct commit_plan *p, struct plan_node *n,
     return keep_beside(p, n, n, err);
 }
 
-static int judge_session(struct commit_plan *p, struct error *err)
+static int resolve_session(struct commit_plan *p, struct error *err)
 {
     int r = 0;
 
     for (struct plan_node *n = p->first; n && r == 0; n = n->next)
         if (n->want == WANT_GONE && n->head)
-            r = judge_removal(p, n, err);
-    /* Copies are appended as they are made, judged already. */
+            r = resolve_removal(p, n, err);
+    /* Copies are appended as they are made, resolved already. */
     for (struct plan_node *n = p->first; n && r == 0; n = n->next)
         if (n->want == WANT_BYTES && !n->put->wanted)
-            r = judge_put(p, n, err);
+            r = resolve_put(p, n, err);
     return r;
 }
 
@@ -340,7 +340,7 @@ int commit_conflicts(struct commit_plan *p, struct error *err)
     int r = 0;
 
     if (p->session)
-        return judge_session(p, err);
+        return resolve_session(p, err);
     if (p->locked)
         r = check_locks(p, err);
     for (struct plan_node *n = p->first; n; n = n->next)

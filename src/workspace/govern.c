@@ -65,27 +65,28 @@ int workspace_govern_commit(struct workspaces *w, const struct actor *who,
     return r;
 }
 
-int workspace_govern_judged(struct workspaces *w, const struct actor *who,
+int workspace_govern_copied(struct workspaces *w, const struct actor *who,
                             const char *id, const char *kind,
-                            struct workspace_judged *judged, struct error *err)
+                            struct commit_policy_result *policy,
+                            struct error *err)
 {
     char *summary cleanup(mem_free) =
-        judged->count > 1
+        policy->count > 1
             ? xasprintf("%s %zu files in %s, %.200s the first", kind,
-                        judged->count, id, judged->path)
-            : xasprintf("%s to %.200s in %s", kind, judged->path, id);
+                        policy->count, id, policy->path)
+            : xasprintf("%s to %.200s in %s", kind, policy->path, id);
     struct govern_request rq = govern_file_in(
-        &(struct govern_scope){.actor = who}, judged->path, NULL, -1);
+        &(struct govern_scope){.actor = who}, policy->path, NULL, -1);
     int r;
 
     rq.object = rq.workspace = id;
     rq.summary = summary;
     govern_add(&rq, "workspace", id);
     govern_add(&rq, "change", kind);
-    govern_add(&rq, "path", judged->path);
-    govern_add(&rq, "files_sha256", judged->sha256);
-    r = govern_hold(&w->settings.govern, &rq, &judged->by, err);
-    judged->approved = r == 0;
+    govern_add(&rq, "path", policy->path);
+    govern_add(&rq, "files_sha256", policy->sha256);
+    r = govern_hold(&w->settings.govern, &rq, &policy->by, err);
+    policy->approved = r == 0;
     return r;
 }
 

@@ -63,7 +63,7 @@ int library_list(struct workspaces *w, const struct actor *who,
  * ends it); of another file only the head's entry is removed. */
 int library_remove(struct workspaces *w, const struct actor *who,
                    const char *file, struct error *err);
-/* Removes what has expired; called by the keeper's round. */
+/* Removes what has expired; called by the maintenance round. */
 int library_sweep(struct workspaces *w, uint64_t *ret_removed,
                   struct error *err);
 
@@ -116,23 +116,25 @@ int library_upload_cancel(struct workspaces *w, const struct actor *who,
 /* ---- by age --------------------------------------------------------------
  */
 
-struct workspace_aged {
+struct workspace_aged_file {
     struct workspace_file file;
     int64_t created_at_ms;
     bool by_execution; /* code made it first, not an upload */
 };
-void workspace_aged_free(struct workspace_aged *files, size_t count);
+void workspace_list_by_age_free(struct workspace_aged_file *files,
+                                size_t count);
 
 /* The files at the head by the time they first came, then id. after: a file's
  * id, an unknown one gives an empty page. */
-int workspace_files_by_age(struct workspaces *w, const struct actor *who,
-                           const char *id, bool oldest_first, unsigned limit,
-                           const char *after, struct workspace_aged **ret,
-                           size_t *ret_count, bool *ret_more,
-                           struct error *err);
+int workspace_list_by_age(struct workspaces *w, const struct actor *who,
+                          const char *id, bool oldest_first, unsigned limit,
+                          const char *after, struct workspace_aged_file **ret,
+                          size_t *ret_count, bool *ret_more,
+                          struct error *err);
 /* One of them; not at the head: ERR_NOT_FOUND. ret: workspace_file_done. */
-int workspace_file_aged(struct workspaces *w, const struct actor *who,
-                        const char *id, const char *file,
-                        struct workspace_aged *ret, struct error *err);
+int workspace_list_by_age_find(struct workspaces *w, const struct actor *who,
+                               const char *id, const char *file,
+                               struct workspace_aged_file *ret,
+                               struct error *err);
 
 #endif

@@ -115,7 +115,7 @@ static int sweep_files(struct workspaces *w, uint64_t *ret_removed,
 
     do
         r = sweep_file(w, now_ms, &e, ret_removed, err);
-    while (r > 0 && !workspace_keeper_wait(w, 0));
+    while (r > 0 && !workspace_maintenance_wait(w, 0));
     return MIN(r, 0);
 }
 
@@ -199,12 +199,12 @@ int library_sweep(struct workspaces *w, uint64_t *ret_removed,
         return r;
     do
         r = sweep_upload(w, err);
-    while (r > 0 && !workspace_keeper_wait(w, 0));
+    while (r > 0 && !workspace_maintenance_wait(w, 0));
     if (r < 0)
         return r;
     do
         r = forget_uploads(w, err);
-    while (r == STEP && !workspace_keeper_wait(w, 0));
+    while (r == STEP && !workspace_maintenance_wait(w, 0));
     if (r < 0)
         return r;
     *ret_removed = removed;

@@ -34,9 +34,10 @@ int workspaces_open(const struct workspaces_settings *settings,
     w->blobs = blobs;
     w->audit = audit;
     (void)pthread_mutex_init(&w->lock, NULL); /* cannot fail on Linux */
-    w->guesses = share_guesses_new();
-    if (workspace_small_open(w, err) < 0 || workspace_trees_open(w, err) < 0 ||
-        workspace_keeper_open(w, err) < 0) {
+    w->attempts = share_attempts_new();
+    if (workspace_small_blob_rows_open(w, err) < 0 ||
+        workspace_trees_open(w, err) < 0 ||
+        workspace_maintenance_open(w, err) < 0) {
         workspaces_close(w);
         return -(int)err->code;
     }
@@ -48,10 +49,10 @@ void workspaces_close(struct workspaces *w)
 {
     if (!w)
         return;
-    workspace_keeper_close(w);
+    workspace_maintenance_close(w);
     workspace_trees_close(w);
-    workspace_small_close(w);
-    share_guesses_free(w->guesses);
+    workspace_small_blob_rows_close(w);
+    share_attempts_free(w->attempts);
     (void)pthread_mutex_destroy(&w->lock);
     free(w->data_dir);
     free(w);

@@ -184,7 +184,7 @@ static int purge_workspaces(struct workspaces *w,
         if (r < 0)
             return r;
         ret->workspaces++;
-        if (workspace_keeper_wait(w, 0))
+        if (workspace_maintenance_wait(w, 0))
             return 0;
     }
     return r;
@@ -231,7 +231,7 @@ int workspace_purge_due(struct workspaces *w, struct workspace_collected *ret,
         return r;
     while ((r = purge_upload(w, clock_real_ms(), err)) > 0) {
         ret->uploads++;
-        if (workspace_keeper_wait(w, 0))
+        if (workspace_maintenance_wait(w, 0))
             return 0;
     }
     return r;

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "store/store.h"
-#include "workspace/keep_int.h"
+#include "workspace/maintenance_int.h"
 
 #define PAGE 500u
 

@@ -271,7 +271,7 @@ static int restore_once(struct workspaces *w, const struct actor *who,
                         const char *id,
                         const struct workspace_restore_spec *spec,
                         const char *const *lock_tokens, size_t lock_count,
-                        struct workspace_judged *judged,
+                        struct commit_policy_result *policy,
                         struct workspace_commit *ret, struct error *err)
 {
     struct restore plan cleanup(restore_done) = {.arena = arena_new()};
@@ -281,7 +281,7 @@ static int restore_once(struct workspaces *w, const struct actor *who,
         .action = "file.restore",
         .lock_tokens = lock_tokens,
         .lock_count = lock_count,
-        .judged = judged,
+        .policy = policy,
     };
     struct workspace_commit commit = {0};
     struct workspace_row row;
@@ -315,15 +315,16 @@ int workspace_restore(struct workspaces *w, const struct actor *who,
                       const char *const *lock_tokens, size_t lock_count,
                       struct workspace_commit *ret, struct error *err)
 {
-    struct workspace_judged judged cleanup(workspace_judged_done) = {0};
-    int r = restore_once(w, who, id, spec, lock_tokens, lock_count, &judged,
+    struct commit_policy_result policy cleanup(commit_policy_result_done) = {
+        0};
+    int r = restore_once(w, who, id, spec, lock_tokens, lock_count, &policy,
                          ret, err);
 
-    if (r == -ERR_APPROVAL && judged.path) {
-        r = workspace_govern_judged(w, who, id, "restore", &judged, err);
+    if (r == -ERR_APPROVAL && policy.path) {
+        r = workspace_govern_copied(w, who, id, "restore", &policy, err);
         if (r == 0)
             r = restore_once(w, who, id, spec, lock_tokens, lock_count,
-                             &judged, ret, err);
+                             &policy, ret, err);
     }
     return r;
 }

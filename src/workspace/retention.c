@@ -202,7 +202,7 @@ static int apply(struct workspaces *w, const struct workspace_row *row,
             r = purge_batch(w, row, NULL, v, &ret->versions, err);
         if (r < 0)
             return r;
-    } while (v->count == BATCH && !workspace_keeper_wait(w, 0));
+    } while (v->count == BATCH && !workspace_maintenance_wait(w, 0));
     if (ret->versions == before)
         return 0;
     /* Its links would keep the bytes on disk; it is made again when needed. */
@@ -318,7 +318,7 @@ int workspace_retention(struct workspaces *w, struct workspace_collected *ret,
 
     while ((r = next(w, row.id, &row, err)) > 0) {
         r = apply(w, &row, ret, err);
-        if (r < 0 || workspace_keeper_wait(w, 0))
+        if (r < 0 || workspace_maintenance_wait(w, 0))
             return r;
     }
     return r;

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Looks for rot (D8): re-hashes everything the store refers to, one blob
- * after another, at a set pace, once a day at most. Runs on a thread of the
- * keeper's. Where it is in the round is kept in memory only; what it found
- * bad it looks at again every minute, since storing the same file again or
- * putting the object back from a backup heals it.
+ * The scrubber: detects damaged blobs (D8). Hashes every blob the store
+ * references, one after another, at a set pace, at most once a day. Runs on
+ * its own thread. The position in the round is kept in memory only. Damaged
+ * blobs are checked again every minute, because storing the same file again or
+ * restoring the object from a backup heals it.
  */
 #include <string.h>
 
@@ -17,9 +17,9 @@
 #define ROUND_MS (24 * 3600 * 1000ull)
 #define AGAIN_MS 60000ull
 
-/* ---- what is bad; under the keeper's lock ------------------------------- */
+/* ---- damaged blobs; under the maintenance lock -------------------------- */
 
-static struct scrub_bad *bad_find(struct workspace_keeper *k,
+static struct scrub_bad *bad_find(struct workspace_maintenance *k,
                                   const char *sha256)
 {
     for (size_t i = 0; i < k->bad_count; i++)
@@ -28,13 +28,13 @@ static struct scrub_bad *bad_find(struct workspace_keeper *k,
     return NULL;
 }
 
-static void bad_forget(struct workspace_keeper *k, struct scrub_bad *bad)
+static void bad_forget(struct workspace_maintenance *k, struct scrub_bad *bad)
 {
     *bad = k->bad[--k->bad_count];
 }
 
 /* True if it was not known to be bad. */
-static bool bad_note(struct workspace_keeper *k, const char *sha256)
+static bool bad_note(struct workspace_maintenance *k, const char *sha256)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&k->lock);
@@ -50,7 +50,7 @@ static bool bad_note(struct workspace_keeper *k, const char *sha256)
     return fresh;
 }
 
-static void good_note(struct workspace_keeper *k, const char *sha256)
+static void good_note(struct workspace_maintenance *k, const char *sha256)
 {
     bool healed = false;
 
@@ -68,7 +68,7 @@ static void good_note(struct workspace_keeper *k, const char *sha256)
 }
 
 /* What this round did not meet is referred to by nobody any more. */
-static void bad_prune(struct workspace_keeper *k)
+static void bad_prune(struct workspace_maintenance *k)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&k->lock);
@@ -89,7 +89,7 @@ static int is_referred(struct workspaces *w, const char *sha256)
     return r < 0 ? r : workspace_refs_has(tx, sha256, &err);
 }
 
-static void count(struct workspace_keeper *k, uint64_t bytes)
+static void count(struct workspace_maintenance *k, uint64_t bytes)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&k->lock);
@@ -99,7 +99,7 @@ static void count(struct workspace_keeper *k, uint64_t bytes)
 }
 
 /* 1 when told to stop. */
-static int look(struct workspaces *w, const char *sha256)
+static int scrub_one(struct workspaces *w, const char *sha256)
 {
     struct error err = {0};
     uint64_t size = 0;
@@ -110,18 +110,18 @@ static int look(struct workspaces *w, const char *sha256)
         return 1;
     (void)workspace_refs_stat(w->data_dir, sha256, &size); /* else none */
     if (r == 0)
-        good_note(w->keeper, sha256);
+        good_note(w->maintenance, sha256);
     /* Of one that was collected meanwhile nothing is expected. */
-    else if (is_referred(w, sha256) != 0 && bad_note(w->keeper, sha256)) {
+    else if (is_referred(w, sha256) != 0 && bad_note(w->maintenance, sha256)) {
         log_event(LOG_ERROR, "object_damaged", "sha256", sha256, "error",
                   err.message, NULL);
         workspace_trees_doubt(w, sha256);
     }
-    count(w->keeper, size);
+    count(w->maintenance, size);
     return 0;
 }
 
-static void round_begin(struct workspace_keeper *k)
+static void round_begin(struct workspace_maintenance *k)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&k->lock);
@@ -131,7 +131,7 @@ static void round_begin(struct workspace_keeper *k)
     k->scrub.blobs = k->scrub.bytes = 0;
 }
 
-static void round_end(struct workspace_keeper *k)
+static void round_end(struct workspace_maintenance *k)
 {
     bad_prune(k);
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
@@ -147,20 +147,20 @@ int workspace_scrub_round(struct workspaces *w)
     const char *sha256;
     int r;
 
-    round_begin(w->keeper);
+    round_begin(w->maintenance);
     while ((r = workspace_refs_next(&refs, &sha256, &err)) == 0 && sha256)
-        if (look(w, sha256) || workspace_keeper_wait(w, 0))
+        if (scrub_one(w, sha256) || workspace_maintenance_wait(w, 0))
             return 1;
     if (r < 0)
         log_event(LOG_WARN, "scrub_cut_short", "error", err.message, NULL);
     else
-        round_end(w->keeper);
+        round_end(w->maintenance);
     return 0;
 }
 
 void workspace_scrub_again(struct workspaces *w)
 {
-    struct workspace_keeper *k = w->keeper;
+    struct workspace_maintenance *k = w->maintenance;
     size_t most;
     char *names cleanup(mem_free) = NULL;
 
@@ -180,7 +180,7 @@ void workspace_scrub_again(struct workspaces *w)
         if (blob_check(w->blobs, sha256, true, w->settings.scrub_bytes_per_s,
                        &err) == 0)
             good_note(k, sha256);
-        if (workspace_keeper_wait(w, 0))
+        if (workspace_maintenance_wait(w, 0))
             return;
     }
 }
@@ -195,7 +195,7 @@ void *workspace_scrub_run(void *workspaces)
         if (workspace_scrub_round(w))
             return NULL;
         while (clock_mono_ms() < until_ms) {
-            if (workspace_keeper_wait(w, AGAIN_MS))
+            if (workspace_maintenance_wait(w, AGAIN_MS))
                 return NULL;
             workspace_scrub_again(w);
         }
@@ -205,8 +205,8 @@ void *workspace_scrub_run(void *workspaces)
 void workspaces_scrub_state(struct workspaces *w, struct workspace_scrub *ret)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->keeper->lock);
+        workspace_lock_mutex(&w->maintenance->lock);
 
-    *ret = w->keeper->scrub;
-    ret->bad = w->keeper->bad_count;
+    *ret = w->maintenance->scrub;
+    ret->bad = w->maintenance->bad_count;
 }

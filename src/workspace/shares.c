@@ -2,9 +2,9 @@
 /*
  * Links: whoever has one may read (or also write) a file, a folder or the
  * whole workspace, without a key, until it expires, is used up or revoked.
- * Here they are made, listed and revoked, in the daemon on workers; visit.c
- * is where they are followed. Kept are only hashes, of the secret and of the
- * password.
+ * Here they are made, listed and revoked, in the daemon on workers;
+ * share_access.c is where they are followed. Kept are only hashes, of the
+ * secret and of the password.
  */
 #include <inttypes.h>
 #include <stdio.h>

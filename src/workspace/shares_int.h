@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between shares.c (those who make links), visit.c and visit_files.c (those
- * who follow them), guess.c and password.c. */
+/* Private to the share links: shares.c manages them, share_access.c and
+ * share_files.c serve them, password_attempts.c and password.c protect them.
+ */
 #ifndef GLOVEBOX_WORKSPACE_SHARES_INT_H
 #define GLOVEBOX_WORKSPACE_SHARES_INT_H
 
@@ -18,7 +19,8 @@ void share_read(struct store_rows *rows, struct workspace_share *ret);
 /* A folder, or everything. */
 bool share_is_folder(const struct workspace_share *s);
 
-/* ---- visit.c ------------------------------------------------------------ */
+/* ---- share_access.c
+ * ------------------------------------------------------------ */
 
 struct share_link {
     struct workspace_share share;
@@ -26,11 +28,11 @@ struct share_link {
 };
 void share_link_done(struct share_link *l); /* for cleanup() */
 int share_no_such(struct error *err);
-/* The link as it is now, and its workspace. */
-int share_enter(struct store_tx *tx, const char *id, struct share_link *ret,
-                struct workspace_row *ret_row, struct error *err);
+/* Reads the link as it is now, and its workspace. */
+int share_load(struct store_tx *tx, const char *id, struct share_link *ret,
+               struct workspace_row *ret_row, struct error *err);
 
-/* ---- guess.c: how often a password may be tried --------------------------
+/* ---- password_attempts.c: rate limit of passwords --------------------------
  */
 
 #define SHARE_TRIES 10u      /* of a source, before its first pause */
@@ -44,44 +46,43 @@ int share_enter(struct store_tx *tx, const char *id, struct share_link *ret,
 #define SHARE_HASHES 8u                   /* computed or waited for at once */
 #define SHARE_HASHES_LINK 4u              /* of one link */
 #define SHARE_HASHES_SOURCE 2u            /* of one source of a link */
-#define SHARE_GUESS_SETS 512u
-#define SHARE_GUESS_LINK_SETS 128u
-#define SHARE_GUESS_WAYS 8u
-#define SHARE_GUESS_NAME 16u
+#define SHARE_ATTEMPT_SETS 512u
+#define SHARE_ATTEMPT_LINK_SETS 128u
+#define SHARE_ATTEMPT_WAYS 8u
+#define SHARE_ATTEMPT_NAME 16u
 
-struct share_guess_spec {
+struct share_attempt_spec {
     const char *link;     /* id */
     const char *source;   /* address, or NULL */
     const char *hash;     /* of the right password, as stored */
     const char *password; /* the one tried */
 };
 
-enum share_guess {
-    SHARE_GUESS_HASH,  /* charged: compute it, then call share_guess_end */
-    SHARE_GUESS_RIGHT, /* known already */
-    SHARE_GUESS_WRONG, /* known already */
-    SHARE_GUESS_WAIT,  /* not now */
+enum share_attempt_answer {
+    SHARE_ATTEMPT_HASH,  /* charged: compute it, then call share_attempt_end */
+    SHARE_ATTEMPT_RIGHT, /* known already */
+    SHARE_ATTEMPT_WRONG, /* known already */
+    SHARE_ATTEMPT_WAIT,  /* not now */
 };
 
-/* Filled by share_guess_begin, for share_guess_end. */
-struct share_try {
-    unsigned char link[SHARE_GUESS_NAME];
-    unsigned char name[SHARE_GUESS_NAME];
-    unsigned char password[SHARE_GUESS_NAME];
+/* Filled by share_attempt_begin, for share_attempt_end. */
+struct share_attempt {
+    unsigned char link[SHARE_ATTEMPT_NAME];
+    unsigned char name[SHARE_ATTEMPT_NAME];
+    unsigned char password[SHARE_ATTEMPT_NAME];
     bool last;
     void *running;
 };
 
-struct share_guesses *share_guesses_new(void);
-void share_guesses_free(struct share_guesses *g); /* also of NULL */
+struct share_attempts *share_attempts_new(void);
+void share_attempts_free(struct share_attempts *g); /* also of NULL */
 /* Waits for the answer when the same source tries the same password already.
- * ret_wait_s: with SHARE_GUESS_WAIT, for how long. */
-enum share_guess share_guess_begin(struct share_guesses *g,
-                                   const struct share_guess_spec *spec,
-                                   uint64_t now_ms, struct share_try *ret,
-                                   int *ret_wait_s);
-void share_guess_end(struct share_guesses *g, const struct share_try *t,
-                     bool right, uint64_t now_ms);
+ * ret_wait_s: with SHARE_ATTEMPT_WAIT, for how long. */
+enum share_attempt_answer share_attempt_begin(
+    struct share_attempts *g, const struct share_attempt_spec *spec,
+    uint64_t now_ms, struct share_attempt *ret, int *ret_wait_s);
+void share_attempt_end(struct share_attempts *g, const struct share_attempt *t,
+                       bool right, uint64_t now_ms);
 
 /* ---- password.c --------------------------------------------------------- */
 

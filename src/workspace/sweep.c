@@ -27,9 +27,9 @@
 static bool may_sweep(struct workspaces *w)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->keeper->lock);
+        workspace_lock_mutex(&w->maintenance->lock);
 
-    return w->keeper->paused == 0;
+    return w->maintenance->paused == 0;
 }
 
 static int remove_one(struct workspaces *w, struct store_tx *tx,
@@ -53,7 +53,7 @@ static int remove_batch(struct workspaces *w, const struct blob_info *blobs,
                         struct error *err)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->keeper->sweep);
+        workspace_lock_mutex(&w->maintenance->sweep);
     struct store_tx *tx cleanup(store_rollback) = NULL;
     int r;
 
@@ -75,11 +75,11 @@ static int remove_all(struct workspaces *w, const struct blob_info *blobs,
     for (size_t i = 0; i < count && r == 0; i += BATCH) {
         r = remove_batch(w, &blobs[i], MIN((size_t)BATCH, count - i), ret,
                          err);
-        if (workspace_keeper_wait(w, 0))
+        if (workspace_maintenance_wait(w, 0))
             break;
     }
     if (r == 0 && ret->blobs > before)
-        r = workspace_small_forget(w, err);
+        r = workspace_small_blob_rows_clear(w, err);
     if (r == 0 && ret->blobs > before)
         r = blob_log_scrub(w->blobs, err);
     return r;
@@ -151,7 +151,7 @@ int workspace_sweep(struct workspaces *w, struct workspace_collected *ret,
 {
     struct search s cleanup(search_done) = {
         .refs = {.store = w->store},
-        .before_ms = clock_real_ms() - w->keeper->grace_ms,
+        .before_ms = clock_real_ms() - w->maintenance->grace_ms,
         .err = err,
     };
     int r;

@@ -2,7 +2,8 @@
 /*
  * The trees that sessions mount: handing out, taking back, forgetting; see
  * tree_int.h for how they look and who locks what. Runs in the daemon on the
- * threads that wake and end sessions, and on the keeper's.
+ * threads that wake and end sessions, and on the maintenance
+ * threads.
  */
 #include "workspace/tree_int.h"
 

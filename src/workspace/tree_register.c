@@ -2,7 +2,7 @@
 /*
  * Which workspaces have a tree on disk, and how many may: found at the start,
  * kept in step, tidied in the collector's round. Runs in the daemon for
- * tree.c and the keeper.
+ * tree.c and the maintenance threads.
  */
 #include "workspace/tree_int.h"
 

@@ -49,7 +49,7 @@ static int survey(struct workspaces *w, uint64_t *ret_bytes,
 {
     struct survey s cleanup(survey_done) = {
         .refs = {.store = w->store},
-        .before_ms = clock_real_ms() - w->keeper->grace_ms,
+        .before_ms = clock_real_ms() - w->maintenance->grace_ms,
         .err = err,
     };
     int r = blob_iterate(w->blobs, on_blob, &s, err);

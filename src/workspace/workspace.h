@@ -71,7 +71,8 @@ int workspace_blob_owner(struct workspaces *w, const char *id,
                          char ret[BLOB_OWNER], struct error *err);
 struct store *workspaces_store(struct workspaces *w);
 struct audit *workspaces_audit(struct workspaces *w);
-/* seq.c: false once a sync of the store or of the blobs failed (D4). */
+/* commit_number.c: false once a sync of the store or of the blobs failed (D4).
+ */
 bool workspaces_writable(struct workspaces *w);
 /* fn is called after every commit, on the committing thread; must be quick.
  * One listener: the search index. */
@@ -279,7 +280,7 @@ struct workspace_change {
     const char *file_id; /* PUT: the identity it must have (a restore) */
 };
 
-struct workspace_judged;
+struct commit_policy_result;
 
 struct workspace_commit_spec {
     const char *kind; /* "execution", "upload", "delete", "move", "copy",
@@ -307,8 +308,8 @@ struct workspace_commit_spec {
      * it, or it was here before. Else it is asked about each PUT, and in the
      * transaction about what is copied, moved or restored. */
     bool governed;
-    /* Of commit_judge.c; NULL: what is to be asked about is refused. */
-    struct workspace_judged *judged;
+    /* Of commit_policy.c; NULL: files that need approval are refused. */
+    struct commit_policy_result *policy;
 };
 
 struct workspace_file {
@@ -382,14 +383,15 @@ int workspace_files_list(struct workspaces *w, const struct actor *who,
                          struct workspace_file **ret, size_t *ret_count,
                          bool *ret_more, struct error *err);
 
-/* seq.c: a commit's id by its number, of a workspace the caller may see; 0 and
+/* commit_number.c: a commit's id by its number, of a workspace the caller may
+ * see; 0 and
  * "" when there is none. */
 int workspace_commit_id(struct workspaces *w, const char *id, int64_t seq,
                         char ret[ID_MAX], struct error *err);
-/* seq.c: a commit's number in its workspace, by its id. */
-int workspace_commit_seq(struct workspaces *w, const struct actor *who,
-                         const char *id, const char *commit, int64_t *ret,
-                         struct error *err);
+/* commit_number.c: a commit's number in its workspace, by its id. */
+int workspace_commit_number(struct workspaces *w, const struct actor *who,
+                            const char *id, const char *commit, int64_t *ret,
+                            struct error *err);
 
 struct workspace_event {
     char commit[ID_MAX];
@@ -542,11 +544,12 @@ int workspace_share_revoke(struct workspaces *w, const struct actor *who,
 
 /* A visitor with the secret. Unknown, expired, revoked and used up are all
  * ERR_NOT_FOUND; a missing or wrong password ERR_UNAUTHENTICATED; too many
- * tries from source ERR_LIMIT, for a minute at most (guess.c). ret_actor: what
- * the visitor may act as in the calls above, strings borrowed from ret. */
-int workspace_share_visit(struct workspaces *w, const char *secret,
-                          const char *password, const char *source,
-                          struct workspace_share *ret, struct error *err);
+ * tries from source ERR_LIMIT, for a minute at most (password_attempts.c).
+ * ret_actor: what the visitor may act as in the calls above, strings borrowed
+ * from ret. */
+int workspace_share_open(struct workspaces *w, const char *secret,
+                         const char *password, const char *source,
+                         struct workspace_share *ret, struct error *err);
 /* Files below the share; path relative to it ("" for the shared file). */
 int workspace_share_list(struct workspaces *w, const struct workspace_share *s,
                          unsigned limit, const char *after,

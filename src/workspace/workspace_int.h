@@ -12,10 +12,9 @@
  *   files.c list.c history.c changes.c conversation.c   what is and was there
  *   locks.c shares.c uploads.c   leases, links, files by parts
  *   govern.c        what policy says about all of these
- *   library*.c aged.c   files uploaded for themselves, listings by age; see
- *                   library_int.h
- *   small.c         what makes the bytes of small files durable
- *   tree*.c collect.c scrub.c    see keep_int.h
+ *   library*.c list_by_age.c   files uploaded for themselves, listings by age;
+ * see library_int.h small_blob_rows.c         what makes the bytes of small
+ * files durable tree*.c collect.c scrub.c    see maintenance_int.h
  *
  * Rules about rows that several files rely on:
  *
@@ -39,7 +38,7 @@
 #include <stdatomic.h>
 
 #include "store/store.h"
-#include "workspace/keep_int.h"
+#include "workspace/maintenance_int.h"
 #include "workspace/workspace.h"
 
 #define QUOTA_MEMOS 64u
@@ -59,15 +58,15 @@ struct library_memo {
     char tenant[64], id[ID_MAX];
 };
 
-/* small.c */
-struct small_state {
+/* small_blob_rows.c */
+struct small_blob_rows {
     struct store_hook hook;
-    /* Of who has the store's writing turn: */
+    /* Owned by the thread that writes to the store: */
     unsigned slot; /* the next */
-    bool unkept;   /* what was last written was taken back */
+    bool unkept;   /* the last row was rolled back */
 
-    atomic_bool used; /* one was, since all were forgotten */
-    atomic_bool due;  /* that could not be done when it was asked for */
+    atomic_bool used; /* rows were written since they were cleared */
+    atomic_bool due;  /* clearing was prevented and is to be repeated */
 };
 
 struct workspaces {
@@ -85,10 +84,11 @@ struct workspaces {
     struct library_memo libraries[LIBRARY_MEMOS];
     int64_t last_made_ms; /* when the newest workspace was made */
 
-    struct small_state small;
-    struct share_guesses *guesses;   /* guess.c's */
+    struct small_blob_rows small_rows;
+    struct share_attempts *attempts; /* password_attempts.c's */
     struct workspace_trees *trees;   /* tree.c's; NULL: not open */
-    struct workspace_keeper *keeper; /* keeper.c's; NULL: not open */
+    struct workspace_maintenance
+        *maintenance; /* maintenance.c's; NULL: not open */
 };
 
 /* ---- manager.c ----------------------------------------------------------
@@ -100,16 +100,17 @@ void workspace_unlock_mutex(pthread_mutex_t **m);
 /* Tells the listener; after store_commit of anything that made a commit. */
 void workspaces_committed(struct workspaces *w);
 
-/* ---- small.c ------------------------------------------------------------
+/* ---- small_blob_rows.c
+ * ------------------------------------------------------------
  */
 
-/* Stores what an earlier run did not come to store; from then on the bytes of
- * small files are durable with the commit that refers to them. */
-int workspace_small_open(struct workspaces *w, struct error *err);
-void workspace_small_close(struct workspaces *w);
-/* After removing blobs, before blob_log_scrub. While somebody reads for long
- * it is only due, for the collector's next round. */
-int workspace_small_forget(struct workspaces *w, struct error *err);
+/* Replays the rows of an earlier run; from then on the bytes of small files
+ * are durable with the commit that references them. */
+int workspace_small_blob_rows_open(struct workspaces *w, struct error *err);
+void workspace_small_blob_rows_close(struct workspaces *w);
+/* After removing blobs, before blob_log_scrub. While a long read prevents it,
+ * it is left to the collector's next round. */
+int workspace_small_blob_rows_clear(struct workspaces *w, struct error *err);
 
 /* ---- govern.c -----------------------------------------------------------
  */
@@ -118,19 +119,20 @@ int workspace_govern_commit(struct workspaces *w, const struct actor *who,
                             const char *id,
                             const struct workspace_commit_spec *spec,
                             struct error *err);
-/* What a commit would do with files that are kept already (commit_judge.c)
- * and somebody is to be asked about; approved from then on. */
-struct workspace_judged {
+/* The policy result of files that a commit copies from stored versions
+ * (commit_policy.c). workspace_govern_copied requests the approval and sets
+ * `approved`. */
+struct commit_policy_result {
     struct policy_decision by; /* the strictest */
-    char *path;                /* the first it is about; owned */
-    size_t count;              /* files somebody is asked about */
+    char *path;                /* the first of these files; owned */
+    size_t count;              /* files that need approval */
     char sha256[BLOB_NAME];    /* of their paths and contents */
     bool approved;
 };
-void workspace_judged_done(struct workspace_judged *j);
-int workspace_govern_judged(struct workspaces *w, const struct actor *who,
+void commit_policy_result_done(struct commit_policy_result *j);
+int workspace_govern_copied(struct workspaces *w, const struct actor *who,
                             const char *id, const char *kind,
-                            struct workspace_judged *judged,
+                            struct commit_policy_result *policy,
                             struct error *err);
 int workspace_govern_fetch(struct workspaces *w, const struct actor *who,
                            const struct workspace_file *f, struct error *err);
@@ -216,7 +218,7 @@ int workspace_enter(struct workspaces *w, const struct actor *who,
                     enum store_mode mode, const char *what,
                     struct store_tx **ret_tx, struct workspace_row *ret,
                     struct error *err);
-/* Whoever asks (links, the keeper); not a deleted one. */
+/* For any caller (links, maintenance); not a deleted one. */
 int workspace_row_get(struct store_tx *tx, const char *id,
                       struct workspace_row *ret, struct error *err);
 int workspace_row_info(struct workspaces *w, struct store_tx *tx,
@@ -300,7 +302,8 @@ int workspace_changes_in(struct store_tx *tx, const char *id, int64_t from,
                          struct workspace_file **ret, size_t *ret_count,
                          struct error *err);
 
-/* ---- range.c: names -----------------------------------------------------
+/* ---- name_check.c: names
+ * -----------------------------------------------------
  */
 
 /* ERR_INVALID unless the path follows F5. */

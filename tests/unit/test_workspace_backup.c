@@ -206,7 +206,7 @@ static void D9_backup_under_load(void **state)
 
     /* So that blobs become nobody's while they are copied. */
     MUST(f, workspace_patch(f->w, &f->who, f->ws, &rules, &info, &f->err));
-    f->w->keeper->grace_ms = 0;
+    f->w->maintenance->grace_ms = 0;
     (void)put(f, "steady", "as a rock");
     assert_int_equal(pthread_create(&thread, NULL, load_run, &load), 0);
     for (int i = 0; i < 4; i++) {
@@ -291,7 +291,7 @@ static void damaged_blob_ends_the_backup(void **state)
                      -ERR_CORRUPT);
     assert_int_equal(access(manifest, F_OK), -1);
     /* And collecting goes on afterwards. */
-    f->w->keeper->grace_ms = 0;
+    f->w->maintenance->grace_ms = 0;
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
     nap_ms(2);

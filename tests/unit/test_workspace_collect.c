@@ -41,7 +41,7 @@ static int eager_set_up(void **state)
 
     (void)kept_set_up(state);
     f = *state;
-    f->w->keeper->grace_ms = 0;
+    f->w->maintenance->grace_ms = 0;
     return 0;
 }
 
@@ -132,9 +132,9 @@ static void young_blobs_are_left_alone(void **state)
 
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
-    f->w->keeper->grace_ms = 60000;
+    f->w->maintenance->grace_ms = 60000;
     assert_int_equal(collect(f).blobs, 0);
-    f->w->keeper->grace_ms = 50;
+    f->w->maintenance->grace_ms = 50;
     nap_ms(60);
     assert_int_equal(collect(f).blobs, 1);
 }
@@ -146,12 +146,12 @@ static void paused_collector_removes_nothing(void **state)
 
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
-    workspace_keeper_pause(f->w);
-    workspace_keeper_pause(f->w);
+    workspace_maintenance_pause(f->w);
+    workspace_maintenance_pause(f->w);
     assert_int_equal(collect(f).blobs, 0);
-    workspace_keeper_resume(f->w);
+    workspace_maintenance_resume(f->w);
     assert_int_equal(collect(f).blobs, 0);
-    workspace_keeper_resume(f->w);
+    workspace_maintenance_resume(f->w);
     assert_int_equal(collect(f).blobs, 1);
 }
 
@@ -437,7 +437,7 @@ static void destroyed_workspace_is_gone_at_once(void **state)
     struct kept *f = *state;
     char other[ID_MAX];
 
-    f->w->keeper->grace_ms = 60000;
+    f->w->maintenance->grace_ms = 60000;
     make_workspace(f, other);
     (void)put_as(f, other, "x", "shared", false);
     (void)put(f, "name-of-a-secret", "secret bytes");
@@ -458,7 +458,7 @@ static void D12_purge_frees_what_is_past_at_once(void **state)
     struct kept *f = *state;
     struct workspace_collected done;
 
-    f->w->keeper->grace_ms = 60000; /* its age does not matter */
+    f->w->maintenance->grace_ms = 60000; /* its age does not matter */
     (void)put(f, "d/a", "first");
     (void)put(f, "d/a", "second");
     (void)put(f, "d/b", "deleted");
@@ -544,7 +544,7 @@ static void purge_goes_on_after_a_crash(void **state)
     ALTER(f, "DELETE FROM versions WHERE workspace = ?1 AND path = 'a'", "t",
           f->ws);
     kept_reopen(f);
-    f->w->keeper->grace_ms = 0;
+    f->w->maintenance->grace_ms = 0;
     f->w->settings.restore_window_s = 1000;
     assert_int_equal(collect(f).workspaces, 1);
     assert_false(text_is_there(f, "more"));
@@ -585,7 +585,7 @@ static void thread_collects_by_itself_and_stops(void **state)
 
     f->settings.collect_every_s = 1;
     kept_reopen(f);
-    f->w->keeper->grace_ms = 0;
+    f->w->maintenance->grace_ms = 0;
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
     for (int i = 0; i < 500 && blob_is_there(f, orphan); i++)

@@ -563,7 +563,7 @@ static void expired_files_are_gone_before_the_sweep(void **state)
     /* The collector's round does it too, and retention takes the bytes. */
     expire(f, kept);
     sha_of("kept bytes", 10, sha256);
-    f->w->keeper->grace_ms = 0;
+    f->w->maintenance->grace_ms = 0;
     nap_ms(2);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_int_equal(events(f, "file.expire"), 3);
@@ -717,7 +717,7 @@ static void files_by_age_in_pages(void **state)
     };
     char ids[FILES][ID_MAX], sha256[BLOB_NAME];
     struct workspace_change changes[FILES] = {0};
-    struct workspace_aged *files, one;
+    struct workspace_aged_file *files, one;
     size_t count;
     bool more;
 
@@ -730,8 +730,8 @@ static void files_by_age_in_pages(void **state)
             .kind = CHANGE_PUT, .path = names[i], .sha256 = sha256, .size = 1};
     }
     (void)commit(f, f->ws, changes, FILES); /* all at one moment */
-    MUST(f, workspace_files_by_age(f->w, &f->who, f->ws, true, 0, NULL, &files,
-                                   &count, &more, &f->err));
+    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true, 0, NULL, &files,
+                                  &count, &more, &f->err));
     assert_int_equal(count, FILES);
     assert_false(more);
     for (int i = 0; i < FILES; i++) {
@@ -740,7 +740,7 @@ static void files_by_age_in_pages(void **state)
         assert_int_equal(files[i].created_at_ms, files[0].created_at_ms);
         assert_false(files[i].by_execution);
     }
-    workspace_aged_free(files, count);
+    workspace_list_by_age_free(files, count);
     for (int i = 0; i < FILES; i++)
         ALTER(f, "UPDATE files SET created_at_ms = ?2 WHERE id = ?1", "ti",
               ids[i], (int64_t)(100 + i / 3));
@@ -750,20 +750,20 @@ static void files_by_age_in_pages(void **state)
             size_t seen = 0;
 
             do {
-                MUST(f,
-                     workspace_files_by_age(f->w, &f->who, f->ws, !back, limit,
-                                            after[0] ? after : NULL, &files,
-                                            &count, &more, &f->err));
+                MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, !back,
+                                              limit, after[0] ? after : NULL,
+                                              &files, &count, &more, &f->err));
                 for (size_t i = 0; i < count; i++, seen++)
                     assert_string_equal(files[i].file.file,
                                         ids[back ? FILES - 1 - seen : seen]);
                 memcpy(after, files[count - 1].file.file, ID_MAX);
-                workspace_aged_free(files, count);
+                workspace_list_by_age_free(files, count);
                 assert_int_equal(more, seen < FILES);
             } while (more);
             assert_int_equal(seen, FILES);
         }
-    MUST(f, workspace_file_aged(f->w, &f->who, f->ws, ids[4], &one, &f->err));
+    MUST(f, workspace_list_by_age_find(f->w, &f->who, f->ws, ids[4], &one,
+                                       &f->err));
     assert_int_equal(one.created_at_ms, 101);
     assert_int_equal(one.file.size, 1);
     workspace_file_done(&one.file);
@@ -772,24 +772,26 @@ static void files_by_age_in_pages(void **state)
 static void age_is_that_of_the_first_version(void **state)
 {
     struct kept *f = *state;
-    struct workspace_aged *files, one;
+    struct workspace_aged_file *files, one;
     char id[ID_MAX], unknown[ID_MAX];
     size_t count;
     bool more;
 
     (void)put(f, "first", "1");
     (void)put(f, "second", "2");
-    MUST(f, workspace_files_by_age(f->w, &f->who, f->ws, true, 1, NULL, &files,
-                                   &count, &more, &f->err));
+    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true, 1, NULL, &files,
+                                  &count, &more, &f->err));
     memcpy(id, files[0].file.file, ID_MAX);
     assert_true(more);
-    workspace_aged_free(files, count);
+    workspace_list_by_age_free(files, count);
     ALTER(f, "UPDATE files SET created_at_ms = 7 WHERE id = ?1", "t", id);
-    MUST(f, workspace_file_aged(f->w, &f->who, f->ws, id, &one, &f->err));
+    MUST(f,
+         workspace_list_by_age_find(f->w, &f->who, f->ws, id, &one, &f->err));
     (void)put(f, one.file.path, "overwritten");
     (void)move(f, one.file.path, "moved");
     workspace_file_done(&one.file);
-    MUST(f, workspace_file_aged(f->w, &f->who, f->ws, id, &one, &f->err));
+    MUST(f,
+         workspace_list_by_age_find(f->w, &f->who, f->ws, id, &one, &f->err));
     assert_string_equal(one.file.path, "moved");
     assert_int_equal(one.created_at_ms, 7);
     assert_true(one.file.modified_at_ms > 7);
@@ -797,27 +799,27 @@ static void age_is_that_of_the_first_version(void **state)
     /* One that left the head is no answer, but still a place to go on. */
     (void)take(f, "moved");
     assert_int_equal(
-        workspace_file_aged(f->w, &f->who, f->ws, id, &one, &f->err),
+        workspace_list_by_age_find(f->w, &f->who, f->ws, id, &one, &f->err),
         -ERR_NOT_FOUND);
-    MUST(f, workspace_files_by_age(f->w, &f->who, f->ws, true, 5, id, &files,
-                                   &count, &more, &f->err));
+    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true, 5, id, &files,
+                                  &count, &more, &f->err));
     assert_int_equal(count, 1);
-    workspace_aged_free(files, count);
+    workspace_list_by_age_free(files, count);
     ids_make("file", unknown);
-    MUST(f, workspace_files_by_age(f->w, &f->who, f->ws, true, 5, unknown,
-                                   &files, &count, &more, &f->err));
+    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true, 5, unknown,
+                                  &files, &count, &more, &f->err));
     assert_int_equal(count, 0);
     assert_false(more);
-    workspace_aged_free(files, count);
-    assert_int_equal(
-        workspace_file_aged(f->w, &f->who, f->ws, unknown, &one, &f->err),
-        -ERR_NOT_FOUND);
-    assert_int_equal(workspace_files_by_age(f->w, &stranger, f->ws, true, 5,
-                                            NULL, &files, &count, &more,
-                                            &f->err),
+    workspace_list_by_age_free(files, count);
+    assert_int_equal(workspace_list_by_age_find(f->w, &f->who, f->ws, unknown,
+                                                &one, &f->err),
+                     -ERR_NOT_FOUND);
+    assert_int_equal(workspace_list_by_age(f->w, &stranger, f->ws, true, 5,
+                                           NULL, &files, &count, &more,
+                                           &f->err),
                      -ERR_NOT_FOUND);
     assert_int_equal(
-        workspace_file_aged(f->w, &stranger, f->ws, id, &one, &f->err),
+        workspace_list_by_age_find(f->w, &stranger, f->ws, id, &one, &f->err),
         -ERR_NOT_FOUND);
 }
 

@@ -245,7 +245,7 @@ static void cancelled_takes_nothing_more(void **state)
     char id[ID_MAX], one[ID_MAX], sha256[BLOB_NAME];
     const char *order[] = {one};
 
-    f->w->keeper->grace_ms = 0;
+    f->w->maintenance->grace_ms = 0;
     begin(f, "x", 3, id);
     MUST(f, part(f, id, "abc", one));
     sha_of("abc", 3, sha256);
@@ -272,7 +272,7 @@ static void uploads_expire_and_are_forgotten(void **state)
     const char *order[] = {one};
     int64_t now = clock_real_ms();
 
-    f->w->keeper->grace_ms = 0;
+    f->w->maintenance->grace_ms = 0;
     begin(f, "x", 3, id);
     begin(f, "late", 3, late);
     MUST(f, part(f, id, "abc", one));

@@ -36,7 +36,7 @@ static int visit(struct kept *f, const char *secret, const char *password)
 {
     struct workspace_share s;
     int r =
-        workspace_share_visit(f->w, secret, password, "1.2.3.4", &s, &f->err);
+        workspace_share_open(f->w, secret, password, "1.2.3.4", &s, &f->err);
 
     if (r == 0)
         workspace_share_done(&s);
@@ -336,7 +336,7 @@ static int visit_from(struct kept *f, const char *secret, const char *password,
                       const char *source)
 {
     struct workspace_share s;
-    int r = workspace_share_visit(f->w, secret, password, source, &s, &f->err);
+    int r = workspace_share_open(f->w, secret, password, source, &s, &f->err);
 
     if (r == 0)
         workspace_share_done(&s);
@@ -472,178 +472,185 @@ static void parallel_visits_with_one_password_are_one_try(void **state)
 /* ---- the allowance, by a clock of our own ------------------------------- */
 
 struct table {
-    struct share_guesses *g;
+    struct share_attempts *g;
     uint64_t now_ms;
     int wait_s;
     unsigned number; /* makes each password another one */
 };
 
-static enum share_guess begin_as(struct table *t, const char *link,
-                                 const char *source, const char *password,
-                                 struct share_try *ret)
+static enum share_attempt_answer begin_as(struct table *t, const char *link,
+                                          const char *source,
+                                          const char *password,
+                                          struct share_attempt *ret)
 {
-    struct share_guess_spec spec = {link, source, "hash", password};
+    struct share_attempt_spec spec = {link, source, "hash", password};
 
-    return share_guess_begin(t->g, &spec, t->now_ms, ret, &t->wait_s);
+    return share_attempt_begin(t->g, &spec, t->now_ms, ret, &t->wait_s);
 }
 
 /* A new wrong password. */
-static enum share_guess fail_as(struct table *t, const char *link,
-                                const char *source)
+static enum share_attempt_answer fail_as(struct table *t, const char *link,
+                                         const char *source)
 {
-    struct share_try try;
-    enum share_guess got;
+    struct share_attempt try;
+    enum share_attempt_answer got;
     char text[32];
 
     (void)snprintf(text, sizeof(text), "%u", t->number++);
     got = begin_as(t, link, source, text, &try);
-    if (got == SHARE_GUESS_HASH)
-        share_guess_end(t->g, &try, false, t->now_ms);
+    if (got == SHARE_ATTEMPT_HASH)
+        share_attempt_end(t->g, &try, false, t->now_ms);
     return got;
 }
 
 static void I5_pauses_grow_to_a_minute_and_end_on_time(void **state)
 {
     static const int pauses[] = {15, 30, 60, 60, 60};
-    struct table t = {.g = share_guesses_new(), .now_ms = 1000};
+    struct table t = {.g = share_attempts_new(), .now_ms = 1000};
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(pauses); i++) {
         for (unsigned n = 0; n < (i ? SHARE_TRIES_FRESH : SHARE_TRIES); n++)
-            assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_HASH);
-        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_WAIT);
+            assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_ATTEMPT_HASH);
+        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_ATTEMPT_WAIT);
         assert_int_equal(t.wait_s, pauses[i]);
         /* What is tried meanwhile does not prolong it. */
         t.now_ms += (uint64_t)pauses[i] * 1000 - 1;
-        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_WAIT);
+        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_ATTEMPT_WAIT);
         assert_int_equal(t.wait_s, 1);
         t.now_ms += 1;
     }
     /* Quiet for long enough, it is a new source. */
     t.now_ms += SHARE_FORGET_MS;
     for (unsigned n = 0; n < SHARE_TRIES; n++)
-        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_HASH);
-    assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_GUESS_WAIT);
+        assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_ATTEMPT_HASH);
+    assert_int_equal(fail_as(&t, "l", "1.1.1.1"), SHARE_ATTEMPT_WAIT);
     assert_int_equal(t.wait_s, 15);
     /* Another link, and another address, are not concerned. */
-    assert_int_equal(fail_as(&t, "m", "1.1.1.1"), SHARE_GUESS_HASH);
-    assert_int_equal(fail_as(&t, "l", "1.1.1.2"), SHARE_GUESS_HASH);
-    share_guesses_free(t.g);
+    assert_int_equal(fail_as(&t, "m", "1.1.1.1"), SHARE_ATTEMPT_HASH);
+    assert_int_equal(fail_as(&t, "l", "1.1.1.2"), SHARE_ATTEMPT_HASH);
+    share_attempts_free(t.g);
 }
 
 static void I5_many_sources_leave_a_new_one_its_first_tries(void **state)
 {
-    struct table t = {.g = share_guesses_new(), .now_ms = 1000};
+    struct table t = {.g = share_attempts_new(), .now_ms = 1000};
     char source[32];
 
     (void)state;
     for (unsigned i = 0; i < SHARE_WIDE_TRIES; i++) {
         (void)snprintf(source, sizeof(source), "10.0.0.%u", i % 20);
-        assert_int_equal(fail_as(&t, "l", source), SHARE_GUESS_HASH);
+        assert_int_equal(fail_as(&t, "l", source), SHARE_ATTEMPT_HASH);
     }
     /* All is used up: three more of a new source, and none of an old one. */
     for (unsigned n = 0; n < SHARE_TRIES_FRESH; n++)
-        assert_int_equal(fail_as(&t, "l", "10.1.1.1"), SHARE_GUESS_HASH);
-    assert_int_equal(fail_as(&t, "l", "10.1.1.1"), SHARE_GUESS_WAIT);
+        assert_int_equal(fail_as(&t, "l", "10.1.1.1"), SHARE_ATTEMPT_HASH);
+    assert_int_equal(fail_as(&t, "l", "10.1.1.1"), SHARE_ATTEMPT_WAIT);
     assert_int_equal(t.wait_s, 1);
-    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_GUESS_WAIT);
+    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_ATTEMPT_WAIT);
     t.now_ms += SHARE_WIDE_REFILL_MS - 1;
-    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_GUESS_WAIT);
+    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_ATTEMPT_WAIT);
     t.now_ms += 1;
-    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_GUESS_HASH);
-    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_GUESS_WAIT);
+    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_ATTEMPT_HASH);
+    assert_int_equal(fail_as(&t, "l", "10.0.0.1"), SHARE_ATTEMPT_WAIT);
     /* One IPv6 network is one source. */
     for (unsigned n = 0; n < SHARE_TRIES_FRESH; n++) {
         (void)snprintf(source, sizeof(source), "2001:db8::%u", n + 1);
-        assert_int_equal(fail_as(&t, "l", source), SHARE_GUESS_HASH);
+        assert_int_equal(fail_as(&t, "l", source), SHARE_ATTEMPT_HASH);
     }
-    assert_int_equal(fail_as(&t, "l", "2001:db8::ffff"), SHARE_GUESS_WAIT);
-    assert_int_equal(fail_as(&t, "l", "2001:db8:0:1::1"), SHARE_GUESS_HASH);
-    share_guesses_free(t.g);
+    assert_int_equal(fail_as(&t, "l", "2001:db8::ffff"), SHARE_ATTEMPT_WAIT);
+    assert_int_equal(fail_as(&t, "l", "2001:db8:0:1::1"), SHARE_ATTEMPT_HASH);
+    share_attempts_free(t.g);
 }
 
 static void I5_hashes_at_once_are_bounded(void **state)
 {
-    struct table t = {.g = share_guesses_new(), .now_ms = 1000, .number = 100};
+    struct table t = {
+        .g = share_attempts_new(), .now_ms = 1000, .number = 100};
     static const char *const sources[] = {"1", "1", "2", "2"};
-    struct share_try tries[SHARE_HASHES], more;
+    struct share_attempt tries[SHARE_HASHES], more;
     char text[8];
 
     (void)state;
     for (unsigned i = 0; i < SHARE_HASHES_LINK; i++) {
         (void)snprintf(text, sizeof(text), "%u", i);
         assert_int_equal(begin_as(&t, "l", sources[i], text, &tries[i]),
-                         SHARE_GUESS_HASH);
+                         SHARE_ATTEMPT_HASH);
         if (i + 1 == SHARE_HASHES_SOURCE) /* of one source: no third */
             assert_int_equal(begin_as(&t, "l", "1", "x", &more),
-                             SHARE_GUESS_WAIT);
+                             SHARE_ATTEMPT_WAIT);
     }
-    assert_int_equal(begin_as(&t, "l", "3", "x", &more), SHARE_GUESS_WAIT);
+    assert_int_equal(begin_as(&t, "l", "3", "x", &more), SHARE_ATTEMPT_WAIT);
     for (unsigned i = SHARE_HASHES_LINK; i < SHARE_HASHES; i++) {
         (void)snprintf(text, sizeof(text), "%u", i);
         assert_int_equal(begin_as(&t, "m", text, text, &tries[i]),
-                         SHARE_GUESS_HASH);
+                         SHARE_ATTEMPT_HASH);
     }
-    assert_int_equal(begin_as(&t, "n", "1", "x", &more), SHARE_GUESS_WAIT);
+    assert_int_equal(begin_as(&t, "n", "1", "x", &more), SHARE_ATTEMPT_WAIT);
     for (unsigned i = 0; i < SHARE_HASHES; i++)
-        share_guess_end(t.g, &tries[i], false, t.now_ms);
+        share_attempt_end(t.g, &tries[i], false, t.now_ms);
     /* What had to wait was not charged. */
     for (unsigned n = 2; n < SHARE_TRIES; n++)
-        assert_int_equal(fail_as(&t, "l", "1"), SHARE_GUESS_HASH);
-    assert_int_equal(fail_as(&t, "l", "1"), SHARE_GUESS_WAIT);
-    share_guesses_free(t.g);
+        assert_int_equal(fail_as(&t, "l", "1"), SHARE_ATTEMPT_HASH);
+    assert_int_equal(fail_as(&t, "l", "1"), SHARE_ATTEMPT_WAIT);
+    share_attempts_free(t.g);
 }
 
 static void repeated_passwords_cost_nothing(void **state)
 {
-    struct table t = {.g = share_guesses_new(), .now_ms = 1000};
-    struct share_try try;
+    struct table t = {.g = share_attempts_new(), .now_ms = 1000};
+    struct share_attempt try;
 
     (void)state;
-    assert_int_equal(begin_as(&t, "l", "1", "old", &try), SHARE_GUESS_HASH);
-    share_guess_end(t.g, &try, false, t.now_ms);
+    assert_int_equal(begin_as(&t, "l", "1", "old", &try), SHARE_ATTEMPT_HASH);
+    share_attempt_end(t.g, &try, false, t.now_ms);
     for (unsigned i = 0; i < 100; i++)
         assert_int_equal(begin_as(&t, "l", "1", "old", &try),
-                         SHARE_GUESS_WRONG);
-    assert_int_equal(begin_as(&t, "l", "1", "right", &try), SHARE_GUESS_HASH);
-    share_guess_end(t.g, &try, true, t.now_ms);
+                         SHARE_ATTEMPT_WRONG);
+    assert_int_equal(begin_as(&t, "l", "1", "right", &try),
+                     SHARE_ATTEMPT_HASH);
+    share_attempt_end(t.g, &try, true, t.now_ms);
     t.now_ms += SHARE_KNOWN_MS - 1;
     for (unsigned i = 0; i < 100; i++)
         assert_int_equal(begin_as(&t, "l", "1", "right", &try),
-                         SHARE_GUESS_RIGHT);
+                         SHARE_ATTEMPT_RIGHT);
     /* Elsewhere, of another link, and later it is computed again. */
-    assert_int_equal(begin_as(&t, "l", "2", "right", &try), SHARE_GUESS_HASH);
-    share_guess_end(t.g, &try, true, t.now_ms);
-    assert_int_equal(begin_as(&t, "m", "1", "right", &try), SHARE_GUESS_HASH);
-    share_guess_end(t.g, &try, false, t.now_ms);
+    assert_int_equal(begin_as(&t, "l", "2", "right", &try),
+                     SHARE_ATTEMPT_HASH);
+    share_attempt_end(t.g, &try, true, t.now_ms);
+    assert_int_equal(begin_as(&t, "m", "1", "right", &try),
+                     SHARE_ATTEMPT_HASH);
+    share_attempt_end(t.g, &try, false, t.now_ms);
     t.now_ms += 1;
-    assert_int_equal(begin_as(&t, "l", "1", "right", &try), SHARE_GUESS_HASH);
-    share_guess_end(t.g, &try, true, t.now_ms);
+    assert_int_equal(begin_as(&t, "l", "1", "right", &try),
+                     SHARE_ATTEMPT_HASH);
+    share_attempt_end(t.g, &try, true, t.now_ms);
     /* A source that is paused is not told, or it could guess on for free. */
-    while (fail_as(&t, "l", "1") == SHARE_GUESS_HASH)
+    while (fail_as(&t, "l", "1") == SHARE_ATTEMPT_HASH)
         t.now_ms++;
-    assert_int_equal(begin_as(&t, "l", "1", "right", &try), SHARE_GUESS_WAIT);
-    share_guesses_free(t.g);
+    assert_int_equal(begin_as(&t, "l", "1", "right", &try),
+                     SHARE_ATTEMPT_WAIT);
+    share_attempts_free(t.g);
 }
 
 /* However many sources there are, memory is the same, and one that is paused
  * stays so while others come and go. */
 static void I5_table_of_sources_is_bounded(void **state)
 {
-    struct table t = {.g = share_guesses_new(), .now_ms = 1000};
+    struct table t = {.g = share_attempts_new(), .now_ms = 1000};
     char link[32], source[32];
 
     (void)state;
     for (unsigned n = 0; n < SHARE_TRIES; n++)
-        assert_int_equal(fail_as(&t, "l", "9.9.9.9"), SHARE_GUESS_HASH);
+        assert_int_equal(fail_as(&t, "l", "9.9.9.9"), SHARE_ATTEMPT_HASH);
     for (unsigned i = 0; i < 20000; i++) {
         (void)snprintf(link, sizeof(link), "l%u", i % 5000);
         (void)snprintf(source, sizeof(source), "10.%u.%u.1", i / 256, i % 256);
-        assert_int_equal(fail_as(&t, link, source), SHARE_GUESS_HASH);
+        assert_int_equal(fail_as(&t, link, source), SHARE_ATTEMPT_HASH);
     }
-    assert_int_equal(fail_as(&t, "l", "9.9.9.9"), SHARE_GUESS_WAIT);
+    assert_int_equal(fail_as(&t, "l", "9.9.9.9"), SHARE_ATTEMPT_WAIT);
     assert_int_equal(t.wait_s, 15);
-    share_guesses_free(t.g);
+    share_attempts_free(t.g);
 }
 
 static void password_hashes_differ_and_match(void **state)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workspace/small.c: a small file is durable with the commit that refers to
- * it, whatever a power cut keeps from the log of small blobs; and gone from
- * the store when it is gone.
+ * workspace/small_blob_rows.c: a small file is durable with the commit that
+ * refers to it, whatever a power cut keeps from the log of small blobs; and
+ * gone from the store when it is gone.
  */
 #include <fcntl.h>
 #include <sys/stat.h>

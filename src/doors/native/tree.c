@@ -28,9 +28,10 @@ static int ask_view(struct doors_call *call, bool *ret_level, int64_t *ret_at,
     if (delimiter && strcmp(delimiter, "/") != 0)
         return error_set(err, ERR_INVALID, "parameter 'delimiter' must be /");
     *ret_level = delimiter != NULL;
-    return commit ? workspace_commit_seq(call->doors->workspaces, &call->actor,
+    return commit
+               ? workspace_commit_number(call->doors->workspaces, &call->actor,
                                          call->params[0], commit, ret_at, err)
-                  : 0;
+               : 0;
 }
 
 int native_tree_list(struct doors_call *call, struct error *err)

@@ -52,8 +52,8 @@ static int enter(struct doors_call *call, struct workspace_share *ret,
 
     if (password && strlen(password) > PASSWORD_MAX)
         password = ""; /* none is that long; this one is refused alike */
-    r = workspace_share_visit(call->doors->workspaces, call->params[0],
-                              password, http_source(call->http), ret, err);
+    r = workspace_share_open(call->doors->workspaces, call->params[0],
+                             password, http_source(call->http), ret, err);
     if (r == -ERR_UNAUTHENTICATED)
         http_add_header(call->http, "WWW-Authenticate",
                         "Basic realm=\"share\", charset=\"UTF-8\"");

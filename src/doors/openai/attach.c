@@ -31,7 +31,7 @@ static int respond(struct attach *a, struct session_file *made,
                    struct error *err)
 {
     struct doors_call *call = a->call;
-    struct workspace_aged f = {.file = {.path = NULL}};
+    struct workspace_aged_file f = {.file = {.path = NULL}};
     char *path cleanup(mem_free) = made->path;
     struct buf body = {0};
     struct json_writer w = {.out = &body};
@@ -42,8 +42,8 @@ static int respond(struct attach *a, struct session_file *made,
         openai_ephemeral_respond(call, &a->info, made);
         return 0;
     }
-    r = workspace_file_aged(call->doors->workspaces, &call->actor,
-                            a->info.workspace, made->file, &f, err);
+    r = workspace_list_by_age_find(call->doors->workspaces, &call->actor,
+                                   a->info.workspace, made->file, &f, err);
     if (r < 0)
         return openai_refuse_container(call->params[0], err);
     openai_listing_encode(&w, a->info.id, &f);

@@ -14,7 +14,7 @@
 #define LIST_USUAL 20
 
 void openai_listing_encode(struct json_writer *w, const char *container,
-                           const struct workspace_aged *f)
+                           const struct workspace_aged_file *f)
 {
     openai_encode_listed(w, &(struct openai_listed){
                                 .container = container,
@@ -30,7 +30,7 @@ void openai_listing_encode(struct json_writer *w, const char *container,
 /* ---- the list ----------------------------------------------------------- */
 
 static void respond_list(struct doors_call *call, const char *container,
-                         const struct workspace_aged *files, size_t count,
+                         const struct workspace_aged_file *files, size_t count,
                          bool more)
 {
     char first[ID_MAX], last[ID_MAX];
@@ -50,7 +50,7 @@ static void respond_list(struct doors_call *call, const char *container,
 int openai_listing_list(struct doors_call *call, struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    struct workspace_aged *files = NULL;
+    struct workspace_aged_file *files = NULL;
     struct openai_page page;
     char after[ID_MAX] = "";
     size_t count = 0;
@@ -64,21 +64,21 @@ int openai_listing_list(struct doors_call *call, struct error *err)
     if (info.ephemeral)
         return openai_ephemeral_list(call, &info, &page, err);
     if (!page.after || doors_file_id(page.after, after))
-        r = workspace_files_by_age(call->doors->workspaces, &call->actor,
-                                   info.workspace, page.oldest_first,
-                                   page.limit, page.after ? after : NULL,
-                                   &files, &count, &more, err);
+        r = workspace_list_by_age(call->doors->workspaces, &call->actor,
+                                  info.workspace, page.oldest_first,
+                                  page.limit, page.after ? after : NULL,
+                                  &files, &count, &more, err);
     if (r < 0 && r != -ERR_NOT_FOUND) /* nothing was ever kept of it */
         return r;
     respond_list(call, info.id, files, count, more);
-    workspace_aged_free(files, count);
+    workspace_list_by_age_free(files, count);
     return 0;
 }
 
 /* ---- one of them -------------------------------------------------------- */
 
 static int respond_info(struct doors_call *call, const char *container,
-                        const struct workspace_aged *f)
+                        const struct workspace_aged_file *f)
 {
     struct buf body = {0};
     struct json_writer w = {.out = &body};
@@ -90,7 +90,8 @@ static int respond_info(struct doors_call *call, const char *container,
 
 static int respond_content(struct doors_call *call,
                            const struct session_info *info,
-                           const struct workspace_aged *f, struct error *err)
+                           const struct workspace_aged_file *f,
+                           struct error *err)
 {
     if (!info->final)
         return openai_respond_bytes(call, &f->file, f->file.path, err);
@@ -101,7 +102,7 @@ static int respond_content(struct doors_call *call,
 
 static int delete_file(struct doors_call *call,
                        const struct session_info *info,
-                       const struct workspace_aged *f, struct error *err)
+                       const struct workspace_aged_file *f, struct error *err)
 {
     char id[ID_MAX];
     int r = session_files_remove(call->doors->sessions, &call->actor, info->id,
@@ -114,7 +115,7 @@ static int delete_file(struct doors_call *call,
     return 0;
 }
 
-static void aged_done(struct workspace_aged *f)
+static void aged_done(struct workspace_aged_file *f)
 {
     workspace_file_done(&f->file);
 }
@@ -124,7 +125,7 @@ static int handle(struct doors_call *call, enum openai_deed deed,
                   struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    struct workspace_aged f cleanup(aged_done) = {.file = {.path = NULL}};
+    struct workspace_aged_file f cleanup(aged_done) = {.file = {.path = NULL}};
     char file[ID_MAX];
     int r = openai_visit(call, &info, err);
 
@@ -133,8 +134,8 @@ static int handle(struct doors_call *call, enum openai_deed deed,
     if (info.ephemeral)
         return openai_ephemeral_one(call, &info, deed, err);
     if (doors_file_id(call->params[1], file))
-        r = workspace_file_aged(call->doors->workspaces, &call->actor,
-                                info.workspace, file, &f, err);
+        r = workspace_list_by_age_find(call->doors->workspaces, &call->actor,
+                                       info.workspace, file, &f, err);
     else
         r = error_set(err, ERR_NOT_FOUND, "no such file");
     if (r < 0)

@@ -240,7 +240,7 @@ int openai_respond_bytes(struct doors_call *call,
 /* ---- listing.c, ephemeral.c --------------------------------------------- */
 
 void openai_listing_encode(struct json_writer *w, const char *container,
-                           const struct workspace_aged *f);
+                           const struct workspace_aged_file *f);
 
 enum openai_deed {
     OPENAI_LOOK,

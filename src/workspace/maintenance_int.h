@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What workspace/ keeps running beside the calls: the trees that sessions
- * mount (tree*.c) and the keeper (collect.c, scrub.c), which gives up what is
- * no longer wanted and looks whether what is kept is still whole. Only for
- * the files of this folder; workspaces_open and workspaces_close in manager.c
- * start and stop them.
+ * The background work of workspace/: the trees that sessions mount (tree*.c),
+ * the collector (collect.c), which removes data that is no longer referenced,
+ * and the scrubber (scrub.c), which verifies stored data. Private to this
+ * folder; workspaces_open and workspaces_close in manager.c start and stop
+ * both threads.
  */
 #ifndef GLOVEBOX_WORKSPACE_KEEP_INT_H
 #define GLOVEBOX_WORKSPACE_KEEP_INT_H
@@ -29,7 +29,7 @@ struct workspace_trees;
  */
 
 /* Makes DIR/trees; what an earlier run left there is used again if it is
- * whole. Neither needs the keeper. */
+ * whole. Neither needs the maintenance threads. */
 int workspace_trees_open(struct workspaces *w, struct error *err);
 void workspace_trees_close(struct workspaces *w); /* accepts never opened */
 /* Takes a workspace's tree off the disk: at once, or, while a session mounts
@@ -41,7 +41,8 @@ void workspace_trees_doubt(struct workspaces *w, const char *sha256);
 /* Removes trees of workspaces that are gone, and what crashes left. */
 int workspace_trees_tidy(struct workspaces *w, struct error *err);
 
-/* ---- keeper.c -----------------------------------------------------------
+/* ---- maintenance.c
+ * -----------------------------------------------------------
  */
 
 #define SCRUB_BAD_MAX 1000u
@@ -51,7 +52,7 @@ struct scrub_bad {
     uint64_t round; /* last seen in */
 };
 
-struct workspace_keeper {
+struct workspace_maintenance {
     pthread_mutex_t lock; /* everything below but `round` and `sweep` */
     pthread_cond_t wake;
     bool stopping;
@@ -61,7 +62,7 @@ struct workspace_keeper {
 
     pthread_mutex_t round; /* one collection at a time */
     pthread_mutex_t sweep; /* held over each removal of blobs, and to pause */
-    _Atomic uint32_t grace_ms; /* a younger blob is nobody's only for now */
+    _Atomic uint32_t grace_ms; /* younger blobs are not collected */
 
     struct workspace_scrub scrub;
     uint64_t scrub_round;
@@ -71,14 +72,14 @@ struct workspace_keeper {
 
 /* Starts the collector (unless collect_every_s is 0) and the scrubber (unless
  * scrub_bytes_per_s is 0). */
-int workspace_keeper_open(struct workspaces *w, struct error *err);
+int workspace_maintenance_open(struct workspaces *w, struct error *err);
 /* Stops both; first of all when closing. Accepts never opened. */
-void workspace_keeper_close(struct workspaces *w);
-/* Waits, at most that long; true when the keeper is to stop. */
-bool workspace_keeper_wait(struct workspaces *w, uint64_t ms);
-/* While held, no blob is removed; for a backup. They nest. */
-void workspace_keeper_pause(struct workspaces *w);
-void workspace_keeper_resume(struct workspaces *w);
+void workspace_maintenance_close(struct workspaces *w);
+/* Waits for at most that long; true when the threads are to stop. */
+bool workspace_maintenance_wait(struct workspaces *w, uint64_t ms);
+/* While paused, no blob is removed; for a backup. Pauses nest. */
+void workspace_maintenance_pause(struct workspaces *w);
+void workspace_maintenance_resume(struct workspaces *w);
 
 /* ---- retention.c, purge.c, sweep.c: the steps of a collection ------------
  */
@@ -106,11 +107,11 @@ int workspace_retention_now(struct workspaces *w, const struct actor *who,
 int workspace_purge_due(struct workspaces *w, struct workspace_collected *ret,
                         struct error *err);
 
-/* Every stored blob that is old enough and nobody's. */
+/* Removes every stored blob that is old enough and unreferenced. */
 int workspace_sweep(struct workspaces *w, struct workspace_collected *ret,
                     struct error *err);
-/* Of these names (BLOB_NAME apart) those that are nobody's; their age does
- * not matter. */
+/* Of these names (BLOB_NAME apart), removes those that are unreferenced, of
+ * whatever age. */
 int workspace_sweep_names(struct workspaces *w, const char *names,
                           size_t count, struct workspace_collected *ret,
                           struct error *err);
@@ -118,13 +119,14 @@ int workspace_sweep_names(struct workspaces *w, const char *names,
 /* ---- scrub.c ------------------------------------------------------------
  */
 
-/* One round over everything; 1 when told to stop. */
+/* One round over everything; 1: asked to stop. */
 int workspace_scrub_round(struct workspaces *w);
 /* Looks again at what was bad. */
 void workspace_scrub_again(struct workspaces *w);
 void *workspace_scrub_run(void *workspaces); /* the thread */
 
-/* ---- refs.c: who refers to which blob -----------------------------------
+/* ---- refs.c: which blobs the store references
+ * -----------------------------------
  */
 
 /* Names of blobs the store refers to, in order, after `after` ("" : from the

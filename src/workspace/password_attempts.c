@@ -1,28 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How often the password of a link may be tried. Runs in the daemon on
- * workers. A try is charged before its slow hash is computed, so that tries
- * made in parallel cost as much as tries made in a row.
+ * Rate limit of password attempts on share links. Runs in the daemon on
+ * workers. An attempt is charged before its slow hash is computed, so that
+ * parallel attempts cost as much as sequential ones.
  *
- * Each source has an allowance for each link: SHARE_TRIES, then a pause. Each
- * pause is twice as long as the last, up to SHARE_PAUSE_MAX_MS, and ends on
- * time whatever the source does meanwhile; after it there are
- * SHARE_TRIES_FRESH more. So a stranger's guesses never keep somebody at
- * another address out, and somebody behind the same address for a minute at
- * most after they stop.
+ * Each source has an allowance for each link: SHARE_TRIES attempts, then a
+ * pause. Each pause is twice as long as the last, up to SHARE_PAUSE_MAX_MS,
+ * and ends on time whatever the source does meanwhile; after it the source has
+ * SHARE_TRIES_FRESH more. So an attacker never locks out a client at another
+ * address, and one behind the same address for at most a minute after the
+ * attack stops.
  *
- * All sources together have an allowance for a link, too, which fills up by
- * one a second. When it is used up, a source that is new has its first
- * SHARE_TRIES_FRESH tries all the same: enough for whoever knows the password.
+ * All sources of a link share a second allowance, which refills by one a
+ * second. When it is used up, a new source still has its first
+ * SHARE_TRIES_FRESH attempts: enough for a client that knows the password.
  *
- * A try that repeats what this source has tried lately is answered from
- * memory: a client that goes on with the password it has, right or wrong,
- * costs no hash and no allowance. What is remembered are keyed hashes, whose
- * key is this process's; a restart forgets all.
+ * An attempt that repeats a recent one of the same source is answered from
+ * memory: a client that keeps sending its password, right or wrong, costs no
+ * hash and no allowance. Memory holds only keyed hashes, with a key of this
+ * process; a restart forgets them.
  *
- * Memory is fixed: sets of SHARE_GUESS_WAYS entries each. The oldest of a set
- * makes room, one that is not paused first; which set a source falls into
- * cannot be foreseen from outside.
+ * Memory is fixed: sets of SHARE_ATTEMPT_WAYS entries each. A new entry
+ * replaces the oldest of its set, preferring one that is not paused; which set
+ * a source maps to cannot be predicted from outside.
  */
 #include <arpa/inet.h>
 #include <pthread.h>
@@ -38,20 +38,20 @@
 #define WRONG_KEPT 4u
 
 struct entry {
-    unsigned char name[SHARE_GUESS_NAME]; /* of a link and a source */
-    uint64_t last_ms;                     /* last charged; 0: free */
+    unsigned char name[SHARE_ATTEMPT_NAME]; /* of a link and a source */
+    uint64_t last_ms;                       /* last charged; 0: free */
     uint64_t paused_until_ms;
     unsigned tries;  /* since the last pause */
     unsigned pauses; /* so far */
     unsigned wrong_next;
-    unsigned char wrong[WRONG_KEPT][SHARE_GUESS_NAME];
-    unsigned char right[SHARE_GUESS_NAME];
+    unsigned char wrong[WRONG_KEPT][SHARE_ATTEMPT_NAME];
+    unsigned char right[SHARE_ATTEMPT_NAME];
     uint64_t right_until_ms;
 };
 
 /* All sources of a link together. */
 struct wide {
-    unsigned char link[SHARE_GUESS_NAME];
+    unsigned char link[SHARE_ATTEMPT_NAME];
     uint64_t last_ms; /* last filled up; 0: free */
     unsigned used;
 };
@@ -60,23 +60,23 @@ struct wide {
 struct running {
     bool busy, done, right;
     unsigned waiting; /* requests with the same password */
-    unsigned char link[SHARE_GUESS_NAME];
-    unsigned char name[SHARE_GUESS_NAME];
-    unsigned char password[SHARE_GUESS_NAME];
+    unsigned char link[SHARE_ATTEMPT_NAME];
+    unsigned char name[SHARE_ATTEMPT_NAME];
+    unsigned char password[SHARE_ATTEMPT_NAME];
 };
 
-struct share_guesses {
+struct share_attempts {
     pthread_mutex_t lock; /* all below; a leaf */
     pthread_cond_t done;
     unsigned char key[HASH_SIZE];
     struct running running[SHARE_HASHES];
-    struct entry entries[SHARE_GUESS_SETS][SHARE_GUESS_WAYS];
-    struct wide links[SHARE_GUESS_LINK_SETS][SHARE_GUESS_WAYS];
+    struct entry entries[SHARE_ATTEMPT_SETS][SHARE_ATTEMPT_WAYS];
+    struct wide links[SHARE_ATTEMPT_LINK_SETS][SHARE_ATTEMPT_WAYS];
 };
 
-struct share_guesses *share_guesses_new(void)
+struct share_attempts *share_attempts_new(void)
 {
-    struct share_guesses *g = xcalloc(1, sizeof(*g));
+    struct share_attempts *g = xcalloc(1, sizeof(*g));
 
     (void)pthread_mutex_init(&g->lock, NULL); /* cannot fail on Linux */
     (void)pthread_cond_init(&g->done, NULL);
@@ -84,7 +84,7 @@ struct share_guesses *share_guesses_new(void)
     return g;
 }
 
-void share_guesses_free(struct share_guesses *g)
+void share_attempts_free(struct share_attempts *g)
 {
     if (!g)
         return;
@@ -97,9 +97,9 @@ void share_guesses_free(struct share_guesses *g)
 /* ---- names -------------------------------------------------------------- */
 
 /* A keyed hash of two strings. */
-static void name_of(const struct share_guesses *g, const char *a,
+static void name_of(const struct share_attempts *g, const char *a,
                     const char *b, size_t b_len,
-                    unsigned char ret[SHARE_GUESS_NAME])
+                    unsigned char ret[SHARE_ATTEMPT_NAME])
 {
     struct buf text cleanup(buf_done) = {0};
     unsigned char hash[HASH_SIZE];
@@ -108,13 +108,13 @@ static void name_of(const struct share_guesses *g, const char *a,
     buf_add(&text, b, b_len);
     hash_hmac(g->key, sizeof(g->key), text.data, text.len, hash);
     explicit_bzero(text.data, text.len); /* it may hold a password */
-    memcpy(ret, hash, SHARE_GUESS_NAME);
+    memcpy(ret, hash, SHARE_ATTEMPT_NAME);
 }
 
 /* An IPv6 source is its network of 64 bits, all of which one host can use. */
-static void name_source(const struct share_guesses *g, const char *link,
+static void name_source(const struct share_attempts *g, const char *link,
                         const char *source,
-                        unsigned char ret[SHARE_GUESS_NAME])
+                        unsigned char ret[SHARE_ATTEMPT_NAME])
 {
     struct in6_addr v6;
 
@@ -126,7 +126,7 @@ static void name_source(const struct share_guesses *g, const char *link,
 
 static bool same(const unsigned char *a, const unsigned char *b)
 {
-    return hash_equal(a, b, SHARE_GUESS_NAME);
+    return hash_equal(a, b, SHARE_ATTEMPT_NAME);
 }
 
 /* ---- the table ---------------------------------------------------------- */
@@ -136,16 +136,17 @@ static size_t number_of(const unsigned char *name)
     return (size_t)name[0] << 8 | name[1];
 }
 
-static struct entry *set_of(struct share_guesses *g, const unsigned char *name)
+static struct entry *set_of(struct share_attempts *g,
+                            const unsigned char *name)
 {
-    return g->entries[number_of(name) % SHARE_GUESS_SETS];
+    return g->entries[number_of(name) % SHARE_ATTEMPT_SETS];
 }
 
-static struct entry *find(struct share_guesses *g, const unsigned char *name)
+static struct entry *find(struct share_attempts *g, const unsigned char *name)
 {
     struct entry *set = set_of(g, name);
 
-    for (size_t i = 0; i < SHARE_GUESS_WAYS; i++)
+    for (size_t i = 0; i < SHARE_ATTEMPT_WAYS; i++)
         if (set[i].last_ms && same(set[i].name, name))
             return &set[i];
     return NULL;
@@ -161,7 +162,7 @@ static bool goes_first(const struct entry *a, const struct entry *b,
     return a_paused != b_paused ? b_paused : a->last_ms < b->last_ms;
 }
 
-static struct entry *find_or_make(struct share_guesses *g,
+static struct entry *find_or_make(struct share_attempts *g,
                                   const unsigned char *name, uint64_t now_ms)
 {
     struct entry *e = find(g, name), *set = set_of(g, name);
@@ -169,42 +170,42 @@ static struct entry *find_or_make(struct share_guesses *g,
     if (e)
         return e;
     e = &set[0];
-    for (size_t i = 1; i < SHARE_GUESS_WAYS; i++)
+    for (size_t i = 1; i < SHARE_ATTEMPT_WAYS; i++)
         if (goes_first(&set[i], e, now_ms))
             e = &set[i];
     *e = (struct entry){.last_ms = now_ms};
-    memcpy(e->name, name, SHARE_GUESS_NAME);
+    memcpy(e->name, name, SHARE_ATTEMPT_NAME);
     return e;
 }
 
 /* ---- charging ----------------------------------------------------------- */
 
-static struct wide *find_wide(struct share_guesses *g,
+static struct wide *find_wide(struct share_attempts *g,
                               const unsigned char *link)
 {
-    struct wide *set = g->links[number_of(link) % SHARE_GUESS_LINK_SETS];
+    struct wide *set = g->links[number_of(link) % SHARE_ATTEMPT_LINK_SETS];
 
-    for (size_t i = 0; i < SHARE_GUESS_WAYS; i++)
+    for (size_t i = 0; i < SHARE_ATTEMPT_WAYS; i++)
         if (set[i].last_ms && same(set[i].link, link))
             return &set[i];
     return NULL;
 }
 
 /* With what has filled up since. */
-static struct wide *wide_now(struct share_guesses *g,
+static struct wide *wide_now(struct share_attempts *g,
                              const unsigned char *link, uint64_t now_ms)
 {
-    struct wide *set = g->links[number_of(link) % SHARE_GUESS_LINK_SETS];
+    struct wide *set = g->links[number_of(link) % SHARE_ATTEMPT_LINK_SETS];
     struct wide *w = find_wide(g, link);
     uint64_t back;
 
     if (!w) {
         w = &set[0];
-        for (size_t i = 1; i < SHARE_GUESS_WAYS; i++)
+        for (size_t i = 1; i < SHARE_ATTEMPT_WAYS; i++)
             if (set[i].last_ms < w->last_ms)
                 w = &set[i];
         *w = (struct wide){.last_ms = now_ms};
-        memcpy(w->link, link, SHARE_GUESS_NAME);
+        memcpy(w->link, link, SHARE_ATTEMPT_NAME);
     }
     back = (now_ms - w->last_ms) / SHARE_WIDE_REFILL_MS;
     w->used -= (unsigned)MIN(back, (uint64_t)w->used);
@@ -238,8 +239,8 @@ static uint64_t charge(struct entry *e, struct wide *all, uint64_t now_ms,
 
 /* ---- the hashes under way ----------------------------------------------- */
 
-static struct running *find_running(struct share_guesses *g,
-                                    const struct share_try *t)
+static struct running *find_running(struct share_attempts *g,
+                                    const struct share_attempt *t)
 {
     for (size_t i = 0; i < SHARE_HASHES; i++) {
         struct running *r = &g->running[i];
@@ -253,8 +254,8 @@ static struct running *find_running(struct share_guesses *g,
 
 /* A free one, or NULL: too many wait for a hash; of this source, of this link
  * or of all. */
-static struct running *take_running(struct share_guesses *g,
-                                    const struct share_try *t)
+static struct running *take_running(struct share_attempts *g,
+                                    const struct share_attempt *t)
 {
     struct running *free_one = NULL;
     unsigned of_link = 0, of_source = 0;
@@ -272,7 +273,8 @@ static struct running *take_running(struct share_guesses *g,
                : NULL;
 }
 
-static enum share_guess await(struct share_guesses *g, struct running *r)
+static enum share_attempt_answer await(struct share_attempts *g,
+                                       struct running *r)
 {
     bool right;
 
@@ -282,7 +284,7 @@ static enum share_guess await(struct share_guesses *g, struct running *r)
     right = r->right;
     if (--r->waiting == 0)
         r->busy = false;
-    return right ? SHARE_GUESS_RIGHT : SHARE_GUESS_WRONG;
+    return right ? SHARE_ATTEMPT_RIGHT : SHARE_ATTEMPT_WRONG;
 }
 
 /* ---- the calls ---------------------------------------------------------- */
@@ -292,9 +294,10 @@ static int seconds(uint64_t ms)
     return (int)((ms + 999) / 1000);
 }
 
-/* What is known without a hash; SHARE_GUESS_HASH: nothing. */
-static enum share_guess recall(struct entry *e, const struct share_try *t,
-                               uint64_t now_ms, int *ret_wait_s)
+/* What is known without a hash; SHARE_ATTEMPT_HASH: nothing. */
+static enum share_attempt_answer recall(struct entry *e,
+                                        const struct share_attempt *t,
+                                        uint64_t now_ms, int *ret_wait_s)
 {
     if (now_ms - e->last_ms >= SHARE_FORGET_MS) {
         e->tries = e->pauses = 0;
@@ -302,24 +305,23 @@ static enum share_guess recall(struct entry *e, const struct share_try *t,
     }
     if (e->paused_until_ms > now_ms) {
         *ret_wait_s = seconds(e->paused_until_ms - now_ms);
-        return SHARE_GUESS_WAIT;
+        return SHARE_ATTEMPT_WAIT;
     }
     if (e->right_until_ms > now_ms && same(e->right, t->password))
-        return SHARE_GUESS_RIGHT;
+        return SHARE_ATTEMPT_RIGHT;
     for (size_t i = 0; i < WRONG_KEPT; i++)
         if (same(e->wrong[i], t->password))
-            return SHARE_GUESS_WRONG;
-    return SHARE_GUESS_HASH;
+            return SHARE_ATTEMPT_WRONG;
+    return SHARE_ATTEMPT_HASH;
 }
 
-enum share_guess share_guess_begin(struct share_guesses *g,
-                                   const struct share_guess_spec *spec,
-                                   uint64_t now_ms, struct share_try *ret,
-                                   int *ret_wait_s)
+enum share_attempt_answer share_attempt_begin(
+    struct share_attempts *g, const struct share_attempt_spec *spec,
+    uint64_t now_ms, struct share_attempt *ret, int *ret_wait_s)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&g->lock);
-    enum share_guess known;
+    enum share_attempt_answer known;
     struct running *r;
     struct entry *e;
     uint64_t wait_ms;
@@ -329,8 +331,8 @@ enum share_guess share_guess_begin(struct share_guesses *g,
     name_of(g, spec->hash, spec->password, strlen(spec->password),
             ret->password);
     e = find(g, ret->name);
-    known = e ? recall(e, ret, now_ms, ret_wait_s) : SHARE_GUESS_HASH;
-    if (known != SHARE_GUESS_HASH)
+    known = e ? recall(e, ret, now_ms, ret_wait_s) : SHARE_ATTEMPT_HASH;
+    if (known != SHARE_ATTEMPT_HASH)
         return known;
     r = find_running(g, ret);
     if (r)
@@ -341,18 +343,18 @@ enum share_guess share_guess_begin(struct share_guesses *g,
                 : SHARE_WIDE_REFILL_MS;
     if (wait_ms) {
         *ret_wait_s = seconds(wait_ms);
-        return SHARE_GUESS_WAIT;
+        return SHARE_ATTEMPT_WAIT;
     }
     *r = (struct running){.busy = true};
-    memcpy(r->link, ret->link, SHARE_GUESS_NAME);
-    memcpy(r->name, ret->name, SHARE_GUESS_NAME);
-    memcpy(r->password, ret->password, SHARE_GUESS_NAME);
+    memcpy(r->link, ret->link, SHARE_ATTEMPT_NAME);
+    memcpy(r->name, ret->name, SHARE_ATTEMPT_NAME);
+    memcpy(r->password, ret->password, SHARE_ATTEMPT_NAME);
     ret->running = r;
-    return SHARE_GUESS_HASH;
+    return SHARE_ATTEMPT_HASH;
 }
 
-void share_guess_end(struct share_guesses *g, const struct share_try *t,
-                     bool right, uint64_t now_ms)
+void share_attempt_end(struct share_attempts *g, const struct share_attempt *t,
+                       bool right, uint64_t now_ms)
 {
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&g->lock);
@@ -364,10 +366,10 @@ void share_guess_end(struct share_guesses *g, const struct share_try *t,
         e->tries = 0;
         e->pauses -= t->last && e->pauses > 0; /* it was none */
         e->paused_until_ms = 0;
-        memcpy(e->right, t->password, SHARE_GUESS_NAME);
+        memcpy(e->right, t->password, SHARE_ATTEMPT_NAME);
         e->right_until_ms = now_ms + SHARE_KNOWN_MS;
     } else if (e) {
-        memcpy(e->wrong[e->wrong_next], t->password, SHARE_GUESS_NAME);
+        memcpy(e->wrong[e->wrong_next], t->password, SHARE_ATTEMPT_NAME);
         e->wrong_next = (e->wrong_next + 1) % WRONG_KEPT;
     }
     if (all && right && all->used > 0)

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What policy says about files that get a path from what is kept already: by
- * a copy, a move or a restore. Which files these are, and under which names,
- * is known only once the plan stands, so they are judged there, as they are
- * when they are written; an upload is judged before (govern.c). Nobody can be
- * asked while a transaction is open: what is to be asked about is handed to
- * the caller, who ends it, asks, and commits anew what was approved, if it is
- * still the same. Runs in the daemon inside the commit's transaction; writes
- * nothing but queued events.
+ * The policy check of files that get a path from stored versions: by a copy, a
+ * move or a restore. Their names are only known once the plan of the commit is
+ * complete, so they are checked here, each like a file that is written; an
+ * upload is checked before its transaction (govern.c). An approval cannot be
+ * requested while the transaction is open: the result goes to the caller,
+ * which ends the transaction, requests the approval, and commits again if the
+ * approved files are still the same. Runs in the daemon inside the commit's
+ * transaction; writes nothing but queued events.
  */
 #include <stdio.h>
 #include <string.h>
@@ -17,20 +17,20 @@
 #include "base/mem.h"
 #include "workspace/commit_plan.h"
 
-static bool from_within(const struct plan_node *n)
+static bool is_copied(const struct plan_node *n)
 {
     return n->want == WANT_BYTES &&
            (n->put->copied || n->put->restored || n->put->from);
 }
 
-/* The very files that somebody is asked about. */
+/* The digest identifies the files that the approval covers. */
 static void add_to(struct hash_stream *hash, const struct plan_node *n)
 {
     hash_stream_add(hash, n->path, strlen(n->path) + 1);
     hash_stream_add(hash, n->put->sha256, strlen(n->put->sha256) + 1);
 }
 
-static void judge_all(struct commit_plan *p, struct workspace_judged *ret)
+static void decide_all(struct commit_plan *p, struct commit_policy_result *ret)
 {
     struct hash_stream *hash = hash_stream_new();
     unsigned char digest[HASH_SIZE];
@@ -39,7 +39,7 @@ static void judge_all(struct commit_plan *p, struct workspace_judged *ret)
         struct govern_request rq;
         struct policy_decision d;
 
-        if (!from_within(n))
+        if (!is_copied(n))
             continue;
         rq = govern_file_in(&(struct govern_scope){.actor = p->who}, n->path,
                             n->put->mime, (int64_t)n->put->size);
@@ -58,7 +58,7 @@ static void judge_all(struct commit_plan *p, struct workspace_judged *ret)
     (void)ids_hex(digest, sizeof(digest), ret->sha256);
 }
 
-static void record(struct commit_plan *p, const struct workspace_judged *j)
+static void record(struct commit_plan *p, const struct commit_policy_result *j)
 {
     struct govern_request rq = govern_file_in(
         &(struct govern_scope){.actor = p->who}, j->path, NULL, -1);
@@ -67,20 +67,20 @@ static void record(struct commit_plan *p, const struct workspace_judged *j)
     govern_record(&p->w->settings.govern, &rq, &j->by);
 }
 
-void workspace_judged_done(struct workspace_judged *j)
+void commit_policy_result_done(struct commit_policy_result *j)
 {
     free(j->path);
     j->path = NULL;
 }
 
-int commit_judge(struct commit_plan *p, struct error *err)
+int commit_policy_check(struct commit_plan *p, struct error *err)
 {
-    struct workspace_judged now cleanup(workspace_judged_done) = {0};
-    struct workspace_judged *before = p->spec->judged;
+    struct commit_policy_result now cleanup(commit_policy_result_done) = {0};
+    struct commit_policy_result *before = p->spec->policy;
 
     if (p->spec->governed || govern_idle(&p->w->settings.govern))
         return 0;
-    judge_all(p, &now);
+    decide_all(p, &now);
     if (!now.path)
         return 0;
     if (before && before->approved && now.by.verdict != POLICY_DENY)

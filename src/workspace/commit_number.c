@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Small questions: which number has this commit, which id has that number, and
- * is anything still written. Runs on the asking thread; changes nothing.
+ * Maps commit ids to commit numbers and back, and reports whether the store
+ * and the blobs accept writes. Runs on the caller's thread; changes nothing.
  */
 #include "workspace/workspace.h"
 
@@ -34,9 +34,9 @@ int workspace_commit_id(struct workspaces *w, const char *id, int64_t seq,
     return r < 0 ? r : 0;
 }
 
-int workspace_commit_seq(struct workspaces *w, const struct actor *who,
-                         const char *id, const char *commit, int64_t *ret,
-                         struct error *err)
+int workspace_commit_number(struct workspaces *w, const struct actor *who,
+                            const char *id, const char *commit, int64_t *ret,
+                            struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;

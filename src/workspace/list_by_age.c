@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The files of a workspace by the time they first came, for listings that go
- * by age; see library.h. One pass over the head, of which only a page is kept
- * in order. Runs in the daemon on the caller's thread; changes nothing.
+ * Lists the files of a workspace by the time they were first added; see
+ * library.h. One pass over the head reads one page. Runs in the daemon on the
+ * caller's thread; changes nothing.
  */
 #include <stdio.h>
 #include <string.h>
@@ -20,11 +20,12 @@ struct page {
     size_t limit;
     int64_t from_ms;  /* after this moment */
     const char *from; /* and in it, after this file */
-    struct workspace_aged *files;
+    struct workspace_aged_file *files;
     size_t count, room;
 };
 
-void workspace_aged_free(struct workspace_aged *files, size_t count)
+void workspace_list_by_age_free(struct workspace_aged_file *files,
+                                size_t count)
 {
     for (size_t i = 0; files && i < count; i++)
         workspace_file_done(&files[i].file);
@@ -33,10 +34,10 @@ void workspace_aged_free(struct workspace_aged *files, size_t count)
 
 static void page_done(struct page *p)
 {
-    workspace_aged_free(p->files, p->count);
+    workspace_list_by_age_free(p->files, p->count);
 }
 
-static void read_aged(struct store_rows *rows, struct workspace_aged *ret)
+static void read_aged(struct store_rows *rows, struct workspace_aged_file *ret)
 {
     workspace_file_read(rows, 0, &ret->file);
     ret->created_at_ms = store_int(rows, WORKSPACE_FILE_COLUMN_COUNT);
@@ -80,7 +81,7 @@ static int query(struct page *p, struct store_rows **ret, struct error *err)
                        (int64_t)p->limit + 1);
 }
 
-static struct workspace_aged *next_place(struct page *p)
+static struct workspace_aged_file *next_place(struct page *p)
 {
     if (p->count == p->room) {
         p->room = p->room ? 2 * p->room : 64;
@@ -104,11 +105,10 @@ static int read_page(struct page *p, struct error *err)
     return r;
 }
 
-int workspace_files_by_age(struct workspaces *w, const struct actor *who,
-                           const char *id, bool oldest_first, unsigned limit,
-                           const char *after, struct workspace_aged **ret,
-                           size_t *ret_count, bool *ret_more,
-                           struct error *err)
+int workspace_list_by_age(struct workspaces *w, const struct actor *who,
+                          const char *id, bool oldest_first, unsigned limit,
+                          const char *after, struct workspace_aged_file **ret,
+                          size_t *ret_count, bool *ret_more, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct page page cleanup(page_done) = {
@@ -134,9 +134,10 @@ int workspace_files_by_age(struct workspaces *w, const struct actor *who,
     return 0;
 }
 
-int workspace_file_aged(struct workspaces *w, const struct actor *who,
-                        const char *id, const char *file,
-                        struct workspace_aged *ret, struct error *err)
+int workspace_list_by_age_find(struct workspaces *w, const struct actor *who,
+                               const char *id, const char *file,
+                               struct workspace_aged_file *ret,
+                               struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;

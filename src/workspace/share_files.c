@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is behind a link, for those who got in (visit.c): listing, fetching,
- * leaving something. Runs in the daemon on workers. The link opens its path
- * and what is below it, and nothing else (F1): paths are checked, put behind
- * the link's own and looked up in the store; no file system is walked.
+ * The files behind a share link (share_access.c): listing, downloading and
+ * uploading. Runs in the daemon on workers. A link gives access to its path
+ * and the files below it, and nothing else (F1): paths are checked, appended
+ * to the link's path and looked up in the store; no file system is walked.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -117,7 +117,7 @@ int workspace_share_list(struct workspaces *w, const struct workspace_share *s,
     int r = store_begin(w->store, STORE_READ, "listing a link", &tx, err);
 
     if (r == 0)
-        r = share_enter(tx, s->id, &l, &row, err);
+        r = share_load(tx, s->id, &l, &row, err);
     if (r < 0)
         return r;
     *ret_more = false;
@@ -169,7 +169,7 @@ static int govern_get(struct workspaces *w, const struct workspace_share *s,
         return 0;
     r = store_begin(w->store, STORE_READ, "downloading by a link", &tx, err);
     if (r == 0)
-        r = share_enter(tx, s->id, &l, &row, err);
+        r = share_load(tx, s->id, &l, &row, err);
     if (r == 0)
         r = locate(&l.share, path, &full, err);
     if (r == 0)
@@ -197,7 +197,7 @@ int workspace_share_get(struct workspaces *w, const struct workspace_share *s,
         r = store_begin(w->store, source ? STORE_WRITE : STORE_READ,
                         "downloading by a link", &tx, err);
     if (r == 0)
-        r = share_enter(tx, s->id, &l, &row, err);
+        r = share_load(tx, s->id, &l, &row, err);
     if (r == 0)
         r = find_file(tx, &l.share, path, &f, err);
     if (r == 0 && source)
@@ -254,7 +254,7 @@ static int govern_put(struct workspaces *w, const struct workspace_share *s,
         return 0; /* the rest says no to reading links */
     r = store_begin(w->store, STORE_READ, "uploading by a link", &tx, err);
     if (r == 0)
-        r = share_enter(tx, s->id, &l, &row, err);
+        r = share_load(tx, s->id, &l, &row, err);
     if (r == 0)
         r = locate(&l.share, path, &full, err);
     store_rollback(&tx);
@@ -288,7 +288,7 @@ int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
         r = store_begin(w->store, STORE_WRITE, "uploading by a link", &tx,
                         err);
     if (r == 0)
-        r = share_enter(tx, s->id, &l, &row, err);
+        r = share_load(tx, s->id, &l, &row, err);
     if (r == 0)
         r = put(w, tx, &l, &row, &change, path, source, &commit, err);
     if (r == 0 && commit.id[0])

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The keeper's two threads, the collector and the scrubber: how they start,
- * wait and stop. Runs in the daemon.
+ * The two maintenance threads, the collector and the scrubber: how they start,
+ * wait, pause and stop. Runs in the daemon.
  */
 #include <errno.h>
 #include <string.h>
@@ -15,9 +15,9 @@
 
 #define GRACE_MS 60000u
 
-bool workspace_keeper_wait(struct workspaces *w, uint64_t ms)
+bool workspace_maintenance_wait(struct workspaces *w, uint64_t ms)
 {
-    struct workspace_keeper *k = w->keeper;
+    struct workspace_maintenance *k = w->maintenance;
     pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&k->lock);
     uint64_t until_ns = clock_mono_ns() + ms * 1000000;
@@ -35,7 +35,7 @@ static void *collect_run(void *arg)
     struct workspaces *w = arg;
     uint64_t every_ms = (uint64_t)w->settings.collect_every_s * 1000;
 
-    while (!workspace_keeper_wait(w, every_ms)) {
+    while (!workspace_maintenance_wait(w, every_ms)) {
         struct workspace_collected done = {0};
         struct error err = {0};
 
@@ -57,9 +57,9 @@ static int start(pthread_t *ret, void *(*run)(void *), struct workspaces *w,
     return 0;
 }
 
-int workspace_keeper_open(struct workspaces *w, struct error *err)
+int workspace_maintenance_open(struct workspaces *w, struct error *err)
 {
-    struct workspace_keeper *k = xcalloc(1, sizeof(*k));
+    struct workspace_maintenance *k = xcalloc(1, sizeof(*k));
     pthread_condattr_t attr;
     int r = 0;
 
@@ -73,7 +73,7 @@ int workspace_keeper_open(struct workspaces *w, struct error *err)
     (void)pthread_condattr_destroy(&attr);
     k->grace_ms = GRACE_MS;
     k->bad = xcalloc(SCRUB_BAD_MAX, sizeof(*k->bad));
-    w->keeper = k;
+    w->maintenance = k;
     if (w->settings.collect_every_s)
         r = start(&k->collector, collect_run, w, &k->collects, err);
     if (r == 0 && w->settings.scrub_bytes_per_s)
@@ -81,9 +81,9 @@ int workspace_keeper_open(struct workspaces *w, struct error *err)
     return r;
 }
 
-void workspace_keeper_close(struct workspaces *w)
+void workspace_maintenance_close(struct workspaces *w)
 {
-    struct workspace_keeper *k = w->keeper;
+    struct workspace_maintenance *k = w->maintenance;
 
     if (!k)
         return;
@@ -106,11 +106,11 @@ void workspace_keeper_close(struct workspaces *w)
     (void)pthread_mutex_destroy(&k->lock);
     free(k->bad);
     free(k);
-    w->keeper = NULL;
+    w->maintenance = NULL;
 }
 
 /* Under `sweep`: a removal that has begun is over when this returns. */
-static void pause_by(struct workspace_keeper *k, int change)
+static void pause_by(struct workspace_maintenance *k, int change)
 {
     pthread_mutex_t *sweep cleanup(workspace_unlock_mutex) =
         workspace_lock_mutex(&k->sweep);
@@ -120,12 +120,12 @@ static void pause_by(struct workspace_keeper *k, int change)
     k->paused = (unsigned)((int)k->paused + change);
 }
 
-void workspace_keeper_pause(struct workspaces *w)
+void workspace_maintenance_pause(struct workspaces *w)
 {
-    pause_by(w->keeper, 1);
+    pause_by(w->maintenance, 1);
 }
 
-void workspace_keeper_resume(struct workspaces *w)
+void workspace_maintenance_resume(struct workspaces *w)
 {
-    pause_by(w->keeper, -1);
+    pause_by(w->maintenance, -1);
 }

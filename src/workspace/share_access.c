@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Following a link, without a key: getting in. Runs in the daemon on workers.
- * The secret opens the link, and each call looks at the link anew, so that
- * what is revoked, expired or used up is so at once. What is behind it is
- * visit_files.c's; how often a password may be tried is guess.c's. (The column
- * `failures` counted wrong passwords in version 0.1 and is no longer used.)
+ * Opening a share link, without a key. Runs in the daemon on workers. The
+ * secret opens the link; each call reads the link again, so that revoking,
+ * expiry and the download limit take effect at once. Access to the files
+ * behind the link is in share_files.c, the limit of password attempts in
+ * password_attempts.c. (The column `failures` counted wrong passwords in
+ * version 0.1 and is unused now.)
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -105,9 +106,9 @@ static int check_password(struct workspaces *w, const struct share_link *l,
                           const char *password, const struct actor *who,
                           struct error *err)
 {
-    const struct share_guess_spec spec = {l->share.id, who->source,
-                                          l->password, password};
-    struct share_try try = {.running = NULL};
+    const struct share_attempt_spec spec = {l->share.id, who->source,
+                                            l->password, password};
+    struct share_attempt try = {.running = NULL};
     bool right;
     int wait_s = 1, r;
 
@@ -116,28 +117,28 @@ static int check_password(struct workspaces *w, const struct share_link *l,
     if (!password)
         return error_set(err, ERR_UNAUTHENTICATED,
                          "this link needs a password");
-    switch (
-        share_guess_begin(w->guesses, &spec, clock_mono_ms(), &try, &wait_s)) {
-    case SHARE_GUESS_RIGHT:
+    switch (share_attempt_begin(w->attempts, &spec, clock_mono_ms(), &try,
+                                &wait_s)) {
+    case SHARE_ATTEMPT_RIGHT:
         return 0;
-    case SHARE_GUESS_WRONG:
+    case SHARE_ATTEMPT_WRONG:
         return wrong(err);
-    case SHARE_GUESS_WAIT:
+    case SHARE_ATTEMPT_WAIT:
         return too_many(wait_s, err);
-    case SHARE_GUESS_HASH:
+    case SHARE_ATTEMPT_HASH:
         break;
     }
     right = share_password_matches(l->password, password);
-    share_guess_end(w->guesses, &try, right, clock_mono_ms());
+    share_attempt_end(w->attempts, &try, right, clock_mono_ms());
     if (right)
         return 0;
     r = audit_wrong(w, l, who, err);
     return r < 0 ? r : wrong(err);
 }
 
-int workspace_share_visit(struct workspaces *w, const char *secret,
-                          const char *password, const char *source,
-                          struct workspace_share *ret, struct error *err)
+int workspace_share_open(struct workspaces *w, const char *secret,
+                         const char *password, const char *source,
+                         struct workspace_share *ret, struct error *err)
 {
     struct share_link l cleanup(share_link_done) = {0};
     char tenant[64] = "";
@@ -160,8 +161,8 @@ int workspace_share_visit(struct workspaces *w, const char *secret,
     return 0;
 }
 
-int share_enter(struct store_tx *tx, const char *id, struct share_link *ret,
-                struct workspace_row *ret_row, struct error *err)
+int share_load(struct store_tx *tx, const char *id, struct share_link *ret,
+               struct workspace_row *ret_row, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r = store_one(tx, &rows, err,

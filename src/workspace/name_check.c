@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names: what may be one, and which part of an index holds all that start
- * with some text. Pure; used by every file of workspace/.
+ * Checks of paths and names, and the index range that holds every path with a
+ * given prefix. Pure functions, used by every file of workspace/.
  */
 #include <stdio.h>
 #include <string.h>
