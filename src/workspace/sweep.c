@@ -109,7 +109,7 @@ struct search {
     struct refs_walk refs;
     const char *ref; /* the next name referred to; NULL: none any more */
     bool begun;
-    int64_t before_ms;       /* younger ones are left alone */
+    int64_t grace_ms;        /* younger ones are left alone */
     struct blob_info *found; /* owned */
     size_t count, room;
     struct error *err;
@@ -141,7 +141,9 @@ static int on_blob(void *ctx, const struct blob_info *blob)
     }
     if (s->ref && strcmp(s->ref, blob->sha256) == 0)
         return 0;
-    if (blob->stored_at_ms <= s->before_ms)
+    /* Its age now: the time at which the search began would be too early,
+     * because the search publishes pending blobs, which sets their time. */
+    if (clock_real_ms() - blob->stored_at_ms >= s->grace_ms)
         keep(s, blob);
     return s->count >= ROUND_MAX;
 }
@@ -151,7 +153,7 @@ int workspace_sweep(struct workspaces *w, struct workspace_collected *ret,
 {
     struct search s cleanup(search_done) = {
         .refs = {.store = w->store},
-        .before_ms = clock_real_ms() - w->maintenance->grace_ms,
+        .grace_ms = w->maintenance->grace_ms,
         .err = err,
     };
     int r;

@@ -18,7 +18,7 @@ struct survey {
     struct refs_walk refs;
     const char *ref;
     bool begun;
-    int64_t before_ms;
+    int64_t grace_ms;
     uint64_t bytes, orphans;
     struct error *err;
 };
@@ -39,7 +39,7 @@ static int on_blob(void *ctx, const struct blob_info *blob)
     }
     if (s->ref && strcmp(s->ref, blob->sha256) == 0)
         s->bytes += blob->size;
-    else if (blob->stored_at_ms <= s->before_ms) /* else its row may come */
+    else if (clock_real_ms() - blob->stored_at_ms >= s->grace_ms)
         s->orphans++;
     return 0;
 }
@@ -49,7 +49,7 @@ static int survey(struct workspaces *w, uint64_t *ret_bytes,
 {
     struct survey s cleanup(survey_done) = {
         .refs = {.store = w->store},
-        .before_ms = clock_real_ms() - w->maintenance->grace_ms,
+        .grace_ms = w->maintenance->grace_ms,
         .err = err,
     };
     int r = blob_iterate(w->blobs, on_blob, &s, err);

@@ -257,7 +257,6 @@ static void cancelled_takes_nothing_more(void **state)
     assert_int_equal(complete(f, id, order, 1, NULL, NULL), -ERR_CONFLICT);
     MUST(f, cancel(f, id)); /* it is, and stays */
     assert_int_equal(events(f, "upload.abort"), 1);
-    nap_ms(2);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_false(blob_is_there(f, sha256));
     assert_int_equal(status_of(f, id), LIBRARY_CANCELLED);
