@@ -176,7 +176,8 @@ struct mutex *mutex_hold(struct mutex *m)
 
 void mutex_release(struct mutex **m)
 {
-    mutex_unlock(*m);
+    if (*m)
+        mutex_unlock(*m);
 }
 
 /* ---- conditions --------------------------------------------------------- */

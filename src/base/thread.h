@@ -64,7 +64,7 @@ bool mutex_lock_until(struct mutex *m, uint64_t deadline_ms);
  *     struct mutex *held cleanup(mutex_release) = mutex_hold(&x->lock);
  */
 struct mutex *mutex_hold(struct mutex *m);
-void mutex_release(struct mutex **m);
+void mutex_release(struct mutex **m); /* of NULL: nothing */
 /* Debug flavours abort if the calling thread does not hold m. */
 #ifdef GLOVEBOX_DEBUG
 void mutex_assert_held(const struct mutex *m);

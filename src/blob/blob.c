@@ -16,6 +16,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 
 static int open_folder(int dir, const char *name, int *ret_fd,
@@ -101,20 +102,16 @@ uint64_t blobs_inflight(struct blobs *b)
 int blobs_open(const char *data_dir, struct blobs **ret, struct error *err)
 {
     struct blobs *b = xcalloc(1, sizeof(*b));
-    pthread_condattr_t attr;
     int r;
 
     b->dir = b->tmp = b->tenant_copies = -1;
     b->log.fd[0] = b->log.fd[1] = -1;
-    (void)pthread_mutex_init(&b->log.lock, NULL); /* cannot fail here */
-    (void)pthread_cond_init(&b->log.changed, NULL);
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&b->log.work, &attr);
-    (void)pthread_condattr_destroy(&attr);
-    (void)pthread_mutex_init(&b->looking, NULL);
-    (void)pthread_mutex_init(&b->lock, NULL);
-    (void)pthread_cond_init(&b->removed, NULL);
+    mutex_init(&b->log.lock);
+    cond_init(&b->log.changed);
+    cond_init(&b->log.work);
+    mutex_init(&b->looking);
+    mutex_init(&b->lock);
+    cond_init(&b->removed);
     b->verified = xcalloc(BLOB_VERIFIED_SETS * (size_t)BLOB_VERIFIED_WAYS,
                           sizeof(*b->verified));
     b->inflight = inflight_new(free_bytes, b);
@@ -151,12 +148,12 @@ void blobs_close(struct blobs *b)
             b->pins[i] = pin->next;
             free(pin);
         }
-    (void)pthread_cond_destroy(&b->removed); /* nobody waits any more */
-    (void)pthread_mutex_destroy(&b->lock);
-    (void)pthread_mutex_destroy(&b->looking);
-    (void)pthread_mutex_destroy(&b->log.lock);
-    (void)pthread_cond_destroy(&b->log.changed);
-    (void)pthread_cond_destroy(&b->log.work);
+    cond_done(&b->removed); /* nobody waits any more */
+    mutex_done(&b->lock);
+    mutex_done(&b->looking);
+    mutex_done(&b->log.lock);
+    cond_done(&b->log.changed);
+    cond_done(&b->log.work);
     inflight_free(b->inflight);
     free(b->verified);
     fd_close(&b->tenant_copies);

@@ -14,13 +14,13 @@
 #ifndef GLOVEBOX_BLOB_BLOB_INT_H
 #define GLOVEBOX_BLOB_BLOB_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
 
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/thread.h"
 #include "blob/blob.h"
 #include "blob/inflight.h"
 
@@ -109,8 +109,8 @@ struct blob_log_group {
 struct blob_log {
     bool open; /* false: nothing is published or scrubbed at close */
     int fd[2];
-    pthread_mutex_t lock; /* around what follows */
-    pthread_cond_t changed;
+    struct mutex lock; /* around what follows */
+    struct cond changed;
     unsigned half;      /* the one that is being filled */
     uint64_t turn;      /* of that half */
     size_t at;          /* filled, and on its way to the disk at least */
@@ -129,10 +129,10 @@ struct blob_log {
     uint64_t seq;
 
     /* publisher.c: */
-    pthread_t publisher;
-    pthread_cond_t work;
-    bool publishing, stop; /* the thread runs; it is to stop */
-    unsigned quiet_ms;     /* of few writes before it starts */
+    struct thread publisher;
+    struct cond work;
+    bool stop;
+    unsigned quiet_ms; /* of few writes before it starts */
 };
 
 struct blobs {
@@ -142,9 +142,9 @@ struct blobs {
     struct disk *disk;  /* or NULL */
     atomic_bool failed; /* a sync did: no more writes */
     atomic_bool stopping;
-    pthread_mutex_t looking; /* held by who counts what is on disk */
-    pthread_mutex_t lock;    /* around everything below */
-    pthread_cond_t removed;
+    struct mutex looking; /* held while the disk is counted */
+    struct mutex lock;    /* around everything below */
+    struct cond removed;
     struct blob_pin *pins[BLOB_PINS];
     unsigned lost; /* of these */
     struct blob_verified
@@ -158,18 +158,6 @@ struct blobs {
 struct blob_hold {
     struct inflight_hold hold;
 };
-
-/* For `pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);` */
-static inline pthread_mutex_t *blob_lock(pthread_mutex_t *lock)
-{
-    (void)pthread_mutex_lock(lock); /* fails only on misuse */
-    return lock;
-}
-
-static inline void blob_unlock(pthread_mutex_t **lock)
-{
-    (void)pthread_mutex_unlock(*lock); /* we hold it */
-}
 
 /* ---- name.c --------------------------------------------------------------
  */

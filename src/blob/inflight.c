@@ -7,7 +7,6 @@
 #include "blob/inflight.h"
 
 #include <errno.h>
-#include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
 #include <time.h>
@@ -15,6 +14,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 
 #define RETRY_S 5
 #define LOOK_MS 200u /* space also becomes free without a sign from us */
@@ -29,8 +29,8 @@ struct inflight_tenant {
 struct inflight {
     uint64_t (*free_bytes)(void *ctx);
     void *ctx;
-    pthread_mutex_t lock;
-    pthread_cond_t ended; /* a reservation did */
+    struct mutex lock;
+    struct cond ended; /* a reservation did */
     uint64_t reserved, written;
     struct inflight_tenant *tenants;
 };
@@ -38,15 +38,11 @@ struct inflight {
 struct inflight *inflight_new(uint64_t (*free_bytes)(void *ctx), void *ctx)
 {
     struct inflight *f = xcalloc(1, sizeof(*f));
-    pthread_condattr_t attr;
 
     f->free_bytes = free_bytes;
     f->ctx = ctx;
-    (void)pthread_mutex_init(&f->lock, NULL); /* these cannot fail on Linux */
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&f->ended, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    mutex_init(&f->lock);
+    cond_init(&f->ended);
     return f;
 }
 
@@ -61,8 +57,8 @@ void inflight_free(struct inflight *f)
         free(t->name);
         free(t);
     }
-    (void)pthread_cond_destroy(&f->ended);
-    (void)pthread_mutex_destroy(&f->lock);
+    cond_done(&f->ended);
+    mutex_done(&f->lock);
     free(f);
 }
 
@@ -71,7 +67,7 @@ void inflight_begin(struct inflight *f, const char *tenant,
 {
     struct inflight_tenant *t;
 
-    pthread_mutex_lock(&f->lock);
+    mutex_lock(&f->lock);
     t = f->tenants;
     while (t && strcmp(t->name, tenant) != 0)
         t = t->next;
@@ -82,7 +78,7 @@ void inflight_begin(struct inflight *f, const char *tenant,
         f->tenants = t;
     }
     t->holds++;
-    pthread_mutex_unlock(&f->lock);
+    mutex_unlock(&f->lock);
     *h = (struct inflight_hold){.all = f, .who = t};
 }
 
@@ -134,11 +130,9 @@ int inflight_take(struct inflight_hold *h, uint64_t bytes,
         uint64_t on_disk = f->free_bytes(f->ctx);
         uint64_t now = clock_mono_ms();
         uint64_t until = MIN(deadline_ms, now + LOOK_MS);
-        struct timespec ts = {.tv_sec = (time_t)(until / 1000),
-                              .tv_nsec = (long)(until % 1000) * 1000000};
         int rc = 1;
 
-        pthread_mutex_lock(&f->lock);
+        mutex_lock(&f->lock);
         if (fits(h->who->reserved, bytes,
                  unpromised(on_disk, f->reserved, f->written))) {
             h->reserved += bytes;
@@ -151,9 +145,10 @@ int inflight_take(struct inflight_hold *h, uint64_t bytes,
         } else if (now >= deadline_ms) {
             rc = too_busy(err);
         } else {
-            (void)pthread_cond_timedwait(&f->ended, &f->lock, &ts);
+            (void)cond_wait_until(&f->ended, &f->lock,
+                                  until); /* looks again */
         }
-        pthread_mutex_unlock(&f->lock);
+        mutex_unlock(&f->lock);
         if (rc <= 0)
             return rc;
     }
@@ -163,11 +158,11 @@ void inflight_wrote(struct inflight_hold *h, uint64_t bytes)
 {
     struct inflight *f = h->all;
 
-    pthread_mutex_lock(&f->lock);
+    mutex_lock(&f->lock);
     bytes = MIN(bytes, h->reserved - h->written);
     h->written += bytes;
     f->written += bytes;
-    pthread_mutex_unlock(&f->lock);
+    mutex_unlock(&f->lock);
 }
 
 void inflight_end(struct inflight_hold *h)
@@ -177,7 +172,7 @@ void inflight_end(struct inflight_hold *h)
 
     if (!f)
         return;
-    pthread_mutex_lock(&f->lock);
+    mutex_lock(&f->lock);
     f->reserved -= h->reserved;
     f->written -= h->written;
     h->who->reserved -= h->reserved;
@@ -189,8 +184,8 @@ void inflight_end(struct inflight_hold *h)
         free(h->who->name);
         free(h->who);
     }
-    (void)pthread_cond_broadcast(&f->ended);
-    pthread_mutex_unlock(&f->lock);
+    cond_broadcast(&f->ended);
+    mutex_unlock(&f->lock);
     *h = (struct inflight_hold){0};
 }
 
@@ -198,8 +193,8 @@ uint64_t inflight_bytes(struct inflight *f)
 {
     uint64_t bytes;
 
-    pthread_mutex_lock(&f->lock);
+    mutex_lock(&f->lock);
     bytes = f->reserved;
-    pthread_mutex_unlock(&f->lock);
+    mutex_unlock(&f->lock);
     return bytes;
 }

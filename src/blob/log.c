@@ -30,6 +30,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 
 _Static_assert(sizeof(struct blob_record) == 80, "no padding");
@@ -70,11 +71,12 @@ int blob_log_settle(struct blobs *b, struct error *err)
     uint64_t turn = log->turn;
     int r;
 
-    (void)pthread_mutex_unlock(&log->lock);
+    mutex_assert_held(&log->lock);
+    mutex_unlock(&log->lock);
     r = blob_fault_refuse(b, err);
     if (r == 0 && syncfs(b->dir) < 0)
         r = blob_fault_final(b, errno, err);
-    (void)pthread_mutex_lock(&log->lock);
+    mutex_lock(&log->lock);
     if (r == 0 && all && log->turn == turn)
         log->settled[other] = true;
     return r;
@@ -90,11 +92,11 @@ static int sync_half(struct blobs *b, struct error *err)
 
     if (!log->unsynced)
         return 0;
-    (void)pthread_mutex_unlock(&log->lock);
+    mutex_unlock(&log->lock);
     r = blob_fault_refuse(b, err);
     if (r == 0 && fdatasync(fd) < 0)
         r = blob_fault_final(b, errno, err);
-    (void)pthread_mutex_lock(&log->lock);
+    mutex_lock(&log->lock);
     if (r == 0)
         log->unsynced = false;
     return r;
@@ -155,7 +157,7 @@ static int write_out(struct blobs *b, struct blob_log_group *g,
 
     log->pending = (struct buf){0};
     log->at += batch.len;
-    (void)pthread_mutex_unlock(&log->lock);
+    mutex_unlock(&log->lock);
     r = blob_log_put(fd, batch.data, batch.len, at);
     if (r < 0)
         r = blob_fault(-r, "store an object", err);
@@ -165,7 +167,7 @@ static int write_out(struct blobs *b, struct blob_log_group *g,
         *ret_unsynced = batch;
     else
         buf_done(&batch);
-    (void)pthread_mutex_lock(&log->lock);
+    mutex_lock(&log->lock);
     if (r < 0) /* or the next start would not look behind it */
         log->at = (size_t)at;
     else
@@ -208,7 +210,7 @@ static bool lead_or_wait(struct blobs *b, struct blob_log_group *mine,
     if (mine->done)
         return true;
     if (log->leading) {
-        (void)pthread_cond_wait(&log->changed, &log->lock);
+        cond_wait(&log->changed, &log->lock);
         return mine->done;
     }
     log->leading = true;
@@ -218,7 +220,7 @@ static bool lead_or_wait(struct blobs *b, struct blob_log_group *mine,
     mine->done = true;
     log->written++;
     log->leading = false;
-    (void)pthread_cond_broadcast(&log->changed);
+    cond_broadcast(&log->changed);
     return true;
 }
 
@@ -249,7 +251,7 @@ int blob_log_drain(struct blobs *b, struct buf *ret_unsynced,
         return see_out(b, log->group, ret_unsynced, err);
     }
     while (log->leading && log->written == written)
-        (void)pthread_cond_wait(&log->changed, &log->lock);
+        cond_wait(&log->changed, &log->lock);
     return 0;
 }
 
@@ -264,7 +266,7 @@ static int make_room(struct blobs *b, size_t need, struct error *err)
         struct error theirs;
 
         if (log->leading) {
-            (void)pthread_cond_wait(&log->changed, &log->lock);
+            cond_wait(&log->changed, &log->lock);
             continue;
         }
         if (log->group) { /* goes out first; its members hear how it went */
@@ -274,7 +276,7 @@ static int make_room(struct blobs *b, size_t need, struct error *err)
         log->leading = true;
         r = turn_over(b, err);
         log->leading = false;
-        (void)pthread_cond_broadcast(&log->changed);
+        cond_broadcast(&log->changed);
     }
     return r;
 }
@@ -284,11 +286,11 @@ int blob_log_add(struct blobs *b, const struct blob_name *name,
                  struct error *err)
 {
     struct blob_log *log = &b->log;
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&log->lock);
     int r;
 
     while (log->scrubbing)
-        (void)pthread_cond_wait(&log->changed, &log->lock);
+        cond_wait(&log->changed, &log->lock);
     r = blob_fault_refuse(b, err);
     if (r == 0)
         r = make_room(b, sizeof(struct blob_record) + len, err);
@@ -316,23 +318,23 @@ static int none_lost(struct blobs *b, struct error *err)
 int blobs_sync(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&log->lock);
     int r = blob_log_drain(b, NULL, err);
 
     if (r < 0)
         return r;
     while (log->leading)
-        (void)pthread_cond_wait(&log->changed, &log->lock);
+        cond_wait(&log->changed, &log->lock);
     log->leading = true;
     r = sync_half(b, err);
     log->leading = false;
-    (void)pthread_cond_broadcast(&log->changed);
+    cond_broadcast(&log->changed);
     return r < 0 ? r : none_lost(b, err);
 }
 
 int blobs_write(struct blobs *b, struct buf *ret, struct error *err)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->log.lock);
     int r;
 
     *ret = (struct buf){0};

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 
 /* Nobody writes meanwhile. */
@@ -53,16 +54,16 @@ static int publish_and_zero(struct blobs *b, struct error *err)
 int blob_log_scrub(struct blobs *b, struct error *err)
 {
     struct blob_log *log = &b->log;
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&log->lock);
     int r;
 
     while (log->scrubbing)
-        (void)pthread_cond_wait(&log->changed, &log->lock);
+        cond_wait(&log->changed, &log->lock);
     log->scrubbing = true; /* who comes now waits; who is in goes on */
     while (log->leading || log->group)
         (void)blob_log_drain(b, NULL, err); /* its members hear how it went */
     r = publish_and_zero(b, err);
     log->scrubbing = false;
-    (void)pthread_cond_broadcast(&log->changed);
+    cond_broadcast(&log->changed);
     return r;
 }

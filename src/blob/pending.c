@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 
 /* ---- the table ---------------------------------------------------------- */
@@ -69,7 +70,7 @@ void blob_pending_add(struct blobs *b, struct blob_pending *p)
     *bucket = p;
     queue(&b->log, p);
     if (b->log.unpublished[0] + b->log.unpublished[1] == 0)
-        (void)pthread_cond_signal(&b->log.work);
+        cond_signal(&b->log.work);
     b->log.unpublished[p->half]++;
 }
 
@@ -177,16 +178,17 @@ static int publish(struct blobs *b, const struct blob_pending *p,
     return 0;
 }
 
-/* The lock is held, and let go meanwhile. */
+/* Releases the lock meanwhile. */
 static int publish_unlocked(struct blobs *b, struct blob_pending *p,
                             struct error *err)
 {
     int r;
 
+    mutex_assert_held(&b->log.lock);
     p->busy = true;
-    (void)pthread_mutex_unlock(&b->log.lock);
+    mutex_unlock(&b->log.lock);
     r = publish(b, p, err);
-    (void)pthread_mutex_lock(&b->log.lock);
+    mutex_lock(&b->log.lock);
     p->busy = false;
     if (r == 0) {
         forget(b, p);
@@ -194,7 +196,7 @@ static int publish_unlocked(struct blobs *b, struct blob_pending *p,
         unqueue(&b->log, p);
         queue(&b->log, p);
     }
-    (void)pthread_cond_broadcast(&b->log.changed);
+    cond_broadcast(&b->log.changed);
     return r;
 }
 
@@ -220,6 +222,7 @@ int blob_pending_some(struct blobs *b, int half, uint64_t seq, unsigned most,
     struct blob_log *log = &b->log;
     int result = 0;
 
+    mutex_assert_held(&log->lock);
     for (unsigned done = 0; done < most;) {
         unsigned begin = half < 0 ? 1 - log->half : (unsigned)half;
         bool busy = false;
@@ -231,7 +234,7 @@ int blob_pending_some(struct blobs *b, int half, uint64_t seq, unsigned most,
         if (!p && !busy)
             return result < 0 ? result : 1;
         if (!p) {
-            (void)pthread_cond_wait(&log->changed, &log->lock);
+            cond_wait(&log->changed, &log->lock);
             continue;
         }
         done++;
@@ -245,7 +248,7 @@ int blob_pending_some(struct blobs *b, int half, uint64_t seq, unsigned most,
 
 int blob_pending_all(struct blobs *b, struct error *err)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->log.lock);
     int r = blob_pending_some(b, -1, b->log.seq, UINT32_MAX, err);
 
     return MIN(r, 0);
@@ -257,6 +260,7 @@ int blob_pending_all(struct blobs *b, struct error *err)
 static struct blob_pending *find_idle(struct blobs *b,
                                       const unsigned char *hash)
 {
+    mutex_assert_held(&b->log.lock);
     for (;;) {
         struct blob_pending *p = same_hash(*bucket_of(b, hash), hash), *any;
 
@@ -265,14 +269,14 @@ static struct blob_pending *find_idle(struct blobs *b,
                 break;
         if (!p)
             return any;
-        (void)pthread_cond_wait(&b->log.changed, &b->log.lock);
+        cond_wait(&b->log.changed, &b->log.lock);
     }
 }
 
 int blob_pending_publish(struct blobs *b, const struct blob_name *name,
                          struct error *err)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->log.lock);
     struct blob_pending *p;
     int r = 1;
 
@@ -284,7 +288,7 @@ int blob_pending_publish(struct blobs *b, const struct blob_name *name,
 int blob_pending_read(struct blobs *b, const struct blob_name *name,
                       char **ret_bytes, size_t *ret_len, struct error *err)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->log.lock);
     struct blob_pending *p = same_hash(*bucket_of(b, name->hash), name->hash);
     char *bytes cleanup(mem_free) = NULL;
     int r;
@@ -306,12 +310,12 @@ int blob_pending_read(struct blobs *b, const struct blob_name *name,
 
 void blob_pending_drop(struct blobs *b, const struct blob_name *name)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->log.lock);
     struct blob_pending *p;
 
     while ((p = find_idle(b, name->hash)))
         forget(b, p);
-    (void)pthread_cond_broadcast(&b->log.changed);
+    cond_broadcast(&b->log.changed);
 }
 
 static bool has_file(struct blobs *b, const struct blob_pending *p)
@@ -325,7 +329,7 @@ static bool has_file(struct blobs *b, const struct blob_pending *p)
 
 void blob_pending_count(struct blobs *b, int64_t *count, int64_t *bytes)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->log.lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->log.lock);
 
     for (size_t i = 0; i < ARRAY_SIZE(b->log.buckets); i++)
         for (struct blob_pending *p = b->log.buckets[i]; p; p = p->next) {

@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 
 /* The place in its bucket that points to it, or to the NULL at the end. */
@@ -43,11 +44,11 @@ static void forget(struct blob_pin **at)
 
 void blob_pin_add(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_pin **at = find(b, hash);
 
     while (*at && (*at)->removing) {
-        (void)pthread_cond_wait(&b->removed, held); /* fails on misuse only */
+        cond_wait(&b->removed, held);
         at = find(b, hash);
     }
     (*at ? *at : add(at, hash))->count++;
@@ -55,7 +56,7 @@ void blob_pin_add(struct blobs *b, const unsigned char hash[HASH_SIZE])
 
 void blob_pin_remove(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_pin **at = find(b, hash);
 
     assert(*at && (*at)->count > 0 && !(*at)->removing);
@@ -67,7 +68,7 @@ void blob_pin_remove(struct blobs *b, const unsigned char hash[HASH_SIZE])
 
 void blob_pin_mark_lost(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_pin *pin = *find(b, hash);
 
     if (!pin || pin->removing || pin->lost) /* nobody will refer to it */
@@ -78,7 +79,7 @@ void blob_pin_mark_lost(struct blobs *b, const unsigned char hash[HASH_SIZE])
 
 bool blob_pin_any_lost(struct blobs *b)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
 
     return b->lost > 0;
 }
@@ -86,7 +87,7 @@ bool blob_pin_any_lost(struct blobs *b)
 bool blob_pin_removal_begin(struct blobs *b,
                             const unsigned char hash[HASH_SIZE])
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_pin **at = find(b, hash);
 
     if (*at)
@@ -97,12 +98,12 @@ bool blob_pin_removal_begin(struct blobs *b,
 
 void blob_pin_removal_end(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_pin **at = find(b, hash);
 
     assert(*at && (*at)->removing);
     forget(at);
-    (void)pthread_cond_broadcast(&b->removed); /* cannot fail */
+    cond_broadcast(&b->removed);
 }
 
 int blob_pin(struct blobs *b, const char *sha256, struct error *err)

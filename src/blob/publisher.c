@@ -11,10 +11,12 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/sched.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 
 #define QUIET_MS 250u
@@ -22,20 +24,13 @@
 #define STEP 8u /* put in place before it looks up */
 #define RETRY_MS 1000u
 
-/* The lock is held. Sleeps so long, or until it is to end. */
+/* Sleeps for that long, or until the publisher is to stop. */
 static void rest(struct blob_log *log, unsigned ms)
 {
-    struct timespec until;
+    uint64_t until_ms = clock_mono_ms() + ms;
 
-    (void)clock_gettime(CLOCK_MONOTONIC, &until); /* cannot fail */
-    until.tv_sec += ms / 1000;
-    until.tv_nsec += (long)(ms % 1000) * 1000000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_sec++;
-        until.tv_nsec -= 1000000000;
-    }
-    while (!log->stop &&
-           pthread_cond_timedwait(&log->work, &log->lock, &until) == 0)
+    mutex_assert_held(&log->lock);
+    while (!log->stop && cond_wait_until(&log->work, &log->lock, until_ms))
         continue;
 }
 
@@ -68,11 +63,11 @@ static int publish_some(struct blobs *b, struct error *err)
     return MIN(r, 0);
 }
 
-static void *run(void *arg)
+static void blob_publisher_main(void *arg)
 {
     struct blobs *b = arg;
     struct blob_log *log = &b->log;
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&log->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&log->lock);
     bool failed = false;
 
     sched_patient();
@@ -81,7 +76,7 @@ static void *run(void *arg)
         int r = 0;
 
         if (log->unpublished[0] + log->unpublished[1] == 0) {
-            (void)pthread_cond_wait(&log->work, &log->lock);
+            cond_wait(&log->work, &log->lock);
             continue;
         }
         if (is_time(log) && !log->stop)
@@ -93,29 +88,20 @@ static void *run(void *arg)
         if (failed)
             rest(log, RETRY_MS);
     }
-    return NULL;
 }
 
 int blob_publisher_start(struct blobs *b, struct error *err)
 {
-    int r;
-
     b->log.quiet_ms = QUIET_MS;
-    r = pthread_create(&b->log.publisher, NULL, run, b);
-    if (r != 0)
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
-    b->log.publishing = true;
-    return 0;
+    return thread_start(&b->log.publisher, "blob-publisher",
+                        blob_publisher_main, b, err);
 }
 
 void blob_publisher_stop(struct blobs *b)
 {
-    if (!b->log.publishing)
-        return;
-    (void)pthread_mutex_lock(&b->log.lock); /* fails only on misuse */
+    mutex_lock(&b->log.lock);
     b->log.stop = true;
-    (void)pthread_cond_broadcast(&b->log.work);
-    (void)pthread_mutex_unlock(&b->log.lock);
-    (void)pthread_join(b->log.publisher, NULL); /* fails only on misuse */
-    b->log.publishing = false;
+    cond_broadcast(&b->log.work);
+    mutex_unlock(&b->log.lock);
+    thread_join(&b->log.publisher);
 }

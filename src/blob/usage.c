@@ -9,6 +9,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 
 #define TRIES 4u
@@ -16,7 +17,7 @@
 void blob_usage_add(struct blobs *b, const struct blob_name *name,
                     int64_t count, int64_t bytes)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_usage *u = &b->usage[name->hash[0]];
 
     u->count += count;
@@ -32,9 +33,9 @@ static bool count_folder(struct blobs *b, unsigned folder, bool last)
     int64_t count = 0, bytes = 0;
     uint64_t changes;
 
-    (void)blob_lock(&b->lock);
+    (void)mutex_hold(&b->lock);
     changes = b->usage[folder].changes;
-    (void)pthread_mutex_unlock(&b->lock); /* we hold it */
+    mutex_unlock(&b->lock);
     if (blob_iterate_list(b, folder, &dir, &l) < 0)
         log_event(LOG_WARN, "blob_usage_unreadable", NULL);
     for (size_t i = 0; i < l.count; i++) {
@@ -45,7 +46,7 @@ static bool count_folder(struct blobs *b, unsigned folder, bool last)
         count++;
         bytes += st.st_size;
     }
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     if (b->usage[folder].changes != changes && !last)
         return false;
     b->usage[folder].count = count;
@@ -63,14 +64,14 @@ static void count_all(struct blobs *b)
 
 void blobs_usage(struct blobs *b, uint64_t *ret_bytes, uint64_t *ret_count)
 {
-    pthread_mutex_t *looks cleanup(blob_unlock) = blob_lock(&b->looking);
+    struct mutex *looks cleanup(mutex_release) = mutex_hold(&b->looking);
     int64_t count = 0, bytes = 0;
 
     if (!b->counted)
         count_all(b);
     b->counted = true;
     blob_pending_count(b, &count, &bytes);
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     for (unsigned i = 0; i < BLOB_FOLDERS; i++) {
         count += b->usage[i].count;
         bytes += b->usage[i].bytes;

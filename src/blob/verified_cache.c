@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 
 static int64_t ns_of(const struct timespec *t)
@@ -70,7 +71,7 @@ static bool same_file(const struct blob_verified *k, const struct stat *st)
 bool blob_verified_cache_has(struct blobs *b, const struct blob_name *name,
                              const struct stat *st)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     const struct blob_verified *k = find(b, name, st);
 
     return k && same_file(k, st) &&
@@ -80,7 +81,7 @@ bool blob_verified_cache_has(struct blobs *b, const struct blob_name *name,
 void blob_verified_cache_add(struct blobs *b, const struct blob_name *name,
                              const struct stat *st)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_verified *k = find(b, name, st);
 
     if (!k)
@@ -97,7 +98,7 @@ void blob_verified_cache_add(struct blobs *b, const struct blob_name *name,
 void blob_verified_cache_remove(struct blobs *b, const struct blob_name *name,
                                 const struct stat *st)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_verified *k = find(b, name, st);
 
     if (k)
@@ -108,7 +109,7 @@ void blob_verified_cache_update(struct blobs *b, const struct blob_name *name,
                                 const struct stat *before,
                                 const struct stat *after)
 {
-    pthread_mutex_t *held cleanup(blob_unlock) = blob_lock(&b->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
     struct blob_verified *k = find(b, name, before);
     int64_t ctime_ns;
 

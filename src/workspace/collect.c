@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/library.h"
 #include "workspace/workspace_int.h"
 
@@ -53,8 +54,8 @@ static int forget(struct workspaces *w, struct error *err)
 int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
                        struct error *err)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->maintenance->round);
+    struct mutex *held cleanup(mutex_release) =
+        mutex_hold(&w->maintenance->round);
     struct workspace_collected done = {0};
     uint64_t expired = 0;                /* each is in the trail */
     int r = audit_intact(w->audit, err); /* or live bytes may look unused */

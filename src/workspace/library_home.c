@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/library_int.h"
 
 #define LIBRARY_TITLE "Files"
@@ -31,8 +32,7 @@ static struct library_memo *memo_of(struct workspaces *w, const char *tenant)
 
 static bool recall(struct workspaces *w, const char *tenant, char ret[ID_MAX])
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&w->lock);
     const struct library_memo *memo = memo_of(w, tenant);
 
     if (!memo->id[0] || strcmp(memo->tenant, tenant) != 0)
@@ -43,8 +43,7 @@ static bool recall(struct workspaces *w, const char *tenant, char ret[ID_MAX])
 
 static void remember(struct workspaces *w, const char *tenant, const char *id)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&w->lock);
     struct library_memo *memo = memo_of(w, tenant);
 
     (void)snprintf(memo->tenant, sizeof(memo->tenant), "%s", tenant);

@@ -9,11 +9,11 @@
 #ifndef GLOVEBOX_WORKSPACE_KEEP_INT_H
 #define GLOVEBOX_WORKSPACE_KEEP_INT_H
 
-#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/thread.h"
 #include "blob/blob.h"
 #include "workspace/workspace.h"
 
@@ -53,15 +53,14 @@ struct scrub_bad {
 };
 
 struct workspace_maintenance {
-    pthread_mutex_t lock; /* everything below but `round` and `sweep` */
-    pthread_cond_t wake;
+    struct mutex lock; /* everything below but `round` and `sweep` */
+    struct cond wake;
     bool stopping;
-    pthread_t collector, scrubber;
-    bool collects, scrubs; /* the threads were started */
-    unsigned paused;       /* backups at work */
+    struct thread collector, scrubber;
+    unsigned paused; /* backups at work */
 
-    pthread_mutex_t round; /* one collection at a time */
-    pthread_mutex_t sweep; /* held over each removal of blobs, and to pause */
+    struct mutex round; /* one collection at a time */
+    struct mutex sweep; /* held over each removal of blobs, and to pause */
     _Atomic uint32_t grace_ms; /* younger blobs are not collected */
 
     struct workspace_scrub scrub;
@@ -123,7 +122,7 @@ int workspace_sweep_names(struct workspaces *w, const char *names,
 int workspace_scrub_round(struct workspaces *w);
 /* Looks again at what was bad. */
 void workspace_scrub_again(struct workspaces *w);
-void *workspace_scrub_run(void *workspaces); /* the thread */
+void workspace_scrubber_main(void *workspaces);
 
 /* ---- refs.c: which blobs the store references
  * -----------------------------------

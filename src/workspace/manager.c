@@ -5,20 +5,9 @@
  */
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/shares_int.h"
 #include "workspace/workspace_int.h"
-
-pthread_mutex_t *workspace_lock_mutex(pthread_mutex_t *m)
-{
-    (void)pthread_mutex_lock(m); /* fails only for a bug of ours */
-    return m;
-}
-
-void workspace_unlock_mutex(pthread_mutex_t **m)
-{
-    if (*m)
-        (void)pthread_mutex_unlock(*m);
-}
 
 int workspaces_open(const struct workspaces_settings *settings,
                     struct store *store, struct blobs *blobs,
@@ -33,7 +22,7 @@ int workspaces_open(const struct workspaces_settings *settings,
     w->store = store;
     w->blobs = blobs;
     w->audit = audit;
-    (void)pthread_mutex_init(&w->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&w->lock);
     w->attempts = share_attempts_new();
     if (workspace_small_blob_rows_open(w, err) < 0 ||
         workspace_trees_open(w, err) < 0 ||
@@ -53,7 +42,7 @@ void workspaces_close(struct workspaces *w)
     workspace_trees_close(w);
     workspace_small_blob_rows_close(w);
     share_attempts_free(w->attempts);
-    (void)pthread_mutex_destroy(&w->lock);
+    mutex_done(&w->lock);
     free(w->data_dir);
     free(w);
 }
@@ -76,8 +65,7 @@ struct audit *workspaces_audit(struct workspaces *w)
 void workspaces_on_commit(struct workspaces *w, void (*fn)(void *ctx),
                           void *ctx)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&w->lock);
 
     w->on_commit = fn;
     w->on_commit_ctx = ctx;
@@ -87,8 +75,7 @@ void workspaces_on_commit(struct workspaces *w, void (*fn)(void *ctx),
  * called any more; it is quick by contract. */
 void workspaces_committed(struct workspaces *w)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&w->lock);
 
     w->commits++;
     if (w->on_commit)
@@ -97,8 +84,7 @@ void workspaces_committed(struct workspaces *w)
 
 uint64_t workspaces_commits(struct workspaces *w)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&w->lock);
 
     return w->commits;
 }

@@ -7,7 +7,6 @@
  */
 #include <inttypes.h>
 #include <openssl/evp.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +14,7 @@
 #include "base/hash.h"
 #include "base/ids.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/shares_int.h"
 
 #define SALT_SIZE 16
@@ -30,12 +30,11 @@ struct hashed {
 };
 
 /* Guards no state, only the machine's memory. */
-static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+static struct mutex one_at_a_time = MUTEX_INIT;
 
 static bool derive(const char *password, struct hashed *h)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&one_at_a_time);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&one_at_a_time);
 
     return EVP_PBE_scrypt(password, strlen(password), h->salt, sizeof(h->salt),
                           UINT64_C(1) << h->log_n, h->r, h->p, MEMORY_MAX,

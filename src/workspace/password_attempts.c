@@ -25,7 +25,6 @@
  * a source maps to cannot be predicted from outside.
  */
 #include <arpa/inet.h>
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,6 +32,7 @@
 #include "base/hash.h"
 #include "base/ids.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/shares_int.h"
 
 #define WRONG_KEPT 4u
@@ -66,8 +66,8 @@ struct running {
 };
 
 struct share_attempts {
-    pthread_mutex_t lock; /* all below; a leaf */
-    pthread_cond_t done;
+    struct mutex lock; /* all below; a leaf */
+    struct cond done;
     unsigned char key[HASH_SIZE];
     struct running running[SHARE_HASHES];
     struct entry entries[SHARE_ATTEMPT_SETS][SHARE_ATTEMPT_WAYS];
@@ -78,8 +78,8 @@ struct share_attempts *share_attempts_new(void)
 {
     struct share_attempts *g = xcalloc(1, sizeof(*g));
 
-    (void)pthread_mutex_init(&g->lock, NULL); /* cannot fail on Linux */
-    (void)pthread_cond_init(&g->done, NULL);
+    mutex_init(&g->lock);
+    cond_init(&g->done);
     ids_random(g->key, sizeof(g->key));
     return g;
 }
@@ -88,8 +88,8 @@ void share_attempts_free(struct share_attempts *g)
 {
     if (!g)
         return;
-    (void)pthread_cond_destroy(&g->done);
-    (void)pthread_mutex_destroy(&g->lock);
+    cond_done(&g->done);
+    mutex_done(&g->lock);
     explicit_bzero(g->key, sizeof(g->key));
     free(g);
 }
@@ -280,7 +280,7 @@ static enum share_attempt_answer await(struct share_attempts *g,
 
     r->waiting++;
     while (!r->done)
-        (void)pthread_cond_wait(&g->done, &g->lock);
+        cond_wait(&g->done, &g->lock);
     right = r->right;
     if (--r->waiting == 0)
         r->busy = false;
@@ -319,8 +319,7 @@ enum share_attempt_answer share_attempt_begin(
     struct share_attempts *g, const struct share_attempt_spec *spec,
     uint64_t now_ms, struct share_attempt *ret, int *ret_wait_s)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&g->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&g->lock);
     enum share_attempt_answer known;
     struct running *r;
     struct entry *e;
@@ -356,8 +355,7 @@ enum share_attempt_answer share_attempt_begin(
 void share_attempt_end(struct share_attempts *g, const struct share_attempt *t,
                        bool right, uint64_t now_ms)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&g->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&g->lock);
     struct entry *e = find(g, t->name);
     struct wide *all = find_wide(g, t->link);
     struct running *r = t->running;
@@ -377,5 +375,5 @@ void share_attempt_end(struct share_attempts *g, const struct share_attempt *t,
     r->done = true;
     r->right = right;
     r->busy = r->waiting > 0;
-    (void)pthread_cond_broadcast(&g->done);
+    cond_broadcast(&g->done);
 }

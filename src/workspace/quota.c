@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "quota/quota.h"
 #include "workspace/workspace_int.h"
 
@@ -77,8 +78,7 @@ static struct quota_memo *memo_of(struct workspaces *w, const char *tenant)
 static bool take_remembered(struct workspaces *w, const char *tenant,
                             uint64_t quota, uint64_t more)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&w->lock);
     struct quota_memo *memo = memo_of(w, tenant);
 
     if (strcmp(memo->tenant, tenant) != 0 || memo->quota != quota ||
@@ -91,8 +91,7 @@ static bool take_remembered(struct workspaces *w, const char *tenant,
 static void remember(struct workspaces *w, const char *tenant, uint64_t quota,
                      uint64_t room)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&w->lock);
     struct quota_memo *memo = memo_of(w, tenant);
 
     (void)snprintf(memo->tenant, sizeof(memo->tenant), "%s", tenant);
@@ -153,11 +152,11 @@ static int tenant_room(struct workspaces *w, struct store_tx *tx,
     *ret = UINT64_MAX;
     if (!quota)
         return 0;
-    (void)workspace_lock_mutex(&w->lock);
+    (void)mutex_hold(&w->lock);
     known = strcmp(memo_of(w, tenant)->tenant, tenant) == 0 &&
             memo_of(w, tenant)->quota == quota;
     room = known ? memo_of(w, tenant)->room : 0;
-    (void)pthread_mutex_unlock(&w->lock); /* we hold it */
+    mutex_unlock(&w->lock);
     if (room < want) {
         r = tenant_used(tx, tenant, &used, err);
         if (r < 0)

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 #define ROUND_MS (24 * 3600 * 1000ull)
@@ -36,8 +37,7 @@ static void bad_forget(struct workspace_maintenance *k, struct scrub_bad *bad)
 /* True if it was not known to be bad. */
 static bool bad_note(struct workspace_maintenance *k, const char *sha256)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&k->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&k->lock);
     struct scrub_bad *bad = bad_find(k, sha256);
     bool fresh = !bad;
 
@@ -55,8 +55,7 @@ static void good_note(struct workspace_maintenance *k, const char *sha256)
     bool healed = false;
 
     {
-        pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-            workspace_lock_mutex(&k->lock);
+        struct mutex *held cleanup(mutex_release) = mutex_hold(&k->lock);
         struct scrub_bad *bad = bad_find(k, sha256);
 
         healed = bad != NULL;
@@ -70,8 +69,7 @@ static void good_note(struct workspace_maintenance *k, const char *sha256)
 /* What this round did not meet is referred to by nobody any more. */
 static void bad_prune(struct workspace_maintenance *k)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&k->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&k->lock);
 
     for (size_t i = k->bad_count; i-- > 0;)
         if (k->bad[i].round != k->scrub_round)
@@ -91,8 +89,7 @@ static int is_referred(struct workspaces *w, const char *sha256)
 
 static void count(struct workspace_maintenance *k, uint64_t bytes)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&k->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&k->lock);
 
     k->scrub.blobs++;
     k->scrub.bytes += bytes;
@@ -123,8 +120,7 @@ static int scrub_one(struct workspaces *w, const char *sha256)
 
 static void round_begin(struct workspace_maintenance *k)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&k->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&k->lock);
 
     k->scrub_round++;
     k->scrub.round_started_at_ms = clock_real_ms();
@@ -134,8 +130,7 @@ static void round_begin(struct workspace_maintenance *k)
 static void round_end(struct workspace_maintenance *k)
 {
     bad_prune(k);
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&k->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&k->lock);
 
     k->scrub.last_full_at_ms = clock_real_ms();
 }
@@ -165,8 +160,7 @@ void workspace_scrub_again(struct workspaces *w)
     char *names cleanup(mem_free) = NULL;
 
     {
-        pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-            workspace_lock_mutex(&k->lock);
+        struct mutex *held cleanup(mutex_release) = mutex_hold(&k->lock);
 
         most = k->bad_count;
         names = xcalloc(most + 1, BLOB_NAME);
@@ -185,7 +179,7 @@ void workspace_scrub_again(struct workspaces *w)
     }
 }
 
-void *workspace_scrub_run(void *workspaces)
+void workspace_scrubber_main(void *workspaces)
 {
     struct workspaces *w = workspaces;
 
@@ -193,10 +187,10 @@ void *workspace_scrub_run(void *workspaces)
         uint64_t until_ms = clock_mono_ms() + ROUND_MS;
 
         if (workspace_scrub_round(w))
-            return NULL;
+            return;
         while (clock_mono_ms() < until_ms) {
             if (workspace_maintenance_wait(w, AGAIN_MS))
-                return NULL;
+                return;
             workspace_scrub_again(w);
         }
     }
@@ -204,8 +198,8 @@ void *workspace_scrub_run(void *workspaces)
 
 void workspaces_scrub_state(struct workspaces *w, struct workspace_scrub *ret)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->maintenance->lock);
+    struct mutex *held cleanup(mutex_release) =
+        mutex_hold(&w->maintenance->lock);
 
     *ret = w->maintenance->scrub;
     ret->bad = w->maintenance->bad_count;

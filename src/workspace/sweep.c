@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 #define BATCH 32u         /* removals in a transaction */
@@ -26,8 +27,8 @@
 
 static bool may_sweep(struct workspaces *w)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->maintenance->lock);
+    struct mutex *held cleanup(mutex_release) =
+        mutex_hold(&w->maintenance->lock);
 
     return w->maintenance->paused == 0;
 }
@@ -52,8 +53,8 @@ static int remove_batch(struct workspaces *w, const struct blob_info *blobs,
                         size_t count, struct workspace_collected *ret,
                         struct error *err)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->maintenance->sweep);
+    struct mutex *held cleanup(mutex_release) =
+        mutex_hold(&w->maintenance->sweep);
     struct store_tx *tx cleanup(store_rollback) = NULL;
     int r;
 

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 /* ---- handing out -------------------------------------------------------- */
@@ -70,11 +71,11 @@ static int hand_out(struct workspaces *w, struct tree *t, int64_t head,
     ret->count = diff ? 2 : 1;
     pin = xcalloc(1, sizeof(*pin));
     *pin = (struct tree_pin){.tree = t, .full = t->full, .diff = diff};
-    (void)pthread_mutex_lock(&w->trees->lock);
+    mutex_lock(&w->trees->lock);
     pin->full->pins++;
     if (diff)
         diff->pins++;
-    (void)pthread_mutex_unlock(&w->trees->lock);
+    mutex_unlock(&w->trees->lock);
     ret->pin = pin;
     return 0;
 }
@@ -104,8 +105,7 @@ int workspace_tree_acquire(struct workspaces *w, const struct actor *who,
     blob_owner(row.tenant, owner);
     t = tree_register_use(w->trees, row.id, true);
     {
-        pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-            workspace_lock_mutex(&t->building);
+        struct mutex *held cleanup(mutex_release) = mutex_hold(&t->building);
         int dir cleanup(fd_close) = -1;
 
         grown = !t->layers;
@@ -124,8 +124,7 @@ int workspace_tree_acquire(struct workspaces *w, const struct actor *who,
 /* The next layer that is only waited for; out of the list. */
 static struct tree_layer *doomed(struct workspace_trees *trees, struct tree *t)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&trees->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&trees->lock);
 
     for (struct tree_layer *l = t->layers; l; l = l->next)
         if (l->doomed && l->pins == 0) {
@@ -137,8 +136,7 @@ static struct tree_layer *doomed(struct workspace_trees *trees, struct tree *t)
 
 static void unpin(struct workspace_trees *trees, struct tree_pin *pin)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&trees->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&trees->lock);
 
     pin->tree->users++; /* so that it stays while we clear up */
     pin->full->pins--;
@@ -176,8 +174,8 @@ void workspace_tree_forget(struct workspaces *w, const char *id)
     if (!t)
         return;
     {
-        pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-            workspace_lock_mutex(&w->trees->lock);
+        struct mutex *held cleanup(mutex_release) =
+            mutex_hold(&w->trees->lock);
 
         t->forgotten = true;
     }

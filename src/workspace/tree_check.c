@@ -24,6 +24,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 static int64_t ctime_of(const struct stat *st)
@@ -98,10 +99,9 @@ static int corrupt(struct tree_layer *layer, const struct tree_file *file,
 
 /* Its lock, or NULL when the layer is not watched; each of those who check
  * it at once then waits for what another found. */
-static pthread_mutex_t *watched(struct tree_layer *layer)
+static struct mutex *watched(struct tree_layer *layer)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&layer->watch.lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&layer->watch.lock);
 
     return layer->watch.ready ? take_ptr(held) : NULL;
 }
@@ -112,7 +112,7 @@ static int check_layer(struct workspaces *w, int root,
                        struct renewed *renewed, struct error *err)
 {
     struct tree_place p cleanup(tree_place_done) = {.root = -1, .folder = -1};
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = watched(layer);
+    struct mutex *held cleanup(mutex_release) = watched(layer);
 
     if (held)
         tree_watch_hear(layer);
@@ -156,8 +156,8 @@ bool tree_check_look(struct workspaces *w, struct tree *t, int dir,
         if (tree_watcher_yields(w->trees, t, i))
             return false;
         if (check_file(w, &p, file, &renewed) != FOUND_SAME) {
-            pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-                workspace_lock_mutex(&layer->watch.lock);
+            struct mutex *held cleanup(mutex_release) =
+                mutex_hold(&layer->watch.lock);
 
             tree_watch_doubt(layer, file, true);
         }
@@ -173,13 +173,13 @@ static void note(struct workspaces *w, struct tree *t, struct tree_layer *full,
 {
     int dir cleanup(fd_close) = -1;
 
-    if (renewed->count == 0 || pthread_mutex_trylock(&t->building) != 0)
+    if (renewed->count == 0 || !mutex_trylock(&t->building))
         return;
     dir = openat(w->trees->dir, t->workspace,
                  O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (dir >= 0 && t->full == full)
         tree_log_stamps(dir, full, renewed->files, renewed->count);
-    (void)pthread_mutex_unlock(&t->building);
+    mutex_unlock(&t->building);
 }
 
 int workspace_tree_check(struct workspaces *w,

@@ -20,7 +20,6 @@
 #ifndef GLOVEBOX_WORKSPACE_TREE_INT_H
 #define GLOVEBOX_WORKSPACE_TREE_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -29,6 +28,7 @@
 #include "base/hash.h"
 #include "base/ids.h"
 #include "base/path.h"
+#include "base/thread.h"
 #include "blob/blob.h"
 
 struct arena;
@@ -52,7 +52,7 @@ struct tree_file {
 /* What the kernel tells of a full layer's files. Made and closed under
  * `building`; a check uses it under `lock`, the innermost of all. */
 struct tree_watch {
-    pthread_mutex_t lock;
+    struct mutex lock;
     int fd;               /* inotify, or -1 */
     bool ready;           /* every file is watched and was looked at since */
     bool whole;           /* more happened than is known: look at every file */
@@ -79,7 +79,7 @@ struct tree_layer {
 struct tree {
     struct tree *next; /* in its bucket */
     char workspace[ID_MAX];
-    pthread_mutex_t building;
+    struct mutex building;
     unsigned users;      /* threads that hold or await `building` */
     bool unknown;        /* on disk, the log not read yet */
     bool forgotten;      /* to be removed when unpinned */
@@ -94,17 +94,17 @@ struct workspace_trees {
     struct blobs *blobs; /* borrowed */
     int dir;             /* DIR/trees */
     char boot[64];
-    pthread_mutex_t lock;
+    struct mutex lock;
     struct tree *buckets[TREE_BUCKETS];
     size_t count;
-    uint64_t gone;     /* numbers names of what is on its way out */
-    size_t count_max;  /* trees kept on disk */
-    size_t files_max;  /* tree_files kept in memory for unmounted ones */
-    unsigned diff_max; /* a difference larger than this, and than half of the
-                          whole, becomes a new full layer */
-    pthread_cond_t wanted; /* the watcher is; with `lock` */
-    pthread_t watcher;
-    bool watches, stopping;  /* it was started; it is to stop */
+    uint64_t gone;      /* numbers names of what is on its way out */
+    size_t count_max;   /* trees kept on disk */
+    size_t files_max;   /* tree_files kept in memory for unmounted ones */
+    unsigned diff_max;  /* a difference larger than this, and than half of the
+                           whole, becomes a new full layer */
+    struct cond wanted; /* the watcher is; with `lock` */
+    struct thread watcher;
+    bool stopping;           /* the watcher is to stop */
     size_t watch_least;      /* files for which it is worth it */
     size_t watch_max;        /* watches of all trees */
     unsigned watch_pause_ms; /* from a check to the watcher's coming */

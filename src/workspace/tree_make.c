@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 #define ATTEMPTS 4u /* the head may move on while a tree is made */
@@ -28,7 +29,7 @@ void tree_make_free(struct tree_layer *layer)
     if (!layer)
         return;
     tree_watch_close(layer);
-    (void)pthread_mutex_destroy(&layer->watch.lock);
+    mutex_done(&layer->watch.lock);
     tree_files_free(layer->files, layer->count);
     free(layer);
 }
@@ -44,7 +45,7 @@ static struct tree_layer *layer_new(unsigned generation)
 
     layer->generation = generation;
     layer->watch.fd = -1;
-    (void)pthread_mutex_init(&layer->watch.lock, NULL); /* cannot fail */
+    mutex_init(&layer->watch.lock);
     return layer;
 }
 
@@ -87,7 +88,7 @@ static void retire(struct workspace_trees *trees, struct tree *t, int dir,
 
     if (!layer)
         return;
-    (void)pthread_mutex_lock(&trees->lock);
+    mutex_lock(&trees->lock);
     idle = layer->pins == 0;
     if (idle) {
         tree_make_detach(t, layer);
@@ -98,7 +99,7 @@ static void retire(struct workspace_trees *trees, struct tree *t, int dir,
         if (t->diff == layer)
             t->diff = NULL;
     }
-    (void)pthread_mutex_unlock(&trees->lock);
+    mutex_unlock(&trees->lock);
     if (!idle)
         return;
     tree_make_remove(trees->blobs, dir, layer);
@@ -110,9 +111,9 @@ static unsigned pins_of(struct workspace_trees *trees,
 {
     unsigned pins;
 
-    (void)pthread_mutex_lock(&trees->lock);
+    mutex_lock(&trees->lock);
     pins = layer->pins;
-    (void)pthread_mutex_unlock(&trees->lock);
+    mutex_unlock(&trees->lock);
     return pins;
 }
 
@@ -120,11 +121,11 @@ static unsigned pins_of(struct workspace_trees *trees,
 static void adopt(struct workspace_trees *trees, struct tree *t,
                   struct tree_layer *layer, struct tree_layer **current)
 {
-    (void)pthread_mutex_lock(&trees->lock);
+    mutex_lock(&trees->lock);
     layer->next = t->layers;
     t->layers = layer;
     *current = layer;
-    (void)pthread_mutex_unlock(&trees->lock);
+    mutex_unlock(&trees->lock);
 }
 
 /* ---- making; under `building` ------------------------------------------- */

@@ -19,6 +19,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 #define COUNT_MAX 1000u   /* trees on disk */
@@ -26,9 +27,9 @@
 #define DIFF_MAX 2000u
 #define GONE "gone-" /* how names of what is on its way out begin */
 
-static pthread_mutex_t *lock(struct workspace_trees *trees)
+static struct mutex *lock(struct workspace_trees *trees)
 {
-    return workspace_lock_mutex(&trees->lock);
+    return mutex_hold(&trees->lock);
 }
 
 /* ---- the register; under `lock` ----------------------------------------- */
@@ -57,7 +58,7 @@ static struct tree *add(struct workspace_trees *trees, const char *id)
     struct tree *t = xcalloc(1, sizeof(*t));
 
     (void)snprintf(t->workspace, sizeof(t->workspace), "%s", id);
-    (void)pthread_mutex_init(&t->building, NULL); /* cannot fail on Linux */
+    mutex_init(&t->building);
     t->unknown = true;
     t->next = *bucket;
     *bucket = t;
@@ -86,7 +87,7 @@ static void layers_free(struct tree_layer *layers)
 static void tree_free(struct tree *t)
 {
     layers_free(layers_take(t));
-    (void)pthread_mutex_destroy(&t->building);
+    mutex_done(&t->building);
     free(t);
 }
 
@@ -164,8 +165,7 @@ void tree_register_room(struct workspace_trees *trees)
         struct tree *t = NULL;
 
         {
-            pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-                lock(trees);
+            struct mutex *held cleanup(mutex_release) = lock(trees);
 
             if (files_idle(trees) > trees->files_max &&
                 (t = least_used(trees, true)))
@@ -187,7 +187,7 @@ void tree_register_room(struct workspace_trees *trees)
 struct tree *tree_register_use(struct workspace_trees *trees, const char *id,
                                bool make)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = lock(trees);
+    struct mutex *held cleanup(mutex_release) = lock(trees);
     struct tree *t = find(trees, id);
 
     if (!t && make)
@@ -202,7 +202,7 @@ struct tree *tree_register_use(struct workspace_trees *trees, const char *id,
 void tree_register_settle(struct workspace_trees *trees, struct tree *t)
 {
     {
-        pthread_mutex_t *held cleanup(workspace_unlock_mutex) = lock(trees);
+        struct mutex *held cleanup(mutex_release) = lock(trees);
 
         t->users--;
         if (!t->forgotten || !is_idle(t))
@@ -266,7 +266,7 @@ int workspace_trees_open(struct workspaces *w, struct error *err)
     struct workspace_trees *trees = xcalloc(1, sizeof(*trees));
     char *path cleanup(mem_free) = xasprintf("%s/trees", w->data_dir);
 
-    (void)pthread_mutex_init(&trees->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&trees->lock);
     trees->blobs = w->blobs;
     trees->count_max = COUNT_MAX;
     trees->files_max = FILES_MAX;
@@ -299,7 +299,7 @@ void workspace_trees_close(struct workspaces *w)
             tree_free(t);
         }
     fd_close(&trees->dir);
-    (void)pthread_mutex_destroy(&trees->lock);
+    mutex_done(&trees->lock);
     free(trees);
 }
 
@@ -308,7 +308,7 @@ void workspace_trees_close(struct workspaces *w)
 /* Ids of all trees, ID_MAX apart; owned by caller. */
 static char *ids_of_all(struct workspace_trees *trees, size_t *ret_count)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = lock(trees);
+    struct mutex *held cleanup(mutex_release) = lock(trees);
     char *ids = xcalloc(trees->count + 1, ID_MAX), *at = ids;
 
     for (size_t i = 0; i < TREE_BUCKETS; i++)
@@ -364,7 +364,7 @@ static bool has(const struct tree_layer *layer, const char *sha256)
 /* Rot moves no ctime, so the check before mounting would not see it. */
 void workspace_trees_doubt(struct workspaces *w, const char *sha256)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = lock(w->trees);
+    struct mutex *held cleanup(mutex_release) = lock(w->trees);
 
     for (size_t i = 0; i < TREE_BUCKETS; i++)
         for (struct tree *t = w->trees->buckets[i]; t; t = t->next) {

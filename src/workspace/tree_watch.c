@@ -25,6 +25,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 #define FILE_EVENTS                                                           \
@@ -34,9 +35,9 @@
 #define READS_MAX 1024u
 #define NAMED_MAX 256u /* watches told of at once; more: look at all */
 
-static pthread_mutex_t *lock(struct tree_layer *layer)
+static struct mutex *lock(struct tree_layer *layer)
 {
-    return workspace_lock_mutex(&layer->watch.lock);
+    return mutex_hold(&layer->watch.lock);
 }
 
 /* ---- making ------------------------------------------------------------- */
@@ -135,7 +136,7 @@ void tree_watch_forward(int dir, struct tree_layer *layer,
 
 void tree_watch_close(struct tree_layer *layer)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = lock(layer);
+    struct mutex *held cleanup(mutex_release) = lock(layer);
     struct tree_watch *v = &layer->watch;
 
     if (v->fd < 0)

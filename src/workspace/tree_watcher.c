@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 #define PAUSE_MS 300u
@@ -31,22 +32,17 @@
 #define WATCHES_LEAST 200u /* of fewer, looking at all is as quick */
 #define SLACK 1000u        /* watches of files that are no more */
 
-static pthread_mutex_t *lock(struct workspace_trees *trees)
+static struct mutex *lock(struct workspace_trees *trees)
 {
-    return workspace_lock_mutex(&trees->lock);
+    return mutex_hold(&trees->lock);
 }
 
 /* A quarter of what the user may have is for others. */
 void tree_watcher_init(struct workspace_trees *trees)
 {
     char *text cleanup(mem_free) = NULL;
-    pthread_condattr_t attr;
 
-    /* None of these can fail on Linux. */
-    (void)pthread_condattr_init(&attr);
-    (void)pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-    (void)pthread_cond_init(&trees->wanted, &attr);
-    (void)pthread_condattr_destroy(&attr);
+    cond_init(&trees->wanted);
     trees->watch_least = WATCHES_LEAST;
     trees->watch_max = WATCHES_MAX;
     trees->watch_pause_ms = PAUSE_MS;
@@ -58,7 +54,7 @@ void tree_watcher_init(struct workspace_trees *trees)
 
 /* ---- room --------------------------------------------------------------- */
 
-/* How much is watched, and the tree to give way next, or NULL; under lock.
+/* How much is watched, and the tree to give way next, or NULL.
  * Its `users` being 0, nobody changes its layers. */
 static struct tree *usage(struct workspace_trees *trees, size_t *ret_watches,
                           unsigned *ret_instances)
@@ -66,6 +62,7 @@ static struct tree *usage(struct workspace_trees *trees, size_t *ret_watches,
     int64_t before = clock_real_ms() - UNUSED_MS;
     struct tree *least = NULL;
 
+    mutex_assert_held(&trees->lock);
     *ret_watches = *ret_instances = 0;
     for (size_t i = 0; i < TREE_BUCKETS; i++)
         for (struct tree *t = trees->buckets[i]; t; t = t->next)
@@ -87,8 +84,7 @@ static bool make_room(struct workspace_trees *trees, size_t count)
         struct tree *t;
 
         {
-            pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-                lock(trees);
+            struct mutex *held cleanup(mutex_release) = lock(trees);
             unsigned instances;
             size_t watches;
 
@@ -101,8 +97,8 @@ static bool make_room(struct workspace_trees *trees, size_t count)
             t->users++;
         }
         {
-            pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-                workspace_lock_mutex(&t->building);
+            struct mutex *held cleanup(mutex_release) =
+                mutex_hold(&t->building);
 
             if (t->full)
                 tree_watch_close(t->full);
@@ -118,7 +114,7 @@ static bool make_room(struct workspace_trees *trees, size_t count)
 bool tree_watcher_yields(struct workspace_trees *trees, const struct tree *t,
                          size_t done)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = NULL;
+    struct mutex *held cleanup(mutex_release) = NULL;
 
     if (done % STEP)
         return false;
@@ -172,8 +168,8 @@ static bool serve(struct workspaces *w, struct tree *t, int dir,
     if (!tree_check_look(w, t, dir, layer))
         return false;
     {
-        pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-            workspace_lock_mutex(&layer->watch.lock);
+        struct mutex *held cleanup(mutex_release) =
+            mutex_hold(&layer->watch.lock);
 
         if (!layer->watch.ready)
             layer->watch.needed = layer->watch.added;
@@ -185,8 +181,7 @@ static bool serve(struct workspaces *w, struct tree *t, int dir,
 
 bool tree_watcher_serve(struct workspaces *w, struct tree *t)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&t->building);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&t->building);
     int dir cleanup(fd_close) =
         openat(w->trees->dir, t->workspace,
                O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
@@ -199,11 +194,12 @@ bool tree_watcher_serve(struct workspaces *w, struct tree *t)
 /* ---- the thread ----------------------------------------------------------
  */
 
-/* The one that waits for longest, and until when; under lock. */
-static struct tree *next(struct workspace_trees *trees)
+/* The tree that waits for longest, and until when. */
+static struct tree *next_wanted(struct workspace_trees *trees)
 {
     struct tree *first = NULL;
 
+    mutex_assert_held(&trees->lock);
     for (size_t i = 0; i < TREE_BUCKETS; i++)
         for (struct tree *t = trees->buckets[i]; t; t = t->next)
             if (t->wanted_ms && (!first || t->wanted_ms < first->wanted_ms))
@@ -213,27 +209,20 @@ static struct tree *next(struct workspace_trees *trees)
 
 static void await(struct workspace_trees *trees, const struct tree *t)
 {
-    struct timespec until;
-
-    if (!t) {
-        (void)pthread_cond_wait(&trees->wanted, &trees->lock);
-        return;
-    }
-    until = (struct timespec){
-        .tv_sec = (time_t)(t->wanted_ms / 1000),
-        .tv_nsec = (long)(t->wanted_ms % 1000) * 1000000,
-    };
-    (void)pthread_cond_timedwait(&trees->wanted, &trees->lock, &until);
+    if (t)
+        (void)cond_wait_until(&trees->wanted, &trees->lock, t->wanted_ms);
+    else
+        cond_wait(&trees->wanted, &trees->lock);
 }
 
-static void *run(void *arg)
+static void tree_watcher_main(void *arg)
 {
     struct workspaces *w = arg;
     struct workspace_trees *trees = w->trees;
 
-    (void)pthread_mutex_lock(&trees->lock);
+    mutex_lock(&trees->lock);
     while (!trees->stopping) {
-        struct tree *t = next(trees);
+        struct tree *t = next_wanted(trees);
         bool done;
 
         if (!t || clock_left_ms(t->wanted_ms) > 0) {
@@ -242,23 +231,21 @@ static void *run(void *arg)
         }
         t->wanted_ms = 0;
         t->users++;
-        (void)pthread_mutex_unlock(&trees->lock);
+        mutex_unlock(&trees->lock);
         done = tree_watcher_serve(w, t);
-        (void)pthread_mutex_lock(&trees->lock);
+        mutex_lock(&trees->lock);
         if (!done && !t->wanted_ms)
             t->wanted_ms = clock_mono_ms() + trees->watch_pause_ms;
-        (void)pthread_mutex_unlock(&trees->lock);
+        mutex_unlock(&trees->lock);
         tree_register_settle(trees, t);
-        (void)pthread_mutex_lock(&trees->lock);
+        mutex_lock(&trees->lock);
     }
-    (void)pthread_mutex_unlock(&trees->lock);
-    return NULL;
+    mutex_unlock(&trees->lock);
 }
 
 static bool is_due(struct tree_layer *layer)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&layer->watch.lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&layer->watch.lock);
 
     return !layer->watch.ready ||
            clock_mono_ms() - layer->watch.looked_ms > LOOK_MS;
@@ -268,7 +255,8 @@ void tree_watcher_want(struct workspaces *w, struct tree *t,
                        struct tree_layer *layer)
 {
     struct workspace_trees *trees = w->trees;
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) = NULL;
+    struct mutex *held cleanup(mutex_release) = NULL;
+    struct error ignored;
 
     if (layer->count < trees->watch_least || !is_due(layer))
         return;
@@ -276,23 +264,22 @@ void tree_watcher_want(struct workspaces *w, struct tree *t,
     if (t->wanted_ms || trees->stopping)
         return;
     /* Without a thread each check is one in full, as it was. */
-    if (!trees->watches && pthread_create(&trees->watcher, NULL, run, w) == 0)
-        trees->watches = true;
-    if (!trees->watches)
+    if (!trees->watcher.started &&
+        thread_start(&trees->watcher, "tree-watcher", tree_watcher_main, w,
+                     &ignored) < 0)
         return;
     t->wanted_ms = clock_mono_ms() + trees->watch_pause_ms;
-    (void)pthread_cond_signal(&trees->wanted); /* cannot fail */
+    cond_signal(&trees->wanted);
 }
 
 void tree_watcher_stop(struct workspace_trees *trees)
 {
     {
-        pthread_mutex_t *held cleanup(workspace_unlock_mutex) = lock(trees);
+        struct mutex *held cleanup(mutex_release) = lock(trees);
 
         trees->stopping = true;
-        (void)pthread_cond_signal(&trees->wanted);
+        cond_signal(&trees->wanted);
     }
-    if (trees->watches)
-        (void)pthread_join(trees->watcher, NULL); /* fails on misuse only */
-    (void)pthread_cond_destroy(&trees->wanted);
+    thread_join(&trees->watcher);
+    cond_done(&trees->wanted);
 }

@@ -34,9 +34,9 @@
 #ifndef GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
 #define GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
+#include "base/thread.h"
 #include "store/store.h"
 #include "workspace/maintenance_int.h"
 #include "workspace/workspace.h"
@@ -76,7 +76,7 @@ struct workspaces {
     struct blobs *blobs;
     struct audit *audit;
 
-    pthread_mutex_t lock; /* listener, memos; a leaf */
+    struct mutex lock; /* listener, memos; a leaf */
     void (*on_commit)(void *ctx);
     void *on_commit_ctx;
     uint64_t commits;
@@ -94,9 +94,6 @@ struct workspaces {
 /* ---- manager.c ----------------------------------------------------------
  */
 
-/* For cleanup(workspace_unlock_mutex). */
-pthread_mutex_t *workspace_lock_mutex(pthread_mutex_t *m);
-void workspace_unlock_mutex(pthread_mutex_t **m);
 /* Tells the listener; after store_commit of anything that made a commit. */
 void workspaces_committed(struct workspaces *w);
 

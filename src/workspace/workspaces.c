@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "workspace/workspace_int.h"
 
 #define KEEP_VERSIONS_MAX 1000000
@@ -54,8 +55,7 @@ static int insert(struct store_tx *tx, const struct workspace_row *row,
 /* Listings go by it, so no two are the same. */
 static int64_t next_moment(struct workspaces *w)
 {
-    pthread_mutex_t *held cleanup(workspace_unlock_mutex) =
-        workspace_lock_mutex(&w->lock);
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&w->lock);
 
     w->last_made_ms = MAX(clock_real_ms(), w->last_made_ms + 1);
     return w->last_made_ms;

@@ -53,9 +53,9 @@ static int remove_one(const char *path, const struct stat *st, int type,
 /* The placer reads it. */
 static void set_quiet(struct fixture *f, unsigned ms)
 {
-    (void)pthread_mutex_lock(&f->blobs->log.lock);
+    mutex_lock(&f->blobs->log.lock);
     f->blobs->log.quiet_ms = ms;
-    (void)pthread_mutex_unlock(&f->blobs->log.lock);
+    mutex_unlock(&f->blobs->log.lock);
 }
 
 /* Small ones get to their places when a test says so. */
@@ -985,9 +985,9 @@ static pid_t fork_between(struct fixture *f)
 {
     pid_t pid;
 
-    (void)pthread_mutex_lock(&f->blobs->log.lock);
+    mutex_lock(&f->blobs->log.lock);
     pid = fork();
-    (void)pthread_mutex_unlock(&f->blobs->log.lock);
+    mutex_unlock(&f->blobs->log.lock);
     return pid;
 }
 
