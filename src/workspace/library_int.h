@@ -6,7 +6,7 @@
  *   library_name.c     what a client calls a file, made fit for a path
  *   library.c          adding, looking, removing; library_list.c lists
  *   library_sweep.c    what has expired
- *   library_uploads.c  uploads in parts; library_join.c completes them
+ *   library_uploads.c  multipart uploads
  *
  * A file of the library is a row of `library` beside its row of `files`. The
  * former is only good while the latter is alive and its workspace belongs to
@@ -72,23 +72,14 @@ int library_take(struct workspaces *w, struct store_tx *tx,
 
 /* A row of library_uploads. */
 struct library_parts {
-    struct library_upload u; /* status as of now */
-    char upload[ID_MAX];     /* up_…, whose parts they are */
-    char mime[96];           /* "" : by the name */
-    uint32_t expires_s;      /* of the file */
+    struct library_upload u;       /* status as of now */
+    struct workspace_upload under; /* the row that owns the parts; its path
+                                      is u.filename */
+    char mime[96];                 /* "" : by the name */
+    uint32_t expires_s;            /* of the file */
     bool open; /* nothing ended it yet, though its time may be over */
 };
 void library_parts_done(struct library_parts *p);
-/* ERR_NOT_FOUND for one that is unknown or foreign. ret_row: the library. */
-int library_parts_find(struct workspaces *w, struct store_tx *tx,
-                       const struct actor *who, const char *id,
-                       struct library_parts *ret,
-                       struct workspace_row *ret_row, struct error *err);
-/* ERR_CONFLICT, saying what it is instead. */
-int library_parts_not_pending(const struct library_parts *p,
-                              struct error *err);
-/* Which part an id names, 0 if none of this upload. */
-uint32_t library_part_number(const char *upload, const char *part);
 /* Its end; file: NULL unless completed. Its parts go. */
 int library_parts_end(struct store_tx *tx, const struct library_parts *p,
                       enum library_upload_status status, const char *file,

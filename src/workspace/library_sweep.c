@@ -121,7 +121,7 @@ static int sweep_files(struct workspaces *w, uint64_t *ret_removed,
 
 /* ---- uploads ------------------------------------------------------------ */
 
-/* The parts of one that is being completed live on; see library_join.c. */
+/* The parts of one that is being completed live on; see library_uploads.c. */
 static int next_upload(struct workspaces *w, int64_t now_ms,
                        struct library_parts *ret, char ret_tenant[64],
                        struct error *err)
@@ -142,7 +142,7 @@ static int next_upload(struct workspaces *w, int64_t now_ms,
     if (r <= 0)
         return r;
     store_copy(rows, 0, ret->u.id, sizeof(ret->u.id));
-    store_copy(rows, 1, ret->upload, sizeof(ret->upload));
+    store_copy(rows, 1, ret->under.id, sizeof(ret->under.id));
     store_copy(rows, 2, ret_tenant, 64);
     return 1;
 }
