@@ -206,9 +206,9 @@
     "CREATE INDEX tasks_by_tenant ON tasks (tenant, created_at_ms);"
 
 /* Bytes of small files, from the commit that refers to them until they are
- * surely on disk elsewhere; see workspace/small.c. And what waits for the
- * indexer in order of time: a new file is at the end of that, and not anywhere
- * in it. */
+ * surely on disk elsewhere; see workspace/small_blob_rows.c. And what waits
+ * for the indexer in order of time: a new file is at the end of that, and not
+ * anywhere in it. */
 #define STORE_SCHEMA_SMALL                                                    \
     "CREATE TABLE small_blobs ("                                              \
     "  slot INTEGER PRIMARY KEY," /* used again and again */                  \
