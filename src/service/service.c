@@ -189,9 +189,10 @@ static int start_http(struct service *s, struct error *err)
                               .search = s->search,
                               .disk = s->disk,
                               .posture = &s->posture};
-    if (session_held_resume(s->sessions, err) < 0)
+    if (session_pending_resume(s->sessions, err) < 0)
         return -err->code;
-    approvals_on_decided(s->core.approvals, session_held_decided, s->sessions);
+    approvals_on_decided(s->core.approvals, session_pending_decided,
+                         s->sessions);
     if (doors_open(&s->doors, err) < 0)
         return -err->code;
     if (service_tls_auto(s, err) < 0)

@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Kept files in a session: by a commit that refers to the bytes there are, so
- * that nothing is copied. A sandbox made afterwards has the file below it;
- * one that no code has run in yet is made again for that; any other gets a
- * copy into its scratch. An ephemeral session has no workspace, so its files
- * are always copied. Runs in gloveboxd on the caller's thread.
+ * Attaching stored files to a session. The commit refers to the existing blob,
+ * so nothing is copied. A sandbox created later mounts the file. A sandbox
+ * that has not run code yet is created again with it. Any other sandbox gets a
+ * copy in its scratch space. An ephemeral session has no workspace, so its
+ * files are always copied. Runs in gloveboxd on the caller's thread.
  */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 /* ---- the file ----------------------------------------------------------- */
@@ -75,7 +76,7 @@ int session_attach_check(const struct session_attach *files, size_t count,
                          "a session may have at most %u files from the start",
                          SESSION_FILES_MAX);
     for (size_t i = 0; i < count; i++) {
-        int rc = session_text_path(files[i].path, strlen(files[i].path), err);
+        int rc = session_path_check(files[i].path, strlen(files[i].path), err);
 
         if (rc < 0)
             return rc;
@@ -98,7 +99,7 @@ static int link_all(struct session *se, const struct actor *who,
                                          .count = count,
                                          .governed = true};
     struct workspace_commit done = {0};
-    int rc = session_keep_workspace(se, who, err);
+    int rc = session_commit_make_workspace(se, who, err);
 
     if (rc == 0)
         rc = workspace_commit(se->m->workspaces, who, se->workspace, &spec,
@@ -122,7 +123,7 @@ int session_attach_link(struct session *se, const struct actor *who,
         rc = kept_find(se->m->workspaces, who, files[found].file, k, err);
         puts[found] = put_of(k, files[found].path);
         if (rc == 0)
-            rc = session_allow_put(se, who, &puts[found], err);
+            rc = session_admit_upload(se, who, &puts[found], err);
         found++;
     }
     if (rc == 0 && count)
@@ -137,9 +138,9 @@ static int copy_in(struct session *se, struct box *box,
                    const struct workspace_change *put, struct error *err)
 {
     uint32_t handle;
-    int rc = session_bring_stage(se, box, put, &handle, err);
+    int rc = session_put_file_stage(se, box, put, &handle, err);
 
-    return rc < 0 ? rc : session_mount_publish(box, handle, put->path, err);
+    return rc < 0 ? rc : session_box_file_publish(box, handle, put->path, err);
 }
 
 int session_attach_copy(struct session *se, const struct actor *who,
@@ -155,7 +156,7 @@ int session_attach_copy(struct session *se, const struct actor *who,
         if (rc == 0) {
             struct workspace_change put = put_of(&k, files[i].path);
 
-            rc = session_allow_put(se, who, &put, err);
+            rc = session_admit_upload(se, who, &put, err);
             if (rc == 0)
                 rc = copy_in(se, box, &put, err);
         }
@@ -171,20 +172,20 @@ static bool take_untouched(struct session *se)
 {
     bool mine;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     mine = session_wake_untouched(se) && !se->exclusive && !se->queue_head;
     if (mine)
         se->exclusive = true;
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return mine;
 }
 
 static void give(struct session *se)
 {
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     se->exclusive = false;
-    pthread_cond_broadcast(&se->cond);
-    pthread_mutex_unlock(&se->lock);
+    cond_broadcast(&se->cond);
+    mutex_unlock(&se->lock);
 }
 
 static int copy_live(struct session *se, const struct workspace_change *put,
@@ -202,11 +203,11 @@ static int copy_live(struct session *se, const struct workspace_change *put,
 /* The file is kept, so a sandbox that cannot be made now is made with it when
  * one is needed. One that somebody has come to use meanwhile gets a copy. */
 static int link_below(struct session *se, const struct actor *who,
-                      const struct bring *what, struct session_file *ret,
+                      const struct put_file *what, struct session_file *ret,
                       struct error *err)
 {
     struct error later;
-    int rc = session_bring_commit(se, who, what, false, ret, err);
+    int rc = session_put_file_commit(se, who, what, false, ret, err);
     int made = rc < 0 ? 0 : session_wake_replace(se, &later);
 
     if (made < 0)
@@ -220,7 +221,7 @@ static int attach(struct session *se, const struct actor *who,
                   struct error *err)
 {
     struct kept k cleanup(kept_done) = {0};
-    struct bring what = {.kind = "copy", .action = "file.copy"};
+    struct put_file what = {.kind = "copy", .action = "file.copy"};
     int rc = session_attach_check(file, 1, err);
 
     if (rc == 0)
@@ -228,7 +229,7 @@ static int attach(struct session *se, const struct actor *who,
     if (rc < 0)
         return rc;
     what.put = put_of(&k, file->path);
-    rc = session_allow_put(se, who, &what.put, err);
+    rc = session_admit_upload(se, who, &what.put, err);
     if (rc < 0)
         return rc;
     *ret = (struct session_file){.size = k.file.size,
@@ -240,7 +241,7 @@ static int attach(struct session *se, const struct actor *who,
         rc = link_below(se, who, &what, ret, err);
         give(se);
     } else {
-        rc = session_bring(se, who, &what, ret, err);
+        rc = session_put_file(se, who, &what, ret, err);
     }
     if (rc == 0 && !ret->path)
         ret->path = xstrdup(file->path);

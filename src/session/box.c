@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One sandbox as the daemon holds it: made by the warden, reached over ctl,
- * events, frames and two pipes, ended by the warden. Runs in gloveboxd.
- * Whoever made it waits here for its walls; nothing else here waits. A slot
- * is never named to the warden after it was released: by then it may be
- * another session's.
+ * One sandbox as seen by the daemon: created by the warden, reached over ctl,
+ * events, frames and two pipes, ended by the warden. Runs in gloveboxd. Only
+ * opening waits, until the walls stand. A slot is never named to the warden
+ * after its release, because it may belong to another session by then.
  */
 #include <errno.h>
 #include <poll.h>
@@ -20,6 +19,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/reserve.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 #include "wire/wire.h"
 
@@ -53,9 +53,9 @@ static struct box *box_new(struct warden_link *link,
     b->meters = METERS_NONE;
     b->released = true; /* until the warden gave a slot */
     /* Default mutexes cannot fail on Linux. */
-    (void)pthread_mutex_init(&b->slot_lock, NULL);
-    (void)pthread_mutex_init(&b->ctl_lock, NULL);
-    (void)pthread_mutex_init(&b->surround_lock, NULL);
+    mutex_init(&b->slot_lock);
+    mutex_init(&b->ctl_lock);
+    mutex_init(&b->guest_env_lock);
     return b;
 }
 
@@ -79,9 +79,9 @@ void session_box_unref(struct box *b)
     meters_close(&b->meters);
     buf_done(&b->pending);
     buf_done(&b->environment);
-    (void)pthread_mutex_destroy(&b->surround_lock);
-    (void)pthread_mutex_destroy(&b->slot_lock);
-    (void)pthread_mutex_destroy(&b->ctl_lock);
+    mutex_done(&b->guest_env_lock);
+    mutex_done(&b->slot_lock);
+    mutex_done(&b->ctl_lock);
     free(b);
 }
 
@@ -106,36 +106,37 @@ int session_box_fate(struct box *b, struct warden_usage *ret,
 {
     int rc;
 
-    pthread_mutex_lock(&b->slot_lock);
+    mutex_lock(&b->slot_lock);
     if (b->released)
         rc = error_set(err, ERR_NOT_FOUND, "the sandbox is gone");
     else
         rc = warden_call_usage(b->link, b->slot, true, ret, err);
-    pthread_mutex_unlock(&b->slot_lock);
+    mutex_unlock(&b->slot_lock);
     return rc;
 }
 
-void session_box_calm(struct box *b, bool calm)
+void session_box_set_background(struct box *b, bool background)
 {
     struct error err;
 
-    pthread_mutex_lock(&b->slot_lock);
-    if (!b->released && warden_call_calm(b->link, b->slot, calm, &err) < 0)
+    mutex_lock(&b->slot_lock);
+    if (!b->released &&
+        warden_call_calm(b->link, b->slot, background, &err) < 0)
         log_event(LOG_DEBUG, "sandbox_calm_failed", "error", err.message,
                   NULL);
-    b->calm = calm;
-    pthread_mutex_unlock(&b->slot_lock);
+    b->background = background;
+    mutex_unlock(&b->slot_lock);
 }
 
 void session_box_kill(struct box *b)
 {
     struct error err;
 
-    pthread_mutex_lock(&b->slot_lock);
+    mutex_lock(&b->slot_lock);
     if (!b->released && warden_call_kill(b->link, b->slot, &err) < 0)
         log_event(LOG_WARN, "sandbox_kill_delayed", "why", err.message,
                   NULL); /* the link sees to it */
-    pthread_mutex_unlock(&b->slot_lock);
+    mutex_unlock(&b->slot_lock);
 }
 
 void session_box_release(struct box *b)
@@ -143,13 +144,13 @@ void session_box_release(struct box *b)
     struct error err;
 
     atomic_store(&b->broken, true);
-    session_calm_forget(b);
-    pthread_mutex_lock(&b->slot_lock);
+    session_sched_forget(b);
+    mutex_lock(&b->slot_lock);
     if (!b->released && warden_call_release(b->link, b->slot, &err) < 0)
         log_event(LOG_WARN, "sandbox_release_delayed", "why", err.message,
                   NULL); /* the link sees to it */
     b->released = true;
-    pthread_mutex_unlock(&b->slot_lock);
+    mutex_unlock(&b->slot_lock);
     if (b->network)
         session_net_detach(b->network, b);
 }
@@ -289,7 +290,7 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
 
 int session_box_open(struct warden_link *link, uint32_t runtime,
                      const struct warden_limits *limits, const int *layers,
-                     unsigned layer_count, bool calm,
+                     unsigned layer_count, bool background,
                      const atomic_bool *stopping, struct box **ret,
                      struct error *err)
 {
@@ -297,7 +298,7 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
     struct warden_spawn want = {.runtime = runtime,
                                 .layers = layer_count,
                                 .limits = *limits,
-                                .calm = calm,
+                                .calm = background,
                                 .ticket = atomic_fetch_add(&tickets, 1) + 1};
     int ctl cleanup(fd_close) = -1;
     int events cleanup(fd_close) = -1;
@@ -309,7 +310,7 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
     if (rc < 0)
         return rc;
     b->released = false;
-    b->calm = calm;
+    b->background = background;
     fd_close(&ctl); /* ours would keep an ended sandbox looking alive */
     fd_close(&events);
     rc = wait_ready(b, err);

@@ -6,10 +6,10 @@
 #ifndef GLOVEBOX_SESSION_BOX_INT_H
 #define GLOVEBOX_SESSION_BOX_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "base/thread.h"
 #include "warden/call.h"
 #include "wire/kernel_msg.h"
 
@@ -39,10 +39,10 @@ struct box {
     struct warden_limits limits;
     uint64_t made_ms; /* by clock_mono_ms */
     uint32_t slot;
-    pthread_mutex_t slot_lock;
+    struct mutex slot_lock;
     bool released; /* slot_lock: the slot is no longer ours to name */
 
-    pthread_mutex_t ctl_lock;
+    struct mutex ctl_lock;
     int ctl;
     uint32_t seq;             /* ctl_lock */
     uint64_t ctl_deadline_ms; /* ctl_lock: of the request under way */
@@ -65,12 +65,13 @@ struct box {
     struct meters meters;     /* what the kernel counts of it */
     struct warden_usage base; /* as of the last execution's end */
     uint32_t alone;           /* processes and threads before the first */
-    bool calm;                /* see calm.c */
-    struct tenant *_Atomic calm_of; /* counted as calm; any thread */
+    bool background;          /* see sched_class.c */
+    struct tenant
+        *_Atomic background_of; /* counted as background; any thread */
 
-    pthread_mutex_t surround_lock;
-    struct buf environment; /* surround_lock: all that was said, as lines */
-    bool environment_told;  /* surround_lock: this kernel knows it */
+    struct mutex guest_env_lock;
+    struct buf environment; /* guest_env_lock: all that was said, as lines */
+    bool environment_told;  /* guest_env_lock: this kernel knows it */
 };
 
 /* ERR_BUSY: `what` (a clause, "it did not …") within ms. */
@@ -78,7 +79,7 @@ int session_box_late(const char *what, uint32_t ms, struct error *err);
 /* layers (borrowed): folders of the workspace, the upper one first. */
 int session_box_open(struct warden_link *link, uint32_t runtime,
                      const struct warden_limits *limits, const int *layers,
-                     unsigned layer_count, bool calm,
+                     unsigned layer_count, bool background,
                      const atomic_bool *stopping, struct box **ret,
                      struct error *err);
 struct box *session_box_ref(struct box *b);
@@ -90,7 +91,7 @@ int session_box_usage(struct box *b, struct warden_usage *ret,
 int session_box_fate(struct box *b, struct warden_usage *ret,
                      struct error *err); /* alive? and how it ended */
 /* What fails is of no harm. */
-void session_box_calm(struct box *b, bool calm);
+void session_box_set_background(struct box *b, bool background);
 void session_box_kill(struct box *b);
 void session_box_release(struct box *b);
 /* 1: one event, 0: none now, -1: end (or nonsense): the box is gone. */
@@ -140,7 +141,7 @@ int session_broker_end(struct box *b, char *room, size_t room_len,
 int session_broker_signal(struct box *b, enum init_signal sig,
                           uint32_t timeout_ms, struct error *err);
 
-/* ---- surround.c: what code inside finds around it -----------------------
+/* ---- guest_env.c: what code inside finds around it -----------------------
  * Both belong to this box: a fresh kernel or shell in it has them too, and
  * whoever makes a session a new box says them again.
  */
@@ -156,8 +157,8 @@ int session_box_environment(struct box *b, const char *text, size_t len,
 int session_box_ca(struct box *b, const char *pem, size_t len,
                    struct error *err);
 /* What a kernel is yet to be told, once; empty: nothing. ret: initialised. */
-void session_surround_take(struct box *b, struct buf *ret);
-void session_surround_forget(struct box *b); /* its kernel is a new one */
+void session_guest_env_take(struct box *b, struct buf *ret);
+void session_guest_env_forget(struct box *b); /* its kernel is a new one */
 
 /* One entry of a SCAN or LIST payload: 1, 0 at the end, -EBADMSG. */
 int session_broker_entry(const char *payload, size_t len, size_t *pos,

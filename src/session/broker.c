@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests to a session's pid 1 over ctl: one at a time, each with a
- * deadline. Runs in gloveboxd. pid 1 is ours, yet whatever comes out of a
- * session is hostile: a reply that is late, short, misnumbered or carries
- * descriptors nobody asked for breaks the box, and a broken box is killed.
+ * Requests to pid 1 of a sandbox over ctl: one at a time, each with a
+ * deadline. Runs in gloveboxd. pid 1 is our program, but everything that comes
+ * out of a sandbox is treated as hostile: a reply that is late, short,
+ * misnumbered or carries unexpected descriptors breaks the box, and a broken
+ * box is killed.
  */
 #include <errno.h>
 #include <poll.h>
@@ -14,6 +15,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 #include "wire/wire.h"
 
@@ -37,24 +39,6 @@ static int late(struct box *b, struct error *err)
     (void)broken(b, "it does not answer", &ignored);
     return session_box_late("a sandbox did not answer", b->ctl_patience_ms,
                             err);
-}
-
-static bool lock_until(pthread_mutex_t *lock, uint64_t deadline_ms)
-{
-    struct timespec ts = {.tv_sec = (time_t)(deadline_ms / 1000),
-                          .tv_nsec = (long)(deadline_ms % 1000) * 1000000};
-
-#ifdef __SANITIZE_THREAD__
-    /* The sanitizer's runtime of gcc 12 does not know pthread_mutex_clocklock,
-     * and takes the unlock for one of a mutex that was never locked. */
-    int64_t until_ms = clock_real_ms() + clock_left_ms(deadline_ms);
-
-    ts = (struct timespec){.tv_sec = (time_t)(until_ms / 1000),
-                           .tv_nsec = (long)(until_ms % 1000) * 1000000};
-    return pthread_mutex_timedlock(lock, &ts) == 0;
-#else
-    return pthread_mutex_clocklock(lock, CLOCK_MONOTONIC, &ts) == 0;
-#endif
 }
 
 static bool wait_for(int fd, short events, uint64_t deadline_ms)
@@ -104,7 +88,7 @@ int session_broker_begin(struct box *b, const struct broker_request *request,
 
     if (changes_files(request->type))
         atomic_store(&b->touched, true);
-    if (!lock_until(&b->ctl_lock, deadline))
+    if (!mutex_lock_until(&b->ctl_lock, deadline))
         return error_set(err, ERR_BUSY, "the session is busy with its files");
     if (atomic_load(&b->broken))
         rc = error_set(err, ERR_GUEST, "the sandbox is gone");
@@ -115,7 +99,7 @@ int session_broker_begin(struct box *b, const struct broker_request *request,
         b->ctl_patience_ms = ms;
         return 0;
     }
-    pthread_mutex_unlock(&b->ctl_lock);
+    mutex_unlock(&b->ctl_lock);
     return rc;
 }
 
@@ -182,7 +166,7 @@ int session_broker_end(struct box *b, char *room, size_t room_len,
 {
     int rc = receive_reply(b, room, room_len, want_fd, ret, err);
 
-    pthread_mutex_unlock(&b->ctl_lock);
+    mutex_unlock(&b->ctl_lock);
     return rc;
 }
 

@@ -18,6 +18,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define GRACE_MS 2000u /* SIGINT to SIGKILL */
@@ -41,7 +42,7 @@ enum {
 static void end(struct collect *c, enum exec_end how)
 {
     if (!c->ended)
-        c->facts->end = how;
+        c->observed->end = how;
     c->ended = true;
 }
 
@@ -86,7 +87,7 @@ static void kill_shell(struct collect *c)
         end_box(c);
         return;
     }
-    c->facts->shell_killed = true;
+    c->observed->shell_killed = true;
     c->phase = PHASE_KILLED;
     c->deadline_ms = clock_mono_ms() + BOX_KILL_MS;
 }
@@ -104,11 +105,11 @@ static void on_deadline(struct collect *c)
 {
     switch (c->phase) {
     case PHASE_RUNNING:
-        c->facts->timed_out = true;
+        c->observed->timed_out = true;
         stop_softly(c);
         break;
     case PHASE_INTERRUPTED:
-        if (c->facts->language == EXEC_SHELL)
+        if (c->observed->language == EXEC_SHELL)
             kill_shell(c);
         else
             kill_all(c);
@@ -126,20 +127,20 @@ static void on_request(struct collect *c)
 
     (void)eventfd_read(c->runner->wake, &count); /* the bits are what counts */
     if (requests & REQUEST_END) {
-        c->facts->cancelled = true;
-        c->facts->reason = atomic_load(&c->e->session->m->stopping)
-                               ? "the service was stopped while it ran"
-                               : "the session was deleted while it ran";
+        c->observed->cancelled = true;
+        c->observed->reason = atomic_load(&c->e->session->m->stopping)
+                                  ? "the service was stopped while it ran"
+                                  : "the session was deleted while it ran";
         kill_all(c); /* pid 1 stays: it hands out what was written */
     } else if (requests & REQUEST_KILL) {
-        c->facts->cancelled = true;
-        c->facts->reason = "the session was reset while it ran";
+        c->observed->cancelled = true;
+        c->observed->reason = "the session was reset while it ran";
         kill_all(c);
     } else if (requests & REQUEST_CANCEL) {
-        c->facts->cancelled = !c->facts->timed_out;
+        c->observed->cancelled = !c->observed->timed_out;
         stop_softly(c);
     } else if (requests & REQUEST_INTERRUPT) {
-        c->facts->interrupted = true;
+        c->observed->interrupted = true;
         interrupt(c);
     }
 }
@@ -151,10 +152,10 @@ static void look_for_client(struct collect *c)
     if (!c->e->left(c->e->left_ctx))
         return;
     c->e->left = NULL;
-    if (c->facts->timed_out || c->facts->cancelled)
+    if (c->observed->timed_out || c->observed->cancelled)
         return; /* on its way already */
-    c->facts->cancelled = true;
-    c->facts->reason = "the client that waited for it went away";
+    c->observed->cancelled = true;
+    c->observed->reason = "the client that waited for it went away";
     stop_softly(c);
 }
 
@@ -175,17 +176,17 @@ static void on_kernel_end(struct collect *c, int wait_status)
     bool more = true;
 
     c->box->kernel_alive = false;
-    if (c->facts->language == EXEC_SHELL) {
-        c->facts->kernel_died = true;
+    if (c->observed->language == EXEC_SHELL) {
+        c->observed->kernel_died = true;
         return;
     }
     for (unsigned i = 0; i < LAST_READS && more && !c->ended; i++)
         if (c->closed_ms || !heed(c, session_frames_read(c, &more)))
             break;
     /* Garbage it left behind does not hide how it ended. */
-    if (!c->ended || c->facts->end == END_BROKEN) {
-        c->facts->wait_status = wait_status;
-        c->facts->end = END_KERNEL;
+    if (!c->ended || c->observed->end == END_BROKEN) {
+        c->observed->wait_status = wait_status;
+        c->observed->end = END_KERNEL;
         c->ended = true;
     }
 }
@@ -202,7 +203,7 @@ static void on_event(struct collect *c)
             on_kernel_end(c, event.wait_status);
     } else if (n > 0 && event.type == INIT_EVENT_SHELL && c->shell_running &&
                (!c->shell_pid || event.pid == c->shell_pid)) {
-        c->facts->wait_status = event.wait_status;
+        c->observed->wait_status = event.wait_status;
         end(c, END_SHELL);
     }
 }
@@ -229,7 +230,7 @@ static void set_polls(const struct collect *c, bool napping,
         p[AT_OUT].fd = c->streams[0].fd;
         p[AT_ERR].fd = c->streams[1].fd;
     }
-    if (c->facts->language == EXEC_PYTHON && !c->closed_ms && !napping) {
+    if (c->observed->language == EXEC_PYTHON && !c->closed_ms && !napping) {
         p[AT_FRAMES].fd = c->box->frames;
         p[AT_FRAMES].events = (short)(POLLIN | (sending ? POLLOUT : 0));
     }
@@ -248,14 +249,14 @@ static void step(struct collect *c)
         until = MIN(until, c->nap_ms);
     if (c->closed_ms)
         until = MIN(until, c->closed_ms + CLOSED_MS);
-    if (c->calm_ms)
-        until = MIN(until, c->calm_ms);
+    if (c->background_ms)
+        until = MIN(until, c->background_ms);
     if (c->e->left)
         until = MIN(until, c->look_ms);
     set_polls(c, napping, p);
     if (poll(p, AT_COUNT, clock_left_ms(until)) < 0)
         return; /* EINTR; anything else would be a defect of ours */
-    session_calm_step(c);
+    session_sched_step(c);
     if (p[AT_WAKE].revents)
         on_request(c);
     if (!c->ended && c->e->left && clock_left_ms(c->look_ms) == 0)
@@ -283,7 +284,7 @@ static bool tell_surroundings(struct collect *c)
 {
     struct buf lines cleanup(buf_done) = {0};
 
-    session_surround_take(c->box, &lines);
+    session_guest_env_take(c->box, &lines);
     return lines.len == 0 ||
            heed(c, session_frames_send(c, KERNEL_ENVIRONMENT, lines.data,
                                        lines.len));
@@ -332,7 +333,7 @@ static void begin_shell(struct collect *c)
     struct error err;
 
     if (code < 0) {
-        c->facts->reason = "no memory for the command";
+        c->observed->reason = "no memory for the command";
         end(c, END_UNMADE);
         return;
     }
@@ -342,7 +343,7 @@ static void begin_shell(struct collect *c)
         return;
     }
     if (reply.errnum) { /* too many processes already, most likely */
-        c->facts->wait_status = SHELL_UNSTARTED;
+        c->observed->wait_status = SHELL_UNSTARTED;
         end(c, END_SHELL);
         return;
     }
@@ -370,16 +371,16 @@ static void finish(struct collect *c)
 {
     struct exec_info *info = &c->e->info;
 
-    if (c->facts->end != END_DONE) /* DONE came with the pipes read empty */
+    if (c->observed->end != END_DONE) /* DONE came with the pipes read empty */
         session_output_drain(c, FINAL_MOST);
     session_output_flush(c);
     give_back_buffer(c);
     buf_done(&c->out);
-    pthread_mutex_lock(&c->e->lock);
+    mutex_lock(&c->e->lock);
     info->truncated_stdout = c->streams[0].truncated;
     info->truncated_stderr = c->streams[1].truncated;
     info->truncated_displays = c->truncated_displays;
-    pthread_mutex_unlock(&c->e->lock);
+    mutex_unlock(&c->e->lock);
 }
 
 void session_collect(struct collect *c)
@@ -390,15 +391,15 @@ void session_collect(struct collect *c)
         (struct stream){.type = EVENT_STDOUT, .fd = c->box->pipes[0]};
     c->streams[1] =
         (struct stream){.type = EVENT_STDERR, .fd = c->box->pipes[1]};
-    c->facts->timeout_s = c->e->timeout_s;
+    c->observed->timeout_s = c->e->timeout_s;
     c->deadline_ms = started + c->e->timeout_s * 1000ull;
     c->look_ms = started + LEFT_EVERY_MS;
-    if (c->facts->language == EXEC_SHELL)
+    if (c->observed->language == EXEC_SHELL)
         begin_shell(c);
     else
         begin_cell(c);
     while (!c->ended)
         step(c);
-    c->facts->wall_ms = clock_mono_ms() - started;
+    c->observed->wall_ms = clock_mono_ms() - started;
     finish(c);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Creating a session: check what is asked, reserve its place under every
- * limit (R8), take a ready sandbox or make one on its workspace, store it,
- * publish it. Runs in gloveboxd on the caller's thread; a refusal comes before
- * anything slow.
+ * Creating a session: check the request, reserve a place under every limit
+ * (R8), take a ready sandbox or create one on the workspace, store the row,
+ * publish the session. Runs in gloveboxd on the caller's thread. Everything
+ * that can refuse comes before anything slow.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 struct plan {
@@ -155,8 +156,8 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
                        spec->workspace);
     else if (!se->ephemeral)
         ids_make("ws", se->workspace);
-    (void)pthread_mutex_init(&se->lock, NULL); /* cannot fail on Linux */
-    session_cond_init(&se->cond);
+    mutex_init(&se->lock); /* cannot fail on Linux */
+    cond_init(&se->cond);
     /* Nobody else sees it yet. */
     se->state = SESSION_STARTING;
     se->moving = true;
@@ -181,7 +182,7 @@ static int get_box(struct session *se, struct box **ret, struct error *err)
 {
     struct sessions *m = se->m;
     uint32_t handle;
-    int rc = session_mount_begin(se, &se->tree, err);
+    int rc = session_sandbox_pin_tree(se, &se->tree, err);
 
     if (rc < 0)
         return rc;
@@ -195,7 +196,7 @@ static int get_box(struct session *se, struct box **ret, struct error *err)
         return 0;
     rc = session_runtime_handle(m, se->runtime, &handle, err);
     if (rc == 0)
-        rc = session_mount_box(se, handle, &se->tree, ret, err);
+        rc = session_sandbox_create(se, handle, &se->tree, ret, err);
     if (rc == 0)
         atomic_store(&se->runtime->up, true);
     return rc;
@@ -205,11 +206,11 @@ static void settle_in(struct session *se, struct box *box)
 {
     struct sessions *m = se->m;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     /* Listings go by it, so no two are the same. */
     m->last_created_ms = MAX(clock_real_ms(), m->last_created_ms + 1);
     se->created_at_ms = m->last_created_ms;
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     se->left = NULL; /* what it would ask is its maker's alone */
     se->box = box;
     se->interpreter = 1;
@@ -225,10 +226,10 @@ static int publish(struct session *se, struct error *err)
     struct sessions *m = se->m;
     int rc;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     rc = session_pool_check(se->pool, err);
     if (rc < 0) {
-        pthread_mutex_unlock(&m->lock);
+        mutex_unlock(&m->lock);
         return rc;
     }
     session_idmap_add(&m->table, &se->node, se->id);
@@ -240,7 +241,7 @@ static int publish(struct session *se, struct error *err)
         se->tenant->newest = se;
     }
     atomic_fetch_sub(&m->creating, 1);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return 0;
 }
 
@@ -340,15 +341,15 @@ static int make(struct sessions *m, const struct actor *who,
     int rc;
 
     assert(plan->pool && plan->runtime);
-    rc = session_allow_create(m, who, spec, plan->pool, plan->runtime, err);
+    rc = session_admit_create(m, who, spec, plan->pool, plan->runtime, err);
     if (rc == 0 && spec->sharing == SESSION_SHARING_TENANT)
-        rc = session_allow_share(m, who, plan->pool, NULL, err);
+        rc = session_admit_share(m, who, plan->pool, NULL, err);
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     t = session_tenant(m, who->tenant);
     rc = session_reserve(m, t, plan->pool, &plan->limits, err);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     if (rc < 0)
         return rc;
     se = session_new(m, t, plan, who, spec);

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The events of one execution: appended by the thread that runs it, read by
- * any number of others at any time. Runs in gloveboxd. Bytes are copied once
- * into chunks that never move, so a reader may keep the pointer as long as it
- * keeps its reference. Watchers are called without any lock held, because
- * resuming a stream takes locks of the HTTP library.
+ * The events of one execution. One thread appends them; any number of threads
+ * read them at any time. Runs in gloveboxd. Bytes are copied once into chunks
+ * that never move, so a reader may keep a pointer as long as it keeps its
+ * reference to the execution. Watchers are called without any lock held,
+ * because resuming a stream takes locks of the HTTP library.
  */
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define CHUNK_FIRST 448u
@@ -103,15 +104,15 @@ void session_events_fire(struct execution *e)
 {
     struct watcher *w;
 
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     while ((w = next_due(e))) {
-        pthread_mutex_unlock(&e->lock);
+        mutex_unlock(&e->lock);
         w->fn(w->ctx);
-        pthread_mutex_lock(&e->lock);
+        mutex_lock(&e->lock);
         drop_watcher(e, w);
-        pthread_cond_broadcast(&e->fired);
+        cond_broadcast(&e->fired);
     }
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
 }
 
 void session_events_add(struct execution *e, enum exec_event_type type,
@@ -119,10 +120,10 @@ void session_events_add(struct execution *e, enum exec_event_type type,
 {
     bool watched;
 
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     session_events_append(e, type, data, len);
     watched = e->watchers != NULL;
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
     if (watched)
         session_events_fire(e);
 }
@@ -145,11 +146,11 @@ bool execution_event(struct execution *e, uint32_t after,
 {
     bool there;
 
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     there = after < e->event_count;
     if (there)
         *ret = e->events[after];
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
     return there;
 }
 
@@ -158,7 +159,7 @@ uint64_t execution_watch(struct execution *e, uint32_t after,
 {
     uint64_t handle = 0;
 
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     if (after >= e->event_count) {
         struct watcher *w = xcalloc(1, sizeof(*w));
 
@@ -170,7 +171,7 @@ uint64_t execution_watch(struct execution *e, uint32_t after,
                               .ctx = ctx};
         e->watchers = w;
     }
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
     if (!handle)
         fn(ctx);
     return handle;
@@ -191,10 +192,10 @@ void execution_unwatch(struct execution *e, uint64_t handle)
 
     if (!handle)
         return;
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     while ((w = find_watcher(e, handle)) && w->firing)
-        pthread_cond_wait(&e->fired, &e->lock);
+        cond_wait(&e->fired, &e->lock);
     if (w)
         drop_watcher(e, w);
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The spine of an execution: admit (limits, quotas, policy), wait for the
- * turn, wake, run, settle, judge, mend, release, record. Runs in gloveboxd, on
- * the caller's thread or on one of the pool that session_submit is given.
+ * turn, wake the sandbox, run, commit changes, derive the outcome, repair,
+ * release, record. Runs in gloveboxd on the caller's thread, or on a thread of
+ * the pool given to session_submit.
  */
 #include <stdio.h>
 #include <string.h>
@@ -10,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "base/utf8.h"
 #include "quota/quota.h"
 #include "session/session_int.h"
@@ -101,8 +103,8 @@ static int enqueue(struct sessions *m, struct session *se, struct execution *e,
 {
     int rc;
 
-    pthread_mutex_lock(&m->lock);
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&m->lock);
+    mutex_lock(&se->lock);
     rc = check_room(m, se, err);
     if (rc == 0)
         rc = quota_take(m->parts.quotas, se->tenant->name, QUOTA_EXECUTIONS, 1,
@@ -114,8 +116,8 @@ static int enqueue(struct sessions *m, struct session *se, struct execution *e,
         session_history_add(m, se, e);
         session_queue_add(se, e);
     }
-    pthread_mutex_unlock(&se->lock);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&se->lock);
+    mutex_unlock(&m->lock);
     return rc;
 }
 
@@ -123,13 +125,13 @@ static int enqueue(struct sessions *m, struct session *se, struct execution *e,
 static void settle_denied(struct sessions *m, struct session *se,
                           struct execution *e)
 {
-    struct verdict v;
+    struct outcome v;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     m->active++;
     session_history_add(m, se, e);
-    pthread_mutex_unlock(&m->lock);
-    session_govern_denied(e, &v);
+    mutex_unlock(&m->lock);
+    session_admit_denied(e, &v);
     session_execution_finish(e, &v);
 }
 
@@ -137,7 +139,7 @@ static void settle_denied(struct sessions *m, struct session *se,
 static int seat(struct job *job, const struct actor *who,
                 const struct exec_spec *spec, struct error *err)
 {
-    int rc = session_govern_admit(job->m, job->se, who, spec, job->e, err);
+    int rc = session_admit_execution(job->m, job->se, who, spec, job->e, err);
 
     if (rc < 0)
         return rc;
@@ -145,12 +147,13 @@ static int seat(struct job *job, const struct actor *who,
     if (!job->settled) {
         rc = enqueue(job->m, job->se, job->e, err);
         if (rc < 0) /* it was no run */
-            session_govern_unrun(job->m, job->se, job->e);
+            session_admit_undo(job->m, job->se, job->e);
         return rc;
     }
     job->code = xstrndup(spec->code, spec->code_len);
     if (job->e->decision.verdict == POLICY_ASK)
-        return session_held_ask(job->m, job->se, who, spec, job->e, err);
+        return session_pending_request(job->m, job->se, who, spec, job->e,
+                                       err);
     settle_denied(job->m, job->se, job->e);
     return 0;
 }
@@ -201,33 +204,33 @@ static bool said(struct execution *e, const char *words)
     return false;
 }
 
-/* With the turn and a box: everything up to the facts. */
+/* With the turn and a box: run the code and fill in what was observed. */
 static void run_in_box(struct session *se, struct execution *e,
                        struct box *box, struct runner *runner,
-                       struct facts *facts)
+                       struct observations *observed)
 {
     struct collect c = {.box = box,
                         .e = e,
                         .runner = runner,
-                        .facts = facts,
+                        .observed = observed,
                         .output_cap = e->output_cap
                                           ? e->output_cap
                                           : se->pool->conf->output_bytes};
 
     atomic_store(&box->touched, true);
-    session_remember_base(se, e);
+    session_record_base(se, e);
     session_execution_started(e, box->cells == 0);
     session_net_begin(se, e);
-    session_calm_begin(se, &c);
+    session_sched_begin(se, &c);
     session_collect(&c);
-    session_settle(se, &c);
-    session_calm_end(se, &c);
-    facts->said_full = said(e, "No space left on device");
+    session_after_run(se, &c);
+    session_sched_end(se, &c);
+    observed->said_full = said(e, "No space left on device");
 }
 
 /* Leaves nothing half-dead inside, and no box that is of no use. */
-static void mend(struct session *se, struct box *box, const struct facts *f,
-                 const struct verdict *v)
+static void repair_box(struct session *se, struct box *box,
+                       const struct observations *f, const struct outcome *v)
 {
     uint64_t born_ms;
     struct error err;
@@ -237,21 +240,22 @@ static void mend(struct session *se, struct box *box, const struct facts *f,
         session_box_kill(box);
     if (v->interpreter_lost)
         box->kernel_alive = false;
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     born_ms = se->woken_ms;
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (f->end == END_GONE || atomic_load(&box->broken) ||
         clock_left_ms(born_ms + se->pool->conf->lifetime_s * 1000ull) == 0)
         (void)session_wake_drop(se, box, false);
 }
 
-static void note_unmade(struct execution *e, struct facts *f,
-                        const struct error *err)
+static void observe_unmade(struct execution *e, struct observations *f,
+                           const struct error *err)
 {
     f->end = END_UNMADE;
     f->reason = err->message;
     /* Its workspace was deleted, or is no longer the actor's to see. */
-    f->keep_denied = err->code == ERR_NOT_FOUND || err->code == ERR_FORBIDDEN;
+    f->commit_denied =
+        err->code == ERR_NOT_FOUND || err->code == ERR_FORBIDDEN;
     f->overloaded = err->code == ERR_BUSY || err->code == ERR_LIMIT ||
                     (err->code == ERR_UNAVAILABLE && err->retry_after_s > 0);
     f->quota = err->quota;
@@ -264,12 +268,12 @@ static void note_unmade(struct execution *e, struct facts *f,
 }
 
 /* Only the kernel can show a traceback; ours is for when it did not. */
-static void judge(struct execution *e, const struct facts *f,
-                  struct verdict *v)
+static void derive_outcome(struct execution *e, const struct observations *f,
+                           struct outcome *v)
 {
     struct exec_event event;
 
-    session_judge(f, v);
+    session_outcome_derive(f, v);
     for (uint32_t n = 0; v->error_name[0] && execution_event(e, n, &event);
          n++)
         if (event.type == EVENT_ERROR)
@@ -278,7 +282,8 @@ static void judge(struct execution *e, const struct facts *f,
 
 /* Nothing runs that could not be told of later. An operator may do without.
  * Asked once it has the turn: the trail may have failed while it waited. */
-static int begin(struct job *job, struct facts *facts, struct error *err)
+static int begin(struct job *job, struct observations *observed,
+                 struct error *err)
 {
     struct actor who = session_execution_author(job->se, job->e);
     int rc = audit_begin(workspaces_audit(job->m->workspaces), &who,
@@ -286,7 +291,7 @@ static int begin(struct job *job, struct facts *facts, struct error *err)
 
     if (rc == 0 || !job->m->conf->audit_required)
         return 0;
-    facts->cancelled = true;
+    observed->cancelled = true;
     return rc;
 }
 
@@ -296,8 +301,9 @@ static int run(struct job *job, struct error *err)
     struct session *se = job->se;
     struct execution *e = job->e;
     struct runner *runner = session_runner_get(job->m);
-    struct facts facts = {.language = e->info.language, .limits = &se->limits};
-    struct verdict verdict;
+    struct observations observed = {.language = e->info.language,
+                                    .limits = &se->limits};
+    struct outcome outcome;
     struct box *box = NULL;
     int rc = 0;
 
@@ -305,19 +311,19 @@ static int run(struct job *job, struct error *err)
         if (!runner)
             rc = error_set(err, ERR_BUSY, "out of descriptors");
         else
-            rc = begin(job, &facts, err);
+            rc = begin(job, &observed, err);
         if (rc == 0)
             rc = session_wake_kernel(se, e->fresh, &box, err);
         if (box)
-            run_in_box(se, e, box, runner, &facts);
+            run_in_box(se, e, box, runner, &observed);
         else
-            note_unmade(e, &facts, err);
-        judge(e, &facts, &verdict);
+            observe_unmade(e, &observed, err);
+        derive_outcome(e, &observed, &outcome);
         if (box)
-            mend(se, box, &facts, &verdict);
+            repair_box(se, box, &observed, &outcome);
         session_queue_release(se);
         job->code = take_ptr(e->code);
-        session_execution_finish(e, &verdict);
+        session_execution_finish(e, &outcome);
     }
     session_box_unref(box);
     if (runner)
@@ -335,8 +341,8 @@ static void record_end(const struct job *job)
 
     execution_info(job->e, &info);
     if (info.status == EXEC_PENDING) { /* the approval is in the trail */
-        session_govern_record(job->m, job->se, job->e, job->code,
-                              job->e->code_len);
+        session_account_execution(job->m, job->se, job->e, job->code,
+                                  job->e->code_len);
         return;
     }
     log_event(info.outcome == OUTCOME_ISOLATION_FAILED ? LOG_ERROR : LOG_INFO,
@@ -349,8 +355,8 @@ static void record_end(const struct job *job)
     event.result = exec_outcome_name(info.outcome);
     audit_end(workspaces_audit(job->m->workspaces), &who, &event, job->begun);
     session_watch_audit(job->m, job->se, &who, &info);
-    session_govern_record(job->m, job->se, job->e, job->code,
-                          job->e->code_len);
+    session_account_execution(job->m, job->se, job->e, job->code,
+                              job->e->code_len);
 }
 
 static void job_done(struct job *job)
@@ -413,9 +419,9 @@ static int withdraw(struct job *job, struct error *err)
 {
     bool mine;
 
-    pthread_mutex_lock(&job->se->lock);
+    mutex_lock(&job->se->lock);
     mine = session_queue_remove(job->se, job->e);
-    pthread_mutex_unlock(&job->se->lock);
+    mutex_unlock(&job->se->lock);
     if (mine) {
         session_execution_cancelled(job->e, "no thread was free to run it");
         execution_unref(job->e); /* the queue's */

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The execution object: made when it is admitted, final once it is finished,
- * freed with its last reference. Runs in gloveboxd. It never touches its
- * session after it is finished, so a reader may outlive both the session and
- * the manager.
+ * The execution object: created on admission, final once finished, freed with
+ * its last reference. Runs in gloveboxd. An execution does not use its session
+ * after it is finished, so a reader may outlive the session and the manager.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +10,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 #include "wire/kernel_msg.h"
 
@@ -99,8 +99,8 @@ struct execution *session_execution_new(struct session *se,
     e->code = xstrndup(spec->code, spec->code_len);
     e->code_len = spec->code_len;
     e->timeout_s = timeout_s;
-    (void)pthread_mutex_init(&e->lock, NULL); /* cannot fail on Linux */
-    session_cond_init(&e->fired);
+    mutex_init(&e->lock); /* cannot fail on Linux */
+    cond_init(&e->fired);
     e->metadata = xstrdup(spec->metadata);
     if (spec->held)
         (void)snprintf(e->info.id, sizeof(e->info.id), "%s", spec->held);
@@ -152,28 +152,28 @@ void execution_unref(struct execution *e)
     session_watch_done(e);
     if (e->strings)
         arena_free(e->strings);
-    (void)pthread_mutex_destroy(&e->lock);
-    (void)pthread_cond_destroy(&e->fired);
+    mutex_done(&e->lock);
+    cond_done(&e->fired);
     free(e);
 }
 
 void session_execution_started(struct execution *e, bool fresh)
 {
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     e->info.status = EXEC_RUNNING;
     e->info.interpreter_fresh = fresh;
     e->info.started_at_ms = clock_real_ms();
     session_events_append(e, EVENT_STATUS, "running", strlen("running"));
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
     session_events_fire(e);
 }
 
 void session_execution_wait(struct execution *e)
 {
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     while (e->info.status != EXEC_COMPLETED)
-        pthread_cond_wait(&e->fired, &e->lock);
-    pthread_mutex_unlock(&e->lock);
+        cond_wait(&e->fired, &e->lock);
+    mutex_unlock(&e->lock);
 }
 
 static void add_pair(struct buf *b, const char *key, const char *value)
@@ -186,7 +186,7 @@ static void add_pair(struct buf *b, const char *key, const char *value)
 }
 
 /* e->lock is held. */
-static void append_our_error(struct execution *e, const struct verdict *v)
+static void append_our_error(struct execution *e, const struct outcome *v)
 {
     struct buf pairs cleanup(buf_done) = {0};
 
@@ -197,7 +197,7 @@ static void append_our_error(struct execution *e, const struct verdict *v)
     session_events_append(e, EVENT_ERROR, pairs.data, pairs.len);
 }
 
-static size_t set_final(struct execution *e, const struct verdict *v)
+static size_t set_final(struct execution *e, const struct outcome *v)
 {
     struct exec_info *info = &e->info;
     size_t watched;
@@ -224,26 +224,26 @@ static size_t set_final(struct execution *e, const struct verdict *v)
            (e->metadata ? strlen(e->metadata) : 0) + e->change_bytes;
 }
 
-void session_execution_finish(struct execution *e, const struct verdict *v)
+void session_execution_finish(struct execution *e, const struct outcome *v)
 {
     struct session *se = e->session;
     struct sessions *m = se->m;
     enum session_egress mode = session_network_mode(se);
     size_t bytes;
 
-    pthread_mutex_lock(&m->counters.lock);
+    mutex_lock(&m->counters.lock);
     m->counters.outcomes[v->outcome]++;
-    pthread_mutex_unlock(&m->counters.lock);
+    mutex_unlock(&m->counters.lock);
     if (e->info.started_at_ms)
         session_metrics_time(m, &m->counters.execution, v->wall_ms * 1000);
     free(take_ptr(e->code));
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     if (!se->made) /* a single run that left nothing: it never came to be */
         e->info.workspace[0] = '\0';
     e->info.egress = mode;
     bytes = set_final(e, v);
-    pthread_cond_broadcast(&e->fired);
-    pthread_mutex_unlock(&e->lock);
+    cond_broadcast(&e->fired);
+    mutex_unlock(&e->lock);
     session_events_fire(e);
     session_history_record(m, se, e, bytes);
     e->session = NULL;
@@ -252,7 +252,7 @@ void session_execution_finish(struct execution *e, const struct verdict *v)
 
 void session_execution_cancelled(struct execution *e, const char *why)
 {
-    struct verdict v = {.outcome = OUTCOME_CANCELLED, .exit_code = -1};
+    struct outcome v = {.outcome = OUTCOME_CANCELLED, .exit_code = -1};
 
     (void)snprintf(v.failure, sizeof(v.failure), "%s", why);
     session_execution_finish(e, &v);
@@ -260,9 +260,9 @@ void session_execution_cancelled(struct execution *e, const char *why)
 
 void execution_info(struct execution *e, struct exec_info *ret)
 {
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     *ret = e->info;
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
 }
 
 int session_execution_find(struct sessions *m, const struct actor *who,
@@ -272,7 +272,7 @@ int session_execution_find(struct sessions *m, const struct actor *who,
     struct execution *e = NULL;
     struct idmap_node *n;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     n = session_idmap_find(&m->runs, id);
     if (n)
         e = container_of(n, struct execution, node);
@@ -285,7 +285,7 @@ int session_execution_find(struct sessions *m, const struct actor *who,
     } else {
         e = NULL;
     }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     if (!e)
         return error_set(err, ERR_NOT_FOUND, "no such execution");
     *ret = e;
@@ -301,7 +301,7 @@ int execution_find(struct sessions *s, const struct actor *who, const char *id,
         return rc;
     rc = session_execution_find(s, who, id, ret, NULL, err);
     if (rc == -ERR_NOT_FOUND)
-        rc = session_held_find(s, who, id, ret, err);
+        rc = session_pending_find(s, who, id, ret, err);
     session_leave(s);
     return rc;
 }

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * When a session has expired: unused for longer than its cooldown, by the
- * clock alone, whether or not the reaper has come by. Runs in gloveboxd under
- * the session's lock. Most tenants' sessions merely sleep then; for those the
- * configuration names it is the end, and every call that would wake one or
- * touch its files asks here first.
+ * Session expiry: a session has expired when it was unused for longer than its
+ * cooldown, by the clock alone, whether or not the reaper has seen it yet.
+ * Runs in gloveboxd under the session's lock. An expired session becomes
+ * dormant; for the tenants that the configuration names, it ends instead.
+ * Every call that would wake a session or use its files checks here first.
  */
 #include <string.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 uint32_t session_cooldown(const struct session *se)
@@ -71,10 +72,10 @@ int session_use(struct session *se, struct error *err)
 {
     int rc;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     rc = session_expiry_check(se, err);
     if (rc == 0)
         session_touch(se);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return rc;
 }

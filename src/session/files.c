@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A live session's files, through the broker of its own pid 1: list, open,
- * remove. Runs in gloveboxd on the caller's thread. No path is ever opened
- * here; a descriptor that came from a session is looked at before it is
- * handed on, and its size is nothing but a claim (F1, F2, F3, F5, F7). A
- * dormant session's files are its workspace's (dormant.c).
+ * Files of a live session, through the broker of its pid 1: list, open,
+ * remove. Runs in gloveboxd on the caller's thread. This file never opens a
+ * path. A descriptor received from a sandbox is checked before it is passed
+ * on, and its size is only a claim (F1, F2, F3, F5, F7). Files of a dormant
+ * session come from its workspace (workspace_files.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define LIST_MAX 1000u
@@ -61,31 +62,31 @@ struct session *session_files_begin(struct sessions *s,
                                     const struct actor *who, const char *id,
                                     struct error *err)
 {
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
     int rc;
 
     if (!se)
         return NULL;
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     rc = session_expiry_check(se, err);
     if (rc == 0) {
         se->pins++;
         session_touch(se);
     }
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (rc == 0)
         return se;
-    session_let(se);
+    session_release(se);
     return NULL;
 }
 
 void session_files_end(struct session *se)
 {
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     se->pins--;
     session_touch(se);
-    pthread_mutex_unlock(&se->lock);
-    session_let(se);
+    mutex_unlock(&se->lock);
+    session_release(se);
 }
 
 /* One request, once more in a new sandbox if the old one proves gone. */
@@ -134,7 +135,7 @@ int session_files_check_fd(int fd, bool writable, struct stat *ret,
 
 static int check_path(const char *path, struct error *err)
 {
-    return session_text_path(path, strlen(path), err);
+    return session_path_check(path, strlen(path), err);
 }
 
 /* ---- open and remove ---------------------------------------------------- */
@@ -170,12 +171,13 @@ int session_files_open(struct sessions *s, const struct actor *who,
         return -(int)err->code;
     rc = check_path(path, err);
     if (rc == 0)
-        rc = session_dormant(se)
-                 ? session_dormant_open(se, path, ret_fd, ret_stat, err)
-                 : open_live(se, path, ret_fd, ret_stat, err);
+        rc =
+            session_is_dormant(se)
+                ? session_workspace_files_open(se, path, ret_fd, ret_stat, err)
+                : open_live(se, path, ret_fd, ret_stat, err);
     if (rc == 0) {
-        rc = session_allow_fetch(se, who, path, (uint64_t)ret_stat->st_size,
-                                 err);
+        rc = session_admit_download(se, who, path, (uint64_t)ret_stat->st_size,
+                                    err);
         if (rc < 0)
             fd_close(ret_fd);
     }
@@ -223,14 +225,14 @@ int session_files_remove(struct sessions *s, const struct actor *who,
 
     if (!se)
         return -(int)err->code;
-    live = !session_dormant(se);
+    live = !session_is_dormant(se);
     rc = check_path(path, err);
     if (rc == 0 && live)
         rc = look_live(se, path, &folder, err);
     if (rc == 0 && folder)
         rc = remove_live(se, path, err);
     if (rc == 0 && !se->ephemeral)
-        rc = session_dormant_remove(se, who, path, live, err);
+        rc = session_workspace_files_remove(se, who, path, live, err);
     if (rc == 0 && live && !folder) {
         rc = remove_live(se, path, err);
         if (rc == -ERR_NOT_FOUND)
@@ -257,7 +259,7 @@ static int take_entry(struct listing *l, const struct init_entry *entry,
     struct error ignored;
 
     if (entry->kind != INIT_ENTRY_FILE ||
-        session_text_path(path, entry->path_len, &ignored) < 0)
+        session_path_check(path, entry->path_len, &ignored) < 0)
         return 0;
     if (l->count >= l->limit)
         return error_set(err, ERR_GUEST, "the session's list is too long");
@@ -334,9 +336,9 @@ int session_files_list(struct sessions *s, const struct actor *who,
         if (rc == 0)
             memcpy(l.last, after, strlen(after) + 1);
     }
-    if (rc == 0 && session_dormant(se)) {
-        rc = session_dormant_list(se, limit, after, ret, ret_count, ret_more,
-                                  err);
+    if (rc == 0 && session_is_dormant(se)) {
+        rc = session_workspace_files_list(se, limit, after, ret, ret_count,
+                                          ret_more, err);
         session_files_end(se);
         return rc;
     }
@@ -345,7 +347,7 @@ int session_files_list(struct sessions *s, const struct actor *who,
         rc = read_list(se, &l, err);
     }
     if (rc == 0)
-        session_dormant_describe(se, l.files, l.count);
+        session_workspace_files_describe(se, l.files, l.count);
     session_files_end(se);
     if (rc < 0) {
         session_files_free(l.files, l.count);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Frames with the kernel: parsed as they come, in bounds, into events. Runs
- * in gloveboxd on the execution's thread. The session's code can write to
- * this channel, so every length and every type is checked, and a frame can
- * say only what a session may say of itself. Nothing here blocks.
+ * Parses the frames of the kernel into events. Runs in gloveboxd on the
+ * execution's thread. User code can write to this channel, so every length and
+ * type is checked, and a frame can only claim what a session may claim about
+ * itself. Nothing here blocks.
  */
 #include <errno.h>
 #include <string.h>
@@ -169,9 +169,9 @@ static bool on_done(struct collect *c, const char *payload, size_t len)
     memcpy(&done, payload, len);
     if (done.status > KERNEL_DONE_EXIT)
         return false;
-    c->facts->end = END_DONE;
-    c->facts->done_status = done.status;
-    c->facts->exit_code = done.exit_code;
+    c->observed->end = END_DONE;
+    c->observed->done_status = done.status;
+    c->observed->exit_code = done.exit_code;
     c->ended = true;
     return true;
 }

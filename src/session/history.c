@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which executions can still be found. Every execution is in its session's
- * list and in the table from its creation; finished ones are counted and the
- * least recently used are forgotten when there are too many of a session or
- * too many bytes of all. Runs in gloveboxd under sessions.lock; references
- * are dropped outside it.
+ * The executions that can still be found. Every execution is in its session's
+ * list and in the table from its creation. Finished executions are counted,
+ * and the least recently used are dropped when a session has too many or all
+ * of them hold too many bytes. Runs in gloveboxd under sessions.lock;
+ * references are dropped outside the lock.
  */
 #include "quota/quota.h"
 #include "session/session_int.h"
@@ -79,7 +79,7 @@ void session_history_record(struct sessions *m, struct session *se,
 {
     struct execution *drop = NULL;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     if (e->mapped) { /* not when its session was deleted meanwhile */
         e->recorded = true;
         e->bytes = bytes;
@@ -96,8 +96,8 @@ void session_history_record(struct sessions *m, struct session *se,
         quota_give(m->parts.quotas, e->tenant->name, QUOTA_EXECUTIONS, 1);
     }
     if (--m->active == 0)
-        pthread_cond_broadcast(&m->idle);
-    pthread_mutex_unlock(&m->lock);
+        cond_broadcast(&m->idle);
+    mutex_unlock(&m->lock);
     session_history_unref(drop);
 }
 

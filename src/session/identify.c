@@ -1,18 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions by the names clients give them: found in memory or by their row,
- * or made. Runs in gloveboxd on the caller's thread. Who makes the session of
- * an identifier claims it first, and others who ask for it wait until that is
- * settled; so two callers at once get one session. The store's unique index
- * has the last word on those that have rows. A foreign tenant's identifier is
- * simply another one (I3), and so is the identifier of another principal's
- * private session: each principal has a space of its own, besides the one of
- * the sessions that the tenant shares.
+ * Sessions by identifier, a name the client chooses: found in memory, found by
+ * row, or created. Runs in gloveboxd on the caller's thread. A thread that
+ * creates the session of an identifier claims the identifier first, and other
+ * callers wait for the claim, so two concurrent callers get one session. For
+ * sessions with rows, the unique index of the store is authoritative. Another
+ * tenant's identifier is a different one (I3), and so is the identifier of
+ * another principal's private session: each principal has its own name space,
+ * besides the name space of the sessions that the tenant shares.
  */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define IDENTIFIER_MAX 128u
@@ -20,13 +21,13 @@
 
 void session_identifiers_init(struct sessions *m)
 {
-    session_cond_init(&m->claimed);
+    cond_init(&m->claimed);
 }
 
 void session_identifiers_done(struct sessions *m)
 {
     session_idmap_done(&m->identified);
-    (void)pthread_cond_destroy(&m->claimed);
+    cond_done(&m->claimed);
 }
 
 int session_identifier_check(const char *identifier, struct error *err)
@@ -126,9 +127,9 @@ static int find_in(struct sessions *m, const struct actor *who,
     char *key cleanup(mem_free) =
         session_identifier_key(who->tenant, pool, space, identifier);
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     *ret = in_memory(m, key);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     if (!*ret)
         return by_row(m, who, pool, identifier, space, ret, err);
     if (!session_visible(*ret, who)) /* as if there were none (I3) */
@@ -192,15 +193,15 @@ int session_claim(struct sessions *m, const struct actor *who,
     bool in_time = true;
     int rc = 0;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     while (!(*ret = in_memory(m, key)) && in_time && is_claimed(m, key))
-        in_time = session_cond_wait(&m->claimed, &m->lock, deadline);
+        in_time = cond_wait_until(&m->claimed, &m->lock, deadline);
     if (!*ret && in_time) {
         claim->key = take_ptr(key);
         claim->next = m->claims;
         m->claims = claim;
     }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     if (!in_time && !*ret) {
         (void)error_set(err, ERR_BUSY, "the session is still being made");
         return error_retry(err, 1);
@@ -218,22 +219,22 @@ void session_claim_done(struct sessions *m, struct claim *claim)
 
     if (!claim->key)
         return;
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     while (*at != claim)
         at = &(*at)->next;
     *at = claim->next;
-    pthread_cond_broadcast(&m->claimed);
-    pthread_mutex_unlock(&m->lock);
+    cond_broadcast(&m->claimed);
+    mutex_unlock(&m->lock);
     free(take_ptr(claim->key));
 }
 
 void session_claim_id(struct sessions *m, const char *id, struct claim *claim)
 {
     claim->key = xstrdup(id);
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     claim->next = m->claims;
     m->claims = claim;
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
 }
 
 void session_claim_wait(struct sessions *m, const char *id)
@@ -241,7 +242,7 @@ void session_claim_wait(struct sessions *m, const char *id)
     uint64_t deadline = clock_mono_ms() + CLAIM_MS;
 
     while (is_claimed(m, id) &&
-           session_cond_wait(&m->claimed, &m->lock, deadline))
+           cond_wait_until(&m->claimed, &m->lock, deadline))
         ;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Starting a kernel in a box: the first, or a fresh one after the old was
- * lost or reset. Runs in gloveboxd, on the thread that makes the box or has
- * the session's turn. Returns once the kernel said READY.
+ * Starts a kernel in a sandbox: the first one, or a new one after the old one
+ * was lost or reset. Runs in gloveboxd on the thread that creates the sandbox
+ * or has the session's turn. Returns once the kernel has sent READY.
  */
 #include <errno.h>
 #include <poll.h>
@@ -105,6 +105,6 @@ int session_kernel_start(struct box *b, struct error *err)
         return rc;
     b->kernel_alive = true;
     b->cells = 0;
-    session_surround_forget(b);
+    session_guest_env_forget(b);
     return 0;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a session may ask for and what it gets: the pool's settings, less of
- * anything, more only where the pool says so; and what all of them may use
- * together. Runs in gloveboxd. The warden checks the result again.
+ * Resource limits of a session: the settings of its pool, lowered on request,
+ * raised only where the pool permits it; and the totals of all sessions. Runs
+ * in gloveboxd. The warden checks the result again.
  */
 #include <stddef.h>
 #include <stdio.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The manager: opening and closing the module. Runs in gloveboxd; opened and
- * closed by main, entered by every other call. Closing lets what runs finish,
- * then cancels it, and frees nothing that a call could still be using.
+ * Opens and closes the session module. Runs in gloveboxd; main opens and
+ * closes it, every other call enters it. Closing lets running executions
+ * finish, then cancels them, and frees nothing that a call may still use.
  */
 #include <sys/sysinfo.h>
 #include <time.h>
@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "quota/quota.h"
 #include "session/session_int.h"
 
@@ -38,31 +39,29 @@ void session_leave(struct sessions *m)
 static void init_locks(struct sessions *m)
 {
     /* Default mutexes cannot fail on Linux. */
-    (void)pthread_mutex_init(&m->lock, NULL);
-    (void)pthread_mutex_init(&m->pool_lock, NULL);
-    (void)pthread_mutex_init(&m->pools_lock, NULL);
-    (void)pthread_mutex_init(&m->sharing_lock, NULL);
-    (void)pthread_mutex_init(&m->runner_lock, NULL);
-    (void)pthread_mutex_init(&m->counters.lock, NULL);
-    (void)pthread_mutex_init(&m->reaper_lock, NULL);
-    session_cond_init(&m->reaper_cond);
-    session_cond_init(&m->idle);
-    session_cond_init(&m->pool_cond);
+    mutex_init(&m->lock);
+    mutex_init(&m->pool_lock);
+    mutex_init(&m->pools_lock);
+    mutex_init(&m->sharing_lock);
+    mutex_init(&m->runner_lock);
+    mutex_init(&m->counters.lock);
+    worker_init(&m->reaper);
+    cond_init(&m->idle);
+    cond_init(&m->pool_cond);
     session_identifiers_init(m);
 }
 
 static void destroy_locks(struct sessions *m)
 {
-    (void)pthread_mutex_destroy(&m->lock);
-    (void)pthread_mutex_destroy(&m->pool_lock);
-    (void)pthread_mutex_destroy(&m->pools_lock);
-    (void)pthread_mutex_destroy(&m->sharing_lock);
-    (void)pthread_mutex_destroy(&m->runner_lock);
-    (void)pthread_mutex_destroy(&m->counters.lock);
-    (void)pthread_mutex_destroy(&m->reaper_lock);
-    (void)pthread_cond_destroy(&m->reaper_cond);
-    (void)pthread_cond_destroy(&m->idle);
-    (void)pthread_cond_destroy(&m->pool_cond);
+    mutex_done(&m->lock);
+    mutex_done(&m->pool_lock);
+    mutex_done(&m->pools_lock);
+    mutex_done(&m->sharing_lock);
+    mutex_done(&m->runner_lock);
+    mutex_done(&m->counters.lock);
+    worker_done(&m->reaper);
+    cond_done(&m->idle);
+    cond_done(&m->pool_cond);
 }
 
 static void free_tenants(struct sessions *m)
@@ -130,13 +129,13 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     if (rc == 0)
         rc = session_pool_start(m, err);
     if (rc == 0)
-        rc = session_room_start(m, err);
+        rc = session_cpu_reserve_start(m, err);
     if (rc == 0)
         rc = session_reaper_start(m, err);
     if (rc < 0) {
         atomic_store(&m->stopping, true);
         session_pool_stop(m);
-        session_room_stop(m);
+        session_cpu_reserve_stop(m);
         session_networks_stop(m);
         manager_free(m);
         return rc;
@@ -160,10 +159,10 @@ static bool wait_idle(struct sessions *m, uint64_t deadline_ms)
 {
     bool in_time = true;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     while (m->active && in_time)
-        in_time = session_cond_wait(&m->idle, &m->lock, deadline_ms);
-    pthread_mutex_unlock(&m->lock);
+        in_time = cond_wait_until(&m->idle, &m->lock, deadline_ms);
+    mutex_unlock(&m->lock);
     return in_time;
 }
 
@@ -172,28 +171,28 @@ static struct session *any_session(struct sessions *m)
 {
     struct session *se = NULL;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     for (size_t i = 0; i < m->table.size && !se; i++)
         if (m->table.buckets[i])
             se = session_ref(
                 container_of(m->table.buckets[i], struct session, node));
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return se;
 }
 
 /* All at once, so that their ends are waited for together. */
 static void ask_all(struct sessions *m)
 {
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     for (size_t i = 0; i < m->table.size; i++)
         for (struct idmap_node *n = m->table.buckets[i]; n; n = n->next) {
             struct session *se = container_of(n, struct session, node);
 
-            pthread_mutex_lock(&se->lock);
+            mutex_lock(&se->lock);
             session_queue_request(se, REQUEST_END);
-            pthread_mutex_unlock(&se->lock);
+            mutex_unlock(&se->lock);
         }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
 }
 
 /* Rows stay: the next start has the sessions again. */
@@ -244,6 +243,6 @@ void sessions_close(struct sessions *s, unsigned deadline_s)
     }
     end_all(s); /* a session that was being made meanwhile */
     session_networks_stop(s);
-    session_room_stop(s);
+    session_cpu_reserve_stop(s);
     manager_free(s);
 }

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What operators see: counters and histograms of this module, and a snapshot
- * of pools and states. Runs in gloveboxd; the counters' lock is a leaf.
+ * Metrics for operators: counters and histograms of this module, and a
+ * snapshot of pools and states. Runs in gloveboxd; the lock of the counters is
+ * a leaf.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 const double session_histogram_bounds_ms[SESSION_HISTOGRAM_BUCKETS] = {
@@ -16,9 +18,9 @@ const double session_histogram_bounds_ms[SESSION_HISTOGRAM_BUCKETS] = {
 
 void session_metrics_add(struct sessions *m, uint64_t *counter)
 {
-    pthread_mutex_lock(&m->counters.lock);
+    mutex_lock(&m->counters.lock);
     (*counter)++;
-    pthread_mutex_unlock(&m->counters.lock);
+    mutex_unlock(&m->counters.lock);
 }
 
 void session_metrics_refused(struct sessions *m, const struct error *err)
@@ -37,11 +39,11 @@ void session_metrics_time(struct sessions *m, struct session_histogram *h,
     while (i < SESSION_HISTOGRAM_BUCKETS &&
            (double)us > session_histogram_bounds_ms[i] * 1000)
         i++;
-    pthread_mutex_lock(&m->counters.lock);
+    mutex_lock(&m->counters.lock);
     h->buckets[i]++;
     h->sum_us += us;
     h->count++;
-    pthread_mutex_unlock(&m->counters.lock);
+    mutex_unlock(&m->counters.lock);
 }
 
 static void count_states(struct sessions *m, struct session_metrics *ret)
@@ -50,16 +52,16 @@ static void count_states(struct sessions *m, struct session_metrics *ret)
         for (struct idmap_node *n = m->table.buckets[i]; n; n = n->next) {
             struct session *se = container_of(n, struct session, node);
 
-            pthread_mutex_lock(&se->lock);
+            mutex_lock(&se->lock);
             ret->by_state[se->state]++;
-            pthread_mutex_unlock(&se->lock);
+            mutex_unlock(&se->lock);
         }
 }
 
 /* The configuration's, and made ones as far as there is room. */
 static void count_pools(struct sessions *m, struct session_metrics *ret)
 {
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     ret->pool_count = MIN(session_pools_count(m), ARRAY_SIZE(ret->pools));
     for (size_t i = 0; i < ret->pool_count; i++) {
         struct pool *p = session_pools_at(m, i);
@@ -70,7 +72,7 @@ static void count_pools(struct sessions *m, struct session_metrics *ret)
         ret->pools[i].wanted = p->conf->ready;
         ret->pools[i].sessions = atomic_load(&p->sessions);
     }
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
 }
 
 void sessions_metrics(struct sessions *s, struct session_metrics *ret)
@@ -79,13 +81,13 @@ void sessions_metrics(struct sessions *s, struct session_metrics *ret)
 
     memset(ret, 0, sizeof(*ret));
     ret->memory_granted = atomic_load(&s->granted);
-    pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     count_states(s, ret);
     ret->by_state[SESSION_STARTING] += atomic_load(&s->creating);
     ret->executions_active = s->active;
-    pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     count_pools(s, ret);
-    pthread_mutex_lock(&c->lock);
+    mutex_lock(&c->lock);
     memcpy(ret->outcomes, c->outcomes, sizeof(ret->outcomes));
     ret->refusals_limit = c->refusals_limit;
     ret->refusals_busy = c->refusals_busy;
@@ -97,5 +99,5 @@ void sessions_metrics(struct sessions *s, struct session_metrics *ret)
     ret->ready_missed = c->ready_missed;
     ret->start = c->start;
     ret->execution = c->execution;
-    pthread_mutex_unlock(&c->lock);
+    mutex_unlock(&c->lock);
 }

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "egress/call.h"
 #include "session/network_int.h"
 #include "store/store.h"
@@ -52,7 +53,7 @@ static struct session_net *net_new(void)
 {
     struct session_net *net = xcalloc(1, sizeof(*net));
 
-    (void)pthread_mutex_init(&net->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&net->lock); /* cannot fail on Linux */
     return net;
 }
 
@@ -70,7 +71,7 @@ void session_net_free(struct session_net *net)
     if (net->packages_room)
         arena_free(net->packages_room);
     free(net->packages);
-    (void)pthread_mutex_destroy(&net->lock);
+    mutex_done(&net->lock);
     free(net);
 }
 
@@ -81,9 +82,9 @@ static void settle(struct sessions *m, struct session_net *net,
 {
     struct session_network_info old = net->want;
 
-    pthread_mutex_lock(&m->networks->lock);
+    mutex_lock(&m->networks->lock);
     net->want = *want;
-    pthread_mutex_unlock(&m->networks->lock);
+    mutex_unlock(&m->networks->lock);
     *want = old;
     atomic_store(&net->mode, net->want.net.mode);
     atomic_store(&net->wanted, net->want.net.mode != SESSION_EGRESS_NONE ||
@@ -107,9 +108,9 @@ char *session_net_text(struct session *se)
     struct session_networks *n = se->m->networks;
     char *text;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     text = network_json_text(se->net, &se->net->want);
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     return text;
 }
 
@@ -122,10 +123,10 @@ char *session_net_hosts(const struct session *se)
     if (session_network_mode(se) != SESSION_EGRESS_ALLOWLIST)
         return NULL;
     buf_adds(&b, "");
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     for (size_t i = 0; i < net->destination_count; i++)
         buf_addf(&b, "%s%s", i ? "," : "", net->destinations[i].host);
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     return buf_take(&b, NULL);
 }
 
@@ -206,11 +207,11 @@ int session_net_attach(struct session *se, struct box *box, struct error *err)
     struct session_net *net = se->net;
     int rc;
 
-    pthread_mutex_lock(&net->lock);
+    mutex_lock(&net->lock);
     net->box = session_box_ref(box);
     box->network = session_ref(se);
     rc = atomic_load(&net->wanted) ? network_grant(se, err) : 0;
-    pthread_mutex_unlock(&net->lock);
+    mutex_unlock(&net->lock);
     if (rc == -ERR_UNAVAILABLE)
         network_work_retry(se->m->networks);
     return rc;
@@ -221,14 +222,14 @@ void session_net_detach(struct session *se, struct box *box)
     struct session_net *net = se->net;
     bool mine;
 
-    pthread_mutex_lock(&net->lock);
+    mutex_lock(&net->lock);
     box->network = NULL;
     mine = net->box == box;
     if (mine) {
         network_revoke(se);
         net->box = NULL;
     }
-    pthread_mutex_unlock(&net->lock);
+    mutex_unlock(&net->lock);
     if (mine)
         session_box_unref(box); /* the caller has another */
     session_unref(se);
@@ -276,23 +277,23 @@ static void fill_info(const struct session *se,
         ret->net.connections = pool->egress_connections;
     if (!ret->net.requests)
         ret->net.requests = pool->egress_requests;
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     copy_packages(net, ret);
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
 }
 
 int session_network_get(struct sessions *s, const struct actor *who,
                         const char *id, struct session_network_info *ret,
                         struct error *err)
 {
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
 
     if (!se)
         return -(int)err->code;
-    pthread_mutex_lock(&se->net->lock);
+    mutex_lock(&se->net->lock);
     fill_info(se, ret);
-    pthread_mutex_unlock(&se->net->lock);
-    session_let(se);
+    mutex_unlock(&se->net->lock);
+    session_release(se);
     return 0;
 }
 
@@ -321,9 +322,9 @@ static int write_down(struct session *se, const struct actor *who,
                    want->net.destination_count,
                    want->net.packages ? ", packages" : "",
                    mode == SESSION_EGRESS_OPEN ? "; " SESSION_OPEN_MEANS : "");
-    pthread_mutex_lock(&se->m->networks->lock);
+    mutex_lock(&se->m->networks->lock);
     text = network_json_text(se->net, want);
-    pthread_mutex_unlock(&se->m->networks->lock);
+    mutex_unlock(&se->m->networks->lock);
     if (rc == 0 && se->stored)
         rc = MIN(store_exec(tx, err,
                             "UPDATE sessions SET network = ?2 WHERE id = ?1",
@@ -365,7 +366,7 @@ int session_network_set(struct sessions *s, const struct actor *who,
                         struct session_network_info *ret, struct error *err)
 {
     struct session_network_info want cleanup(session_network_info_done) = {0};
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
     struct network_ask ask = {.m = s, .who = who};
     int rc;
 
@@ -379,16 +380,16 @@ int session_network_set(struct sessions *s, const struct actor *who,
     if (rc == 0)
         rc = network_permit(&ask, &want, err);
     if (rc == 0) {
-        pthread_mutex_lock(&se->net->lock);
+        mutex_lock(&se->net->lock);
         rc = change(se, who, &want, err);
         if (rc == 0)
             fill_info(se, ret);
-        pthread_mutex_unlock(&se->net->lock);
+        mutex_unlock(&se->net->lock);
         if (rc == -ERR_UNAVAILABLE)
             network_work_retry(s->networks);
     }
     if (rc == 0 && net->mode == SESSION_EGRESS_OPEN)
         warn_open(se, who);
-    session_let(se);
+    session_release(se);
     return rc;
 }

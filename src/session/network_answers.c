@@ -10,6 +10,7 @@
 #include "audit/audit.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "egress/call.h"
 #include "session/network_int.h"
 
@@ -82,24 +83,23 @@ static void answer(struct session *se, const struct egress_report *r)
                        rc == 0 ? "" : err.message);
 }
 
-void *network_answers_thread(void *arg)
+void network_answers_main(void *arg)
 {
     struct net_worker *w = arg;
     struct session_networks *n = w->m->networks;
     struct net_job *job;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     while (!n->stopping) {
         job = network_work_take(w);
         if (!job) {
-            (void)pthread_cond_wait(&w->cond, &n->lock);
+            cond_wait(&w->cond, &n->lock);
             continue;
         }
-        pthread_mutex_unlock(&n->lock);
+        mutex_unlock(&n->lock);
         answer(job->session, job->question);
         network_work_free(job);
-        pthread_mutex_lock(&n->lock);
+        mutex_lock(&n->lock);
     }
-    pthread_mutex_unlock(&n->lock);
-    return NULL;
+    mutex_unlock(&n->lock);
 }

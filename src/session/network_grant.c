@@ -175,8 +175,8 @@ static void set_secrets(struct buf *b, const struct session_network *net,
     }
 }
 
-static int surround(struct session *se, bool on, const char *ca,
-                    struct error *err)
+static int put_guest_env(struct session *se, bool on, const char *ca,
+                         struct error *err)
 {
     static const char *const proxies[] = {"HTTP_PROXY",  "HTTPS_PROXY",
                                           "ALL_PROXY",   "http_proxy",
@@ -265,7 +265,7 @@ static int hand_over(struct session *se, bool again, struct error *err)
     rc = egress_call_grant(se->m->parts.egress, &grant, rules.list, tcp, udp,
                            ca, err);
     if (rc == 0)
-        rc = surround(se, true, ca, err);
+        rc = put_guest_env(se, true, ca, err);
     return rc;
 }
 
@@ -346,5 +346,5 @@ void network_revoke(struct session *se)
         return;
     /* A box that does not take this is broken now, and used no more. */
     if (tell(box, INIT_NETWORK_BACK, NULL, &ignored) == 0)
-        (void)surround(se, false, "", &ignored);
+        (void)put_guest_env(se, false, "", &ignored);
 }

@@ -22,7 +22,6 @@
 #ifndef GLOVEBOX_SESSION_NETWORK_INT_H
 #define GLOVEBOX_SESSION_NETWORK_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "session/session_int.h"
@@ -41,7 +40,7 @@ struct egress_report;
 struct policy_decision;
 
 struct session_net {
-    pthread_mutex_t lock;
+    struct mutex lock;
     struct session_network_info want; /* lock, and networks.lock to replace;
                                          counters are those below */
     struct box *box;                  /* lock: attached, referenced */
@@ -80,16 +79,15 @@ struct net_job {
 
 struct net_worker {
     struct sessions *m;
-    pthread_t thread;
-    bool started;
-    pthread_cond_t cond; /* with networks.lock */
+    struct thread thread;
+    struct cond cond; /* with networks.lock */
     struct net_job *first, *last;
     unsigned count;
 };
 
 struct session_networks {
     struct sessions *m;
-    pthread_mutex_t lock; /* a leaf */
+    struct mutex lock; /* a leaf */
     bool stopping;
     uint64_t next_handle;
     struct session_net *buckets[NETWORK_BUCKETS];
@@ -177,8 +175,8 @@ void network_work_free(struct net_job *job);
 
 /* ---- network_answers.c, network_renew.c  -------------------------------- */
 
-void *network_answers_thread(void *worker);
-void *network_renew_thread(void *worker);
+void network_answers_main(void *worker);
+void network_renew_main(void *worker);
 /* The proxy is gone, and every grant with it. */
 void network_renew_lost(void *ctx);
 /* A secret was changed or removed: who carries it gets the new one, or loses

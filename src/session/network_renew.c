@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/network_int.h"
 
 #define LOOK_MS 1000u
@@ -18,12 +19,12 @@ void network_renew_lost(void *ctx)
 {
     struct session_networks *n = ctx;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     for (size_t i = 0; i < NETWORK_BUCKETS; i++)
         for (struct session_net *net = n->buckets[i]; net; net = net->next)
             atomic_store(&net->void_, true);
     network_work_again(n);
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
 }
 
 /* Every session that is to have a network, or that has a grant; each
@@ -33,7 +34,7 @@ static struct session **wanting(struct sessions *m, size_t *ret_count)
     struct session **list;
     size_t count = 0;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     list = xcalloc(m->table.count + 1, sizeof(struct session *));
     for (size_t i = 0; i < m->table.size; i++)
         for (struct idmap_node *node = m->table.buckets[i]; node;
@@ -43,7 +44,7 @@ static struct session **wanting(struct sessions *m, size_t *ret_count)
             if (atomic_load(&se->net->wanted))
                 list[count++] = session_ref(se);
         }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     *ret_count = count;
     return list;
 }
@@ -53,13 +54,13 @@ static struct session **granted(struct session_networks *n, size_t *ret_count)
     struct session **list = NULL;
     size_t count = 0;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     for (size_t i = 0; i < NETWORK_BUCKETS; i++)
         for (struct session_net *net = n->buckets[i]; net; net = net->next) {
             list = xrealloc(list, (count + 1) * sizeof(struct session *));
             list[count++] = session_ref(net->session);
         }
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     *ret_count = count;
     return list;
 }
@@ -71,11 +72,11 @@ static bool look_at(struct session *se, bool anew)
     struct error err;
     int rc = 0;
 
-    pthread_mutex_lock(&net->lock);
+    mutex_lock(&net->lock);
     if (net->box && !atomic_load(&net->box->broken) &&
         (anew || !net->handle || atomic_load(&net->void_)))
         rc = network_grant_more(se, &err);
-    pthread_mutex_unlock(&net->lock);
+    mutex_unlock(&net->lock);
     return rc == -ERR_UNAVAILABLE;
 }
 
@@ -118,32 +119,30 @@ static bool work(struct session_networks *n, struct net_job *job, bool again,
     return anew || again ? look_at_all(n->m, anew) : false;
 }
 
-void *network_renew_thread(void *arg)
+void network_renew_main(void *arg)
 {
     struct net_worker *w = arg;
     struct session_networks *n = w->m->networks;
     uint64_t pause = LOOK_MS;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     while (!n->stopping) {
         struct net_job *job = network_work_take(w);
         bool again = n->again, all = n->all;
 
         n->again = n->all = false;
-        pthread_mutex_unlock(&n->lock);
+        mutex_unlock(&n->lock);
         again = work(n, job, again, all);
-        pthread_mutex_lock(&n->lock);
+        mutex_lock(&n->lock);
         /* What cannot be had now is asked for less and less often. */
         pause = !again ? LOOK_MS
                        : MIN(pause == LOOK_MS ? RETRY_MS : pause * 2,
                              RETRY_MOST_MS);
         if (!n->stopping && !w->first && !n->again)
-            (void)session_cond_wait(&w->cond, &n->lock,
-                                    clock_mono_ms() + pause);
+            (void)cond_wait_until(&w->cond, &n->lock, clock_mono_ms() + pause);
         n->again |= again;
     }
-    pthread_mutex_unlock(&n->lock);
-    return NULL;
+    mutex_unlock(&n->lock);
 }
 
 static bool carries(const struct session *se, const char *tenant,
@@ -169,10 +168,10 @@ void network_renew_secret(void *ctx, const char *tenant, const char *name)
     for (size_t i = 0; i < count; i++) {
         struct session *se = list[i];
 
-        pthread_mutex_lock(&se->net->lock);
+        mutex_lock(&se->net->lock);
         if (se->net->box && carries(se, tenant, name))
             (void)network_grant(se, &ignored); /* the session shows it */
-        pthread_mutex_unlock(&se->net->lock);
+        mutex_unlock(&se->net->lock);
         session_unref(se);
     }
 }

@@ -13,6 +13,7 @@
 #include "base/arena.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "egress/call.h"
 #include "quota/quota.h"
 #include "session/network_int.h"
@@ -30,13 +31,13 @@ struct session *network_report_find(struct session_networks *n,
     struct session_net *net;
     struct session *se = NULL;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     net = *bucket(n, handle);
     while (net && net->handle != handle)
         net = net->next;
     if (net) /* its box holds a reference as long as it is here */
         se = session_ref(net->session);
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     return se;
 }
 
@@ -45,12 +46,12 @@ void network_report_enter(struct session *se)
     struct session_networks *n = se->m->networks;
     struct session_net *net = se->net;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     net->handle = ++n->next_handle;
     net->session = se;
     net->next = *bucket(n, net->handle);
     *bucket(n, net->handle) = net;
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
 }
 
 void network_report_leave(struct session *se)
@@ -58,7 +59,7 @@ void network_report_leave(struct session *se)
     struct session_networks *n = se->m->networks;
     struct session_net *net = se->net, **at;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     at = bucket(n, net->handle);
     while (*at && *at != net)
         at = &(*at)->next;
@@ -67,7 +68,7 @@ void network_report_leave(struct session *se)
     net->next = NULL;
     net->session = NULL;
     net->handle = 0;
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
 }
 
 /* ---- in the execution --------------------------------------------------- */
@@ -98,9 +99,9 @@ static struct execution *running(struct session *se)
 {
     struct execution *e;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     e = se->running ? execution_ref(se->running) : NULL;
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return e;
 }
 
@@ -128,7 +129,7 @@ static void keep_pending(struct session *se, const struct exec_connection *c)
     p->c.method = keep_text(&at, c->method);
     p->c.path = keep_text(&at, c->path);
     p->c.reason = keep_text(&at, c->reason);
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     if (se->net->pending_count < NETWORK_PENDING_MAX) {
         struct net_pending **end = &se->net->pending;
 
@@ -139,7 +140,7 @@ static void keep_pending(struct session *se, const struct exec_connection *c)
         se->net->pending_count++;
         p = NULL;
     }
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     free(p);
 }
 
@@ -157,10 +158,10 @@ void session_net_begin(struct session *se, struct execution *e)
     struct session_networks *n = se->m->networks;
     struct net_pending *p, *next;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     p = take_ptr(se->net->pending);
     se->net->pending_count = 0;
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     for (; p; p = next) {
         next = p->next;
         (void)session_watch_add(e, &p->c); /* it has only begun */
@@ -193,7 +194,7 @@ static bool line_room(struct session *se, uint32_t *ret_before)
     bool room;
 
     *ret_before = 0;
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     if (now >= net->window_ms + NETWORK_LINES_MS) {
         net->window_ms = now;
         net->lines = 0;
@@ -205,7 +206,7 @@ static bool line_room(struct session *se, uint32_t *ret_before)
         net->lines++;
     else
         net->unlisted++;
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     return room;
 }
 
@@ -280,7 +281,7 @@ static void keep_package(struct session *se, const struct egress_report *r)
     struct session_net *net = se->net;
     size_t i = 0;
 
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     if (!net->packages) {
         net->packages_room = arena_new();
         net->packages = xcalloc(NETWORK_PACKAGES_MAX, sizeof(*net->packages));
@@ -293,7 +294,7 @@ static void keep_package(struct session *se, const struct egress_report *r)
             .version = arena_strdup(net->packages_room, r->version),
             .sha256 = arena_strdup(net->packages_room, r->sha256),
             .at_ms = r->at_ms};
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
 }
 
 static void count(struct session *se, const struct egress_report *r)

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "egress/call.h"
 #include "session/network_int.h"
 #include "vault/vault.h"
@@ -33,15 +34,15 @@ static bool add_job(struct session_networks *n, struct net_worker *w,
         job->question = xmalloc(sizeof(*question));
         *job->question = *question;
     }
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     room = !n->stopping && w->count < NETWORK_QUESTIONS_MAX;
     if (room) {
         *(w->last ? &w->last->next : &w->first) = job;
         w->last = job;
         w->count++;
-        pthread_cond_signal(&w->cond);
+        cond_signal(&w->cond);
     }
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     if (!room)
         network_work_free(job);
     return room;
@@ -72,7 +73,7 @@ void network_work_question(struct session *se, const struct egress_report *r)
 void network_work_again(struct session_networks *n)
 {
     n->again = true;
-    pthread_cond_signal(&n->grants.cond);
+    cond_signal(&n->grants.cond);
 }
 
 void network_work_look(struct session *se)
@@ -81,31 +82,20 @@ void network_work_look(struct session *se)
 
     if (add_job(n, &n->grants, se, NULL))
         return;
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     n->all = true; /* then with all the others */
     network_work_again(n);
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
 }
 
 void network_work_retry(struct session_networks *n)
 {
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     network_work_again(n);
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
 }
 
 /* ---- starting and stopping ---------------------------------------------- */
-
-static int start(struct net_worker *w, void *(*thread)(void *),
-                 struct error *err)
-{
-    int rc = pthread_create(&w->thread, NULL, thread, w);
-
-    if (rc != 0)
-        return error_errno(err, ERR_INTERNAL, rc, "cannot start a thread");
-    w->started = true;
-    return 0;
-}
 
 static int check_pools(const struct sessions *m, struct error *err)
 {
@@ -131,9 +121,9 @@ int session_networks_start(struct sessions *m, struct error *err)
 
     m->networks = n;
     n->m = n->answers.m = n->grants.m = m;
-    (void)pthread_mutex_init(&n->lock, NULL); /* cannot fail on Linux */
-    session_cond_init(&n->answers.cond);
-    session_cond_init(&n->grants.cond);
+    mutex_init(&n->lock); /* cannot fail on Linux */
+    cond_init(&n->answers.cond);
+    cond_init(&n->grants.cond);
     if (m->parts.govern.policy)
         n->policy_version = policy_current(m->parts.govern.policy);
     rc = check_pools(m, err);
@@ -141,22 +131,23 @@ int session_networks_start(struct sessions *m, struct error *err)
         return rc;
     egress_call_listen(m->parts.egress, network_report, network_renew_lost, n);
     vault_listen(m->parts.vault, network_renew_secret, n);
-    rc = start(&n->answers, network_answers_thread, err);
-    return rc < 0 ? rc : start(&n->grants, network_renew_thread, err);
+    rc = thread_start(&n->answers.thread, "net-answers", network_answers_main,
+                      &n->answers, err);
+    return rc < 0 ? rc
+                  : thread_start(&n->grants.thread, "net-grants",
+                                 network_renew_main, &n->grants, err);
 }
 
 static void stop(struct session_networks *n, struct net_worker *w)
 {
     struct net_job *job;
 
-    if (w->started)
-        (void)pthread_join(w->thread, NULL); /* ours, joined once */
-    w->started = false;
-    pthread_mutex_lock(&n->lock);
+    thread_join(&w->thread);
+    mutex_lock(&n->lock);
     job = take_ptr(w->first);
     w->last = NULL;
     w->count = 0;
-    pthread_mutex_unlock(&n->lock);
+    mutex_unlock(&n->lock);
     while (job) {
         struct net_job *next = job->next;
 
@@ -171,11 +162,11 @@ void session_networks_stop(struct sessions *m)
 
     if (!n)
         return;
-    pthread_mutex_lock(&n->lock);
+    mutex_lock(&n->lock);
     n->stopping = true;
-    pthread_cond_broadcast(&n->answers.cond);
-    pthread_cond_broadcast(&n->grants.cond);
-    pthread_mutex_unlock(&n->lock);
+    cond_broadcast(&n->answers.cond);
+    cond_broadcast(&n->grants.cond);
+    mutex_unlock(&n->lock);
     stop(n, &n->answers);
     stop(n, &n->grants);
 }
@@ -189,8 +180,8 @@ void session_networks_free(struct sessions *m)
     if (m->parts.egress)
         egress_call_listen(m->parts.egress, NULL, NULL, NULL);
     vault_listen(m->parts.vault, NULL, NULL);
-    (void)pthread_mutex_destroy(&n->lock);
-    (void)pthread_cond_destroy(&n->answers.cond);
-    (void)pthread_cond_destroy(&n->grants.cond);
+    mutex_done(&n->lock);
+    cond_done(&n->answers.cond);
+    cond_done(&n->grants.cond);
     free(n);
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What user code prints: two pipes, read empty, kept up to the pool's cap and
- * discarded above it (R6). Runs in gloveboxd on the execution's thread. Each
- * read becomes one event at once; a character is never cut between events.
+ * Output of user code: two pipes, read until empty, kept up to the pool's cap
+ * and discarded above it (R6). Runs in gloveboxd on the execution's thread.
+ * Each read becomes one event at once; no event ends inside a UTF-8 character.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions as rows: what must be known of one to wake it in another life of
- * the daemon. Runs in gloveboxd on the caller's thread. A session and the
- * workspace made for it appear in one transaction. Ephemeral sessions and
- * those of single runs have no row.
+ * Rows of sessions: what is needed to wake a session after a restart. Runs in
+ * gloveboxd on the caller's thread. A session and the workspace created for it
+ * are inserted in one transaction. Ephemeral sessions and sessions of single
+ * runs have no row.
  */
 #include <stdio.h>
 #include <string.h>
@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 #include "store/store.h"
 
@@ -169,11 +170,11 @@ static struct note look(struct session *se)
 {
     struct note n;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     n = (struct note){.interpreter = se->interpreter,
                       .executions = se->executions,
                       .used = se->last_used_at_ms};
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return n;
 }
 
@@ -222,9 +223,9 @@ void session_persist_note_all(struct sessions *m, struct session **list,
     if (rc == 0 && count)
         rc = store_commit(&tx, &err);
     for (size_t i = 0; i < count && rc == 0; i++) {
-        pthread_mutex_lock(&list[i]->lock);
+        mutex_lock(&list[i]->lock);
         noted(list[i], notes[i].used);
-        pthread_mutex_unlock(&list[i]->lock);
+        mutex_unlock(&list[i]->lock);
     }
     if (rc < 0)
         log_event(LOG_WARN, "sessions_not_noted", "session", list[0]->id,
@@ -309,11 +310,11 @@ static struct session *from_row(struct sessions *m, const char *tenant,
     se->used_ms = clock_mono_ms();
     se->made = se->stored = true;
     se->state = SESSION_DORMANT;
-    (void)pthread_mutex_init(&se->lock, NULL); /* cannot fail on Linux */
-    session_cond_init(&se->cond);
-    pthread_mutex_lock(&m->lock);
+    mutex_init(&se->lock); /* cannot fail on Linux */
+    cond_init(&se->cond);
+    mutex_lock(&m->lock);
     se->tenant = session_tenant(m, tenant);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return se;
 }
 

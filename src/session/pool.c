@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define SETTLE_MS 5u        /* of quiet after a take */
@@ -36,14 +37,14 @@ static struct box *pop(struct sessions *m, struct pool *pool,
 {
     struct box *box = NULL;
 
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     if (as_ready(pool, runtime, limits)) {
         if (pool->ready_count)
             box = pool->ready[--pool->ready_count];
         pool->last_take_ms = clock_mono_ms();
-        pthread_cond_signal(&m->pool_cond);
+        cond_signal(&m->pool_cond);
     }
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
     return box;
 }
 
@@ -75,10 +76,10 @@ static struct box *pop_beyond(struct sessions *m, struct pool *pool,
 {
     struct box *box = NULL;
 
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     if (pool->ready_count > keep)
         box = pool->ready[--pool->ready_count];
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
     return box;
 }
 
@@ -98,7 +99,7 @@ void session_pool_set(struct sessions *m, struct pool *pool,
     struct box **unfit = NULL;
     unsigned count = 0;
 
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     if (!as_ready(pool, runtime, limits)) {
         count = pool->ready_count;
         unfit = xcalloc(MAX(count, 1u), sizeof(struct box *));
@@ -109,8 +110,8 @@ void session_pool_set(struct sessions *m, struct pool *pool,
     pool->limits = *limits;
     atomic_store(&pool->runtime, runtime);
     atomic_store(&pool->conf, conf);
-    pthread_cond_signal(&m->pool_cond);
-    pthread_mutex_unlock(&m->pool_lock);
+    cond_signal(&m->pool_cond);
+    mutex_unlock(&m->pool_lock);
     for (unsigned i = 0; i < count; i++)
         let_go(unfit[i]);
     free(unfit);
@@ -231,14 +232,14 @@ static void refill_one(struct sessions *m, struct pool *pool)
     int rc;
 
     (void)session_pool_ref(pool);
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
     rc = session_runtime_handle(m, runtime, &handle, &err);
     if (rc == 0)
         rc = session_box_open(m->link, handle, &limits, NULL, 0, true,
                               &m->stopping, &box, &err);
     if (box) /* made aside; who takes it has the usual turn */
-        session_box_calm(box, false);
-    pthread_mutex_lock(&m->pool_lock);
+        session_box_set_background(box, false);
+    mutex_lock(&m->pool_lock);
     if (rc < 0) {
         note_failure(pool, &err);
     } else {
@@ -247,73 +248,64 @@ static void refill_one(struct sessions *m, struct pool *pool)
         if (may_park(m, pool, changes))
             pool->ready[pool->ready_count++] = take_ptr(box);
     }
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
     if (box)
         let_go(box);
     session_pool_unref(pool);
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
 }
 
-static void *refill_thread(void *arg)
+static void pool_refill_main(void *arg)
 {
     struct sessions *m = arg;
 
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     while (!atomic_load(&m->stopping)) {
         struct box *box = give_back(m);
         struct pool *pool = NULL;
         uint64_t again;
 
         if (box) {
-            pthread_mutex_unlock(&m->pool_lock);
+            mutex_unlock(&m->pool_lock);
             let_go(box);
-            pthread_mutex_lock(&m->pool_lock);
+            mutex_lock(&m->pool_lock);
             continue;
         }
         pool = choose(m, clock_mono_ms(), &again);
         if (pool)
             refill_one(m, pool);
         else
-            (void)session_cond_wait(&m->pool_cond, &m->pool_lock, again);
+            (void)cond_wait_until(&m->pool_cond, &m->pool_lock, again);
     }
-    pthread_mutex_unlock(&m->pool_lock);
-    return NULL;
+    mutex_unlock(&m->pool_lock);
 }
 
 int session_pool_start(struct sessions *m, struct error *err)
 {
-    int rc;
-
     for (size_t i = 0; i < m->pool_count; i++)
         m->pools[i].ready =
             xcalloc(MAX(m->conf->pools[i].ready, 1u), sizeof(struct box *));
-    rc = pthread_create(&m->refill, NULL, refill_thread, m);
-    if (rc != 0)
-        return error_errno(err, ERR_INTERNAL, rc, "cannot start a thread");
-    m->refill_started = true;
-    return 0;
+    return thread_start(&m->refill, "pool-refill", pool_refill_main, m, err);
 }
 
 /* Calls under way find no ready box any more, and none is made. */
 void session_pool_stop(struct sessions *m)
 {
-    pthread_mutex_lock(&m->pool_lock);
-    pthread_cond_broadcast(&m->pool_cond);
-    pthread_mutex_unlock(&m->pool_lock);
-    if (m->refill_started)
-        (void)pthread_join(m->refill, NULL); /* ours, joined once */
-    m->refill_started = false;
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
+    cond_broadcast(&m->pool_cond);
+    mutex_unlock(&m->pool_lock);
+    thread_join(&m->refill);
+    mutex_lock(&m->pool_lock);
     for (size_t i = 0; i < session_pools_count(m); i++) {
         struct pool *p = session_pools_at(m, i);
 
         (void)session_pool_ref(p);
-        pthread_mutex_unlock(&m->pool_lock);
+        mutex_unlock(&m->pool_lock);
         session_pool_empty(m, p);
         session_pool_unref(p);
-        pthread_mutex_lock(&m->pool_lock);
+        mutex_lock(&m->pool_lock);
     }
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
     for (size_t i = 0; i < m->pool_count; i++)
         free(take_ptr(m->pools[i].ready));
 }

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/pools_int.h"
 
 /* ---- the table ---------------------------------------------------------- */
@@ -61,28 +62,28 @@ void pools_made_add(struct sessions *m, struct pool *pool)
 {
     size_t i;
 
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     assert(m->made_count < POOLS_MADE_MAX);
     i = place_of(m, pool->made->name);
     memmove(&m->made[i + 1], &m->made[i],
             (m->made_count - i) * sizeof(struct pool *));
     m->made[i] = pool;
     m->made_count++;
-    pthread_cond_signal(&m->pool_cond);
-    pthread_mutex_unlock(&m->pool_lock);
+    cond_signal(&m->pool_cond);
+    mutex_unlock(&m->pool_lock);
 }
 
 void pools_made_drop(struct sessions *m, struct pool *pool)
 {
     size_t i;
 
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     i = place_of(m, pool->made->name);
     assert(i < m->made_count && m->made[i] == pool);
     m->made_count--;
     memmove(&m->made[i], &m->made[i + 1],
             (m->made_count - i) * sizeof(struct pool *));
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
     session_pool_unref(pool);
 }
 
@@ -137,13 +138,13 @@ struct pool *session_pool_find(struct sessions *m, const char *tenant,
     for (size_t i = 0; i < m->pool_count; i++)
         if (strcmp(m->conf->pools[i].name, name) == 0)
             return &m->pools[i];
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     pool = pools_made_find(m, name);
     if (pool && strcmp(pool->made->tenant, tenant) == 0)
         (void)session_pool_ref(pool);
     else
         pool = NULL;
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
     return pool;
 }
 
@@ -215,9 +216,9 @@ static void fill_info(struct pool *pool, struct pool_info *ret)
 
 void pools_info(struct sessions *m, struct pool *pool, struct pool_info *ret)
 {
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     fill_info(pool, ret);
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
 }
 
 void pool_info_done(struct pool_info *info)
@@ -254,7 +255,7 @@ int session_pool_list(struct sessions *s, const struct actor *who,
 
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&s->pool_lock);
+    mutex_lock(&s->pool_lock);
     list = xcalloc(session_pools_count(s), sizeof(*list));
     for (size_t i = 0; i < session_pools_count(s); i++) {
         struct pool *p = session_pools_at(s, i);
@@ -264,7 +265,7 @@ int session_pool_list(struct sessions *s, const struct actor *who,
                           !atomic_load(&p->gone))))
             fill_info(p, &list[count++]);
     }
-    pthread_mutex_unlock(&s->pool_lock);
+    mutex_unlock(&s->pool_lock);
     session_leave(s);
     *ret = list;
     *ret_count = count;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/pools_int.h"
 
 /* A name that only another tenant has is free to none and known to none. */
@@ -114,9 +115,9 @@ int session_pool_put(struct sessions *s, const struct actor *who,
 
     if (rc < 0)
         return rc;
-    pthread_mutex_lock(&s->pools_lock);
+    mutex_lock(&s->pools_lock);
     rc = put(s, who, how, spec, &made, ret, err);
-    pthread_mutex_unlock(&s->pools_lock);
+    mutex_unlock(&s->pools_lock);
     if (rc == 0)
         log_event(LOG_INFO, made ? "pool_created" : "pool_changed", "pool",
                   ret->name, "tenant", who->tenant, NULL);

@@ -17,6 +17,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/pools_int.h"
 #include "store/store.h"
 
@@ -39,9 +40,9 @@ struct victim {
 
 static void set_gone(struct sessions *m, struct pool *pool, bool gone)
 {
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     atomic_store(&pool->gone, gone);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
 }
 
 /* Marked gone and referenced; NULL with err set when there is none. */
@@ -50,7 +51,7 @@ static struct pool *claim(struct sessions *m, const struct actor *who,
 {
     struct pool *pool;
 
-    pthread_mutex_lock(&m->pools_lock);
+    mutex_lock(&m->pools_lock);
     pool = pools_made_find(m, name);
     if (pools_configured(m, name)) {
         (void)error_set(err, ERR_CONFLICT,
@@ -65,7 +66,7 @@ static struct pool *claim(struct sessions *m, const struct actor *who,
         set_gone(m, pool, true);
         (void)session_pool_ref(pool);
     }
-    pthread_mutex_unlock(&m->pools_lock);
+    mutex_unlock(&m->pools_lock);
     return pool;
 }
 
@@ -74,18 +75,18 @@ static void ask_all(struct removal *r)
 {
     struct sessions *m = r->m;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     for (size_t i = 0; i < m->table.size; i++)
         for (struct idmap_node *n = m->table.buckets[i]; n; n = n->next) {
             struct session *se = container_of(n, struct session, node);
 
             if (se->pool != r->pool)
                 continue;
-            pthread_mutex_lock(&se->lock);
+            mutex_lock(&se->lock);
             session_queue_request(se, REQUEST_END);
-            pthread_mutex_unlock(&se->lock);
+            mutex_unlock(&se->lock);
         }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
 }
 
 /* One whose row, if it had one, is gone. */
@@ -99,7 +100,7 @@ static void end_session(struct removal *r, struct session *se)
         return; /* someone else did, and tells of it */
     if (!se->stored)
         session_audit(se, r->who, "session.delete");
-    session_held_end(se, r->who);
+    session_pending_withdraw(se, r->who);
     if (se->made && !se->ephemeral)
         session_tidy(r->m, &owner, se->workspace);
     r->sessions++;
@@ -166,9 +167,9 @@ static void end_victim(struct removal *r, const struct victim *v)
                           .admin = v->owner_admin};
     struct session *se;
 
-    pthread_mutex_lock(&r->m->lock);
+    mutex_lock(&r->m->lock);
     se = session_at_hand(r->m, owner.tenant, v->id);
-    pthread_mutex_unlock(&r->m->lock);
+    mutex_unlock(&r->m->lock);
     if (se) {
         end_session(r, se);
         session_unref(se);
@@ -201,7 +202,7 @@ static size_t find_others(struct removal *r, struct session **ret)
     struct sessions *m = r->m;
     size_t count = 0;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     for (size_t i = 0; i < m->table.size && count < BATCH; i++)
         for (struct idmap_node *n = m->table.buckets[i]; n && count < BATCH;
              n = n->next) {
@@ -210,7 +211,7 @@ static size_t find_others(struct removal *r, struct session **ret)
             if (se->pool == r->pool)
                 ret[count++] = session_ref(se);
         }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return count;
 }
 
@@ -234,11 +235,11 @@ static int finish(struct removal *r, struct error *err)
     int rc;
 
     session_pool_empty(m, r->pool);
-    pthread_mutex_lock(&m->pools_lock);
+    mutex_lock(&m->pools_lock);
     rc = pools_rows_delete(m, r->who, r->pool->made->name, r->sessions, err);
     if (rc == 0)
         pools_made_drop(m, r->pool);
-    pthread_mutex_unlock(&m->pools_lock);
+    mutex_unlock(&m->pools_lock);
     return rc;
 }
 

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/pools_int.h"
 
 static void fill_conf(struct sessions *m, const struct pool_row *row,
@@ -89,7 +90,7 @@ int pools_settings(struct sessions *m, struct pool *pool,
     int rc = 0;
 
     fill_conf(m, row, made->name, &conf);
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     forget_settings(pool);
     s = settings_like(made, &conf);
     if (!s && made->settings_count >= POOL_SETTINGS_MAX) {
@@ -106,7 +107,7 @@ int pools_settings(struct sessions *m, struct pool *pool,
         made->settings = s;
         made->settings_count++;
     }
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
     *ret = s;
     return rc;
 }
@@ -125,13 +126,13 @@ void pools_apply(struct sessions *m, struct pool *pool,
                                &ignored);
     session_pool_set(m, pool, &settings->conf, pools_runtime(m, row->runtime),
                      &limits);
-    pthread_mutex_lock(&m->pool_lock);
+    mutex_lock(&m->pool_lock);
     pool->made->kind = row->kind;
     free(pool->made->details);
     pool->made->details = details;
     pool->made->created_at_ms = row->created_at_ms;
     pool->made->updated_at_ms = row->updated_at_ms;
-    pthread_mutex_unlock(&m->pool_lock);
+    mutex_unlock(&m->pool_lock);
 }
 
 struct pool *pools_make(struct sessions *m, const struct pool_row *row)

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define LIST_MAX 1000u
@@ -89,11 +90,11 @@ static void gather_others(struct query *q)
 {
     struct idmap_node *n;
 
-    pthread_mutex_lock(&q->m->lock);
+    mutex_lock(&q->m->lock);
     n = session_idmap_find(&q->m->tenants, q->who->tenant);
     if (n)
         gather(q, container_of(n, struct tenant, node)->newest);
-    pthread_mutex_unlock(&q->m->lock);
+    mutex_unlock(&q->m->lock);
     if (q->other_count)
         qsort(q->others, q->other_count, sizeof(struct session *),
               q->filter->oldest_first ? oldest_first : newest_first);
@@ -118,9 +119,9 @@ static void show_row(struct query *q, struct session_info *ret)
     struct session *se = session_rows_take(&q->rows);
     struct session *better;
 
-    pthread_mutex_lock(&q->m->lock);
+    mutex_lock(&q->m->lock);
     better = session_at_hand(q->m, q->who->tenant, se->id);
-    pthread_mutex_unlock(&q->m->lock);
+    mutex_unlock(&q->m->lock);
     session_fill_info(better ? better : se, ret);
     session_unref(better);
     session_unref(se);

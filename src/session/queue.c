@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Turns: executions of one session run one at a time, in the order they came.
- * Runs in gloveboxd under session.lock. Whoever takes an execution out of the
- * queue, by turn, cancel, reset or delete, is the one who finishes it.
+ * The turn queue: executions of one session run one at a time, in order of
+ * arrival. Runs in gloveboxd under session.lock. The thread that removes an
+ * execution from the queue, by turn, cancel, reset or delete, finishes it.
  */
 #include <sys/eventfd.h>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 void session_queue_add(struct session *se, struct execution *e)
@@ -35,7 +36,7 @@ bool session_queue_remove(struct session *se, struct execution *e)
     e->queue_next = NULL;
     e->queued = false;
     se->queued--;
-    pthread_cond_broadcast(&se->cond);
+    cond_broadcast(&se->cond);
     return true;
 }
 
@@ -47,7 +48,7 @@ struct execution *session_queue_empty(struct session *se)
         e->queued = false;
     se->queue_head = se->queue_tail = NULL;
     se->queued = 0;
-    pthread_cond_broadcast(&se->cond);
+    cond_broadcast(&se->cond);
     return waiting;
 }
 
@@ -69,12 +70,12 @@ static bool wait_a_while(struct session *se, struct execution *e)
     bool left = false;
 
     if (!e->left) {
-        pthread_cond_wait(&se->cond, &se->lock);
-    } else if (!session_cond_wait(&se->cond, &se->lock,
-                                  clock_mono_ms() + LEFT_EVERY_MS)) {
-        pthread_mutex_unlock(&se->lock);
+        cond_wait(&se->cond, &se->lock);
+    } else if (!cond_wait_until(&se->cond, &se->lock,
+                                clock_mono_ms() + LEFT_EVERY_MS)) {
+        mutex_unlock(&se->lock);
         left = e->left(e->left_ctx);
-        pthread_mutex_lock(&se->lock);
+        mutex_lock(&se->lock);
     }
     return !left;
 }
@@ -84,7 +85,7 @@ static void give_up(struct session *se, struct execution *e)
 {
     bool waited = session_queue_remove(se, e);
 
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (waited) {
         session_execution_cancelled(
             e, "the client that waited for it went away before it started");
@@ -98,7 +99,7 @@ bool session_queue_wait(struct session *se, struct execution *e,
 {
     bool mine;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     while (e->queued && (se->queue_head != e || se->running || se->exclusive))
         if (!wait_a_while(se, e)) {
             give_up(se, e);
@@ -112,7 +113,7 @@ bool session_queue_wait(struct session *se, struct execution *e,
             session_state_set(se, SESSION_RUNNING);
         session_touch(se);
     }
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (mine)
         execution_unref(e); /* the queue's; the caller has its own */
     else
@@ -122,14 +123,14 @@ bool session_queue_wait(struct session *se, struct execution *e,
 
 void session_queue_release(struct session *se)
 {
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     se->running = NULL;
     se->runner = NULL;
     if (se->state == SESSION_RUNNING)
         session_state_set(se, SESSION_IDLE);
     session_touch(se);
-    pthread_cond_broadcast(&se->cond);
-    pthread_mutex_unlock(&se->lock);
+    cond_broadcast(&se->cond);
+    mutex_unlock(&se->lock);
 }
 
 void session_queue_request(struct session *se, enum exec_request what)
@@ -156,15 +157,15 @@ int execution_cancel(struct sessions *s, const struct actor *who,
     rc = session_execution_find(s, who, id, &e, &se, err);
     if (rc < 0) {
         if (rc == -ERR_NOT_FOUND)
-            rc = session_held_cancel(s, who, id, err);
+            rc = session_pending_cancel(s, who, id, err);
         session_leave(s);
         return rc;
     }
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     waited = session_queue_remove(se, e);
     if (!waited && se->running == e)
         session_queue_request(se, REQUEST_CANCEL);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (waited) {
         session_execution_cancelled(
             e, "the execution was cancelled before it started");

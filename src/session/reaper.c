@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reaper: once a second it sends to sleep what has been idle past its
- * cooldown or has lived longer than its pool allows, writes down when the
- * others were last used, and forgets what has slept long and can be loaded
- * again. Runs in gloveboxd on a thread of its own; looks under the locks, acts
- * without them.
+ * The reaper: once a second it makes sessions dormant that have been idle past
+ * their cooldown or exceeded their pool's lifetime, writes last-use times to
+ * the store, and drops sessions from memory that have long been dormant and
+ * can be loaded again. Runs in gloveboxd on the thread "reaper"; it inspects
+ * under the locks and acts without them.
  */
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define LOOK_MS 1000u
@@ -37,19 +38,19 @@ static size_t find_due(struct sessions *m, struct victim *ret)
     uint64_t now = clock_mono_ms();
     size_t count = 0;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     for (size_t i = 0; i < m->table.size && count < BATCH; i++)
         for (struct idmap_node *n = m->table.buckets[i]; n && count < BATCH;
              n = n->next) {
             struct session *se = container_of(n, struct session, node);
 
-            pthread_mutex_lock(&se->lock);
+            mutex_lock(&se->lock);
             if (due(se, now))
                 ret[count++] = (struct victim){
                     .se = session_ref(se), .box = session_box_ref(se->box)};
-            pthread_mutex_unlock(&se->lock);
+            mutex_unlock(&se->lock);
         }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return count;
 }
 
@@ -71,7 +72,7 @@ static void forget_oldest(struct sessions *m)
     size_t count = 0;
     uint64_t before = 0;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     if (m->table.count > ASLEEP_MOST)
         before =
             clock_mono_ms() - (m->table.count > 2 * ASLEEP_MOST ? 0 : 60000u);
@@ -82,17 +83,17 @@ static void forget_oldest(struct sessions *m)
             struct session *se = container_of(n, struct session, node);
 
             next = n->next;
-            pthread_mutex_lock(&se->lock);
+            mutex_lock(&se->lock);
             if (forgettable(se) && se->used_ms <= before) {
                 session_idmap_remove(&m->table, n);
                 session_identifier_remove(se);
                 session_history_forget(m, se, &drop);
                 out[count++] = se;
             }
-            pthread_mutex_unlock(&se->lock);
+            mutex_unlock(&se->lock);
         }
     }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     session_history_unref(drop);
     for (size_t i = 0; i < count; i++)
         session_unref(out[i]); /* the table's */
@@ -108,7 +109,8 @@ static void put_to_sleep(struct sessions *m)
 
         if (session_wake_drop(v->se, v->box, true)) {
             session_metrics_add(m, &m->counters.expired);
-            log_event(LOG_INFO, "session_dormant", "session", v->se->id, NULL);
+            log_event(LOG_INFO, "session_is_dormant", "session", v->se->id,
+                      NULL);
         }
         session_box_unref(v->box);
         session_unref(v->se);
@@ -132,18 +134,18 @@ static size_t find_unnoted(struct sessions *m, bool all, struct session **ret)
     uint64_t now = clock_mono_ms();
     size_t count = 0;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     for (size_t i = 0; i < m->table.size && count < BATCH; i++)
         for (struct idmap_node *n = m->table.buckets[i]; n && count < BATCH;
              n = n->next) {
             struct session *se = container_of(n, struct session, node);
 
-            pthread_mutex_lock(&se->lock);
+            mutex_lock(&se->lock);
             if (to_note(se, now, all))
                 ret[count++] = session_ref(se);
-            pthread_mutex_unlock(&se->lock);
+            mutex_unlock(&se->lock);
         }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return count;
 }
 
@@ -159,42 +161,25 @@ static bool note_used(struct sessions *m, bool all)
     return count > 0;
 }
 
-static void *reaper_thread(void *arg)
+static void reaper_main(void *arg)
 {
     struct sessions *m = arg;
 
-    pthread_mutex_lock(&m->reaper_lock);
-    while (!atomic_load(&m->stopping)) {
-        (void)session_cond_wait(&m->reaper_cond, &m->reaper_lock,
-                                clock_mono_ms() + LOOK_MS);
-        pthread_mutex_unlock(&m->reaper_lock);
+    while (worker_wait(&m->reaper, LOOK_MS)) {
         put_to_sleep(m);
-        (void)note_used(m, false); /* what is left has its turn next time */
+        (void)note_used(m, false); /* the rest follows in the next round */
         forget_oldest(m);
-        pthread_mutex_lock(&m->reaper_lock);
     }
-    pthread_mutex_unlock(&m->reaper_lock);
     for (unsigned i = 0; i < STOP_ROUNDS && note_used(m, true); i++)
         ;
-    return NULL;
 }
 
 int session_reaper_start(struct sessions *m, struct error *err)
 {
-    int rc = pthread_create(&m->reaper, NULL, reaper_thread, m);
-
-    if (rc != 0)
-        return error_errno(err, ERR_INTERNAL, rc, "cannot start a thread");
-    m->reaper_started = true;
-    return 0;
+    return worker_start(&m->reaper, "reaper", reaper_main, m, err);
 }
 
 void session_reaper_stop(struct sessions *m)
 {
-    pthread_mutex_lock(&m->reaper_lock);
-    pthread_cond_broadcast(&m->reaper_cond);
-    pthread_mutex_unlock(&m->reaper_lock);
-    if (m->reaper_started)
-        (void)pthread_join(m->reaper, NULL); /* ours, joined once */
-    m->reaper_started = false;
+    worker_stop(&m->reaper);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Refresh: what others committed to the workspace, brought into a live
- * session through its own broker. Runs in gloveboxd on the caller's thread,
- * between executions: what runs is never surprised by it.
+ * Refresh: brings commits of other writers from the workspace into a live
+ * session, through its broker. Runs in gloveboxd on the caller's thread,
+ * between executions, so a running execution never sees files change.
  */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define WAIT_MS 10000u
@@ -19,9 +20,9 @@ static int take(struct session *se, struct error *err)
     bool in_time = true;
     int rc = 0;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     while ((se->running || se->moving || se->exclusive) && in_time)
-        in_time = session_cond_wait(&se->cond, &se->lock, deadline);
+        in_time = cond_wait_until(&se->cond, &se->lock, deadline);
     if (se->state == SESSION_ENDED)
         rc = error_set(err, ERR_NOT_FOUND, "no such session");
     else if (!in_time) {
@@ -30,17 +31,17 @@ static int take(struct session *se, struct error *err)
     } else {
         se->exclusive = true;
     }
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return rc;
 }
 
 static void give(struct session *se)
 {
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     se->exclusive = false;
     session_touch(se);
-    pthread_cond_broadcast(&se->cond);
-    pthread_mutex_unlock(&se->lock);
+    cond_broadcast(&se->cond);
+    mutex_unlock(&se->lock);
 }
 
 static int take_away(struct box *box, const char *path, struct error *err)
@@ -82,14 +83,14 @@ static int apply(struct session *se, struct box *box,
             rc = take_folders(box, files[i].path, err);
     for (size_t i = 0; i < count && rc == 0; i++)
         if (files[i].sha256[0])
-            rc = session_mount_put(se, box, &files[i], err);
+            rc = session_sandbox_put(se, box, &files[i], err);
     return rc;
 }
 
 /* What the session wrote since is committed before anything can cover it. */
 static int keep_own(struct session *se, struct box *box, struct error *err)
 {
-    session_keep_rest(se, box);
+    session_commit_rest(se, box);
     if (!se->rescan)
         return 0;
     (void)error_set(err, ERR_CONFLICT,
@@ -134,10 +135,10 @@ int session_refresh(struct sessions *s, const struct actor *who,
     *ret_count = 0;
     rc = take(se, err);
     if (rc == 0) {
-        pthread_mutex_lock(&se->lock);
+        mutex_lock(&se->lock);
         if (se->box && se->made)
             box = session_box_ref(se->box);
-        pthread_mutex_unlock(&se->lock);
+        mutex_unlock(&se->lock);
         if (box) /* dormant: it wakes on the head anyway */
             rc = refresh(se, who, box, ret_count, err);
         session_box_unref(box);

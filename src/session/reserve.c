@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A place for a new session under every limit (R8): how many there are, how
- * fast they come, and what memory the machine has left. Runs in gloveboxd
- * under sessions.lock, before anything slow is begun.
+ * Reserves a place for a new session under every limit (R8): the number of
+ * sessions, their creation rate, and the memory left on the machine. Runs in
+ * gloveboxd under sessions.lock, before anything slow begins.
  */
 #include <fcntl.h>
 #include <stdlib.h>

@@ -6,6 +6,7 @@
  * on the caller's thread.
  */
 #include "base/error.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define RESET_MS 10000u
@@ -17,25 +18,25 @@ int session_quiet(struct session *se, enum exec_request how, const char *why,
     struct execution *waiting;
     bool in_time = true;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     while (se->exclusive && in_time)
-        in_time = session_cond_wait(&se->cond, &se->lock, deadline);
+        in_time = cond_wait_until(&se->cond, &se->lock, deadline);
     if (in_time) {
         se->exclusive = true;
         session_queue_request(se, how);
         waiting = session_queue_empty(se);
-        pthread_cond_broadcast(&se->cond);
-        pthread_mutex_unlock(&se->lock);
+        cond_broadcast(&se->cond);
+        mutex_unlock(&se->lock);
         session_queue_cancel(waiting, why);
-        pthread_mutex_lock(&se->lock);
+        mutex_lock(&se->lock);
         while ((se->running || se->moving) && in_time)
-            in_time = session_cond_wait(&se->cond, &se->lock, deadline);
+            in_time = cond_wait_until(&se->cond, &se->lock, deadline);
         if (in_time && se->state != SESSION_ENDED)
             return 0;
         se->exclusive = false;
-        pthread_cond_broadcast(&se->cond);
+        cond_broadcast(&se->cond);
     }
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (!in_time)
         return error_set(err, ERR_TIMEOUT, "what runs could not be ended");
     return error_set(err, ERR_NOT_FOUND, "no such session");
@@ -53,16 +54,16 @@ static int reset(struct session *se, struct error *err)
     session_state_check(se);
     if (se->box)
         box = session_box_ref(se->box);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (box) /* dormant: waking starts afresh anyway */
         rc = session_kernel_start(box, err);
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     if (box && rc == 0)
         se->interpreter++;
     session_touch(se);
     se->exclusive = false;
-    pthread_cond_broadcast(&se->cond);
-    pthread_mutex_unlock(&se->lock);
+    cond_broadcast(&se->cond);
+    mutex_unlock(&se->lock);
     if (rc < 0) /* the next use makes a new sandbox, just as fresh */
         (void)session_wake_drop(se, box, false);
     session_box_unref(box);
@@ -72,7 +73,7 @@ static int reset(struct session *se, struct error *err)
 int session_reset(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err)
 {
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
     int rc;
 
     if (!se)
@@ -84,24 +85,24 @@ int session_reset(struct sessions *s, const struct actor *who, const char *id,
         session_persist_note(se);
         session_fill_info(se, ret);
     }
-    session_let(se);
+    session_release(se);
     return rc;
 }
 
 int session_interrupt(struct sessions *s, const struct actor *who,
                       const char *id, struct error *err)
 {
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
     int rc;
 
     if (!se)
         return -(int)err->code;
     rc = session_use(se, err);
     if (rc == 0) {
-        pthread_mutex_lock(&se->lock);
+        mutex_lock(&se->lock);
         session_queue_request(se, REQUEST_INTERRUPT);
-        pthread_mutex_unlock(&se->lock);
+        mutex_unlock(&se->lock);
     }
-    session_let(se);
+    session_release(se);
     return rc;
 }

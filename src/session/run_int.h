@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside src/session/: one execution from its events to its verdict, and
+ * Inside src/session/: one execution from its events to its outcome, and
  * the commit of what it changed. session_int.h says how it fits in.
  */
 #ifndef GLOVEBOX_SESSION_RUN_INT_H
 #define GLOVEBOX_SESSION_RUN_INT_H
 
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/buf.h"
+#include "base/thread.h"
 #include "policy/policy.h"
 #include "session/box_int.h"
 #include "session/idmap.h"
@@ -75,8 +75,8 @@ struct execution {
     struct session *home;            /* borrowed while mapped */
     size_t bytes;
 
-    pthread_mutex_t lock;
-    pthread_cond_t fired;
+    struct mutex lock;
+    struct cond fired;
     struct exec_info info; /* its pointers are ours */
     char *failure, *warning, *metadata;
     struct arena *strings; /* what changes point into; NULL: none */
@@ -117,10 +117,10 @@ void session_execution_started(struct execution *e, bool fresh);
 struct actor session_execution_author(const struct session *se,
                                       const struct execution *e);
 
-struct verdict;
+struct outcome;
 /* Makes it final: fields, last event, history, counts. Called once, by
  * whoever took it out of the queue. */
-void session_execution_finish(struct execution *e, const struct verdict *v);
+void session_execution_finish(struct execution *e, const struct outcome *v);
 void session_execution_cancelled(struct execution *e, const char *why);
 
 /* sessions.lock is held for add, touch and forget. */
@@ -136,41 +136,44 @@ void session_history_forget(struct sessions *m, struct session *se,
                             struct execution **drop);
 void session_history_unref(struct execution *drop);
 
-/* ---- govern.c, held.c ----------------------------------------------------
+/* ---- admission.c, pending_approval.c
+ * ----------------------------------------------------
  */
 
 const char *session_language_name(enum exec_language language);
 /* Quotas and policy: e->decision says what is to become of it. */
-int session_govern_admit(struct sessions *m, struct session *se,
-                         const struct actor *who, const struct exec_spec *spec,
-                         struct execution *e, struct error *err);
+int session_admit_execution(struct sessions *m, struct session *se,
+                            const struct actor *who,
+                            const struct exec_spec *spec, struct execution *e,
+                            struct error *err);
 /* It was admitted and then not run for want of room. */
-void session_govern_unrun(struct sessions *m, const struct session *se,
-                          const struct execution *e);
-void session_govern_denied(const struct execution *e, struct verdict *ret);
+void session_admit_undo(struct sessions *m, const struct session *se,
+                        const struct execution *e);
+void session_admit_denied(const struct execution *e, struct outcome *ret);
 /* Counts what it used and hands everything known of it to the evidence. */
-void session_govern_record(struct sessions *m, struct session *se,
-                           struct execution *e, const char *code,
-                           size_t code_len);
-/* remember.c: everything known of it, to the evidence. */
-void session_remember(struct sessions *m, struct session *se,
-                      struct execution *e, const char *code, size_t code_len,
-                      uint64_t output_bytes);
+void session_account_execution(struct sessions *m, struct session *se,
+                               struct execution *e, const char *code,
+                               size_t code_len);
+/* record_evidence.c: everything known of it, to the evidence. */
+void session_record_evidence(struct sessions *m, struct session *se,
+                             struct execution *e, const char *code,
+                             size_t code_len, uint64_t output_bytes);
 /* Notes what the execution is about to see. Turn's owner. */
-void session_remember_base(struct session *se, struct execution *e);
+void session_record_base(struct session *se, struct execution *e);
 /* Held for a person: e is PENDING, and can be found by its id. */
-int session_held_ask(struct sessions *m, struct session *se,
-                     const struct actor *who, const struct exec_spec *spec,
-                     struct execution *e, struct error *err);
+int session_pending_request(struct sessions *m, struct session *se,
+                            const struct actor *who,
+                            const struct exec_spec *spec, struct execution *e,
+                            struct error *err);
 /* One that is held, or was and is denied, made from its row; referenced. */
-int session_held_find(struct sessions *m, const struct actor *who,
-                      const char *id, struct execution **ret,
-                      struct error *err);
+int session_pending_find(struct sessions *m, const struct actor *who,
+                         const char *id, struct execution **ret,
+                         struct error *err);
 /* Cancelling one that waits is withdrawing it. */
-int session_held_cancel(struct sessions *m, const struct actor *who,
-                        const char *id, struct error *err);
+int session_pending_cancel(struct sessions *m, const struct actor *who,
+                           const char *id, struct error *err);
 /* Its session is deleted: what waits in it is withdrawn. */
-void session_held_end(struct session *se, const struct actor *who);
+void session_pending_withdraw(struct session *se, const struct actor *who);
 
 /* ---- network*.c: what code may reach --------------------------------------
  */
@@ -228,7 +231,8 @@ void session_watch_audit(struct sessions *m, const struct session *se,
                          const struct exec_info *info);
 void session_watch_done(struct execution *e);
 
-/* ---- judge.c ------------------------------------------------------------ */
+/* ---- outcome.c ------------------------------------------------------------
+ */
 
 enum exec_end {
     END_DONE,   /* the kernel said DONE */
@@ -241,7 +245,7 @@ enum exec_end {
     END_UNMADE, /* no sandbox could be made */
 };
 
-struct facts {
+struct observations {
     enum exec_language language;
     enum exec_end end;
     uint32_t done_status; /* END_DONE */
@@ -258,14 +262,14 @@ struct facts {
     uint64_t peak_memory_bytes, cpu_ms;
     bool scanned; /* the next two are known */
     uint64_t scratch_free_bytes, scratch_free_inodes;
-    bool said_full;         /* its own last words: no space left */
-    size_t unkept_new;      /* files the workspace had no room for, that no
-                               earlier execution has told of */
-    char unkept_path[160];  /* the first of them; maybe cut */
-    uint64_t quota_bytes;   /* the workspace's */
-    char keep_failure[320]; /* "" or why files could not be kept */
-    bool keep_denied;       /* because the author may only read, or not even
-                               that (END_UNMADE) */
+    bool said_full;            /* its own last words: no space left */
+    size_t over_quota_new;     /* files the workspace had no room for, that no
+                              earlier execution has told of */
+    char over_quota_path[160]; /* the first of them; maybe cut */
+    uint64_t quota_bytes;      /* the workspace's */
+    char commit_failure[320];  /* "" or why files could not be kept */
+    bool commit_denied;        /* because the author may only read, or not even
+                                that (END_UNMADE) */
     uint32_t timeout_s;
     uint64_t wall_ms;
     const struct warden_limits *limits;
@@ -275,7 +279,7 @@ struct facts {
     uint64_t quota_most, quota_used;
 };
 
-struct verdict {
+struct outcome {
     enum exec_outcome outcome;
     bool interpreter_lost;
     bool kill_all;          /* something half-dead may be left inside */
@@ -289,12 +293,12 @@ struct verdict {
     uint64_t wall_ms, cpu_ms, peak_memory_bytes;
 };
 
-/* Pure: the outcome, from waits, control groups and the supervisor's report.
- * Of the session's own output only said_full counts: a failed execution that
- * reports a full disk is a limit already when little space is left. */
-void session_judge(const struct facts *f, struct verdict *ret);
+/* Derives the outcome. Pure; outcome.c says which observations the session
+ * itself can influence. */
+void session_outcome_derive(const struct observations *f, struct outcome *ret);
 
-/* ---- execute.c, collect.c, output.c, settle.c --------------------------- */
+/* ---- execute.c, collect.c, output.c, after_run.c ---------------------------
+ */
 
 #define COLLECT_DISPLAYS_MAX 200u
 #define COLLECT_DISPLAY_BYTES (32u << 20)
@@ -321,16 +325,16 @@ struct collect {
     struct box *box;       /* referenced by the caller */
     struct execution *e;   /* borrowed */
     struct runner *runner; /* borrowed */
-    struct facts *facts;
+    struct observations *observed;
     uint64_t output_cap;
     struct stream streams[2];
     enum collect_phase phase;
-    uint64_t deadline_ms; /* of the phase */
-    uint64_t closed_ms;   /* when the frames channel closed; 0 it has not */
-    uint64_t calm_ms;     /* when it is no longer a short one; 0: it is not */
-    uint64_t nap_ms;      /* guest channels are not read before this */
-    uint64_t look_ms;     /* whether the client is there is asked then */
-    struct buf out;       /* frames to the kernel not yet accepted */
+    uint64_t deadline_ms;   /* of the phase */
+    uint64_t closed_ms;     /* when the frames channel closed; 0 it has not */
+    uint64_t background_ms; /* next check of its class; 0: background */
+    uint64_t nap_ms;        /* guest channels are not read before this */
+    uint64_t look_ms;       /* whether the client is there is asked then */
+    struct buf out;         /* frames to the kernel not yet accepted */
     size_t out_pos;
     bool in_cell;
     bool ended;
@@ -342,20 +346,22 @@ struct collect {
     uint32_t shell_pid; /* inside; 0: not told */
 };
 
-/* calm.c: it begins something; true: nobody else has for a while. */
-bool session_calm_alone(struct tenant *t);
-/* calm.c: a sandbox is being made for it; true: it should be calm. */
-bool session_calm_make(struct tenant *t);
-/* Around the making. */
-void session_calm_making(struct tenant *t, bool calm);
-void session_calm_made(struct tenant *t, bool calm);
-/* calm.c: before it begins, after each event, and with its facts. */
-void session_calm_begin(struct session *se, struct collect *c);
-void session_calm_step(struct collect *c);
-void session_calm_end(struct session *se, struct collect *c);
+/* sched_class.c. The tenant starts something. True: no other tenant has for a
+ * while. */
+bool session_sched_alone(struct tenant *t);
+/* Charges the tenant for a new sandbox. True: create it in the background
+ * class. */
+bool session_sched_charge_create(struct tenant *t);
+/* Called before and after the creation. */
+void session_sched_create_begin(struct tenant *t, bool background);
+void session_sched_create_end(struct tenant *t, bool background);
+/* Before an execution begins, after each of its events, and after its end. */
+void session_sched_begin(struct session *se, struct collect *c);
+void session_sched_step(struct collect *c);
+void session_sched_end(struct session *se, struct collect *c);
 /* The box is being released. */
-void session_calm_forget(struct box *b);
-/* Runs the cell in the box to its end: facts are filled, events published. */
+void session_sched_forget(struct box *b);
+/* Runs the cell in the box to its end; fills c->observed, publishes events. */
 void session_collect(struct collect *c);
 /* Reads both pipes empty, at most `most` bytes each. */
 void session_output_drain(struct collect *c, size_t most);
@@ -375,11 +381,11 @@ enum frames_state session_frames_send(struct collect *c, uint32_t type,
                                       const void *payload, size_t len);
 enum frames_state session_frames_flush(struct collect *c);
 
-/* Usage, file changes and their commit, after the end; adds to facts and to
- * e. When it returns what it says was kept is on disk. */
-void session_settle(struct session *se, struct collect *c);
+/* After the end: reads usage, scans for changed files and commits them; adds
+ * to c->observed and to e. On return the committed files are on disk. */
+void session_after_run(struct session *se, struct collect *c);
 
-/* ---- scan.c, keep.c: what changed, and its commit ----------------------- */
+/* ---- scan.c, commit_changes.c: changed files and their commit ---------- */
 
 struct change {
     uint16_t kind; /* enum init_entry_kind */
@@ -405,35 +411,36 @@ bool session_scan_begin(struct box *box, bool all);
 int session_scan_end(struct box *box, char *io, struct changes *ret,
                      struct broker_reply *ret_last);
 
-/* Stores and commits the changes and notes in e what became of each; e NULL:
+/* Stores and commits the changes and lists the result of each in e; e NULL:
  * changes between executions. */
-void session_keep(struct session *se, struct box *box, struct execution *e,
-                  struct changes *ch, struct facts *facts);
+void session_commit_changes(struct session *se, struct box *box,
+                            struct execution *e, struct changes *ch,
+                            struct observations *observed);
 /* The same for what happened since the last execution, before the box goes. */
-void session_keep_rest(struct session *se, struct box *box);
+void session_commit_rest(struct session *se, struct box *box);
 /* Makes the workspace of a single run with its first file. */
-int session_keep_workspace(struct session *se, const struct actor *who,
-                           struct error *err);
+int session_commit_make_workspace(struct session *se, const struct actor *who,
+                                  struct error *err);
 /* Of the workspace's blobs. */
-int session_keep_domain(struct session *se, char ret[BLOB_OWNER],
-                        struct error *err);
+int session_commit_domain(struct session *se, char ret[BLOB_OWNER],
+                          struct error *err);
 /* The session has seen its own commit, and nothing came between. */
-void session_keep_advance(struct session *se,
-                          const struct workspace_commit *done);
-/* unkept.c: files the workspace has no room for. weigh: facts learn which are
- * new; NULL: between executions. done: none any more. */
-void session_unkept_weigh(struct session *se,
-                          const struct workspace_commit *done,
-                          struct facts *facts);
-void session_unkept_done(struct session *se);
-/* note.c: what became of the changes, as the execution's files; why: the
- * commit failed as a whole, or NULL. */
-void session_note_results(struct execution *e, const struct changes *ch,
+void session_commit_advance(struct session *se,
+                            const struct workspace_commit *done);
+/* over_quota_files.c: files that exceed the workspace's quota. update records
+ * the new ones in observed (NULL: between executions). */
+void session_over_quota_update(struct session *se,
+                               const struct workspace_commit *done,
+                               struct observations *observed);
+void session_over_quota_done(struct session *se);
+/* file_results.c: what became of the changes, as the execution's files; why:
+ * the commit failed as a whole, or NULL. */
+void session_file_results(struct execution *e, const struct changes *ch,
                           const struct workspace_commit *done,
                           const struct error *why);
 /* An ephemeral session's, by comparing names in memory. */
-void session_seen_note(struct session *se, struct execution *e,
-                       const struct changes *ch);
+void session_file_results_ephemeral(struct session *se, struct execution *e,
+                                    const struct changes *ch);
 void session_seen_done(struct session *se);
 
 #endif

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a running execution borrows: an eventfd to be woken by and buffers to
- * read into. Runs in gloveboxd. A few are kept, so that a warm execution
- * allocates nothing and an idle session holds no buffer at all.
+ * Resources that a running execution borrows: an eventfd that wakes it, and
+ * buffers to read into. Runs in gloveboxd. A few are cached, so that a warm
+ * execution allocates nothing and an idle session holds no buffer.
  */
 #include <stdlib.h>
 #include <sys/eventfd.h>
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define KEPT_MAX 16u
@@ -25,13 +26,13 @@ struct runner *session_runner_get(struct sessions *m)
 {
     struct runner *r;
 
-    pthread_mutex_lock(&m->runner_lock);
+    mutex_lock(&m->runner_lock);
     r = m->runners;
     if (r) {
         m->runners = r->next;
         m->runner_count--;
     }
-    pthread_mutex_unlock(&m->runner_lock);
+    mutex_unlock(&m->runner_lock);
     if (r)
         return r;
     r = xcalloc(1, sizeof(*r));
@@ -51,14 +52,14 @@ void session_runner_put(struct sessions *m, struct runner *r)
     if (r->signalled) /* by now no session knows it any more */
         (void)eventfd_read(r->wake, &count); /* a late request, or EAGAIN */
     r->signalled = false;
-    pthread_mutex_lock(&m->runner_lock);
+    mutex_lock(&m->runner_lock);
     if (m->runner_count < KEPT_MAX) {
         r->next = m->runners;
         m->runners = r;
         m->runner_count++;
         r = NULL;
     }
-    pthread_mutex_unlock(&m->runner_lock);
+    mutex_unlock(&m->runner_lock);
     if (r)
         runner_free(r);
 }

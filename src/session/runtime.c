@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runtimes as the warden knows them: one entry per name and mode that some
- * pool uses, registered when its image is found in the cache. Runs in
- * gloveboxd; called when a box is to be made. Never builds an image.
+ * Runtimes known to the warden: one entry for each name and mode that a pool
+ * uses, registered when its image is found in the cache. Runs in gloveboxd
+ * when a sandbox is created. Never builds an image.
  */
 #include <errno.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "conf/runtime.h"
 #include "session/session_int.h"
 
@@ -117,12 +118,12 @@ int session_runtime_handle(struct sessions *m, struct runtime *rt,
 {
     int rc = 0;
 
-    pthread_mutex_lock(&rt->lock);
+    mutex_lock(&rt->lock);
     if (!rt->known)
         rc = register_runtime(m, rt, err);
     if (rc == 0)
         *ret = rt->handle;
-    pthread_mutex_unlock(&rt->lock);
+    mutex_unlock(&rt->lock);
     return rc;
 }
 
@@ -140,7 +141,7 @@ static struct runtime *runtime_of(struct sessions *m, const char *name,
     rt = &m->runtimes[m->runtime_count++];
     rt->name = name;
     rt->zygote = zygote;
-    (void)pthread_mutex_init(&rt->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&rt->lock); /* cannot fail on Linux */
     return rt;
 }
 
@@ -154,7 +155,7 @@ void session_runtimes_init(struct sessions *m)
 void session_runtimes_done(struct sessions *m)
 {
     for (size_t i = 0; i < m->runtime_count; i++)
-        (void)pthread_mutex_destroy(&m->runtimes[i].lock);
+        mutex_done(&m->runtimes[i].lock);
 }
 
 struct runtime *session_runtime_find(struct sessions *m, struct pool *pool,

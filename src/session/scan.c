@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a session changed, as its pid 1 tells it. Runs in gloveboxd on the
- * thread that has the turn. What comes is hostile: names that break the rules
- * are kept only as skipped, and neither the number of replies nor the time
- * for all of them is the session's to choose.
+ * The changes of a session, as reported by its pid 1. Runs in gloveboxd on the
+ * thread that has the turn. The input is hostile: names that break the rules
+ * are kept only as skipped, and both the number of replies and the total time
+ * are bounded here.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions as clients see them: find, show, list, delete.
- * Runs in gloveboxd on the caller's thread. A foreign id is answered exactly
- * as an unknown one (I3). Deleting first commits what the session has
- * written, within a bound, then is one call to the warden; whatever still runs
- * notices by itself.
+ * Sessions as clients see them: find, show, list, delete. Runs in gloveboxd on
+ * the caller's thread. The answer for another tenant's id is the answer for an
+ * unknown id (I3). Deleting commits the session's files within a time bound
+ * and then makes one call to the warden; a running execution notices by
+ * itself.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define SAVE_MS 4000u /* for the last commit of a session that is deleted */
@@ -26,17 +27,17 @@ void session_unref(struct session *se)
 {
     if (!se || atomic_fetch_sub(&se->refs, 1) != 1)
         return;
-    session_mount_end(se);
+    session_sandbox_unpin_tree(se);
     session_seen_done(se);
-    session_unkept_done(se);
+    session_over_quota_done(se);
     session_pool_unref(se->pool);
     session_net_free(se->net);
     free(se->name);
     free(se->metadata);
     free(se->identifier);
     free(se->identifier_key);
-    (void)pthread_mutex_destroy(&se->lock);
-    (void)pthread_cond_destroy(&se->cond);
+    mutex_done(&se->lock);
+    cond_done(&se->cond);
     free(se);
 }
 
@@ -73,7 +74,7 @@ static struct session *seat(struct sessions *m, struct session *se)
 {
     struct session *other;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     session_claim_wait(m, se->id);
     other = session_at_hand(m, se->tenant->name, se->id);
     if (!other && !atomic_load(&se->pool->gone)) {
@@ -81,7 +82,7 @@ static struct session *seat(struct sessions *m, struct session *se)
         session_identifier_add(se);
         other = session_ref(se);
     }
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return other;
 }
 
@@ -118,9 +119,9 @@ struct session *session_find(struct sessions *m, const struct actor *who,
 {
     struct session *se;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     se = session_at_hand(m, who->tenant, id);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     if (se && session_visible(se, who))
         return se;
     /* One that is not visible is looked for all the same: it costs what an
@@ -142,8 +143,8 @@ void session_audit(const struct session *se, const struct actor *who,
     audit_later(workspaces_audit(se->m->workspaces), who, &event);
 }
 
-struct session *session_hold(struct sessions *m, const struct actor *who,
-                             const char *id, struct error *err)
+struct session *session_acquire(struct sessions *m, const struct actor *who,
+                                const char *id, struct error *err)
 {
     struct session *se;
 
@@ -155,7 +156,7 @@ struct session *session_hold(struct sessions *m, const struct actor *who,
     return se;
 }
 
-void session_let(struct session *se)
+void session_release(struct session *se)
 {
     struct sessions *m = se->m;
 
@@ -202,7 +203,7 @@ void session_fill_info(struct session *se, struct session_info *ret)
                                           .processes = l->processes,
                                           .cores = l->cores,
                                           .descriptors = l->descriptors};
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     /* Dormant is said once its last files are committed and the box is gone.
      */
     ret->state =
@@ -213,7 +214,7 @@ void session_fill_info(struct session *se, struct session_info *ret)
     ret->last_used_at_ms = se->last_used_at_ms;
     ret->expires_at_ms = session_expires_at(se);
     ret->expired = session_expired(se);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     ret->final = ret->expired && session_expiry_final(se->m, se->tenant->name);
 }
 
@@ -226,28 +227,28 @@ void session_info_done(struct session_info *info)
 int session_get(struct sessions *s, const struct actor *who, const char *id,
                 struct session_info *ret, struct error *err)
 {
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
 
     if (!se)
         return -(int)err->code;
     session_fill_info(se, ret);
-    session_let(se);
+    session_release(se);
     return 0;
 }
 
 int session_visit(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err)
 {
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
 
     if (!se)
         return -(int)err->code;
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     if (!session_expired(se))
         session_touch(se);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     session_fill_info(se, ret);
-    session_let(se);
+    session_release(se);
     return 0;
 }
 
@@ -265,10 +266,10 @@ bool session_save(struct session *se, uint32_t ms)
     /* A single run is over with its execution. */
     if (se->box && !se->transient)
         box = session_box_ref(se->box);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (!box)
         return false;
-    session_keep_rest(se, box);
+    session_commit_rest(se, box);
     session_box_unref(box);
     return true;
 }
@@ -297,11 +298,11 @@ bool session_end(struct session *se)
     struct execution *waiting, *drop = NULL;
     struct box *box = NULL;
 
-    pthread_mutex_lock(&m->lock);
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&m->lock);
+    mutex_lock(&se->lock);
     if (se->state == SESSION_ENDED) {
-        pthread_mutex_unlock(&se->lock);
-        pthread_mutex_unlock(&m->lock);
+        mutex_unlock(&se->lock);
+        mutex_unlock(&m->lock);
         return false;
     }
     unlink_session(m, se);
@@ -313,9 +314,9 @@ bool session_end(struct session *se)
         box = take_ptr(se->box);
     session_state_set(se, SESSION_ENDED);
     se->exclusive = false;
-    pthread_cond_broadcast(&se->cond);
-    pthread_mutex_unlock(&se->lock);
-    pthread_mutex_unlock(&m->lock);
+    cond_broadcast(&se->cond);
+    mutex_unlock(&se->lock);
+    mutex_unlock(&m->lock);
 
     if (box) {
         session_box_release(box);
@@ -355,7 +356,7 @@ static void tidy_workspace(struct session *se)
 int session_delete(struct sessions *s, const struct actor *who, const char *id,
                    struct error *err)
 {
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
     int rc = 0;
 
     if (!se)
@@ -363,20 +364,20 @@ int session_delete(struct sessions *s, const struct actor *who, const char *id,
     if (se->stored)
         rc = session_persist_delete(se, who, err);
     if (rc == 0) { /* from now on its identifier is another session's */
-        pthread_mutex_lock(&s->lock);
+        mutex_lock(&s->lock);
         session_identifier_remove(se);
-        pthread_mutex_unlock(&s->lock);
+        mutex_unlock(&s->lock);
     }
     if (rc == 0)
         (void)session_save(se, SAVE_MS); /* with or without, it ends now */
     if (rc == 0 && session_end(se)) {
         if (!se->stored)
             session_audit(se, who, "session.delete");
-        session_held_end(se, who);
+        session_pending_withdraw(se, who);
         tidy_workspace(se);
         log_event(LOG_INFO, "session_deleted", "session", id, "tenant",
                   who->tenant, NULL);
     }
-    session_let(se);
+    session_release(se);
     return rc;
 }

@@ -476,10 +476,10 @@ int session_submit(struct sessions *s, const struct actor *who, const char *id,
 int execution_find(struct sessions *s, const struct actor *who, const char *id,
                    struct execution **ret, struct error *err);
 /* At the start: held ones whose session did not live on are ended. */
-int session_held_resume(struct sessions *m, struct error *err);
+int session_pending_resume(struct sessions *m, struct error *err);
 /* Runs a held one that has been approved, or ends it as denied; called by
  * approval/ (its approvals_fn; ctx is the manager), also after a restart. */
-int session_held_decided(void *ctx, const struct approval_info *info);
+int session_pending_decided(void *ctx, const struct approval_info *info);
 int execution_cancel(struct sessions *s, const struct actor *who,
                      const char *id, struct error *err);
 struct execution *execution_ref(struct execution *e);

@@ -7,7 +7,8 @@
  *   struct runtime    an image the warden knows, by handle
  *   struct session    what clients name; has a box or, dormant, only a row
  *   struct box        one sandbox: its slot, its channels, its kernel
- *   struct execution  one run: events, watchers, facts, place in the queue
+ *   struct execution  one run: events, watchers, observations, place in
+ *                     the queue
  *   struct runner     what a running execution borrows: eventfd and buffers
  *
  * Locks, in the order they may nest (a later one inside an earlier one):
@@ -19,7 +20,7 @@
  *   1 sessions.lock   tables, history, counts
  *   2 session.lock    state, box, queue, who runs
  *   3 sessions.pool_lock, runtime.lock   (never both)
- *   4 box.surround_lock, then box.ctl_lock   one request to pid 1 at a time
+ *   4 box.guest_env_lock, then box.ctl_lock   one request to pid 1 at a time
  *                     (bounded by a deadline)
  *   5 box.slot_lock   warden calls of a slot we still own
  *   6 execution.lock, sessions.runner_lock, session_metrics (leaves)
@@ -31,10 +32,10 @@
 #define GLOVEBOX_SESSION_SESSION_INT_H
 
 #include <netinet/in.h>
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "conf/conf.h"
 #include "session/box_int.h"
 #include "session/idmap.h"
@@ -48,22 +49,16 @@
 #define SESSION_NAME_MAX 128u
 #define SESSION_METADATA_MAX 16384u
 
-/* ---- text.c: what names and code may be --------------------------------- */
-
 /* The path rules (F5) of session.h; ERR_INVALID says which was broken. */
-int session_text_path(const char *path, size_t len, struct error *err);
-/* A condition variable on the monotonic clock, and a wait on it: false once
- * the deadline passed. */
-void session_cond_init(pthread_cond_t *cond);
-bool session_cond_wait(pthread_cond_t *cond, pthread_mutex_t *lock,
-                       uint64_t deadline_ms);
+/* path_check.c */
+int session_path_check(const char *path, size_t len, struct error *err);
 
 /* ---- runtime.c, pool.c -------------------------------------------------- */
 
 struct runtime {
     const char *name; /* borrowed from conf */
     bool zygote;
-    pthread_mutex_t lock;
+    struct mutex lock;
     bool known; /* lock: the warden has it */
     uint32_t handle;
     atomic_bool up; /* a sandbox of it has started once */
@@ -143,9 +138,9 @@ struct tenant {
     /* sessions.lock: */
     struct session *newest; /* of those that no row tells of */
     atomic_uint active;     /* executions queued or running; lock to change */
-    _Atomic uint64_t spent_ms; /* of the processor; see calm.c */
-    _Atomic uint64_t cpu_ms;   /* of all its executions; see govern.c */
-    atomic_uint calm;          /* boxes of it that are, and run something */
+    _Atomic uint64_t spent_ms; /* of the processor; see sched_class.c */
+    _Atomic uint64_t cpu_ms;   /* of all its executions; see admission.c */
+    atomic_uint background;    /* boxes of it that are, and run something */
 };
 
 struct runner {
@@ -157,7 +152,7 @@ struct runner {
 };
 
 struct counters {
-    pthread_mutex_t lock;
+    struct mutex lock;
     uint64_t outcomes[OUTCOME_ISOLATION_FAILED + 1];
     uint64_t refusals_limit, refusals_busy;
     uint64_t created, deleted, woken, expired;
@@ -175,24 +170,24 @@ struct sessions {
     char closed_why[360];
     atomic_uint users; /* calls inside the module; close waits for them */
 
-    pthread_mutex_t lock;
-    pthread_cond_t idle;          /* active fell to 0 */
-    struct idmap table;           /* sessions */
-    struct idmap identified;      /* of these, those with an identifier */
-    struct claim *claims;         /* identifiers of sessions being made */
-    pthread_cond_t claimed;       /* one of them is settled */
-    pthread_mutex_t sharing_lock; /* see sharing.c; held over the store */
-    struct idmap runs;            /* executions */
-    struct idmap tenants;         /* as many as the operator has made */
-    atomic_uint live;             /* sessions with a sandbox, or being made */
-    _Atomic uint64_t granted;     /* memory that these may use */
-    atomic_bool granted_warned;   /* that it is more than there is */
-    atomic_uint creating;         /* of these, not in the table yet */
+    struct mutex lock;
+    struct cond idle;           /* active fell to 0 */
+    struct idmap table;         /* sessions */
+    struct idmap identified;    /* of these, those with an identifier */
+    struct claim *claims;       /* identifiers of sessions being made */
+    struct cond claimed;        /* one of them is settled */
+    struct mutex sharing_lock;  /* see sharing.c; held over the store */
+    struct idmap runs;          /* executions */
+    struct idmap tenants;       /* as many as the operator has made */
+    atomic_uint live;           /* sessions with a sandbox, or being made */
+    _Atomic uint64_t granted;   /* memory that these may use */
+    atomic_bool granted_warned; /* that it is more than there is */
+    atomic_uint creating;       /* of these, not in the table yet */
     int64_t last_created_ms;
     atomic_uint active; /* executions queued or running; lock to change */
-    _Atomic(struct tenant *) last_tenant; /* see calm.c, as the next */
+    _Atomic(struct tenant *) last_tenant; /* see sched_class.c, as the next */
     _Atomic uint64_t shared_until_ms;
-    atomic_uint held_runs;             /* threads of approved ones */
+    atomic_uint approved_runs;         /* threads of approved ones */
     struct execution *oldest, *latest; /* finished, by last use */
     uint64_t history_bytes;
     uint64_t memory_checked_ms;
@@ -200,30 +195,28 @@ struct sessions {
 
     struct pool pools[CONF_POOLS_MAX]; /* of the configuration */
     size_t pool_count;
-    pthread_mutex_t pools_lock; /* before all others: one change of the made
+    struct mutex pools_lock; /* before all others: one change of the made
                                    ones at a time; held over the store */
     /* pool_lock: */
     struct pool *made[POOLS_MADE_MAX]; /* by name; each referenced */
     size_t made_count;
     struct runtime runtimes[CONF_POOLS_MAX];
     size_t runtime_count;
-    pthread_mutex_t pool_lock;
-    pthread_cond_t pool_cond;
+    struct mutex pool_lock;
+    struct cond pool_cond;
     uint64_t wanting_ms; /* pool_lock: since when one is missing; 0: none */
-    pthread_t refill, reaper;
-    bool refill_started, reaper_started;
-    pthread_mutex_t reaper_lock; /* a leaf: only for waiting */
-    pthread_cond_t reaper_cond;
+    struct thread refill;
+    struct worker reaper;
 
-    pthread_mutex_t runner_lock;
+    struct mutex runner_lock;
     struct runner *runners;
     unsigned runner_count;
 
     struct fair_queue *making;       /* sandboxes, by tenant */
     struct fair_queue *making_alone; /* the same, of one that is alone */
     struct fair_queue *crowd;        /* the same of those who make too many */
-    atomic_uint calm;                /* boxes of any tenant; see calm.c */
-    struct room *room;
+    atomic_uint background; /* boxes of any tenant; see sched_class.c */
+    struct cpu_reserve *cpu_reserve;
 
     struct counters counters;
     struct session_networks *networks;
@@ -232,11 +225,11 @@ struct sessions {
 /* gate.c: ERR_ISOLATION while the gate is closed. */
 int session_gate(struct sessions *m, struct error *err);
 
-/* room.c: a short execution of the tenant begins. */
+/* cpu_reserve.c: a short execution of the tenant begins. */
 struct box;
-void session_room_want(struct tenant *t, const struct box *b);
-int session_room_start(struct sessions *m, struct error *err);
-void session_room_stop(struct sessions *m);
+void session_cpu_reserve_request(struct tenant *t, const struct box *b);
+int session_cpu_reserve_start(struct sessions *m, struct error *err);
+void session_cpu_reserve_stop(struct sessions *m);
 
 /* Counts the caller in; ERR_UNAVAILABLE while stopping. */
 int session_enter(struct sessions *m, struct error *err);
@@ -292,8 +285,8 @@ struct session {
     struct idmap_node identifier_node;
     bool identified; /* it is what its identifier means */
 
-    pthread_mutex_t lock;
-    pthread_cond_t cond; /* state, moving, running, exclusive or queue */
+    struct mutex lock;
+    struct cond cond; /* state, moving, running, exclusive or queue */
     enum session_state state;
     bool moving;     /* someone is making or dropping the box */
     bool exclusive;  /* a reset is under way: no new turn */
@@ -305,10 +298,10 @@ struct session {
     int64_t base;
     char base_id[ID_MAX]; /* the id of commit base_id_seq; lock */
     int64_t base_id_seq;
-    bool made;           /* the workspace exists (a transient one's may not) */
-    bool rescan;         /* something was not committed: look at all again */
-    struct idmap seen;   /* ephemeral: files there as of the last look */
-    struct idmap unkept; /* there was no room for, and it was told */
+    bool made;         /* the workspace exists (a transient one's may not) */
+    bool rescan;       /* something was not committed: look at all again */
+    struct idmap seen; /* ephemeral: files there as of the last look */
+    struct idmap over_quota; /* there was no room for, and it was told */
     struct execution *queue_head, *queue_tail;
     struct execution *running;
     struct runner *runner; /* of running */
@@ -356,9 +349,9 @@ int session_sharing_may(const struct actor *who, enum session_sharing asked,
 struct session *session_find(struct sessions *m, const struct actor *who,
                              const char *id, struct error *err);
 /* A call on a session: entered and referenced until let; NULL with err. */
-struct session *session_hold(struct sessions *m, const struct actor *who,
-                             const char *id, struct error *err);
-void session_let(struct session *se);
+struct session *session_acquire(struct sessions *m, const struct actor *who,
+                                const char *id, struct error *err);
+void session_release(struct session *se);
 /* For what has no row: soon in the trail. */
 void session_audit(const struct session *se, const struct actor *who,
                    const char *action);
@@ -419,29 +412,30 @@ bool session_wake_untouched(const struct session *se);
  * such a one; 1: it no longer is. What fails leaves the session dormant. */
 int session_wake_replace(struct session *se, struct error *err);
 
-/* mount.c: the workspace below a sandbox. begin pins a tree of the session's
- * workspace; fill copies its files into a box that could not mount it. */
-int session_mount_begin(struct session *se, struct workspace_tree *ret,
-                        struct error *err);
+/* sandbox_create.c: the workspace below a sandbox. begin pins a tree of the
+ * session's workspace; fill copies its files into a box that could not mount
+ * it. */
+int session_sandbox_pin_tree(struct session *se, struct workspace_tree *ret,
+                             struct error *err);
 /* Lets go of what the session has mounted; nothing: fine. */
-void session_mount_end(struct session *se);
-bool session_mount_layers(const struct sessions *m);
-int session_mount_box(struct session *se, uint32_t runtime,
-                      const struct workspace_tree *tree, struct box **ret,
-                      struct error *err);
+void session_sandbox_unpin_tree(struct session *se);
+bool session_sandbox_layers(const struct sessions *m);
+int session_sandbox_create(struct session *se, uint32_t runtime,
+                           const struct workspace_tree *tree, struct box **ret,
+                           struct error *err);
 /* create.c: fails when who asked for the session has gone away. */
 int session_still_wanted(const struct session *se, struct error *err);
 /* One file of the workspace into the box under its own name and mode. */
-int session_mount_put(struct session *se, struct box *box,
-                      const struct workspace_file *f, struct error *err);
+int session_sandbox_put(struct session *se, struct box *box,
+                        const struct workspace_file *f, struct error *err);
 /* The same in two steps: in the box without a name, then under it. publish
  * discards what it could not name. */
-int session_mount_stage(struct box *box, int fd, uint64_t size,
-                        bool executable, uint32_t *ret_handle,
-                        struct error *err);
-int session_mount_publish(struct box *box, uint32_t handle, const char *path,
-                          struct error *err);
-void session_mount_discard(struct box *box, uint32_t handle);
+int session_box_file_stage(struct box *box, int fd, uint64_t size,
+                           bool executable, uint32_t *ret_handle,
+                           struct error *err);
+int session_box_file_publish(struct box *box, uint32_t handle,
+                             const char *path, struct error *err);
+void session_box_file_discard(struct box *box, uint32_t handle);
 
 /* identify.c: the names clients give. At most one call at a time makes the
  * session of an identifier; the others wait for it. */
@@ -610,61 +604,66 @@ int session_files_refused(int errnum, struct error *err);
 int session_files_check_fd(int fd, bool writable, struct stat *ret,
                            struct error *err);
 
-/* bring.c: a stored file, pinned by the caller, in a session and its
+/* put_file.c: a stored file, pinned by the caller, in a session and its
  * workspace. */
-struct bring {
+struct put_file {
     struct workspace_change put;
     const char *kind, *action; /* of the commit */
     bool fresh;                /* nothing may be there: ERR_PRECONDITION */
 };
-int session_bring(struct session *se, const struct actor *who,
-                  const struct bring *what, struct session_file *ret,
-                  struct error *err);
+int session_put_file(struct session *se, const struct actor *who,
+                     const struct put_file *what, struct session_file *ret,
+                     struct error *err);
 /* Its two halves. live: on behalf of the session and what it has seen. What
  * is staged has no name yet. ret->path is set, and owned by caller, if it is
  * kept under another one. */
-int session_bring_commit(struct session *se, const struct actor *who,
-                         const struct bring *what, bool live,
-                         struct session_file *ret, struct error *err);
-int session_bring_stage(struct session *se, struct box *box,
-                        const struct workspace_change *put,
-                        uint32_t *ret_handle, struct error *err);
+int session_put_file_commit(struct session *se, const struct actor *who,
+                            const struct put_file *what, bool live,
+                            struct session_file *ret, struct error *err);
+int session_put_file_stage(struct session *se, struct box *box,
+                           const struct workspace_change *put,
+                           uint32_t *ret_handle, struct error *err);
 
-/* dormant.c: the same as the workspace has it. */
-bool session_dormant(struct session *se); /* and not ephemeral */
-int session_dormant_open(struct session *se, const char *path, int *ret_fd,
-                         struct stat *ret_stat, struct error *err);
-int session_dormant_remove(struct session *se, const struct actor *who,
-                           const char *path, bool was_live, struct error *err);
+/* workspace_files.c: the same as the workspace has it. */
+bool session_is_dormant(struct session *se); /* and not ephemeral */
+int session_workspace_files_open(struct session *se, const char *path,
+                                 int *ret_fd, struct stat *ret_stat,
+                                 struct error *err);
+int session_workspace_files_remove(struct session *se, const struct actor *who,
+                                   const char *path, bool was_live,
+                                   struct error *err);
 /* The error of a path that someone holds. */
-int session_dormant_locked(const struct workspace_result *r,
-                           struct error *err);
-int session_dormant_list(struct session *se, unsigned limit, const char *after,
-                         struct session_file **ret, size_t *ret_count,
-                         bool *ret_more, struct error *err);
+int session_workspace_files_locked(const struct workspace_result *r,
+                                   struct error *err);
+int session_workspace_files_list(struct session *se, unsigned limit,
+                                 const char *after, struct session_file **ret,
+                                 size_t *ret_count, bool *ret_more,
+                                 struct error *err);
 /* Adds ids to a live listing. */
-void session_dormant_describe(struct session *se, struct session_file *files,
-                              size_t count);
+void session_workspace_files_describe(struct session *se,
+                                      struct session_file *files,
+                                      size_t count);
 
-/* ---- allow.c: what policy says -------------------------------------------
+/* ---- admission.c ---------------------------------------------------------
  */
 
 /* What a request about this session tells govern/. */
 struct govern_scope session_govern_scope(const struct session *se,
                                          const struct actor *who);
-int session_allow_create(struct sessions *m, const struct actor *who,
+int session_admit_create(struct sessions *m, const struct actor *who,
                          const struct session_spec *spec,
                          const struct pool *pool,
                          const struct runtime *runtime, struct error *err);
 /* A session that is to be shared with the tenant; se NULL: a new one. */
-int session_allow_share(struct sessions *m, const struct actor *who,
+int session_admit_share(struct sessions *m, const struct actor *who,
                         const struct pool *pool, const struct session *se,
                         struct error *err);
 /* A file that comes, by whichever way. */
-int session_allow_put(struct session *se, const struct actor *who,
-                      const struct workspace_change *put, struct error *err);
-int session_allow_fetch(struct session *se, const struct actor *who,
-                        const char *path, uint64_t size, struct error *err);
+int session_admit_upload(struct session *se, const struct actor *who,
+                         const struct workspace_change *put,
+                         struct error *err);
+int session_admit_download(struct session *se, const struct actor *who,
+                           const char *path, uint64_t size, struct error *err);
 
 /* ---- metrics.c ---------------------------------------------------------- */
 

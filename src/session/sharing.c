@@ -20,6 +20,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 static const char *const names[] = {
@@ -139,10 +140,10 @@ static void put_in_force(struct session *se, enum session_sharing sharing)
 {
     struct sessions *m = se->m;
 
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     atomic_store(&se->sharing, sharing);
     session_identifier_move(se, session_identifier_space(sharing, se->owner));
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
 }
 
 int session_sharing_renew(struct session *se, struct error *err)
@@ -154,11 +155,11 @@ int session_sharing_renew(struct session *se, struct error *err)
     if (rc <= 0 || sharing == atomic_load(&se->sharing))
         return rc;
     /* It was changed between two looks at the row: once more, in order. */
-    pthread_mutex_lock(&m->sharing_lock);
+    mutex_lock(&m->sharing_lock);
     rc = session_persist_has(m, se->id, &sharing, err);
     if (rc > 0)
         put_in_force(se, sharing);
-    pthread_mutex_unlock(&m->sharing_lock);
+    mutex_unlock(&m->sharing_lock);
     return rc;
 }
 
@@ -204,7 +205,7 @@ int session_share(struct sessions *s, const struct actor *who, const char *id,
                   enum session_sharing sharing, struct session_info *ret,
                   struct error *err)
 {
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
     int rc;
 
     if (!se)
@@ -212,17 +213,17 @@ int session_share(struct sessions *s, const struct actor *who, const char *id,
     rc = may_change(se, who, sharing, err);
     if (rc == 0 && sharing == SESSION_SHARING_TENANT &&
         atomic_load(&se->sharing) != sharing)
-        rc = session_allow_share(s, who, se->pool, se, err);
+        rc = session_admit_share(s, who, se->pool, se, err);
     if (rc == 0) {
-        pthread_mutex_lock(&s->sharing_lock);
+        mutex_lock(&s->sharing_lock);
         rc = change(se, who, sharing, err);
-        pthread_mutex_unlock(&s->sharing_lock);
+        mutex_unlock(&s->sharing_lock);
     }
     if (rc == 0) {
         session_fill_info(se, ret);
         log_event(LOG_INFO, "session_shared", "session", id, "tenant",
                   who->tenant, "sharing", session_sharing_name(sharing), NULL);
     }
-    session_let(se);
+    session_release(se);
     return rc;
 }

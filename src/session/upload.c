@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Uploads into a session: the bytes become a blob, are copied into the live
- * sandbox, committed, and only then named inside, in one step by its pid 1:
- * the file appears whole or not at all, never writes through an existing name
- * (F4), and is not there when the commit was refused.
- * A dormant session is not woken for it. Into an ephemeral session they go
- * directly. Runs in gloveboxd on the caller's thread, one thread at a time;
- * bytes pass through, none are kept in memory.
+ * Uploads into a session. The bytes become a blob, are copied into the live
+ * sandbox, committed, and only then named inside, in one step of pid 1: the
+ * file appears completely or not at all, never writes through an existing name
+ * (F4), and is absent if the commit was refused. An upload does not wake a
+ * dormant session. An ephemeral session gets the bytes directly. Runs in
+ * gloveboxd on the caller's thread, one thread at a time; bytes are streamed,
+ * not buffered.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,7 +39,7 @@ void session_upload_abort(struct session_upload *u)
     if (!u)
         return;
     if (u->created)
-        session_mount_discard(u->box, u->handle);
+        session_box_file_discard(u->box, u->handle);
     blob_abort(&u->blob);
     fd_close(&u->fd);
     hash_stream_free(u->hash);
@@ -72,7 +72,7 @@ static int create_inside(struct session_upload *u, struct error *err)
 static int begin_blob(struct session_upload *u, struct error *err)
 {
     char domain[BLOB_OWNER];
-    int rc = session_keep_domain(u->se, domain, err);
+    int rc = session_commit_domain(u->se, domain, err);
 
     if (rc == 0)
         rc = blob_begin(workspaces_blobs(u->se->m->workspaces), domain,
@@ -105,7 +105,7 @@ int session_upload_begin(struct sessions *s, const struct actor *who,
     u->who.scopes = who->scopes;
     u->who.door = who->door; /* names of doors and tools are there for ever */
     u->who.tool = who->tool;
-    rc = session_text_path(path, strlen(path), err);
+    rc = session_path_check(path, strlen(path), err);
     if (rc == 0) {
         memcpy(u->path, path, strlen(path) + 1);
         rc = se->ephemeral ? create_inside(u, err) : begin_blob(u, err);
@@ -139,7 +139,7 @@ void session_upload_most(struct session_upload *u, uint64_t bytes)
 int session_upload_new(struct session_upload *u, const char *other,
                        struct error *err)
 {
-    int rc = session_text_path(other, strlen(other), err);
+    int rc = session_path_check(other, strlen(other), err);
 
     if (rc == 0)
         memcpy(u->other, other, strlen(other) + 1);
@@ -178,7 +178,7 @@ static int publish_inside(struct session_upload *u, struct session_file *ret,
 
     hash_stream_end(take_ptr(u->hash), digest);
     (void)ids_hex(digest, sizeof(digest), ret->sha256);
-    rc = session_allow_put(u->se, &u->who, &put, err);
+    rc = session_admit_upload(u->se, &u->who, &put, err);
     if (rc == 0)
         rc =
             session_broker_call(u->box, &request, NULL, 0, false, &reply, err);
@@ -195,7 +195,7 @@ static int keep(struct session_upload *u, struct session_file *ret,
 {
     struct blobs *blobs = workspaces_blobs(u->se->m->workspaces);
     char sha256[BLOB_NAME];
-    struct bring what = {.kind = "upload", .action = "file.put"};
+    struct put_file what = {.kind = "upload", .action = "file.put"};
     int rc = blob_finish(&u->blob, sha256, &u->size, err);
 
     if (rc < 0)
@@ -205,15 +205,15 @@ static int keep(struct session_upload *u, struct session_file *ret,
                                          .sha256 = sha256,
                                          .size = u->size,
                                          .as_was = true};
-    rc = session_allow_put(u->se, &u->who, &what.put, err);
+    rc = session_admit_upload(u->se, &u->who, &what.put, err);
     what.fresh = u->other[0] != '\0';
     if (rc == 0)
-        rc = session_bring(u->se, &u->who, &what, ret, err);
+        rc = session_put_file(u->se, &u->who, &what, ret, err);
     if (rc == -ERR_PRECONDITION && what.fresh) { /* somebody was faster */
         memcpy(u->path, u->other, sizeof(u->path));
-        rc = session_allow_put(u->se, &u->who, &what.put, err);
+        rc = session_admit_upload(u->se, &u->who, &what.put, err);
         if (rc == 0)
-            rc = session_bring(u->se, &u->who, &what, ret, err);
+            rc = session_put_file(u->se, &u->who, &what, ret, err);
     }
     blob_release(blobs, sha256);
     return rc;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session outlives its sandbox: this file makes it one when it needs one,
- * on its workspace as it is then, and takes it away when it does not. Runs in
- * gloveboxd on whatever thread needs the box; `moving` makes the others wait,
- * so no lock is held while a sandbox starts.
+ * Creates a sandbox for a session that needs one, on the current state of its
+ * workspace, and drops the sandbox when it is no longer needed. Runs in
+ * gloveboxd on any thread that needs the sandbox. `moving` makes other threads
+ * wait, so no lock is held while a sandbox starts.
  */
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define MOVE_MS 120000u /* longer than any start may take */
@@ -23,7 +24,7 @@ static int settle_down(struct session *se, struct error *err)
     uint64_t deadline = clock_mono_ms() + MOVE_MS;
 
     while (se->moving)
-        if (!session_cond_wait(&se->cond, &se->lock, deadline))
+        if (!cond_wait_until(&se->cond, &se->lock, deadline))
             return session_box_late("the session's sandbox did not come up",
                                     MOVE_MS, err);
     session_state_check(se);
@@ -45,7 +46,7 @@ static void drop_box(struct session *se, struct box *box)
 {
     session_box_release(box);
     session_box_unref(box);
-    session_mount_end(se);
+    session_sandbox_unpin_tree(se);
 }
 
 /* On the workspace's head as it is now. */
@@ -55,16 +56,16 @@ static int make_box(struct session *se, struct box **ret, struct error *err)
     int rc = session_runtime_handle(se->m, se->runtime, &handle, err);
 
     if (rc == 0)
-        rc = session_mount_begin(se, &se->tree, err);
+        rc = session_sandbox_pin_tree(se, &se->tree, err);
     if (rc == 0)
-        rc = session_mount_box(se, handle, &se->tree, ret, err);
+        rc = session_sandbox_create(se, handle, &se->tree, ret, err);
     if (rc < 0) {
-        session_mount_end(se);
+        session_sandbox_unpin_tree(se);
         return rc;
     }
     se->base = se->tree.seq;
     se->rescan = false;
-    session_unkept_done(se);
+    session_over_quota_done(se);
     return 0;
 }
 
@@ -78,20 +79,20 @@ static int move_in(struct session *se, struct error *err)
 
     se->moving = true;
     session_state_set(se, SESSION_STARTING);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     if (old)
         drop_box(se, old);
     rc = make_box(se, &box, err);
     if (rc == 0) /* without a network it can be used all the same */
         (void)session_net_attach(se, box, &ignored);
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     se->moving = false;
-    pthread_cond_broadcast(&se->cond);
+    cond_broadcast(&se->cond);
     if (se->state == SESSION_ENDED) { /* deleted meanwhile: ours to undo */
-        pthread_mutex_unlock(&se->lock);
+        mutex_unlock(&se->lock);
         if (box)
             drop_box(se, box);
-        pthread_mutex_lock(&se->lock);
+        mutex_lock(&se->lock);
         return ended(err);
     }
     if (rc < 0) {
@@ -109,7 +110,7 @@ int session_wake(struct session *se, struct box **ret, struct error *err)
 {
     int rc;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     rc = settle_down(se, err);
     if (rc == 0 && (!se->box || atomic_load(&se->box->broken))) {
         rc = may_go_live(se, err);
@@ -122,7 +123,7 @@ int session_wake(struct session *se, struct box **ret, struct error *err)
     }
     if (rc == 0)
         *ret = session_box_ref(se->box);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return rc;
 }
 
@@ -136,10 +137,10 @@ int session_wake_replace(struct session *se, struct error *err)
 {
     int rc = 1;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     if (session_wake_untouched(se))
         rc = move_in(se, err);
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return rc;
 }
 
@@ -153,9 +154,9 @@ static int fresh_kernel(struct session *se, struct box *box, struct error *err)
     /* What the old kernel used is not the next execution's. If the box is
      * gone the next step will find out. */
     (void)session_box_usage(box, &box->base, &ignored);
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     se->interpreter++;
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     session_persist_note(se);
     return 0;
 }
@@ -196,14 +197,14 @@ static bool claim(struct session *se, struct box *box, bool idle_only)
 {
     bool mine;
 
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     mine = se->box == box && !se->moving && !(idle_only && in_use(se));
     if (mine) {
         se->box = NULL;
         se->moving = true;
         session_state_set(se, SESSION_DORMANT);
     }
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return mine;
 }
 
@@ -212,12 +213,12 @@ bool session_wake_drop(struct session *se, struct box *box, bool idle_only)
     if (!claim(se, box, idle_only))
         return false;
     if (idle_only)
-        session_keep_rest(se, box);
+        session_commit_rest(se, box);
     drop_box(se, box);
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     se->moving = false;
-    pthread_cond_broadcast(&se->cond);
-    pthread_mutex_unlock(&se->lock);
+    cond_broadcast(&se->cond);
+    mutex_unlock(&se->lock);
     session_persist_note(se);
     return true;
 }

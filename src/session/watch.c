@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What code tried to reach and what it read, as parts of its execution. Runs
- * in gloveboxd: attempts are fetched from pid 1 by the thread that has the
- * turn, and added by the proxy's thread, hence e->lock. Everything from a
- * session is hostile: what is not plain, or too much, is left out. Readers
- * see the lists once the execution is finished; from then on they stay.
+ * Connection attempts and file reads of an execution. Runs in gloveboxd: the
+ * thread that has the turn fetches attempts from pid 1, and the proxy's thread
+ * adds others, hence e->lock. All input from a sandbox is hostile: malformed
+ * or excessive entries are left out. The lists become visible when the
+ * execution is finished and do not change afterwards.
  */
 #include <string.h>
 
@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define TEXT_MAX 512u /* of one string that is kept */
@@ -103,11 +104,11 @@ bool session_watch_add(struct execution *e, const struct exec_connection *c)
 {
     bool open;
 
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     open = e->info.status != EXEC_COMPLETED;
     if (open)
         add(watched_of(e), c);
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
     return open;
 }
 
@@ -157,9 +158,9 @@ static bool add_all(struct execution *e, const struct broker_reply *reply)
             return false;
     }
     if (reply->arg) {
-        pthread_mutex_lock(&e->lock);
+        mutex_lock(&e->lock);
         watched_of(e)->cut = true;
-        pthread_mutex_unlock(&e->lock);
+        mutex_unlock(&e->lock);
     }
     return true;
 }
@@ -213,7 +214,7 @@ bool session_watch_reads(struct execution *e, const char *payload, size_t len)
 
     if (len < 1 || (unsigned char)payload[0] > 1 || payload[len - 1] != '\0')
         return len == 1 && (unsigned char)payload[0] <= 1;
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     w = watched_of(e);
     w->reads_cut |= payload[0] == 1;
     while (pos < len) { /* each is ended, because the last byte is */
@@ -222,7 +223,7 @@ bool session_watch_reads(struct execution *e, const char *payload, size_t len)
         add_read(w, payload + pos, n);
         pos += n + 1;
     }
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
     return true;
 }
 

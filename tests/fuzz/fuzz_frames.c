@@ -49,7 +49,7 @@ struct kernel {
     int silence; /* of its stderr */
     struct box box;
     struct runner runner;
-    struct facts facts;
+    struct observations facts;
     struct collect c;
 };
 
@@ -73,7 +73,7 @@ static void kernel_init(struct kernel *k, uint8_t flags)
         .box = &k->box,
         .e = session_execution_new(&owner, &nobody, &spec, 1),
         .runner = &k->runner,
-        .facts = &k->facts,
+        .observed = &k->facts,
         .output_cap = flags & CAPPED ? OUTPUT_CAP : 1u << 20,
         .streams = {{.type = EVENT_STDOUT, .fd = out[0]},
                     {.type = EVENT_STDERR, .fd = err[0]}},
@@ -166,7 +166,7 @@ static void check_list(const char *payload, size_t len)
         assert(path >= payload + before + sizeof(entry));
         assert(path + entry.path_len == payload + pos && pos <= len);
         before = pos;
-        if (session_text_path(path, entry.path_len, &err) == 0)
+        if (session_path_check(path, entry.path_len, &err) == 0)
             assert(entry.path_len && path[0] != '/' &&
                    !memchr(path, '\0', entry.path_len));
     }

@@ -64,7 +64,7 @@ static void try_text(const char *text, struct arena *arena)
     assert(utf8_valid(text, len) == (other != NULL));
     assert(utf8_partial(text, len) <= MIN(len, 3u));
     json_decref(other);
-    if (session_text_path(text, len, &err) == 0)
+    if (session_path_check(text, len, &err) == 0)
         check_accepted(text, arena);
     else
         assert(err.code == ERR_INVALID && err.message[0] && err.hint[0]);

@@ -68,14 +68,14 @@ static void F5_session_text_path_limits(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
         char *path cleanup(mem_free) =
             repeat(rows[i].part, rows[i].count, rows[i].tail);
-        int rc = session_text_path(path, strlen(path), &err);
+        int rc = session_path_check(path, strlen(path), &err);
 
         if ((rc == 0) != rows[i].ok)
             fail_msg("row %zu: '%s'", i, path);
         if (rc < 0)
             assert_int_equal(err.code, ERR_INVALID);
     }
-    assert_int_not_equal(session_text_path("a\0b", 3, &err), 0);
+    assert_int_not_equal(session_path_check("a\0b", 3, &err), 0);
 }
 
 static void session_limits_grant_ranges(void **state)
@@ -134,7 +134,7 @@ static void R9_session_judge_table(void **state)
                                                 .scratch_inodes = 100,
                                                 .processes = 10};
     static const struct {
-        struct facts f;
+        struct observations f;
         enum exec_outcome outcome;
         bool lost;
         bool kill_all;
@@ -450,11 +450,11 @@ static void R9_session_judge_table(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        struct facts f = rows[i].f;
-        struct verdict v;
+        struct observations f = rows[i].f;
+        struct outcome v;
 
         f.limits = &limits;
-        session_judge(&f, &v);
+        session_outcome_derive(&f, &v);
         if (v.outcome != rows[i].outcome ||
             v.interpreter_lost != rows[i].lost ||
             v.kill_all != rows[i].kill_all)
@@ -471,21 +471,21 @@ static void R9_session_judge_table(void **state)
     }
 }
 
-static void session_judge_shell_codes(void **state)
+static void session_outcome_shell_codes(void **state)
 {
     struct warden_limits limits = {0};
-    struct facts f = {.language = EXEC_SHELL,
-                      .end = END_SHELL,
-                      .wait_status = STATUS(3),
-                      .limits = &limits};
-    struct verdict v;
+    struct observations f = {.language = EXEC_SHELL,
+                             .end = END_SHELL,
+                             .wait_status = STATUS(3),
+                             .limits = &limits};
+    struct outcome v;
 
     (void)state;
-    session_judge(&f, &v);
+    session_outcome_derive(&f, &v);
     assert_int_equal(v.exit_code, 3);
     assert_string_equal(v.error_text, "exit status 3");
     f.wait_status = SIGTERM;
-    session_judge(&f, &v);
+    session_outcome_derive(&f, &v);
     assert_int_equal(v.exit_code, 128 + SIGTERM);
     assert_string_equal(v.error_text, "ended by SIGTERM");
 }
@@ -1894,15 +1894,15 @@ static void X4_session_calm_alone_until_another_begins(void **state)
     struct tenant one = {.m = m}, other = {.m = m};
 
     (void)state;
-    assert_true(session_calm_alone(&one));
-    assert_true(session_calm_alone(&one));
-    assert_false(session_calm_alone(&other));
-    assert_false(session_calm_alone(&other)); /* not by being last alone */
-    assert_false(session_calm_alone(&one));
+    assert_true(session_sched_alone(&one));
+    assert_true(session_sched_alone(&one));
+    assert_false(session_sched_alone(&other));
+    assert_false(session_sched_alone(&other)); /* not by being last alone */
+    assert_false(session_sched_alone(&one));
     atomic_store(&m->shared_until_ms, clock_mono_ms() + 60000);
-    assert_false(session_calm_alone(&one));
+    assert_false(session_sched_alone(&one));
     atomic_store(&m->shared_until_ms, clock_mono_ms());
-    assert_true(session_calm_alone(&one));
+    assert_true(session_sched_alone(&one));
     free(m);
 }
 
@@ -1916,17 +1916,17 @@ static void X4_session_calm_make_ten_at_once(void **state)
 
     (void)state;
     for (int i = 0; i < 30; i++)
-        assert_false(session_calm_make(&other));
+        assert_false(session_sched_charge_create(&other));
     atomic_store(&other.spent_ms, 0);
-    assert_false(session_calm_alone(&one));
-    while (prompt < 30 && !session_calm_make(&one))
+    assert_false(session_sched_alone(&one));
+    while (prompt < 30 && !session_sched_charge_create(&one))
         prompt++;
     assert_in_range(prompt, 10, 29); /* ten, unless the machine stood still */
-    assert_false(session_calm_make(&other));
+    assert_false(session_sched_charge_create(&other));
     atomic_store(&one.spent_ms, clock_mono_ms() + 60000);
-    assert_true(session_calm_make(&one));
+    assert_true(session_sched_charge_create(&one));
     atomic_store(&one.spent_ms, clock_mono_ms() + 4000); /* as after ten */
-    assert_false(session_calm_make(&one));
+    assert_false(session_sched_charge_create(&one));
     free(m);
 }
 
@@ -1937,7 +1937,7 @@ int main(void)
         CLOSED(session_limits_grant_ranges),
         cmocka_unit_test(session_state_allows_only_drawn),
         cmocka_unit_test(R9_session_judge_table),
-        cmocka_unit_test(session_judge_shell_codes),
+        cmocka_unit_test(session_outcome_shell_codes),
         cmocka_unit_test(X4_session_calm_alone_until_another_begins),
         cmocka_unit_test(X4_session_calm_make_ten_at_once),
         LIVE(session_execute_output_and_result),

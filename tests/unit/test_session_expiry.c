@@ -12,9 +12,9 @@ static void age(struct fixture *f, int64_t ms)
     struct session *se = session_find(f->s, &WHO, f->id, &f->err);
 
     assert_non_null(se);
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     se->last_used_at_ms = clock_real_ms() - ms;
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     session_unref(se);
 }
 
@@ -219,9 +219,9 @@ static void session_final_expiry_refuses(void **state)
         if (round == 1) { /* the reaper's turn */
             struct session *se = session_find(f->s, &WHO, f->id, &f->err);
 
-            pthread_mutex_lock(&se->lock);
+            mutex_lock(&se->lock);
             se->used_ms -= 200000;
-            pthread_mutex_unlock(&se->lock);
+            mutex_unlock(&se->lock);
             session_unref(se);
             wait_dormant(f);
         }

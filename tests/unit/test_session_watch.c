@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * session/watch and session/surround: attempts and reads become parts of an
+ * session/watch and session/guest_env: attempts and reads become parts of an
  * execution, at most so many; what pid 1 or a kernel makes up ends the
  * sandbox and is not believed; and both ends of a box are told the same
  * environment, once each.

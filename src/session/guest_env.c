@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What code inside a box finds around it: variables and a certificate
- * authority, given with a network and taken away with it. Runs in gloveboxd,
- * on any thread. pid 1 tells shells; the kernel is told by the thread that
- * has the turn, before the next cell (collect.c).
+ * The environment of code inside a sandbox: variables and a certificate
+ * authority, set when a network is granted and removed with it. Runs in
+ * gloveboxd on any thread. pid 1 passes the variables to shells; the thread
+ * that has the turn sends them to the kernel before the next cell (collect.c).
  */
 #include <fcntl.h>
 #include <string.h>
@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 /* ---- lines ---------------------------------------------------------------
@@ -111,7 +112,7 @@ static int check_lines(const char *text, size_t len, struct error *err)
 static int memfd_of(const char *bytes, size_t len)
 {
     int fd cleanup(fd_close) =
-        memfd_create("surround", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+        memfd_create("guest-env", MFD_CLOEXEC | MFD_ALLOW_SEALING);
 
     if (fd < 0 || fd_write_all(fd, bytes, len) < 0 ||
         fcntl(fd, F_ADD_SEALS,
@@ -120,8 +121,8 @@ static int memfd_of(const char *bytes, size_t len)
     return take_fd(fd);
 }
 
-static int tell(struct box *b, enum init_request_type type, const char *bytes,
-                size_t len, struct error *err)
+static int send_guest_env(struct box *b, enum init_request_type type,
+                          const char *bytes, size_t len, struct error *err)
 {
     int fd cleanup(fd_close) = len ? memfd_of(bytes, len) : -1;
     struct broker_request request = {
@@ -150,14 +151,14 @@ int session_box_environment(struct box *b, const char *text, size_t len,
     if (rc < 0 || len == 0)
         return rc;
     /* Held throughout, so that both are told in the same order. */
-    pthread_mutex_lock(&b->surround_lock);
+    mutex_lock(&b->guest_env_lock);
     merge(&b->environment, text, len, &merged);
     if (merged.len > INIT_ENVIRONMENT_MAX)
         rc = error_set(err, ERR_INVALID,
                        "the environment is longer than %u bytes",
                        INIT_ENVIRONMENT_MAX);
     else
-        rc = tell(b, INIT_ENVIRONMENT, merged.data, merged.len, err);
+        rc = send_guest_env(b, INIT_ENVIRONMENT, merged.data, merged.len, err);
     if (rc == 0) {
         buf_done(&b->environment);
         b->environment = merged;
@@ -165,7 +166,7 @@ int session_box_environment(struct box *b, const char *text, size_t len,
     } else {
         buf_done(&merged);
     }
-    pthread_mutex_unlock(&b->surround_lock);
+    mutex_unlock(&b->guest_env_lock);
     return rc;
 }
 
@@ -175,21 +176,21 @@ int session_box_ca(struct box *b, const char *pem, size_t len,
     if (len > INIT_CA_MAX)
         return error_set(err, ERR_INVALID,
                          "a certificate is longer than %u bytes", INIT_CA_MAX);
-    return tell(b, INIT_CA, pem, len, err);
+    return send_guest_env(b, INIT_CA, pem, len, err);
 }
 
-void session_surround_take(struct box *b, struct buf *ret)
+void session_guest_env_take(struct box *b, struct buf *ret)
 {
-    pthread_mutex_lock(&b->surround_lock);
+    mutex_lock(&b->guest_env_lock);
     if (!b->environment_told && b->environment.len)
         buf_add(ret, b->environment.data, b->environment.len);
     b->environment_told = true;
-    pthread_mutex_unlock(&b->surround_lock);
+    mutex_unlock(&b->guest_env_lock);
 }
 
-void session_surround_forget(struct box *b)
+void session_guest_env_forget(struct box *b)
 {
-    pthread_mutex_lock(&b->surround_lock);
+    mutex_lock(&b->guest_env_lock);
     b->environment_told = false;
-    pthread_mutex_unlock(&b->surround_lock);
+    mutex_unlock(&b->guest_env_lock);
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * After the end: what the kernel counted, which files changed, and their
- * commit. Runs in gloveboxd on the execution's thread. pid 1 scans while we
- * read the control group, so the two cost the time of one. The warden is
- * asked only how a sandbox ended that did.
+ * The step between the end of an execution and its outcome: read the resource
+ * usage, scan for changed files, commit them. Runs in gloveboxd on the
+ * execution's thread. pid 1 scans while this thread reads the control group,
+ * so the two overlap. The warden is asked only if the sandbox has ended, to
+ * learn how.
  */
 #include <string.h>
 #include <time.h>
@@ -24,7 +25,7 @@ static uint64_t grown(uint64_t now, uint64_t before)
 static void read_usage(struct collect *c)
 {
     struct warden_usage *base = &c->box->base;
-    struct facts *f = c->facts;
+    struct observations *f = c->observed;
     struct warden_usage now;
     struct error err;
 
@@ -51,26 +52,26 @@ static void read_usage(struct collect *c)
     *base = now;
 }
 
-void session_settle(struct session *se, struct collect *c)
+void session_after_run(struct session *se, struct collect *c)
 {
     struct changes ch cleanup(session_changes_done) = {0};
     struct broker_reply reply = {0};
     bool all = se->rescan;
     bool scanning =
-        c->facts->end != END_GONE && session_scan_begin(c->box, all);
+        c->observed->end != END_GONE && session_scan_begin(c->box, all);
 
     read_usage(c);
     if (scanning &&
         session_scan_end(c->box, c->runner->io, &ch, &reply) == 0) {
-        c->facts->scanned = true;
-        c->facts->scratch_free_bytes = reply.free_bytes;
-        c->facts->scratch_free_inodes = reply.free_inodes;
+        c->observed->scanned = true;
+        c->observed->scratch_free_bytes = reply.free_bytes;
+        c->observed->scratch_free_inodes = reply.free_inodes;
         se->rescan = false;
         if (reply.blocked)
             session_watch_fetch(c->box, c->e, c->runner->io);
-    } else if (c->facts->end != END_UNMADE) {
+    } else if (c->observed->end != END_UNMADE) {
         ch.cut = true;
         se->rescan = true;
     }
-    session_keep(se, c->box, c->e, &ch, c->facts);
+    session_commit_changes(se, c->box, c->e, &ch, c->observed);
 }

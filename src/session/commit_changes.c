@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every run is a commit: what an execution changed is read out of the
- * session, stored, and committed to its workspace before the execution is
- * reported complete. Runs in gloveboxd on the thread that has the turn. Bytes
- * come by descriptor from the session's own pid 1; their sizes are claims
- * until they are read. Each inode is read and stored once, whatever number of
- * names it has. Disk space is reserved and the quotas are asked before bytes
- * are written.
+ * Commits the files an execution changed. Changed files are read out of the
+ * sandbox, stored as blobs, and committed to the workspace before the
+ * execution is reported complete. Runs in gloveboxd on the thread that has the
+ * turn. Bytes come by descriptor from the sandbox's pid 1; a size is only a
+ * claim until the bytes are read. Each inode is read and stored once, however
+ * many names it has. Disk space is reserved and quotas are checked before any
+ * byte is written.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "disk/disk.h"
 #include "session/session_int.h"
 
@@ -31,7 +32,7 @@ struct inode {
 };
 
 /* One commit on its way. */
-struct keep {
+struct commit_job {
     struct session *se;
     struct box *box;
     struct execution *e; /* NULL: between executions */
@@ -59,7 +60,7 @@ struct keep {
 #define ROOM_FROM (1u << 20)
 #define HOLD_WAIT_MS 30000u
 
-static void keep_done(struct keep *k)
+static void keep_done(struct commit_job *k)
 {
     struct blobs *blobs = workspaces_blobs(k->se->m->workspaces);
 
@@ -77,8 +78,8 @@ static void keep_done(struct keep *k)
     free(k->set);
 }
 
-int session_keep_domain(struct session *se, char ret[BLOB_OWNER],
-                        struct error *err)
+int session_commit_domain(struct session *se, char ret[BLOB_OWNER],
+                          struct error *err)
 {
     if (se->made)
         return workspace_blob_owner(se->m->workspaces, se->workspace, ret,
@@ -97,7 +98,7 @@ static void skip(struct change *c, int why)
 
 /* A sparse file may claim any size, but only what is really there was ever
  * held by the disk, which is a little larger than it is said to be. */
-static bool too_large(const struct keep *k, const struct stat *st)
+static bool too_large(const struct commit_job *k, const struct stat *st)
 {
     uint64_t size = (uint64_t)st->st_size;
 
@@ -110,7 +111,7 @@ static bool too_large(const struct keep *k, const struct stat *st)
  */
 
 /* Where it is in the table, or is to be. */
-static struct inode *find_inode(struct keep *k, const struct inode *key)
+static struct inode *find_inode(struct commit_job *k, const struct inode *key)
 {
     size_t at = (size_t)((key->ino ^ key->dev) * 0x9e3779b97f4a7c15u >> 20);
 
@@ -140,7 +141,7 @@ static struct inode identify(int fd, const struct stat *st)
     return key;
 }
 
-static void make_inodes(struct keep *k, size_t changes)
+static void make_inodes(struct commit_job *k, size_t changes)
 {
     size_t size = 16;
 
@@ -152,7 +153,7 @@ static void make_inodes(struct keep *k, size_t changes)
 
 /* Another name of a file that was read for this commit has its bytes: true as
  * of the moment they were read. */
-static void share(struct keep *k, size_t i, size_t first)
+static void share(struct commit_job *k, size_t i, size_t first)
 {
     memcpy(k->names[i], k->names[first], sizeof(k->names[i]));
     k->alias[i] = true;
@@ -164,8 +165,9 @@ static void share(struct keep *k, size_t i, size_t first)
  */
 
 /* 0 and *ret_fd; or 0 and -1 when the file is not one to keep. */
-static int open_changed(struct keep *k, struct change *c, const char *path,
-                        int *ret_fd, struct inode *ret, struct error *err)
+static int open_changed(struct commit_job *k, struct change *c,
+                        const char *path, int *ret_fd, struct inode *ret,
+                        struct error *err)
 {
     struct broker_request request = {.type = INIT_OPEN, .path = path};
     struct broker_reply reply = {.fd = -1};
@@ -197,19 +199,19 @@ static int open_changed(struct keep *k, struct change *c, const char *path,
 /* Did the disk lose what the session wrote? Its files are on a sparse image
  * on our disk. While that is full, the kernel may drop written pages and, once
  * they have left its memory, show zeros in their place; only a sync tells. */
-static bool is_lost(const struct keep *k, int fd)
+static bool is_lost(const struct commit_job *k, int fd)
 {
     return disk_full_since(k->se->m->parts.disk, k->box->made_ms) &&
            fsync(fd) < 0;
 }
 
-static struct actor actor_of(const struct keep *k)
+static struct actor actor_of(const struct commit_job *k)
 {
     return k->e ? session_execution_author(k->se, k->e) : session_actor(k->se);
 }
 
 /* Do the quotas leave room for so much more? Asked before it is stored. */
-static int check_room(struct keep *k, uint64_t size, bool *ret_fits,
+static int check_room(struct commit_job *k, uint64_t size, bool *ret_fits,
                       struct error *err)
 {
     struct session *se = k->se;
@@ -227,7 +229,8 @@ static int check_room(struct keep *k, uint64_t size, bool *ret_fits,
     return rc;
 }
 
-static int write_blob(struct keep *k, size_t i, int fd, struct error *err)
+static int write_blob(struct commit_job *k, size_t i, int fd,
+                      struct error *err)
 {
     struct blobs *blobs = workspaces_blobs(k->se->m->workspaces);
     struct change *c = &k->ch->items[i];
@@ -247,7 +250,7 @@ static int write_blob(struct keep *k, size_t i, int fd, struct error *err)
 
 /* A file for which there is no room is hashed, not stored: the commit then
  * refuses it by name, or finds that the workspace has its bytes already. */
-static int store_file(struct keep *k, size_t i, struct error *err)
+static int store_file(struct commit_job *k, size_t i, struct error *err)
 {
     struct change *c = &k->ch->items[i];
     struct inode key = {0}, *known;
@@ -286,7 +289,7 @@ static int store_file(struct keep *k, size_t i, struct error *err)
 /* Disk space for all of it before the first byte is copied. What pid 1 claims
  * is enough for that: a session cannot have more than its disk holds, and
  * what turns out to be more is reserved as it is written. */
-static int reserve(struct keep *k, struct error *err)
+static int reserve(struct commit_job *k, struct error *err)
 {
     uint64_t sum = 0, most = k->se->limits.scratch_bytes;
 
@@ -310,7 +313,7 @@ static int reserve(struct keep *k, struct error *err)
 }
 
 /* The code itself, so that a version can say what made it. */
-static int store_code(struct keep *k, struct error *err)
+static int store_code(struct commit_job *k, struct error *err)
 {
     struct blob_writer *w cleanup(blob_abort) = NULL;
     uint64_t size;
@@ -329,7 +332,8 @@ static int store_code(struct keep *k, struct error *err)
 
 /* ---- the set ------------------------------------------------------------ */
 
-static void add(struct keep *k, size_t i, enum workspace_change_kind kind)
+static void add(struct commit_job *k, size_t i,
+                enum workspace_change_kind kind)
 {
     const struct change *c = &k->ch->items[i];
 
@@ -350,10 +354,10 @@ static bool took_place(const struct change *c)
            (c->size == ELOOP || c->size == ENODEV);
 }
 
-static int build_set(struct keep *k, struct error *err)
+static int build_set(struct commit_job *k, struct error *err)
 {
     size_t n = k->ch->count;
-    int rc = session_keep_domain(k->se, k->domain, err);
+    int rc = session_commit_domain(k->se, k->domain, err);
 
     if (n >= BATCH_FROM)
         k->batch = blob_batch_new(workspaces_blobs(k->se->m->workspaces));
@@ -385,8 +389,8 @@ static int build_set(struct keep *k, struct error *err)
 /* ---- the commit --------------------------------------------------------- */
 
 /* A single run gets its workspace with its first file. */
-int session_keep_workspace(struct session *se, const struct actor *who,
-                           struct error *err)
+int session_commit_make_workspace(struct session *se, const struct actor *who,
+                                  struct error *err)
 {
     struct workspace_spec spec = session_workspace_spec(se);
     struct workspace_info info;
@@ -399,7 +403,7 @@ int session_keep_workspace(struct session *se, const struct actor *who,
     return rc;
 }
 
-static int commit(struct keep *k, struct workspace_commit *ret,
+static int commit(struct commit_job *k, struct workspace_commit *ret,
                   struct error *err)
 {
     struct actor who = actor_of(k);
@@ -413,7 +417,7 @@ static int commit(struct keep *k, struct workspace_commit *ret,
         .count = k->count,
         .governed = true, /* code wrote it */
     };
-    int rc = session_keep_workspace(k->se, &who, err);
+    int rc = session_commit_make_workspace(k->se, &who, err);
 
     if (e) {
         spec.execution = e->info.id;
@@ -430,70 +434,74 @@ static int commit(struct keep *k, struct workspace_commit *ret,
     return rc;
 }
 
-void session_keep_advance(struct session *se,
-                          const struct workspace_commit *done)
+void session_commit_advance(struct session *se,
+                            const struct workspace_commit *done)
 {
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     if (done->id[0] && done->seq == se->base + 1) {
         se->base = done->seq;
         se->base_id_seq = done->seq;
         memcpy(se->base_id, done->id, sizeof(se->base_id));
     }
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
 }
 
 /* What was not kept is looked at again with the next execution. */
-static void weigh(struct keep *k, const struct workspace_commit *done,
-                  struct facts *facts)
+static void record_over_quota(struct commit_job *k,
+                              const struct workspace_commit *done,
+                              struct observations *observed)
 {
-    session_keep_advance(k->se, done);
+    session_commit_advance(k->se, done);
     for (size_t i = 0; i < done->count; i++) {
         enum workspace_fate fate = done->results[i].fate;
 
         if (fate == FATE_QUOTA || fate == FATE_LOCKED)
             k->se->rescan = true;
     }
-    session_unkept_weigh(k->se, done, facts);
-    if (facts && facts->unkept_new) {
+    session_over_quota_update(k->se, done, observed);
+    if (observed && observed->over_quota_new) {
         struct actor who = actor_of(k);
         struct workspace_info info;
         struct error ignored;
 
         if (workspace_get(k->se->m->workspaces, &who, k->se->workspace, &info,
                           &ignored) == 0)
-            facts->quota_bytes = info.quota_bytes;
+            observed->quota_bytes = info.quota_bytes;
     }
 }
 
-static void failed(struct keep *k, const struct error *err,
-                   struct facts *facts)
+static void record_commit_failure(struct commit_job *k,
+                                  const struct error *err,
+                                  struct observations *observed)
 {
     k->se->rescan = true;
     log_event(LOG_ERROR, "files_not_kept", "session", k->se->id, "error",
               err->message, NULL);
-    if (facts && err->code == ERR_FORBIDDEN)
-        facts->keep_denied = true;
-    if (facts)
-        (void)snprintf(facts->keep_failure, sizeof(facts->keep_failure),
-                       "%.310s", err->message);
+    if (observed && err->code == ERR_FORBIDDEN)
+        observed->commit_denied = true;
+    if (observed)
+        (void)snprintf(observed->commit_failure,
+                       sizeof(observed->commit_failure), "%.310s",
+                       err->message);
 }
 
-void session_keep(struct session *se, struct box *box, struct execution *e,
-                  struct changes *ch, struct facts *facts)
+void session_commit_changes(struct session *se, struct box *box,
+                            struct execution *e, struct changes *ch,
+                            struct observations *observed)
 {
-    struct keep k cleanup(keep_done) = {
+    struct commit_job k cleanup(keep_done) = {
         .se = se, .box = box, .e = e, .ch = ch};
     struct workspace_commit done = {0};
     struct error err;
     int rc;
 
     if (se->ephemeral) {
-        session_seen_note(se, e, ch);
+        session_file_results_ephemeral(se, e, ch);
         return;
     }
     if (ch->count == 0 && !ch->cut) {
         if (!se->rescan)
-            session_unkept_done(se); /* all was looked at: none is left */
+            session_over_quota_done(se); /* all was looked at: none is left */
         return;
     }
     rc = build_set(&k, &err);
@@ -503,15 +511,15 @@ void session_keep(struct session *se, struct box *box, struct execution *e,
             rc = commit(&k, &done, &err);
     }
     if (rc < 0)
-        failed(&k, &err, facts);
+        record_commit_failure(&k, &err, observed);
     else
-        weigh(&k, &done, facts);
+        record_over_quota(&k, &done, observed);
     if (e)
-        session_note_results(e, ch, &done, rc < 0 ? &err : NULL);
+        session_file_results(e, ch, &done, rc < 0 ? &err : NULL);
     workspace_commit_done(&done);
 }
 
-void session_keep_rest(struct session *se, struct box *box)
+void session_commit_rest(struct session *se, struct box *box)
 {
     struct changes ch cleanup(session_changes_done) = {0};
     char *io cleanup(mem_free) = NULL;
@@ -522,6 +530,6 @@ void session_keep_rest(struct session *se, struct box *box)
     io = xmalloc(SESSION_IO_SIZE);
     if (session_scan_end(box, io, &ch, &reply) == 0) {
         se->rescan = false;
-        session_keep(se, box, NULL, &ch, NULL);
+        session_commit_changes(se, box, NULL, &ch, NULL);
     }
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session is held to the policy it was made under and to the newest. Taking
- * over the newest alone is an act of its own, with an event: nothing loosens
- * for a session by itself. Runs in gloveboxd on the caller's thread.
+ * Moves a session to the newest policy version. A session obeys the policy it
+ * was created under as well as the newest one. Dropping the older one is an
+ * explicit, audited call, so that no session becomes less restricted by
+ * itself. Runs in gloveboxd on the caller's thread.
  */
 #include <stdio.h>
 #include <string.h>
@@ -43,7 +44,7 @@ int session_policy_adopt(struct sessions *s, const struct actor *who,
                          const char *id, struct error *err)
 {
     struct policy_state state;
-    struct session *se = session_hold(s, who, id, err);
+    struct session *se = session_acquire(s, who, id, err);
     int64_t was;
     int rc = 0;
 
@@ -58,6 +59,6 @@ int session_policy_adopt(struct sessions *s, const struct actor *who,
         rc = store_version(se, who, was, state.version, err);
     if (rc == 0)
         atomic_store(&se->policy_version, state.version);
-    session_let(se);
+    session_release(se);
     return rc;
 }

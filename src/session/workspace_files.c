@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session's files as its workspace has them: what a dormant session shows
- * without being woken, and what the listing of a live one adds. Runs in
- * gloveboxd on the caller's thread, which has the session pinned.
+ * Files of a session as its workspace has them: the listing of a dormant
+ * session, which need not be woken for it, and the ids in the listing of a
+ * live one. Runs in gloveboxd on the caller's thread, which has pinned the
+ * session.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,22 +12,24 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
-bool session_dormant(struct session *se)
+bool session_is_dormant(struct session *se)
 {
     bool dormant;
 
     if (se->ephemeral)
         return false;
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     dormant = se->state == SESSION_DORMANT && !se->moving;
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
     return dormant;
 }
 
-int session_dormant_open(struct session *se, const char *path, int *ret_fd,
-                         struct stat *ret_stat, struct error *err)
+int session_workspace_files_open(struct session *se, const char *path,
+                                 int *ret_fd, struct stat *ret_stat,
+                                 struct error *err)
 {
     struct actor who = session_actor(se);
     struct workspace_file f = {0};
@@ -47,7 +50,8 @@ int session_dormant_open(struct session *se, const char *path, int *ret_fd,
     return 0;
 }
 
-int session_dormant_locked(const struct workspace_result *r, struct error *err)
+int session_workspace_files_locked(const struct workspace_result *r,
+                                   struct error *err)
 {
     char until[32];
 
@@ -56,8 +60,9 @@ int session_dormant_locked(const struct workspace_result *r, struct error *err)
 }
 
 /* was_live: it is inside, so nothing committed to remove is fine. */
-int session_dormant_remove(struct session *se, const struct actor *who,
-                           const char *path, bool was_live, struct error *err)
+int session_workspace_files_remove(struct session *se, const struct actor *who,
+                                   const char *path, bool was_live,
+                                   struct error *err)
 {
     struct workspace_change change = {.kind = CHANGE_REMOVE, .path = path};
     struct workspace_commit_spec spec = {.kind = "delete",
@@ -75,14 +80,14 @@ int session_dormant_remove(struct session *se, const struct actor *who,
     if (rc == -ERR_NOT_FOUND && was_live)
         rc = 0; /* never committed: a folder, or of a single run */
     if (rc == 0 && done.count && done.results[0].fate == FATE_LOCKED)
-        rc = session_dormant_locked(&done.results[0], err);
+        rc = session_workspace_files_locked(&done.results[0], err);
     if (rc == 0 && done.count && done.results[0].fate == FATE_KEPT) {
         (void)error_set(err, ERR_CONFLICT,
                         "others changed it since this session saw it");
         rc = error_hint(err, "refresh the session first");
     }
     if (rc == 0 && was_live)
-        session_keep_advance(se, &done);
+        session_commit_advance(se, &done);
     workspace_commit_done(&done);
     return rc;
 }
@@ -94,9 +99,10 @@ static void describe(struct session_file *ret, const struct workspace_file *f)
     memcpy(ret->sha256, f->sha256, sizeof(ret->sha256));
 }
 
-int session_dormant_list(struct session *se, unsigned limit, const char *after,
-                         struct session_file **ret, size_t *ret_count,
-                         bool *ret_more, struct error *err)
+int session_workspace_files_list(struct session *se, unsigned limit,
+                                 const char *after, struct session_file **ret,
+                                 size_t *ret_count, bool *ret_more,
+                                 struct error *err)
 {
     struct actor who = session_actor(se);
     struct workspace_file *files = NULL;
@@ -119,8 +125,8 @@ int session_dormant_list(struct session *se, unsigned limit, const char *after,
     return 0;
 }
 
-void session_dormant_describe(struct session *se, struct session_file *files,
-                              size_t count)
+void session_workspace_files_describe(struct session *se,
+                                      struct session_file *files, size_t count)
 {
     struct actor who = session_actor(se);
 

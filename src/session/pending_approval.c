@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Executions that wait for a person. While one waits there is only its row
- * (approval/), which holds all that is needed to run it; so it survives the
- * session's sleep and the service's end. What is shown of it meanwhile is a
- * picture made from the row: its events end at once, and who wants to know
- * more asks again. Runs in gloveboxd: asking on the caller's thread, running
- * on one of its own per approved execution.
+ * Executions that wait for a person's approval. A waiting execution exists
+ * only as a row (approval/), which holds everything needed to run it, so it
+ * survives the sandbox and a restart of the service. A client that asks
+ * meanwhile gets an execution object built from the row, whose event stream
+ * ends at once. Runs in gloveboxd: requests on the caller's thread, each
+ * approved execution on a thread "approved-run".
  */
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -16,13 +15,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 #include "json/json.h"
 
 #define RUNS_MAX 32u /* approved ones at once; more wait their turn */
 
 /* What a row holds of an execution; strings are borrowed from the JSON. */
-struct held {
+struct pending_run {
     json_t *body;
     const char *session, *language, *code, *metadata, *conversation, *message,
         *retry_of, *door, *tool, *token;
@@ -33,7 +33,8 @@ struct held {
 #define FIELD(member, kind_)                                                  \
     {                                                                         \
         .name = #member, .kind = (kind_),                                     \
-        .offset = offsetof(struct held, member), .min = 0, .max = INT64_MAX   \
+        .offset = offsetof(struct pending_run, member), .min = 0,             \
+        .max = INT64_MAX                                                      \
     }
 
 static const struct json_field fields[] = {
@@ -96,45 +97,46 @@ static void list_again(struct session *se)
 
 /* A single run's session is to be there when the answer comes, whenever that
  * is; so it becomes one like any other. An ephemeral one cannot. */
-static int settle_down(struct session *se, const struct actor *who,
-                       struct error *err)
+static int prepare_wait(struct session *se, const struct actor *who,
+                        struct error *err)
 {
     struct sessions *m = se->m;
     int rc;
 
     if (se->stored || se->ephemeral)
         return 0;
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     session_unlist(se);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     rc = session_persist_insert(se, who, err);
     if (rc == 0) {
         se->transient = false;
         return 0;
     }
-    pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     list_again(se);
-    pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return rc;
 }
 
 /* It goes no further, in this life: who waits for its events waits no more. */
-static void end_picture(struct execution *e, enum exec_status status)
+static void end_snapshot(struct execution *e, enum exec_status status)
 {
     const char *name = exec_status_name(status);
 
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     e->info.status = status;
     if (status == EXEC_PENDING)
         session_events_append(e, EVENT_STATUS, name, strlen(name));
     session_events_append(e, EVENT_DONE, NULL, 0);
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
     session_events_fire(e);
 }
 
-int session_held_ask(struct sessions *m, struct session *se,
-                     const struct actor *who, const struct exec_spec *spec,
-                     struct execution *e, struct error *err)
+int session_pending_request(struct sessions *m, struct session *se,
+                            const struct actor *who,
+                            const struct exec_spec *spec, struct execution *e,
+                            struct error *err)
 {
     struct buf payload cleanup(buf_done) = {0};
     char summary[256];
@@ -143,7 +145,7 @@ int session_held_ask(struct sessions *m, struct session *se,
         &scope, session_language_name(spec->language), spec->code_len,
         e->timeout_s, se->pool->conf->output_bytes);
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
-    int rc = settle_down(se, who, err);
+    int rc = prepare_wait(se, who, err);
 
     if (rc < 0)
         return rc;
@@ -160,15 +162,15 @@ int session_held_ask(struct sessions *m, struct session *se,
     if (rc < 0)
         return rc;
     memcpy(e->info.approval, info.id, sizeof(e->info.approval));
-    end_picture(e, EXEC_PENDING);
+    end_snapshot(e, EXEC_PENDING);
     session_unref(take_ptr(e->session));
     return 0;
 }
 
 /* ---- finding ------------------------------------------------------------ */
 
-static int read_payload(const struct approval_info *info, struct held *ret,
-                        struct error *err)
+static int read_payload(const struct approval_info *info,
+                        struct pending_run *ret, struct error *err)
 {
     int rc =
         info->payload
@@ -184,12 +186,12 @@ static int read_payload(const struct approval_info *info, struct held *ret,
     return rc;
 }
 
-static void held_done(struct held *h)
+static void pending_run_done(struct pending_run *h)
 {
     json_unref(&h->body);
 }
 
-static struct exec_spec spec_of(const struct held *h,
+static struct exec_spec spec_of(const struct pending_run *h,
                                 const struct approval_info *info)
 {
     return (struct exec_spec){
@@ -209,7 +211,7 @@ static struct exec_spec spec_of(const struct held *h,
     };
 }
 
-static struct actor actor_of(const struct held *h,
+static struct actor actor_of(const struct pending_run *h,
                              const struct approval_info *info)
 {
     return (struct actor){.tenant = info->tenant,
@@ -252,8 +254,9 @@ static char *failure_of(const struct approval_info *info)
 }
 
 /* As it stands; belongs to no queue and no history. */
-static struct execution *show(struct session *se, const struct held *h,
-                              const struct approval_info *info)
+static struct execution *snapshot(struct session *se,
+                                  const struct pending_run *h,
+                                  const struct approval_info *info)
 {
     struct exec_spec spec = spec_of(h, info);
     struct actor who = actor_of(h, info);
@@ -268,18 +271,18 @@ static struct execution *show(struct session *se, const struct held *h,
         x->failure = e->failure = failure_of(info);
         x->finished_at_ms = info->decided_at_ms;
     }
-    end_picture(e, x->outcome                        ? EXEC_COMPLETED
-                   : info->state == APPROVAL_PENDING ? EXEC_PENDING
-                                                     : EXEC_QUEUED);
+    end_snapshot(e, x->outcome                        ? EXEC_COMPLETED
+                    : info->state == APPROVAL_PENDING ? EXEC_PENDING
+                                                      : EXEC_QUEUED);
     return e;
 }
 
-int session_held_find(struct sessions *m, const struct actor *who,
-                      const char *id, struct execution **ret,
-                      struct error *err)
+int session_pending_find(struct sessions *m, const struct actor *who,
+                         const char *id, struct execution **ret,
+                         struct error *err)
 {
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
-    struct held h cleanup(held_done) = {.body = NULL};
+    struct pending_run h cleanup(pending_run_done) = {.body = NULL};
     struct session *se;
     int rc;
 
@@ -299,15 +302,15 @@ int session_held_find(struct sessions *m, const struct actor *who,
     se = session_find(m, who, h.session, err);
     if (!se)
         return error_set(err, ERR_NOT_FOUND, "no such execution");
-    *ret = show(se, &h, &info);
+    *ret = snapshot(se, &h, &info);
     session_unref(se);
     return 0;
 }
 
 /* ---- the end of waiting ------------------------------------------------- */
 
-int session_held_cancel(struct sessions *m, const struct actor *who,
-                        const char *id, struct error *err)
+int session_pending_cancel(struct sessions *m, const struct actor *who,
+                           const char *id, struct error *err)
 {
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
     struct session *se;
@@ -329,14 +332,14 @@ int session_held_cancel(struct sessions *m, const struct actor *who,
 
 static void record(struct session *se, const struct approval_info *info)
 {
-    struct held h cleanup(held_done) = {.body = NULL};
+    struct pending_run h cleanup(pending_run_done) = {.body = NULL};
     struct execution *e cleanup(execution_unrefp) = NULL;
     struct error err;
 
     if (info->action != POLICY_EXECUTE || read_payload(info, &h, &err) < 0)
         return;
-    e = show(se, &h, info);
-    session_govern_record(se->m, se, e, e->code, e->code_len);
+    e = snapshot(se, &h, info);
+    session_account_execution(se->m, se, e, e->code, e->code_len);
 }
 
 static void on_withdrawn(void *ctx, const struct approval_info *info)
@@ -344,7 +347,7 @@ static void on_withdrawn(void *ctx, const struct approval_info *info)
     record(ctx, info);
 }
 
-void session_held_end(struct session *se, const struct actor *who)
+void session_pending_withdraw(struct session *se, const struct actor *who)
 {
     approval_withdraw_session(se->m->parts.govern.approvals, who, se->id,
                               on_withdrawn, se);
@@ -358,7 +361,7 @@ static bool is_gone(void *ctx, const struct approval_info *info)
     return session_persist_gone(m, info->session, &err);
 }
 
-int session_held_resume(struct sessions *m, struct error *err)
+int session_pending_resume(struct sessions *m, struct error *err)
 {
     return approvals_end_gone(m->parts.govern.approvals, is_gone, m, err);
 }
@@ -367,13 +370,13 @@ int session_held_resume(struct sessions *m, struct error *err)
 
 struct approved {
     struct sessions *m;
-    struct held held;
+    struct pending_run held;
     struct approval_info info;
 };
 
 static void approved_free(struct approved *a)
 {
-    held_done(&a->held);
+    pending_run_done(&a->held);
     approval_info_done(&a->info);
     free(a);
 }
@@ -399,7 +402,7 @@ static int execute(struct approved *a, char *ret_outcome, size_t size)
     return 0;
 }
 
-static void *run_approved(void *arg)
+static void approved_run_main(void *arg)
 {
     struct approved *a = arg;
     struct sessions *m = a->m;
@@ -408,9 +411,8 @@ static void *run_approved(void *arg)
 
     approval_ran(m->parts.govern.approvals, a->info.id, rc, outcome);
     approved_free(a);
-    atomic_fetch_sub(&m->held_runs, 1);
+    atomic_fetch_sub(&m->approved_runs, 1);
     session_leave(m);
-    return NULL;
 }
 
 /* A no is on record, too, even if whoever asked no longer sees the session:
@@ -420,13 +422,13 @@ static int end_denied(struct sessions *m, const struct approval_info *info)
     struct actor who = {
         .tenant = info->tenant, .key = info->asked_by, .scopes = AUTH_ADMIN};
     struct error err;
-    struct session *se = session_hold(m, &who, info->session, &err);
+    struct session *se = session_acquire(m, &who, info->session, &err);
 
     if (!se && err.code == ERR_UNAVAILABLE)
         return -ERR_UNAVAILABLE;
     if (se) {
         record(se, info);
-        session_let(se);
+        session_release(se);
     }
     approval_ran(m->parts.govern.approvals, info->id, 0, "");
     return 0;
@@ -436,22 +438,19 @@ static int end_denied(struct sessions *m, const struct approval_info *info)
 static int begin(struct approved *a, struct error *err)
 {
     struct sessions *m = a->m;
-    pthread_t thread;
     int rc = session_enter(m, err);
 
     if (rc < 0)
         return rc;
-    if (atomic_fetch_add(&m->held_runs, 1) < RUNS_MAX &&
-        pthread_create(&thread, NULL, run_approved, a) == 0) {
-        (void)pthread_detach(thread);
+    if (atomic_fetch_add(&m->approved_runs, 1) < RUNS_MAX &&
+        thread_start_detached("approved-run", 0, approved_run_main, a) == 0)
         return 0;
-    }
-    atomic_fetch_sub(&m->held_runs, 1);
+    atomic_fetch_sub(&m->approved_runs, 1);
     session_leave(m);
     return error_set(err, ERR_BUSY, "enough approved ones run");
 }
 
-int session_held_decided(void *ctx, const struct approval_info *info)
+int session_pending_decided(void *ctx, const struct approval_info *info)
 {
     struct sessions *m = ctx;
     struct approved *a;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The workspace below a session's /mnt/data. Where the host has the walls for
- * it the files are mounted, which costs the same for ten files or ten
- * thousand; elsewhere they are copied in. Runs in gloveboxd on the thread
- * that makes the sandbox.
+ * Creates the sandbox of a session with its workspace at /mnt/data. If the
+ * host supports it, the workspace is mounted, which costs the same for ten
+ * files or ten thousand; otherwise its files are copied. Runs in gloveboxd on
+ * the thread that needs the sandbox.
  */
 #include <errno.h>
 #include <string.h>
@@ -18,8 +18,8 @@
 #define COPY_STEP (1u << 20)
 #define PAGE 500u
 
-int session_mount_begin(struct session *se, struct workspace_tree *ret,
-                        struct error *err)
+int session_sandbox_pin_tree(struct session *se, struct workspace_tree *ret,
+                             struct error *err)
 {
     struct actor who = session_actor(se);
 
@@ -30,14 +30,14 @@ int session_mount_begin(struct session *se, struct workspace_tree *ret,
                                   err);
 }
 
-void session_mount_end(struct session *se)
+void session_sandbox_unpin_tree(struct session *se)
 {
     if (se->tree.count || se->tree.pin)
         workspace_tree_release(se->m->workspaces, &se->tree);
     se->tree = (struct workspace_tree){0};
 }
 
-bool session_mount_layers(const struct sessions *m)
+bool session_sandbox_layers(const struct sessions *m)
 {
     uint32_t needed = WARDEN_WALL_SCRATCH | WARDEN_WALL_UIDS;
 
@@ -55,29 +55,31 @@ struct check {
     int rc;
 };
 
-static void *check_thread(void *arg)
+static void tree_check_main(void *arg)
 {
     struct check *c = arg;
 
     c->rc = workspace_tree_check(c->w, c->tree, &c->err);
-    return NULL;
 }
 
 static int mount_box(struct session *se, uint32_t runtime,
-                     const struct workspace_tree *tree, bool calm,
+                     const struct workspace_tree *tree, bool background,
                      struct box **ret, struct error *err)
 {
     struct check check = {.w = se->m->workspaces, .tree = tree};
-    pthread_t thread;
+    struct thread thread = {0};
+    struct error ignored;
     struct box *box = NULL;
-    bool beside = pthread_create(&thread, NULL, check_thread, &check) == 0;
-    int rc = session_box_open(se->m->link, runtime, &se->limits, tree->layers,
-                              tree->count, calm, &se->m->stopping, &box, err);
+    bool beside = thread_start(&thread, "tree-check", tree_check_main, &check,
+                               &ignored) == 0;
+    int rc =
+        session_box_open(se->m->link, runtime, &se->limits, tree->layers,
+                         tree->count, background, &se->m->stopping, &box, err);
 
     if (beside)
-        (void)pthread_join(thread, NULL); /* ours, joined once */
+        thread_join(&thread);
     else
-        (void)check_thread(&check);
+        tree_check_main(&check);
     if (rc == 0 && check.rc < 0) { /* never shown to any code */
         session_box_release(box);
         session_box_unref(box);
@@ -109,7 +111,7 @@ static int copy_bytes(int from, int to, uint64_t size, struct error *err)
     return 0;
 }
 
-void session_mount_discard(struct box *box, uint32_t handle)
+void session_box_file_discard(struct box *box, uint32_t handle)
 {
     struct broker_request request = {.type = INIT_DISCARD, .arg = handle};
     struct broker_reply reply;
@@ -119,9 +121,9 @@ void session_mount_discard(struct box *box, uint32_t handle)
     (void)session_broker_call(box, &request, NULL, 0, false, &reply, &err);
 }
 
-int session_mount_stage(struct box *box, int fd, uint64_t size,
-                        bool executable, uint32_t *ret_handle,
-                        struct error *err)
+int session_box_file_stage(struct box *box, int fd, uint64_t size,
+                           bool executable, uint32_t *ret_handle,
+                           struct error *err)
 {
     struct broker_request create = {.type = INIT_CREATE, .arg = executable};
     struct broker_reply reply;
@@ -139,12 +141,12 @@ int session_mount_stage(struct box *box, int fd, uint64_t size,
     if (rc == 0)
         rc = copy_bytes(fd, to, size, err);
     if (rc < 0)
-        session_mount_discard(box, *ret_handle);
+        session_box_file_discard(box, *ret_handle);
     return rc;
 }
 
-int session_mount_publish(struct box *box, uint32_t handle, const char *path,
-                          struct error *err)
+int session_box_file_publish(struct box *box, uint32_t handle,
+                             const char *path, struct error *err)
 {
     struct broker_request publish = {
         .type = INIT_PUBLISH, .arg = handle, .path = path};
@@ -154,12 +156,12 @@ int session_mount_publish(struct box *box, uint32_t handle, const char *path,
     if (rc == 0 && reply.errnum)
         rc = session_files_refused(reply.errnum, err);
     if (rc < 0)
-        session_mount_discard(box, handle);
+        session_box_file_discard(box, handle);
     return rc;
 }
 
-int session_mount_put(struct session *se, struct box *box,
-                      const struct workspace_file *f, struct error *err)
+int session_sandbox_put(struct session *se, struct box *box,
+                        const struct workspace_file *f, struct error *err)
 {
     int fd cleanup(fd_close) = -1;
     uint32_t handle;
@@ -167,8 +169,8 @@ int session_mount_put(struct session *se, struct box *box,
 
     if (rc < 0)
         return rc;
-    rc = session_mount_stage(box, fd, f->size, f->executable, &handle, err);
-    return rc < 0 ? rc : session_mount_publish(box, handle, f->path, err);
+    rc = session_box_file_stage(box, fd, f->size, f->executable, &handle, err);
+    return rc < 0 ? rc : session_box_file_publish(box, handle, f->path, err);
 }
 
 static int copy_page(struct session *se, struct box *box,
@@ -178,7 +180,7 @@ static int copy_page(struct session *se, struct box *box,
     int rc = 0;
 
     for (size_t i = 0; i < count && rc == 0; i++)
-        rc = session_mount_put(se, box, &files[i], err);
+        rc = session_sandbox_put(se, box, &files[i], err);
     return rc;
 }
 
@@ -209,19 +211,19 @@ static int copy_all(struct session *se, struct box *box, int64_t seq,
 }
 
 static int make_box(struct session *se, uint32_t runtime,
-                    const struct workspace_tree *tree, bool calm,
+                    const struct workspace_tree *tree, bool background,
                     struct box **ret, struct error *err)
 {
     struct box *box = NULL;
     int rc = -ERR_INVALID;
 
-    if (tree->count && session_mount_layers(se->m))
-        rc = mount_box(se, runtime, tree, calm, ret, err);
+    if (tree->count && session_sandbox_layers(se->m))
+        rc = mount_box(se, runtime, tree, background, ret, err);
     /* The walls stand, but this kernel or file system cannot map ids. */
     if (rc != -ERR_INVALID)
         return rc;
-    rc = session_box_open(se->m->link, runtime, &se->limits, NULL, 0, calm,
-                          &se->m->stopping, &box, err);
+    rc = session_box_open(se->m->link, runtime, &se->limits, NULL, 0,
+                          background, &se->m->stopping, &box, err);
     if (rc == 0 && tree->count) {
         rc = copy_all(se, box, tree->seq, err);
         if (rc < 0) {
@@ -236,19 +238,19 @@ static int make_box(struct session *se, uint32_t runtime,
 
 /* Tenants make theirs in turn, and one that makes many, one at a time. Who
  * has gone when its turn comes is spared it, and so are the others. */
-int session_mount_box(struct session *se, uint32_t runtime,
-                      const struct workspace_tree *tree, struct box **ret,
-                      struct error *err)
+int session_sandbox_create(struct session *se, uint32_t runtime,
+                           const struct workspace_tree *tree, struct box **ret,
+                           struct error *err)
 {
     const char *tenant = se->tenant->name;
     uint64_t deadline = clock_mono_ms() + BOX_SPAWN_MS;
-    bool calm = session_calm_make(se->tenant);
+    bool background = session_sched_charge_create(se->tenant);
     /* Nobody is in anybody's way where only one tenant runs anything. */
-    bool crowd = calm && atomic_load(&se->m->active) !=
-                             atomic_load(&se->tenant->active);
+    bool crowd = background && atomic_load(&se->m->active) !=
+                                   atomic_load(&se->tenant->active);
     struct fair_queue *alone = crowd ? se->m->crowd : NULL;
     struct fair_queue *making =
-        session_calm_alone(se->tenant) ? se->m->making_alone : se->m->making;
+        session_sched_alone(se->tenant) ? se->m->making_alone : se->m->making;
     int rc;
 
     if (fair_queue_enter(alone, tenant, deadline)) {
@@ -257,9 +259,9 @@ int session_mount_box(struct session *se, uint32_t runtime,
         if (in) {
             rc = session_still_wanted(se, err);
             if (rc == 0) {
-                session_calm_making(se->tenant, calm);
-                rc = make_box(se, runtime, tree, calm, ret, err);
-                session_calm_made(se->tenant, calm);
+                session_sched_create_begin(se->tenant, background);
+                rc = make_box(se, runtime, tree, background, ret, err);
+                session_sched_create_end(se->tenant, background);
             }
             fair_queue_leave(making, tenant);
         }

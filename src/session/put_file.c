@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One stored file into a session under a name: into its workspace by a
- * commit and, where it is live, into its sandbox, staged there before the
- * commit and named after it, so that the file appears whole or not at all and
- * never without its commit. Runs in gloveboxd on the caller's thread, which
- * has the session pinned and the blob too.
+ * Puts one stored file into a session under a name: into its workspace by a
+ * commit and, if the session is live, into its sandbox. The file is staged in
+ * the sandbox before the commit and named after it, so it appears completely
+ * or not at all, and never without its commit. Runs in gloveboxd on the
+ * caller's thread, which has pinned both the session and the blob.
  */
 #include <errno.h>
 #include <string.h>
@@ -58,9 +58,9 @@ static int check_place(struct box *box, const char *path, bool *ret_program,
     return rc;
 }
 
-int session_bring_stage(struct session *se, struct box *box,
-                        const struct workspace_change *put,
-                        uint32_t *ret_handle, struct error *err)
+int session_put_file_stage(struct session *se, struct box *box,
+                           const struct workspace_change *put,
+                           uint32_t *ret_handle, struct error *err)
 {
     int fd cleanup(fd_close) = -1;
     bool program = false;
@@ -71,17 +71,17 @@ int session_bring_stage(struct session *se, struct box *box,
     if (rc == 0)
         rc = check_place(box, put->path, &program, err);
     if (rc == 0)
-        rc = session_mount_stage(box, fd, size,
-                                 put->executable || (put->as_was && program),
-                                 ret_handle, err);
+        rc = session_box_file_stage(
+            box, fd, size, put->executable || (put->as_was && program),
+            ret_handle, err);
     return rc;
 }
 
-static int weigh(const struct workspace_result *r, struct session_file *ret,
-                 struct error *err)
+static int check_result(const struct workspace_result *r,
+                        struct session_file *ret, struct error *err)
 {
     if (r->fate == FATE_LOCKED)
-        return session_dormant_locked(r, err);
+        return session_workspace_files_locked(r, err);
     if (r->fate == FATE_QUOTA)
         return error_set(err, ERR_SPACE, "the workspace's quota is used up");
     if (r->fate == FATE_CONFLICT) /* where it is kept, beside theirs */
@@ -92,9 +92,9 @@ static int weigh(const struct workspace_result *r, struct session_file *ret,
     return 0;
 }
 
-int session_bring_commit(struct session *se, const struct actor *who,
-                         const struct bring *what, bool live,
-                         struct session_file *ret, struct error *err)
+int session_put_file_commit(struct session *se, const struct actor *who,
+                            const struct put_file *what, bool live,
+                            struct session_file *ret, struct error *err)
 {
     struct workspace_commit_spec spec = {.kind = what->kind,
                                          .action = what->action,
@@ -105,21 +105,21 @@ int session_bring_commit(struct session *se, const struct actor *who,
                                          .if_none_match = what->fresh,
                                          .governed = true};
     struct workspace_commit done = {0};
-    int rc = session_keep_workspace(se, who, err);
+    int rc = session_commit_make_workspace(se, who, err);
 
     if (rc == 0)
         rc = workspace_commit(se->m->workspaces, who, se->workspace, &spec,
                               &done, err);
     if (rc == 0 && done.count)
-        rc = weigh(&done.results[0], ret, err);
+        rc = check_result(&done.results[0], ret, err);
     if (rc == 0 && done.count)
-        session_keep_advance(se, &done);
+        session_commit_advance(se, &done);
     workspace_commit_done(&done);
     return rc;
 }
 
 static int bring_live(struct session *se, const struct actor *who,
-                      const struct bring *what, struct session_file *ret,
+                      const struct put_file *what, struct session_file *ret,
                       struct error *err)
 {
     struct box *box = NULL;
@@ -128,13 +128,13 @@ static int bring_live(struct session *se, const struct actor *who,
 
     if (rc < 0)
         return rc;
-    rc = session_bring_stage(se, box, &what->put, &handle, err);
+    rc = session_put_file_stage(se, box, &what->put, &handle, err);
     if (rc == 0) {
-        rc = session_bring_commit(se, who, what, true, ret, err);
+        rc = session_put_file_commit(se, who, what, true, ret, err);
         if (rc < 0)
-            session_mount_discard(box, handle);
+            session_box_file_discard(box, handle);
         else /* a sandbox that is gone wakes with it */
-            rc = session_mount_publish(box, handle, what->put.path, err);
+            rc = session_box_file_publish(box, handle, what->put.path, err);
         if (rc < 0 && ret->version[0] && atomic_load(&box->broken))
             rc = 0;
     }
@@ -142,11 +142,11 @@ static int bring_live(struct session *se, const struct actor *who,
     return rc;
 }
 
-int session_bring(struct session *se, const struct actor *who,
-                  const struct bring *what, struct session_file *ret,
-                  struct error *err)
+int session_put_file(struct session *se, const struct actor *who,
+                     const struct put_file *what, struct session_file *ret,
+                     struct error *err)
 {
-    return session_dormant(se)
-               ? session_bring_commit(se, who, what, false, ret, err)
+    return session_is_dormant(se)
+               ? session_put_file_commit(se, who, what, false, ret, err)
                : bring_live(se, who, what, ret, err);
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From what happened to what we say of it (R9). Pure: no lock, no system
- * call. Runs in gloveboxd at the end of each execution. The facts come from
- * waits and cgroups. Two come from the session itself: whether its cell ended
- * well or with an exception, and whether its output says that a disk is full
- * (said_full).
+ * Derives the outcome of an execution from what was observed (R9). Pure: no
+ * lock and no system call. Runs in gloveboxd at the end of each execution.
+ * Most observations come from wait statuses and control groups, which the
+ * session cannot forge. Two come from the session itself: that a cell ended
+ * well or with an exception, and the words "No space left on device" in its
+ * output.
  *
- * The rules are tried in order and the first that holds decides.
+ * The rules are tried in order; the first that matches decides.
  */
 #include <signal.h>
 #include <stdarg.h>
@@ -23,11 +24,11 @@
 #define FRESH "the next execution starts a fresh interpreter"
 
 struct rule {
-    bool (*holds)(const struct facts *f);
-    void (*say)(const struct facts *f, struct verdict *v);
+    bool (*holds)(const struct observations *f);
+    void (*say)(const struct observations *f, struct outcome *v);
 };
 
-__attribute__((format(printf, 2, 3))) static void sentence(struct verdict *v,
+__attribute__((format(printf, 2, 3))) static void sentence(struct outcome *v,
                                                            const char *fmt,
                                                            ...)
 {
@@ -38,7 +39,7 @@ __attribute__((format(printf, 2, 3))) static void sentence(struct verdict *v,
     va_end(ap);
 }
 
-static void limit(struct verdict *v, const char *name, uint64_t value,
+static void limit(struct outcome *v, const char *name, uint64_t value,
                   uint64_t peak)
 {
     v->limit_name = name;
@@ -74,7 +75,7 @@ static const char *signal_name(int sig, char ret[32])
     return ret;
 }
 
-static bool lost_interpreter(const struct facts *f)
+static bool lost_interpreter(const struct observations *f)
 {
     switch (f->end) {
     case END_DONE:
@@ -92,13 +93,13 @@ static bool lost_interpreter(const struct facts *f)
     return true;
 }
 
-static bool shell_failed(const struct facts *f)
+static bool shell_failed(const struct observations *f)
 {
     return f->end == END_SHELL &&
            !(WIFEXITED(f->wait_status) && WEXITSTATUS(f->wait_status) == 0);
 }
 
-static bool failed(const struct facts *f)
+static bool failed(const struct observations *f)
 {
     return shell_failed(f) ||
            (f->end == END_DONE &&
@@ -107,7 +108,7 @@ static bool failed(const struct facts *f)
 }
 
 /* What became of it after we asked it to stop. */
-static const char *stopped_how(const struct facts *f)
+static const char *stopped_how(const struct observations *f)
 {
     switch (f->end) {
     case END_DONE:
@@ -133,7 +134,7 @@ static const char *stopped_how(const struct facts *f)
 }
 
 /* Names the error the kernel could not: a shell's status, an exit. */
-static void our_error(const struct facts *f, struct verdict *v)
+static void our_error(const struct observations *f, struct outcome *v)
 {
     char name[32];
     int code = f->exit_code;
@@ -156,12 +157,12 @@ static void our_error(const struct facts *f, struct verdict *v)
 
 /* ---- the rules ---------------------------------------------------------- */
 
-static bool is_unmade(const struct facts *f)
+static bool is_unmade(const struct observations *f)
 {
     return f->end == END_UNMADE && !f->cancelled;
 }
 
-static void say_unmade(const struct facts *f, struct verdict *v)
+static void say_unmade(const struct observations *f, struct outcome *v)
 {
     if (f->overloaded) {
         v->outcome = OUTCOME_LIMIT;
@@ -173,17 +174,17 @@ static void say_unmade(const struct facts *f, struct verdict *v)
                  f->reason ? f->reason : "unknown");
         return;
     }
-    v->outcome = f->keep_denied ? OUTCOME_DENIED : OUTCOME_ISOLATION_FAILED;
+    v->outcome = f->commit_denied ? OUTCOME_DENIED : OUTCOME_ISOLATION_FAILED;
     sentence(v, "no sandbox could be made for it: %s",
              f->reason ? f->reason : "unknown");
 }
 
-static bool is_cancelled(const struct facts *f)
+static bool is_cancelled(const struct observations *f)
 {
     return f->cancelled;
 }
 
-static void say_cancelled(const struct facts *f, struct verdict *v)
+static void say_cancelled(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_CANCELLED;
     if (f->reason)
@@ -192,12 +193,12 @@ static void say_cancelled(const struct facts *f, struct verdict *v)
         sentence(v, "the execution was cancelled; %s", stopped_how(f));
 }
 
-static bool is_timeout(const struct facts *f)
+static bool is_timeout(const struct observations *f)
 {
     return f->timed_out;
 }
 
-static void say_timeout(const struct facts *f, struct verdict *v)
+static void say_timeout(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_TIMEOUT;
     limit(v, "wall_s", f->timeout_s, (f->wall_ms + 999) / 1000);
@@ -207,7 +208,7 @@ static void say_timeout(const struct facts *f, struct verdict *v)
 
 /* A child may have been killed while the cell went on and ended well: then
  * nothing failed that the code did not deal with itself. */
-static bool is_oom(const struct facts *f)
+static bool is_oom(const struct observations *f)
 {
     bool ended_well =
         (f->end == END_DONE || f->end == END_SHELL) && !failed(f);
@@ -215,7 +216,7 @@ static bool is_oom(const struct facts *f)
     return f->oom_kills > 0 && !ended_well;
 }
 
-static void say_oom(const struct facts *f, struct verdict *v)
+static void say_oom(const struct observations *f, struct outcome *v)
 {
     char size[32];
 
@@ -229,12 +230,12 @@ static void say_oom(const struct facts *f, struct verdict *v)
              human(f->limits->memory_bytes, size));
 }
 
-static bool is_lock_limit(const struct facts *f)
+static bool is_lock_limit(const struct observations *f)
 {
     return f->end == END_GONE && f->locks > 0;
 }
 
-static void say_lock_limit(const struct facts *f, struct verdict *v)
+static void say_lock_limit(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_LIMIT;
     limit(v, "locks", WARDEN_LOCKS_MAX, f->locks);
@@ -244,12 +245,12 @@ static void say_lock_limit(const struct facts *f, struct verdict *v)
              WARDEN_LOCKS_MAX);
 }
 
-static bool is_gone(const struct facts *f)
+static bool is_gone(const struct observations *f)
 {
     return f->end == END_GONE;
 }
 
-static void say_gone(const struct facts *f, struct verdict *v)
+static void say_gone(const struct observations *f, struct outcome *v)
 {
     bool killed =
         WIFSIGNALED(f->wait_status) && WTERMSIG(f->wait_status) == SIGKILL;
@@ -259,12 +260,13 @@ static void say_gone(const struct facts *f, struct verdict *v)
              killed ? "was killed" : "ended unexpectedly");
 }
 
-static bool is_kernel_signalled(const struct facts *f)
+static bool is_kernel_signalled(const struct observations *f)
 {
     return f->end == END_KERNEL && WIFSIGNALED(f->wait_status);
 }
 
-static void say_kernel_signalled(const struct facts *f, struct verdict *v)
+static void say_kernel_signalled(const struct observations *f,
+                                 struct outcome *v)
 {
     int sig = WTERMSIG(f->wait_status);
     const char *meaning = sigdescr_np(sig);
@@ -276,12 +278,12 @@ static void say_kernel_signalled(const struct facts *f, struct verdict *v)
              signal_name(sig, name), meaning ? meaning : "unknown");
 }
 
-static bool is_kernel_exited(const struct facts *f)
+static bool is_kernel_exited(const struct observations *f)
 {
     return f->end == END_KERNEL;
 }
 
-static void say_kernel_exited(const struct facts *f, struct verdict *v)
+static void say_kernel_exited(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_CRASHED;
     if (WEXITSTATUS(f->wait_status) == KERNEL_EXIT_BROKEN)
@@ -294,13 +296,13 @@ static void say_kernel_exited(const struct facts *f, struct verdict *v)
                  WEXITSTATUS(f->wait_status));
 }
 
-static bool is_torn(const struct facts *f)
+static bool is_torn(const struct observations *f)
 {
     return f->end == END_CLOSED || f->end == END_BROKEN ||
            f->end == END_KILLED;
 }
 
-static void say_torn(const struct facts *f, struct verdict *v)
+static void say_torn(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_CRASHED;
     v->kill_all = f->end != END_KILLED;
@@ -310,24 +312,24 @@ static void say_torn(const struct facts *f, struct verdict *v)
                  : "garbled the interpreter's channel to the service");
 }
 
-static bool is_interrupted(const struct facts *f)
+static bool is_interrupted(const struct observations *f)
 {
     return f->interrupted && failed(f);
 }
 
-static void say_interrupted(const struct facts *f, struct verdict *v)
+static void say_interrupted(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_CANCELLED;
     sentence(v, "the execution was interrupted; %s",
              lost_interpreter(f) ? FRESH : "variables are kept");
 }
 
-static bool is_process_limit(const struct facts *f)
+static bool is_process_limit(const struct observations *f)
 {
     return failed(f) && f->pids_denied > 0;
 }
 
-static void say_process_limit(const struct facts *f, struct verdict *v)
+static void say_process_limit(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_LIMIT;
     limit(v, "processes", f->limits->processes, f->limits->processes);
@@ -342,7 +344,7 @@ static void say_process_limit(const struct facts *f, struct verdict *v)
  * since Linux 6.16 it writes in chunks of up to 8 MiB and refuses one that no
  * longer fits while smaller ones would. What is left does not tell then; what
  * the code said adds it. */
-static bool is_scratch_limit(const struct facts *f)
+static bool is_scratch_limit(const struct observations *f)
 {
     uint64_t full =
         MAX(SCRATCH_FULL_BYTES, f->limits->scratch_bytes / SCRATCH_FULL_SHARE);
@@ -353,7 +355,7 @@ static bool is_scratch_limit(const struct facts *f)
            (f->scratch_free_bytes < full || f->scratch_free_inodes == 0);
 }
 
-static void say_scratch_limit(const struct facts *f, struct verdict *v)
+static void say_scratch_limit(const struct observations *f, struct outcome *v)
 {
     const struct warden_limits *l = f->limits;
     uint64_t left = MIN(f->scratch_free_bytes, l->scratch_bytes);
@@ -376,53 +378,55 @@ static void say_scratch_limit(const struct facts *f, struct verdict *v)
              human(l->scratch_bytes, size));
 }
 
-static bool is_quota(const struct facts *f)
+static bool is_quota(const struct observations *f)
 {
-    return f->unkept_new > 0;
+    return f->over_quota_new > 0;
 }
 
-static void say_quota(const struct facts *f, struct verdict *v)
+static void say_quota(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_LIMIT;
     limit(v, "workspace_bytes", f->quota_bytes, f->quota_bytes);
     sentence(v,
              "the workspace's quota is used up; %s%s not kept (see "
              "files.refused); delete old versions or ask for more",
-             f->unkept_path, f->unkept_new > 1 ? " and others were" : " was");
+             f->over_quota_path,
+             f->over_quota_new > 1 ? " and others were" : " was");
 }
 
-static bool is_unkept(const struct facts *f)
+static bool is_over_quota(const struct observations *f)
 {
-    return f->keep_failure[0] != '\0';
+    return f->commit_failure[0] != '\0';
 }
 
-static void say_unkept(const struct facts *f, struct verdict *v)
+static void say_over_quota(const struct observations *f, struct outcome *v)
 {
-    v->outcome = f->keep_denied ? OUTCOME_DENIED : OUTCOME_ERROR;
+    v->outcome = f->commit_denied ? OUTCOME_DENIED : OUTCOME_ERROR;
     (void)snprintf(v->error_name, sizeof(v->error_name), "FilesNotKept");
     (void)snprintf(v->error_text, sizeof(v->error_text), "%.150s",
-                   f->keep_failure);
-    sentence(v, "the files it changed could not be kept: %s", f->keep_failure);
+                   f->commit_failure);
+    sentence(v, "the files it changed could not be kept: %s",
+             f->commit_failure);
 }
 
-static bool is_error(const struct facts *f)
+static bool is_error(const struct observations *f)
 {
     return failed(f);
 }
 
-static void say_error(const struct facts *f, struct verdict *v)
+static void say_error(const struct observations *f, struct outcome *v)
 {
     v->outcome = OUTCOME_ERROR;
     our_error(f, v);
 }
 
-static bool is_anything(const struct facts *f)
+static bool is_anything(const struct observations *f)
 {
     (void)f;
     return true;
 }
 
-static void say_ok(const struct facts *f, struct verdict *v)
+static void say_ok(const struct observations *f, struct outcome *v)
 {
     (void)f;
     v->outcome = OUTCOME_OK;
@@ -442,14 +446,14 @@ static const struct rule rules[] = {
     {is_process_limit, say_process_limit},
     {is_scratch_limit, say_scratch_limit},
     {is_quota, say_quota},
-    {is_unkept, say_unkept},
+    {is_over_quota, say_over_quota},
     {is_error, say_error},
     {is_anything, say_ok},
 };
 
 /* Processes that the kernel ended at the memory limit while the execution went
  * on: its outcome is its own, but the limit is told all the same. */
-static void note_oom_kills(const struct facts *f, struct verdict *v)
+static void note_oom_kills(const struct observations *f, struct outcome *v)
 {
     char size[32];
 
@@ -467,7 +471,7 @@ static void note_oom_kills(const struct facts *f, struct verdict *v)
                    v->interpreter_lost ? "" : "; the interpreter was not");
 }
 
-static int shell_exit_code(const struct facts *f)
+static int shell_exit_code(const struct observations *f)
 {
     if (f->end != END_SHELL)
         return -1;
@@ -475,9 +479,9 @@ static int shell_exit_code(const struct facts *f)
                                        : WEXITSTATUS(f->wait_status);
 }
 
-void session_judge(const struct facts *f, struct verdict *ret)
+void session_outcome_derive(const struct observations *f, struct outcome *ret)
 {
-    struct verdict v = {.interpreter_lost = lost_interpreter(f),
+    struct outcome v = {.interpreter_lost = lost_interpreter(f),
                         .exit_code = shell_exit_code(f),
                         .wall_ms = f->wall_ms,
                         .cpu_ms = f->cpu_ms,

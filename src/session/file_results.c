@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What became of the files, as the execution tells it. Runs in gloveboxd on
- * the thread that has the turn; the strings live as long as the execution.
+ * Fills in the file list of an execution: what happened to each changed file.
+ * Runs in gloveboxd on the thread that has the turn. The strings live as long
+ * as the execution.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -11,6 +12,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "session/session_int.h"
 
 #define LISTED_MAX 1000u
@@ -184,7 +186,7 @@ static void add_results(struct note *n, const struct workspace_commit *done)
 /* Hands all of it to the execution. */
 static void publish(struct execution *e, struct note *n, const char *commit)
 {
-    pthread_mutex_lock(&e->lock);
+    mutex_lock(&e->lock);
     e->strings = n->arena;
     e->changes = n->files;
     e->change_bytes = n->count ? n->bytes + LISTED_MAX * sizeof(*n->files) : 0;
@@ -193,10 +195,10 @@ static void publish(struct execution *e, struct note *n, const char *commit)
     e->info.files_truncated = n->truncated;
     e->info.files_not_kept = n->not_kept;
     e->info.commit = keep_text(n, commit);
-    pthread_mutex_unlock(&e->lock);
+    mutex_unlock(&e->lock);
 }
 
-void session_note_results(struct execution *e, const struct changes *ch,
+void session_file_results(struct execution *e, const struct changes *ch,
                           const struct workspace_commit *done,
                           const struct error *why)
 {
@@ -254,8 +256,8 @@ static bool remember(struct session *se, const char *path)
     return false;
 }
 
-void session_seen_note(struct session *se, struct execution *e,
-                       const struct changes *ch)
+void session_file_results_ephemeral(struct session *se, struct execution *e,
+                                    const struct changes *ch)
 {
     struct note n = {.truncated = ch->cut};
 

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of an execution, gathered for the evidence: whoever looks at
- * it later finds what was mounted, read, written, shown and tried. Runs in
- * gloveboxd on the execution's thread, after its end; holds no lock.
+ * Collects the evidence of an execution: what was mounted, read, written,
+ * shown and attempted. Runs in gloveboxd on the execution's thread, after its
+ * end; holds no lock.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "evidence/evidence.h"
 #include "session/session_int.h"
 #include "wire/wire.h"
@@ -25,13 +26,13 @@ struct artifacts {
 
 /* ---- what it is about to see -------------------------------------------- */
 
-void session_remember_base(struct session *se, struct execution *e)
+void session_record_base(struct session *se, struct execution *e)
 {
     e->base_seq = se->ephemeral ? 0 : se->base;
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     if (e->base_seq && se->base_id_seq == e->base_seq)
         memcpy(e->base_commit, se->base_id, sizeof(e->base_commit));
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
 }
 
 /* Asked once after each mount; own commits are known by their ids. */
@@ -43,12 +44,12 @@ static void find_base(struct session *se, struct execution *e)
         workspace_commit_id(se->m->workspaces, se->workspace, e->base_seq,
                             e->base_commit, &err) < 0)
         return;
-    pthread_mutex_lock(&se->lock);
+    mutex_lock(&se->lock);
     if (se->base_id_seq < e->base_seq) {
         se->base_id_seq = e->base_seq;
         memcpy(se->base_id, e->base_commit, sizeof(se->base_id));
     }
-    pthread_mutex_unlock(&se->lock);
+    mutex_unlock(&se->lock);
 }
 
 /* ---- afterwards --------------------------------------------------------- */
@@ -158,9 +159,9 @@ static void leave_out(struct evidence_run *run)
     run->file_count = run->read_count = run->artifact_count = 0;
 }
 
-void session_remember(struct sessions *m, struct session *se,
-                      struct execution *e, const char *code, size_t code_len,
-                      uint64_t output_bytes)
+void session_record_evidence(struct sessions *m, struct session *se,
+                             struct execution *e, const char *code,
+                             size_t code_len, uint64_t output_bytes)
 {
     struct evidence_connection *tried cleanup(mem_free) = NULL;
     struct evidence_file *changed cleanup(mem_free) = NULL;
