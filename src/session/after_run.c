@@ -24,14 +24,14 @@ static uint64_t grown(uint64_t now, uint64_t before)
 
 static void read_usage(struct collect *c)
 {
-    struct warden_usage *base = &c->box->base;
+    const struct warden_usage *base = box_usage_base(c->box);
     struct observations *f = c->observed;
     struct warden_usage now;
     struct error err;
 
     for (unsigned i = 0; i < REAP_TRIES; i++) {
-        int rc = f->end == END_GONE ? session_box_fate(c->box, &now, &err)
-                                    : session_box_usage(c->box, &now, &err);
+        int rc = f->end == END_GONE ? box_fate(c->box, &now, &err)
+                                    : box_usage(c->box, &now, &err);
 
         if (rc < 0)
             return; /* released under us: the session was deleted */
@@ -49,20 +49,19 @@ static void read_usage(struct collect *c)
     f->cpu_ms = grown(now.cpu_ns, base->cpu_ns) / 1000000;
     f->oom_kills = grown(now.oom_kills, base->oom_kills);
     f->pids_denied = grown(now.pids_denied, base->pids_denied);
-    *base = now;
+    box_usage_set_base(c->box, &now);
 }
 
 void session_after_run(struct session *se, struct collect *c)
 {
-    struct changes ch cleanup(session_changes_done) = {0};
+    struct changes ch cleanup(box_changes_done) = {0};
     struct broker_reply reply = {0};
     bool all = se->rescan;
     bool scanning =
-        c->observed->end != END_GONE && session_scan_begin(c->box, all);
+        c->observed->end != END_GONE && box_scan_begin(c->box, all);
 
     read_usage(c);
-    if (scanning &&
-        session_scan_end(c->box, c->runner->io, &ch, &reply) == 0) {
+    if (scanning && box_scan_end(c->box, c->runner->io, &ch, &reply) == 0) {
         c->observed->scanned = true;
         c->observed->scratch_free_bytes = reply.free_bytes;
         c->observed->scratch_free_inodes = reply.free_inodes;

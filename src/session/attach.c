@@ -140,7 +140,7 @@ static int copy_in(struct session *se, struct box *box,
     uint32_t handle;
     int rc = session_put_file_stage(se, box, put, &handle, err);
 
-    return rc < 0 ? rc : session_box_file_publish(box, handle, put->path, err);
+    return rc < 0 ? rc : box_file_publish(box, handle, put->path, err);
 }
 
 int session_attach_copy(struct session *se, const struct actor *who,
@@ -196,7 +196,7 @@ static int copy_live(struct session *se, const struct workspace_change *put,
 
     if (rc == 0)
         rc = copy_in(se, box, put, err);
-    session_box_unref(box);
+    box_unref(box);
     return rc;
 }
 

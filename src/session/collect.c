@@ -51,8 +51,7 @@ static void end(struct collect *c, enum exec_end how)
 /* Neither SIGINT nor pid 1 helped. */
 static void end_box(struct collect *c)
 {
-    atomic_store(&c->box->broken, true);
-    session_box_kill(c->box);
+    box_break(c->box);
     end(c, END_GONE);
 }
 
@@ -60,12 +59,12 @@ static void kill_all(struct collect *c)
 {
     struct error err;
 
-    if (session_broker_signal(c->box, INIT_SIGNAL_KILL_ALL, BOX_KILL_MS,
-                              &err) < 0) {
+    if (box_broker_signal(c->box, INIT_SIGNAL_KILL_ALL, BOX_KILL_MS, &err) <
+        0) {
         end_box(c);
         return;
     }
-    c->box->kernel_alive = false;
+    box_kernel_lost(c->box);
     end(c, END_KILLED);
 }
 
@@ -73,8 +72,8 @@ static void interrupt(struct collect *c)
 {
     struct error err;
 
-    if (session_broker_signal(c->box, INIT_SIGNAL_INTERRUPT, BOX_KILL_MS,
-                              &err) < 0)
+    if (box_broker_signal(c->box, INIT_SIGNAL_INTERRUPT, BOX_KILL_MS, &err) <
+        0)
         end_box(c);
 }
 
@@ -82,8 +81,8 @@ static void kill_shell(struct collect *c)
 {
     struct error err;
 
-    if (session_broker_signal(c->box, INIT_SIGNAL_KILL_SHELL, BOX_KILL_MS,
-                              &err) < 0) {
+    if (box_broker_signal(c->box, INIT_SIGNAL_KILL_SHELL, BOX_KILL_MS, &err) <
+        0) {
         end_box(c);
         return;
     }
@@ -175,7 +174,7 @@ static void on_kernel_end(struct collect *c, int wait_status)
 {
     bool more = true;
 
-    c->box->kernel_alive = false;
+    box_kernel_lost(c->box);
     if (c->observed->language == EXEC_SHELL) {
         c->observed->kernel_died = true;
         return;
@@ -194,12 +193,12 @@ static void on_kernel_end(struct collect *c, int wait_status)
 static void on_event(struct collect *c)
 {
     struct init_event event;
-    int n = session_box_event(c->box, &event);
+    int n = box_event(c->box, &event);
 
     if (n < 0) {
         end(c, END_GONE);
     } else if (n > 0 && event.type == INIT_EVENT_KERNEL) {
-        if (!c->box->kernel_pid || event.pid == c->box->kernel_pid)
+        if (box_is_kernel(c->box, event.pid))
             on_kernel_end(c, event.wait_status);
     } else if (n > 0 && event.type == INIT_EVENT_SHELL && c->shell_running &&
                (!c->shell_pid || event.pid == c->shell_pid)) {
@@ -225,13 +224,13 @@ static void set_polls(const struct collect *c, bool napping,
     for (int i = 0; i < AT_COUNT; i++)
         p[i] = (struct pollfd){.fd = -1, .events = POLLIN};
     p[AT_WAKE].fd = c->runner->wake;
-    p[AT_EVENTS].fd = c->box->events;
+    p[AT_EVENTS].fd = box_events_fd(c->box);
     if (!napping) {
         p[AT_OUT].fd = c->streams[0].fd;
         p[AT_ERR].fd = c->streams[1].fd;
     }
     if (c->observed->language == EXEC_PYTHON && !c->closed_ms && !napping) {
-        p[AT_FRAMES].fd = c->box->frames;
+        p[AT_FRAMES].fd = box_frames_fd(c->box);
         p[AT_FRAMES].events = (short)(POLLIN | (sending ? POLLOUT : 0));
     }
 }
@@ -284,7 +283,7 @@ static bool tell_surroundings(struct collect *c)
 {
     struct buf lines cleanup(buf_done) = {0};
 
-    session_guest_env_take(c->box, &lines);
+    box_guest_env_take(c->box, &lines);
     return lines.len == 0 ||
            heed(c, session_frames_send(c, KERNEL_ENVIRONMENT, lines.data,
                                        lines.len));
@@ -293,10 +292,11 @@ static bool tell_surroundings(struct collect *c)
 /* What a thread of an earlier cell said meanwhile comes first. */
 static void begin_cell(struct collect *c)
 {
+    struct buf *pending = box_frames_buffer(c->box);
     bool more = true;
 
-    if (c->box->pending.len == 0 && c->box->pending.cap == 0) {
-        c->box->pending = c->runner->frames;
+    if (pending->len == 0 && pending->cap == 0) {
+        *pending = c->runner->frames;
         buf_init(&c->runner->frames);
     }
     for (unsigned i = 0; i < LAST_READS && more && !c->ended; i++)
@@ -305,7 +305,7 @@ static void begin_cell(struct collect *c)
     if (!tell_surroundings(c))
         return;
     c->in_cell = true;
-    c->box->cells++;
+    box_cell_begin(c->box);
     (void)heed(
         c, session_frames_send(c, KERNEL_EXECUTE, c->e->code, c->e->code_len));
 }
@@ -326,9 +326,6 @@ static int code_memfd(const struct execution *e)
 static void begin_shell(struct collect *c)
 {
     int code cleanup(fd_close) = code_memfd(c->e);
-    int fds[3] = {code, c->box->writers[0], c->box->writers[1]};
-    struct broker_request request = {
-        .type = INIT_SHELL, .fds = fds, .fd_count = 3};
     struct broker_reply reply = {0};
     struct error err;
 
@@ -337,8 +334,7 @@ static void begin_shell(struct collect *c)
         end(c, END_UNMADE);
         return;
     }
-    if (session_broker_call(c->box, &request, NULL, 0, false, &reply, &err) <
-        0) {
+    if (box_shell_start(c->box, code, &reply, &err) < 0) {
         end_box(c);
         return;
     }
@@ -355,7 +351,7 @@ static void begin_shell(struct collect *c)
 
 static void give_back_buffer(struct collect *c)
 {
-    struct buf *pending = &c->box->pending;
+    struct buf *pending = box_frames_buffer(c->box);
 
     if (pending->len)
         return;
@@ -388,9 +384,9 @@ void session_collect(struct collect *c)
     uint64_t started = clock_mono_ms();
 
     c->streams[0] =
-        (struct stream){.type = EVENT_STDOUT, .fd = c->box->pipes[0]};
+        (struct stream){.type = EVENT_STDOUT, .fd = box_pipe_fd(c->box, 0)};
     c->streams[1] =
-        (struct stream){.type = EVENT_STDERR, .fd = c->box->pipes[1]};
+        (struct stream){.type = EVENT_STDERR, .fd = box_pipe_fd(c->box, 1)};
     c->observed->timeout_s = c->e->timeout_s;
     c->deadline_ms = started + c->e->timeout_s * 1000ull;
     c->look_ms = started + LEFT_EVERY_MS;

@@ -173,7 +173,7 @@ static int open_changed(struct commit_job *k, struct change *c,
     struct broker_reply reply = {.fd = -1};
     struct stat st;
     int fd cleanup(fd_close) = -1;
-    int rc = session_broker_call(k->box, &request, NULL, 0, true, &reply, err);
+    int rc = box_broker_call(k->box, &request, NULL, 0, true, &reply, err);
 
     if (rc < 0)
         return rc;
@@ -183,7 +183,7 @@ static int open_changed(struct commit_job *k, struct change *c,
         skip(c, reply.errnum); /* gone again, or not ours to read */
         return 0;
     }
-    rc = session_files_check_fd(fd, false, &st, err);
+    rc = box_file_check_fd(fd, false, &st, err);
     if (rc < 0)
         return rc;
     if (too_large(k, &st)) {
@@ -201,7 +201,7 @@ static int open_changed(struct commit_job *k, struct change *c,
  * they have left its memory, show zeros in their place; only a sync tells. */
 static bool is_lost(const struct commit_job *k, int fd)
 {
-    return disk_full_since(k->se->m->parts.disk, k->box->made_ms) &&
+    return disk_full_since(k->se->m->parts.disk, box_created_ms(k->box)) &&
            fsync(fd) < 0;
 }
 
@@ -256,8 +256,7 @@ static int store_file(struct commit_job *k, size_t i, struct error *err)
     struct inode key = {0}, *known;
     int fd cleanup(fd_close) = -1;
     bool fits = true;
-    int rc =
-        open_changed(k, c, session_changes_path(k->ch, i), &fd, &key, err);
+    int rc = open_changed(k, c, box_changes_path(k->ch, i), &fd, &key, err);
 
     if (rc < 0 || fd < 0)
         return rc;
@@ -339,7 +338,7 @@ static void add(struct commit_job *k, size_t i,
 
     k->set[k->count++] = (struct workspace_change){
         .kind = kind,
-        .path = session_changes_path(k->ch, i),
+        .path = box_changes_path(k->ch, i),
         .sha256 = kind == CHANGE_PUT ? k->names[i] : NULL,
         .unstored = kind == CHANGE_PUT && k->unstored[i],
         .size = c->size,
@@ -521,14 +520,14 @@ void session_commit_changes(struct session *se, struct box *box,
 
 void session_commit_rest(struct session *se, struct box *box)
 {
-    struct changes ch cleanup(session_changes_done) = {0};
+    struct changes ch cleanup(box_changes_done) = {0};
     char *io cleanup(mem_free) = NULL;
     struct broker_reply reply;
 
-    if (se->ephemeral || !session_scan_begin(box, se->rescan))
+    if (se->ephemeral || !box_scan_begin(box, se->rescan))
         return;
     io = xmalloc(SESSION_IO_SIZE);
-    if (session_scan_end(box, io, &ch, &reply) == 0) {
+    if (box_scan_end(box, io, &ch, &reply) == 0) {
         se->rescan = false;
         session_commit_changes(se, box, NULL, &ch, NULL);
     }

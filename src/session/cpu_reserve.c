@@ -31,12 +31,13 @@ void session_cpu_reserve_request(struct tenant *t, const struct box *b)
     struct cpu_reserve *r = t->m->cpu_reserve;
 
     /* Only background sandboxes of other tenants are in the way. */
-    if (atomic_load(&t->m->background) <= atomic_load(&t->background))
+    if (atomic_load(&t->m->background.boxes) <=
+        atomic_load(&t->background.boxes))
         return;
     atomic_store(&r->until_ms, clock_mono_ms() + KEEP_MS);
     if (atomic_load(&r->on))
         return;
-    atomic_store(&r->slot, b->slot);
+    atomic_store(&r->slot, box_slot(b));
     worker_wake(&r->worker);
 }
 

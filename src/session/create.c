@@ -249,8 +249,8 @@ static int publish(struct session *se, struct error *err)
 static void undo(struct session *se, struct box *box)
 {
     if (box) {
-        session_box_release(box);
-        session_box_unref(box);
+        box_release(box);
+        box_unref(box);
     }
     se->box = NULL;
     se->moving = false;

@@ -217,9 +217,9 @@ static void run_in_box(struct session *se, struct execution *e,
                                           ? e->output_cap
                                           : se->pool->conf->output_bytes};
 
-    atomic_store(&box->touched, true);
+    box_touch(box);
     session_record_base(se, e);
-    session_execution_started(e, box->cells == 0);
+    session_execution_started(e, box_cells(box) == 0);
     session_net_begin(se, e);
     session_sched_begin(se, &c);
     session_collect(&c);
@@ -235,15 +235,15 @@ static void repair_box(struct session *se, struct box *box,
     uint64_t born_ms;
     struct error err;
 
-    if (v->kill_all && session_broker_signal(box, INIT_SIGNAL_KILL_ALL,
-                                             BOX_KILL_MS, &err) < 0)
-        session_box_kill(box);
+    if (v->kill_all &&
+        box_broker_signal(box, INIT_SIGNAL_KILL_ALL, BOX_KILL_MS, &err) < 0)
+        box_kill(box);
     if (v->interpreter_lost)
-        box->kernel_alive = false;
+        box_kernel_lost(box);
     mutex_lock(&se->lock);
     born_ms = se->woken_ms;
     mutex_unlock(&se->lock);
-    if (f->end == END_GONE || atomic_load(&box->broken) ||
+    if (f->end == END_GONE || box_is_broken(box) ||
         clock_left_ms(born_ms + se->pool->conf->lifetime_s * 1000ull) == 0)
         (void)session_wake_drop(se, box, false);
 }
@@ -325,7 +325,7 @@ static int run(struct job *job, struct error *err)
         job->code = take_ptr(e->code);
         session_execution_finish(e, &outcome);
     }
-    session_box_unref(box);
+    box_unref(box);
     if (runner)
         session_runner_put(job->m, runner);
     return rc;

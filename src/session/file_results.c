@@ -96,7 +96,7 @@ static void add_skipped(struct note *n, const struct changes *ch)
         /* ENOENT: made and removed before we looked. */
         if (c->kind != INIT_ENTRY_SKIPPED || c->size == ENOENT)
             continue;
-        f = add_file(n, session_changes_path(ch, i));
+        f = add_file(n, box_changes_path(ch, i));
         if (!f)
             return;
         f->fate = EXEC_FILE_SKIPPED;
@@ -115,7 +115,7 @@ static void add_refused(struct note *n, const struct changes *ch,
             ch->items[i].kind == INIT_ENTRY_CLEARED)
             continue;
         n->not_kept++;
-        f = add_file(n, session_changes_path(ch, i));
+        f = add_file(n, box_changes_path(ch, i));
         if (!f)
             continue;
         f->fate = EXEC_FILE_REFUSED;
@@ -265,7 +265,7 @@ void session_file_results_ephemeral(struct session *se, struct execution *e,
         return;
     n.arena = arena_new();
     for (size_t i = 0; i < ch->count; i++) {
-        const char *path = session_changes_path(ch, i);
+        const char *path = box_changes_path(ch, i);
         struct exec_file_change *f = NULL;
         struct idmap_node *known;
 

@@ -19,43 +19,6 @@
 #define LIST_MAX 1000u
 #define ROUNDS_MAX 64u /* replies to one listing */
 
-/* What pid 1's refusals mean to a client. */
-static const struct {
-    int errnum;
-    enum error_code code;
-    const char *text;
-} refusals[] = {
-    {ENOENT, ERR_NOT_FOUND, "no such file"},
-    {ENOTDIR, ERR_CONFLICT, "a part of the path is not a folder"},
-    {EISDIR, ERR_CONFLICT, "the path is a folder"},
-    {EEXIST, ERR_CONFLICT, "the path is taken by something else"},
-    {ENOTEMPTY, ERR_CONFLICT, "the folder is not empty"},
-    {ELOOP, ERR_CONFLICT, "a part of the path is a symbolic link"},
-    {EXDEV, ERR_CONFLICT, "the path leaves the session's files"},
-    {ENXIO, ERR_CONFLICT, "the path is not a regular file"},
-    {ENODEV, ERR_CONFLICT, "the path is not a regular file"},
-    {EINVAL, ERR_CONFLICT, "the path is not a regular file"},
-    {EACCES, ERR_CONFLICT, "the session's permissions forbid it"},
-    {EPERM, ERR_CONFLICT, "the session's permissions forbid it"},
-    {EBUSY, ERR_CONFLICT, "the file is in use"},
-    {ENAMETOOLONG, ERR_INVALID, "the path is too long"},
-    {ENOSPC, ERR_SPACE, "the session's storage is full"},
-    {EDQUOT, ERR_SPACE, "the session's storage is full"},
-    {EMFILE, ERR_BUSY, "too many files of this session are open"},
-    {ENFILE, ERR_BUSY, "too many files of this session are open"},
-};
-
-int session_files_refused(int errnum, struct error *err)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(refusals); i++)
-        if (refusals[i].errnum == errnum) {
-            (void)error_set(err, refusals[i].code, "%s", refusals[i].text);
-            err->errnum = errnum;
-            return error_retry(err, refusals[i].code == ERR_BUSY ? 1 : 0);
-        }
-    return error_errno(err, ERR_GUEST, errnum, "the session's file broker");
-}
-
 /* ---- one call ----------------------------------------------------------- */
 
 struct session *session_files_begin(struct sessions *s,
@@ -104,33 +67,16 @@ int session_files_call(struct session *se,
         rc = session_wake(se, &box, err);
         if (rc < 0)
             return rc;
-        rc = session_broker_call(box, request, room, room_len, want_fd, ret,
-                                 err);
-        gone = rc < 0 && atomic_load(&box->broken);
+        rc = box_broker_call(box, request, room, room_len, want_fd, ret, err);
+        gone = rc < 0 && box_is_broken(box);
         if (rc == 0 && ret_box)
             *ret_box = box;
         else
-            session_box_unref(box);
+            box_unref(box);
         if (!gone)
             break;
     }
     return rc;
-}
-
-/* A regular file, open as it should be? */
-int session_files_check_fd(int fd, bool writable, struct stat *ret,
-                           struct error *err)
-{
-    int flags = fcntl(fd, F_GETFL);
-
-    if (flags < 0 || fstat(fd, ret) < 0)
-        return error_errno(err, ERR_INTERNAL, errno,
-                           "cannot look at a received file");
-    if (!S_ISREG(ret->st_mode) || (flags & O_PATH) ||
-        ((flags & O_ACCMODE) != O_RDONLY) != writable)
-        return error_set(err, ERR_GUEST,
-                         "the session sent something that is not a file");
-    return 0;
 }
 
 static int check_path(const char *path, struct error *err)
@@ -152,9 +98,9 @@ static int open_live(struct session *se, const char *path, int *ret_fd,
     if (rc < 0)
         return rc;
     if (reply.errnum)
-        return session_files_refused(reply.errnum, err);
+        return box_file_refused(reply.errnum, err);
     fd = reply.fd;
-    rc = session_files_check_fd(fd, false, ret_stat, err);
+    rc = box_file_check_fd(fd, false, ret_stat, err);
     if (rc == 0)
         *ret_fd = take_fd(fd);
     return rc;
@@ -193,7 +139,7 @@ static int remove_live(struct session *se, const char *path, struct error *err)
         session_files_call(se, &request, NULL, 0, false, NULL, &reply, err);
 
     if (rc == 0 && reply.errnum)
-        rc = session_files_refused(reply.errnum, err);
+        rc = box_file_refused(reply.errnum, err);
     return rc;
 }
 
@@ -210,7 +156,7 @@ static int look_live(struct session *se, const char *path, bool *ret_folder,
         fd_close(&reply.fd);
     *ret_folder = reply.errnum == EISDIR;
     if (rc == 0 && (reply.errnum == ENOENT || reply.errnum == ENOTDIR))
-        rc = session_files_refused(reply.errnum, err);
+        rc = box_file_refused(reply.errnum, err);
     return rc;
 }
 
@@ -278,8 +224,8 @@ static int take_reply(struct listing *l, const struct broker_reply *reply,
     size_t pos = 0;
     int rc;
 
-    while ((rc = session_broker_entry(reply->payload, reply->payload_len, &pos,
-                                      &entry, &path)) > 0) {
+    while ((rc = box_broker_entry(reply->payload, reply->payload_len, &pos,
+                                  &entry, &path)) > 0) {
         if (entry.path_len > INIT_PATH_MAX)
             return error_set(err, ERR_GUEST, "the session's list is garbled");
         if (take_entry(l, &entry, path, err) < 0)
@@ -310,7 +256,7 @@ static int read_list(struct session *se, struct listing *l, struct error *err)
         rc = session_files_call(se, &request, room, SESSION_IO_SIZE, false,
                                 NULL, &reply, err);
         if (rc == 0 && reply.errnum)
-            rc = session_files_refused(reply.errnum, err);
+            rc = box_file_refused(reply.errnum, err);
         if (rc == 0)
             rc = take_reply(l, &reply, err);
     }

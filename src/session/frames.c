@@ -15,7 +15,6 @@
 #include "session/session_int.h"
 #include "wire/wire.h"
 
-#define READ_SIZE 65536u
 #define DRAIN_MOST (1u << 20)
 #define BACKLOG_MOST 65536u /* of answers the kernel does not fetch */
 #define FLOOD_FRAMES 10000u /* above this, a nap now and then */
@@ -26,19 +25,6 @@
 
 /* ---- to the kernel ------------------------------------------------------ */
 
-static ssize_t push(int fd, struct iovec *iov, size_t count)
-{
-    struct msghdr msg = {.msg_iov = iov, .msg_iovlen = count};
-    ssize_t n;
-
-    do
-        n = sendmsg(fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    if (n < 0 && errno == EAGAIN)
-        return 0;
-    return n;
-}
-
 enum frames_state session_frames_send(struct collect *c, uint32_t type,
                                       const void *payload, size_t len)
 {
@@ -47,7 +33,7 @@ enum frames_state session_frames_send(struct collect *c, uint32_t type,
     size_t sent = 0;
 
     if (c->out.len == c->out_pos) {
-        ssize_t n = push(c->box->frames, iov, len ? 2 : 1);
+        ssize_t n = box_frames_send(c->box, iov, len ? 2 : 1);
 
         if (n < 0)
             return FRAMES_CLOSED;
@@ -68,7 +54,7 @@ enum frames_state session_frames_send(struct collect *c, uint32_t type,
 enum frames_state session_frames_flush(struct collect *c)
 {
     struct iovec iov = {c->out.data + c->out_pos, c->out.len - c->out_pos};
-    ssize_t n = iov.iov_len ? push(c->box->frames, &iov, 1) : 0;
+    ssize_t n = iov.iov_len ? box_frames_send(c->box, &iov, 1) : 0;
 
     if (n < 0)
         return FRAMES_CLOSED;
@@ -209,7 +195,7 @@ static const struct frame_kind *kind_of(uint32_t type)
 /* One frame at *pos, if it is complete; then *pos is behind it. */
 static enum frames_state parse_one(struct collect *c, size_t *pos)
 {
-    const struct buf *b = &c->box->pending;
+    const struct buf *b = box_frames_buffer(c->box);
     const char *at = b->data + *pos;
     const struct frame_kind *kind;
     struct kernel_frame head;
@@ -232,7 +218,7 @@ static enum frames_state parse_one(struct collect *c, size_t *pos)
 /* Handles the complete frames there are, up to DONE. */
 static enum frames_state parse(struct collect *c)
 {
-    struct buf *b = &c->box->pending;
+    struct buf *b = box_frames_buffer(c->box);
     size_t pos = 0;
 
     while (!c->ended && b->len - pos >= sizeof(struct kernel_frame)) {
@@ -253,25 +239,16 @@ static enum frames_state parse(struct collect *c)
  */
 enum frames_state session_frames_read(struct collect *c, bool *ret_more)
 {
-    struct buf *b = &c->box->pending;
     enum frames_state state;
-    int errnum;
-    ssize_t n;
+    ssize_t n = box_frames_recv(c->box);
 
-    buf_reserve(b, READ_SIZE);
-    do
-        n = recv(c->box->frames, b->data + b->len, READ_SIZE, MSG_DONTWAIT);
-    while (n < 0 && errno == EINTR);
-    errnum = errno;
     *ret_more = n > 0;
-    if (n > 0) {
-        b->len += (size_t)n;
+    if (n > 0)
         session_output_drain(c, DRAIN_MOST);
-    }
     state = parse(c);
     if (state != FRAMES_OPEN || c->ended)
         return state;
-    if (n == 0 || (n < 0 && errnum != EAGAIN))
+    if (n <= 0 && n != -EAGAIN)
         return FRAMES_CLOSED;
     return FRAMES_OPEN;
 }

@@ -202,37 +202,38 @@ void session_net_announce(const struct session *se, const struct actor *who)
 
 /* ---- boxes -------------------------------------------------------------- */
 
+/* The box is released. Drops the references that attach took. */
+static void network_on_release(void *ctx, struct box *box)
+{
+    struct session *se = ctx;
+    struct session_net *net = se->net;
+    bool attached;
+
+    mutex_lock(&net->lock);
+    attached = net->box == box;
+    if (attached) {
+        network_revoke(se);
+        net->box = NULL;
+    }
+    mutex_unlock(&net->lock);
+    if (attached)
+        box_unref(box); /* the caller has another */
+    session_unref(se);
+}
+
 int session_net_attach(struct session *se, struct box *box, struct error *err)
 {
     struct session_net *net = se->net;
     int rc;
 
     mutex_lock(&net->lock);
-    net->box = session_box_ref(box);
-    box->network = session_ref(se);
+    net->box = box_ref(box);
+    box_on_release(box, network_on_release, session_ref(se));
     rc = atomic_load(&net->wanted) ? network_grant(se, err) : 0;
     mutex_unlock(&net->lock);
     if (rc == -ERR_UNAVAILABLE)
         network_work_retry(se->m->networks);
     return rc;
-}
-
-void session_net_detach(struct session *se, struct box *box)
-{
-    struct session_net *net = se->net;
-    bool mine;
-
-    mutex_lock(&net->lock);
-    box->network = NULL;
-    mine = net->box == box;
-    if (mine) {
-        network_revoke(se);
-        net->box = NULL;
-    }
-    mutex_unlock(&net->lock);
-    if (mine)
-        session_box_unref(box); /* the caller has another */
-    session_unref(se);
 }
 
 /* ---- shown -------------------------------------------------------------- */

@@ -126,8 +126,8 @@ static int tell(struct box *box, enum init_network what, int *ret_fd,
 {
     struct broker_request request = {.type = INIT_NETWORK, .arg = what};
     struct broker_reply reply;
-    int rc = session_broker_call(box, &request, NULL, 0, ret_fd != NULL,
-                                 &reply, err);
+    int rc =
+        box_broker_call(box, &request, NULL, 0, ret_fd != NULL, &reply, err);
 
     if (rc == 0 && reply.errnum)
         rc = error_errno(err, ERR_GUEST, reply.errnum,
@@ -200,8 +200,8 @@ static int put_guest_env(struct session *se, bool on, const char *ca,
     set(&b, "PIP_INDEX_URL", pip ? NETWORK_INDEX_URL : NULL);
     set(&b, "PIP_TRUSTED_HOST", pip ? NETWORK_INDEX_HOST : NULL);
     set_secrets(&b, net, on);
-    rc = session_box_ca(box, ca, strlen(ca), err);
-    return rc < 0 ? rc : session_box_environment(box, b.data, b.len, err);
+    rc = box_guest_ca_set(box, ca, strlen(ca), err);
+    return rc < 0 ? rc : box_guest_env_set(box, b.data, b.len, err);
 }
 
 /* ---- granting ----------------------------------------------------------- */
@@ -328,7 +328,7 @@ static void withdraw(struct session *se)
     log_event(LOG_ERROR, "network_not_revoked", "session", se->id, "error",
               err.message, NULL);
     if (se->net->box)
-        session_box_kill(se->net->box);
+        box_kill(se->net->box);
 }
 
 void network_revoke(struct session *se)
@@ -342,7 +342,7 @@ void network_revoke(struct session *se)
     if (!net->taken)
         return;
     net->taken = false;
-    if (!box || atomic_load(&box->broken))
+    if (!box || box_is_broken(box))
         return;
     /* A box that does not take this is broken now, and used no more. */
     if (tell(box, INIT_NETWORK_BACK, NULL, &ignored) == 0)

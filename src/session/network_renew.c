@@ -73,7 +73,7 @@ static bool look_at(struct session *se, bool anew)
     int rc = 0;
 
     mutex_lock(&net->lock);
-    if (net->box && !atomic_load(&net->box->broken) &&
+    if (net->box && !box_is_broken(net->box) &&
         (anew || !net->handle || atomic_load(&net->void_)))
         rc = network_grant_more(se, &err);
     mutex_unlock(&net->lock);

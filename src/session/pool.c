@@ -50,8 +50,8 @@ static struct box *pop(struct sessions *m, struct pool *pool,
 
 static void let_go(struct box *box)
 {
-    session_box_release(box);
-    session_box_unref(box);
+    box_release(box);
+    box_unref(box);
 }
 
 struct box *session_pool_take(struct sessions *m, struct pool *pool,
@@ -61,7 +61,7 @@ struct box *session_pool_take(struct sessions *m, struct pool *pool,
     struct box *box;
 
     while ((box = pop(m, pool, runtime, limits))) {
-        if (session_box_check(box) && box->kernel_alive)
+        if (box_check(box) && box_kernel_alive(box))
             return box;
         let_go(box);
     }
@@ -235,10 +235,10 @@ static void refill_one(struct sessions *m, struct pool *pool)
     mutex_unlock(&m->pool_lock);
     rc = session_runtime_handle(m, runtime, &handle, &err);
     if (rc == 0)
-        rc = session_box_open(m->link, handle, &limits, NULL, 0, true,
-                              &m->stopping, &box, &err);
+        rc = box_open(m->link, handle, &limits, NULL, 0, true, &m->stopping,
+                      &box, &err);
     if (box) /* made aside; who takes it has the usual turn */
-        session_box_set_background(box, false);
+        box_set_background(box, false);
     mutex_lock(&m->pool_lock);
     if (rc < 0) {
         note_failure(pool, &err);

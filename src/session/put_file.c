@@ -23,7 +23,7 @@ static int look_inside(struct box *box, const char *path, int *ret_errnum,
     struct broker_request look = {.type = INIT_OPEN, .path = path};
     struct broker_reply reply = {.fd = -1};
     struct stat st;
-    int rc = session_broker_call(box, &look, NULL, 0, true, &reply, err);
+    int rc = box_broker_call(box, &look, NULL, 0, true, &reply, err);
 
     *ret_program = false;
     if (rc == 0 && reply.errnum == 0) {
@@ -54,7 +54,7 @@ static int check_place(struct box *box, const char *path, bool *ret_program,
     }
     if (rc == 0 &&
         (errnum == EISDIR || errnum == ENOTDIR || (errnum == ELOOP && slash)))
-        rc = session_files_refused(errnum, err);
+        rc = box_file_refused(errnum, err);
     return rc;
 }
 
@@ -71,9 +71,9 @@ int session_put_file_stage(struct session *se, struct box *box,
     if (rc == 0)
         rc = check_place(box, put->path, &program, err);
     if (rc == 0)
-        rc = session_box_file_stage(
-            box, fd, size, put->executable || (put->as_was && program),
-            ret_handle, err);
+        rc = box_file_stage(box, fd, size,
+                            put->executable || (put->as_was && program),
+                            ret_handle, err);
     return rc;
 }
 
@@ -132,13 +132,13 @@ static int bring_live(struct session *se, const struct actor *who,
     if (rc == 0) {
         rc = session_put_file_commit(se, who, what, true, ret, err);
         if (rc < 0)
-            session_box_file_discard(box, handle);
+            box_file_discard(box, handle);
         else /* a sandbox that is gone wakes with it */
-            rc = session_box_file_publish(box, handle, what->put.path, err);
-        if (rc < 0 && ret->version[0] && atomic_load(&box->broken))
+            rc = box_file_publish(box, handle, what->put.path, err);
+        if (rc < 0 && ret->version[0] && box_is_broken(box))
             rc = 0;
     }
-    session_box_unref(box);
+    box_unref(box);
     return rc;
 }
 

@@ -46,8 +46,8 @@ static size_t find_due(struct sessions *m, struct victim *ret)
 
             mutex_lock(&se->lock);
             if (due(se, now))
-                ret[count++] = (struct victim){
-                    .se = session_ref(se), .box = session_box_ref(se->box)};
+                ret[count++] = (struct victim){.se = session_ref(se),
+                                               .box = box_ref(se->box)};
             mutex_unlock(&se->lock);
         }
     mutex_unlock(&m->lock);
@@ -112,7 +112,7 @@ static void put_to_sleep(struct sessions *m)
             log_event(LOG_INFO, "session_is_dormant", "session", v->se->id,
                       NULL);
         }
-        session_box_unref(v->box);
+        box_unref(v->box);
         session_unref(v->se);
     }
 }

@@ -50,7 +50,7 @@ static int take_away(struct box *box, const char *path, struct error *err)
     struct broker_reply reply;
 
     /* A refusal means it is not there: as good as gone. */
-    return session_broker_call(box, &remove, NULL, 0, false, &reply, err);
+    return box_broker_call(box, &remove, NULL, 0, false, &reply, err);
 }
 
 /* Takes away the folders on the way to a file that went, if it was the last
@@ -137,11 +137,11 @@ int session_refresh(struct sessions *s, const struct actor *who,
     if (rc == 0) {
         mutex_lock(&se->lock);
         if (se->box && se->made)
-            box = session_box_ref(se->box);
+            box = box_ref(se->box);
         mutex_unlock(&se->lock);
         if (box) /* dormant: it wakes on the head anyway */
             rc = refresh(se, who, box, ret_count, err);
-        session_box_unref(box);
+        box_unref(box);
         give(se);
     }
     if (rc == 0)

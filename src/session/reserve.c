@@ -26,6 +26,7 @@ struct tenant *session_tenant(struct sessions *m, const char *name)
         return container_of(n, struct tenant, node);
     t = xcalloc(1, sizeof(*t));
     t->m = m;
+    t->background.parent = &m->background;
     t->name = xstrdup(name);
     session_idmap_add(&m->tenants, &t->node, t->name);
     return t;

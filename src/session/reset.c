@@ -53,10 +53,10 @@ static int reset(struct session *se, struct error *err)
         return rc;
     session_state_check(se);
     if (se->box)
-        box = session_box_ref(se->box);
+        box = box_ref(se->box);
     mutex_unlock(&se->lock);
     if (box) /* dormant: waking starts afresh anyway */
-        rc = session_kernel_start(box, err);
+        rc = box_kernel_start(box, err);
     mutex_lock(&se->lock);
     if (box && rc == 0)
         se->interpreter++;
@@ -66,7 +66,7 @@ static int reset(struct session *se, struct error *err)
     mutex_unlock(&se->lock);
     if (rc < 0) /* the next use makes a new sandbox, just as fresh */
         (void)session_wake_drop(se, box, false);
-    session_box_unref(box);
+    box_unref(box);
     return 0;
 }
 

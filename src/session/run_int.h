@@ -11,8 +11,8 @@
 
 #include "base/buf.h"
 #include "base/thread.h"
+#include "box/box.h"
 #include "policy/policy.h"
-#include "session/box_int.h"
 #include "session/idmap.h"
 #include "session/session.h"
 #include "workspace/workspace.h"
@@ -205,8 +205,6 @@ void session_net_free(struct session_net *net); /* accepts NULL */
 /* Its sandbox from now on, before any code runs in it. Fails with no network
  * in force; the session can be used all the same. */
 int session_net_attach(struct session *se, struct box *box, struct error *err);
-/* The box is released. */
-void session_net_detach(struct session *se, struct box *box);
 /* What was told while nothing ran belongs to the one that begins. */
 void session_net_begin(struct session *se, struct execution *e);
 
@@ -359,8 +357,6 @@ void session_sched_create_end(struct tenant *t, bool background);
 void session_sched_begin(struct session *se, struct collect *c);
 void session_sched_step(struct collect *c);
 void session_sched_end(struct session *se, struct collect *c);
-/* The box is being released. */
-void session_sched_forget(struct box *b);
 /* Runs the cell in the box to its end; fills c->observed, publishes events. */
 void session_collect(struct collect *c);
 /* Reads both pipes empty, at most `most` bytes each. */
@@ -385,31 +381,8 @@ enum frames_state session_frames_flush(struct collect *c);
  * to c->observed and to e. On return the committed files are on disk. */
 void session_after_run(struct session *se, struct collect *c);
 
-/* ---- scan.c, commit_changes.c: changed files and their commit ---------- */
-
-struct change {
-    uint16_t kind; /* enum init_entry_kind */
-    bool executable;
-    uint64_t size;          /* SKIPPED: errno */
-    uint64_t inode, stored; /* WROTE: of init_entry; claims of pid 1 */
-    size_t path;            /* offset in paths */
-};
-
-struct changes {
-    struct change *items; /* in byte order of path */
-    size_t count, cap;
-    struct buf paths;
-    bool cut; /* there was more than a scan may hold */
-};
-
-void session_changes_done(struct changes *ch);
-const char *session_changes_path(const struct changes *ch, size_t i);
-/* begin sends the first request (false: the box is of no use), end reads all
- * replies; between them something else may be done. all: also what was told
- * before. io: SESSION_IO_SIZE. */
-bool session_scan_begin(struct box *box, bool all);
-int session_scan_end(struct box *box, char *io, struct changes *ret,
-                     struct broker_reply *ret_last);
+/* ---- commit_changes.c ----------------------------------------------------
+ */
 
 /* Stores and commits the changes and lists the result of each in e; e NULL:
  * changes between executions. */

@@ -7,7 +7,6 @@
  */
 #include <errno.h>
 #include <string.h>
-#include <sys/sendfile.h>
 
 #include "base/error.h"
 #include "base/fd.h"
@@ -15,7 +14,6 @@
 #include "quota/quota.h"
 #include "session/session_int.h"
 
-#define COPY_STEP (1u << 20)
 #define PAGE 500u
 
 int session_sandbox_pin_tree(struct session *se, struct workspace_tree *ret,
@@ -72,17 +70,16 @@ static int mount_box(struct session *se, uint32_t runtime,
     struct box *box = NULL;
     bool beside = thread_start(&thread, "tree-check", tree_check_main, &check,
                                &ignored) == 0;
-    int rc =
-        session_box_open(se->m->link, runtime, &se->limits, tree->layers,
-                         tree->count, background, &se->m->stopping, &box, err);
+    int rc = box_open(se->m->link, runtime, &se->limits, tree->layers,
+                      tree->count, background, &se->m->stopping, &box, err);
 
     if (beside)
         thread_join(&thread);
     else
         tree_check_main(&check);
     if (rc == 0 && check.rc < 0) { /* never shown to any code */
-        session_box_release(box);
-        session_box_unref(box);
+        box_release(box);
+        box_unref(box);
         *err = check.err;
         return check.rc;
     }
@@ -91,74 +88,6 @@ static int mount_box(struct session *se, uint32_t runtime,
 }
 
 /* ---- copied ------------------------------------------------------------- */
-
-static int copy_bytes(int from, int to, uint64_t size, struct error *err)
-{
-    off_t at = 0;
-
-    while ((uint64_t)at < size) {
-        ssize_t n = sendfile(to, from, &at,
-                             (size_t)MIN(size - (uint64_t)at, COPY_STEP));
-
-        if (n < 0 && errno == EINTR)
-            continue;
-        if (n < 0 && (errno == ENOSPC || errno == EDQUOT))
-            return error_set(err, ERR_SPACE, "the session's storage is full");
-        if (n <= 0)
-            return error_errno(err, ERR_INTERNAL, n < 0 ? errno : EIO,
-                               "cannot copy a file into the session");
-    }
-    return 0;
-}
-
-void session_box_file_discard(struct box *box, uint32_t handle)
-{
-    struct broker_request request = {.type = INIT_DISCARD, .arg = handle};
-    struct broker_reply reply;
-    struct error err;
-
-    /* A broken box has nothing left to discard. */
-    (void)session_broker_call(box, &request, NULL, 0, false, &reply, &err);
-}
-
-int session_box_file_stage(struct box *box, int fd, uint64_t size,
-                           bool executable, uint32_t *ret_handle,
-                           struct error *err)
-{
-    struct broker_request create = {.type = INIT_CREATE, .arg = executable};
-    struct broker_reply reply;
-    int to cleanup(fd_close) = -1;
-    struct stat st;
-    int rc = session_broker_call(box, &create, NULL, 0, true, &reply, err);
-
-    if (rc == 0 && reply.errnum)
-        rc = session_files_refused(reply.errnum, err);
-    if (rc < 0)
-        return rc;
-    to = reply.fd;
-    *ret_handle = reply.arg;
-    rc = session_files_check_fd(to, true, &st, err);
-    if (rc == 0)
-        rc = copy_bytes(fd, to, size, err);
-    if (rc < 0)
-        session_box_file_discard(box, *ret_handle);
-    return rc;
-}
-
-int session_box_file_publish(struct box *box, uint32_t handle,
-                             const char *path, struct error *err)
-{
-    struct broker_request publish = {
-        .type = INIT_PUBLISH, .arg = handle, .path = path};
-    struct broker_reply reply;
-    int rc = session_broker_call(box, &publish, NULL, 0, false, &reply, err);
-
-    if (rc == 0 && reply.errnum)
-        rc = session_files_refused(reply.errnum, err);
-    if (rc < 0)
-        session_box_file_discard(box, handle);
-    return rc;
-}
 
 int session_sandbox_put(struct session *se, struct box *box,
                         const struct workspace_file *f, struct error *err)
@@ -169,8 +98,8 @@ int session_sandbox_put(struct session *se, struct box *box,
 
     if (rc < 0)
         return rc;
-    rc = session_box_file_stage(box, fd, f->size, f->executable, &handle, err);
-    return rc < 0 ? rc : session_box_file_publish(box, handle, f->path, err);
+    rc = box_file_stage(box, fd, f->size, f->executable, &handle, err);
+    return rc < 0 ? rc : box_file_publish(box, handle, f->path, err);
 }
 
 static int copy_page(struct session *se, struct box *box,
@@ -222,13 +151,13 @@ static int make_box(struct session *se, uint32_t runtime,
     /* The walls stand, but this kernel or file system cannot map ids. */
     if (rc != -ERR_INVALID)
         return rc;
-    rc = session_box_open(se->m->link, runtime, &se->limits, NULL, 0,
-                          background, &se->m->stopping, &box, err);
+    rc = box_open(se->m->link, runtime, &se->limits, NULL, 0, background,
+                  &se->m->stopping, &box, err);
     if (rc == 0 && tree->count) {
         rc = copy_all(se, box, tree->seq, err);
         if (rc < 0) {
-            session_box_release(box);
-            session_box_unref(box);
+            box_release(box);
+            box_unref(box);
             return rc;
         }
     }

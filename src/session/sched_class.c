@@ -16,7 +16,6 @@
  */
 #include "base/mem.h"
 #include "session/session_int.h"
-#include "wire/meters.h"
 
 #define LONG_MS 50u      /* prompt for so long */
 #define BURST_MS 1000u   /* of processor time of a tenant, at once */
@@ -68,39 +67,24 @@ bool session_sched_charge_create(struct tenant *t)
     return background;
 }
 
-/* What is made for it is as much in others' way as what it runs. */
+/* A sandbox that is being created competes as much as one that runs. */
 void session_sched_create_begin(struct tenant *t, bool background)
 {
-    atomic_fetch_add(&t->background, background);
-    atomic_fetch_add(&t->m->background, background);
+    if (background)
+        box_count_add(&t->background, 1);
 }
 
 void session_sched_create_end(struct tenant *t, bool background)
 {
-    atomic_fetch_sub(&t->background, background);
-    atomic_fetch_sub(&t->m->background, background);
-}
-
-/* Counted once, for whoever's it is; released by any thread. */
-static void count_background(struct box *b, struct tenant *of)
-{
-    struct tenant *was = atomic_exchange(&b->background_of, of);
-
-    if (was) {
-        atomic_fetch_sub(&was->background, 1);
-        atomic_fetch_sub(&was->m->background, 1);
-    }
-    if (of) {
-        atomic_fetch_add(&of->background, 1);
-        atomic_fetch_add(&of->m->background, 1);
-    }
+    if (background)
+        box_count_add(&t->background, -1);
 }
 
 static void set_class(struct tenant *t, struct box *b, bool background)
 {
-    if (b->background != background)
-        session_box_set_background(b, background);
-    count_background(b, background ? t : NULL);
+    if (box_is_background(b) != background)
+        box_set_background(b, background);
+    box_count_in(b, background ? &t->background : NULL);
 }
 
 void session_sched_begin(struct session *se, struct collect *c)
@@ -113,22 +97,13 @@ void session_sched_begin(struct session *se, struct collect *c)
         session_cpu_reserve_request(se->tenant, c->box);
 }
 
-/* Has it had the processor for so long, or cannot that be told? */
-static bool is_long(const struct collect *c)
-{
-    struct warden_usage now = {.alive = true};
-
-    return meters_read(&c->box->meters, false, &now) < 0 ||
-           now.cpu_ns >= c->box->base.cpu_ns + LONG_MS * UINT64_C(1000000);
-}
-
 /* By what it took, not by the clock: who is kept from the processor by others
  * would else be put behind them. */
 void session_sched_step(struct collect *c)
 {
     if (!c->background_ms || clock_left_ms(c->background_ms) > 0)
         return;
-    if (is_long(c)) {
+    if (box_used_cpu(c->box, LONG_MS * UINT64_C(1000000))) {
         c->background_ms = 0;
         set_class(c->e->tenant, c->box, true);
         return;
@@ -139,21 +114,13 @@ void session_sched_step(struct collect *c)
 
 void session_sched_end(struct session *se, struct collect *c)
 {
-    /* A thread or a process more than a session has of itself. */
-    bool leaves = c->box->base.processes > c->box->alone;
-
     /* What it had, to the last page, the kernel takes back at once, and is
      * not interrupted for others: as with making, more than it took. */
     charge_cpu(se->tenant, c->observed->end == END_KERNEL
                                ? DIED_MS
                                : MIN(c->observed->cpu_ms, CHARGE_MOST));
-    if (leaves)
+    if (box_has_leftovers(c->box))
         set_class(se->tenant, c->box, true);
     else
-        count_background(c->box, NULL);
-}
-
-void session_sched_forget(struct box *b)
-{
-    count_background(b, NULL);
+        box_count_in(c->box, NULL);
 }

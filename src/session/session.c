@@ -265,12 +265,12 @@ bool session_save(struct session *se, uint32_t ms)
         return false;
     /* A single run is over with its execution. */
     if (se->box && !se->transient)
-        box = session_box_ref(se->box);
+        box = box_ref(se->box);
     mutex_unlock(&se->lock);
     if (!box)
         return false;
     session_commit_rest(se, box);
-    session_box_unref(box);
+    box_unref(box);
     return true;
 }
 
@@ -319,8 +319,8 @@ bool session_end(struct session *se)
     mutex_unlock(&m->lock);
 
     if (box) {
-        session_box_release(box);
-        session_box_unref(box);
+        box_release(box);
+        box_unref(box);
     }
     session_queue_cancel(waiting, "the session was deleted while it waited");
     session_history_unref(drop);

@@ -6,7 +6,7 @@
  *   struct pool       settings and the ready boxes made with exactly them
  *   struct runtime    an image the warden knows, by handle
  *   struct session    what clients name; has a box or, dormant, only a row
- *   struct box        one sandbox: its slot, its channels, its kernel
+ *   struct box        one sandbox (box/box.h)
  *   struct execution  one run: events, watchers, observations, place in
  *                     the queue
  *   struct runner     what a running execution borrows: eventfd and buffers
@@ -20,10 +20,8 @@
  *   1 sessions.lock   tables, history, counts
  *   2 session.lock    state, box, queue, who runs
  *   3 sessions.pool_lock, runtime.lock   (never both)
- *   4 box.guest_env_lock, then box.ctl_lock   one request to pid 1 at a time
- *                     (bounded by a deadline)
- *   5 box.slot_lock   warden calls of a slot we still own
- *   6 execution.lock, sessions.runner_lock, session_metrics (leaves)
+ *   4 the locks of a box (box/box_int.h)
+ *   5 execution.lock, sessions.runner_lock, session_metrics (leaves)
  *
  * 1 and 2 are never held over a system call that waits. A box's channels
  * except ctl belong to whoever has the session's turn.
@@ -36,8 +34,8 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "box/box.h"
 #include "conf/conf.h"
-#include "session/box_int.h"
 #include "session/idmap.h"
 #include "session/run_int.h"
 #include "session/session.h"
@@ -45,7 +43,8 @@
 #include "wire/kernel_msg.h"
 #include "workspace/workspace.h"
 
-#define SESSION_IO_SIZE 65536u /* a runner's buffer: one read, one event */
+#define SESSION_IO_SIZE                                                       \
+    BOX_IO_SIZE /* a runner's buffer: one read, one event */
 #define SESSION_NAME_MAX 128u
 #define SESSION_METADATA_MAX 16384u
 
@@ -138,9 +137,10 @@ struct tenant {
     /* sessions.lock: */
     struct session *newest; /* of those that no row tells of */
     atomic_uint active;     /* executions queued or running; lock to change */
-    _Atomic uint64_t spent_ms; /* of the processor; see sched_class.c */
-    _Atomic uint64_t cpu_ms;   /* of all its executions; see admission.c */
-    atomic_uint background;    /* boxes of it that are, and run something */
+    _Atomic uint64_t spent_ms;   /* of the processor; see sched_class.c */
+    _Atomic uint64_t cpu_ms;     /* of all its executions; see admission.c */
+    struct box_count background; /* its boxes that run something; parent:
+                                    sessions.background */
 };
 
 struct runner {
@@ -215,7 +215,7 @@ struct sessions {
     struct fair_queue *making;       /* sandboxes, by tenant */
     struct fair_queue *making_alone; /* the same, of one that is alone */
     struct fair_queue *crowd;        /* the same of those who make too many */
-    atomic_uint background; /* boxes of any tenant; see sched_class.c */
+    struct box_count background;     /* of all tenants; see sched_class.c */
     struct cpu_reserve *cpu_reserve;
 
     struct counters counters;
@@ -428,14 +428,6 @@ int session_still_wanted(const struct session *se, struct error *err);
 /* One file of the workspace into the box under its own name and mode. */
 int session_sandbox_put(struct session *se, struct box *box,
                         const struct workspace_file *f, struct error *err);
-/* The same in two steps: in the box without a name, then under it. publish
- * discards what it could not name. */
-int session_box_file_stage(struct box *box, int fd, uint64_t size,
-                           bool executable, uint32_t *ret_handle,
-                           struct error *err);
-int session_box_file_publish(struct box *box, uint32_t handle,
-                             const char *path, struct error *err);
-void session_box_file_discard(struct box *box, uint32_t handle);
 
 /* identify.c: the names clients give. At most one call at a time makes the
  * session of an identifier; the others wait for it. */
@@ -594,15 +586,12 @@ struct session *session_files_begin(struct sessions *s,
                                     const struct actor *who, const char *id,
                                     struct error *err);
 void session_files_end(struct session *se);
-/* As session_broker_call, waking the session. ret_box: NULL, or the box that
+/* As box_broker_call, waking the session. ret_box: NULL, or the box that
  * answered, referenced. */
 int session_files_call(struct session *se,
                        const struct broker_request *request, char *room,
                        size_t room_len, bool want_fd, struct box **ret_box,
                        struct broker_reply *ret, struct error *err);
-int session_files_refused(int errnum, struct error *err);
-int session_files_check_fd(int fd, bool writable, struct stat *ret,
-                           struct error *err);
 
 /* put_file.c: a stored file, pinned by the caller, in a session and its
  * workspace. */

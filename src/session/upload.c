@@ -39,11 +39,11 @@ void session_upload_abort(struct session_upload *u)
     if (!u)
         return;
     if (u->created)
-        session_box_file_discard(u->box, u->handle);
+        box_file_discard(u->box, u->handle);
     blob_abort(&u->blob);
     fd_close(&u->fd);
     hash_stream_free(u->hash);
-    session_box_unref(u->box);
+    box_unref(u->box);
     session_files_end(u->se);
     free(u);
 }
@@ -61,12 +61,12 @@ static int create_inside(struct session_upload *u, struct error *err)
     if (rc < 0)
         return rc;
     if (reply.errnum)
-        return session_files_refused(reply.errnum, err);
+        return box_file_refused(reply.errnum, err);
     u->fd = reply.fd;
     u->handle = reply.arg;
     u->created = true;
     u->hash = hash_stream_new();
-    return session_files_check_fd(u->fd, true, &st, err);
+    return box_file_check_fd(u->fd, true, &st, err);
 }
 
 static int begin_blob(struct session_upload *u, struct error *err)
@@ -180,12 +180,11 @@ static int publish_inside(struct session_upload *u, struct session_file *ret,
     (void)ids_hex(digest, sizeof(digest), ret->sha256);
     rc = session_admit_upload(u->se, &u->who, &put, err);
     if (rc == 0)
-        rc =
-            session_broker_call(u->box, &request, NULL, 0, false, &reply, err);
+        rc = box_broker_call(u->box, &request, NULL, 0, false, &reply, err);
     if (rc < 0)
         return rc;
     if (reply.errnum)
-        return session_files_refused(reply.errnum, err);
+        return box_file_refused(reply.errnum, err);
     u->created = false; /* it has a name now */
     return 0;
 }

@@ -25,8 +25,8 @@ static int settle_down(struct session *se, struct error *err)
 
     while (se->moving)
         if (!cond_wait_until(&se->cond, &se->lock, deadline))
-            return session_box_late("the session's sandbox did not come up",
-                                    MOVE_MS, err);
+            return box_late("the session's sandbox did not come up", MOVE_MS,
+                            err);
     session_state_check(se);
     return se->state == SESSION_ENDED ? ended(err) : 0;
 }
@@ -44,8 +44,8 @@ static int may_go_live(struct session *se, struct error *err)
 
 static void drop_box(struct session *se, struct box *box)
 {
-    session_box_release(box);
-    session_box_unref(box);
+    box_release(box);
+    box_unref(box);
     session_sandbox_unpin_tree(se);
 }
 
@@ -112,7 +112,7 @@ int session_wake(struct session *se, struct box **ret, struct error *err)
 
     mutex_lock(&se->lock);
     rc = settle_down(se, err);
-    if (rc == 0 && (!se->box || atomic_load(&se->box->broken))) {
+    if (rc == 0 && (!se->box || box_is_broken(se->box))) {
         rc = may_go_live(se, err);
         if (rc == 0)
             rc = move_in(se, err);
@@ -122,7 +122,7 @@ int session_wake(struct session *se, struct box **ret, struct error *err)
         }
     }
     if (rc == 0)
-        *ret = session_box_ref(se->box);
+        *ret = box_ref(se->box);
     mutex_unlock(&se->lock);
     return rc;
 }
@@ -130,7 +130,7 @@ int session_wake(struct session *se, struct box **ret, struct error *err)
 bool session_wake_untouched(const struct session *se)
 {
     return se->state == SESSION_IDLE && !se->moving && se->pins == 1 &&
-           !atomic_load(&se->box->touched);
+           !box_is_touched(se->box);
 }
 
 int session_wake_replace(struct session *se, struct error *err)
@@ -146,14 +146,16 @@ int session_wake_replace(struct session *se, struct error *err)
 
 static int fresh_kernel(struct session *se, struct box *box, struct error *err)
 {
+    struct warden_usage usage;
     struct error ignored;
-    int rc = session_kernel_start(box, err);
+    int rc = box_kernel_start(box, err);
 
     if (rc < 0)
         return rc;
     /* What the old kernel used is not the next execution's. If the box is
      * gone the next step will find out. */
-    (void)session_box_usage(box, &box->base, &ignored);
+    if (box_usage(box, &usage, &ignored) == 0)
+        box_usage_set_base(box, &usage);
     mutex_lock(&se->lock);
     se->interpreter++;
     mutex_unlock(&se->lock);
@@ -172,16 +174,16 @@ int session_wake_kernel(struct session *se, bool fresh, struct box **ret,
         rc = session_wake(se, &box, err);
         if (!box)
             return rc;
-        if (!session_box_check(box))
+        if (!box_check(box))
             rc = error_set(err, ERR_GUEST, "the sandbox is gone");
-        else if (!box->kernel_alive || (fresh && box->cells > 0))
+        else if (!box_kernel_alive(box) || (fresh && box_cells(box) > 0))
             rc = fresh_kernel(se, box, err);
         if (rc == 0) {
             *ret = box;
             return 0;
         }
         (void)session_wake_drop(se, box, false);
-        session_box_unref(box);
+        box_unref(box);
     }
     return rc;
 }

@@ -173,14 +173,12 @@ void session_watch_fetch(struct box *box, struct execution *e, char *io)
     struct error err;
 
     /* A box that does not answer was killed, which its end shows. */
-    if (session_broker_call(box, &ask, io, SESSION_IO_SIZE, false, &reply,
-                            &err) < 0 ||
+    if (box_broker_call(box, &ask, io, SESSION_IO_SIZE, false, &reply, &err) <
+            0 ||
         reply.errnum)
         return;
-    if (!add_all(e, &reply)) {
-        atomic_store(&box->broken, true);
-        session_box_kill(box);
-    }
+    if (!add_all(e, &reply))
+        box_break(box);
 }
 
 /* ---- what was read -------------------------------------------------------

@@ -23,6 +23,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "box/box_int.h"
 #include "doors/native/native.h"
 #include "session/session_int.h"
 #include "json/json.h"
@@ -162,7 +163,7 @@ static void check_list(const char *payload, size_t len)
     size_t pos = 0, before = 0;
     int r;
 
-    while ((r = session_broker_entry(payload, len, &pos, &entry, &path)) > 0) {
+    while ((r = box_broker_entry(payload, len, &pos, &entry, &path)) > 0) {
         assert(path >= payload + before + sizeof(entry));
         assert(path + entry.path_len == payload + pos && pos <= len);
         before = pos;

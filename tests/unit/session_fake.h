@@ -70,7 +70,7 @@ enum fake_fault {
 };
 
 /* Shorter than those of the service, and long enough for a busy machine. */
-const struct box_times session_box_times = {
+const struct box_times box_times = {
     .ready_ms = 3000, .kernel_ms = 3000, .slot_ms = 300};
 
 struct fake_file {

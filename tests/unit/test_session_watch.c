@@ -187,7 +187,7 @@ static void reads_at_and_above_the_limit(void **state)
 
 static int say(struct fixture *f, struct box *box, const char *lines)
 {
-    return session_box_environment(box, lines, strlen(lines), &f->err);
+    return box_guest_env_set(box, lines, strlen(lines), &f->err);
 }
 
 static void environment_is_told_to_both_ends(void **state)
@@ -209,12 +209,12 @@ static void environment_is_told_to_both_ends(void **state)
     check_run(f, "env", OUTCOME_OK, false,
               "status:queued|status:running|out:B=x y\nA\nC=\nB=x y\nA\nC=\n|"
               "done:");
-    assert_int_equal(session_box_ca(box, "PEM", 3, &f->err), 0);
+    assert_int_equal(box_guest_ca_set(box, "PEM", 3, &f->err), 0);
     check_run(f, "env", OUTCOME_OK, false,
               "status:queued|status:running|out:B=x y\nA\nC=\nB=x y\nA\nC=\n"
               "PEM|done:");
-    assert_int_equal(session_box_ca(box, NULL, 0, &f->err), 0);
-    session_box_unref(box);
+    assert_int_equal(box_guest_ca_set(box, NULL, 0, &f->err), 0);
+    box_unref(box);
 }
 
 static void environment_refuses_what_is_not_plain(void **state)
@@ -235,20 +235,20 @@ static void environment_refuses_what_is_not_plain(void **state)
     memcpy(big, "A=", 2);
     /* With the newline it gets it is as long as it may be. */
     assert_int_equal(
-        session_box_environment(box, big, INIT_ENVIRONMENT_MAX - 1, &f->err),
+        box_guest_env_set(box, big, INIT_ENVIRONMENT_MAX - 1, &f->err),
         0);
     assert_int_equal(
-        session_box_environment(box, big, INIT_ENVIRONMENT_MAX, &f->err),
+        box_guest_env_set(box, big, INIT_ENVIRONMENT_MAX, &f->err),
         -ERR_INVALID);
     assert_int_equal(
-        session_box_environment(box, big, INIT_ENVIRONMENT_MAX + 1, &f->err),
+        box_guest_env_set(box, big, INIT_ENVIRONMENT_MAX + 1, &f->err),
         -ERR_INVALID);
     assert_int_equal(say(f, box, "B=1"), -ERR_INVALID); /* no room beside it */
     assert_int_equal(say(f, box, "A=1\nB=1"), 0);       /* but in its place */
-    assert_int_equal(session_box_ca(box, big, INIT_CA_MAX, &f->err), 0);
-    assert_int_equal(session_box_ca(box, big, INIT_CA_MAX + 1, &f->err),
+    assert_int_equal(box_guest_ca_set(box, big, INIT_CA_MAX, &f->err), 0);
+    assert_int_equal(box_guest_ca_set(box, big, INIT_CA_MAX + 1, &f->err),
                      -ERR_INVALID);
-    session_box_unref(box);
+    box_unref(box);
 }
 
 #define WITH_SESSION(test)                                                    \

@@ -11,12 +11,13 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "session/session_int.h"
+#include "box/box_int.h"
 #include "wire/wire.h"
 
 #define ERRNO_MAX 4095
@@ -25,7 +26,7 @@ static int broken(struct box *b, const char *why, struct error *err)
 {
     log_event(LOG_WARN, "sandbox_broken", "why", why, NULL);
     atomic_store(&b->broken, true);
-    session_box_kill(b);
+    box_kill(b);
     return error_set(err, ERR_GUEST, "the sandbox is gone: %s", why);
 }
 
@@ -37,8 +38,7 @@ static int late(struct box *b, struct error *err)
     struct error ignored;
 
     (void)broken(b, "it does not answer", &ignored);
-    return session_box_late("a sandbox did not answer", b->ctl_patience_ms,
-                            err);
+    return box_late("a sandbox did not answer", b->ctl_patience_ms, err);
 }
 
 static bool wait_for(int fd, short events, uint64_t deadline_ms)
@@ -79,8 +79,8 @@ static bool changes_files(uint32_t type)
            type == INIT_REMOVE || type == INIT_ENVIRONMENT || type == INIT_CA;
 }
 
-int session_broker_begin(struct box *b, const struct broker_request *request,
-                         struct error *err)
+int box_broker_begin(struct box *b, const struct broker_request *request,
+                     struct error *err)
 {
     uint32_t ms = request->timeout_ms ? request->timeout_ms : BOX_CALL_MS;
     uint64_t deadline = clock_mono_ms() + ms;
@@ -160,9 +160,8 @@ static int receive_reply(struct box *b, char *room, size_t room_len,
     return 0;
 }
 
-int session_broker_end(struct box *b, char *room, size_t room_len,
-                       bool want_fd, struct broker_reply *ret,
-                       struct error *err)
+int box_broker_end(struct box *b, char *room, size_t room_len, bool want_fd,
+                   struct broker_reply *ret, struct error *err)
 {
     int rc = receive_reply(b, room, room_len, want_fd, ret, err);
 
@@ -170,30 +169,30 @@ int session_broker_end(struct box *b, char *room, size_t room_len,
     return rc;
 }
 
-int session_broker_call(struct box *b, const struct broker_request *request,
-                        char *room, size_t room_len, bool want_fd,
-                        struct broker_reply *ret, struct error *err)
+int box_broker_call(struct box *b, const struct broker_request *request,
+                    char *room, size_t room_len, bool want_fd,
+                    struct broker_reply *ret, struct error *err)
 {
-    int rc = session_broker_begin(b, request, err);
+    int rc = box_broker_begin(b, request, err);
 
     if (rc < 0)
         return rc;
-    return session_broker_end(b, room, room_len, want_fd, ret, err);
+    return box_broker_end(b, room, room_len, want_fd, ret, err);
 }
 
-int session_broker_signal(struct box *b, enum init_signal sig,
-                          uint32_t timeout_ms, struct error *err)
+int box_broker_signal(struct box *b, enum init_signal sig, uint32_t timeout_ms,
+                      struct error *err)
 {
     struct broker_request request = {
         .type = INIT_SIGNAL, .arg = sig, .timeout_ms = timeout_ms};
     struct broker_reply reply;
 
     /* A refusal means there was nothing left to signal: as good as done. */
-    return session_broker_call(b, &request, NULL, 0, false, &reply, err);
+    return box_broker_call(b, &request, NULL, 0, false, &reply, err);
 }
 
-int session_broker_entry(const char *payload, size_t len, size_t *pos,
-                         struct init_entry *ret, const char **ret_path)
+int box_broker_entry(const char *payload, size_t len, size_t *pos,
+                     struct init_entry *ret, const char **ret_path)
 {
     size_t left = len - *pos;
 

@@ -13,7 +13,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "session/session_int.h"
+#include "box/box_int.h"
 
 /* ---- lines ---------------------------------------------------------------
  */
@@ -132,7 +132,7 @@ static int send_guest_env(struct box *b, enum init_request_type type,
 
     if (len && fd < 0)
         return error_set(err, ERR_BUSY, "no memory for a sandbox's settings");
-    rc = session_broker_call(b, &request, NULL, 0, false, &reply, err);
+    rc = box_broker_call(b, &request, NULL, 0, false, &reply, err);
     if (rc == 0 && reply.errnum)
         rc = error_errno(err, ERR_GUEST, reply.errnum,
                          "the sandbox did not take its settings");
@@ -142,8 +142,8 @@ static int send_guest_env(struct box *b, enum init_request_type type,
 /* ---- for others ----------------------------------------------------------
  */
 
-int session_box_environment(struct box *b, const char *text, size_t len,
-                            struct error *err)
+int box_guest_env_set(struct box *b, const char *text, size_t len,
+                      struct error *err)
 {
     struct buf merged = {0};
     int rc = check_lines(text, len, err);
@@ -170,8 +170,8 @@ int session_box_environment(struct box *b, const char *text, size_t len,
     return rc;
 }
 
-int session_box_ca(struct box *b, const char *pem, size_t len,
-                   struct error *err)
+int box_guest_ca_set(struct box *b, const char *pem, size_t len,
+                     struct error *err)
 {
     if (len > INIT_CA_MAX)
         return error_set(err, ERR_INVALID,
@@ -179,7 +179,7 @@ int session_box_ca(struct box *b, const char *pem, size_t len,
     return send_guest_env(b, INIT_CA, pem, len, err);
 }
 
-void session_guest_env_take(struct box *b, struct buf *ret)
+void box_guest_env_take(struct box *b, struct buf *ret)
 {
     mutex_lock(&b->guest_env_lock);
     if (!b->environment_told && b->environment.len)
@@ -188,7 +188,7 @@ void session_guest_env_take(struct box *b, struct buf *ret)
     mutex_unlock(&b->guest_env_lock);
 }
 
-void session_guest_env_forget(struct box *b)
+void box_guest_env_reset(struct box *b)
 {
     mutex_lock(&b->guest_env_lock);
     b->environment_told = false;

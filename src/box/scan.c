@@ -8,10 +8,11 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "session/session_int.h"
+#include "box/box_int.h"
 
 #define CHANGES_MAX 250000u /* more than a walk of pid 1 may tell */
 #define REPLIES_MAX 1500u
@@ -23,13 +24,13 @@ enum {
     SCAN_ALL = 2
 };
 
-void session_changes_done(struct changes *ch)
+void box_changes_done(struct changes *ch)
 {
     free(ch->items);
     buf_done(&ch->paths);
 }
 
-const char *session_changes_path(const struct changes *ch, size_t i)
+const char *box_changes_path(const struct changes *ch, size_t i)
 {
     return ch->paths.data + ch->items[i].path;
 }
@@ -67,36 +68,33 @@ static bool read_payload(struct changes *ch, const struct broker_reply *reply)
     size_t pos = 0;
     int rc;
 
-    while ((rc = session_broker_entry(reply->payload, reply->payload_len, &pos,
-                                      &entry, &path)) > 0)
+    while ((rc = box_broker_entry(reply->payload, reply->payload_len, &pos,
+                                  &entry, &path)) > 0)
         add_change(ch, &entry, path);
     return rc == 0;
 }
 
-bool session_scan_begin(struct box *box, bool all)
+bool box_scan_begin(struct box *box, bool all)
 {
     struct broker_request scan = {.type = INIT_SCAN,
                                   .arg = all ? SCAN_ALL : SCAN_SINCE,
                                   .timeout_ms = SCAN_MS};
     struct error err;
 
-    return !atomic_load(&box->broken) &&
-           session_broker_begin(box, &scan, &err) == 0;
+    return !box_is_broken(box) && box_broker_begin(box, &scan, &err) == 0;
 }
 
-int session_scan_end(struct box *box, char *io, struct changes *ret,
-                     struct broker_reply *ret_last)
+int box_scan_end(struct box *box, char *io, struct changes *ret,
+                 struct broker_reply *ret_last)
 {
     struct broker_request again = {.type = INIT_SCAN, .arg = SCAN_GO_ON};
     uint64_t deadline = clock_mono_ms() + SCAN_MS;
     struct error err;
-    int rc =
-        session_broker_end(box, io, SESSION_IO_SIZE, false, ret_last, &err);
+    int rc = box_broker_end(box, io, BOX_IO_SIZE, false, ret_last, &err);
 
     for (unsigned i = 0; rc == 0 && ret_last->errnum == 0; i++) {
         if (!read_payload(ret, ret_last)) {
-            atomic_store(&box->broken, true);
-            session_box_kill(box);
+            box_break(box);
             return -1;
         }
         ret->cut |= ret_last->arg == INIT_SCAN_CUT;
@@ -104,8 +102,8 @@ int session_scan_end(struct box *box, char *io, struct changes *ret,
             return 0;
         if (i + 1 >= REPLIES_MAX || clock_left_ms(deadline) == 0)
             break;
-        rc = session_broker_call(box, &again, io, SESSION_IO_SIZE, false,
-                                 ret_last, &err);
+        rc = box_broker_call(box, &again, io, BOX_IO_SIZE, false, ret_last,
+                             &err);
     }
     ret->cut = true;
     return -1;

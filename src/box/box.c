@@ -20,16 +20,16 @@
 #include "base/path.h"
 #include "base/reserve.h"
 #include "base/thread.h"
-#include "session/session_int.h"
+#include "box/box_int.h"
 #include "wire/wire.h"
 
 #define SPAWN_RETRY_NS 10000000L
 #define LATE_RETRY_S 5
 
-__attribute__((weak)) const struct box_times session_box_times = {
+__attribute__((weak)) const struct box_times box_times = {
     .ready_ms = 30000, .kernel_ms = 30000, .slot_ms = 3000};
 
-int session_box_late(const char *what, uint32_t ms, struct error *err)
+int box_late(const char *what, uint32_t ms, struct error *err)
 {
     (void)error_set(err, ERR_BUSY, "the machine is overloaded: %s within %u s",
                     what, (ms + 999) / 1000);
@@ -47,7 +47,7 @@ static struct box *box_new(struct warden_link *link,
     atomic_init(&b->refs, 1);
     b->link = link;
     b->limits = *limits;
-    b->made_ms = clock_mono_ms();
+    b->created_ms = clock_mono_ms();
     b->ctl = b->events = b->frames = -1;
     b->pipes[0] = b->pipes[1] = b->writers[0] = b->writers[1] = -1;
     b->meters = METERS_NONE;
@@ -59,13 +59,13 @@ static struct box *box_new(struct warden_link *link,
     return b;
 }
 
-struct box *session_box_ref(struct box *b)
+struct box *box_ref(struct box *b)
 {
     atomic_fetch_add(&b->refs, 1);
     return b;
 }
 
-void session_box_unref(struct box *b)
+void box_unref(struct box *b)
 {
     if (!b || atomic_fetch_sub(&b->refs, 1) != 1)
         return;
@@ -87,22 +87,20 @@ void session_box_unref(struct box *b)
 
 static void unref_box(struct box **b)
 {
-    session_box_unref(*b);
+    box_unref(*b);
 }
 
-/* ---- what the warden does for it ---------------------------------------- */
+/* ---- calls to the warden ------------------------------------------------ */
 
-int session_box_usage(struct box *b, struct warden_usage *ret,
-                      struct error *err)
+int box_usage(struct box *b, struct warden_usage *ret, struct error *err)
 {
     *ret = (struct warden_usage){.alive = true};
     if (!atomic_load(&b->broken) && meters_read(&b->meters, true, ret) == 0)
         return 0;
-    return session_box_fate(b, ret, err);
+    return box_fate(b, ret, err);
 }
 
-int session_box_fate(struct box *b, struct warden_usage *ret,
-                     struct error *err)
+int box_fate(struct box *b, struct warden_usage *ret, struct error *err)
 {
     int rc;
 
@@ -115,7 +113,7 @@ int session_box_fate(struct box *b, struct warden_usage *ret,
     return rc;
 }
 
-void session_box_set_background(struct box *b, bool background)
+void box_set_background(struct box *b, bool background)
 {
     struct error err;
 
@@ -128,7 +126,7 @@ void session_box_set_background(struct box *b, bool background)
     mutex_unlock(&b->slot_lock);
 }
 
-void session_box_kill(struct box *b)
+void box_kill(struct box *b)
 {
     struct error err;
 
@@ -139,25 +137,114 @@ void session_box_kill(struct box *b)
     mutex_unlock(&b->slot_lock);
 }
 
-void session_box_release(struct box *b)
+void box_release(struct box *b)
 {
     struct error err;
+    void *ctx;
 
     atomic_store(&b->broken, true);
-    session_sched_forget(b);
+    box_count_in(b, NULL);
     mutex_lock(&b->slot_lock);
     if (!b->released && warden_call_release(b->link, b->slot, &err) < 0)
         log_event(LOG_WARN, "sandbox_release_delayed", "why", err.message,
                   NULL); /* the link sees to it */
     b->released = true;
     mutex_unlock(&b->slot_lock);
-    if (b->network)
-        session_net_detach(b->network, b);
+    ctx = atomic_exchange(&b->release_ctx, NULL);
+    if (ctx)
+        b->release_fn(ctx, b);
 }
 
-/* ---- what pid 1 says ---------------------------------------------------- */
+void box_on_release(struct box *b, void (*fn)(void *ctx, struct box *b),
+                    void *ctx)
+{
+    b->release_fn = fn;
+    atomic_store(&b->release_ctx, ctx);
+}
 
-int session_box_event(struct box *b, struct init_event *ret)
+/* ---- state ------------------------------------------------------------- */
+
+bool box_is_broken(const struct box *b)
+{
+    return atomic_load(&b->broken);
+}
+
+void box_break(struct box *b)
+{
+    atomic_store(&b->broken, true);
+    box_kill(b);
+}
+
+bool box_is_touched(const struct box *b)
+{
+    return atomic_load(&b->touched);
+}
+
+void box_touch(struct box *b)
+{
+    atomic_store(&b->touched, true);
+}
+
+uint64_t box_created_ms(const struct box *b)
+{
+    return b->created_ms;
+}
+
+uint32_t box_slot(const struct box *b)
+{
+    return b->slot;
+}
+
+const struct warden_usage *box_usage_base(const struct box *b)
+{
+    return &b->base;
+}
+
+void box_usage_set_base(struct box *b, const struct warden_usage *usage)
+{
+    b->base = *usage;
+}
+
+bool box_used_cpu(const struct box *b, uint64_t ns)
+{
+    struct warden_usage now = {.alive = true};
+
+    return meters_read(&b->meters, false, &now) < 0 ||
+           now.cpu_ns >= b->base.cpu_ns + ns;
+}
+
+bool box_has_leftovers(const struct box *b)
+{
+    return b->base.processes > b->alone;
+}
+
+bool box_is_background(const struct box *b)
+{
+    return b->background;
+}
+
+void box_count_add(struct box_count *c, int delta)
+{
+    for (; c; c = c->parent)
+        atomic_fetch_add(&c->boxes, (unsigned)delta);
+}
+
+void box_count_in(struct box *b, struct box_count *c)
+{
+    struct box_count *was = atomic_exchange(&b->counted_in, c);
+
+    box_count_add(was, -1);
+    box_count_add(c, 1);
+}
+
+/* ---- events of pid 1 ---------------------------------------------------- */
+
+int box_events_fd(const struct box *b)
+{
+    return b->events;
+}
+
+int box_event(struct box *b, struct init_event *ret)
 {
     ssize_t n = wire_recv(b->events, ret, sizeof(*ret), NULL, NULL);
 
@@ -171,14 +258,14 @@ int session_box_event(struct box *b, struct init_event *ret)
     return 1;
 }
 
-bool session_box_check(struct box *b)
+bool box_check(struct box *b)
 {
     struct init_event event;
     int n;
 
     if (atomic_load(&b->broken))
         return false;
-    while ((n = session_box_event(b, &event)) > 0)
+    while ((n = box_event(b, &event)) > 0)
         if (event.type == INIT_EVENT_KERNEL &&
             (!b->kernel_pid || event.pid == b->kernel_pid))
             b->kernel_alive = false;
@@ -187,7 +274,7 @@ bool session_box_check(struct box *b)
 
 static int wait_ready(struct box *b, struct error *err)
 {
-    uint64_t deadline = clock_mono_ms() + session_box_times.ready_ms;
+    uint64_t deadline = clock_mono_ms() + box_times.ready_ms;
     struct pollfd p = {.fd = b->events, .events = POLLIN};
     struct init_event event;
     int n;
@@ -196,9 +283,8 @@ static int wait_ready(struct box *b, struct error *err)
         n = poll(&p, 1, clock_left_ms(deadline));
     while (n < 0 && errno == EINTR);
     if (n <= 0)
-        return session_box_late("a sandbox did not come up",
-                                session_box_times.ready_ms, err);
-    if (session_box_event(b, &event) <= 0)
+        return box_late("a sandbox did not come up", box_times.ready_ms, err);
+    if (box_event(b, &event) <= 0)
         return error_set(err, ERR_ISOLATION,
                          "a sandbox ended while it was set up");
     if (event.type == INIT_EVENT_READY)
@@ -210,7 +296,7 @@ static int wait_ready(struct box *b, struct error *err)
                        "a wall could not be built (%s)", event.step);
 }
 
-/* ---- making one --------------------------------------------------------- */
+/* ---- opening ------------------------------------------------------------ */
 
 static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
                          struct error *err)
@@ -251,7 +337,7 @@ static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
 }
 
 /* What the kernel has run out of is a matter of load, not of walls. */
-static int judge_spawn(struct error *err)
+static int spawn_error(struct error *err)
 {
     if (err->code == ERR_ISOLATION &&
         (err->errnum == EAGAIN || err->errnum == ENOMEM ||
@@ -275,24 +361,22 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
     for (;;) {
         int rc = warden_call_spawn(b->link, want, ctl, events, layers,
                                    &b->slot, &b->meters, err);
-        uint64_t patience =
-            rc == -ERR_BUSY ? session_box_times.slot_ms : BOX_SPAWN_MS;
+        uint64_t patience = rc == -ERR_BUSY ? box_times.slot_ms : BOX_SPAWN_MS;
 
         if (rc == 0)
             return 0;
         if ((rc != -ERR_BUSY && (rc != -ERR_UNAVAILABLE ||
                                  err->retry_after_s != WARDEN_CALL_SOON_S)) ||
             atomic_load(stopping) || clock_left_ms(start + patience) == 0)
-            return judge_spawn(err);
+            return spawn_error(err);
         (void)nanosleep(&(struct timespec){.tv_nsec = SPAWN_RETRY_NS}, NULL);
     }
 }
 
-int session_box_open(struct warden_link *link, uint32_t runtime,
-                     const struct warden_limits *limits, const int *layers,
-                     unsigned layer_count, bool background,
-                     const atomic_bool *stopping, struct box **ret,
-                     struct error *err)
+int box_open(struct warden_link *link, uint32_t runtime,
+             const struct warden_limits *limits, const int *layers,
+             unsigned layer_count, bool background,
+             const atomic_bool *stopping, struct box **ret, struct error *err)
 {
     struct box *b cleanup(unref_box) = box_new(link, limits);
     struct warden_spawn want = {.runtime = runtime,
@@ -315,11 +399,11 @@ int session_box_open(struct warden_link *link, uint32_t runtime,
     fd_close(&events);
     rc = wait_ready(b, err);
     if (rc == 0)
-        rc = session_kernel_start(b, err);
+        rc = box_kernel_start(b, err);
     if (rc == 0)
-        rc = session_box_usage(b, &b->base, err);
+        rc = box_usage(b, &b->base, err);
     if (rc < 0) {
-        session_box_release(b);
+        box_release(b);
         return rc;
     }
     b->alone = b->base.processes;
