@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a session's code may reach: asked for, shown, changed while it lives.
- * Runs in gloveboxd on the caller's thread. A change is checked, permitted,
- * written down and then put in force; what is withdrawn is withdrawn before
- * anything new is given. A dormant session's holds once it wakes.
+ * The network of a session: requested, shown, and changed while the session
+ * lives. Runs in gloveboxd on the caller's thread. A change is checked,
+ * permitted, stored and then put in force; access that is withdrawn ends
+ * before new access begins. For a dormant session the change takes effect when
+ * it wakes.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A session's network in force. pid 1 hands out its two sockets and steps
- * back, the proxy gets them with the rules and the secrets these need, and
- * the box learns where its proxy is. Runs in gloveboxd under the network's
- * lock. Whatever fails is taken back altogether: no network, and a reason
- * (E4). Secrets are in this process only while a grant is made.
+ * Puts a session's network in force. pid 1 hands over its two sockets, the
+ * proxy gets them with the rules and the secrets that these need, and the box
+ * gets the address of its proxy. Runs in gloveboxd under the network's lock.
+ * If any step fails, everything is undone: the session has no network, and a
+ * reason (E4). Secrets are in this process only while a grant is made.
  */
 #include <stdio.h>
 #include <string.h>

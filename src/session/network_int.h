@@ -2,18 +2,14 @@
 /*
  * Inside src/session/network*.c: what a session's code may reach.
  *
- *   network.c         asked and shown; the spine of a change
- *   network_spec.c    what may be asked, checked and made canonical
- *   network_pool.c    what a pool gives, and whether that covers what is asked
+ *   network.c         request, show, change, attach to a box
+ *   network_spec.c    what may be requested, and what a pool gives
  *   network_json.c    the same as JSON, for doors and for the session's row
- *   network_permit.c  what policy says of it
+ *   network_permit.c  asks policy
  *   network_grant.c   in force: sockets of pid 1, rules and secrets to the
  *                     proxy, environment into the box; and withdrawn
- *   network_work.c    queues: what must not wait for the proxy, and what the
- *                     proxy must not wait for
- *   network_answers.c what the proxy asks, answered; the one's thread
- *   network_renew.c   grants looked at again; the other's
- *   network_report.c  what the proxy tells and asks
+ *   network_report.c  reports and questions of the proxy; the work queues
+ *   network_renew.c   grants checked and made again
  *
  * struct session_net.lock is taken before all locks of session_int.h but
  * pools_lock: it is held over calls of the proxy and of pid 1. A box that is
@@ -117,7 +113,7 @@ size_t network_spec_ports(const struct session_destination *d,
 /* "GET,HEAD" as bits of enum egress_method; UINT32_MAX for nonsense. */
 uint32_t network_spec_methods(const char *methods);
 
-/* ---- network_pool.c ----------------------------------------------------- */
+/* ---- network_spec.c ----------------------------------------------------- */
 
 /* What the pool's settings give its sessions. */
 int network_pool_read(const struct conf_pool *pool,
@@ -161,7 +157,8 @@ int network_grant(struct session *se, struct error *err);
 int network_grant_more(struct session *se, struct error *err);
 void network_revoke(struct session *se);
 
-/* ---- network_work.c ----------------------------------------------------- */
+/* ---- network_report.c -----------------------------------------------------
+ */
 
 void network_work_question(struct session *se, const struct egress_report *r);
 /* Its grant is to be looked at again. */
@@ -173,7 +170,7 @@ void network_work_again(struct session_networks *n);
 struct net_job *network_work_take(struct net_worker *w);
 void network_work_free(struct net_job *job);
 
-/* ---- network_answers.c, network_renew.c  -------------------------------- */
+/* ---- network_report.c, network_renew.c  -------------------------------- */
 
 void network_answers_main(void *worker);
 void network_renew_main(void *worker);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A session's network as JSON: what doors read and write, and the text of its
- * row, which also has what was used and installed. Shapes and lengths are
- * checked here; what may be is network_spec.c's.
+ * row, which also holds usage and installed packages. Checks shapes and
+ * lengths; network_spec.c checks the values.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * May a session have this network? Policy is asked about every destination
- * and port (or once, for the open one), and about every secret; one no is a
- * no, and what several rules want to have asked is one question to a person.
- * Without a rule that speaks of it a network stays within the pool's, unless
- * the key may set policy anyway: what nobody decided is no.
+ * May a session have this network? Asks policy about every destination and
+ * port (or once, for an open network) and about every secret. One denial
+ * denies the whole; all approvals that rules require become one request to a
+ * person. Without a matching rule a network must stay within the pool's,
+ * unless the key may set policy anyway.
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Grants are made anew after a proxy was lost, when a policy has changed and
- * when a secret has, and are taken away when a quota is used up. On a thread
- * of its own, except for a secret: that is on whose changed it.
+ * Renews grants after the proxy was lost, when the policy or a secret has
+ * changed, and withdraws them when a quota is used up. Runs on the thread
+ * "net-grants", except for a changed secret, which is handled on the thread
+ * that changed it.
  */
 #include <string.h>
 

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the proxy tells: counted, shown in the execution that ran, written to
- * the trail. Runs on the link's thread, so nothing here waits; questions go
- * to a thread of their own. What a session does in a storm is counted in
- * full and listed in part: a line of the trail for each of the first so many
- * in a while, then one that says how many more there were (E5).
+ * Reports and questions of the proxy. Reports arrive on the thread of the
+ * link, where nothing may wait: they are counted, added to the running
+ * execution and written to the audit trail. In a burst everything is counted,
+ * but only the first lines of each time window are listed, then one line with
+ * the number of the others (E5).
+ *
+ * A question of the proxy is queued for the thread "net-answers", which asks
+ * policy and, where policy requires it, requests an approval; until a person
+ * has approved, the answer is no, with the id of the approval. A second queue
+ * holds sessions whose grant must be checked; the thread "net-grants"
+ * (network_renew.c) serves it. Neither the proxy nor the thread that caused
+ * the work waits.
  */
 #include <stdio.h>
 #include <string.h>
@@ -12,11 +19,282 @@
 #include "audit/audit.h"
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "egress/call.h"
 #include "quota/quota.h"
 #include "session/network_int.h"
+#include "vault/vault.h"
+
+/* ---- queues, start and stop --------------------------------------------- */
+
+/* ---- queues ------------------------------------------------------------- */
+
+void network_work_free(struct net_job *job)
+{
+    session_unref(job->session);
+    free(job->question);
+    free(job);
+}
+
+/* False: there is no room, or nobody to do it. */
+static bool add_job(struct session_networks *n, struct net_worker *w,
+                    struct session *se, const struct egress_report *question)
+{
+    struct net_job *job = xcalloc(1, sizeof(*job));
+    bool room;
+
+    job->session = session_ref(se);
+    if (question) {
+        job->question = xmalloc(sizeof(*question));
+        *job->question = *question;
+    }
+    mutex_lock(&n->lock);
+    room = !n->stopping && w->count < NETWORK_QUESTIONS_MAX;
+    if (room) {
+        *(w->last ? &w->last->next : &w->first) = job;
+        w->last = job;
+        w->count++;
+        cond_signal(&w->cond);
+    }
+    mutex_unlock(&n->lock);
+    if (!room)
+        network_work_free(job);
+    return room;
+}
+
+struct net_job *network_work_take(struct net_worker *w)
+{
+    struct net_job *job = w->first;
+
+    if (!job)
+        return NULL;
+    w->first = job->next;
+    if (!w->first)
+        w->last = NULL;
+    w->count--;
+    return job;
+}
+
+void network_work_question(struct session *se, const struct egress_report *r)
+{
+    struct session_networks *n = se->m->networks;
+
+    if (!add_job(n, &n->answers, se, r))
+        egress_call_answer(n->m->parts.egress, r->question, false,
+                           "too many questions wait");
+}
+
+void network_work_again(struct session_networks *n)
+{
+    n->again = true;
+    cond_signal(&n->grants.cond);
+}
+
+void network_work_look(struct session *se)
+{
+    struct session_networks *n = se->m->networks;
+
+    if (add_job(n, &n->grants, se, NULL))
+        return;
+    mutex_lock(&n->lock);
+    n->all = true; /* then with all the others */
+    network_work_again(n);
+    mutex_unlock(&n->lock);
+}
+
+void network_work_retry(struct session_networks *n)
+{
+    mutex_lock(&n->lock);
+    network_work_again(n);
+    mutex_unlock(&n->lock);
+}
+
+/* ---- starting and stopping ---------------------------------------------- */
+
+static int check_pools(const struct sessions *m, struct error *err)
+{
+    int rc = 0;
+
+    for (size_t i = 0; i < m->pool_count && rc == 0; i++) {
+        struct session_network_info info cleanup(session_network_info_done) = {
+            0};
+
+        rc = network_pool_read(m->pools[i].conf, &info, err);
+        if (rc == 0 && info.net.mode == SESSION_EGRESS_OPEN)
+            log_event(LOG_WARN, "pool_egress_open", "pool",
+                      m->pools[i].conf->name, "means", SESSION_OPEN_MEANS,
+                      NULL);
+    }
+    return rc;
+}
+
+int session_networks_start(struct sessions *m, struct error *err)
+{
+    struct session_networks *n = xcalloc(1, sizeof(*n));
+    int rc;
+
+    m->networks = n;
+    n->m = n->answers.m = n->grants.m = m;
+    mutex_init(&n->lock); /* cannot fail on Linux */
+    cond_init(&n->answers.cond);
+    cond_init(&n->grants.cond);
+    if (m->parts.govern.policy)
+        n->policy_version = policy_current(m->parts.govern.policy);
+    rc = check_pools(m, err);
+    if (rc < 0 || !m->parts.egress)
+        return rc;
+    egress_call_listen(m->parts.egress, network_report, network_renew_lost, n);
+    vault_listen(m->parts.vault, network_renew_secret, n);
+    rc = thread_start(&n->answers.thread, "net-answers", network_answers_main,
+                      &n->answers, err);
+    return rc < 0 ? rc
+                  : thread_start(&n->grants.thread, "net-grants",
+                                 network_renew_main, &n->grants, err);
+}
+
+static void stop(struct session_networks *n, struct net_worker *w)
+{
+    struct net_job *job;
+
+    thread_join(&w->thread);
+    mutex_lock(&n->lock);
+    job = take_ptr(w->first);
+    w->last = NULL;
+    w->count = 0;
+    mutex_unlock(&n->lock);
+    while (job) {
+        struct net_job *next = job->next;
+
+        network_work_free(job);
+        job = next;
+    }
+}
+
+void session_networks_stop(struct sessions *m)
+{
+    struct session_networks *n = m->networks;
+
+    if (!n)
+        return;
+    mutex_lock(&n->lock);
+    n->stopping = true;
+    cond_broadcast(&n->answers.cond);
+    cond_broadcast(&n->grants.cond);
+    mutex_unlock(&n->lock);
+    stop(n, &n->answers);
+    stop(n, &n->grants);
+}
+
+void session_networks_free(struct sessions *m)
+{
+    struct session_networks *n = take_ptr(m->networks);
+
+    if (!n)
+        return;
+    if (m->parts.egress)
+        egress_call_listen(m->parts.egress, NULL, NULL, NULL);
+    vault_listen(m->parts.vault, NULL, NULL);
+    mutex_done(&n->lock);
+    cond_done(&n->answers.cond);
+    cond_done(&n->grants.cond);
+    free(n);
+}
+
+/* ---- questions ---------------------------------------------------------- */
+
+/* The text, or NULL where the proxy left it empty. */
+static const char *given(const char *text)
+{
+    return text[0] ? text : NULL;
+}
+
+static struct govern_request question_of(const struct govern_scope *scope,
+                                         const struct egress_report *r)
+{
+    if (r->package[0])
+        return govern_package(scope, given(r->host), r->port, r->package,
+                              given(r->version), given(r->sha256));
+    return govern_connect(scope, given(r->host), r->port, given(r->method),
+                          given(r->path));
+}
+
+/* The same destination, or package, is the same question. */
+static int hold_question(const struct session *se, struct govern_request *rq,
+                         const struct policy_decision *d, struct error *err)
+{
+    const struct policy_request *ask = &rq->ask;
+    char summary[480], port[12];
+
+    govern_add(rq, "session", se->id);
+    if (ask->package) {
+        govern_add(rq, "package", ask->package);
+        govern_add(rq, "version", ask->version);
+        govern_add(rq, "sha256", ask->sha256);
+        (void)snprintf(summary, sizeof(summary), "let %s install %s %s",
+                       se->id, ask->package, ask->version ? ask->version : "");
+    } else {
+        (void)snprintf(port, sizeof(port), "%d", ask->port);
+        govern_add(rq, "host", ask->host);
+        govern_add_json(rq, "port", port);
+        (void)snprintf(summary, sizeof(summary), "let %s reach %s port %d",
+                       se->id, ask->host ? ask->host : "?", ask->port);
+    }
+    rq->summary = summary;
+    return govern_hold(&se->m->parts.govern, rq, d, err);
+}
+
+static void answer(struct session *se, const struct egress_report *r)
+{
+    const struct govern *g = &se->m->parts.govern;
+    struct actor who = session_actor(se);
+    const struct govern_scope scope = session_govern_scope(se, &who);
+    struct govern_request rq = question_of(&scope, r);
+    struct policy_decision d;
+    struct error err = {0};
+    int rc;
+
+    govern_decide(g, &rq, &d);
+    govern_record(g, &rq, &d);
+    if (d.verdict == POLICY_ASK) {
+        rc = hold_question(se, &rq, &d, &err);
+        /* The session's code sees this text; the proxy has room for little. */
+        if (rc == -ERR_APPROVAL)
+            (void)snprintf(err.message, sizeof(err.message),
+                           "somebody has to approve it first: %s",
+                           err.approval);
+    } else {
+        rc = policy_refuse(&d, &err);
+        if (rc < 0 && rq.ask.package && !govern_by_rule(&d))
+            rc = error_set(&err, ERR_FORBIDDEN, "%s", d.reason);
+    }
+    egress_call_answer(se->m->parts.egress, r->question, rc == 0,
+                       rc == 0 ? "" : err.message);
+}
+
+void network_answers_main(void *arg)
+{
+    struct net_worker *w = arg;
+    struct session_networks *n = w->m->networks;
+    struct net_job *job;
+
+    mutex_lock(&n->lock);
+    while (!n->stopping) {
+        job = network_work_take(w);
+        if (!job) {
+            cond_wait(&w->cond, &n->lock);
+            continue;
+        }
+        mutex_unlock(&n->lock);
+        answer(job->session, job->question);
+        network_work_free(job);
+        mutex_lock(&n->lock);
+    }
+    mutex_unlock(&n->lock);
+}
+
+/* ---- reports ------------------------------------------------------------ */
 
 /* ---- who has a handle --------------------------------------------------- */
 

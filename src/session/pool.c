@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ready pools: sandboxes made ahead with exactly a pool's settings, so that
- * taking one is a hand-over. Runs in gloveboxd; one thread refills them all,
- * a moment after a take so that it does not compete with the taker, and
- * slower and slower while making them fails.
+ * Ready pools: sandboxes created ahead with exactly the settings of a pool, so
+ * that a new session only takes one over. Runs in gloveboxd; the thread
+ * "pool-refill" refills all pools, a moment after a take, so that it does not
+ * compete with the session that took, and with a growing delay while creating
+ * fails.
  *
- * Ready boxes of the configuration's pools have places of their own at the
- * warden. Those of pools made since have not: they take what sessions leave
- * of the machine's max_sessions, and are given back when sessions need it.
+ * Ready boxes of configured pools have reserved slots at the warden. Ready
+ * boxes of pools created later use what sessions leave of max_sessions, and
+ * are given back when sessions need the place.
  */
 #include <errno.h>
 #include <string.h>

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pools as clients name them: found by name, shown, listed; and how long a
- * made one lives. Runs in gloveboxd on the caller's thread. The pools of the
- * configuration are there from the start to the end and cost nothing to find.
+ * The table of pools: find, reference, show, list. Runs in gloveboxd on the
+ * caller's thread. Configured pools exist from start to end and cost nothing
+ * to find; pools created later are reference counted.
  */
 #include <assert.h>
 #include <stdio.h>

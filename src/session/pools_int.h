@@ -2,12 +2,9 @@
 /*
  * Inside src/session/pools*.c: pools made while the service runs.
  *
- *   pools.c         who has them: found, referenced, shown
- *   pools_spec.c    what may be asked, and the settings that come of it
- *   pools_settings.c  these, in force
- *   pools_rows.c    their rows, and the audit trail beside
- *   pools_put.c     making and changing
- *   pools_remove.c  the end of one, with its sessions
+ *   pools.c         the table: find, reference, show, list
+ *   pools_put.c     create and change; settings in force; rows
+ *   pools_remove.c  remove, with all sessions
  *
  * A pool is found by name in sessions.made, which holds a reference; each of
  * its sessions holds another, and whoever works with it. Its settings are
@@ -76,7 +73,7 @@ void pools_made_drop(struct sessions *m, struct pool *pool);
 /* ret: details owned by caller. */
 void pools_info(struct sessions *m, struct pool *pool, struct pool_info *ret);
 
-/* pools_spec.c */
+/* pools_put.c */
 int pools_name_check(const char *name, struct error *err);
 /* The row that the spec makes of `old`, or of the first pool when that is
  * NULL; ERR_INVALID, ERR_LIMIT. ret: done by caller either way. */
@@ -87,7 +84,6 @@ void pools_row_fit(struct sessions *m, struct pool_row *row);
 /* Of a configured pool; started as the first pool's is, if some pool's is. */
 struct runtime *pools_runtime(struct sessions *m, const char *name);
 
-/* pools_settings.c */
 /* A pool of the row, referenced once. */
 struct pool *pools_make(struct sessions *m, const struct pool_row *row);
 /* Puts the row in force in a pool that is there, in two steps: the first may
@@ -100,12 +96,12 @@ void pools_apply(struct sessions *m, struct pool *pool,
                  const struct pool_settings *settings);
 void pools_settings_free(struct pool_settings *s);
 
-/* network_pool.c: may whoever asks give a pool that network? ERR_INVALID for
+/* network_spec.c: may whoever asks give a pool that network? ERR_INVALID for
  * destinations that are none. */
 int pools_network_permit(struct sessions *m, const struct actor *who,
                          const struct pool_row *row, struct error *err);
 
-/* pools_rows.c: each is one transaction with its event of the trail. */
+/* Each is one transaction with its event of the trail. */
 int pools_rows_insert(struct sessions *m, const struct actor *who,
                       const struct pool_row *row, struct error *err);
 int pools_rows_update(struct sessions *m, const struct actor *who,

@@ -1,9 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Making and changing pools while the service runs. Runs in gloveboxd on the
- * caller's thread, one call at a time: check, store with the event that tells
- * of it, put in force.
+ * Creating and changing pools while the service runs: check the request, merge
+ * it with the settings of the first configured pool or of the existing pool,
+ * store the row together with its audit event, put the settings in force. Rows
+ * are read once at the start; a row of an earlier run that the configuration
+ * no longer permits is adjusted, not dropped. Settings stay in memory as long
+ * as a reader could use them. Runs in gloveboxd on the caller's thread, one
+ * call at a time, under pools_lock.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -12,6 +17,585 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "session/pools_int.h"
+#include "store/store.h"
+#include "json/json.h"
+
+/* ---- the request -------------------------------------------------------- */
+
+void pool_row_done(struct pool_row *row)
+{
+    free(take_ptr(row->details));
+    free(take_ptr(row->egress_allow));
+}
+
+/* ---- checks ------------------------------------------------------------- */
+
+int pools_name_check(const char *name, struct error *err)
+{
+    size_t len = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789-");
+
+    if (len == 0 || len > POOL_NAME_MAX || name[len] || name[0] < 'a')
+        return error_set(err, ERR_INVALID,
+                         "name must be 1 to %u of a-z, 0-9 and -, beginning "
+                         "with a letter",
+                         POOL_NAME_MAX);
+    return 0;
+}
+
+/* -1, or 0 where that is none of the values: not asked for. */
+static int read_number(const char *name, int64_t asked, int64_t least,
+                       int64_t most, int64_t *ret, struct error *err)
+{
+    if (asked == -1 || (asked == 0 && least > 0))
+        return 0;
+    if (asked < least || asked > most)
+        return error_set(err, ERR_INVALID,
+                         "%s must be from %" PRId64 " to %" PRId64, name,
+                         least, most);
+    *ret = asked;
+    return 0;
+}
+
+static int read_numbers(const struct conf_pool *first,
+                        const struct pool_spec *spec, struct pool_row *row,
+                        struct error *err)
+{
+    int64_t memory_least = (int64_t)MIN(POOL_MEMORY_MIN, first->memory_bytes);
+    int64_t memory_most =
+        (int64_t)MAX(first->max_memory_bytes, first->memory_bytes);
+    int rc = read_number("max_sessions", spec->max_sessions, 1,
+                         POOL_SESSIONS_MAX, &row->max_sessions, err);
+
+    if (rc == 0)
+        rc = read_number("ready", spec->ready, 0, POOL_READY_MAX, &row->ready,
+                         err);
+    if (rc == 0)
+        rc = read_number("cooldown_s", spec->cooldown_s, 1,
+                         POOL_COOLDOWN_MAX_S, &row->cooldown_s, err);
+    if (rc == 0)
+        rc = read_number("memory_bytes", spec->memory_bytes, memory_least,
+                         memory_most, &row->memory_bytes, err);
+    if (rc == 0 && spec->ready > row->max_sessions)
+        rc = error_set(err, ERR_INVALID,
+                       "a pool cannot keep more sandboxes ready than its "
+                       "max_sessions, which is %" PRId64,
+                       row->max_sessions);
+    return rc;
+}
+
+static int read_persistence(const char *asked, bool *ret, struct error *err)
+{
+    if (!asked)
+        return 0;
+    *ret = strcmp(asked, "ephemeral") == 0;
+    if (!*ret && strcmp(asked, "workspace") != 0)
+        return error_set(err, ERR_INVALID,
+                         "persistence must be 'workspace' or 'ephemeral'");
+    return 0;
+}
+
+static int read_details(const char *asked, char **ret, struct error *err)
+{
+    size_t len = asked ? strlen(asked) : 0;
+    int rc;
+
+    if (!asked)
+        return 0;
+    if (len > POOL_DETAILS_MAX)
+        return error_set(err, ERR_TOO_LARGE, "details are over %u bytes",
+                         POOL_DETAILS_MAX);
+    rc = json_check(asked, len, &json_limits_body, err);
+    if (rc < 0 || asked[strspn(asked, " \t\r\n")] != '{')
+        return error_set(err, ERR_INVALID, "details must be a JSON object");
+    free(*ret);
+    *ret = xstrdup(asked);
+    return 0;
+}
+
+static int read_egress(const struct pool_spec *spec, struct pool_row *row,
+                       struct error *err)
+{
+    if (spec->egress && session_egress_parse(spec->egress, &row->egress) < 0)
+        return error_set(err, ERR_INVALID,
+                         "egress must be 'none', 'allowlist' or 'open'");
+    if (spec->egress_allow && strlen(spec->egress_allow) > POOL_ALLOW_MAX)
+        return error_set(err, ERR_TOO_LARGE, "egress_allow is over %u bytes",
+                         POOL_ALLOW_MAX);
+    if (spec->egress_allow) {
+        free(row->egress_allow);
+        row->egress_allow = xstrdup(spec->egress_allow);
+    }
+    if (spec->packages)
+        row->packages = spec->packages > 0;
+    return 0;
+}
+
+static int read_sharing(const char *asked, enum session_sharing *ret,
+                        struct error *err)
+{
+    if (asked && session_sharing_parse(asked, ret) < 0)
+        return error_set(err, ERR_INVALID,
+                         "sharing must be 'default', 'principal' or "
+                         "'tenant'");
+    return 0;
+}
+
+struct runtime *pools_runtime(struct sessions *m, const char *name)
+{
+    struct runtime *found = NULL;
+
+    for (size_t i = 0; i < m->runtime_count; i++) {
+        struct runtime *rt = &m->runtimes[i];
+
+        if (strcmp(rt->name, name) == 0 &&
+            (!found || rt->zygote == m->conf->pools[0].zygote))
+            found = rt;
+    }
+    return found;
+}
+
+static int read_runtime(struct sessions *m, const char *asked, char ret[64],
+                        struct error *err)
+{
+    struct runtime *rt = asked ? pools_runtime(m, asked) : NULL;
+
+    if (!asked)
+        return 0;
+    if (!rt) {
+        (void)error_set(err, ERR_INVALID,
+                        "no pool is configured with that runtime");
+        return error_hint(err, "the first pool's runtime is '%s'",
+                          m->conf->pools[0].runtime);
+    }
+    (void)snprintf(ret, 64, "%s", rt->name);
+    return 0;
+}
+
+/* ---- the row ------------------------------------------------------------ */
+
+static void row_of_first(const struct conf_pool *first, struct pool_row *ret)
+{
+    *ret = (struct pool_row){.kind = POOL_PYTHON,
+                             .ephemeral =
+                                 strcmp(first->persistence, "ephemeral") == 0,
+                             .ready = first->ready,
+                             .max_sessions = first->max_sessions,
+                             .cooldown_s = first->cooldown_s,
+                             .memory_bytes = (int64_t)first->memory_bytes,
+                             .packages = first->packages};
+    (void)session_egress_parse(first->egress ? first->egress : "none",
+                               &ret->egress);
+    (void)session_sharing_parse(first->sharing, &ret->sharing);
+    ret->egress_allow =
+        xstrdup(first->egress_allow ? first->egress_allow : "");
+    (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", first->runtime);
+}
+
+static void row_of_pool(struct pool *pool, struct pool_row *ret)
+{
+    const struct conf_pool *conf = pool->conf;
+
+    row_of_first(conf, ret);
+    ret->kind = pool->made->kind;
+    ret->details = xstrdup(pool->made->details);
+    ret->created_at_ms = pool->made->created_at_ms;
+    (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s", pool->made->tenant);
+}
+
+/* Ready boxes of made pools live on what sessions leave of the machine. */
+static int share_ready(struct sessions *m, const struct pool *old, bool asked,
+                       struct pool_row *row, struct error *err)
+{
+    int64_t most = m->conf->max_sessions;
+
+    for (size_t i = 0; i < m->made_count; i++)
+        if (m->made[i] != old)
+            most -= m->made[i]->conf->ready;
+    most = MAX(most, 0);
+    if (asked && row->ready > most)
+        return error_set(err, ERR_LIMIT,
+                         "the service keeps %u sandboxes ready for pools made "
+                         "while it runs, and %" PRId64 " of them are left",
+                         m->conf->max_sessions, most);
+    row->ready = MIN(row->ready, MIN(most, row->max_sessions));
+    return 0;
+}
+
+int pools_spec_row(struct sessions *m, const struct pool_spec *spec,
+                   struct pool *old, struct pool_row *ret, struct error *err)
+{
+    int rc;
+
+    if (old) {
+        row_of_pool(old, ret);
+    } else {
+        row_of_first(&m->conf->pools[0], ret);
+        ret->ready = MIN(ret->ready, POOL_READY_USUAL);
+    }
+    (void)snprintf(ret->name, sizeof(ret->name), "%s", spec->name);
+    if (spec->kind >= 0)
+        ret->kind = spec->kind == POOL_SHELL ? POOL_SHELL : POOL_PYTHON;
+    rc = read_numbers(&m->conf->pools[0], spec, ret, err);
+    if (rc == 0)
+        rc = read_persistence(spec->persistence, &ret->ephemeral, err);
+    if (rc == 0)
+        rc = read_runtime(m, spec->runtime, ret->runtime, err);
+    if (rc == 0)
+        rc = read_egress(spec, ret, err);
+    if (rc == 0)
+        rc = read_sharing(spec->sharing, &ret->sharing, err);
+    if (rc == 0)
+        rc = read_details(spec->details, &ret->details, err);
+    if (rc == 0)
+        rc = share_ready(m, old, spec->ready >= 0, ret, err);
+    return rc;
+}
+
+static int64_t within(int64_t value, int64_t least, int64_t most)
+{
+    return MAX(least, MIN(value, most));
+}
+
+void pools_row_fit(struct sessions *m, struct pool_row *row)
+{
+    const struct conf_pool *first = &m->conf->pools[0];
+    struct error ignored;
+
+    row->max_sessions = within(row->max_sessions, 1, POOL_SESSIONS_MAX);
+    row->ready = within(row->ready, 0, POOL_READY_MAX);
+    row->cooldown_s = within(row->cooldown_s, 1, POOL_COOLDOWN_MAX_S);
+    row->memory_bytes = within(
+        row->memory_bytes, (int64_t)MIN(POOL_MEMORY_MIN, first->memory_bytes),
+        (int64_t)MAX(first->max_memory_bytes, first->memory_bytes));
+    (void)share_ready(m, NULL, false, row, &ignored);
+    if (pools_runtime(m, row->runtime))
+        return;
+    log_event(LOG_WARN, "pool_runtime_gone", "pool", row->name, "runtime",
+              row->runtime, "instead", first->runtime, NULL);
+    (void)snprintf(row->runtime, sizeof(row->runtime), "%s", first->runtime);
+}
+
+/* ---- settings in force -------------------------------------------------- */
+
+static void fill_conf(struct sessions *m, const struct pool_row *row,
+                      char *name, struct conf_pool *ret)
+{
+    static char workspace[] = "workspace", ephemeral[] = "ephemeral";
+    const struct runtime *rt = pools_runtime(m, row->runtime);
+
+    *ret = m->conf->pools[0];
+    for (size_t i = 0; i < m->pool_count; i++)
+        if (m->conf->pools[i].runtime == rt->name)
+            ret->runtime = m->conf->pools[i].runtime;
+    ret->name = name;
+    ret->zygote = rt->zygote;
+    ret->persistence = row->ephemeral ? ephemeral : workspace;
+    ret->memory_bytes = (uint64_t)row->memory_bytes;
+    ret->ready = (uint32_t)row->ready;
+    ret->max_sessions = (uint32_t)row->max_sessions;
+    ret->cooldown_s = (uint32_t)row->cooldown_s;
+    ret->egress = (char *)(uintptr_t)session_egress_name(row->egress);
+    ret->egress_allow = row->egress_allow; /* until they are kept */
+    ret->packages = row->packages;
+    ret->sharing = (char *)(uintptr_t)session_sharing_name(row->sharing);
+}
+
+/* Both have the same name and are otherwise of the same first pool. */
+static bool same(const struct conf_pool *a, const struct conf_pool *b)
+{
+    return a->runtime == b->runtime && a->persistence == b->persistence &&
+           a->memory_bytes == b->memory_bytes && a->ready == b->ready &&
+           a->max_sessions == b->max_sessions &&
+           a->cooldown_s == b->cooldown_s && a->egress == b->egress &&
+           strcmp(a->egress_allow, b->egress_allow) == 0 &&
+           a->packages == b->packages && a->sharing == b->sharing;
+}
+
+void pools_settings_free(struct pool_settings *s)
+{
+    free(s->egress_allow);
+    free(s);
+}
+
+/* With nobody but the table to read them, old ones are of no use. */
+static void forget_settings(struct pool *pool)
+{
+    struct pool_settings **at = &pool->made->settings, *s;
+
+    if (atomic_load(&pool->made->refs) > 1)
+        return;
+    while ((s = *at)) {
+        if (&s->conf == pool->conf) {
+            at = &s->next;
+            continue;
+        }
+        *at = s->next;
+        pool->made->settings_count--;
+        pools_settings_free(s);
+    }
+}
+
+static struct pool_settings *settings_like(const struct pool_made *made,
+                                           const struct conf_pool *conf)
+{
+    struct pool_settings *s = made->settings;
+
+    while (s && !same(&s->conf, conf))
+        s = s->next;
+    return s;
+}
+
+int pools_settings(struct sessions *m, struct pool *pool,
+                   const struct pool_row *row,
+                   const struct pool_settings **ret, struct error *err)
+{
+    struct pool_made *made = pool->made;
+    struct pool_settings *s;
+    struct conf_pool conf;
+    int rc = 0;
+
+    fill_conf(m, row, made->name, &conf);
+    mutex_lock(&m->pool_lock);
+    forget_settings(pool);
+    s = settings_like(made, &conf);
+    if (!s && made->settings_count >= POOL_SETTINGS_MAX) {
+        (void)error_set(err, ERR_LIMIT,
+                        "the pool was changed %u times while sessions of it "
+                        "were there",
+                        POOL_SETTINGS_MAX);
+        rc = error_hint(err, "delete its sessions, or make another pool");
+    } else if (!s) {
+        s = xcalloc(1, sizeof(*s));
+        s->conf = conf;
+        s->conf.egress_allow = s->egress_allow = xstrdup(row->egress_allow);
+        s->next = made->settings;
+        made->settings = s;
+        made->settings_count++;
+    }
+    mutex_unlock(&m->pool_lock);
+    *ret = s;
+    return rc;
+}
+
+void pools_apply(struct sessions *m, struct pool *pool,
+                 const struct pool_row *row,
+                 const struct pool_settings *settings)
+{
+    static const struct session_limits nothing_asked;
+    struct warden_limits limits;
+    struct error ignored;
+    char *details = xstrdup(row->details);
+
+    /* Nothing asked is always granted. */
+    (void)session_limits_grant(&settings->conf, &nothing_asked, &limits,
+                               &ignored);
+    session_pool_set(m, pool, &settings->conf, pools_runtime(m, row->runtime),
+                     &limits);
+    mutex_lock(&m->pool_lock);
+    pool->made->kind = row->kind;
+    free(pool->made->details);
+    pool->made->details = details;
+    pool->made->created_at_ms = row->created_at_ms;
+    pool->made->updated_at_ms = row->updated_at_ms;
+    mutex_unlock(&m->pool_lock);
+}
+
+struct pool *pools_make(struct sessions *m, const struct pool_row *row)
+{
+    struct pool *pool = xcalloc(1, sizeof(*pool));
+    const struct pool_settings *settings;
+    struct error ignored;
+
+    pool->made = xcalloc(1, sizeof(*pool->made));
+    atomic_init(&pool->made->refs, 1);
+    (void)snprintf(pool->made->name, sizeof(pool->made->name), "%s",
+                   row->name);
+    (void)snprintf(pool->made->tenant, sizeof(pool->made->tenant), "%s",
+                   row->tenant);
+    pool->ready = xcalloc(POOL_READY_MAX, sizeof(struct box *));
+    /* The first settings of a pool have room. */
+    (void)pools_settings(m, pool, row, &settings, &ignored);
+    pools_apply(m, pool, row, settings);
+    return pool;
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+#define DETAIL_MAX 200
+
+static int note(struct sessions *m, struct store_tx **tx,
+                const struct actor *who, const char *action, const char *name,
+                const char *detail, struct error *err)
+{
+    struct audit_event event = {
+        .action = action, .object = name, .detail = detail};
+    int rc = audit_add(workspaces_audit(m->workspaces), *tx, who, &event, err);
+
+    return rc < 0 ? rc : store_commit(tx, err);
+}
+
+static void describe(const struct pool_row *row, char ret[DETAIL_MAX])
+{
+    (void)snprintf(ret, DETAIL_MAX,
+                   "runtime %s, %s, ready %" PRId64 ", max_sessions %" PRId64
+                   ", cooldown_s %" PRId64 ", memory_bytes %" PRId64
+                   ", egress %s%s, sharing %s",
+                   row->runtime, row->ephemeral ? "ephemeral" : "workspace",
+                   row->ready, row->max_sessions, row->cooldown_s,
+                   row->memory_bytes, session_egress_name(row->egress),
+                   row->packages ? ", packages" : "",
+                   session_sharing_name(row->sharing));
+}
+
+int pools_rows_insert(struct sessions *m, const struct actor *who,
+                      const struct pool_row *row, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    char detail[DETAIL_MAX];
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_WRITE,
+                         "storing a pool", &tx, err);
+
+    describe(row, detail);
+    if (rc == 0)
+        rc = MIN(store_exec(
+                     tx, err,
+                     "INSERT INTO pools (name, tenant, made_by, kind, runtime,"
+                     " persistence, ready, max_sessions, cooldown_s,"
+                     " memory_bytes, details, created_at_ms, updated_at_ms,"
+                     " egress, egress_allow, packages, sharing)"
+                     " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
+                     " ?12, ?13, ?14, ?15, ?16, ?17)",
+                     "tttitt"
+                     "iiii"
+                     "tii"
+                     "ttit",
+                     row->name, row->tenant, who->key, (int64_t)row->kind,
+                     row->runtime, row->ephemeral ? "ephemeral" : "workspace",
+                     row->ready, row->max_sessions, row->cooldown_s,
+                     row->memory_bytes, row->details ? row->details : "",
+                     row->created_at_ms, row->updated_at_ms,
+                     session_egress_name(row->egress), row->egress_allow,
+                     (int64_t)row->packages,
+                     session_sharing_name(row->sharing)),
+                 0);
+    if (rc == -ERR_CONFLICT) /* kept, but hidden when the service started */
+        (void)error_set(err, ERR_CONFLICT, "that name is taken");
+    return rc < 0 ? rc
+                  : note(m, &tx, who, "pool.create", row->name, detail, err);
+}
+
+int pools_rows_update(struct sessions *m, const struct actor *who,
+                      const struct pool_row *row, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    char detail[DETAIL_MAX];
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_WRITE,
+                         "storing a pool", &tx, err);
+
+    describe(row, detail);
+    if (rc == 0)
+        rc = MIN(
+            store_exec(tx, err,
+                       "UPDATE pools SET kind = ?2, runtime = ?3,"
+                       " persistence = ?4, ready = ?5, max_sessions = ?6,"
+                       " cooldown_s = ?7, memory_bytes = ?8,"
+                       " details = ?9, updated_at_ms = ?10,"
+                       " egress = ?11, egress_allow = ?12, packages = ?13,"
+                       " sharing = ?14 WHERE name = ?1",
+                       "titt"
+                       "iiii"
+                       "titti"
+                       "t",
+                       row->name, (int64_t)row->kind, row->runtime,
+                       row->ephemeral ? "ephemeral" : "workspace", row->ready,
+                       row->max_sessions, row->cooldown_s, row->memory_bytes,
+                       row->details ? row->details : "", row->updated_at_ms,
+                       session_egress_name(row->egress), row->egress_allow,
+                       (int64_t)row->packages,
+                       session_sharing_name(row->sharing)),
+            0);
+    return rc < 0 ? rc
+                  : note(m, &tx, who, "pool.update", row->name, detail, err);
+}
+
+int pools_rows_delete(struct sessions *m, const struct actor *who,
+                      const char *name, size_t sessions, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    char detail[DETAIL_MAX];
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_WRITE,
+                         "removing a pool", &tx, err);
+
+    (void)snprintf(detail, sizeof(detail), "with %zu sessions", sessions);
+    if (rc == 0)
+        rc = MIN(store_exec(tx, err, "DELETE FROM pools WHERE name = ?1", "t",
+                            name),
+                 0);
+    return rc < 0 ? rc : note(m, &tx, who, "pool.delete", name, detail, err);
+}
+
+/* ---- at the start ------------------------------------------------------- */
+
+static void read_row(struct store_rows *rows, struct pool_row *ret)
+{
+    const char *details = store_text(rows, 9);
+
+    *ret = (struct pool_row){
+        .kind = store_int(rows, 2) == POOL_SHELL ? POOL_SHELL : POOL_PYTHON,
+        .ready = store_int(rows, 5),
+        .max_sessions = store_int(rows, 6),
+        .cooldown_s = store_int(rows, 7),
+        .memory_bytes = store_int(rows, 8),
+        .details = details && details[0] ? xstrdup(details) : NULL,
+        .created_at_ms = store_int(rows, 10),
+        .updated_at_ms = store_int(rows, 11),
+        .egress_allow = xstrdup(store_text(rows, 13)),
+        .packages = store_int(rows, 14) != 0};
+    (void)session_egress_parse(store_text(rows, 12), &ret->egress);
+    (void)session_sharing_parse(store_text(rows, 15), &ret->sharing);
+    store_copy(rows, 0, ret->name, sizeof(ret->name));
+    store_copy(rows, 1, ret->tenant, sizeof(ret->tenant));
+    store_copy(rows, 3, ret->runtime, sizeof(ret->runtime));
+    ret->ephemeral = strcmp(store_text(rows, 4), "ephemeral") == 0;
+}
+
+static void take_up(struct sessions *m, struct store_rows *rows)
+{
+    struct pool_row row cleanup(pool_row_done) = {.details = NULL};
+
+    read_row(rows, &row);
+    if (pools_configured(m, row.name)) {
+        log_event(LOG_WARN, "pool_hidden", "pool", row.name, "why",
+                  "the configuration has one of that name", NULL);
+        return;
+    }
+    pools_row_fit(m, &row);
+    pools_made_add(m, pools_make(m, &row));
+}
+
+int session_pools_load(struct sessions *m, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
+                         "reading the pools", &tx, err);
+
+    if (rc == 0)
+        rc = store_query(tx, &rows, err,
+                         "SELECT name, tenant, kind, runtime, persistence,"
+                         " ready, max_sessions, cooldown_s, memory_bytes,"
+                         " details, created_at_ms, updated_at_ms,"
+                         " egress, egress_allow, packages, sharing"
+                         " FROM pools ORDER BY name LIMIT ?1",
+                         "i", (int64_t)POOLS_MADE_MAX);
+    while (rc == 0 && (rc = store_next(rows, err)) > 0) {
+        take_up(m, rows);
+        rc = 0;
+    }
+    return rc;
+}
+
+/* ---- create and change -------------------------------------------------- */
 
 /* A name that only another tenant has is free to none and known to none. */
 static int may_put(struct sessions *m, const struct actor *who,

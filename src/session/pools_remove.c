@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of a made pool: of its sessions, their rows, its ready sandboxes
- * and its own row; workspaces stay. Runs in gloveboxd on the caller's thread.
+ * Removes a pool: its sessions, their rows, its ready sandboxes and its own
+ * row; workspaces stay. Runs in gloveboxd on the caller's thread.
  *
  * First the pool is marked gone, under sessions.lock. From then on no session
- * of it enters the table (create and load look there) and no row of one is
- * written (persist looks inside its transaction), so what is found from here
- * on is all there is. Sessions go as if each was deleted, some at a time:
- * should the store fail between, the pool is there again with those that are
- * left.
+ * of it enters the table (create and load check the mark) and no row of one is
+ * written (persist checks inside its transaction), so the sessions found after
+ * that are all there are. They are deleted in batches. If the store fails in
+ * between, the pool is usable again with the sessions that are left.
  */
 #include <stdio.h>
 #include <string.h>
