@@ -31,9 +31,10 @@ static const struct conf_option top[] = {
          "proxy in front: without TLS, keys and files cross the network in the "
          "clear."},
     {"trust_proxy", CONF_BOOL, TOP(trust_proxy), 0, 1, "false",
-     .help = "A TLS proxy is in front of the service: its `X-Forwarded-Proto` "
-             "decides whether addresses in answers begin with `https`. "
-             "Nothing else is taken from headers of proxies."},
+     .help = "A TLS proxy is in front of the service: its "
+             "`X-Forwarded-Proto` decides whether addresses in answers "
+             "begin with `https`. The service uses no other header of a "
+             "proxy."},
     {"tls", CONF_ENUM, TOP(tls), 0, 0, "manual", .allowed = "manual|auto",
      .help = "`manual`: HTTPS if `tls_certificate` and `tls_key` are given, "
              "else plain HTTP. `auto`: HTTPS with a certificate of a private "
@@ -43,14 +44,14 @@ static const struct conf_option top[] = {
     {"tls_certificate", CONF_PATH, TOP(tls_certificate), 0, 1024, "",
      .help = "Certificate chain (PEM). With `tls_key` the service speaks "
              "HTTPS, and only that, on `listen`. Read once, at the start, "
-             "with the rights of who starts it."},
+             "with the rights of the account that starts it."},
     {"tls_key", CONF_PATH, TOP(tls_key), 0, 1024, "",
      .help = "Private key (PEM) of `tls_certificate`."},
     {"data_dir", CONF_PATH, TOP(data_dir), 1, 1024,
      "/var/lib/glovebox as root, otherwise ~/.local/share/glovebox",
      .find = conf_places_data,
-     .help = "Everything that must survive: keys, metadata, files. Back up "
-             "this one directory. Flag: `--data`."},
+     .help = "All durable data: keys, metadata, files. Back up this one "
+             "directory. Flag: `--data`."},
     {"runtime_dir", CONF_PATH, TOP(runtime_dir), 1, 1024,
      "/var/cache/glovebox/runtimes as root, otherwise "
      "~/.cache/glovebox/runtimes",
@@ -64,7 +65,7 @@ static const struct conf_option top[] = {
      .help = "User the daemon becomes when it is started as root."},
     {"log_level", CONF_ENUM, TOP(log_level), 0, 0, "info",
      .allowed = "debug|info|warn|error",
-     .help = "Least level that is logged."},
+     .help = "Lowest level that is logged."},
     {"log_format", CONF_ENUM, TOP(log_format), 0, 0, "text",
      .allowed = "text|json",
      .help = "Log lines as `key=value` text or as JSON."},
@@ -75,15 +76,15 @@ static const struct conf_option top[] = {
              "prints the names."},
     {"mcp_origins", CONF_STRING, TOP(mcp_origins), 0, 2048, "",
      .allowed = "a-zA-Z0-9:/.,_[]-",
-     .help = "Comma-separated origins (`https://app.example`) whose web pages "
-             "may use `/mcp`. Requests with any other `Origin` are refused, "
-             "but for those of a page served by this very loopback "
+     .help = "Comma-separated origins (`https://app.example`) whose web "
+             "pages may use `/mcp`. Requests with any other `Origin` are "
+             "refused, except those of a page served by this very loopback "
              "listener."},
     {"uid_base", CONF_U32, TOP(uid_base), 65536, 4294000000, "1700000000",
-     .help = "First host user id given to sessions. The range must belong to "
-             "nobody else on the host."},
+     .help = "First host user id given to sessions. No other user of the "
+             "host may have an id of this range."},
     {"uid_count", CONF_U32, TOP(uid_count), 1000, 100000000, "1000000",
-     .help = "How many host user ids sessions may take turns with."},
+     .help = "Number of host user ids that sessions use in turn."},
     {"workers", CONF_U32, TOP(workers), 2, 1024, "192",
      .help = "Threads that serve requests and executions."},
     {"max_executions", CONF_U32, TOP(max_executions), 1, 1023, "160",
@@ -95,8 +96,8 @@ static const struct conf_option top[] = {
     {"sessions_per_tenant", CONF_U32, TOP(sessions_per_tenant), 1, 100000,
      "100", .help = "Live sessions of one tenant."},
     {"max_sessions", CONF_U32, TOP(max_sessions), 1, 100000, "1000",
-     .help = "Live sessions on this machine. The start lowers it to what the "
-             "limit of open files has room for, and logs that it did."},
+     .help = "Live sessions on this machine. The start lowers it to what "
+             "the limit of open files allows, and logs the change."},
     {"memory_overcommit", CONF_U32, TOP(memory_overcommit), 0, 10000, "50",
      .help =
          "Memory limits of all live sessions together, as a multiple of "
@@ -108,23 +109,23 @@ static const struct conf_option top[] = {
     {"creations_per_s", CONF_U32, TOP(creations_per_s), 0, 100000, "50",
      .help = "Sessions one tenant may create in a second; 0 is no limit."},
     {"mcp_key_grace_s", CONF_U32, TOP(mcp_key_grace_s), 0, DAY_S, "300",
-     .help = "Seconds for which a session pool's MCP keys are still good "
-             "after they were rotated; 0 ends them at once."},
+     .help = "Seconds for which a session pool's MCP keys stay valid after "
+             "they were rotated; 0 ends them at once."},
     {"final_expiry_tenants", CONF_STRING, TOP(final_expiry_tenants), 0, 4096,
      "", .allowed = "a-z0-9_,*-",
-     .help = "Comma-separated tenants whose sessions are over once they have "
-             "expired, as clients of some services expect; `*` is all. "
-             "Sessions of others sleep then and wake when they are used. "
+     .help = "Comma-separated tenants whose sessions end when they expire, "
+             "as clients of some services expect; `*` is all. Sessions of "
+             "other tenants become dormant and wake when they are used. "
              "Files are kept either way."},
     {"tenant_sharing", CONF_STRING, TOP(tenant_sharing), 0, 4096, "",
      .allowed = "a-z0-9_,=*-",
-     .help = "Who sees a new session, by tenant: `TENANT=principal` for the "
-             "key or person that made it and admins of the tenant, "
-             "`TENANT=tenant` for every key of the tenant; with commas "
-             "between, `*` for all other tenants. A pool's `sharing`, or the "
-             "session's own, comes first. Tenants that are not listed have "
-             "the default of the API: `tenant` for the OpenAI and Azure "
-             "APIs, `principal` for all others."},
+     .help = "Who sees a new session, by tenant: `TENANT=principal` for "
+             "the key or person that made it and admins of the tenant, "
+             "`TENANT=tenant` for every key of the tenant; separated by "
+             "commas, `*` for all other tenants. A pool's `sharing`, or "
+             "the session's own, comes first. Tenants that are not listed "
+             "have the default of the API: `tenant` for the OpenAI and "
+             "Azure APIs, `principal` for all others."},
     {"json_bytes", CONF_SIZE, TOP(json_bytes), KIB, 64 * MIB, "4MiB",
      .help = "Largest JSON body."},
     {"code_bytes", CONF_SIZE, TOP(code_bytes), 1, 64 * MIB, "1MiB",
@@ -171,29 +172,30 @@ static const struct conf_option top[] = {
      .help = "The same from a file the service user can read; it is read "
              "again when it changes."},
     {"jwt_tenant_claim", CONF_STRING, TOP(jwt_tenant_claim), 1, 64, "tid",
-     .help = "Claim that names the tenant. It becomes lower case, and what "
-             "is not of [a-z0-9_-] becomes `-`."},
+     .help = "Claim that names the tenant. It is changed to lower case, "
+             "and characters outside of [a-z0-9_-] become `-`."},
     {"jwt_tenant", CONF_STRING, TOP(jwt_tenant), 0, 63, "",
      .allowed = "a-z0-9_-",
      .help = "Tenant of all tokens, instead of the claim."},
     {"jwt_scope_claims", CONF_STRING, TOP(jwt_scope_claims), 0, 256,
      "scp roles",
-     .help = "Claims whose words are looked up in `jwt_scopes`, with blanks "
-             "between."},
+     .help = "Claims whose words are looked up in `jwt_scopes`, separated "
+             "by blanks."},
     {"jwt_scopes", CONF_STRING, TOP(jwt_scopes), 0, 4096, "",
-     .help = "What these words allow, for example "
-             "`SessionExecutor=execute+files:read+files:write,"
-             "Reader=files:read`. Others allow nothing."},
+     .help =
+         "Scopes of these words, for example "
+         "`SessionExecutor=execute+files:read+files:write,Reader=files:read`. "
+         "Other words give no scope."},
     {"jwt_default_scopes", CONF_STRING, TOP(jwt_default_scopes), 0, 128, "",
      .allowed = "a-z:,",
-     .help = "What every token of the issuer allows, for example "
-             "`execute,files:read`. A token that allows nothing is answered "
+     .help = "Scopes of every token of the issuer, for example "
+             "`execute,files:read`. A token without any scope is answered "
              "with 403."},
     {"jwt_pool_claim", CONF_STRING, TOP(jwt_pool_claim), 0, 64, "",
-     .help = "Claim with the names of the pools a token is bound to: a list, "
-             "or words with blanks between. One that is there but empty or "
-             "unreadable refuses the token; a token without it is bound to "
-             "no pool in particular."},
+     .help = "Claim with the names of the pools a token is bound to: a "
+             "list, or words separated by blanks. A claim that is present "
+             "but empty or unreadable refuses the token; a token without "
+             "the claim is not bound to pools."},
     {"jwt_workspace_claim", CONF_STRING, TOP(jwt_workspace_claim), 0, 64, "",
      .help = "The same with the ids of workspaces."},
     {"jwt_clock_skew_s", CONF_U32, TOP(jwt_clock_skew_s), 0, 600, "60",
@@ -210,16 +212,17 @@ static const struct conf_option top[] = {
      100000000, "100000", .help = "Workspaces of one tenant; 0 is no limit."},
     {"restore_window_s", CONF_U32, TOP(restore_window_s), 0, 3650 * DAY_S,
      "2592000",
-     .help = "Seconds a deleted workspace can still be brought back."},
+     .help = "Seconds for which a deleted workspace can be restored."},
     {"collect_every_s", CONF_U32, TOP(collect_every_s), 1, 30 * DAY_S, "600",
      .help = "Seconds between rounds of the collector, which applies "
-             "retention and frees bytes nobody refers to."},
+             "retention and frees bytes without a reference."},
     {"disk_free_bytes", CONF_SIZE, TOP(disk_free_bytes), 0, TIB, "128MiB",
      .help = "Free space of the data directory's disk that is left for "
-             "deletes, the audit trail and other programs, at most a quarter "
-             "of it. With less, reads and deletes go on, what would store "
-             "anything is answered with 507, and `/readyz` with 503. 0 uses "
-             "the disk to its end."},
+             "deletes, the audit trail and other programs, at most a "
+             "quarter of it. With less free space, reads and deletes "
+             "continue, requests that would store anything are answered "
+             "with 507, and `/readyz` with 503. 0 uses the disk to its "
+             "end."},
     {"disk_reserve_bytes", CONF_SIZE, TOP(disk_reserve_bytes), 0, 16 * GIB,
      "64MiB",
      .help = "Space set aside in the database's own files, so that deletes, "
@@ -228,28 +231,28 @@ static const struct conf_option top[] = {
              "a file system that can preallocate (ext4, XFS, tmpfs)."},
     {"scrub_bytes_per_s", CONF_SIZE, TOP(scrub_bytes_per_s), 0, 64 * GIB,
      "4MiB",
-     .help = "Pace at which stored bytes are read again and compared with "
-             "their hash; 0 never."},
+     .help = "Bytes per second at which stored data is read again and "
+             "compared with its hash; 0 never."},
     {"index_text_bytes", CONF_SIZE, TOP(index_text_bytes), KIB, GIB, "1MiB",
-     .help = "How much of a text file is indexed for search."},
+     .help = "Size up to which a text file is indexed for search."},
     {"index_document_bytes", CONF_SIZE, TOP(index_document_bytes), 0, 4 * GIB,
      "64MiB",
      .help = "Larger PDF and office files are found by name only; 0 leaves "
              "all of them unread."},
     {"index_pool", CONF_STRING, TOP(index_pool), 0, 32, "",
      .allowed = "a-z0-9-",
-     .help = "Pool whose sessions take documents apart for search. Empty: "
-             "the first."},
+     .help = "Pool whose sessions extract the text of documents for "
+             "search. Empty: the first."},
     /* the gate */
     {"accept_gate", CONF_STRING, TOP(accept_gate), 0, 256, "",
      .allowed = "a-z, ",
-     .help = "Checks of the gate that may fail and code runs all the same, "
-             "with commas between: environment, outbound, identity, walls, "
+     .help = "Checks of the gate that may fail without closing it, "
+             "separated by commas: environment, outbound, identity, walls, "
              "policy, audit, data. `glovebox doctor --gate` shows them."},
     {"keep_environment", CONF_STRING, TOP(keep_environment), 0, 1024, "",
      .help = "Environment variables the service keeps although their names "
-             "say that they hold secrets. All others of that kind are dropped "
-             "when it starts."},
+             "indicate secrets. All others of that kind are removed when "
+             "it starts."},
     {"key_scopes", CONF_STRING, TOP(key_scopes), 1, 128,
      "execute,files:read,files:write,workspaces:admin,audit:read,"
      "policy:admin,approve,admin",
@@ -258,8 +261,8 @@ static const struct conf_option top[] = {
              "the gate."},
     /* policy */
     {"policy_file", CONF_PATH, TOP(policy_file), 0, 1024, "",
-     .help = "Policy (YAML), read at the start and on SIGHUP. One that "
-             "cannot be read or understood denies everything. Empty: the "
+     .help = "Policy (YAML), read at the start and on SIGHUP. A file that "
+             "cannot be read or parsed denies everything. Empty: the "
              "policy last put by `glovebox policy put`, if any."},
     {"policy_zone", CONF_STRING, TOP(policy_zone), 0, 64, "",
      .help = "Time zone of the policy's `hours` and `days`, for example "
@@ -267,9 +270,9 @@ static const struct conf_option top[] = {
     /* approvals */
     {"approval_expires_s", CONF_U32, TOP(approval_expires_s), 5, 30 * DAY_S,
      "86400",
-     .help = "Seconds an approval waits for its answer; then it is a no."},
+     .help = "Seconds an approval waits for a decision; then it is denied."},
     {"webhook_url", CONF_STRING, TOP(webhook_url), 0, 512, "",
-     .help = "Where approvals are announced, by POST."},
+     .help = "URL to which approvals are announced, by POST."},
     {"webhook_secret_file", CONF_PATH, TOP(webhook_secret_file), 0, 1024, "",
      .help = "Secret (32 bytes or more) under which announcements are "
              "signed. Required with `webhook_url`."},
@@ -290,17 +293,17 @@ static const struct conf_option top[] = {
              "Give it once, as `--accept-loss`; it accepts nothing else and "
              "is an audit event."},
     {"audit_syslog", CONF_STRING, TOP(audit_syslog), 0, 128, "",
-     .help = "Where events are sent as syslog (RFC 5424): `unix:/dev/log`, "
-             "`udp:127.0.0.1:514` or `udp:[::1]:514`. Empty: nowhere."},
+     .help = "Receiver of events as syslog (RFC 5424): `unix:/dev/log`, "
+             "`udp:127.0.0.1:514` or `udp:[::1]:514`. Empty: none."},
     {"audit_otlp_url", CONF_STRING, TOP(audit_otlp_url), 0, 512, "",
-     .help = "Where events are posted as OpenTelemetry logs (OTLP over HTTP, "
+     .help = "Receiver of events as OpenTelemetry logs (OTLP over HTTP, "
              "JSON): `https://…/v1/logs`, or `http://` on this machine. "
-             "Empty: nowhere."},
+             "Empty: none."},
     /* quotas */
     {"quota_executions", CONF_U32, TOP(quota_executions), 0, 1000000, "0",
      .help = "Executions of one tenant queued or running at once; 0 no "
              "limit. This and the next are defaults: `glovebox quota set` "
-             "gives a tenant its own."},
+             "sets them for one tenant."},
     {"quota_executions_per_hour", CONF_U32, TOP(quota_executions_per_hour), 0,
      1000000000, "200000", .help = "Executions of one tenant in an hour."},
     {"quota_memory_bytes", CONF_SIZE, TOP(quota_memory_bytes), 0, 1024 * TIB,
@@ -317,11 +320,12 @@ static const struct conf_option top[] = {
              "bytes."},
     /* network */
     {"egress_resolver", CONF_STRING, TOP(egress_resolver), 0, 63, "",
-     .help = "Name server the proxy asks, `ADDRESS` or `ADDRESS#PORT`. Empty: "
-             "the host's."},
+     .help = "Name server of the proxy, `ADDRESS` or `ADDRESS#PORT`. "
+             "Empty: the host's."},
     {"egress_ca_file", CONF_PATH, TOP(egress_ca_file), 0, 511, "",
-     .help = "Authorities (PEM) the proxy trusts besides the host's, where it "
-             "takes TLS apart. Must be readable for everybody."},
+     .help = "Authorities (PEM) that the proxy trusts besides the host's, "
+             "for destinations it inspects. Must be readable by every "
+             "user."},
     {"egress_lab", CONF_STRING, TOP(egress_lab), 0, 512, "",
      .help = "For test networks only: address ranges (`10.9.0.0/24,…`) that "
              "count as public although they are private."},
@@ -345,9 +349,9 @@ static const struct conf_option pool[] = {
     {"runtime", CONF_STRING, POOL(runtime), 1, 63, "standard",
      .allowed = "a-z0-9._-", .help = "Runtime image of its sessions."},
     {"zygote", CONF_BOOL, POOL(zygote), 0, 1, "true",
-     .help = "Start sessions as forks of a warm interpreter. `false` starts "
-             "a fresh interpreter each time: slower, and no memory layout in "
-             "common."},
+     .help = "Start sessions as forks of a warm interpreter. `false` "
+             "starts a fresh interpreter each time: slower, but without a "
+             "common memory layout."},
     {"persistence", CONF_ENUM, POOL(persistence), 0, 0, "workspace",
      .allowed = "workspace|ephemeral",
      .help = "`workspace` keeps every file, versioned, past the session's "
@@ -376,13 +380,13 @@ static const struct conf_option pool[] = {
     {"descriptors", CONF_U32, POOL(descriptors), 64, 1048576, "1024",
      .help = "Open files of each process of a session."},
     {"scratch_bytes", CONF_SIZE, POOL(scratch_bytes), MIB, 16 * TIB, "1GiB",
-     .help = "Room for files in `/mnt/data`."},
+     .help = "Space for files in `/mnt/data`."},
     {"scratch_inodes", CONF_U32, POOL(scratch_inodes), 64, 100000000, "100000",
      .help = "Number of files in `/mnt/data`."},
     {"tmp_bytes", CONF_SIZE, POOL(tmp_bytes), 64 * KIB, TIB, "256MiB",
-     .help = "Room in `/tmp`; counts as memory."},
+     .help = "Space in `/tmp`; counts as memory."},
     {"shm_bytes", CONF_SIZE, POOL(shm_bytes), 64 * KIB, TIB, "64MiB",
-     .help = "Room in `/dev/shm`; counts as memory."},
+     .help = "Space in `/dev/shm`; counts as memory."},
     {"ready", CONF_U32, POOL(ready), 0, 1000,
      "4 to 32, by the memory of the machine", .find = conf_places_ready,
      .help = "Sandboxes kept ready ahead of requests, of about 3 MiB each. "
@@ -395,27 +399,27 @@ static const struct conf_option pool[] = {
     {"lifetime_s", CONF_U32, POOL(lifetime_s), 1, 365 * DAY_S, "86400",
      .help = "Longest life of a sandbox, in seconds."},
     {"python_timeout_s", CONF_U32, POOL(python_timeout_s), 1, DAY_S, "120",
-     .help = "Seconds a Python execution gets when it asks for nothing."},
+     .help = "Seconds a Python execution gets by default."},
     {"python_timeout_max_s", CONF_U32, POOL(python_timeout_max_s), 1, DAY_S,
      "900", .help = "Most seconds a Python execution may ask for."},
     {"shell_timeout_s", CONF_U32, POOL(shell_timeout_s), 1, DAY_S, "120",
-     .help = "Seconds a shell execution gets when it asks for nothing."},
+     .help = "Seconds a shell execution gets by default."},
     {"shell_timeout_max_s", CONF_U32, POOL(shell_timeout_max_s), 1, DAY_S,
      "240", .help = "Most seconds a shell execution may ask for."},
     {"output_bytes", CONF_SIZE, POOL(output_bytes), KIB, GIB, "1MiB",
-     .help = "Output kept of each stream of an execution; what follows is "
-             "cut and marked."},
+     .help = "Output kept of each stream of an execution; the rest is cut "
+             "and marked."},
     {"egress", CONF_ENUM, POOL(egress), 0, 0, "none",
      .allowed = "none|allowlist|open",
-     .help = "What sessions may reach: nothing; what `egress_allow` lists; or "
-             "every public address. `open` lets code nobody has read send "
-             "what it has seen anywhere."},
+     .help = "What sessions may reach: nothing; what `egress_allow` lists; "
+             "or every public address. With `open`, unreviewed code can "
+             "send what it has seen anywhere."},
     {"egress_allow", CONF_STRING, POOL(egress_allow), 0, 4096, "",
-     .help = "Destinations of `allowlist`, with commas between: `HOST`, "
+     .help = "Destinations of `allowlist`, separated by commas: `HOST`, "
              "`*.HOST`, `HOST:PORT`. Ports are 80 and 443 where none is "
              "given."},
     {"packages", CONF_BOOL, POOL(packages), 0, 1, "false",
-     .help = "Let `pip` install what policy allows, through the proxy."},
+     .help = "`pip` may install what policy allows, through the proxy."},
     {"egress_bytes", CONF_SIZE, POOL(egress_bytes), 0, 1024 * TIB, "1GiB",
      .help = "Bytes a session may move through the proxy, both ways."},
     {"egress_connections", CONF_U32, POOL(egress_connections), 1, 10000, "32",
