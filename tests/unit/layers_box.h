@@ -157,8 +157,10 @@ static int start_boxes(const char *image, const char *kernel)
         .max_processes = 512,
         .max_cores = 8,
     };
+    static char why[sizeof(((struct error *)NULL)->message) + 40];
     struct error err = {0};
     int fd cleanup(fd_close) = spec_fd();
+    int sock = -1;
 
     (void)snprintf(setup.scratch_dir, sizeof(setup.scratch_dir), "%s/scratch",
                    boxes.dir);
@@ -168,14 +170,14 @@ static int start_boxes(const char *image, const char *kernel)
     if (mkdir(setup.scratch_dir, 0700) < 0 ||
         chown(boxes.dir, SERVICE_UID, SERVICE_GID) < 0)
         return -1;
-    boxes.warden = start_warden(&boxes.link.sock);
-    pthread_mutex_init(&boxes.link.lock, NULL);
-    atomic_store(&boxes.link.alive, true);
+    boxes.warden = start_warden(&sock);
+    link_init(&boxes.link, sock, boxes.warden);
     if (warden_call_setup(&boxes.link, &setup, &err) < 0 ||
         warden_call_runtime(&boxes.link, image, fd, false, &boxes.runtime,
                             &err) < 0) {
-        print_message("# the warden: %s\n", err.message);
-        boxes.missing = "this host cannot build the walls";
+        (void)snprintf(why, sizeof(why), "the warden refused the setup: %s",
+                       err.message);
+        boxes.missing = why;
     }
     return 0;
 }

@@ -370,7 +370,7 @@ static void patch_program_agrees(void **state)
         write_file(patch_file, patch, strlen(patch));
         r = run_patch(file, patch_file);
         if (r == 127) {
-            print_message("patch(1) is not installed\n");
+            print_message("# SKIP: patch(1) is not installed\n");
             (void)unlink(file);
             (void)unlink(patch_file);
             (void)rmdir(dir);

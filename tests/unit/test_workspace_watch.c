@@ -328,8 +328,10 @@ static void events_the_kernel_dropped_are_made_up_for(void **state)
                                   &text, NULL),
                      0);
     kept = strtol(text, NULL, 10);
-    if (kept > 1000000)
+    if (kept > 1000000) {
+        print_message("# SKIP: the queue of inotify is too long to fill\n");
         skip();
+    }
     for (long i = 0; i < kept + 10; i++)
         assert_int_equal(fchmodat(tree.layers[0], i % 2 ? "a" : "b", 0644, 0),
                          0);
