@@ -96,7 +96,7 @@ WARDEN_LIBS := -lseccomp
 
 # Parses everything from outside, owns the store, holds no privilege. It can
 # ask the warden (call side) but has none of the answers, and no sandbox code.
-DAEMON      := $(call have,service doors posture search session box workspace core govern approval evidence vault egress \
+DAEMON      := $(call have,service doors posture search session pool box workspace core govern approval evidence vault egress \
 	warden-call policy quota \
 	auth audit http fetch blob store disk json conf wire base) \
 	$(B)/lib/libmicrohttpd.a

@@ -26,7 +26,7 @@ static const char *network_of(const struct session_spec *spec,
 {
     if (spec->network)
         return session_egress_name(spec->network->mode);
-    return pool->conf->egress ? pool->conf->egress : "none";
+    return pool_conf(pool)->egress ? pool_conf(pool)->egress : "none";
 }
 
 struct govern_scope session_govern_scope(const struct session *se,
@@ -35,8 +35,8 @@ struct govern_scope session_govern_scope(const struct session *se,
     return (struct govern_scope){
         .actor = who,
         .session = se->id,
-        .pool = se->pool->conf->name,
-        .runtime = se->runtime->name,
+        .pool = pool_conf(se->pool)->name,
+        .runtime = runtime_name(se->runtime),
         .network = session_egress_name(session_network_mode(se)),
         .pinned = atomic_load(&se->policy_version)};
 }
@@ -47,8 +47,8 @@ int session_admit_create(struct sessions *m, const struct actor *who,
                          const struct runtime *runtime, struct error *err)
 {
     const struct govern_scope scope = {.actor = who,
-                                       .pool = pool->conf->name,
-                                       .runtime = runtime->name,
+                                       .pool = pool_conf(pool)->name,
+                                       .runtime = runtime_name(runtime),
                                        .network = network_of(spec, pool)};
     struct govern_request rq = govern_create_session(&scope);
     char *summary cleanup(mem_free) = NULL;
@@ -74,7 +74,7 @@ int session_admit_share(struct sessions *m, const struct actor *who,
     const struct govern_scope scope = {
         .actor = who,
         .session = se ? se->id : NULL,
-        .pool = pool->conf->name,
+        .pool = pool_conf(pool)->name,
         .pinned = se ? atomic_load(&se->policy_version) : 0};
     struct govern_request rq = govern_share(&scope, NULL);
     char *summary cleanup(mem_free) = NULL;
@@ -166,7 +166,7 @@ void session_admit_undo(struct sessions *m, const struct session *se,
 static void decide(struct sessions *m, const struct session *se,
                    const struct actor *who, struct execution *e)
 {
-    const struct conf_pool *pool = se->pool->conf;
+    const struct conf_pool *pool = pool_conf(se->pool);
     const struct govern_scope scope = session_govern_scope(se, who);
     struct govern_request rq =
         govern_execute(&scope, session_language_name(e->info.language),

@@ -49,7 +49,7 @@ static int check_text(const struct session_spec *spec, struct error *err)
 
 static void plan_done(struct plan *plan)
 {
-    session_pool_unref(plan->pool);
+    pool_unref(plan->pool);
     session_net_free(plan->net);
 }
 
@@ -58,27 +58,28 @@ static int make_plan(struct sessions *m, const struct actor *who,
                      struct error *err)
 {
     struct plan plan cleanup(plan_done) = {
-        .pool = session_pool_open(m, who, spec->pool)};
+        .pool = pool_open(m->pools, who, spec->pool)};
 
-    if (session_pool_check(plan.pool, err) < 0)
+    if (pool_check(plan.pool, err) < 0)
         return -(int)err->code;
-    plan.runtime = session_runtime_find(m, plan.pool, spec->runtime);
+    plan.runtime = runtime_find(m->pools, plan.pool, spec->runtime);
     if (!plan.runtime) {
         (void)error_set(err, ERR_INVALID,
                         "no pool is configured with that runtime");
         return error_hint(err, "this pool's runtime is '%s'",
-                          plan.pool->conf->runtime);
+                          pool_conf(plan.pool)->runtime);
     }
-    if (session_limits_grant(plan.pool->conf, &spec->limits, &plan.limits,
-                             err) < 0)
+    if (pool_limits_grant(pool_conf(plan.pool), &spec->limits, &plan.limits,
+                          err) < 0)
         return -(int)err->code;
-    plan.ephemeral = spec->ephemeral ||
-                     strcmp(plan.pool->conf->persistence, "ephemeral") == 0;
+    plan.ephemeral =
+        spec->ephemeral ||
+        strcmp(pool_conf(plan.pool)->persistence, "ephemeral") == 0;
     if (plan.ephemeral && spec->workspace)
         return error_set(err, ERR_INVALID,
                          "an ephemeral session cannot have a workspace");
     plan.sharing =
-        session_sharing_settle(m, who, plan.pool->conf, spec->sharing);
+        session_sharing_settle(m, who, pool_conf(plan.pool), spec->sharing);
     *ret = plan;
     plan.pool = NULL;
     return 0;
@@ -129,7 +130,7 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
     else
         ids_make("sess", se->id);
     se->tenant = t;
-    se->pool = session_pool_ref(plan->pool);
+    se->pool = pool_ref(plan->pool);
     se->runtime = plan->runtime;
     se->name = xstrdup(spec->name);
     se->metadata = xstrdup(spec->metadata);
@@ -137,7 +138,7 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
     se->identifier = xstrdup(spec->identifier);
     if (spec->identifier)
         se->identifier_key = session_identifier_key(
-            t->name, plan->pool->conf->name,
+            t->name, pool_conf(plan->pool)->name,
             session_identifier_space(plan->sharing, who->key),
             spec->identifier);
     se->cooldown_s = spec->cooldown_s;
@@ -188,17 +189,17 @@ static int get_box(struct session *se, struct box **ret, struct error *err)
         return rc;
     se->base = se->tree.seq;
     *ret = ready_will_do(se)
-               ? session_pool_take(m, se->pool, se->runtime, &se->limits)
+               ? pool_take(m->pools, se->pool, se->runtime, &se->limits)
                : NULL;
     session_metrics_add(m, *ret ? &m->counters.ready_taken
                                 : &m->counters.ready_missed);
     if (*ret)
         return 0;
-    rc = session_runtime_handle(m, se->runtime, &handle, err);
+    rc = runtime_handle(m->pools, se->runtime, &handle, err);
     if (rc == 0)
         rc = session_sandbox_create(se, handle, &se->tree, ret, err);
     if (rc == 0)
-        atomic_store(&se->runtime->up, true);
+        runtime_set_up(se->runtime);
     return rc;
 }
 
@@ -227,7 +228,7 @@ static int publish(struct session *se, struct error *err)
     int rc;
 
     mutex_lock(&m->lock);
-    rc = session_pool_check(se->pool, err);
+    rc = pool_check(se->pool, err);
     if (rc < 0) {
         mutex_unlock(&m->lock);
         return rc;
@@ -386,7 +387,7 @@ static int claim_identifier(struct sessions *m, const struct actor *who,
                             struct claim *claim, struct session **ret_found,
                             struct error *err)
 {
-    const char *pool = plan->pool->conf->name;
+    const char *pool = pool_conf(plan->pool)->name;
     int rc = session_identifier_find(m, who, pool, identifier, plan->sharing,
                                      ret_found, err);
 
@@ -432,7 +433,7 @@ static int create(struct sessions *m, const struct actor *who,
         rc = check_workspace(m, who, spec, err);
     if (rc == 0)
         rc = session_net_plan(m, who, spec->network, plan.pool,
-                              plan.runtime->name, &plan.net, err);
+                              runtime_name(plan.runtime), &plan.net, err);
     if (rc == 0 && spec->identifier)
         rc = claim_identifier(m, who, &plan, spec->identifier, &claim, &found,
                               err);

@@ -174,7 +174,7 @@ static int admit(struct sessions *m, const struct actor *who, const char *id,
     if (rc == 0)
         rc = check_spec(m, spec, err);
     if (rc == 0)
-        rc = choose_timeout(se->pool->conf, spec, &timeout_s, err);
+        rc = choose_timeout(pool_conf(se->pool), spec, &timeout_s, err);
     if (rc == 0) {
         job.e = session_execution_new(se, who, spec, timeout_s);
         rc = seat(&job, who, spec, err);
@@ -215,7 +215,7 @@ static void run_in_box(struct session *se, struct execution *e,
                         .observed = observed,
                         .output_cap = e->output_cap
                                           ? e->output_cap
-                                          : se->pool->conf->output_bytes};
+                                          : pool_conf(se->pool)->output_bytes};
 
     box_touch(box);
     session_record_base(se, e);
@@ -244,7 +244,8 @@ static void repair_box(struct session *se, struct box *box,
     born_ms = se->woken_ms;
     mutex_unlock(&se->lock);
     if (f->end == END_GONE || box_is_broken(box) ||
-        clock_left_ms(born_ms + se->pool->conf->lifetime_s * 1000ull) == 0)
+        clock_left_ms(born_ms + pool_conf(se->pool)->lifetime_s * 1000ull) ==
+            0)
         (void)session_wake_drop(se, box, false);
 }
 

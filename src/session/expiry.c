@@ -14,7 +14,7 @@
 
 uint32_t session_cooldown(const struct session *se)
 {
-    return se->cooldown_s ? se->cooldown_s : se->pool->conf->cooldown_s;
+    return se->cooldown_s ? se->cooldown_s : pool_conf(se->pool)->cooldown_s;
 }
 
 bool session_expiry_past(int64_t used_at_ms, uint32_t cooldown_s,

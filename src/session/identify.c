@@ -161,15 +161,14 @@ static int find(struct sessions *m, const struct actor *who, const char *pool,
                 const char *identifier, enum session_sharing asked,
                 struct session **ret, struct error *err)
 {
-    struct pool *in cleanup(session_pool_unrefp) =
-        session_pool_open(m, who, pool);
+    struct pool *in cleanup(pool_unrefp) = pool_open(m->pools, who, pool);
 
     *ret = NULL;
     if (!in)
         return 0;
     return session_identifier_find(
-        m, who, in->conf->name, identifier,
-        session_sharing_settle(m, who, in->conf, asked), ret, err);
+        m, who, pool_conf(in)->name, identifier,
+        session_sharing_settle(m, who, pool_conf(in), asked), ret, err);
 }
 
 /* ---- making ------------------------------------------------------------- */

@@ -40,28 +40,22 @@ static void init_locks(struct sessions *m)
 {
     /* Default mutexes cannot fail on Linux. */
     mutex_init(&m->lock);
-    mutex_init(&m->pool_lock);
-    mutex_init(&m->pools_lock);
     mutex_init(&m->sharing_lock);
     mutex_init(&m->runner_lock);
     mutex_init(&m->counters.lock);
     worker_init(&m->reaper);
     cond_init(&m->idle);
-    cond_init(&m->pool_cond);
     session_identifiers_init(m);
 }
 
 static void destroy_locks(struct sessions *m)
 {
     mutex_done(&m->lock);
-    mutex_done(&m->pool_lock);
-    mutex_done(&m->pools_lock);
     mutex_done(&m->sharing_lock);
     mutex_done(&m->runner_lock);
     mutex_done(&m->counters.lock);
     worker_done(&m->reaper);
     cond_done(&m->idle);
-    cond_done(&m->pool_cond);
 }
 
 static void free_tenants(struct sessions *m)
@@ -84,8 +78,7 @@ static void manager_free(struct sessions *m)
     fair_queue_free(m->making_alone);
     fair_queue_free(m->crowd);
     session_runner_done(m);
-    session_pools_done(m);
-    session_runtimes_done(m);
+    pools_close(m->pools);
     free_tenants(m);
     session_idmap_done(&m->tenants);
     session_idmap_done(&m->table);
@@ -101,9 +94,8 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
                   const struct sessions_parts *parts, struct sessions **ret,
                   struct error *err)
 {
-    static const struct session_limits nothing_asked;
     struct sessions *m = xcalloc(1, sizeof(*m));
-    int rc = 0;
+    int rc;
 
     m->conf = conf;
     m->link = link;
@@ -114,27 +106,26 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     m->making = fair_queue_new((unsigned)get_nprocs() + MAKING_MORE);
     m->making_alone = fair_queue_new((unsigned)get_nprocs() + MAKING_ALONE);
     m->crowd = fair_queue_new(1);
-    m->pool_count = conf->pool_count;
-    for (size_t i = 0; i < conf->pool_count && rc == 0; i++) {
-        m->pools[i].conf = &conf->pools[i];
-        rc = session_limits_grant(&conf->pools[i], &nothing_asked,
-                                  &m->pools[i].limits, err);
-    }
-    if (rc == 0) {
-        session_runtimes_init(m);
-        rc = session_pools_load(m, err);
-    }
+    rc =
+        pools_open(&(struct pools_parts){.conf = conf,
+                                         .link = link,
+                                         .store = workspaces_store(workspaces),
+                                         .audit = workspaces_audit(workspaces),
+                                         .stopping = &m->stopping,
+                                         .live = &m->live,
+                                         .active = &m->active},
+                   &m->pools, err);
     if (rc == 0)
         rc = session_networks_start(m, err);
     if (rc == 0)
-        rc = session_pool_start(m, err);
+        rc = pools_start(m->pools, err);
     if (rc == 0)
         rc = session_cpu_reserve_start(m, err);
     if (rc == 0)
         rc = session_reaper_start(m, err);
     if (rc < 0) {
         atomic_store(&m->stopping, true);
-        session_pool_stop(m);
+        pools_stop(m->pools);
         session_cpu_reserve_stop(m);
         session_networks_stop(m);
         manager_free(m);
@@ -144,13 +135,9 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
     return 0;
 }
 
-/* A made pool has a runtime that one of the configuration has too. */
 bool sessions_ready(struct sessions *s)
 {
-    for (size_t i = 0; i < s->pool_count; i++)
-        if (!atomic_load(&atomic_load(&s->pools[i].runtime)->up))
-            return false;
-    return true;
+    return pools_ready(s->pools);
 }
 
 /* ---- closing ------------------------------------------------------------ */
@@ -224,7 +211,7 @@ void sessions_stop(struct sessions *s, unsigned deadline_s)
     if (!s || atomic_exchange(&s->stopping, true))
         return;
     session_reaper_stop(s);
-    session_pool_stop(s);
+    pools_stop(s->pools);
     if (!wait_idle(s, clock_mono_ms() + deadline_s * 1000ull))
         log_event(LOG_WARN, "stop_deadline_passed", NULL);
     end_all(s);

@@ -61,18 +61,15 @@ static void count_states(struct sessions *m, struct session_metrics *ret)
 /* The configuration's, and made ones as far as there is room. */
 static void count_pools(struct sessions *m, struct session_metrics *ret)
 {
-    mutex_lock(&m->pool_lock);
-    ret->pool_count = MIN(session_pools_count(m), ARRAY_SIZE(ret->pools));
-    for (size_t i = 0; i < ret->pool_count; i++) {
-        struct pool *p = session_pools_at(m, i);
+    struct pool_gauge gauges[ARRAY_SIZE(ret->pools)];
 
-        (void)snprintf(ret->pools[i].name, sizeof(ret->pools[i].name), "%s",
-                       p->conf->name);
-        ret->pools[i].ready = p->ready_count;
-        ret->pools[i].wanted = p->conf->ready;
-        ret->pools[i].sessions = atomic_load(&p->sessions);
+    ret->pool_count = pools_gauges(m->pools, gauges, ARRAY_SIZE(gauges));
+    for (size_t i = 0; i < ret->pool_count; i++) {
+        memcpy(ret->pools[i].name, gauges[i].name, sizeof(ret->pools[i].name));
+        ret->pools[i].ready = gauges[i].ready;
+        ret->pools[i].wanted = gauges[i].wanted;
+        ret->pools[i].sessions = gauges[i].sessions;
     }
-    mutex_unlock(&m->pool_lock);
 }
 
 void sessions_metrics(struct sessions *s, struct session_metrics *ret)

@@ -20,23 +20,6 @@
 #include "session/network_int.h"
 #include "store/store.h"
 
-static const char *const names[] = {"none", "allowlist", "open"};
-
-const char *session_egress_name(enum session_egress mode)
-{
-    return names[mode];
-}
-
-int session_egress_parse(const char *name, enum session_egress *ret)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcmp(names[i], name) == 0) {
-            *ret = (enum session_egress)i;
-            return 0;
-        }
-    return -ERR_INVALID;
-}
-
 void session_network_info_done(struct session_network_info *info)
 {
     if (info->room)
@@ -164,7 +147,7 @@ int session_net_plan(struct sessions *m, const struct actor *who,
 {
     struct session_network_info want cleanup(session_network_info_done) = {0};
     struct network_ask ask = {
-        .m = m, .who = who, .pool = pool->conf, .runtime = runtime};
+        .m = m, .who = who, .pool = pool_conf(pool), .runtime = runtime};
     int rc;
 
     if (asked) {
@@ -192,7 +175,8 @@ void session_net_announce(const struct session *se, const struct actor *who)
     struct audit_event event = {.action = "session.network",
                                 .workspace = se->workspace,
                                 .object = se->id,
-                                .after = names[SESSION_EGRESS_OPEN],
+                                .after =
+                                    session_egress_name(SESSION_EGRESS_OPEN),
                                 .detail = SESSION_OPEN_MEANS};
 
     if (session_network_mode(se) != SESSION_EGRESS_OPEN)
@@ -263,7 +247,7 @@ static void fill_info(const struct session *se,
                       struct session_network_info *ret)
 {
     struct session_networks *n = se->m->networks;
-    const struct conf_pool *pool = se->pool->conf;
+    const struct conf_pool *pool = pool_conf(se->pool);
     struct session_net *net = se->net;
 
     network_spec_copy(&net->want, ret);
@@ -311,12 +295,13 @@ static int write_down(struct session *se, const struct actor *who,
     char *text cleanup(mem_free) = NULL;
     enum session_egress mode = want->net.mode;
     char detail[200];
-    struct audit_event event = {.action = "session.network",
-                                .workspace = se->workspace,
-                                .object = se->id,
-                                .before = names[se->net->want.net.mode],
-                                .after = names[mode],
-                                .detail = detail};
+    struct audit_event event = {
+        .action = "session.network",
+        .workspace = se->workspace,
+        .object = se->id,
+        .before = session_egress_name(se->net->want.net.mode),
+        .after = session_egress_name(mode),
+        .detail = detail};
     int rc = store_begin(workspaces_store(w), STORE_WRITE,
                          "storing a session's network", &tx, err);
 
@@ -374,8 +359,8 @@ int session_network_set(struct sessions *s, const struct actor *who,
 
     if (!se)
         return -(int)err->code;
-    ask.pool = se->pool->conf;
-    ask.runtime = se->runtime->name;
+    ask.pool = pool_conf(se->pool);
+    ask.runtime = runtime_name(se->runtime);
     ask.session = se->id;
     ask.pinned = atomic_load(&se->policy_version);
     rc = network_spec_check(net, ask.pool, &want, err);

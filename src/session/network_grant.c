@@ -97,7 +97,7 @@ static struct egress_grant make_grant(struct session *se, uint64_t handle)
 {
     struct session_net *net = se->net;
     const struct session_network *want = &net->want.net;
-    const struct conf_pool *pool = se->pool->conf;
+    const struct conf_pool *pool = pool_conf(se->pool);
     uint64_t requests = left(want->requests, pool->egress_requests,
                              atomic_load(&net->requests_used));
 
@@ -211,8 +211,8 @@ static int permitted(struct session *se, struct error *err)
     struct actor who = session_actor(se);
     struct network_ask ask = {.m = se->m,
                               .who = &who,
-                              .pool = se->pool->conf,
-                              .runtime = se->runtime->name,
+                              .pool = pool_conf(se->pool),
+                              .runtime = runtime_name(se->runtime),
                               .session = se->id,
                               .pinned = atomic_load(&se->policy_version)};
     int rc = network_permit_again(&ask, &se->net->want, err);

@@ -12,8 +12,8 @@
  *   network_renew.c   grants checked and made again
  *
  * struct session_net.lock is taken before all locks of session_int.h but
- * pools_lock: it is held over calls of the proxy and of pid 1. A box that is
- * attached has what `want` says, or nothing (E4).
+ * pools.change_lock: it is held over calls of the proxy and of pid 1. A box
+ * that is attached has what `want` says, or nothing (E4).
  */
 #ifndef GLOVEBOX_SESSION_NETWORK_INT_H
 #define GLOVEBOX_SESSION_NETWORK_INT_H
@@ -118,6 +118,11 @@ uint32_t network_spec_methods(const char *methods);
 /* What the pool's settings give its sessions. */
 int network_pool_read(const struct conf_pool *pool,
                       struct session_network_info *ret, struct error *err);
+
+/* May the actor give a pool that network? ctx: struct sessions. ERR_INVALID
+ * for malformed destinations. For pools_put. */
+int network_pool_permit(void *ctx, const struct actor *who,
+                        const struct conf_pool *pool, struct error *err);
 
 /* ---- network_json.c ----------------------------------------------------- */
 

@@ -117,14 +117,14 @@ static int check_pools(const struct sessions *m, struct error *err)
 {
     int rc = 0;
 
-    for (size_t i = 0; i < m->pool_count && rc == 0; i++) {
+    for (size_t i = 0; i < m->conf->pool_count && rc == 0; i++) {
         struct session_network_info info cleanup(session_network_info_done) = {
             0};
 
-        rc = network_pool_read(m->pools[i].conf, &info, err);
+        rc = network_pool_read(&m->conf->pools[i], &info, err);
         if (rc == 0 && info.net.mode == SESSION_EGRESS_OPEN)
             log_event(LOG_WARN, "pool_egress_open", "pool",
-                      m->pools[i].conf->name, "means", SESSION_OPEN_MEANS,
+                      m->conf->pools[i].name, "means", SESSION_OPEN_MEANS,
                       NULL);
     }
     return rc;

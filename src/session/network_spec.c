@@ -4,7 +4,7 @@
  * is checked and brought into its canonical form, budgets are checked against
  * the pool's. A pool's network comes from its `egress` and, for an allow list,
  * the words of `egress_allow`, "host[:port],…". Pure, except that
- * pools_network_permit asks policy. What policy and the vault say is checked
+ * network_pool_permit asks policy. What policy and the vault say is checked
  * by network_permit.c.
  */
 #include <stdio.h>
@@ -17,7 +17,6 @@
 #include "base/mem.h"
 #include "egress/host.h"
 #include "session/network_int.h"
-#include "session/pools_int.h"
 
 /* ---- requests ----------------------------------------------------------- */
 
@@ -406,25 +405,22 @@ int network_pool_read(const struct conf_pool *pool,
     return rc < 0 ? error_wrap(err, "pool '%s', egress_allow", pool->name) : 0;
 }
 
-int pools_network_permit(struct sessions *m, const struct actor *who,
-                         const struct pool_row *row, struct error *err)
+int network_pool_permit(void *ctx, const struct actor *who,
+                        const struct conf_pool *pool, struct error *err)
 {
     struct session_network_info info cleanup(session_network_info_done) = {0};
-    struct conf_pool first = m->conf->pools[0], pool;
+    struct sessions *m = ctx;
+    struct conf_pool first = m->conf->pools[0];
     struct network_ask ask = {
-        .m = m, .who = who, .pool = &first, .runtime = row->runtime};
+        .m = m, .who = who, .pool = &first, .runtime = pool->runtime};
     int rc;
 
-    first.name = (char *)(uintptr_t)row->name;
-    pool = first;
-    pool.egress = (char *)(uintptr_t)session_egress_name(row->egress);
-    pool.egress_allow = row->egress_allow;
-    pool.packages = row->packages;
-    rc = network_pool_read(&pool, &info, err);
+    first.name = pool->name;
+    rc = network_pool_read(pool, &info, err);
     if (rc == 0)
         rc = network_permit(&ask, &info, err);
-    if (rc == 0 && row->egress == SESSION_EGRESS_OPEN)
-        log_event(LOG_WARN, "pool_egress_open", "pool", row->name, "means",
+    if (rc == 0 && info.net.mode == SESSION_EGRESS_OPEN)
+        log_event(LOG_WARN, "pool_egress_open", "pool", pool->name, "means",
                   SESSION_OPEN_MEANS, NULL);
     return rc;
 }

@@ -143,7 +143,7 @@ int session_pending_request(struct sessions *m, struct session *se,
     const struct govern_scope scope = session_govern_scope(se, who);
     struct govern_request rq = govern_execute(
         &scope, session_language_name(spec->language), spec->code_len,
-        e->timeout_s, se->pool->conf->output_bytes);
+        e->timeout_s, pool_conf(se->pool)->output_bytes);
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
     int rc = prepare_wait(se, who, err);
 

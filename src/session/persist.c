@@ -36,13 +36,14 @@ static int put_row(struct session *se, struct store_tx *tx, struct error *err)
         "iiii"
         "tiitit",
         se->id, se->owner, (int64_t)se->owner_admin, se->workspace,
-        se->pool->conf->name, se->runtime->name, se->name ? se->name : "",
-        se->metadata ? se->metadata : "", (int64_t)l->memory_bytes,
-        (int64_t)l->scratch_bytes, (int64_t)l->scratch_inodes,
-        (int64_t)l->processes, (int64_t)l->cores, (int64_t)l->descriptors,
-        (int64_t)se->interpreter, (int64_t)se->executions, se->created_at_ms,
-        se->last_used_at_ms, se->identifier ? se->identifier : "",
-        (int64_t)se->cooldown_s, atomic_load(&se->policy_version), network,
+        pool_conf(se->pool)->name, runtime_name(se->runtime),
+        se->name ? se->name : "", se->metadata ? se->metadata : "",
+        (int64_t)l->memory_bytes, (int64_t)l->scratch_bytes,
+        (int64_t)l->scratch_inodes, (int64_t)l->processes, (int64_t)l->cores,
+        (int64_t)l->descriptors, (int64_t)se->interpreter,
+        (int64_t)se->executions, se->created_at_ms, se->last_used_at_ms,
+        se->identifier ? se->identifier : "", (int64_t)se->cooldown_s,
+        atomic_load(&se->policy_version), network,
         (int64_t)atomic_load(&se->sharing), se->tenant->name);
 }
 
@@ -68,7 +69,7 @@ int session_persist_insert(struct session *se, const struct actor *who,
 
     /* Here, where removing a pool waits: what it finds is all there is. */
     if (rc == 0)
-        rc = session_pool_check(se->pool, err);
+        rc = pool_check(se->pool, err);
     if (rc == 0 && !se->made)
         rc = workspace_create_in(w, tx, who, &spec, &info, err);
     if (rc == 0)
@@ -254,8 +255,9 @@ static void read_limits(struct store_rows *rows, const struct pool *pool,
     static const struct session_limits nothing_asked;
     struct error ignored;
 
-    if (session_limits_grant(pool->conf, &asked, ret, &ignored) < 0)
-        (void)session_limits_grant(pool->conf, &nothing_asked, ret, &ignored);
+    if (pool_limits_grant(pool_conf(pool), &asked, ret, &ignored) < 0)
+        (void)pool_limits_grant(pool_conf(pool), &nothing_asked, ret,
+                                &ignored);
 }
 
 static char *text_or_null(struct store_rows *rows, int column)
@@ -278,7 +280,7 @@ static struct session *from_row(struct sessions *m, const char *tenant,
                                 struct store_rows *rows)
 {
     struct session *se = xcalloc(1, sizeof(*se));
-    struct pool *pool = session_pool_find(m, tenant, store_text(rows, 4));
+    struct pool *pool = pool_find(m->pools, tenant, store_text(rows, 4));
 
     atomic_init(&se->refs, 1);
     se->m = m;
@@ -286,10 +288,10 @@ static struct session *from_row(struct sessions *m, const char *tenant,
     store_copy(rows, 1, se->owner, sizeof(se->owner));
     se->owner_admin = store_int(rows, 2) != 0;
     store_copy(rows, 3, se->workspace, sizeof(se->workspace));
-    se->pool = pool ? pool : &m->pools[0];
-    se->runtime = session_runtime_find(m, se->pool, store_text(rows, 5));
+    se->pool = pool ? pool : pool_find(m->pools, tenant, NULL);
+    se->runtime = runtime_find(m->pools, se->pool, store_text(rows, 5));
     if (!se->runtime)
-        se->runtime = se->pool->runtime;
+        se->runtime = runtime_find(m->pools, se->pool, NULL);
     se->name = text_or_null(rows, 6);
     se->metadata = text_or_null(rows, 7);
     read_limits(rows, se->pool, &se->limits);

@@ -1,246 +1,261 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The table of pools: find, reference, show, list. Runs in gloveboxd on the
- * caller's thread. Configured pools exist from start to end and cost nothing
- * to find; pools created later are reference counted.
+ * Pools as clients use them: the calls of pool/ inside the session module, and
+ * the removal of a pool with everything in it: its sessions, their rows, its
+ * ready sandboxes and its own row; workspaces stay. Runs in gloveboxd on the
+ * caller's thread.
+ *
+ * First the pool is marked gone, under sessions.lock. From then on no session
+ * of it enters the table (create and load check the mark) and no row of one is
+ * written (persist checks inside its transaction), so the sessions found after
+ * that are all there are. They are deleted in batches. If the store fails in
+ * between, the pool is usable again with the sessions that are left.
  */
-#include <assert.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "approval/approval.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "session/pools_int.h"
+#include "session/network_int.h"
+#include "store/store.h"
 
-/* ---- the table ---------------------------------------------------------- */
+#define BATCH 64u
+#define SAVE_ALL_MS 8000u  /* for the last commits of them all */
+#define SAVE_LEAST_MS 100u /* but for each at least so much */
 
-size_t session_pools_count(const struct sessions *m)
+struct removal {
+    struct sessions *m;
+    const struct actor *who;
+    struct pool *pool; /* referenced */
+    uint64_t deadline_ms;
+    size_t sessions; /* ended so far */
+};
+
+struct victim {
+    char id[ID_MAX], owner[ID_MAX], workspace[ID_MAX];
+    bool owner_admin;
+};
+
+/* All at once, so that the ends of what runs are waited for together. */
+static void ask_all(struct removal *r)
 {
-    return m->pool_count + m->made_count;
+    struct sessions *m = r->m;
+
+    mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->table.size; i++)
+        for (struct idmap_node *n = m->table.buckets[i]; n; n = n->next) {
+            struct session *se = container_of(n, struct session, node);
+
+            if (se->pool != r->pool)
+                continue;
+            mutex_lock(&se->lock);
+            session_queue_request(se, REQUEST_END);
+            mutex_unlock(&se->lock);
+        }
+    mutex_unlock(&m->lock);
 }
 
-struct pool *session_pools_at(struct sessions *m, size_t i)
+/* One whose row, if it had one, is gone. */
+static void end_session(struct removal *r, struct session *se)
 {
-    return i < m->pool_count ? &m->pools[i] : m->made[i - m->pool_count];
+    struct actor owner = session_actor(se);
+    int left = clock_left_ms(r->deadline_ms);
+
+    (void)session_save(se, MAX((uint32_t)left, SAVE_LEAST_MS));
+    if (!session_end(se))
+        return; /* someone else did, and tells of it */
+    if (!se->stored)
+        session_audit(se, r->who, "session.delete");
+    session_pending_withdraw(se, r->who);
+    if (se->made && !se->ephemeral)
+        session_tidy(r->m, &owner, se->workspace);
+    r->sessions++;
+    log_event(LOG_INFO, "session_deleted", "session", se->id, "tenant",
+              r->who->tenant, NULL);
 }
 
-bool pools_configured(const struct sessions *m, const char *name)
+/* ---- those with rows ---------------------------------------------------- */
+
+static int find_rows(struct removal *r, struct store_tx *tx,
+                     struct victim *ret, size_t *ret_count, struct error *err)
 {
-    for (size_t i = 0; i < m->pool_count; i++)
-        if (strcmp(m->conf->pools[i].name, name) == 0)
-            return true;
-    return false;
-}
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int rc = store_query(tx, &rows, err,
+                         "SELECT id, owner, owner_admin, workspace"
+                         " FROM sessions WHERE tenant = ?1 AND pool = ?2"
+                         " LIMIT ?3",
+                         "tti", r->who->tenant, pool_conf(r->pool)->name,
+                         (int64_t)BATCH);
 
-/* Where it is, or would be. */
-static size_t place_of(const struct sessions *m, const char *name)
-{
-    size_t low = 0, high = m->made_count;
+    *ret_count = 0;
+    while (rc == 0 && *ret_count < BATCH && (rc = store_next(rows, err)) > 0) {
+        struct victim *v = &ret[(*ret_count)++];
 
-    while (low < high) {
-        size_t middle = low + (high - low) / 2;
-
-        if (strcmp(m->made[middle]->made->name, name) < 0)
-            low = middle + 1;
-        else
-            high = middle;
+        store_copy(rows, 0, v->id, sizeof(v->id));
+        store_copy(rows, 1, v->owner, sizeof(v->owner));
+        v->owner_admin = store_int(rows, 2) != 0;
+        store_copy(rows, 3, v->workspace, sizeof(v->workspace));
+        rc = 0;
     }
-    return low;
+    return rc;
 }
 
-struct pool *pools_made_find(struct sessions *m, const char *name)
+static int delete_rows(struct removal *r, struct victim *ret,
+                       size_t *ret_count, struct error *err)
 {
-    size_t i = place_of(m, name);
+    struct workspaces *w = r->m->workspaces;
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int rc = store_begin(workspaces_store(w), STORE_WRITE, "removing a pool",
+                         &tx, err);
 
-    return i < m->made_count && strcmp(m->made[i]->made->name, name) == 0
-               ? m->made[i]
-               : NULL;
-}
+    if (rc == 0)
+        rc = find_rows(r, tx, ret, ret_count, err);
+    for (size_t i = 0; rc == 0 && i < *ret_count; i++) {
+        struct audit_event event = {.action = "session.delete",
+                                    .workspace = ret[i].workspace,
+                                    .object = ret[i].id};
 
-void pools_made_add(struct sessions *m, struct pool *pool)
-{
-    size_t i;
-
-    mutex_lock(&m->pool_lock);
-    assert(m->made_count < POOLS_MADE_MAX);
-    i = place_of(m, pool->made->name);
-    memmove(&m->made[i + 1], &m->made[i],
-            (m->made_count - i) * sizeof(struct pool *));
-    m->made[i] = pool;
-    m->made_count++;
-    cond_signal(&m->pool_cond);
-    mutex_unlock(&m->pool_lock);
-}
-
-void pools_made_drop(struct sessions *m, struct pool *pool)
-{
-    size_t i;
-
-    mutex_lock(&m->pool_lock);
-    i = place_of(m, pool->made->name);
-    assert(i < m->made_count && m->made[i] == pool);
-    m->made_count--;
-    memmove(&m->made[i], &m->made[i + 1],
-            (m->made_count - i) * sizeof(struct pool *));
-    mutex_unlock(&m->pool_lock);
-    session_pool_unref(pool);
-}
-
-void session_pools_done(struct sessions *m)
-{
-    while (m->made_count) {
-        struct pool *pool = m->made[m->made_count - 1];
-
-        session_pool_empty(m, pool);
-        pools_made_drop(m, pool);
+        rc = MIN(store_exec(tx, err, "DELETE FROM sessions WHERE id = ?1", "t",
+                            ret[i].id),
+                 0);
+        if (rc == 0)
+            rc = audit_add(workspaces_audit(w), tx, r->who, &event, err);
     }
+    if (rc == 0)
+        rc = store_commit(&tx, err);
+    return rc;
 }
 
-/* ---- references --------------------------------------------------------- */
-
-struct pool *session_pool_ref(struct pool *pool)
+static void end_victim(struct removal *r, const struct victim *v)
 {
-    if (pool->made)
-        atomic_fetch_add(&pool->made->refs, 1);
-    return pool;
-}
+    struct actor owner = {
+        .tenant = r->who->tenant, .key = v->owner, .admin = v->owner_admin};
+    struct session *se;
 
-void session_pool_unref(struct pool *pool)
-{
-    struct pool_settings *next;
-
-    if (!pool || !pool->made || atomic_fetch_sub(&pool->made->refs, 1) != 1)
+    mutex_lock(&r->m->lock);
+    se = session_at_hand(r->m, owner.tenant, v->id);
+    mutex_unlock(&r->m->lock);
+    if (se) {
+        end_session(r, se);
+        session_unref(se);
         return;
-    assert(pool->ready_count == 0);
-    for (struct pool_settings *s = pool->made->settings; s; s = next) {
-        next = s->next;
-        pools_settings_free(s);
     }
-    free(pool->made->details);
-    free(pool->made);
-    free(pool->ready);
-    free(pool);
+    approval_withdraw_session(r->m->parts.govern.approvals, r->who, v->id,
+                              NULL, NULL);
+    session_tidy(r->m, &owner, v->workspace);
+    r->sessions++;
 }
 
-void session_pool_unrefp(struct pool **pool)
+static int end_stored(struct removal *r, struct error *err)
 {
-    session_pool_unref(*pool);
+    struct victim *batch cleanup(mem_free) = xcalloc(BATCH, sizeof(*batch));
+    size_t count = 0;
+    int rc;
+
+    do {
+        rc = delete_rows(r, batch, &count, err);
+        for (size_t i = 0; rc == 0 && i < count; i++)
+            end_victim(r, &batch[i]);
+    } while (rc == 0 && count);
+    return rc;
 }
 
-struct pool *session_pool_find(struct sessions *m, const char *tenant,
-                               const char *name)
-{
-    struct pool *pool;
+/* ---- those without ------------------------------------------------------ */
 
-    if (!name || !name[0])
-        return &m->pools[0];
-    for (size_t i = 0; i < m->pool_count; i++)
-        if (strcmp(m->conf->pools[i].name, name) == 0)
-            return &m->pools[i];
-    mutex_lock(&m->pool_lock);
-    pool = pools_made_find(m, name);
-    if (pool && strcmp(pool->made->tenant, tenant) == 0)
-        (void)session_pool_ref(pool);
-    else
-        pool = NULL;
-    mutex_unlock(&m->pool_lock);
-    return pool;
+static size_t find_others(struct removal *r, struct session **ret)
+{
+    struct sessions *m = r->m;
+    size_t count = 0;
+
+    mutex_lock(&m->lock);
+    for (size_t i = 0; i < m->table.size && count < BATCH; i++)
+        for (struct idmap_node *n = m->table.buckets[i]; n && count < BATCH;
+             n = n->next) {
+            struct session *se = container_of(n, struct session, node);
+
+            if (se->pool == r->pool)
+                ret[count++] = session_ref(se);
+        }
+    mutex_unlock(&m->lock);
+    return count;
 }
 
-struct pool *session_pool_open(struct sessions *m, const struct actor *who,
-                               const char *name)
+static void end_others(struct removal *r)
 {
-    const char *bound = actor_bound(who, ACTOR_POOLS);
-    char first[64];
-    struct pool *pool;
+    struct session *batch[BATCH];
+    size_t count;
 
-    if ((!name || !name[0]) && bound[0]) {
-        (void)snprintf(first, sizeof(first), "%.*s", (int)strcspn(bound, ","),
-                       bound);
-        name = first;
+    while ((count = find_others(r, batch)))
+        for (size_t i = 0; i < count; i++) {
+            end_session(r, batch[i]);
+            session_unref(batch[i]);
+        }
+}
+
+/* ---- the pool ----------------------------------------------------------- */
+
+static int end_pool(struct removal *r, struct error *err)
+{
+    int rc;
+
+    ask_all(r);
+    rc = end_stored(r, err);
+    if (rc == 0) {
+        end_others(r);
+        rc = pools_remove_end(r->m->pools, r->who, r->pool, r->sessions, err);
     }
-    pool = session_pool_find(m, who->tenant, name);
-    if (!pool || actor_may(who, ACTOR_POOLS, pool->conf->name))
-        return pool;
-    session_pool_unref(pool);
-    return NULL;
+    if (rc < 0)
+        pools_remove_cancel(r->pool, &r->m->lock);
+    return rc;
 }
 
-int session_pool_check(const struct pool *pool, struct error *err)
+int session_pool_remove(struct sessions *s, const struct actor *who,
+                        const char *name, struct error *err)
 {
-    if (pool && !atomic_load(&pool->gone))
-        return 0;
-    return error_set(err, ERR_INVALID, "there is no pool of that name");
+    struct removal r = {.m = s, .who = who};
+    int rc = session_enter(s, err);
+
+    if (rc < 0)
+        return rc;
+    r.deadline_ms = clock_mono_ms() + SAVE_ALL_MS;
+    r.pool = pools_remove_begin(s->pools, who, name, &s->lock, err);
+    rc = r.pool ? end_pool(&r, err) : -(int)err->code;
+    if (rc == 0)
+        log_event(LOG_INFO, "pool_removed", "pool", name, "tenant",
+                  who->tenant, NULL);
+    pool_unref(r.pool);
+    session_leave(s);
+    return rc;
 }
 
-/* ---- what it shows ------------------------------------------------------ */
+/* ---- the other calls ---------------------------------------------------- */
 
-static void fill_made(const struct pool_made *made, struct pool_info *ret)
+int session_pool_put(struct sessions *s, const struct actor *who,
+                     enum pool_put how, const struct pool_spec *spec,
+                     bool *ret_made, struct pool_info *ret, struct error *err)
 {
-    (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s", made->tenant);
-    ret->kind = made->kind;
-    ret->created_at_ms = made->created_at_ms;
-    ret->updated_at_ms = made->updated_at_ms;
-    ret->details = xstrdup(made->details);
-}
+    int rc = session_enter(s, err);
 
-/* pool_lock is held. */
-static void fill_info(struct pool *pool, struct pool_info *ret)
-{
-    const struct conf_pool *conf = pool->conf;
-
-    *ret = (struct pool_info){
-        .kind = POOL_PYTHON,
-        .zygote = conf->zygote,
-        .ephemeral = strcmp(conf->persistence, "ephemeral") == 0,
-        .ready = conf->ready,
-        .ready_now = pool->ready_count,
-        .sessions = atomic_load(&pool->sessions),
-        .max_sessions = conf->max_sessions,
-        .cooldown_s = conf->cooldown_s,
-        .python_timeout_max_s = conf->python_timeout_max_s,
-        .shell_timeout_max_s = conf->shell_timeout_max_s,
-        .memory_bytes = conf->memory_bytes,
-        .egress_allow = xstrdup(conf->egress_allow ? conf->egress_allow : ""),
-        .packages = conf->packages,
-    };
-    (void)session_egress_parse(conf->egress ? conf->egress : "none",
-                               &ret->egress);
-    (void)session_sharing_parse(conf->sharing, &ret->sharing);
-    (void)snprintf(ret->name, sizeof(ret->name), "%s", conf->name);
-    (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", conf->runtime);
-    if (pool->made)
-        fill_made(pool->made, ret);
-}
-
-void pools_info(struct sessions *m, struct pool *pool, struct pool_info *ret)
-{
-    mutex_lock(&m->pool_lock);
-    fill_info(pool, ret);
-    mutex_unlock(&m->pool_lock);
-}
-
-void pool_info_done(struct pool_info *info)
-{
-    free(take_ptr(info->details));
-    free(take_ptr(info->egress_allow));
+    if (rc < 0)
+        return rc;
+    rc = pools_put(s->pools, who, how, spec, network_pool_permit, s, ret_made,
+                   ret, err);
+    session_leave(s);
+    return rc;
 }
 
 int session_pool_get(struct sessions *s, const struct actor *who,
                      const char *name, struct pool_info *ret,
                      struct error *err)
 {
-    struct pool *pool cleanup(session_pool_unrefp) = NULL;
     int rc = session_enter(s, err);
 
     if (rc < 0)
         return rc;
-    pool = session_pool_open(s, who, name);
-    if (pool && !atomic_load(&pool->gone))
-        pools_info(s, pool, ret);
-    else
-        rc = error_set(err, ERR_NOT_FOUND, "no such pool");
+    rc = pools_get(s->pools, who, name, ret, err);
     session_leave(s);
     return rc;
 }
@@ -249,25 +264,11 @@ int session_pool_list(struct sessions *s, const struct actor *who,
                       struct pool_info **ret, size_t *ret_count,
                       struct error *err)
 {
-    struct pool_info *list;
-    size_t count = 0;
     int rc = session_enter(s, err);
 
     if (rc < 0)
         return rc;
-    mutex_lock(&s->pool_lock);
-    list = xcalloc(session_pools_count(s), sizeof(*list));
-    for (size_t i = 0; i < session_pools_count(s); i++) {
-        struct pool *p = session_pools_at(s, i);
-
-        if (actor_may(who, ACTOR_POOLS, p->conf->name) &&
-            (!p->made || (strcmp(p->made->tenant, who->tenant) == 0 &&
-                          !atomic_load(&p->gone))))
-            fill_info(p, &list[count++]);
-    }
-    mutex_unlock(&s->pool_lock);
+    pools_list(s->pools, who, ret, ret_count);
     session_leave(s);
-    *ret = list;
-    *ret_count = count;
     return 0;
 }

@@ -50,7 +50,7 @@ static bool wanted(const struct query *q, const struct session *se)
 
     return (f->oldest_first ? se->created_at_ms > q->than_ms
                             : se->created_at_ms < q->than_ms) &&
-           (!f->pool || strcmp(f->pool, se->pool->conf->name) == 0) &&
+           (!f->pool || strcmp(f->pool, pool_conf(se->pool)->name) == 0) &&
            (!f->name || strcmp(f->name, name) == 0) &&
            (!f->identified || se->identifier) && session_visible(se, q->who);
 }

@@ -25,7 +25,7 @@ struct victim {
 
 static bool due(const struct session *se, uint64_t now)
 {
-    const struct conf_pool *conf = se->pool->conf;
+    const struct conf_pool *conf = pool_conf(se->pool);
 
     return se->state == SESSION_IDLE && !se->queue_head && !se->exclusive &&
            !se->pins &&

@@ -107,6 +107,6 @@ int session_reserve(struct sessions *m, struct tenant *t, struct pool *pool,
     atomic_fetch_add(&m->creating, 1);
     atomic_fetch_add(&m->live, 1);
     session_limits_live(m, limits, true);
-    atomic_fetch_add(&pool->sessions, 1);
+    pool_sessions_add(pool, 1);
     return 0;
 }

@@ -30,7 +30,7 @@ void session_unref(struct session *se)
     session_sandbox_unpin_tree(se);
     session_seen_done(se);
     session_over_quota_done(se);
-    session_pool_unref(se->pool);
+    pool_unref(se->pool);
     session_net_free(se->net);
     free(se->name);
     free(se->metadata);
@@ -77,7 +77,7 @@ static struct session *seat(struct sessions *m, struct session *se)
     mutex_lock(&m->lock);
     session_claim_wait(m, se->id);
     other = session_at_hand(m, se->tenant->name, se->id);
-    if (!other && !atomic_load(&se->pool->gone)) {
+    if (!other && !pool_is_gone(se->pool)) {
         session_idmap_add(&m->table, &session_ref(se)->node, se->id);
         session_identifier_add(se);
         other = session_ref(se);
@@ -178,9 +178,10 @@ void session_fill_info(struct session *se, struct session_info *ret)
 
     memset(ret, 0, sizeof(*ret));
     memcpy(ret->id, se->id, sizeof(ret->id));
-    (void)snprintf(ret->pool, sizeof(ret->pool), "%s", se->pool->conf->name);
+    (void)snprintf(ret->pool, sizeof(ret->pool), "%s",
+                   pool_conf(se->pool)->name);
     (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s",
-                   se->runtime->name);
+                   runtime_name(se->runtime));
     if (se->name)
         (void)snprintf(ret->name, sizeof(ret->name), "%s", se->name);
     if (!se->ephemeral)

@@ -26,6 +26,7 @@
 #include "base/buf.h"
 #include "base/ids.h"
 #include "govern/govern.h"
+#include "pool/pool.h"
 
 struct actor;
 struct approval_info;
@@ -86,21 +87,6 @@ enum session_state {
 };
 
 /* Who in the tenant sees and uses a session; see sharing.c. */
-enum session_sharing {
-    SESSION_SHARING_DEFAULT,   /* not chosen: the next setting decides */
-    SESSION_SHARING_PRINCIPAL, /* its owner, and admins of the tenant */
-    SESSION_SHARING_TENANT     /* every principal of the tenant */
-};
-
-struct session_limits { /* 0: the pool's */
-    uint64_t memory_bytes;
-    uint64_t scratch_bytes;
-    uint32_t scratch_inodes;
-    uint32_t processes;
-    uint32_t cores;
-    uint32_t descriptors;
-};
-
 struct session_spec {
     const char *pool;    /* NULL: the first */
     const char *name;    /* NULL: none; at most 128 bytes */
@@ -135,14 +121,6 @@ struct session_spec {
  * Nothing, unless it is granted; then only through the proxy (egress/). A
  * change holds at once, for what runs too.
  */
-
-enum session_egress {
-    SESSION_EGRESS_NONE,
-    SESSION_EGRESS_ALLOWLIST,
-    SESSION_EGRESS_OPEN /* every public address; says so loudly */
-};
-#define SESSION_OPEN_MEANS                                                    \
-    "code that nobody has read can send what it sees to any public address"
 
 #define SESSION_DESTINATIONS_MAX 100u
 #define SESSION_PORTS_MAX 8
@@ -184,8 +162,6 @@ struct session_network_info {
     struct arena *room; /* what all this points into */
 };
 void session_network_info_done(struct session_network_info *info);
-const char *session_egress_name(enum session_egress mode);
-int session_egress_parse(const char *name, enum session_egress *ret);
 
 /* network_json.c: {"mode": …, "destinations": […], …} and back; shapes only,
  * what may be is the core's to say. room: borrowed, has what ret points to. */
@@ -247,10 +223,6 @@ struct session_info {
 
 void session_info_done(struct session_info *info);
 const char *session_state_name(enum session_state state);
-/* "default", "principal", "tenant". */
-const char *session_sharing_name(enum session_sharing sharing);
-/* -ERR_INVALID: no such name. NULL and "" are the default. */
-int session_sharing_parse(const char *name, enum session_sharing *ret);
 
 /* Is an expired session of this tenant over? */
 bool session_expiry_final(const struct sessions *s, const char *tenant);
@@ -321,59 +293,9 @@ int session_refresh(struct sessions *s, const struct actor *who,
 int session_interrupt(struct sessions *s, const struct actor *who,
                       const char *id, struct error *err);
 
-/* ---- pools ---------------------------------------------------------------
- * Those of the configuration belong to nobody and are everybody's; others are
- * made while the service runs, belong to a tenant and are kept. A foreign
- * pool is answered as an unknown one. Names are unique in the service.
+/* ---- pools; see pool/pool.h ---------------------------------------------
  */
 
-enum pool_kind {
-    POOL_PYTHON,
-    POOL_SHELL /* what comes in by a door that names no language is shell */
-};
-
-#define POOLS_MADE_MAX 256u     /* in the service */
-#define POOL_DETAILS_MAX 16384u /* bytes */
-
-/* NULL, -1, or 0 where that is no value: as the first pool of the
- * configuration has it, or as it was. */
-struct pool_spec {
-    const char *name;    /* [a-z0-9-]{1,63}, beginning with a letter */
-    const char *runtime; /* one that some pool of the configuration has */
-    int kind;            /* enum pool_kind */
-    const char *persistence;
-    int64_t ready, max_sessions, cooldown_s, memory_bytes;
-    const char *details; /* a door's own JSON object, given back as it is */
-    const char *egress;  /* "none", "allowlist", "open" */
-    const char *egress_allow; /* "host[:port],…" */
-    int packages;             /* 1: yes, -1: no, 0: as it was */
-    const char *sharing;      /* "default", "principal", "tenant" */
-};
-
-struct pool_info {
-    char name[64];
-    char tenant[64]; /* "" : of the configuration */
-    char runtime[64];
-    enum pool_kind kind;
-    bool zygote;
-    bool ephemeral;
-    uint32_t ready, ready_now, sessions, max_sessions, cooldown_s;
-    uint32_t python_timeout_max_s, shell_timeout_max_s;
-    uint64_t memory_bytes;
-    int64_t created_at_ms, updated_at_ms; /* 0: of the configuration */
-    char *details;                        /* owned by caller; may be NULL */
-    enum session_egress egress;
-    char *egress_allow; /* owned by caller */
-    bool packages;
-    enum session_sharing sharing; /* of its sessions that choose nothing */
-};
-void pool_info_done(struct pool_info *info);
-
-enum pool_put {
-    POOL_PUT,    /* make it, or change it */
-    POOL_MAKE,   /* ERR_CONFLICT when it is there */
-    POOL_CHANGE, /* ERR_NOT_FOUND when it is not */
-};
 /* One of the configuration: ERR_CONFLICT. A change holds for sandboxes made
  * from now on. */
 int session_pool_put(struct sessions *s, const struct actor *who,

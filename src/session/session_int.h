@@ -2,9 +2,8 @@
 /*
  * Inside src/session/. How the pieces work together:
  *
- *   struct sessions   the manager: tables, pools, two threads (refill, reaper)
- *   struct pool       settings and the ready boxes made with exactly them
- *   struct runtime    an image the warden knows, by handle
+ *   struct sessions   the manager: tables, pools, the reaper
+ *   struct pools      pools, ready sandboxes and runtimes (pool/pool.h)
  *   struct session    what clients name; has a box or, dormant, only a row
  *   struct box        one sandbox (box/box.h)
  *   struct execution  one run: events, watchers, observations, place in
@@ -13,13 +12,13 @@
  *
  * Locks, in the order they may nest (a later one inside an earlier one):
  *
- *   0 sessions.pools_lock   one change of the made pools; held over the store
+ *   0 pools.change_lock     (pool/pool_int.h)
  *     session_net.lock      a session's network; held over the proxy's calls
  *     sessions.sharing_lock one change of a session's sharing; held over the
  *                           store
  *   1 sessions.lock   tables, history, counts
  *   2 session.lock    state, box, queue, who runs
- *   3 sessions.pool_lock, runtime.lock   (never both)
+ *   3 pools.lock, runtime.lock   (never both)
  *   4 the locks of a box (box/box_int.h)
  *   5 execution.lock, sessions.runner_lock, session_metrics (leaves)
  *
@@ -51,82 +50,6 @@
 /* The path rules (F5) of session.h; ERR_INVALID says which was broken. */
 /* path_check.c */
 int session_path_check(const char *path, size_t len, struct error *err);
-
-/* ---- runtime.c, pool.c -------------------------------------------------- */
-
-struct runtime {
-    const char *name; /* borrowed from conf */
-    bool zygote;
-    struct mutex lock;
-    bool known; /* lock: the warden has it */
-    uint32_t handle;
-    atomic_bool up; /* a sandbox of it has started once */
-};
-
-/* Of the configuration, or made while the service runs. Settings of a made
- * one are changed by publishing new ones; the old are kept while anyone could
- * be reading them. */
-struct pool {
-    const struct conf_pool *_Atomic conf; /* its name never changes */
-    struct runtime *_Atomic runtime;
-    atomic_uint sessions;
-    struct pool_made *made; /* NULL: of the configuration */
-    atomic_bool gone;       /* being removed: no session of it appears; set
-                               under sessions.lock */
-    /* pool_lock: */
-    struct warden_limits limits; /* of the ready ones */
-    unsigned changes;            /* of limits and runtime, so far */
-    struct box **ready;          /* room for the most it may want */
-    unsigned ready_count;
-    uint64_t last_take_ms;
-    uint64_t not_before_ms; /* after a failure */
-    uint32_t backoff_ms;    /* 0: the last one worked */
-};
-
-/* The warden's handle of it; asks the cache again until it is known. */
-int session_runtime_handle(struct sessions *m, struct runtime *rt,
-                           uint32_t *ret, struct error *err);
-/* Finds pools' runtimes; a pool's own for name NULL, or NULL. */
-struct runtime *session_runtime_find(struct sessions *m, struct pool *pool,
-                                     const char *name);
-void session_runtimes_init(struct sessions *m);
-void session_runtimes_done(struct sessions *m);
-
-int session_pool_start(struct sessions *m, struct error *err);
-void session_pool_stop(struct sessions *m); /* releases the ready boxes */
-/* A ready box of that kind, referenced, or NULL. */
-struct box *session_pool_take(struct sessions *m, struct pool *pool,
-                              const struct runtime *runtime,
-                              const struct warden_limits *limits);
-/* Puts settings in force (borrowed while the pool is there) and releases the
- * ready boxes that are not as they say. */
-void session_pool_set(struct sessions *m, struct pool *pool,
-                      const struct conf_pool *conf, struct runtime *runtime,
-                      const struct warden_limits *limits);
-/* Releases all ready boxes; of a pool that is gone none are made. */
-void session_pool_empty(struct sessions *m, struct pool *pool);
-
-/* ---- pools*.c: those made while the service runs ------------------------ */
-
-/* Referenced, or NULL: unknown or foreign. name NULL: the first. One that is
- * being removed is found too (gone). A session holds a reference. */
-struct pool *session_pool_find(struct sessions *m, const char *tenant,
-                               const char *name);
-/* The same for an actor: one it is not bound to is none, and without a name
- * it is the first of those it is bound to. */
-struct pool *session_pool_open(struct sessions *m, const struct actor *who,
-                               const char *name);
-struct pool *session_pool_ref(struct pool *pool);
-void session_pool_unref(struct pool *pool);   /* accepts NULL */
-void session_pool_unrefp(struct pool **pool); /* for cleanup() */
-/* Refuses what belongs to a pool that is gone, as an unknown one. */
-int session_pool_check(const struct pool *pool, struct error *err);
-/* All pools, the configuration's first; pool_lock is held. */
-size_t session_pools_count(const struct sessions *m);
-struct pool *session_pools_at(struct sessions *m, size_t i);
-/* Those kept in the store, at the start; and the end of all. */
-int session_pools_load(struct sessions *m, struct error *err);
-void session_pools_done(struct sessions *m);
 
 /* ---- the manager -------------------------------------------------------- */
 
@@ -193,19 +116,7 @@ struct sessions {
     uint64_t memory_checked_ms;
     bool memory_short;
 
-    struct pool pools[CONF_POOLS_MAX]; /* of the configuration */
-    size_t pool_count;
-    struct mutex pools_lock; /* before all others: one change of the made
-                                   ones at a time; held over the store */
-    /* pool_lock: */
-    struct pool *made[POOLS_MADE_MAX]; /* by name; each referenced */
-    size_t made_count;
-    struct runtime runtimes[CONF_POOLS_MAX];
-    size_t runtime_count;
-    struct mutex pool_lock;
-    struct cond pool_cond;
-    uint64_t wanting_ms; /* pool_lock: since when one is missing; 0: none */
-    struct thread refill;
+    struct pools *pools;
     struct worker reaper;
 
     struct mutex runner_lock;
@@ -376,9 +287,6 @@ int session_limits_room(const struct sessions *m, const struct pool *pool,
 /* A session becomes live, or stops to be. */
 void session_limits_live(struct sessions *m,
                          const struct warden_limits *limits, bool live);
-int session_limits_grant(const struct conf_pool *pool,
-                         const struct session_limits *asked,
-                         struct warden_limits *ret, struct error *err);
 /* reserve.c, with sessions.lock held: the tenant, made if need be; and a
  * place, counted, for a session that is being made. */
 struct tenant *session_tenant(struct sessions *m, const char *name);

@@ -23,34 +23,9 @@
 #include "base/thread.h"
 #include "session/session_int.h"
 
-static const char *const names[] = {
-    [SESSION_SHARING_DEFAULT] = "default",
-    [SESSION_SHARING_PRINCIPAL] = "principal",
-    [SESSION_SHARING_TENANT] = "tenant",
-};
-
 /* SESSION_VISIBLE_SQL, and the index of the table, have these numbers. */
 _Static_assert(SESSION_SHARING_PRINCIPAL == 1 && SESSION_SHARING_TENANT == 2,
                "they are stored");
-
-const char *session_sharing_name(enum session_sharing sharing)
-{
-    return names[sharing];
-}
-
-int session_sharing_parse(const char *name, enum session_sharing *ret)
-{
-    if (!name || !*name) {
-        *ret = SESSION_SHARING_DEFAULT;
-        return 0;
-    }
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcmp(name, names[i]) == 0) {
-            *ret = (enum session_sharing)i;
-            return 0;
-        }
-    return -ERR_INVALID;
-}
 
 /* ---- the decision ------------------------------------------------------- */
 
@@ -71,7 +46,7 @@ bool session_visible(const struct session *se, const struct actor *who)
     return (atomic_load(&se->sharing) == SESSION_SHARING_TENANT ||
             owns(se, who) || session_sees_all(who)) &&
            actor_may(who, ACTOR_SESSIONS, se->id) &&
-           actor_may(who, ACTOR_POOLS, se->pool->conf->name) &&
+           actor_may(who, ACTOR_POOLS, pool_conf(se->pool)->name) &&
            actor_may(who, ACTOR_WORKSPACES, se->workspace);
 }
 
@@ -186,7 +161,7 @@ static int change(struct session *se, const struct actor *who,
     if (atomic_load(&se->sharing) == sharing)
         return 0;
     if (se->identifier)
-        rc = session_claim(m, who, se->pool->conf->name, se->identifier,
+        rc = session_claim(m, who, pool_conf(se->pool)->name, se->identifier,
                            session_identifier_space(sharing, se->owner),
                            &claim, &other, err);
     if (rc == 0 && other) {

@@ -89,12 +89,12 @@ void session_state_set(struct session *se, enum session_state to)
     se->state = to;
     if (session_state_live(from) && !session_state_live(to)) {
         session_quota_give(se->m, se->tenant->name, &se->limits);
-        atomic_fetch_sub(&se->pool->sessions, 1);
+        pool_sessions_add(se->pool, -1);
         atomic_fetch_sub(&se->m->live, 1);
         session_limits_live(se->m, &se->limits, false);
     } else if (!session_state_live(from) && session_state_live(to)) {
         /* Its tenant's quotas have been taken by who wakes it. */
-        atomic_fetch_add(&se->pool->sessions, 1);
+        pool_sessions_add(se->pool, 1);
         atomic_fetch_add(&se->m->live, 1);
         session_limits_live(se->m, &se->limits, true);
     }

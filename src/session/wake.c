@@ -53,7 +53,7 @@ static void drop_box(struct session *se, struct box *box)
 static int make_box(struct session *se, struct box **ret, struct error *err)
 {
     uint32_t handle;
-    int rc = session_runtime_handle(se->m, se->runtime, &handle, err);
+    int rc = runtime_handle(se->m->pools, se->runtime, &handle, err);
 
     if (rc == 0)
         rc = session_sandbox_pin_tree(se, &se->tree, err);

@@ -5,7 +5,7 @@
  */
 #include "session_fixture.h"
 
-#include "session/pools_int.h"
+#include "pool/pool_int.h"
 
 static struct pool_spec spec_of(const char *name)
 {
@@ -482,7 +482,7 @@ static void settings_are_not_kept_for_ever(void **state)
         spec.cooldown_s = 1000 + i;
         assert_int_equal(put_pool(f, POOL_CHANGE, &spec), 0);
     }
-    pool = pools_made_find(f->s, "p");
+    pool = pools_made_find(f->s->pools, "p");
     assert_true(pool->made->settings_count <= 2); /* nobody reads others */
     assert_int_equal(create_in(f, "p", true, NULL), 0);
     for (unsigned i = 0; rc == 0 && i <= POOL_SETTINGS_MAX; i++) {

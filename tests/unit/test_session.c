@@ -85,25 +85,25 @@ static void session_limits_grant_ranges(void **state)
     struct session_limits asked = {0};
     struct warden_limits got;
 
-    assert_int_equal(session_limits_grant(pool, &asked, &got, &f->err), 0);
+    assert_int_equal(pool_limits_grant(pool, &asked, &got, &f->err), 0);
     assert_int_equal(got.memory_bytes, 1 << 30);
     assert_int_equal(got.tmp_bytes, 1 << 20);
     asked.memory_bytes = 4ull << 30;
     asked.cores = 2;
     asked.processes = 8;
-    assert_int_equal(session_limits_grant(pool, &asked, &got, &f->err), 0);
+    assert_int_equal(pool_limits_grant(pool, &asked, &got, &f->err), 0);
     assert_true(got.memory_bytes == 4ull << 30);
     assert_int_equal(got.processes, 8);
     asked.processes = 129;
-    assert_int_equal(session_limits_grant(pool, &asked, &got, &f->err),
+    assert_int_equal(pool_limits_grant(pool, &asked, &got, &f->err),
                      -ERR_INVALID);
     assert_non_null(strstr(f->err.message, "limits.processes"));
     asked.processes = 7;
-    assert_int_equal(session_limits_grant(pool, &asked, &got, &f->err),
+    assert_int_equal(pool_limits_grant(pool, &asked, &got, &f->err),
                      -ERR_INVALID);
     asked.processes = 0;
     asked.memory_bytes = (4ull << 30) + 1;
-    assert_int_equal(session_limits_grant(pool, &asked, &got, &f->err),
+    assert_int_equal(pool_limits_grant(pool, &asked, &got, &f->err),
                      -ERR_INVALID);
 }
 

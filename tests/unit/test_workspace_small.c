@@ -10,6 +10,7 @@
 #include "workspace_fixture.h"
 
 #include "base/fd.h"
+#include "base/thread.h"
 #include "blob/blob_int.h"
 #include "store/store_int.h"
 
@@ -18,9 +19,9 @@
 
 static void never_place(struct fixture *f)
 {
-    (void)pthread_mutex_lock(&f->blobs->log.lock);
+    mutex_lock(&f->blobs->log.lock);
     f->blobs->log.quiet_ms = 1000000;
-    (void)pthread_mutex_unlock(&f->blobs->log.lock);
+    mutex_unlock(&f->blobs->log.lock);
 }
 
 static void put_soon(struct fixture *f, const char *path, const char *text)

@@ -17,7 +17,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "session/session_int.h"
+#include "pool/pool_int.h"
 
 #define SETTLE_MS 5u        /* of quiet after a take */
 #define SETTLE_MOST_MS 100u /* but refill at last under steady taking */
@@ -32,20 +32,20 @@ static bool as_ready(const struct pool *pool, const struct runtime *runtime,
            memcmp(limits, &pool->limits, sizeof(*limits)) == 0;
 }
 
-static struct box *pop(struct sessions *m, struct pool *pool,
+static struct box *pop(struct pools *ps, struct pool *pool,
                        const struct runtime *runtime,
                        const struct warden_limits *limits)
 {
     struct box *box = NULL;
 
-    mutex_lock(&m->pool_lock);
+    mutex_lock(&ps->lock);
     if (as_ready(pool, runtime, limits)) {
         if (pool->ready_count)
             box = pool->ready[--pool->ready_count];
         pool->last_take_ms = clock_mono_ms();
-        cond_signal(&m->pool_cond);
+        cond_signal(&ps->cond);
     }
-    mutex_unlock(&m->pool_lock);
+    mutex_unlock(&ps->lock);
     return box;
 }
 
@@ -55,13 +55,13 @@ static void let_go(struct box *box)
     box_unref(box);
 }
 
-struct box *session_pool_take(struct sessions *m, struct pool *pool,
-                              const struct runtime *runtime,
-                              const struct warden_limits *limits)
+struct box *pool_take(struct pools *ps, struct pool *pool,
+                      const struct runtime *runtime,
+                      const struct warden_limits *limits)
 {
     struct box *box;
 
-    while ((box = pop(m, pool, runtime, limits))) {
+    while ((box = pop(ps, pool, runtime, limits))) {
         if (box_check(box) && box_kernel_alive(box))
             return box;
         let_go(box);
@@ -72,35 +72,34 @@ struct box *session_pool_take(struct sessions *m, struct pool *pool,
 /* ---- other settings ----------------------------------------------------- */
 
 /* The last one beyond `keep`, or NULL. */
-static struct box *pop_beyond(struct sessions *m, struct pool *pool,
+static struct box *pop_beyond(struct pools *ps, struct pool *pool,
                               unsigned keep)
 {
     struct box *box = NULL;
 
-    mutex_lock(&m->pool_lock);
+    mutex_lock(&ps->lock);
     if (pool->ready_count > keep)
         box = pool->ready[--pool->ready_count];
-    mutex_unlock(&m->pool_lock);
+    mutex_unlock(&ps->lock);
     return box;
 }
 
-static void release_beyond(struct sessions *m, struct pool *pool,
-                           unsigned keep)
+static void release_beyond(struct pools *ps, struct pool *pool, unsigned keep)
 {
     struct box *box;
 
-    while ((box = pop_beyond(m, pool, keep)))
+    while ((box = pop_beyond(ps, pool, keep)))
         let_go(box);
 }
 
-void session_pool_set(struct sessions *m, struct pool *pool,
-                      const struct conf_pool *conf, struct runtime *runtime,
-                      const struct warden_limits *limits)
+void pool_set(struct pools *ps, struct pool *pool,
+              const struct conf_pool *conf, struct runtime *runtime,
+              const struct warden_limits *limits)
 {
     struct box **unfit = NULL;
     unsigned count = 0;
 
-    mutex_lock(&m->pool_lock);
+    mutex_lock(&ps->lock);
     if (!as_ready(pool, runtime, limits)) {
         count = pool->ready_count;
         unfit = xcalloc(MAX(count, 1u), sizeof(struct box *));
@@ -111,35 +110,35 @@ void session_pool_set(struct sessions *m, struct pool *pool,
     pool->limits = *limits;
     atomic_store(&pool->runtime, runtime);
     atomic_store(&pool->conf, conf);
-    cond_signal(&m->pool_cond);
-    mutex_unlock(&m->pool_lock);
+    cond_signal(&ps->cond);
+    mutex_unlock(&ps->lock);
     for (unsigned i = 0; i < count; i++)
         let_go(unfit[i]);
     free(unfit);
-    release_beyond(m, pool, conf->ready);
+    release_beyond(ps, pool, conf->ready);
 }
 
-void session_pool_empty(struct sessions *m, struct pool *pool)
+void pool_empty(struct pools *ps, struct pool *pool)
 {
-    release_beyond(m, pool, 0);
+    release_beyond(ps, pool, 0);
 }
 
 /* ---- refilling ---------------------------------------------------------- */
 
-/* pool_lock is held, here and below. */
-static unsigned made_ready(const struct sessions *m)
+/* lock is held, here and below. */
+static unsigned made_ready(const struct pools *ps)
 {
     unsigned sum = 0;
 
-    for (size_t i = 0; i < m->made_count; i++)
-        sum += m->made[i]->ready_count;
+    for (size_t i = 0; i < ps->made_count; i++)
+        sum += ps->made[i]->ready_count;
     return sum;
 }
 
-static bool room_for_made(const struct sessions *m)
+static bool room_for_made(const struct pools *ps)
 {
-    return m->made_count &&
-           atomic_load(&m->live) + made_ready(m) < m->conf->max_sessions;
+    return ps->made_count && atomic_load(ps->parts.live) + made_ready(ps) <
+                                 ps->conf->max_sessions;
 }
 
 /* A pool of the configuration that keeps none ready still proves once that it
@@ -155,26 +154,26 @@ static bool wants_one(const struct pool *pool, bool room)
 
 /* The pool most in need that may be tried now, or NULL and when to look
  * again. What runs or was just taken comes first, for a while. */
-static struct pool *choose(struct sessions *m, uint64_t now,
+static struct pool *choose(struct pools *ps, uint64_t now,
                            uint64_t *ret_again_ms)
 {
-    bool busy = atomic_load(&m->active) > 0;
-    bool room = room_for_made(m);
+    bool busy = atomic_load(ps->parts.active) > 0;
+    bool room = room_for_made(ps);
     struct pool *best = NULL;
     uint64_t again = now + LOOK_MS;
     bool wanted = false;
 
-    for (size_t i = 0; i < session_pools_count(m); i++) {
-        struct pool *p = session_pools_at(m, i);
+    for (size_t i = 0; i < pools_count(ps); i++) {
+        struct pool *p = pools_at(ps, i);
         uint64_t quiet = busy ? now + SETTLE_MS : p->last_take_ms + SETTLE_MS;
         uint64_t from = p->not_before_ms;
 
         if (!wants_one(p, room))
             continue;
         wanted = true;
-        if (!m->wanting_ms)
-            m->wanting_ms = now;
-        if (now < m->wanting_ms + SETTLE_MOST_MS)
+        if (!ps->wanting_ms)
+            ps->wanting_ms = now;
+        if (now < ps->wanting_ms + SETTLE_MOST_MS)
             from = MAX(from, quiet);
         if (from > now)
             again = MIN(again, from);
@@ -182,21 +181,21 @@ static struct pool *choose(struct sessions *m, uint64_t now,
             best = p;
     }
     if (!wanted)
-        m->wanting_ms = 0;
+        ps->wanting_ms = 0;
     *ret_again_ms = again;
     return best;
 }
 
 /* One that sessions need the place of, or NULL. */
-static struct box *give_back(struct sessions *m)
+static struct box *give_back(struct pools *ps)
 {
     struct pool *most = NULL;
 
-    if (atomic_load(&m->live) + made_ready(m) <= m->conf->max_sessions)
+    if (atomic_load(ps->parts.live) + made_ready(ps) <= ps->conf->max_sessions)
         return NULL;
-    for (size_t i = 0; i < m->made_count; i++)
-        if (!most || m->made[i]->ready_count > most->ready_count)
-            most = m->made[i];
+    for (size_t i = 0; i < ps->made_count; i++)
+        if (!most || ps->made[i]->ready_count > most->ready_count)
+            most = ps->made[i];
     return most && most->ready_count ? most->ready[--most->ready_count] : NULL;
 }
 
@@ -213,16 +212,16 @@ static void note_failure(struct pool *pool, const struct error *err)
 }
 
 /* Still wanted, made as the pool wants them now, and there is room. */
-static bool may_park(struct sessions *m, const struct pool *pool,
+static bool may_park(struct pools *ps, const struct pool *pool,
                      unsigned changes)
 {
     return pool->changes == changes && pool->ready_count < pool->conf->ready &&
-           !atomic_load(&pool->gone) && !atomic_load(&m->stopping);
+           !atomic_load(&pool->gone) && !atomic_load(ps->parts.stopping);
 }
 
 /* The lock is not held while the box is made; it is parked, or let go when
  * the pool no longer has a use for it. */
-static void refill_one(struct sessions *m, struct pool *pool)
+static void refill_one(struct pools *ps, struct pool *pool)
 {
     struct runtime *runtime = pool->runtime;
     struct warden_limits limits = pool->limits;
@@ -232,81 +231,81 @@ static void refill_one(struct sessions *m, struct pool *pool)
     uint32_t handle;
     int rc;
 
-    (void)session_pool_ref(pool);
-    mutex_unlock(&m->pool_lock);
-    rc = session_runtime_handle(m, runtime, &handle, &err);
+    (void)pool_ref(pool);
+    mutex_unlock(&ps->lock);
+    rc = runtime_handle(ps, runtime, &handle, &err);
     if (rc == 0)
-        rc = box_open(m->link, handle, &limits, NULL, 0, true, &m->stopping,
-                      &box, &err);
+        rc = box_open(ps->parts.link, handle, &limits, NULL, 0, true,
+                      ps->parts.stopping, &box, &err);
     if (box) /* made aside; who takes it has the usual turn */
         box_set_background(box, false);
-    mutex_lock(&m->pool_lock);
+    mutex_lock(&ps->lock);
     if (rc < 0) {
         note_failure(pool, &err);
     } else {
         pool->backoff_ms = 0;
         atomic_store(&runtime->up, true);
-        if (may_park(m, pool, changes))
+        if (may_park(ps, pool, changes))
             pool->ready[pool->ready_count++] = take_ptr(box);
     }
-    mutex_unlock(&m->pool_lock);
+    mutex_unlock(&ps->lock);
     if (box)
         let_go(box);
-    session_pool_unref(pool);
-    mutex_lock(&m->pool_lock);
+    pool_unref(pool);
+    mutex_lock(&ps->lock);
 }
 
 static void pool_refill_main(void *arg)
 {
-    struct sessions *m = arg;
+    struct pools *ps = arg;
 
-    mutex_lock(&m->pool_lock);
-    while (!atomic_load(&m->stopping)) {
-        struct box *box = give_back(m);
+    mutex_lock(&ps->lock);
+    while (!atomic_load(ps->parts.stopping)) {
+        struct box *box = give_back(ps);
         struct pool *pool = NULL;
         uint64_t again;
 
         if (box) {
-            mutex_unlock(&m->pool_lock);
+            mutex_unlock(&ps->lock);
             let_go(box);
-            mutex_lock(&m->pool_lock);
+            mutex_lock(&ps->lock);
             continue;
         }
-        pool = choose(m, clock_mono_ms(), &again);
+        pool = choose(ps, clock_mono_ms(), &again);
         if (pool)
-            refill_one(m, pool);
+            refill_one(ps, pool);
         else
-            (void)cond_wait_until(&m->pool_cond, &m->pool_lock, again);
+            (void)cond_wait_until(&ps->cond, &ps->lock, again);
     }
-    mutex_unlock(&m->pool_lock);
+    mutex_unlock(&ps->lock);
 }
 
-int session_pool_start(struct sessions *m, struct error *err)
+int pools_start(struct pools *ps, struct error *err)
 {
-    for (size_t i = 0; i < m->pool_count; i++)
-        m->pools[i].ready =
-            xcalloc(MAX(m->conf->pools[i].ready, 1u), sizeof(struct box *));
-    return thread_start(&m->refill, "pool-refill", pool_refill_main, m, err);
+    for (size_t i = 0; i < ps->pool_count; i++)
+        ps->pools[i].ready =
+            xcalloc(MAX(ps->conf->pools[i].ready, 1u), sizeof(struct box *));
+    return thread_start(&ps->refill, "pool-refill", pool_refill_main, ps, err);
 }
 
 /* Calls under way find no ready box any more, and none is made. */
-void session_pool_stop(struct sessions *m)
+void pools_stop(struct pools *ps)
 {
-    mutex_lock(&m->pool_lock);
-    cond_broadcast(&m->pool_cond);
-    mutex_unlock(&m->pool_lock);
-    thread_join(&m->refill);
-    mutex_lock(&m->pool_lock);
-    for (size_t i = 0; i < session_pools_count(m); i++) {
-        struct pool *p = session_pools_at(m, i);
+    mutex_lock(&ps->lock);
+    cond_broadcast(&ps->cond);
+    mutex_unlock(&ps->lock);
+    thread_join(&ps->refill);
+    mutex_lock(&ps->lock);
+    for (size_t i = 0; i < pools_count(ps); i++) {
+        struct pool *p = pools_at(ps, i);
 
-        (void)session_pool_ref(p);
-        mutex_unlock(&m->pool_lock);
-        session_pool_empty(m, p);
-        session_pool_unref(p);
-        mutex_lock(&m->pool_lock);
+        (void)pool_ref(p);
+        mutex_unlock(&ps->lock);
+        pool_empty(ps, p);
+        pool_unref(p);
+        mutex_lock(&ps->lock);
     }
-    mutex_unlock(&m->pool_lock);
-    for (size_t i = 0; i < m->pool_count; i++)
-        free(take_ptr(m->pools[i].ready));
+    mutex_unlock(&ps->lock);
+    for (size_t i = 0; i < ps->pool_count; i++)
+        free(take_ptr(ps->pools[i].ready));
 }

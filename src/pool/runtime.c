@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "conf/runtime.h"
-#include "session/session_int.h"
+#include "pool/pool_int.h"
 
 /* The zygote's input is a few strings; writing them takes no JSON library. */
 static void add_json_string(struct buf *b, const char *text, size_t len)
@@ -78,13 +78,13 @@ static int spec_memfd(const struct conf_runtime_def *def, int *ret_fd,
     return 0;
 }
 
-static int register_runtime(struct sessions *m, struct runtime *rt,
+static int register_runtime(struct pools *ps, struct runtime *rt,
                             struct error *err)
 {
     struct conf_runtime found cleanup(conf_runtime_done) = {0};
     int fd cleanup(fd_close) = -1;
     const char *image;
-    int rc = conf_runtime_find(m->conf->runtime_defs, m->conf->runtime_dir,
+    int rc = conf_runtime_find(ps->conf->runtime_defs, ps->conf->runtime_dir,
                                rt->name, &found, err);
 
     if (rc < 0) {
@@ -103,8 +103,8 @@ static int register_runtime(struct sessions *m, struct runtime *rt,
         return rc;
     image = strrchr(found.image_path, '/');
     image = image ? image + 1 : found.image_path;
-    rc =
-        warden_call_runtime(m->link, image, fd, !rt->zygote, &rt->handle, err);
+    rc = warden_call_runtime(ps->parts.link, image, fd, !rt->zygote,
+                             &rt->handle, err);
     if (rc < 0)
         return error_wrap(err, "the runtime '%s' cannot be started", rt->name);
     rt->known = true;
@@ -113,58 +113,68 @@ static int register_runtime(struct sessions *m, struct runtime *rt,
     return 0;
 }
 
-int session_runtime_handle(struct sessions *m, struct runtime *rt,
-                           uint32_t *ret, struct error *err)
+int runtime_handle(struct pools *ps, struct runtime *rt, uint32_t *ret,
+                   struct error *err)
 {
     int rc = 0;
 
     mutex_lock(&rt->lock);
     if (!rt->known)
-        rc = register_runtime(m, rt, err);
+        rc = register_runtime(ps, rt, err);
     if (rc == 0)
         *ret = rt->handle;
     mutex_unlock(&rt->lock);
     return rc;
 }
 
-static struct runtime *runtime_of(struct sessions *m, const char *name,
+static struct runtime *runtime_of(struct pools *ps, const char *name,
                                   bool zygote)
 {
     struct runtime *rt;
 
-    for (size_t i = 0; i < m->runtime_count; i++) {
-        rt = &m->runtimes[i];
+    for (size_t i = 0; i < ps->runtime_count; i++) {
+        rt = &ps->runtimes[i];
         if (rt->zygote == zygote && strcmp(rt->name, name) == 0)
             return rt;
     }
     /* One per pool at most, so there is room. */
-    rt = &m->runtimes[m->runtime_count++];
+    rt = &ps->runtimes[ps->runtime_count++];
     rt->name = name;
     rt->zygote = zygote;
     mutex_init(&rt->lock); /* cannot fail on Linux */
     return rt;
 }
 
-void session_runtimes_init(struct sessions *m)
+void runtimes_init(struct pools *ps)
 {
-    for (size_t i = 0; i < m->pool_count; i++)
-        m->pools[i].runtime =
-            runtime_of(m, m->pools[i].conf->runtime, m->pools[i].conf->zygote);
+    for (size_t i = 0; i < ps->pool_count; i++)
+        ps->pools[i].runtime = runtime_of(ps, ps->pools[i].conf->runtime,
+                                          ps->pools[i].conf->zygote);
 }
 
-void session_runtimes_done(struct sessions *m)
+void runtimes_done(struct pools *ps)
 {
-    for (size_t i = 0; i < m->runtime_count; i++)
-        mutex_done(&m->runtimes[i].lock);
+    for (size_t i = 0; i < ps->runtime_count; i++)
+        mutex_done(&ps->runtimes[i].lock);
 }
 
-struct runtime *session_runtime_find(struct sessions *m, struct pool *pool,
-                                     const char *name)
+struct runtime *runtime_find(struct pools *ps, struct pool *pool,
+                             const char *name)
 {
     if (!name || strcmp(name, pool->conf->runtime) == 0)
         return pool->runtime;
-    for (size_t i = 0; i < m->runtime_count; i++)
-        if (strcmp(m->runtimes[i].name, name) == 0)
-            return &m->runtimes[i];
+    for (size_t i = 0; i < ps->runtime_count; i++)
+        if (strcmp(ps->runtimes[i].name, name) == 0)
+            return &ps->runtimes[i];
     return NULL;
+}
+
+const char *runtime_name(const struct runtime *rt)
+{
+    return rt->name;
+}
+
+void runtime_set_up(struct runtime *rt)
+{
+    atomic_store(&rt->up, true);
 }

@@ -6,7 +6,7 @@
  * are read once at the start; a row of an earlier run that the configuration
  * no longer permits is adjusted, not dropped. Settings stay in memory as long
  * as a reader could use them. Runs in gloveboxd on the caller's thread, one
- * call at a time, under pools_lock.
+ * call at a time, under change_lock.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,7 +16,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "session/pools_int.h"
+#include "pool/pool_int.h"
 #include "store/store.h"
 #include "json/json.h"
 
@@ -140,24 +140,24 @@ static int read_sharing(const char *asked, enum session_sharing *ret,
     return 0;
 }
 
-struct runtime *pools_runtime(struct sessions *m, const char *name)
+struct runtime *pools_runtime(struct pools *ps, const char *name)
 {
     struct runtime *found = NULL;
 
-    for (size_t i = 0; i < m->runtime_count; i++) {
-        struct runtime *rt = &m->runtimes[i];
+    for (size_t i = 0; i < ps->runtime_count; i++) {
+        struct runtime *rt = &ps->runtimes[i];
 
         if (strcmp(rt->name, name) == 0 &&
-            (!found || rt->zygote == m->conf->pools[0].zygote))
+            (!found || rt->zygote == ps->conf->pools[0].zygote))
             found = rt;
     }
     return found;
 }
 
-static int read_runtime(struct sessions *m, const char *asked, char ret[64],
+static int read_runtime(struct pools *ps, const char *asked, char ret[64],
                         struct error *err)
 {
-    struct runtime *rt = asked ? pools_runtime(m, asked) : NULL;
+    struct runtime *rt = asked ? pools_runtime(ps, asked) : NULL;
 
     if (!asked)
         return 0;
@@ -165,7 +165,7 @@ static int read_runtime(struct sessions *m, const char *asked, char ret[64],
         (void)error_set(err, ERR_INVALID,
                         "no pool is configured with that runtime");
         return error_hint(err, "the first pool's runtime is '%s'",
-                          m->conf->pools[0].runtime);
+                          ps->conf->pools[0].runtime);
     }
     (void)snprintf(ret, 64, "%s", rt->name);
     return 0;
@@ -203,25 +203,25 @@ static void row_of_pool(struct pool *pool, struct pool_row *ret)
 }
 
 /* Ready boxes of made pools live on what sessions leave of the machine. */
-static int share_ready(struct sessions *m, const struct pool *old, bool asked,
+static int share_ready(struct pools *ps, const struct pool *old, bool asked,
                        struct pool_row *row, struct error *err)
 {
-    int64_t most = m->conf->max_sessions;
+    int64_t most = ps->conf->max_sessions;
 
-    for (size_t i = 0; i < m->made_count; i++)
-        if (m->made[i] != old)
-            most -= m->made[i]->conf->ready;
+    for (size_t i = 0; i < ps->made_count; i++)
+        if (ps->made[i] != old)
+            most -= ps->made[i]->conf->ready;
     most = MAX(most, 0);
     if (asked && row->ready > most)
         return error_set(err, ERR_LIMIT,
                          "the service keeps %u sandboxes ready for pools made "
                          "while it runs, and %" PRId64 " of them are left",
-                         m->conf->max_sessions, most);
+                         ps->conf->max_sessions, most);
     row->ready = MIN(row->ready, MIN(most, row->max_sessions));
     return 0;
 }
 
-int pools_spec_row(struct sessions *m, const struct pool_spec *spec,
+int pools_spec_row(struct pools *ps, const struct pool_spec *spec,
                    struct pool *old, struct pool_row *ret, struct error *err)
 {
     int rc;
@@ -229,17 +229,17 @@ int pools_spec_row(struct sessions *m, const struct pool_spec *spec,
     if (old) {
         row_of_pool(old, ret);
     } else {
-        row_of_first(&m->conf->pools[0], ret);
+        row_of_first(&ps->conf->pools[0], ret);
         ret->ready = MIN(ret->ready, POOL_READY_USUAL);
     }
     (void)snprintf(ret->name, sizeof(ret->name), "%s", spec->name);
     if (spec->kind >= 0)
         ret->kind = spec->kind == POOL_SHELL ? POOL_SHELL : POOL_PYTHON;
-    rc = read_numbers(&m->conf->pools[0], spec, ret, err);
+    rc = read_numbers(&ps->conf->pools[0], spec, ret, err);
     if (rc == 0)
         rc = read_persistence(spec->persistence, &ret->ephemeral, err);
     if (rc == 0)
-        rc = read_runtime(m, spec->runtime, ret->runtime, err);
+        rc = read_runtime(ps, spec->runtime, ret->runtime, err);
     if (rc == 0)
         rc = read_egress(spec, ret, err);
     if (rc == 0)
@@ -247,7 +247,7 @@ int pools_spec_row(struct sessions *m, const struct pool_spec *spec,
     if (rc == 0)
         rc = read_details(spec->details, &ret->details, err);
     if (rc == 0)
-        rc = share_ready(m, old, spec->ready >= 0, ret, err);
+        rc = share_ready(ps, old, spec->ready >= 0, ret, err);
     return rc;
 }
 
@@ -256,9 +256,9 @@ static int64_t within(int64_t value, int64_t least, int64_t most)
     return MAX(least, MIN(value, most));
 }
 
-void pools_row_fit(struct sessions *m, struct pool_row *row)
+void pools_row_fit(struct pools *ps, struct pool_row *row)
 {
-    const struct conf_pool *first = &m->conf->pools[0];
+    const struct conf_pool *first = &ps->conf->pools[0];
     struct error ignored;
 
     row->max_sessions = within(row->max_sessions, 1, POOL_SESSIONS_MAX);
@@ -267,8 +267,8 @@ void pools_row_fit(struct sessions *m, struct pool_row *row)
     row->memory_bytes = within(
         row->memory_bytes, (int64_t)MIN(POOL_MEMORY_MIN, first->memory_bytes),
         (int64_t)MAX(first->max_memory_bytes, first->memory_bytes));
-    (void)share_ready(m, NULL, false, row, &ignored);
-    if (pools_runtime(m, row->runtime))
+    (void)share_ready(ps, NULL, false, row, &ignored);
+    if (pools_runtime(ps, row->runtime))
         return;
     log_event(LOG_WARN, "pool_runtime_gone", "pool", row->name, "runtime",
               row->runtime, "instead", first->runtime, NULL);
@@ -277,16 +277,16 @@ void pools_row_fit(struct sessions *m, struct pool_row *row)
 
 /* ---- settings in force -------------------------------------------------- */
 
-static void fill_conf(struct sessions *m, const struct pool_row *row,
-                      char *name, struct conf_pool *ret)
+static void fill_conf(struct pools *ps, const struct pool_row *row, char *name,
+                      struct conf_pool *ret)
 {
     static char workspace[] = "workspace", ephemeral[] = "ephemeral";
-    const struct runtime *rt = pools_runtime(m, row->runtime);
+    const struct runtime *rt = pools_runtime(ps, row->runtime);
 
-    *ret = m->conf->pools[0];
-    for (size_t i = 0; i < m->pool_count; i++)
-        if (m->conf->pools[i].runtime == rt->name)
-            ret->runtime = m->conf->pools[i].runtime;
+    *ret = ps->conf->pools[0];
+    for (size_t i = 0; i < ps->pool_count; i++)
+        if (ps->conf->pools[i].runtime == rt->name)
+            ret->runtime = ps->conf->pools[i].runtime;
     ret->name = name;
     ret->zygote = rt->zygote;
     ret->persistence = row->ephemeral ? ephemeral : workspace;
@@ -345,7 +345,7 @@ static struct pool_settings *settings_like(const struct pool_made *made,
     return s;
 }
 
-int pools_settings(struct sessions *m, struct pool *pool,
+int pools_settings(struct pools *ps, struct pool *pool,
                    const struct pool_row *row,
                    const struct pool_settings **ret, struct error *err)
 {
@@ -354,8 +354,8 @@ int pools_settings(struct sessions *m, struct pool *pool,
     struct conf_pool conf;
     int rc = 0;
 
-    fill_conf(m, row, made->name, &conf);
-    mutex_lock(&m->pool_lock);
+    fill_conf(ps, row, made->name, &conf);
+    mutex_lock(&ps->lock);
     forget_settings(pool);
     s = settings_like(made, &conf);
     if (!s && made->settings_count >= POOL_SETTINGS_MAX) {
@@ -372,12 +372,12 @@ int pools_settings(struct sessions *m, struct pool *pool,
         made->settings = s;
         made->settings_count++;
     }
-    mutex_unlock(&m->pool_lock);
+    mutex_unlock(&ps->lock);
     *ret = s;
     return rc;
 }
 
-void pools_apply(struct sessions *m, struct pool *pool,
+void pools_apply(struct pools *ps, struct pool *pool,
                  const struct pool_row *row,
                  const struct pool_settings *settings)
 {
@@ -387,20 +387,20 @@ void pools_apply(struct sessions *m, struct pool *pool,
     char *details = xstrdup(row->details);
 
     /* Nothing asked is always granted. */
-    (void)session_limits_grant(&settings->conf, &nothing_asked, &limits,
-                               &ignored);
-    session_pool_set(m, pool, &settings->conf, pools_runtime(m, row->runtime),
-                     &limits);
-    mutex_lock(&m->pool_lock);
+    (void)pool_limits_grant(&settings->conf, &nothing_asked, &limits,
+                            &ignored);
+    pool_set(ps, pool, &settings->conf, pools_runtime(ps, row->runtime),
+             &limits);
+    mutex_lock(&ps->lock);
     pool->made->kind = row->kind;
     free(pool->made->details);
     pool->made->details = details;
     pool->made->created_at_ms = row->created_at_ms;
     pool->made->updated_at_ms = row->updated_at_ms;
-    mutex_unlock(&m->pool_lock);
+    mutex_unlock(&ps->lock);
 }
 
-struct pool *pools_make(struct sessions *m, const struct pool_row *row)
+struct pool *pools_make(struct pools *ps, const struct pool_row *row)
 {
     struct pool *pool = xcalloc(1, sizeof(*pool));
     const struct pool_settings *settings;
@@ -414,8 +414,8 @@ struct pool *pools_make(struct sessions *m, const struct pool_row *row)
                    row->tenant);
     pool->ready = xcalloc(POOL_READY_MAX, sizeof(struct box *));
     /* The first settings of a pool have room. */
-    (void)pools_settings(m, pool, row, &settings, &ignored);
-    pools_apply(m, pool, row, settings);
+    (void)pools_settings(ps, pool, row, &settings, &ignored);
+    pools_apply(ps, pool, row, settings);
     return pool;
 }
 
@@ -423,13 +423,13 @@ struct pool *pools_make(struct sessions *m, const struct pool_row *row)
 
 #define DETAIL_MAX 200
 
-static int note(struct sessions *m, struct store_tx **tx,
+static int note(struct pools *ps, struct store_tx **tx,
                 const struct actor *who, const char *action, const char *name,
                 const char *detail, struct error *err)
 {
     struct audit_event event = {
         .action = action, .object = name, .detail = detail};
-    int rc = audit_add(workspaces_audit(m->workspaces), *tx, who, &event, err);
+    int rc = audit_add(ps->parts.audit, *tx, who, &event, err);
 
     return rc < 0 ? rc : store_commit(tx, err);
 }
@@ -447,13 +447,13 @@ static void describe(const struct pool_row *row, char ret[DETAIL_MAX])
                    session_sharing_name(row->sharing));
 }
 
-int pools_rows_insert(struct sessions *m, const struct actor *who,
+int pools_rows_insert(struct pools *ps, const struct actor *who,
                       const struct pool_row *row, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     char detail[DETAIL_MAX];
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_WRITE,
-                         "storing a pool", &tx, err);
+    int rc =
+        store_begin(ps->parts.store, STORE_WRITE, "storing a pool", &tx, err);
 
     describe(row, detail);
     if (rc == 0)
@@ -481,16 +481,16 @@ int pools_rows_insert(struct sessions *m, const struct actor *who,
     if (rc == -ERR_CONFLICT) /* kept, but hidden when the service started */
         (void)error_set(err, ERR_CONFLICT, "that name is taken");
     return rc < 0 ? rc
-                  : note(m, &tx, who, "pool.create", row->name, detail, err);
+                  : note(ps, &tx, who, "pool.create", row->name, detail, err);
 }
 
-int pools_rows_update(struct sessions *m, const struct actor *who,
+int pools_rows_update(struct pools *ps, const struct actor *who,
                       const struct pool_row *row, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     char detail[DETAIL_MAX];
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_WRITE,
-                         "storing a pool", &tx, err);
+    int rc =
+        store_begin(ps->parts.store, STORE_WRITE, "storing a pool", &tx, err);
 
     describe(row, detail);
     if (rc == 0)
@@ -515,23 +515,23 @@ int pools_rows_update(struct sessions *m, const struct actor *who,
                        session_sharing_name(row->sharing)),
             0);
     return rc < 0 ? rc
-                  : note(m, &tx, who, "pool.update", row->name, detail, err);
+                  : note(ps, &tx, who, "pool.update", row->name, detail, err);
 }
 
-int pools_rows_delete(struct sessions *m, const struct actor *who,
+int pools_rows_delete(struct pools *ps, const struct actor *who,
                       const char *name, size_t sessions, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     char detail[DETAIL_MAX];
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_WRITE,
-                         "removing a pool", &tx, err);
+    int rc =
+        store_begin(ps->parts.store, STORE_WRITE, "removing a pool", &tx, err);
 
     (void)snprintf(detail, sizeof(detail), "with %zu sessions", sessions);
     if (rc == 0)
         rc = MIN(store_exec(tx, err, "DELETE FROM pools WHERE name = ?1", "t",
                             name),
                  0);
-    return rc < 0 ? rc : note(m, &tx, who, "pool.delete", name, detail, err);
+    return rc < 0 ? rc : note(ps, &tx, who, "pool.delete", name, detail, err);
 }
 
 /* ---- at the start ------------------------------------------------------- */
@@ -559,26 +559,26 @@ static void read_row(struct store_rows *rows, struct pool_row *ret)
     ret->ephemeral = strcmp(store_text(rows, 4), "ephemeral") == 0;
 }
 
-static void take_up(struct sessions *m, struct store_rows *rows)
+static void take_up(struct pools *ps, struct store_rows *rows)
 {
     struct pool_row row cleanup(pool_row_done) = {.details = NULL};
 
     read_row(rows, &row);
-    if (pools_configured(m, row.name)) {
+    if (pools_configured(ps, row.name)) {
         log_event(LOG_WARN, "pool_hidden", "pool", row.name, "why",
                   "the configuration has one of that name", NULL);
         return;
     }
-    pools_row_fit(m, &row);
-    pools_made_add(m, pools_make(m, &row));
+    pools_row_fit(ps, &row);
+    pools_made_add(ps, pools_make(ps, &row));
 }
 
-int session_pools_load(struct sessions *m, struct error *err)
+int pools_load(struct pools *ps, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
-                         "reading the pools", &tx, err);
+    int rc = store_begin(ps->parts.store, STORE_READ, "reading the pools", &tx,
+                         err);
 
     if (rc == 0)
         rc = store_query(tx, &rows, err,
@@ -589,7 +589,7 @@ int session_pools_load(struct sessions *m, struct error *err)
                          " FROM pools ORDER BY name LIMIT ?1",
                          "i", (int64_t)POOLS_MADE_MAX);
     while (rc == 0 && (rc = store_next(rows, err)) > 0) {
-        take_up(m, rows);
+        take_up(ps, rows);
         rc = 0;
     }
     return rc;
@@ -598,16 +598,16 @@ int session_pools_load(struct sessions *m, struct error *err)
 /* ---- create and change -------------------------------------------------- */
 
 /* A name that only another tenant has is free to none and known to none. */
-static int may_put(struct sessions *m, const struct actor *who,
+static int may_put(struct pools *ps, const struct actor *who,
                    enum pool_put how, const char *name, struct pool **ret_old,
                    struct error *err)
 {
-    struct pool *old = pools_made_find(m, name);
+    struct pool *old = pools_made_find(ps, name);
     bool own = old && strcmp(old->made->tenant, who->tenant) == 0;
     bool gone = old && atomic_load(&old->gone);
 
     *ret_old = old;
-    if (pools_configured(m, name)) {
+    if (pools_configured(ps, name)) {
         (void)error_set(err, ERR_CONFLICT,
                         "the pool '%s' is one of the configuration", name);
         return error_hint(err, "it is changed there");
@@ -623,7 +623,7 @@ static int may_put(struct sessions *m, const struct actor *who,
     if (old && (!own || how == POOL_MAKE))
         return error_set(err, ERR_CONFLICT,
                          "there is a pool of that name already");
-    if (!old && m->made_count >= POOLS_MADE_MAX) {
+    if (!old && ps->made_count >= POOLS_MADE_MAX) {
         (void)error_set(err, ERR_LIMIT,
                         "there are %u pools that were made while the service "
                         "ran, which is the most",
@@ -633,39 +633,53 @@ static int may_put(struct sessions *m, const struct actor *who,
     return 0;
 }
 
-static int make(struct sessions *m, const struct actor *who,
+static int make(struct pools *ps, const struct actor *who,
                 struct pool_row *row, struct pool **ret, struct error *err)
 {
     int rc;
 
     row->created_at_ms = row->updated_at_ms;
     (void)snprintf(row->tenant, sizeof(row->tenant), "%s", who->tenant);
-    rc = pools_rows_insert(m, who, row, err);
+    rc = pools_rows_insert(ps, who, row, err);
     if (rc < 0)
         return rc;
-    *ret = pools_make(m, row);
-    pools_made_add(m, *ret);
+    *ret = pools_make(ps, row);
+    pools_made_add(ps, *ret);
     return 0;
 }
 
-static int change(struct sessions *m, const struct actor *who,
+static int change(struct pools *ps, const struct actor *who,
                   const struct pool_row *row, struct pool *pool,
                   struct error *err)
 {
     const struct pool_settings *settings;
-    int rc = pools_settings(m, pool, row, &settings, err);
+    int rc = pools_settings(ps, pool, row, &settings, err);
 
     if (rc == 0)
-        rc = pools_rows_update(m, who, row, err);
+        rc = pools_rows_update(ps, who, row, err);
     if (rc == 0)
-        pools_apply(m, pool, row, settings);
+        pools_apply(ps, pool, row, settings);
     return rc;
 }
 
-/* pools_lock is held. */
-static int put(struct sessions *m, const struct actor *who, enum pool_put how,
-               const struct pool_spec *spec, bool *ret_made,
-               struct pool_info *ret, struct error *err)
+static int permit_network(struct pools *ps, const struct actor *who,
+                          const struct pool_row *row, pools_permit_fn permit,
+                          void *ctx, struct error *err)
+{
+    struct conf_pool pool = ps->conf->pools[0];
+
+    pool.name = (char *)(uintptr_t)row->name;
+    pool.runtime = (char *)(uintptr_t)row->runtime;
+    pool.egress = (char *)(uintptr_t)session_egress_name(row->egress);
+    pool.egress_allow = row->egress_allow;
+    pool.packages = row->packages;
+    return permit(ctx, who, &pool, err);
+}
+
+/* change_lock is held. */
+static int put(struct pools *ps, const struct actor *who, enum pool_put how,
+               const struct pool_spec *spec, pools_permit_fn permit, void *ctx,
+               bool *ret_made, struct pool_info *ret, struct error *err)
 {
     struct pool_row row cleanup(pool_row_done) = {.details = NULL};
     struct pool *pool = NULL;
@@ -674,39 +688,89 @@ static int put(struct sessions *m, const struct actor *who, enum pool_put how,
     if (rc < 0 && how == POOL_CHANGE)
         return error_set(err, ERR_NOT_FOUND, "no such pool");
     if (rc == 0)
-        rc = may_put(m, who, how, spec->name, &pool, err);
+        rc = may_put(ps, who, how, spec->name, &pool, err);
     if (rc == 0)
-        rc = pools_spec_row(m, spec, pool, &row, err);
+        rc = pools_spec_row(ps, spec, pool, &row, err);
     if (rc == 0 && (spec->egress || spec->egress_allow || spec->packages))
-        rc = pools_network_permit(m, who, &row, err);
+        rc = permit_network(ps, who, &row, permit, ctx, err);
     if (rc < 0)
         return rc;
     row.updated_at_ms = clock_real_ms();
     *ret_made = pool == NULL;
-    rc = pool ? change(m, who, &row, pool, err)
-              : make(m, who, &row, &pool, err);
+    rc = pool ? change(ps, who, &row, pool, err)
+              : make(ps, who, &row, &pool, err);
     if (rc == 0)
-        pools_info(m, pool, ret);
+        pools_info(ps, pool, ret);
     return rc;
 }
 
-int session_pool_put(struct sessions *s, const struct actor *who,
-                     enum pool_put how, const struct pool_spec *spec,
-                     bool *ret_made, struct pool_info *ret, struct error *err)
+int pools_put(struct pools *ps, const struct actor *who, enum pool_put how,
+              const struct pool_spec *spec, pools_permit_fn permit, void *ctx,
+              bool *ret_made, struct pool_info *ret, struct error *err)
 {
     bool made = false;
-    int rc = session_enter(s, err);
+    int rc;
 
-    if (rc < 0)
-        return rc;
-    mutex_lock(&s->pools_lock);
-    rc = put(s, who, how, spec, &made, ret, err);
-    mutex_unlock(&s->pools_lock);
+    mutex_lock(&ps->change_lock);
+    rc = put(ps, who, how, spec, permit, ctx, &made, ret, err);
+    mutex_unlock(&ps->change_lock);
     if (rc == 0)
         log_event(LOG_INFO, made ? "pool_created" : "pool_changed", "pool",
                   ret->name, "tenant", who->tenant, NULL);
     if (ret_made)
         *ret_made = made;
-    session_leave(s);
     return rc;
+}
+
+/* ---- remove ------------------------------------------------------------- */
+
+static void set_gone(struct pool *pool, bool gone, struct mutex *lock)
+{
+    mutex_lock(lock);
+    atomic_store(&pool->gone, gone);
+    mutex_unlock(lock);
+}
+
+struct pool *pools_remove_begin(struct pools *ps, const struct actor *who,
+                                const char *name, struct mutex *lock,
+                                struct error *err)
+{
+    struct pool *pool;
+
+    mutex_lock(&ps->change_lock);
+    pool = pools_made_find(ps, name);
+    if (pools_configured(ps, name)) {
+        (void)error_set(err, ERR_CONFLICT,
+                        "the pool '%s' is one of the configuration", name);
+        (void)error_hint(err, "it is removed there");
+        pool = NULL;
+    } else if (!pool || atomic_load(&pool->gone) ||
+               strcmp(pool->made->tenant, who->tenant) != 0) {
+        (void)error_set(err, ERR_NOT_FOUND, "no such pool");
+        pool = NULL;
+    } else {
+        set_gone(pool, true, lock);
+        (void)pool_ref(pool);
+    }
+    mutex_unlock(&ps->change_lock);
+    return pool;
+}
+
+int pools_remove_end(struct pools *ps, const struct actor *who,
+                     struct pool *pool, size_t sessions, struct error *err)
+{
+    int rc;
+
+    pool_empty(ps, pool);
+    mutex_lock(&ps->change_lock);
+    rc = pools_rows_delete(ps, who, pool->made->name, sessions, err);
+    if (rc == 0)
+        pools_made_drop(ps, pool);
+    mutex_unlock(&ps->change_lock);
+    return rc;
+}
+
+void pools_remove_cancel(struct pool *pool, struct mutex *lock)
+{
+    set_gone(pool, false, lock);
 }
