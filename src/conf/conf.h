@@ -9,8 +9,8 @@
  *
  * How the pieces work together: options.c is the table; value.c turns text
  * into a field and back, the same way for every source; file.c, flags.c and
- * env.c find texts; check.c compares fields with each other; dump.c,
- * reference.c, sample.c and help.c print. Only conf_load calls them all.
+ * env.c find texts; check.c compares fields with each other; print.c
+ * prints the tables.
  */
 #ifndef GLOVEBOX_CONF_CONF_H
 #define GLOVEBOX_CONF_CONF_H

@@ -144,7 +144,7 @@ int policy_terms_parse(struct arena *arena, const struct policy_key *key,
 /* Lower case, and runs of "-", "_" and "." as one "-". */
 void policy_terms_package(const char *name, char *ret, size_t size);
 
-/* ---- zone.c, zone_file.c ------------------------------------------------ */
+/* ---- zone.c ------------------------------------------------------------- */
 
 #define POLICY_ZONE_PATH 96
 

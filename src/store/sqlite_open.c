@@ -23,6 +23,33 @@
 
 #define LOCK_MS 3000 /* a daemon that is just stopping gets this long */
 #define LOCK_STEP_MS 20
+#define TRACES_MAX 200
+
+/* ---- a directory that has been used ------------------------------------- */
+
+/* Files that are made after the first commit is on disk: where one of them is,
+ * a database with something in it must be. */
+static const char *const made_later[] = {
+    "blobs",     "audit.head",     "audit.secret", "auth.secret",
+    "admin.key", "audit.sign.key", "vault.key",    "begun.journal",
+};
+
+/* The names of those in the data directory, with commas between; "": none. */
+static void find_traces(int dir, char ret[TRACES_MAX])
+{
+    size_t len = 0;
+
+    ret[0] = '\0';
+    for (size_t i = 0; i < ARRAY_SIZE(made_later); i++) {
+        struct stat st;
+
+        if (fstatat(dir, made_later[i], &st, AT_SYMLINK_NOFOLLOW) < 0 ||
+            (S_ISREG(st.st_mode) && st.st_size == 0))
+            continue;
+        len += (size_t)snprintf(ret + len, TRACES_MAX - len, "%s%s",
+                                len ? ", " : "", made_later[i]); /* fits */
+    }
+}
 
 /* ---- the files ---------------------------------------------------------- */
 
@@ -75,13 +102,13 @@ static int refuse_empty(const char *what, const char *traces,
  * database without a byte. */
 static int check_there(int dir, struct error *err)
 {
-    char traces[STORE_TRACES];
+    char traces[TRACES_MAX];
     struct stat st;
 
     if (fstatat(dir, "glovebox.db", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
         (st.st_size > 0 || !S_ISREG(st.st_mode)))
         return 0; /* what is in it is looked at later */
-    store_traces(dir, traces);
+    find_traces(dir, traces);
     if (!traces[0] && fstatat(dir, "glovebox.db-wal", &st, 0) == 0 &&
         st.st_size > 0)
         (void)snprintf(traces, sizeof(traces), "glovebox.db-wal");
@@ -186,7 +213,7 @@ static int read_id(struct sqlite_store *s, struct error *err)
 static int check_new(struct sqlite_store *s, int dir, bool ours,
                      struct error *err)
 {
-    char traces[STORE_TRACES];
+    char traces[TRACES_MAX];
     int r = ours ? 0 : has_table(s, "SELECT count(*) FROM sqlite_schema", err);
 
     if (r < 0)
@@ -196,7 +223,7 @@ static int check_new(struct sqlite_store *s, int dir, bool ours,
         return error_hint(err, "Nothing was changed in it. Put the right one "
                                "in its place, or use an empty directory.");
     }
-    store_traces(dir, traces);
+    find_traces(dir, traces);
     return traces[0] ? refuse_empty("it is empty, or its glovebox.db-wal is "
                                     "missing",
                                     traces, err)

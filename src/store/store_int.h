@@ -72,11 +72,6 @@ struct store_rows {
 int store_sqlite_open(const char *data_dir, store_check_fn *check, void *ctx,
                       struct store **ret, struct error *err);
 
-/* traces.c: what else of a used store is in the directory: names with commas
- * between, "" for nothing. */
-#define STORE_TRACES 200
-void store_traces(int dir, char ret[STORE_TRACES]);
-
 /* Migration n brings the schema from version n to n + 1. Each is run once, in
  * a transaction of its own; a published one is never changed. */
 extern const char *const store_migrations[];
