@@ -397,9 +397,9 @@ static void watcher_comes_by_itself(void **state)
         struct tree_layer *full = tree_of(f, f->ws)->full;
 
         nap_ms(10);
-        (void)pthread_mutex_lock(&full->watch.lock);
+        mutex_lock(&full->watch.lock);
         ready = full->watch.ready;
-        (void)pthread_mutex_unlock(&full->watch.lock);
+        mutex_unlock(&full->watch.lock);
     }
     assert_true(ready);
     assert_int_equal(check(f, &tree), 0);
