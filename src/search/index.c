@@ -27,7 +27,7 @@
 #define SLICE_NS 4000000ull /* of one writing transaction, about */
 #define GUESS_BYTES 8192u
 
-static void page_cut(struct page *p, size_t count)
+static void page_cut(struct queue_page *p, size_t count)
 {
     while (p->count > count) {
         struct item *it = &p->items[--p->count];
@@ -37,7 +37,7 @@ static void page_cut(struct page *p, size_t count)
     }
 }
 
-static void page_free(struct page **p)
+static void page_free(struct queue_page **p)
 {
     page_cut(*p, 0);
     free(*p);
@@ -236,8 +236,8 @@ static int write_item(struct store_tx *tx, const struct item *it,
 }
 
 /* Items from *at on until the time is up or all are done. */
-static int write_slice(struct search *s, const struct page *p, size_t *at,
-                       struct error *err)
+static int write_slice(struct search *s, const struct queue_page *p,
+                       size_t *at, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     uint64_t end;
@@ -255,7 +255,7 @@ static int write_slice(struct search *s, const struct page *p, size_t *at,
 
 /* ---- the thread --------------------------------------------------------- */
 
-static int write_page(struct search *s, const struct page *p,
+static int write_page(struct search *s, const struct queue_page *p,
                       struct error *err)
 {
     bool waiting = false;
@@ -278,7 +278,7 @@ static int write_page(struct search *s, const struct page *p,
 
 /* Reads the files of a page; those that would be too much at once are left
  * for the next page. */
-static void prepare_page(struct search *s, struct page *p)
+static void prepare_page(struct search *s, struct queue_page *p)
 {
     size_t bytes = 0, n = 0;
 
@@ -304,7 +304,7 @@ static int index_round(struct search *s, struct error *err)
     int r = search_queue_last(s, &last, err);
 
     while (r > 0 && !s->stopping) {
-        struct page *p cleanup(page_free) = xcalloc(1, sizeof(*p));
+        struct queue_page *p cleanup(page_free) = xcalloc(1, sizeof(*p));
 
         if (!search_has_room(s))
             break; /* the next round finds it again */

@@ -45,7 +45,7 @@ struct item {
     struct buf body;
 };
 
-struct page {
+struct queue_page {
     struct item items[PAGE_FILES];
     size_t count;
 };
@@ -59,7 +59,7 @@ struct page {
 int search_queue_last(struct search *s, struct place *ret, struct error *err);
 /* Those behind `after`, up to `last`, as many as a page has. */
 int search_queue_page(struct search *s, const struct place *after,
-                      const struct place *last, struct page *ret,
+                      const struct place *last, struct queue_page *ret,
                       struct error *err);
 
 #endif

@@ -51,7 +51,7 @@ int search_queue_last(struct search *s, struct place *ret, struct error *err)
 }
 
 int search_queue_page(struct search *s, const struct place *after,
-                      const struct place *last, struct page *ret,
+                      const struct place *last, struct queue_page *ret,
                       struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;

@@ -123,18 +123,21 @@ static int copy_all(struct session *se, struct box *box, int64_t seq,
 
     while (rc == 0 && more) {
         struct workspace_file *files = NULL;
-        size_t count = 0;
+        struct page_result got = {0};
 
-        rc = workspace_files_list(se->m->workspaces, &who, se->workspace, NULL,
-                                  seq, false, PAGE, after, &files, &count,
-                                  &more, err);
+        rc =
+            workspace_files_list(se->m->workspaces, &who, se->workspace,
+                                 &(struct workspace_files_spec){
+                                     .at = seq, .limit = PAGE, .after = after},
+                                 &files, &got, err);
         if (rc == 0)
-            rc = copy_page(se, box, files, count, err);
-        if (rc == 0 && count) {
+            rc = copy_page(se, box, files, got.count, err);
+        if (rc == 0 && got.count) {
             free(after);
-            after = xstrdup(files[count - 1].path);
+            after = xstrdup(files[got.count - 1].path);
         }
-        workspace_files_free(files, count);
+        workspace_files_free(files, got.count);
+        more = got.has_more;
     }
     return rc;
 }

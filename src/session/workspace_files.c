@@ -106,22 +106,24 @@ int session_workspace_files_list(struct session *se, unsigned limit,
 {
     struct actor who = session_actor(se);
     struct workspace_file *files = NULL;
-    size_t count = 0;
-    int rc = workspace_files_list(se->m->workspaces, &who, se->workspace, NULL,
-                                  0, false, limit, after, &files, &count,
-                                  ret_more, err);
+    struct page_result got = {0};
+    int rc = workspace_files_list(
+        se->m->workspaces, &who, se->workspace,
+        &(struct workspace_files_spec){.limit = limit, .after = after}, &files,
+        &got, err);
 
     if (rc < 0)
         return rc;
-    *ret = xcalloc(MAX(count, (size_t)1), sizeof(**ret));
-    for (size_t i = 0; i < count; i++) {
+    *ret = xcalloc(MAX(got.count, (size_t)1), sizeof(**ret));
+    for (size_t i = 0; i < got.count; i++) {
         (*ret)[i].path = take_ptr(files[i].path);
         (*ret)[i].size = files[i].size;
         (*ret)[i].modified_at_ms = files[i].modified_at_ms;
         describe(&(*ret)[i], &files[i]);
     }
-    *ret_count = count;
-    workspace_files_free(files, count);
+    *ret_count = got.count;
+    *ret_more = got.has_more;
+    workspace_files_free(files, got.count);
     return 0;
 }
 

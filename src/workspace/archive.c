@@ -121,15 +121,14 @@ static int add_file(struct zip *z, const struct workspace_file *f,
     return add_bytes(z, fd, f->size, err);
 }
 
-struct page {
+struct file_page {
     struct workspace_file *files;
-    size_t count;
-    bool more;
+    struct page_result got;
 };
 
-static void page_done(struct page *p)
+static void file_page_done(struct file_page *p)
 {
-    workspace_files_free(p->files, p->count);
+    workspace_files_free(p->files, p->got.count);
 }
 
 /* One page after another; asks anew each time whether the actor still may. */
@@ -140,20 +139,22 @@ static int add_folder(struct zip *z, const char *prefix, uint64_t *ret_count,
     bool more = true;
 
     while (more) {
-        struct page page cleanup(page_done) = {0};
-        int r = workspace_files_list(z->w, z->who, z->id, prefix, z->seq,
-                                     false, PAGE, after, &page.files,
-                                     &page.count, &page.more, err);
+        struct file_page page cleanup(file_page_done) = {0};
+        int r = workspace_files_list(
+            z->w, z->who, z->id,
+            &(struct workspace_files_spec){
+                .prefix = prefix, .at = z->seq, .limit = PAGE, .after = after},
+            &page.files, &page.got, err);
 
-        for (size_t i = 0; i < page.count && r == 0; i++)
+        for (size_t i = 0; i < page.got.count && r == 0; i++)
             r = add_file(z, &page.files[i], err);
         if (r < 0)
             return r;
-        *ret_count += page.count;
-        more = page.more && page.count;
+        *ret_count += page.got.count;
+        more = page.got.has_more && page.got.count;
         if (more) {
             free(after);
-            after = xstrdup(page.files[page.count - 1].path);
+            after = xstrdup(page.files[page.got.count - 1].path);
         }
     }
     return 0;

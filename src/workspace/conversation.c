@@ -97,16 +97,16 @@ static int take(struct store_rows *rows, unsigned limit,
 }
 
 int workspace_conversation(struct workspaces *w, const struct actor *who,
-                           const char *conversation, unsigned limit,
-                           const char *after, struct workspace_event **ret,
-                           char **ret_workspaces, size_t *ret_count,
-                           bool *ret_more, struct error *err)
+                           const char *conversation, const struct page *page,
+                           struct workspace_event **ret, char **ret_workspaces,
+                           struct page_result *ret_page, struct error *err)
 {
     struct place place cleanup(place_done) = {0}; /* rows borrow from it */
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     struct workspace_event *events;
     char *workspaces;
+    unsigned limit = page->limit;
     size_t count = 0;
     int r =
         store_begin(w->store, STORE_READ, "reading a conversation", &tx, err);
@@ -114,7 +114,7 @@ int workspace_conversation(struct workspaces *w, const struct actor *who,
     if (limit == 0 || limit > WORKSPACE_LIST_MAX)
         limit = WORKSPACE_LIST_MAX;
     if (r == 0)
-        r = find_place(tx, who, conversation, after, &place, err);
+        r = find_place(tx, who, conversation, page->after, &place, err);
     if (r == 0)
         r = query(tx, who, conversation, &place, (int64_t)limit + 1, &rows,
                   err);
@@ -130,7 +130,6 @@ int workspace_conversation(struct workspaces *w, const struct actor *who,
     }
     *ret = events;
     *ret_workspaces = workspaces;
-    *ret_count = count;
-    *ret_more = r > 0;
+    *ret_page = (struct page_result){.count = count, .has_more = r > 0};
     return 0;
 }

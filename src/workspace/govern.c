@@ -128,15 +128,14 @@ bool workspace_may_fetch(struct workspaces *w, const struct actor *who,
 
 /* ---- a folder at once --------------------------------------------------- */
 
-struct page {
+struct file_page {
     struct workspace_file *files;
-    size_t count;
-    bool more;
+    struct page_result got;
 };
 
-static void page_done(struct page *p)
+static void file_page_done(struct file_page *p)
 {
-    workspace_files_free(p->files, p->count);
+    workspace_files_free(p->files, p->got.count);
 }
 
 /* The strictest decision about any file of the folder. */
@@ -149,14 +148,18 @@ static int decide_folder(struct workspaces *w, const struct actor *who,
     bool more = true;
 
     while (more && ret->verdict != POLICY_DENY) {
-        struct page page cleanup(page_done) = {0};
-        int r = workspace_files_list(w, who, id, prefix, seq, false,
-                                     WORKSPACE_LIST_MAX, after, &page.files,
-                                     &page.count, &page.more, err);
+        struct file_page page cleanup(file_page_done) = {0};
+        int r = workspace_files_list(
+            w, who, id,
+            &(struct workspace_files_spec){.prefix = prefix,
+                                           .at = seq,
+                                           .limit = WORKSPACE_LIST_MAX,
+                                           .after = after},
+            &page.files, &page.got, err);
 
         if (r < 0)
             return r;
-        for (size_t i = 0; i < page.count; i++) {
+        for (size_t i = 0; i < page.got.count; i++) {
             const struct workspace_file *f = &page.files[i];
             const struct govern_request rq = fetch_request(who, f);
             struct policy_decision d;
@@ -168,9 +171,9 @@ static int decide_folder(struct workspaces *w, const struct actor *who,
             free(*ret_path);
             *ret_path = xstrdup(f->path);
         }
-        more = page.more && page.count;
+        more = page.got.has_more && page.got.count;
         free(after);
-        after = more ? xstrdup(page.files[page.count - 1].path) : NULL;
+        after = more ? xstrdup(page.files[page.got.count - 1].path) : NULL;
     }
     return 0;
 }

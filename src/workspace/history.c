@@ -62,8 +62,8 @@ void workspace_event_read(struct store_rows *rows, struct workspace_event *ret)
 }
 
 int workspace_events_take(struct store_rows *rows, unsigned limit,
-                          struct workspace_event **ret, size_t *ret_count,
-                          bool *ret_more, struct error *err)
+                          struct workspace_event **ret,
+                          struct page_result *ret_page, struct error *err)
 {
     struct workspace_event *events = xcalloc(limit, sizeof(*events));
     size_t count = 0;
@@ -76,8 +76,7 @@ int workspace_events_take(struct store_rows *rows, unsigned limit,
         return r;
     }
     *ret = events;
-    *ret_count = count;
-    *ret_more = r > 0;
+    *ret_page = (struct page_result){.count = count, .has_more = r > 0};
     return 0;
 }
 
@@ -158,8 +157,8 @@ static int query(struct store_tx *tx, const char *id,
 int workspace_history(struct workspaces *w, const struct actor *who,
                       const char *id,
                       const struct workspace_history_spec *spec,
-                      struct workspace_event **ret, size_t *ret_count,
-                      bool *ret_more, struct error *err)
+                      struct workspace_event **ret,
+                      struct page_result *ret_page, struct error *err)
 {
     struct place place cleanup(place_done) = {0}; /* rows borrow from it */
     struct store_tx *tx cleanup(store_rollback) = NULL;
@@ -178,7 +177,7 @@ int workspace_history(struct workspaces *w, const struct actor *who,
         r = query(tx, id, spec, &place, (int64_t)limit + 1, &rows, err);
     if (r < 0)
         return r;
-    return workspace_events_take(rows, limit, ret, ret_count, ret_more, err);
+    return workspace_events_take(rows, limit, ret, ret_page, err);
 }
 
 /* ---- provenance --------------------------------------------------------- */

@@ -17,7 +17,7 @@ void workspace_event_read(struct store_rows *rows,
                           struct workspace_event *ret);
 /* Up to limit of the rows, and whether there was one more. */
 int workspace_events_take(struct store_rows *rows, unsigned limit,
-                          struct workspace_event **ret, size_t *ret_count,
-                          bool *ret_more, struct error *err);
+                          struct workspace_event **ret,
+                          struct page_result *ret_page, struct error *err);
 
 #endif

@@ -53,12 +53,12 @@ int library_add(struct workspaces *w, const struct actor *who,
  * "user_data". One that has expired is not found. */
 int library_get(struct workspaces *w, const struct actor *who,
                 const char *file, struct library_file *ret, struct error *err);
-/* Only of the library. By age, then id; after: a file's id, an unknown one
- * gives an empty page. purpose: NULL for all. */
+/* Only of the library. By age, then id; page->after: a file's id, an unknown
+ * one gives an empty page. purpose: NULL for all. */
 int library_list(struct workspaces *w, const struct actor *who,
-                 const char *purpose, bool oldest_first, unsigned limit,
-                 const char *after, struct library_file **ret,
-                 size_t *ret_count, bool *ret_more, struct error *err);
+                 const char *purpose, bool oldest_first,
+                 const struct page *page, struct library_file **ret,
+                 struct page_result *ret_page, struct error *err);
 /* One of the library leaves it (a commit, so history has it until retention
  * ends it); of another file only the head's entry is removed. */
 int library_remove(struct workspaces *w, const struct actor *who,
@@ -124,13 +124,13 @@ struct workspace_aged_file {
 void workspace_list_by_age_free(struct workspace_aged_file *files,
                                 size_t count);
 
-/* The files at the head by the time they first came, then id. after: a file's
- * id, an unknown one gives an empty page. */
+/* The files at the head by the time they first came, then id. page->after: a
+ * file's id, an unknown one gives an empty page. */
 int workspace_list_by_age(struct workspaces *w, const struct actor *who,
-                          const char *id, bool oldest_first, unsigned limit,
-                          const char *after, struct workspace_aged_file **ret,
-                          size_t *ret_count, bool *ret_more,
-                          struct error *err);
+                          const char *id, bool oldest_first,
+                          const struct page *page,
+                          struct workspace_aged_file **ret,
+                          struct page_result *ret_page, struct error *err);
 /* One of them; not at the head: ERR_NOT_FOUND. ret: workspace_file_done. */
 int workspace_list_by_age_find(struct workspaces *w, const struct actor *who,
                                const char *id, const char *file,

@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "workspace/library_int.h"
 
-struct page {
+struct library_page {
     struct store_tx *tx;
     const struct actor *who;
     const char *purpose;
@@ -25,13 +25,13 @@ struct page {
     size_t count, room;
 };
 
-static void page_done(struct page *p)
+static void library_page_done(struct library_page *p)
 {
     library_files_free(p->files, p->count);
 }
 
 /* 1, or 0 when the one it shall go on after is unknown. */
-static int start(struct page *p, const char *after, struct error *err)
+static int start(struct library_page *p, const char *after, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r;
@@ -73,7 +73,8 @@ static int start(struct page *p, const char *after, struct error *err)
                                       " ORDER BY l.created_at_ms " order      \
                                       ", l.file " order " LIMIT ?8"
 
-static int query(struct page *p, struct store_rows **ret, struct error *err)
+static int query(struct library_page *p, struct store_rows **ret,
+                 struct error *err)
 {
     static const char oldest[] = LIST_SQL(">=", ">", "ASC");
     static const char newest[] = LIST_SQL("<=", "<", "DESC");
@@ -86,7 +87,7 @@ static int query(struct page *p, struct store_rows **ret, struct error *err)
                        (int64_t)p->limit + 1, WORKSPACE_BOUNDS(p->who));
 }
 
-static struct library_file *next_place(struct page *p)
+static struct library_file *next_place(struct library_page *p)
 {
     if (p->count == p->room) {
         p->room = p->room ? 2 * p->room : 64;
@@ -96,7 +97,7 @@ static struct library_file *next_place(struct page *p)
 }
 
 /* 1: there are more than fit. */
-static int read_page(struct page *p, struct error *err)
+static int read_page(struct library_page *p, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r = query(p, &rows, err);
@@ -111,30 +112,29 @@ static int read_page(struct page *p, struct error *err)
 }
 
 int library_list(struct workspaces *w, const struct actor *who,
-                 const char *purpose, bool oldest_first, unsigned limit,
-                 const char *after, struct library_file **ret,
-                 size_t *ret_count, bool *ret_more, struct error *err)
+                 const char *purpose, bool oldest_first,
+                 const struct page *page, struct library_file **ret,
+                 struct page_result *ret_page, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct page page cleanup(page_done) = {
+    struct library_page p cleanup(library_page_done) = {
         .who = who,
         .purpose = purpose,
         .oldest_first = oldest_first,
-        .limit = limit,
+        .limit = page->limit,
     };
     int r = store_begin(w->store, STORE_READ, "listing files", &tx, err);
 
-    if (page.limit == 0 || page.limit > LIBRARY_LIST_MAX)
-        page.limit = LIBRARY_LIST_MAX;
-    page.tx = tx;
+    if (p.limit == 0 || p.limit > LIBRARY_LIST_MAX)
+        p.limit = LIBRARY_LIST_MAX;
+    p.tx = tx;
     if (r == 0)
-        r = start(&page, after, err);
+        r = start(&p, page->after, err);
     if (r > 0)
-        r = read_page(&page, err);
+        r = read_page(&p, err);
     if (r < 0)
         return r;
-    *ret_more = r > 0;
-    *ret_count = page.count;
-    *ret = take_ptr(page.files);
+    *ret_page = (struct page_result){.count = p.count, .has_more = r > 0};
+    *ret = take_ptr(p.files);
     return 0;
 }

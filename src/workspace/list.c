@@ -147,45 +147,44 @@ static int check_text(const char *what, const char *text, struct error *err)
 }
 
 int workspace_files_list_in(struct store_tx *tx, const char *id,
-                            const char *prefix, int64_t at, bool level,
-                            unsigned limit, const char *after,
-                            struct workspace_file **ret, size_t *ret_count,
-                            bool *ret_more, struct error *err)
+                            const struct workspace_files_spec *spec,
+                            struct workspace_file **ret,
+                            struct page_result *ret_page, struct error *err)
 {
     struct listing l cleanup(listing_done) = {
         .tx = tx,
         .id = id,
-        .prefix = prefix ? prefix : "",
-        .at = at,
-        .level = level,
-        .limit = limit,
+        .prefix = spec->prefix ? spec->prefix : "",
+        .at = spec->at,
+        .level = spec->level,
+        .limit = spec->limit,
     };
-    int r = check_text("prefix", prefix, err);
+    int r = check_text("prefix", spec->prefix, err);
 
     if (r == 0)
-        r = check_text("after", after, err);
+        r = check_text("after", spec->after, err);
     if (r < 0)
         return r;
     if (l.limit == 0 || l.limit > WORKSPACE_LIST_MAX)
         l.limit = WORKSPACE_LIST_MAX;
     l.prefix_len = strlen(l.prefix);
     l.files = xcalloc(l.limit, sizeof(*l.files));
-    start_at(&l, after);
+    start_at(&l, spec->after);
     r = list(&l, err);
     if (r < 0)
         return r;
     *ret = take_ptr(l.files);
-    *ret_count = l.count;
-    *ret_more = r == 2;
+    *ret_page = (struct page_result){.count = l.count, .has_more = r == 2};
     return 0;
 }
 
 int workspace_files_list(struct workspaces *w, const struct actor *who,
-                         const char *id, const char *prefix, int64_t at,
-                         bool level, unsigned limit, const char *after,
-                         struct workspace_file **ret, size_t *ret_count,
-                         bool *ret_more, struct error *err)
+                         const char *id,
+                         const struct workspace_files_spec *spec,
+                         struct workspace_file **ret,
+                         struct page_result *ret_page, struct error *err)
 {
+    struct workspace_files_spec own = *spec;
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
     int r = workspace_enter(w, who, id, ROLE_VIEWER, STORE_READ,
@@ -193,9 +192,9 @@ int workspace_files_list(struct workspaces *w, const struct actor *who,
 
     if (r < 0)
         return r;
-    if (at < 0 || at > row.head)
+    if (own.at < 0 || own.at > row.head)
         return error_set(err, ERR_NOT_FOUND, "no such commit");
-    return workspace_files_list_in(tx, id, prefix, at == row.head ? 0 : at,
-                                   level, limit, after, ret, ret_count,
-                                   ret_more, err);
+    if (own.at == row.head)
+        own.at = 0;
+    return workspace_files_list_in(tx, id, &own, ret, ret_page, err);
 }

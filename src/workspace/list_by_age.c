@@ -13,7 +13,7 @@
 
 #define AGED_COLUMNS WORKSPACE_FILE_COLUMNS ", f.created_at_ms, f.by_execution"
 
-struct page {
+struct age_page {
     struct store_tx *tx;
     const char *id;
     bool oldest_first;
@@ -32,7 +32,7 @@ void workspace_list_by_age_free(struct workspace_aged_file *files,
     free(files);
 }
 
-static void page_done(struct page *p)
+static void age_page_done(struct age_page *p)
 {
     workspace_list_by_age_free(p->files, p->count);
 }
@@ -46,7 +46,7 @@ static void read_aged(struct store_rows *rows, struct workspace_aged_file *ret)
 
 /* 1, or 0 when the one it shall go on after is unknown. One that has left the
  * head since the page before is good all the same. */
-static int start(struct page *p, const char *after, struct error *err)
+static int start(struct age_page *p, const char *after, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r;
@@ -71,7 +71,8 @@ static int start(struct page *p, const char *after, struct error *err)
     " AND (f.created_at_ms " on " ?2 OR f.id " on " ?3)"                      \
     " ORDER BY f.created_at_ms " order ", f.id " order " LIMIT ?4"
 
-static int query(struct page *p, struct store_rows **ret, struct error *err)
+static int query(struct age_page *p, struct store_rows **ret,
+                 struct error *err)
 {
     static const char oldest[] = AGED_SQL(">=", ">", "ASC");
     static const char newest[] = AGED_SQL("<=", "<", "DESC");
@@ -81,7 +82,7 @@ static int query(struct page *p, struct store_rows **ret, struct error *err)
                        (int64_t)p->limit + 1);
 }
 
-static struct workspace_aged_file *next_place(struct page *p)
+static struct workspace_aged_file *next_place(struct age_page *p)
 {
     if (p->count == p->room) {
         p->room = p->room ? 2 * p->room : 64;
@@ -91,7 +92,7 @@ static struct workspace_aged_file *next_place(struct page *p)
 }
 
 /* 1: there are more than fit. */
-static int read_page(struct page *p, struct error *err)
+static int read_page(struct age_page *p, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r = query(p, &rows, err);
@@ -106,31 +107,31 @@ static int read_page(struct page *p, struct error *err)
 }
 
 int workspace_list_by_age(struct workspaces *w, const struct actor *who,
-                          const char *id, bool oldest_first, unsigned limit,
-                          const char *after, struct workspace_aged_file **ret,
-                          size_t *ret_count, bool *ret_more, struct error *err)
+                          const char *id, bool oldest_first,
+                          const struct page *page,
+                          struct workspace_aged_file **ret,
+                          struct page_result *ret_page, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct page page cleanup(page_done) = {
+    struct age_page p cleanup(age_page_done) = {
         .id = id,
         .oldest_first = oldest_first,
-        .limit = limit,
+        .limit = page->limit,
     };
     int r = workspace_enter(w, who, id, ROLE_VIEWER, STORE_READ,
                             "listing files", &tx, NULL, err);
 
-    if (page.limit == 0 || page.limit > LIBRARY_LIST_MAX)
-        page.limit = LIBRARY_LIST_MAX;
-    page.tx = tx;
+    if (p.limit == 0 || p.limit > LIBRARY_LIST_MAX)
+        p.limit = LIBRARY_LIST_MAX;
+    p.tx = tx;
     if (r == 0)
-        r = start(&page, after, err);
+        r = start(&p, page->after, err);
     if (r > 0)
-        r = read_page(&page, err);
+        r = read_page(&p, err);
     if (r < 0)
         return r;
-    *ret_more = r > 0;
-    *ret_count = page.count;
-    *ret = take_ptr(page.files);
+    *ret_page = (struct page_result){.count = p.count, .has_more = r > 0};
+    *ret = take_ptr(p.files);
     return 0;
 }
 

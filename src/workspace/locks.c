@@ -156,22 +156,21 @@ static int store_lock(struct workspaces *w, struct store_tx *tx,
 }
 
 static void fill_lock(struct workspace_lock *l, const struct actor *who,
-                      const char *path, uint32_t ttl_s, const char *session,
-                      const char *label, int64_t now)
+                      const struct workspace_lock_spec *spec, int64_t now)
 {
     ids_make("lock", l->id);
-    l->path = xstrdup(path);
+    l->path = xstrdup(spec->path);
     (void)snprintf(l->holder, sizeof(l->holder), "%s", who->key);
     (void)snprintf(l->session, sizeof(l->session), "%s",
-                   session ? session : "");
-    (void)snprintf(l->label, sizeof(l->label), "%s", label ? label : "");
+                   spec->session ? spec->session : "");
+    (void)snprintf(l->label, sizeof(l->label), "%s",
+                   spec->label ? spec->label : "");
     l->acquired_at_ms = now;
-    l->expires_at_ms = now + 1000 * (int64_t)ttl_s;
+    l->expires_at_ms = now + 1000 * (int64_t)spec->ttl_s;
 }
 
 int workspace_lock(struct workspaces *w, const struct actor *who,
-                   const char *id, const char *path, uint32_t ttl_s,
-                   const char *session, const char *label,
+                   const char *id, const struct workspace_lock_spec *spec,
                    struct workspace_lock *ret, char ret_token[65],
                    struct error *err)
 {
@@ -184,20 +183,20 @@ int workspace_lock(struct workspaces *w, const struct actor *who,
                             "taking a lock", &tx, NULL, err);
 
     if (r == 0)
-        r = workspace_path_check(path, err);
+        r = workspace_path_check(spec->path, err);
     if (r == 0)
-        r = check_ttl(ttl_s, err);
+        r = check_ttl(spec->ttl_s, err);
     if (r == 0)
-        r = workspace_text_check("label", label, LABEL_MAX, err);
+        r = workspace_text_check("label", spec->label, LABEL_MAX, err);
     if (r == 0)
-        r = workspace_text_check("session", session, ID_MAX - 1, err);
+        r = workspace_text_check("session", spec->session, ID_MAX - 1, err);
     if (r < 0)
         return r;
     now = clock_real_ms(); /* after the wait for our turn to write */
-    fill_lock(&l, who, path, ttl_s, session, label, now);
-    r = check_free(tx, id, path, now, err);
+    fill_lock(&l, who, spec, now);
+    r = check_free(tx, id, spec->path, now, err);
     if (r == 0)
-        r = last_fence(tx, id, path, &l.fence, err);
+        r = last_fence(tx, id, spec->path, &l.fence, err);
     if (r < 0)
         return r;
     l.fence++;

@@ -90,7 +90,7 @@ static int find_file(struct store_tx *tx, const struct workspace_share *s,
 
 /* The one file of a link that is no folder. */
 static int list_one(struct store_tx *tx, const struct workspace_share *s,
-                    struct workspace_file **ret, size_t *ret_count,
+                    struct workspace_file **ret, struct page_result *ret_page,
                     struct error *err)
 {
     struct workspace_file *files cleanup(mem_free) =
@@ -101,14 +101,13 @@ static int list_one(struct store_tx *tx, const struct workspace_share *s,
         return r;
     files->path[0] = 0; /* the link itself */
     *ret = take_ptr(files);
-    *ret_count = 1;
+    *ret_page = (struct page_result){.count = 1};
     return 0;
 }
 
 int workspace_share_list(struct workspaces *w, const struct workspace_share *s,
-                         unsigned limit, const char *after,
-                         struct workspace_file **ret, size_t *ret_count,
-                         bool *ret_more, struct error *err)
+                         const struct page *page, struct workspace_file **ret,
+                         struct page_result *ret_page, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct share_link l cleanup(share_link_done) = {0};
@@ -120,14 +119,16 @@ int workspace_share_list(struct workspaces *w, const struct workspace_share *s,
         r = share_load(tx, s->id, &l, &row, err);
     if (r < 0)
         return r;
-    *ret_more = false;
     if (!share_is_folder(&l.share))
-        return list_one(tx, &l.share, ret, ret_count, err);
-    if (after && after[0])
-        full = xasprintf("%s%s", l.share.path, after);
-    r = workspace_files_list_in(tx, row.id, l.share.path, 0, false, limit,
-                                full, ret, ret_count, ret_more, err);
-    for (size_t i = 0; r == 0 && i < *ret_count; i++)
+        return list_one(tx, &l.share, ret, ret_page, err);
+    if (page->after && page->after[0])
+        full = xasprintf("%s%s", l.share.path, page->after);
+    r = workspace_files_list_in(
+        tx, row.id,
+        &(struct workspace_files_spec){
+            .prefix = l.share.path, .limit = page->limit, .after = full},
+        ret, ret_page, err);
+    for (size_t i = 0; r == 0 && i < ret_page->count; i++)
         shorten(&l.share, &(*ret)[i]);
     return r;
 }

@@ -114,8 +114,7 @@ static int resolve(struct store_tx *tx, struct workspace_share *s,
 {
     struct workspace_file *files = NULL, file = {0};
     char *folder;
-    size_t count = 0;
-    bool more;
+    struct page_result got = {0};
     int r;
 
     if (s->version[0])
@@ -130,14 +129,17 @@ static int resolve(struct store_tx *tx, struct workspace_share *s,
     if (r != -ERR_NOT_FOUND)
         return r;
     folder = xasprintf("%s/", s->path);
-    r = workspace_files_list_in(tx, s->workspace, folder, 0, false, 1, NULL,
-                                &files, &count, &more, err);
+    r = workspace_files_list_in(
+        tx, s->workspace,
+        &(struct workspace_files_spec){.prefix = folder, .limit = 1}, &files,
+        &got, err);
     if (r == 0) {
-        workspace_files_free(files, count);
+        workspace_files_free(files, got.count);
         free(s->path);
         s->path = folder;
-        return count ? 0
-                     : error_set(err, ERR_NOT_FOUND, "no such file or folder");
+        return got.count
+                   ? 0
+                   : error_set(err, ERR_NOT_FOUND, "no such file or folder");
     }
     free(folder);
     return r;

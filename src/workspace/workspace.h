@@ -28,6 +28,7 @@
 #include "audit/audit.h"
 #include "base/buf.h"
 #include "base/ids.h"
+#include "base/page.h"
 #include "blob/blob.h"
 #include "govern/govern.h"
 
@@ -148,13 +149,12 @@ int workspace_create_in(struct workspaces *w, struct store_tx *tx,
 int workspace_get(struct workspaces *w, const struct actor *who,
                   const char *id, struct workspace_info *ret,
                   struct error *err);
-/* Those the actor has a role in, newest first; after: an id or NULL.
+/* Those the actor has a role in, newest first; page->after: an id.
  * deleted: only those waiting to be purged. ret: owned by caller, one block.
  */
 int workspace_list(struct workspaces *w, const struct actor *who, bool deleted,
-                   unsigned limit, const char *after,
-                   struct workspace_info **ret, size_t *ret_count,
-                   bool *ret_more, struct error *err);
+                   const struct page *page, struct workspace_info **ret,
+                   struct page_result *ret_page, struct error *err);
 
 struct workspace_patch { /* NULL, -1: leave alone */
     const char *name;
@@ -374,14 +374,21 @@ int workspace_file_find(struct workspaces *w, const struct actor *who,
                         const char *file_id, const char *version,
                         struct workspace_file *ret, char *ret_workspace,
                         struct error *err);
-/* In byte order of path; prefix: any start of a path, or NULL. At the head,
- * or as of commit seq `at` (0: the head). level: only what is directly below
- * prefix, where a folder is one entry: path with "/" at its end, file "". */
+struct workspace_files_spec {
+    const char *prefix; /* any start of a path; NULL: all */
+    int64_t at;         /* as of this commit; 0: the head */
+    /* Only entries directly below prefix; a folder is one entry: its path with
+     * "/" at its end, file "". */
+    bool level;
+    unsigned limit;    /* 0: WORKSPACE_LIST_MAX */
+    const char *after; /* path of the last entry before, or NULL */
+};
+/* In byte order of path. */
 int workspace_files_list(struct workspaces *w, const struct actor *who,
-                         const char *id, const char *prefix, int64_t at,
-                         bool level, unsigned limit, const char *after,
-                         struct workspace_file **ret, size_t *ret_count,
-                         bool *ret_more, struct error *err);
+                         const char *id,
+                         const struct workspace_files_spec *spec,
+                         struct workspace_file **ret,
+                         struct page_result *ret_page, struct error *err);
 
 /* commit_number.c: a commit's id by its number, of a workspace the caller may
  * see; 0 and
@@ -416,8 +423,8 @@ struct workspace_history_spec {
 int workspace_history(struct workspaces *w, const struct actor *who,
                       const char *id,
                       const struct workspace_history_spec *spec,
-                      struct workspace_event **ret, size_t *ret_count,
-                      bool *ret_more, struct error *err);
+                      struct workspace_event **ret,
+                      struct page_result *ret_page, struct error *err);
 /* One version with its commit; ret_base: the commit id its author had seen
  * (what it could have read), ID_MAX, "" for none. */
 int workspace_provenance(struct workspaces *w, const struct actor *who,
@@ -426,13 +433,12 @@ int workspace_provenance(struct workspaces *w, const struct actor *who,
                          struct error *err);
 void workspace_event_done(struct workspace_event *e);
 /* Every version a conversation caused, oldest first, in all workspaces the
- * actor sees; after: a version id or NULL. ret_workspaces: one id each,
+ * actor sees; page->after: a version id. ret_workspaces: one id each,
  * ID_MAX apart, owned. */
 int workspace_conversation(struct workspaces *w, const struct actor *who,
-                           const char *conversation, unsigned limit,
-                           const char *after, struct workspace_event **ret,
-                           char **ret_workspaces, size_t *ret_count,
-                           bool *ret_more, struct error *err);
+                           const char *conversation, const struct page *page,
+                           struct workspace_event **ret, char **ret_workspaces,
+                           struct page_result *ret_page, struct error *err);
 
 /* Bytes of a version, verified; ret_fd owned by caller. who: whom policy
  * must let fetch it; NULL where it does not leave (a session's own sandbox)
@@ -482,11 +488,15 @@ struct workspace_lock {
 void workspace_lock_done(struct workspace_lock *l);
 void workspace_locks_free(struct workspace_lock *locks, size_t count);
 
-/* Also on a path that does not exist yet. ERR_LOCKED names holder, expiry
- * and fence. session: whose executions may write it, or NULL. */
+struct workspace_lock_spec {
+    const char *path; /* may not exist yet */
+    uint32_t ttl_s;
+    const char *session; /* whose executions may write it, or NULL */
+    const char *label;   /* or NULL */
+};
+/* ERR_LOCKED names holder, expiry and fence. */
 int workspace_lock(struct workspaces *w, const struct actor *who,
-                   const char *id, const char *path, uint32_t ttl_s,
-                   const char *session, const char *label,
+                   const char *id, const struct workspace_lock_spec *spec,
                    struct workspace_lock *ret, char ret_token[65],
                    struct error *err);
 int workspace_locks(struct workspaces *w, const struct actor *who,
@@ -552,9 +562,8 @@ int workspace_share_open(struct workspaces *w, const char *secret,
                          struct workspace_share *ret, struct error *err);
 /* Files below the share; path relative to it ("" for the shared file). */
 int workspace_share_list(struct workspaces *w, const struct workspace_share *s,
-                         unsigned limit, const char *after,
-                         struct workspace_file **ret, size_t *ret_count,
-                         bool *ret_more, struct error *err);
+                         const struct page *page, struct workspace_file **ret,
+                         struct page_result *ret_page, struct error *err);
 /* Counts one download (in the same transaction as the limit is checked) and
  * audits it. source NULL: only looked at (HEAD), neither counted nor audited;
  * one that is used up is not found all the same. */

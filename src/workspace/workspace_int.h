@@ -290,10 +290,9 @@ int workspace_file_at(struct store_tx *tx, const char *id, const char *path,
                       struct workspace_file *ret, struct error *err);
 /* As workspace_files_list and workspace_changes, without asking who. */
 int workspace_files_list_in(struct store_tx *tx, const char *id,
-                            const char *prefix, int64_t at, bool level,
-                            unsigned limit, const char *after,
-                            struct workspace_file **ret, size_t *ret_count,
-                            bool *ret_more, struct error *err);
+                            const struct workspace_files_spec *spec,
+                            struct workspace_file **ret,
+                            struct page_result *ret_page, struct error *err);
 int workspace_changes_in(struct store_tx *tx, const char *id, int64_t from,
                          const char *except_session,
                          struct workspace_file **ret, size_t *ret_count,

@@ -174,13 +174,13 @@ static int query_list(struct store_tx *tx, const struct actor *who,
 }
 
 int workspace_list(struct workspaces *w, const struct actor *who, bool deleted,
-                   unsigned limit, const char *after,
-                   struct workspace_info **ret, size_t *ret_count,
-                   bool *ret_more, struct error *err)
+                   const struct page *page, struct workspace_info **ret,
+                   struct page_result *ret_page, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     struct workspace_info *infos cleanup(mem_free) = NULL;
+    unsigned limit = page->limit;
     size_t count = 0;
     int64_t start;
     int r = store_begin(w->store, STORE_READ, "listing workspaces", &tx, err);
@@ -188,10 +188,10 @@ int workspace_list(struct workspaces *w, const struct actor *who, bool deleted,
     if (limit == 0 || limit > WORKSPACE_LIST_MAX)
         limit = WORKSPACE_LIST_MAX;
     if (r == 0)
-        r = page_start(tx, who, after, &start, err);
+        r = page_start(tx, who, page->after, &start, err);
     if (r == 0)
-        r = query_list(tx, who, deleted, (int64_t)limit + 1, start, after,
-                       &rows, err);
+        r = query_list(tx, who, deleted, (int64_t)limit + 1, start,
+                       page->after, &rows, err);
     if (r < 0)
         return r;
     infos = xcalloc(limit, sizeof(*infos));
@@ -206,8 +206,7 @@ int workspace_list(struct workspaces *w, const struct actor *who, bool deleted,
     if (r < 0)
         return r;
     *ret = take_ptr(infos);
-    *ret_count = count;
-    *ret_more = r > 0;
+    *ret_page = (struct page_result){.count = count, .has_more = r > 0};
     return 0;
 }
 

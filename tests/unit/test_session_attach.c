@@ -116,14 +116,14 @@ static void expect_inside(struct fixture *f, const char *path, bool committed)
 static size_t workspaces_of(struct fixture *f)
 {
     struct workspace_info *list = NULL;
-    size_t count = 0;
-    bool more;
+    struct page_result got = {0};
 
-    assert_int_equal(workspace_list(f->w, &WHO, false, 100, NULL, &list,
-                                    &count, &more, &f->err),
+    assert_int_equal(workspace_list(f->w, &WHO, false,
+                                    &(struct page){.limit = 100}, &list, &got,
+                                    &f->err),
                      0);
     free(list);
-    return count;
+    return got.count;
 }
 
 /* ---- from the start ----------------------------------------------------- */
@@ -138,8 +138,7 @@ static void session_files_from_the_start_are_linked(void **state)
     struct workspace_history_spec which = {.path = "data.csv", .limit = 5};
     uint64_t blobs = blob_count(f);
     unsigned creates = atomic_load(&fake.creates);
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     atomic_store(&fake.walls, UINT32_MAX);
     assert_int_equal(create_with(f, files, 2, false), 0);
@@ -152,14 +151,14 @@ static void session_files_from_the_start_are_linked(void **state)
     check_run(f, "out x", OUTCOME_OK, false, NULL);
     /* Where it came from is known. */
     assert_int_equal(workspace_history(f->w, &WHO, get(f).workspace, &which,
-                                       &events, &count, &more, &f->err),
+                                       &events, &got, &f->err),
                      0);
-    assert_int_equal(count, 1);
+    assert_int_equal(got.count, 1);
     assert_string_equal(events[0].from_version, kept.version);
     assert_string_equal(events[0].kind, "copy");
     assert_string_equal(events[0].execution, "");
     assert_string_not_equal(events[0].file.file, kept.file);
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
     /* And there after a restart. */
     close_it(f);
     open_it(f);

@@ -31,14 +31,13 @@ static void create_as(struct fixture *f, const struct session_spec *spec,
 static size_t workspaces_of(struct fixture *f)
 {
     struct workspace_info *list = NULL;
-    size_t count = 0;
-    bool more;
+    struct page_result got = {0};
 
-    if (workspace_list(f->w, &WHO, false, 100, NULL, &list, &count, &more,
-                       &f->err) < 0)
+    if (workspace_list(f->w, &WHO, false, &(struct page){.limit = 100}, &list,
+                       &got, &f->err) < 0)
         fail_msg("%s", f->err.message);
     free(list);
-    return count;
+    return got.count;
 }
 
 static size_t files_of(struct fixture *f, struct session_file **ret)

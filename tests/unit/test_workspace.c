@@ -92,23 +92,24 @@ static void list_pages_newest_first(void **state)
 {
     struct fixture *f = *state;
     struct workspace_info *infos, made[5];
-    size_t count, seen = 0;
+    struct page_result got = {.has_more = true};
+    size_t seen = 0;
     char after[ID_MAX] = "", seen_ids[8][ID_MAX];
-    bool more = true;
 
     for (size_t i = 0; i < 5; i++) {
         struct workspace_spec spec = {.private_to_owner = i % 2};
 
         OK(f, workspace_create(f->w, &fixture_a, &spec, &made[i], &f->err));
     }
-    while (more) {
-        OK(f,
-           workspace_list(f->w, &fixture_a, false, 2, after[0] ? after : NULL,
-                          &infos, &count, &more, &f->err));
-        assert_true(count > 0 && count <= 2);
-        for (size_t i = 0; i < count; i++)
+    while (got.has_more) {
+        OK(f, workspace_list(
+                  f->w, &fixture_a, false,
+                  &(struct page){.limit = 2, .after = after[0] ? after : NULL},
+                  &infos, &got, &f->err));
+        assert_true(got.count > 0 && got.count <= 2);
+        for (size_t i = 0; i < got.count; i++)
             memcpy(seen_ids[seen++], infos[i].id, ID_MAX);
-        memcpy(after, infos[count - 1].id, ID_MAX);
+        memcpy(after, infos[got.count - 1].id, ID_MAX);
         free(infos);
     }
     assert_int_equal(seen, 6);
@@ -117,23 +118,24 @@ static void list_pages_newest_first(void **state)
             assert_string_not_equal(seen_ids[i], seen_ids[k]);
     assert_string_equal(seen_ids[5], f->ws.id);
     /* Not the private ones. */
-    OK(f, workspace_list(f->w, &fixture_b, false, 0, NULL, &infos, &count,
-                         &more, &f->err));
-    assert_int_equal(count, 4);
+    OK(f, workspace_list(f->w, &fixture_b, false, &(struct page){.limit = 0},
+                         &infos, &got, &f->err));
+    assert_int_equal(got.count, 4);
     assert_int_equal(infos[0].role, ROLE_EDITOR);
     free(infos);
-    OK(f, workspace_list(f->w, &fixture_r, false, 0, NULL, &infos, &count,
-                         &more, &f->err));
-    assert_int_equal(count, 6);
+    OK(f, workspace_list(f->w, &fixture_r, false, &(struct page){.limit = 0},
+                         &infos, &got, &f->err));
+    assert_int_equal(got.count, 6);
     assert_int_equal(infos[0].role, ROLE_OWNER);
     free(infos);
-    OK(f, workspace_list(f->w, &fixture_x, false, 0, NULL, &infos, &count,
-                         &more, &f->err));
-    assert_int_equal(count, 0);
+    OK(f, workspace_list(f->w, &fixture_x, false, &(struct page){.limit = 0},
+                         &infos, &got, &f->err));
+    assert_int_equal(got.count, 0);
     free(infos);
     REFUSED(f, ERR_INVALID,
-            workspace_list(f->w, &fixture_x, false, 0, f->ws.id, &infos,
-                           &count, &more, &f->err));
+            workspace_list(f->w, &fixture_x, false,
+                           &(struct page){.after = f->ws.id}, &infos, &got,
+                           &f->err));
 }
 
 /* ---- roles -------------------------------------------------------------- */
@@ -259,9 +261,11 @@ static void viewer_cannot_write(void **state)
     REFUSED(f, ERR_FORBIDDEN,
             workspace_restore(f->w, &fixture_b, f->ws.id, &restore, NULL, 0,
                               &c, &f->err));
-    REFUSED(f, ERR_FORBIDDEN,
-            workspace_lock(f->w, &fixture_b, f->ws.id, "x", 60, NULL, NULL,
-                           &lock, token, &f->err));
+    REFUSED(
+        f, ERR_FORBIDDEN,
+        workspace_lock(f->w, &fixture_b, f->ws.id,
+                       &(struct workspace_lock_spec){.path = "x", .ttl_s = 60},
+                       &lock, token, &f->err));
     /* An editor writes but does not rule. */
     patch.name = "renamed";
     REFUSED(
@@ -302,9 +306,8 @@ static int call_by_number(struct fixture *f, const struct actor *who,
         struct workspace_lock lock;
     } out;
     void *list = NULL;
-    size_t count;
+    struct page_result got = {0};
     int64_t head;
-    bool more;
     char token[65];
 
     switch (n) {
@@ -319,8 +322,9 @@ static int call_by_number(struct fixture *f, const struct actor *who,
     case 4:
         return workspace_destroy(f->w, who, id, &f->err);
     case 5:
-        return workspace_members(
-            f->w, who, id, (struct workspace_member **)&list, &count, &f->err);
+        return workspace_members(f->w, who, id,
+                                 (struct workspace_member **)&list, &got.count,
+                                 &f->err);
     case 6:
         return workspace_member_set(f->w, who, id, KEY_C, ROLE_EDITOR,
                                     &f->err);
@@ -330,8 +334,9 @@ static int call_by_number(struct fixture *f, const struct actor *who,
     case 8:
         return workspace_offer(f->w, who, id, 60, &out.offer, token, &f->err);
     case 9:
-        return workspace_offers(
-            f->w, who, id, (struct workspace_offer **)&list, &count, &f->err);
+        return workspace_offers(f->w, who, id,
+                                (struct workspace_offer **)&list, &got.count,
+                                &f->err);
     case 10:
         return workspace_offer_revoke(f->w, who, id, "xfer_x", &f->err);
     case 11:
@@ -340,22 +345,24 @@ static int call_by_number(struct fixture *f, const struct actor *who,
         return workspace_file_get(f->w, who, id, "x", NULL, &out.file,
                                   &f->err);
     case 13:
-        return workspace_files_list(f->w, who, id, NULL, 0, false, 1, NULL,
-                                    (struct workspace_file **)&list, &count,
-                                    &more, &f->err);
+        return workspace_files_list(
+            f->w, who, id, &(struct workspace_files_spec){.limit = 1},
+            (struct workspace_file **)&list, &got, &f->err);
     case 14:
         return workspace_history(f->w, who, id, &history,
-                                 (struct workspace_event **)&list, &count,
-                                 &more, &f->err);
+                                 (struct workspace_event **)&list, &got,
+                                 &f->err);
     case 15:
         return workspace_restore(f->w, who, id, &restore, NULL, 0, &out.commit,
                                  &f->err);
     case 16:
-        return workspace_lock(f->w, who, id, "x", 60, NULL, NULL, &out.lock,
-                              token, &f->err);
+        return workspace_lock(
+            f->w, who, id,
+            &(struct workspace_lock_spec){.path = "x", .ttl_s = 60}, &out.lock,
+            token, &f->err);
     case 17:
         return workspace_locks(f->w, who, id, (struct workspace_lock **)&list,
-                               &count, &f->err);
+                               &got.count, &f->err);
     case 18:
         return workspace_lock_renew(f->w, who, id, "lock_x", "t", 60,
                                     &out.lock, &f->err);
@@ -363,7 +370,7 @@ static int call_by_number(struct fixture *f, const struct actor *who,
         return workspace_unlock(f->w, who, id, "lock_x", NULL, &f->err);
     case 20:
         return workspace_changes(f->w, who, id, 0, NULL,
-                                 (struct workspace_file **)&list, &count,
+                                 (struct workspace_file **)&list, &got.count,
                                  &head, &f->err);
     default:
         return 1;
@@ -518,12 +525,11 @@ static void patch_rules(void **state)
 static void D10_delete_hides_and_undelete_brings_back(void **state)
 {
     struct fixture *f = *state;
-    struct workspace_info *infos, got;
+    struct workspace_info *infos, back;
     struct workspace_file file;
     struct workspace_event event;
     char version[ID_MAX], id[ID_MAX], ws[ID_MAX], base[ID_MAX];
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     put(f, "x", "1", version);
     OK(f, workspace_file_get(f->w, &fixture_a, f->ws.id, "x", NULL, &file,
@@ -541,24 +547,24 @@ static void D10_delete_hides_and_undelete_brings_back(void **state)
     REFUSED(f, ERR_NOT_FOUND,
             workspace_provenance(f->w, &fixture_a, version, &event, ws, base,
                                  &f->err));
-    OK(f, workspace_list(f->w, &fixture_a, false, 0, NULL, &infos, &count,
-                         &more, &f->err));
-    assert_int_equal(count, 0);
+    OK(f, workspace_list(f->w, &fixture_a, false, &(struct page){.limit = 0},
+                         &infos, &got, &f->err));
+    assert_int_equal(got.count, 0);
     free(infos);
-    OK(f, workspace_list(f->w, &fixture_a, true, 0, NULL, &infos, &count,
-                         &more, &f->err));
-    assert_int_equal(count, 1);
+    OK(f, workspace_list(f->w, &fixture_a, true, &(struct page){.limit = 0},
+                         &infos, &got, &f->err));
+    assert_int_equal(got.count, 1);
     assert_true(infos[0].deleted_at_ms > 0);
     assert_int_equal(infos[0].purge_at_ms - infos[0].deleted_at_ms, 3600000);
     free(infos);
 
     REFUSED(f, ERR_FORBIDDEN,
-            workspace_undelete(f->w, &fixture_b, f->ws.id, &got, &f->err));
-    OK(f, workspace_undelete(f->w, &fixture_a, f->ws.id, &got, &f->err));
-    assert_int_equal(got.deleted_at_ms, 0);
+            workspace_undelete(f->w, &fixture_b, f->ws.id, &back, &f->err));
+    OK(f, workspace_undelete(f->w, &fixture_a, f->ws.id, &back, &f->err));
+    assert_int_equal(back.deleted_at_ms, 0);
     TREE_IS(f, 0, "x=1");
     REFUSED(f, ERR_NOT_FOUND,
-            workspace_undelete(f->w, &fixture_a, f->ws.id, &got, &f->err));
+            workspace_undelete(f->w, &fixture_a, f->ws.id, &back, &f->err));
 }
 
 static int count_blob(void *ctx, const struct blob_info *i)
@@ -755,16 +761,20 @@ static void list_is(struct fixture *f, const char *prefix, int64_t at,
 {
     struct buf out cleanup(buf_done) = {0};
     struct workspace_file *files;
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     buf_adds(&out, "");
-    OK(f, workspace_files_list(f->w, &fixture_b, f->ws.id, prefix, at, level,
-                               limit, after, &files, &count, &more, &f->err));
-    for (size_t i = 0; i < count; i++)
+    OK(f, workspace_files_list(f->w, &fixture_b, f->ws.id,
+                               &(struct workspace_files_spec){.prefix = prefix,
+                                                              .at = at,
+                                                              .level = level,
+                                                              .limit = limit,
+                                                              .after = after},
+                               &files, &got, &f->err));
+    for (size_t i = 0; i < got.count; i++)
         buf_addf(&out, "%s%s", i ? " " : "", files[i].path);
-    workspace_files_free(files, count);
-    if (more)
+    workspace_files_free(files, got.count);
+    if (got.has_more)
         buf_adds(&out, " +");
     assert_string_equal(out.data, want);
 }
@@ -801,17 +811,17 @@ static void list_by_prefix_level_and_page(void **state)
     list_is(f, "a/", 5, false, 0, NULL, "a/2/y");
     {
         struct workspace_file *files;
-        size_t count;
-        bool more;
+        struct page_result got = {0};
 
         REFUSED(f, ERR_NOT_FOUND,
-                workspace_files_list(f->w, &fixture_a, f->ws.id, NULL, 9,
-                                     false, 0, NULL, &files, &count, &more,
-                                     &f->err));
+                workspace_files_list(f->w, &fixture_a, f->ws.id,
+                                     &(struct workspace_files_spec){.at = 9},
+                                     &files, &got, &f->err));
         REFUSED(f, ERR_INVALID,
-                workspace_files_list(f->w, &fixture_a, f->ws.id, "\xff", 0,
-                                     false, 0, NULL, &files, &count, &more,
-                                     &f->err));
+                workspace_files_list(
+                    f->w, &fixture_a, f->ws.id,
+                    &(struct workspace_files_spec){.prefix = "\xff"}, &files,
+                    &got, &f->err));
     }
 }
 
@@ -860,18 +870,17 @@ static void history_is(struct fixture *f, struct workspace_history_spec spec,
 {
     struct buf out cleanup(buf_done) = {0};
     struct workspace_event *events;
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     buf_adds(&out, "");
-    OK(f, workspace_history(f->w, &fixture_b, f->ws.id, &spec, &events, &count,
-                            &more, &f->err));
-    for (size_t i = 0; i < count; i++)
+    OK(f, workspace_history(f->w, &fixture_b, f->ws.id, &spec, &events, &got,
+                            &f->err));
+    for (size_t i = 0; i < got.count; i++)
         buf_addf(&out, "%s%lld %s %s", i ? "; " : "", (long long)events[i].seq,
                  events[i].change, events[i].file.path);
-    if (more)
+    if (got.has_more)
         buf_adds(&out, " +");
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
     assert_string_equal(out.data, want);
 }
 
@@ -918,12 +927,11 @@ static void history_pages_newest_first(void **state)
     {
         struct workspace_history_spec bad = {.after = "ver_unknown"};
         struct workspace_event *events;
-        size_t count;
-        bool more;
+        struct page_result got = {0};
 
         REFUSED(f, ERR_INVALID,
                 workspace_history(f->w, &fixture_a, f->ws.id, &bad, &events,
-                                  &count, &more, &f->err));
+                                  &got, &f->err));
     }
 }
 
@@ -988,8 +996,7 @@ static void conversation_over_workspaces(void **state)
     struct workspace_spec spec = {0};
     struct workspace_event *events;
     char *ids, after[ID_MAX];
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     OK(f, workspace_create(f->w, &fixture_a, &spec, &second, &f->err));
     OK(f, workspace_create(f->w, &fixture_x, &spec, &foreign, &f->err));
@@ -1002,37 +1009,42 @@ static void conversation_over_workspaces(void **state)
     f->ws = first;
     talk(f, &fixture_b, "c1", "three");
 
-    OK(f, workspace_conversation(f->w, &fixture_b, "c1", 0, NULL, &events,
-                                 &ids, &count, &more, &f->err));
-    assert_int_equal(count, 3);
+    OK(f, workspace_conversation(f->w, &fixture_b, "c1",
+                                 &(struct page){.limit = 0}, &events, &ids,
+                                 &got, &f->err));
+    assert_int_equal(got.count, 3);
     assert_string_equal(events[0].file.path, "one");
     assert_string_equal(events[1].file.path, "two");
     assert_string_equal(ids + ID_MAX, second.id);
     assert_string_equal(events[2].file.path, "three");
-    assert_false(more);
+    assert_false(got.has_more);
     memcpy(after, events[0].file.version, sizeof(after));
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
     free(ids);
-    OK(f, workspace_conversation(f->w, &fixture_b, "c1", 1, after, &events,
-                                 &ids, &count, &more, &f->err));
-    assert_int_equal(count, 1);
-    assert_true(more);
+    OK(f, workspace_conversation(f->w, &fixture_b, "c1",
+                                 &(struct page){.limit = 1, .after = after},
+                                 &events, &ids, &got, &f->err));
+    assert_int_equal(got.count, 1);
+    assert_true(got.has_more);
     assert_string_equal(events[0].file.path, "two");
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
     free(ids);
-    OK(f, workspace_conversation(f->w, &fixture_x, "c1", 0, NULL, &events,
-                                 &ids, &count, &more, &f->err));
-    assert_int_equal(count, 1);
+    OK(f, workspace_conversation(f->w, &fixture_x, "c1",
+                                 &(struct page){.limit = 0}, &events, &ids,
+                                 &got, &f->err));
+    assert_int_equal(got.count, 1);
     assert_string_equal(events[0].file.path, "theirs");
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
     free(ids);
     REFUSED(f, ERR_INVALID,
-            workspace_conversation(f->w, &fixture_x, "c1", 0, after, &events,
-                                   &ids, &count, &more, &f->err));
-    OK(f, workspace_conversation(f->w, &fixture_x, "", 0, NULL, &events, &ids,
-                                 &count, &more, &f->err));
-    assert_int_equal(count, 0);
-    workspace_events_free(events, count);
+            workspace_conversation(f->w, &fixture_x, "c1",
+                                   &(struct page){.after = after}, &events,
+                                   &ids, &got, &f->err));
+    OK(f,
+       workspace_conversation(f->w, &fixture_x, "", &(struct page){.limit = 0},
+                              &events, &ids, &got, &f->err));
+    assert_int_equal(got.count, 0);
+    workspace_events_free(events, got.count);
     free(ids);
 }
 
@@ -1088,14 +1100,13 @@ static void commit_id(struct fixture *f, int64_t seq, char ret[ID_MAX])
 {
     struct workspace_history_spec spec = {.before_seq = seq + 1, .limit = 1};
     struct workspace_event *events;
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
-    OK(f, workspace_history(f->w, &fixture_a, f->ws.id, &spec, &events, &count,
-                            &more, &f->err));
-    assert_int_equal(count, 1);
+    OK(f, workspace_history(f->w, &fixture_a, f->ws.id, &spec, &events, &got,
+                            &f->err));
+    assert_int_equal(got.count, 1);
     memcpy(ret, events[0].commit, ID_MAX);
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
 }
 
 static int restore(struct fixture *f, int64_t seq, const char *version,
@@ -1153,15 +1164,14 @@ static void restore_a_file(void **state)
     {
         struct workspace_history_spec spec = {.path = "x", .limit = 1};
         struct workspace_event *events;
-        size_t count;
-        bool more;
+        struct page_result got = {0};
 
         OK(f, workspace_history(f->w, &fixture_a, f->ws.id, &spec, &events,
-                                &count, &more, &f->err));
+                                &got, &f->err));
         assert_string_equal(events[0].kind, "restore");
         assert_string_equal(events[0].change, "restored");
         assert_string_equal(events[0].from_version, first);
-        workspace_events_free(events, count);
+        workspace_events_free(events, got.count);
     }
     /* Under its new name; deleted, under its old one. */
     put(f, "x", "333", NULL);

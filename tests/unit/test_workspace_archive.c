@@ -322,18 +322,17 @@ static void diff_to_a_deletion(void **state)
     struct kept *f = *state;
     struct buf out cleanup(buf_done) = {0};
     struct workspace_event *events;
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     (void)put(f, "a", "1\n");
     (void)take(f, "a");
     MUST(f, workspace_history(
                 f->w, &f->who, f->ws,
                 &(struct workspace_history_spec){.path = "a", .limit = 1},
-                &events, &count, &more, &f->err));
+                &events, &got, &f->err));
     MUST(f, diff(f, "a", NULL, events[0].file.version, &out));
     assert_non_null(strstr(out.data, "+++ /dev/null\n@@ -1 +0,0 @@\n-1\n"));
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
 }
 
 int main(void)

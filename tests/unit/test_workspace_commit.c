@@ -354,8 +354,7 @@ static void commit_copies_are_new_files(void **state)
     struct workspace_history_spec spec = {.path = "c/1", .limit = 1};
     struct workspace_event *events;
     char one[ID_MAX], version[ID_MAX];
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     put(f, "d/1", "one", version);
     file_id(f, "d/1", one);
@@ -365,12 +364,12 @@ static void commit_copies_are_new_files(void **state)
     TREE_IS(f, 0, "c/1=one d/1=one");
     info(f, &ws);
     assert_int_equal(ws.stored_bytes, 6);
-    OK(f, workspace_history(f->w, &fixture_a, f->ws.id, &spec, &events, &count,
-                            &more, &f->err));
-    assert_int_equal(count, 1);
+    OK(f, workspace_history(f->w, &fixture_a, f->ws.id, &spec, &events, &got,
+                            &f->err));
+    assert_int_equal(got.count, 1);
     assert_string_equal(events[0].from_version, version);
     assert_string_equal(events[0].from_path, "d/1");
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
 }
 
 static void commit_finds_renames(void **state)
@@ -853,8 +852,7 @@ static void commit_of_100000_files(void **state)
     struct workspace_info ws;
     struct workspace_file *files;
     struct set move = set_new(f, "move"), del = set_new(f, "delete");
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     many(f, SESSION_1, &c);
     assert_int_equal(c.count, MANY);
@@ -872,11 +870,16 @@ static void commit_of_100000_files(void **state)
 
     /* One page in the middle of them, one level, and as of then. */
     for (int i = 0; i < 100; i++) {
-        OK(f, workspace_files_list(f->w, &fixture_a, f->ws.id, "d25/", i % 2,
-                                   i / 2 % 2, 100, "d25/e10", &files, &count,
-                                   &more, &f->err));
-        assert_int_equal(count, i / 2 % 2 ? 30 : 100);
-        workspace_files_free(files, count);
+        OK(f, workspace_files_list(
+                  f->w, &fixture_a, f->ws.id,
+                  &(struct workspace_files_spec){.prefix = "d25/",
+                                                 .at = i % 2,
+                                                 .level = i / 2 % 2,
+                                                 .limit = 100,
+                                                 .after = "d25/e10"},
+                  &files, &got, &f->err));
+        assert_int_equal(got.count, i / 2 % 2 ? 30 : 100);
+        workspace_files_free(files, got.count);
     }
 
     set_from(&move, CHANGE_MOVE, "d25", "m");
@@ -965,8 +968,7 @@ static void race_of_two_sessions_on_a_file(void **state)
     struct workspace_history_spec spec = {.limit = 100};
     struct workspace_event *events;
     pthread_t threads[2];
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     put(f, "shared.txt", "base", NULL);
     for (size_t i = 0; i < 2; i++)
@@ -978,12 +980,12 @@ static void race_of_two_sessions_on_a_file(void **state)
     assert_int_equal(racers[0].conflicts + racers[1].conflicts, 20);
     assert_int_equal(racers[0].refused + racers[1].refused, 0);
     assert_true(racers[0].done == 0 || racers[1].done == 0);
-    OK(f, workspace_history(f->w, &fixture_a, f->ws.id, &spec, &events, &count,
-                            &more, &f->err));
-    assert_int_equal(count, 41); /* nothing was overwritten unseen */
-    for (size_t i = 0; i < count; i++)
+    OK(f, workspace_history(f->w, &fixture_a, f->ws.id, &spec, &events, &got,
+                            &f->err));
+    assert_int_equal(got.count, 41); /* nothing was overwritten unseen */
+    for (size_t i = 0; i < got.count; i++)
         assert_int_equal(events[i].seq, 41 - (int64_t)i);
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
 }
 
 int main(void)

@@ -539,8 +539,10 @@ static void expired_files_are_gone_before_the_sweep(void **state)
     (void)commit(f, home, &change, 1);
     free(path);
     path_of(f, held, home, &path);
-    MUST(f, workspace_lock(f->w, &f->who, home, path, 60, NULL, NULL, &lock,
-                           token, &f->err));
+    MUST(f, workspace_lock(
+                f->w, &f->who, home,
+                &(struct workspace_lock_spec){.path = path, .ttl_s = 60},
+                &lock, token, &f->err));
     expire(f, old);
     expire(f, held);
     expire(f, dead);
@@ -661,18 +663,22 @@ static void pages_have_no_gap_and_no_repeat(void **state)
 
             while (more) {
                 struct library_file *files;
-                size_t count;
+                struct page_result got = {0};
 
-                MUST(f, library_list(f->w, &f->who, NULL, !back, limit,
-                                     after[0] ? after : NULL, &files, &count,
-                                     &more, &f->err));
-                assert_true(count <= limit && (count == limit || !more));
-                for (size_t i = 0; i < count; i++, seen++)
+                MUST(f, library_list(
+                            f->w, &f->who, NULL, !back,
+                            &(struct page){.limit = limit,
+                                           .after = after[0] ? after : NULL},
+                            &files, &got, &f->err));
+                assert_true(got.count <= limit &&
+                            (got.count == limit || !got.has_more));
+                for (size_t i = 0; i < got.count; i++, seen++)
                     assert_string_equal(files[i].file,
                                         ids[back ? FILES - 1 - seen : seen]);
-                memcpy(after, files[count - 1].file, ID_MAX);
-                assert_int_equal(more, seen < FILES);
-                library_files_free(files, count);
+                memcpy(after, files[got.count - 1].file, ID_MAX);
+                assert_int_equal(got.has_more, seen < FILES);
+                library_files_free(files, got.count);
+                more = got.has_more;
             }
             assert_int_equal(seen, FILES);
         }
@@ -718,8 +724,7 @@ static void files_by_age_in_pages(void **state)
     char ids[FILES][ID_MAX], sha256[BLOB_NAME];
     struct workspace_change changes[FILES] = {0};
     struct workspace_aged_file *files, one;
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     store_bytes_of(f, "x", 1, sha256);
     for (int i = 0; i < FILES; i++) {
@@ -730,17 +735,18 @@ static void files_by_age_in_pages(void **state)
             .kind = CHANGE_PUT, .path = names[i], .sha256 = sha256, .size = 1};
     }
     (void)commit(f, f->ws, changes, FILES); /* all at one moment */
-    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true, 0, NULL, &files,
-                                  &count, &more, &f->err));
-    assert_int_equal(count, FILES);
-    assert_false(more);
+    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true,
+                                  &(struct page){.limit = 0}, &files, &got,
+                                  &f->err));
+    assert_int_equal(got.count, FILES);
+    assert_false(got.has_more);
     for (int i = 0; i < FILES; i++) {
         memcpy(ids[i], files[i].file.file, ID_MAX);
         assert_true(i == 0 || strcmp(ids[i - 1], ids[i]) < 0);
         assert_int_equal(files[i].created_at_ms, files[0].created_at_ms);
         assert_false(files[i].by_execution);
     }
-    workspace_list_by_age_free(files, count);
+    workspace_list_by_age_free(files, got.count);
     for (int i = 0; i < FILES; i++)
         ALTER(f, "UPDATE files SET created_at_ms = ?2 WHERE id = ?1", "ti",
               ids[i], (int64_t)(100 + i / 3));
@@ -750,16 +756,18 @@ static void files_by_age_in_pages(void **state)
             size_t seen = 0;
 
             do {
-                MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, !back,
-                                              limit, after[0] ? after : NULL,
-                                              &files, &count, &more, &f->err));
-                for (size_t i = 0; i < count; i++, seen++)
+                MUST(f, workspace_list_by_age(
+                            f->w, &f->who, f->ws, !back,
+                            &(struct page){.limit = limit,
+                                           .after = after[0] ? after : NULL},
+                            &files, &got, &f->err));
+                for (size_t i = 0; i < got.count; i++, seen++)
                     assert_string_equal(files[i].file.file,
                                         ids[back ? FILES - 1 - seen : seen]);
-                memcpy(after, files[count - 1].file.file, ID_MAX);
-                workspace_list_by_age_free(files, count);
-                assert_int_equal(more, seen < FILES);
-            } while (more);
+                memcpy(after, files[got.count - 1].file.file, ID_MAX);
+                workspace_list_by_age_free(files, got.count);
+                assert_int_equal(got.has_more, seen < FILES);
+            } while (got.has_more);
             assert_int_equal(seen, FILES);
         }
     MUST(f, workspace_list_by_age_find(f->w, &f->who, f->ws, ids[4], &one,
@@ -774,16 +782,16 @@ static void age_is_that_of_the_first_version(void **state)
     struct kept *f = *state;
     struct workspace_aged_file *files, one;
     char id[ID_MAX], unknown[ID_MAX];
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     (void)put(f, "first", "1");
     (void)put(f, "second", "2");
-    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true, 1, NULL, &files,
-                                  &count, &more, &f->err));
+    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true,
+                                  &(struct page){.limit = 1}, &files, &got,
+                                  &f->err));
     memcpy(id, files[0].file.file, ID_MAX);
-    assert_true(more);
-    workspace_list_by_age_free(files, count);
+    assert_true(got.has_more);
+    workspace_list_by_age_free(files, got.count);
     ALTER(f, "UPDATE files SET created_at_ms = 7 WHERE id = ?1", "t", id);
     MUST(f,
          workspace_list_by_age_find(f->w, &f->who, f->ws, id, &one, &f->err));
@@ -801,22 +809,24 @@ static void age_is_that_of_the_first_version(void **state)
     assert_int_equal(
         workspace_list_by_age_find(f->w, &f->who, f->ws, id, &one, &f->err),
         -ERR_NOT_FOUND);
-    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true, 5, id, &files,
-                                  &count, &more, &f->err));
-    assert_int_equal(count, 1);
-    workspace_list_by_age_free(files, count);
+    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true,
+                                  &(struct page){.limit = 5, .after = id},
+                                  &files, &got, &f->err));
+    assert_int_equal(got.count, 1);
+    workspace_list_by_age_free(files, got.count);
     ids_make("file", unknown);
-    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true, 5, unknown,
-                                  &files, &count, &more, &f->err));
-    assert_int_equal(count, 0);
-    assert_false(more);
-    workspace_list_by_age_free(files, count);
+    MUST(f, workspace_list_by_age(f->w, &f->who, f->ws, true,
+                                  &(struct page){.limit = 5, .after = unknown},
+                                  &files, &got, &f->err));
+    assert_int_equal(got.count, 0);
+    assert_false(got.has_more);
+    workspace_list_by_age_free(files, got.count);
     assert_int_equal(workspace_list_by_age_find(f->w, &f->who, f->ws, unknown,
                                                 &one, &f->err),
                      -ERR_NOT_FOUND);
-    assert_int_equal(workspace_list_by_age(f->w, &stranger, f->ws, true, 5,
-                                           NULL, &files, &count, &more,
-                                           &f->err),
+    assert_int_equal(workspace_list_by_age(f->w, &stranger, f->ws, true,
+                                           &(struct page){.limit = 5}, &files,
+                                           &got, &f->err),
                      -ERR_NOT_FOUND);
     assert_int_equal(
         workspace_list_by_age_find(f->w, &stranger, f->ws, id, &one, &f->err),

@@ -16,7 +16,11 @@ static int take_for(struct fixture *f, const struct actor *who,
                     const char *path, uint32_t ttl_s, const char *session,
                     struct held *ret)
 {
-    return workspace_lock(f->w, who, f->ws.id, path, ttl_s, session, "notes",
+    return workspace_lock(f->w, who, f->ws.id,
+                          &(struct workspace_lock_spec){.path = path,
+                                                        .ttl_s = ttl_s,
+                                                        .session = session,
+                                                        .label = "notes"},
                           &ret->lock, ret->token, &f->err);
 }
 
@@ -98,10 +102,14 @@ static void lock_limits(void **state)
     memset(label, 'l', sizeof(label));
     label[129] = '\0';
     REFUSED(f, ERR_INVALID,
-            workspace_lock(f->w, &fixture_a, f->ws.id, "z", 60, NULL, label,
+            workspace_lock(f->w, &fixture_a, f->ws.id,
+                           &(struct workspace_lock_spec){
+                               .path = "z", .ttl_s = 60, .label = label},
                            &h.lock, h.token, &f->err));
     label[128] = '\0';
-    OK(f, workspace_lock(f->w, &fixture_a, f->ws.id, "z", 60, NULL, label,
+    OK(f, workspace_lock(f->w, &fixture_a, f->ws.id,
+                         &(struct workspace_lock_spec){
+                             .path = "z", .ttl_s = 60, .label = label},
                          &h.lock, h.token, &f->err));
     assert_string_equal(h.lock.label, label);
     drop(&h);

@@ -78,15 +78,15 @@ static char *list(struct kept *f, const struct shared *s, const char *after)
 {
     struct workspace_file *files;
     struct buf out = {0};
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
-    MUST(f, workspace_share_list(f->w, &s->share, 100, after, &files, &count,
-                                 &more, &f->err));
+    MUST(f, workspace_share_list(f->w, &s->share,
+                                 &(struct page){.limit = 100, .after = after},
+                                 &files, &got, &f->err));
     buf_adds(&out, "");
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < got.count; i++)
         buf_addf(&out, "%s;", files[i].path);
-    workspace_files_free(files, count);
+    workspace_files_free(files, got.count);
     return buf_take(&out, NULL);
 }
 
@@ -678,8 +678,7 @@ static void write_link_takes_uploads_below_it(void **state)
     struct kept *f = *state;
     struct shared s, read_only, single;
     struct workspace_event *events;
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     (void)put(f, "in/a", "1");
     must_make(f, "in", SHARE_READ, &read_only);
@@ -693,11 +692,11 @@ static void write_link_takes_uploads_below_it(void **state)
     MUST(f, workspace_history(f->w, &f->who, f->ws,
                               &(struct workspace_history_spec){
                                   .path = "in/new/b", .limit = 10},
-                              &events, &count, &more, &f->err));
-    assert_int_equal(count, 1);
+                              &events, &got, &f->err));
+    assert_int_equal(got.count, 1);
     assert_string_equal(events[0].author, s.share.id);
     assert_string_equal(events[0].kind, "share");
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
     assert_int_equal(NUMBER(f,
                             "SELECT count(*) FROM audit WHERE action ="
                             " 'share.put' AND actor = ?1",
@@ -719,8 +718,10 @@ static void write_link_stops_at_locks_and_quota(void **state)
     kept_reopen(f);
     (void)put(f, "in/a", "1");
     must_make(f, "in/", SHARE_WRITE, &s);
-    MUST(f, workspace_lock(f->w, &f->who, f->ws, "in/a", 60, NULL, NULL, &lock,
-                           token, &f->err));
+    MUST(f, workspace_lock(
+                f->w, &f->who, f->ws,
+                &(struct workspace_lock_spec){.path = "in/a", .ttl_s = 60},
+                &lock, token, &f->err));
     assert_int_equal(leave(f, &s, "a", "2"), -ERR_LOCKED);
     assert_int_equal(leave(f, &s, "b", "far too many bytes for it"),
                      -ERR_SPACE);

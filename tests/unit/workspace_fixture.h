@@ -232,13 +232,13 @@ static inline char *tree_text(struct fixture *f, int64_t at)
 {
     struct buf out = {0};
     struct workspace_file *files;
-    size_t count;
-    bool more;
+    struct page_result got = {0};
 
     buf_adds(&out, "");
-    OK(f, workspace_files_list(f->w, &fixture_a, f->ws.id, NULL, at, false, 0,
-                               NULL, &files, &count, &more, &f->err));
-    for (size_t i = 0; i < count; i++) {
+    OK(f, workspace_files_list(f->w, &fixture_a, f->ws.id,
+                               &(struct workspace_files_spec){.at = at},
+                               &files, &got, &f->err));
+    for (size_t i = 0; i < got.count; i++) {
         char bytes[256] = "";
         int fd = -1;
 
@@ -247,7 +247,7 @@ static inline char *tree_text(struct fixture *f, int64_t at)
         close(fd);
         buf_addf(&out, "%s%s=%s", i ? " " : "", files[i].path, bytes);
     }
-    workspace_files_free(files, count);
+    workspace_files_free(files, got.count);
     return buf_take(&out, NULL);
 }
 

@@ -85,14 +85,16 @@ HELPER static char *listed(struct kept *f, const struct actor *who,
 {
     struct buf out = {0};
     struct library_file *files;
-    size_t count;
+    struct page_result got = {0};
 
     buf_adds(&out, "");
-    MUST(f, library_list(f->w, who, purpose, oldest_first, limit, after,
-                         &files, &count, ret_more, &f->err));
-    for (size_t i = 0; i < count; i++)
+    MUST(f, library_list(f->w, who, purpose, oldest_first,
+                         &(struct page){.limit = limit, .after = after},
+                         &files, &got, &f->err));
+    *ret_more = got.has_more;
+    for (size_t i = 0; i < got.count; i++)
         buf_addf(&out, "%s%s", i ? " " : "", files[i].filename);
-    library_files_free(files, count);
+    library_files_free(files, got.count);
     return buf_take(&out, NULL);
 }
 

@@ -50,20 +50,20 @@ static int by_path(const void *a, const void *b)
 
 /* ---- pages of the core -------------------------------------------------- */
 
-struct page {
+struct azure_page {
     struct session_file *files;
     size_t count;
     bool more;
 };
 
-static void page_done(struct page *p)
+static void page_done(struct azure_page *p)
 {
     session_files_free(p->files, p->count);
-    *p = (struct page){0};
+    *p = (struct azure_page){0};
 }
 
 static int get_page(struct doors_call *call, const char *session,
-                    unsigned limit, const char *after, struct page *ret,
+                    unsigned limit, const char *after, struct azure_page *ret,
                     struct error *err)
 {
     return session_files_list(call->doors->sessions, &call->actor, session,
@@ -141,7 +141,8 @@ static bool take(struct walk *w, const struct session_file *f)
 }
 
 /* ret_last: where the next page goes on. */
-static bool take_page(struct walk *w, const struct page *page, char *ret_last)
+static bool take_page(struct walk *w, const struct azure_page *page,
+                      char *ret_last)
 {
     for (size_t i = 0; i < page->count; i++) {
         const char *path = page->files[i].path;
@@ -173,7 +174,7 @@ int azure_list_collect(struct doors_call *call, const char *session,
     else if (!edge(spec->folder, " ", last)) /* the first that is allowed */
         return 0;
     for (unsigned i = 0; r == 0 && more && i < PAGES_MAX; i++) {
-        struct page page cleanup(page_done) = {0};
+        struct azure_page page cleanup(page_done) = {0};
 
         r = get_page(call, session, PAGE, last[0] ? last : NULL, &page, err);
         if (r == 0)
@@ -193,7 +194,7 @@ static int look_below(struct doors_call *call, const char *session,
                       const char *path, struct azure_list *ret,
                       struct error *err)
 {
-    struct page page cleanup(page_done) = {0};
+    struct azure_page page cleanup(page_done) = {0};
     char first[PATH_BYTES_MAX + 8];
     int r = 0;
 

@@ -50,34 +50,34 @@ static void offer_paths(struct values *v, const char *workspace,
                         const char *value)
 {
     struct workspace_file *files = NULL;
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     struct error err;
 
     if (workspace_files_list(v->x->doors->workspaces, v->x->actor, workspace,
-                             below_data(value), 0, false,
-                             VALUES_MAX - (unsigned)v->count, NULL, &files,
-                             &count, &more, &err) < 0)
+                             &(struct workspace_files_spec){
+                                 .prefix = below_data(value),
+                                 .limit = VALUES_MAX - (unsigned)v->count},
+                             &files, &got, &err) < 0)
         return; /* not one of the caller's: nothing to offer */
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < got.count; i++)
         offer(v, files[i].path);
-    v->more |= more;
-    workspace_files_free(files, count);
+    v->more |= got.has_more;
+    workspace_files_free(files, got.count);
 }
 
 /* Ids of workspaces, or the files of the newest. */
 static void offer_workspaces(struct values *v, const char *value, bool files)
 {
     struct workspace_info *found cleanup(mem_free) = NULL;
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     struct error err;
 
     if (workspace_list(v->x->doors->workspaces, v->x->actor, false,
-                       files ? WORKSPACES_MAX : WORKSPACE_LIST_MAX, NULL,
-                       &found, &count, &more, &err) < 0)
+                       &(struct page){.limit = files ? WORKSPACES_MAX
+                                                     : WORKSPACE_LIST_MAX},
+                       &found, &got, &err) < 0)
         return;
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < got.count; i++)
         if (!files && begins(found[i].id, value))
             offer(v, found[i].id);
         else if (files && found[i].files > 0 && v->count < VALUES_MAX)

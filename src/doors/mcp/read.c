@@ -109,20 +109,22 @@ static int read_folder(struct mcp_exchange *x, const char *uri,
                        const char *workspace, const char *prefix)
 {
     struct workspace_file *files = NULL;
-    size_t count = 0, left = BYTES_MAX;
-    bool more;
+    struct page_result got = {0};
+    size_t left = BYTES_MAX;
     struct error err;
 
-    if (workspace_files_list(x->doors->workspaces, x->actor, workspace, prefix,
-                             0, true, FOLDER_MAX, NULL, &files, &count, &more,
-                             &err) < 0 ||
-        (count == 0 && prefix[0])) {
-        workspace_files_free(files, count);
+    if (workspace_files_list(
+            x->doors->workspaces, x->actor, workspace,
+            &(struct workspace_files_spec){
+                .prefix = prefix, .level = true, .limit = FOLDER_MAX},
+            &files, &got, &err) < 0 ||
+        (got.count == 0 && prefix[0])) {
+        workspace_files_free(files, got.count);
         return unknown(x, uri);
     }
     json_write_open(&x->w, "contents", '[');
-    write_names(x, uri, files, count, strlen(prefix));
-    for (size_t i = 0; i < count; i++) {
+    write_names(x, uri, files, got.count, strlen(prefix));
+    for (size_t i = 0; i < got.count; i++) {
         struct buf bytes cleanup(buf_done) = {0};
 
         /* What does not fit, or went meanwhile, is only named above. */
@@ -134,7 +136,7 @@ static int read_folder(struct mcp_exchange *x, const char *uri,
                       files[i].mime, bytes.data, bytes.len);
     }
     json_write_close(&x->w, ']');
-    workspace_files_free(files, count);
+    workspace_files_free(files, got.count);
     return 0;
 }
 

@@ -93,22 +93,24 @@ static int list_workspace(struct listing *l, const struct workspace_info *ws,
                           const char *after, struct error *err)
 {
     struct workspace_file *files = NULL;
-    size_t count = 0;
+    struct page_result got = {0};
     int r;
 
     l->last = mcp_uri_make(l->x->arena, ws->id, after ? after : "");
     l->workspaces--;
     if (ws->files == 0)
         return 0;
-    r = workspace_files_list(l->x->doors->workspaces, l->x->actor, ws->id,
-                             NULL, 0, false, l->room, after, &files, &count,
-                             &l->more, err);
+    r = workspace_files_list(
+        l->x->doors->workspaces, l->x->actor, ws->id,
+        &(struct workspace_files_spec){.limit = l->room, .after = after},
+        &files, &got, err);
     if (r < 0)
         return r == -ERR_NOT_FOUND ? 0 : r; /* deleted meanwhile */
-    for (size_t i = 0; i < count; i++)
+    l->more = got.has_more;
+    for (size_t i = 0; i < got.count; i++)
         write_file(l, ws, &files[i]);
-    l->room -= (unsigned)count;
-    workspace_files_free(files, count);
+    l->room -= (unsigned)got.count;
+    workspace_files_free(files, got.count);
     return 0;
 }
 
@@ -116,12 +118,13 @@ static int list_workspace(struct listing *l, const struct workspace_info *ws,
 static int list_after(struct listing *l, const char *after, struct error *err)
 {
     struct workspace_info *found cleanup(mem_free) = NULL;
-    size_t count = 0;
-    bool more = false;
-    int r = workspace_list(l->x->doors->workspaces, l->x->actor, false,
-                           WORKSPACES_MAX, after, &found, &count, &more, err);
+    struct page_result got = {0};
+    int r =
+        workspace_list(l->x->doors->workspaces, l->x->actor, false,
+                       &(struct page){.limit = WORKSPACES_MAX, .after = after},
+                       &found, &got, err);
 
-    for (size_t i = 0; r == 0 && i < count; i++) {
+    for (size_t i = 0; r == 0 && i < got.count; i++) {
         if (l->room == 0 || l->workspaces == 0) {
             l->more = true;
             return 0;
@@ -130,7 +133,7 @@ static int list_after(struct listing *l, const char *after, struct error *err)
         if (l->more)
             return r;
     }
-    l->more = l->more || more;
+    l->more = l->more || got.has_more;
     return r;
 }
 

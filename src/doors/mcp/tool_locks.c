@@ -62,9 +62,13 @@ static int lock(struct mcp_call *call, const struct lock_args *a,
                              a->session ? err : &ignored) == 0;
     if (a->session && !known)
         return -(int)err->code;
-    r = workspace_lock(call->doors->workspaces, call->actor, workspace, path,
-                       (uint32_t)a->seconds, known ? session.id : NULL,
-                       a->label, &made, token, err);
+    r = workspace_lock(
+        call->doors->workspaces, call->actor, workspace,
+        &(struct workspace_lock_spec){.path = path,
+                                      .ttl_s = (uint32_t)a->seconds,
+                                      .session = known ? session.id : NULL,
+                                      .label = a->label},
+        &made, token, err);
     if (r == 0)
         answer(workspace, &made, token, ret);
     else if (r == -ERR_LOCKED && !err->hint[0])

@@ -116,8 +116,7 @@ int tool_file_history(struct mcp_call *call, const json_t *args,
     struct version_args a = {.limit = LIST_DEFAULT};
     struct workspace_event *events = NULL;
     char workspace[ID_MAX];
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
 
     if (r == 0 && a.path)
@@ -129,11 +128,11 @@ int tool_file_history(struct mcp_call *call, const json_t *args,
             call->doors->workspaces, call->actor, workspace,
             &(struct workspace_history_spec){
                 .path = a.path, .after = a.after, .limit = (unsigned)a.limit},
-            &events, &count, &more, err);
+            &events, &got, err);
     if (r < 0)
         return r;
-    answer(call, events, count, more, workspace, 0, ret);
-    workspace_events_free(events, count);
+    answer(call, events, got.count, got.has_more, workspace, 0, ret);
+    workspace_events_free(events, got.count);
     return 0;
 }
 
@@ -154,8 +153,7 @@ int tool_conversation_files(struct mcp_call *call, const json_t *args,
                              .conversation = tool_some(call->conversation)};
     char *workspaces cleanup(mem_free) = NULL;
     struct workspace_event *events = NULL;
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
 
     if (r == 0 && !a.conversation) {
@@ -164,14 +162,15 @@ int tool_conversation_files(struct mcp_call *call, const json_t *args,
                             "call belongs to, so it must be named.");
     }
     if (r == 0)
-        r = workspace_conversation(call->doors->workspaces, call->actor,
-                                   a.conversation, (unsigned)a.limit, a.after,
-                                   &events, &workspaces, &count, &more, err);
+        r = workspace_conversation(
+            call->doors->workspaces, call->actor, a.conversation,
+            &(struct page){.limit = (unsigned)a.limit, .after = a.after},
+            &events, &workspaces, &got, err);
     if (r < 0)
         return r;
-    answer(call, events, count, more, workspaces ? workspaces : "",
+    answer(call, events, got.count, got.has_more, workspaces ? workspaces : "",
            workspaces ? ID_MAX : 0, ret);
-    workspace_events_free(events, count);
+    workspace_events_free(events, got.count);
     return 0;
 }
 

@@ -68,31 +68,32 @@ int tool_list_workspaces(struct mcp_call *call, const json_t *args,
     struct list_args a = {.limit = LIST_DEFAULT};
     struct json_writer w = {.out = &ret->structured};
     struct buf text cleanup(buf_done) = {0};
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
 
     if (r == 0)
-        r = workspace_list(call->doors->workspaces, call->actor, false,
-                           (unsigned)a.limit, a.after, &list, &count, &more,
-                           err);
+        r = workspace_list(
+            call->doors->workspaces, call->actor, false,
+            &(struct page){.limit = (unsigned)a.limit, .after = a.after},
+            &list, &got, err);
     if (r < 0)
         return r;
     json_write_open(&w, NULL, '{');
     json_write_string(&w, "status", "ok");
     json_write_open(&w, "workspaces", '[');
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < got.count; i++) {
         encode_workspace(&w, NULL, &list[i]);
         say_workspace(&text, &list[i]);
     }
     json_write_close(&w, ']');
-    json_write_string(&w, "next", more && count ? list[count - 1].id : NULL);
+    json_write_string(
+        &w, "next", got.has_more && got.count ? list[got.count - 1].id : NULL);
     json_write_close(&w, '}');
-    if (!count)
+    if (!got.count)
         buf_adds(&text, "There are no workspaces.\n");
-    if (more && count)
+    if (got.has_more && got.count)
         buf_addf(&text, "[there are more: go on with after=%s]\n",
-                 list[count - 1].id);
+                 list[got.count - 1].id);
     mcp_answer_text(ret, text.data, text.len);
     return 0;
 }

@@ -82,14 +82,14 @@ static uint64_t mark_of(struct mcp *m, const struct actor *who)
 {
     struct workspace_info *found = NULL;
     uint64_t mark = 1469598103934665603ull; /* FNV-1a */
-    size_t count = 0;
-    bool more;
+    struct page_result got = {0};
     struct error err;
 
-    if (workspace_list(m->doors->workspaces, who, false, LISTED, NULL, &found,
-                       &count, &more, &err) < 0)
+    if (workspace_list(m->doors->workspaces, who, false,
+                       &(struct page){.limit = LISTED}, &found, &got,
+                       &err) < 0)
         return 0;
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < got.count; i++) {
         for (const char *at = found[i].id; *at; at++)
             mark = (mark ^ (unsigned char)*at) * 1099511628211ull;
         mark = (mark ^ (uint64_t)found[i].head) * 1099511628211ull;

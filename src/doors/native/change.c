@@ -159,21 +159,22 @@ static int check_folder(struct doors_call *call, const char *path,
 {
     struct workspace_file f cleanup(workspace_file_done) = {.path = NULL};
     struct workspace_file *files = NULL;
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = workspace_file_get(call->doors->workspaces, &call->actor,
                                call->params[0], path, NULL, &f, err);
 
     if (r == 0 || recursive || err->code != ERR_NOT_FOUND)
         return recursive ? 0 : r;
-    r = workspace_files_list(call->doors->workspaces, &call->actor,
-                             call->params[0],
-                             arena_printf(http_arena(call->http), "%s/", path),
-                             0, false, 1, NULL, &files, &count, &more, err);
-    workspace_files_free(files, count);
+    r = workspace_files_list(
+        call->doors->workspaces, &call->actor, call->params[0],
+        &(struct workspace_files_spec){
+            .prefix = arena_printf(http_arena(call->http), "%s/", path),
+            .limit = 1},
+        &files, &got, err);
+    workspace_files_free(files, got.count);
     if (r < 0)
         return r;
-    if (count == 0)
+    if (got.count == 0)
         return error_set(err, ERR_NOT_FOUND, "no such file");
     (void)error_set(err, ERR_CONFLICT, "this is a folder with files in it");
     return error_hint(err, "Add recursive=true to delete all of it.");

@@ -71,9 +71,13 @@ int native_locks_create(struct doors_call *call, struct error *err)
                             &json, err);
 
     if (r == 0)
-        r = workspace_lock(call->doors->workspaces, &call->actor,
-                           call->params[0], b.path, (uint32_t)b.ttl_s,
-                           b.session, b.label, &lock, token, err);
+        r = workspace_lock(
+            call->doors->workspaces, &call->actor, call->params[0],
+            &(struct workspace_lock_spec){.path = b.path,
+                                          .ttl_s = (uint32_t)b.ttl_s,
+                                          .session = b.session,
+                                          .label = b.label},
+            &lock, token, err);
     if (r == 0)
         respond(call, 201, &lock, token);
     return r;

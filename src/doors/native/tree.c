@@ -42,8 +42,8 @@ int native_tree_list(struct doors_call *call, struct error *err)
     const char *prefix = NULL, *after = NULL;
     unsigned limit = 0;
     int64_t at = 0;
-    size_t count = 0;
-    bool level = false, more = false;
+    struct page_result got = {0};
+    bool level = false;
     int r = native_ask_page(call, WORKSPACE_LIST_MAX, WORKSPACE_LIST_MAX,
                             &limit, &after, err);
 
@@ -52,19 +52,24 @@ int native_tree_list(struct doors_call *call, struct error *err)
     if (r == 0)
         r = ask_view(call, &level, &at, err);
     if (r == 0)
-        r = workspace_files_list(call->doors->workspaces, &call->actor,
-                                 call->params[0], prefix, at, level, limit,
-                                 after, &files, &count, &more, err);
+        r = workspace_files_list(
+            call->doors->workspaces, &call->actor, call->params[0],
+            &(struct workspace_files_spec){.prefix = prefix,
+                                           .at = at,
+                                           .level = level,
+                                           .limit = limit,
+                                           .after = after},
+            &files, &got, err);
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < got.count; i++) {
         json_write_open(&w, NULL, '{');
         native_encode_file(&w, call->params[0], &files[i]);
         json_write_close(&w, '}');
     }
-    native_encode_list_end(&w, more);
-    workspace_files_free(files, count);
+    native_encode_list_end(&w, got.has_more);
+    workspace_files_free(files, got.count);
     http_respond_json(call->http, 200, &body);
     return 0;
 }

@@ -23,8 +23,7 @@ int native_versions_history(struct doors_call *call, struct error *err)
     struct workspace_event *events = NULL;
     struct buf body = {0};
     struct json_writer w = {.out = &body};
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = native_ask_page(call, WORKSPACE_LIST_MAX, LIST_DEFAULT,
                             &spec.limit, &spec.after, err);
 
@@ -34,18 +33,17 @@ int native_versions_history(struct doors_call *call, struct error *err)
         r = http_query(call->http, "file", &spec.file_id, err);
     if (r == 0)
         r = workspace_history(call->doors->workspaces, &call->actor,
-                              call->params[0], &spec, &events, &count, &more,
-                              err);
+                              call->params[0], &spec, &events, &got, err);
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < got.count; i++) {
         json_write_open(&w, NULL, '{');
         native_encode_version(&w, call->params[0], &events[i]);
         json_write_close(&w, '}');
     }
-    native_encode_list_end(&w, more);
-    workspace_events_free(events, count);
+    native_encode_list_end(&w, got.has_more);
+    workspace_events_free(events, got.count);
     http_respond_json(call->http, 200, &body);
     return 0;
 }
@@ -58,8 +56,7 @@ int native_versions_conversation(struct doors_call *call, struct error *err)
     struct json_writer w = {.out = &body};
     const char *after = NULL;
     unsigned limit = 0;
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = native_ask_page(call, WORKSPACE_LIST_MAX, LIST_DEFAULT, &limit,
                             &after, err);
 
@@ -68,19 +65,20 @@ int native_versions_conversation(struct doors_call *call, struct error *err)
                       "a conversation's id has at most %d bytes",
                       CONVERSATION_MAX);
     if (r == 0)
-        r = workspace_conversation(call->doors->workspaces, &call->actor,
-                                   call->params[0], limit, after, &events,
-                                   &workspaces, &count, &more, err);
+        r = workspace_conversation(
+            call->doors->workspaces, &call->actor, call->params[0],
+            &(struct page){.limit = limit, .after = after}, &events,
+            &workspaces, &got, err);
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < got.count; i++) {
         json_write_open(&w, NULL, '{');
         native_encode_version(&w, workspaces + i * ID_MAX, &events[i]);
         json_write_close(&w, '}');
     }
-    native_encode_list_end(&w, more);
-    workspace_events_free(events, count);
+    native_encode_list_end(&w, got.has_more);
+    workspace_events_free(events, got.count);
     http_respond_json(call->http, 200, &body);
     return 0;
 }

@@ -94,21 +94,21 @@ static int list(struct doors_call *call, const struct workspace_share *s,
     struct json_writer w = {.out = &body};
     const char *after = NULL;
     unsigned limit = 0;
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = native_ask_page(call, WORKSPACE_LIST_MAX, WORKSPACE_LIST_MAX,
                             &limit, &after, err);
 
     if (r == 0)
-        r = workspace_share_list(call->doors->workspaces, s, limit, after,
-                                 &files, &count, &more, err);
+        r = workspace_share_list(
+            call->doors->workspaces, s,
+            &(struct page){.limit = limit, .after = after}, &files, &got, err);
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < got.count; i++)
         encode_entry(&w, call->params[0], &files[i]);
-    native_encode_list_end(&w, more);
-    workspace_files_free(files, count);
+    native_encode_list_end(&w, got.has_more);
+    workspace_files_free(files, got.count);
     http_respond_json(call->http, 200, &body);
     return 0;
 }

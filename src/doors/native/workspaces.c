@@ -60,8 +60,8 @@ int native_workspaces_list(struct doors_call *call, struct error *err)
     struct json_writer w = {.out = &body};
     const char *after = NULL;
     unsigned limit = 0;
-    size_t count = 0;
-    bool deleted = false, more = false;
+    struct page_result got = {0};
+    bool deleted = false;
     int r = native_ask_page(call, WORKSPACE_LIST_MAX, LIST_DEFAULT, &limit,
                             &after, err);
 
@@ -69,13 +69,14 @@ int native_workspaces_list(struct doors_call *call, struct error *err)
         r = native_ask_flag(call, "deleted", &deleted, err);
     if (r == 0)
         r = workspace_list(call->doors->workspaces, &call->actor, deleted,
-                           limit, after, &infos, &count, &more, err);
+                           &(struct page){.limit = limit, .after = after},
+                           &infos, &got, err);
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < got.count; i++)
         native_encode_workspace(&w, &infos[i]);
-    native_encode_list_end(&w, more);
+    native_encode_list_end(&w, got.has_more);
     http_respond_json(call->http, 200, &body);
     return 0;
 }

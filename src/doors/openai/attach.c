@@ -74,8 +74,7 @@ static int is_free(struct attach *a, const char *name, bool *ret,
     struct workspaces *w = a->call->doors->workspaces;
     struct workspace_file f = {.path = NULL}, *below = NULL;
     const char *prefix = arena_printf(http_arena(a->call->http), "%s/", name);
-    size_t count = 0;
-    bool more;
+    struct page_result got = {0};
     int r;
 
     if (a->info.ephemeral)
@@ -86,10 +85,12 @@ static int is_free(struct attach *a, const char *name, bool *ret,
     *ret = false;
     if (r != -ERR_NOT_FOUND)
         return r;
-    r = workspace_files_list(w, &a->call->actor, a->info.workspace, prefix, 0,
-                             false, 1, NULL, &below, &count, &more, err);
-    workspace_files_free(below, count);
-    *ret = count == 0;
+    r = workspace_files_list(
+        w, &a->call->actor, a->info.workspace,
+        &(struct workspace_files_spec){.prefix = prefix, .limit = 1}, &below,
+        &got, err);
+    workspace_files_free(below, got.count);
+    *ret = got.count == 0;
     /* A session that has kept nothing yet may have no workspace either. */
     return r == -ERR_NOT_FOUND ? 0 : r;
 }

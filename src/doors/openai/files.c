@@ -167,20 +167,21 @@ int openai_files_list(struct doors_call *call, struct error *err)
     const char *purpose = NULL;
     struct openai_page page;
     char after[ID_MAX] = "";
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = openai_page(call, LIBRARY_LIST_MAX, LIBRARY_LIST_MAX, &page, err);
 
     if (r == 0)
         r = http_query(call->http, "purpose", &purpose, err);
     if (r == 0 && (!page.after || doors_file_id(page.after, after)))
-        r = library_list(
-            call->doors->workspaces, &call->actor, purpose, page.oldest_first,
-            page.limit, page.after ? after : NULL, &files, &count, &more, err);
+        r = library_list(call->doors->workspaces, &call->actor, purpose,
+                         page.oldest_first,
+                         &(struct page){.limit = page.limit,
+                                        .after = page.after ? after : NULL},
+                         &files, &got, err);
     if (r < 0)
         return r;
-    respond_list(call, files, count, more);
-    library_files_free(files, count);
+    respond_list(call, files, got.count, got.has_more);
+    library_files_free(files, got.count);
     return 0;
 }
 

@@ -53,8 +53,7 @@ int openai_listing_list(struct doors_call *call, struct error *err)
     struct workspace_aged_file *files = NULL;
     struct openai_page page;
     char after[ID_MAX] = "";
-    size_t count = 0;
-    bool more = false;
+    struct page_result got = {0};
     int r = openai_page(call, LIST_MAX, LIST_USUAL, &page, err);
 
     if (r == 0)
@@ -64,14 +63,16 @@ int openai_listing_list(struct doors_call *call, struct error *err)
     if (info.ephemeral)
         return openai_ephemeral_list(call, &info, &page, err);
     if (!page.after || doors_file_id(page.after, after))
-        r = workspace_list_by_age(call->doors->workspaces, &call->actor,
-                                  info.workspace, page.oldest_first,
-                                  page.limit, page.after ? after : NULL,
-                                  &files, &count, &more, err);
+        r = workspace_list_by_age(
+            call->doors->workspaces, &call->actor, info.workspace,
+            page.oldest_first,
+            &(struct page){.limit = page.limit,
+                           .after = page.after ? after : NULL},
+            &files, &got, err);
     if (r < 0 && r != -ERR_NOT_FOUND) /* nothing was ever kept of it */
         return r;
-    respond_list(call, info.id, files, count, more);
-    workspace_list_by_age_free(files, count);
+    respond_list(call, info.id, files, got.count, got.has_more);
+    workspace_list_by_age_free(files, got.count);
     return 0;
 }
 
