@@ -158,7 +158,7 @@ static void try_file(const char *text, uint64_t size, struct arena *arena)
         struct http_request req = {
             .server = &server,
             .arena = arena,
-            .lock = PTHREAD_MUTEX_INITIALIZER,
+            .lock = MUTEX_INIT,
             .headers = {{names[i], text}, {"Range", "bytes=1-2"}},
             .header_count = i ? 2 : 1,
         };
