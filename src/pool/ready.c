@@ -125,11 +125,12 @@ void pool_empty(struct pools *ps, struct pool *pool)
 
 /* ---- refilling ---------------------------------------------------------- */
 
-/* lock is held, here and below. */
+/* The caller of this and the following functions holds ps->lock. */
 static unsigned made_ready(const struct pools *ps)
 {
     unsigned sum = 0;
 
+    mutex_assert_held(&ps->lock);
     for (size_t i = 0; i < ps->made_count; i++)
         sum += ps->made[i]->ready_count;
     return sum;

@@ -17,11 +17,13 @@
 
 size_t pools_count(const struct pools *ps)
 {
+    mutex_assert_held(&ps->lock);
     return ps->pool_count + ps->made_count;
 }
 
 struct pool *pools_at(struct pools *ps, size_t i)
 {
+    mutex_assert_held(&ps->lock);
     return i < ps->pool_count ? &ps->pools[i] : ps->made[i - ps->pool_count];
 }
 

@@ -4,6 +4,7 @@
  * closes it, every other call enters it. Closing lets running executions
  * finish, then cancels them, and frees nothing that a call may still use.
  */
+#include <stdio.h>
 #include <sys/sysinfo.h>
 #include <time.h>
 
@@ -138,6 +139,29 @@ int sessions_open(const struct conf *conf, struct warden_link *link,
 bool sessions_ready(struct sessions *s)
 {
     return pools_ready(s->pools);
+}
+
+/* ---- the gate: whether code may run at all; see posture/ --------------- */
+
+void sessions_gate(struct sessions *s, const char *check, const char *why)
+{
+    mutex_lock(&s->lock);
+    (void)snprintf(s->closed_why, sizeof(s->closed_why), "%s: %s",
+                   check ? check : "", why);
+    atomic_store(&s->closed, check != NULL);
+    mutex_unlock(&s->lock);
+}
+
+int session_gate(struct sessions *m, struct error *err)
+{
+    if (!atomic_load(&m->closed))
+        return 0;
+    mutex_lock(&m->lock);
+    (void)error_set(err, ERR_ISOLATION, "no code is run here now; %.280s",
+                    m->closed_why);
+    mutex_unlock(&m->lock);
+    return error_hint(err, "The operator sees why with `glovebox doctor "
+                           "--gate`.");
 }
 
 /* ---- closing ------------------------------------------------------------ */

@@ -27,8 +27,6 @@
 #include "session/network_int.h"
 #include "vault/vault.h"
 
-/* ---- queues, start and stop --------------------------------------------- */
-
 /* ---- queues ------------------------------------------------------------- */
 
 void network_work_free(struct net_job *job)
@@ -294,9 +292,7 @@ void network_answers_main(void *arg)
     mutex_unlock(&n->lock);
 }
 
-/* ---- reports ------------------------------------------------------------ */
-
-/* ---- who has a handle --------------------------------------------------- */
+/* ---- handles ------------------------------------------------------------ */
 
 static struct session_net **bucket(struct session_networks *n, uint64_t handle)
 {
@@ -349,7 +345,7 @@ void network_report_leave(struct session *se)
     mutex_unlock(&n->lock);
 }
 
-/* ---- in the execution --------------------------------------------------- */
+/* ---- reports in an execution -------------------------------------------- */
 
 static const char *const whats[] = {
     [EGRESS_REPORT_HTTP] = "http",      [EGRESS_REPORT_TUNNEL] = "tunnel",
@@ -447,7 +443,7 @@ void session_net_begin(struct session *se, struct execution *e)
     }
 }
 
-/* ---- in the trail ------------------------------------------------------- */
+/* ---- reports in the audit trail ----------------------------------------- */
 
 static const char *action_of(const struct egress_report *r)
 {
@@ -543,7 +539,7 @@ static void note(struct session *se, const struct egress_report *r)
                r->allowed && r->type != EGRESS_REPORT_BUDGET);
 }
 
-/* ---- what it used ------------------------------------------------------- */
+/* ---- usage -------------------------------------------------------------- */
 
 static bool same_package(const struct session_package *p,
                          const struct egress_report *r)

@@ -42,13 +42,13 @@
 #include "wire/kernel_msg.h"
 #include "workspace/workspace.h"
 
-#define SESSION_IO_SIZE                                                       \
-    BOX_IO_SIZE /* a runner's buffer: one read, one event */
+/* The buffer of a runner: one read, one event. */
+#define SESSION_IO_SIZE BOX_IO_SIZE
 #define SESSION_NAME_MAX 128u
 #define SESSION_METADATA_MAX 16384u
 
-/* The path rules (F5) of session.h; ERR_INVALID says which was broken. */
-/* path_check.c */
+/* path_check.c: the path rules (F5) of session.h; ERR_INVALID says which was
+ * broken. */
 int session_path_check(const char *path, size_t len, struct error *err);
 
 /* ---- the manager -------------------------------------------------------- */
@@ -133,7 +133,7 @@ struct sessions {
     struct session_networks *networks;
 };
 
-/* gate.c: ERR_ISOLATION while the gate is closed. */
+/* ERR_ISOLATION while the gate is closed. */
 int session_gate(struct sessions *m, struct error *err);
 
 /* cpu_reserve.c: a short execution of the tenant begins. */
