@@ -1,8 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * More names for a blob, for the trees that sessions mount. Runs in the
- * daemon. What is made here is derived: nothing is synced, and it may be made
- * even after writing has ended for good, for it stores nothing.
+ * Links to blobs, for the trees that sessions mount: making one, removing it,
+ * and verifying that it still holds the bytes of its blob. Runs in the daemon.
+ * Links are derived data: nothing is synced, and they can be made even after
+ * writes are refused for good.
+ *
+ * Adding or removing a link changes the ctime of the file; the cache of
+ * verified files (verified_cache.c) is updated, so that trees do not cause
+ * their blobs to be hashed again. The cache is keyed by inode, so the blob's
+ * file, a tenant's copy and a plain copy are verified alike.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -63,7 +69,7 @@ static int copy_to(const struct link *l, int dir, const char *name,
 }
 
 /* Makes or replaces DIR/blobs/v/… . */
-static int make_variant(const struct link *l, struct error *err)
+static int make_copy(const struct link *l, struct error *err)
 {
     char temp[BLOB_TEMP];
     int r;
@@ -91,7 +97,7 @@ static int find_source(const struct link *l, struct blob_look *look,
         return r;
     if (!l->copy[0])
         return blob_read_corrupt(l->blob, look->state, err);
-    r = make_variant(l, err);
+    r = make_copy(l, err);
     if (r == 0)
         r = blob_read_look(l->b, l->blob, look, NULL, err);
     if (r == 0 && look->state != BLOB_GOOD)
@@ -162,4 +168,80 @@ int blob_link(struct blobs *b, const char *owner, const char *sha256, int dir,
     blob_pin_remove(b, blob.hash);
     return r == 1 ? error_set(err, ERR_INTERNAL, "cannot link a stored object")
                   : r;
+}
+
+/* ---- removing a link --------------------------------------------------- */
+
+int blob_unlink(struct blobs *b, const char *owner, const char *sha256,
+                int dir, const char *name, bool executable, struct error *err)
+{
+    char copy[BLOB_TENANT_COPY];
+    struct stat before, after;
+    struct blob_name blob;
+    int r = blob_name_parse(sha256, &blob, err);
+
+    if (r < 0)
+        return r;
+    if (fstatat(dir, name, &before, AT_SYMLINK_NOFOLLOW) < 0 ||
+        unlinkat(dir, name, 0) < 0)
+        return blob_fault(errno, "remove a link to a stored object", err);
+    /* A copy, or a blob that is gone, has nothing that could be known. */
+    blob_tenant_copy_path(owner, executable, &blob, copy);
+    if ((fstatat(b->dir, blob.path, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
+         after.st_ino == before.st_ino) ||
+        (fstatat(b->tenant_copies, copy, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
+         after.st_ino == before.st_ino))
+        blob_verified_cache_update(b, &blob, &before, &after);
+    return 0;
+}
+
+/* ---- verifying a link -------------------------------------------------- */
+
+static int on_piece(void *ctx, const void *bytes, uint64_t len)
+{
+    blob_scan_hash(ctx, bytes, len);
+    return 0;
+}
+
+static bool is_right(struct blobs *b, const struct blob_name *name, int fd,
+                     struct stat *st)
+{
+    unsigned char found[HASH_SIZE];
+    struct hash_stream *hash = hash_stream_new();
+    bool settled = blob_verified_cacheable(st);
+    struct stat after;
+    int r = blob_scan(fd, (uint64_t)st->st_size + 1, on_piece, hash);
+
+    hash_stream_end(hash, found);
+    if (r != 0 || !hash_equal(found, name->hash, sizeof(found)))
+        return false;
+    if (settled && fstat(fd, &after) == 0 && after.st_size == st->st_size &&
+        after.st_ctim.tv_sec == st->st_ctim.tv_sec &&
+        after.st_ctim.tv_nsec == st->st_ctim.tv_nsec)
+        blob_verified_cache_add(b, name, st);
+    return true;
+}
+
+int blob_verify_link(struct blobs *b, const char *sha256, int dir,
+                     const char *file, struct stat *ret, struct error *err)
+{
+    struct blob_name name;
+    struct stat st;
+    int fd cleanup(fd_close) = -1;
+    int r = blob_name_parse(sha256, &name, err);
+
+    if (r < 0)
+        return r;
+    if (fstatat(dir, file, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
+        blob_verified_cache_has(b, &name, &st)) {
+        *ret = st;
+        return 0;
+    }
+    fd = openat(dir, file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0 || fstat(fd, &st) < 0 || !S_ISREG(st.st_mode) ||
+        !is_right(b, &name, fd, &st))
+        return blob_read_corrupt(
+            &name, fd < 0 && errno == ENOENT ? BLOB_ABSENT : BLOB_BAD, err);
+    *ret = st;
+    return 0;
 }

@@ -49,7 +49,7 @@ void backup_progress_begin(struct backup_progress *p, const char *what,
 void backup_progress_add(struct backup_progress *p, uint64_t more);
 void backup_progress_end(struct backup_progress *p);
 
-/* ---- backup_copy.c ------------------------------------------------------ */
+/* ---- copying ------------------------------------------------------------ */
 
 struct backup_file {
     char name[BACKUP_NAME_MAX]; /* in the folder */

@@ -10,7 +10,8 @@
 
 struct buf;
 
-/* ---- diff_lines.c: which lines differ ----------------------------------- */
+/* ---- diff_text.c ---------------------------------------------------------
+ */
 
 /* One side: equal lines have equal numbers, on both sides. */
 struct diff_side {
@@ -23,8 +24,6 @@ struct diff_side {
  * next to nothing in common, after a bounded amount of work, the rest is
  * called changed as a whole: longer, but as right. */
 void diff_lines(struct diff_side *a, struct diff_side *b);
-
-/* ---- diff_unified.c: as text -------------------------------------------- */
 
 /* Unified, three lines of context, labels as they are; nothing when the two
  * are the same. */

@@ -131,7 +131,7 @@ struct tree_wants {
     char owner[BLOB_OWNER]; /* of the workspace's tenant */
 };
 
-/* ---- tree_rows.c: what the store says ----------------------------------- */
+/* ---- tree_build.c: the wanted tree, from the store ---------------------- */
 
 /* All files at the head. */
 int tree_rows_all(struct workspaces *w, const char *id, struct tree_wants *ret,
@@ -140,7 +140,7 @@ int tree_rows_all(struct workspaces *w, const char *id, struct tree_wants *ret,
 int tree_rows_since(struct workspaces *w, const char *id, int64_t seq,
                     struct tree_wants *ret, struct error *err);
 
-/* ---- tree_files.c: sorted lists ----------------------------------------- */
+/* ---- tree_build.c: sorted lists of files -------------------------------- */
 
 /* Index of the first file not before path. */
 size_t tree_files_lower(const struct tree_file *files, size_t count,
