@@ -58,9 +58,9 @@ static int refuse_settled(const struct approval_info *info, struct error *err)
 }
 
 /* One the actor may see; as ERR_NOT_FOUND otherwise. */
-static int find(struct approvals *a, struct store_tx *tx,
-                const struct actor *who, const char *id,
-                struct approval_info *ret, struct error *err)
+static int find_visible(struct approvals *a, struct store_tx *tx,
+                        const struct actor *who, const char *id,
+                        struct approval_info *ret, struct error *err)
 {
     int rc = ids_valid("apr", id)
                  ? approval_rows_find(a, tx, who->tenant, id, ret, err)
@@ -111,7 +111,7 @@ int approval_decide(struct approvals *a, const struct actor *who,
         return rc;
     rc = store_begin(a->store, STORE_WRITE, "deciding an approval", &tx, err);
     if (rc == 0)
-        rc = find(a, tx, who, id, &info, err);
+        rc = find_visible(a, tx, who, id, &info, err);
     if (rc < 0)
         return rc;
     if (!approval_may_decide(who)) {
@@ -142,7 +142,7 @@ int approval_withdraw(struct approvals *a, const struct actor *who,
                          err);
 
     if (rc == 0)
-        rc = find(a, tx, who, id, &info, err);
+        rc = find_visible(a, tx, who, id, &info, err);
     if (rc < 0)
         return rc;
     if (!approval_same(who, &info)) {

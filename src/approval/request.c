@@ -25,7 +25,7 @@ static void fingerprint(const struct approval_spec *spec, char ret[HASH_HEX])
     (void)ids_hex(sum, sizeof(sum), ret);
 }
 
-static void copy(char *ret, size_t size, const char *text)
+static void copy_text(char *ret, size_t size, const char *text)
 {
     (void)snprintf(ret, size, "%s", text ? text : "");
 }
@@ -43,14 +43,14 @@ static struct approval_info info_of(const struct approvals *a,
         spec->by->expires_s ? spec->by->expires_s : a->set.expires_s;
 
     ids_make("apr", info.id);
-    copy(info.tenant, sizeof(info.tenant), spec->who->tenant);
-    copy(info.asked_by, sizeof(info.asked_by), spec->who->key);
-    copy(info.session, sizeof(info.session), spec->session);
-    copy(info.object, sizeof(info.object), spec->object);
-    copy(info.pool, sizeof(info.pool), spec->pool);
-    copy(info.workspace, sizeof(info.workspace), spec->workspace);
-    copy(info.summary, sizeof(info.summary), spec->summary);
-    copy(info.rule, sizeof(info.rule), spec->by->rule);
+    copy_text(info.tenant, sizeof(info.tenant), spec->who->tenant);
+    copy_text(info.asked_by, sizeof(info.asked_by), spec->who->key);
+    copy_text(info.session, sizeof(info.session), spec->session);
+    copy_text(info.object, sizeof(info.object), spec->object);
+    copy_text(info.pool, sizeof(info.pool), spec->pool);
+    copy_text(info.workspace, sizeof(info.workspace), spec->workspace);
+    copy_text(info.summary, sizeof(info.summary), spec->summary);
+    copy_text(info.rule, sizeof(info.rule), spec->by->rule);
     info.expires_at_ms = info.asked_at_ms + wait_s * 1000ll;
     return info;
 }
@@ -83,9 +83,9 @@ static int check_room(struct store_tx *tx, const struct approval_spec *spec,
     return error_retry(err, 60);
 }
 
-static int hold(struct approvals *a, struct store_tx *tx,
-                const struct approval_spec *spec, struct approval_info *ret,
-                struct error *err)
+static int insert_pending(struct approvals *a, struct store_tx *tx,
+                          const struct approval_spec *spec,
+                          struct approval_info *ret, struct error *err)
 {
     struct approval_info info = info_of(a, spec);
     char print[HASH_HEX];
@@ -113,7 +113,7 @@ int approval_ask(struct approvals *a, const struct approval_spec *spec,
     rc = store_begin(a->store, STORE_WRITE, "holding it for approval", &tx,
                      err);
     if (rc == 0)
-        rc = hold(a, tx, spec, &info, err);
+        rc = insert_pending(a, tx, spec, &info, err);
     if (rc == 0)
         rc = store_commit(&tx, err);
     if (rc < 0)
@@ -205,7 +205,7 @@ int approval_need(struct approvals *a, const struct approval_spec *spec,
         granted = info.state == APPROVAL_APPROVED;
         rc = granted ? use_up(a, tx, spec, &info, err) : 0;
     } else if (rc == 0) {
-        rc = hold(a, tx, spec, &info, err);
+        rc = insert_pending(a, tx, spec, &info, err);
     }
     if (rc == 0)
         rc = store_commit(&tx, err);

@@ -85,8 +85,9 @@ static void write_body(const struct approvals *a,
 }
 
 /* How many wait in all, and the number the next of this approval gets. */
-static int count(struct store_tx *tx, const char *approval,
-                 int64_t *ret_waiting, int64_t *ret_number, struct error *err)
+static int count_deliveries(struct store_tx *tx, const char *approval,
+                            int64_t *ret_waiting, int64_t *ret_number,
+                            struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int rc =
@@ -116,7 +117,7 @@ int approval_webhook_queue(struct approvals *a, struct store_tx *tx,
 
     if (!a->url)
         return 0;
-    rc = count(tx, info->id, &waiting, &number, err);
+    rc = count_deliveries(tx, info->id, &waiting, &number, err);
     if (rc < 0)
         return rc;
     /* A receiver that is away for long must not fill the store. */

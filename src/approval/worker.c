@@ -70,7 +70,8 @@ static int expire_one(struct approvals *a, struct approval_info *info,
     return rc < 0 ? rc : store_commit(&tx, err);
 }
 
-static int expire(struct approvals *a, size_t *ret_count, struct error *err)
+static int expire_due(struct approvals *a, size_t *ret_count,
+                      struct error *err)
 {
     struct approval_info list[BATCH];
     int rc = read_due(a,
@@ -90,10 +91,10 @@ static int expire(struct approvals *a, size_t *ret_count, struct error *err)
 /* ---- carrying out ------------------------------------------------------- */
 
 /* From one run to another, or not at all: 1, 0 or -code. */
-static int move(struct approvals *a, const struct approval_info *info,
-                enum approval_run from, enum approval_run to,
-                int64_t try_at_ms, const char *outcome, const char *note,
-                struct error *err)
+static int change_run(struct approvals *a, const struct approval_info *info,
+                      enum approval_run from, enum approval_run to,
+                      int64_t try_at_ms, const char *outcome, const char *note,
+                      struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     int moved = 0;
@@ -121,12 +122,13 @@ static void carry_out(struct approvals *a, const struct approval_info *info,
 {
     bool yes = info->state == APPROVAL_APPROVED;
     struct error err;
-    int rc = move(a, info, APPROVAL_RUN_NONE, APPROVAL_RUN_TAKEN, 0, "",
-                  yes ? "approval.run" : NULL, &err);
+    int rc = change_run(a, info, APPROVAL_RUN_NONE, APPROVAL_RUN_TAKEN, 0, "",
+                        yes ? "approval.run" : NULL, &err);
 
     if (rc > 0 && fn(ctx, info) < 0) /* nothing has run */
-        rc = move(a, info, APPROVAL_RUN_TAKEN, APPROVAL_RUN_NONE,
-                  approval_now(a) + APPROVAL_TRY_EVERY_MS, "", NULL, &err);
+        rc = change_run(a, info, APPROVAL_RUN_TAKEN, APPROVAL_RUN_NONE,
+                        approval_now(a) + APPROVAL_TRY_EVERY_MS, "", NULL,
+                        &err);
     if (rc < 0)
         log_event(LOG_WARN, "approval_not_carried_out", "approval", info->id,
                   "error", err.message, NULL);
@@ -180,13 +182,13 @@ void approval_ran(struct approvals *a, const char *id, int rc,
         store_rollback(&tx);
         if (rc < 0 && again &&
             approval_now(a) < info.decided_at_ms + APPROVAL_TRY_FOR_MS)
-            r = move(a, &info, APPROVAL_RUN_TAKEN, APPROVAL_RUN_NONE,
-                     approval_now(a) + APPROVAL_TRY_EVERY_MS, outcome, NULL,
-                     &err);
+            r = change_run(a, &info, APPROVAL_RUN_TAKEN, APPROVAL_RUN_NONE,
+                           approval_now(a) + APPROVAL_TRY_EVERY_MS, outcome,
+                           NULL, &err);
         else
-            r = move(a, &info, APPROVAL_RUN_TAKEN,
-                     rc < 0 ? APPROVAL_RUN_FAILED : APPROVAL_RUN_DONE, 0,
-                     outcome, rc < 0 ? "approval.failed" : NULL, &err);
+            r = change_run(a, &info, APPROVAL_RUN_TAKEN,
+                           rc < 0 ? APPROVAL_RUN_FAILED : APPROVAL_RUN_DONE, 0,
+                           outcome, rc < 0 ? "approval.failed" : NULL, &err);
     }
     if (r < 0) /* then it looks lost at the next start, which is safe */
         log_event(LOG_WARN, "approval_end_not_kept", "approval", id, "error",
@@ -212,12 +214,13 @@ int approval_worker_lost(struct approvals *a, struct error *err)
 
             /* Of a no only the record may be missing, which can be made
              * again; what may have run is not begun a second time. */
-            rc = move(a, &list[i], APPROVAL_RUN_TAKEN,
-                      yes ? APPROVAL_RUN_LOST : APPROVAL_RUN_NONE, 0,
-                      yes ? "the service ended before its end was known; it "
-                            "is not run a second time"
-                          : "",
-                      yes ? "approval.lost" : NULL, err);
+            rc = change_run(
+                a, &list[i], APPROVAL_RUN_TAKEN,
+                yes ? APPROVAL_RUN_LOST : APPROVAL_RUN_NONE, 0,
+                yes ? "the service ended before its end was known; it "
+                      "is not run a second time"
+                    : "",
+                yes ? "approval.lost" : NULL, err);
             if (rc > 0 && yes)
                 log_event(LOG_WARN, "approved_execution_lost", "approval",
                           list[i].id, "execution", list[i].object, NULL);
@@ -258,7 +261,7 @@ int64_t approvals_work(struct approvals *a)
     size_t expired = 0, carried = 0;
     int64_t wait_ms = IDLE_MS;
     struct error err;
-    int rc = expire(a, &expired, &err);
+    int rc = expire_due(a, &expired, &err);
 
     if (rc == 0)
         rc = carry_all(a, &carried, &err);

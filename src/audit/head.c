@@ -332,7 +332,7 @@ static int compare(struct store *store, const char *data_dir,
 /* ---- refusing ------------------------------------------------------------
  */
 
-static int refuse(const struct finding *f, struct error *err)
+static int refuse_finding(const struct finding *f, struct error *err)
 {
     static const char keep[] =
         "Nothing was changed. Put the files that belong together back, or "
@@ -414,8 +414,9 @@ int audit_check_store(struct store *store, void *ctx, struct error *err)
     struct finding found;
     int r = compare(store, place->data_dir, &found, err);
 
-    return r < 0 || is_accepted(&found, place->accept) ? r
-                                                       : refuse(&found, err);
+    return r < 0 || is_accepted(&found, place->accept)
+               ? r
+               : refuse_finding(&found, err);
 }
 
 /* ---- accepting -----------------------------------------------------------
@@ -627,7 +628,7 @@ int audit_head_open(struct audit *a, const struct audit_place *place,
     } else if (found.verdict == NEVER) {
         r = begin_file(a, dir, h, err);
     } else if (!is_accepted(&found, place->accept)) {
-        r = refuse(&found, err);
+        r = refuse_finding(&found, err);
     } else {
         r = note_accepted(a, &found, err);
         if (r == 0)

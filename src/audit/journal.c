@@ -123,8 +123,8 @@ static int is_told(struct store_tx *tx, const struct note *n,
                      "it", n->at_ms, n->texts[OBJECT]);
 }
 
-static int tell(struct audit *a, struct store_tx *tx, const struct note *n,
-                struct error *err)
+static int note_lost(struct audit *a, struct store_tx *tx,
+                     const struct note *n, struct error *err)
 {
     const struct actor who = {.tenant = n->texts[TENANT],
                               .key = n->texts[ACTOR],
@@ -159,7 +159,7 @@ static int tell_all(struct audit *a, const unsigned char *slots,
             r = store_begin(a->store, STORE_WRITE, "noting what was begun",
                             &tx, err);
         if (r == 0)
-            r = tell(a, tx, &n, err);
+            r = note_lost(a, tx, &n, err);
     }
     if (r == 0 && tx)
         r = store_commit(&tx, err);

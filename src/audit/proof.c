@@ -76,7 +76,7 @@ void audit_proof_text(const struct audit_checkpoint *c, struct buf *out)
              c->tenant, (long long)c->seq, c->hash, (long long)c->at_ms);
 }
 
-static bool copy(const char *text, char *ret, size_t size)
+static bool copy_field(const char *text, char *ret, size_t size)
 {
     return text && strlen(text) == size - 1 && memcpy(ret, text, size);
 }
@@ -89,8 +89,9 @@ bool audit_proof_read(const char *const fields[AUDIT_FIELDS], int64_t at_ms,
 
     if (!fields[AUDIT_TENANT] || !fields[AUDIT_ACTION] || !number || !key ||
         strcmp(fields[AUDIT_ACTION], AUDIT_CHECKPOINT) != 0 ||
-        !copy(fields[AUDIT_AFTER], ret->hash, sizeof(ret->hash)) ||
-        !copy(fields[AUDIT_DETAIL], ret->signature, sizeof(ret->signature)) ||
+        !copy_field(fields[AUDIT_AFTER], ret->hash, sizeof(ret->hash)) ||
+        !copy_field(fields[AUDIT_DETAIL], ret->signature,
+                    sizeof(ret->signature)) ||
         strlen(key) >= sizeof(ret->key))
         return false;
     (void)snprintf(ret->key, sizeof(ret->key), "%s", key);

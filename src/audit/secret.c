@@ -107,8 +107,10 @@ static int give_name(int dir, struct error *err)
 /* ---- the head it belongs to --------------------------------------------- */
 
 /* *ret_used: there is a head, or at least an event. */
-static int look(struct store *store, const unsigned char secret[HASH_SIZE],
-                struct audit_head *ret_head, bool *ret_used, struct error *err)
+static int read_head(struct store *store,
+                     const unsigned char secret[HASH_SIZE],
+                     struct audit_head *ret_head, bool *ret_used,
+                     struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *row cleanup(store_rows_done) = NULL;
@@ -151,7 +153,7 @@ static int missing(struct store *store, int dir, unsigned char ret[HASH_SIZE],
 
     if (r < 1) /* damaged ones are of no use, and no reason to stop */
         memset(ret, 0, HASH_SIZE);
-    if (look(store, ret, &head, &used, err) < 0)
+    if (read_head(store, ret, &head, &used, err) < 0)
         return -(int)err->code;
     if (!used)
         return make(store, dir, ret, err);
@@ -179,7 +181,7 @@ int audit_secret_open(struct store *store, const char *data_dir,
     r = read_file(dir, SECRET_FILE, ret, err);
     if (r == 0)
         return missing(store, dir, ret, err);
-    if (r < 0 || look(store, ret, &head, &used, err) < 0)
+    if (r < 0 || read_head(store, ret, &head, &used, err) < 0)
         return -(int)err->code;
     if (head.seal != AUDIT_SEALED)
         log_event(LOG_WARN, "audit_trail_damaged", "see",

@@ -133,7 +133,8 @@ static int send_otlp(struct audit_sender *s, const struct audit_line *lines,
 /* ---- the thread --------------------------------------------------------- */
 
 /* 1: there is more, 0: that was all. */
-static int step(struct audit_sender *s, int64_t *cursor, struct error *err)
+static int send_batch(struct audit_sender *s, int64_t *cursor,
+                      struct error *err)
 {
     const struct audit_filter filter = {.after = *cursor, .limit = BATCH};
     struct audit_line *lines = NULL;
@@ -162,7 +163,7 @@ static void audit_sender_main(void *arg)
     do {
         r = cursor < 0 ? read_cursor(s, &cursor, &err) : 1;
         if (r >= 0)
-            r = step(s, &cursor, &err);
+            r = send_batch(s, &cursor, &err);
         if (r < 0 && !wait_ms)
             log_event(LOG_WARN, "audit_events_not_sent", "to", s->name,
                       "error", err.message, NULL);

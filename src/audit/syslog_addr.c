@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-static int bad(struct error *err)
+static int refuse_address(struct error *err)
 {
     (void)error_set(err, ERR_INVALID,
                     "audit_syslog must be unix:/PATH, or udp: and an address "
@@ -27,7 +27,7 @@ static int parse_unix(const char *path, struct audit_syslog_addr *ret,
     struct sockaddr_un *un = (struct sockaddr_un *)&ret->address;
 
     if (path[0] != '/' || strlen(path) >= sizeof(un->sun_path))
-        return bad(err);
+        return refuse_address(err);
     un->sun_family = AF_UNIX;
     (void)snprintf(un->sun_path, sizeof(un->sun_path), "%s", path);
     ret->len = sizeof(*un);
@@ -55,7 +55,7 @@ static int parse_udp(const char *text, struct audit_syslog_addr *ret,
     size_t len = colon ? (size_t)(colon - text) : 0;
 
     if (len == 0 || len >= sizeof(host))
-        return bad(err);
+        return refuse_address(err);
     memcpy(host, text, len);
     host[len] = '\0';
     if (inet_pton(AF_INET, host, &v4->sin_addr) == 1 &&
@@ -67,7 +67,7 @@ static int parse_udp(const char *text, struct audit_syslog_addr *ret,
     }
     if (strcmp(host, "[::1]") != 0 ||
         parse_port(colon + 1, &v6->sin6_port) < 0)
-        return bad(err);
+        return refuse_address(err);
     v6->sin6_family = AF_INET6;
     v6->sin6_addr = in6addr_loopback;
     ret->len = sizeof(*v6);
@@ -82,5 +82,5 @@ int audit_syslog_addr_parse(const char *text, struct audit_syslog_addr *ret,
         return parse_unix(text + 5, ret, err);
     if (strncmp(text, "udp:", 4) == 0)
         return parse_udp(text + 4, ret, err);
-    return bad(err);
+    return refuse_address(err);
 }

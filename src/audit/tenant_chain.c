@@ -40,9 +40,9 @@ static bool copy_hash(struct store_rows *row, int column,
 }
 
 /* 1 with its seal, or 0: there is none, or it is of no use. */
-static int stored(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
-                  const char *tenant, struct audit_tenant_chain *ret,
-                  struct error *err)
+static int read_sealed_head(const unsigned char secret[HASH_SIZE],
+                            struct store_tx *tx, const char *tenant,
+                            struct audit_tenant_chain *ret, struct error *err)
 {
     struct store_rows *row cleanup(store_rows_done) = NULL;
     unsigned char seal[HASH_SIZE], expected[HASH_SIZE];
@@ -73,7 +73,7 @@ int audit_tenant_chain_read(const unsigned char secret[HASH_SIZE],
                             struct audit_tenant_chain *ret, struct error *err)
 {
     struct store_rows *row cleanup(store_rows_done) = NULL;
-    int r = stored(secret, tx, tenant, ret, err);
+    int r = read_sealed_head(secret, tx, tenant, ret, err);
 
     if (r != 0)
         return r < 0 ? r : 0;

@@ -377,8 +377,9 @@ static int ended(const char *secret, struct error *err)
 /* A source that is refused already does not get to mark prefixes, else one
  * guesser could fill that table. All tokens begin alike: only their source
  * tells. */
-static int refuse(struct auth *a, const char *secret, bool token,
-                  const char *source, bool *ret_slowed, struct error *err)
+static int refuse_credential(struct auth *a, const char *secret, bool token,
+                             const char *source, bool *ret_slowed,
+                             struct error *err)
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     uint64_t now = clock_mono_ms(), wait;
@@ -446,5 +447,5 @@ int auth_check(struct auth *a, const char *authorization, const char *source,
         log_event(LOG_INFO, "token_refused", "why", err->message, "source",
                   source, NULL);
     }
-    return refuse(a, secret, token, source, &ret->slowed, err);
+    return refuse_credential(a, secret, token, source, &ret->slowed, err);
 }

@@ -3,8 +3,8 @@
  * From a bearer key to a principal. A key is "gbx_" and 256 random bits in
  * hex; only HMAC-SHA-256 of it under a secret of the data directory is kept,
  * and it is looked up by that hash. Guessing is slowed per source and per
- * key prefix: failures beyond the limit are answered with ERR_LIMIT for a
- * while that grows to ten minutes. A right key is never refused, so that
+ * key prefix: answers to failures beyond the limit are delayed, for a while
+ * that grows to ten minutes. A right key is never refused, so that
  * nobody can lock a victim out by guessing beside it (I5).
  * All functions may be called from any thread.
  *

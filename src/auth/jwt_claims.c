@@ -116,7 +116,7 @@ void auth_jwt_rules_done(struct jwt_rules *r)
 
 /* ---- claims ------------------------------------------------------------- */
 
-static int bad(struct error *err, const char *why)
+static int refuse_claim(struct error *err, const char *why)
 {
     return error_set(err, ERR_UNAUTHENTICATED, "%s", why);
 }
@@ -140,13 +140,13 @@ static int check_times(const struct jwt_rules *r, const json_t *claims,
     int64_t skew = (int64_t)r->skew_s * 1000, end, begin = 0;
 
     if (!read_time(json_object_get(claims, "exp"), &end))
-        return bad(err, "the token says not when it ends");
+        return refuse_claim(err, "the token says not when it ends");
     if (not_before && !read_time(not_before, &begin))
-        return bad(err, "the token's nbf is no time");
+        return refuse_claim(err, "the token's nbf is no time");
     if (now_ms >= end + skew)
-        return bad(err, "the token has expired");
+        return refuse_claim(err, "the token has expired");
     if (now_ms < begin - skew)
-        return bad(err, "the token is not valid yet");
+        return refuse_claim(err, "the token is not valid yet");
     *ret_until_ms = end + skew;
     return 0;
 }
@@ -181,7 +181,8 @@ static int take_tenant(const struct jwt_rules *r, const json_t *claims,
     size_t len = text ? strlen(text) : 0;
 
     if (len == 0 || len >= AUTH_TENANT_MAX)
-        return bad(err, "the token names no tenant, or too long a one");
+        return refuse_claim(err,
+                            "the token names no tenant, or too long a one");
     for (size_t i = 0; i <= len; i++) {
         char c = text[i];
 
@@ -202,7 +203,8 @@ static int take_id(const struct jwt_rules *r, const json_t *claims,
     struct hash_stream *h;
 
     if (!subject || !subject[0] || strlen(subject) > SUBJECT_MAX)
-        return bad(err, "the token has no subject, or too long a one");
+        return refuse_claim(err,
+                            "the token has no subject, or too long a one");
     h = hash_stream_new();
     hash_stream_add(h, r->issuer, strlen(r->issuer) + 1);
     hash_stream_add(h, subject, strlen(subject));
@@ -251,7 +253,7 @@ static int add_bound(struct actor_bounds *bounds, enum actor_bound what,
     if (auth_restriction_add(bounds, what, id, err) == 0)
         return 0;
     /* What cannot be read must not be left out: that would be no bound. */
-    return bad(err, "a claim that binds the token cannot be read");
+    return refuse_claim(err, "a claim that binds the token cannot be read");
 }
 
 /* Words with blanks between, or a list of them. A claim that is there and
@@ -277,10 +279,11 @@ static int take_bound(const struct jwt_rules *r, const json_t *claims,
         const char *word = json_string_value(json_array_get(value, i));
 
         result = word ? add_bound(ret, what, word, strlen(word), err)
-                      : bad(err, "a claim that binds the token holds no text");
+                      : refuse_claim(
+                            err, "a claim that binds the token holds no text");
     }
     if (result == 0 && !ret->ids[what][0])
-        result = bad(err, "a claim that binds the token is empty");
+        result = refuse_claim(err, "a claim that binds the token is empty");
     return result;
 }
 
@@ -293,9 +296,9 @@ int auth_jwt_claims(const struct jwt_rules *r, const json_t *claims,
     int result;
 
     if (!issuer || strcmp(issuer, r->issuer) != 0)
-        return bad(err, "the token is of another issuer");
+        return refuse_claim(err, "the token is of another issuer");
     if (!for_us(r, json_object_get(claims, "aud")))
-        return bad(err, "the token is for another audience");
+        return refuse_claim(err, "the token is for another audience");
     result = check_times(r, claims, now_ms, ret_until_ms, err);
     if (result == 0)
         result = take_tenant(r, claims, who.tenant, err);

@@ -170,7 +170,7 @@ static bool is_for_signatures(const json_t *jwk)
     return !ops || lists_verify(ops);
 }
 
-static bool fits(const struct jwt_key *k, const struct jwt_alg *alg)
+static bool key_fits_alg(const struct jwt_key *k, const struct jwt_alg *alg)
 {
     return k->family == alg->family && (!k->alg || k->alg == alg) &&
            (k->family == JWT_RSA || strcmp(k->curve, alg->curve) == 0);
@@ -196,7 +196,7 @@ static bool take_key(const json_t *jwk, struct jwt_key *ret)
     }
     if (!k.key)
         return false;
-    if (k.alg && !fits(&k, k.alg)) { /* it contradicts itself */
+    if (k.alg && !key_fits_alg(&k, k.alg)) { /* it contradicts itself */
         EVP_PKEY_free(k.key);
         return false;
     }
@@ -251,7 +251,7 @@ EVP_PKEY *auth_jwt_keys_find(const struct jwt_keys *k, const char *kid,
     for (size_t i = 0; k && i < k->count; i++) {
         const struct jwt_key *key = &k->key[i];
 
-        if (!fits(key, alg) ||
+        if (!key_fits_alg(key, alg) ||
             (kid && (!key->kid || strcmp(key->kid, kid) != 0)))
             continue;
         if (found)

@@ -115,7 +115,7 @@ bool auth_jwt_verify(const struct jwt_alg *alg, EVP_PKEY *key,
 
 /* ---- the compact form: three texts in base64url ------------------------- */
 
-static int bad(struct error *err, const char *why)
+static int refuse_token(struct error *err, const char *why)
 {
     return error_set(err, ERR_UNAUTHENTICATED, "%s", why);
 }
@@ -204,13 +204,14 @@ static int read_header(struct jwt_token *t, struct error *err)
 
     t->alg = alg ? auth_jwt_alg(alg) : NULL;
     if (!t->alg)
-        return bad(err, "the token's algorithm is not one of ours");
+        return refuse_token(err, "the token's algorithm is not one of ours");
     if (json_object_get(t->header, "crit"))
-        return bad(err, "the token needs an extension we do not know");
+        return refuse_token(err,
+                            "the token needs an extension we do not know");
     if (!type_fits(t->header))
-        return bad(err, "the token's type is another one");
+        return refuse_token(err, "the token's type is another one");
     if (kid && !json_is_string(kid))
-        return bad(err, "the token's kid is not a text");
+        return refuse_token(err, "the token's kid is not a text");
     t->kid = json_string_value(kid);
     return 0;
 }
@@ -223,16 +224,16 @@ int auth_jwt_token_read(const char *text, struct jwt_token *ret,
     size_t len = strnlen(text, JWT_TOKEN_MAX + 1);
 
     if (len > JWT_TOKEN_MAX)
-        return bad(err, "the token is too long");
+        return refuse_token(err, "the token is too long");
     first = strchr(text, '.');
     second = first ? strchr(first + 1, '.') : NULL;
     if (!second || strchr(second + 1, '.'))
-        return bad(err, "the token has not three parts");
+        return refuse_token(err, "the token has not three parts");
     t.text_len = (size_t)(second - text);
     t.signature =
         auth_jwt_base64(second + 1, strlen(second + 1), &t.signature_len);
     if (!t.signature || t.signature_len == 0)
-        return bad(err, "the token's signature is malformed");
+        return refuse_token(err, "the token's signature is malformed");
     if (read_object(text, (size_t)(first - text), "header", &t.header, err) <
             0 ||
         read_header(&t, err) < 0 ||

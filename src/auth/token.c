@@ -93,8 +93,8 @@ struct crowd {
     int64_t first_end_ms; /* of those that live */
 };
 
-static void count(struct auth *a, const char *tenant, int64_t now,
-                  struct crowd *ret)
+static void count_tokens(struct auth *a, const char *tenant, int64_t now,
+                         struct crowd *ret)
 {
     *ret = (struct crowd){.first_end_ms = INT64_MAX};
     for (size_t i = 0; a->tokens && i < AUTH_BUCKETS; i++)
@@ -156,7 +156,7 @@ int auth_token_mint(struct auth *a, const struct principal *parent,
     {
         struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
 
-        count(a, parent->tenant, now, &crowd);
+        count_tokens(a, parent->tenant, now, &crowd);
         r = check_parent(a, parent, now, err);
         if (r == 0)
             r = check_room(&crowd, now, err);

@@ -78,7 +78,7 @@ static int hide(int *ret_mounts)
     return 0;
 }
 
-static int run(int sock)
+static int run_warden(int sock)
 {
     int mounts = -1;
     int r = become_own_root();
@@ -118,5 +118,5 @@ int main(int argc, char **argv)
         return 2;
     }
     (void)fcntl(LINK_FD, F_SETFD, FD_CLOEXEC); /* not for our helpers */
-    return run(LINK_FD);
+    return run_warden(LINK_FD);
 }

@@ -93,8 +93,8 @@ void conf_value_range(const struct conf_option *o, struct buf *out)
 }
 
 /* Fails with the option's name and what would have been right. */
-static int refuse(const struct conf_option *o, const char *text,
-                  struct error *err)
+static int refuse_value(const struct conf_option *o, const char *text,
+                        struct error *err)
 {
     struct buf range cleanup(buf_done) = {0};
 
@@ -134,7 +134,7 @@ static int set_number(void *base, const struct conf_option *o,
 
     if (!parse_number(text, o->type == CONF_SIZE, &v) || v < o->min ||
         v > o->max)
-        return refuse(o, text, err);
+        return refuse_value(o, text, err);
     if (o->type == CONF_SIZE)
         *(uint64_t *)field(base, o) = v;
     else
@@ -148,7 +148,7 @@ static int set_bool(void *base, const struct conf_option *o, const char *text,
     bool on = strcmp(text, "true") == 0;
 
     if (!on && strcmp(text, "false") != 0)
-        return refuse(o, text, err);
+        return refuse_value(o, text, err);
     *(bool *)field(base, o) = on;
     return 0;
 }
@@ -197,9 +197,9 @@ static int set_string(void *base, const struct conf_option *o,
 
     if (o->type == CONF_ENUM ? !is_choice(o->allowed, text)
                              : len < o->min || len > o->max)
-        return refuse(o, text, err);
+        return refuse_value(o, text, err);
     if (o->type == CONF_STRING && o->allowed && !is_made_of(o->allowed, text))
-        return refuse(o, text, err);
+        return refuse_value(o, text, err);
     replace(base, o, xstrdup(text));
     return 0;
 }
@@ -211,7 +211,7 @@ static int set_path(void *base, const struct conf_option *o, const char *text,
     char *path cleanup(mem_free) = NULL;
 
     if (!text[0] && o->min > 0)
-        return refuse(o, text, err);
+        return refuse_value(o, text, err);
     if (!text[0]) {
         path = xstrdup(""); /* none */
     } else if (text[0] != '/') {
@@ -224,7 +224,7 @@ static int set_path(void *base, const struct conf_option *o, const char *text,
         path = xstrdup(text);
     }
     if (strlen(path) > o->max)
-        return refuse(o, text, err);
+        return refuse_value(o, text, err);
     replace(base, o, take_ptr(path));
     return 0;
 }
@@ -242,12 +242,12 @@ static int set_listen(void *base, const struct conf_option *o,
     size_t len;
 
     if (!colon || !parse_number(colon + 1, false, &port) || port > o->max)
-        return refuse(o, text, err);
+        return refuse_value(o, text, err);
     len = (size_t)(colon - text);
     if (len >= 2 && text[0] == '[' && text[len - 1] == ']') {
         host = xstrndup(text + 1, len - 2);
         if (inet_pton(AF_INET6, host, raw) != 1)
-            return refuse(o, text, err);
+            return refuse_value(o, text, err);
     } else {
         host = xstrndup(text, len);
         if (strcmp(host, "localhost") == 0) {
@@ -255,7 +255,7 @@ static int set_listen(void *base, const struct conf_option *o,
             host = xstrdup("127.0.0.1");
         }
         if (inet_pton(AF_INET, host, raw) != 1)
-            return refuse(o, text, err);
+            return refuse_value(o, text, err);
     }
     replace(base, o, take_ptr(host));
     c->listen_port = (uint16_t)port;

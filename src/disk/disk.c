@@ -39,7 +39,7 @@ bool disk_is_full(const struct disk_room *room, uint64_t keep, bool was)
     return !disk_has_room(room, keep, was ? keep / 8 : 0);
 }
 
-static int look(struct disk *d, struct disk_room *ret)
+static int read_free_space(struct disk *d, struct disk_room *ret)
 {
     struct statvfs fs;
 
@@ -313,7 +313,7 @@ int disk_open(const struct disk_settings *settings, struct disk **ret,
     int r;
 
     d->total = UINT64_MAX;
-    d->look = look;
+    d->look = read_free_space;
     d->probe = probe;
     d->room.files = UINT64_MAX;
     mutex_init(&d->lock);

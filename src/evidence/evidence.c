@@ -207,7 +207,7 @@ void evidence_close(struct evidence *ev)
 
 /* ---- recording ---------------------------------------------------------- */
 
-static void copy(char *ret, size_t size, const char *text)
+static void copy_text(char *ret, size_t size, const char *text)
 {
     (void)snprintf(ret, size, "%s", text ? text : "");
 }
@@ -234,13 +234,13 @@ static struct evidence_waiting *make(const struct evidence *ev,
     hash_sha256(run->code ? run->code : "", run->code ? run->code_len : 0,
                 hash);
     (void)ids_hex(hash, HASH_SIZE, w->code_sha256);
-    copy(w->execution, sizeof(w->execution), run->execution);
-    copy(w->session, sizeof(w->session), run->session);
-    copy(w->workspace, sizeof(w->workspace), run->workspace);
-    copy(w->tenant, sizeof(w->tenant), run->who->tenant);
-    copy(w->pool, sizeof(w->pool), run->pool);
-    copy(w->actor, sizeof(w->actor), run->who->key);
-    copy(w->outcome, sizeof(w->outcome), run->outcome);
+    copy_text(w->execution, sizeof(w->execution), run->execution);
+    copy_text(w->session, sizeof(w->session), run->session);
+    copy_text(w->workspace, sizeof(w->workspace), run->workspace);
+    copy_text(w->tenant, sizeof(w->tenant), run->who->tenant);
+    copy_text(w->pool, sizeof(w->pool), run->pool);
+    copy_text(w->actor, sizeof(w->actor), run->who->key);
+    copy_text(w->outcome, sizeof(w->outcome), run->outcome);
     w->at_ms = run->finished_at_ms ? run->finished_at_ms : clock_real_ms();
     if (keep)
         w->code = keep_code(run->code, run->code_len);

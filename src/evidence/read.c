@@ -34,8 +34,9 @@ static void join(const char *body, const char *code, struct buf *out)
     json_write_close(&w, '}');
 }
 
-static int find(struct evidence *ev, const struct actor *who, bool all,
-                const char *execution, struct buf *ret, struct error *err)
+static int find_record(struct evidence *ev, const struct actor *who, bool all,
+                       const char *execution, struct buf *ret,
+                       struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *row cleanup(store_rows_done) = NULL;
@@ -64,7 +65,7 @@ int evidence_get(struct evidence *ev, const struct actor *who, bool all,
         return error_set(err, ERR_NOT_FOUND,
                          "there is no evidence of such an execution");
     evidence_flush(ev);
-    return find(ev, who, all, execution, ret_json, err);
+    return find_record(ev, who, all, execution, ret_json, err);
 }
 
 /* ---- lists -------------------------------------------------------------- */

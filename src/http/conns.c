@@ -40,8 +40,8 @@ static void append(struct http_conns *list, struct http_conn *c)
     list->count++;
 }
 
-static void move(struct http_server *server, struct http_conn *c,
-                 struct http_conns *to)
+static void move_conn(struct http_server *server, struct http_conn *c,
+                      struct http_conns *to)
 {
     if (c->list == &server->strangers)
         server->strangers_of[c->peer]--;
@@ -68,7 +68,7 @@ static bool being_handled(struct http_request *req)
  * that is suspended sees nothing until it is resumed. */
 static void evict(struct http_server *server, struct http_conn *c)
 {
-    move(server, c, &server->leaving);
+    move_conn(server, c, &server->leaving);
     (void)shutdown(c->fd, SHUT_RDWR); /* it may have left by itself */
     if (!c->req)
         return;
@@ -154,7 +154,7 @@ void http_trust(struct http_request *req)
     mutex_lock(&server->lock);
     if (req->conn && req->conn->list == &server->strangers &&
         has_room(server)) {
-        move(server, req->conn, &server->trusted);
+        move_conn(server, req->conn, &server->trusted);
         req->trusted = true;
     }
     mutex_unlock(&server->lock);

@@ -160,7 +160,7 @@ static enum MHD_Result refuse(struct http_request *req, unsigned status,
     return queue_response(req);
 }
 
-static void run(void *arg)
+static void handle_request(void *arg)
 {
     struct http_request *req = arg;
 
@@ -170,7 +170,8 @@ static void run(void *arg)
 
 void http_park(struct http_request *req, const char *who)
 {
-    http_work_park(req->server->work, who, run, http_request_ref(req));
+    http_work_park(req->server->work, who, handle_request,
+                   http_request_ref(req));
 }
 
 /* Whether what it says of itself is true, a worker will find out. */
@@ -194,8 +195,8 @@ static int dispatch(struct http_request *req, struct error *err)
     /* A deletion frees what others wait for, so it always has a place in the
      * line; connections bound how many there can be. */
     if (http_work_submit(req->server->work, req->flow,
-                         strcmp(http_method(req), "DELETE") == 0, run,
-                         req) < 0) {
+                         strcmp(http_method(req), "DELETE") == 0,
+                         handle_request, req) < 0) {
         http_request_unref(req);
         (void)error_set(err, ERR_BUSY, "too many requests at once");
         return error_retry(err, 1);
@@ -218,7 +219,7 @@ static enum MHD_Result refuse_body(struct http_request *req,
 
 /* Must this request wait (refusal_backoff.c)? Then its connection is suspended
  * until the clock thread resumes it. */
-static bool hold(struct http_request *req)
+static bool hold_back(struct http_request *req)
 {
     uint64_t now = clock_mono_ms();
 
@@ -284,7 +285,7 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
 
     mutex_lock(&req->lock);
     if (req->large && !req->dispatched && !req->answered) {
-        if (hold(req)) {
+        if (hold_back(req)) {
             mutex_unlock(&req->lock);
             return MHD_YES; /* nothing taken */
         }
@@ -357,7 +358,7 @@ static enum MHD_Result on_end(struct http_request *req)
     if (told) /* the client was told that the connection ends */
         return linger(req) ? MHD_YES : MHD_NO;
     mutex_lock(&req->lock);
-    held = hold(req);
+    held = hold_back(req);
     mutex_unlock(&req->lock);
     if (held)
         return MHD_YES;

@@ -61,7 +61,7 @@ void http_gate_close(struct http_server *server, struct http_conn *conn)
         server->by_fd[conn->fd] = NULL;
 }
 
-static struct http_conn *find(int fd)
+static struct http_conn *conn_of_fd(int fd)
 {
     if (!my_server || fd < 0 || (size_t)fd >= my_server->by_fd_size)
         return NULL;
@@ -183,7 +183,7 @@ static ssize_t filter(struct http_conn *conn, void *bytes, size_t len,
 
 ssize_t http_gate_recv(int fd, void *bytes, size_t len, int flags)
 {
-    struct http_conn *conn = find(fd);
+    struct http_conn *conn = conn_of_fd(fd);
     bool wait;
     ssize_t n;
 
@@ -199,7 +199,7 @@ ssize_t http_gate_recv(int fd, void *bytes, size_t len, int flags)
 
 ssize_t http_gate_tls_recv(void *session, void *bytes, size_t len)
 {
-    struct http_conn *conn = find(gnutls_transport_get_int(session));
+    struct http_conn *conn = conn_of_fd(gnutls_transport_get_int(session));
     bool wait;
     ssize_t n;
 

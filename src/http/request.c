@@ -116,8 +116,8 @@ void http_request_unref(struct http_request *req)
 /* ---- framing ------------------------------------------------------------ */
 
 /* How often a header came; its last value. */
-static unsigned count(const struct http_request *req, const char *name,
-                      const char **ret_value)
+static unsigned count_headers(const struct http_request *req, const char *name,
+                              const char **ret_value)
 {
     unsigned n = 0;
 
@@ -149,8 +149,8 @@ static int parse_length(const char *text, uint64_t *ret)
 int http_request_frame(struct http_request *req, struct error *err)
 {
     const char *length = NULL, *coding = NULL;
-    unsigned lengths = count(req, "Content-Length", &length);
-    unsigned codings = count(req, "Transfer-Encoding", &coding);
+    unsigned lengths = count_headers(req, "Content-Length", &length);
+    unsigned codings = count_headers(req, "Transfer-Encoding", &coding);
 
     if (req->query_bad)
         return error_set(err, ERR_INVALID,
@@ -235,7 +235,7 @@ const char *http_header(const struct http_request *req, const char *name)
 {
     const char *value = NULL;
 
-    (void)count(req, name, &value);
+    (void)count_headers(req, name, &value);
     return value;
 }
 

@@ -32,8 +32,8 @@ void http_add_header(struct http_request *req, const char *name,
 
 /* A name or value with a line end is refused by libmicrohttpd; ours have
  * none, and one less header is the safe outcome. */
-static void add(struct MHD_Response *response, const char *name,
-                const char *value)
+static void add_header(struct MHD_Response *response, const char *name,
+                       const char *value)
 {
     (void)MHD_add_response_header(response, name, value);
 }
@@ -60,11 +60,11 @@ bool http_respond_date(int64_t ms, char ret[HTTP_DATE_SIZE])
 static void set(struct http_request *req, unsigned status,
                 struct MHD_Response *response, const char *bytes, size_t len)
 {
-    add(response, "X-Request-Id", req->id);
-    add(response, "Cache-Control", "no-store");
-    add(response, "X-Content-Type-Options", "nosniff");
+    add_header(response, "X-Request-Id", req->id);
+    add_header(response, "Cache-Control", "no-store");
+    add_header(response, "X-Content-Type-Options", "nosniff");
     for (size_t i = 0; i < req->extra_count; i++)
-        add(response, req->extra[i].name, req->extra[i].value);
+        add_header(response, req->extra[i].name, req->extra[i].value);
     req->server->classes[status / 100 % 6]++;
     if (status == 429 && !req->let_in) /* else it counted then */
         http_backoff_refused(req->server->backoff, req->flow, clock_mono_ms());
@@ -116,7 +116,7 @@ void http_respond(struct http_request *req, unsigned status, const char *type,
     if (!response)
         abort(); /* out of memory, as the x* wrappers do */
     if (type)
-        add(response, "Content-Type", type);
+        add_header(response, "Content-Type", type);
     set(req, status, response, bytes, len);
 }
 

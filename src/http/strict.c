@@ -83,16 +83,17 @@ static const struct {
 
 _Static_assert(ARRAY_SIZE(known) <= 32, "seen is a 32-bit set");
 
-static bool refuse(struct http_strict *s, unsigned status, const char *why)
+static bool refuse_message(struct http_strict *s, unsigned status,
+                           const char *why)
 {
     s->status = status;
     s->why = why;
     return false;
 }
 
-static bool bad(struct http_strict *s, const char *why)
+static bool refuse_malformed(struct http_strict *s, const char *why)
 {
-    return refuse(s, 400, why);
+    return refuse_message(s, 400, why);
 }
 
 static void start_message(struct http_strict *s)
@@ -184,7 +185,8 @@ static bool in_method(struct http_strict *s, unsigned char c)
         return true;
     }
     if (!http_is_token((char)c) || s->line > HTTP_METHOD_MAX)
-        return bad(s, "the request line does not begin with a method");
+        return refuse_malformed(
+            s, "the request line does not begin with a method");
     return true;
 }
 
@@ -201,14 +203,16 @@ static bool in_authority(struct http_strict *s, unsigned char c)
             scheme = strlen(schemes[i]);
     if (scheme && strchr("/? ", c)) {
         if (!is_host(s->value + scheme))
-            return bad(s, "the request target names no valid host");
+            return refuse_malformed(s,
+                                    "the request target names no valid host");
         memcpy(s->authority, s->value + scheme, s->value_len - scheme + 1);
         s->form = HTTP_ABSOLUTE_PATH;
         return true;
     }
     if (c == ' ' || s->value_len == HTTP_STRICT_VALUE)
-        return bad(s, "the request target must be a path that begins with "
-                      "'/'");
+        return refuse_malformed(
+            s, "the request target must be a path that begins with "
+               "'/'");
     s->value[s->value_len++] = (char)c;
     s->value[s->value_len] = '\0';
     return true;
@@ -219,10 +223,12 @@ static bool in_escape(struct http_strict *s, unsigned char c)
     int digit = hex_digit(c);
 
     if (digit < 0)
-        return bad(s, "a percent sign in the request target is not followed "
-                      "by two hexadecimal digits");
+        return refuse_malformed(
+            s, "a percent sign in the request target is not followed "
+               "by two hexadecimal digits");
     if (s->escape == 1 && digit == 0 && s->escape_zero)
-        return bad(s, "the request target contains an encoded NUL");
+        return refuse_malformed(s,
+                                "the request target contains an encoded NUL");
     s->escape_zero = digit == 0;
     s->escape--;
     return true;
@@ -233,13 +239,15 @@ static bool in_target(struct http_strict *s, unsigned char c)
     if (s->escape)
         return in_escape(s, c);
     if (c < ' ' || c == 0x7f || c == '#')
-        return bad(s, "the request target contains a control character or a "
-                      "fragment");
+        return refuse_malformed(
+            s, "the request target contains a control character or a "
+               "fragment");
     if (s->form == HTTP_NO_TARGET) {
         s->form = c == '/' ? HTTP_ORIGIN : HTTP_ABSOLUTE;
         if (c == ' ')
-            return bad(s, "the request line has more than one space between "
-                          "its parts");
+            return refuse_malformed(
+                s, "the request line has more than one space between "
+                   "its parts");
     }
     if (s->form == HTTP_ABSOLUTE && !in_authority(s, c))
         return false;
@@ -253,7 +261,7 @@ static bool in_target(struct http_strict *s, unsigned char c)
     } else if (c == '?') {
         s->query = true;
     } else if (c == '&' && s->query && ++s->parameters == HTTP_QUERY_MAX) {
-        return bad(s, "the query has more than 32 parameters");
+        return refuse_malformed(s, "the query has more than 32 parameters");
     }
     return true;
 }
@@ -273,7 +281,8 @@ static bool in_version(struct http_strict *s, unsigned char c)
         s->state = LINE_LF;
         return true;
     }
-    return bad(s, "the request line does not end with HTTP/1.1 or HTTP/1.0");
+    return refuse_malformed(
+        s, "the request line does not end with HTTP/1.1 or HTTP/1.0");
 }
 
 /* ---- header lines ------------------------------------------------------- */
@@ -287,15 +296,17 @@ static bool start_field(struct http_strict *s, unsigned char c)
         return true;
     }
     if (c == ' ' || c == '\t')
-        return bad(s, "a header line begins with a space: folded header lines "
-                      "are not accepted");
+        return refuse_malformed(
+            s, "a header line begins with a space: folded header lines "
+               "are not accepted");
     if (!http_is_token((char)c))
-        return bad(s, "a header name contains a character that is not "
-                      "allowed");
+        return refuse_malformed(
+            s, "a header name contains a character that is not "
+               "allowed");
     if (s->fields++ == most)
-        return refuse(s, 431,
-                      s->trailer ? "more than 16 trailer fields"
-                                 : "more than 100 headers");
+        return refuse_message(s, 431,
+                              s->trailer ? "more than 16 trailer fields"
+                                         : "more than 100 headers");
     s->state = NAME;
     s->line = 1;
     s->name[0] = (char)c;
@@ -319,9 +330,11 @@ static bool end_name(struct http_strict *s)
     if (s->field == ARRAY_SIZE(known))
         return true;
     if (s->trailer && (known[s->field].once || known[s->field].kept))
-        return bad(s, "a trailer field changes what the head said");
+        return refuse_malformed(s,
+                                "a trailer field changes what the head said");
     if (known[s->field].once && (s->seen & (1u << s->field)))
-        return bad(s, "a header that may be sent only once is repeated");
+        return refuse_malformed(
+            s, "a header that may be sent only once is repeated");
     s->seen |= 1u << s->field;
     return true;
 }
@@ -331,10 +344,11 @@ static bool in_name(struct http_strict *s, unsigned char c)
     if (c == ':')
         return end_name(s);
     if (c == ' ' || c == '\t')
-        return bad(s, "a header name is followed by a space");
+        return refuse_malformed(s, "a header name is followed by a space");
     if (!http_is_token((char)c))
-        return bad(s, "a header name contains a character that is not "
-                      "allowed");
+        return refuse_malformed(
+            s, "a header name contains a character that is not "
+               "allowed");
     if (s->name_len < sizeof(s->name))
         s->name[s->name_len] = (char)c;
     s->name_len++;
@@ -348,10 +362,11 @@ static bool in_value(struct http_strict *s, unsigned char c)
         return true;
     }
     if ((c < ' ' && c != '\t') || c == 0x7f)
-        return bad(s, "a header value contains a control character");
+        return refuse_malformed(s,
+                                "a header value contains a control character");
     if (s->field == COOKIE && (c == ';' || c == ',') &&
         ++s->cookies == HTTP_COOKIES_MAX)
-        return refuse(s, 431, "more than 100 cookies");
+        return refuse_message(s, 431, "more than 100 cookies");
     if (s->field == ARRAY_SIZE(known) || !known[s->field].kept)
         return true;
     if (s->value_len == 0 && (c == ' ' || c == '\t'))
@@ -371,9 +386,10 @@ static bool in_value(struct http_strict *s, unsigned char c)
 static bool end_length(struct http_strict *s)
 {
     if (!is_digits(s->value))
-        return bad(s, "the Content-Length is not a decimal number");
+        return refuse_malformed(s,
+                                "the Content-Length is not a decimal number");
     if (s->value_len > 18)
-        return bad(s, "the Content-Length is too large");
+        return refuse_malformed(s, "the Content-Length is too large");
     s->length = strtoull(s->value, NULL, 10);
     return true;
 }
@@ -383,24 +399,29 @@ static bool end_value(struct http_strict *s)
     s->state = FIELD;
     if (s->overflow)
         return s->field == EXPECT
-                   ? refuse(s, 417, "only Expect: 100-continue is supported")
-                   : bad(s, "the value of a framing header is too long");
+                   ? refuse_message(s, 417,
+                                    "only Expect: 100-continue is supported")
+                   : refuse_malformed(
+                         s, "the value of a framing header is too long");
     switch (s->field) {
     case HOST:
         if (!is_host(s->value))
-            return bad(s, "the Host header is not a valid host and port");
+            return refuse_malformed(
+                s, "the Host header is not a valid host and port");
         memcpy(s->host, s->value, s->value_len + 1);
         return true;
     case CONTENT_LENGTH:
         return end_length(s);
     case TRANSFER_ENCODING:
         if (strcasecmp(s->value, "chunked") != 0)
-            return bad(s, "the only supported transfer coding is chunked");
+            return refuse_malformed(
+                s, "the only supported transfer coding is chunked");
         s->chunked = true;
         return true;
     case EXPECT:
         if (strcasecmp(s->value, "100-continue") != 0)
-            return refuse(s, 417, "only Expect: 100-continue is supported");
+            return refuse_message(s, 417,
+                                  "only Expect: 100-continue is supported");
         return true;
     case CONNECTION:
         s->close |= has_word(s->value, "close");
@@ -429,15 +450,17 @@ static bool end_head(struct http_strict *s)
         return true;
     }
     if (s->minor == 1 && !(s->seen & (1u << HOST)))
-        return bad(s, "the Host header is missing");
+        return refuse_malformed(s, "the Host header is missing");
     if (s->authority[0] && s->host[0] &&
         strcasecmp(s->authority, s->host) != 0)
-        return bad(s, "the request target and the Host header name different "
-                      "hosts");
+        return refuse_malformed(
+            s, "the request target and the Host header name different "
+               "hosts");
     if (s->chunked && has_length)
-        return bad(s, "both Content-Length and Transfer-Encoding are present");
+        return refuse_malformed(
+            s, "both Content-Length and Transfer-Encoding are present");
     if (s->chunked && s->minor == 0)
-        return bad(s, "HTTP/1.0 has no Transfer-Encoding");
+        return refuse_malformed(s, "HTTP/1.0 has no Transfer-Encoding");
     s->heads++;
     if (s->chunked) {
         s->state = SIZE;
@@ -460,15 +483,17 @@ static bool check_field_size(struct http_strict *s)
     size_t all = s->trailer ? HTTP_TRAILER_BYTES : HTTP_HEADERS_BYTES;
 
     if (s->line > one)
-        return refuse(s, 431,
-                      credential ? "the Authorization header is longer than "
-                                   "24576 bytes"
-                                 : "a header is longer than 8192 bytes");
+        return refuse_message(s, 431,
+                              credential
+                                  ? "the Authorization header is longer than "
+                                    "24576 bytes"
+                                  : "a header is longer than 8192 bytes");
     if (++s->bytes > all)
-        return refuse(s, 431,
-                      s->trailer ? "the trailer is longer than 4096 bytes"
-                                 : "the headers are longer than 32768 bytes "
-                                   "in all");
+        return refuse_message(s, 431,
+                              s->trailer
+                                  ? "the trailer is longer than 4096 bytes"
+                                  : "the headers are longer than 32768 bytes "
+                                    "in all");
     return true;
 }
 
@@ -491,8 +516,9 @@ static bool in_size(struct http_strict *s, unsigned char c)
         return true;
     }
     if (s->digits > 0 && c == ';')
-        return bad(s, "chunk extensions are not accepted");
-    return bad(s, "the size of a chunk is malformed or too large");
+        return refuse_malformed(s, "chunk extensions are not accepted");
+    return refuse_malformed(s,
+                            "the size of a chunk is malformed or too large");
 }
 
 static void start_data(struct http_strict *s)
@@ -521,14 +547,16 @@ static bool expect(struct http_strict *s, unsigned char c, char wanted)
     if (c == (unsigned char)wanted)
         return true;
     if (s->state == DATA_CR || s->state == DATA_LF)
-        return bad(s, "a chunk is not followed by a line end");
-    return bad(s, "a carriage return is not followed by a line feed");
+        return refuse_malformed(s, "a chunk is not followed by a line end");
+    return refuse_malformed(
+        s, "a carriage return is not followed by a line feed");
 }
 
 static bool in_request_line(struct http_strict *s, unsigned char c)
 {
     if (++s->line > HTTP_REQUEST_LINE_MAX && c != '\r')
-        return refuse(s, 414, "the request line is longer than 8192 bytes");
+        return refuse_message(s, 414,
+                              "the request line is longer than 8192 bytes");
     switch (s->state) {
     case METHOD:
         return in_method(s, c);
@@ -583,7 +611,7 @@ static bool in_line_end(struct http_strict *s, unsigned char c)
     }
 }
 
-static bool step(struct http_strict *s, unsigned char c)
+static bool parse_byte(struct http_strict *s, unsigned char c)
 {
     switch (s->state) {
     case METHOD:
@@ -623,7 +651,7 @@ size_t http_strict_feed(struct http_strict *s, const char *bytes, size_t len)
     while (at < len && !s->status && s->state != OVER) {
         if (s->state == BODY || s->state == DATA)
             at += skip(s, len - at);
-        else if (step(s, (unsigned char)bytes[at]))
+        else if (parse_byte(s, (unsigned char)bytes[at]))
             at++;
     }
     return at;

@@ -131,7 +131,7 @@ static void ring_add(struct http_work *w, struct account *a)
     w->latest = a;
 }
 
-static void push(struct http_work *w, struct account *a, struct job *job)
+static void queue_job(struct http_work *w, struct account *a, struct job *job)
 {
     mutex_assert_held(&w->lock);
     if (!a->queued)
@@ -153,7 +153,7 @@ static void unpark(struct http_work *w, struct account *a)
     if (!a->parked)
         a->parked_last = &a->parked;
     job->next = NULL;
-    push(w, a, job);
+    queue_job(w, a, job);
     cond_signal(&w->some);
 }
 
@@ -168,7 +168,7 @@ static void discharge(struct http_work *w, struct account *a, bool extra)
 }
 
 /* From the account whose turn it is; *ret stays while the job is charged. */
-static struct job *pop(struct http_work *w, struct account **ret)
+static struct job *dequeue_job(struct http_work *w, struct account **ret)
 {
     struct account *a = w->latest->turn;
     struct job *job = a->first;
@@ -239,7 +239,7 @@ static struct job *take_job(struct http_work *w, struct account **ret)
         if (!woken && !w->queued)
             return NULL;
     }
-    return pop(w, ret);
+    return dequeue_job(w, ret);
 }
 
 static void http_worker_main(void *arg)
@@ -307,7 +307,7 @@ static int add_job(struct http_work *w, uint64_t id, void (*run)(void *),
     if (r == 0) {
         if (job->charged)
             charge(w, a);
-        push(w, a, job);
+        queue_job(w, a, job);
         cond_signal(&w->some);
     } else {
         let_go(w, a);

@@ -17,8 +17,8 @@ static int by_key(const void *key, const void *layer)
     return strcmp(key, ((const struct policy_layer *)layer)->key);
 }
 
-static const struct policy_layer *find(const struct policy_layer *layers,
-                                       size_t count, const char *key)
+static const struct policy_layer *find_layer(const struct policy_layer *layers,
+                                             size_t count, const char *key)
 {
     if (!key || count == 0)
         return NULL;
@@ -32,10 +32,10 @@ size_t policy_evaluate_layers(const struct policy_rules *r,
     size_t count = 0;
 
     ret[count++] = &r->global;
-    ret[count] = find(r->pools, r->pool_count, rq->pool);
+    ret[count] = find_layer(r->pools, r->pool_count, rq->pool);
     count += ret[count] != NULL;
-    ret[count] =
-        find(r->tenants, r->tenant_count, rq->who ? rq->who->tenant : NULL);
+    ret[count] = find_layer(r->tenants, r->tenant_count,
+                            rq->who ? rq->who->tenant : NULL);
     count += ret[count] != NULL;
     return count;
 }

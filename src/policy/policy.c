@@ -55,7 +55,7 @@ static struct policy_rules *find_kept(struct policy *p, int64_t number)
     return NULL;
 }
 
-static void keep(struct policy *p, struct policy_rules *rules)
+static void cache_rules(struct policy *p, struct policy_rules *rules)
 {
     struct policy_kept *oldest = &p->kept[0];
     struct policy_rules *gone;
@@ -112,7 +112,7 @@ static void take_rules(struct policy *p, int64_t pinned, struct in_force *ret)
         return;
     ret->pinned = load_version(p, pinned, &err);
     if (ret->pinned) {
-        keep(p, ret->pinned);
+        cache_rules(p, ret->pinned);
         return;
     }
     ret->usable = false;
@@ -199,8 +199,8 @@ int64_t policy_current(struct policy *p)
 /* ---- changing it -------------------------------------------------------- */
 
 /* Compiled first, so that what is kept can always be used. */
-static int adopt(struct policy *p, const struct actor *who,
-                 struct policy_version *v, struct error *err)
+static int put_in_force(struct policy *p, const struct actor *who,
+                        struct policy_version *v, struct error *err)
 {
     struct policy_rules *rules cleanup(policy_rules_unrefp) = NULL;
     struct policy_version newest = {0};
@@ -257,7 +257,7 @@ int policy_put(struct policy *p, const struct actor *who, const char *text,
     (void)snprintf(v.by, sizeof(v.by), "%s", who->key);
     (void)snprintf(v.note, sizeof(v.note), "%s", note);
     mutex_lock(&p->changing);
-    rc = adopt(p, who, &v, err);
+    rc = put_in_force(p, who, &v, err);
     mutex_unlock(&p->changing);
     if (rc < 0)
         policy_version_done(&v);
@@ -280,7 +280,7 @@ static int load_file(struct policy *p, struct error *err)
     else if (memchr(v.text, '\0', len))
         rc = error_set(err, ERR_INVALID, "it holds a zero byte");
     else
-        rc = adopt(p, NULL, &v, err);
+        rc = put_in_force(p, NULL, &v, err);
     policy_version_done(&v);
     return rc < 0 ? error_wrap(err, "the policy's file") : 0;
 }
@@ -297,8 +297,8 @@ static int load_newest(struct policy *p, struct error *err)
 }
 
 /* Once the service runs it is in the trail, either way. */
-static void say(struct policy *p, int rc, bool starting,
-                const struct error *err)
+static void log_reload(struct policy *p, int rc, bool starting,
+                       const struct error *err)
 {
     char version[24];
     struct audit_event event = {.action = "policy.reload", .after = version};
@@ -328,7 +328,7 @@ static int reload(struct policy *p, bool starting, struct error *err)
     if (rc < 0)
         enforce(p, NULL, err->message);
     mutex_unlock(&p->changing);
-    say(p, rc, starting, err);
+    log_reload(p, rc, starting, err);
     return rc;
 }
 

@@ -58,7 +58,7 @@ const struct policy_node *policy_yaml_get(const struct policy_node *map,
 
 /* ---- reading ------------------------------------------------------------ */
 
-static int refuse(unsigned line, const char *what, struct error *err)
+static int refuse_line(unsigned line, const char *what, struct error *err)
 {
     return error_set(err, ERR_INVALID, "line %u: %s", line, what);
 }
@@ -114,7 +114,7 @@ static int open_node(struct reader *r, enum policy_node_kind kind,
     if (rc < 0)
         return rc;
     if (r->depth == DEPTH_MAX)
-        return refuse(line, "nested too deep", err);
+        return refuse_line(line, "nested too deep", err);
     r->stack[r->depth++] = n;
     return 0;
 }
@@ -128,7 +128,7 @@ static int take_scalar(struct reader *r, const yaml_event_t *e, unsigned line,
     struct policy_node *n;
 
     if (memchr(text, '\0', len))
-        return refuse(line, "a zero byte", err);
+        return refuse_line(line, "a zero byte", err);
     if (up && up->kind == NODE_MAP && !r->key) {
         r->key = arena_strndup(r->arena, text, len);
         return 0;
@@ -163,13 +163,14 @@ static int take_event(struct reader *r, const yaml_event_t *e,
                   e->type == YAML_MAPPING_START_EVENT;
 
     if (marked(e))
-        return refuse(line, "anchors, aliases and tags are not supported",
-                      err);
+        return refuse_line(line, "anchors, aliases and tags are not supported",
+                           err);
     if (begins && up && up->kind == NODE_MAP && !r->key)
-        return refuse(line, "a key must be plain text", err);
+        return refuse_line(line, "a key must be plain text", err);
     switch ((int)e->type) {
     case YAML_DOCUMENT_START_EVENT:
-        return r->root ? refuse(line, "more than one YAML document", err) : 0;
+        return r->root ? refuse_line(line, "more than one YAML document", err)
+                       : 0;
     case YAML_SCALAR_EVENT:
         return take_scalar(r, e, line, err);
     case YAML_SEQUENCE_START_EVENT:

@@ -131,8 +131,8 @@ static int retry_after(const struct quotas *q, enum quota_kind kind,
     return (int)MIN(MAX(left, 1), INT_MAX);
 }
 
-static int full(struct quotas *q, const struct quota_tenant *t,
-                enum quota_kind kind, uint64_t most, struct error *err)
+static int refuse_full(struct quotas *q, const struct quota_tenant *t,
+                       enum quota_kind kind, uint64_t most, struct error *err)
 {
     const struct quota_def *def = &quota_defs[kind];
     int64_t until =
@@ -209,8 +209,8 @@ static bool take_tokens(const struct quotas *q, struct quota_tenant *t,
     return true;
 }
 
-static void add(struct quotas *q, struct quota_tenant *t, enum quota_kind kind,
-                uint64_t amount)
+static void add_use(struct quotas *q, struct quota_tenant *t,
+                    enum quota_kind kind, uint64_t amount)
 {
     if (amount > UINT64_MAX / 2 - t->used[kind])
         amount = UINT64_MAX / 2 - t->used[kind];
@@ -240,13 +240,13 @@ int quota_take(struct quotas *q, const char *tenant, enum quota_kind kind,
     most = quota_limit(q, t, kind);
     if (quota_defs[kind].sort == SORT_BUCKET) {
         if (most && !take_tokens(q, t, most, amount))
-            rc = full(q, t, kind, most, err);
+            rc = refuse_full(q, t, kind, most, err);
     } else {
         quota_window(q, t, kind);
         if (most && (amount > most || t->used[kind] > most - amount))
-            rc = full(q, t, kind, most, err);
+            rc = refuse_full(q, t, kind, most, err);
         else
-            add(q, t, kind, amount);
+            add_use(q, t, kind, amount);
     }
     mutex_unlock(&q->lock);
     return rc;
@@ -285,7 +285,7 @@ int quota_check(struct quotas *q, const char *tenant, enum quota_kind kind,
     if (t && most) {
         quota_window(q, t, kind);
         if (t->used[kind] >= most)
-            rc = full(q, t, kind, most, err);
+            rc = refuse_full(q, t, kind, most, err);
     }
     mutex_unlock(&q->lock);
     return rc;
@@ -302,7 +302,7 @@ void quota_spend(struct quotas *q, const char *tenant, enum quota_kind kind,
     t = quota_tenant(q, tenant);
     if (t) { /* with too many tenants, nothing new was let in either */
         quota_window(q, t, kind);
-        add(q, t, kind, amount);
+        add_use(q, t, kind, amount);
     }
     mutex_unlock(&q->lock);
 }

@@ -22,7 +22,7 @@ static struct quota_loop **bucket(struct quotas *q, const char *session)
     return &q->loops[quota_hash(session) % QUOTA_LOOP_BUCKETS];
 }
 
-static struct quota_loop *find(struct quotas *q, const char *session)
+static struct quota_loop *find_session(struct quotas *q, const char *session)
 {
     struct quota_loop *l = *bucket(q, session);
 
@@ -104,7 +104,7 @@ void quota_repeat_note(struct quotas *q, const char *tenant,
     if (!q)
         return;
     mutex_lock(&q->lock);
-    l = find(q, session);
+    l = find_session(q, session);
     c = code_of(l, code);
     if (failed) {
         if (!l)
@@ -175,7 +175,7 @@ int quota_repeat_check(struct quotas *q, const char *tenant,
         return 0;
     mutex_lock(&q->lock);
     now = q->mono_ms();
-    c = code_of(find(q, session), code);
+    c = code_of(find_session(q, session), code);
     if (c)
         *ret_repeats = failures = c->failures;
     if (c && now < c->not_before_ms) {

@@ -277,8 +277,9 @@ static int fetch(struct search *s, struct buf *ret, struct error *err)
 /* ---- one document ------------------------------------------------------- */
 
 /* The names are ours: a kind is one of kinds.c. */
-static int run(struct search *s, const struct document *d, const char *name,
-               struct execution **ret, struct error *err)
+static int run_extractor(struct search *s, const struct document *d,
+                         const char *name, struct execution **ret,
+                         struct error *err)
 {
     struct buf code cleanup(buf_done) = {0};
     struct exec_spec spec = {.language = EXEC_PYTHON, .timeout_s = TIMEOUT_S};
@@ -309,7 +310,8 @@ static enum result read_in(struct search *s, const struct document *d,
 
     (void)snprintf(name, sizeof(name), "document.%s", d->kind);
     *ret_problem = NULL;
-    if (upload(s, d, name, err) < 0 || run(s, d, name, &e, err) < 0) {
+    if (upload(s, d, name, err) < 0 ||
+        run_extractor(s, d, name, &e, err) < 0) {
         *ret_problem = err->code == ERR_CORRUPT
                            ? "Its stored bytes are damaged."
                        : err->code == ERR_SPACE || err->code == ERR_TOO_LARGE

@@ -49,8 +49,8 @@ static int sweep(struct search *s, int *ret_swept, struct error *err)
 }
 
 /* What is there to do: deleted files, and the chore of forgetting words? */
-static int look(struct search *s, bool *ret_gone, bool *ret_due,
-                struct error *err)
+static int find_work(struct search *s, bool *ret_gone, bool *ret_due,
+                     struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
@@ -152,7 +152,7 @@ int search_housekeeping_sweep(struct search *s, struct error *err)
     bool gone = false, due = false;
     int swept = SWEEP_ROWS;
 
-    if (look(s, &gone, &due, err) < 0)
+    if (find_work(s, &gone, &due, err) < 0)
         return -(int)err->code;
     while (gone && swept == SWEEP_ROWS && !s->stopping) {
         if (sweep(s, &swept, err) < 0)

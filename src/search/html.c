@@ -33,7 +33,7 @@ static bool starts(const struct scan *s, const char *word)
 }
 
 /* Where the next `word` begins, or the end. */
-static const char *find(const struct scan *s, const char *word)
+static const char *find_word(const struct scan *s, const char *word)
 {
     size_t len = strlen(word);
 
@@ -160,7 +160,7 @@ static const char *tag_end(const struct scan *s)
         }
     }
     /* A quote that never ends: the first ">" it is. */
-    return MIN(find(s, ">") + 1, s->end);
+    return MIN(find_word(s, ">") + 1, s->end);
 }
 
 static bool is_tag(const struct scan *s)
@@ -211,7 +211,7 @@ static void tag(struct scan *s)
     bool within = within_word(s);
 
     if (close)
-        skip(s, find(s, close));
+        skip(s, find_word(s, close));
     if (s->at < s->end)
         skip(s, tag_end(s));
     if (!within)

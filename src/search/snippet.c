@@ -50,7 +50,7 @@ struct line {
     bool open;    /* within a mark */
 };
 
-static void add(struct line *l, const char *bytes, size_t len, uint32_t c)
+static void add_char(struct line *l, const char *bytes, size_t len, uint32_t c)
 {
     if (c <= ' ' || (c >= 0x7f && c < 0xa1) || c == 0x2028 || c == 0x2029) {
         l->space = l->shown > 0;
@@ -100,7 +100,7 @@ void search_snippet(struct buf *out, const char *text, size_t len,
         n = n ? n : 1;
         mark(&l, at, &span, last);
         if (!hidden(c))
-            add(&l, text + at, n, c);
+            add_char(&l, text + at, n, c);
         at += n;
     }
     if (l.open)

@@ -15,7 +15,8 @@
 #include "workspace/workspace.h"
 
 /* A line for each step, for the command line to make a bar of. */
-static void tell(void *ctx, const char *what, uint64_t done, uint64_t total)
+static void print_progress(void *ctx, const char *what, uint64_t done,
+                           uint64_t total)
 {
     (void)ctx;
     (void)printf("restore %s %" PRIu64 " %" PRIu64 "\n", what, done, total);
@@ -38,7 +39,8 @@ int service_restore(const struct conf *conf, const char *from,
                            "cannot use %s as data directory", conf->data_dir);
     r = service_rights_drop(&s, err);
     if (r == 0)
-        r = workspaces_restore_backup(from, conf->data_dir, tell, NULL, err);
+        r = workspaces_restore_backup(from, conf->data_dir, print_progress,
+                                      NULL, err);
     fd_close(&s.data_fd);
     return r;
 }

@@ -72,9 +72,10 @@ static int copy_pages(sqlite3 *from, sqlite3 *to,
     return code == SQLITE_DONE ? end : code;
 }
 
-static int copy(struct sqlite_store *s, const char *path,
-                void (*progress)(void *ctx, uint64_t done, uint64_t total),
-                void *ctx, struct error *err)
+static int copy_database(struct sqlite_store *s, const char *path,
+                         void (*progress)(void *ctx, uint64_t done,
+                                          uint64_t total),
+                         void *ctx, struct error *err)
 {
     struct sqlite_conn *from cleanup(store_sqlite_conn_closep) = NULL;
     sqlite3 *to cleanup(db_close) = NULL;
@@ -119,7 +120,7 @@ int store_sqlite_backup(struct store *base, const char *path,
     if (fd < 0)
         return error_errno(err, errno == EEXIST ? ERR_CONFLICT : ERR_INTERNAL,
                            errno, "cannot make the copy of the database");
-    r = copy(s, path, progress, ctx, err);
+    r = copy_database(s, path, progress, ctx, err);
     if (r == 0) {
         r = sync_copy(fd, path);
         if (r < 0)

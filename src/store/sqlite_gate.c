@@ -143,7 +143,7 @@ static int writer_enter(struct sqlite_gate *g, struct sqlite_job *job)
 /* ret_job NULL: the connection is left, and is nobody's if nobody waits. Who
  * gets it is woken when the lock is free; it may be gone again by then, its
  * stack is not (futex.h). */
-static bool pass(struct sqlite_gate *g, struct sqlite_turn **ret_job)
+static bool pass_writer(struct sqlite_gate *g, struct sqlite_turn **ret_job)
 {
     struct sqlite_turn *turn;
     atomic_uint *wake = NULL;
@@ -173,7 +173,7 @@ bool store_sqlite_gate_pass(struct sqlite_gate *g,
                             struct sqlite_turn **ret_turn)
 {
     *ret_turn = NULL;
-    return pass(g, ret_turn);
+    return pass_writer(g, ret_turn);
 }
 
 /* ---- readers ------------------------------------------------------------ */
@@ -211,7 +211,7 @@ static void reader_leave(struct sqlite_gate *g, struct sqlite_conn *conn)
 
 /* ---- both --------------------------------------------------------------- */
 
-static int refuse(int r, const char *what, struct error *err)
+static int refuse_entry(int r, const char *what, struct error *err)
 {
     if (r == -EDEADLK)
         return error_set(err, ERR_INTERNAL,
@@ -230,7 +230,7 @@ int store_sqlite_gate_enter(struct sqlite_store *s, enum store_mode mode,
     int code;
 
     if (r < 0)
-        return refuse(r, what, err);
+        return refuse_entry(r, what, err);
     if (!conn) {
         code = store_sqlite_conn_open(s->path, STORE_READ, &conn);
         if (code != SQLITE_OK) {
@@ -247,14 +247,14 @@ int store_sqlite_gate_offer(struct sqlite_store *s, struct sqlite_job *job)
 {
     int r = writer_enter(&s->gate, job);
 
-    return r < 0 ? refuse(r, job->what, job->err) : r;
+    return r < 0 ? refuse_entry(r, job->what, job->err) : r;
 }
 
 void store_sqlite_gate_leave(struct sqlite_store *s, enum store_mode mode,
                              struct sqlite_conn *conn, bool broken)
 {
     if (mode == STORE_WRITE) {
-        (void)pass(&s->gate, NULL); /* or nobody has it */
+        (void)pass_writer(&s->gate, NULL); /* or nobody has it */
         return;
     }
     if (broken)

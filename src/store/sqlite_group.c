@@ -87,7 +87,7 @@ static void unref(struct sqlite_group *g)
 }
 
 /* The first wakes the second, and so on: we have other things to do. */
-static void tell(struct sqlite_store *s, struct sqlite_group *g)
+static void wake_members(struct sqlite_store *s, struct sqlite_group *g)
 {
     for (struct sqlite_turn *t = g->jobs; t; t = t->next)
         if (t->job->kept && g->code != SQLITE_OK)
@@ -132,7 +132,7 @@ static int commit(struct sqlite_store *s, const char *what,
 
 /* Commits what is in it and tells everyone. cause: why the engine may have
  * taken all of it back already, or SQLITE_OK. */
-static int end(struct sqlite_store *s, const char *what, int cause)
+static int end_group(struct sqlite_store *s, const char *what, int cause)
 {
     struct sqlite_group *g = take_ptr(s->group);
     int code = SQLITE_OK;
@@ -143,7 +143,7 @@ static int end(struct sqlite_store *s, const char *what, int cause)
         code = commit(s, what, g);
     store_sqlite_rollback_now(s, what);
     g->code = code;
-    tell(s, g);
+    wake_members(s, g);
     unref(g);
     /* They need not wait for this. */
     if (code == SQLITE_OK)
@@ -154,7 +154,7 @@ static int end(struct sqlite_store *s, const char *what, int cause)
 void store_sqlite_group_finish(struct sqlite_store *s, const char *what)
 {
     if (s->group)
-        (void)end(s, what, SQLITE_OK); /* its members are told */
+        (void)end_group(s, what, SQLITE_OK); /* its members are told */
 }
 
 /* Is it time for the next? Not when it has gone on for long enough. */
@@ -218,7 +218,7 @@ int store_sqlite_group_see_out(struct sqlite_store *s, const char *what,
 
     atomic_fetch_add(&g->refs, 1);
     if (!hand_on(s, &cause)) {
-        (void)end(s, what, cause); /* read below */
+        (void)end_group(s, what, cause); /* read below */
         store_sqlite_gate_leave(s, STORE_WRITE, s->writer, false);
     }
     while (!atomic_load(&g->done))

@@ -56,8 +56,9 @@ static int begin(struct vault *v, enum store_mode mode, const char *what,
 }
 
 /* The row of that name: 1, 0, or -code. */
-static int find(struct store_tx *tx, const char *tenant, const char *name,
-                struct vault_info *ret, struct error *err)
+static int find_secret(struct store_tx *tx, const char *tenant,
+                       const char *name, struct vault_info *ret,
+                       struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int rc = store_one(tx, &rows, err,
@@ -122,7 +123,8 @@ void vault_listen(struct vault *v,
     v->ctx = ctx;
 }
 
-static void tell(struct vault *v, const char *tenant, const char *name)
+static void notify_change(struct vault *v, const char *tenant,
+                          const char *name)
 {
     if (v->changed)
         v->changed(v->ctx, tenant, name);
@@ -175,7 +177,7 @@ static int store_row(struct vault *v, const struct actor *who,
     int rc = begin(v, STORE_WRITE, "storing a secret", &tx, err);
 
     if (rc == 0)
-        rc = find(tx, who->tenant, row->name, &old, err);
+        rc = find_secret(tx, who->tenant, row->name, &old, err);
     if (rc == 1) {
         row->created_at_ms = old.created_at_ms;
         row->used_at_ms = old.used_at_ms;
@@ -214,7 +216,7 @@ int vault_put(struct vault *v, const struct actor *who,
     if (rc < 0)
         return rc;
     *ret = row;
-    tell(v, who->tenant, row.name);
+    notify_change(v, who->tenant, row.name);
     return 0;
 }
 
@@ -237,7 +239,7 @@ int vault_remove(struct vault *v, const struct actor *who, const char *name,
     if (rc == 0)
         rc = store_commit(&tx, err);
     if (rc == 0)
-        tell(v, who->tenant, name);
+        notify_change(v, who->tenant, name);
     return rc;
 }
 
@@ -276,7 +278,7 @@ int vault_get(struct vault *v, const struct actor *who, const char *name,
     int rc = begin(v, STORE_READ, "looking for a secret", &tx, err);
 
     if (rc == 0)
-        rc = find(tx, who->tenant, name, ret, err);
+        rc = find_secret(tx, who->tenant, name, ret, err);
     return rc == 0 ? unknown(name, err) : MIN(rc, 0);
 }
 

@@ -211,7 +211,7 @@ static void owe(struct warden_link *link, uint32_t type, uint32_t slot)
     mutex_unlock(&link->lock);
 }
 
-static void count(struct warden_link *link, uint64_t *counter)
+static void count_event(struct warden_link *link, uint64_t *counter)
 {
     mutex_lock(&link->lock);
     (*counter)++;
@@ -307,7 +307,7 @@ static enum fate settle(struct warden_link *link, uint64_t deadline)
     if (fate != ANSWERED)
         return fate;
     drop_fds(&a);
-    count(link, &link->late_replies);
+    count_event(link, &link->late_replies);
     log_event(LOG_WARN, "warden_late_reply", NULL);
     if (a.reply.type == WARDEN_SPAWN && a.reply.result == WARDEN_OK)
         owe(link, WARDEN_RELEASE, a.reply.u.spawned.slot);
@@ -441,7 +441,7 @@ static bool pay(struct warden_link *link, const struct owed *o)
 
     drop_fds(&a);
     if (fate == ANSWERED && o->type == WARDEN_RELEASE)
-        count(link, &link->reclaimed);
+        count_event(link, &link->reclaimed);
     return fate == ANSWERED || fate == LATE;
 }
 

@@ -82,7 +82,7 @@ static struct slot *owner_known(struct warden *w, struct known *all, pid_t pid)
 }
 
 /* Counts for every slot; true when the list was longer than we read. */
-static bool count(struct warden *w)
+static bool count_locks(struct warden *w)
 {
     struct known all[KNOWN] = {{0}};
     char line[160];
@@ -104,7 +104,7 @@ static bool count(struct warden *w)
     return n == LINES_MAX;
 }
 
-static void end(struct slot *s)
+static void end_session(struct slot *s)
 {
     char number[16];
 
@@ -127,18 +127,18 @@ int locks_tend(struct warden *w)
         return IDLE_MS;
     if (clock_left_ms(w->locks_due_ms) > 0)
         return clock_left_ms(w->locks_due_ms);
-    more = count(w);
+    more = count_locks(w);
     for (size_t i = 0; i < w->slot_count; i++) {
         struct slot *s = w->slots[i];
 
         if (s->locks > WARDEN_LOCKS_MAX)
-            end(s);
+            end_session(s);
         if (!most || s->locks > most->locks)
             most = s;
     }
     /* Several may hide behind each other; the worst goes first. */
     if (more && most && most->locks > NOTABLE)
-        end(most);
+        end_session(most);
     w->locks_due_ms = clock_mono_ms() + (more ? AGAIN_MS : LOOK_MS);
     return more ? AGAIN_MS : LOOK_MS;
 }

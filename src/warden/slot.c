@@ -157,7 +157,7 @@ void slot_made(struct warden *w, struct slot *s)
 /* ---- taking one ---------------------------------------------------------
  */
 
-static bool fits(const struct slot *s, const struct warden_limits *limits)
+static bool slot_fits(const struct slot *s, const struct warden_limits *limits)
 {
     return s->scratch_bytes == limits->scratch_bytes &&
            s->scratch_inodes == limits->scratch_inodes;
@@ -187,7 +187,7 @@ static struct slot *find_spare(struct warden *w,
     for (size_t i = 0; i < w->slot_count; i++) {
         struct slot *s = w->slots[i];
 
-        if (s->state == SLOT_SPARE && !is_promised(s) && fits(s, limits))
+        if (s->state == SLOT_SPARE && !is_promised(s) && slot_fits(s, limits))
             return s;
     }
     return NULL;

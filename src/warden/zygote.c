@@ -124,7 +124,7 @@ bool zygote_on_exit(struct warden *w, pid_t pid)
     return false;
 }
 
-static bool worn(const struct warden *w, const struct zygote *z)
+static bool zygote_is_worn(const struct warden *w, const struct zygote *z)
 {
     return clock_mono_ms() - z->started_ms >
                (uint64_t)w->setup.zygote_max_age_s * 1000 ||
@@ -145,7 +145,7 @@ int zygote_tend(struct warden *w)
     for (size_t i = 0; i < w->runtime_count; i++) {
         struct runtime *rt = &w->runtimes[i];
         bool want_next = rt->current.pid && rt->current.ready &&
-                         worn(w, &rt->current) && !rt->next.pid;
+                         zygote_is_worn(w, &rt->current) && !rt->next.pid;
 
         if (!rt->current.pid && rt->next.pid) {
             rt->current = rt->next;
