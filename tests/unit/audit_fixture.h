@@ -26,6 +26,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "scratch.h"
 
 /* ---- help --------------------------------------------------------------- */
 
@@ -76,8 +77,7 @@ static inline int set_up(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_audit.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_audit"));
     must_open(f);
     *state = f;
     return 0;

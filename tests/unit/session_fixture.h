@@ -16,6 +16,7 @@
 
 #include "audit/audit.h"
 #include "quota/quota.h"
+#include "scratch.h"
 #include "session_fake.h"
 #include "store/store.h"
 
@@ -88,8 +89,7 @@ static inline int set_up_conf(void **state)
     f->conf.pools[1] = f->conf.pools[0];
     f->conf.pools[1].name = (char *)"second";
     f->conf.pools[1].max_sessions = 1;
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_session.XXXXXX");
-    if (!mkdtemp(f->dir))
+    if (!scratch_dir(f->dir, sizeof(f->dir), "test_session"))
         abort();
     *state = f;
     return 0;

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "scratch.h"
 
 /* ---- help --------------------------------------------------------------- */
 
@@ -102,8 +103,7 @@ static int set_up_with(void **state, bool webhook)
     int fd;
 
     now_ms = 1700000000000;
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_approval.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_approval"));
     (void)snprintf(f->secret, sizeof(f->secret), "%s/webhook.secret", f->dir);
     fd = open(f->secret, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     assert_true(fd >= 0);

@@ -22,6 +22,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "scratch.h"
 
 #define LIMIT 10
 #define FILE_CAP (16 << 20)
@@ -54,8 +55,7 @@ static int set_up(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_auth.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_auth"));
     must_open(f);
     *state = f;
     return 0;

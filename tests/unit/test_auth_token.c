@@ -20,6 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "scratch.h"
 
 #define WS_A "ws_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define WS_B "ws_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
@@ -51,8 +52,7 @@ static int set_up(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_token.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_token"));
     must_open(f);
     *state = f;
     return 0;

@@ -4,6 +4,7 @@
  * is there after a kill; a disk that fails at any call is told of.
  */
 #include "../lib/faults.c" /* first: it replaces calls of the C library */
+#include "scratch.h"
 
 #include <dirent.h>
 #include <ftw.h>
@@ -72,8 +73,7 @@ static int set_up(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_blob.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_blob"));
     must(f, open_blobs(f));
     f->faults.magic = FAULTS_MAGIC;
     faults_control = &f->faults;

@@ -23,6 +23,7 @@
 #include "base/mem.h"
 #include "govern/govern.h"
 #include "policy/policy.h"
+#include "scratch.h"
 #include "store/store.h"
 
 static const char rules[] =
@@ -66,8 +67,7 @@ static int set_up(void **state)
     struct policy_version version = {0};
 
     approvals.webhook_url = approvals.webhook_secret_file = "";
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_govern.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_govern"));
     if (store_open(f->dir, &f->store, &f->err) < 0 ||
         audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
         policy_open(&policy, f->store, f->audit, &f->govern.policy, &f->err) <

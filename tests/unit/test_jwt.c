@@ -31,6 +31,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "scratch.h"
 #include "json/json.h"
 
 #define ISSUER "https://issuer.example/v2"
@@ -899,8 +900,7 @@ static int set_up(void **state)
     struct auth_jwt_settings s = settings;
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_jwt.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_jwt"));
     f->file = xasprintf("%s/keys.json", f->dir);
     write_key(f, RSA_KEY);
     s.jwks_file = f->file;

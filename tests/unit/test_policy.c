@@ -26,6 +26,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "policy/policy_int.h"
+#include "scratch.h"
 #include "store/store.h"
 #include "json/json.h"
 
@@ -433,8 +434,7 @@ static int set_up(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_policy.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_policy"));
     (void)snprintf(f->file, sizeof(f->file), "%s/policy.yaml", f->dir);
     *state = f;
     return 0;

@@ -18,6 +18,7 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "quota/quota_int.h"
+#include "scratch.h"
 #include "store/store.h"
 
 #define T "acme"
@@ -73,8 +74,8 @@ static int set_up(void **state)
 
     real_now = clock_real_ms();
     mono_now = 1000000;
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_quota.XXXXXX");
-    if (!mkdtemp(f->dir) || store_open(f->dir, &f->store, &f->err) < 0 ||
+    if (!scratch_dir(f->dir, sizeof(f->dir), "test_quota") ||
+        store_open(f->dir, &f->store, &f->err) < 0 ||
         audit_open(f->store, f->dir, &f->audit, &f->err) < 0)
         abort();
     *state = f;

@@ -23,6 +23,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "scratch.h"
 #include "store/sqlite_int.h"
 
 /* Where every act of the disk fails in turn there is one thread, and nothing
@@ -196,8 +197,7 @@ static int set_up(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_store.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_store"));
     must_open(f);
     *state = f;
     return 0;
@@ -1172,8 +1172,7 @@ static void D12_a_log_that_was_being_emptied_brings_nothing_back(void **state)
                          ((struct sqlite_store *)f->store)->writer->db, "main",
                          SQLITE_CHECKPOINT_FULL, NULL, NULL),
                      SQLITE_OK);
-    (void)snprintf(cut.dir, sizeof(cut.dir), "/tmp/test_store.XXXXXX");
-    assert_non_null(mkdtemp(cut.dir));
+    assert_non_null(scratch_dir(cut.dir, sizeof(cut.dir), "test_store"));
     copy_file(f->dir, cut.dir, "glovebox.db");
     copy_file(f->dir, cut.dir, "glovebox.db-wal");
     wal = xasprintf("%s/glovebox.db-wal", cut.dir);
@@ -1528,8 +1527,7 @@ static void D9_backup_under_load_is_one_commit(void **state)
     assert_int_equal(stat(path, &st), 0);
     assert_int_equal(st.st_mode & 0777, 0600);
 
-    (void)snprintf(other.dir, sizeof(other.dir), "/tmp/test_store.XXXXXX");
-    assert_non_null(mkdtemp(other.dir));
+    assert_non_null(scratch_dir(other.dir, sizeof(other.dir), "test_store"));
     moved = xasprintf("%s/glovebox.db", other.dir);
     assert_int_equal(rename(path, moved), 0);
     must_open(&other);
@@ -1742,8 +1740,7 @@ static void check_crash(struct fixture *f, int64_t n, int result)
 {
     struct fixture cut = {.store = NULL};
 
-    (void)snprintf(cut.dir, sizeof(cut.dir), "/tmp/test_store.XXXXXX");
-    assert_non_null(mkdtemp(cut.dir));
+    assert_non_null(scratch_dir(cut.dir, sizeof(cut.dir), "test_store"));
     copy_file(f->dir, cut.dir, "glovebox.db");
     copy_file(f->dir, cut.dir, "glovebox.db-wal");
     must_open(&cut);

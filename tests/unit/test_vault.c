@@ -19,6 +19,7 @@
 #include "base/fd.h"
 #include "base/ids.h"
 #include "base/mem.h"
+#include "scratch.h"
 #include "store/store.h"
 #include "vault/vault_int.h"
 
@@ -59,8 +60,7 @@ static int set_up(void **state)
 {
     struct fixture *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_vault.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_vault"));
     open_it(f);
     assert_int_equal(
         vault_open(f->store, f->audit, f->dir, &f->vault, &f->err), 0);

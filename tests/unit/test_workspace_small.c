@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/thread.h"
 #include "blob/blob_int.h"
+#include "scratch.h"
 #include "store/store_int.h"
 
 #define MANY 80 /* commits: the rows are used more than twice */
@@ -86,8 +87,7 @@ static void check_cut(struct fixture *f, size_t synced, const char *want)
     struct fixture after = {.settings = f->settings, .ws = f->ws};
     char *blobs cleanup(mem_free) = NULL;
 
-    (void)snprintf(after.dir, sizeof(after.dir), "/tmp/test_small.XXXXXX");
-    assert_non_null(mkdtemp(after.dir));
+    assert_non_null(scratch_dir(after.dir, sizeof(after.dir), "test_small"));
     blobs = xasprintf("%s/blobs", after.dir);
     assert_int_equal(mkdir(blobs, 0700), 0);
     for (size_t i = 0; i < ARRAY_SIZE(names); i++)

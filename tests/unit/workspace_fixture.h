@@ -20,6 +20,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "scratch.h"
 #include "store/store.h"
 #include "workspace/workspace.h"
 
@@ -90,8 +91,7 @@ static inline int fixture_set_up(void **state)
     struct fixture *f = xcalloc(1, sizeof(*f));
     struct workspace_spec spec = {.name = "desk"};
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_workspace.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_workspace"));
     f->settings.restore_window_s = 3600;
     fixture_open(f);
     OK(f, workspace_create(f->w, &fixture_a, &spec, &f->ws, &f->err));

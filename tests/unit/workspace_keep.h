@@ -29,6 +29,7 @@
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "scratch.h"
 #include "store/store.h"
 #include "workspace/workspace_int.h"
 
@@ -95,8 +96,7 @@ HELPER static int kept_set_up(void **state)
 {
     struct kept *f = xcalloc(1, sizeof(*f));
 
-    (void)snprintf(f->dir, sizeof(f->dir), "/tmp/test_keep.XXXXXX");
-    assert_non_null(mkdtemp(f->dir));
+    assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_keep"));
     f->who = (struct actor){.tenant = "t", .key = "key_a"};
     blob_owner(f->who.tenant, f->domain);
     kept_open(f);
