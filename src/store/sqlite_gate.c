@@ -8,7 +8,6 @@
 #include <errno.h>
 #include <time.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/mem.h"
@@ -31,12 +30,16 @@ void store_sqlite_gate_done(struct sqlite_gate *g)
     mutex_done(&g->lock);
 }
 
+/* In the kernel's own time, which clock_test_advance() does not move. */
 static struct timespec deadline(uint64_t ns)
 {
-    uint64_t at = clock_mono_ns() + ns;
+    struct timespec at;
 
-    return (struct timespec){.tv_sec = (time_t)(at / 1000000000u),
-                             .tv_nsec = (long)(at % 1000000000u)};
+    (void)clock_gettime(CLOCK_MONOTONIC, &at); /* cannot fail */
+    ns += (uint64_t)at.tv_nsec;
+    at.tv_sec += (time_t)(ns / 1000000000u);
+    at.tv_nsec = (long)(ns % 1000000000u);
+    return at;
 }
 
 /* ---- the writer --------------------------------------------------------- */

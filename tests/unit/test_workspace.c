@@ -743,7 +743,7 @@ static void offers_run_out_and_are_revoked(void **state)
         workspace_offer_revoke(f->w, &fixture_a, f->ws.id, offer.id, &f->err));
     REFUSED(f, ERR_NOT_FOUND,
             workspace_claim(f->w, &fixture_b, token, &got, &f->err));
-    usleep(1100000);
+    clock_test_advance(1100);
     REFUSED(f, ERR_NOT_FOUND,
             workspace_claim(f->w, &fixture_b, short_one, &got, &f->err));
     OK(f,
@@ -986,7 +986,7 @@ static void talk(struct fixture *f, const struct actor *who,
     set_put(&s, path, path);
     OK(f, set_commit(&s, who, &c));
     workspace_commit_done(&c);
-    usleep(2000); /* another millisecond: the order is by time */
+    clock_test_advance(2); /* the order is by time */
 }
 
 static void conversation_over_workspaces(void **state)

@@ -294,7 +294,7 @@ static void damaged_blob_ends_the_backup(void **state)
     f->w->maintenance->grace_ms = 0;
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
-    nap_ms(2);
+    clock_test_advance(20);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_int_equal(done.blobs, 1);
 }

@@ -134,7 +134,7 @@ static void young_blobs_are_left_alone(void **state)
     f->w->maintenance->grace_ms = 60000;
     assert_int_equal(collect(f).blobs, 0);
     f->w->maintenance->grace_ms = 50;
-    nap_ms(60);
+    clock_test_advance(60);
     assert_int_equal(collect(f).blobs, 1);
 }
 
@@ -412,7 +412,7 @@ static void D10_deleted_workspace_goes_after_its_window(void **state)
           "UPDATE workspaces SET deleted_at_ms = deleted_at_ms - 1000000"
           " WHERE id = ?1",
           "t", f->ws);
-    nap_ms(2);
+    clock_test_advance(20);
     assert_int_equal(collect(f).workspaces, 1);
     assert_int_equal(access(trees, F_OK), -1);
     assert_false(text_is_there(f, "bytes"));

@@ -566,14 +566,14 @@ static void expired_files_are_gone_before_the_sweep(void **state)
     expire(f, kept);
     sha_of("kept bytes", 10, sha256);
     f->w->maintenance->grace_ms = 0;
-    nap_ms(2);
+    clock_test_advance(20);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_int_equal(events(f, "file.expire"), 3);
     assert_true(blob_is_there(f, sha256));
     ALTER(f, "UPDATE commits SET at_ms = 1 WHERE workspace = ?1", "t", home);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_int_equal(done.versions, 4);
-    nap_ms(2);
+    clock_test_advance(20);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_false(blob_is_there(f, sha256));
     workspace_lock_done(&lock);

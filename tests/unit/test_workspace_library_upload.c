@@ -292,7 +292,7 @@ static void uploads_expire_and_are_forgotten(void **state)
     assert_int_equal(status_of(f, id), LIBRARY_EXPIRED);
     assert_int_equal(events(f, "upload.expire"), 1);
     assert_int_equal(rows_of(f), 1); /* the late one's */
-    nap_ms(2);
+    clock_test_advance(20);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_false(blob_is_there(f, sha256));
     /* A day later nobody remembers. */

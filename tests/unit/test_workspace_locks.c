@@ -5,6 +5,7 @@
  */
 #include <pthread.h>
 
+#include "base/clock.h"
 #include "workspace_fixture.h"
 
 struct held {
@@ -207,7 +208,7 @@ static void write_of_a_late_holder(void **state)
     struct set s = set_session(f, SESSION_1, 0);
 
     OK(f, write_with(f, &fixture_b, "x", "1", late.token));
-    usleep(1100000);
+    clock_test_advance(1100);
     /* Free for everybody, but not for who believes to hold it. */
     REFUSED(f, ERR_LOCKED, write_with(f, &fixture_b, "x", "2", late.token));
     s.spec.base = 1;
@@ -267,7 +268,7 @@ static void renew_and_release(void **state)
     assert_int_equal(renewed.fence, 1);
     assert_true(renewed.expires_at_ms > h.lock.expires_at_ms);
     workspace_lock_done(&renewed);
-    usleep(1100000);
+    clock_test_advance(1100);
     REFUSED(f, ERR_LOCKED, write_with(f, &fixture_a, "x", "1", NULL));
     REFUSED(f, ERR_LOCKED,
             workspace_lock_renew(f->w, &fixture_b, f->ws.id, h.lock.id,
@@ -286,7 +287,7 @@ static void renew_and_release(void **state)
     drop(&h);
     /* One that ran out can be taken again, not renewed. */
     h = take(f, &fixture_b, "x", 1);
-    usleep(1100000);
+    clock_test_advance(1100);
     REFUSED(f, ERR_LOCKED,
             workspace_lock_renew(f->w, &fixture_b, f->ws.id, h.lock.id,
                                  h.token, 60, &renewed, &f->err));

@@ -869,7 +869,7 @@ static void least_used_trees_give_way(void **state)
         (void)put_as(f, other[i], "b", "2", false);
         acquire(f, other[i], &tree);
         workspace_tree_release(f->w, &tree);
-        nap_ms(3);
+        clock_test_advance(3);
     }
     assert_int_equal(count_in(f, ""), 2);
     assert_int_equal(count_in(f, f->ws), 2);

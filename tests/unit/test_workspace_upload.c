@@ -248,7 +248,7 @@ static void aborted_and_expired_uploads_leave_nothing(void **state)
     workspace_upload_done(&u);
     MUST(f, begin(f, "b", -1, &u));
     MUST(f, part(f, u.id, 1, "expired"));
-    nap_ms(2);
+    clock_test_advance(20);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_false(blob_is_there(f, sha256[0]));
     assert_true(blob_is_there(f, sha256[1])); /* a part is a reference */
@@ -258,7 +258,7 @@ static void aborted_and_expired_uploads_leave_nothing(void **state)
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_int_equal(done.uploads, 1);
     assert_int_equal(uploads_left(f), 0);
-    nap_ms(2);
+    clock_test_advance(20);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_false(blob_is_there(f, sha256[1]));
     workspace_upload_done(&u);
