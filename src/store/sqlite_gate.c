@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/futex.h"
 #include "base/mem.h"

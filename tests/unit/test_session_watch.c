@@ -235,8 +235,7 @@ static void environment_refuses_what_is_not_plain(void **state)
     memcpy(big, "A=", 2);
     /* With the newline it gets it is as long as it may be. */
     assert_int_equal(
-        box_guest_env_set(box, big, INIT_ENVIRONMENT_MAX - 1, &f->err),
-        0);
+        box_guest_env_set(box, big, INIT_ENVIRONMENT_MAX - 1, &f->err), 0);
     assert_int_equal(
         box_guest_env_set(box, big, INIT_ENVIRONMENT_MAX, &f->err),
         -ERR_INVALID);
