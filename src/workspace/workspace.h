@@ -443,12 +443,14 @@ int workspace_archive(struct workspaces *w, const struct actor *who,
 
 #define LOCK_TTL_MIN_S 1u
 #define LOCK_TTL_MAX_S 86400u
+#define LOCK_LABEL_MAX 128u /* bytes */
+#define LOCK_TOKEN_MAX 256u /* bytes; no token is longer */
 
 struct workspace_lock {
     char id[ID_MAX]; /* lock_… */
     char *path;      /* owned */
     char holder[ID_MAX], session[ID_MAX];
-    char label[132];
+    char label[LOCK_LABEL_MAX + 4];
     int64_t fence, acquired_at_ms, expires_at_ms;
 };
 void workspace_lock_done(struct workspace_lock *l);

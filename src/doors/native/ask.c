@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/api.h"
 #include "base/arena.h"
 #include "base/mem.h"
 #include "conf/conf.h"
@@ -37,6 +38,24 @@ int native_ask_body_maybe(struct doors_call *call,
     if (r < 0 || !*ret_json)
         return r;
     return json_read(*ret_json, fields, count, ret, err);
+}
+
+int native_read(struct doors_call *call, const struct api_resource *r,
+                void *ret, json_t **ret_json, struct error *err)
+{
+    int rc = http_body_json(call->http, call->doors->conf->json_bytes,
+                            ret_json, err);
+
+    return rc < 0 ? rc : api_read(*ret_json, r, ret, err);
+}
+
+int native_read_maybe(struct doors_call *call, const struct api_resource *r,
+                      void *ret, json_t **ret_json, struct error *err)
+{
+    int rc = http_body_json_maybe(call->http, call->doors->conf->json_bytes,
+                                  ret_json, err);
+
+    return rc < 0 ? rc : api_read(*ret_json, r, ret, err);
 }
 
 /* ---- the query ---------------------------------------------------------- */

@@ -13,6 +13,7 @@
 #include "session/session.h"
 #include "workspace/workspace.h"
 
+struct api_resource;
 struct buf;
 struct json_field;
 struct json_writer;
@@ -150,6 +151,12 @@ int native_ask_body(struct doors_call *call, const struct json_field *fields,
 int native_ask_body_maybe(struct doors_call *call,
                           const struct json_field *fields, size_t count,
                           void *ret, json_t **ret_json, struct error *err);
+/* The same by a resource, which the route's row names as its body. */
+int native_read(struct doors_call *call, const struct api_resource *r,
+                void *ret, json_t **ret_json, struct error *err);
+/* Without a body every field is absent. */
+int native_read_maybe(struct doors_call *call, const struct api_resource *r,
+                      void *ret, json_t **ret_json, struct error *err);
 /* ?limit and ?after */
 int native_ask_page(struct doors_call *call, unsigned max, unsigned fallback,
                     unsigned *ret_limit, const char **ret_after,
@@ -203,6 +210,17 @@ void native_change_respond_file(struct doors_call *call, const char *workspace,
 int native_transfer_key(struct doors_call *call, const char *name,
                         const char *tenant, struct auth_key *ret,
                         struct error *err);
+
+/* resources.c: every resource that /openapi.json describes, ended by NULL;
+ * their tables stand beside the code that reads or writes them. */
+extern const struct api_resource *const native_resources[];
+extern const struct api_resource native_lock_spec, native_renew_spec,
+    native_lock, native_lock_made;
+/* Answers with one, or with {"data":[ … ],"has_more":…}. */
+void native_respond(struct doors_call *call, unsigned status,
+                    const struct api_resource *r, const void *object);
+void native_respond_list(struct doors_call *call, const struct api_resource *r,
+                         const void *objects, size_t count, bool more);
 
 /* encode.c */
 void native_encode_session(struct json_writer *w, const char *key,

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "doors/native/openapi.h"
@@ -218,5 +219,8 @@ void native_openapi_encode_schemas(struct json_writer *w)
     json_write_open(w, "schemas", '{');
     encode_table(w, native_openapi_schemas);
     encode_table(w, native_openapi_govern);
+    for (size_t i = 0; native_resources[i]; i++)
+        api_schema(w, native_resources[i]->name, native_resources[i],
+                   API_OPENAPI);
     json_write_close(w, '}');
 }

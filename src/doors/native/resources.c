@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The resources of the native door: the list that /openapi.json is made from,
+ * and answers by their tables. Runs on a worker of the daemon.
+ */
+#include "api/api.h"
+#include "base/buf.h"
+#include "doors/native/native.h"
+#include "json/json.h"
+
+const struct api_resource *const native_resources[] = {
+    /* locks and shares */
+    &native_lock_spec,
+    &native_renew_spec,
+    &native_lock,
+    &native_lock_made,
+    NULL,
+};
+
+void native_respond(struct doors_call *call, unsigned status,
+                    const struct api_resource *r, const void *object)
+{
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+
+    api_write(&w, NULL, r, object);
+    http_respond_json(call->http, status, &body);
+}
+
+void native_respond_list(struct doors_call *call, const struct api_resource *r,
+                         const void *objects, size_t count, bool more)
+{
+    struct buf body = {0};
+    struct json_writer w = {.out = &body};
+
+    native_encode_list(&w);
+    for (size_t i = 0; i < count; i++)
+        api_write(&w, NULL, r, (const char *)objects + i * r->size);
+    native_encode_list_end(&w, more);
+    http_respond_json(call->http, 200, &body);
+}
