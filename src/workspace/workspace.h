@@ -483,6 +483,8 @@ enum share_mode {
     SHARE_WRITE, /* also takes uploads below its path */
 };
 
+#define SHARE_PASSWORD_MAX 128u /* bytes */
+
 struct workspace_share {
     char id[ID_MAX]; /* share_… */
     char workspace[ID_MAX];

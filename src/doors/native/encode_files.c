@@ -60,35 +60,6 @@ void native_encode_list_end(struct json_writer *w, bool more)
     json_write_close(w, '}');
 }
 
-/* ---- workspaces --------------------------------------------------------- */
-
-void native_encode_workspace(struct json_writer *w,
-                             const struct workspace_info *info)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "id", info->id);
-    native_encode_text(w, "name", info->name);
-    json_write_string(w, "tenant", info->tenant);
-    json_write_string(w, "owner", info->owner);
-    json_write_string(w, "role", workspace_role_name(info->role));
-    json_write_time(w, "created_at", info->created_at_ms);
-    json_write_time(w, "updated_at", info->updated_at_ms);
-    json_write_time(w, "deleted_at", info->deleted_at_ms);
-    json_write_time(w, "purge_at", info->purge_at_ms);
-    native_encode_text(w, "head", info->head_commit);
-    json_write_int(w, "commits", info->head);
-    json_write_int(w, "files", (int64_t)info->files);
-    json_write_int(w, "bytes", (int64_t)info->bytes);
-    json_write_int(w, "stored_bytes", (int64_t)info->stored_bytes);
-    json_write_int(w, "quota_bytes", (int64_t)info->quota_bytes);
-    json_write_open(w, "retention", '{');
-    json_write_int(w, "keep_versions", info->keep_versions);
-    json_write_int(w, "keep_days", info->keep_days);
-    json_write_close(w, '}');
-    json_write_bool(w, "legal_hold", info->legal_hold);
-    json_write_close(w, '}');
-}
-
 /* ---- files -------------------------------------------------------------- */
 
 void native_encode_file(struct json_writer *w, const char *workspace,

@@ -215,7 +215,13 @@ int native_transfer_key(struct doors_call *call, const char *name,
  * their tables stand beside the code that reads or writes them. */
 extern const struct api_resource *const native_resources[];
 extern const struct api_resource native_lock_spec, native_renew_spec,
-    native_lock, native_lock_made;
+    native_lock, native_lock_made, native_share_spec, native_share,
+    native_share_made, native_shared_file, native_share_put,
+    native_workspace_spec, native_workspace_patch, native_retention_patch,
+    native_retention, native_workspace, native_member, native_role_spec,
+    native_transfer_spec, native_offer_spec, native_claim_spec, native_offer,
+    native_offer_made, native_usage;
+extern const char *const native_roles[]; /* from ROLE_VIEWER on */
 /* Answers with one, or with {"data":[ … ],"has_more":…}. */
 void native_respond(struct doors_call *call, unsigned status,
                     const struct api_resource *r, const void *object);
@@ -244,8 +250,6 @@ void native_encode_sandbox_path(struct json_writer *w, const char *path);
 /* {"data":[ … ],"has_more":…} */
 void native_encode_list(struct json_writer *w);
 void native_encode_list_end(struct json_writer *w, bool more);
-void native_encode_workspace(struct json_writer *w,
-                             const struct workspace_info *info);
 /* The fields of a file, into an open object. */
 void native_encode_file(struct json_writer *w, const char *workspace,
                         const struct workspace_file *f);

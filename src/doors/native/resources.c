@@ -14,8 +14,29 @@ const struct api_resource *const native_resources[] = {
     &native_renew_spec,
     &native_lock,
     &native_lock_made,
+    &native_share_spec,
+    &native_share,
+    &native_share_made,
+    &native_shared_file,
+    &native_share_put,
+    /* workspaces */
+    &native_workspace_spec,
+    &native_workspace_patch,
+    &native_retention_patch,
+    &native_retention,
+    &native_workspace,
+    &native_member,
+    &native_role_spec,
+    &native_transfer_spec,
+    &native_offer_spec,
+    &native_claim_spec,
+    &native_offer,
+    &native_offer_made,
+    &native_usage,
     NULL,
 };
+
+const char *const native_roles[] = {"viewer", "editor", "owner", NULL};
 
 void native_respond(struct doors_call *call, unsigned status,
                     const struct api_resource *r, const void *object)
