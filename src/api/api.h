@@ -82,14 +82,17 @@ enum api_store {
 enum api_flag {
     API_REQUIRED = 1,    /* a body must have it */
     API_NULLABLE = 2,    /* null when it is empty, or equal to `none` */
-    API_OPTIONAL = 4,    /* an answer leaves it out when it is empty */
+    API_OPTIONAL = 4,    /* an answer may leave it out: `when` says so, else
+                            when it is empty */
     API_DEFAULT = 8,     /* a body that leaves it out means `value` */
     API_NO_MAX = 16,     /* the upper bound depends on the configuration: the
                             code that reads it enforces it */
     API_OR_STRINGS = 32, /* elements may be strings, too */
 };
 
-/* Writes one value under key, from the whole object, or nothing at all. */
+/* Does an answer have this field? */
+typedef bool api_when_fn(const void *object);
+/* Writes one value under key, from the whole object. */
 typedef void api_write_fn(struct json_writer *w, const char *key,
                           const void *object);
 
@@ -110,6 +113,7 @@ struct api_field {
     int64_t item_min, item_max; /* 0 and 0: no bounds */
     size_t count_offset;
     api_write_fn *write; /* instead of what is at offset */
+    api_when_fn *when;   /* API_OPTIONAL */
     const char *help;
 };
 

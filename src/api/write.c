@@ -159,10 +159,14 @@ static void write_field(struct json_writer *w, const struct api_field *f,
 {
     const void *member = (const char *)object + f->offset;
 
+    if (f->when) {
+        if (!f->when(object))
+            return;
+    } else if (f->flags & API_OPTIONAL && !f->write && is_empty(f, member)) {
+        return;
+    }
     if (f->write)
         f->write(w, f->name, object);
-    else if (f->flags & API_OPTIONAL && is_empty(f, member))
-        return;
     else if (f->flags & API_NULLABLE && is_empty(f, member))
         json_write_string(w, f->name, NULL);
     else

@@ -546,17 +546,20 @@ int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
 
 #define UPLOAD_PARTS_MAX 10000u
 
+struct workspace_upload_part {
+    uint32_t number;
+    uint64_t size;
+    char sha256[BLOB_NAME];
+};
+
 struct workspace_upload {
     char id[ID_MAX]; /* up_… */
     char workspace[ID_MAX];
     char *path;   /* owned */
     int64_t size; /* declared; -1 unknown */
     int64_t created_at_ms, expires_at_ms;
-    struct {
-        uint32_t number;
-        uint64_t size;
-        char sha256[BLOB_NAME];
-    } * parts; /* those that are there, in order; owned */
+    struct workspace_upload_part *parts; /* those that are there, in order;
+                                            owned */
     size_t part_count;
 };
 void workspace_upload_done(struct workspace_upload *u);

@@ -220,7 +220,11 @@ extern const struct api_resource native_lock_spec, native_renew_spec,
     native_workspace_spec, native_workspace_patch, native_retention_patch,
     native_retention, native_workspace, native_member, native_role_spec,
     native_transfer_spec, native_offer_spec, native_claim_spec, native_offer,
-    native_offer_made, native_usage;
+    native_offer_made, native_usage, native_entry, native_file,
+    native_file_put, native_move_spec, native_commit, native_change,
+    native_upload_spec, native_upload, native_upload_part,
+    native_complete_spec, native_version, native_provenance, native_diff,
+    native_restore_spec, native_session_file, native_session_put;
 extern const char *const native_roles[]; /* from ROLE_VIEWER on */
 /* Answers with one, or with {"data":[ … ],"has_more":…}. */
 void native_respond(struct doors_call *call, unsigned status,
@@ -243,21 +247,30 @@ void native_encode_text(struct json_writer *w, const char *key,
 /* Words with commas between as an array; none: an empty one. */
 void native_encode_words(struct json_writer *w, const char *key,
                          const char *rest);
-/* "/api/files/…/content?version=…" as field "url"; null without a file. */
-void native_encode_url(struct json_writer *w, const char *file,
-                       const char *version);
-void native_encode_sandbox_path(struct json_writer *w, const char *path);
+/* "/api/files/…/content?version=…"; null without a file. */
+void native_encode_url(struct json_writer *w, const char *key,
+                       const char *file, const char *version);
 /* {"data":[ … ],"has_more":…} */
 void native_encode_list(struct json_writer *w);
 void native_encode_list_end(struct json_writer *w, bool more);
-/* The fields of a file, into an open object. */
-void native_encode_file(struct json_writer *w, const char *workspace,
-                        const struct workspace_file *f);
-void native_encode_commit(struct json_writer *w, const char *workspace,
-                          const struct workspace_commit *c);
-/* The fields of a version with its commit, into an open object. */
-void native_encode_version(struct json_writer *w, const char *workspace,
-                           const struct workspace_event *e);
+/* What the resources of the same names are written from; copies that borrow.
+ */
+struct native_file_view { /* native_file, native_entry */
+    struct workspace_file file;
+    const char *workspace;
+};
+struct native_file_put_view {
+    struct native_file_view file;
+    const char *commit, *change;
+};
+struct native_commit_view {
+    struct workspace_commit commit;
+    const char *workspace;
+};
+struct native_version_view {
+    struct workspace_event event;
+    const char *workspace;
+};
 void native_encode_exec_files(struct json_writer *w,
                               const struct exec_info *info);
 void native_encode_exec_network(struct json_writer *w,

@@ -33,6 +33,25 @@ const struct api_resource *const native_resources[] = {
     &native_offer,
     &native_offer_made,
     &native_usage,
+    /* files */
+    &native_entry,
+    &native_file,
+    &native_file_put,
+    &native_move_spec,
+    &native_commit,
+    &native_change,
+    &native_upload_spec,
+    &native_upload,
+    &native_upload_part,
+    &native_complete_spec,
+    /* versions */
+    &native_version,
+    &native_provenance,
+    &native_diff,
+    &native_restore_spec,
+    /* files of a session */
+    &native_session_file,
+    &native_session_put,
     NULL,
 };
 

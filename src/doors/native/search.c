@@ -32,7 +32,7 @@ static void encode_hit(struct json_writer *w, const struct search_hit *h)
     json_write_bool(w, "in_name", h->in_name);
     json_write_real(w, "score", h->score);
     json_write_time(w, "modified_at", h->modified_at_ms);
-    native_encode_url(w, h->file, h->version);
+    native_encode_url(w, "url", h->file, h->version);
     json_write_string(w, "cursor", h->cursor);
     json_write_close(w, '}');
 }
