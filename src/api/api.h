@@ -75,6 +75,8 @@ enum api_store {
         default: API_STORE_CHARS)
 #define API_AT(type, member)                                                  \
     .offset = offsetof(type, member), .store = API_STORE(type, member)
+/* Of a field that other code writes. */
+#define API_ELSEWHERE .store = API_STORE_CHARS
 /* An array of an answer: its pointer and its number of elements. */
 #define API_LIST(type, member, number)                                        \
     .offset = offsetof(type, member), .count_offset = offsetof(type, number)
@@ -124,7 +126,7 @@ struct api_resource {
                                         struct begins with its struct */
     const struct api_field *fields;
     size_t count;
-    size_t size;  /* of the struct */
+    size_t size;  /* of the struct; 0: others write it, this is its schema */
     bool input;   /* sent by clients: unknown fields are refused */
     bool partial; /* a failure has only the base's fields */
 };
@@ -143,6 +145,13 @@ struct api_resource {
                                         .fields = (rows),                     \
                                         .count = ARRAY_SIZE(rows),            \
                                         .size = sizeof(type)}
+/* An answer that is written without the table, which is only its schema. */
+#define API_SCHEMA(symbol, name_, base_, rows, help_)                         \
+    const struct api_resource symbol = {.name = (name_),                      \
+                                        .help = (help_),                      \
+                                        .base = (base_),                      \
+                                        .fields = (rows),                     \
+                                        .count = ARRAY_SIZE(rows)}
 #define API_OUTPUT(symbol, name_, type, rows, help_)                          \
     API_OUTPUT_OF(symbol, name_, NULL, type, rows, help_)
 

@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/api.h"
 #include "approval/approval.h"
 #include "base/arena.h"
 #include "base/clock.h"
@@ -264,9 +265,7 @@ static void say_approval(const struct approval_info *info,
                           ? exec_status_name(EXEC_PENDING)
                           : "ok");
     json_write_string(&w, "approval_id", info->id);
-    json_write_open(&w, "approval", '{');
-    approval_write(&w, info);
-    json_write_close(&w, '}');
+    api_write(&w, "approval", &approval_resource, info);
     json_write_close(&w, '}');
 }
 

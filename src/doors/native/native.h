@@ -126,6 +126,7 @@ enum native_mode {
 };
 
 #define NATIVE_LOCKS_MAX 16u
+#define NATIVE_SCOPES_MAX 16u
 #define NATIVE_NOTE_MAX 256u /* bytes of a conversation, message or note */
 #define NATIVE_QUOTAS_BYTES 4096u /* of a body that sets some */
 #define NATIVE_CHUNK ((size_t)64 << 10)
@@ -224,7 +225,13 @@ extern const struct api_resource native_lock_spec, native_renew_spec,
     native_file_put, native_move_spec, native_commit, native_change,
     native_upload_spec, native_upload, native_upload_part,
     native_complete_spec, native_version, native_provenance, native_diff,
-    native_restore_spec, native_session_file, native_session_put;
+    native_restore_spec, native_session_file, native_session_put,
+    native_approval_whole, native_delivery, native_approval_reason,
+    native_secret_spec, native_secret, native_quotas, native_quota,
+    native_quota_values, native_key_spec, native_key, native_key_made,
+    native_token_spec, native_token, native_token_made, native_policy_text,
+    native_policy_record, native_policy_state, native_policy_checked,
+    native_policy_explain_body, native_policy_explained;
 extern const char *const native_roles[]; /* from ROLE_VIEWER on */
 /* Answers with one, or with {"data":[ … ],"has_more":…}. */
 void native_respond(struct doors_call *call, unsigned status,
@@ -292,8 +299,28 @@ doors_handler_fn native_policy_adopt;
 
 /* keys.c: names of scopes, and of what a key is bound to */
 int native_keys_scopes(const json_t *array, uint32_t *ret, struct error *err);
-/* The fields keys and tokens share, into an open object. */
-void native_keys_encode(struct json_writer *w, const struct auth_key *key);
+/* The fields keys and tokens share. */
+void native_keys_write_scopes(struct json_writer *w, const char *key,
+                              const void *object);
+#define NATIVE_KEY_FIELDS(id_, expiry)                                        \
+    {"id", API_STRING, API_AT(struct auth_key, id), .help = id_},             \
+        {"tenant", API_STRING, API_AT(struct auth_key, tenant)},              \
+        {"name", API_STRING, API_NULLABLE, API_AT(struct auth_key, name)},    \
+        {"scopes", API_ARRAY, .write = native_keys_write_scopes},             \
+        {"pools", API_ARRAY, API_NULLABLE,                                    \
+         API_AT(struct auth_key, bounds.ids[ACTOR_POOLS]),                    \
+         .help = "null: not bound to any"},                                   \
+        {"workspaces", API_ARRAY, API_NULLABLE,                               \
+         API_AT(struct auth_key, bounds.ids[ACTOR_WORKSPACES])},              \
+        {"sessions", API_ARRAY, API_NULLABLE,                                 \
+         API_AT(struct auth_key, bounds.ids[ACTOR_SESSIONS])},                \
+        {"created_at", API_TIME, API_AT(struct auth_key, created_at_ms)},     \
+        {"expires_at", API_TIME, expiry,                                      \
+         API_AT(struct auth_key, expires_at_ms)},                             \
+    {                                                                         \
+        "last_used_at", API_TIME, API_NULLABLE,                               \
+            API_AT(struct auth_key, last_used_at_ms)                          \
+    }
 
 /* tokens.c */
 doors_handler_fn native_tokens_create;

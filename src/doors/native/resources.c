@@ -4,6 +4,7 @@
  * and answers by their tables. Runs on a worker of the daemon.
  */
 #include "api/api.h"
+#include "approval/approval.h"
 #include "base/buf.h"
 #include "doors/native/native.h"
 #include "json/json.h"
@@ -52,6 +53,32 @@ const struct api_resource *const native_resources[] = {
     /* files of a session */
     &native_session_file,
     &native_session_put,
+    /* approvals */
+    &approval_resource,
+    &native_approval_whole,
+    &native_delivery,
+    &native_approval_reason,
+    /* secrets */
+    &native_secret_spec,
+    &native_secret,
+    /* quotas */
+    &native_quotas,
+    &native_quota,
+    &native_quota_values,
+    /* keys and tokens */
+    &native_key_spec,
+    &native_key,
+    &native_key_made,
+    &native_token_spec,
+    &native_token,
+    &native_token_made,
+    /* policy */
+    &native_policy_text,
+    &native_policy_record,
+    &native_policy_state,
+    &native_policy_checked,
+    &native_policy_explain_body,
+    &native_policy_explained,
     NULL,
 };
 
