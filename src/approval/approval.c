@@ -71,9 +71,8 @@ static void write_run(struct json_writer *w, const char *key,
 {
     const struct approval_info *info = object;
 
-    json_write_string(w, key,
-                      info->state == APPROVAL_APPROVED ? runs[info->run]
-                                                       : NULL);
+    json_write_string(
+        w, key, info->state == APPROVAL_APPROVED ? runs[info->run] : NULL);
 }
 
 static void write_outcome(struct json_writer *w, const char *key,
@@ -90,24 +89,33 @@ static void write_outcome(struct json_writer *w, const char *key,
 static const struct api_field approval_fields[] = {
     {"id", API_STRING, INFO(id), .help = "apr_…"},
     {"state", API_CHOICE, INFO(state), .choices = states},
-    {"action", API_STRING, .write = write_action, .help = "execute, share, transfer, egress, secret, …"},
-    {"summary", API_STRING, INFO(summary), .help = "one sentence, without the code"},
-    {"asked_by", API_STRING, INFO(asked_by), .help = "a key, which cannot decide it"},
+    {"action", API_STRING, .write = write_action,
+     .help = "execute, share, transfer, egress, secret, …"},
+    {"summary", API_STRING, INFO(summary),
+     .help = "one sentence, without the code"},
+    {"asked_by", API_STRING, INFO(asked_by),
+     .help = "a key, which cannot decide it"},
     {"session", API_STRING, API_NULLABLE, INFO(session)},
     {"workspace", API_STRING, API_NULLABLE, INFO(workspace)},
-    {"object", API_STRING, API_NULLABLE, INFO(object), .help = "what it is about"},
-    {"execution", API_STRING, API_NULLABLE, .write = write_execution, .help = "the held one"},
+    {"object", API_STRING, API_NULLABLE, INFO(object),
+     .help = "what it is about"},
+    {"execution", API_STRING, API_NULLABLE, .write = write_execution,
+     .help = "the held one"},
     {"rule", API_STRING, INFO(rule), .help = "of the policy that asked"},
     {"policy_version", API_INT, INFO(policy_version)},
     {"asked_at", API_TIME, INFO(asked_at_ms)},
-    {"expires_at", API_TIME, INFO(expires_at_ms), .help = "unanswered it is a no then; of a grant: its end"},
+    {"expires_at", API_TIME, INFO(expires_at_ms),
+     .help = "unanswered it is a no then; of a grant: its end"},
     {"decided_at", API_TIME, API_NULLABLE, INFO(decided_at_ms)},
     {"decided_by", API_STRING, API_NULLABLE, INFO(decided_by)},
     {"reason", API_STRING, API_NULLABLE, INFO(reason)},
-    {"run", API_CHOICE, API_NULLABLE, .write = write_run, .choices = runs, .help = "how far an approved one is; a grant that was used is done"},
-    {"outcome", API_STRING, API_NULLABLE, .write = write_outcome, .help = "of what was carried out, or why it was not"},
+    {"run", API_CHOICE, API_NULLABLE, .write = write_run, .choices = runs,
+     .help = "how far an approved one is; a grant that was used is done"},
+    {"outcome", API_STRING, API_NULLABLE, .write = write_outcome,
+     .help = "of what was carried out, or why it was not"},
 };
-API_OUTPUT(approval_resource, "Approval", struct approval_info, approval_fields, "Something held until a person has answered.");
+API_OUTPUT(approval_resource, "Approval", struct approval_info,
+           approval_fields, "Something held until a person has answered.");
 
 void approval_info_done(struct approval_info *info)
 {

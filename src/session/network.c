@@ -18,17 +18,17 @@
 #include "session/network_int.h"
 #include "store/store.h"
 
-static const char *const names[] = {"none", "allowlist", "open"};
+const char *const session_egress_names[] = {"none", "allowlist", "open", NULL};
 
 const char *session_egress_name(enum session_egress mode)
 {
-    return names[mode];
+    return session_egress_names[mode];
 }
 
 int session_egress_parse(const char *name, enum session_egress *ret)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-        if (strcmp(names[i], name) == 0) {
+    for (size_t i = 0; session_egress_names[i]; i++)
+        if (strcmp(session_egress_names[i], name) == 0) {
             *ret = (enum session_egress)i;
             return 0;
         }
@@ -190,7 +190,8 @@ void session_net_announce(const struct session *se, const struct actor *who)
     struct audit_event event = {.action = "session.network",
                                 .workspace = se->workspace,
                                 .object = se->id,
-                                .after = names[SESSION_EGRESS_OPEN],
+                                .after =
+                                    session_egress_names[SESSION_EGRESS_OPEN],
                                 .detail = SESSION_OPEN_MEANS};
 
     if (session_network_mode(se) != SESSION_EGRESS_OPEN)
@@ -308,12 +309,13 @@ static int write_down(struct session *se, const struct actor *who,
     char *text cleanup(mem_free) = NULL;
     enum session_egress mode = want->net.mode;
     char detail[200];
-    struct audit_event event = {.action = "session.network",
-                                .workspace = se->workspace,
-                                .object = se->id,
-                                .before = names[se->net->want.net.mode],
-                                .after = names[mode],
-                                .detail = detail};
+    struct audit_event event = {
+        .action = "session.network",
+        .workspace = se->workspace,
+        .object = se->id,
+        .before = session_egress_names[se->net->want.net.mode],
+        .after = session_egress_names[mode],
+        .detail = detail};
     int rc = store_begin(workspaces_store(w), STORE_WRITE,
                          "storing a session's network", &tx, err);
 

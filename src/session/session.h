@@ -23,7 +23,6 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "base/buf.h"
 #include "base/ids.h"
 #include "govern/govern.h"
 
@@ -178,8 +177,12 @@ int session_egress_parse(const char *name, enum session_egress *ret);
 
 /* network_json.c: {"mode": …, "destinations": […], …} and back; shapes only,
  * what may be is the core's to say. room: borrowed, has what ret points to. */
+struct api_resource;
 struct json_t;
 struct json_writer;
+extern const struct api_resource session_network_spec,
+    session_destination_spec;
+extern const char *const session_egress_names[]; /* by enum session_egress */
 int session_network_read(const struct json_t *object, struct arena *room,
                          struct session_network *ret, struct error *err);
 /* Its fields, into an open object. */

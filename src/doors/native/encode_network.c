@@ -6,6 +6,13 @@
 #include "doors/native/native.h"
 #include "json/json.h"
 
+void native_encode_open_means(struct json_writer *w, const char *key,
+                              const void *object)
+{
+    (void)object;
+    json_write_string(w, key, SESSION_OPEN_MEANS);
+}
+
 static void encode_one(struct json_writer *w, const struct exec_connection *c)
 {
     json_write_open(w, NULL, '{');

@@ -231,7 +231,15 @@ extern const struct api_resource native_lock_spec, native_renew_spec,
     native_quota_values, native_key_spec, native_key, native_key_made,
     native_token_spec, native_token, native_token_made, native_policy_text,
     native_policy_record, native_policy_state, native_policy_checked,
-    native_policy_explain_body, native_policy_explained;
+    native_policy_explain_body, native_policy_explained, native_audit_report,
+    native_audit_keys, native_audit_key, native_audit_checkpoint,
+    native_evidence_row, native_evidence, native_search_hit,
+    native_search_state, native_session_network, native_destination,
+    native_package, native_runtime, native_runtime_whole, native_posture,
+    native_gate, native_gate_check, native_posture_service,
+    native_posture_sandboxes, native_posture_pool, native_backup_spec,
+    native_collected;
+extern const char *const native_persistences[];
 extern const char *const native_roles[]; /* from ROLE_VIEWER on */
 /* Answers with one, or with {"data":[ … ],"has_more":…}. */
 void native_respond(struct doors_call *call, unsigned status,
@@ -282,6 +290,9 @@ void native_encode_exec_files(struct json_writer *w,
                               const struct exec_info *info);
 void native_encode_exec_network(struct json_writer *w,
                                 const struct exec_info *info);
+/* A field "warning" of what may reach everything; as api_write_fn. */
+void native_encode_open_means(struct json_writer *w, const char *key,
+                              const void *object);
 
 /* The tenant of the first key: its administrators are the operators, who see
  * and set what concerns the service as a whole. */

@@ -11,20 +11,6 @@
 #include "doors/native/openapi.h"
 
 const struct native_name native_openapi_schemas[] = {
-    {"Error", NULL, "Every refusal and failure."},
-    {"error", "ErrorBody", NULL},
-    {"ErrorBody", NULL, "What went wrong, and what to do about it."},
-    {"code", "string", "stable, for programs"},
-    {"message", "string", "for people"},
-    {"hint?", "string", "what to do about it"},
-    {"Held", NULL, "Not done: policy wants somebody to approve it first."},
-    {"error", "HeldBody", NULL},
-    {"HeldBody", NULL, "Ask the same again once it is approved."},
-    {"code", "string", "pending_approval"},
-    {"message", "string", "for people"},
-    {"hint?", "string", "what to do about it"},
-    {"approval", "string", "its id, apr_…"},
-
     /* sessions */
     {"SessionSpec", NULL, "A session to be made."},
     {"pool?", "string 1 64", "name of a pool; else the first"},
@@ -174,25 +160,5 @@ const struct native_name native_openapi_schemas[] = {
     /* versions */
     /* locks and shares */
     /* search */
-    {"SearchHit", NULL, "A file that fits."},
-    {"workspace", "string", NULL},
-    {"path", "string", NULL},
-    {"file_id", "string", NULL},
-    {"version", "string", NULL},
-    {"mime_type", "string?", NULL},
-    {"line", "int?", NULL},
-    {"page", "int?", NULL},
-    {"snippet", "string", "hits are between U+2068 and U+2069"},
-    {"in_name", "bool", "the path fits too"},
-    {"score", "number", "0 to 1"},
-    {"modified_at", "time", NULL},
-    {"url", "string", NULL},
-    {"cursor", "string", "for after"},
-    {"SearchStatus", NULL, "How far the index is, in files."},
-    {"ready", "int", NULL},
-    {"pending", "int", NULL},
-    {"failed", "int", NULL},
-    {"names_only", "int", NULL},
-    {"behind_ms", "int", "age of the oldest commit not yet indexed"},
     {0},
 };

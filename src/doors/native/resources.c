@@ -5,11 +5,49 @@
  */
 #include "api/api.h"
 #include "approval/approval.h"
+#include "audit/format.h"
 #include "base/buf.h"
 #include "doors/native/native.h"
 #include "json/json.h"
 
+/* ---- errors, as http/ writes them --------------------------------------- */
+
+#define ERROR_FIELDS(code_)                                                   \
+    {"code", API_STRING, .help = code_},                                      \
+        {"message", API_STRING, .help = "for people"},                        \
+    {                                                                         \
+        "hint", API_STRING, API_OPTIONAL, .help = "what to do about it"       \
+    }
+
+static const struct api_field error_body_fields[] = {
+    ERROR_FIELDS("stable, for programs"),
+};
+static API_SCHEMA(error_body, "ErrorBody", NULL, error_body_fields,
+                  "What went wrong, and what to do about it.");
+static const struct api_field error_fields[] = {
+    {"error", API_OBJECT, .of = &error_body},
+};
+static API_SCHEMA(error, "Error", NULL, error_fields,
+                  "Every refusal and failure.");
+static const struct api_field held_body_fields[] = {
+    ERROR_FIELDS("pending_approval"),
+    {"approval", API_STRING, .help = "its id, apr_…"},
+};
+static API_SCHEMA(held_body, "HeldBody", NULL, held_body_fields,
+                  "Ask the same again once it is approved.");
+static const struct api_field held_fields[] = {
+    {"error", API_OBJECT, .of = &held_body},
+};
+static API_SCHEMA(held, "Held", NULL, held_fields,
+                  "Not done: policy wants somebody to approve it first.");
+
+/* ---- the list ----------------------------------------------------------- */
+
 const struct api_resource *const native_resources[] = {
+    &error,
+    &error_body,
+    &held,
+    &held_body,
     /* locks and shares */
     &native_lock_spec,
     &native_renew_spec,
@@ -79,9 +117,40 @@ const struct api_resource *const native_resources[] = {
     &native_policy_checked,
     &native_policy_explain_body,
     &native_policy_explained,
+    /* the audit trail */
+    &audit_event_resource,
+    &native_audit_report,
+    &native_audit_keys,
+    &native_audit_key,
+    &native_audit_checkpoint,
+    /* evidence */
+    &native_evidence_row,
+    &native_evidence,
+    /* search */
+    &native_search_hit,
+    &native_search_state,
+    /* networks */
+    &session_network_spec,
+    &session_destination_spec,
+    &native_session_network,
+    &native_destination,
+    &native_package,
+    /* runtimes */
+    &native_runtime,
+    &native_runtime_whole,
+    /* the service */
+    &native_posture,
+    &native_gate,
+    &native_gate_check,
+    &native_posture_service,
+    &native_posture_sandboxes,
+    &native_posture_pool,
+    &native_backup_spec,
+    &native_collected,
     NULL,
 };
 
+const char *const native_persistences[] = {"workspace", "ephemeral", NULL};
 const char *const native_roles[] = {"viewer", "editor", "owner", NULL};
 
 void native_respond(struct doors_call *call, unsigned status,

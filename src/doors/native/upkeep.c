@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -114,24 +115,27 @@ static int note(struct doors_call *call, const char *action, int r,
 
 /* ---- the acts ----------------------------------------------------------- */
 
+#define COLLECTED(member) API_AT(struct workspace_collected, member)
+
+static const struct api_field collected_fields[] = {
+    {"versions", API_INT, COLLECTED(versions)},
+    {"workspaces", API_INT, COLLECTED(workspaces)},
+    {"uploads", API_INT, COLLECTED(uploads)},
+    {"blobs", API_INT, COLLECTED(blobs)},
+    {"bytes", API_INT, COLLECTED(bytes)},
+};
+API_OUTPUT(native_collected, "Collected", struct workspace_collected,
+           collected_fields, "What was given up.");
+
 int native_upkeep_collect(struct doors_call *call, struct error *err)
 {
     struct workspace_collected c = {0};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int r = workspaces_collect(call->doors->workspaces, &c, err);
 
     r = note(call, "storage.collect", r, err);
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_int(&w, "versions", (int64_t)c.versions);
-    json_write_int(&w, "workspaces", (int64_t)c.workspaces);
-    json_write_int(&w, "uploads", (int64_t)c.uploads);
-    json_write_int(&w, "blobs", (int64_t)c.blobs);
-    json_write_int(&w, "bytes", (int64_t)c.bytes);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_collected, &c);
     return 0;
 }
 
@@ -162,11 +166,13 @@ struct backup_body {
     const char *path;
 };
 
-static const struct json_field backup_fields[] = {
-    {"path", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct backup_body, path), .min = 2,
-     .max = PATH_MAX_BYTES},
+static const struct api_field backup_spec_fields[] = {
+    {"path", API_STRING, API_REQUIRED, API_AT(struct backup_body, path),
+     .min = 2, .max = PATH_MAX_BYTES,
+     .help = "absolute, on the server; empty or not there"},
 };
+API_INPUT(native_backup_spec, "BackupSpec", struct backup_body,
+          backup_spec_fields, "Where to.");
 
 int native_upkeep_backup(struct doors_call *call, struct error *err)
 {
@@ -175,8 +181,7 @@ int native_upkeep_backup(struct doors_call *call, struct error *err)
     struct buf done cleanup(buf_done) = {0};
     struct json_writer w = {.out = &done};
     struct report report;
-    int r = native_ask_body(call, backup_fields, ARRAY_SIZE(backup_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_backup_spec, &b, &json, err);
 
     if (r == 0 && b.path[0] != '/')
         r = error_set(err, ERR_INVALID,
