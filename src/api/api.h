@@ -90,6 +90,8 @@ enum api_flag {
     API_NO_MAX = 16,     /* the upper bound depends on the configuration: the
                             code that reads it enforces it */
     API_OR_STRINGS = 32, /* elements may be strings, too */
+    API_LATER = 64,      /* the upper bound is published here and enforced by
+                            the code that uses the value */
 };
 
 /* Does an answer have this field? */

@@ -42,7 +42,7 @@ static struct json_field json_row(const struct api_field *f)
         .required = f->flags & API_REQUIRED,
         .offset = f->offset,
         .min = f->min,
-        .max = f->flags & API_NO_MAX ? INT64_MAX : f->max,
+        .max = f->flags & (API_NO_MAX | API_LATER) ? INT64_MAX : f->max,
         .choices = f->choices,
     };
 }

@@ -78,7 +78,10 @@ static void write_default(struct json_writer *w, const struct api_field *f)
         json_write_string(w, "default", f->choices[f->value - f->min]);
 }
 
-/* An object of another resource, or null. */
+static void write_resource(struct json_writer *w, const char *key,
+                           const struct api_resource *r, const char *help,
+                           bool nullable, enum api_style style);
+
 static void write_nested(struct json_writer *w, const char *key,
                          const struct api_resource *of, enum api_style style)
 {
@@ -128,8 +131,8 @@ static void write_field(struct json_writer *w, const struct api_field *f,
     bool nullable = f->flags & API_NULLABLE;
     bool object = f->kind == API_OBJECT && f->of;
 
-    if (object && !nullable && style == API_INLINE) {
-        api_schema(w, f->name, f->of, style);
+    if (object && style == API_INLINE) {
+        write_resource(w, f->name, f->of, f->help, nullable, style);
         return;
     }
     json_write_open(w, f->name, '{');
@@ -168,43 +171,65 @@ static size_t count_of(const struct api_resource *r)
     return r ? r->count : 0;
 }
 
+/* Some readers of tools' schemas refuse an empty list. */
+static void write_required(struct json_writer *w, const struct api_resource *r,
+                           size_t from, enum api_style style)
+{
+    bool open = style == API_OPENAPI;
+    const struct api_field *f;
+
+    if (open)
+        json_write_open(w, "required", '[');
+    for (size_t i = from; (f = api_field_at(r, i)); i++) {
+        if (!is_required(i < count_of(r->base) ? r->base : r, f))
+            continue;
+        if (!open)
+            json_write_open(w, "required", '[');
+        open = true;
+        json_write_string(w, NULL, f->name);
+    }
+    if (open)
+        json_write_close(w, ']');
+}
+
 /* from: the number of the first field, which the base's are before. */
 static void write_object(struct json_writer *w, const struct api_resource *r,
-                         size_t from, enum api_style style)
+                         size_t from, bool nullable, enum api_style style)
 {
     const struct api_field *f;
 
-    json_write_string(w, "type", "object");
+    write_type(w, "object", nullable);
     json_write_open(w, "properties", '{');
     for (size_t i = from; (f = api_field_at(r, i)); i++)
         write_field(w, f, r->input, style);
     json_write_close(w, '}');
-    json_write_open(w, "required", '[');
-    for (size_t i = from; (f = api_field_at(r, i)); i++)
-        if (is_required(i < count_of(r->base) ? r->base : r, f))
-            json_write_string(w, NULL, f->name);
-    json_write_close(w, ']');
+    write_required(w, r, from, style);
     if (r->input)
         json_write_bool(w, "additionalProperties", false);
+}
+
+static void write_resource(struct json_writer *w, const char *key,
+                           const struct api_resource *r, const char *help,
+                           bool nullable, enum api_style style)
+{
+    json_write_open(w, key, '{');
+    if (help ? help : r->help)
+        json_write_string(w, "description", help ? help : r->help);
+    if (r->base && !r->input && style == API_OPENAPI) {
+        json_write_open(w, "allOf", '[');
+        write_nested(w, NULL, r->base, style);
+        json_write_open(w, NULL, '{');
+        write_object(w, r, r->base->count, false, style);
+        json_write_close(w, '}');
+        json_write_close(w, ']');
+    } else {
+        write_object(w, r, 0, nullable, style);
+    }
+    json_write_close(w, '}');
 }
 
 void api_schema(struct json_writer *w, const char *key,
                 const struct api_resource *r, enum api_style style)
 {
-    json_write_open(w, key, '{');
-    if (r->help)
-        json_write_string(w, "description", r->help);
-    if (r->base && !r->input && style == API_OPENAPI) {
-        json_write_open(w, "allOf", '[');
-        json_write_open(w, NULL, '{');
-        write_ref(w, r->base->name);
-        json_write_close(w, '}');
-        json_write_open(w, NULL, '{');
-        write_object(w, r, r->base->count, style);
-        json_write_close(w, '}');
-        json_write_close(w, ']');
-    } else {
-        write_object(w, r, 0, style);
-    }
-    json_write_close(w, '}');
+    write_resource(w, key, r, NULL, false, style);
 }

@@ -94,7 +94,7 @@ static void try_message(struct arena *arena, const json_t *value,
 {
     static const struct mcp_tool tool = {
         .name = "x",
-        .input = "{\"properties\":{\"a\":{\"x-mcp-header\":\"A\"},\"b\":{"
+        .schema = "{\"properties\":{\"a\":{\"x-mcp-header\":\"A\"},\"b\":{"
                  "\"properties\":{\"c\":{\"x-mcp-header\":\"C\"}}}}}",
         .run = never,
     };

@@ -54,6 +54,10 @@ static const struct set *all(void)
         return &set;
     for (size_t i = 0; native_resources[i]; i++)
         add(&set, native_resources[i]);
+    for (size_t i = 0; i < mcp_tools_count; i++) {
+        add(&set, mcp_tools[i].input);
+        add(&set, mcp_tools[i].output);
+    }
     return &set;
 }
 
@@ -288,7 +292,8 @@ static bool agree(const struct api_resource *r, const struct api_field *f,
 static void check_bounds(const struct api_resource *r,
                          const struct api_field *f)
 {
-    bool bounded = !(f->flags & API_NO_MAX) && f->max < INT64_MAX;
+    bool bounded =
+        !(f->flags & (API_NO_MAX | API_LATER)) && f->max < INT64_MAX;
 
     assert_true(agree(r, f, sized(f, f->min)));
     if (f->kind == API_INT ? f->min > INT64_MIN : f->min > 0)
@@ -359,7 +364,7 @@ static void test_bodies_are_read_as_published(void **state)
             fields++;
         }
     }
-    assert_true(fields > 3);
+    assert_true(fields > 150);
 }
 
 /* A field that must be there, and one that nobody knows. */
@@ -578,7 +583,7 @@ static void test_answers_are_written_as_published(void **state)
         free(full);
         answers++;
     }
-    assert_true(answers > 1);
+    assert_true(answers > 60);
 }
 
 /* ---- the tables themselves ---------------------------------------------- */
@@ -586,7 +591,8 @@ static void test_answers_are_written_as_published(void **state)
 static void check_flags(const struct api_resource *r,
                         const struct api_field *f)
 {
-    unsigned input = API_REQUIRED | API_DEFAULT | API_NO_MAX | API_OR_STRINGS;
+    unsigned input =
+        API_REQUIRED | API_DEFAULT | API_NO_MAX | API_OR_STRINGS | API_LATER;
 
     if (r->input ? f->flags & API_OPTIONAL || f->write : f->flags & input)
         fail_msg("%s.%s has flags of the other direction", r->name, f->name);
@@ -613,7 +619,7 @@ static void test_tables_are_sound(void **state)
                 if (strcmp(g->name, f->name) == 0)
                     fail_msg("%s.%s is there twice", r->name, f->name);
         }
-        assert_true(i > 0 && i <= API_FIELDS_MAX);
+        assert_true(i <= API_FIELDS_MAX);
         if (r->base) {
             assert_null(r->base->base);
             assert_true(!r->size || r->size >= r->base->size);
