@@ -370,38 +370,57 @@ static enum list list_of(const struct exec_file_change *c)
     return MODIFIED;
 }
 
-void native_encode_exec_files(struct json_writer *w,
-                              const struct exec_info *info)
+/* The list that the key names. */
+static void write_file_list(struct json_writer *w, const char *key,
+                            const void *object)
 {
-    native_encode_text(w, "workspace", info->workspace);
-    native_encode_text(w, "commit", info->commit);
-    json_write_open(w, "files", '{');
-    for (int l = CREATED; l < LISTS; l++) {
-        json_write_open(w, list_names[l], '[');
-        for (size_t i = 0; i < info->file_count; i++) {
-            const struct exec_file_change *f = &info->files[i];
+    const struct exec_info *info = object;
 
-            if (list_of(f) != (enum list)l)
-                continue;
-            api_write(w, NULL, &native_change,
-                      &(struct change){
-                          .path = f->path,
-                          .change = f->change,
-                          .file = f->file,
-                          .version = f->version,
-                          .sha256 = f->sha256,
-                          .mime = f->mime,
-                          .size = f->size,
-                          .wanted = f->wanted,
-                          .from = f->from,
-                          .reason = f->why,
-                          .holder = f->holder,
-                          .lock_expires_at_ms = f->lock_expires_at_ms,
-                      });
-        }
-        json_write_close(w, ']');
+    json_write_open(w, key, '[');
+    for (size_t i = 0; i < info->file_count; i++) {
+        const struct exec_file_change *f = &info->files[i];
+
+        if (strcmp(list_names[list_of(f)], key) != 0)
+            continue;
+        api_write(w, NULL, &native_change,
+                  &(struct change){
+                      .path = f->path,
+                      .change = f->change,
+                      .file = f->file,
+                      .version = f->version,
+                      .sha256 = f->sha256,
+                      .mime = f->mime,
+                      .size = f->size,
+                      .wanted = f->wanted,
+                      .from = f->from,
+                      .reason = f->why,
+                      .holder = f->holder,
+                      .lock_expires_at_ms = f->lock_expires_at_ms,
+                  });
     }
-    json_write_int(w, "not_kept", (int64_t)info->files_not_kept);
-    json_write_bool(w, "truncated", info->files_truncated);
-    json_write_close(w, '}');
+    json_write_close(w, ']');
 }
+
+#define LIST(name_, help_)                                                    \
+    {                                                                         \
+        name_, API_ARRAY, .write = write_file_list, .of = &native_change,     \
+                          .help = (help_)                                     \
+    }
+
+static const struct api_field execution_files_fields[] = {
+    LIST("created", NULL),
+    LIST("modified", NULL),
+    LIST("deleted", NULL),
+    LIST("renamed", NULL),
+    LIST("conflicts", "others had changed it: kept beside theirs"),
+    LIST("refused", "locked by others, or no room"),
+    LIST("skipped", "not a file we keep"),
+    {"not_kept", API_INT, API_AT(struct exec_info, files_not_kept),
+     .help =
+         "files of the session that its workspace does not have: refused now, or earlier and unchanged since"},
+    {"truncated", API_BOOL, API_AT(struct exec_info, files_truncated),
+     .help = "more changed than are listed; all are kept"},
+};
+API_OUTPUT(native_execution_files, "ExecutionFiles", struct exec_info,
+           execution_files_fields,
+           "What an execution changed, by what became of it.");

@@ -238,7 +238,10 @@ extern const struct api_resource native_lock_spec, native_renew_spec,
     native_package, native_runtime, native_runtime_whole, native_posture,
     native_gate, native_gate_check, native_posture_service,
     native_posture_sandboxes, native_posture_pool, native_backup_spec,
-    native_collected;
+    native_collected, native_execution, native_execution_error,
+    native_execution_truncated, native_execution_limit, native_execution_usage,
+    native_execution_files, native_execution_network, native_connection;
+extern const char *const native_languages[]; /* by enum exec_language */
 extern const char *const native_persistences[];
 extern const char *const native_roles[]; /* from ROLE_VIEWER on */
 /* Answers with one, or with {"data":[ … ],"has_more":…}. */
@@ -286,10 +289,6 @@ struct native_version_view {
     struct workspace_event event;
     const char *workspace;
 };
-void native_encode_exec_files(struct json_writer *w,
-                              const struct exec_info *info);
-void native_encode_exec_network(struct json_writer *w,
-                                const struct exec_info *info);
 /* A field "warning" of what may reach everything; as api_write_fn. */
 void native_encode_open_means(struct json_writer *w, const char *key,
                               const void *object);

@@ -147,9 +147,19 @@ const struct api_resource *const native_resources[] = {
     &native_posture_pool,
     &native_backup_spec,
     &native_collected,
+    /* executions */
+    &native_execution,
+    &native_execution_error,
+    &native_execution_truncated,
+    &native_execution_limit,
+    &native_execution_usage,
+    &native_execution_files,
+    &native_execution_network,
+    &native_connection,
     NULL,
 };
 
+const char *const native_languages[] = {"python", "shell", NULL};
 const char *const native_persistences[] = {"workspace", "ephemeral", NULL};
 const char *const native_roles[] = {"viewer", "editor", "owner", NULL};
 
