@@ -69,42 +69,40 @@ static bool string_fits(const struct api_field *f, const json_t *v)
            (!f->item_max || len <= f->item_max);
 }
 
-static int refuse_strings(const struct api_field *f, struct error *err)
+/* What an element must be, or NULL when this one is. */
+static const char *fault_of(const struct api_field *f, const json_t *v)
 {
-    if (!f->item_max)
-        return error_set(err, ERR_INVALID,
-                         "field '%s' must be an array of strings", f->name);
-    return error_set(err, ERR_INVALID,
-                     "field '%s' must be an array of strings of %lld to %lld "
-                     "bytes",
-                     f->name, (long long)f->item_min, (long long)f->item_max);
+    int64_t n = json_integer_value(v);
+    bool strings = f->flags & API_OR_STRINGS;
+
+    if (f->of)
+        return json_is_object(v) || (strings && json_is_string(v)) ? NULL
+               : strings ? "an object or a string"
+                         : "an object";
+    if (f->items == API_STRING)
+        return string_fits(f, v) ? NULL : "a string";
+    if (f->items == API_INT)
+        return json_is_integer(v) && n >= f->item_min && n <= f->item_max
+                   ? NULL
+                   : "a whole number";
+    return json_is_object(v) ? NULL : "an object";
 }
 
 static int check_elements(const struct api_field *f, const json_t *array,
                           struct error *err)
 {
     for (size_t i = 0; i < json_array_size(array); i++) {
-        const json_t *v = json_array_get(array, i);
-        int64_t n = json_integer_value(v);
+        const char *must = fault_of(f, json_array_get(array, i));
 
-        if (f->of) {
-            if (!json_is_object(v) &&
-                !(f->flags & API_OR_STRINGS && json_is_string(v)))
-                return error_set(
-                    err, ERR_INVALID,
-                    "field '%s' must be an array of objects%s", f->name,
-                    f->flags & API_OR_STRINGS ? " or strings" : "");
-        } else if (f->items == API_STRING && !string_fits(f, v)) {
-            return refuse_strings(f, err);
-        } else if (f->items == API_INT &&
-                   (!json_is_integer(v) || n < f->item_min ||
-                    n > f->item_max)) {
+        if (must && !f->of && f->item_max)
             return error_set(err, ERR_INVALID,
-                             "field '%s' must be an array of whole numbers "
-                             "from %lld to %lld",
-                             f->name, (long long)f->item_min,
-                             (long long)f->item_max);
-        }
+                             "field '%s[%zu]' must be %s from %lld to %lld%s",
+                             f->name, i, must, (long long)f->item_min,
+                             (long long)f->item_max,
+                             f->items == API_STRING ? " bytes long" : "");
+        if (must)
+            return error_set(err, ERR_INVALID, "field '%s[%zu]' must be %s",
+                             f->name, i, must);
     }
     return 0;
 }

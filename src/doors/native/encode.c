@@ -17,54 +17,70 @@
 
 /* ---- sessions ----------------------------------------------------------- */
 
-static void encode_limits(struct json_writer *w,
-                          const struct session_limits *l)
+#define LIMIT(member) API_AT(struct session_limits, member)
+
+static const struct api_field limits_fields[] = {
+    {"memory_bytes", API_INT, LIMIT(memory_bytes)},
+    {"processes", API_INT, LIMIT(processes)},
+    {"cores", API_INT, LIMIT(cores)},
+    {"scratch_bytes", API_INT, LIMIT(scratch_bytes)},
+    {"scratch_inodes", API_INT, LIMIT(scratch_inodes)},
+    {"descriptors", API_INT, LIMIT(descriptors)},
+};
+API_OUTPUT(native_limits, "Limits", struct session_limits, limits_fields,
+           "Limits as granted.");
+
+static const char *const session_states[] = {"starting", "idle", "running",
+                                             "dormant", NULL};
+
+static void write_state(struct json_writer *w, const char *key,
+                        const void *object)
 {
-    json_write_open(w, "limits", '{');
-    json_write_int(w, "memory_bytes", (int64_t)l->memory_bytes);
-    json_write_int(w, "processes", l->processes);
-    json_write_int(w, "cores", l->cores);
-    json_write_int(w, "scratch_bytes", (int64_t)l->scratch_bytes);
-    json_write_int(w, "scratch_inodes", l->scratch_inodes);
-    json_write_int(w, "descriptors", l->descriptors);
-    json_write_close(w, '}');
+    json_write_string(
+        w, key,
+        session_state_name(((const struct session_info *)object)->state));
 }
 
-/* JSON text of ours, or an empty object. */
-static void encode_metadata(struct json_writer *w, const char *text)
+static bool is_open(const void *object)
 {
-    json_write_raw(w, "metadata", text ? text : "{}",
-                   strlen(text ? text : "{}"));
+    return ((const struct session_info *)object)->egress ==
+           SESSION_EGRESS_OPEN;
 }
 
-void native_encode_session(struct json_writer *w, const char *key,
-                           const struct session_info *info)
-{
-    json_write_open(w, key, '{');
-    json_write_string(w, "id", info->id);
-    json_write_string(w, "name", info->name[0] ? info->name : NULL);
-    native_encode_text(w, "identifier", info->identifier);
-    json_write_string(w, "pool", info->pool);
-    json_write_string(w, "runtime", info->runtime);
-    native_encode_text(w, "workspace", info->workspace);
-    json_write_string(w, "persistence",
-                      info->ephemeral ? "ephemeral" : "workspace");
-    json_write_string(w, "state", session_state_name(info->state));
-    json_write_string(w, "network", session_egress_name(info->egress));
-    if (info->egress == SESSION_EGRESS_OPEN)
-        json_write_string(w, "warning", SESSION_OPEN_MEANS);
-    encode_limits(w, &info->limits);
-    json_write_int(w, "executions", info->executions);
-    json_write_int(w, "queued", info->queued);
-    json_write_int(w, "interpreters", info->interpreter);
-    json_write_time(w, "created_at", info->created_at_ms);
-    json_write_time(w, "last_used_at", info->last_used_at_ms);
-    json_write_time(w, "expires_at", info->expires_at_ms);
-    json_write_int(w, "cooldown_s", info->cooldown_s);
-    json_write_int(w, "policy_version", info->policy_version);
-    encode_metadata(w, info->metadata);
-    json_write_close(w, '}');
-}
+#define SESSION(member) API_AT(struct session_info, member)
+
+static const struct api_field session_fields[] = {
+    {"id", API_STRING, SESSION(id), .help = "sess_… or cntr_…"},
+    {"name", API_STRING, API_NULLABLE, SESSION(name)},
+    {"identifier", API_STRING, API_NULLABLE, SESSION(identifier),
+     .help = "unique in tenant and pool"},
+    {"pool", API_STRING, SESSION(pool)},
+    {"runtime", API_STRING, SESSION(runtime)},
+    {"workspace", API_STRING, API_NULLABLE, SESSION(workspace),
+     .help = "where its files are; null when ephemeral"},
+    {"persistence", API_CHOICE, SESSION(ephemeral),
+     .choices = native_persistences},
+    {"state", API_CHOICE, .write = write_state, .choices = session_states},
+    {"network", API_CHOICE, SESSION(egress), .choices = session_egress_names,
+     .help = "what its code may reach"},
+    {"warning", API_STRING, API_OPTIONAL, .when = is_open,
+     .write = native_encode_open_means, .help = "what open means"},
+    {"limits", API_OBJECT, SESSION(limits), .of = &native_limits},
+    {"executions", API_INT, SESSION(executions), .help = "ever accepted"},
+    {"queued", API_INT, SESSION(queued)},
+    {"interpreters", API_INT, SESSION(interpreter),
+     .help = "how many it has had"},
+    {"created_at", API_TIME, SESSION(created_at_ms)},
+    {"last_used_at", API_TIME, API_NULLABLE, SESSION(last_used_at_ms)},
+    {"expires_at", API_TIME, API_NULLABLE, SESSION(expires_at_ms),
+     .help = "goes dormant then unless used"},
+    {"cooldown_s", API_INT, SESSION(cooldown_s)},
+    {"policy_version", API_INT, SESSION(policy_version),
+     .help = "it is held to, besides the newest; 0: none"},
+    {"metadata", API_OBJECT, SESSION(metadata)},
+};
+API_OUTPUT(native_session, "Session", struct session_info, session_fields,
+           "One interpreter and its files.");
 
 /* ---- mime bundles ------------------------------------------------------- */
 

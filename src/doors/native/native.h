@@ -240,7 +240,10 @@ extern const struct api_resource native_lock_spec, native_renew_spec,
     native_posture_sandboxes, native_posture_pool, native_backup_spec,
     native_collected, native_execution, native_execution_error,
     native_execution_truncated, native_execution_limit, native_execution_usage,
-    native_execution_files, native_execution_network, native_connection;
+    native_execution_files, native_execution_network, native_connection,
+    native_session_spec, native_limits_spec, native_execution_spec,
+    native_run_spec, native_run_file_spec, native_session, native_limits,
+    native_refreshed;
 extern const char *const native_languages[]; /* by enum exec_language */
 extern const char *const native_persistences[];
 extern const char *const native_roles[]; /* from ROLE_VIEWER on */
@@ -251,8 +254,6 @@ void native_respond_list(struct doors_call *call, const struct api_resource *r,
                          const void *objects, size_t count, bool more);
 
 /* encode.c */
-void native_encode_session(struct json_writer *w, const char *key,
-                           const struct session_info *info);
 void native_encode_execution(struct execution *e, struct buf *out);
 /* One event as JSON; text is that of a stdout or stderr event. */
 void native_encode_event(struct execution *e, const struct exec_event *event,

@@ -388,8 +388,6 @@ int native_policy_explain(struct doors_call *call, struct error *err)
 int native_policy_adopt(struct doors_call *call, struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int r = session_policy_adopt(call->doors->sessions, &call->actor,
                                  call->params[0], err);
 
@@ -398,7 +396,6 @@ int native_policy_adopt(struct doors_call *call, struct error *err)
                         &info, err);
     if (r < 0)
         return r;
-    native_encode_session(&w, NULL, &info);
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_session, &info);
     return 0;
 }

@@ -156,6 +156,15 @@ const struct api_resource *const native_resources[] = {
     &native_execution_files,
     &native_execution_network,
     &native_connection,
+    /* sessions, and code to run */
+    &native_session_spec,
+    &native_limits_spec,
+    &native_execution_spec,
+    &native_run_spec,
+    &native_run_file_spec,
+    &native_session,
+    &native_limits,
+    &native_refreshed,
     NULL,
 };
 

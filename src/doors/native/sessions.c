@@ -2,7 +2,7 @@
 /* /api/sessions. Runs on a worker of the daemon; see native.h. */
 #include "doors/native/native.h"
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "json/json.h"
@@ -10,14 +10,24 @@
 #define LIST_MAX 100
 #define LIST_DEFAULT 20
 
+struct refreshed {
+    uint32_t changed;
+    struct session_info session;
+};
+
+static const struct api_field refreshed_fields[] = {
+    {"changed", API_INT, API_AT(struct refreshed, changed),
+     .help = "files changed or removed in it"},
+    {"session", API_OBJECT, API_AT(struct refreshed, session),
+     .of = &native_session},
+};
+API_OUTPUT(native_refreshed, "Refreshed", struct refreshed, refreshed_fields,
+           "A session after others' commits came in.");
+
 static void respond(struct doors_call *call, unsigned status,
                     const struct session_info *info)
 {
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    native_encode_session(&w, NULL, info);
-    http_respond_json(call->http, status, &body);
+    native_respond(call, status, &native_session, info);
 }
 
 int native_sessions_create(struct doors_call *call, struct error *err)
@@ -49,24 +59,6 @@ int native_sessions_get(struct doors_call *call, struct error *err)
     return r;
 }
 
-static void respond_list(struct doors_call *call, struct session_info *infos,
-                         size_t count, bool more)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    json_write_open(&w, NULL, '{');
-    json_write_open(&w, "data", '[');
-    for (size_t i = 0; i < count; i++) {
-        native_encode_session(&w, NULL, &infos[i]);
-        session_info_done(&infos[i]);
-    }
-    json_write_close(&w, ']');
-    json_write_bool(&w, "has_more", more);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
-}
-
 int native_sessions_list(struct doors_call *call, struct error *err)
 {
     struct session_info *infos cleanup(mem_free) = NULL;
@@ -82,9 +74,12 @@ int native_sessions_list(struct doors_call *call, struct error *err)
     if (r == 0)
         r = session_list(call->doors->sessions, &call->actor, (unsigned)limit,
                          after, &infos, &count, &more, err);
-    if (r == 0)
-        respond_list(call, infos, count, more);
-    return r;
+    if (r < 0)
+        return r;
+    native_respond_list(call, &native_session, infos, count, more);
+    for (size_t i = 0; i < count; i++)
+        session_info_done(&infos[i]);
+    return 0;
 }
 
 int native_sessions_delete(struct doors_call *call, struct error *err)
@@ -111,19 +106,14 @@ int native_sessions_reset(struct doors_call *call, struct error *err)
 int native_sessions_refresh(struct doors_call *call, struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     uint32_t changed = 0;
     int r = session_refresh(call->doors->sessions, &call->actor,
                             call->params[0], &changed, &info, err);
 
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_int(&w, "changed", changed);
-    native_encode_session(&w, "session", &info);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_refreshed,
+                   &(struct refreshed){changed, info});
     return 0;
 }
 
