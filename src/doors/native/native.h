@@ -243,7 +243,8 @@ extern const struct api_resource native_lock_spec, native_renew_spec,
     native_execution_files, native_execution_network, native_connection,
     native_session_spec, native_limits_spec, native_execution_spec,
     native_run_spec, native_run_file_spec, native_session, native_limits,
-    native_refreshed;
+    native_refreshed, native_pool_spec, native_pool_change, native_pool,
+    native_pool_limits, native_service_limits;
 extern const char *const native_languages[]; /* by enum exec_language */
 extern const char *const native_persistences[];
 extern const char *const native_roles[]; /* from ROLE_VIEWER on */

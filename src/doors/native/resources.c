@@ -165,6 +165,12 @@ const struct api_resource *const native_resources[] = {
     &native_session,
     &native_limits,
     &native_refreshed,
+    /* pools and limits */
+    &native_pool_spec,
+    &native_pool_change,
+    &native_pool,
+    &native_pool_limits,
+    &native_service_limits,
     NULL,
 };
 
