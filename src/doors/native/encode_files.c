@@ -11,25 +11,6 @@
 #include "doors/native/native.h"
 #include "json/json.h"
 
-void native_encode_text(struct json_writer *w, const char *key,
-                        const char *text)
-{
-    json_write_string(w, key, text && text[0] ? text : NULL);
-}
-
-void native_encode_words(struct json_writer *w, const char *key,
-                         const char *rest)
-{
-    json_write_open(w, key, '[');
-    while (*rest) {
-        size_t n = strcspn(rest, ",");
-
-        json_write_text(w, NULL, rest, n);
-        rest += n + (rest[n] == ',');
-    }
-    json_write_close(w, ']');
-}
-
 void native_encode_url(struct json_writer *w, const char *key,
                        const char *file, const char *version)
 {

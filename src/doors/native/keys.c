@@ -43,10 +43,17 @@ void native_keys_write_scopes(struct json_writer *w, const char *key,
                               const void *object)
 {
     char text[96];
+    const char *rest =
+        auth_scopes_format(((const struct auth_key *)object)->scopes, text);
 
-    native_encode_words(
-        w, key,
-        auth_scopes_format(((const struct auth_key *)object)->scopes, text));
+    json_write_open(w, key, '[');
+    while (*rest) {
+        size_t n = strcspn(rest, ",");
+
+        json_write_text(w, NULL, rest, n);
+        rest += n + (rest[n] == ',');
+    }
+    json_write_close(w, ']');
 }
 
 static const struct api_field key_fields[] = {

@@ -15,7 +15,6 @@
 
 struct api_resource;
 struct buf;
-struct json_field;
 struct json_writer;
 
 doors_handler_fn native_sessions_create;
@@ -146,13 +145,7 @@ int native_spec_run(struct doors_call *call, const json_t *body,
 
 /* ask.c: what a request says. Strings are the request's or the body's, which
  * is owned by caller (NULL when it was left out). */
-int native_ask_body(struct doors_call *call, const struct json_field *fields,
-                    size_t count, void *ret, json_t **ret_json,
-                    struct error *err);
-int native_ask_body_maybe(struct doors_call *call,
-                          const struct json_field *fields, size_t count,
-                          void *ret, json_t **ret_json, struct error *err);
-/* The same by a resource, which the route's row names as its body. */
+/* The body by its resource, which the route's row names. */
 int native_read(struct doors_call *call, const struct api_resource *r,
                 void *ret, json_t **ret_json, struct error *err);
 /* Without a body every field is absent. */
@@ -261,12 +254,6 @@ void native_encode_event(struct execution *e, const struct exec_event *event,
                          const char *text, size_t text_len, struct buf *out);
 
 /* encode_files.c: workspaces and what is in them. */
-/* Text of ours, null when it is empty. */
-void native_encode_text(struct json_writer *w, const char *key,
-                        const char *text);
-/* Words with commas between as an array; none: an empty one. */
-void native_encode_words(struct json_writer *w, const char *key,
-                         const char *rest);
 /* "/api/files/…/content?version=…"; null without a file. */
 void native_encode_url(struct json_writer *w, const char *key,
                        const char *file, const char *version);

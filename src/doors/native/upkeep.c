@@ -156,7 +156,7 @@ int native_upkeep_verify(struct doors_call *call, struct error *err)
     json_write_int(&w, "bad", (int64_t)v.bad);
     json_write_int(&w, "missing", (int64_t)v.missing);
     json_write_int(&w, "orphans", (int64_t)v.orphans);
-    native_encode_text(&w, "first_bad", v.first_bad);
+    json_write_string(&w, "first_bad", v.first_bad[0] ? v.first_bad : NULL);
     json_write_close(&w, '}');
     finish(&report, r < 0 ? err : NULL, &done);
     return 0;
