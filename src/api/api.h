@@ -140,6 +140,14 @@ struct api_resource {
                                         .count = ARRAY_SIZE(rows),            \
                                         .size = sizeof(type),                 \
                                         .input = true}
+#define API_INPUT_OF(symbol, name_, base_, type, rows, help_)                 \
+    const struct api_resource symbol = {.name = (name_),                      \
+                                        .help = (help_),                      \
+                                        .base = (base_),                      \
+                                        .fields = (rows),                     \
+                                        .count = ARRAY_SIZE(rows),            \
+                                        .size = sizeof(type),                 \
+                                        .input = true}
 #define API_OUTPUT_OF(symbol, name_, base_, type, rows, help_)                \
     const struct api_resource symbol = {.name = (name_),                      \
                                         .help = (help_),                      \

@@ -470,7 +470,7 @@ static void fill_text(const struct api_field *f, void *member,
     if (f->store == API_STORE_TEXT)
         *(const char **)member = text;
     else
-        strcpy(member, text);
+        memcpy(member, text, strlen(text) + 1);
 }
 
 static bool holds_text(const struct api_field *f)

@@ -75,13 +75,13 @@ struct run_args {
 static const struct api_field python_arguments[] = {
     {"code", API_STRING, API_REQUIRED | API_LATER, ARG(code),
      .max = CODE_CHARS_MAX,
-     .help =
-         "Python source. The value of a last line that is an expression is returned."},
+     .help = "Python source. The value of a last line that is an expression "
+             "is returned."},
     TOOL_SESSION(struct run_args),
     TIMEOUT(PYTHON_SECONDS_MAX),
     {"workspace", API_STRING, ARG(workspace), .min = 1, .max = ID_MAX,
-     .help =
-         "A workspace, ws_…, to work on instead of one of its own; for a new session"},
+     .help = "A workspace, ws_…, to work on instead of one of its own; for a "
+             "new session"},
 };
 TOOL_INPUT(execute_python, struct run_args, python_arguments);
 
@@ -126,8 +126,8 @@ static const struct api_field run_fields[] = {
     {"truncated", API_ARRAY, .of = &truncated_resource},
     {"duration_ms", API_INT, API_ELSEWHERE},
     {"interpreter", API_CHOICE, .choices = interpreters,
-     .help =
-         "new: variables of earlier calls are gone; lost: those of this call are"},
+     .help = "new: variables of earlier calls are gone; lost: those of this "
+             "call are"},
     {"images", API_INT, API_ELSEWHERE},
     {"network", API_OBJECT, .of = &tool_network_resource},
     {"files", API_ARRAY, .of = &tool_file_resource},

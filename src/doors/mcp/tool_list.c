@@ -31,8 +31,8 @@ static const struct api_field arguments[] = {
     {"recursive", API_BOOL, API_DEFAULT, ARG(recursive), .value = true,
      .help = "false: one level, folders as entries that end with /"},
     {"pattern", API_STRING, ARG(pattern), .min = 1, .max = 200,
-     .help =
-         "* and ? within a name, ** across folders; without a / it is of the name alone"},
+     .help = "* and ? within a name, ** across folders; without a / it is of "
+             "the name alone"},
     TOOL_LIMIT(struct list_args, LIMIT_MAX, LIMIT_DEFAULT),
     TOOL_SESSION(struct list_args),
 };

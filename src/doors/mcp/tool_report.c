@@ -46,11 +46,11 @@ static const char *const themes[] = {"report", "plain", "compact", NULL};
 
 static const struct api_field arguments[] = {
     {"markdown", API_STRING, ARG(markdown), .min = 1, .max = TEXT_BYTES_MAX,
-     .help =
-         "The text, in Markdown with tables, footnotes and fenced code; or give html"},
+     .help = "The text, in Markdown with tables, footnotes and fenced code; "
+             "or give html"},
     {"html", API_STRING, ARG(html), .min = 1, .max = TEXT_BYTES_MAX,
-     .help =
-         "The text in HTML; its own style elements are used after the theme's"},
+     .help = "The text in HTML; its own style elements are used after the "
+             "theme's"},
     {"path", API_STRING, ARG(path), .min = 1, .max = TOOL_PATH_MAX,
      .help = "Where the PDF goes, below /mnt/data; report.pdf unless given"},
     {"title", API_STRING, ARG(title), .max = 500,
@@ -61,11 +61,11 @@ static const struct api_field arguments[] = {
     {"toc", API_BOOL, API_DEFAULT, ARG(toc), .value = false,
      .help = "A table of contents of the first three levels of headings"},
     {"header", API_STRING, ARG(header), .max = 300,
-     .help =
-         "At the top of every page; {page}, {pages} and {title} are filled in"},
+     .help = "At the top of every page; {page}, {pages} and {title} are "
+             "filled in"},
     {"footer", API_STRING, ARG(footer), .max = 300,
-     .help =
-         "At the bottom left, beside the page number; the same may be filled in"},
+     .help = "At the bottom left, beside the page number; the same may be "
+             "filled in"},
     {"theme", API_CHOICE, API_DEFAULT, ARG(theme), .choices = themes},
     {"timeout", API_INT, API_DEFAULT, ARG(timeout), .min = EXEC_TIMEOUT_MIN_S,
      .max = SECONDS_MAX, .value = SECONDS_DEFAULT},

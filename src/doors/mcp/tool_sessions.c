@@ -41,8 +41,8 @@ static const struct api_field session_fields[] = {
     {"session_id", API_STRING, INFO(id)},
     {"name", API_STRING, API_NULLABLE, INFO(name)},
     {"state", API_STRING, .write = write_state,
-     .help =
-         "starting, idle, running, dormant (wakes at the next call, files kept) or ended"},
+     .help = "starting, idle, running, dormant (wakes at the next call, files "
+             "kept) or ended"},
     {"pool", API_STRING, INFO(pool)},
     {"runtime", API_STRING, INFO(runtime)},
     {"workspace", API_STRING, API_NULLABLE, INFO(workspace)},

@@ -186,8 +186,8 @@ static bool is_locked(const void *object)
 static const struct api_field change_fields[] = {
     {"path", API_STRING, CHANGE(path)},
     {"change", API_STRING, .write = write_change,
-     .help =
-         "created, modified, deleted, renamed, copied, restored, unchanged or skipped"},
+     .help = "created, modified, deleted, renamed, copied, restored, "
+             "unchanged or skipped"},
     {"file_id", API_STRING, API_NULLABLE, CHANGE(file)},
     {"version", API_STRING, API_NULLABLE, CHANGE(version)},
     {"size", API_INT, CHANGE(size)},
@@ -397,8 +397,8 @@ static const struct api_field execution_files_fields[] = {
     LIST("refused", "locked by others, or no room"),
     LIST("skipped", "not a file we keep"),
     {"not_kept", API_INT, API_AT(struct exec_info, files_not_kept),
-     .help =
-         "files of the session that its workspace does not have: refused now, or earlier and unchanged since"},
+     .help = "files of the session that its workspace does not have: refused "
+             "now, or earlier and unchanged since"},
     {"truncated", API_BOOL, API_AT(struct exec_info, files_truncated),
      .help = "more changed than are listed; all are kept"},
 };

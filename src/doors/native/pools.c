@@ -152,37 +152,29 @@ struct pool_body {
 };
 
 #define BODY(member) API_AT(struct pool_body, member)
-/* Upper ends that the core knows better are left to it. */
-#define CHANGE_FIELDS                                                         \
-    {"kind", API_CHOICE, BODY(kind), .choices = native_languages,             \
-     .help = "remembered, and shown"},                                        \
-        {"runtime", API_STRING, BODY(runtime),                                \
-         .min = 1,  .max = 63,  .help = "one that a configured pool has"},    \
-        {"persistence", API_CHOICE, BODY(persistence),                        \
-         .choices = native_persistences},                                     \
-        {"ready_wanted", API_INT, BODY(ready), .max = 100,                    \
-         .help = "sandboxes kept ready"},                                     \
-        {"max_sessions", API_INT,       BODY(max_sessions),                   \
-         .min = 1,       .max = 100000, .help = "awake at once"},             \
-        {"cooldown_s", API_INT,           BODY(cooldown_s),                   \
-         .min = 1,     .max = 30 * 86400, .help = "idle until dormant"},      \
-        {"memory_bytes",                                                      \
-         API_INT,                                                             \
-         BODY(memory_bytes),                                                  \
-         .min = 1,                                                            \
-         .max = INT64_MAX,                                                    \
-         .help = "of each session that asks for nothing else"},               \
-        {"egress", API_CHOICE, BODY(egress), .choices = session_egress_names, \
-         .help = "what sessions may reach"},                                  \
-        {"egress_allow", API_STRING, BODY(egress_allow), .max = 4096,         \
-         .help = "host[:port],… of the allowlist"},                           \
-    {                                                                         \
-        "packages", API_BOOL, BODY(packages),                                 \
-            .help = "pip may install what policy allows"                      \
-    }
 
+/* Upper ends that the core knows better are left to it. */
 static const struct api_field pool_change_fields[] = {
-    CHANGE_FIELDS,
+    {"kind", API_CHOICE, BODY(kind), .choices = native_languages,
+     .help = "remembered, and shown"},
+    {"runtime", API_STRING, BODY(runtime), .min = 1, .max = 63,
+     .help = "one that a configured pool has"},
+    {"persistence", API_CHOICE, BODY(persistence),
+     .choices = native_persistences},
+    {"ready_wanted", API_INT, BODY(ready), .max = 100,
+     .help = "sandboxes kept ready"},
+    {"max_sessions", API_INT, BODY(max_sessions), .min = 1, .max = 100000,
+     .help = "awake at once"},
+    {"cooldown_s", API_INT, BODY(cooldown_s), .min = 1, .max = 30 * 86400,
+     .help = "idle until dormant"},
+    {"memory_bytes", API_INT, BODY(memory_bytes), .min = 1, .max = INT64_MAX,
+     .help = "of each session that asks for nothing else"},
+    {"egress", API_CHOICE, BODY(egress), .choices = session_egress_names,
+     .help = "what sessions may reach"},
+    {"egress_allow", API_STRING, BODY(egress_allow), .max = 4096,
+     .help = "host[:port],… of the allowlist"},
+    {"packages", API_BOOL, BODY(packages),
+     .help = "pip may install what policy allows"},
 };
 API_INPUT(native_pool_change, "PoolChange", struct pool_body,
           pool_change_fields, "What of a pool is to be other than it is.");
@@ -190,10 +182,10 @@ API_INPUT(native_pool_change, "PoolChange", struct pool_body,
 static const struct api_field pool_spec_fields[] = {
     {"name", API_STRING, API_REQUIRED, BODY(name), .min = 1, .max = 63,
      .help = "a-z, 0-9 and -, beginning with a letter"},
-    CHANGE_FIELDS,
 };
-API_INPUT(native_pool_spec, "PoolSpec", struct pool_body, pool_spec_fields,
-          "A pool to be made; else as the first pool is.");
+API_INPUT_OF(native_pool_spec, "PoolSpec", &native_pool_change,
+             struct pool_body, pool_spec_fields,
+             "A pool to be made; else as the first pool is.");
 
 static int put(struct doors_call *call, enum pool_put how, const char *name,
                struct pool_info *ret, struct error *err)

@@ -96,30 +96,29 @@ static int read_limits(const json_t *object, struct session_limits *ret,
     return 0;
 }
 
-/* ---- the three bodies ----------------------------------------------------
- */
+/* ---- the three bodies -------------------------------------------------- */
 
 #define BODY(member) API_AT(struct body, member)
+#define SHARED_HELP "a workspace to share; else one of its own"
 /* Where it runs; sessions and runs. */
 #define POOL_FIELD                                                            \
     {                                                                         \
         "pool", API_STRING, BODY(pool),                                       \
             .min = 1, .max = 64, .help = "name of a pool; else the first"     \
     }
-#define PLACE_FIELDS                                                            \
-    {"runtime",     API_STRING,                                                 \
-     BODY(runtime), .min = 1,                                                   \
-     .max = 64,     .help = "the pool's, or one that another pool has"},        \
-        {"workspace",     API_STRING,                                           \
-         BODY(workspace), .min = 1,                                             \
-         .max = ID_MAX,   .help = "a workspace to share; else one of its own"}, \
-        {"persistence", API_CHOICE, BODY(persistence),                          \
-         .choices = native_persistences,                                        \
-         .help = "ephemeral keeps nothing; else as the pool"},                  \
-        {"limits", API_OBJECT, BODY(limits), .of = &native_limits_spec},        \
-    {                                                                           \
-        "network", API_OBJECT, BODY(network), .of = &session_network_spec,      \
-                                              .help = "else the pool's"         \
+#define PLACE_FIELDS                                                          \
+    {"runtime",     API_STRING,                                               \
+     BODY(runtime), .min = 1,                                                 \
+     .max = 64,     .help = "the pool's, or one that another pool has"},      \
+        {"workspace", API_STRING,    BODY(workspace),                         \
+         .min = 1,    .max = ID_MAX, .help = SHARED_HELP},                    \
+        {"persistence", API_CHOICE, BODY(persistence),                        \
+         .choices = native_persistences,                                      \
+         .help = "ephemeral keeps nothing; else as the pool"},                \
+        {"limits", API_OBJECT, BODY(limits), .of = &native_limits_spec},      \
+    {                                                                         \
+        "network", API_OBJECT, BODY(network), .of = &session_network_spec,    \
+                                              .help = "else the pool's"       \
     }
 /* What runs; executions and runs. */
 #define CODE_FIELDS(modes_)                                                   \

@@ -2,7 +2,7 @@
 // /openapi.json: every route of the table is in it, whole; every reference
 // resolves; and real answers are as it says.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, root } from '../../lib/glovebox.mjs';
@@ -105,6 +105,25 @@ describe('the document', () => {
       const [method, path] = line.split(' ');
       assert.ok(doc.paths[path]?.[method.toLowerCase()], line);
     }
+  });
+});
+
+describe('the command line', () => {
+  test('every table of columns is made of fields that one answer has, and of their kinds', () => {
+    const properties = (schema) => (schema.$ref ? properties(doc.components.schemas[schema.$ref.split('/').at(-1)])
+      : Object.assign({}, ...(schema.allOf ?? []).map(properties), schema.properties));
+    const answers = Object.entries(doc.components.schemas).filter(([, s]) => s.additionalProperties !== false).map(([, s]) => properties(s));
+    const fits = (property, kind) => property && (!/SIZE|NUMBER/.test(kind) || [property.type].flat().includes('integer')) && (kind !== 'TEXT' || ![property.type].flat().includes('boolean'));
+    let tables = 0;
+    for (const file of readdirSync(join(root, 'src/cli')).filter((f) => f.endsWith('.c'))) {
+      const source = readFileSync(join(root, 'src/cli', file), 'utf8');
+      for (const [text] of source.matchAll(/(?:\{"[^"]*",\s*"[a-z0-9_]+",\s*CLI_COLUMN_[A-Z]+\},?\s*){2,}/g)) {
+        const rows = [...text.matchAll(/\{"[^"]*",\s*"([a-z0-9_]+)",\s*CLI_COLUMN_([A-Z]+)\}/g)].map(([, member, kind]) => ({ member, kind }));
+        assert.ok(answers.some((p) => rows.every(({ member, kind }) => fits(p[member], kind))), `${file}: ${JSON.stringify(rows)}`);
+        tables++;
+      }
+    }
+    assert.ok(tables > 5, `${tables} tables of columns`);
   });
 });
 
