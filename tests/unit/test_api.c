@@ -544,6 +544,10 @@ static void check_members(const struct api_resource *r, const json_t *answer,
     for (i = 0; (f = api_field_at(r, i)); i++) {
         assert_non_null(json_object_get(properties, f->name));
         if (json_object_get(answer, f->name)) {
+            /* A time that is not there is a fault of the caller's. */
+            if (json_is_null(json_object_get(answer, f->name)) &&
+                !(f->flags & API_NULLABLE) && f->kind != API_TIME && !f->write)
+                fail_msg("%s.%s is null", r->name, f->name);
             assert_string_equal(json_object_iter_key(at), f->name);
             at = json_object_iter_next((json_t *)answer, at);
         } else if (!(f->flags & API_OPTIONAL) || (full && !f->when)) {
