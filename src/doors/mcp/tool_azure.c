@@ -166,12 +166,14 @@ int tool_run_shell_remote(struct mcp_call *call, const json_t *args,
         r = error_set(err, ERR_INVALID,
                       "give exactly one of shellCommand and "
                       "execCommandAndArgs");
-    if (r == 0 && a.words)
+    if (r == 0 && a.words) { /* one word at least */
         join(a.words, &joined);
+        a.code = joined.data;
+    }
     if (r != 0) /* which is never positive */
         return r;
-    return run(call, a.environment, EXEC_SHELL, a.code ? a.code : joined.data,
-               ret, err);
+    return run(call, a.environment, EXEC_SHELL, tool_text_or(a.code, ""), ret,
+               err);
 }
 
 /* ---- their words -------------------------------------------------------- */

@@ -80,29 +80,31 @@ static const char *const entry_types[] = {"file", "folder", NULL};
 
 #define VIEW(member) API_AT(struct native_file_view, member)
 /* What a file has and a folder has not. */
-#define FILE_FIELDS(flags_, when_)                                             \
-    {"workspace", API_STRING, flags_, VIEW(workspace), .when = when_},         \
-        {"file_id",     API_STRING,                                            \
-         flags_,        VIEW(file.file),                                       \
-         .when = when_, .help = "stays through overwriting and renaming"},     \
-        {"version", API_STRING, flags_, VIEW(file.version), .when = when_},    \
-        {"number",          API_INT,       flags_,                             \
-         VIEW(file.number), .when = when_, .help = "of the version: 1, 2, …"}, \
-        {"size", API_INT, flags_, VIEW(file.size), .when = when_},             \
-        {"sha256",          API_STRING,    flags_,                             \
-         VIEW(file.sha256), .when = when_, .help = "also its ETag"},           \
-        {"mime_type", API_STRING, API_NULLABLE | flags_, VIEW(file.mime),      \
-         .when = when_},                                                       \
-        {"executable", API_BOOL, flags_, VIEW(file.executable),                \
-         .when = when_},                                                       \
-        {"modified_at", API_TIME, flags_, VIEW(file.modified_at_ms),           \
-         .when = when_},                                                       \
-        {"url",         API_STRING,                                            \
-         flags_,        .write = write_file_url,                               \
-         .when = when_, .help = "of this version's bytes"},                    \
-    {                                                                          \
-        "sandbox_path", API_STRING, flags_, .write = write_file_place,         \
-                                            .when = when_                      \
+#define FILE_FIELDS(flags_, when_)                                            \
+    {"workspace", API_STRING, (flags_), VIEW(workspace), .when = (when_)},    \
+        {"file_id",       API_STRING,                                         \
+         (flags_),        VIEW(file.file),                                    \
+         .when = (when_), .help = "stays through overwriting and renaming"},  \
+        {"version", API_STRING, (flags_), VIEW(file.version),                 \
+         .when = (when_)},                                                    \
+        {"number",        API_INT,                                            \
+         (flags_),        VIEW(file.number),                                  \
+         .when = (when_), .help = "of the version: 1, 2, …"},                 \
+        {"size", API_INT, (flags_), VIEW(file.size), .when = (when_)},        \
+        {"sha256",          API_STRING,      (flags_),                        \
+         VIEW(file.sha256), .when = (when_), .help = "also its ETag"},        \
+        {"mime_type", API_STRING, API_NULLABLE | (flags_), VIEW(file.mime),   \
+         .when = (when_)},                                                    \
+        {"executable", API_BOOL, (flags_), VIEW(file.executable),             \
+         .when = (when_)},                                                    \
+        {"modified_at", API_TIME, (flags_), VIEW(file.modified_at_ms),        \
+         .when = (when_)},                                                    \
+        {"url",           API_STRING,                                         \
+         (flags_),        .write = write_file_url,                            \
+         .when = (when_), .help = "of this version's bytes"},                 \
+    {                                                                         \
+        "sandbox_path", API_STRING, (flags_), .write = write_file_place,      \
+                                              .when = (when_)                 \
     }
 
 static const struct api_field entry_fields[] = {
@@ -384,8 +386,8 @@ static void write_file_list(struct json_writer *w, const char *key,
 
 #define LIST(name_, help_)                                                    \
     {                                                                         \
-        name_, API_ARRAY, .write = write_file_list, .of = &native_change,     \
-                          .help = (help_)                                     \
+        (name_), API_ARRAY, .write = write_file_list, .of = &native_change,   \
+                            .help = (help_)                                   \
     }
 
 static const struct api_field execution_files_fields[] = {

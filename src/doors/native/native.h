@@ -302,7 +302,7 @@ int native_keys_scopes(const json_t *array, uint32_t *ret, struct error *err);
 void native_keys_write_scopes(struct json_writer *w, const char *key,
                               const void *object);
 #define NATIVE_KEY_FIELDS(id_, expiry)                                        \
-    {"id", API_STRING, API_AT(struct auth_key, id), .help = id_},             \
+    {"id", API_STRING, API_AT(struct auth_key, id), .help = (id_)},           \
         {"tenant", API_STRING, API_AT(struct auth_key, tenant)},              \
         {"name", API_STRING, API_NULLABLE, API_AT(struct auth_key, name)},    \
         {"scopes", API_ARRAY, .write = native_keys_write_scopes},             \
@@ -314,7 +314,7 @@ void native_keys_write_scopes(struct json_writer *w, const char *key,
         {"sessions", API_ARRAY, API_NULLABLE,                                 \
          API_AT(struct auth_key, bounds.ids[ACTOR_SESSIONS])},                \
         {"created_at", API_TIME, API_AT(struct auth_key, created_at_ms)},     \
-        {"expires_at", API_TIME, expiry,                                      \
+        {"expires_at", API_TIME, (expiry),                                    \
          API_AT(struct auth_key, expires_at_ms)},                             \
     {                                                                         \
         "last_used_at", API_TIME, API_NULLABLE,                               \

@@ -284,7 +284,7 @@ static void write_fixed(struct json_writer *w, const char *key,
     }
 #define FIXED(name)                                                           \
     {                                                                         \
-        name, API_INT, .write = write_fixed                                   \
+        (name), API_INT, .write = write_fixed                                 \
     }
 
 static const struct api_field service_limits_fields[] = {

@@ -48,7 +48,7 @@ struct values_body {
 
 #define VALUE(name_, kind_)                                                   \
     {                                                                         \
-        name_, API_INT, API_NULLABLE,                                         \
+        (name_), API_INT, API_NULLABLE,                                       \
             API_AT(struct values_body, values[kind_]),                        \
             .max = (int64_t)QUOTA_VALUE_MAX                                   \
     }

@@ -13,7 +13,7 @@
 /* ---- errors, as http/ writes them --------------------------------------- */
 
 #define ERROR_FIELDS(code_)                                                   \
-    {"code", API_STRING, .help = code_},                                      \
+    {"code", API_STRING, .help = (code_)},                                    \
         {"message", API_STRING, .help = "for people"},                        \
     {                                                                         \
         "hint", API_STRING, API_OPTIONAL, .help = "what to do about it"       \

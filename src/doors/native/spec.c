@@ -132,7 +132,7 @@ static int read_limits(const json_t *object, struct session_limits *ret,
          .min = EXEC_TIMEOUT_MIN_S,                                           \
          .help = "at most what the pool allows; else its default"},           \
     {                                                                         \
-        "mode", API_CHOICE, API_DEFAULT, BODY(mode), .choices = modes_        \
+        "mode", API_CHOICE, API_DEFAULT, BODY(mode), .choices = (modes_)      \
     }
 #define END_FIELDS                                                            \
     {"metadata", API_OBJECT, BODY(metadata),                                  \
