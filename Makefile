@@ -98,7 +98,7 @@ WARDEN_LIBS := -lseccomp
 # ask the warden (call side) but has none of the answers, and no sandbox code.
 DAEMON      := $(call have,service doors posture search session pool box workspace core govern approval evidence vault egress \
 	warden-call policy quota \
-	auth audit http fetch blob store disk json conf wire base) \
+	auth audit http fetch blob store disk api json conf wire base) \
 	$(B)/lib/libmicrohttpd.a
 DAEMON_LIBS := -lgnutls -ljansson -lcyaml -lyaml -lsqlite3 -larchive -lcurl -lcrypto -lidn2 -pthread
 
@@ -111,7 +111,7 @@ EGRESS_LIBS := -lssl -lcrypto -lcares -lidn2 -lseccomp
 # A client. It starts the daemon as a program, it is not linked to it.
 # Of policy, auth and audit it takes what needs no store: checking, testing,
 # names, formats.
-CLI         := $(call have,cli policy auth audit json conf base)
+CLI         := $(call have,cli policy auth audit api json conf base)
 CLI_LIBS    := -lcurl -ljansson -lcyaml -lyaml -lcrypto -lreadline
 
 # Loaded into the runtime's python3: what a session does to itself, and libc.

@@ -3,6 +3,7 @@
  * Opening and closing, names, JSON, and the two threads' sleep; see
  * approval.h. Runs in gloveboxd.
  */
+#include "api/api.h"
 #include "approval/approval_int.h"
 
 #include <stdlib.h>
@@ -21,13 +22,13 @@
 static const char *const states[] = {
     [APPROVAL_PENDING] = "pending",     [APPROVAL_APPROVED] = "approved",
     [APPROVAL_DENIED] = "denied",       [APPROVAL_EXPIRED] = "expired",
-    [APPROVAL_WITHDRAWN] = "withdrawn",
+    [APPROVAL_WITHDRAWN] = "withdrawn", NULL,
 };
 
 static const char *const runs[] = {
     [APPROVAL_RUN_NONE] = "waiting", [APPROVAL_RUN_TAKEN] = "running",
     [APPROVAL_RUN_DONE] = "done",    [APPROVAL_RUN_FAILED] = "failed",
-    [APPROVAL_RUN_LOST] = "lost",
+    [APPROVAL_RUN_LOST] = "lost",    NULL,
 };
 
 const char *approval_state_name(enum approval_state state)
@@ -37,7 +38,7 @@ const char *approval_state_name(enum approval_state state)
 
 int approval_state_parse(const char *name)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(states); i++)
+    for (size_t i = 0; states[i]; i++)
         if (strcmp(states[i], name) == 0)
             return (int)i;
     return -1;
@@ -48,37 +49,73 @@ const char *approval_run_name(enum approval_run run)
     return runs[run];
 }
 
-static void write_some(struct json_writer *w, const char *key,
-                       const char *text)
+static void write_action(struct json_writer *w, const char *key,
+                         const void *object)
 {
-    json_write_string(w, key, text[0] ? text : NULL);
+    const struct approval_info *info = object;
+
+    json_write_string(w, key, policy_action_name(info->action));
 }
 
-void approval_write(struct json_writer *w, const struct approval_info *info)
+static void write_execution(struct json_writer *w, const char *key,
+                            const void *object)
 {
-    bool yes = info->state == APPROVAL_APPROVED;
+    const struct approval_info *info = object;
+    bool held = info->action == POLICY_EXECUTE && info->object[0];
 
-    json_write_string(w, "id", info->id);
-    json_write_string(w, "state", states[info->state]);
-    json_write_string(w, "action", policy_action_name(info->action));
-    json_write_string(w, "summary", info->summary);
-    json_write_string(w, "asked_by", info->asked_by);
-    write_some(w, "session", info->session);
-    write_some(w, "workspace", info->workspace);
-    write_some(w, "object", info->object);
-    write_some(w, "execution",
-               info->action == POLICY_EXECUTE ? info->object : "");
-    json_write_string(w, "rule", info->rule);
-    json_write_int(w, "policy_version", info->policy_version);
-    json_write_time(w, "asked_at", info->asked_at_ms);
-    json_write_time(w, "expires_at", info->expires_at_ms);
-    json_write_time(w, "decided_at", info->decided_at_ms);
-    write_some(w, "decided_by", info->decided_by);
-    write_some(w, "reason", info->reason);
-    json_write_string(w, "run", yes ? runs[info->run] : NULL);
-    json_write_string(w, "outcome",
-                      yes && info->outcome[0] ? info->outcome : NULL);
+    json_write_string(w, key, held ? info->object : NULL);
 }
+
+static void write_run(struct json_writer *w, const char *key,
+                      const void *object)
+{
+    const struct approval_info *info = object;
+
+    json_write_string(
+        w, key, info->state == APPROVAL_APPROVED ? runs[info->run] : NULL);
+}
+
+static void write_outcome(struct json_writer *w, const char *key,
+                          const void *object)
+{
+    const struct approval_info *info = object;
+    bool known = info->state == APPROVAL_APPROVED && info->outcome[0];
+
+    json_write_string(w, key, known ? info->outcome : NULL);
+}
+
+#define INFO(member) API_AT(struct approval_info, member)
+
+static const struct api_field approval_fields[] = {
+    {"id", API_STRING, INFO(id), .help = "apr_…"},
+    {"state", API_CHOICE, INFO(state), .choices = states},
+    {"action", API_STRING, .write = write_action,
+     .help = "execute, share, transfer, egress, secret, …"},
+    {"summary", API_STRING, INFO(summary),
+     .help = "one sentence, without the code"},
+    {"asked_by", API_STRING, INFO(asked_by),
+     .help = "a key, which cannot decide it"},
+    {"session", API_STRING, API_NULLABLE, INFO(session)},
+    {"workspace", API_STRING, API_NULLABLE, INFO(workspace)},
+    {"object", API_STRING, API_NULLABLE, INFO(object),
+     .help = "what it is about"},
+    {"execution", API_STRING, API_NULLABLE, .write = write_execution,
+     .help = "the held one"},
+    {"rule", API_STRING, INFO(rule), .help = "of the policy that asked"},
+    {"policy_version", API_INT, INFO(policy_version)},
+    {"asked_at", API_TIME, INFO(asked_at_ms)},
+    {"expires_at", API_TIME, INFO(expires_at_ms),
+     .help = "unanswered it is a no then; of a grant: its end"},
+    {"decided_at", API_TIME, API_NULLABLE, INFO(decided_at_ms)},
+    {"decided_by", API_STRING, API_NULLABLE, INFO(decided_by)},
+    {"reason", API_STRING, API_NULLABLE, INFO(reason)},
+    {"run", API_CHOICE, API_NULLABLE, .write = write_run, .choices = runs,
+     .help = "how far an approved one is; a grant that was used is done"},
+    {"outcome", API_STRING, API_NULLABLE, .write = write_outcome,
+     .help = "of what was carried out, or why it was not"},
+};
+API_OUTPUT(approval_resource, "Approval", struct approval_info,
+           approval_fields, "Something held until a person has answered.");
 
 void approval_info_done(struct approval_info *info)
 {

@@ -31,6 +31,7 @@
 #include "base/ids.h"
 #include "policy/policy.h"
 
+struct api_resource;
 struct actor;
 struct approvals;
 struct audit;
@@ -95,9 +96,8 @@ void approval_info_done(struct approval_info *info);
 const char *approval_state_name(enum approval_state state);
 int approval_state_parse(const char *name); /* -1: none of them */
 const char *approval_run_name(enum approval_run run);
-/* Its members, without the payload, into an open object. */
-struct json_writer;
-void approval_write(struct json_writer *w, const struct approval_info *info);
+/* How all doors and webhooks show it: without the payload. */
+extern const struct api_resource approval_resource;
 
 struct approval_spec {
     const struct actor *who;

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "approval/approval_int.h"
 #include "base/error.h"
 #include "base/fd.h"
@@ -77,7 +78,7 @@ static void write_body(const struct approvals *a,
     json_write_string(&w, "type", type);
     json_write_open(&w, "approval", '{');
     json_write_string(&w, "tenant", info->tenant);
-    approval_write(&w, info);
+    api_write_members(&w, &approval_resource, info);
     json_write_close(&w, '}');
     json_write_time(&w, "at", approval_now(a));
     json_write_close(&w, '}');

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Events as others read them; see format.h. */
 #include "audit/format.h"
+#include "api/api.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -33,32 +34,47 @@ static bool went_well(const struct audit_line *l)
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static void write_text(struct json_writer *w, const char *key,
-                       const char *text)
-{
-    json_write_string(w, key, *text ? text : NULL);
-}
+#define LINE(member) API_AT(struct audit_line, member)
 
-void audit_format_members(struct json_writer *w, const struct audit_line *l)
-{
-    json_write_int(w, "seq", l->seq);
-    json_write_time(w, "at", l->at_ms);
-    for (size_t i = 0; i < AUDIT_FIELDS; i++)
-        write_text(w, audit_field_names[i], field(l, i));
-    json_write_string(w, "hash", l->hash);
-    json_write_int(w, "chain_seq", l->chain_seq);
-    write_text(w, "chain_hash", l->chain_hash);
-}
+static const struct api_field audit_event_fields[] = {
+    {"seq", API_INT, LINE(seq)},
+    {"at", API_TIME, LINE(at_ms)},
+    {"tenant", API_STRING, API_NULLABLE, LINE(tenant)},
+    {"actor", API_STRING, API_NULLABLE, LINE(actor)},
+    {"action", API_STRING, LINE(action)},
+    {"workspace", API_STRING, API_NULLABLE, LINE(workspace)},
+    {"object", API_STRING, API_NULLABLE, LINE(object)},
+    {"path", API_STRING, API_NULLABLE, LINE(path)},
+    {"before", API_STRING, API_NULLABLE, LINE(before)},
+    {"after", API_STRING, API_NULLABLE, LINE(after)},
+    {"result", API_STRING, LINE(result)},
+    {"detail", API_STRING, API_NULLABLE, LINE(detail)},
+    {"request", API_STRING, API_NULLABLE, LINE(request)},
+    {"source", API_STRING, API_NULLABLE, LINE(source)},
+    {"token", API_STRING, API_NULLABLE, LINE(token),
+     .help = "the token that was shown, where the key was not"},
+    {"hash", API_STRING, LINE(hash)},
+    {"chain_seq", API_INT, LINE(chain_seq),
+     .help = "its number in the tenant's own chain; 0 none"},
+    {"chain_hash", API_STRING, API_NULLABLE, LINE(chain_hash),
+     .help = "SHA-256, in that chain"},
+};
+API_OUTPUT(audit_event_resource, "AuditEvent", struct audit_line,
+           audit_event_fields, "One line of the trail.");
+
+/* With what checking the chain takes. */
+static const struct api_field exported_fields[] = {
+    {"chain_previous", API_STRING, API_NULLABLE, LINE(chain_previous)},
+    {"at_ms", API_INT, LINE(at_ms)},
+};
+static API_OUTPUT_OF(exported, "ExportedEvent", &audit_event_resource,
+                     struct audit_line, exported_fields, NULL);
 
 void audit_format_jsonl(struct buf *out, const struct audit_line *l)
 {
     struct json_writer w = {.out = out};
 
-    json_write_open(&w, NULL, '{');
-    audit_format_members(&w, l);
-    write_text(&w, "chain_previous", l->chain_previous);
-    json_write_int(&w, "at_ms", l->at_ms);
-    json_write_close(&w, '}');
+    api_write(&w, NULL, &exported, l);
     buf_adds(out, "\n");
 }
 

@@ -11,10 +11,10 @@
 #include "audit/audit.h"
 #include "base/buf.h"
 
-struct json_writer;
+struct api_resource;
 
-/* The members of an event, into an object that is open. */
-void audit_format_members(struct json_writer *w, const struct audit_line *l);
+/* An event as JSON; its object is a struct audit_line. */
+extern const struct api_resource audit_event_resource;
 /* One line of an export, its end included: all that checking it takes. */
 void audit_format_jsonl(struct buf *out, const struct audit_line *l);
 /* An ExportLogsServiceRequest on one line, without its end. */

@@ -49,7 +49,7 @@ enum json_kind {
     JSON_KIND_INT,    /* int64_t; min and max are values */
     JSON_KIND_BOOL,   /* bool */
     JSON_KIND_OBJECT, /* json_t *; borrowed */
-    JSON_KIND_ARRAY,  /* json_t *; borrowed; max is elements */
+    JSON_KIND_ARRAY,  /* json_t *; borrowed; min and max are elements */
     JSON_KIND_CHOICE, /* int: index into choices */
 };
 

@@ -128,6 +128,25 @@ static int read_choice(const struct json_field *f, const json_t *v, int *ret,
     return -ERR_INVALID;
 }
 
+static int read_array(const struct json_field *f, json_t *v, json_t **ret,
+                      struct error *err)
+{
+    int64_t size = (int64_t)json_array_size(v);
+
+    if (!json_is_array(v) || size > f->max)
+        return error_set(err, ERR_INVALID,
+                         "field '%s' must be an array of at most %lld "
+                         "elements",
+                         f->name, (long long)f->max);
+    if (size < f->min)
+        return error_set(err, ERR_INVALID,
+                         "field '%s' must be an array of at least %lld "
+                         "element%s",
+                         f->name, (long long)f->min, f->min == 1 ? "" : "s");
+    *ret = v;
+    return 0;
+}
+
 static int read_field(const struct json_field *f, json_t *v, void *ret,
                       struct error *err)
 {
@@ -151,13 +170,7 @@ static int read_field(const struct json_field *f, json_t *v, void *ret,
         *(json_t **)member = v;
         return 0;
     case JSON_KIND_ARRAY:
-        if (!json_is_array(v) || (int64_t)json_array_size(v) > f->max)
-            return error_set(err, ERR_INVALID,
-                             "field '%s' must be an array of at most %lld "
-                             "elements",
-                             f->name, (long long)f->max);
-        *(json_t **)member = v;
-        return 0;
+        return read_array(f, v, member, err);
     }
     return refuse_kind(f, "of a known kind", err);
 }

@@ -58,6 +58,7 @@ enum session_egress {
 };
 #define SESSION_OPEN_MEANS                                                    \
     "code that nobody has read can send what it sees to any public address"
+extern const char *const session_egress_names[]; /* ended by NULL */
 const char *session_egress_name(enum session_egress mode);
 int session_egress_parse(const char *name, enum session_egress *ret);
 

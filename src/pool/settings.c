@@ -14,17 +14,17 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-static const char *const egress_names[] = {"none", "allowlist", "open"};
+const char *const session_egress_names[] = {"none", "allowlist", "open", NULL};
 
 const char *session_egress_name(enum session_egress mode)
 {
-    return egress_names[mode];
+    return session_egress_names[mode];
 }
 
 int session_egress_parse(const char *name, enum session_egress *ret)
 {
-    for (size_t i = 0; i < ARRAY_SIZE(egress_names); i++)
-        if (strcmp(egress_names[i], name) == 0) {
+    for (size_t i = 0; session_egress_names[i]; i++)
+        if (strcmp(session_egress_names[i], name) == 0) {
             *ret = (enum session_egress)i;
             return 0;
         }

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/error.h"
@@ -17,7 +18,8 @@
 #define BYTES_MAX ((int64_t)1 << 60)
 #define COUNT_MAX ((int64_t)1 << 31)
 
-static const char *const modes[] = {"none", "allowlist", "open", NULL};
+#define METHODS_MAX 7
+#define METHOD_MAX 16 /* bytes of one */
 
 struct body {
     int mode;
@@ -26,52 +28,59 @@ struct body {
     int64_t bytes, connections, requests;
 };
 
-#define AT(field) .offset = offsetof(struct body, field)
-
-static const struct json_field fields[] = {
-    {"mode", JSON_KIND_CHOICE, .required = true, AT(mode), .choices = modes},
-    {"destinations", JSON_KIND_ARRAY, AT(destinations),
-     .max = SESSION_DESTINATIONS_MAX},
-    {"packages", JSON_KIND_BOOL, AT(packages)},
-    {"bytes", JSON_KIND_INT, AT(bytes), .min = 1, .max = BYTES_MAX},
-    {"connections", JSON_KIND_INT, AT(connections), .min = 1,
-     .max = COUNT_MAX},
-    {"requests", JSON_KIND_INT, AT(requests), .min = 1, .max = COUNT_MAX},
-};
-
 struct destination {
     const char *host, *path, *secret;
     json_t *ports, *methods;
     bool inspect;
 };
 
-#undef AT
-#define AT(field) .offset = offsetof(struct destination, field)
+#define DESTINATION(member) API_AT(struct destination, member)
 
-static const struct json_field destination_fields[] = {
-    {"host", JSON_KIND_STRING, .required = true, AT(host), .min = 1,
-     .max = 255},
-    {"ports", JSON_KIND_ARRAY, AT(ports), .max = SESSION_PORTS_MAX},
-    {"methods", JSON_KIND_ARRAY, AT(methods), .max = 7},
-    {"path", JSON_KIND_STRING, AT(path), .min = 1, .max = 511},
-    {"secret", JSON_KIND_STRING, AT(secret), .min = 1, .max = 63},
-    {"inspect", JSON_KIND_BOOL, AT(inspect)},
+static const struct api_field destination_fields[] = {
+    {"host", API_STRING, API_REQUIRED, DESTINATION(host), .min = 1, .max = 255,
+     .help = "example.org, or *.example.org for all below"},
+    {"ports", API_ARRAY, DESTINATION(ports), .max = SESSION_PORTS_MAX,
+     .items = API_INT, .item_min = 1, .item_max = 65535,
+     .help = "else 80 and 443"},
+    {"methods", API_ARRAY, DESTINATION(methods), .max = METHODS_MAX,
+     .item_min = 1, .item_max = METHOD_MAX, .help = "of HTTP; else all"},
+    {"path", API_STRING, DESTINATION(path), .min = 1, .max = 511,
+     .help = "what paths begin with; else all"},
+    {"secret", API_STRING, DESTINATION(secret), .min = 1, .max = 63,
+     .help = "added on the way out; the code never has it"},
+    {"inspect", API_BOOL, API_DEFAULT, DESTINATION(inspect),
+     .help = "take TLS apart; needed for methods, path or secret on https"},
 };
+API_INPUT(session_destination_spec, "DestinationSpec", struct destination,
+          destination_fields, "One that may be reached.");
+
+#define BODY(member) API_AT(struct body, member)
+
+static const struct api_field network_fields[] = {
+    {"mode", API_CHOICE, API_REQUIRED, BODY(mode),
+     .choices = session_egress_names,
+     .help = "open: every public address, from code nobody has read"},
+    {"destinations", API_ARRAY, API_OR_STRINGS, BODY(destinations),
+     .max = SESSION_DESTINATIONS_MAX, .of = &session_destination_spec,
+     .help = "a string is just a host"},
+    {"packages", API_BOOL, API_DEFAULT, BODY(packages),
+     .help = "pip may install what policy allows"},
+    {"bytes", API_INT, BODY(bytes), .min = 1, .max = BYTES_MAX,
+     .help = "both ways together; else, and at most, the pool's"},
+    {"connections", API_INT, BODY(connections), .min = 1, .max = COUNT_MAX,
+     .help = "at once; else, and at most, the pool's"},
+    {"requests", API_INT, BODY(requests), .min = 1, .max = COUNT_MAX,
+     .help = "else, and at most, the pool's"},
+};
+API_INPUT(session_network_spec, "NetworkSpec", struct body, network_fields,
+          "What a session's code may reach.");
 
 /* ---- reading ------------------------------------------------------------ */
 
-static int read_ports(const json_t *list, uint16_t *ret, struct error *err)
+static void read_ports(const json_t *list, uint16_t *ret)
 {
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        const json_t *port = json_array_get(list, i);
-
-        if (!json_is_integer(port) || json_integer_value(port) < 1 ||
-            json_integer_value(port) > 65535)
-            return error_set(err, ERR_INVALID,
-                             "a port must be a whole number from 1 to 65535");
-        ret[i] = (uint16_t)json_integer_value(port);
-    }
-    return 0;
+    for (size_t i = 0; i < json_array_size(list); i++)
+        ret[i] = (uint16_t)json_integer_value(json_array_get(list, i));
 }
 
 static int read_methods(struct arena *room, const json_t *list,
@@ -82,7 +91,7 @@ static int read_methods(struct arena *room, const json_t *list,
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *name = json_string_value(json_array_get(list, i));
 
-        if (!name || !name[0] || strlen(name) > 16 || strchr(name, ','))
+        if (strchr(name, ','))
             return error_set(err, ERR_INVALID,
                              "methods must be a list of names");
         buf_addf(&b, "%s%s", i ? "," : "", name);
@@ -99,15 +108,10 @@ static int read_destination(struct arena *room, const json_t *value,
 
     if (json_is_string(value)) /* just a host */
         d.host = json_string_value(value);
-    else if (!json_is_object(value))
-        return error_set(err, ERR_INVALID,
-                         "a destination must be an object or a host");
-    rc = d.host ? 0
-                : json_read(value, destination_fields,
-                            ARRAY_SIZE(destination_fields), &d, err);
+    rc = d.host ? 0 : api_read(value, &session_destination_spec, &d, err);
     *ret = (struct session_destination){.inspect = d.inspect};
     if (rc == 0)
-        rc = read_ports(d.ports, ret->ports, err);
+        read_ports(d.ports, ret->ports);
     if (rc == 0)
         rc = read_methods(room, d.methods, &ret->methods, err);
     if (rc < 0)
@@ -123,7 +127,7 @@ int session_network_read(const json_t *object, struct arena *room,
 {
     struct session_destination *list;
     struct body b = {0};
-    int rc = json_read(object, fields, ARRAY_SIZE(fields), &b, err);
+    int rc = api_read(object, &session_network_spec, &b, err);
     size_t count = json_array_size(b.destinations);
 
     list = arena_alloc(room, (count + 1) * sizeof(*list));

@@ -23,7 +23,6 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
-#include "base/buf.h"
 #include "base/ids.h"
 #include "govern/govern.h"
 #include "pool/pool.h"
@@ -165,8 +164,11 @@ void session_network_info_done(struct session_network_info *info);
 
 /* network_json.c: {"mode": …, "destinations": […], …} and back; shapes only,
  * what may be is the core's to say. room: borrowed, has what ret points to. */
+struct api_resource;
 struct json_t;
 struct json_writer;
+extern const struct api_resource session_network_spec,
+    session_destination_spec;
 int session_network_read(const struct json_t *object, struct arena *room,
                          struct session_network *ret, struct error *err);
 /* Its fields, into an open object. */

@@ -18,7 +18,6 @@
 #include "base/path.h"
 #include "workspace/workspace_int.h"
 
-#define LABEL_MAX 128u
 #define HELD_MAX 10000   /* locks of one workspace */
 #define PATHS_MAX 100000 /* paths of one that ever had a lock */
 
@@ -187,7 +186,7 @@ int workspace_lock(struct workspaces *w, const struct actor *who,
     if (r == 0)
         r = check_ttl(spec->ttl_s, err);
     if (r == 0)
-        r = workspace_text_check("label", spec->label, LABEL_MAX, err);
+        r = workspace_text_check("label", spec->label, LOCK_LABEL_MAX, err);
     if (r == 0)
         r = workspace_text_check("session", spec->session, ID_MAX - 1, err);
     if (r < 0)

@@ -477,12 +477,14 @@ int workspace_archive(struct workspaces *w, const struct actor *who,
 
 #define LOCK_TTL_MIN_S 1u
 #define LOCK_TTL_MAX_S 86400u
+#define LOCK_LABEL_MAX 128u /* bytes */
+#define LOCK_TOKEN_MAX 256u /* bytes; no token is longer */
 
 struct workspace_lock {
     char id[ID_MAX]; /* lock_… */
     char *path;      /* owned */
     char holder[ID_MAX], session[ID_MAX];
-    char label[132];
+    char label[LOCK_LABEL_MAX + 4];
     int64_t fence, acquired_at_ms, expires_at_ms;
 };
 void workspace_lock_done(struct workspace_lock *l);
@@ -518,6 +520,8 @@ enum share_mode {
     SHARE_READ,
     SHARE_WRITE, /* also takes uploads below its path */
 };
+
+#define SHARE_PASSWORD_MAX 128u /* bytes */
 
 struct workspace_share {
     char id[ID_MAX]; /* share_… */
@@ -580,17 +584,20 @@ int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
 
 #define UPLOAD_PARTS_MAX 10000u
 
+struct workspace_upload_part {
+    uint32_t number;
+    uint64_t size;
+    char sha256[BLOB_NAME];
+};
+
 struct workspace_upload {
     char id[ID_MAX]; /* up_… */
     char workspace[ID_MAX];
     char *path;   /* owned */
     int64_t size; /* declared; -1 unknown */
     int64_t created_at_ms, expires_at_ms;
-    struct {
-        uint32_t number;
-        uint64_t size;
-        char sha256[BLOB_NAME];
-    } * parts; /* those that are there, in order; owned */
+    struct workspace_upload_part *parts; /* those that are there, in order;
+                                            owned */
     size_t part_count;
 };
 void workspace_upload_done(struct workspace_upload *u);

@@ -94,8 +94,8 @@ static void try_message(struct arena *arena, const json_t *value,
 {
     static const struct mcp_tool tool = {
         .name = "x",
-        .input = "{\"properties\":{\"a\":{\"x-mcp-header\":\"A\"},\"b\":{"
-                 "\"properties\":{\"c\":{\"x-mcp-header\":\"C\"}}}}}",
+        .schema = "{\"properties\":{\"a\":{\"x-mcp-header\":\"A\"},\"b\":{"
+                  "\"properties\":{\"c\":{\"x-mcp-header\":\"C\"}}}}}",
         .run = never,
     };
     struct mcp_headers h = {get, in};

@@ -188,17 +188,17 @@ static int change_prompts(struct mcp_call *call, const json_t *args,
 #define STRING "{\"type\":\"string\"}"
 #define TOOL(id, fn, text)                                                    \
     {                                                                         \
-        .name = id, .description = text, .input = NO_ARGUMENTS,               \
+        .name = id, .description = text, .schema = NO_ARGUMENTS,              \
         .groups = MCP_FIXTURE, .run = fn                                      \
     }
-#define TOOL_OF(id, fn, text, schema)                                         \
+#define TOOL_OF(id, fn, text, arguments)                                      \
     {                                                                         \
-        .name = id, .description = text, .input = schema,                     \
+        .name = id, .description = text, .schema = arguments,                 \
         .groups = MCP_FIXTURE, .run = fn                                      \
     }
-#define TASK(id, fn, text, schema)                                            \
+#define TASK(id, fn, text, arguments)                                         \
     {                                                                         \
-        .name = id, .description = text, .input = schema,                     \
+        .name = id, .description = text, .schema = arguments,                 \
         .groups = MCP_FIXTURE, .long_run = true, .task_after_ms = 300,        \
         .run = fn                                                             \
     }
@@ -267,7 +267,7 @@ static const struct mcp_tool tools[] = {
          "\"number\"},\"label\":" STRING "}}"),
     {.name = "failing_job",
      .description = "Fails, late.",
-     .input = NO_ARGUMENTS,
+     .schema = NO_ARGUMENTS,
      .groups = MCP_FIXTURE,
      .task_only = true,
      .run = fixture_failing},
@@ -277,7 +277,7 @@ static const struct mcp_tool tools[] = {
     TASK("multi_input", fixture_multi, "Asks two things.", NO_ARGUMENTS),
     {.name = "test_tool_with_task",
      .description = "Asks, then takes time.",
-     .input = NO_ARGUMENTS,
+     .schema = NO_ARGUMENTS,
      .groups = MCP_FIXTURE,
      .task_only = true,
      .run = fixture_with_task},

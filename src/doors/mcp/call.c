@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/arena.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -49,9 +50,12 @@ static void write_tool(struct json_writer *w, const struct mcp_tool *t)
     if (t->title)
         json_write_string(w, "title", t->title);
     json_write_string(w, "description", t->description);
-    json_write_raw(w, "inputSchema", t->input, strlen(t->input));
+    if (t->input)
+        api_schema(w, "inputSchema", t->input, API_INLINE);
+    else
+        json_write_raw(w, "inputSchema", t->schema, strlen(t->schema));
     if (t->output)
-        json_write_raw(w, "outputSchema", t->output, strlen(t->output));
+        api_schema(w, "outputSchema", t->output, API_INLINE);
     json_write_open(w, "annotations", '{');
     if (t->title)
         json_write_string(w, "title", t->title);

@@ -124,10 +124,10 @@ int mcp_header_params(const struct mcp_tool *tool, const json_t *args,
     json_t *schema;
     int r;
 
-    /* Few tools have any; the rest need not be read each time. */
-    if (!strstr(tool->input, "\"x-mcp-header\""))
+    /* No tool of ours has any. */
+    if (!tool->schema || !strstr(tool->schema, "\"x-mcp-header\""))
         return 0;
-    schema = json_loads(tool->input, 0, NULL);
+    schema = json_loads(tool->schema, 0, NULL);
     r = check_schema(schema, args, h, arena, 0, f);
     json_decref(schema);
     return r;

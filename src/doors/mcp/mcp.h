@@ -125,10 +125,12 @@ enum mcp_hint {
     MCP_OPEN_WORLD = 1 << 3,
 };
 
+struct api_resource;
 struct mcp_tool {
     const char *name, *title, *description;
-    const char *input;  /* JSON Schema text, an object */
-    const char *output; /* the same, or NULL */
+    const struct api_resource *input, *output;
+    const char *schema; /* of its arguments, as text: of tests' tools, which
+                           have neither of these */
     unsigned groups;    /* enum mcp_group */
     unsigned hints;     /* enum mcp_hint */
     uint32_t scope;     /* AUTH_* it needs */

@@ -19,6 +19,8 @@
 #ifndef GLOVEBOX_DOORS_MCP_TOOL_H
 #define GLOVEBOX_DOORS_MCP_TOOL_H
 
+#include "api/api.h"
+#include "base/path.h"
 #include "doors/mcp/mcp.h"
 #include "session/session.h"
 #include "workspace/workspace.h"
@@ -129,7 +131,16 @@ struct tool_file {
 #define TOOL_LINKS_MAX 32u
 #define TOOL_FILES_MAX 100u
 
-/* "path", "size", "url", …: one object */
+/* A tool_file as answers have it, with what is worked out from it. */
+struct tool_file_view {
+    struct tool_file file;
+    const char *sandbox_path, *uri, *url;
+};
+extern const struct api_resource tool_file_resource;
+struct tool_file_view tool_file_view(struct arena *arena,
+                                     const char *workspace,
+                                     const struct tool_file *f);
+/* The same, written: one object */
 void tool_file_encode(struct json_writer *w, const char *key,
                       struct arena *arena, const char *workspace,
                       const struct tool_file *f);
@@ -167,6 +178,7 @@ const char *tool_result_advice(const struct exec_info *info);
 /* Both say nothing when there is nothing to say. */
 void tool_network_say(struct buf *out, const struct exec_info *info);
 void tool_network_encode(struct json_writer *w, const struct exec_info *info);
+extern const struct api_resource tool_network_resource;
 
 /* ---- small things --------------------------------------------------------
  */
@@ -189,8 +201,8 @@ typedef int tool_run_fn(struct mcp_call *call, const json_t *args,
 
 #define TOOL_DECLARE(name)                                                    \
     tool_run_fn tool_##name;                                                  \
-    extern const char tool_##name##_text[], tool_##name##_input[],            \
-        tool_##name##_output[]
+    extern const char tool_##name##_text[];                                   \
+    extern const struct api_resource tool_##name##_input, tool_##name##_output
 
 TOOL_DECLARE(execute_python);
 TOOL_DECLARE(run_shell);
@@ -222,38 +234,68 @@ TOOL_DECLARE(run_shell_remote);
 /* report.py, in the daemon's read-only data */
 extern const char tool_report_program[];
 
-/* Schema pieces that many tools have, so that they are said once. */
-#define TOOL_SCHEMA_SESSION                                                   \
-    "\"session_id\":{\"type\":\"string\",\"description\":\"The session to "   \
-    "work in, as an earlier answer named it. Leave it out for the one of "    \
-    "this conversation.\"}"
-#define TOOL_SCHEMA_WORKSPACE                                                 \
-    "\"workspace\":{\"type\":\"string\",\"description\":\"The workspace, "    \
-    "ws_…. Leave it out for the one of the session.\"}"
-#define TOOL_SCHEMA_STATUS                                                    \
-    "\"status\":{\"type\":\"string\",\"description\":\"ok, or what kind of "  \
-    "failure it was\"},\"message\":{\"type\":\"string\",\"description\":"     \
-    "\"What went wrong, when it did\"},\"hint\":{\"type\":[\"string\","       \
-    "\"null\"],\"description\":\"What to do about it\"}"
-#define TOOL_SCHEMA_FILE                                                      \
-    "{\"type\":\"object\",\"properties\":{"                                   \
-    "\"path\":{\"type\":\"string\",\"description\":\"Below /mnt/data\"},"     \
-    "\"sandbox_path\":{\"type\":\"string\"},"                                 \
-    "\"change\":{\"type\":[\"string\",\"null\"],\"description\":\"created, "  \
-    "modified, deleted or renamed\"},"                                        \
-    "\"note\":{\"type\":[\"string\",\"null\"],\"description\":\"Why it was "  \
-    "not kept as asked\"},"                                                   \
-    "\"size\":{\"type\":\"integer\"},"                                        \
-    "\"mime_type\":{\"type\":[\"string\",\"null\"]},"                         \
-    "\"file_id\":{\"type\":[\"string\",\"null\"]},"                           \
-    "\"version\":{\"type\":[\"string\",\"null\"]},"                           \
-    "\"sha256\":{\"type\":[\"string\",\"null\"]},"                            \
-    "\"uri\":{\"type\":[\"string\",\"null\"],\"description\":\"Readable by "  \
-    "resources/read\"},"                                                      \
-    "\"url\":{\"type\":[\"string\",\"null\"],\"description\":\"Where this "   \
-    "service serves its bytes\"}},\"required\":[\"path\"]}"
-#define TOOL_OUTPUT(members)                                                  \
-    "{\"type\":\"object\",\"properties\":{" TOOL_SCHEMA_STATUS "," members    \
-    "},\"required\":[\"status\"]}"
+/* ---- arguments and answers -----------------------------------------------
+ * Each tool has a table of its arguments and one of its answer (api/api.h). */
+
+#define TOOL_PATH_MAX (PATH_BYTES_MAX + 32) /* with /mnt/data before it */
+
+/* What the others of an answer come after. A failure has only these. */
+struct tool_status {
+    const char *status, *message, *hint;
+};
+extern const struct api_resource tool_status;
+
+#define TOOL_OK                                                               \
+    {                                                                         \
+        .status = "ok"                                                        \
+    }
+#define TOOL_INPUT(tool, type, rows)                                          \
+    API_INPUT(tool_##tool##_input, #tool " arguments", type, rows, NULL)
+/* The struct begins with a struct tool_status. */
+#define TOOL_OUTPUT(tool, type, rows)                                         \
+    const struct api_resource tool_##tool##_output = {                        \
+        .name = #tool " answer",                                              \
+        .base = &tool_status,                                                 \
+        .fields = (rows),                                                     \
+        .count = ARRAY_SIZE(rows),                                            \
+        .size = sizeof(type),                                                 \
+        .partial = true}
+/* Written by the tool itself: the schema only. */
+#define TOOL_OUTPUT_SCHEMA(tool, rows)                                        \
+    const struct api_resource tool_##tool##_output = {                        \
+        .name = #tool " answer",                                              \
+        .base = &tool_status,                                                 \
+        .fields = (rows),                                                     \
+        .count = ARRAY_SIZE(rows),                                            \
+        .partial = true}
+/* The structured part of an answer. */
+void tool_answer(struct mcp_answer *ret, const struct api_resource *r,
+                 const void *object);
+
+/* Arguments that many tools have; the struct's members have these names. */
+#define TOOL_SESSION(type)                                                    \
+    {                                                                         \
+        "session_id", API_STRING, API_AT(type, session),                      \
+            .min = 1, .max = ID_MAX,                                          \
+            .help = "The session to work in, as an earlier answer named it. " \
+                    "Leave it out for the one of this conversation."          \
+    }
+#define TOOL_WORKSPACE(type)                                                  \
+    {                                                                         \
+        "workspace", API_STRING, API_AT(type, workspace),                     \
+            .min = 1, .max = ID_MAX,                                          \
+            .help = "The workspace, ws_…. Leave it out for the one of the " \
+                    "session."                                                \
+    }
+#define TOOL_LIMIT(type, most, usual)                                         \
+    {                                                                         \
+        "limit", API_INT, API_DEFAULT, API_AT(type, limit),                   \
+            .min = 1, .max = (most), .value = (usual)                         \
+    }
+#define TOOL_AFTER(type)                                                      \
+    {                                                                         \
+        "after", API_STRING, API_AT(type, after),                             \
+            .min = 1, .max = ID_MAX, .help = "next of the page before"        \
+    }
 
 #endif

@@ -16,15 +16,61 @@ struct remote_args {
     json_t *words;
 };
 
-#define AT(member) offsetof(struct remote_args, member)
+#define ARG(member) API_AT(struct remote_args, member)
+#define ENVIRONMENT                                                           \
+    {                                                                         \
+        "environmentId", API_STRING, API_REQUIRED, ARG(environment),          \
+            .min = 1, .max = ID_MAX, .help = "As launchShell returned it"     \
+    }
+
+const struct api_resource tool_launch_shell_input = {
+    .name = "launchShell arguments",
+    .size = sizeof(struct remote_args),
+    .input = true};
+
+static const struct api_field python_arguments[] = {
+    ENVIRONMENT,
+    {"pythonCode", API_STRING, API_REQUIRED, ARG(code), .max = INT64_MAX},
+};
+TOOL_INPUT(run_python_remote, struct remote_args, python_arguments);
+
+static const struct api_field shell_arguments[] = {
+    ENVIRONMENT,
+    {"shellCommand", API_STRING, ARG(code), .min = 1, .max = INT64_MAX},
+    {"execCommandAndArgs", API_ARRAY, ARG(words), .min = 1, .max = ARGS_MAX,
+     .help = "A program and its arguments, each taken as it is"},
+};
+TOOL_INPUT(run_shell_remote, struct remote_args, shell_arguments);
+
+struct launched {
+    struct tool_status status;
+    const char *environment;
+};
+
+static const struct api_field launched_fields[] = {
+    {"environmentId", API_STRING, API_AT(struct launched, environment)},
+};
+TOOL_OUTPUT(launch_shell, struct launched, launched_fields);
+
+/* Of what tool_result.c writes, what clients of that service know. */
+static const struct api_field run_fields[] = {
+    {"environmentId", API_STRING, API_ELSEWHERE},
+    {"exit_code", API_INT, API_NULLABLE, API_ELSEWHERE},
+    {"stdout", API_STRING, API_ELSEWHERE},
+    {"stderr", API_STRING, API_ELSEWHERE},
+    {"result", API_STRING, API_NULLABLE, API_ELSEWHERE},
+    {"files", API_ARRAY, .of = &tool_file_resource},
+};
+TOOL_OUTPUT_SCHEMA(run_python_remote, run_fields);
+TOOL_OUTPUT_SCHEMA(run_shell_remote, run_fields);
 
 int tool_launch_shell(struct mcp_call *call, const json_t *args,
                       struct mcp_answer *ret, struct error *err)
 {
     struct session_info made cleanup(session_info_done) = {.metadata = NULL};
     struct session_spec spec = {.pool = call->pool};
-    struct json_writer w = {.out = &ret->structured};
-    int r = json_read(args, NULL, 0, NULL, err);
+    struct remote_args a = {.code = NULL};
+    int r = api_read(args, &tool_launch_shell_input, &a, err);
 
     if (r == 0)
         r = session_create(call->doors->sessions, call->actor, &spec, &made,
@@ -32,10 +78,8 @@ int tool_launch_shell(struct mcp_call *call, const json_t *args,
     if (r < 0)
         return r;
     mcp_answer_textf(ret, "The environment %s is there.", made.id);
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_string(&w, "environmentId", made.id);
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_launch_shell_output,
+                &(struct launched){TOOL_OK, made.id});
     tool_files_meta(ret, made.id, NULL, 0);
     return 0;
 }
@@ -92,110 +136,59 @@ static int run(struct mcp_call *call, const char *environment,
 int tool_run_python_remote(struct mcp_call *call, const json_t *args,
                            struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"environmentId", JSON_KIND_STRING, .required = true,
-         .offset = AT(environment), .min = 1, .max = ID_MAX},
-        {"pythonCode", JSON_KIND_STRING, .required = true, .offset = AT(code),
-         .max = INT64_MAX},
-    };
     struct remote_args a = {.code = NULL};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_run_python_remote_input, &a, err);
 
     return r < 0 ? r : run(call, a.environment, EXEC_PYTHON, a.code, ret, err);
 }
 
 /* The words of a command, each as it is. */
-static int join(const json_t *words, struct buf *ret, struct error *err)
+static void join(const json_t *words, struct buf *ret)
 {
     json_t *word;
     size_t i;
 
     json_array_foreach (words, i, word) {
-        if (!json_is_string(word))
-            return error_set(err, ERR_INVALID,
-                             "field 'execCommandAndArgs' must be an array of "
-                             "strings");
         if (i)
             buf_adds(ret, " ");
         tool_text_quote(ret, json_string_value(word));
     }
-    if (!ret->len)
-        return error_set(err, ERR_INVALID,
-                         "field 'execCommandAndArgs' is empty");
-    return 0;
 }
 
 int tool_run_shell_remote(struct mcp_call *call, const json_t *args,
                           struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"environmentId", JSON_KIND_STRING, .required = true,
-         .offset = AT(environment), .min = 1, .max = ID_MAX},
-        {"shellCommand", JSON_KIND_STRING, .offset = AT(code), .min = 1,
-         .max = INT64_MAX},
-        {"execCommandAndArgs", JSON_KIND_ARRAY, .offset = AT(words),
-         .max = ARGS_MAX},
-    };
     struct buf joined cleanup(buf_done) = {0};
     struct remote_args a = {.code = NULL};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_run_shell_remote_input, &a, err);
 
     if (r == 0 && (a.code != NULL) == (a.words != NULL))
         r = error_set(err, ERR_INVALID,
                       "give exactly one of shellCommand and "
                       "execCommandAndArgs");
-    if (r == 0 && a.words)
-        r = join(a.words, &joined, err);
+    if (r == 0 && a.words) { /* one word at least */
+        join(a.words, &joined);
+        a.code = joined.data;
+    }
     if (r != 0) /* which is never positive */
         return r;
-    return run(call, a.environment, EXEC_SHELL, a.code ? a.code : joined.data,
-               ret, err);
+    return run(call, a.environment, EXEC_SHELL, tool_text_or(a.code, ""), ret,
+               err);
 }
 
 /* ---- their words -------------------------------------------------------- */
-
-#define ENVIRONMENT                                                            \
-    "\"environmentId\":{\"type\":\"string\",\"description\":\"As launchShell " \
-    "returned it\"}"
-
-#define OUTPUT                                                                \
-    TOOL_OUTPUT("\"environmentId\":{\"type\":\"string\"},"                    \
-                "\"exit_code\":{\"type\":[\"integer\",\"null\"]},"            \
-                "\"stdout\":{\"type\":\"string\"},"                           \
-                "\"stderr\":{\"type\":\"string\"},"                           \
-                "\"result\":{\"type\":[\"string\",\"null\"]},"                \
-                "\"files\":{\"type\":\"array\",\"items\":" TOOL_SCHEMA_FILE   \
-                "}")
 
 const char tool_launch_shell_text[] =
     "Makes a remote environment, a sealed sandbox of this pool, and returns "
     "its environmentId for the two other tools. Its files below /mnt/data are "
     "kept; variables last until the pool's cooldown without use.";
-const char tool_launch_shell_input[] =
-    "{\"type\":\"object\",\"additionalProperties\":false}";
-const char tool_launch_shell_output[] =
-    TOOL_OUTPUT("\"environmentId\":{\"type\":\"string\"}");
 
 const char tool_run_python_remote_text[] =
     "Runs Python in an environment and returns stdout, stderr, the value of "
     "the last expression, images and files. Variables stay between calls. At "
     "most 220 s. not_found: call launchShell for a new environment.";
-const char tool_run_python_remote_input[] =
-    "{\"type\":\"object\",\"properties\":{" ENVIRONMENT ","
-    "\"pythonCode\":{\"type\":\"string\"}},"
-    "\"required\":[\"environmentId\",\"pythonCode\"],"
-    "\"additionalProperties\":false}";
-const char tool_run_python_remote_output[] = OUTPUT;
 
 const char tool_run_shell_remote_text[] =
     "Runs a shell command in an environment and returns stdout, stderr and "
     "the exit code. Give exactly one of shellCommand and execCommandAndArgs. "
     "At most 220 s. not_found: call launchShell for a new environment.";
-const char tool_run_shell_remote_input[] =
-    "{\"type\":\"object\",\"properties\":{" ENVIRONMENT ","
-    "\"shellCommand\":{\"type\":\"string\"},"
-    "\"execCommandAndArgs\":{\"type\":\"array\",\"items\":{\"type\":"
-    "\"string\"},\"description\":\"A program and its arguments, each taken as "
-    "it is\"}},"
-    "\"required\":[\"environmentId\"],\"additionalProperties\":false}";
-const char tool_run_shell_remote_output[] = OUTPUT;

@@ -64,7 +64,78 @@ struct run_args {
     int64_t timeout;
 };
 
-#define AT(member) offsetof(struct run_args, member)
+#define ARG(member) API_AT(struct run_args, member)
+#define TIMEOUT(most)                                                         \
+    {                                                                         \
+        "timeout", API_INT, ARG(timeout),                                     \
+            .min = EXEC_TIMEOUT_MIN_S, .max = (most),                         \
+            .help = "Seconds it may run; 120 unless the pool says otherwise"  \
+    }
+
+static const struct api_field python_arguments[] = {
+    {"code", API_STRING, API_REQUIRED | API_LATER, ARG(code),
+     .max = CODE_CHARS_MAX,
+     .help = "Python source. The value of a last line that is an expression "
+             "is returned."},
+    TOOL_SESSION(struct run_args),
+    TIMEOUT(PYTHON_SECONDS_MAX),
+    {"workspace", API_STRING, ARG(workspace), .min = 1, .max = ID_MAX,
+     .help = "A workspace, ws_…, to work on instead of one of its own; for a "
+             "new session"},
+};
+TOOL_INPUT(execute_python, struct run_args, python_arguments);
+
+static const struct api_field shell_arguments[] = {
+    {"command", API_STRING, API_REQUIRED | API_LATER, ARG(code), .min = 1,
+     .max = CODE_CHARS_MAX, .help = "For bash; may have several lines"},
+    TOOL_SESSION(struct run_args),
+    TIMEOUT(SHELL_SECONDS_MAX),
+};
+TOOL_INPUT(run_shell, struct run_args, shell_arguments);
+
+/* As tool_result.c writes it; tool_held.c, of one that waits. */
+static const struct api_field error_fields[] = {
+    {"name", API_STRING, API_ELSEWHERE},
+    {"message", API_STRING, API_ELSEWHERE},
+    {"traceback", API_STRING, API_ELSEWHERE},
+};
+static API_SCHEMA(error_resource, "error", NULL, error_fields, NULL);
+
+static const struct api_field truncated_fields[] = {
+    {"what", API_STRING, API_ELSEWHERE},
+    {"characters", API_INT, API_ELSEWHERE},
+    {"left_out", API_INT, API_ELSEWHERE},
+    {"file", API_STRING, API_NULLABLE, API_ELSEWHERE},
+};
+static API_SCHEMA(truncated_resource, "truncated", NULL, truncated_fields,
+                  NULL);
+
+static const char *const interpreters[] = {"kept", "new", "lost", NULL};
+
+static const struct api_field run_fields[] = {
+    {"session_id", API_STRING, API_ELSEWHERE},
+    {"execution_id", API_STRING, API_ELSEWHERE},
+    {"approval_id", API_STRING,
+     .help = "Of status pending_approval: what has to be approved first"},
+    {"warning", API_STRING,
+     .help = "A limit that the code reached and outlived"},
+    {"exit_code", API_INT, API_NULLABLE, API_ELSEWHERE},
+    {"stdout", API_STRING, API_ELSEWHERE},
+    {"stderr", API_STRING, API_ELSEWHERE},
+    {"result", API_STRING, API_NULLABLE,
+     .help = "Value of the last expression"},
+    {"error", API_OBJECT, API_NULLABLE, .of = &error_resource},
+    {"truncated", API_ARRAY, .of = &truncated_resource},
+    {"duration_ms", API_INT, API_ELSEWHERE},
+    {"interpreter", API_CHOICE, .choices = interpreters,
+     .help = "new: variables of earlier calls are gone; lost: those of this "
+             "call are"},
+    {"images", API_INT, API_ELSEWHERE},
+    {"network", API_OBJECT, .of = &tool_network_resource},
+    {"files", API_ARRAY, .of = &tool_file_resource},
+};
+TOOL_OUTPUT_SCHEMA(execute_python, run_fields);
+TOOL_OUTPUT_SCHEMA(run_shell, run_fields);
 
 static int run(struct mcp_call *call, const struct run_args *a,
                enum exec_language language, struct mcp_answer *ret,
@@ -99,18 +170,8 @@ static int run(struct mcp_call *call, const struct run_args *a,
 int tool_execute_python(struct mcp_call *call, const json_t *args,
                         struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"code", JSON_KIND_STRING, .required = true, .offset = AT(code),
-         .max = INT64_MAX},
-        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-         .max = ID_MAX},
-        {"timeout", JSON_KIND_INT, .offset = AT(timeout),
-         .min = EXEC_TIMEOUT_MIN_S, .max = PYTHON_SECONDS_MAX},
-        {"workspace", JSON_KIND_STRING, .offset = AT(workspace), .min = 1,
-         .max = ID_MAX},
-    };
     struct run_args a = {.code = NULL};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_execute_python_input, &a, err);
 
     return r < 0 ? r : run(call, &a, EXEC_PYTHON, ret, err);
 }
@@ -118,16 +179,8 @@ int tool_execute_python(struct mcp_call *call, const json_t *args,
 int tool_run_shell(struct mcp_call *call, const json_t *args,
                    struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"command", JSON_KIND_STRING, .required = true, .offset = AT(code),
-         .min = 1, .max = INT64_MAX},
-        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-         .max = ID_MAX},
-        {"timeout", JSON_KIND_INT, .offset = AT(timeout),
-         .min = EXEC_TIMEOUT_MIN_S, .max = SHELL_SECONDS_MAX},
-    };
     struct run_args a = {.code = NULL};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_run_shell_input, &a, err);
 
     return r < 0 ? r : run(call, &a, EXEC_SHELL, ret, err);
 }
@@ -166,52 +219,6 @@ const char tool_execute_python_text[] =
     "is let go: files stay, variables do not, and the answer's interpreter "
     "field says new. " OUTCOMES;
 
-const char tool_execute_python_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"code\":{\"type\":\"string\",\"maxLength\":20000,\"description\":"
-    "\"Python source. The value of a last line that is an expression is "
-    "returned.\"}," TOOL_SCHEMA_SESSION ","
-    "\"timeout\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":900,"
-    "\"default\":120,\"description\":\"Seconds it may run\"},"
-    "\"workspace\":{\"type\":\"string\",\"description\":\"A workspace, ws_…, "
-    "to work on instead of one of its own; for a new session\"}},"
-    "\"required\":[\"code\"],\"additionalProperties\":false}";
-
-#define OUTPUT                                                                \
-    TOOL_OUTPUT(                                                              \
-        "\"session_id\":{\"type\":\"string\"},"                               \
-        "\"execution_id\":{\"type\":\"string\"},"                             \
-        "\"approval_id\":{\"type\":\"string\",\"description\":\"Of status "   \
-        "pending_approval: what has to be approved first\"},"                 \
-        "\"warning\":{\"type\":\"string\",\"description\":\"A limit that "    \
-        "the code reached and outlived\"},"                                   \
-        "\"exit_code\":{\"type\":[\"integer\",\"null\"]},"                    \
-        "\"stdout\":{\"type\":\"string\"},\"stderr\":{\"type\":\"string\"},"  \
-        "\"result\":{\"type\":[\"string\",\"null\"],\"description\":\"Value " \
-        "of the last expression\"},"                                          \
-        "\"error\":{\"type\":[\"object\",\"null\"],\"properties\":{"          \
-        "\"name\":{\"type\":\"string\"},\"message\":{\"type\":\"string\"},"   \
-        "\"traceback\":{\"type\":\"string\"}}},"                              \
-        "\"truncated\":{\"type\":\"array\",\"items\":{\"type\":\"object\","   \
-        "\"properties\":{\"what\":{\"type\":\"string\"},\"characters\":{"     \
-        "\"type\":\"integer\"},\"left_out\":{\"type\":\"integer\"},"          \
-        "\"file\":{\"type\":[\"string\",\"null\"]}}}},"                       \
-        "\"duration_ms\":{\"type\":\"integer\"},"                             \
-        "\"interpreter\":{\"type\":\"string\",\"enum\":[\"kept\",\"new\","    \
-        "\"lost\"],\"description\":\"new: variables of earlier calls are "    \
-        "gone; lost: those of this call are\"},"                              \
-        "\"images\":{\"type\":\"integer\"},"                                  \
-        "\"network\":{\"type\":\"object\",\"description\":\"Only when "       \
-        "something was blocked\",\"properties\":{\"mode\":{\"type\":"         \
-        "\"string\"},\"blocked\":{\"type\":\"array\",\"items\":{\"type\":"    \
-        "\"object\",\"properties\":{\"what\":{\"type\":\"string\"},"          \
-        "\"host\":{\"type\":\"string\"},\"port\":{\"type\":[\"integer\","     \
-        "\"null\"]},\"count\":{\"type\":\"integer\"},\"reason\":{\"type\":"   \
-        "\"string\"}}}}}},"                                                   \
-        "\"files\":{\"type\":\"array\",\"items\":" TOOL_SCHEMA_FILE "}")
-
-const char tool_execute_python_output[] = OUTPUT;
-
 const char tool_run_shell_text[] =
     "Runs a bash command in the session's sandbox, in /mnt/data, and returns "
     "stdout, stderr and the exit code. Use it for command-line tools (ls, "
@@ -223,14 +230,3 @@ const char tool_run_shell_text[] =
     "characters of command; stdout beyond 4,000 and stderr beyond 2,000 "
     "characters are cut in the middle, and the answer names the file that has "
     "all of it. " OUTCOMES;
-
-const char tool_run_shell_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"command\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":20000,"
-    "\"description\":\"For bash; may have several lines\"}," TOOL_SCHEMA_SESSION
-    ","
-    "\"timeout\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":240,"
-    "\"default\":120,\"description\":\"Seconds it may run\"}},"
-    "\"required\":[\"command\"],\"additionalProperties\":false}";
-
-const char tool_run_shell_output[] = OUTPUT;

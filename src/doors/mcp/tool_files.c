@@ -12,6 +12,29 @@
 
 #define ROOT "/mnt/data/"
 
+/* ---- answers in general --------------------------------------------------
+ */
+
+static const struct api_field status_fields[] = {
+    {"status", API_STRING, API_AT(struct tool_status, status),
+     .help = "ok, or what kind of failure it was"},
+    {"message", API_STRING, API_OPTIONAL, API_AT(struct tool_status, message),
+     .help = "What went wrong, when it did"},
+    {"hint", API_STRING, API_OPTIONAL | API_NULLABLE,
+     API_AT(struct tool_status, hint), .help = "What to do about it"},
+};
+API_OUTPUT(tool_status, "status", struct tool_status, status_fields, NULL);
+
+void tool_answer(struct mcp_answer *ret, const struct api_resource *r,
+                 const void *object)
+{
+    struct json_writer w = {.out = &ret->structured};
+
+    api_write(&w, NULL, r, object);
+}
+
+/* ---- files -------------------------------------------------------------- */
+
 static bool is_kept(const struct tool_file *f)
 {
     return tool_some(f->file) && tool_some(f->version);
@@ -33,27 +56,49 @@ const char *tool_file_url(struct arena *arena, const char *file,
                         version);
 }
 
+#define VIEW(member) API_AT(struct tool_file_view, member)
+
+static const struct api_field file_fields[] = {
+    {"path", API_STRING, VIEW(file.path), .help = "Below /mnt/data"},
+    {"sandbox_path", API_STRING, VIEW(sandbox_path)},
+    {"change", API_STRING, API_NULLABLE, VIEW(file.change),
+     .help = "created, modified, deleted or renamed"},
+    {"note", API_STRING, API_NULLABLE, VIEW(file.why),
+     .help = "Why it was not kept as asked"},
+    {"size", API_INT, VIEW(file.size)},
+    {"mime_type", API_STRING, API_NULLABLE, VIEW(file.mime)},
+    {"file_id", API_STRING, API_NULLABLE, VIEW(file.file)},
+    {"version", API_STRING, API_NULLABLE, VIEW(file.version)},
+    {"sha256", API_STRING, API_NULLABLE, VIEW(file.sha256)},
+    {"uri", API_STRING, API_NULLABLE, VIEW(uri),
+     .help = "Readable by resources/read"},
+    {"url", API_STRING, API_NULLABLE, VIEW(url),
+     .help = "Where this service serves its bytes"},
+};
+API_OUTPUT(tool_file_resource, "file", struct tool_file_view, file_fields,
+           NULL);
+
+struct tool_file_view tool_file_view(struct arena *arena,
+                                     const char *workspace,
+                                     const struct tool_file *f)
+{
+    bool linked = is_kept(f) && tool_some(workspace);
+
+    return (struct tool_file_view){
+        .file = *f,
+        .sandbox_path = arena_printf(arena, "sandbox:" ROOT "%s", f->path),
+        .uri = linked ? mcp_uri_make(arena, workspace, f->path) : NULL,
+        .url = tool_file_url(arena, f->file, f->version),
+    };
+}
+
 void tool_file_encode(struct json_writer *w, const char *key,
                       struct arena *arena, const char *workspace,
                       const struct tool_file *f)
 {
-    bool linked = is_kept(f) && tool_some(workspace);
+    struct tool_file_view view = tool_file_view(arena, workspace, f);
 
-    json_write_open(w, key, '{');
-    json_write_string(w, "path", f->path);
-    json_write_string(w, "sandbox_path",
-                      arena_printf(arena, "sandbox:" ROOT "%s", f->path));
-    json_write_string(w, "change", tool_some(f->change));
-    json_write_string(w, "note", tool_some(f->why));
-    json_write_int(w, "size", (int64_t)f->size);
-    json_write_string(w, "mime_type", tool_some(f->mime));
-    json_write_string(w, "file_id", tool_some(f->file));
-    json_write_string(w, "version", tool_some(f->version));
-    json_write_string(w, "sha256", tool_some(f->sha256));
-    json_write_string(w, "uri",
-                      linked ? mcp_uri_make(arena, workspace, f->path) : NULL);
-    json_write_string(w, "url", tool_file_url(arena, f->file, f->version));
-    json_write_close(w, '}');
+    api_write(w, key, &tool_file_resource, &view);
 }
 
 void tool_file_link(struct mcp_answer *a, struct arena *arena,

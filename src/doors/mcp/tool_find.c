@@ -20,21 +20,71 @@ struct find_args {
     int64_t limit;
 };
 
-#define AT(member) offsetof(struct find_args, member)
+#define ARG(member) API_AT(struct find_args, member)
 
-static const struct json_field fields[] = {
-    {"query", JSON_KIND_STRING, .required = true, .offset = AT(query),
-     .min = 1, .max = SEARCH_QUERY_MAX},
-    {"workspace", JSON_KIND_STRING, .offset = AT(workspace), .min = 1,
-     .max = ID_MAX},
-    {"path", JSON_KIND_STRING, .offset = AT(prefix),
-     .max = PATH_BYTES_MAX + 32},
-    {"type", JSON_KIND_STRING, .offset = AT(type), .min = 1, .max = 96},
-    {"conversation", JSON_KIND_STRING, .offset = AT(conversation), .min = 1,
-     .max = 256},
-    {"limit", JSON_KIND_INT, .offset = AT(limit), .min = 1, .max = LIMIT_MAX},
-    {"after", JSON_KIND_STRING, .offset = AT(after), .min = 1, .max = 64},
+static const struct api_field arguments[] = {
+    {"query", API_STRING, API_REQUIRED, ARG(query), .min = 1,
+     .max = SEARCH_QUERY_MAX},
+    {"workspace", API_STRING, ARG(workspace), .min = 1, .max = ID_MAX,
+     .help = "Only in this one, ws_…"},
+    {"path", API_STRING, ARG(prefix), .max = TOOL_PATH_MAX,
+     .help = "Only below this folder"},
+    {"type", API_STRING, ARG(type), .min = 1, .max = 96,
+     .help = "Only of this kind: csv, code, pdf, image/ …"},
+    {"conversation", API_STRING, ARG(conversation), .min = 1, .max = 256,
+     .help = "Only files this conversation made or changed"},
+    TOOL_LIMIT(struct find_args, LIMIT_MAX, LIMIT_DEFAULT),
+    TOOL_AFTER(struct find_args),
 };
+TOOL_INPUT(search_workspace, struct find_args, arguments);
+
+struct hit {
+    struct search_hit of;
+    const char *snippet, *uri, *url;
+};
+
+#define HIT(member) API_AT(struct hit, member)
+
+static const struct api_field citation_fields[] = {
+    {"file_id", API_STRING, HIT(of.file)},
+    {"version", API_STRING, HIT(of.version)},
+    {"line", API_INT, API_NULLABLE, HIT(of.line)},
+    {"page", API_INT, API_NULLABLE, HIT(of.page)},
+    {"url", API_STRING, API_NULLABLE, HIT(url)},
+};
+static API_OUTPUT(citation_resource, "citation", struct hit, citation_fields,
+                  NULL);
+
+static const struct api_field hit_fields[] = {
+    {"path", API_STRING, HIT(of.path)},
+    {"workspace", API_STRING, HIT(of.workspace)},
+    {"snippet", API_STRING, HIT(snippet)},
+    {"score", API_REAL, HIT(of.score)},
+    {"in_name", API_BOOL, HIT(of.in_name)},
+    {"mime_type", API_STRING, API_NULLABLE, HIT(of.mime)},
+    {"modified_at", API_TIME, API_NULLABLE, HIT(of.modified_at_ms)},
+    {"uri", API_STRING, HIT(uri)},
+    {"citation", API_OBJECT, .of = &citation_resource},
+};
+static API_OUTPUT(hit_resource, "hit", struct hit, hit_fields, NULL);
+
+struct found {
+    struct tool_status status;
+    const struct hit *hits;
+    size_t count;
+    const char *next;
+    uint64_t pending;
+};
+
+#define FOUND(member) API_AT(struct found, member)
+
+static const struct api_field answer_fields[] = {
+    {"hits", API_ARRAY, API_LIST(struct found, hits, count),
+     .of = &hit_resource},
+    {"next", API_STRING, API_NULLABLE, FOUND(next)},
+    {"pending", API_INT, FOUND(pending)},
+};
+TOOL_OUTPUT(search_workspace, struct found, answer_fields);
 
 /* The marks around hits are for people's eyes; models read **bold**. */
 static char *plain_snippet(struct arena *arena, const char *snippet)
@@ -54,37 +104,6 @@ static char *plain_snippet(struct arena *arena, const char *snippet)
     return arena_strdup(arena, out.data ? out.data : "");
 }
 
-static void encode_number(struct json_writer *w, const char *key,
-                          uint32_t number)
-{
-    if (number)
-        json_write_int(w, key, number);
-    else
-        json_write_string(w, key, NULL);
-}
-
-static void encode_hit(struct json_writer *w, struct arena *arena,
-                       const struct search_hit *h, const char *snippet)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "path", h->path);
-    json_write_string(w, "workspace", h->workspace);
-    json_write_string(w, "snippet", snippet);
-    json_write_real(w, "score", h->score);
-    json_write_bool(w, "in_name", h->in_name);
-    json_write_string(w, "mime_type", tool_some(h->mime));
-    json_write_time(w, "modified_at", h->modified_at_ms);
-    json_write_string(w, "uri", mcp_uri_make(arena, h->workspace, h->path));
-    json_write_open(w, "citation", '{');
-    json_write_string(w, "file_id", h->file);
-    json_write_string(w, "version", h->version);
-    encode_number(w, "line", h->line);
-    encode_number(w, "page", h->page);
-    json_write_string(w, "url", tool_file_url(arena, h->file, h->version));
-    json_write_close(w, '}');
-    json_write_close(w, '}');
-}
-
 static void say_hit(struct buf *out, size_t number, const struct search_hit *h,
                     const char *snippet)
 {
@@ -102,22 +121,23 @@ static void answer(struct mcp_call *call, const struct search_hit *hits,
                    size_t count, bool more, const struct search_state *state,
                    struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
+    struct hit *list cleanup(mem_free) = xcalloc(count + 1, sizeof(*list));
+    const char *next = more ? hits[count - 1].cursor : NULL;
     struct buf text cleanup(buf_done) = {0};
 
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_open(&w, "hits", '[');
     for (size_t i = 0; i < count; i++) {
-        char *snippet = plain_snippet(call->arena, hits[i].snippet);
+        const struct search_hit *h = &hits[i];
 
-        encode_hit(&w, call->arena, &hits[i], snippet);
-        say_hit(&text, i + 1, &hits[i], snippet);
+        list[i] = (struct hit){
+            .of = *h,
+            .snippet = plain_snippet(call->arena, h->snippet),
+            .uri = mcp_uri_make(call->arena, h->workspace, h->path),
+            .url = tool_file_url(call->arena, h->file, h->version),
+        };
+        say_hit(&text, i + 1, h, list[i].snippet);
     }
-    json_write_close(&w, ']');
-    json_write_string(&w, "next", more ? hits[count - 1].cursor : NULL);
-    json_write_int(&w, "pending", (int64_t)state->pending);
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_search_workspace_output,
+                &(struct found){TOOL_OK, list, count, next, state->pending});
     if (!count)
         buf_adds(&text, "Nothing was found.\n");
     if (state->pending)
@@ -125,22 +145,21 @@ static void answer(struct mcp_call *call, const struct search_hit *hits,
                  "[%llu files are not read yet; ask again in a few "
                  "seconds]\n",
                  (unsigned long long)state->pending);
-    if (more)
-        buf_addf(&text, "[there are more: go on with after=%s]\n",
-                 hits[count - 1].cursor);
+    if (next)
+        buf_addf(&text, "[there are more: go on with after=%s]\n", next);
     mcp_answer_text(ret, text.data, text.len);
 }
 
 int tool_search_workspace(struct mcp_call *call, const json_t *args,
                           struct mcp_answer *ret, struct error *err)
 {
-    struct find_args a = {.limit = LIMIT_DEFAULT};
+    struct find_args a = {.query = NULL};
     struct search_state state = {0};
     struct search_hit *hits = NULL;
     struct error ignored;
     size_t count = 0;
     bool more = false;
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_search_workspace_input, &a, err);
 
     if (r == 0 && a.prefix)
         r = tool_folder(call->arena, a.prefix, &a.prefix, err);
@@ -175,35 +194,3 @@ const char tool_search_workspace_text[] =
     "answer. Files are indexed within seconds of being written; pending tells "
     "how many are not read yet. For regular expressions in the session's own "
     "files use search_files.";
-const char tool_search_workspace_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"query\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":1000},"
-    "\"workspace\":{\"type\":\"string\",\"description\":\"Only in this one, "
-    "ws_…\"},"
-    "\"path\":{\"type\":\"string\",\"description\":\"Only below this "
-    "folder\"},"
-    "\"type\":{\"type\":\"string\",\"description\":\"Only of this kind: csv, "
-    "code, pdf, image/ …\"},"
-    "\"conversation\":{\"type\":\"string\",\"description\":\"Only files this "
-    "conversation made or changed\"},"
-    "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100,"
-    "\"default\":10},"
-    "\"after\":{\"type\":\"string\",\"description\":\"next of the page "
-    "before\"}},\"required\":[\"query\"],\"additionalProperties\":false}";
-const char tool_search_workspace_output[] = TOOL_OUTPUT(
-    "\"hits\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
-    "\"properties\":{\"path\":{\"type\":\"string\"},"
-    "\"workspace\":{\"type\":\"string\"},\"snippet\":{\"type\":\"string\"},"
-    "\"score\":{\"type\":\"number\"},\"in_name\":{\"type\":\"boolean\"},"
-    "\"mime_type\":{\"type\":[\"string\",\"null\"]},"
-    "\"modified_at\":{\"type\":[\"string\",\"null\"]},"
-    "\"uri\":{\"type\":\"string\"},"
-    "\"citation\":{\"type\":\"object\",\"properties\":{"
-    "\"file_id\":{\"type\":\"string\"},\"version\":{\"type\":\"string\"},"
-    "\"line\":{\"type\":[\"integer\",\"null\"]},"
-    "\"page\":{\"type\":[\"integer\",\"null\"]},"
-    "\"url\":{\"type\":[\"string\",\"null\"]}},"
-    "\"required\":[\"file_id\",\"version\"]}},"
-    "\"required\":[\"path\",\"workspace\",\"citation\"]}},"
-    "\"next\":{\"type\":[\"string\",\"null\"]},"
-    "\"pending\":{\"type\":\"integer\"}");

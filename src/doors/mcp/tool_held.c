@@ -11,6 +11,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/api.h"
 #include "approval/approval.h"
 #include "base/arena.h"
 #include "base/clock.h"
@@ -248,36 +249,59 @@ struct approval_args {
     int decision; /* -1: none */
 };
 
-#define AT(member) offsetof(struct approval_args, member)
+#define ARG(member) API_AT(struct approval_args, member)
+
+static const char *const decisions[] = {"deny", "approve", NULL};
+
+static const struct api_field check_arguments[] = {
+    {"approval_id", API_STRING, API_REQUIRED, ARG(id), .min = 1, .max = ID_MAX,
+     .help = "apr_…, as the answer named it"},
+};
+TOOL_INPUT(check_approval, struct approval_args, check_arguments);
+
+static const struct api_field decide_arguments[] = {
+    {"approval_id", API_STRING, API_REQUIRED, ARG(id), .min = 1, .max = ID_MAX,
+     .help = "apr_…"},
+    {"decision", API_CHOICE, API_REQUIRED, ARG(decision),
+     .choices = decisions},
+    {"reason", API_STRING, ARG(reason), .max = APPROVAL_REASON_MAX},
+};
+TOOL_INPUT(decide_approval, struct approval_args, decide_arguments);
+
+struct approval {
+    struct tool_status status;
+    struct approval_info info;
+};
+
+#define APPROVAL(member) API_AT(struct approval, member)
+
+static const struct api_field approval_answer[] = {
+    {"approval_id", API_STRING, APPROVAL(info.id)},
+    {"approval", API_OBJECT, APPROVAL(info), .of = &approval_resource,
+     .help = "state is pending, approved, denied, expired or withdrawn"},
+};
+TOOL_OUTPUT(check_approval, struct approval, approval_answer);
+TOOL_OUTPUT(decide_approval, struct approval, approval_answer);
 
 static void say_approval(const struct approval_info *info,
                          struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
+    bool pending = info->state == APPROVAL_PENDING;
 
     mcp_answer_textf(ret, "%s is %s%s%s: %s", info->id,
                      approval_state_name(info->state),
                      info->reason[0] ? ", " : "", info->reason, info->summary);
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status",
-                      info->state == APPROVAL_PENDING
-                          ? exec_status_name(EXEC_PENDING)
-                          : "ok");
-    json_write_string(&w, "approval_id", info->id);
-    json_write_open(&w, "approval", '{');
-    approval_write(&w, info);
-    json_write_close(&w, '}');
-    json_write_close(&w, '}');
+    tool_answer(
+        ret, &tool_check_approval_output,
+        &(struct approval){
+            {.status = pending ? exec_status_name(EXEC_PENDING) : "ok"},
+            *info});
 }
 
 /* The execution's result, once it has one. */
 int tool_check_approval(struct mcp_call *call, const json_t *args,
                         struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"approval_id", JSON_KIND_STRING, .required = true, .offset = AT(id),
-         .min = 1, .max = ID_MAX},
-    };
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
@@ -285,7 +309,7 @@ int tool_check_approval(struct mcp_call *call, const json_t *args,
     struct approval_args a = {.id = NULL};
     struct exec_info run;
     struct error ignored;
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_check_approval_input, &a, err);
 
     if (r == 0)
         r = approval_get(call->doors->core->approvals, call->actor, a.id,
@@ -311,18 +335,9 @@ int tool_check_approval(struct mcp_call *call, const json_t *args,
 int tool_decide_approval(struct mcp_call *call, const json_t *args,
                          struct mcp_answer *ret, struct error *err)
 {
-    static const char *const decisions[] = {"deny", "approve", NULL};
-    static const struct json_field fields[] = {
-        {"approval_id", JSON_KIND_STRING, .required = true, .offset = AT(id),
-         .min = 1, .max = ID_MAX},
-        {"decision", JSON_KIND_CHOICE, .required = true,
-         .offset = AT(decision), .choices = decisions},
-        {"reason", JSON_KIND_STRING, .offset = AT(reason),
-         .max = APPROVAL_REASON_MAX},
-    };
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
     struct approval_args a = {.decision = -1};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_decide_approval_input, &a, err);
 
     if (r == 0)
         r = approval_decide(call->doors->core->approvals, call->actor, a.id,
@@ -334,11 +349,6 @@ int tool_decide_approval(struct mcp_call *call, const json_t *args,
 
 /* ---- their words -------------------------------------------------------- */
 
-#define OUTPUT                                                                \
-    TOOL_OUTPUT("\"approval_id\":{\"type\":\"string\"},"                      \
-                "\"approval\":{\"type\":\"object\",\"description\":\"state "  \
-                "is pending, approved, denied, expired or withdrawn\"}")
-
 const char tool_check_approval_text[] =
     "Looks at something that waits for a person's approval, as an answer with "
     "status pending_approval named it. Once it has been approved and has run, "
@@ -347,27 +357,9 @@ const char tool_check_approval_text[] =
     "loop: approvals take minutes or hours. not_found: there is no such "
     "approval for this key.";
 
-const char tool_check_approval_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"approval_id\":{\"type\":\"string\",\"description\":\"apr_…, as the "
-    "answer named it\"}},"
-    "\"required\":[\"approval_id\"],\"additionalProperties\":false}";
-
-const char tool_check_approval_output[] = OUTPUT;
-
 const char tool_decide_approval_text[] =
     "Approves or denies something that somebody else's key has asked for. It "
     "needs the scope approve, and is refused for what the same key, or a "
     "token of it, has asked. Only decide what the user has read and told you "
     "to decide. A denial needs a reason, which who asked will read. conflict: "
     "it is settled already.";
-
-const char tool_decide_approval_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"approval_id\":{\"type\":\"string\",\"description\":\"apr_…\"},"
-    "\"decision\":{\"type\":\"string\",\"enum\":[\"approve\",\"deny\"]},"
-    "\"reason\":{\"type\":\"string\",\"maxLength\":500}},"
-    "\"required\":[\"approval_id\",\"decision\"],"
-    "\"additionalProperties\":false}";
-
-const char tool_decide_approval_output[] = OUTPUT;

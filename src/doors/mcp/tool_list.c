@@ -23,16 +23,60 @@ struct list_args {
     int64_t limit;
 };
 
-#define AT(member) offsetof(struct list_args, member)
+#define ARG(member) API_AT(struct list_args, member)
 
-static const struct json_field fields[] = {
-    {"path", JSON_KIND_STRING, .offset = AT(path), .max = PATH_BYTES_MAX + 32},
-    {"recursive", JSON_KIND_BOOL, .offset = AT(recursive)},
-    {"pattern", JSON_KIND_STRING, .offset = AT(pattern), .min = 1, .max = 200},
-    {"limit", JSON_KIND_INT, .offset = AT(limit), .min = 1, .max = LIMIT_MAX},
-    {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-     .max = ID_MAX},
+static const struct api_field arguments[] = {
+    {"path", API_STRING, ARG(path), .max = TOOL_PATH_MAX,
+     .help = "Only below this folder of /mnt/data"},
+    {"recursive", API_BOOL, API_DEFAULT, ARG(recursive), .value = true,
+     .help = "false: one level, folders as entries that end with /"},
+    {"pattern", API_STRING, ARG(pattern), .min = 1, .max = 200,
+     .help = "* and ? within a name, ** across folders; without a / it is of "
+             "the name alone"},
+    TOOL_LIMIT(struct list_args, LIMIT_MAX, LIMIT_DEFAULT),
+    TOOL_SESSION(struct list_args),
 };
+TOOL_INPUT(list_files, struct list_args, arguments);
+
+struct entry {
+    struct session_file file;
+    const char *path, *mime, *url;
+    bool folder;
+};
+
+static bool is_file(const void *object)
+{
+    return !((const struct entry *)object)->folder;
+}
+
+static const char *const entry_types[] = {"file", "folder", NULL};
+
+#define ENTRY(member) API_AT(struct entry, member)
+
+static const struct api_field entry_fields[] = {
+    {"path", API_STRING, ENTRY(path)},
+    {"type", API_CHOICE, ENTRY(folder), .choices = entry_types},
+    {"size", API_INT, API_OPTIONAL, ENTRY(file.size), .when = is_file},
+    {"mime_type", API_STRING, API_OPTIONAL | API_NULLABLE, ENTRY(mime),
+     .when = is_file},
+    {"modified_at", API_TIME, API_OPTIONAL | API_NULLABLE,
+     ENTRY(file.modified_at_ms), .when = is_file},
+    {"file_id", API_STRING, API_OPTIONAL | API_NULLABLE, ENTRY(file.file),
+     .when = is_file},
+    {"version", API_STRING, API_OPTIONAL | API_NULLABLE, ENTRY(file.version),
+     .when = is_file},
+    {"url", API_STRING, API_OPTIONAL | API_NULLABLE, ENTRY(url),
+     .when = is_file},
+};
+static API_OUTPUT(entry_resource, "entry", struct entry, entry_fields, NULL);
+
+/* The entries are written as they are found. */
+static const struct api_field answer_fields[] = {
+    {"session_id", API_STRING, API_NULLABLE, API_ELSEWHERE},
+    {"files", API_ARRAY, .of = &entry_resource},
+    {"more", API_BOOL, API_ELSEWHERE},
+};
+TOOL_OUTPUT_SCHEMA(list_files, answer_fields);
 
 struct listing {
     struct mcp_call *call;
@@ -62,11 +106,10 @@ static void add_folder(struct listing *l, const char *path, size_t len)
         return;
     }
     l->count++;
-    json_write_open(&l->w, NULL, '{');
-    json_write_string(&l->w, "path",
-                      arena_printf(l->call->arena, "%s/", name));
-    json_write_string(&l->w, "type", "folder");
-    json_write_close(&l->w, '}');
+    api_write(
+        &l->w, NULL, &entry_resource,
+        &(struct entry){.path = arena_printf(l->call->arena, "%s/", name),
+                        .folder = true});
     buf_addf(&l->text, "%s/\n", name);
 }
 
@@ -82,16 +125,12 @@ static void add_file(struct listing *l, const struct session_file *f)
         return;
     }
     l->count++;
-    json_write_open(&l->w, NULL, '{');
-    json_write_string(&l->w, "path", f->path);
-    json_write_string(&l->w, "type", "file");
-    json_write_int(&l->w, "size", (int64_t)f->size);
-    json_write_string(&l->w, "mime_type", mime_of_path(f->path));
-    json_write_time(&l->w, "modified_at", f->modified_at_ms);
-    json_write_string(&l->w, "file_id", tool_some(f->file));
-    json_write_string(&l->w, "version", tool_some(f->version));
-    json_write_string(&l->w, "url", tool_file_url(arena, f->file, f->version));
-    json_write_close(&l->w, '}');
+    api_write(
+        &l->w, NULL, &entry_resource,
+        &(struct entry){.file = *f,
+                        .path = f->path,
+                        .mime = mime_of_path(f->path),
+                        .url = tool_file_url(arena, f->file, f->version)});
     buf_addf(&l->text, "%s (%s)\n", f->path, tool_text_size(f->size, size));
 }
 
@@ -162,10 +201,9 @@ int tool_list_files(struct mcp_call *call, const json_t *args,
 {
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
-    struct list_args a = {
-        .path = "", .recursive = true, .limit = LIMIT_DEFAULT};
+    struct list_args a = {.path = ""};
     struct listing l = {.call = call, .session = &session, .args = &a};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_list_files_input, &a, err);
 
     if (r == 0)
         r = tool_folder(call->arena, a.path, &l.folder, err);
@@ -197,30 +235,3 @@ const char tool_list_files_text[] =
     "names that match, such as *.csv or reports/**/*.pdf. At most 1,000 "
     "entries, 200 unless limit says otherwise; more tells that there are "
     "others. It works on sleeping sessions without waking them.";
-
-const char tool_list_files_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"path\":{\"type\":\"string\",\"description\":\"Only below this folder "
-    "of /mnt/data\"},"
-    "\"recursive\":{\"type\":\"boolean\",\"default\":true,\"description\":"
-    "\"false: one level, folders as entries that end with /\"},"
-    "\"pattern\":{\"type\":\"string\",\"maxLength\":200,\"description\":"
-    "\"* and ? within a name, ** across folders; without a / it is of the "
-    "name alone\"},"
-    "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":1000,"
-    "\"default\":200}," TOOL_SCHEMA_SESSION "},"
-    "\"additionalProperties\":false}";
-
-const char tool_list_files_output[] = TOOL_OUTPUT(
-    "\"session_id\":{\"type\":[\"string\",\"null\"]},"
-    "\"files\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
-    "\"properties\":{\"path\":{\"type\":\"string\"},"
-    "\"type\":{\"type\":\"string\",\"enum\":[\"file\",\"folder\"]},"
-    "\"size\":{\"type\":\"integer\"},"
-    "\"mime_type\":{\"type\":[\"string\",\"null\"]},"
-    "\"modified_at\":{\"type\":[\"string\",\"null\"]},"
-    "\"file_id\":{\"type\":[\"string\",\"null\"]},"
-    "\"version\":{\"type\":[\"string\",\"null\"]},"
-    "\"url\":{\"type\":[\"string\",\"null\"]}},"
-    "\"required\":[\"path\",\"type\"]}},"
-    "\"more\":{\"type\":\"boolean\"}");

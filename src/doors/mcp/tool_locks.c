@@ -16,12 +16,62 @@ struct lock_args {
     bool force;
 };
 
-#define AT(member) offsetof(struct lock_args, member)
+#define ARG(member) API_AT(struct lock_args, member)
+
+static const struct api_field lock_arguments[] = {
+    {"path", API_STRING, API_REQUIRED, ARG(path), .min = 1,
+     .max = TOOL_PATH_MAX, .help = "Below /mnt/data"},
+    TOOL_WORKSPACE(struct lock_args),
+    TOOL_SESSION(struct lock_args),
+    {"seconds", API_INT, API_DEFAULT, ARG(seconds), .min = LOCK_TTL_MIN_S,
+     .max = LOCK_TTL_MAX_S, .value = SECONDS_DEFAULT},
+    {"label", API_STRING, ARG(label), .max = LOCK_LABEL_MAX,
+     .help = "What it is for, shown to others"},
+};
+TOOL_INPUT(lock_file, struct lock_args, lock_arguments);
+
+static const struct api_field unlock_arguments[] = {
+    {"lock_id", API_STRING, API_REQUIRED, ARG(lock), .min = 1, .max = ID_MAX},
+    {"lock_token", API_STRING, ARG(token), .min = 1, .max = LOCK_TOKEN_MAX},
+    {"force", API_BOOL, API_DEFAULT, ARG(force), .value = false},
+    TOOL_WORKSPACE(struct lock_args),
+    TOOL_SESSION(struct lock_args),
+};
+TOOL_INPUT(unlock_file, struct lock_args, unlock_arguments);
+
+struct locked {
+    struct tool_status status;
+    struct workspace_lock lock;
+    const char *workspace, *token;
+};
+
+#define LOCKED(member) API_AT(struct locked, member)
+
+static const struct api_field locked_fields[] = {
+    {"workspace", API_STRING, LOCKED(workspace)},
+    {"path", API_STRING, LOCKED(lock.path)},
+    {"lock_id", API_STRING, LOCKED(lock.id)},
+    {"lock_token", API_STRING, LOCKED(token)},
+    {"fence", API_INT, LOCKED(lock.fence),
+     .help = "Rises with every lock of the path"},
+    {"session_id", API_STRING, API_NULLABLE, LOCKED(lock.session)},
+    {"expires_at", API_TIME, API_NULLABLE, LOCKED(lock.expires_at_ms)},
+};
+TOOL_OUTPUT(lock_file, struct locked, locked_fields);
+
+struct unlocked {
+    struct tool_status status;
+    const char *lock;
+};
+
+static const struct api_field unlocked_fields[] = {
+    {"lock_id", API_STRING, API_AT(struct unlocked, lock)},
+};
+TOOL_OUTPUT(unlock_file, struct unlocked, unlocked_fields);
 
 static void answer(const char *workspace, const struct workspace_lock *l,
                    const char *token, struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
     char until[32];
 
     mcp_answer_textf(ret,
@@ -29,16 +79,8 @@ static void answer(const char *workspace, const struct workspace_lock *l,
                      "lock_token: %s, fence: %lld, workspace: %s]",
                      l->path, clock_format_ms(l->expires_at_ms, until), l->id,
                      token, (long long)l->fence, workspace);
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_string(&w, "workspace", workspace);
-    json_write_string(&w, "path", l->path);
-    json_write_string(&w, "lock_id", l->id);
-    json_write_string(&w, "lock_token", token);
-    json_write_int(&w, "fence", l->fence);
-    json_write_string(&w, "session_id", tool_some(l->session));
-    json_write_time(&w, "expires_at", l->expires_at_ms);
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_lock_file_output,
+                &(struct locked){TOOL_OK, *l, workspace, token});
 }
 
 /* The session that may write it: the one named, or the conversation's if it
@@ -79,20 +121,9 @@ static int lock(struct mcp_call *call, const struct lock_args *a,
 int tool_lock_file(struct mcp_call *call, const json_t *args,
                    struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"path", JSON_KIND_STRING, .required = true, .offset = AT(path),
-         .min = 1, .max = PATH_BYTES_MAX + 32},
-        {"workspace", JSON_KIND_STRING, .offset = AT(workspace), .min = 1,
-         .max = ID_MAX},
-        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-         .max = ID_MAX},
-        {"seconds", JSON_KIND_INT, .offset = AT(seconds),
-         .min = LOCK_TTL_MIN_S, .max = LOCK_TTL_MAX_S},
-        {"label", JSON_KIND_STRING, .offset = AT(label), .max = 128},
-    };
-    struct lock_args a = {.seconds = SECONDS_DEFAULT};
+    struct lock_args a = {.path = NULL};
     const char *path = NULL;
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_lock_file_input, &a, err);
 
     if (r == 0)
         r = tool_path(call->arena, a.path, &path, err);
@@ -102,21 +133,9 @@ int tool_lock_file(struct mcp_call *call, const json_t *args,
 int tool_unlock_file(struct mcp_call *call, const json_t *args,
                      struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"lock_id", JSON_KIND_STRING, .required = true, .offset = AT(lock),
-         .min = 1, .max = ID_MAX},
-        {"lock_token", JSON_KIND_STRING, .offset = AT(token), .min = 1,
-         .max = 256},
-        {"force", JSON_KIND_BOOL, .offset = AT(force)},
-        {"workspace", JSON_KIND_STRING, .offset = AT(workspace), .min = 1,
-         .max = ID_MAX},
-        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-         .max = ID_MAX},
-    };
-    struct json_writer w = {.out = &ret->structured};
     struct lock_args a = {.lock = NULL};
     char workspace[ID_MAX];
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_unlock_file_input, &a, err);
 
     if (r == 0 && (a.token != NULL) == a.force) {
         (void)error_set(err, ERR_INVALID,
@@ -132,10 +151,8 @@ int tool_unlock_file(struct mcp_call *call, const json_t *args,
     if (r < 0)
         return r;
     mcp_answer_textf(ret, "The lock %s is released.", a.lock);
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_string(&w, "lock_id", a.lock);
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_unlock_file_output,
+                &(struct unlocked){TOOL_OK, a.lock});
     return 0;
 }
 
@@ -148,30 +165,7 @@ const char tool_lock_file_text[] =
     "may write the path; everybody else is refused. Keep lock_id and "
     "lock_token for unlock_file: they are shown only once. locked: somebody "
     "else has it; the message says who and until when.";
-const char tool_lock_file_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"path\":{\"type\":\"string\",\"description\":\"Below /mnt/data\"}," TOOL_SCHEMA_WORKSPACE
-    "," TOOL_SCHEMA_SESSION ","
-    "\"seconds\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":86400,"
-    "\"default\":300},"
-    "\"label\":{\"type\":\"string\",\"maxLength\":128,\"description\":\"What "
-    "it is for, shown to others\"}},"
-    "\"required\":[\"path\"],\"additionalProperties\":false}";
-const char tool_lock_file_output[] = TOOL_OUTPUT(
-    "\"workspace\":{\"type\":\"string\"},\"path\":{\"type\":\"string\"},"
-    "\"lock_id\":{\"type\":\"string\"},\"lock_token\":{\"type\":\"string\"},"
-    "\"fence\":{\"type\":\"integer\",\"description\":\"Rises with every lock "
-    "of the path\"},\"session_id\":{\"type\":[\"string\",\"null\"]},"
-    "\"expires_at\":{\"type\":[\"string\",\"null\"]}");
 
 const char tool_unlock_file_text[] =
     "Releases a lock that lock_file took. Give its lock_token; the "
     "workspace's owner may use force instead, which is recorded.";
-const char tool_unlock_file_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"lock_id\":{\"type\":\"string\"},\"lock_token\":{\"type\":\"string\"},"
-    "\"force\":{\"type\":\"boolean\",\"default\":false}," TOOL_SCHEMA_WORKSPACE
-    "," TOOL_SCHEMA_SESSION "},"
-    "\"required\":[\"lock_id\"],\"additionalProperties\":false}";
-const char tool_unlock_file_output[] =
-    TOOL_OUTPUT("\"lock_id\":{\"type\":\"string\"}");

@@ -10,6 +10,25 @@
 #define SAID_MAX 5u
 #define LISTED_MAX 20u
 
+#define CONNECTION(member) API_AT(struct exec_connection, member)
+
+static const struct api_field connection_fields[] = {
+    {"what", API_STRING, CONNECTION(what)},
+    {"host", API_STRING, CONNECTION(host)},
+    {"port", API_INT, API_NULLABLE, CONNECTION(port)},
+    {"count", API_INT, CONNECTION(count)},
+    {"reason", API_STRING, CONNECTION(reason)},
+};
+static API_OUTPUT(connection_resource, "connection", struct exec_connection,
+                  connection_fields, NULL);
+
+static const struct api_field network_fields[] = {
+    {"mode", API_STRING, API_ELSEWHERE},
+    {"blocked", API_ARRAY, .of = &connection_resource},
+};
+API_SCHEMA(tool_network_resource, "network", NULL, network_fields,
+           "Only when something was blocked");
+
 static bool blocked(const struct exec_info *info, size_t *at)
 {
     while (*at < info->connection_count && info->connections[*at].allowed)
@@ -52,20 +71,8 @@ void tool_network_encode(struct json_writer *w, const struct exec_info *info)
     json_write_open(w, "network", '{');
     json_write_string(w, "mode", session_egress_name(info->egress));
     json_write_open(w, "blocked", '[');
-    for (; listed < LISTED_MAX && blocked(info, &i); i++, listed++) {
-        const struct exec_connection *c = &info->connections[i];
-
-        json_write_open(w, NULL, '{');
-        json_write_string(w, "what", c->what);
-        json_write_string(w, "host", c->host);
-        if (c->port)
-            json_write_int(w, "port", c->port);
-        else
-            json_write_string(w, "port", NULL);
-        json_write_int(w, "count", c->count);
-        json_write_string(w, "reason", c->reason);
-        json_write_close(w, '}');
-    }
+    for (; listed < LISTED_MAX && blocked(info, &i); i++, listed++)
+        api_write(w, NULL, &connection_resource, &info->connections[i]);
     json_write_close(w, ']');
     json_write_close(w, '}');
 }

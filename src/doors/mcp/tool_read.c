@@ -24,17 +24,50 @@ struct read_args {
     int64_t offset, limit;
 };
 
-#define AT(member) offsetof(struct read_args, member)
+#define ARG(member) API_AT(struct read_args, member)
 
-static const struct json_field fields[] = {
-    {"path", JSON_KIND_STRING, .required = true, .offset = AT(path), .min = 1,
-     .max = PATH_BYTES_MAX + 32},
-    {"offset", JSON_KIND_INT, .offset = AT(offset), .min = 1,
-     .max = INT32_MAX},
-    {"limit", JSON_KIND_INT, .offset = AT(limit), .min = 1, .max = LINES_MAX},
-    {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-     .max = ID_MAX},
+static const struct api_field arguments[] = {
+    {"path", API_STRING, API_REQUIRED, ARG(path), .min = 1,
+     .max = TOOL_PATH_MAX,
+     .help = "Below /mnt/data, such as notes.md or /mnt/data/notes.md"},
+    {"offset", API_INT, API_DEFAULT, ARG(offset), .min = 1, .max = INT32_MAX,
+     .value = 1, .help = "The first line to read, counted from 1"},
+    {"limit", API_INT, API_DEFAULT, ARG(limit), .min = 1, .max = LINES_MAX,
+     .value = LINES_MAX, .help = "How many lines"},
+    TOOL_SESSION(struct read_args),
 };
+TOOL_INPUT(read_file, struct read_args, arguments);
+
+struct lines {
+    struct tool_status status;
+    const char *session, *path;
+    uint64_t size;
+    const struct buf *text;
+    int64_t first, count, total, next; /* total: -1 when it is not known */
+};
+
+static void write_text(struct json_writer *w, const char *key,
+                       const void *object)
+{
+    const struct buf *text = ((const struct lines *)object)->text;
+
+    json_write_text(w, key, text && text->data ? text->data : "",
+                    text ? text->len : 0);
+}
+
+#define LINES(member) API_AT(struct lines, member)
+
+static const struct api_field answer_fields[] = {
+    {"session_id", API_STRING, LINES(session)},
+    {"path", API_STRING, LINES(path)},
+    {"size", API_INT, LINES(size)},
+    {"text", API_STRING, .write = write_text},
+    {"first_line", API_INT, LINES(first)},
+    {"lines", API_INT, LINES(count)},
+    {"total_lines", API_INT, API_NULLABLE, LINES(total), .none = -1},
+    {"next_offset", API_INT, API_NULLABLE, LINES(next)},
+};
+TOOL_OUTPUT(read_file, struct lines, answer_fields);
 
 /* What was read of it. */
 struct pages {
@@ -131,7 +164,6 @@ static int read_lines(int fd, struct pages *p, struct error *err)
 static void answer(struct pages *p, const struct session_info *session,
                    const char *path, uint64_t size, struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
     int64_t total = p->whole ? p->line - 1 : -1;
     int64_t next = p->from + p->shown;
     bool more = !p->whole || next <= total;
@@ -152,23 +184,10 @@ static void answer(struct pages *p, const struct session_info *session,
     else
         mcp_answer_textf(ret, "[lines %lld to %lld of /mnt/data/%s, its end]",
                          (long long)p->from, (long long)next - 1, path);
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_string(&w, "session_id", session->id);
-    json_write_string(&w, "path", path);
-    json_write_int(&w, "size", (int64_t)size);
-    json_write_text(&w, "text", p->text.data, p->text.len);
-    json_write_int(&w, "first_line", p->from);
-    json_write_int(&w, "lines", p->shown);
-    if (p->whole)
-        json_write_int(&w, "total_lines", total);
-    else
-        json_write_string(&w, "total_lines", NULL);
-    if (more && p->shown)
-        json_write_int(&w, "next_offset", next);
-    else
-        json_write_string(&w, "next_offset", NULL);
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_read_file_output,
+                &(struct lines){TOOL_OK, session->id, path, size, &p->text,
+                                p->from, p->shown, total,
+                                more && p->shown ? next : 0});
 }
 
 int tool_read_file(struct mcp_call *call, const json_t *args,
@@ -176,12 +195,12 @@ int tool_read_file(struct mcp_call *call, const json_t *args,
 {
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
-    struct read_args a = {.offset = 1, .limit = LINES_MAX};
+    struct read_args a = {.path = NULL};
     struct pages p = {.line = 1};
     int fd cleanup(fd_close) = -1;
     const char *path = NULL;
     struct stat st = {0};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_read_file_input, &a, err);
 
     if (r == 0)
         r = tool_path(call->arena, a.path, &path, err);
@@ -211,21 +230,3 @@ const char tool_read_file_text[] =
     "files use search_files, and to work with data use execute_python. Lines "
     "longer than 4,000 characters are cut. It works on sleeping sessions "
     "without waking them. not_found: ask list_files what there is.";
-
-const char tool_read_file_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"path\":{\"type\":\"string\",\"description\":\"Below /mnt/data, such as "
-    "notes.md or /mnt/data/notes.md\"},"
-    "\"offset\":{\"type\":\"integer\",\"minimum\":1,\"default\":1,"
-    "\"description\":\"The first line to read, counted from 1\"},"
-    "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":2000,"
-    "\"default\":2000,\"description\":\"How many lines\"}," TOOL_SCHEMA_SESSION
-    "},"
-    "\"required\":[\"path\"],\"additionalProperties\":false}";
-
-const char tool_read_file_output[] = TOOL_OUTPUT(
-    "\"session_id\":{\"type\":\"string\"},\"path\":{\"type\":\"string\"},"
-    "\"size\":{\"type\":\"integer\"},\"text\":{\"type\":\"string\"},"
-    "\"first_line\":{\"type\":\"integer\"},\"lines\":{\"type\":\"integer\"},"
-    "\"total_lines\":{\"type\":[\"integer\",\"null\"]},"
-    "\"next_offset\":{\"type\":[\"integer\",\"null\"]}");

@@ -38,32 +38,51 @@ struct report_args {
     int64_t timeout;
 };
 
-#define AT(member) offsetof(struct report_args, member)
+#define ARG(member) API_AT(struct report_args, member)
 
 static const char *const sizes[] = {"A4",    "Letter",  "A3", "A5",
                                     "Legal", "Tabloid", NULL};
 static const char *const themes[] = {"report", "plain", "compact", NULL};
 
-static const struct json_field fields[] = {
-    {"markdown", JSON_KIND_STRING, .offset = AT(markdown), .min = 1,
-     .max = TEXT_BYTES_MAX},
-    {"html", JSON_KIND_STRING, .offset = AT(html), .min = 1,
-     .max = TEXT_BYTES_MAX},
-    {"path", JSON_KIND_STRING, .offset = AT(path), .min = 1,
-     .max = PATH_BYTES_MAX + 32},
-    {"title", JSON_KIND_STRING, .offset = AT(title), .max = 500},
-    {"author", JSON_KIND_STRING, .offset = AT(author), .max = 500},
-    {"page_size", JSON_KIND_CHOICE, .offset = AT(page_size), .choices = sizes},
-    {"landscape", JSON_KIND_BOOL, .offset = AT(landscape)},
-    {"toc", JSON_KIND_BOOL, .offset = AT(toc)},
-    {"header", JSON_KIND_STRING, .offset = AT(header), .max = 300},
-    {"footer", JSON_KIND_STRING, .offset = AT(footer), .max = 300},
-    {"theme", JSON_KIND_CHOICE, .offset = AT(theme), .choices = themes},
-    {"timeout", JSON_KIND_INT, .offset = AT(timeout),
-     .min = EXEC_TIMEOUT_MIN_S, .max = SECONDS_MAX},
-    {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-     .max = ID_MAX},
+static const struct api_field arguments[] = {
+    {"markdown", API_STRING, ARG(markdown), .min = 1, .max = TEXT_BYTES_MAX,
+     .help = "The text, in Markdown with tables, footnotes and fenced code; "
+             "or give html"},
+    {"html", API_STRING, ARG(html), .min = 1, .max = TEXT_BYTES_MAX,
+     .help = "The text in HTML; its own style elements are used after the "
+             "theme's"},
+    {"path", API_STRING, ARG(path), .min = 1, .max = TOOL_PATH_MAX,
+     .help = "Where the PDF goes, below /mnt/data; report.pdf unless given"},
+    {"title", API_STRING, ARG(title), .max = 500,
+     .help = "Shown above the text and in the PDF's properties"},
+    {"author", API_STRING, ARG(author), .max = 500},
+    {"page_size", API_CHOICE, API_DEFAULT, ARG(page_size), .choices = sizes},
+    {"landscape", API_BOOL, API_DEFAULT, ARG(landscape), .value = false},
+    {"toc", API_BOOL, API_DEFAULT, ARG(toc), .value = false,
+     .help = "A table of contents of the first three levels of headings"},
+    {"header", API_STRING, ARG(header), .max = 300,
+     .help = "At the top of every page; {page}, {pages} and {title} are "
+             "filled in"},
+    {"footer", API_STRING, ARG(footer), .max = 300,
+     .help = "At the bottom left, beside the page number; the same may be "
+             "filled in"},
+    {"theme", API_CHOICE, API_DEFAULT, ARG(theme), .choices = themes},
+    {"timeout", API_INT, API_DEFAULT, ARG(timeout), .min = EXEC_TIMEOUT_MIN_S,
+     .max = SECONDS_MAX, .value = SECONDS_DEFAULT},
+    TOOL_SESSION(struct report_args),
 };
+TOOL_INPUT(generate_pdf_report, struct report_args, arguments);
+
+/* The warnings are the session's words, looked at one by one. */
+static const struct api_field answer_fields[] = {
+    {"session_id", API_STRING, API_ELSEWHERE},
+    {"pages", API_INT, API_ELSEWHERE},
+    {"page_size", API_STRING, API_ELSEWHERE},
+    {"warnings", API_ARRAY, API_ELSEWHERE},
+    {"preview", API_BOOL, .help = "Page one is in the answer"},
+    {"file", API_OBJECT, .of = &tool_file_resource},
+};
+TOOL_OUTPUT_SCHEMA(generate_pdf_report, answer_fields);
 
 /* ---- what is asked ------------------------------------------------------ */
 
@@ -334,7 +353,7 @@ int tool_generate_pdf_report(struct mcp_call *call, const json_t *args,
                             .footer = "",
                             .timeout = SECONDS_DEFAULT};
     struct exec_spec spec = {.language = EXEC_SHELL, .report = true};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_generate_pdf_report_input, &a, err);
 
     if (r == 0)
         r = check(call, &a, err);
@@ -371,36 +390,3 @@ const char tool_generate_pdf_report_text[] =
     "900,000 bytes of text; timeout 5 to 900 s, 180 unless given. timeout: "
     "shorten the tables or raise timeout; error: the message says what to "
     "put right.";
-
-const char tool_generate_pdf_report_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"markdown\":{\"type\":\"string\",\"description\":\"The text, in "
-    "Markdown with tables, footnotes and fenced code; or give html\"},"
-    "\"html\":{\"type\":\"string\",\"description\":\"The text in HTML; its own "
-    "style elements are used after the theme's\"},"
-    "\"path\":{\"type\":\"string\",\"default\":\"report.pdf\","
-    "\"description\":\"Where the PDF goes, below /mnt/data\"},"
-    "\"title\":{\"type\":\"string\",\"maxLength\":500,\"description\":\"Shown "
-    "above the text and in the PDF's properties\"},"
-    "\"author\":{\"type\":\"string\",\"maxLength\":500},"
-    "\"page_size\":{\"type\":\"string\",\"enum\":[\"A4\",\"Letter\",\"A3\","
-    "\"A5\",\"Legal\",\"Tabloid\"],\"default\":\"A4\"},"
-    "\"landscape\":{\"type\":\"boolean\",\"default\":false},"
-    "\"toc\":{\"type\":\"boolean\",\"default\":false,\"description\":\"A table "
-    "of contents of the first three levels of headings\"},"
-    "\"header\":{\"type\":\"string\",\"maxLength\":300,\"description\":\"At "
-    "the top of every page; {page}, {pages} and {title} are filled in\"},"
-    "\"footer\":{\"type\":\"string\",\"maxLength\":300,\"description\":\"At "
-    "the bottom left, beside the page number; the same may be filled in\"},"
-    "\"theme\":{\"type\":\"string\",\"enum\":[\"report\",\"plain\","
-    "\"compact\"],\"default\":\"report\"},"
-    "\"timeout\":{\"type\":\"integer\",\"minimum\":5,\"maximum\":900,"
-    "\"default\":180}," TOOL_SCHEMA_SESSION "},"
-    "\"additionalProperties\":false}";
-
-const char tool_generate_pdf_report_output[] = TOOL_OUTPUT(
-    "\"session_id\":{\"type\":\"string\"},\"pages\":{\"type\":\"integer\"},"
-    "\"page_size\":{\"type\":\"string\"},"
-    "\"warnings\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
-    "\"preview\":{\"type\":\"boolean\",\"description\":\"Page one is in the "
-    "answer\"},\"file\":" TOOL_SCHEMA_FILE);

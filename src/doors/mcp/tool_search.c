@@ -29,19 +29,65 @@ struct search_args {
     int64_t context, max;
 };
 
-#define AT(member) offsetof(struct search_args, member)
+#define ARG(member) API_AT(struct search_args, member)
 
-static const struct json_field fields[] = {
-    {"pattern", JSON_KIND_STRING, .required = true, .offset = AT(pattern),
-     .min = 1, .max = PATTERN_MAX},
-    {"path", JSON_KIND_STRING, .offset = AT(path), .max = PATH_BYTES_MAX + 32},
-    {"glob", JSON_KIND_STRING, .offset = AT(glob), .min = 1, .max = 200},
-    {"context", JSON_KIND_INT, .offset = AT(context), .max = CONTEXT_MAX},
-    {"ignore_case", JSON_KIND_BOOL, .offset = AT(ignore_case)},
-    {"max", JSON_KIND_INT, .offset = AT(max), .min = 1, .max = MATCHES_MAX},
-    {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-     .max = ID_MAX},
+static const struct api_field arguments[] = {
+    {"pattern", API_STRING, API_REQUIRED, ARG(pattern), .min = 1,
+     .max = PATTERN_MAX, .help = "Regular expression, without look-around"},
+    {"path", API_STRING, ARG(path), .max = TOOL_PATH_MAX,
+     .help = "Only in this file or below this folder of /mnt/data"},
+    {"glob", API_STRING, ARG(glob), .min = 1, .max = 200,
+     .help = "Only in files with such a name, for example *.py"},
+    {"context", API_INT, API_DEFAULT, ARG(context), .max = CONTEXT_MAX,
+     .help = "Lines to show around each match"},
+    {"ignore_case", API_BOOL, API_DEFAULT, ARG(ignore_case), .value = false},
+    {"max", API_INT, API_DEFAULT, ARG(max), .min = 1, .max = MATCHES_MAX,
+     .value = MATCHES_DEFAULT, .help = "Matches to return"},
+    TOOL_SESSION(struct search_args),
 };
+TOOL_INPUT(search_files, struct search_args, arguments);
+
+struct line {
+    const char *path, *text;
+    size_t path_len, text_len;
+    int64_t number;
+    bool match;
+};
+
+static void write_path(struct json_writer *w, const char *key,
+                       const void *object)
+{
+    const struct line *l = object;
+
+    json_write_text(w, key, l->path, l->path_len);
+}
+
+static void write_text(struct json_writer *w, const char *key,
+                       const void *object)
+{
+    const struct line *l = object;
+
+    json_write_text(w, key, l->text,
+                    tool_text_offset(l->text, l->text_len, LINE_CHARS));
+}
+
+static const struct api_field line_fields[] = {
+    {"path", API_STRING, .write = write_path},
+    {"line", API_INT, API_AT(struct line, number)},
+    {"text", API_STRING, .write = write_text},
+    {"match", API_BOOL, API_AT(struct line, match),
+     .help = "false: a line around a match"},
+};
+static API_OUTPUT(line_resource, "line", struct line, line_fields, NULL);
+
+/* The lines are written as they are read. */
+static const struct api_field answer_fields[] = {
+    {"lines", API_ARRAY, .of = &line_resource},
+    {"session_id", API_STRING, API_ELSEWHERE},
+    {"matches", API_INT, API_ELSEWHERE},
+    {"more", API_BOOL, API_ELSEWHERE},
+};
+TOOL_OUTPUT_SCHEMA(search_files, answer_fields);
 
 /* ---- the command -------------------------------------------------------- */
 
@@ -91,13 +137,6 @@ struct found {
     char path[PATH_BYTES_MAX + 8]; /* of the line before */
 };
 
-struct line {
-    const char *path, *text;
-    size_t path_len, text_len;
-    int64_t number;
-    bool match;
-};
-
 /* False: one of the tool's own lines, between groups or about a binary. */
 static bool take_apart(const char *at, size_t len, struct line *ret)
 {
@@ -142,15 +181,8 @@ static void say_line(struct found *f, const struct line *l, size_t len)
 
 static void add_line(struct found *f, const struct line *l)
 {
-    size_t len = tool_text_offset(l->text, l->text_len, LINE_CHARS);
-
-    say_line(f, l, len);
-    json_write_open(&f->w, NULL, '{');
-    json_write_text(&f->w, "path", l->path, l->path_len);
-    json_write_int(&f->w, "line", l->number);
-    json_write_text(&f->w, "text", l->text, len);
-    json_write_bool(&f->w, "match", l->match);
-    json_write_close(&f->w, '}');
+    say_line(f, l, tool_text_offset(l->text, l->text_len, LINE_CHARS));
+    api_write(&f->w, NULL, &line_resource, l);
 }
 
 static void read_output(struct found *f, const struct buf *out)
@@ -289,9 +321,9 @@ int tool_search_files(struct mcp_call *call, const json_t *args,
 {
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
-    struct search_args a = {.path = "", .max = MATCHES_DEFAULT};
+    struct search_args a = {.path = ""};
     const char *folder = NULL;
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_search_files_input, &a, err);
 
     if (r == 0 && strpbrk(a.pattern, "\r\n"))
         r = error_set(err, ERR_INVALID, "the pattern must be one line");
@@ -312,28 +344,3 @@ const char tool_search_files_text[] =
     "the session without touching the interpreter and is given up after 60 s. "
     "invalid_request: correct the pattern; deadline_passed: search a smaller "
     "folder.";
-
-const char tool_search_files_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"pattern\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":1000,"
-    "\"description\":\"Regular expression, without look-around\"},"
-    "\"path\":{\"type\":\"string\",\"description\":\"Only in this file or "
-    "below this folder of /mnt/data\"},"
-    "\"glob\":{\"type\":\"string\",\"maxLength\":200,\"description\":\"Only "
-    "in files with such a name, for example *.py\"},"
-    "\"context\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":10,"
-    "\"default\":0,\"description\":\"Lines to show around each match\"},"
-    "\"ignore_case\":{\"type\":\"boolean\",\"default\":false},"
-    "\"max\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":500,"
-    "\"default\":100,\"description\":\"Matches to return\"}," TOOL_SCHEMA_SESSION
-    "},"
-    "\"required\":[\"pattern\"],\"additionalProperties\":false}";
-
-const char tool_search_files_output[] = TOOL_OUTPUT(
-    "\"session_id\":{\"type\":\"string\"},"
-    "\"lines\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
-    "\"properties\":{\"path\":{\"type\":\"string\"},"
-    "\"line\":{\"type\":\"integer\"},\"text\":{\"type\":\"string\"},"
-    "\"match\":{\"type\":\"boolean\",\"description\":\"false: a line around "
-    "a match\"}},\"required\":[\"path\",\"line\",\"text\",\"match\"]}},"
-    "\"matches\":{\"type\":\"integer\"},\"more\":{\"type\":\"boolean\"}");

@@ -26,7 +26,28 @@ struct path_args {
     const char *path, *session, *text, *base64, *url;
 };
 
-#define AT(member) offsetof(struct path_args, member)
+#define ARG(member) API_AT(struct path_args, member)
+
+static const struct api_field download_arguments[] = {
+    {"path", API_STRING, API_REQUIRED, ARG(path), .min = 1,
+     .max = TOOL_PATH_MAX, .help = "Below /mnt/data"},
+    TOOL_SESSION(struct path_args),
+};
+TOOL_INPUT(download_file, struct path_args, download_arguments);
+
+static const struct api_field upload_arguments[] = {
+    {"path", API_STRING, API_REQUIRED, ARG(path), .min = 1,
+     .max = TOOL_PATH_MAX,
+     .help = "Where it is to be, below /mnt/data; folders are made"},
+    {"text", API_STRING, ARG(text), .max = INT64_MAX,
+     .help = "Its content as text"},
+    {"base64", API_STRING, ARG(base64), .max = INT64_MAX,
+     .help = "Its content in base64"},
+    {"url", API_STRING, ARG(url), .min = 1, .max = URL_MAX,
+     .help = "A file of this service, such as /api/files/file_…/content"},
+    TOOL_SESSION(struct path_args),
+};
+TOOL_INPUT(upload_file, struct path_args, upload_arguments);
 
 /* In the answer, or not: what it is by its name and whether it is small. */
 enum place {
@@ -35,7 +56,7 @@ enum place {
     PLACE_IMAGE,
 };
 
-static const char *const places[] = {"link", "text", "image"};
+static const char *const places[] = {"link", "text", "image", NULL};
 
 static bool is_image(const char *mime)
 {
@@ -76,19 +97,39 @@ static int read_small(int fd, uint64_t size, struct buf *ret,
     return 0;
 }
 
+struct moved {
+    struct tool_status status;
+    const char *session, *place;
+    struct tool_file_view file;
+};
+
+#define MOVED(member) API_AT(struct moved, member)
+
+static const struct api_field downloaded_fields[] = {
+    {"session_id", API_STRING, MOVED(session)},
+    {"content", API_CHOICE, MOVED(place), .choices = places,
+     .help = "How the bytes come: only by the link, or in the answer"},
+    {"file", API_OBJECT, MOVED(file), .of = &tool_file_resource},
+};
+TOOL_OUTPUT(download_file, struct moved, downloaded_fields);
+
+static const struct api_field uploaded_fields[] = {
+    {"session_id", API_STRING, MOVED(session)},
+    {"file", API_OBJECT, MOVED(file), .of = &tool_file_resource},
+};
+TOOL_OUTPUT(upload_file, struct moved, uploaded_fields);
+
+/* place: of a download, else NULL. */
 static void encode(struct mcp_call *call, const struct session_info *session,
                    const struct tool_file *f, const char *place,
                    struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
+    struct moved moved = {TOOL_OK, session->id, place,
+                          tool_file_view(call->arena, session->workspace, f)};
 
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_string(&w, "session_id", session->id);
-    if (place)
-        json_write_string(&w, "content", place);
-    tool_file_encode(&w, "file", call->arena, session->workspace, f);
-    json_write_close(&w, '}');
+    tool_answer(ret,
+                place ? &tool_download_file_output : &tool_upload_file_output,
+                &moved);
 }
 
 static void answer_download(struct mcp_call *call,
@@ -138,12 +179,6 @@ static void describe(struct mcp_call *call, const struct session_info *session,
 int tool_download_file(struct mcp_call *call, const json_t *args,
                        struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"path", JSON_KIND_STRING, .required = true, .offset = AT(path),
-         .min = 1, .max = PATH_BYTES_MAX + 32},
-        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-         .max = ID_MAX},
-    };
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
     struct workspace_file kept cleanup(workspace_file_done) = {.path = NULL};
@@ -152,7 +187,7 @@ int tool_download_file(struct mcp_call *call, const json_t *args,
     struct path_args a = {.path = NULL};
     int fd cleanup(fd_close) = -1;
     struct stat st = {0};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_download_file_input, &a, err);
 
     if (r == 0)
         r = tool_path(call->arena, a.path, &f.path, err);
@@ -342,21 +377,12 @@ static void answer_upload(struct mcp_call *call,
 int tool_upload_file(struct mcp_call *call, const json_t *args,
                      struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"path", JSON_KIND_STRING, .required = true, .offset = AT(path),
-         .min = 1, .max = PATH_BYTES_MAX + 32},
-        {"text", JSON_KIND_STRING, .offset = AT(text), .max = INT64_MAX},
-        {"base64", JSON_KIND_STRING, .offset = AT(base64), .max = INT64_MAX},
-        {"url", JSON_KIND_STRING, .offset = AT(url), .min = 1, .max = URL_MAX},
-        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-         .max = ID_MAX},
-    };
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
     struct session_file made = {.path = NULL};
     struct path_args a = {.path = NULL};
     const char *path = NULL;
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_upload_file_input, &a, err);
 
     if (r == 0)
         r = check_upload(&a, err);
@@ -390,18 +416,6 @@ const char tool_download_file_text[] =
     "read_file. It works on sleeping sessions without waking them. not_found: "
     "ask list_files what there is.";
 
-const char tool_download_file_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"path\":{\"type\":\"string\",\"description\":\"Below /mnt/data\"}," TOOL_SCHEMA_SESSION
-    "},"
-    "\"required\":[\"path\"],\"additionalProperties\":false}";
-
-const char tool_download_file_output[] = TOOL_OUTPUT(
-    "\"session_id\":{\"type\":\"string\"},"
-    "\"content\":{\"type\":\"string\",\"enum\":[\"link\",\"text\",\"image\"],"
-    "\"description\":\"How the bytes come: only by the link, or in the "
-    "answer\"},\"file\":" TOOL_SCHEMA_FILE);
-
 const char tool_upload_file_text[] =
     "Puts a file into the session's /mnt/data, where code finds it at once, "
     "and keeps it with its versions. Give exactly one of text (UTF-8 as it "
@@ -411,19 +425,3 @@ const char tool_upload_file_text[] =
     "stays in the history. Without a session one is made, and the answer names "
     "its session_id. locked: somebody holds a lock on the path, try later or "
     "another name; storage_full or limit_reached: delete something first.";
-
-const char tool_upload_file_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"path\":{\"type\":\"string\",\"description\":\"Where it is to be, below "
-    "/mnt/data; folders are made\"},"
-    "\"text\":{\"type\":\"string\",\"description\":\"Its content as text\"},"
-    "\"base64\":{\"type\":\"string\",\"description\":\"Its content in "
-    "base64\"},"
-    "\"url\":{\"type\":\"string\",\"maxLength\":2048,\"description\":\"A file "
-    "of this service, such as /api/files/file_…/content\"}," TOOL_SCHEMA_SESSION
-    "},"
-    "\"required\":[\"path\"],\"additionalProperties\":false}";
-
-const char tool_upload_file_output[] =
-    TOOL_OUTPUT("\"session_id\":{\"type\":\"string\"},"
-                "\"file\":" TOOL_SCHEMA_FILE);

@@ -20,40 +20,86 @@ struct version_args {
     int64_t limit;
 };
 
-#define AT(member) offsetof(struct version_args, member)
+#define ARG(member) API_AT(struct version_args, member)
+
+static const struct api_field history_arguments[] = {
+    {"path", API_STRING, ARG(path), .min = 1, .max = TOOL_PATH_MAX,
+     .help = "Of the file; left out: everything"},
+    TOOL_WORKSPACE(struct version_args),
+    TOOL_SESSION(struct version_args),
+    TOOL_LIMIT(struct version_args, LIST_MAX, LIST_DEFAULT),
+    TOOL_AFTER(struct version_args),
+};
+TOOL_INPUT(file_history, struct version_args, history_arguments);
+
+static const struct api_field conversation_arguments[] = {
+    {"conversation", API_STRING, ARG(conversation), .min = 1, .max = 256},
+    TOOL_LIMIT(struct version_args, LIST_MAX, LIST_DEFAULT),
+    TOOL_AFTER(struct version_args),
+};
+TOOL_INPUT(conversation_files, struct version_args, conversation_arguments);
+
+static const struct api_field restore_arguments[] = {
+    {"version", API_STRING, ARG(version), .min = 1, .max = ID_MAX,
+     .help = "Of a file"},
+    {"commit", API_STRING, ARG(commit), .min = 1, .max = ID_MAX,
+     .help = "cmt_…: as it was then"},
+    {"path", API_STRING, ARG(path), .min = 1, .max = TOOL_PATH_MAX,
+     .help = "With commit: only this file or folder"},
+    TOOL_WORKSPACE(struct version_args),
+    TOOL_SESSION(struct version_args),
+    {"lock_token", API_STRING, ARG(token), .min = 1, .max = LOCK_TOKEN_MAX},
+};
+TOOL_INPUT(restore_version, struct version_args, restore_arguments);
 
 /* ---- events ------------------------------------------------------------- */
 
-static void encode_event(struct json_writer *w, struct arena *arena,
-                         const char *workspace,
-                         const struct workspace_event *e)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "path", e->file.path);
-    json_write_string(w, "workspace", workspace);
-    json_write_string(w, "change", e->change);
-    json_write_string(w, "version", tool_some(e->file.version));
-    json_write_int(w, "number", e->file.number);
-    json_write_int(w, "size", (int64_t)e->file.size);
-    json_write_string(w, "sha256", tool_some(e->file.sha256));
-    json_write_time(w, "at", e->at_ms);
-    json_write_string(w, "kind", e->kind);
-    json_write_string(w, "author", e->author);
-    json_write_string(w, "commit", e->commit);
-    json_write_string(w, "session_id", tool_some(e->session));
-    json_write_string(w, "execution_id", tool_some(e->execution));
-    json_write_string(w, "conversation", tool_some(e->conversation));
-    json_write_string(w, "message_id", tool_some(e->message));
-    json_write_string(w, "from_path", tool_some(e->from_path));
-    json_write_string(w, "restored_from", tool_some(e->from_version));
-    json_write_bool(w, "purged", e->purged);
-    json_write_string(w, "file_id", tool_some(e->file.file));
-    json_write_string(w, "url",
-                      e->file.sha256[0] && !e->purged
-                          ? tool_file_url(arena, e->file.file, e->file.version)
-                          : NULL);
-    json_write_close(w, '}');
-}
+struct event {
+    struct workspace_event of;
+    const char *workspace, *url;
+};
+
+#define EVENT(member) API_AT(struct event, member)
+
+static const struct api_field event_fields[] = {
+    {"path", API_STRING, EVENT(of.file.path)},
+    {"workspace", API_STRING, EVENT(workspace)},
+    {"change", API_STRING, EVENT(of.change)},
+    {"version", API_STRING, API_NULLABLE, EVENT(of.file.version)},
+    {"number", API_INT, EVENT(of.file.number)},
+    {"size", API_INT, EVENT(of.file.size)},
+    {"sha256", API_STRING, API_NULLABLE, EVENT(of.file.sha256)},
+    {"at", API_TIME, API_NULLABLE, EVENT(of.at_ms)},
+    {"kind", API_STRING, EVENT(of.kind)},
+    {"author", API_STRING, EVENT(of.author)},
+    {"commit", API_STRING, EVENT(of.commit)},
+    {"session_id", API_STRING, API_NULLABLE, EVENT(of.session)},
+    {"execution_id", API_STRING, API_NULLABLE, EVENT(of.execution)},
+    {"conversation", API_STRING, API_NULLABLE, EVENT(of.conversation)},
+    {"message_id", API_STRING, API_NULLABLE, EVENT(of.message)},
+    {"from_path", API_STRING, API_NULLABLE, EVENT(of.from_path)},
+    {"restored_from", API_STRING, API_NULLABLE, EVENT(of.from_version)},
+    {"purged", API_BOOL, EVENT(of.purged),
+     .help = "its bytes are no longer kept"},
+    {"file_id", API_STRING, API_NULLABLE, EVENT(of.file.file)},
+    {"url", API_STRING, API_NULLABLE, EVENT(url)},
+};
+static API_OUTPUT(event_resource, "version", struct event, event_fields, NULL);
+
+struct events {
+    struct tool_status status;
+    const struct event *list;
+    size_t count;
+    const char *next;
+};
+
+static const struct api_field events_fields[] = {
+    {"versions", API_ARRAY, API_LIST(struct events, list, count),
+     .of = &event_resource},
+    {"next", API_STRING, API_NULLABLE, API_AT(struct events, next)},
+};
+TOOL_OUTPUT(file_history, struct events, events_fields);
+TOOL_OUTPUT(conversation_files, struct events, events_fields);
 
 static void say_event(struct buf *out, const struct workspace_event *e)
 {
@@ -74,21 +120,21 @@ static void answer(struct mcp_call *call, const struct workspace_event *events,
                    size_t count, bool more, const char *workspaces,
                    size_t apart, struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
+    struct event *list cleanup(mem_free) = xcalloc(count + 1, sizeof(*list));
     struct buf text cleanup(buf_done) = {0};
     const char *next =
         more && count ? tool_some(events[count - 1].file.version) : NULL;
 
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_open(&w, "versions", '[');
     for (size_t i = 0; i < count; i++) {
-        encode_event(&w, call->arena, workspaces + i * apart, &events[i]);
+        const struct workspace_file *f = &events[i].file;
+
+        list[i] = (struct event){events[i], workspaces + i * apart, NULL};
+        if (f->sha256[0] && !events[i].purged)
+            list[i].url = tool_file_url(call->arena, f->file, f->version);
         say_event(&text, &events[i]);
     }
-    json_write_close(&w, ']');
-    json_write_string(&w, "next", next);
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_file_history_output,
+                &(struct events){TOOL_OK, list, count, next});
     if (!count)
         buf_adds(&text, "Nothing is known of it.\n");
     if (next)
@@ -101,23 +147,11 @@ static void answer(struct mcp_call *call, const struct workspace_event *events,
 int tool_file_history(struct mcp_call *call, const json_t *args,
                       struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"path", JSON_KIND_STRING, .offset = AT(path), .min = 1,
-         .max = PATH_BYTES_MAX + 32},
-        {"workspace", JSON_KIND_STRING, .offset = AT(workspace), .min = 1,
-         .max = ID_MAX},
-        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-         .max = ID_MAX},
-        {"limit", JSON_KIND_INT, .offset = AT(limit), .min = 1,
-         .max = LIST_MAX},
-        {"after", JSON_KIND_STRING, .offset = AT(after), .min = 1,
-         .max = ID_MAX},
-    };
-    struct version_args a = {.limit = LIST_DEFAULT};
+    struct version_args a = {.path = NULL};
     struct workspace_event *events = NULL;
     char workspace[ID_MAX];
     struct page_result got = {0};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_file_history_input, &a, err);
 
     if (r == 0 && a.path)
         r = tool_path(call->arena, a.path, &a.path, err);
@@ -141,20 +175,11 @@ int tool_file_history(struct mcp_call *call, const json_t *args,
 int tool_conversation_files(struct mcp_call *call, const json_t *args,
                             struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"conversation", JSON_KIND_STRING, .offset = AT(conversation),
-         .min = 1, .max = 256},
-        {"limit", JSON_KIND_INT, .offset = AT(limit), .min = 1,
-         .max = LIST_MAX},
-        {"after", JSON_KIND_STRING, .offset = AT(after), .min = 1,
-         .max = ID_MAX},
-    };
-    struct version_args a = {.limit = LIST_DEFAULT,
-                             .conversation = tool_some(call->conversation)};
+    struct version_args a = {.conversation = tool_some(call->conversation)};
     char *workspaces cleanup(mem_free) = NULL;
     struct workspace_event *events = NULL;
     struct page_result got = {0};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_conversation_files_input, &a, err);
 
     if (r == 0 && !a.conversation) {
         (void)error_set(err, ERR_INVALID, "field 'conversation' is missing");
@@ -195,20 +220,35 @@ static const char *fate_note(const struct workspace_result *r)
     return NULL;
 }
 
+struct restored {
+    struct tool_status status;
+    const char *workspace, *commit;
+    struct tool_file_view *files;
+    size_t count;
+};
+
+#define RESTORED(member) API_AT(struct restored, member)
+
+static const struct api_field restored_fields[] = {
+    {"workspace", API_STRING, RESTORED(workspace)},
+    {"commit", API_STRING, API_NULLABLE, RESTORED(commit)},
+    {"files", API_ARRAY, API_LIST(struct restored, files, count),
+     .of = &tool_file_resource},
+};
+TOOL_OUTPUT(restore_version, struct restored, restored_fields);
+
 static void answer_restore(struct mcp_call *call, const char *workspace,
                            const struct workspace_commit *c,
                            struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
+    struct restored restored = {TOOL_OK, workspace, c->id,
+                                .count = MIN(c->count, TOOL_FILES_MAX)};
     struct buf text cleanup(buf_done) = {0};
 
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_string(&w, "workspace", workspace);
-    json_write_string(&w, "commit", tool_some(c->id));
-    json_write_open(&w, "files", '[');
+    restored.files = arena_alloc(call->arena, (restored.count + 1) *
+                                                  sizeof(*restored.files));
     buf_adds(&text, c->id[0] ? "Restored:\n" : "Nothing had to change.\n");
-    for (size_t i = 0; i < MIN(c->count, (size_t)TOOL_FILES_MAX); i++) {
+    for (size_t i = 0; i < restored.count; i++) {
         const struct workspace_result *res = &c->results[i];
         struct tool_file f = {
             .path = res->file.path,
@@ -221,11 +261,10 @@ static void answer_restore(struct mcp_call *call, const char *workspace,
             .mime = res->file.mime,
         };
 
-        tool_file_encode(&w, NULL, call->arena, workspace, &f);
+        restored.files[i] = tool_file_view(call->arena, workspace, &f);
         tool_file_say(&text, &f);
     }
-    json_write_close(&w, ']');
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_restore_version_output, &restored);
     mcp_answer_text(ret, text.data, text.len);
 }
 
@@ -273,24 +312,10 @@ static void show_restored(struct mcp_call *call, const struct version_args *a,
 int tool_restore_version(struct mcp_call *call, const json_t *args,
                          struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"version", JSON_KIND_STRING, .offset = AT(version), .min = 1,
-         .max = ID_MAX},
-        {"commit", JSON_KIND_STRING, .offset = AT(commit), .min = 1,
-         .max = ID_MAX},
-        {"path", JSON_KIND_STRING, .offset = AT(path), .min = 1,
-         .max = PATH_BYTES_MAX + 32},
-        {"workspace", JSON_KIND_STRING, .offset = AT(workspace), .min = 1,
-         .max = ID_MAX},
-        {"session_id", JSON_KIND_STRING, .offset = AT(session), .min = 1,
-         .max = ID_MAX},
-        {"lock_token", JSON_KIND_STRING, .offset = AT(token), .min = 1,
-         .max = 256},
-    };
     struct workspace_commit made cleanup(workspace_commit_done) = {.count = 0};
     struct version_args a = {.path = NULL};
     char workspace[ID_MAX];
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_restore_version_input, &a, err);
 
     if (r == 0)
         r = check_restore(&a, err);
@@ -313,58 +338,17 @@ int tool_restore_version(struct mcp_call *call, const json_t *args,
 
 /* ---- their words -------------------------------------------------------- */
 
-#define EVENTS_OUTPUT                                                          \
-    TOOL_OUTPUT(                                                               \
-        "\"versions\":{\"type\":\"array\",\"items\":{\"type\":\"object\","     \
-        "\"properties\":{\"path\":{\"type\":\"string\"},"                      \
-        "\"workspace\":{\"type\":\"string\"},"                                 \
-        "\"change\":{\"type\":\"string\"},"                                    \
-        "\"version\":{\"type\":[\"string\",\"null\"]},"                        \
-        "\"number\":{\"type\":\"integer\"},\"size\":{\"type\":\"integer\"},"   \
-        "\"sha256\":{\"type\":[\"string\",\"null\"]},"                         \
-        "\"at\":{\"type\":[\"string\",\"null\"]},"                             \
-        "\"kind\":{\"type\":\"string\"},\"author\":{\"type\":\"string\"},"     \
-        "\"commit\":{\"type\":\"string\"},"                                    \
-        "\"session_id\":{\"type\":[\"string\",\"null\"]},"                     \
-        "\"execution_id\":{\"type\":[\"string\",\"null\"]},"                   \
-        "\"conversation\":{\"type\":[\"string\",\"null\"]},"                   \
-        "\"message_id\":{\"type\":[\"string\",\"null\"]},"                     \
-        "\"from_path\":{\"type\":[\"string\",\"null\"]},"                      \
-        "\"restored_from\":{\"type\":[\"string\",\"null\"]},"                  \
-        "\"purged\":{\"type\":\"boolean\",\"description\":\"its bytes are no " \
-        "longer kept\"},\"file_id\":{\"type\":[\"string\",\"null\"]},"         \
-        "\"url\":{\"type\":[\"string\",\"null\"]}},"                           \
-        "\"required\":[\"path\",\"workspace\",\"change\"]}},"                  \
-        "\"next\":{\"type\":[\"string\",\"null\"]}")
-
 const char tool_file_history_text[] =
     "Lists what happened to a file, or to everything in a workspace, newest "
     "first: each version with its author, time, and the session, execution "
     "and conversation that made it. Use it to find out where a file comes "
     "from, or which version to restore.";
-const char tool_file_history_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"path\":{\"type\":\"string\",\"description\":\"Of the file; left out: "
-    "everything\"}," TOOL_SCHEMA_WORKSPACE "," TOOL_SCHEMA_SESSION ","
-    "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100,"
-    "\"default\":20},"
-    "\"after\":{\"type\":\"string\",\"description\":\"next of the page "
-    "before\"}},\"additionalProperties\":false}";
-const char tool_file_history_output[] = EVENTS_OUTPUT;
 
 const char tool_conversation_files_text[] =
     "Lists every file version that a conversation made or changed, oldest "
     "first, in all workspaces you can see. Use it to pick up earlier work, or "
     "to tell what a conversation left behind. Without an argument it is this "
     "conversation, if the client named it.";
-const char tool_conversation_files_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"conversation\":{\"type\":\"string\",\"maxLength\":256},"
-    "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100,"
-    "\"default\":20},"
-    "\"after\":{\"type\":\"string\",\"description\":\"next of the page "
-    "before\"}},\"additionalProperties\":false}";
-const char tool_conversation_files_output[] = EVENTS_OUTPUT;
 
 const char tool_restore_version_text[] =
     "Brings a file back as it was: by version (see file_history), or a file, "
@@ -373,15 +357,3 @@ const char tool_restore_version_text[] =
     "or that of session_id, sees it at once, other live ones when they next "
     "wake. locked: somebody holds a lock on a path; give its lock_token or "
     "wait.";
-const char tool_restore_version_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"version\":{\"type\":\"string\",\"description\":\"Of a file\"},"
-    "\"commit\":{\"type\":\"string\",\"description\":\"cmt_…: as it was "
-    "then\"},"
-    "\"path\":{\"type\":\"string\",\"description\":\"With commit: only this "
-    "file or folder\"}," TOOL_SCHEMA_WORKSPACE "," TOOL_SCHEMA_SESSION ","
-    "\"lock_token\":{\"type\":\"string\"}},\"additionalProperties\":false}";
-const char tool_restore_version_output[] = TOOL_OUTPUT(
-    "\"workspace\":{\"type\":\"string\"},"
-    "\"commit\":{\"type\":[\"string\",\"null\"]},"
-    "\"files\":{\"type\":\"array\",\"items\":" TOOL_SCHEMA_FILE "}");

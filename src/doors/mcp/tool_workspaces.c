@@ -26,23 +26,45 @@ struct list_args {
     int64_t limit;
 };
 
-static void encode_workspace(struct json_writer *w, const char *key,
-                             const struct workspace_info *info)
-{
-    json_write_open(w, key, '{');
-    json_write_string(w, "workspace", info->id);
-    json_write_string(w, "name", tool_some(info->name));
-    json_write_string(w, "owner", info->owner);
-    json_write_string(w, "role", workspace_role_name(info->role));
-    json_write_int(w, "files", (int64_t)info->files);
-    json_write_int(w, "bytes", (int64_t)info->bytes);
-    json_write_int(w, "stored_bytes", (int64_t)info->stored_bytes);
-    json_write_int(w, "quota_bytes", (int64_t)info->quota_bytes);
-    json_write_bool(w, "made_for_session", info->made_for_session);
-    json_write_time(w, "created_at", info->created_at_ms);
-    json_write_time(w, "updated_at", info->updated_at_ms);
-    json_write_close(w, '}');
-}
+static const struct api_field list_arguments[] = {
+    TOOL_LIMIT(struct list_args, LIST_MAX, LIST_DEFAULT),
+    TOOL_AFTER(struct list_args),
+};
+TOOL_INPUT(list_workspaces, struct list_args, list_arguments);
+
+static const char *const roles[] = {"viewer", "editor", "owner", NULL};
+
+#define INFO(member) API_AT(struct workspace_info, member)
+
+static const struct api_field workspace_fields[] = {
+    {"workspace", API_STRING, INFO(id)},
+    {"name", API_STRING, API_NULLABLE, INFO(name)},
+    {"owner", API_STRING, INFO(owner)},
+    {"role", API_CHOICE, INFO(role), .min = ROLE_VIEWER, .choices = roles},
+    {"files", API_INT, INFO(files)},
+    {"bytes", API_INT, INFO(bytes)},
+    {"stored_bytes", API_INT, INFO(stored_bytes)},
+    {"quota_bytes", API_INT, INFO(quota_bytes), .help = "0: none"},
+    {"made_for_session", API_BOOL, INFO(made_for_session)},
+    {"created_at", API_TIME, API_NULLABLE, INFO(created_at_ms)},
+    {"updated_at", API_TIME, API_NULLABLE, INFO(updated_at_ms)},
+};
+static API_OUTPUT(workspace_resource, "workspace", struct workspace_info,
+                  workspace_fields, NULL);
+
+struct list {
+    struct tool_status status;
+    const struct workspace_info *workspaces;
+    size_t count;
+    const char *next;
+};
+
+static const struct api_field list_fields[] = {
+    {"workspaces", API_ARRAY, API_LIST(struct list, workspaces, count),
+     .of = &workspace_resource},
+    {"next", API_STRING, API_NULLABLE, API_AT(struct list, next)},
+};
+TOOL_OUTPUT(list_workspaces, struct list, list_fields);
 
 static void say_workspace(struct buf *out, const struct workspace_info *info)
 {
@@ -58,18 +80,12 @@ static void say_workspace(struct buf *out, const struct workspace_info *info)
 int tool_list_workspaces(struct mcp_call *call, const json_t *args,
                          struct mcp_answer *ret, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"limit", JSON_KIND_INT, .offset = offsetof(struct list_args, limit),
-         .min = 1, .max = LIST_MAX},
-        {"after", JSON_KIND_STRING,
-         .offset = offsetof(struct list_args, after), .min = 1, .max = ID_MAX},
-    };
     struct workspace_info *list cleanup(mem_free) = NULL;
-    struct list_args a = {.limit = LIST_DEFAULT};
-    struct json_writer w = {.out = &ret->structured};
+    struct list_args a = {.limit = 0};
     struct buf text cleanup(buf_done) = {0};
+    const char *next;
     struct page_result got = {0};
-    int r = json_read(args, fields, ARRAY_SIZE(fields), &a, err);
+    int r = api_read(args, &tool_list_workspaces_input, &a, err);
 
     if (r == 0)
         r = workspace_list(
@@ -78,22 +94,15 @@ int tool_list_workspaces(struct mcp_call *call, const json_t *args,
             &list, &got, err);
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_open(&w, "workspaces", '[');
-    for (size_t i = 0; i < got.count; i++) {
-        encode_workspace(&w, NULL, &list[i]);
+    next = got.has_more && got.count ? list[got.count - 1].id : NULL;
+    tool_answer(ret, &tool_list_workspaces_output,
+                &(struct list){TOOL_OK, list, got.count, next});
+    for (size_t i = 0; i < got.count; i++)
         say_workspace(&text, &list[i]);
-    }
-    json_write_close(&w, ']');
-    json_write_string(
-        &w, "next", got.has_more && got.count ? list[got.count - 1].id : NULL);
-    json_write_close(&w, '}');
     if (!got.count)
         buf_adds(&text, "There are no workspaces.\n");
-    if (got.has_more && got.count)
-        buf_addf(&text, "[there are more: go on with after=%s]\n",
-                 list[got.count - 1].id);
+    if (next)
+        buf_addf(&text, "[there are more: go on with after=%s]\n", next);
     mcp_answer_text(ret, text.data, text.len);
     return 0;
 }
@@ -106,32 +115,53 @@ struct share_args {
     int64_t expires_in_s, max_downloads;
 };
 
-#define SHARE(member) offsetof(struct share_args, member)
+#define SHARE(member) API_AT(struct share_args, member)
 
 static const char *const modes[] = {"read", "write", NULL};
 
-static const struct json_field share_fields[] = {
-    {"path", JSON_KIND_STRING, .required = true, .offset = SHARE(path),
-     .max = PATH_BYTES_MAX + 32},
-    {"workspace", JSON_KIND_STRING, .offset = SHARE(workspace), .min = 1,
-     .max = ID_MAX},
-    {"session_id", JSON_KIND_STRING, .offset = SHARE(session), .min = 1,
-     .max = ID_MAX},
-    {"mode", JSON_KIND_CHOICE, .offset = SHARE(mode), .choices = modes},
-    {"version", JSON_KIND_STRING, .offset = SHARE(version), .min = 1,
-     .max = ID_MAX},
-    {"expires_in_s", JSON_KIND_INT, .offset = SHARE(expires_in_s), .min = 1,
+static const struct api_field share_arguments[] = {
+    {"path", API_STRING, API_REQUIRED, SHARE(path), .max = TOOL_PATH_MAX,
+     .help = "Below /mnt/data; a folder ends with /"},
+    TOOL_WORKSPACE(struct share_args),
+    TOOL_SESSION(struct share_args),
+    {"mode", API_CHOICE, API_DEFAULT, SHARE(mode), .choices = modes,
+     .value = SHARE_READ},
+    {"version", API_STRING, SHARE(version), .min = 1, .max = ID_MAX,
+     .help = "Share this version, not whatever is newest"},
+    {"expires_in_s", API_INT, SHARE(expires_in_s), .min = 1,
      .max = SHARE_SECONDS_MAX},
-    {"password", JSON_KIND_STRING, .offset = SHARE(password), .min = 1,
-     .max = 128},
-    {"max_downloads", JSON_KIND_INT, .offset = SHARE(max_downloads), .min = 1,
+    {"password", API_STRING, SHARE(password), .min = 1,
+     .max = SHARE_PASSWORD_MAX},
+    {"max_downloads", API_INT, SHARE(max_downloads), .min = 1,
      .max = DOWNLOADS_MAX},
 };
+TOOL_INPUT(share_file, struct share_args, share_arguments);
+
+struct shared {
+    struct tool_status status;
+    struct workspace_share share;
+    const char *url;
+};
+
+#define SHARED(member) API_AT(struct shared, member)
+
+static const struct api_field shared_fields[] = {
+    {"share_id", API_STRING, SHARED(share.id)},
+    {"url", API_STRING, SHARED(url)},
+    {"workspace", API_STRING, SHARED(share.workspace)},
+    {"path", API_STRING, SHARED(share.path)},
+    {"version", API_STRING, API_NULLABLE, SHARED(share.version)},
+    {"mode", API_CHOICE, SHARED(share.mode), .choices = modes},
+    {"has_password", API_BOOL, SHARED(share.has_password)},
+    {"max_downloads", API_INT, SHARED(share.max_downloads),
+     .help = "0: any number"},
+    {"expires_at", API_TIME, API_NULLABLE, SHARED(share.expires_at_ms)},
+};
+TOOL_OUTPUT(share_file, struct shared, shared_fields);
 
 static void answer_share(const struct workspace_share *s, const char *secret,
                          struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
     struct buf url cleanup(buf_done) = {0};
     char until[32];
 
@@ -144,18 +174,8 @@ static void answer_share(const struct workspace_share *s, const char *secret,
         s->expires_at_ms ? ", until " : "",
         s->expires_at_ms ? clock_format_ms(s->expires_at_ms, until) : "",
         s->id);
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_string(&w, "share_id", s->id);
-    json_write_string(&w, "url", url.data);
-    json_write_string(&w, "workspace", s->workspace);
-    json_write_string(&w, "path", s->path);
-    json_write_string(&w, "version", tool_some(s->version));
-    json_write_string(&w, "mode", modes[s->mode]);
-    json_write_bool(&w, "has_password", s->has_password);
-    json_write_int(&w, "max_downloads", s->max_downloads);
-    json_write_time(&w, "expires_at", s->expires_at_ms);
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_share_file_output,
+                &(struct shared){TOOL_OK, *s, url.data});
 }
 
 int tool_share_file(struct mcp_call *call, const json_t *args,
@@ -167,7 +187,7 @@ int tool_share_file(struct mcp_call *call, const json_t *args,
     char workspace[ID_MAX], secret[65];
     const char *path = "";
     size_t len;
-    int r = json_read(args, share_fields, ARRAY_SIZE(share_fields), &a, err);
+    int r = api_read(args, &tool_share_file_input, &a, err);
 
     if (r == 0)
         r = tool_folder(call->arena, a.path, &path, err);
@@ -201,18 +221,59 @@ struct transfer_args {
     int64_t expires_in_s;
 };
 
-#define TRANSFER(member) offsetof(struct transfer_args, member)
+#define TRANSFER(member) API_AT(struct transfer_args, member)
 
-static const struct json_field transfer_fields[] = {
-    {"workspace", JSON_KIND_STRING, .offset = TRANSFER(workspace), .min = 1,
-     .max = ID_MAX},
-    {"to", JSON_KIND_STRING, .offset = TRANSFER(to), .min = 1, .max = 128},
-    {"offer", JSON_KIND_BOOL, .offset = TRANSFER(offer)},
-    {"expires_in_s", JSON_KIND_INT, .offset = TRANSFER(expires_in_s),
-     .min = OFFER_SECONDS_MIN, .max = OFFER_SECONDS_MAX},
-    {"claim_token", JSON_KIND_STRING, .offset = TRANSFER(token), .min = 1,
-     .max = 256},
+static const struct api_field transfer_arguments[] = {
+    {"workspace", API_STRING, TRANSFER(workspace), .min = 1, .max = ID_MAX,
+     .help = "ws_…"},
+    {"to", API_STRING, TRANSFER(to), .min = 1, .max = 128,
+     .help = "The new owner's key, by id or name"},
+    {"offer", API_BOOL, API_DEFAULT, TRANSFER(offer), .value = false},
+    {"expires_in_s", API_INT, API_DEFAULT, TRANSFER(expires_in_s),
+     .min = OFFER_SECONDS_MIN, .max = OFFER_SECONDS_MAX,
+     .value = OFFER_SECONDS_MAX, .help = "Of an offer"},
+    {"claim_token", API_STRING, TRANSFER(token), .min = 1, .max = 256},
 };
+TOOL_INPUT(transfer_workspace, struct transfer_args, transfer_arguments);
+
+struct offered {
+    struct workspace_offer offer;
+    const char *token;
+};
+
+static const struct api_field offer_fields[] = {
+    {"id", API_STRING, API_AT(struct offered, offer.id)},
+    {"claim_token", API_STRING, API_AT(struct offered, token)},
+    {"expires_at", API_TIME, API_NULLABLE,
+     API_AT(struct offered, offer.expires_at_ms)},
+};
+static API_OUTPUT(offer_resource, "offer", struct offered, offer_fields, NULL);
+
+/* One of the two: it has another owner, or it is offered. */
+struct transferred {
+    struct tool_status status;
+    struct workspace_info workspace;
+    struct offered offer;
+};
+
+static bool has_workspace(const void *object)
+{
+    return ((const struct transferred *)object)->workspace.id[0] != '\0';
+}
+
+static bool has_offer(const void *object)
+{
+    return ((const struct transferred *)object)->offer.token != NULL;
+}
+
+static const struct api_field transferred_fields[] = {
+    {"workspace", API_OBJECT, API_OPTIONAL,
+     API_AT(struct transferred, workspace), .when = has_workspace,
+     .of = &workspace_resource},
+    {"offer", API_OBJECT, API_OPTIONAL, API_AT(struct transferred, offer),
+     .when = has_offer, .of = &offer_resource},
+};
+TOOL_OUTPUT(transfer_workspace, struct transferred, transferred_fields);
 
 /* By its id, or by a name that only one valid key of the tenant has. */
 static int find_key(struct mcp_call *call, const char *name,
@@ -250,14 +311,10 @@ static int find_key(struct mcp_call *call, const char *name,
 static void answer_workspace(const struct workspace_info *info,
                              const char *words, struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
-
     mcp_answer_textf(ret, "%s [workspace: %s, owner: %s]", words, info->id,
                      info->owner);
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    encode_workspace(&w, "workspace", info);
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_transfer_workspace_output,
+                &(struct transferred){TOOL_OK, .workspace = *info});
 }
 
 static int give(struct mcp_call *call, const struct transfer_args *a,
@@ -281,7 +338,6 @@ static int give(struct mcp_call *call, const struct transfer_args *a,
 static int offer(struct mcp_call *call, const struct transfer_args *a,
                  struct mcp_answer *ret, struct error *err)
 {
-    struct json_writer w = {.out = &ret->structured};
     struct workspace_offer made = {.id = ""};
     char token[65] = "", until[32];
     int r = workspace_offer(call->doors->workspaces, call->actor, a->workspace,
@@ -294,14 +350,8 @@ static int offer(struct mcp_call *call, const struct transfer_args *a,
                      "with a key of their own, becomes the owner: %s. It is "
                      "good once, until %s, and shown only here.",
                      token, clock_format_ms(made.expires_at_ms, until));
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", "ok");
-    json_write_open(&w, "offer", '{');
-    json_write_string(&w, "id", made.id);
-    json_write_string(&w, "claim_token", token);
-    json_write_time(&w, "expires_at", made.expires_at_ms);
-    json_write_close(&w, '}');
-    json_write_close(&w, '}');
+    tool_answer(ret, &tool_transfer_workspace_output,
+                &(struct transferred){TOOL_OK, .offer = {made, token}});
     return 0;
 }
 
@@ -320,9 +370,8 @@ static int claim(struct mcp_call *call, const struct transfer_args *a,
 int tool_transfer_workspace(struct mcp_call *call, const json_t *args,
                             struct mcp_answer *ret, struct error *err)
 {
-    struct transfer_args a = {.expires_in_s = OFFER_SECONDS_MAX};
-    int r =
-        json_read(args, transfer_fields, ARRAY_SIZE(transfer_fields), &a, err);
+    struct transfer_args a = {.to = NULL};
+    int r = api_read(args, &tool_transfer_workspace_input, &a, err);
 
     if (r < 0)
         return r;
@@ -340,33 +389,11 @@ int tool_transfer_workspace(struct mcp_call *call, const json_t *args,
 
 /* ---- their words -------------------------------------------------------- */
 
-#define WORKSPACE_SCHEMA                                                      \
-    "{\"type\":\"object\",\"properties\":{"                                   \
-    "\"workspace\":{\"type\":\"string\"},"                                    \
-    "\"name\":{\"type\":[\"string\",\"null\"]},"                              \
-    "\"owner\":{\"type\":\"string\"},\"role\":{\"type\":\"string\"},"         \
-    "\"files\":{\"type\":\"integer\"},\"bytes\":{\"type\":\"integer\"},"      \
-    "\"stored_bytes\":{\"type\":\"integer\"},"                                \
-    "\"quota_bytes\":{\"type\":\"integer\",\"description\":\"0: none\"},"     \
-    "\"made_for_session\":{\"type\":\"boolean\"},"                            \
-    "\"created_at\":{\"type\":[\"string\",\"null\"]},"                        \
-    "\"updated_at\":{\"type\":[\"string\",\"null\"]}},"                       \
-    "\"required\":[\"workspace\"]}"
-
 const char tool_list_workspaces_text[] =
     "Lists the workspaces you can see, newest first: durable, versioned trees "
     "of files that outlive sessions. Use a workspace's id as the workspace of "
     "execute_python to work on its files, or of search_workspace to search "
     "it.";
-const char tool_list_workspaces_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"limit\":{\"type\":\"integer\",\"minimum\":1,\"maximum\":100,"
-    "\"default\":20},"
-    "\"after\":{\"type\":\"string\",\"description\":\"next of the page "
-    "before\"}},\"additionalProperties\":false}";
-const char tool_list_workspaces_output[] = TOOL_OUTPUT(
-    "\"workspaces\":{\"type\":\"array\",\"items\":" WORKSPACE_SCHEMA "},"
-    "\"next\":{\"type\":[\"string\",\"null\"]}");
 
 const char tool_share_file_text[] =
     "Makes a link to a file or folder (path ending with /) of a workspace for "
@@ -374,27 +401,6 @@ const char tool_share_file_text[] =
     "Only do this when the user asks for it: anyone with the link can read "
     "it, and with mode write also upload. Limit it by expires_in_s, password "
     "or max_downloads, or pin a version.";
-const char tool_share_file_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"path\":{\"type\":\"string\",\"description\":\"Below /mnt/data; a folder "
-    "ends with /\"}," TOOL_SCHEMA_WORKSPACE "," TOOL_SCHEMA_SESSION ","
-    "\"mode\":{\"type\":\"string\",\"enum\":[\"read\",\"write\"],"
-    "\"default\":\"read\"},"
-    "\"version\":{\"type\":\"string\",\"description\":\"Share this version, "
-    "not whatever is newest\"},"
-    "\"expires_in_s\":{\"type\":\"integer\",\"minimum\":1,"
-    "\"maximum\":315360000},"
-    "\"password\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":128},"
-    "\"max_downloads\":{\"type\":\"integer\",\"minimum\":1,"
-    "\"maximum\":1000000000}},"
-    "\"required\":[\"path\"],\"additionalProperties\":false}";
-const char tool_share_file_output[] = TOOL_OUTPUT(
-    "\"share_id\":{\"type\":\"string\"},\"url\":{\"type\":\"string\"},"
-    "\"workspace\":{\"type\":\"string\"},\"path\":{\"type\":\"string\"},"
-    "\"version\":{\"type\":[\"string\",\"null\"]},"
-    "\"mode\":{\"type\":\"string\"},\"has_password\":{\"type\":\"boolean\"},"
-    "\"max_downloads\":{\"type\":\"integer\",\"description\":\"0: any "
-    "number\"},\"expires_at\":{\"type\":[\"string\",\"null\"]}");
 
 const char tool_transfer_workspace_text[] =
     "Hands a workspace to another owner; you stay an editor. Give exactly one "
@@ -402,18 +408,3 @@ const char tool_transfer_workspace_text[] =
     "a claim_token that somebody else's key can use once, within 72 hours), "
     "or claim_token (take over what was offered to you; no workspace needed). "
     "Only do this when the user asks for it.";
-const char tool_transfer_workspace_input[] =
-    "{\"type\":\"object\",\"properties\":{"
-    "\"workspace\":{\"type\":\"string\",\"description\":\"ws_…\"},"
-    "\"to\":{\"type\":\"string\",\"maxLength\":128,\"description\":\"The new "
-    "owner's key, by id or name\"},"
-    "\"offer\":{\"type\":\"boolean\",\"default\":false},"
-    "\"expires_in_s\":{\"type\":\"integer\",\"minimum\":60,"
-    "\"maximum\":259200,\"default\":259200,\"description\":\"Of an offer\"},"
-    "\"claim_token\":{\"type\":\"string\",\"maxLength\":256}},"
-    "\"additionalProperties\":false}";
-const char tool_transfer_workspace_output[] = TOOL_OUTPUT(
-    "\"workspace\":" WORKSPACE_SCHEMA ","
-    "\"offer\":{\"type\":\"object\",\"properties\":{"
-    "\"id\":{\"type\":\"string\"},\"claim_token\":{\"type\":\"string\"},"
-    "\"expires_at\":{\"type\":[\"string\",\"null\"]}}}");

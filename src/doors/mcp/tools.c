@@ -9,7 +9,7 @@
 #define TOOL_AS(name_, fn, title_, groups_, hints_, scope_, long_)            \
     {                                                                         \
         .name = (name_), .title = (title_), .description = tool_##fn##_text,  \
-        .input = tool_##fn##_input, .output = tool_##fn##_output,             \
+        .input = &tool_##fn##_input, .output = &tool_##fn##_output,           \
         .groups = (groups_), .hints = (hints_), .scope = (scope_),            \
         .long_run = (long_), .run = tool_##fn                                 \
     }

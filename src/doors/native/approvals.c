@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "approval/approval.h"
-#include "base/buf.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
 #include "json/json.h"
@@ -15,54 +15,69 @@
 #define LIST_MAX 1000u
 #define LIST_DEFAULT 50u
 
-static void encode_deliveries(struct json_writer *w,
-                              const struct approval_delivery *list,
-                              size_t count)
-{
-    json_write_open(w, "deliveries", '[');
-    for (size_t i = 0; i < count; i++) {
-        const struct approval_delivery *d = &list[i];
+/* ---- resources ---------------------------------------------------------- */
 
-        json_write_open(w, NULL, '{');
-        json_write_string(w, "type", d->type);
-        json_write_string(w, "state", d->state);
-        json_write_int(w, "attempts", d->attempts);
-        if (d->status)
-            json_write_int(w, "status", d->status);
-        else
-            json_write_string(w, "status", NULL);
-        native_encode_text(w, "error", d->error);
-        json_write_time(w, "at", d->at_ms);
-        json_write_time(w, "next_attempt_at", d->next_at_ms);
-        json_write_time(w, "ended_at", d->done_at_ms);
-        json_write_close(w, '}');
-    }
-    json_write_close(w, ']');
-}
+static const char *const delivery_states[] = {"waiting", "delivered",
+                                              "given_up", NULL};
 
-/* Whole: with what is to be read and who was told. */
+#define DELIVERY(member) API_AT(struct approval_delivery, member)
+
+static const struct api_field delivery_fields[] = {
+    {"type", API_STRING, DELIVERY(type),
+     .help = "approval.asked, approval.approved, …"},
+    {"state", API_CHOICE, DELIVERY(state), .choices = delivery_states},
+    {"attempts", API_INT, DELIVERY(attempts)},
+    {"status", API_INT, API_NULLABLE, DELIVERY(status),
+     .help = "of the receiver's last answer"},
+    {"error", API_STRING, API_NULLABLE, DELIVERY(error)},
+    {"at", API_TIME, DELIVERY(at_ms)},
+    {"next_attempt_at", API_TIME, API_NULLABLE, DELIVERY(next_at_ms)},
+    {"ended_at", API_TIME, API_NULLABLE, DELIVERY(done_at_ms)},
+};
+API_OUTPUT(native_delivery, "Delivery", struct approval_delivery,
+           delivery_fields, "A webhook about an approval.");
+
+struct whole {
+    struct approval_info info;
+    struct approval_delivery *deliveries;
+    size_t count;
+};
+
+static const struct api_field approval_whole_fields[] = {
+    {"payload", API_OBJECT, API_NULLABLE, API_AT(struct whole, info.payload),
+     .help = "what was asked, the code of an execution"},
+    {"deliveries", API_ARRAY, API_LIST(struct whole, deliveries, count),
+     .of = &native_delivery},
+};
+API_OUTPUT_OF(native_approval_whole, "ApprovalWhole", &approval_resource,
+              struct whole, approval_whole_fields,
+              "With what was asked and who was told.");
+
+struct reason_body {
+    const char *reason;
+};
+
+static const struct api_field approval_reason_fields[] = {
+    {"reason", API_STRING, API_AT(struct reason_body, reason),
+     .max = APPROVAL_REASON_MAX},
+};
+API_INPUT(native_approval_reason, "ApprovalReason", struct reason_body,
+          approval_reason_fields, "Why; needed for a no.");
+
+/* ---- routes ------------------------------------------------------------- */
+
 static int respond(struct doors_call *call, const struct approval_info *info,
                    struct error *err)
 {
     struct approval_delivery *list cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     int r = approval_deliveries(call->doors->core->approvals, &call->actor,
                                 info->id, &list, &count, err);
 
-    if (r < 0)
-        return r;
-    json_write_open(&w, NULL, '{');
-    approval_write(&w, info);
-    if (info->payload)
-        json_write_raw(&w, "payload", info->payload, strlen(info->payload));
-    else
-        json_write_string(&w, "payload", NULL);
-    encode_deliveries(&w, list, count);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
-    return 0;
+    if (r == 0)
+        native_respond(call, 200, &native_approval_whole,
+                       &(struct whole){*info, list, count});
+    return r;
 }
 
 static int ask_state(struct doors_call *call, int *ret, struct error *err)
@@ -84,8 +99,6 @@ static int ask_state(struct doors_call *call, int *ret, struct error *err)
 int native_approvals_list(struct doors_call *call, struct error *err)
 {
     struct approval_info *list cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     const char *after = NULL;
     unsigned limit = 0;
     size_t count = 0;
@@ -100,14 +113,7 @@ int native_approvals_list(struct doors_call *call, struct error *err)
                           limit, after, &list, &count, &more, err);
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_open(&w, NULL, '{');
-        approval_write(&w, &list[i]);
-        json_write_close(&w, '}');
-    }
-    native_encode_list_end(&w, more);
-    http_respond_json(call->http, 200, &body);
+    native_respond_list(call, &approval_resource, list, count, more);
     return 0;
 }
 
@@ -122,18 +128,14 @@ int native_approvals_get(struct doors_call *call, struct error *err)
 
 static int decide(struct doors_call *call, bool yes, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"reason", JSON_KIND_STRING, .max = APPROVAL_REASON_MAX},
-    };
     struct approval_info info cleanup(approval_info_done) = {.payload = NULL};
     json_t *json cleanup(json_unref) = NULL;
-    const char *reason = NULL;
-    int r = native_ask_body_maybe(call, fields, ARRAY_SIZE(fields), &reason,
-                                  &json, err);
+    struct reason_body b = {0};
+    int r = native_read_maybe(call, &native_approval_reason, &b, &json, err);
 
     if (r == 0)
         r = approval_decide(call->doors->core->approvals, &call->actor,
-                            call->params[0], yes, reason, &info, err);
+                            call->params[0], yes, b.reason, &info, err);
     return r < 0 ? r : respond(call, &info, err);
 }
 

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "api/api.h"
 #include "base/arena.h"
 #include "base/mem.h"
 #include "conf/conf.h"
@@ -17,26 +18,22 @@
 
 /* ---- bodies ------------------------------------------------------------- */
 
-int native_ask_body(struct doors_call *call, const struct json_field *fields,
-                    size_t count, void *ret, json_t **ret_json,
-                    struct error *err)
+int native_read(struct doors_call *call, const struct api_resource *r,
+                void *ret, json_t **ret_json, struct error *err)
 {
-    int r = http_body_json(call->http, call->doors->conf->json_bytes, ret_json,
-                           err);
+    int rc = http_body_json(call->http, call->doors->conf->json_bytes,
+                            ret_json, err);
 
-    return r < 0 ? r : json_read(*ret_json, fields, count, ret, err);
+    return rc < 0 ? rc : api_read(*ret_json, r, ret, err);
 }
 
-int native_ask_body_maybe(struct doors_call *call,
-                          const struct json_field *fields, size_t count,
-                          void *ret, json_t **ret_json, struct error *err)
+int native_read_maybe(struct doors_call *call, const struct api_resource *r,
+                      void *ret, json_t **ret_json, struct error *err)
 {
-    int r = http_body_json_maybe(call->http, call->doors->conf->json_bytes,
-                                 ret_json, err);
+    int rc = http_body_json_maybe(call->http, call->doors->conf->json_bytes,
+                                  ret_json, err);
 
-    if (r < 0 || !*ret_json)
-        return r;
-    return json_read(*ret_json, fields, count, ret, err);
+    return rc < 0 ? rc : api_read(*ret_json, r, ret, err);
 }
 
 /* ---- the query ---------------------------------------------------------- */

@@ -5,15 +5,14 @@
  * the others their own, and can check their own chain without the rest.
  */
 #include "audit/audit.h"
+#include "api/api.h"
 
 #include <string.h>
 
 #include "audit/format.h"
 
-#include "base/buf.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
-#include "json/json.h"
 
 #define LIST_MAX 1000
 #define LIST_DEFAULT 100
@@ -71,8 +70,6 @@ int native_audit_query(struct doors_call *call, struct error *err)
 {
     struct audit_filter filter = {.tenant = NULL};
     struct audit_line *lines = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     bool more = false;
     int r = ask(call, &filter, err);
@@ -82,23 +79,38 @@ int native_audit_query(struct doors_call *call, struct error *err)
                         &more, err);
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_open(&w, NULL, '{');
-        audit_format_members(&w, &lines[i]);
-        json_write_close(&w, '}');
-    }
-    native_encode_list_end(&w, more);
+    native_respond_list(call, &audit_event_resource, lines, count, more);
     audit_lines_free(lines, count);
-    http_respond_json(call->http, 200, &body);
     return 0;
 }
+
+struct report {
+    bool ok;
+    struct audit_report found;
+    const char *tenant;
+};
+
+#define REPORT(member) API_AT(struct report, member)
+
+static const struct api_field audit_report_fields[] = {
+    {"ok", API_BOOL, REPORT(ok)},
+    {"events", API_INT, REPORT(found.events)},
+    {"first_bad", API_INT, API_NULLABLE, REPORT(found.first_bad)},
+    {"fault", API_STRING, API_NULLABLE, REPORT(found.fault)},
+    {"lost", API_INT, REPORT(found.lost),
+     .help = "events whose loss an operator has accepted; 0 in a tenant's "
+             "own"},
+    {"head", API_STRING, API_NULLABLE, REPORT(found.head),
+     .help = "note it down elsewhere"},
+    {"tenant", API_STRING, API_NULLABLE, REPORT(tenant),
+     .help = "whose chain; null: every tenant's, and all in one"},
+};
+API_OUTPUT(native_audit_report, "AuditReport", struct report,
+           audit_report_fields, "Whether the chain holds.");
 
 int native_audit_verify(struct doors_call *call, struct error *err)
 {
     struct audit_report report = {.events = 0};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     const char *tenant = NULL;
     int r = native_audit_tenant(call, &tenant, err);
 
@@ -109,18 +121,7 @@ int native_audit_verify(struct doors_call *call, struct error *err)
         r = audit_verify(call->doors->core->audit, NULL, NULL, &report, err);
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_bool(&w, "ok", report.first_bad == 0);
-    json_write_int(&w, "events", report.events);
-    if (report.first_bad)
-        json_write_int(&w, "first_bad", report.first_bad);
-    else
-        json_write_string(&w, "first_bad", NULL);
-    native_encode_text(&w, "fault", report.fault);
-    json_write_int(&w, "lost", report.lost);
-    native_encode_text(&w, "head", report.head);
-    json_write_string(&w, "tenant", tenant);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_audit_report,
+                   &(struct report){report.first_bad == 0, report, tenant});
     return 0;
 }

@@ -6,8 +6,8 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/arena.h"
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "doors/native/native.h"
@@ -43,11 +43,8 @@ static int check_path(const char *path, struct error *err)
 static void respond_commit(struct doors_call *call,
                            const struct workspace_commit *c)
 {
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    native_encode_commit(&w, call->params[0], c);
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_commit,
+                   &(struct native_commit_view){*c, call->params[0]});
 }
 
 static int commit(struct doors_call *call,
@@ -68,19 +65,17 @@ void native_change_respond_file(struct doors_call *call, const char *workspace,
                                 const struct workspace_commit *c)
 {
     const struct workspace_result *r = &c->results[0];
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct native_file_put_view view = {
+        .file = {r->file, workspace},
+        .commit = c->id,
+        .change = r->fate == FATE_SAME ? "unchanged" : r->change,
+    };
 
-    json_write_open(&w, NULL, '{');
-    native_encode_file(&w, workspace, &r->file);
-    native_encode_text(&w, "commit", c->id);
-    json_write_string(&w, "change",
-                      r->fate == FATE_SAME ? "unchanged" : r->change);
-    json_write_close(&w, '}');
     http_add_header(
         call->http, "ETag",
         arena_printf(http_arena(call->http), "\"%s\"", r->file.sha256));
-    http_respond_json(call->http, native_change_is_new(c) ? 201 : 200, &body);
+    native_respond(call, native_change_is_new(c) ? 201 : 200, &native_file_put,
+                   &view);
 }
 
 /* ---- put ---------------------------------------------------------------- */
@@ -212,14 +207,14 @@ struct move_body {
     const char *from, *to;
 };
 
-static const struct json_field move_fields[] = {
-    {"from", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct move_body, from), .min = 1,
-     .max = PATH_BYTES_MAX},
-    {"to", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct move_body, to), .min = 1,
+static const struct api_field move_spec_fields[] = {
+    {"from", API_STRING, API_REQUIRED, API_AT(struct move_body, from),
+     .min = 1, .max = PATH_BYTES_MAX},
+    {"to", API_STRING, API_REQUIRED, API_AT(struct move_body, to), .min = 1,
      .max = PATH_BYTES_MAX},
 };
+API_INPUT(native_move_spec, "MoveSpec", struct move_body, move_spec_fields,
+          "From where to where.");
 
 static int move_or_copy(struct doors_call *call,
                         enum workspace_change_kind kind, struct error *err)
@@ -236,8 +231,7 @@ static int move_or_copy(struct doors_call *call,
         .changes = &change,
         .count = 1,
     };
-    int r = native_ask_body(call, move_fields, ARRAY_SIZE(move_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_move_spec, &b, &json, err);
 
     if (r == 0 && check_path(b.from, err) < 0)
         r = error_wrap(err, "from");
@@ -267,16 +261,16 @@ int native_change_copy(struct doors_call *call, struct error *err)
 
 /* ---- restore ------------------------------------------------------------ */
 
-#define RESTORE(member) offsetof(struct workspace_restore_spec, member)
+#define RESTORE(member) API_AT(struct workspace_restore_spec, member)
 
-static const struct json_field restore_fields[] = {
-    {"commit", JSON_KIND_STRING, .offset = RESTORE(commit), .min = 1,
-     .max = ID_MAX},
-    {"version", JSON_KIND_STRING, .offset = RESTORE(version), .min = 1,
-     .max = ID_MAX},
-    {"path", JSON_KIND_STRING, .offset = RESTORE(path), .min = 1,
-     .max = PATH_BYTES_MAX + 1},
+static const struct api_field restore_spec_fields[] = {
+    {"commit", API_STRING, RESTORE(commit), .min = 1, .max = ID_MAX},
+    {"version", API_STRING, RESTORE(version), .min = 1, .max = ID_MAX},
+    {"path", API_STRING, RESTORE(path), .min = 1, .max = PATH_BYTES_MAX + 1,
+     .help = "a file or folder; else everything"},
 };
+API_INPUT(native_restore_spec, "RestoreSpec", struct workspace_restore_spec,
+          restore_spec_fields, "To which state: a commit or a version.");
 
 int native_change_restore(struct doors_call *call, struct error *err)
 {
@@ -284,8 +278,7 @@ int native_change_restore(struct doors_call *call, struct error *err)
     json_t *json cleanup(json_unref) = NULL;
     struct workspace_restore_spec b = {0};
     struct native_locks locks;
-    int r = native_ask_body(call, restore_fields, ARRAY_SIZE(restore_fields),
-                            &b, &json, err);
+    int r = native_read(call, &native_restore_spec, &b, &json, err);
 
     if (r == 0 && !b.commit == !b.version)
         r = error_set(err, ERR_INVALID,

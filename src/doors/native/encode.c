@@ -9,6 +9,7 @@
 
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "wire/wire.h"
@@ -16,56 +17,77 @@
 
 /* ---- sessions ----------------------------------------------------------- */
 
-static void encode_limits(struct json_writer *w,
-                          const struct session_limits *l)
+#define LIMIT(member) API_AT(struct session_limits, member)
+
+static const struct api_field limits_fields[] = {
+    {"memory_bytes", API_INT, LIMIT(memory_bytes)},
+    {"processes", API_INT, LIMIT(processes)},
+    {"cores", API_INT, LIMIT(cores)},
+    {"scratch_bytes", API_INT, LIMIT(scratch_bytes)},
+    {"scratch_inodes", API_INT, LIMIT(scratch_inodes)},
+    {"descriptors", API_INT, LIMIT(descriptors)},
+};
+API_OUTPUT(native_limits, "Limits", struct session_limits, limits_fields,
+           "Limits as granted.");
+
+static const char *const session_states[] = {"starting", "idle", "running",
+                                             "dormant", NULL};
+
+static void write_state(struct json_writer *w, const char *key,
+                        const void *object)
 {
-    json_write_open(w, "limits", '{');
-    json_write_int(w, "memory_bytes", (int64_t)l->memory_bytes);
-    json_write_int(w, "processes", l->processes);
-    json_write_int(w, "cores", l->cores);
-    json_write_int(w, "scratch_bytes", (int64_t)l->scratch_bytes);
-    json_write_int(w, "scratch_inodes", l->scratch_inodes);
-    json_write_int(w, "descriptors", l->descriptors);
-    json_write_close(w, '}');
+    json_write_string(
+        w, key,
+        session_state_name(((const struct session_info *)object)->state));
 }
 
-/* JSON text of ours, or an empty object. */
-static void encode_metadata(struct json_writer *w, const char *text)
+static bool is_open(const void *object)
 {
-    json_write_raw(w, "metadata", text ? text : "{}",
-                   strlen(text ? text : "{}"));
+    return ((const struct session_info *)object)->egress ==
+           SESSION_EGRESS_OPEN;
 }
 
-void native_encode_session(struct json_writer *w, const char *key,
-                           const struct session_info *info)
-{
-    json_write_open(w, key, '{');
-    json_write_string(w, "id", info->id);
-    json_write_string(w, "name", info->name[0] ? info->name : NULL);
-    native_encode_text(w, "identifier", info->identifier);
-    json_write_string(w, "pool", info->pool);
-    json_write_string(w, "runtime", info->runtime);
-    native_encode_text(w, "workspace", info->workspace);
-    json_write_string(w, "persistence",
-                      info->ephemeral ? "ephemeral" : "workspace");
-    json_write_string(w, "owner", info->owner);
-    json_write_string(w, "sharing", session_sharing_name(info->sharing));
-    json_write_string(w, "state", session_state_name(info->state));
-    json_write_string(w, "network", session_egress_name(info->egress));
-    if (info->egress == SESSION_EGRESS_OPEN)
-        json_write_string(w, "warning", SESSION_OPEN_MEANS);
-    encode_limits(w, &info->limits);
-    json_write_int(w, "executions", info->executions);
-    json_write_int(w, "queued", info->queued);
-    json_write_int(w, "interpreters", info->interpreter);
-    json_write_time(w, "created_at", info->created_at_ms);
-    json_write_time(w, "last_used_at", info->last_used_at_ms);
-    json_write_time(w, "expires_at", info->expires_at_ms);
-    json_write_int(w, "cooldown_s", info->cooldown_s);
-    json_write_int(w, "policy_version", info->policy_version);
-    encode_metadata(w, info->metadata);
-    json_write_close(w, '}');
-}
+#define SESSION(member) API_AT(struct session_info, member)
+
+static const struct api_field session_fields[] = {
+    {"id", API_STRING, SESSION(id), .help = "sess_… or cntr_…"},
+    {"name", API_STRING, API_NULLABLE, SESSION(name)},
+    {"identifier", API_STRING, API_NULLABLE, SESSION(identifier),
+     .help = "unique in the pool, among shared sessions or the owner's "
+             "private ones"},
+    {"pool", API_STRING, SESSION(pool)},
+    {"runtime", API_STRING, SESSION(runtime)},
+    {"workspace", API_STRING, API_NULLABLE, SESSION(workspace),
+     .help = "where its files are; null when ephemeral"},
+    {"persistence", API_CHOICE, SESSION(ephemeral),
+     .choices = native_persistences},
+    {"owner", API_STRING, SESSION(owner),
+     .help = "the key (key_…) or person (jwt_…) that made it"},
+    {"sharing", API_CHOICE, SESSION(sharing), .min = SESSION_SHARING_PRINCIPAL,
+     .choices = native_sharings,
+     .help = "principal: its owner and admins of the tenant; tenant: every "
+             "key"},
+    {"state", API_CHOICE, .write = write_state, .choices = session_states},
+    {"network", API_CHOICE, SESSION(egress), .choices = session_egress_names,
+     .help = "what its code may reach"},
+    {"warning", API_STRING, API_OPTIONAL, .when = is_open,
+     .write = native_encode_open_means, .help = "what open means"},
+    {"limits", API_OBJECT, SESSION(limits), .of = &native_limits},
+    {"executions", API_INT, SESSION(executions), .help = "ever accepted"},
+    {"queued", API_INT, SESSION(queued)},
+    {"interpreters", API_INT, SESSION(interpreter),
+     .help = "how many it has had"},
+    {"created_at", API_TIME, SESSION(created_at_ms)},
+    {"last_used_at", API_TIME, API_NULLABLE, SESSION(last_used_at_ms)},
+    {"expires_at", API_TIME, API_NULLABLE, SESSION(expires_at_ms),
+     .help = "goes dormant then unless used"},
+    {"cooldown_s", API_INT, SESSION(cooldown_s)},
+    {"policy_version", API_INT, SESSION(policy_version),
+     .help = "it is held to, besides the newest; 0: none"},
+    {"metadata", API_OBJECT, SESSION(metadata)},
+};
+API_OUTPUT(native_session, "Session", struct session_info, session_fields,
+           "One interpreter and its files.");
 
 /* ---- mime bundles ------------------------------------------------------- */
 
@@ -199,7 +221,8 @@ static void encode_error(struct json_writer *w, const char *key,
 }
 
 /* What happened to a run that did not end by itself; our words, not its. */
-static void encode_failure(struct json_writer *w, const struct exec_info *info)
+static void encode_failure(struct json_writer *w, const char *key,
+                           const struct exec_info *info)
 {
     static const char *const names[OUTCOME_ISOLATION_FAILED + 1] = {
         [OUTCOME_ERROR] = "Error",
@@ -214,10 +237,10 @@ static void encode_failure(struct json_writer *w, const struct exec_info *info)
     };
 
     if (!names[info->outcome]) {
-        json_write_string(w, "error", NULL);
+        json_write_string(w, key, NULL);
         return;
     }
-    json_write_open(w, "error", '{');
+    json_write_open(w, key, '{');
     json_write_string(w, "name", names[info->outcome]);
     json_write_string(w, "message", info->failure ? info->failure : "");
     json_write_open(w, "traceback", '[');
@@ -274,94 +297,195 @@ static void encode_stream(struct json_writer *w, const char *key,
     json_write_text(w, key, bytes->data ? bytes->data : "", bytes->len);
 }
 
-static void encode_output(struct json_writer *w, struct execution *e,
-                          const struct exec_info *info, const struct digest *d)
+/* An execution as it is to be written. */
+struct run {
+    struct exec_info info;
+    struct execution *e;
+    struct digest d;
+    const struct json_writer *w;
+};
+
+static void write_stdout(struct json_writer *w, const char *key,
+                         const void *object)
 {
+    encode_stream(w, key, &((const struct run *)object)->d.streams[0]);
+}
+
+static void write_stderr(struct json_writer *w, const char *key,
+                         const void *object)
+{
+    encode_stream(w, key, &((const struct run *)object)->d.streams[1]);
+}
+
+static void write_result(struct json_writer *w, const char *key,
+                         const void *object)
+{
+    const struct run *r = object;
+
+    if (r->d.result.number)
+        encode_bundle(w, key, &r->d.result);
+    else
+        json_write_string(w, key, NULL);
+}
+
+static void write_displays(struct json_writer *w, const char *key,
+                           const void *object)
+{
+    const struct run *r = object;
     struct exec_event event = {0};
 
-    encode_stream(w, "stdout", &d->streams[0]);
-    encode_stream(w, "stderr", &d->streams[1]);
-    json_write_open(w, "truncated", '{');
-    json_write_bool(w, "stdout", info->truncated_stdout);
-    json_write_bool(w, "stderr", info->truncated_stderr);
-    json_write_bool(w, "displays", info->truncated_displays);
-    json_write_close(w, '}');
-    if (d->result.number)
-        encode_bundle(w, "result", &d->result);
-    else
-        json_write_string(w, "result", NULL);
-    json_write_open(w, "displays", '[');
-    while (d->displays && execution_event(e, event.number, &event))
+    json_write_open(w, key, '[');
+    while (r->d.displays && execution_event(r->e, event.number, &event))
         if (event.type == EVENT_DISPLAY)
             encode_bundle(w, NULL, &event);
     json_write_close(w, ']');
 }
 
-static void encode_limit(struct json_writer *w, const struct exec_info *info)
+static void write_error(struct json_writer *w, const char *key,
+                        const void *object)
 {
-    if (!info->limit_name) {
-        json_write_string(w, "limit", NULL);
-        return;
-    }
-    json_write_open(w, "limit", '{');
-    json_write_string(w, "name", info->limit_name);
-    json_write_int(w, "value", (int64_t)info->limit_value);
-    json_write_int(w, "peak", (int64_t)info->limit_peak);
-    json_write_close(w, '}');
+    const struct run *r = object;
+
+    /* A kill outranks what the run said of itself just before. */
+    if (r->d.error.number && !r->info.failure)
+        encode_error(w, key, &r->d.error);
+    else
+        encode_failure(w, key, &r->info);
 }
 
-static void encode_facts(struct json_writer *w, const struct exec_info *info)
+#define INFO(member) API_AT(struct exec_info, member)
+
+static const struct api_field execution_error_fields[] = {
+    {"name", API_STRING, API_ELSEWHERE},
+    {"message", API_STRING, API_ELSEWHERE},
+    {"traceback", API_ARRAY, API_ELSEWHERE},
+};
+API_SCHEMA(native_execution_error, "ExecutionError", NULL,
+           execution_error_fields,
+           "What went wrong in the code, or in running it.");
+
+static const struct api_field execution_truncated_fields[] = {
+    {"stdout", API_BOOL, INFO(truncated_stdout)},
+    {"stderr", API_BOOL, INFO(truncated_stderr)},
+    {"displays", API_BOOL, INFO(truncated_displays)},
+};
+API_OUTPUT(native_execution_truncated, "ExecutionTruncated", struct exec_info,
+           execution_truncated_fields, "What was longer than is kept.");
+
+static const struct api_field execution_limit_fields[] = {
+    {"name", API_STRING, INFO(limit_name)},
+    {"value", API_INT, INFO(limit_value)},
+    {"peak", API_INT, INFO(limit_peak)},
+};
+API_OUTPUT(native_execution_limit, "ExecutionLimit", struct exec_info,
+           execution_limit_fields, "The limit that ended it.");
+
+static void write_limit(struct json_writer *w, const char *key,
+                        const void *object)
 {
-    encode_limit(w, info);
-    json_write_string(w, "warning", info->warning);
-    json_write_open(w, "usage", '{');
-    json_write_int(w, "wall_ms", (int64_t)info->wall_ms);
-    json_write_int(w, "cpu_ms", (int64_t)info->cpu_ms);
-    json_write_int(w, "peak_memory_bytes", (int64_t)info->peak_memory_bytes);
-    json_write_close(w, '}');
-    native_encode_exec_files(w, info);
-    native_encode_exec_network(w, info);
-    if (info->language == EXEC_SHELL && info->exit_code >= 0)
-        json_write_int(w, "exit_code", info->exit_code);
-    if (info->approval[0])
-        json_write_string(w, "approval", info->approval);
-    json_write_string(w, "interpreter",
-                      info->interpreter_fresh ? "fresh" : "same");
-    json_write_bool(w, "interpreter_lost", info->interpreter_lost);
-    json_write_int(w, "repeats", info->repeats);
-    json_write_time(w, "created_at", info->created_at_ms);
-    json_write_time(w, "started_at", info->started_at_ms);
-    json_write_time(w, "finished_at", info->finished_at_ms);
-    encode_metadata(w, info->metadata);
+    const struct run *r = object;
+
+    if (r->info.limit_name)
+        api_write(w, key, &native_execution_limit, &r->info);
+    else
+        json_write_string(w, key, NULL);
 }
+
+static const struct api_field execution_usage_fields[] = {
+    {"wall_ms", API_INT, INFO(wall_ms)},
+    {"cpu_ms", API_INT, INFO(cpu_ms)},
+    {"peak_memory_bytes", API_INT, INFO(peak_memory_bytes)},
+};
+API_OUTPUT(native_execution_usage, "ExecutionUsage", struct exec_info,
+           execution_usage_fields, "What it took.");
+
+static bool has_exit_code(const void *object)
+{
+    const struct run *r = object;
+
+    return r->info.language == EXEC_SHELL && r->info.exit_code >= 0;
+}
+
+static bool was_replaced(const void *object)
+{
+    const struct run *r = object;
+
+    return r->w && r->w->replaced;
+}
+
+static void write_true(struct json_writer *w, const char *key,
+                       const void *object)
+{
+    (void)object;
+    json_write_bool(w, key, true);
+}
+
+static const char *const statuses[] = {"queued", "running", "completed",
+                                       "pending_approval", NULL};
+static const char *const outcomes[] = {
+    "ok",    "error",   "timeout",   "oom",    "killed",
+    "limit", "crashed", "cancelled", "denied", "isolation_failed",
+    NULL};
+static const char *const interpreters[] = {"same", "fresh", NULL};
+
+#define RUN(member) API_AT(struct run, member)
+
+static const struct api_field execution_fields[] = {
+    {"id", API_STRING, RUN(info.id), .help = "exec_…"},
+    {"session", API_STRING, RUN(info.session)},
+    {"language", API_CHOICE, RUN(info.language), .choices = native_languages},
+    {"status", API_CHOICE, RUN(info.status), .choices = statuses},
+    {"outcome", API_CHOICE, API_NULLABLE, RUN(info.outcome), .min = OUTCOME_OK,
+     .choices = outcomes,
+     .help = "from the supervisor, never from what the session wrote"},
+    {"stdout", API_STRING, .write = write_stdout},
+    {"stderr", API_STRING, .write = write_stderr},
+    {"truncated", API_OBJECT, RUN(info), .of = &native_execution_truncated},
+    {"result", API_OBJECT, API_NULLABLE, .write = write_result,
+     .help = "the last expression's value, by media type"},
+    {"displays", API_ARRAY, .write = write_displays, .items = API_OBJECT,
+     .help = "the same, of what was shown"},
+    {"error", API_OBJECT, API_NULLABLE, .write = write_error,
+     .of = &native_execution_error},
+    {"limit", API_OBJECT, API_NULLABLE, .write = write_limit,
+     .of = &native_execution_limit},
+    {"warning", API_STRING, API_NULLABLE, RUN(info.warning),
+     .help = "a limit that the code reached and outlived"},
+    {"usage", API_OBJECT, RUN(info), .of = &native_execution_usage},
+    {"workspace", API_STRING, API_NULLABLE, RUN(info.workspace),
+     .help = "where its files went"},
+    {"commit", API_STRING, API_NULLABLE, RUN(info.commit),
+     .help = "null when nothing was kept"},
+    {"files", API_OBJECT, RUN(info), .of = &native_execution_files},
+    {"network", API_OBJECT, RUN(info), .of = &native_execution_network},
+    {"exit_code", API_INT, API_OPTIONAL, RUN(info.exit_code),
+     .when = has_exit_code, .help = "shell only"},
+    {"approval", API_STRING, API_OPTIONAL, RUN(info.approval),
+     .help = "apr_…: somebody is, or was, asked first"},
+    {"interpreter", API_CHOICE, RUN(info.interpreter_fresh),
+     .choices = interpreters},
+    {"interpreter_lost", API_BOOL, RUN(info.interpreter_lost)},
+    {"repeats", API_INT, RUN(info.repeats),
+     .help = "so often in a row the same code had failed before"},
+    {"created_at", API_TIME, RUN(info.created_at_ms)},
+    {"started_at", API_TIME, API_NULLABLE, RUN(info.started_at_ms)},
+    {"finished_at", API_TIME, API_NULLABLE, RUN(info.finished_at_ms)},
+    {"metadata", API_OBJECT, RUN(info.metadata)},
+    {"encoding_replaced", API_BOOL, API_OPTIONAL, .write = write_true,
+     .when = was_replaced, .help = "output was not UTF-8"},
+};
+API_OUTPUT(native_execution, "Execution", struct run, execution_fields,
+           "One run: what it said, how it ended, what it made.");
 
 void native_encode_execution(struct execution *e, struct buf *out)
 {
-    struct digest d cleanup(digest_done) = {0};
     struct json_writer w = {.out = out};
-    struct exec_info info;
-    const char *outcome;
+    struct run r = {.e = e, .w = &w};
 
-    execution_info(e, &info);
-    digest_events(e, &d);
-    outcome = info.outcome ? exec_outcome_name(info.outcome) : NULL;
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "id", info.id);
-    json_write_string(&w, "session", info.session);
-    json_write_string(&w, "language",
-                      info.language == EXEC_SHELL ? "shell" : "python");
-    json_write_string(&w, "status", exec_status_name(info.status));
-    json_write_string(&w, "outcome", outcome);
-    encode_output(&w, e, &info, &d);
-    /* A kill outranks what the run said of itself just before. */
-    if (d.error.number && !info.failure)
-        encode_error(&w, "error", &d.error);
-    else
-        encode_failure(&w, &info);
-    encode_facts(&w, &info);
-    if (w.replaced)
-        json_write_bool(&w, "encoding_replaced", true);
-    json_write_close(&w, '}');
+    execution_info(e, &r.info);
+    digest_events(e, &r.d);
+    api_write(&w, NULL, &native_execution, &r);
+    digest_done(&r.d);
 }
 
 void native_encode_event(struct execution *e, const struct exec_event *event,

@@ -5,46 +5,31 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
 #include "json/json.h"
 
-void native_encode_text(struct json_writer *w, const char *key,
-                        const char *text)
-{
-    json_write_string(w, key, text && text[0] ? text : NULL);
-}
-
-void native_encode_words(struct json_writer *w, const char *key,
-                         const char *rest)
-{
-    json_write_open(w, key, '[');
-    while (*rest) {
-        size_t n = strcspn(rest, ",");
-
-        json_write_text(w, NULL, rest, n);
-        rest += n + (rest[n] == ',');
-    }
-    json_write_close(w, ']');
-}
-
-void native_encode_url(struct json_writer *w, const char *file,
-                       const char *version)
+void native_encode_url(struct json_writer *w, const char *key,
+                       const char *file, const char *version)
 {
     struct buf url cleanup(buf_done) = {0};
 
     if (file[0] && version[0])
         buf_addf(&url, "/api/files/%s/content?version=%s", file, version);
-    json_write_string(w, "url", url.data);
+    json_write_string(w, key, url.data);
 }
 
-void native_encode_sandbox_path(struct json_writer *w, const char *path)
+/* Null without a path. */
+static void write_sandbox_path(struct json_writer *w, const char *key,
+                               const char *path)
 {
     struct buf text cleanup(buf_done) = {0};
 
-    buf_addf(&text, "sandbox:/mnt/data/%s", path);
-    json_write_text(w, "sandbox_path", text.data, text.len);
+    if (path)
+        buf_addf(&text, "sandbox:/mnt/data/%s", path);
+    json_write_string(w, key, text.data);
 }
 
 void native_encode_list(struct json_writer *w)
@@ -60,59 +45,95 @@ void native_encode_list_end(struct json_writer *w, bool more)
     json_write_close(w, '}');
 }
 
-/* ---- workspaces --------------------------------------------------------- */
-
-void native_encode_workspace(struct json_writer *w,
-                             const struct workspace_info *info)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "id", info->id);
-    native_encode_text(w, "name", info->name);
-    json_write_string(w, "tenant", info->tenant);
-    json_write_string(w, "owner", info->owner);
-    json_write_string(w, "role", workspace_role_name(info->role));
-    json_write_time(w, "created_at", info->created_at_ms);
-    json_write_time(w, "updated_at", info->updated_at_ms);
-    json_write_time(w, "deleted_at", info->deleted_at_ms);
-    json_write_time(w, "purge_at", info->purge_at_ms);
-    native_encode_text(w, "head", info->head_commit);
-    json_write_int(w, "commits", info->head);
-    json_write_int(w, "files", (int64_t)info->files);
-    json_write_int(w, "bytes", (int64_t)info->bytes);
-    json_write_int(w, "stored_bytes", (int64_t)info->stored_bytes);
-    json_write_int(w, "quota_bytes", (int64_t)info->quota_bytes);
-    json_write_open(w, "retention", '{');
-    json_write_int(w, "keep_versions", info->keep_versions);
-    json_write_int(w, "keep_days", info->keep_days);
-    json_write_close(w, '}');
-    json_write_bool(w, "legal_hold", info->legal_hold);
-    json_write_close(w, '}');
-}
-
 /* ---- files -------------------------------------------------------------- */
 
-void native_encode_file(struct json_writer *w, const char *workspace,
-                        const struct workspace_file *f)
+static bool is_file(const void *object)
 {
-    if (!f->file[0]) { /* a folder of a listing */
-        json_write_string(w, "type", "folder");
-        json_write_string(w, "path", f->path);
-        return;
-    }
-    json_write_string(w, "type", "file");
-    json_write_string(w, "path", f->path);
-    json_write_string(w, "workspace", workspace);
-    json_write_string(w, "file_id", f->file);
-    json_write_string(w, "version", f->version);
-    json_write_int(w, "number", f->number);
-    json_write_int(w, "size", (int64_t)f->size);
-    native_encode_text(w, "sha256", f->sha256);
-    native_encode_text(w, "mime_type", f->mime);
-    json_write_bool(w, "executable", f->executable);
-    json_write_time(w, "modified_at", f->modified_at_ms);
-    native_encode_url(w, f->file, f->version);
-    native_encode_sandbox_path(w, f->path);
+    const struct native_file_view *v = object;
+
+    return v->file.file[0] != '\0';
 }
+
+static void write_type(struct json_writer *w, const char *key,
+                       const void *object)
+{
+    json_write_string(w, key, is_file(object) ? "file" : "folder");
+}
+
+static void write_file_url(struct json_writer *w, const char *key,
+                           const void *object)
+{
+    const struct native_file_view *v = object;
+
+    native_encode_url(w, key, v->file.file, v->file.version);
+}
+
+static void write_file_place(struct json_writer *w, const char *key,
+                             const void *object)
+{
+    const struct native_file_view *v = object;
+
+    write_sandbox_path(w, key, v->file.path);
+}
+
+static const char *const entry_types[] = {"file", "folder", NULL};
+
+#define VIEW(member) API_AT(struct native_file_view, member)
+/* What a file has and a folder has not. */
+#define FILE_FIELDS(flags_, when_)                                            \
+    {"workspace", API_STRING, (flags_), VIEW(workspace), .when = (when_)},    \
+        {"file_id",       API_STRING,                                         \
+         (flags_),        VIEW(file.file),                                    \
+         .when = (when_), .help = "stays through overwriting and renaming"},  \
+        {"version", API_STRING, (flags_), VIEW(file.version),                 \
+         .when = (when_)},                                                    \
+        {"number",        API_INT,                                            \
+         (flags_),        VIEW(file.number),                                  \
+         .when = (when_), .help = "of the version: 1, 2, …"},                 \
+        {"size", API_INT, (flags_), VIEW(file.size), .when = (when_)},        \
+        {"sha256",          API_STRING,      (flags_),                        \
+         VIEW(file.sha256), .when = (when_), .help = "also its ETag"},        \
+        {"mime_type", API_STRING, API_NULLABLE | (flags_), VIEW(file.mime),   \
+         .when = (when_)},                                                    \
+        {"executable", API_BOOL, (flags_), VIEW(file.executable),             \
+         .when = (when_)},                                                    \
+        {"modified_at", API_TIME, (flags_), VIEW(file.modified_at_ms),        \
+         .when = (when_)},                                                    \
+        {"url",           API_STRING,                                         \
+         (flags_),        .write = write_file_url,                            \
+         .when = (when_), .help = "of this version's bytes"},                 \
+    {                                                                         \
+        "sandbox_path", API_STRING, (flags_), .write = write_file_place,      \
+                                              .when = (when_)                 \
+    }
+
+static const struct api_field entry_fields[] = {
+    {"type", API_CHOICE, .write = write_type, .choices = entry_types},
+    {"path", API_STRING, VIEW(file.path), .help = "a folder's ends with /"},
+    FILE_FIELDS(API_OPTIONAL, is_file),
+};
+API_OUTPUT(native_entry, "Entry", struct native_file_view, entry_fields,
+           "A file, or a folder of a listing by level.");
+
+static const struct api_field file_fields[] = {
+    {"type", API_CHOICE, .write = write_type, .choices = entry_types},
+    {"path", API_STRING, VIEW(file.path)},
+    FILE_FIELDS(0, NULL),
+};
+API_OUTPUT(native_file, "File", struct native_file_view, file_fields,
+           "A file as of a version.");
+
+#define PUT(member) API_AT(struct native_file_put_view, member)
+
+static const struct api_field file_put_fields[] = {
+    {"commit", API_STRING, API_NULLABLE, PUT(commit),
+     .help = "null when the same bytes were there already"},
+    {"change", API_STRING, PUT(change),
+     .help = "created, modified or unchanged"},
+};
+API_OUTPUT_OF(native_file_put, "FilePut", &native_file,
+              struct native_file_put_view, file_put_fields,
+              "A file that was stored.");
 
 /* ---- changes ------------------------------------------------------------ */
 
@@ -124,99 +145,173 @@ struct change {
     int64_t lock_expires_at_ms;
 };
 
-static void encode_change(struct json_writer *w, const struct change *c)
+/* Else its name may be made up. */
+static bool was_kept(const struct change *c)
 {
-    bool bytes = c->sha256 && c->sha256[0];
-    bool kept = c->change[0] != '\0'; /* else its name may be made up */
-
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "path", c->path);
-    json_write_string(w, "change", kept ? c->change : "skipped");
-    native_encode_text(w, "file_id", c->file);
-    native_encode_text(w, "version", c->version);
-    json_write_int(w, "size", (int64_t)c->size);
-    native_encode_text(w, "sha256", c->sha256);
-    native_encode_text(w, "mime_type", c->mime);
-    native_encode_url(w, bytes ? c->file : "", bytes ? c->version : "");
-    if (kept)
-        native_encode_sandbox_path(w, c->path);
-    else
-        json_write_string(w, "sandbox_path", NULL);
-    if (c->from && c->from[0])
-        json_write_string(w, "from", c->from);
-    if (c->wanted && c->wanted[0])
-        json_write_string(w, "wanted", c->wanted);
-    if (c->reason && c->reason[0])
-        json_write_string(w, "reason", c->reason);
-    if (c->holder && c->holder[0]) {
-        json_write_string(w, "holder", c->holder);
-        json_write_time(w, "lock_expires_at", c->lock_expires_at_ms);
-    }
-    json_write_close(w, '}');
+    return c->change && c->change[0];
 }
 
-void native_encode_commit(struct json_writer *w, const char *workspace,
-                          const struct workspace_commit *c)
+static void write_change(struct json_writer *w, const char *key,
+                         const void *object)
 {
-    json_write_open(w, NULL, '{');
-    native_encode_text(w, "commit", c->id);
-    json_write_string(w, "workspace", workspace);
-    json_write_int(w, "number", c->seq);
-    json_write_time(w, "at", c->at_ms);
-    json_write_open(w, "changes", '[');
+    const struct change *c = object;
+
+    json_write_string(w, key, was_kept(c) ? c->change : "skipped");
+}
+
+static void write_change_url(struct json_writer *w, const char *key,
+                             const void *object)
+{
+    const struct change *c = object;
+    bool bytes = c->sha256 && c->sha256[0];
+
+    native_encode_url(w, key, bytes ? c->file : "", bytes ? c->version : "");
+}
+
+static void write_change_place(struct json_writer *w, const char *key,
+                               const void *object)
+{
+    const struct change *c = object;
+
+    write_sandbox_path(w, key, was_kept(c) ? c->path : NULL);
+}
+
+static bool is_locked(const void *object)
+{
+    const struct change *c = object;
+
+    return c->holder && c->holder[0];
+}
+
+#define CHANGE(member) API_AT(struct change, member)
+
+static const struct api_field change_fields[] = {
+    {"path", API_STRING, CHANGE(path)},
+    {"change", API_STRING, .write = write_change,
+     .help = "created, modified, deleted, renamed, copied, restored, "
+             "unchanged or skipped"},
+    {"file_id", API_STRING, API_NULLABLE, CHANGE(file)},
+    {"version", API_STRING, API_NULLABLE, CHANGE(version)},
+    {"size", API_INT, CHANGE(size)},
+    {"sha256", API_STRING, API_NULLABLE, CHANGE(sha256)},
+    {"mime_type", API_STRING, API_NULLABLE, CHANGE(mime)},
+    {"url", API_STRING, API_NULLABLE, .write = write_change_url,
+     .help = "stays valid"},
+    {"sandbox_path", API_STRING, API_NULLABLE, .write = write_change_place,
+     .help = "sandbox:/mnt/data/…"},
+    {"from", API_STRING, API_OPTIONAL, CHANGE(from),
+     .help = "where it was before"},
+    {"wanted", API_STRING, API_OPTIONAL, CHANGE(wanted),
+     .help = "the path the code wrote"},
+    {"reason", API_STRING, API_OPTIONAL, CHANGE(reason),
+     .help = "why it is not as asked"},
+    {"holder", API_STRING, API_OPTIONAL, CHANGE(holder), .when = is_locked,
+     .help = "whose lock it is"},
+    {"lock_expires_at", API_TIME, API_OPTIONAL, CHANGE(lock_expires_at_ms),
+     .when = is_locked},
+};
+API_OUTPUT(native_change, "Change", struct change, change_fields,
+           "One change of a file.");
+
+static void write_changes(struct json_writer *w, const char *key,
+                          const void *object)
+{
+    const struct workspace_commit *c =
+        &((const struct native_commit_view *)object)->commit;
+
+    json_write_open(w, key, '[');
     for (size_t i = 0; i < c->count; i++) {
         const struct workspace_result *r = &c->results[i];
         const struct workspace_file *f = &r->file;
 
-        encode_change(
-            w, &(struct change){
-                   .path = f->path,
-                   .change = r->fate == FATE_SAME ? "unchanged" : r->change,
-                   .file = f->file,
-                   .version = f->version,
-                   .sha256 = f->sha256,
-                   .mime = f->mime,
-                   .size = f->size,
-                   .wanted = r->wanted,
-                   .from = r->from,
-               });
+        api_write(w, NULL, &native_change,
+                  &(struct change){
+                      .path = f->path,
+                      .change = r->fate == FATE_SAME ? "unchanged" : r->change,
+                      .file = f->file,
+                      .version = f->version,
+                      .sha256 = f->sha256,
+                      .mime = f->mime,
+                      .size = f->size,
+                      .wanted = r->wanted,
+                      .from = r->from,
+                  });
     }
     json_write_close(w, ']');
-    json_write_close(w, '}');
 }
+
+#define COMMIT(member) API_AT(struct native_commit_view, member)
+
+static const struct api_field commit_fields[] = {
+    {"commit", API_STRING, API_NULLABLE, COMMIT(commit.id),
+     .help = "null when nothing had to change"},
+    {"workspace", API_STRING, COMMIT(workspace)},
+    {"number", API_INT, COMMIT(commit.seq), .help = "of the newest commit"},
+    {"at", API_TIME, API_NULLABLE, COMMIT(commit.at_ms)},
+    {"changes", API_ARRAY, .write = write_changes, .of = &native_change},
+};
+API_OUTPUT(native_commit, "Commit", struct native_commit_view, commit_fields,
+           "One atomic set of changes.");
 
 /* ---- versions ----------------------------------------------------------- */
 
-void native_encode_version(struct json_writer *w, const char *workspace,
-                           const struct workspace_event *e)
+static bool has_bytes(const void *object)
 {
-    bool bytes = e->file.sha256[0] && !e->purged;
+    const struct native_version_view *v = object;
 
-    json_write_string(w, "workspace", workspace);
-    json_write_string(w, "commit", e->commit);
-    json_write_int(w, "number", e->seq);
-    json_write_time(w, "at", e->at_ms);
-    json_write_string(w, "kind", e->kind);
-    json_write_string(w, "author", e->author);
-    native_encode_text(w, "session", e->session);
-    native_encode_text(w, "execution", e->execution);
-    native_encode_text(w, "language", e->language);
-    native_encode_text(w, "conversation", e->conversation);
-    native_encode_text(w, "message", e->message);
-    native_encode_text(w, "note", e->note);
-    json_write_string(w, "change", e->change);
-    json_write_string(w, "path", e->file.path);
-    native_encode_text(w, "from", e->from_path);
-    json_write_string(w, "file_id", e->file.file);
-    json_write_string(w, "version", e->file.version);
-    json_write_int(w, "version_number", e->file.number);
-    native_encode_text(w, "from_version", e->from_version);
-    json_write_int(w, "size", (int64_t)e->file.size);
-    native_encode_text(w, "sha256", e->file.sha256);
-    native_encode_text(w, "mime_type", e->file.mime);
-    native_encode_url(w, bytes ? e->file.file : "", e->file.version);
-    json_write_bool(w, "available", bytes);
+    return v->event.file.sha256[0] && !v->event.purged;
 }
+
+static void write_version_url(struct json_writer *w, const char *key,
+                              const void *object)
+{
+    const struct native_version_view *v = object;
+
+    native_encode_url(w, key, has_bytes(v) ? v->event.file.file : "",
+                      v->event.file.version);
+}
+
+static void write_available(struct json_writer *w, const char *key,
+                            const void *object)
+{
+    json_write_bool(w, key, has_bytes(object));
+}
+
+#define VERSION(member) API_AT(struct native_version_view, member)
+
+static const struct api_field version_fields[] = {
+    {"workspace", API_STRING, VERSION(workspace)},
+    {"commit", API_STRING, VERSION(event.commit)},
+    {"number", API_INT, VERSION(event.seq), .help = "the commit's"},
+    {"at", API_TIME, VERSION(event.at_ms)},
+    {"kind", API_STRING, VERSION(event.kind),
+     .help = "execution, upload, delete, move, copy, restore, share"},
+    {"author", API_STRING, VERSION(event.author), .help = "a key, or a share"},
+    {"session", API_STRING, API_NULLABLE, VERSION(event.session)},
+    {"execution", API_STRING, API_NULLABLE, VERSION(event.execution)},
+    {"language", API_STRING, API_NULLABLE, VERSION(event.language)},
+    {"conversation", API_STRING, API_NULLABLE, VERSION(event.conversation)},
+    {"message", API_STRING, API_NULLABLE, VERSION(event.message)},
+    {"note", API_STRING, API_NULLABLE, VERSION(event.note)},
+    {"change", API_STRING, VERSION(event.change)},
+    {"path", API_STRING, VERSION(event.file.path)},
+    {"from", API_STRING, API_NULLABLE, VERSION(event.from_path),
+     .help = "where it was before"},
+    {"file_id", API_STRING, VERSION(event.file.file)},
+    {"version", API_STRING, VERSION(event.file.version)},
+    {"version_number", API_INT, VERSION(event.file.number)},
+    {"from_version", API_STRING, API_NULLABLE, VERSION(event.from_version),
+     .help = "what was copied or brought back"},
+    {"size", API_INT, VERSION(event.file.size)},
+    {"sha256", API_STRING, API_NULLABLE, VERSION(event.file.sha256),
+     .help = "null for a deletion"},
+    {"mime_type", API_STRING, API_NULLABLE, VERSION(event.file.mime)},
+    {"url", API_STRING, API_NULLABLE, .write = write_version_url},
+    {"available", API_BOOL, .write = write_available,
+     .help = "false once retention gave the bytes up"},
+};
+API_OUTPUT(native_version, "Version", struct native_version_view,
+           version_fields, "A version with the commit that made it.");
 
 /* ---- files of an execution ---------------------------------------------- */
 
@@ -258,37 +353,57 @@ static enum list list_of(const struct exec_file_change *c)
     return MODIFIED;
 }
 
-void native_encode_exec_files(struct json_writer *w,
-                              const struct exec_info *info)
+/* The list that the key names. */
+static void write_file_list(struct json_writer *w, const char *key,
+                            const void *object)
 {
-    native_encode_text(w, "workspace", info->workspace);
-    native_encode_text(w, "commit", info->commit);
-    json_write_open(w, "files", '{');
-    for (int l = CREATED; l < LISTS; l++) {
-        json_write_open(w, list_names[l], '[');
-        for (size_t i = 0; i < info->file_count; i++) {
-            const struct exec_file_change *f = &info->files[i];
+    const struct exec_info *info = object;
 
-            if (list_of(f) != (enum list)l)
-                continue;
-            encode_change(w, &(struct change){
-                                 .path = f->path,
-                                 .change = f->change,
-                                 .file = f->file,
-                                 .version = f->version,
-                                 .sha256 = f->sha256,
-                                 .mime = f->mime,
-                                 .size = f->size,
-                                 .wanted = f->wanted,
-                                 .from = f->from,
-                                 .reason = f->why,
-                                 .holder = f->holder,
-                                 .lock_expires_at_ms = f->lock_expires_at_ms,
-                             });
-        }
-        json_write_close(w, ']');
+    json_write_open(w, key, '[');
+    for (size_t i = 0; i < info->file_count; i++) {
+        const struct exec_file_change *f = &info->files[i];
+
+        if (strcmp(list_names[list_of(f)], key) != 0)
+            continue;
+        api_write(w, NULL, &native_change,
+                  &(struct change){
+                      .path = f->path,
+                      .change = f->change,
+                      .file = f->file,
+                      .version = f->version,
+                      .sha256 = f->sha256,
+                      .mime = f->mime,
+                      .size = f->size,
+                      .wanted = f->wanted,
+                      .from = f->from,
+                      .reason = f->why,
+                      .holder = f->holder,
+                      .lock_expires_at_ms = f->lock_expires_at_ms,
+                  });
     }
-    json_write_int(w, "not_kept", (int64_t)info->files_not_kept);
-    json_write_bool(w, "truncated", info->files_truncated);
-    json_write_close(w, '}');
+    json_write_close(w, ']');
 }
+
+#define LIST(name_, help_)                                                    \
+    {                                                                         \
+        (name_), API_ARRAY, .write = write_file_list, .of = &native_change,   \
+                            .help = (help_)                                   \
+    }
+
+static const struct api_field execution_files_fields[] = {
+    LIST("created", NULL),
+    LIST("modified", NULL),
+    LIST("deleted", NULL),
+    LIST("renamed", NULL),
+    LIST("conflicts", "others had changed it: kept beside theirs"),
+    LIST("refused", "locked by others, or no room"),
+    LIST("skipped", "not a file we keep"),
+    {"not_kept", API_INT, API_AT(struct exec_info, files_not_kept),
+     .help = "files of the session that its workspace does not have: refused "
+             "now, or earlier and unchanged since"},
+    {"truncated", API_BOOL, API_AT(struct exec_info, files_truncated),
+     .help = "more changed than are listed; all are kept"},
+};
+API_OUTPUT(native_execution_files, "ExecutionFiles", struct exec_info,
+           execution_files_fields,
+           "What an execution changed, by what became of it.");

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "api/api.h"
 #include "approval/approval.h"
 #include "base/clock.h"
 #include "base/mem.h"
@@ -16,6 +17,60 @@
 
 #define LIST_MAX 1000
 #define LIST_DEFAULT 100
+
+/* ---- resources ---------------------------------------------------------- */
+
+#define ROW(member) API_AT(struct evidence_row, member)
+
+static const struct api_field evidence_row_fields[] = {
+    {"execution", API_STRING, ROW(execution)},
+    {"session", API_STRING, ROW(session)},
+    {"key", API_STRING, ROW(actor), .help = "who asked for it"},
+    {"at", API_TIME, ROW(at_ms)},
+    {"outcome", API_STRING, ROW(outcome)},
+    {"code_sha256", API_STRING, ROW(code_sha256)},
+};
+API_OUTPUT(native_evidence_row, "EvidenceRow", struct evidence_row,
+           evidence_row_fields, "An execution there is evidence of.");
+
+/* As evidence/ wrote it when the execution ended. */
+static const struct api_field evidence_fields[] = {
+    {"execution", API_STRING, API_ELSEWHERE},
+    {"session", API_STRING, API_ELSEWHERE},
+    {"pool", API_STRING, API_NULLABLE, API_ELSEWHERE},
+    {"runtime", API_STRING, API_NULLABLE, API_ELSEWHERE},
+    {"outcome", API_STRING,
+     .help = "as of the execution; or pending_approval"},
+    {"failure", API_STRING, API_NULLABLE, API_ELSEWHERE},
+    {"who", API_OBJECT, .help = "tenant, key, door, tool, request, source"},
+    {"trigger", API_OBJECT,
+     .help = "conversation, message, metadata: as given"},
+    {"code", API_OBJECT, .help = "language, bytes, sha256, kept"},
+    {"files", API_OBJECT,
+     .help = "mounted, read (as the interpreter told), written"},
+    {"artifacts", API_ARRAY, .items = API_OBJECT,
+     .help = "what was shown besides text"},
+    {"connections", API_OBJECT, .help = "blocked, refused, allowed"},
+    {"policy", API_OBJECT, API_NULLABLE,
+     .help = "verdict, rule, layer, version, reason"},
+    {"approval", API_OBJECT, API_NULLABLE,
+     .help = "id, state, by, reason, at"},
+    {"escalated", API_BOOL, .help = "somebody was asked"},
+    {"retry_of", API_STRING, API_NULLABLE, API_ELSEWHERE},
+    {"repeats", API_INT,
+     .help = "so often the same code had failed before it"},
+    {"isolation", API_STRING, API_NULLABLE, .help = "the walls it ran behind"},
+    {"interpreter_fresh", API_BOOL, API_ELSEWHERE},
+    {"created_at", API_TIME, API_ELSEWHERE},
+    {"started_at", API_TIME, API_NULLABLE, API_ELSEWHERE},
+    {"finished_at", API_TIME, API_NULLABLE, API_ELSEWHERE},
+    {"usage", API_OBJECT,
+     .help = "wall_ms, cpu_ms, peak_memory_bytes, output_bytes"},
+    {"code_text", API_STRING, API_NULLABLE,
+     .help = "null where code is not kept"},
+};
+API_SCHEMA(native_evidence, "Evidence", NULL, evidence_fields,
+           "What is known of an execution.");
 
 static bool sees_all(const struct doors_call *call)
 {
@@ -108,8 +163,6 @@ int native_evidence_list(struct doors_call *call, struct error *err)
 {
     struct evidence_filter filter = {.session = NULL};
     struct evidence_row *rows cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     bool more = false;
     int r = ask(call, &filter, err);
@@ -119,18 +172,6 @@ int native_evidence_list(struct doors_call *call, struct error *err)
                           sees_all(call), &filter, &rows, &count, &more, err);
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_open(&w, NULL, '{');
-        json_write_string(&w, "execution", rows[i].execution);
-        json_write_string(&w, "session", rows[i].session);
-        json_write_string(&w, "key", rows[i].actor);
-        json_write_time(&w, "at", rows[i].at_ms);
-        json_write_string(&w, "outcome", rows[i].outcome);
-        json_write_string(&w, "code_sha256", rows[i].code_sha256);
-        json_write_close(&w, '}');
-    }
-    native_encode_list_end(&w, more);
-    http_respond_json(call->http, 200, &body);
+    native_respond_list(call, &native_evidence_row, rows, count, more);
     return 0;
 }

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "audit/format.h"
 #include "audit/proof.h"
 #include "base/log.h"
@@ -121,18 +122,37 @@ int native_export_get(struct doors_call *call, struct error *err)
 
 /* ---- who signs ---------------------------------------------------------- */
 
-static void encode_key(struct json_writer *w, const struct audit_key *k)
-{
-    json_write_string(w, "id", k->id);
-    json_write_string(w, "public_key", k->pem);
-    json_write_time(w, "since", k->since_ms);
-}
+#define KEY_FIELDS(type, key)                                                 \
+    {"id", API_STRING, API_AT(type, key id), .help = "akey_…"},               \
+        {"public_key", API_STRING, API_AT(type, key pem),                     \
+         .help = "Ed25519, PEM"},                                             \
+    {                                                                         \
+        "since", API_TIME, API_AT(type, key since_ms)                         \
+    }
+
+static const struct api_field audit_key_fields[] = {
+    KEY_FIELDS(struct audit_key, ),
+};
+API_OUTPUT(native_audit_key, "AuditKey", struct audit_key, audit_key_fields,
+           "A key that has signed checkpoints.");
+
+struct keys {
+    struct audit_key now;
+    struct audit_key *earlier;
+    size_t count;
+};
+
+static const struct api_field audit_keys_fields[] = {
+    KEY_FIELDS(struct keys, now.),
+    {"earlier", API_ARRAY, API_LIST(struct keys, earlier, count),
+     .of = &native_audit_key, .help = "keys of checkpoints made before"},
+};
+API_OUTPUT(native_audit_keys, "AuditKeys", struct keys, audit_keys_fields,
+           "Who signs checkpoints.");
 
 int native_export_key(struct doors_call *call, struct error *err)
 {
     struct audit_key *keys cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     int r = audit_keys(call->doors->core->audit, &keys, &count, err);
 
@@ -140,17 +160,8 @@ int native_export_key(struct doors_call *call, struct error *err)
         r = error_set(err, ERR_NOT_FOUND, "there is no key yet");
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    encode_key(&w, &keys[0]);
-    json_write_open(&w, "earlier", '[');
-    for (size_t i = 1; i < count; i++) {
-        json_write_open(&w, NULL, '{');
-        encode_key(&w, &keys[i]);
-        json_write_close(&w, '}');
-    }
-    json_write_close(&w, ']');
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_audit_keys,
+                   &(struct keys){keys[0], keys + 1, count - 1});
     return 0;
 }
 
@@ -167,19 +178,22 @@ static bool read_checkpoint(const struct audit_line *l,
     return audit_proof_read(fields, l->at_ms, ret);
 }
 
-static void encode_checkpoint(struct json_writer *w,
-                              const struct audit_checkpoint *c)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "tenant", c->tenant);
-    json_write_int(w, "seq", c->seq);
-    json_write_string(w, "hash", c->hash);
-    json_write_time(w, "at", c->at_ms);
-    json_write_int(w, "at_ms", c->at_ms);
-    json_write_string(w, "key", c->key);
-    json_write_string(w, "signature", c->signature);
-    json_write_close(w, '}');
-}
+#define CHECKPOINT(member) API_AT(struct audit_checkpoint, member)
+
+static const struct api_field audit_checkpoint_fields[] = {
+    {"tenant", API_STRING, CHECKPOINT(tenant)},
+    {"seq", API_INT, CHECKPOINT(seq),
+     .help = "the event it signs, in that chain"},
+    {"hash", API_STRING, CHECKPOINT(hash), .help = "that event's chain_hash"},
+    {"at", API_TIME, CHECKPOINT(at_ms)},
+    {"at_ms", API_INT, CHECKPOINT(at_ms),
+     .help = "the same, as it was signed"},
+    {"key", API_STRING, CHECKPOINT(key), .help = "akey_…"},
+    {"signature", API_STRING, CHECKPOINT(signature),
+     .help = "Ed25519, in hex"},
+};
+API_OUTPUT(native_audit_checkpoint, "AuditCheckpoint", struct audit_checkpoint,
+           audit_checkpoint_fields, "How far a tenant's chain was, signed.");
 
 int native_export_checkpoints(struct doors_call *call, struct error *err)
 {
@@ -208,7 +222,7 @@ int native_export_checkpoints(struct doors_call *call, struct error *err)
         struct audit_checkpoint c;
 
         if (read_checkpoint(&lines[i], &c))
-            encode_checkpoint(&w, &c);
+            api_write(&w, NULL, &native_audit_checkpoint, &c);
     }
     native_encode_list_end(&w, more);
     audit_lines_free(lines, count);
@@ -221,8 +235,6 @@ int native_export_sign(struct doors_call *call, struct error *err)
     struct audit *audit = call->doors->core->audit;
     struct audit_line *lines = NULL;
     struct audit_checkpoint c;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     bool more = false;
     int r = audit_checkpoint(audit, call->who.tenant, err);
@@ -233,10 +245,8 @@ int native_export_sign(struct doors_call *call, struct error *err)
     if (r == 0 && (count == 0 || !read_checkpoint(&lines[0], &c)))
         r = error_set(err, ERR_CONFLICT,
                       "there is no event of this tenant to sign yet");
-    if (r == 0) {
-        encode_checkpoint(&w, &c);
-        http_respond_json(call->http, 201, &body);
-    }
+    if (r == 0)
+        native_respond(call, 201, &native_audit_checkpoint, &c);
     audit_lines_free(lines, count);
     return r;
 }

@@ -8,7 +8,7 @@
 
 #include <stdio.h>
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "conf/conf.h"
@@ -16,30 +16,42 @@
 
 #define LIST_MAX 1000
 
-static void respond_list(struct doors_call *call,
-                         const struct session_file *files, size_t count,
-                         bool more)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+/* ---- resources ---------------------------------------------------------- */
 
-    json_write_open(&w, NULL, '{');
-    json_write_open(&w, "data", '[');
-    for (size_t i = 0; i < count; i++) {
-        json_write_open(&w, NULL, '{');
-        json_write_string(&w, "path", files[i].path);
-        json_write_int(&w, "size", (int64_t)files[i].size);
-        json_write_time(&w, "modified_at", files[i].modified_at_ms);
-        native_encode_text(&w, "file_id", files[i].file);
-        native_encode_text(&w, "version", files[i].version);
-        native_encode_text(&w, "sha256", files[i].sha256);
-        json_write_close(&w, '}');
-    }
-    json_write_close(&w, ']');
-    json_write_bool(&w, "has_more", more);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+static void write_url(struct json_writer *w, const char *key,
+                      const void *object)
+{
+    const struct session_file *f = object;
+
+    native_encode_url(w, key, f->file, f->version);
 }
+
+#define PLACE(member) API_AT(struct session_file, member)
+
+static const struct api_field session_file_fields[] = {
+    {"path", API_STRING, PLACE(path)},
+    {"size", API_INT, PLACE(size)},
+    {"modified_at", API_TIME, API_NULLABLE, PLACE(modified_at_ms)},
+    {"file_id", API_STRING, API_NULLABLE, PLACE(file),
+     .help = "null when it is not committed"},
+    {"version", API_STRING, API_NULLABLE, PLACE(version)},
+    {"sha256", API_STRING, API_NULLABLE, PLACE(sha256)},
+};
+API_OUTPUT(native_session_file, "SessionFile", struct session_file,
+           session_file_fields, "A file as a session sees it.");
+
+static const struct api_field session_put_fields[] = {
+    {"path", API_STRING, PLACE(path)},
+    {"size", API_INT, PLACE(size)},
+    {"sha256", API_STRING, PLACE(sha256)},
+    {"file_id", API_STRING, API_NULLABLE, PLACE(file)},
+    {"version", API_STRING, API_NULLABLE, PLACE(version)},
+    {"url", API_STRING, API_NULLABLE, .write = write_url},
+};
+API_OUTPUT(native_session_put, "SessionPut", struct session_file,
+           session_put_fields, "A file put into a session.");
+
+/* ---- routes ------------------------------------------------------------- */
 
 int native_files_list(struct doors_call *call, struct error *err)
 {
@@ -58,7 +70,7 @@ int native_files_list(struct doors_call *call, struct error *err)
                                &count, &more, err);
     if (r < 0)
         return r;
-    respond_list(call, files, count, more);
+    native_respond_list(call, &native_session_file, files, count, more);
     session_files_free(files, count);
     return 0;
 }
@@ -98,22 +110,6 @@ static int receive(struct doors_call *call, struct session_upload *u,
     return (int)n;
 }
 
-static void respond_put(struct doors_call *call, const struct session_file *f)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "path", f->path);
-    json_write_int(&w, "size", (int64_t)f->size);
-    json_write_string(&w, "sha256", f->sha256);
-    native_encode_text(&w, "file_id", f->file);
-    native_encode_text(&w, "version", f->version);
-    native_encode_url(&w, f->file, f->version);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 201, &body);
-}
-
 int native_files_put(struct doors_call *call, struct error *err)
 {
     struct session_file made = {.path = NULL};
@@ -131,7 +127,7 @@ int native_files_put(struct doors_call *call, struct error *err)
     r = session_upload_commit(u, &made, err);
     if (r < 0)
         return r;
-    respond_put(call, &made);
+    native_respond(call, 201, &native_session_put, &made);
     free(made.path);
     return 0;
 }

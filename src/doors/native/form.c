@@ -6,12 +6,11 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/arena.h"
-#include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "doors/native/native.h"
-#include "json/json.h"
 
 struct form {
     struct native_blob blobs[HTTP_PARTS_MAX];
@@ -97,8 +96,6 @@ int native_form_post(struct doors_call *call, struct error *err)
     struct workspace_commit_spec spec = {.kind = "upload",
                                          .action = "file.put"};
     const char *folder = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int r = http_multipart_new(http_header(call->http, "Content-Type"),
                                native_receive_read, call,
                                http_arena(call->http), &m, err);
@@ -122,7 +119,7 @@ int native_form_post(struct doors_call *call, struct error *err)
                          call->params[0], &spec, &made, err);
     if (r < 0)
         return r;
-    native_encode_commit(&w, call->params[0], &made);
-    http_respond_json(call->http, 201, &body);
+    native_respond(call, 201, &native_commit,
+                   &(struct native_commit_view){made, call->params[0]});
     return 0;
 }

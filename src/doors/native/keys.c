@@ -7,13 +7,11 @@
 
 #include <string.h>
 
+#include "api/api.h"
 #include "approval/approval.h"
-#include "base/buf.h"
 #include "base/mem.h"
-#include "conf/conf.h"
 #include "json/json.h"
 
-#define SCOPES_MAX 16
 #define BOUNDS_MAX 64 /* of one kind; they have a length in all, too */
 
 struct key_body {
@@ -22,26 +20,60 @@ struct key_body {
     int64_t expires_in_s;
 };
 
-#define BOUND(what)                                                           \
-    (offsetof(struct key_body, bounds) + (what) * sizeof(json_t *))
+#define BODY(member) API_AT(struct key_body, member)
 
-static const struct json_field key_fields[] = {
-    {"tenant", JSON_KIND_STRING, .offset = offsetof(struct key_body, tenant),
-     .min = 1, .max = AUTH_TENANT_MAX - 1},
-    {"name", JSON_KIND_STRING, .offset = offsetof(struct key_body, name),
-     .max = AUTH_NAME_MAX - 1},
-    {"scopes", JSON_KIND_ARRAY, .required = true,
-     .offset = offsetof(struct key_body, scopes), .max = SCOPES_MAX},
-    {"pools", JSON_KIND_ARRAY, .offset = BOUND(ACTOR_POOLS),
-     .max = BOUNDS_MAX},
-    {"workspaces", JSON_KIND_ARRAY, .offset = BOUND(ACTOR_WORKSPACES),
-     .max = BOUNDS_MAX},
-    {"sessions", JSON_KIND_ARRAY, .offset = BOUND(ACTOR_SESSIONS),
-     .max = BOUNDS_MAX},
-    {"expires_in_s", JSON_KIND_INT,
-     .offset = offsetof(struct key_body, expires_in_s), .min = 1,
-     .max = AUTH_KEY_TTL_MAX_S},
+static const struct api_field key_spec_fields[] = {
+    {"scopes", API_ARRAY, API_REQUIRED, BODY(scopes), .min = 1,
+     .max = NATIVE_SCOPES_MAX},
+    {"tenant", API_STRING, BODY(tenant), .min = 1, .max = AUTH_TENANT_MAX - 1},
+    {"name", API_STRING, BODY(name), .max = AUTH_NAME_MAX - 1},
+    {"pools", API_ARRAY, BODY(bounds[ACTOR_POOLS]), .min = 1,
+     .max = BOUNDS_MAX, .help = "bound to these; else to none in particular"},
+    {"workspaces", API_ARRAY, BODY(bounds[ACTOR_WORKSPACES]), .min = 1,
+     .max = BOUNDS_MAX, .help = "the same: ws_…"},
+    {"sessions", API_ARRAY, BODY(bounds[ACTOR_SESSIONS]), .min = 1,
+     .max = BOUNDS_MAX, .help = "the same: sess_… or cntr_…"},
+    {"expires_in_s", API_INT, BODY(expires_in_s), .min = 1,
+     .max = AUTH_KEY_TTL_MAX_S, .help = "else never"},
 };
+API_INPUT(native_key_spec, "KeySpec", struct key_body, key_spec_fields,
+          "A key to be made.");
+
+void native_keys_write_scopes(struct json_writer *w, const char *key,
+                              const void *object)
+{
+    char text[96];
+    const char *rest =
+        auth_scopes_format(((const struct auth_key *)object)->scopes, text);
+
+    json_write_open(w, key, '[');
+    while (*rest) {
+        size_t n = strcspn(rest, ",");
+
+        json_write_text(w, NULL, rest, n);
+        rest += n + (rest[n] == ',');
+    }
+    json_write_close(w, ']');
+}
+
+static const struct api_field key_fields[] = {
+    NATIVE_KEY_FIELDS("key_…", API_NULLABLE),
+    {"revoked_at", API_TIME, API_NULLABLE,
+     API_AT(struct auth_key, revoked_at_ms)},
+};
+API_OUTPUT(native_key, "Key", struct auth_key, key_fields,
+           "A key, without its secret.");
+
+struct key_made {
+    struct auth_key key;
+    const char *secret;
+};
+
+static const struct api_field key_made_fields[] = {
+    {"secret", API_STRING, API_AT(struct key_made, secret)},
+};
+API_OUTPUT_OF(native_key_made, "KeyMade", &native_key, struct key_made,
+              key_made_fields, "A key with its secret, shown once.");
 
 int native_keys_scopes(const json_t *array, uint32_t *ret, struct error *err)
 {
@@ -52,7 +84,7 @@ int native_keys_scopes(const json_t *array, uint32_t *ret, struct error *err)
         uint32_t one;
         int r;
 
-        if (!name || strchr(name, ','))
+        if (strchr(name, ','))
             return error_set(err, ERR_INVALID,
                              "field 'scopes' must hold names of scopes");
         r = auth_scopes_parse(name, &one, err);
@@ -60,15 +92,10 @@ int native_keys_scopes(const json_t *array, uint32_t *ret, struct error *err)
             return r;
         scopes |= one;
     }
-    if (!scopes)
-        return error_set(err, ERR_INVALID,
-                         "field 'scopes' must name at least one scope");
     *ret = scopes;
     return 0;
 }
 
-/* A list that is there and empty would bind the key to nothing, and must not
- * be taken for one that is absent. */
 static int read_bounds(const struct key_body *b, struct actor_bounds *ret,
                        struct error *err)
 {
@@ -76,55 +103,15 @@ static int read_bounds(const struct key_body *b, struct actor_bounds *ret,
         enum actor_bound what = (enum actor_bound)k;
         const char *name = auth_restriction_name(what);
 
-        if (b->bounds[k] && json_array_size(b->bounds[k]) == 0)
-            return error_set(err, ERR_INVALID,
-                             "field '%s' must name at least one, or be left "
-                             "out",
-                             name);
         for (size_t i = 0; i < json_array_size(b->bounds[k]); i++) {
             const char *id =
                 json_string_value(json_array_get(b->bounds[k], i));
 
-            if (!id)
-                return error_set(err, ERR_INVALID,
-                                 "field '%s' must be a list of texts", name);
             if (auth_restriction_add(ret, what, id, err) < 0)
                 return error_wrap(err, "%s", name);
         }
     }
     return 0;
-}
-
-void native_keys_encode(struct json_writer *w, const struct auth_key *key)
-{
-    char text[96];
-
-    json_write_string(w, "id", key->id);
-    json_write_string(w, "tenant", key->tenant);
-    json_write_string(w, "name", key->name[0] ? key->name : NULL);
-    native_encode_words(w, "scopes", auth_scopes_format(key->scopes, text));
-    for (int k = 0; k < ACTOR_BOUNDS; k++) {
-        const char *name = auth_restriction_name((enum actor_bound)k);
-
-        if (key->bounds.ids[k][0])
-            native_encode_words(w, name, key->bounds.ids[k]);
-        else
-            json_write_string(w, name, NULL);
-    }
-    json_write_time(w, "created_at", key->created_at_ms);
-    json_write_time(w, "expires_at", key->expires_at_ms);
-    json_write_time(w, "last_used_at", key->last_used_at_ms);
-}
-
-static void encode_key(struct json_writer *w, const struct auth_key *key,
-                       const char *secret)
-{
-    json_write_open(w, NULL, '{');
-    native_keys_encode(w, key);
-    json_write_time(w, "revoked_at", key->revoked_at_ms);
-    if (secret)
-        json_write_string(w, "secret", secret);
-    json_write_close(w, '}');
 }
 
 /* In the trail before the client is told. */
@@ -142,17 +129,12 @@ int native_keys_create(struct doors_call *call, struct error *err)
     char *secret cleanup(mem_free) = NULL;
     json_t *json cleanup(json_unref) = NULL;
     struct key_body b = {.tenant = call->who.tenant, .name = ""};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     struct auth_key key = {.scopes = 0};
     struct actor_bounds bounds = {0};
     struct auth_key_spec spec = {.bounds = &bounds};
     char text[96];
-    int r =
-        http_body_json(call->http, call->doors->conf->json_bytes, &json, err);
+    int r = native_read(call, &native_key_spec, &b, &json, err);
 
-    if (r == 0)
-        r = json_read(json, key_fields, ARRAY_SIZE(key_fields), &b, err);
     if (r == 0)
         r = native_keys_scopes(b.scopes, &spec.scopes, err);
     if (r == 0)
@@ -167,29 +149,20 @@ int native_keys_create(struct doors_call *call, struct error *err)
                  auth_scopes_format(key.scopes, text), err);
     if (r < 0)
         return r;
-    encode_key(&w, &key, secret);
-    http_respond_json(call->http, 201, &body);
+    native_respond(call, 201, &native_key_made,
+                   &(struct key_made){key, secret});
     return 0;
 }
 
 int native_keys_list(struct doors_call *call, struct error *err)
 {
     struct auth_key *keys cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count;
     int r = auth_key_list(call->doors->auth, &keys, &count, err);
 
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_open(&w, "data", '[');
-    for (size_t i = 0; i < count; i++)
-        encode_key(&w, &keys[i], NULL);
-    json_write_close(&w, ']');
-    json_write_bool(&w, "has_more", false);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond_list(call, &native_key, keys, count, false);
     return 0;
 }
 

@@ -3,7 +3,7 @@
  * /api/workspaces/{ws}/locks: leases on paths. Runs on a worker of the
  * daemon. A token is in the answer that made it and nowhere else.
  */
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "doors/native/native.h"
@@ -11,64 +11,76 @@
 
 #define TTL_DEFAULT_S 300
 
+/* ---- resources ---------------------------------------------------------- */
+
 struct lock_body {
     const char *path, *session, *label, *token;
     int64_t ttl_s;
 };
 
-#define LOCK(member) offsetof(struct lock_body, member)
+#define BODY(member) API_AT(struct lock_body, member)
+#define TTL_FIELD                                                             \
+    {                                                                         \
+        "ttl_s", API_INT, API_DEFAULT, BODY(ttl_s), .min = LOCK_TTL_MIN_S,    \
+                                                    .max = LOCK_TTL_MAX_S,    \
+                                                    .value = TTL_DEFAULT_S    \
+    }
 
-static const struct json_field lock_fields[] = {
-    {"path", JSON_KIND_STRING, .required = true, .offset = LOCK(path),
-     .min = 1, .max = PATH_BYTES_MAX},
-    {"ttl_s", JSON_KIND_INT, .offset = LOCK(ttl_s), .min = LOCK_TTL_MIN_S,
-     .max = LOCK_TTL_MAX_S},
-    {"session", JSON_KIND_STRING, .offset = LOCK(session), .min = 1,
-     .max = ID_MAX},
-    {"label", JSON_KIND_STRING, .offset = LOCK(label), .max = 128},
+static const struct api_field lock_spec_fields[] = {
+    {"path", API_STRING, API_REQUIRED, BODY(path), .min = 1,
+     .max = PATH_BYTES_MAX, .help = "need not exist yet"},
+    TTL_FIELD,
+    {"session", API_STRING, BODY(session), .min = 1, .max = ID_MAX,
+     .help = "whose executions pass"},
+    {"label", API_STRING, BODY(label), .max = LOCK_LABEL_MAX},
+};
+API_INPUT(native_lock_spec, "LockSpec", struct lock_body, lock_spec_fields,
+          "A lock to be taken.");
+
+static const struct api_field renew_spec_fields[] = {
+    TTL_FIELD,
+    {"token", API_STRING, BODY(token), .min = 1, .max = LOCK_TOKEN_MAX,
+     .help = "instead of X-Glovebox-Lock"},
+};
+API_INPUT(native_renew_spec, "RenewSpec", struct lock_body, renew_spec_fields,
+          "How long a lock is kept on.");
+
+#define LOCK(member) API_AT(struct workspace_lock, member)
+
+static const struct api_field lock_fields[] = {
+    {"id", API_STRING, LOCK(id), .help = "lock_…"},
+    {"path", API_STRING, LOCK(path)},
+    {"holder", API_STRING, LOCK(holder), .help = "a key's id"},
+    {"session", API_STRING, API_NULLABLE, LOCK(session)},
+    {"label", API_STRING, API_NULLABLE, LOCK(label)},
+    {"fence", API_INT, LOCK(fence),
+     .help = "grows with every lock on the path"},
+    {"acquired_at", API_TIME, LOCK(acquired_at_ms)},
+    {"expires_at", API_TIME, LOCK(expires_at_ms)},
+};
+API_OUTPUT(native_lock, "Lock", struct workspace_lock, lock_fields,
+           "A lease on a path.");
+
+struct lock_made {
+    struct workspace_lock lock;
+    const char *token;
 };
 
-static const struct json_field renew_fields[] = {
-    {"ttl_s", JSON_KIND_INT, .offset = LOCK(ttl_s), .min = LOCK_TTL_MIN_S,
-     .max = LOCK_TTL_MAX_S},
-    {"token", JSON_KIND_STRING, .offset = LOCK(token), .min = 1, .max = 256},
+static const struct api_field lock_made_fields[] = {
+    {"token", API_STRING, API_AT(struct lock_made, token)},
 };
+API_OUTPUT_OF(native_lock_made, "LockMade", &native_lock, struct lock_made,
+              lock_made_fields, "A lock with its token, shown once.");
 
-static void encode_lock(struct json_writer *w, const struct workspace_lock *l,
-                        const char *token)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "id", l->id);
-    json_write_string(w, "path", l->path);
-    json_write_string(w, "holder", l->holder);
-    native_encode_text(w, "session", l->session);
-    native_encode_text(w, "label", l->label);
-    json_write_int(w, "fence", l->fence);
-    json_write_time(w, "acquired_at", l->acquired_at_ms);
-    json_write_time(w, "expires_at", l->expires_at_ms);
-    if (token)
-        json_write_string(w, "token", token);
-    json_write_close(w, '}');
-}
-
-static void respond(struct doors_call *call, unsigned status,
-                    const struct workspace_lock *l, const char *token)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    encode_lock(&w, l, token);
-    http_respond_json(call->http, status, &body);
-}
+/* ---- routes ------------------------------------------------------------- */
 
 int native_locks_create(struct doors_call *call, struct error *err)
 {
     struct workspace_lock lock cleanup(workspace_lock_done) = {.path = NULL};
     json_t *json cleanup(json_unref) = NULL;
-    struct lock_body b = {.ttl_s = TTL_DEFAULT_S};
+    struct lock_body b = {0};
     char token[65];
-    int r = native_ask_body(call, lock_fields, ARRAY_SIZE(lock_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_lock_spec, &b, &json, err);
 
     if (r == 0)
         r = workspace_lock(
@@ -79,27 +91,22 @@ int native_locks_create(struct doors_call *call, struct error *err)
                                           .label = b.label},
             &lock, token, err);
     if (r == 0)
-        respond(call, 201, &lock, token);
+        native_respond(call, 201, &native_lock_made,
+                       &(struct lock_made){lock, token});
     return r;
 }
 
 int native_locks_list(struct doors_call *call, struct error *err)
 {
     struct workspace_lock *locks = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     int r = workspace_locks(call->doors->workspaces, &call->actor,
                             call->params[0], &locks, &count, err);
 
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++)
-        encode_lock(&w, &locks[i], NULL);
-    native_encode_list_end(&w, false);
+    native_respond_list(call, &native_lock, locks, count, false);
     workspace_locks_free(locks, count);
-    http_respond_json(call->http, 200, &body);
     return 0;
 }
 
@@ -124,9 +131,8 @@ int native_locks_renew(struct doors_call *call, struct error *err)
 {
     struct workspace_lock lock cleanup(workspace_lock_done) = {.path = NULL};
     json_t *json cleanup(json_unref) = NULL;
-    struct lock_body b = {.ttl_s = TTL_DEFAULT_S};
-    int r = native_ask_body_maybe(call, renew_fields, ARRAY_SIZE(renew_fields),
-                                  &b, &json, err);
+    struct lock_body b = {0};
+    int r = native_read_maybe(call, &native_renew_spec, &b, &json, err);
 
     if (r == 0)
         r = ask_token(call, &b.token, err);
@@ -135,7 +141,7 @@ int native_locks_renew(struct doors_call *call, struct error *err)
                                  call->params[0], call->params[1], b.token,
                                  (uint32_t)b.ttl_s, &lock, err);
     if (r == 0)
-        respond(call, 200, &lock, NULL);
+        native_respond(call, 200, &native_lock, &lock);
     return r;
 }
 

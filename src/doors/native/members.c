@@ -6,46 +6,45 @@
  */
 #include <string.h>
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
 #include "json/json.h"
 
 struct role_body {
-    int role; /* index into roles */
+    int role; /* enum workspace_role */
 };
 
-static const char *const roles[] = {"viewer", "editor", "owner", NULL};
-static const enum workspace_role role_values[] = {ROLE_VIEWER, ROLE_EDITOR,
-                                                  ROLE_OWNER};
-
-static const struct json_field role_fields[] = {
-    {"role", JSON_KIND_CHOICE, .required = true,
-     .offset = offsetof(struct role_body, role), .choices = roles},
+static const struct api_field role_spec_fields[] = {
+    {"role", API_CHOICE, API_REQUIRED, API_AT(struct role_body, role),
+     .min = ROLE_VIEWER, .choices = native_roles},
 };
+API_INPUT(native_role_spec, "RoleSpec", struct role_body, role_spec_fields,
+          "A role.");
+
+#define MEMBER(member) API_AT(struct workspace_member, member)
+
+static const struct api_field member_fields[] = {
+    {"principal", API_STRING, MEMBER(principal),
+     .help = "a key's id, or * for the tenant"},
+    {"role", API_CHOICE, MEMBER(role), .min = ROLE_VIEWER,
+     .choices = native_roles},
+    {"added_at", API_TIME, MEMBER(added_at_ms)},
+    {"added_by", API_STRING, API_NULLABLE, MEMBER(added_by)},
+};
+API_OUTPUT(native_member, "Member", struct workspace_member, member_fields,
+           "Who may do what.");
 
 int native_members_list(struct doors_call *call, struct error *err)
 {
     struct workspace_member *members cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     int r = workspace_members(call->doors->workspaces, &call->actor,
                               call->params[0], &members, &count, err);
 
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_open(&w, NULL, '{');
-        json_write_string(&w, "principal", members[i].principal);
-        json_write_string(&w, "role", workspace_role_name(members[i].role));
-        json_write_time(&w, "added_at", members[i].added_at_ms);
-        native_encode_text(&w, "added_by", members[i].added_by);
-        json_write_close(&w, '}');
-    }
-    native_encode_list_end(&w, false);
-    http_respond_json(call->http, 200, &body);
+    native_respond_list(call, &native_member, members, count, false);
     return 0;
 }
 
@@ -56,8 +55,7 @@ int native_members_set(struct doors_call *call, struct error *err)
     struct workspace_info info;
     struct role_body b = {0};
     struct auth_key key;
-    int r = native_ask_body(call, role_fields, ARRAY_SIZE(role_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_role_spec, &b, &json, err);
 
     /* The workspace first: whoever may not see it learns of no key. */
     if (r == 0)
@@ -72,7 +70,7 @@ int native_members_set(struct doors_call *call, struct error *err)
     if (r == 0)
         r = workspace_member_set(call->doors->workspaces, &call->actor,
                                  call->params[0], principal,
-                                 role_values[b.role], err);
+                                 (enum workspace_role)b.role, err);
     if (r == 0)
         http_respond_empty(call->http, 204);
     return r;

@@ -13,8 +13,8 @@
 #include "session/session.h"
 #include "workspace/workspace.h"
 
+struct api_resource;
 struct buf;
-struct json_field;
 struct json_writer;
 
 doors_handler_fn native_sessions_create;
@@ -127,15 +127,13 @@ enum native_mode {
 };
 
 #define NATIVE_LOCKS_MAX 16u
+#define NATIVE_SCOPES_MAX 16u
 #define NATIVE_NOTE_MAX 256u /* bytes of a conversation, message or note */
 #define NATIVE_QUOTAS_BYTES 4096u /* of a body that sets some */
 #define NATIVE_CHUNK ((size_t)64 << 10)
 
 /* spec.c: a body to the core's own structures, which borrow from the body
  * and from the request. */
-/* "principal" or "tenant". */
-int native_spec_sharing(const char *text, enum session_sharing *ret,
-                        struct error *err);
 int native_spec_session(struct doors_call *call, const json_t *body,
                         struct session_spec *ret, struct error *err);
 int native_spec_execution(struct doors_call *call, const json_t *body,
@@ -149,12 +147,12 @@ int native_spec_run(struct doors_call *call, const json_t *body,
 
 /* ask.c: what a request says. Strings are the request's or the body's, which
  * is owned by caller (NULL when it was left out). */
-int native_ask_body(struct doors_call *call, const struct json_field *fields,
-                    size_t count, void *ret, json_t **ret_json,
-                    struct error *err);
-int native_ask_body_maybe(struct doors_call *call,
-                          const struct json_field *fields, size_t count,
-                          void *ret, json_t **ret_json, struct error *err);
+/* The body by its resource, which the route's row names. */
+int native_read(struct doors_call *call, const struct api_resource *r,
+                void *ret, json_t **ret_json, struct error *err);
+/* Without a body every field is absent. */
+int native_read_maybe(struct doors_call *call, const struct api_resource *r,
+                      void *ret, json_t **ret_json, struct error *err);
 /* ?limit and ?after */
 int native_ask_page(struct doors_call *call, unsigned max, unsigned fallback,
                     unsigned *ret_limit, const char **ret_after,
@@ -209,42 +207,85 @@ int native_transfer_key(struct doors_call *call, const char *name,
                         const char *tenant, struct auth_key *ret,
                         struct error *err);
 
+/* resources.c: every resource that /openapi.json describes, ended by NULL;
+ * their tables stand beside the code that reads or writes them. */
+extern const struct api_resource *const native_resources[];
+extern const struct api_resource native_lock_spec, native_renew_spec,
+    native_lock, native_lock_made, native_share_spec, native_share,
+    native_share_made, native_shared_file, native_share_put,
+    native_workspace_spec, native_workspace_patch, native_retention_patch,
+    native_retention, native_workspace, native_member, native_role_spec,
+    native_transfer_spec, native_offer_spec, native_claim_spec, native_offer,
+    native_offer_made, native_usage, native_entry, native_file,
+    native_file_put, native_move_spec, native_commit, native_change,
+    native_upload_spec, native_upload, native_upload_part,
+    native_complete_spec, native_version, native_provenance, native_diff,
+    native_restore_spec, native_session_file, native_session_put,
+    native_approval_whole, native_delivery, native_approval_reason,
+    native_secret_spec, native_secret, native_quotas, native_quota,
+    native_quota_values, native_key_spec, native_key, native_key_made,
+    native_token_spec, native_token, native_token_made, native_policy_text,
+    native_policy_record, native_policy_state, native_policy_checked,
+    native_policy_explain_body, native_policy_explained, native_audit_report,
+    native_audit_keys, native_audit_key, native_audit_checkpoint,
+    native_evidence_row, native_evidence, native_search_hit,
+    native_search_state, native_session_network, native_destination,
+    native_package, native_runtime, native_runtime_whole, native_posture,
+    native_gate, native_gate_check, native_posture_service,
+    native_posture_sandboxes, native_posture_memory, native_posture_pool,
+    native_backup_spec, native_purge_spec, native_session_patch,
+    native_collected, native_execution, native_execution_error,
+    native_execution_truncated, native_execution_limit, native_execution_usage,
+    native_execution_files, native_execution_network, native_connection,
+    native_session_spec, native_limits_spec, native_execution_spec,
+    native_run_spec, native_run_file_spec, native_session, native_limits,
+    native_refreshed, native_pool_spec, native_pool_change, native_pool,
+    native_pool_limits, native_service_limits;
+extern const char *const native_languages[]; /* by enum exec_language */
+extern const char *const native_persistences[];
+/* By enum session_sharing, from SESSION_SHARING_PRINCIPAL on. */
+extern const char *const native_sharings[];
+extern const char *const native_roles[]; /* from ROLE_VIEWER on */
+/* Answers with one, or with {"data":[ … ],"has_more":…}. */
+void native_respond(struct doors_call *call, unsigned status,
+                    const struct api_resource *r, const void *object);
+void native_respond_list(struct doors_call *call, const struct api_resource *r,
+                         const void *objects, size_t count, bool more);
+
 /* encode.c */
-void native_encode_session(struct json_writer *w, const char *key,
-                           const struct session_info *info);
 void native_encode_execution(struct execution *e, struct buf *out);
 /* One event as JSON; text is that of a stdout or stderr event. */
 void native_encode_event(struct execution *e, const struct exec_event *event,
                          const char *text, size_t text_len, struct buf *out);
 
 /* encode_files.c: workspaces and what is in them. */
-/* Text of ours, null when it is empty. */
-void native_encode_text(struct json_writer *w, const char *key,
-                        const char *text);
-/* Words with commas between as an array; none: an empty one. */
-void native_encode_words(struct json_writer *w, const char *key,
-                         const char *rest);
-/* "/api/files/…/content?version=…" as field "url"; null without a file. */
-void native_encode_url(struct json_writer *w, const char *file,
-                       const char *version);
-void native_encode_sandbox_path(struct json_writer *w, const char *path);
+/* "/api/files/…/content?version=…"; null without a file. */
+void native_encode_url(struct json_writer *w, const char *key,
+                       const char *file, const char *version);
 /* {"data":[ … ],"has_more":…} */
 void native_encode_list(struct json_writer *w);
 void native_encode_list_end(struct json_writer *w, bool more);
-void native_encode_workspace(struct json_writer *w,
-                             const struct workspace_info *info);
-/* The fields of a file, into an open object. */
-void native_encode_file(struct json_writer *w, const char *workspace,
-                        const struct workspace_file *f);
-void native_encode_commit(struct json_writer *w, const char *workspace,
-                          const struct workspace_commit *c);
-/* The fields of a version with its commit, into an open object. */
-void native_encode_version(struct json_writer *w, const char *workspace,
-                           const struct workspace_event *e);
-void native_encode_exec_files(struct json_writer *w,
-                              const struct exec_info *info);
-void native_encode_exec_network(struct json_writer *w,
-                                const struct exec_info *info);
+/* What the resources of the same names are written from; copies that borrow.
+ */
+struct native_file_view { /* native_file, native_entry */
+    struct workspace_file file;
+    const char *workspace;
+};
+struct native_file_put_view {
+    struct native_file_view file;
+    const char *commit, *change;
+};
+struct native_commit_view {
+    struct workspace_commit commit;
+    const char *workspace;
+};
+struct native_version_view {
+    struct workspace_event event;
+    const char *workspace;
+};
+/* A field "warning" of what may reach everything; as api_write_fn. */
+void native_encode_open_means(struct json_writer *w, const char *key,
+                              const void *object);
 
 /* The tenant of the first key: its administrators are the operators, who see
  * and set what concerns the service as a whole. */
@@ -262,8 +303,28 @@ doors_handler_fn native_policy_adopt;
 
 /* keys.c: names of scopes, and of what a key is bound to */
 int native_keys_scopes(const json_t *array, uint32_t *ret, struct error *err);
-/* The fields keys and tokens share, into an open object. */
-void native_keys_encode(struct json_writer *w, const struct auth_key *key);
+/* The fields keys and tokens share. */
+void native_keys_write_scopes(struct json_writer *w, const char *key,
+                              const void *object);
+#define NATIVE_KEY_FIELDS(id_, expiry)                                        \
+    {"id", API_STRING, API_AT(struct auth_key, id), .help = (id_)},           \
+        {"tenant", API_STRING, API_AT(struct auth_key, tenant)},              \
+        {"name", API_STRING, API_NULLABLE, API_AT(struct auth_key, name)},    \
+        {"scopes", API_ARRAY, .write = native_keys_write_scopes},             \
+        {"pools", API_ARRAY, API_NULLABLE,                                    \
+         API_AT(struct auth_key, bounds.ids[ACTOR_POOLS]),                    \
+         .help = "null: not bound to any"},                                   \
+        {"workspaces", API_ARRAY, API_NULLABLE,                               \
+         API_AT(struct auth_key, bounds.ids[ACTOR_WORKSPACES])},              \
+        {"sessions", API_ARRAY, API_NULLABLE,                                 \
+         API_AT(struct auth_key, bounds.ids[ACTOR_SESSIONS])},                \
+        {"created_at", API_TIME, API_AT(struct auth_key, created_at_ms)},     \
+        {"expires_at", API_TIME, (expiry),                                    \
+         API_AT(struct auth_key, expires_at_ms)},                             \
+    {                                                                         \
+        "last_used_at", API_TIME, API_NULLABLE,                               \
+            API_AT(struct auth_key, last_used_at_ms)                          \
+    }
 
 /* tokens.c */
 doors_handler_fn native_tokens_create;

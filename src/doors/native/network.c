@@ -5,46 +5,106 @@
  */
 #include "doors/native/native.h"
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "json/json.h"
 
-static void encode_installed(struct json_writer *w,
-                             const struct session_network_info *info)
-{
-    json_write_open(w, "installed", '[');
-    for (size_t i = 0; i < info->installed_count; i++) {
-        const struct session_package *p = &info->installed[i];
+/* ---- resources ---------------------------------------------------------- */
 
-        json_write_open(w, NULL, '{');
-        json_write_string(w, "name", p->name);
-        json_write_string(w, "version", p->version);
-        json_write_string(w, "sha256", p->sha256);
-        json_write_time(w, "at", p->at_ms);
-        json_write_close(w, '}');
-    }
+static bool has_ports(const void *object)
+{
+    return ((const struct session_destination *)object)->ports[0] != 0;
+}
+
+static void write_ports(struct json_writer *w, const char *key,
+                        const void *object)
+{
+    const struct session_destination *d = object;
+
+    json_write_open(w, key, '[');
+    for (size_t i = 0; i < SESSION_PORTS_MAX && d->ports[i]; i++)
+        json_write_int(w, NULL, d->ports[i]);
     json_write_close(w, ']');
 }
+
+#define DESTINATION(member) API_AT(struct session_destination, member)
+
+static const struct api_field destination_fields[] = {
+    {"host", API_STRING, DESTINATION(host)},
+    {"ports", API_ARRAY, API_OPTIONAL, .when = has_ports, .write = write_ports,
+     .items = API_INT, .help = "else 80 and 443"},
+    {"methods", API_ARRAY, API_OPTIONAL, DESTINATION(methods),
+     .help = "else all"},
+    {"path", API_STRING, API_OPTIONAL, DESTINATION(path)},
+    {"secret", API_STRING, API_OPTIONAL, DESTINATION(secret)},
+    {"inspect", API_BOOL, API_OPTIONAL, DESTINATION(inspect)},
+};
+API_OUTPUT(native_destination, "Destination", struct session_destination,
+           destination_fields, "One that may be reached.");
+
+#define PACKAGE(member) API_AT(struct session_package, member)
+
+static const struct api_field package_fields[] = {
+    {"name", API_STRING, PACKAGE(name)},
+    {"version", API_STRING, PACKAGE(version)},
+    {"sha256", API_STRING, PACKAGE(sha256)},
+    {"at", API_TIME, PACKAGE(at_ms)},
+};
+API_OUTPUT(native_package, "InstalledPackage", struct session_package,
+           package_fields, "What pip installed.");
+
+struct network {
+    struct session_network_info info;
+    const char *session;
+};
+
+static bool is_open(const void *object)
+{
+    return ((const struct network *)object)->info.net.mode ==
+           SESSION_EGRESS_OPEN;
+}
+
+#define NETWORK(member) API_AT(struct network, member)
+
+static const struct api_field session_network_fields[] = {
+    {"session", API_STRING, NETWORK(session)},
+    {"mode", API_CHOICE, NETWORK(info.net.mode),
+     .choices = session_egress_names},
+    {"destinations", API_ARRAY,
+     API_LIST(struct network, info.net.destinations,
+              info.net.destination_count),
+     .of = &native_destination},
+    {"packages", API_BOOL, NETWORK(info.net.packages)},
+    {"bytes", API_INT, API_OPTIONAL, NETWORK(info.net.bytes),
+     .help = "asked for; else the pool's"},
+    {"connections", API_INT, API_OPTIONAL, NETWORK(info.net.connections),
+     .help = "asked for; else the pool's"},
+    {"requests", API_INT, API_OPTIONAL, NETWORK(info.net.requests),
+     .help = "asked for; else the pool's"},
+    {"granted", API_BOOL, NETWORK(info.granted),
+     .help = "in force now; a dormant session's is once it wakes"},
+    {"problem", API_STRING, API_NULLABLE, NETWORK(info.problem),
+     .help = "why it is not"},
+    {"bytes_used", API_INT, NETWORK(info.bytes_used)},
+    {"requests_used", API_INT, NETWORK(info.requests_used)},
+    {"installed", API_ARRAY,
+     API_LIST(struct network, info.installed, info.installed_count),
+     .of = &native_package},
+    {"warning", API_STRING, API_OPTIONAL, .when = is_open,
+     .write = native_encode_open_means, .help = "what open means"},
+};
+API_OUTPUT(native_session_network, "SessionNetwork", struct network,
+           session_network_fields,
+           "What a session's code may reach, and has.");
+
+/* ---- routes ------------------------------------------------------------- */
 
 static void respond(struct doors_call *call, const char *session,
                     const struct session_network_info *info)
 {
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "session", session);
-    session_network_write(&w, &info->net);
-    json_write_bool(&w, "granted", info->granted);
-    native_encode_text(&w, "problem", info->problem);
-    json_write_int(&w, "bytes_used", (int64_t)info->bytes_used);
-    json_write_int(&w, "requests_used", (int64_t)info->requests_used);
-    encode_installed(&w, info);
-    if (info->net.mode == SESSION_EGRESS_OPEN)
-        json_write_string(&w, "warning", SESSION_OPEN_MEANS);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_session_network,
+                   &(struct network){*info, session});
 }
 
 int native_network_get(struct doors_call *call, struct error *err)

@@ -1,13 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * GET /openapi.json: the API in OpenAPI 3.1, made from the table of routes,
- * so that no route can be missing from it. Runs on a worker of the daemon.
- * What names mean is in openapi_names.c, schemas are written by
- * openapi_types.c.
+ * so that no route can be missing from it, and from the tables that bodies
+ * are read and answers are written by (resources.c), so that no field can.
+ * What parameters mean is in openapi_names.c. Runs on a worker of the daemon.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "doors/native/openapi.h"
@@ -20,6 +22,81 @@ static const struct native_name *find_name(const struct native_name *names,
         if (strcmp(names->name, name) == 0)
             return names;
     return NULL;
+}
+
+/* ---- types -------------------------------------------------------------- */
+
+#define WORD 96 /* room for one word of a table */
+
+/* The next word of a list, which is moved on; false at its end. */
+static bool next_word(const char **list, const char *ends, char ret[WORD])
+{
+    size_t n;
+
+    if (!*list)
+        return false;
+    *list += strspn(*list, ends);
+    n = strcspn(*list, ends);
+    if (n == 0)
+        return false;
+    (void)snprintf(ret, WORD, "%.*s", (int)n, *list);
+    *list += n;
+    return true;
+}
+
+/* The types of parameters. */
+static const struct {
+    const char *name, *type, *format, *min, *max;
+} simple[] = {
+    {"string", "string", NULL, "minLength", "maxLength"},
+    {"int", "integer", "int64", "minimum", "maximum"},
+    {"bool", "boolean", NULL, NULL, NULL},
+    {"object", "object", NULL, NULL, NULL},
+};
+
+static void encode_simple(struct json_writer *w, const char *type)
+{
+    size_t len = strcspn(type, " ");
+    const char *bounds = type + len;
+    char *end;
+
+    for (size_t i = 0; i < ARRAY_SIZE(simple); i++) {
+        if (strncmp(simple[i].name, type, len) != 0)
+            continue;
+        json_write_string(w, "type", simple[i].type);
+        if (simple[i].format)
+            json_write_string(w, "format", simple[i].format);
+        if (!bounds[0])
+            return;
+        json_write_int(w, simple[i].min, strtoll(bounds, &end, 10));
+        if (*end)
+            json_write_int(w, simple[i].max, strtoll(end, NULL, 10));
+        return;
+    }
+}
+
+/* type: "Name" of a resource, "[Name]" for an array of them, or a simple one
+ * with its bounds: "string 1 128". text: what it means, or NULL. */
+static void encode_type(struct json_writer *w, const char *key,
+                        const char *type, const char *text)
+{
+    char word[WORD], ref[WORD + 32];
+
+    json_write_open(w, key, '{');
+    if (text)
+        json_write_string(w, "description", text);
+    if (type[0] == '[') {
+        (void)snprintf(word, sizeof(word), "%.*s", (int)strlen(type) - 2,
+                       type + 1);
+        json_write_string(w, "type", "array");
+        encode_type(w, "items", word, NULL);
+    } else if (type[0] >= 'A' && type[0] <= 'Z') {
+        (void)snprintf(ref, sizeof(ref), "#/components/schemas/%s", type);
+        json_write_string(w, "$ref", ref);
+    } else {
+        encode_simple(w, type);
+    }
+    json_write_close(w, '}');
 }
 
 /* ---- answers ------------------------------------------------------------ */
@@ -39,8 +116,8 @@ static void encode_list_schema(struct json_writer *w, const char *of)
     json_write_open(w, "schema", '{');
     json_write_string(w, "type", "object");
     json_write_open(w, "properties", '{');
-    native_openapi_type(w, "data", of, NULL);
-    native_openapi_type(w, "has_more", "bool", NULL);
+    encode_type(w, "data", of, NULL);
+    encode_type(w, "has_more", "bool", NULL);
     json_write_close(w, '}');
     json_write_open(w, "required", '[');
     json_write_string(w, NULL, "data");
@@ -56,12 +133,12 @@ static void encode_held(struct json_writer *w, const char *other)
     if (other[0]) {
         json_write_open(w, "schema", '{');
         json_write_open(w, "anyOf", '[');
-        native_openapi_type(w, NULL, other, NULL);
-        native_openapi_type(w, NULL, "Held", NULL);
+        encode_type(w, NULL, other, NULL);
+        encode_type(w, NULL, "Held", NULL);
         json_write_close(w, ']');
         json_write_close(w, '}');
     } else {
-        native_openapi_type(w, "schema", "Held", NULL);
+        encode_type(w, "schema", "Held", NULL);
     }
     json_write_close(w, '}');
 }
@@ -72,7 +149,7 @@ static void encode_content(struct json_writer *w, const char *what)
     if (strcmp(what, "diff") == 0) { /* as asked by Accept */
         encode_content(w, "Diff");
         json_write_open(w, "text/x-diff", '{');
-        native_openapi_type(w, "schema", "string", NULL);
+        encode_type(w, "schema", "string", NULL);
         json_write_close(w, '}');
         return;
     }
@@ -80,7 +157,7 @@ static void encode_content(struct json_writer *w, const char *what)
         if (strcmp(plain_types[i].name, what) == 0) {
             json_write_open(w, plain_types[i].type, '{');
             if (strcmp(what, "events") == 0 || strcmp(what, "text") == 0)
-                native_openapi_type(w, "schema", "string", NULL);
+                encode_type(w, "schema", "string", NULL);
             json_write_close(w, '}');
             return;
         }
@@ -88,7 +165,7 @@ static void encode_content(struct json_writer *w, const char *what)
     if (what[0] == '[')
         encode_list_schema(w, what);
     else
-        native_openapi_type(w, "schema", what, NULL);
+        encode_type(w, "schema", what, NULL);
     json_write_close(w, '}');
 }
 
@@ -107,7 +184,7 @@ static const struct {
 static void encode_good(struct json_writer *w, const char *status,
                         const char *contents)
 {
-    char one[OPENAPI_WORD];
+    char one[WORD];
     bool held = strcmp(contents, "held") == 0;
     const char *meaning = held ? "202 held" : status;
 
@@ -124,7 +201,7 @@ static void encode_good(struct json_writer *w, const char *status,
                            bar ? (int)(bar - contents) : 0, contents);
             encode_held(w, one);
         } else {
-            while (native_openapi_word(&contents, "| ", one))
+            while (next_word(&contents, "| ", one))
                 encode_content(w, one);
         }
         json_write_close(w, '}');
@@ -174,10 +251,10 @@ static void encode_answers(struct json_writer *w,
                            const struct doors_route *route)
 {
     const char *list = route->answers;
-    char answer[OPENAPI_WORD], status[4];
+    char answer[WORD], status[4];
 
     json_write_open(w, "responses", '{');
-    while (native_openapi_word(&list, ",", answer)) {
+    while (next_word(&list, ",", answer)) {
         const char *at = answer + strspn(answer, " ");
 
         (void)snprintf(status, sizeof(status), "%.3s", at);
@@ -206,7 +283,7 @@ static void encode_param(struct json_writer *w, const char *name,
     json_write_bool(w, "required", required);
     if (known)
         json_write_string(w, "description", known->text);
-    native_openapi_type(w, "schema", known ? known->type : "string", NULL);
+    encode_type(w, "schema", known ? known->type : "string", NULL);
     json_write_close(w, '}');
 }
 
@@ -214,7 +291,7 @@ static void encode_params(struct json_writer *w,
                           const struct doors_route *route)
 {
     const char *at = route->pattern, *list = route->query;
-    char name[OPENAPI_WORD];
+    char name[WORD];
 
     json_write_open(w, "parameters", '[');
     while ((at = strchr(at, '{'))) {
@@ -222,7 +299,7 @@ static void encode_params(struct json_writer *w,
         (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ".}"), at);
         encode_param(w, name, "path", true, native_openapi_params);
     }
-    while (native_openapi_word(&list, " ", name)) {
+    while (next_word(&list, " ", name)) {
         bool needed = name[strlen(name) - 1] == '!';
 
         if (needed)
@@ -230,19 +307,19 @@ static void encode_params(struct json_writer *w,
         encode_param(w, name, "query", needed, native_openapi_query);
     }
     list = route->headers;
-    while (native_openapi_word(&list, " ", name))
+    while (next_word(&list, " ", name))
         encode_param(w, name, "header", false, native_openapi_headers);
     json_write_close(w, ']');
 }
 
 static void encode_body(struct json_writer *w, const struct doors_route *route)
 {
-    char name[OPENAPI_WORD];
+    char name[WORD];
     bool maybe;
 
     if (!route->body)
         return;
-    maybe = native_openapi_optional(route->body);
+    maybe = route->body[strlen(route->body) - 1] == '?';
     (void)snprintf(name, sizeof(name), "%.*s",
                    (int)(strlen(route->body) - maybe), route->body);
     json_write_open(w, "requestBody", '{');
@@ -250,8 +327,8 @@ static void encode_body(struct json_writer *w, const struct doors_route *route)
     json_write_open(w, "content", '{');
     if (strcmp(name, "form") == 0) {
         json_write_open(w, "multipart/form-data", '{');
-        native_openapi_type(w, "schema", "object",
-                            "each part with a file name is a file");
+        encode_type(w, "schema", "object",
+                    "each part with a file name is a file");
         json_write_close(w, '}');
     } else {
         encode_content(w, name);
@@ -399,7 +476,11 @@ int native_openapi_get(struct doors_call *call, struct error *err)
     encode_info(&w);
     encode_paths(&w);
     json_write_open(&w, "components", '{');
-    native_openapi_encode_schemas(&w);
+    json_write_open(&w, "schemas", '{');
+    for (size_t i = 0; native_resources[i]; i++)
+        api_schema(&w, native_resources[i]->name, native_resources[i],
+                   API_OPENAPI);
+    json_write_close(&w, '}');
     encode_responses(&w);
     json_write_open(&w, "securitySchemes", '{');
     json_write_open(&w, "bearer", '{');

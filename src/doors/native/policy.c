@@ -10,6 +10,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/mime.h"
@@ -40,12 +41,14 @@ struct text_body {
     const char *text, *note;
 };
 
-static const struct json_field text_fields[] = {
-    {"text", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct text_body, text), .max = POLICY_TEXT_MAX},
-    {"note", JSON_KIND_STRING, .offset = offsetof(struct text_body, note),
-     .max = 128},
+static const struct api_field policy_text_fields[] = {
+    {"text", API_STRING, API_REQUIRED, API_AT(struct text_body, text),
+     .max = POLICY_TEXT_MAX, .help = "YAML"},
+    {"note", API_STRING, API_AT(struct text_body, note), .max = 128,
+     .help = "for the list of versions"},
 };
+API_INPUT(native_policy_text, "PolicyText", struct text_body,
+          policy_text_fields, "A policy; docs/POLICY.md.");
 
 /* A policy as it is, or in JSON. */
 struct sent {
@@ -91,8 +94,7 @@ static int read_text(struct doors_call *call, struct sent *ret,
         return read_raw(call, ret, err);
     r = http_body_json(call->http, BODY_MAX, &ret->json, err);
     if (r == 0)
-        r = json_read(ret->json, text_fields, ARRAY_SIZE(text_fields), &ret->b,
-                      err);
+        r = api_read(ret->json, &native_policy_text, &ret->b, err);
     if (r == 0)
         ret->len = strlen(ret->b.text);
     return r;
@@ -100,57 +102,61 @@ static int read_text(struct doors_call *call, struct sent *ret,
 
 /* ---- what goes out ------------------------------------------------------ */
 
-static void encode_version(struct json_writer *w,
-                           const struct policy_version *v)
+static bool has_text(const void *object)
 {
-    json_write_int(w, "version", v->number);
-    json_write_time(w, "at", v->at_ms);
-    native_encode_text(w, "by", v->by);
-    native_encode_text(w, "note", v->note);
-    native_encode_text(w, "sha256", v->sha256);
-    if (v->text)
-        json_write_string(w, "text", v->text);
+    const struct policy_version *v = object;
+
+    return v->text != NULL;
 }
 
-static void respond_version(struct doors_call *call, int status,
+#define VERSION(member) API_AT(struct policy_version, member)
+
+static const struct api_field policy_version_fields[] = {
+    {"version", API_INT, VERSION(number)},
+    {"at", API_TIME, VERSION(at_ms)},
+    {"by", API_STRING, API_NULLABLE, VERSION(by), .help = "a key, or file"},
+    {"note", API_STRING, API_NULLABLE, VERSION(note)},
+    {"sha256", API_STRING, API_NULLABLE, VERSION(sha256)},
+    {"text", API_STRING, API_OPTIONAL, VERSION(text), .when = has_text,
+     .help = "not in lists"},
+};
+API_OUTPUT(native_policy_record, "PolicyVersion", struct policy_version,
+           policy_version_fields, "A policy that is or was in force.");
+
+struct state {
+    struct policy_state in_force;
+    struct policy_version version; /* empty for who may not see it */
+};
+
+static void write_text(struct json_writer *w, const char *key,
+                       const void *object)
+{
+    json_write_string(w, key, ((const struct state *)object)->version.text);
+}
+
+#define STATE(member) API_AT(struct state, member)
+
+static const struct api_field policy_state_fields[] = {
+    {"loaded", API_BOOL, STATE(in_force.loaded),
+     .help = "false: everything is denied"},
+    {"problem", API_STRING, API_NULLABLE, STATE(in_force.problem),
+     .help = "why it could not be loaded"},
+    {"version", API_INT, STATE(in_force.version),
+     .help = "0: none was ever put"},
+    {"at", API_TIME, API_NULLABLE, STATE(version.at_ms)},
+    {"by", API_STRING, API_NULLABLE, STATE(version.by)},
+    {"note", API_STRING, API_NULLABLE, STATE(version.note)},
+    {"sha256", API_STRING, API_NULLABLE, STATE(version.sha256)},
+    {"text", API_STRING, API_NULLABLE, .write = write_text,
+     .help = "for keys of the tenant default"},
+};
+API_OUTPUT(native_policy_state, "PolicyState", struct state,
+           policy_state_fields, "What is in force.");
+
+static void respond_version(struct doors_call *call,
                             const struct policy_version *v)
 {
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    json_write_open(&w, NULL, '{');
-    encode_version(&w, v);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, status, &body);
-}
-
-static void respond_state(struct doors_call *call,
-                          const struct policy_version *v)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-    struct policy_state state;
-
-    policy_state(call->doors->core->policy, &state);
-    json_write_open(&w, NULL, '{');
-    json_write_bool(&w, "loaded", state.loaded);
-    native_encode_text(&w, "problem", operates(call) ? state.problem : "");
-    json_write_int(&w, "version", state.version);
-    if (v) {
-        json_write_time(&w, "at", v->at_ms);
-        native_encode_text(&w, "by", v->by);
-        native_encode_text(&w, "note", v->note);
-        native_encode_text(&w, "sha256", v->sha256);
-        json_write_string(&w, "text", v->text);
-    } else {
-        static const char *const names[] = {"at", "by", "note", "sha256",
-                                            "text"};
-
-        for (size_t i = 0; i < ARRAY_SIZE(names); i++)
-            json_write_string(&w, names[i], NULL);
-    }
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_policy_record, v);
 }
 
 /* ---- the routes --------------------------------------------------------- */
@@ -160,10 +166,16 @@ int native_policy_get(struct doors_call *call, struct error *err)
     struct policy_version v cleanup(policy_version_done) = {0};
     int r = operates(call) ? policy_get(call->doors->core->policy, 0, &v, err)
                            : -ERR_NOT_FOUND;
+    struct state state = {0};
 
     if (r < 0 && r != -ERR_NOT_FOUND)
         return r;
-    respond_state(call, r == 0 ? &v : NULL);
+    policy_state(call->doors->core->policy, &state.in_force);
+    if (!operates(call))
+        state.in_force.problem[0] = '\0';
+    if (r == 0)
+        state.version = v;
+    native_respond(call, 200, &native_policy_state, &state);
     return 0;
 }
 
@@ -179,15 +191,13 @@ int native_policy_put(struct doors_call *call, struct error *err)
         r = policy_put(call->doors->core->policy, &call->actor, sent.b.text,
                        sent.len, sent.b.note, &v, err);
     if (r == 0)
-        respond_version(call, 200, &v);
+        respond_version(call, &v);
     return r;
 }
 
 int native_policy_versions(struct doors_call *call, struct error *err)
 {
     struct policy_version *list cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int64_t limit = 0, after = 0;
     size_t count = 0;
     bool more = false;
@@ -203,14 +213,7 @@ int native_policy_versions(struct doors_call *call, struct error *err)
                         &list, &count, &more, err);
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++) {
-        json_write_open(&w, NULL, '{');
-        encode_version(&w, &list[i]);
-        json_write_close(&w, '}');
-    }
-    native_encode_list_end(&w, more);
-    http_respond_json(call->http, 200, &body);
+    native_respond_list(call, &native_policy_record, list, count, more);
     return 0;
 }
 
@@ -226,27 +229,39 @@ int native_policy_version(struct doors_call *call, struct error *err)
     if (r == 0)
         r = policy_get(call->doors->core->policy, number, &v, err);
     if (r == 0)
-        respond_version(call, 200, &v);
+        respond_version(call, &v);
     return r;
 }
+
+struct check {
+    bool ok;
+    const char *problem, *hint;
+};
+
+#define CHECK(member) API_AT(struct check, member)
+
+static const struct api_field policy_check_fields[] = {
+    {"ok", API_BOOL, CHECK(ok)},
+    {"problem", API_STRING, API_NULLABLE, CHECK(problem),
+     .help = "with its line"},
+    {"hint", API_STRING, API_NULLABLE, CHECK(hint)},
+};
+API_OUTPUT(native_policy_checked, "PolicyCheck", struct check,
+           policy_check_fields, "Whether a text is a policy.");
 
 int native_policy_check(struct doors_call *call, struct error *err)
 {
     struct sent sent cleanup(sent_done) = {0};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     struct error fault = {0};
     int r = read_text(call, &sent, err);
 
     if (r < 0)
         return r;
     r = policy_check(sent.b.text, sent.len, &fault);
-    json_write_open(&w, NULL, '{');
-    json_write_bool(&w, "ok", r == 0);
-    native_encode_text(&w, "problem", r < 0 ? fault.message : "");
-    native_encode_text(&w, "hint", r < 0 ? fault.hint : "");
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    if (r == 0)
+        fault = (struct error){0};
+    native_respond(call, 200, &native_policy_checked,
+                   &(struct check){r == 0, fault.message, fault.hint});
     return 0;
 }
 
@@ -267,16 +282,39 @@ struct explain_body {
     int64_t pinned;
 };
 
-static const struct json_field explain_fields[] = {
-    {"request", JSON_KIND_OBJECT, .required = true,
-     .offset = offsetof(struct explain_body, request)},
-    {"text", JSON_KIND_STRING, .offset = offsetof(struct explain_body, text),
-     .max = POLICY_TEXT_MAX},
-    {"session", JSON_KIND_STRING,
-     .offset = offsetof(struct explain_body, session), .max = ID_MAX - 1},
-    {"pinned", JSON_KIND_INT, .offset = offsetof(struct explain_body, pinned),
-     .max = INT64_MAX},
+#define EXPLAIN(member) API_AT(struct explain_body, member)
+
+static const struct api_field policy_explain_fields[] = {
+    {"request", API_OBJECT, API_REQUIRED, EXPLAIN(request),
+     .help = "action, language, pool, …; docs/POLICY.md"},
+    {"text", API_STRING, EXPLAIN(text), .max = POLICY_TEXT_MAX,
+     .help = "a policy to try; else the one in force"},
+    {"session", API_STRING, EXPLAIN(session), .max = ID_MAX - 1,
+     .help = "whose pool, runtime and version count"},
+    {"pinned", API_INT, EXPLAIN(pinned), .max = INT64_MAX,
+     .help = "a version a session would be held to"},
 };
+API_INPUT(native_policy_explain_body, "PolicyExplain", struct explain_body,
+          policy_explain_fields, "A dry run.");
+
+static const char *const verdicts[] = {"allow", "ask", "deny", NULL};
+
+/* As policy/explain.c writes it. */
+static const struct api_field policy_explained_fields[] = {
+    {"action", API_STRING, API_ELSEWHERE},
+    {"verdict", API_CHOICE, .choices = verdicts},
+    {"rule", API_STRING, .help = "its name, default, or unloadable"},
+    {"layer", API_STRING, .help = "global, pool:x or tenant:x"},
+    {"reason", API_STRING, API_NULLABLE, API_ELSEWHERE},
+    {"version", API_INT, API_ELSEWHERE},
+    {"limit", API_OBJECT,
+     .help = "timeout_s, output_bytes; caps of rules that match"},
+    {"expires_s", API_INT, API_NULLABLE, .help = "of an ask"},
+    {"versions", API_ARRAY, .items = API_OBJECT,
+     .help = "each layer, rule and condition, and its value"},
+};
+API_SCHEMA(native_policy_explained, "PolicyExplained", NULL,
+           policy_explained_fields, "What would happen, and why.");
 
 /* What a session has already need not be said. */
 static int fill_session(struct doors_call *call, struct explain_body *b,
@@ -330,8 +368,7 @@ int native_policy_explain(struct doors_call *call, struct error *err)
     int r = http_body_json(call->http, BODY_MAX, &json, err);
 
     if (r == 0)
-        r = json_read(json, explain_fields, ARRAY_SIZE(explain_fields), &b,
-                      err);
+        r = api_read(json, &native_policy_explain_body, &b, err);
     if (r == 0 && b.session)
         r = fill_session(call, &b, err);
     if (r == 0)
@@ -351,8 +388,6 @@ int native_policy_explain(struct doors_call *call, struct error *err)
 int native_policy_adopt(struct doors_call *call, struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int r = session_policy_adopt(call->doors->sessions, &call->actor,
                                  call->params[0], err);
 
@@ -361,7 +396,6 @@ int native_policy_adopt(struct doors_call *call, struct error *err)
                         &info, err);
     if (r < 0)
         return r;
-    native_encode_session(&w, NULL, &info);
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_session, &info);
     return 0;
 }

@@ -8,90 +8,106 @@
 
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "json/json.h"
 
-static const char *const kinds[] = {"python", "shell", NULL};
-static const char *const egresses[] = {"none", "allowlist", "open", NULL};
+static const char *const sources[] = {"configuration", "made", NULL};
 static const char *const sharings[] = {"default", "principal", "tenant", NULL};
-static const char *const persistences[] = {"workspace", "ephemeral", NULL};
 
 /* ---- what they show ----------------------------------------------------- */
 
-/* p: of the configuration: the pool's own, or the first. */
-static void encode_limits(struct json_writer *w, const struct conf_pool *p,
-                          const struct pool_info *info)
-{
-    json_write_open(w, "limits", '{');
-    json_write_int(w, "memory_bytes", (int64_t)info->memory_bytes);
-    json_write_int(w, "max_memory_bytes", (int64_t)p->max_memory_bytes);
-    json_write_int(w, "processes", p->processes);
-    json_write_int(w, "cores", p->cores);
-    json_write_int(w, "max_cores", p->max_cores);
-    json_write_int(w, "descriptors", p->descriptors);
-    json_write_int(w, "scratch_bytes", (int64_t)p->scratch_bytes);
-    json_write_int(w, "scratch_inodes", p->scratch_inodes);
-    json_write_int(w, "tmp_bytes", (int64_t)p->tmp_bytes);
-    json_write_int(w, "shm_bytes", (int64_t)p->shm_bytes);
-    json_write_int(w, "python_timeout_s", p->python_timeout_s);
-    json_write_int(w, "python_timeout_max_s", p->python_timeout_max_s);
-    json_write_int(w, "shell_timeout_s", p->shell_timeout_s);
-    json_write_int(w, "shell_timeout_max_s", p->shell_timeout_max_s);
-    json_write_int(w, "output_bytes", (int64_t)p->output_bytes);
-    json_write_close(w, '}');
-}
+/* A pool, and what of it is only in the configuration. */
+struct pool {
+    struct pool_info info;
+    struct conf_pool conf; /* the pool's own, or the first */
+    bool made;
+};
 
-static void encode_egress(struct json_writer *w, const struct conf_pool *p,
-                          const struct pool_info *info)
-{
-    json_write_string(w, "egress", egresses[info->egress]);
-    json_write_string(w, "egress_allow", info->egress_allow);
-    json_write_bool(w, "packages", info->packages);
-    json_write_int(w, "egress_bytes", (int64_t)p->egress_bytes);
-    json_write_int(w, "egress_connections", p->egress_connections);
-    json_write_int(w, "egress_requests", p->egress_requests);
-    if (info->egress == SESSION_EGRESS_OPEN)
-        json_write_string(w, "warning", SESSION_OPEN_MEANS);
-}
-
-static void encode_pool(struct json_writer *w, const struct conf *conf,
-                        const struct pool_info *info)
+static struct pool pool_of(const struct conf *conf,
+                           const struct pool_info *info)
 {
     bool made = info->tenant[0] != '\0';
-    const struct conf_pool *p = conf_pool_find(conf, made ? NULL : info->name);
 
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "name", info->name);
-    json_write_string(w, "source", made ? "made" : "configuration");
-    native_encode_text(w, "tenant", info->tenant);
-    json_write_string(w, "kind", kinds[info->kind]);
-    json_write_string(w, "runtime", info->runtime);
-    json_write_bool(w, "zygote", info->zygote);
-    json_write_string(w, "persistence", persistences[info->ephemeral]);
-    json_write_string(w, "sharing", sharings[info->sharing]);
-    encode_limits(w, p, info);
-    encode_egress(w, p, info);
-    json_write_int(w, "cooldown_s", info->cooldown_s);
-    json_write_int(w, "lifetime_s", p->lifetime_s);
-    json_write_int(w, "max_sessions", info->max_sessions);
-    json_write_int(w, "ready_wanted", info->ready);
-    json_write_int(w, "ready", info->ready_now);
-    json_write_int(w, "sessions", info->sessions);
-    json_write_time(w, "created_at", info->created_at_ms);
-    json_write_time(w, "updated_at", info->updated_at_ms);
-    json_write_close(w, '}');
+    return (struct pool){
+        *info, *conf_pool_find(conf, made ? NULL : info->name), made};
 }
 
-static void respond_pool(struct doors_call *call, int status,
+static bool is_open(const void *object)
+{
+    return ((const struct pool *)object)->info.egress == SESSION_EGRESS_OPEN;
+}
+
+#define POOL(member) API_AT(struct pool, member)
+
+static const struct api_field pool_limits_fields[] = {
+    {"memory_bytes", API_INT, POOL(info.memory_bytes)},
+    {"max_memory_bytes", API_INT, POOL(conf.max_memory_bytes)},
+    {"processes", API_INT, POOL(conf.processes)},
+    {"cores", API_INT, POOL(conf.cores)},
+    {"max_cores", API_INT, POOL(conf.max_cores)},
+    {"descriptors", API_INT, POOL(conf.descriptors)},
+    {"scratch_bytes", API_INT, POOL(conf.scratch_bytes)},
+    {"scratch_inodes", API_INT, POOL(conf.scratch_inodes)},
+    {"tmp_bytes", API_INT, POOL(conf.tmp_bytes)},
+    {"shm_bytes", API_INT, POOL(conf.shm_bytes)},
+    {"python_timeout_s", API_INT, POOL(conf.python_timeout_s)},
+    {"python_timeout_max_s", API_INT, POOL(conf.python_timeout_max_s)},
+    {"shell_timeout_s", API_INT, POOL(conf.shell_timeout_s)},
+    {"shell_timeout_max_s", API_INT, POOL(conf.shell_timeout_max_s)},
+    {"output_bytes", API_INT, POOL(conf.output_bytes)},
+};
+API_OUTPUT(native_pool_limits, "PoolLimits", struct pool, pool_limits_fields,
+           "What its sessions get and may ask for.");
+
+static const struct api_field pool_fields[] = {
+    {"name", API_STRING, POOL(info.name)},
+    {"source", API_CHOICE, POOL(made), .choices = sources},
+    {"tenant", API_STRING, API_NULLABLE, POOL(info.tenant),
+     .help = "whose it is; null: everybody's"},
+    {"kind", API_CHOICE, POOL(info.kind), .choices = native_languages},
+    {"runtime", API_STRING, POOL(info.runtime)},
+    {"zygote", API_BOOL, POOL(info.zygote)},
+    {"persistence", API_CHOICE, POOL(info.ephemeral),
+     .choices = native_persistences},
+    {"sharing", API_CHOICE, POOL(info.sharing), .choices = sharings,
+     .help = "of new sessions that do not choose themselves"},
+    {"limits", API_OBJECT, .of = &native_pool_limits},
+    {"egress", API_CHOICE, POOL(info.egress), .choices = session_egress_names,
+     .help = "what its sessions may reach"},
+    {"egress_allow", API_STRING, POOL(info.egress_allow),
+     .help = "host[:port],…"},
+    {"packages", API_BOOL, POOL(info.packages),
+     .help = "pip may install what policy allows"},
+    {"egress_bytes", API_INT, POOL(conf.egress_bytes),
+     .help = "of a session, both ways"},
+    {"egress_connections", API_INT, POOL(conf.egress_connections),
+     .help = "of a session at once"},
+    {"egress_requests", API_INT, POOL(conf.egress_requests),
+     .help = "of a session"},
+    {"warning", API_STRING, API_OPTIONAL, .when = is_open,
+     .write = native_encode_open_means, .help = "what open means"},
+    {"cooldown_s", API_INT, POOL(info.cooldown_s)},
+    {"lifetime_s", API_INT, POOL(conf.lifetime_s)},
+    {"max_sessions", API_INT, POOL(info.max_sessions)},
+    {"ready_wanted", API_INT, POOL(info.ready)},
+    {"ready", API_INT, POOL(info.ready_now)},
+    {"sessions", API_INT, POOL(info.sessions)},
+    {"created_at", API_TIME, API_NULLABLE, POOL(info.created_at_ms),
+     .help = "null: of the configuration"},
+    {"updated_at", API_TIME, API_NULLABLE, POOL(info.updated_at_ms)},
+};
+API_OUTPUT(native_pool, "Pool", struct pool, pool_fields,
+           "Settings of sessions.");
+
+static void respond_pool(struct doors_call *call, unsigned status,
                          const struct pool_info *info)
 {
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct pool pool = pool_of(call->doors->conf, info);
 
-    encode_pool(&w, call->doors->conf, info);
-    http_respond_json(call->http, status, &body);
+    native_respond(call, status, &native_pool, &pool);
 }
 
 int native_pools_list(struct doors_call *call, struct error *err)
@@ -107,7 +123,9 @@ int native_pools_list(struct doors_call *call, struct error *err)
         return r;
     native_encode_list(&w);
     for (size_t i = 0; i < count; i++) {
-        encode_pool(&w, call->doors->conf, &pools[i]);
+        struct pool pool = pool_of(call->doors->conf, &pools[i]);
+
+        api_write(&w, NULL, &native_pool, &pool);
         pool_info_done(&pools[i]);
     }
     native_encode_list_end(&w, false);
@@ -136,32 +154,48 @@ struct pool_body {
     int64_t ready, max_sessions, cooldown_s, memory_bytes;
 };
 
-#define AT(field) .offset = offsetof(struct pool_body, field)
+#define BODY(member) API_AT(struct pool_body, member)
 
-/* The first is the name, which a change has in its path. Upper ends that the
- * core knows better are left to it. */
-static const struct json_field fields[] = {
-    {"name", JSON_KIND_STRING, .required = true, AT(name), .min = 1,
-     .max = 63},
-    {"kind", JSON_KIND_CHOICE, AT(kind), .choices = kinds},
-    {"runtime", JSON_KIND_STRING, AT(runtime), .min = 1, .max = 63},
-    {"persistence", JSON_KIND_CHOICE, AT(persistence),
-     .choices = persistences},
-    {"ready_wanted", JSON_KIND_INT, AT(ready), .min = 0, .max = 100},
-    {"max_sessions", JSON_KIND_INT, AT(max_sessions), .min = 1, .max = 100000},
-    {"cooldown_s", JSON_KIND_INT, AT(cooldown_s), .min = 1, .max = 30 * 86400},
-    {"memory_bytes", JSON_KIND_INT, AT(memory_bytes), .min = 1,
-     .max = INT64_MAX},
-    {"egress", JSON_KIND_CHOICE, AT(egress), .choices = egresses},
-    {"egress_allow", JSON_KIND_STRING, AT(egress_allow), .max = 4096},
-    {"packages", JSON_KIND_BOOL, AT(packages)},
-    {"sharing", JSON_KIND_CHOICE, AT(sharing), .choices = sharings},
+/* Upper ends that the core knows better are left to it. */
+static const struct api_field pool_change_fields[] = {
+    {"kind", API_CHOICE, BODY(kind), .choices = native_languages,
+     .help = "remembered, and shown"},
+    {"runtime", API_STRING, BODY(runtime), .min = 1, .max = 63,
+     .help = "one that a configured pool has"},
+    {"persistence", API_CHOICE, BODY(persistence),
+     .choices = native_persistences},
+    {"ready_wanted", API_INT, BODY(ready), .max = 100,
+     .help = "sandboxes kept ready"},
+    {"max_sessions", API_INT, BODY(max_sessions), .min = 1, .max = 100000,
+     .help = "awake at once"},
+    {"cooldown_s", API_INT, BODY(cooldown_s), .min = 1, .max = 30 * 86400,
+     .help = "idle until dormant"},
+    {"memory_bytes", API_INT, BODY(memory_bytes), .min = 1, .max = INT64_MAX,
+     .help = "of each session that asks for nothing else"},
+    {"egress", API_CHOICE, BODY(egress), .choices = session_egress_names,
+     .help = "what sessions may reach"},
+    {"egress_allow", API_STRING, BODY(egress_allow), .max = 4096,
+     .help = "host[:port],… of the allowlist"},
+    {"packages", API_BOOL, BODY(packages),
+     .help = "pip may install what policy allows"},
+    {"sharing", API_CHOICE, BODY(sharing), .choices = sharings,
+     .help = "who in the tenant sees new sessions that do not choose "
+             "themselves"},
 };
+API_INPUT(native_pool_change, "PoolChange", struct pool_body,
+          pool_change_fields, "What of a pool is to be other than it is.");
+
+static const struct api_field pool_spec_fields[] = {
+    {"name", API_STRING, API_REQUIRED, BODY(name), .min = 1, .max = 63,
+     .help = "a-z, 0-9 and -, beginning with a letter"},
+};
+API_INPUT_OF(native_pool_spec, "PoolSpec", &native_pool_change,
+             struct pool_body, pool_spec_fields,
+             "A pool to be made; else as the first pool is.");
 
 static int put(struct doors_call *call, enum pool_put how, const char *name,
                struct pool_info *ret, struct error *err)
 {
-    size_t skip = name ? 1 : 0;
     json_t *json cleanup(json_unref) = NULL;
     struct pool_body b = {.name = name,
                           .kind = -1,
@@ -173,8 +207,8 @@ static int put(struct doors_call *call, enum pool_put how, const char *name,
                           .cooldown_s = -1,
                           .memory_bytes = -1};
     struct pool_spec spec;
-    int r = native_ask_body(call, fields + skip, ARRAY_SIZE(fields) - skip, &b,
-                            &json, err);
+    int r = native_read(call, name ? &native_pool_change : &native_pool_spec,
+                        &b, &json, err);
 
     if (r < 0)
         return r;
@@ -182,12 +216,13 @@ static int put(struct doors_call *call, enum pool_put how, const char *name,
         .name = b.name,
         .runtime = b.runtime,
         .kind = b.kind,
-        .persistence = b.persistence < 0 ? NULL : persistences[b.persistence],
+        .persistence =
+            b.persistence < 0 ? NULL : native_persistences[b.persistence],
         .ready = b.ready,
         .max_sessions = b.max_sessions,
         .cooldown_s = b.cooldown_s,
         .memory_bytes = b.memory_bytes,
-        .egress = b.egress < 0 ? NULL : egresses[b.egress],
+        .egress = b.egress < 0 ? NULL : session_egress_names[b.egress],
         .egress_allow = b.egress_allow,
         .sharing = b.sharing < 0 ? NULL : sharings[b.sharing],
         .packages = !json_is_boolean(json_object_get(json, "packages")) ? 0
@@ -229,50 +264,74 @@ int native_pools_delete(struct doors_call *call, struct error *err)
 
 /* ---- limits of the service ---------------------------------------------- */
 
-int native_limits_get(struct doors_call *call, struct error *err)
+static void write_fixed(struct json_writer *w, const char *key,
+                        const void *object)
 {
-    const struct conf *c = call->doors->conf;
-    const struct {
+    static const struct {
         const char *name;
-        uint64_t value;
+        int64_t value;
     } rows[] = {
-        {"json_bytes", c->json_bytes},
-        {"json_depth", json_limits_body.depth},
-        {"json_members", json_limits_body.members},
-        {"code_bytes", c->code_bytes},
-        {"upload_bytes", c->upload_bytes},
-        {"file_bytes", c->file_bytes},
         {"upload_parts", UPLOAD_PARTS_MAX},
         {"form_parts", HTTP_PARTS_MAX},
-        {"workspace_quota_bytes", c->workspace_quota_bytes},
-        {"tenant_quota_bytes", c->tenant_quota_bytes},
-        {"workspaces_per_tenant", c->workspaces_per_tenant},
-        {"restore_window_s", c->restore_window_s},
         {"lock_ttl_max_s", LOCK_TTL_MAX_S},
-        {"index_text_bytes", c->index_text_bytes},
-        {"index_document_bytes", c->index_document_bytes},
-        {"max_executions", c->max_executions},
-        {"queue_per_session", c->queue_per_session},
-        {"sessions_per_tenant", c->sessions_per_tenant},
-        {"max_sessions", c->max_sessions},
-        {"creations_per_s", c->creations_per_s},
-        {"history_bytes", c->history_bytes},
-        {"history_per_session", c->history_per_session},
-        {"workers", c->workers},
-        {"connections", c->connections},
-        {"header_timeout_s", c->header_timeout_s},
-        {"idle_timeout_s", c->idle_timeout_s},
-        {"body_timeout_s", c->body_timeout_s},
-        {"auth_failures_per_min", c->auth_failures_per_min},
     };
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    int64_t value = strcmp(key, "json_depth") == 0
+                        ? (int64_t)json_limits_body.depth
+                        : (int64_t)json_limits_body.members;
 
-    (void)err;
-    json_write_open(&w, NULL, '{');
+    (void)object;
     for (size_t i = 0; i < ARRAY_SIZE(rows); i++)
-        json_write_int(&w, rows[i].name, (int64_t)rows[i].value);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+        if (strcmp(rows[i].name, key) == 0)
+            value = rows[i].value;
+    json_write_int(w, key, value);
+}
+
+#define CONF(name)                                                            \
+    {                                                                         \
+#name, API_INT, API_AT(struct conf, name)                             \
+    }
+#define FIXED(name)                                                           \
+    {                                                                         \
+        (name), API_INT, .write = write_fixed                                 \
+    }
+
+static const struct api_field service_limits_fields[] = {
+    CONF(json_bytes),
+    FIXED("json_depth"),
+    FIXED("json_members"),
+    CONF(code_bytes),
+    CONF(upload_bytes),
+    CONF(file_bytes),
+    FIXED("upload_parts"),
+    FIXED("form_parts"),
+    CONF(workspace_quota_bytes),
+    CONF(tenant_quota_bytes),
+    CONF(workspaces_per_tenant),
+    CONF(restore_window_s),
+    FIXED("lock_ttl_max_s"),
+    CONF(index_text_bytes),
+    CONF(index_document_bytes),
+    CONF(max_executions),
+    CONF(queue_per_session),
+    CONF(sessions_per_tenant),
+    CONF(max_sessions),
+    CONF(creations_per_s),
+    CONF(history_bytes),
+    CONF(history_per_session),
+    CONF(workers),
+    CONF(connections),
+    CONF(header_timeout_s),
+    CONF(idle_timeout_s),
+    CONF(body_timeout_s),
+    CONF(auth_failures_per_min),
+};
+API_OUTPUT(native_service_limits, "ServiceLimits", struct conf,
+           service_limits_fields,
+           "Limits of the service, by the options' names.");
+
+int native_limits_get(struct doors_call *call, struct error *err)
+{
+    (void)err;
+    native_respond(call, 200, &native_service_limits, call->doors->conf);
     return 0;
 }

@@ -8,87 +8,152 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "doors/native/native.h"
 #include "warden/call.h"
-#include "json/json.h"
 
-static void write_gate(struct json_writer *w, struct sessions *sessions,
-                       const struct posture *p)
+/* ---- resources ---------------------------------------------------------- */
+
+static const char *const check_names[] = {
+    "environment", "outbound", "identity", "walls",
+    "policy",      "audit",    "data",     NULL};
+static const char *const check_states[] = {"ok", "accepted", "failed", NULL};
+
+#define ROW(member) API_AT(struct posture_row, member)
+
+static const struct api_field gate_check_fields[] = {
+    {"name", API_CHOICE, ROW(name), .choices = check_names},
+    {"state", API_CHOICE, ROW(state), .choices = check_states},
+    {"why", API_STRING, ROW(why), .help = "what was found"},
+    {"fix", API_STRING, API_NULLABLE, ROW(fix)},
+};
+API_OUTPUT(native_gate_check, "GateCheck", struct posture_row,
+           gate_check_fields, "One of the gate's checks, as it stands now.");
+
+struct gate {
+    bool open;
+    struct posture_row *rows;
+    size_t count;
+};
+
+static const struct api_field gate_fields[] = {
+    {"open", API_BOOL, API_AT(struct gate, open),
+     .help = "no code runs while it is closed"},
+    {"checks", API_ARRAY, API_LIST(struct gate, rows, count),
+     .of = &native_gate_check},
+};
+API_OUTPUT(native_gate, "Gate", struct gate, gate_fields,
+           "What must be so before code may run.");
+
+struct service {
+    const char *version, *configuration;
+    uint32_t uid;
+    bool local, tls, audit_required;
+};
+
+#define SERVICE(member) API_AT(struct service, member)
+
+static const struct api_field posture_service_fields[] = {
+    {"version", API_STRING, SERVICE(version)},
+    {"uid", API_INT, SERVICE(uid)},
+    {"configuration", API_STRING, SERVICE(configuration),
+     .help = "its file; empty: defaults"},
+    {"local", API_BOOL, SERVICE(local), .help = "served on loopback only"},
+    {"tls", API_BOOL, SERVICE(tls)},
+    {"audit_required", API_BOOL, SERVICE(audit_required)},
+};
+API_OUTPUT(native_posture_service, "PostureService", struct service,
+           posture_service_fields, "The service itself.");
+
+#define STATUS(member) API_AT(struct warden_status, member)
+
+static const struct api_field posture_sandboxes_fields[] = {
+    {"in_use", API_INT, STATUS(slots), .help = "ready ones included"},
+    {"cgroup_version", API_INT, STATUS(cgroup_version)},
+};
+API_OUTPUT(native_posture_sandboxes, "PostureSandboxes", struct warden_status,
+           posture_sandboxes_fields, "What the warden holds.");
+
+struct memory {
+    uint64_t machine_bytes, granted_bytes;
+    uint32_t overcommit;
+    bool exceeded;
+};
+
+#define MEMORY(member) API_AT(struct memory, member)
+
+static const struct api_field posture_memory_fields[] = {
+    {"machine_bytes", API_INT, MEMORY(machine_bytes),
+     .help = "or of the service's control group"},
+    {"granted_bytes", API_INT, MEMORY(granted_bytes),
+     .help = "limits of live sessions together"},
+    {"overcommit", API_INT, MEMORY(overcommit),
+     .help = "memory_overcommit; 0: no limit"},
+    {"exceeded", API_BOOL, MEMORY(exceeded),
+     .help = "more is granted than there is"},
+};
+API_OUTPUT(native_posture_memory, "PostureMemory", struct memory,
+           posture_memory_fields,
+           "What live sessions may use, and what there is.");
+
+#define POOL(member) API_AT(struct conf_pool, member)
+
+static const struct api_field posture_pool_fields[] = {
+    {"name", API_STRING, POOL(name)},
+    {"runtime", API_STRING, POOL(runtime)},
+    {"persistence", API_CHOICE, POOL(persistence),
+     .choices = native_persistences},
+    {"egress", API_CHOICE, POOL(egress), .choices = session_egress_names},
+    {"packages", API_BOOL, POOL(packages)},
+    {"lifetime_s", API_INT, POOL(lifetime_s)},
+    {"cooldown_s", API_INT, POOL(cooldown_s)},
+    {"python_timeout_max_s", API_INT, POOL(python_timeout_max_s)},
+    {"output_bytes", API_INT, POOL(output_bytes)},
+    {"memory_bytes", API_INT, POOL(memory_bytes)},
+    {"max_memory_bytes", API_INT, POOL(max_memory_bytes)},
+    {"processes", API_INT, POOL(processes)},
+};
+API_OUTPUT(native_posture_pool, "PosturePool", struct conf_pool,
+           posture_pool_fields,
+           "A pool's settings that bound what code can do.");
+
+struct whole {
+    struct gate gate;
+    struct service service;
+    struct warden_status sandboxes;
+    struct memory memory;
+    const struct conf_pool *pools;
+    size_t pool_count;
+};
+
+#define WHOLE(member) API_AT(struct whole, member)
+
+static const struct api_field posture_fields[] = {
+    {"gate", API_OBJECT, WHOLE(gate), .of = &native_gate},
+    {"service", API_OBJECT, WHOLE(service), .of = &native_posture_service},
+    {"sandboxes", API_OBJECT, WHOLE(sandboxes),
+     .of = &native_posture_sandboxes},
+    {"memory", API_OBJECT, WHOLE(memory), .of = &native_posture_memory},
+    {"pools", API_ARRAY, API_LIST(struct whole, pools, pool_count),
+     .of = &native_posture_pool, .help = "those of the configuration"},
+};
+API_OUTPUT(native_posture, "Posture", struct whole, posture_fields,
+           "May code run here, and under which settings.");
+
+/* ---- the route ---------------------------------------------------------- */
+
+/* What the gate finds now; sessions are told of it, too. */
+static void look(struct sessions *sessions, const struct posture *p,
+                 struct posture_row rows[POSTURE_ROWS])
 {
-    struct posture_row rows[POSTURE_ROWS];
     const struct posture_row *barred;
 
     posture_look(p, rows);
     barred = posture_barred(rows);
     sessions_gate(sessions, barred ? barred->name : NULL,
                   barred ? barred->why : "");
-    json_write_open(w, "gate", '{');
-    json_write_bool(w, "open", !posture_closed(rows));
-    json_write_open(w, "checks", '[');
-    for (size_t i = 0; i < POSTURE_ROWS; i++) {
-        json_write_open(w, NULL, '{');
-        json_write_string(w, "name", rows[i].name);
-        json_write_string(w, "state", posture_state_name(rows[i].state));
-        json_write_string(w, "why", rows[i].why);
-        native_encode_text(w, "fix", rows[i].fix);
-        json_write_close(w, '}');
-    }
-    json_write_close(w, ']');
-    json_write_close(w, '}');
-}
-
-static void write_pools(struct json_writer *w, const struct conf *conf)
-{
-    json_write_open(w, "pools", '[');
-    for (size_t i = 0; i < conf->pool_count; i++) {
-        const struct conf_pool *p = &conf->pools[i];
-
-        json_write_open(w, NULL, '{');
-        json_write_string(w, "name", p->name);
-        json_write_string(w, "runtime", p->runtime);
-        json_write_string(w, "persistence", p->persistence);
-        json_write_string(w, "egress", p->egress);
-        json_write_bool(w, "packages", p->packages);
-        json_write_int(w, "lifetime_s", p->lifetime_s);
-        json_write_int(w, "cooldown_s", p->cooldown_s);
-        json_write_int(w, "python_timeout_max_s", p->python_timeout_max_s);
-        json_write_int(w, "output_bytes", (int64_t)p->output_bytes);
-        json_write_int(w, "memory_bytes", (int64_t)p->memory_bytes);
-        json_write_int(w, "max_memory_bytes", (int64_t)p->max_memory_bytes);
-        json_write_int(w, "processes", p->processes);
-        json_write_close(w, '}');
-    }
-    json_write_close(w, ']');
-}
-
-/* What live sessions may use together, beside what there is. */
-static void write_memory(struct json_writer *w, const struct conf *conf,
-                         struct sessions *sessions)
-{
-    struct session_metrics *m cleanup(mem_free) = xcalloc(1, sizeof(*m));
-
-    sessions_metrics(sessions, m);
-    json_write_open(w, "memory", '{');
-    json_write_int(w, "machine_bytes", (int64_t)conf->machine_memory);
-    json_write_int(w, "granted_bytes", (int64_t)m->memory_granted);
-    json_write_int(w, "overcommit", conf->memory_overcommit);
-    json_write_bool(w, "exceeded", m->memory_granted > conf->machine_memory);
-    json_write_close(w, '}');
-}
-
-static void write_service(struct json_writer *w, const struct conf *conf)
-{
-    json_write_open(w, "service", '{');
-    json_write_string(w, "version", GLOVEBOX_VERSION);
-    json_write_int(w, "uid", geteuid());
-    json_write_string(w, "configuration", conf->file ? conf->file : "");
-    json_write_bool(w, "local", conf_is_local(conf));
-    json_write_bool(w, "tls", conf_speaks_tls(conf));
-    json_write_bool(w, "audit_required", conf->audit_required);
-    json_write_close(w, '}');
 }
 
 /* Keys of every tenant and paths of the host are in it. */
@@ -104,24 +169,34 @@ static int check_operator(const struct doors_call *call, struct error *err)
 int native_posture_get(struct doors_call *call, struct error *err)
 {
     const struct posture *p = call->doors->posture;
+    const struct conf *conf = p->conf;
     struct warden_status status = {.walls = 0};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct session_metrics *m cleanup(mem_free) = xcalloc(1, sizeof(*m));
+    struct posture_row rows[POSTURE_ROWS];
+    struct whole whole;
 
     if (check_operator(call, err) < 0)
         return -(int)err->code;
     if (warden_call_status(p->warden, &status, err) < 0)
         return -(int)err->code;
-    json_write_open(&w, NULL, '{');
-    write_gate(&w, call->doors->sessions, p);
-    write_service(&w, p->conf);
-    json_write_open(&w, "sandboxes", '{');
-    json_write_int(&w, "in_use", status.slots);
-    json_write_int(&w, "cgroup_version", status.cgroup_version);
-    json_write_close(&w, '}');
-    write_memory(&w, p->conf, call->doors->sessions);
-    write_pools(&w, p->conf);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    look(call->doors->sessions, p, rows);
+    sessions_metrics(call->doors->sessions, m);
+    whole = (struct whole){
+        .gate = {!posture_closed(rows), rows, POSTURE_ROWS},
+        .service = {.version = GLOVEBOX_VERSION,
+                    .configuration = conf->file,
+                    .uid = geteuid(),
+                    .local = conf_is_local(conf),
+                    .tls = conf_speaks_tls(conf),
+                    .audit_required = conf->audit_required},
+        .sandboxes = status,
+        .memory = {.machine_bytes = conf->machine_memory,
+                   .granted_bytes = m->memory_granted,
+                   .overcommit = conf->memory_overcommit,
+                   .exceeded = m->memory_granted > conf->machine_memory},
+        .pools = conf->pools,
+        .pool_count = conf->pool_count,
+    };
+    native_respond(call, 200, &native_posture, &whole);
     return 0;
 }

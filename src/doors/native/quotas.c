@@ -6,25 +6,69 @@
  */
 #include <string.h>
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
 #include "quota/quota.h"
 #include "json/json.h"
 
-static void encode_one(struct json_writer *w, const struct quota_use *use)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "name", use->name);
-    if (use->most)
-        json_write_int(w, "limit", (int64_t)use->most);
-    else
-        json_write_string(w, "limit", NULL);
-    json_write_int(w, "used", (int64_t)use->used);
-    json_write_time(w, "resets_at", use->resets_at_ms);
-    json_write_bool(w, "own", use->own);
-    json_write_close(w, '}');
-}
+/* ---- resources ---------------------------------------------------------- */
+
+#define USE(member) API_AT(struct quota_use, member)
+
+static const struct api_field quota_fields[] = {
+    {"name", API_STRING, USE(name)},
+    {"limit", API_INT, API_NULLABLE, USE(most), .help = "null: none"},
+    {"used", API_INT, USE(used)},
+    {"resets_at", API_TIME, API_NULLABLE, USE(resets_at_ms),
+     .help = "null: nothing is used, or it is given back"},
+    {"own", API_BOOL, USE(own),
+     .help = "set for this tenant; else the default"},
+};
+API_OUTPUT(native_quota, "Quota", struct quota_use, quota_fields,
+           "One of them.");
+
+struct quotas_view {
+    const char *tenant;
+    struct quota_use *uses;
+    size_t count;
+};
+
+static const struct api_field quotas_fields[] = {
+    {"tenant", API_STRING, API_AT(struct quotas_view, tenant)},
+    {"quotas", API_ARRAY, API_LIST(struct quotas_view, uses, count),
+     .of = &native_quota},
+};
+API_OUTPUT(native_quotas, "Quotas", struct quotas_view, quotas_fields,
+           "What a tenant may have and what it has used.");
+
+struct values_body {
+    int64_t values[QUOTA_KINDS]; /* -1: not set, or the default again */
+};
+
+#define VALUE(name_, kind_)                                                   \
+    {                                                                         \
+        (name_), API_INT, API_NULLABLE,                                       \
+            API_AT(struct values_body, values[kind_]),                        \
+            .max = (int64_t)QUOTA_VALUE_MAX                                   \
+    }
+
+static const struct api_field quota_values_fields[] = {
+    VALUE("live_sessions", QUOTA_SESSIONS),
+    VALUE("executions", QUOTA_EXECUTIONS),
+    VALUE("memory_bytes", QUOTA_MEMORY),
+    VALUE("creations_per_s", QUOTA_CREATIONS),
+    VALUE("executions_per_hour", QUOTA_RUNS_PER_HOUR),
+    VALUE("cpu_s_per_hour", QUOTA_CPU),
+    VALUE("egress_bytes_per_day", QUOTA_EGRESS),
+    VALUE("output_tokens_per_hour", QUOTA_OUTPUT),
+    VALUE("storage_bytes", QUOTA_STORAGE),
+};
+API_INPUT(native_quota_values, "QuotaValues", struct values_body,
+          quota_values_fields,
+          "Limits to be set: 0 is none, null the default again.");
+
+/* ---- routes ------------------------------------------------------------- */
 
 static int respond(struct doors_call *call, const char *tenant,
                    struct error *err)
@@ -32,22 +76,14 @@ static int respond(struct doors_call *call, const char *tenant,
     struct actor of = {.tenant = tenant, .key = call->actor.key};
     struct quota_use uses[QUOTA_KINDS];
     struct workspace_usage stored;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int r = workspace_usage(call->doors->workspaces, &of, &stored, err);
 
     if (r < 0)
         return r;
     quota_uses(call->doors->core->quotas, tenant, uses);
     uses[QUOTA_STORAGE].used = stored.stored_bytes;
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "tenant", tenant);
-    json_write_open(&w, "quotas", '[');
-    for (size_t i = 0; i < QUOTA_KINDS; i++)
-        encode_one(&w, &uses[i]);
-    json_write_close(&w, ']');
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_quotas,
+                   &(struct quotas_view){tenant, uses, QUOTA_KINDS});
     return 0;
 }
 
@@ -93,23 +129,18 @@ int native_quotas_get(struct doors_call *call, struct error *err)
 static int read_values(const json_t *body, uint64_t values[QUOTA_KINDS],
                        const uint64_t *ret[QUOTA_KINDS], struct error *err)
 {
-    struct json_field fields[QUOTA_KINDS];
-    int64_t numbers[QUOTA_KINDS];
+    struct values_body b;
     int r;
 
-    for (size_t k = 0; k < QUOTA_KINDS; k++) {
-        numbers[k] = -1;
-        fields[k] = (struct json_field){.name = quota_name((enum quota_kind)k),
-                                        .kind = JSON_KIND_INT,
-                                        .offset = k * sizeof(int64_t),
-                                        .max = (int64_t)QUOTA_VALUE_MAX};
-    }
-    r = json_read(body, fields, QUOTA_KINDS, numbers, err);
+    for (size_t k = 0; k < QUOTA_KINDS; k++)
+        b.values[k] = -1;
+    r = api_read(body, &native_quota_values, &b, err);
     for (size_t k = 0; r == 0 && k < QUOTA_KINDS; k++) {
-        bool reset = json_is_null(json_object_get(body, fields[k].name));
+        bool reset =
+            json_is_null(json_object_get(body, quota_values_fields[k].name));
 
-        values[k] = reset ? UINT64_MAX : (uint64_t)numbers[k];
-        ret[k] = reset || numbers[k] >= 0 ? &values[k] : NULL;
+        values[k] = reset ? UINT64_MAX : (uint64_t)b.values[k];
+        ret[k] = reset || b.values[k] >= 0 ? &values[k] : NULL;
     }
     return r;
 }

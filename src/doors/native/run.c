@@ -11,9 +11,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "conf/conf.h"
 #include "json/json.h"
 
@@ -23,12 +25,14 @@ struct file_body {
     const char *path, *content;
 };
 
-static const struct json_field file_fields[] = {
-    {"path", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct file_body, path), .min = 1, .max = 1024},
-    {"content_base64", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct file_body, content), .max = INT64_MAX},
+static const struct api_field run_file_spec_fields[] = {
+    {"path", API_STRING, API_REQUIRED, API_AT(struct file_body, path),
+     .min = 1, .max = PATH_BYTES_MAX},
+    {"content_base64", API_STRING, API_REQUIRED,
+     API_AT(struct file_body, content), .max = INT64_MAX},
 };
+API_INPUT(native_run_file_spec, "RunFileSpec", struct file_body,
+          run_file_spec_fields, "A file for a run.");
 
 static int upload(struct doors_call *call, const char *session,
                   const char *path, const void *bytes, size_t len,
@@ -59,7 +63,7 @@ static int put_file(struct doors_call *call, const char *session,
     unsigned char *bytes cleanup(mem_free) = NULL;
     struct file_body f = {0};
     size_t len;
-    int r = json_read(object, file_fields, ARRAY_SIZE(file_fields), &f, err);
+    int r = api_read(object, &native_run_file_spec, &f, err);
 
     if (r == 0)
         r = json_base64_decode(f.content, strlen(f.content), &bytes, &len,
@@ -132,6 +136,19 @@ static void delete_session(struct doors_call *call, const char *session)
                   err.message, NULL);
 }
 
+/* A mode of executions that runs do not have. */
+static int check_mode(const json_t *body, struct error *err)
+{
+    const char *mode = json_string_value(json_object_get(body, "mode"));
+
+    if (!mode || strcmp(mode, "async") != 0)
+        return 0;
+    (void)error_set(err, ERR_INVALID,
+                    "a run cannot be asynchronous: its session is gone when "
+                    "it ends");
+    return error_hint(err, "Use 'stream', or create a session.");
+}
+
 int native_run(struct doors_call *call, struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
@@ -145,15 +162,11 @@ int native_run(struct doors_call *call, struct error *err)
         http_body_json(call->http, call->doors->conf->json_bytes, &body, err);
 
     if (r == 0)
+        r = check_mode(body, err);
+    if (r == 0)
         r = native_spec_run(call, body, &session, &spec, &mode, &files, err);
     if (r < 0)
         return r;
-    if (mode == NATIVE_ASYNC) {
-        (void)error_set(err, ERR_INVALID,
-                        "a run cannot be asynchronous: its session is gone "
-                        "when it ends");
-        return error_hint(err, "Use 'stream', or create a session.");
-    }
     r = session_create(call->doors->sessions, &call->actor, &session, &info,
                        err);
     if (r < 0)

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
@@ -30,8 +31,29 @@ static json_t *manifest_load(const struct conf_runtime *rt)
     return json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
 }
 
-static void encode_words(struct json_writer *w, const char *key,
-                         char *const *words, unsigned count)
+/* ---- resources ---------------------------------------------------------- */
+
+struct runtime {
+    const struct conf_runtime *image;
+    const char *name, *description, *suite, *hash;
+    bool built;
+    json_t *manifest; /* owned; NULL when there is none that can be read */
+};
+
+/* A value of the manifest as it is, or null. */
+static void write_manifest(struct json_writer *w, const char *key,
+                           const void *object)
+{
+    const struct runtime *r = object;
+    const json_t *value = json_object_get(r->manifest, key);
+    char *text cleanup(mem_free) =
+        value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
+
+    json_write_raw(w, key, text ? text : "null", strlen(text ? text : "null"));
+}
+
+static void write_words(struct json_writer *w, const char *key,
+                        char *const *words, unsigned count)
 {
     json_write_open(w, key, '[');
     for (unsigned i = 0; i < count; i++)
@@ -39,43 +61,66 @@ static void encode_words(struct json_writer *w, const char *key,
     json_write_close(w, ']');
 }
 
-/* A value of the manifest as it is, or null. */
-static void encode_from(struct json_writer *w, const json_t *manifest,
-                        const char *key)
-{
-    const json_t *value = json_object_get(manifest, key);
-    char *text cleanup(mem_free) =
-        value ? json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY) : NULL;
-
-    json_write_raw(w, key, text ? text : "null", strlen(text ? text : "null"));
-}
-
-static void encode_runtime(struct json_writer *w,
-                           const struct conf_runtime *rt, bool whole)
-{
-    static const char *const facts[] = {"python", "architecture", "built_at",
-                                        "size_bytes"};
-    static const char *const contents[] = {"distributions", "missing"};
-    json_t *manifest cleanup(json_unref) = manifest_load(rt);
-
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "name", rt->name);
-    json_write_string(w, "description", rt->def->description);
-    json_write_string(w, "suite", rt->def->suite);
-    json_write_string(w, "hash", rt->hash);
-    json_write_bool(w, "built", rt->built);
-    for (size_t i = 0; i < ARRAY_SIZE(facts); i++)
-        encode_from(w, manifest, facts[i]);
-    if (whole) {
-        encode_words(w, "packages", rt->def->packages,
-                     rt->def->packages_count);
-        encode_words(w, "fonts", rt->def->fonts, rt->def->fonts_count);
-        encode_words(w, "preload", rt->def->preload, rt->def->preload_count);
-        for (size_t i = 0; i < ARRAY_SIZE(contents); i++)
-            encode_from(w, manifest, contents[i]);
+#define WRITE_LIST(member)                                                    \
+    static void write_##member(struct json_writer *w, const char *key,        \
+                               const void *object)                            \
+    {                                                                         \
+        const struct runtime *r = object;                                     \
+                                                                              \
+        write_words(w, key, r->image ? r->image->def->member : NULL,          \
+                    r->image ? r->image->def->member##_count : 0);            \
     }
-    json_write_close(w, '}');
+WRITE_LIST(packages)
+WRITE_LIST(fonts)
+WRITE_LIST(preload)
+
+#define RUNTIME(member) API_AT(struct runtime, member)
+
+static const struct api_field runtime_fields[] = {
+    {"name", API_STRING, RUNTIME(name)},
+    {"description", API_STRING, API_NULLABLE, RUNTIME(description)},
+    {"suite", API_STRING, API_NULLABLE, RUNTIME(suite)},
+    {"hash", API_STRING, RUNTIME(hash)},
+    {"built", API_BOOL, RUNTIME(built)},
+    {"python", API_STRING, API_NULLABLE, .write = write_manifest},
+    {"architecture", API_STRING, API_NULLABLE, .write = write_manifest},
+    {"built_at", API_STRING, API_NULLABLE, .write = write_manifest},
+    {"size_bytes", API_INT, API_NULLABLE, .write = write_manifest},
+};
+API_OUTPUT(native_runtime, "Runtime", struct runtime, runtime_fields,
+           "A runtime image.");
+
+static const struct api_field runtime_whole_fields[] = {
+    {"packages", API_ARRAY, .write = write_packages},
+    {"fonts", API_ARRAY, .write = write_fonts},
+    {"preload", API_ARRAY, .write = write_preload},
+    {"distributions", API_ARRAY, API_NULLABLE, .write = write_manifest,
+     .items = API_OBJECT, .help = "name and version"},
+    {"missing", API_OBJECT, API_NULLABLE, .write = write_manifest},
+};
+API_OUTPUT_OF(native_runtime_whole, "RuntimeWhole", &native_runtime,
+              struct runtime, runtime_whole_fields,
+              "A runtime image and what is in it.");
+
+static void runtime_done(struct runtime *r)
+{
+    json_decref(r->manifest);
 }
+
+static struct runtime runtime_of(const struct conf_runtime *image)
+{
+    return (struct runtime){
+        .image = image,
+        .name = image->name,
+        .description = image->def->description,
+        .suite = image->def->suite,
+        .hash = image->hash,
+        .built = image->built,
+        .manifest = manifest_load(image),
+    };
+}
+
+/* ---- routes ------------------------------------------------------------- */
 
 int native_runtimes_list(struct doors_call *call, struct error *err)
 {
@@ -87,20 +132,20 @@ int native_runtimes_list(struct doors_call *call, struct error *err)
 
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_open(&w, "data", '[');
+    native_encode_list(&w);
     for (char **name = names; *name; name++) {
         struct conf_runtime rt cleanup(conf_runtime_done) = {.built = false};
         struct error ignored;
 
         /* A definition that cannot be read is none; the others stand. */
         if (conf_runtime_find(conf->runtime_defs, conf->runtime_dir, *name,
-                              &rt, &ignored) == 0)
-            encode_runtime(&w, &rt, false);
+                              &rt, &ignored) == 0) {
+            struct runtime one cleanup(runtime_done) = runtime_of(&rt);
+
+            api_write(&w, NULL, &native_runtime, &one);
+        }
     }
-    json_write_close(&w, ']');
-    json_write_bool(&w, "has_more", false);
-    json_write_close(&w, '}');
+    native_encode_list_end(&w, false);
     http_respond_json(call->http, 200, &body);
     return 0;
 }
@@ -109,14 +154,13 @@ int native_runtimes_get(struct doors_call *call, struct error *err)
 {
     const struct conf *conf = call->doors->conf;
     struct conf_runtime rt cleanup(conf_runtime_done) = {.built = false};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct runtime r cleanup(runtime_done) = {.manifest = NULL};
 
     if (!conf_runtime_name_valid(call->params[0]) ||
         conf_runtime_find(conf->runtime_defs, conf->runtime_dir,
                           call->params[0], &rt, err) < 0)
         return error_set(err, ERR_NOT_FOUND, "no such runtime");
-    encode_runtime(&w, &rt, true);
-    http_respond_json(call->http, 200, &body);
+    r = runtime_of(&rt);
+    native_respond(call, 200, &native_runtime_whole, &r);
     return 0;
 }

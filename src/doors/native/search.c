@@ -2,40 +2,54 @@
 /* /api/search. Runs on a worker of the daemon; see native.h. */
 #include "search/search.h"
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
 #include "json/json.h"
 
 #define LIST_DEFAULT 50
 
-static void encode_number(struct json_writer *w, const char *key,
-                          uint32_t number)
+static void write_url(struct json_writer *w, const char *key,
+                      const void *object)
 {
-    if (number)
-        json_write_int(w, key, number);
-    else
-        json_write_string(w, key, NULL);
+    const struct search_hit *h = object;
+
+    native_encode_url(w, key, h->file, h->version);
 }
 
-static void encode_hit(struct json_writer *w, const struct search_hit *h)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "workspace", h->workspace);
-    json_write_string(w, "path", h->path);
-    json_write_string(w, "file_id", h->file);
-    json_write_string(w, "version", h->version);
-    native_encode_text(w, "mime_type", h->mime);
-    encode_number(w, "line", h->line);
-    encode_number(w, "page", h->page);
-    json_write_string(w, "snippet", h->snippet ? h->snippet : "");
-    json_write_bool(w, "in_name", h->in_name);
-    json_write_real(w, "score", h->score);
-    json_write_time(w, "modified_at", h->modified_at_ms);
-    native_encode_url(w, h->file, h->version);
-    json_write_string(w, "cursor", h->cursor);
-    json_write_close(w, '}');
-}
+#define HIT(member) API_AT(struct search_hit, member)
+
+static const struct api_field search_hit_fields[] = {
+    {"workspace", API_STRING, HIT(workspace)},
+    {"path", API_STRING, HIT(path)},
+    {"file_id", API_STRING, HIT(file)},
+    {"version", API_STRING, HIT(version)},
+    {"mime_type", API_STRING, API_NULLABLE, HIT(mime)},
+    {"line", API_INT, API_NULLABLE, HIT(line)},
+    {"page", API_INT, API_NULLABLE, HIT(page)},
+    {"snippet", API_STRING, HIT(snippet),
+     .help = "hits are between U+2068 and U+2069"},
+    {"in_name", API_BOOL, HIT(in_name), .help = "the path fits too"},
+    {"score", API_REAL, HIT(score), .help = "0 to 1"},
+    {"modified_at", API_TIME, HIT(modified_at_ms)},
+    {"url", API_STRING, .write = write_url},
+    {"cursor", API_STRING, HIT(cursor), .help = "for after"},
+};
+API_OUTPUT(native_search_hit, "SearchHit", struct search_hit,
+           search_hit_fields, "A file that fits.");
+
+#define STATE(member) API_AT(struct search_state, member)
+
+static const struct api_field search_status_fields[] = {
+    {"ready", API_INT, STATE(ready)},
+    {"pending", API_INT, STATE(pending)},
+    {"failed", API_INT, STATE(failed)},
+    {"names_only", API_INT, STATE(names_only)},
+    {"behind_ms", API_INT, STATE(behind_ms),
+     .help = "age of the oldest commit not yet indexed"},
+};
+API_OUTPUT(native_search_state, "SearchStatus", struct search_state,
+           search_status_fields, "How far the index is, in files.");
 
 static int ask(struct doors_call *call, struct search_spec *ret,
                struct error *err)
@@ -70,8 +84,6 @@ int native_search_query(struct doors_call *call, struct error *err)
 {
     struct search_spec spec = {.query = NULL};
     struct search_hit *hits = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     bool more = false;
     int r = ask(call, &spec, err);
@@ -81,12 +93,8 @@ int native_search_query(struct doors_call *call, struct error *err)
                          &count, &more, err);
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++)
-        encode_hit(&w, &hits[i]);
-    native_encode_list_end(&w, more);
+    native_respond_list(call, &native_search_hit, hits, count, more);
     search_hits_free(hits, count);
-    http_respond_json(call->http, 200, &body);
     return 0;
 }
 
@@ -94,8 +102,6 @@ int native_search_status(struct doors_call *call, struct error *err)
 {
     const char *workspace = NULL;
     struct search_state state = {0};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int r = http_query(call->http, "workspace", &workspace, err);
 
     if (r == 0)
@@ -103,13 +109,6 @@ int native_search_status(struct doors_call *call, struct error *err)
                          err);
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_int(&w, "ready", (int64_t)state.ready);
-    json_write_int(&w, "pending", (int64_t)state.pending);
-    json_write_int(&w, "failed", (int64_t)state.failed);
-    json_write_int(&w, "names_only", (int64_t)state.names_only);
-    json_write_int(&w, "behind_ms", state.behind_ms);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_search_state, &state);
     return 0;
 }

@@ -9,51 +9,51 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "vault/vault.h"
 #include "json/json.h"
 
+#define DESTINATIONS_MAX 16
+#define HOST_MAX 511 /* bytes of all of them together */
+
 struct secret_body {
     const char *value, *header, *prefix;
     json_t *destinations;
 };
 
-#define AT(field) .offset = offsetof(struct secret_body, field)
+#define BODY(member) API_AT(struct secret_body, member)
 
-static const struct json_field fields[] = {
-    {"value", JSON_KIND_STRING, .required = true, AT(value), .min = 1,
-     .max = VAULT_VALUE_MAX},
-    {"destinations", JSON_KIND_ARRAY, .required = true, AT(destinations),
-     .max = 16},
-    {"header", JSON_KIND_STRING, AT(header), .min = 1, .max = 63},
-    {"prefix", JSON_KIND_STRING, AT(prefix), .max = 63},
+static const struct api_field secret_spec_fields[] = {
+    {"value", API_STRING, API_REQUIRED, BODY(value), .min = 1,
+     .max = VAULT_VALUE_MAX, .help = "printable ASCII; never given back"},
+    {"destinations", API_ARRAY, API_REQUIRED, BODY(destinations),
+     .max = DESTINATIONS_MAX, .item_min = 1, .item_max = HOST_MAX,
+     .help = "hosts it may go to"},
+    {"header", API_STRING, BODY(header), .min = 1, .max = 63,
+     .help = "else Authorization"},
+    {"prefix", API_STRING, BODY(prefix), .max = 63,
+     .help = "before the value; else 'Bearer ' with Authorization"},
 };
+API_INPUT(native_secret_spec, "SecretSpec", struct secret_body,
+          secret_spec_fields, "A secret for the proxy to add.");
 
-static void encode(struct json_writer *w, const struct vault_info *info)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "name", info->name);
-    native_encode_words(w, "destinations", info->destinations);
-    json_write_string(w, "header", info->header);
-    json_write_string(w, "prefix", info->prefix);
-    json_write_string(w, "made_by", info->made_by);
-    json_write_time(w, "created_at", info->created_at_ms);
-    json_write_time(w, "updated_at", info->updated_at_ms);
-    json_write_time(w, "used_at", info->used_at_ms);
-    json_write_close(w, '}');
-}
+#define INFO(member) API_AT(struct vault_info, member)
 
-static void respond(struct doors_call *call, unsigned status,
-                    const struct vault_info *info)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    encode(&w, info);
-    http_respond_json(call->http, status, &body);
-}
+static const struct api_field secret_fields[] = {
+    {"name", API_STRING, INFO(name)},
+    {"destinations", API_ARRAY, INFO(destinations)},
+    {"header", API_STRING, INFO(header)},
+    {"prefix", API_STRING, INFO(prefix)},
+    {"made_by", API_STRING, INFO(made_by)},
+    {"created_at", API_TIME, INFO(created_at_ms)},
+    {"updated_at", API_TIME, INFO(updated_at_ms)},
+    {"used_at", API_TIME, API_NULLABLE, INFO(used_at_ms)},
+};
+API_OUTPUT(native_secret, "Secret", struct vault_info, secret_fields,
+           "A secret, without its value.");
 
 /* The list as the vault has it; no host has a comma. */
 static int read_destinations(const json_t *list, char *ret, size_t size,
@@ -65,7 +65,7 @@ static int read_destinations(const json_t *list, char *ret, size_t size,
     for (size_t i = 0; i < json_array_size(list); i++) {
         const char *host = json_string_value(json_array_get(list, i));
 
-        if (!host || !host[0] || strpbrk(host, ", "))
+        if (strpbrk(host, ", "))
             return error_set(err, ERR_INVALID,
                              "field 'destinations' must be a list of hosts");
         buf_addf(&b, "%s%s", i ? "," : "", host);
@@ -111,7 +111,7 @@ int native_secrets_put(struct doors_call *call, struct error *err)
     json_t *json cleanup(json_unref) = NULL;
     struct secret_body b = {0};
     struct vault_info spec, info;
-    int r = native_ask_body(call, fields, ARRAY_SIZE(fields), &b, &json, err);
+    int r = native_read(call, &native_secret_spec, &b, &json, err);
 
     if (r == 0)
         r = read_spec(call, &b, &spec, err);
@@ -120,8 +120,9 @@ int native_secrets_put(struct doors_call *call, struct error *err)
                       strlen(b.value), &info, err);
     wipe(b.value);
     if (r == 0)
-        respond(call, info.created_at_ms == info.updated_at_ms ? 201 : 200,
-                &info);
+        native_respond(call,
+                       info.created_at_ms == info.updated_at_ms ? 201 : 200,
+                       &native_secret, &info);
     return r;
 }
 
@@ -132,26 +133,20 @@ int native_secrets_get(struct doors_call *call, struct error *err)
                       &info, err);
 
     if (r == 0)
-        respond(call, 200, &info);
+        native_respond(call, 200, &native_secret, &info);
     return r;
 }
 
 int native_secrets_list(struct doors_call *call, struct error *err)
 {
     struct vault_info *list cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     size_t count = 0;
     int r =
         vault_list(call->doors->core->vault, &call->actor, &list, &count, err);
 
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++)
-        encode(&w, &list[i]);
-    native_encode_list_end(&w, false);
-    http_respond_json(call->http, 200, &body);
+    native_respond_list(call, &native_secret, list, count, false);
     return 0;
 }
 

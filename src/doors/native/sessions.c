@@ -2,7 +2,7 @@
 /* /api/sessions. Runs on a worker of the daemon; see native.h. */
 #include "doors/native/native.h"
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "json/json.h"
@@ -10,14 +10,24 @@
 #define LIST_MAX 100
 #define LIST_DEFAULT 20
 
+struct refreshed {
+    uint32_t changed;
+    struct session_info session;
+};
+
+static const struct api_field refreshed_fields[] = {
+    {"changed", API_INT, API_AT(struct refreshed, changed),
+     .help = "files changed or removed in it"},
+    {"session", API_OBJECT, API_AT(struct refreshed, session),
+     .of = &native_session},
+};
+API_OUTPUT(native_refreshed, "Refreshed", struct refreshed, refreshed_fields,
+           "A session after others' commits came in.");
+
 static void respond(struct doors_call *call, unsigned status,
                     const struct session_info *info)
 {
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    native_encode_session(&w, NULL, info);
-    http_respond_json(call->http, status, &body);
+    native_respond(call, status, &native_session, info);
 }
 
 int native_sessions_create(struct doors_call *call, struct error *err)
@@ -49,44 +59,31 @@ int native_sessions_get(struct doors_call *call, struct error *err)
     return r;
 }
 
+struct patch_body {
+    int sharing; /* enum session_sharing */
+};
+
+static const struct api_field session_patch_fields[] = {
+    {"sharing", API_CHOICE, API_REQUIRED, API_AT(struct patch_body, sharing),
+     .min = SESSION_SHARING_PRINCIPAL, .choices = native_sharings,
+     .help = "who in the tenant sees it"},
+};
+API_INPUT(native_session_patch, "SessionPatch", struct patch_body,
+          session_patch_fields, "What of a session is to be changed.");
+
 int native_sessions_patch(struct doors_call *call, struct error *err)
 {
-    static const struct json_field fields[] = {
-        {"sharing", JSON_KIND_STRING, .required = true, .min = 1, .max = 16},
-    };
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    json_t *body cleanup(json_unref) = NULL;
-    enum session_sharing sharing = SESSION_SHARING_DEFAULT;
-    const char *text = NULL;
-    int r =
-        native_ask_body(call, fields, ARRAY_SIZE(fields), &text, &body, err);
+    json_t *json cleanup(json_unref) = NULL;
+    struct patch_body b = {0};
+    int r = native_read(call, &native_session_patch, &b, &json, err);
 
     if (r == 0)
-        r = native_spec_sharing(text, &sharing, err);
-    if (r == 0)
         r = session_share(call->doors->sessions, &call->actor, call->params[0],
-                          sharing, &info, err);
+                          (enum session_sharing)b.sharing, &info, err);
     if (r == 0)
         respond(call, 200, &info);
     return r;
-}
-
-static void respond_list(struct doors_call *call, struct session_info *infos,
-                         size_t count, bool more)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    json_write_open(&w, NULL, '{');
-    json_write_open(&w, "data", '[');
-    for (size_t i = 0; i < count; i++) {
-        native_encode_session(&w, NULL, &infos[i]);
-        session_info_done(&infos[i]);
-    }
-    json_write_close(&w, ']');
-    json_write_bool(&w, "has_more", more);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
 }
 
 int native_sessions_list(struct doors_call *call, struct error *err)
@@ -104,9 +101,12 @@ int native_sessions_list(struct doors_call *call, struct error *err)
     if (r == 0)
         r = session_list(call->doors->sessions, &call->actor, (unsigned)limit,
                          after, &infos, &count, &more, err);
-    if (r == 0)
-        respond_list(call, infos, count, more);
-    return r;
+    if (r < 0)
+        return r;
+    native_respond_list(call, &native_session, infos, count, more);
+    for (size_t i = 0; i < count; i++)
+        session_info_done(&infos[i]);
+    return 0;
 }
 
 int native_sessions_delete(struct doors_call *call, struct error *err)
@@ -133,19 +133,14 @@ int native_sessions_reset(struct doors_call *call, struct error *err)
 int native_sessions_refresh(struct doors_call *call, struct error *err)
 {
     struct session_info info cleanup(session_info_done) = {.metadata = NULL};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     uint32_t changed = 0;
     int r = session_refresh(call->doors->sessions, &call->actor,
                             call->params[0], &changed, &info, err);
 
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_int(&w, "changed", changed);
-    native_encode_session(&w, "session", &info);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_refreshed,
+                   &(struct refreshed){changed, info});
     return 0;
 }
 

@@ -4,9 +4,9 @@
  * the daemon. The link is in the answer that made it and nowhere else; what
  * visitors do with it is visit.c.
  */
-#include <string.h>
+#include <stdio.h>
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "doors/native/native.h"
@@ -14,6 +14,8 @@
 
 #define EXPIRES_MAX_S (3650 * 24 * 3600)
 #define DOWNLOADS_MAX 1000000000
+
+/* ---- resources ---------------------------------------------------------- */
 
 struct share_body {
     const char *workspace, *path, *version, *password;
@@ -23,48 +25,58 @@ struct share_body {
 
 static const char *const modes[] = {"read", "write", NULL};
 
-#define SHARE(member) offsetof(struct share_body, member)
+#define BODY(member) API_AT(struct share_body, member)
 
-static const struct json_field share_fields[] = {
-    {"workspace", JSON_KIND_STRING, .required = true,
-     .offset = SHARE(workspace), .min = 1, .max = ID_MAX},
-    {"path", JSON_KIND_STRING, .required = true, .offset = SHARE(path),
-     .max = PATH_BYTES_MAX + 1},
-    {"mode", JSON_KIND_CHOICE, .offset = SHARE(mode), .choices = modes},
-    {"version", JSON_KIND_STRING, .offset = SHARE(version), .min = 1,
+static const struct api_field share_spec_fields[] = {
+    {"workspace", API_STRING, API_REQUIRED, BODY(workspace), .min = 1,
      .max = ID_MAX},
-    {"expires_in_s", JSON_KIND_INT, .offset = SHARE(expires_in_s), .min = 1,
-     .max = EXPIRES_MAX_S},
-    {"password", JSON_KIND_STRING, .offset = SHARE(password), .min = 1,
-     .max = 128},
-    {"max_downloads", JSON_KIND_INT, .offset = SHARE(max_downloads), .min = 1,
-     .max = DOWNLOADS_MAX},
+    {"path", API_STRING, API_REQUIRED, BODY(path), .max = PATH_BYTES_MAX + 1,
+     .help = "a folder's ends with /; empty: everything"},
+    {"mode", API_CHOICE, API_DEFAULT, BODY(mode), .choices = modes,
+     .value = SHARE_READ},
+    {"version", API_STRING, BODY(version), .min = 1, .max = ID_MAX,
+     .help = "always this one"},
+    {"expires_in_s", API_INT, BODY(expires_in_s), .min = 1,
+     .max = EXPIRES_MAX_S, .help = "else never"},
+    {"password", API_STRING, BODY(password), .min = 1,
+     .max = SHARE_PASSWORD_MAX},
+    {"max_downloads", API_INT, BODY(max_downloads), .min = 1,
+     .max = DOWNLOADS_MAX, .help = "else any number"},
+};
+API_INPUT(native_share_spec, "ShareSpec", struct share_body, share_spec_fields,
+          "A link to be made.");
+
+#define SHARE(member) API_AT(struct workspace_share, member)
+
+static const struct api_field share_fields[] = {
+    {"id", API_STRING, SHARE(id), .help = "share_…"},
+    {"workspace", API_STRING, SHARE(workspace)},
+    {"path", API_STRING, SHARE(path)},
+    {"version", API_STRING, API_NULLABLE, SHARE(version)},
+    {"mode", API_CHOICE, SHARE(mode), .choices = modes},
+    {"has_password", API_BOOL, SHARE(has_password)},
+    {"downloads", API_INT, SHARE(downloads)},
+    {"max_downloads", API_INT, SHARE(max_downloads), .help = "0 is no limit"},
+    {"created_by", API_STRING, SHARE(created_by)},
+    {"created_at", API_TIME, SHARE(created_at_ms)},
+    {"expires_at", API_TIME, API_NULLABLE, SHARE(expires_at_ms)},
+    {"revoked_at", API_TIME, API_NULLABLE, SHARE(revoked_at_ms)},
+};
+API_OUTPUT(native_share, "Share", struct workspace_share, share_fields,
+           "A link.");
+
+struct share_made {
+    struct workspace_share share;
+    char url[80];
 };
 
-static void encode_share(struct json_writer *w,
-                         const struct workspace_share *s, const char *secret)
-{
-    struct buf url cleanup(buf_done) = {0};
+static const struct api_field share_made_fields[] = {
+    {"url", API_STRING, API_AT(struct share_made, url)},
+};
+API_OUTPUT_OF(native_share_made, "ShareMade", &native_share, struct share_made,
+              share_made_fields, "A share with its link, shown once.");
 
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "id", s->id);
-    json_write_string(w, "workspace", s->workspace);
-    json_write_string(w, "path", s->path);
-    native_encode_text(w, "version", s->version);
-    json_write_string(w, "mode", modes[s->mode]);
-    json_write_bool(w, "has_password", s->has_password);
-    json_write_int(w, "downloads", s->downloads);
-    json_write_int(w, "max_downloads", s->max_downloads);
-    json_write_string(w, "created_by", s->created_by);
-    json_write_time(w, "created_at", s->created_at_ms);
-    json_write_time(w, "expires_at", s->expires_at_ms);
-    json_write_time(w, "revoked_at", s->revoked_at_ms);
-    if (secret) {
-        buf_addf(&url, "/s/%s", secret);
-        json_write_string(w, "url", url.data);
-    }
-    json_write_close(w, '}');
-}
+/* ---- routes ------------------------------------------------------------- */
 
 int native_shares_create(struct doors_call *call, struct error *err)
 {
@@ -72,11 +84,9 @@ int native_shares_create(struct doors_call *call, struct error *err)
                                                                       NULL};
     json_t *json cleanup(json_unref) = NULL;
     struct share_body b = {0};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct share_made made;
     char secret[65];
-    int r = native_ask_body(call, share_fields, ARRAY_SIZE(share_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_share_spec, &b, &json, err);
 
     if (r == 0)
         r = workspace_share(call->doors->workspaces, &call->actor, b.workspace,
@@ -91,16 +101,15 @@ int native_shares_create(struct doors_call *call, struct error *err)
                             &share, secret, err);
     if (r < 0)
         return r;
-    encode_share(&w, &share, secret);
-    http_respond_json(call->http, 201, &body);
+    made.share = share;
+    (void)snprintf(made.url, sizeof(made.url), "/s/%s", secret);
+    native_respond(call, 201, &native_share_made, &made);
     return 0;
 }
 
 int native_shares_list(struct doors_call *call, struct error *err)
 {
     struct workspace_share *shares = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     const char *workspace = NULL;
     size_t count = 0;
     int r = http_query(call->http, "workspace", &workspace, err);
@@ -110,12 +119,8 @@ int native_shares_list(struct doors_call *call, struct error *err)
                              &shares, &count, err);
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++)
-        encode_share(&w, &shares[i], NULL);
-    native_encode_list_end(&w, false);
+    native_respond_list(call, &native_share, shares, count, false);
     workspace_shares_free(shares, count);
-    http_respond_json(call->http, 200, &body);
     return 0;
 }
 

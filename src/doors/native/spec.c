@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "api/api.h"
 #include "base/arena.h"
 #include "base/mem.h"
 #include "conf/conf.h"
@@ -29,71 +30,18 @@ struct body {
     int approval;      /* 1: wanted in any case */
     int on_disconnect; /* enum leaving; -1: not said */
     int persistence;
-    const char *sharing;
+    int sharing; /* enum session_sharing; 0: not said */
     int64_t timeout_s, cooldown_s;
 };
 
-static const char *const languages[] = {"python", "shell", NULL};
 static const char *const modes[] = {"sync", "stream", "async", NULL};
+static const char *const run_modes[] = {"sync", "stream", NULL};
 static const char *const leavings[] = {"cancel", "continue", NULL};
 static const char *const approvals[] = {"policy", "required", NULL};
-static const char *const persistences[] = {"workspace", "ephemeral", NULL};
 
 enum leaving {
     LEAVING_CANCEL,
     LEAVING_CONTINUE
-};
-
-enum {
-    SESSION = 1,
-    EXEC = 2,
-    RUN = 4
-};
-
-#define AT(member) offsetof(struct body, member)
-
-/* Every field, and which of the bodies may have it. */
-static const struct {
-    unsigned bodies;
-    struct json_field field;
-} rows[] = {
-    {EXEC | RUN,
-     {"language", JSON_KIND_CHOICE, false, AT(language), 0, 0, languages}},
-    {EXEC | RUN,
-     {"code", JSON_KIND_STRING, true, AT(code), 0, INT64_MAX, NULL}},
-    {EXEC | RUN,
-     {"timeout_s", JSON_KIND_INT, false, AT(timeout_s), EXEC_TIMEOUT_MIN_S, 0,
-      NULL}},
-    {EXEC | RUN, {"mode", JSON_KIND_CHOICE, false, AT(mode), 0, 0, modes}},
-    {EXEC | RUN,
-     {"on_disconnect", JSON_KIND_CHOICE, false, AT(on_disconnect), 0, 0,
-      leavings}},
-    {EXEC | RUN,
-     {"retry_of", JSON_KIND_STRING, false, AT(retry_of), 1, ID_MAX, NULL}},
-    {EXEC,
-     {"approval", JSON_KIND_CHOICE, false, AT(approval), 0, 0, approvals}},
-    {SESSION | RUN, {"pool", JSON_KIND_STRING, false, AT(pool), 1, 64, NULL}},
-    {SESSION, {"name", JSON_KIND_STRING, false, AT(name), 1, 128, NULL}},
-    {SESSION,
-     {"identifier", JSON_KIND_STRING, false, AT(identifier), 1, 128, NULL}},
-    {SESSION,
-     {"cooldown_s", JSON_KIND_INT, false, AT(cooldown_s), 1, COOLDOWN_MAX_S,
-      NULL}},
-    {SESSION, {"sharing", JSON_KIND_STRING, false, AT(sharing), 1, 16, NULL}},
-    {SESSION | RUN,
-     {"runtime", JSON_KIND_STRING, false, AT(runtime), 1, 64, NULL}},
-    {SESSION | RUN,
-     {"workspace", JSON_KIND_STRING, false, AT(workspace), 1, ID_MAX, NULL}},
-    {SESSION | RUN,
-     {"persistence", JSON_KIND_CHOICE, false, AT(persistence), 0, 0,
-      persistences}},
-    {SESSION | RUN,
-     {"limits", JSON_KIND_OBJECT, false, AT(limits), 0, 0, NULL}},
-    {SESSION | RUN,
-     {"network", JSON_KIND_OBJECT, false, AT(network), 0, 0, NULL}},
-    {SESSION | EXEC | RUN,
-     {"metadata", JSON_KIND_OBJECT, false, AT(metadata), 0, 0, NULL}},
-    {RUN, {"files", JSON_KIND_ARRAY, false, AT(files), 0, FILES_MAX, NULL}},
 };
 
 /* ---- limits ------------------------------------------------------------- */
@@ -109,28 +57,28 @@ static const char *const sizes[] = {"1g", "4g", "16g", "64g", NULL};
 static const uint64_t size_bytes[] = {1ull << 30, 4ull << 30, 16ull << 30,
                                       64ull << 30};
 
-#define LIMIT(member) offsetof(struct limits_body, member)
+#define LIMIT(member) API_AT(struct limits_body, member)
 
-static const struct json_field limits_fields[] = {
-    {"memory_bytes", JSON_KIND_INT, false, LIMIT(memory_bytes), 1, BYTES_MAX,
-     NULL},
-    {"scratch_bytes", JSON_KIND_INT, false, LIMIT(scratch_bytes), 1, BYTES_MAX,
-     NULL},
-    {"scratch_inodes", JSON_KIND_INT, false, LIMIT(scratch_inodes), 1,
-     COUNT_MAX, NULL},
-    {"processes", JSON_KIND_INT, false, LIMIT(processes), 1, COUNT_MAX, NULL},
-    {"cores", JSON_KIND_INT, false, LIMIT(cores), 1, COUNT_MAX, NULL},
-    {"descriptors", JSON_KIND_INT, false, LIMIT(descriptors), 1, COUNT_MAX,
-     NULL},
-    {"memory", JSON_KIND_CHOICE, false, LIMIT(memory), 0, 0, sizes},
+static const struct api_field limits_spec_fields[] = {
+    {"memory_bytes", API_INT, LIMIT(memory_bytes), .min = 1, .max = BYTES_MAX},
+    {"memory", API_CHOICE, LIMIT(memory), .choices = sizes,
+     .help = "instead of memory_bytes"},
+    {"processes", API_INT, LIMIT(processes), .min = 1, .max = COUNT_MAX},
+    {"cores", API_INT, LIMIT(cores), .min = 1, .max = COUNT_MAX},
+    {"scratch_bytes", API_INT, LIMIT(scratch_bytes), .min = 1,
+     .max = BYTES_MAX},
+    {"scratch_inodes", API_INT, LIMIT(scratch_inodes), .min = 1,
+     .max = COUNT_MAX},
+    {"descriptors", API_INT, LIMIT(descriptors), .min = 1, .max = COUNT_MAX},
 };
+API_INPUT(native_limits_spec, "LimitsSpec", struct limits_body,
+          limits_spec_fields, "What a session asks for; else its pool's.");
 
 static int read_limits(const json_t *object, struct session_limits *ret,
                        struct error *err)
 {
     struct limits_body b = {.memory = -1};
-    int r =
-        json_read(object, limits_fields, ARRAY_SIZE(limits_fields), &b, err);
+    int r = api_read(object, &native_limits_spec, &b, err);
 
     if (r < 0)
         return error_wrap(err, "limits");
@@ -149,7 +97,93 @@ static int read_limits(const json_t *object, struct session_limits *ret,
     return 0;
 }
 
-/* ---- the three bodies --------------------------------------------------- */
+/* ---- the three bodies -------------------------------------------------- */
+
+#define BODY(member) API_AT(struct body, member)
+#define SHARED_HELP "a workspace to share; else one of its own"
+/* Where it runs; sessions and runs. */
+#define POOL_FIELD                                                            \
+    {                                                                         \
+        "pool", API_STRING, BODY(pool),                                       \
+            .min = 1, .max = 64, .help = "name of a pool; else the first"     \
+    }
+#define PLACE_FIELDS                                                          \
+    {"runtime",     API_STRING,                                               \
+     BODY(runtime), .min = 1,                                                 \
+     .max = 64,     .help = "the pool's, or one that another pool has"},      \
+        {"workspace", API_STRING,    BODY(workspace),                         \
+         .min = 1,    .max = ID_MAX, .help = SHARED_HELP},                    \
+        {"persistence", API_CHOICE, BODY(persistence),                        \
+         .choices = native_persistences,                                      \
+         .help = "ephemeral keeps nothing; else as the pool"},                \
+        {"limits", API_OBJECT, BODY(limits), .of = &native_limits_spec},      \
+    {                                                                         \
+        "network", API_OBJECT, BODY(network), .of = &session_network_spec,    \
+                                              .help = "else the pool's"       \
+    }
+/* What runs; executions and runs. */
+#define CODE_FIELDS(modes_)                                                   \
+    {"code", API_STRING, API_REQUIRED, BODY(code), .max = INT64_MAX},         \
+        {"language", API_CHOICE, API_DEFAULT, BODY(language),                 \
+         .choices = native_languages},                                        \
+        {"timeout_s",                                                         \
+         API_INT,                                                             \
+         API_NO_MAX,                                                          \
+         BODY(timeout_s),                                                     \
+         .min = EXEC_TIMEOUT_MIN_S,                                           \
+         .help = "at most what the pool allows; else its default"},           \
+    {                                                                         \
+        "mode", API_CHOICE, API_DEFAULT, BODY(mode), .choices = (modes_)      \
+    }
+#define END_FIELDS                                                            \
+    {"metadata", API_OBJECT, BODY(metadata),                                  \
+     .help = "its conversation and message are kept with every file made"},   \
+        {"on_disconnect", API_CHOICE, BODY(on_disconnect),                    \
+         .choices = leavings,                                                 \
+         .help = "sync only: what becomes of it when the client goes away"},  \
+    {                                                                         \
+        "retry_of", API_STRING, BODY(retry_of),                               \
+            .min = 1, .max = ID_MAX, .help = "exec_… this tries again"      \
+    }
+
+static const struct api_field session_spec_fields[] = {
+    POOL_FIELD,
+    {"name", API_STRING, BODY(name), .min = 1, .max = 128},
+    {"identifier", API_STRING, BODY(identifier), .min = 1, .max = 128,
+     .help =
+         "a name of yours, unique in the pool: printable ASCII, no blanks"},
+    {"cooldown_s", API_INT, BODY(cooldown_s), .min = 1, .max = COOLDOWN_MAX_S,
+     .help = "idle until it expires; else the pool's"},
+    {"sharing", API_CHOICE, BODY(sharing), .min = SESSION_SHARING_PRINCIPAL,
+     .choices = native_sharings,
+     .help = "who in the tenant sees it; else by the pool, the tenant, the "
+             "API"},
+    PLACE_FIELDS,
+    {"metadata", API_OBJECT, BODY(metadata),
+     .help = "comes back as it is; 16 KiB"},
+};
+API_INPUT(native_session_spec, "SessionSpec", struct body, session_spec_fields,
+          "A session to be made.");
+
+static const struct api_field execution_spec_fields[] = {
+    CODE_FIELDS(modes),
+    {"approval", API_CHOICE, API_DEFAULT, BODY(approval), .choices = approvals,
+     .help = "required: hold it for a person even where policy would not"},
+    END_FIELDS,
+};
+API_INPUT(native_execution_spec, "ExecutionSpec", struct body,
+          execution_spec_fields, "Code to run.");
+
+static const struct api_field run_spec_fields[] = {
+    CODE_FIELDS(run_modes),
+    POOL_FIELD,
+    PLACE_FIELDS,
+    END_FIELDS,
+    {"files", API_ARRAY, BODY(files), .max = FILES_MAX,
+     .of = &native_run_file_spec, .help = "put below /mnt/data first"},
+};
+API_INPUT(native_run_spec, "RunSpec", struct body, run_spec_fields,
+          "Code to run in a session of its own.");
 
 /* The longest any pool grants; the session's own may say less. */
 static int64_t timeout_max(const struct conf *conf)
@@ -163,20 +197,20 @@ static int64_t timeout_max(const struct conf *conf)
 }
 
 static int read_body(struct doors_call *call, const json_t *json,
-                     unsigned body, struct body *ret, struct error *err)
+                     const struct api_resource *resource, struct body *ret,
+                     struct error *err)
 {
-    struct json_field fields[ARRAY_SIZE(rows)];
-    size_t count = 0;
+    struct api_field fields[API_FIELDS_MAX];
+    struct api_resource bounded = *resource;
 
-    for (size_t i = 0; i < ARRAY_SIZE(rows); i++) {
-        if (!(rows[i].bodies & body))
-            continue;
-        fields[count] = rows[i].field;
-        if (fields[count].offset == AT(timeout_s))
-            fields[count].max = timeout_max(call->doors->conf);
-        count++;
-    }
-    return json_read(json, fields, count, ret, err);
+    memcpy(fields, resource->fields, resource->count * sizeof(*fields));
+    for (size_t i = 0; i < resource->count; i++)
+        if (fields[i].flags & API_NO_MAX) { /* timeout_s */
+            fields[i].flags &= ~API_NO_MAX;
+            fields[i].max = timeout_max(call->doors->conf);
+        }
+    bounded.fields = fields;
+    return api_read(json, &bounded, ret, err);
 }
 
 /* An object as text again, in the request's arena. */
@@ -213,16 +247,6 @@ static int read_network(struct doors_call *call, const json_t *object,
     return 0;
 }
 
-int native_spec_sharing(const char *text, enum session_sharing *ret,
-                        struct error *err)
-{
-    if (session_sharing_parse(text, ret) < 0 ||
-        *ret == SESSION_SHARING_DEFAULT)
-        return error_set(err, ERR_INVALID,
-                         "field 'sharing' must be 'principal' or 'tenant'");
-    return 0;
-}
-
 static int to_session(struct doors_call *call, const struct body *b,
                       struct session_spec *ret, struct error *err)
 {
@@ -232,9 +256,8 @@ static int to_session(struct doors_call *call, const struct body *b,
                                  .workspace = b->workspace,
                                  .identifier = b->identifier,
                                  .cooldown_s = (uint32_t)b->cooldown_s,
+                                 .sharing = (enum session_sharing)b->sharing,
                                  .ephemeral = b->persistence == 1};
-    if (b->sharing && native_spec_sharing(b->sharing, &ret->sharing, err) < 0)
-        return -(int)err->code;
     if (ret->ephemeral && ret->workspace)
         return error_set(err, ERR_INVALID,
                          "an ephemeral session has no workspace to share");
@@ -319,7 +342,7 @@ int native_spec_session(struct doors_call *call, const json_t *body,
                         struct session_spec *ret, struct error *err)
 {
     struct body b = {0};
-    int r = read_body(call, body, SESSION, &b, err);
+    int r = read_body(call, body, &native_session_spec, &b, err);
 
     if (r == 0)
         r = to_session(call, &b, ret, err);
@@ -333,7 +356,7 @@ int native_spec_execution(struct doors_call *call, const json_t *body,
                           struct error *err)
 {
     struct body b = {.on_disconnect = -1};
-    int r = read_body(call, body, EXEC, &b, err);
+    int r = read_body(call, body, &native_execution_spec, &b, err);
 
     if (r < 0)
         return r;
@@ -346,7 +369,7 @@ int native_spec_run(struct doors_call *call, const json_t *body,
                     json_t **ret_files, struct error *err)
 {
     struct body b = {.on_disconnect = -1};
-    int r = read_body(call, body, RUN, &b, err);
+    int r = read_body(call, body, &native_run_spec, &b, err);
 
     if (r < 0)
         return r;

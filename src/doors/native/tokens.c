@@ -6,11 +6,10 @@
  */
 #include "doors/native/native.h"
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "json/json.h"
 
-#define SCOPES_MAX 16
 #define LIST_DEFAULT 100
 
 struct token_body {
@@ -19,20 +18,45 @@ struct token_body {
     const char *name, *pool, *workspace, *session;
 };
 
-#define MEMBER(name) offsetof(struct token_body, name)
+#define BODY(member) API_AT(struct token_body, member)
 
-static const struct json_field token_fields[] = {
-    {"ttl_s", JSON_KIND_INT, .required = true, .offset = MEMBER(ttl_s),
-     .min = AUTH_TOKEN_TTL_MIN_S, .max = AUTH_TOKEN_TTL_MAX_S},
-    {"scopes", JSON_KIND_ARRAY, .offset = MEMBER(scopes), .max = SCOPES_MAX},
-    {"name", JSON_KIND_STRING, .offset = MEMBER(name),
-     .max = AUTH_NAME_MAX - 1},
-    {"pool", JSON_KIND_STRING, .offset = MEMBER(pool), .min = 1, .max = 64},
-    {"workspace", JSON_KIND_STRING, .offset = MEMBER(workspace), .min = 1,
-     .max = ID_MAX},
-    {"session", JSON_KIND_STRING, .offset = MEMBER(session), .min = 1,
-     .max = ID_MAX},
+static const struct api_field token_spec_fields[] = {
+    {"ttl_s", API_INT, API_REQUIRED, BODY(ttl_s), .min = AUTH_TOKEN_TTL_MIN_S,
+     .max = AUTH_TOKEN_TTL_MAX_S,
+     .help = "ends then, or with what it is minted from"},
+    {"scopes", API_ARRAY, BODY(scopes), .min = 1, .max = NATIVE_SCOPES_MAX,
+     .help = "else all of yours but admin"},
+    {"session", API_STRING, BODY(session), .min = 1, .max = ID_MAX,
+     .help = "for this one alone"},
+    {"workspace", API_STRING, BODY(workspace), .min = 1, .max = ID_MAX,
+     .help = "for this one alone"},
+    {"pool", API_STRING, BODY(pool), .min = 1, .max = 64,
+     .help = "for this one alone"},
+    {"name", API_STRING, BODY(name), .max = AUTH_NAME_MAX - 1},
 };
+API_INPUT(native_token_spec, "TokenSpec", struct token_body, token_spec_fields,
+          "A token to be minted.");
+
+static const struct api_field token_fields[] = {
+    NATIVE_KEY_FIELDS("tok_…", 0),
+    {"parent", API_STRING, API_AT(struct auth_key, parent),
+     .help = "what it was minted from: a key, or a token"},
+    {"key", API_STRING, API_AT(struct auth_key, root),
+     .help = "whom it stands for: key_… or jwt_…"},
+};
+API_OUTPUT(native_token, "Token", struct auth_key, token_fields,
+           "A token, without its secret.");
+
+struct token_made {
+    struct auth_key token;
+    const char *secret;
+};
+
+static const struct api_field token_made_fields[] = {
+    {"secret", API_STRING, API_AT(struct token_made, secret)},
+};
+API_OUTPUT_OF(native_token_made, "TokenMade", &native_token, struct token_made,
+              token_made_fields, "A token with its secret, shown once.");
 
 /* What the caller cannot use, its token cannot be for; and to the caller it
  * is not there (I3). */
@@ -62,18 +86,6 @@ static int check_reach(struct doors_call *call, const struct token_body *b,
     return 0;
 }
 
-static void encode_token(struct json_writer *w, const struct auth_key *token,
-                         const char *secret)
-{
-    json_write_open(w, NULL, '{');
-    native_keys_encode(w, token);
-    json_write_string(w, "parent", token->parent);
-    json_write_string(w, "key", token->root);
-    if (secret)
-        json_write_string(w, "secret", secret);
-    json_write_close(w, '}');
-}
-
 /* In the trail before the client is told. */
 static int note(struct doors_call *call, const char *action, const char *token,
                 const char *before, const char *detail, struct error *err)
@@ -93,11 +105,8 @@ int native_tokens_create(struct doors_call *call, struct error *err)
     struct token_body b = {0};
     struct auth_token_spec spec = {0};
     struct auth_key token = {.scopes = 0};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     char text[96];
-    int r = native_ask_body(call, token_fields, ARRAY_SIZE(token_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_token_spec, &b, &json, err);
 
     if (r == 0 && b.scopes)
         r = native_keys_scopes(b.scopes, &spec.scopes, err);
@@ -117,16 +126,14 @@ int native_tokens_create(struct doors_call *call, struct error *err)
                  auth_scopes_format(token.scopes, text), err);
     if (r < 0)
         return r;
-    encode_token(&w, &token, secret);
-    http_respond_json(call->http, 201, &body);
+    native_respond(call, 201, &native_token_made,
+                   &(struct token_made){token, secret});
     return 0;
 }
 
 int native_tokens_list(struct doors_call *call, struct error *err)
 {
     struct auth_key *tokens cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     const char *after = NULL;
     unsigned limit = 0;
     size_t count = 0;
@@ -139,11 +146,7 @@ int native_tokens_list(struct doors_call *call, struct error *err)
                             &tokens, &count, &more, err);
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < count; i++)
-        encode_token(&w, &tokens[i], NULL);
-    native_encode_list_end(&w, more);
-    http_respond_json(call->http, 200, &body);
+    native_respond_list(call, &native_token, tokens, count, more);
     return 0;
 }
 

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
@@ -13,6 +14,7 @@
 
 #define OFFER_MIN_S 60
 #define OFFER_MAX_S (72 * 3600)
+#define TOKEN_MAX 256
 
 int native_transfer_key(struct doors_call *call, const char *name,
                         const char *tenant, struct auth_key *ret,
@@ -54,25 +56,18 @@ int native_transfer_key(struct doors_call *call, const char *name,
     return 0;
 }
 
-static void respond(struct doors_call *call, const struct workspace_info *info)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    native_encode_workspace(&w, info);
-    http_respond_json(call->http, 200, &body);
-}
-
 /* ---- directly ----------------------------------------------------------- */
 
 struct text_body {
     const char *text;
 };
 
-static const struct json_field to_fields[] = {
-    {"to", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct text_body, text), .min = 1, .max = 128},
+static const struct api_field transfer_spec_fields[] = {
+    {"to", API_STRING, API_REQUIRED, API_AT(struct text_body, text), .min = 1,
+     .max = 128, .help = "a key's id, or its name if only one has it"},
 };
+API_INPUT(native_transfer_spec, "TransferSpec", struct text_body,
+          transfer_spec_fields, "The next owner.");
 
 int native_transfer_give(struct doors_call *call, struct error *err)
 {
@@ -80,8 +75,7 @@ int native_transfer_give(struct doors_call *call, struct error *err)
     struct text_body b = {0};
     struct workspace_info info;
     struct auth_key key;
-    int r = native_ask_body(call, to_fields, ARRAY_SIZE(to_fields), &b, &json,
-                            err);
+    int r = native_read(call, &native_transfer_spec, &b, &json, err);
 
     if (r == 0)
         r = workspace_get(call->doors->workspaces, &call->actor,
@@ -96,7 +90,7 @@ int native_transfer_give(struct doors_call *call, struct error *err)
                                call->params[0], key.id, key.tenant, &info,
                                err);
     if (r == 0)
-        respond(call, &info);
+        native_respond(call, 200, &native_workspace, &info);
     return r;
 }
 
@@ -106,42 +100,56 @@ struct offer_body {
     int64_t expires_in_s;
 };
 
-static const struct json_field offer_fields[] = {
-    {"expires_in_s", JSON_KIND_INT,
-     .offset = offsetof(struct offer_body, expires_in_s), .min = OFFER_MIN_S,
-     .max = OFFER_MAX_S},
+static const struct api_field offer_spec_fields[] = {
+    {"expires_in_s", API_INT, API_DEFAULT,
+     API_AT(struct offer_body, expires_in_s), .min = OFFER_MIN_S,
+     .max = OFFER_MAX_S, .value = OFFER_MAX_S},
+};
+API_INPUT(native_offer_spec, "OfferSpec", struct offer_body, offer_spec_fields,
+          "An offer to be made.");
+
+static const struct api_field claim_spec_fields[] = {
+    {"token", API_STRING, API_REQUIRED, API_AT(struct text_body, text),
+     .min = 1, .max = TOKEN_MAX},
+};
+API_INPUT(native_claim_spec, "ClaimSpec", struct text_body, claim_spec_fields,
+          "An offer to be taken.");
+
+struct offer {
+    struct workspace_offer offer;
+    const char *workspace;
 };
 
-static const struct json_field claim_fields[] = {
-    {"token", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct text_body, text), .min = 1, .max = 256},
+#define OFFER(member) API_AT(struct offer, member)
+
+static const struct api_field offer_fields[] = {
+    {"id", API_STRING, OFFER(offer.id), .help = "xfer_…"},
+    {"workspace", API_STRING, OFFER(workspace)},
+    {"offered_by", API_STRING, OFFER(offer.offered_by)},
+    {"created_at", API_TIME, OFFER(offer.created_at_ms)},
+    {"expires_at", API_TIME, OFFER(offer.expires_at_ms)},
+};
+API_OUTPUT(native_offer, "Offer", struct offer, offer_fields,
+           "An open offer of ownership.");
+
+struct offer_made {
+    struct offer offer;
+    const char *token;
 };
 
-static void encode_offer(struct json_writer *w, const char *workspace,
-                         const struct workspace_offer *offer,
-                         const char *token)
-{
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "id", offer->id);
-    json_write_string(w, "workspace", workspace);
-    json_write_string(w, "offered_by", offer->offered_by);
-    json_write_time(w, "created_at", offer->created_at_ms);
-    json_write_time(w, "expires_at", offer->expires_at_ms);
-    if (token)
-        json_write_string(w, "token", token);
-    json_write_close(w, '}');
-}
+static const struct api_field offer_made_fields[] = {
+    {"token", API_STRING, API_AT(struct offer_made, token)},
+};
+API_OUTPUT_OF(native_offer_made, "OfferMade", &native_offer, struct offer_made,
+              offer_made_fields, "An offer with its token, shown once.");
 
 int native_transfer_offer(struct doors_call *call, struct error *err)
 {
     json_t *json cleanup(json_unref) = NULL;
-    struct offer_body b = {.expires_in_s = OFFER_MAX_S};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct offer_body b = {0};
     struct workspace_offer offer = {.id = ""};
     char token[65] = "";
-    int r = native_ask_body_maybe(call, offer_fields, ARRAY_SIZE(offer_fields),
-                                  &b, &json, err);
+    int r = native_read_maybe(call, &native_offer_spec, &b, &json, err);
 
     if (r == 0)
         r = workspace_offer(call->doors->workspaces, &call->actor,
@@ -149,8 +157,8 @@ int native_transfer_offer(struct doors_call *call, struct error *err)
                             token, err);
     if (r < 0)
         return r;
-    encode_offer(&w, call->params[0], &offer, token);
-    http_respond_json(call->http, 201, &body);
+    native_respond(call, 201, &native_offer_made,
+                   &(struct offer_made){{offer, call->params[0]}, token});
     return 0;
 }
 
@@ -167,7 +175,8 @@ int native_transfer_offers(struct doors_call *call, struct error *err)
         return r;
     native_encode_list(&w);
     for (size_t i = 0; i < count; i++)
-        encode_offer(&w, call->params[0], &offers[i], NULL);
+        api_write(&w, NULL, &native_offer,
+                  &(struct offer){offers[i], call->params[0]});
     native_encode_list_end(&w, false);
     http_respond_json(call->http, 200, &body);
     return 0;
@@ -188,13 +197,12 @@ int native_transfer_claim(struct doors_call *call, struct error *err)
     json_t *json cleanup(json_unref) = NULL;
     struct text_body b = {0};
     struct workspace_info info;
-    int r = native_ask_body(call, claim_fields, ARRAY_SIZE(claim_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_claim_spec, &b, &json, err);
 
     if (r == 0)
         r = workspace_claim(call->doors->workspaces, &call->actor, b.text,
                             &info, err);
     if (r == 0)
-        respond(call, &info);
+        native_respond(call, 200, &native_workspace, &info);
     return r;
 }

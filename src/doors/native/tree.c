@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
@@ -63,11 +64,9 @@ int native_tree_list(struct doors_call *call, struct error *err)
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < got.count; i++) {
-        json_write_open(&w, NULL, '{');
-        native_encode_file(&w, call->params[0], &files[i]);
-        json_write_close(&w, '}');
-    }
+    for (size_t i = 0; i < got.count; i++)
+        api_write(&w, NULL, &native_entry,
+                  &(struct native_file_view){files[i], call->params[0]});
     native_encode_list_end(&w, got.has_more);
     workspace_files_free(files, got.count);
     http_respond_json(call->http, 200, &body);
@@ -79,13 +78,8 @@ int native_tree_list(struct doors_call *call, struct error *err)
 static void respond_info(struct doors_call *call, const char *workspace,
                          const struct workspace_file *f)
 {
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    json_write_open(&w, NULL, '{');
-    native_encode_file(&w, workspace, f);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_file,
+                   &(struct native_file_view){*f, workspace});
 }
 
 static int respond_bytes(struct doors_call *call,

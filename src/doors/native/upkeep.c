@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -115,21 +116,17 @@ static int note(struct doors_call *call, const char *action, int r,
 
 /* ---- the acts ----------------------------------------------------------- */
 
-static void respond_collected(struct doors_call *call,
-                              const struct workspace_collected *c)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+#define COLLECTED(member) API_AT(struct workspace_collected, member)
 
-    json_write_open(&w, NULL, '{');
-    json_write_int(&w, "versions", (int64_t)c->versions);
-    json_write_int(&w, "workspaces", (int64_t)c->workspaces);
-    json_write_int(&w, "uploads", (int64_t)c->uploads);
-    json_write_int(&w, "blobs", (int64_t)c->blobs);
-    json_write_int(&w, "bytes", (int64_t)c->bytes);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
-}
+static const struct api_field collected_fields[] = {
+    {"versions", API_INT, COLLECTED(versions)},
+    {"workspaces", API_INT, COLLECTED(workspaces)},
+    {"uploads", API_INT, COLLECTED(uploads)},
+    {"blobs", API_INT, COLLECTED(blobs)},
+    {"bytes", API_INT, COLLECTED(bytes)},
+};
+API_OUTPUT(native_collected, "Collected", struct workspace_collected,
+           collected_fields, "What was given up.");
 
 int native_upkeep_collect(struct doors_call *call, struct error *err)
 {
@@ -138,7 +135,7 @@ int native_upkeep_collect(struct doors_call *call, struct error *err)
 
     r = note(call, "storage.collect", r, err);
     if (r == 0)
-        respond_collected(call, &c);
+        native_respond(call, 200, &native_collected, &c);
     return r;
 }
 
@@ -146,25 +143,26 @@ struct purge_body {
     const char *path;
 };
 
-static const struct json_field purge_fields[] = {
-    {"path", JSON_KIND_STRING, .offset = offsetof(struct purge_body, path),
-     .max = PATH_BYTES_MAX},
+static const struct api_field purge_spec_fields[] = {
+    {"path", API_STRING, API_AT(struct purge_body, path),
+     .max = PATH_BYTES_MAX, .help = "a file or folder; else everything"},
 };
+API_INPUT(native_purge_spec, "PurgeSpec", struct purge_body, purge_spec_fields,
+          "What to delete for good.");
 
 int native_upkeep_purge(struct doors_call *call, struct error *err)
 {
     json_t *json cleanup(json_unref) = NULL;
     struct workspace_collected c = {0};
     struct purge_body b = {.path = ""};
-    int r = native_ask_body_maybe(call, purge_fields, ARRAY_SIZE(purge_fields),
-                                  &b, &json, err);
+    int r = native_read_maybe(call, &native_purge_spec, &b, &json, err);
 
     if (r == 0)
         r = workspace_purge_now(call->doors->workspaces, &call->actor,
                                 call->params[0], b.path ? b.path : "", &c,
                                 err);
     if (r == 0)
-        respond_collected(call, &c);
+        native_respond(call, 200, &native_collected, &c);
     return r;
 }
 
@@ -189,7 +187,7 @@ int native_upkeep_verify(struct doors_call *call, struct error *err)
     json_write_int(&w, "missing", (int64_t)v.missing);
     json_write_int(&w, "orphans", (int64_t)v.orphans);
     json_write_int(&w, "lost", lost);
-    native_encode_text(&w, "first_bad", v.first_bad);
+    json_write_string(&w, "first_bad", v.first_bad[0] ? v.first_bad : NULL);
     json_write_close(&w, '}');
     finish(&report, r < 0 ? err : NULL, &done);
     return 0;
@@ -199,11 +197,13 @@ struct backup_body {
     const char *path;
 };
 
-static const struct json_field backup_fields[] = {
-    {"path", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct backup_body, path), .min = 2,
-     .max = PATH_MAX_BYTES},
+static const struct api_field backup_spec_fields[] = {
+    {"path", API_STRING, API_REQUIRED, API_AT(struct backup_body, path),
+     .min = 2, .max = PATH_MAX_BYTES,
+     .help = "absolute, on the server; empty or not there"},
 };
+API_INPUT(native_backup_spec, "BackupSpec", struct backup_body,
+          backup_spec_fields, "Where to.");
 
 int native_upkeep_backup(struct doors_call *call, struct error *err)
 {
@@ -212,8 +212,7 @@ int native_upkeep_backup(struct doors_call *call, struct error *err)
     struct buf done cleanup(buf_done) = {0};
     struct json_writer w = {.out = &done};
     struct report report;
-    int r = native_ask_body(call, backup_fields, ARRAY_SIZE(backup_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_backup_spec, &b, &json, err);
 
     if (r == 0 && b.path[0] != '/')
         r = error_set(err, ERR_INVALID,

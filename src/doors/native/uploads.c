@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "conf/conf.h"
@@ -20,42 +20,51 @@ struct begin_body {
     int64_t size;
 };
 
-static const struct json_field begin_fields[] = {
-    {"path", JSON_KIND_STRING, .required = true,
-     .offset = offsetof(struct begin_body, path), .min = 1,
-     .max = PATH_BYTES_MAX},
-    {"size", JSON_KIND_INT, .offset = offsetof(struct begin_body, size),
-     .max = INT64_MAX},
+static const struct api_field upload_spec_fields[] = {
+    {"path", API_STRING, API_REQUIRED, API_AT(struct begin_body, path),
+     .min = 1, .max = PATH_BYTES_MAX},
+    {"size", API_INT, API_AT(struct begin_body, size), .max = INT64_MAX,
+     .help = "checked at the end"},
 };
+API_INPUT(native_upload_spec, "UploadSpec", struct begin_body,
+          upload_spec_fields, "An upload in parts to be begun.");
+
+#define PART(member) API_AT(struct workspace_upload_part, member)
+
+static const struct api_field upload_part_fields[] = {
+    {"number", API_INT, PART(number)},
+    {"size", API_INT, PART(size)},
+    {"sha256", API_STRING, PART(sha256)},
+};
+API_OUTPUT(native_upload_part, "UploadPart", struct workspace_upload_part,
+           upload_part_fields, "A part that is there.");
+
+struct upload {
+    struct workspace_upload of;
+    uint64_t part_bytes;
+};
+
+#define UPLOAD(member) API_AT(struct upload, member)
+
+static const struct api_field upload_fields[] = {
+    {"id", API_STRING, UPLOAD(of.id), .help = "up_…"},
+    {"workspace", API_STRING, UPLOAD(of.workspace)},
+    {"path", API_STRING, UPLOAD(of.path)},
+    {"size", API_INT, API_NULLABLE, UPLOAD(of.size), .none = -1},
+    {"part_bytes", API_INT, UPLOAD(part_bytes), .help = "the largest part"},
+    {"created_at", API_TIME, UPLOAD(of.created_at_ms)},
+    {"expires_at", API_TIME, UPLOAD(of.expires_at_ms)},
+    {"parts", API_ARRAY, API_LIST(struct upload, of.parts, of.part_count),
+     .of = &native_upload_part, .help = "those that are there"},
+};
+API_OUTPUT(native_upload, "Upload", struct upload, upload_fields,
+           "An upload in parts.");
 
 static void respond(struct doors_call *call, unsigned status,
                     const struct workspace_upload *u)
 {
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "id", u->id);
-    json_write_string(&w, "workspace", u->workspace);
-    json_write_string(&w, "path", u->path);
-    if (u->size >= 0)
-        json_write_int(&w, "size", u->size);
-    else
-        json_write_string(&w, "size", NULL);
-    json_write_int(&w, "part_bytes", (int64_t)call->doors->conf->upload_bytes);
-    json_write_time(&w, "created_at", u->created_at_ms);
-    json_write_time(&w, "expires_at", u->expires_at_ms);
-    json_write_open(&w, "parts", '[');
-    for (size_t i = 0; i < u->part_count; i++) {
-        json_write_open(&w, NULL, '{');
-        json_write_int(&w, "number", u->parts[i].number);
-        json_write_int(&w, "size", (int64_t)u->parts[i].size);
-        json_write_string(&w, "sha256", u->parts[i].sha256);
-        json_write_close(&w, '}');
-    }
-    json_write_close(&w, ']');
-    json_write_close(&w, '}');
-    http_respond_json(call->http, status, &body);
+    native_respond(call, status, &native_upload,
+                   &(struct upload){*u, call->doors->conf->upload_bytes});
 }
 
 int native_uploads_create(struct doors_call *call, struct error *err)
@@ -63,8 +72,7 @@ int native_uploads_create(struct doors_call *call, struct error *err)
     struct workspace_upload u cleanup(workspace_upload_done) = {.path = NULL};
     json_t *json cleanup(json_unref) = NULL;
     struct begin_body b = {.size = -1};
-    int r = native_ask_body(call, begin_fields, ARRAY_SIZE(begin_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_upload_spec, &b, &json, err);
 
     if (r == 0)
         r = workspace_upload_begin(call->doors->workspaces, &call->actor,
@@ -129,10 +137,8 @@ int native_uploads_part(struct doors_call *call, struct error *err)
 {
     struct workspace_upload u cleanup(workspace_upload_done) = {.path = NULL};
     struct native_blob blob cleanup(native_receive_done) = {.blobs = NULL};
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-    uint32_t number = 0;
-    int r = part_number(call->params[1], &number, err);
+    struct workspace_upload_part part = {0};
+    int r = part_number(call->params[1], &part.number, err);
 
     if (r == 0) /* before the body is read for nothing */
         r = workspace_upload_get(call->doors->workspaces, &call->actor,
@@ -143,16 +149,13 @@ int native_uploads_part(struct doors_call *call, struct error *err)
         r = check_hash(call, &blob, err);
     if (r == 0)
         r = workspace_upload_part(call->doors->workspaces, &call->actor,
-                                  call->params[0], number, blob.sha256,
+                                  call->params[0], part.number, blob.sha256,
                                   blob.size, err);
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_int(&w, "number", number);
-    json_write_int(&w, "size", (int64_t)blob.size);
-    json_write_string(&w, "sha256", blob.sha256);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    part.size = blob.size;
+    memcpy(part.sha256, blob.sha256, sizeof(part.sha256));
+    native_respond(call, 200, &native_upload_part, &part);
     return 0;
 }
 
@@ -163,19 +166,20 @@ struct complete_body {
     bool executable;
 };
 
-#define COMPLETE(member) offsetof(struct complete_body, member)
+#define COMPLETE(member) API_AT(struct complete_body, member)
 
-static const struct json_field complete_fields[] = {
-    {"sha256", JSON_KIND_STRING, .offset = COMPLETE(sha256), .min = 64,
-     .max = 64},
-    {"conversation", JSON_KIND_STRING, .offset = COMPLETE(conversation),
+static const struct api_field complete_spec_fields[] = {
+    {"sha256", API_STRING, COMPLETE(sha256), .min = 64, .max = 64,
+     .help = "checked"},
+    {"conversation", API_STRING, COMPLETE(conversation),
      .max = NATIVE_NOTE_MAX},
-    {"message", JSON_KIND_STRING, .offset = COMPLETE(message),
-     .max = NATIVE_NOTE_MAX},
-    {"note", JSON_KIND_STRING, .offset = COMPLETE(note),
-     .max = NATIVE_NOTE_MAX},
-    {"executable", JSON_KIND_BOOL, .offset = COMPLETE(executable)},
+    {"message", API_STRING, COMPLETE(message), .max = NATIVE_NOTE_MAX},
+    {"note", API_STRING, COMPLETE(note), .max = NATIVE_NOTE_MAX},
+    {"executable", API_BOOL, COMPLETE(executable),
+     .help = "unsaid: as the file it replaces"},
 };
+API_INPUT(native_complete_spec, "CompleteSpec", struct complete_body,
+          complete_spec_fields, "What is said of the whole.");
 
 int native_uploads_complete(struct doors_call *call, struct error *err)
 {
@@ -187,8 +191,7 @@ int native_uploads_complete(struct doors_call *call, struct error *err)
     struct native_locks locks = {.count = 0};
     struct workspace_commit_spec spec = {.kind = "upload",
                                          .action = "file.put"};
-    int r = native_ask_body_maybe(call, complete_fields,
-                                  ARRAY_SIZE(complete_fields), &b, &json, err);
+    int r = native_read_maybe(call, &native_complete_spec, &b, &json, err);
 
     if (r == 0)
         r = native_ask_locks(call, &locks, err);

@@ -3,8 +3,10 @@
  * What happened to files: history, provenance, differences, and what a
  * conversation caused. Runs on a worker of the daemon; changes nothing.
  */
+#include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
@@ -37,11 +39,9 @@ int native_versions_history(struct doors_call *call, struct error *err)
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < got.count; i++) {
-        json_write_open(&w, NULL, '{');
-        native_encode_version(&w, call->params[0], &events[i]);
-        json_write_close(&w, '}');
-    }
+    for (size_t i = 0; i < got.count; i++)
+        api_write(&w, NULL, &native_version,
+                  &(struct native_version_view){events[i], call->params[0]});
     native_encode_list_end(&w, got.has_more);
     workspace_events_free(events, got.count);
     http_respond_json(call->http, 200, &body);
@@ -72,11 +72,10 @@ int native_versions_conversation(struct doors_call *call, struct error *err)
     if (r < 0)
         return r;
     native_encode_list(&w);
-    for (size_t i = 0; i < got.count; i++) {
-        json_write_open(&w, NULL, '{');
-        native_encode_version(&w, workspaces + i * ID_MAX, &events[i]);
-        json_write_close(&w, '}');
-    }
+    for (size_t i = 0; i < got.count; i++)
+        api_write(
+            &w, NULL, &native_version,
+            &(struct native_version_view){events[i], workspaces + i * ID_MAX});
     native_encode_list_end(&w, got.has_more);
     workspace_events_free(events, got.count);
     http_respond_json(call->http, 200, &body);
@@ -85,59 +84,108 @@ int native_versions_conversation(struct doors_call *call, struct error *err)
 
 /* ---- provenance --------------------------------------------------------- */
 
-/* The text that ran; null when there was none or it is not there. Whoever may
- * see the version may see what made it. */
-static void encode_code(struct json_writer *w, struct doors_call *call,
-                        const char *sha256)
+struct provenance {
+    struct native_version_view version;
+    const char *base;
+    char *code; /* NULL: there was none, or it is not there */
+    size_t code_len;
+};
+
+static void write_code(struct json_writer *w, const char *key,
+                       const void *object)
+{
+    const struct provenance *p = object;
+
+    if (p->code)
+        json_write_text(w, key, p->code, p->code_len);
+    else
+        json_write_string(w, key, NULL);
+}
+
+#define PROVENANCE(member) API_AT(struct provenance, member)
+
+static const struct api_field provenance_fields[] = {
+    {"base_commit", API_STRING, API_NULLABLE, PROVENANCE(base),
+     .help = "the state it could have read"},
+    {"code_sha256", API_STRING, API_NULLABLE,
+     PROVENANCE(version.event.code_sha256)},
+    {"code", API_STRING, API_NULLABLE, .write = write_code,
+     .help = "the text that ran"},
+};
+API_OUTPUT_OF(native_provenance, "Provenance", &native_version,
+              struct provenance, provenance_fields, "What made a version.");
+
+/* The text that ran, where it is kept; owned by caller (free). Whoever may see
+ * the version may see what made it. */
+static char *read_code(struct doors_call *call, const char *sha256,
+                       size_t *ret_len)
 {
     struct blobs *blobs = call->doors->core->blobs;
     char *text cleanup(mem_free) = NULL;
     int fd cleanup(fd_close) = -1;
     struct error ignored;
     uint64_t size = 0;
-    ssize_t n = -1;
+    ssize_t n;
 
-    if (sha256[0] && blob_open(blobs, sha256, &fd, &size, &ignored) == 0 &&
-        size <= call->doors->conf->code_bytes) {
-        text = xmalloc(size + 1);
-        n = fd_read_all(fd, text, size);
-    }
+    if (!sha256[0] || blob_open(blobs, sha256, &fd, &size, &ignored) < 0 ||
+        size > call->doors->conf->code_bytes)
+        return NULL;
+    text = xmalloc(size + 1);
+    n = fd_read_all(fd, text, size);
     if (n < 0)
-        json_write_string(w, "code", NULL);
-    else
-        json_write_text(w, "code", text, (size_t)n);
+        return NULL;
+    *ret_len = (size_t)n;
+    return take_ptr(text);
 }
 
 int native_versions_provenance(struct doors_call *call, struct error *err)
 {
     struct workspace_event event cleanup(workspace_event_done) = {.seq = 0};
     char workspace[ID_MAX], base[ID_MAX];
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct provenance p;
     int r =
         workspace_provenance(call->doors->workspaces, &call->actor,
                              call->params[0], &event, workspace, base, err);
 
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    native_encode_version(&w, workspace, &event);
-    native_encode_text(&w, "base_commit", base);
-    native_encode_text(&w, "code_sha256", event.code_sha256);
-    encode_code(&w, call, event.code_sha256);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    p = (struct provenance){.version = {event, workspace}, .base = base};
+    p.code = read_code(call, event.code_sha256, &p.code_len);
+    native_respond(call, 200, &native_provenance, &p);
+    free(p.code);
     return 0;
 }
 
 /* ---- differences -------------------------------------------------------- */
 
+struct diff {
+    const char *path, *from, *to;
+    const struct buf *text;
+};
+
+static void write_diff(struct json_writer *w, const char *key,
+                       const void *object)
+{
+    const struct buf *text = ((const struct diff *)object)->text;
+
+    json_write_text(w, key, text && text->data ? text->data : "",
+                    text ? text->len : 0);
+}
+
+#define DIFF(member) API_AT(struct diff, member)
+
+static const struct api_field diff_fields[] = {
+    {"path", API_STRING, DIFF(path)},
+    {"from", API_STRING, API_NULLABLE, DIFF(from)},
+    {"to", API_STRING, DIFF(to)},
+    {"diff", API_STRING, .write = write_diff},
+};
+API_OUTPUT(native_diff, "Diff", struct diff, diff_fields, "A unified diff.");
+
 static void respond_diff(struct doors_call *call, const char *path,
                          const char *from, const char *to, struct buf *diff)
 {
     const char *accept = http_header(call->http, "Accept");
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
 
     if (!accept || !strstr(accept, "application/json")) {
         http_add_header(call->http, "Content-Security-Policy",
@@ -145,13 +193,8 @@ static void respond_diff(struct doors_call *call, const char *path,
         http_respond(call->http, 200, "text/x-diff; charset=utf-8", diff);
         return;
     }
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "path", path);
-    json_write_string(&w, "from", from);
-    json_write_string(&w, "to", to);
-    json_write_text(&w, "diff", diff->data ? diff->data : "", diff->len);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_diff,
+                   &(struct diff){path, from, to, diff});
 }
 
 int native_versions_diff(struct doors_call *call, struct error *err)

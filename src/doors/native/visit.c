@@ -7,14 +7,13 @@
  */
 #include <string.h>
 
+#include "api/api.h"
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
 #include "json/json.h"
-
-#define PASSWORD_MAX 128
 
 /* ---- getting in --------------------------------------------------------- */
 
@@ -50,7 +49,7 @@ static int enter(struct doors_call *call, struct workspace_share *ret,
     const char *password = password_of(call);
     int r;
 
-    if (password && strlen(password) > PASSWORD_MAX)
+    if (password && strlen(password) > SHARE_PASSWORD_MAX)
         password = ""; /* none is that long; this one is refused alike */
     r = workspace_share_open(call->doors->workspaces, call->params[0],
                              password, http_source(call->http), ret, err);
@@ -69,22 +68,35 @@ static bool is_folder(const struct workspace_share *s)
 
 /* ---- looking ------------------------------------------------------------ */
 
-static void encode_entry(struct json_writer *w, const char *secret,
-                         const struct workspace_file *f)
+/* A file of a shared folder, and the secret of the link to it. */
+struct entry {
+    struct workspace_file file;
+    const char *secret;
+};
+
+static void write_url(struct json_writer *w, const char *key,
+                      const void *object)
 {
     struct buf url cleanup(buf_done) = {0};
+    const struct entry *e = object;
 
-    buf_addf(&url, "/s/%s/", secret);
-    doors_url_escape(&url, f->path, true);
-    json_write_open(w, NULL, '{');
-    json_write_string(w, "path", f->path);
-    json_write_int(w, "size", (int64_t)f->size);
-    json_write_string(w, "sha256", f->sha256);
-    native_encode_text(w, "mime_type", f->mime);
-    json_write_time(w, "modified_at", f->modified_at_ms);
-    json_write_string(w, "url", url.data);
-    json_write_close(w, '}');
+    buf_addf(&url, "/s/%s/", e->secret);
+    doors_url_escape(&url, e->file.path ? e->file.path : "", true);
+    json_write_string(w, key, url.data);
 }
+
+#define ENTRY(member) API_AT(struct entry, file.member)
+
+static const struct api_field shared_file_fields[] = {
+    {"path", API_STRING, ENTRY(path)},
+    {"size", API_INT, ENTRY(size)},
+    {"sha256", API_STRING, ENTRY(sha256)},
+    {"mime_type", API_STRING, API_NULLABLE, ENTRY(mime)},
+    {"modified_at", API_TIME, ENTRY(modified_at_ms)},
+    {"url", API_STRING, .write = write_url},
+};
+API_OUTPUT(native_shared_file, "SharedFile", struct entry, shared_file_fields,
+           "A file of a shared folder.");
 
 static int list(struct doors_call *call, const struct workspace_share *s,
                 struct error *err)
@@ -106,7 +118,8 @@ static int list(struct doors_call *call, const struct workspace_share *s,
         return r;
     native_encode_list(&w);
     for (size_t i = 0; i < got.count; i++)
-        encode_entry(&w, call->params[0], &files[i]);
+        api_write(&w, NULL, &native_shared_file,
+                  &(struct entry){files[i], call->params[0]});
     native_encode_list_end(&w, got.has_more);
     workspace_files_free(files, got.count);
     http_respond_json(call->http, 200, &body);
@@ -156,14 +169,28 @@ int native_visit_get(struct doors_call *call, struct error *err)
 
 /* ---- leaving something -------------------------------------------------- */
 
+struct put {
+    const char *path; /* as the visitor called it, not where it is */
+    const char *sha256;
+    uint64_t size;
+};
+
+#define PUT(member) API_AT(struct put, member)
+
+static const struct api_field share_put_fields[] = {
+    {"path", API_STRING, PUT(path)},
+    {"size", API_INT, PUT(size)},
+    {"sha256", API_STRING, PUT(sha256)},
+};
+API_OUTPUT(native_share_put, "SharePut", struct put, share_put_fields,
+           "A file somebody left.");
+
 int native_visit_put(struct doors_call *call, struct error *err)
 {
     struct workspace_share s cleanup(workspace_share_done) = {.path = NULL};
     struct workspace_commit made cleanup(workspace_commit_done) = {.count = 0};
     struct native_blob blob cleanup(native_receive_done) = {.blobs = NULL};
     const char *path = call->params[1] ? call->params[1] : "";
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     int r = enter(call, &s, err);
 
     /* Before the body is read for nothing; the core decides again. */
@@ -180,13 +207,8 @@ int native_visit_put(struct doors_call *call, struct error *err)
                                 err);
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    /* As the visitor called it, not where it is. */
-    json_write_string(&w, "path", path);
-    json_write_int(&w, "size", (int64_t)blob.size);
-    json_write_string(&w, "sha256", blob.sha256);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, native_change_is_new(&made) ? 201 : 200,
-                      &body);
+    native_respond(call, native_change_is_new(&made) ? 201 : 200,
+                   &native_share_put,
+                   &(struct put){path, blob.sha256, blob.size});
     return 0;
 }

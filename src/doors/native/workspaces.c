@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* /api/workspaces and /api/usage. Runs on a worker of the daemon; see
  * native.h. */
-#include "base/buf.h"
+#include "api/api.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
 #include "json/json.h"
@@ -10,15 +10,42 @@
 #define BYTES_MAX ((int64_t)1 << 50)
 #define DAYS_MAX 36500
 
-static void respond(struct doors_call *call, unsigned status,
-                    const struct workspace_info *info)
-{
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
+/* ---- resources ---------------------------------------------------------- */
 
-    native_encode_workspace(&w, info);
-    http_respond_json(call->http, status, &body);
-}
+#define INFO(member) API_AT(struct workspace_info, member)
+
+static const struct api_field retention_fields[] = {
+    {"keep_versions", API_INT, INFO(keep_versions), .help = "0: all"},
+    {"keep_days", API_INT, INFO(keep_days), .help = "0: for ever"},
+};
+API_OUTPUT(native_retention, "Retention", struct workspace_info,
+           retention_fields, "How long old versions are kept.");
+
+static const struct api_field workspace_fields[] = {
+    {"id", API_STRING, INFO(id), .help = "ws_…"},
+    {"name", API_STRING, API_NULLABLE, INFO(name)},
+    {"tenant", API_STRING, INFO(tenant)},
+    {"owner", API_STRING, INFO(owner), .help = "a key's id"},
+    {"role", API_CHOICE, INFO(role), .min = ROLE_VIEWER,
+     .choices = native_roles, .help = "of the key that asks"},
+    {"created_at", API_TIME, INFO(created_at_ms)},
+    {"updated_at", API_TIME, INFO(updated_at_ms)},
+    {"deleted_at", API_TIME, API_NULLABLE, INFO(deleted_at_ms)},
+    {"purge_at", API_TIME, API_NULLABLE, INFO(purge_at_ms),
+     .help = "until then it can be brought back"},
+    {"head", API_STRING, API_NULLABLE, INFO(head_commit),
+     .help = "the last commit"},
+    {"commits", API_INT, INFO(head), .help = "the last commit's number"},
+    {"files", API_INT, INFO(files), .help = "at the head"},
+    {"bytes", API_INT, INFO(bytes), .help = "at the head"},
+    {"stored_bytes", API_INT, INFO(stored_bytes),
+     .help = "of all kept versions"},
+    {"quota_bytes", API_INT, INFO(quota_bytes), .help = "0 is none"},
+    {"retention", API_OBJECT, .of = &native_retention},
+    {"legal_hold", API_BOOL, INFO(legal_hold)},
+};
+API_OUTPUT(native_workspace, "Workspace", struct workspace_info,
+           workspace_fields, "A durable, versioned tree of files.");
 
 /* ---- making and looking ------------------------------------------------- */
 
@@ -27,20 +54,22 @@ struct create_body {
     bool private_to_owner;
 };
 
-static const struct json_field create_fields[] = {
-    {"name", JSON_KIND_STRING, .offset = offsetof(struct create_body, name),
+static const struct api_field workspace_spec_fields[] = {
+    {"name", API_STRING, API_AT(struct create_body, name),
      .max = WORKSPACE_NAME_MAX},
-    {"private", JSON_KIND_BOOL,
-     .offset = offsetof(struct create_body, private_to_owner)},
+    {"private", API_BOOL, API_DEFAULT,
+     API_AT(struct create_body, private_to_owner),
+     .help = "else every key of the tenant is an editor"},
 };
+API_INPUT(native_workspace_spec, "WorkspaceSpec", struct create_body,
+          workspace_spec_fields, "A workspace to be made.");
 
 int native_workspaces_create(struct doors_call *call, struct error *err)
 {
     json_t *json cleanup(json_unref) = NULL;
     struct create_body b = {0};
     struct workspace_info info;
-    int r = native_ask_body(call, create_fields, ARRAY_SIZE(create_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_workspace_spec, &b, &json, err);
 
     if (r == 0)
         r = workspace_create(
@@ -49,15 +78,13 @@ int native_workspaces_create(struct doors_call *call, struct error *err)
                                      .private_to_owner = b.private_to_owner},
             &info, err);
     if (r == 0)
-        respond(call, 201, &info);
+        native_respond(call, 201, &native_workspace, &info);
     return r;
 }
 
 int native_workspaces_list(struct doors_call *call, struct error *err)
 {
     struct workspace_info *infos cleanup(mem_free) = NULL;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
     const char *after = NULL;
     unsigned limit = 0;
     struct page_result got = {0};
@@ -73,11 +100,8 @@ int native_workspaces_list(struct doors_call *call, struct error *err)
                            &infos, &got, err);
     if (r < 0)
         return r;
-    native_encode_list(&w);
-    for (size_t i = 0; i < got.count; i++)
-        native_encode_workspace(&w, &infos[i]);
-    native_encode_list_end(&w, got.has_more);
-    http_respond_json(call->http, 200, &body);
+    native_respond_list(call, &native_workspace, infos, got.count,
+                        got.has_more);
     return 0;
 }
 
@@ -88,7 +112,7 @@ int native_workspaces_get(struct doors_call *call, struct error *err)
                           call->params[0], &info, err);
 
     if (r == 0)
-        respond(call, 200, &info);
+        native_respond(call, 200, &native_workspace, &info);
     return r;
 }
 
@@ -101,22 +125,26 @@ struct patch_body {
     bool legal_hold;
 };
 
-#define PATCH(member) offsetof(struct patch_body, member)
+#define PATCH(member) API_AT(struct patch_body, member)
 
-static const struct json_field patch_fields[] = {
-    {"name", JSON_KIND_STRING, .offset = PATCH(name),
-     .max = WORKSPACE_NAME_MAX},
-    {"retention", JSON_KIND_OBJECT, .offset = PATCH(retention)},
-    {"quota_bytes", JSON_KIND_INT, .offset = PATCH(quota_bytes),
-     .max = BYTES_MAX},
-    {"legal_hold", JSON_KIND_BOOL, .offset = PATCH(legal_hold)},
+static const struct api_field retention_patch_fields[] = {
+    {"keep_versions", API_INT, PATCH(keep_versions), .max = INT32_MAX,
+     .help = "0: all"},
+    {"keep_days", API_INT, PATCH(keep_days), .max = DAYS_MAX,
+     .help = "0: for ever"},
 };
+API_INPUT(native_retention_patch, "RetentionPatch", struct patch_body,
+          retention_patch_fields, "How long old versions are kept.");
 
-static const struct json_field retention_fields[] = {
-    {"keep_versions", JSON_KIND_INT, .offset = PATCH(keep_versions),
-     .max = INT32_MAX},
-    {"keep_days", JSON_KIND_INT, .offset = PATCH(keep_days), .max = DAYS_MAX},
+static const struct api_field workspace_patch_fields[] = {
+    {"name", API_STRING, PATCH(name), .max = WORKSPACE_NAME_MAX},
+    {"retention", API_OBJECT, PATCH(retention), .of = &native_retention_patch},
+    {"quota_bytes", API_INT, PATCH(quota_bytes), .max = BYTES_MAX,
+     .help = "administrators only; 0 is none"},
+    {"legal_hold", API_BOOL, PATCH(legal_hold), .help = "administrators only"},
 };
+API_INPUT(native_workspace_patch, "WorkspacePatch", struct patch_body,
+          workspace_patch_fields, "What to change.");
 
 int native_workspaces_patch(struct doors_call *call, struct error *err)
 {
@@ -125,12 +153,10 @@ int native_workspaces_patch(struct doors_call *call, struct error *err)
         .quota_bytes = -1, .keep_versions = -1, .keep_days = -1};
     struct workspace_patch patch;
     struct workspace_info info;
-    int r = native_ask_body(call, patch_fields, ARRAY_SIZE(patch_fields), &b,
-                            &json, err);
+    int r = native_read(call, &native_workspace_patch, &b, &json, err);
 
     if (r == 0 && b.retention &&
-        json_read(b.retention, retention_fields, ARRAY_SIZE(retention_fields),
-                  &b, err) < 0)
+        api_read(b.retention, &native_retention_patch, &b, err) < 0)
         r = error_wrap(err, "retention");
     if (r < 0)
         return r;
@@ -146,7 +172,7 @@ int native_workspaces_patch(struct doors_call *call, struct error *err)
     r = workspace_patch(call->doors->workspaces, &call->actor, call->params[0],
                         &patch, &info, err);
     if (r == 0)
-        respond(call, 200, &info);
+        native_respond(call, 200, &native_workspace, &info);
     return r;
 }
 
@@ -167,27 +193,38 @@ int native_workspaces_undelete(struct doors_call *call, struct error *err)
                                call->params[0], &info, err);
 
     if (r == 0)
-        respond(call, 200, &info);
+        native_respond(call, 200, &native_workspace, &info);
     return r;
 }
 
+/* ---- usage -------------------------------------------------------------- */
+
+struct usage {
+    const char *tenant;
+    struct workspace_usage stored;
+};
+
+#define USAGE(member) API_AT(struct usage, member)
+
+static const struct api_field usage_fields[] = {
+    {"tenant", API_STRING, USAGE(tenant)},
+    {"workspaces", API_INT, USAGE(stored.workspaces)},
+    {"max_workspaces", API_INT, USAGE(stored.max_workspaces),
+     .help = "0 is no limit"},
+    {"stored_bytes", API_INT, USAGE(stored.stored_bytes)},
+    {"quota_bytes", API_INT, USAGE(stored.quota_bytes), .help = "0 is none"},
+};
+API_OUTPUT(native_usage, "Usage", struct usage, usage_fields,
+           "What a tenant stores.");
+
 int native_workspaces_usage(struct doors_call *call, struct error *err)
 {
-    struct workspace_usage usage;
-    struct buf body = {0};
-    struct json_writer w = {.out = &body};
-    int r =
-        workspace_usage(call->doors->workspaces, &call->actor, &usage, err);
+    struct usage usage = {.tenant = call->who.tenant};
+    int r = workspace_usage(call->doors->workspaces, &call->actor,
+                            &usage.stored, err);
 
     if (r < 0)
         return r;
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "tenant", call->who.tenant);
-    json_write_int(&w, "workspaces", (int64_t)usage.workspaces);
-    json_write_int(&w, "max_workspaces", (int64_t)usage.max_workspaces);
-    json_write_int(&w, "stored_bytes", (int64_t)usage.stored_bytes);
-    json_write_int(&w, "quota_bytes", (int64_t)usage.quota_bytes);
-    json_write_close(&w, '}');
-    http_respond_json(call->http, 200, &body);
+    native_respond(call, 200, &native_usage, &usage);
     return 0;
 }

@@ -2,7 +2,7 @@
 // /openapi.json: every route of the table is in it, whole; every reference
 // resolves; and real answers are as it says.
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, root } from '../../lib/glovebox.mjs';
@@ -105,6 +105,81 @@ describe('the document', () => {
       const [method, path] = line.split(' ');
       assert.ok(doc.paths[path]?.[method.toLowerCase()], line);
     }
+  });
+});
+
+describe('the command line', () => {
+  test('every table of columns is made of fields that one answer has, and of their kinds', () => {
+    const properties = (schema) => (schema.$ref ? properties(doc.components.schemas[schema.$ref.split('/').at(-1)])
+      : Object.assign({}, ...(schema.allOf ?? []).map(properties), schema.properties));
+    const answers = Object.entries(doc.components.schemas).filter(([, s]) => s.additionalProperties !== false).map(([, s]) => properties(s));
+    const fits = (property, kind) => property && (!/SIZE|NUMBER/.test(kind) || [property.type].flat().includes('integer')) && (kind !== 'TEXT' || ![property.type].flat().includes('boolean'));
+    let tables = 0;
+    for (const file of readdirSync(join(root, 'src/cli')).filter((f) => f.endsWith('.c'))) {
+      const source = readFileSync(join(root, 'src/cli', file), 'utf8');
+      for (const [, text] of source.matchAll(/struct cli_column \w+\[\] = \{\n([\s\S]*?)\n\};/g)) {
+        const rows = [...text.matchAll(/\{"[^"]*",\s*(?:\.member = )?"([a-z0-9_]+)"(?:,\s*(?:\.kind = )?CLI_COLUMN_([A-Z]+))?/g)].map(([, member, kind]) => ({ member, kind: kind ?? 'TEXT' }));
+        assert.ok(answers.some((p) => rows.every(({ member, kind }) => fits(p[member], kind))), `${file}: ${JSON.stringify(rows)}`);
+        tables++;
+      }
+    }
+    assert.ok(tables > 5, `${tables} tables of columns`);
+  });
+});
+
+describe('bodies', () => {
+  // Values that a property's schema refuses, one for each thing it says.
+  const target = (schema) => (schema.$ref ? doc.components.schemas[schema.$ref.split('/').at(-1)] : schema);
+  const element = (items = {}) => (items.type === 'integer' ? items.minimum ?? 1 : items.type === 'string' || items.anyOf ? 'x'.repeat(items.minLength ?? 1) : {});
+  function* refused(schema) {
+    if (schema.minimum !== undefined) yield schema.minimum - 1;
+    if (Number.isSafeInteger(schema.maximum)) yield schema.maximum + 1;
+    if (schema.minLength) yield 'x'.repeat(schema.minLength - 1);
+    if (schema.maxLength !== undefined) yield 'x'.repeat(schema.maxLength + 1);
+    if (schema.minItems) yield Array.from({ length: schema.minItems - 1 }, () => element(schema.items));
+    if (schema.maxItems !== undefined) yield Array.from({ length: schema.maxItems + 1 }, () => element(schema.items));
+    if (schema.enum) yield 'no such choice';
+    yield schema.type === 'boolean' ? 'x' : true;
+  }
+
+  test('every field is refused outside of what the document says, by its name', async () => {
+    const ids = { id: 'sess_0', ws: 'ws_0', path: 'p', principal: '*', lock: 'lock_0', name: 'some', tenant: 'some' };
+    const one = await server.ok('POST', '/api/workspaces', {});
+    ids.ws = one.id;
+    let tried = 0;
+    for (const { path, method, op } of operations()) {
+      const schema = target(op.requestBody?.content['application/json']?.schema ?? {});
+      if (!schema.properties || path.startsWith('/s/')) continue;
+      const url = path.replace(/\{(\w+)\}/g, (_, n) => ids[n] ?? assert.fail(`${path}: ${n}`));
+      const ask = async (body, named) => {
+        const got = await request(server, method.toUpperCase(), url, { body });
+        assert.equal(got.status, 400, `${method} ${path} ${JSON.stringify(body).slice(0, 200)}: ${got.text}`);
+        assert.ok(got.body.error.message.includes(`'${named}'`), `${method} ${path} ${named}: ${got.text}`);
+        tried++;
+      };
+      assert.equal(schema.additionalProperties, false, path);
+      await ask({ no_such_field: 1 }, 'no_such_field');
+      for (const [name, property] of Object.entries(schema.properties)) {
+        const of = target(property);
+        for (const value of refused(of)) await ask({ [name]: value }, name);
+        if (of.properties && property.$ref) for (const [inner, p] of Object.entries(of.properties)) for (const value of refused(target(p))) await ask({ ...full(schema), [name]: { ...full(of), [inner]: value } }, inner);
+      }
+    }
+    assert.ok(tried > 200, `${tried} bodies`);
+  });
+
+  // What must be there, so that an inner object is looked at.
+  const full = (schema) => Object.fromEntries((schema.required ?? []).map((name) => [name, sample(target(schema.properties[name]))]));
+  const sample = (schema) => (schema.enum ? schema.enum[0] : schema.type === 'integer' ? schema.minimum ?? 1 : schema.type === 'array' ? [element(schema.items)] : schema.type === 'object' ? {} : 'x'.repeat(schema.minLength ?? 1));
+
+  test('bounds that were missing are there', () => {
+    const { ClaimSpec, RenewSpec, TokenSpec, SecretSpec, KeySpec, DestinationSpec } = doc.components.schemas;
+    assert.equal(ClaimSpec.properties.token.maxLength, 256);
+    assert.equal(RenewSpec.properties.token.maxLength, 256);
+    for (const name of ['pool', 'session', 'workspace']) assert.equal(TokenSpec.properties[name].maxLength, 64);
+    assert.equal(SecretSpec.properties.destinations.maxItems, 16);
+    for (const spec of [KeySpec, TokenSpec]) assert.equal(spec.properties.scopes.minItems, 1);
+    assert.equal(DestinationSpec.properties.ports.items.maximum, 65535);
   });
 });
 
