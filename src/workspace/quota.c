@@ -173,7 +173,7 @@ int workspace_room(struct workspaces *w, const struct actor *who,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row = {0};
-    uint64_t quota = w->settings.workspace_quota_bytes, used = 0, room;
+    uint64_t quota = w->settings.workspace_quota_bytes, used = 0, room = 0;
     int r;
 
     if (id) {
