@@ -56,7 +56,7 @@ void audit_close(struct audit *a)
     audit_journal_close(a);
     audit_sign_close(a);
     audit_head_close(a);
-    mutex_done(&a->lock); /* nobody has it */
+    mutex_done(&a->lock); /* unlocked */
     explicit_bzero(a->secret, sizeof(a->secret));
     free(a);
 }

@@ -225,7 +225,7 @@ void audit_journal_close(struct audit *a)
     if (!j)
         return;
     fd_close(&j->fd);
-    mutex_done(&j->lock); /* nobody has it */
+    mutex_done(&j->lock); /* unlocked */
     free(j);
 }
 

@@ -35,7 +35,7 @@ int thread_start(struct thread *t, const char *name, void (*fn)(void *arg),
                  void *arg, struct error *err);
 /* Waits for fn to return; does nothing if the thread was not started. */
 void thread_join(struct thread *t);
-/* A thread that nobody joins. stack_bytes 0: the default. Negative errno. */
+/* A detached thread. stack_bytes 0: the default. Negative errno. */
 int thread_start_detached(const char *name, size_t stack_bytes,
                           void (*fn)(void *arg), void *arg);
 

@@ -148,7 +148,7 @@ void blobs_close(struct blobs *b)
             b->pins[i] = pin->next;
             free(pin);
         }
-    cond_done(&b->removed); /* nobody waits any more */
+    cond_done(&b->removed); /* no waiters are left */
     mutex_done(&b->lock);
     mutex_done(&b->looking);
     mutex_done(&b->log.lock);

@@ -92,7 +92,7 @@ static bool fits(uint64_t reserved, uint64_t bytes, uint64_t room)
            reserved + bytes <= room * INFLIGHT_SHARE;
 }
 
-/* Free space that nobody has been promised; the lock is held. */
+/* Free space that is not reserved yet. The lock is held. */
 static uint64_t unpromised(uint64_t on_disk, uint64_t reserved,
                            uint64_t written)
 {

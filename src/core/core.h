@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The modules that everything above them shares: one struct, filled when the
- * daemon starts and passed down. Nobody fetches one module through another.
+ * daemon starts and passed down. No module is fetched through another.
  */
 #ifndef GLOVEBOX_CORE_CORE_H
 #define GLOVEBOX_CORE_CORE_H

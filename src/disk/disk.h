@@ -59,7 +59,7 @@ void disk_close(struct disk *d); /* accepts NULL */
 /* May `bytes` more be stored? Looks at the disk. ERR_SPACE, with a hint how
  * to free space. Accepts NULL, which is a disk without a bound. */
 int disk_admit(struct disk *d, uint64_t bytes, struct error *err);
-/* What a client is told when the disk is full; returns -ERR_SPACE. */
+/* The error of a request on a full disk; returns -ERR_SPACE. */
 int disk_refuse(struct error *err);
 
 /* That many, but no more than a quarter of the disk. */

@@ -200,7 +200,7 @@ void evidence_close(struct evidence *ev)
                   "it could not be written before the end", NULL);
     while (ev->first)
         drop_first(ev);
-    cond_done(&ev->written); /* nobody is waiting */
+    cond_done(&ev->written); /* no waiters are left */
     mutex_done(&ev->lock);
     free(ev);
 }

@@ -36,7 +36,7 @@ void network_work_free(struct net_job *job)
     free(job);
 }
 
-/* False: there is no room, or nobody to do it. */
+/* False: there is no room, or no worker. */
 static bool add_job(struct session_networks *n, struct net_worker *w,
                     struct session *se, const struct egress_report *question)
 {

@@ -12,7 +12,7 @@
 #include "base/mem.h"
 #include "session/session_int.h"
 
-#define OVER_QUOTA_MAX 20000u /* those above are told of as new each time */
+#define OVER_QUOTA_MAX 20000u /* files beyond it count as new each time */
 
 struct over_quota_file {
     struct idmap_node node;
@@ -84,7 +84,8 @@ void session_over_quota_update(struct session *se,
         old = was_reported(se, &r->file);
         if (!old && observed)
             observe_file(observed, &r->file);
-        if (old || observed) /* between executions nobody is told */
+        if (old ||
+            observed) /* between executions there is no answer to put it in */
             over_quota_add(&now, &r->file);
     }
     over_quota_clear(&se->over_quota);

@@ -51,7 +51,7 @@
     "  PRIMARY KEY (tenant, name)"                                            \
     ") STRICT;"
 
-/* What waits for a person, and who is told of it. */
+/* Approvals, and the delivery of webhooks about them. */
 #define STORE_SCHEMA_APPROVAL                                                 \
     "CREATE TABLE approvals ("                                                \
     "  id TEXT PRIMARY KEY,"                                                  \

@@ -350,7 +350,7 @@ void store_sqlite_close(struct store *base)
     store_sqlite_conn_close(s->writer);
     fd_close(&s->db_fd);
     fd_close(&s->lock_fd);
-    mutex_done(&s->base.hooks_lock); /* nobody has it */
+    mutex_done(&s->base.hooks_lock); /* unlocked */
     free(s->path);
     free(s);
 }

@@ -154,7 +154,7 @@ static int end_group(struct sqlite_store *s, const char *what, int cause)
 void store_sqlite_group_finish(struct sqlite_store *s, const char *what)
 {
     if (s->group)
-        (void)end_group(s, what, SQLITE_OK); /* its members are told */
+        (void)end_group(s, what, SQLITE_OK); /* wakes its members */
 }
 
 /* Is it time for the next? Not when it has gone on for long enough. */

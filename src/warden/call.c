@@ -50,7 +50,7 @@ struct owed {
 struct warden_link {
     struct mutex lock;
     struct cond free_short, free_long;
-    bool busy; /* somebody has the turn */
+    bool busy; /* a caller has the turn */
     unsigned short_waiting;
     int sock;
     pid_t pid;

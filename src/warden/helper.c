@@ -125,7 +125,7 @@ static _Noreturn void run_freer(struct warden *w, struct slot *s, int go)
     char byte;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    sched_usual(); /* nobody waits for this */
+    sched_usual(); /* no request waits for this */
     keep_only(keep, ARRAY_SIZE(keep));
     (void)fd_read_all(go, &byte, 1); /* the end, or it was killed */
     scratch_remove(w, s);

@@ -20,7 +20,7 @@
 #define CALM_MS 2000u /* how long an end may wait for those who answer */
 #define MAKERS_MAX 4u /* children at work at a time */
 #define FREERS_MAX 8u
-#define MAKE_WAIT_MS 25  /* making usually takes less: then nobody retries */
+#define MAKE_WAIT_MS 25  /* making usually takes less, so few callers retry */
 #define TICKET_MS 5000u  /* after which a spare is no longer kept for one */
 #define SURPLUS_MS 1000u /* how long a spare too many may stay */
 

@@ -174,7 +174,7 @@ static bool is_empty(int fd)
     return dir != NULL;
 }
 
-/* Whoever named the folder can mend most of what is wrong with it. */
+/* The caller named the folder and can fix most faults of it. */
 static int target_failed(int errnum, const char *what, struct error *err)
 {
     if (errnum != EACCES && errnum != EPERM && errnum != EROFS &&

@@ -125,7 +125,7 @@ API_OUTPUT(native_policy_record, "PolicyVersion", struct policy_version,
 
 struct state {
     struct policy_state in_force;
-    struct policy_version version; /* empty for who may not see it */
+    struct policy_version version; /* empty if the caller may not see it */
 };
 
 static void write_text(struct json_writer *w, const char *key,

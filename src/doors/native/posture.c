@@ -144,7 +144,7 @@ API_OUTPUT(native_posture, "Posture", struct whole, posture_fields,
 
 /* ---- the route ---------------------------------------------------------- */
 
-/* What the gate finds now; sessions are told of it, too. */
+/* Evaluates the gate now and passes the result to sessions. */
 static void look(struct sessions *sessions, const struct posture *p,
                  struct posture_row rows[POSTURE_ROWS])
 {
