@@ -6,6 +6,7 @@
  *
  *   api_read         a request body into the struct, bounds enforced
  *   api_write        the struct as an answer
+ *   api_write_json   a JSON document as an answer
  *   api_schema       the JSON Schema, for /openapi.json and for MCP tools
  *
  * so that they cannot disagree. Tables are constant data and stand beside the
@@ -22,6 +23,7 @@
 #include "base/mem.h"
 
 struct api_resource;
+struct buf;
 struct error;
 struct json_writer;
 
@@ -40,9 +42,11 @@ enum api_kind {
  * Objects and arrays in C. A body's are json_t *, borrowed from the body;
  * elements of `of` are read by the caller with api_read. In an answer
  *
- *   an object of `of` is a struct inside the struct, at `offset`;
+ *   an object of `of` is a struct inside the struct, at `offset`, or with
+ *   API_POINTER a pointer to one, NULL for none;
  *   any object is a string of JSON text, NULL for an empty one;
- *   an array of `of` is a pointer at `offset` and a size_t at `count_offset`;
+ *   an array of `of` is a pointer at `offset` and a size_t at `count_offset`,
+ *   or a struct buf * with its elements, which api_write wrote before;
  *   an array of strings is a string with commas between them.
  */
 
@@ -57,7 +61,9 @@ enum api_store {
     API_STORE_U16,
     API_STORE_BOOL,
     API_STORE_REAL,
-    API_STORE_JSON, /* json_t * */
+    API_STORE_JSON,    /* json_t * */
+    API_STORE_BUF,     /* struct buf *, NULL for an empty text */
+    API_STORE_POINTER, /* to a struct */
 };
 
 #define API_STORE(type, member)                                               \
@@ -72,11 +78,15 @@ enum api_store {
         bool *: API_STORE_BOOL,                                               \
         double *: API_STORE_REAL,                                             \
         json_t **: API_STORE_JSON,                                            \
+        struct buf **: API_STORE_BUF,                                         \
+        const struct buf **: API_STORE_BUF,                                   \
         default: API_STORE_CHARS)
 #define API_AT(type, member)                                                  \
     .offset = offsetof(type, member), .store = API_STORE(type, member)
-/* Of a field that other code writes. */
-#define API_ELSEWHERE .store = API_STORE_CHARS
+#define API_POINTER(type, member)                                             \
+    .offset = offsetof(type, member), .store = API_STORE_POINTER
+/* A field of an API_DOCUMENT. */
+#define API_MEMBER .offset = 0
 /* An array of an answer: its pointer and its number of elements. */
 #define API_LIST(type, member, number)                                        \
     .offset = offsetof(type, member), .count_offset = offsetof(type, number)
@@ -90,6 +100,8 @@ enum api_flag {
     API_NO_MAX = 16,     /* the upper bound depends on the configuration: the
                             code that reads it enforces it */
     API_OR_STRINGS = 32, /* elements may be strings, too */
+    API_NAME_OF = 128,   /* the name of the principal whose id is at `offset`,
+                            as the writer knows it; null for none */
     API_LATER = 64,      /* the upper bound is published here and enforced by
                             the code that uses the value */
 };
@@ -128,7 +140,7 @@ struct api_resource {
                                         struct begins with its struct */
     const struct api_field *fields;
     size_t count;
-    size_t size;  /* of the struct; 0: others write it, this is its schema */
+    size_t size;  /* of the struct; 0: written by api_write_json */
     bool input;   /* sent by clients: unknown fields are refused */
     bool partial; /* a failure has only the base's fields */
 };
@@ -155,11 +167,10 @@ struct api_resource {
                                         .fields = (rows),                     \
                                         .count = ARRAY_SIZE(rows),            \
                                         .size = sizeof(type)}
-/* An answer that is written without the table, which is only its schema. */
-#define API_SCHEMA(symbol, name_, base_, rows, help_)                         \
+/* An answer that api_write_json writes. */
+#define API_DOCUMENT(symbol, name_, rows, help_)                              \
     const struct api_resource symbol = {.name = (name_),                      \
                                         .help = (help_),                      \
-                                        .base = (base_),                      \
                                         .fields = (rows),                     \
                                         .count = ARRAY_SIZE(rows)}
 #define API_OUTPUT(symbol, name_, type, rows, help_)                          \
@@ -182,6 +193,12 @@ void api_write(struct json_writer *w, const char *key,
 /* Only the members, into an object that is open. */
 void api_write_members(struct json_writer *w, const struct api_resource *r,
                        const void *object);
+
+/* From a JSON object that is stored or that another module made. Only fields
+ * of the table are written, in its order; one that the object lacks is null
+ * if it is nullable, left out if it is optional, and otherwise empty. */
+void api_write_json(struct json_writer *w, const char *key,
+                    const struct api_resource *r, const json_t *object);
 
 /* schema.c */
 enum api_style {

@@ -69,10 +69,10 @@ static bool string_fits(const struct api_field *f, const json_t *v)
            (!f->item_max || len <= f->item_max);
 }
 
-/* What an element must be, or NULL when this one is. */
+/* The description of the required element, or NULL if this one is valid. */
 static const char *fault_of(const struct api_field *f, const json_t *v)
 {
-    int64_t n = json_integer_value(v);
+    int64_t n = 0;
     bool strings = f->flags & API_OR_STRINGS;
 
     if (f->of)
@@ -82,7 +82,7 @@ static const char *fault_of(const struct api_field *f, const json_t *v)
     if (f->items == API_STRING)
         return string_fits(f, v) ? NULL : "a string";
     if (f->items == API_INT)
-        return json_is_integer(v) && n >= f->item_min && n <= f->item_max
+        return json_whole_number(v, &n) && n >= f->item_min && n <= f->item_max
                    ? NULL
                    : "a whole number";
     return json_is_object(v) ? NULL : "an object";
@@ -107,7 +107,8 @@ static int check_elements(const struct api_field *f, const json_t *array,
     return 0;
 }
 
-/* What json_read leaves: elements, and choices that do not begin at 0. */
+/* Checks what json_read does not: elements, and choices that do not begin at
+ * 0. */
 static int finish_field(const struct api_field *f, const json_t *v, void *ret,
                         struct error *err)
 {

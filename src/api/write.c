@@ -3,10 +3,17 @@
  * A struct as JSON, by the table of its resource. Runs in the daemon wherever
  * answers are written; does not wait.
  */
+#include <stdlib.h>
 #include <string.h>
 
 #include "api/api.h"
+#include "base/buf.h"
 #include "json/json.h"
+
+static const struct buf *buf_at(const void *member)
+{
+    return *(const struct buf *const *)member;
+}
 
 static const char *text_at(const struct api_field *f, const void *member)
 {
@@ -35,6 +42,8 @@ static int64_t int_at(const struct api_field *f, const void *member)
     case API_STORE_TEXT:
     case API_STORE_REAL:
     case API_STORE_JSON:
+    case API_STORE_BUF:
+    case API_STORE_POINTER:
         break;
     }
     return 0;
@@ -63,7 +72,8 @@ static bool is_empty(const struct api_field *f, const void *member)
 {
     switch (f->kind) {
     case API_STRING:
-        return !text_at(f, member)[0];
+        return f->store == API_STORE_BUF ? !buf_at(member)
+                                         : !text_at(f, member)[0];
     case API_CHOICE:
         return !choice_at(f, member)[0];
     case API_INT:
@@ -71,7 +81,9 @@ static bool is_empty(const struct api_field *f, const void *member)
     case API_BOOL:
         return int_at(f, member) == f->none;
     case API_OBJECT:
-        return !f->of && !text_at(f, member)[0];
+        return f->store == API_STORE_POINTER
+                   ? !*(const void *const *)member
+                   : !f->of && !text_at(f, member)[0];
     case API_ARRAY:
         return f->of ? !*(const void *const *)member : !text_at(f, member)[0];
     case API_REAL:
@@ -101,6 +113,13 @@ static void write_array(struct json_writer *w, const struct api_field *f,
     const char *element;
     size_t count;
 
+    if (f->of && f->store == API_STORE_BUF) {
+        json_write_open(w, f->name, '[');
+        if (buf_at(member) && buf_at(member)->len)
+            buf_add(w->out, buf_at(member)->data, buf_at(member)->len);
+        json_write_close(w, ']');
+        return;
+    }
     if (!f->of) {
         write_words(w, f->name, text_at(f, member));
         return;
@@ -122,7 +141,14 @@ static void write_value(struct json_writer *w, const struct api_field *f,
 
     switch (f->kind) {
     case API_STRING:
-        json_write_string(w, f->name, text_at(f, member));
+        if (f->store == API_STORE_BUF)
+            json_write_text(w, f->name,
+                            buf_at(member) && buf_at(member)->data
+                                ? buf_at(member)->data
+                                : "",
+                            buf_at(member) ? buf_at(member)->len : 0);
+        else
+            json_write_string(w, f->name, text_at(f, member));
         break;
     case API_CHOICE:
         json_write_string(w, f->name, choice_at(f, member));
@@ -141,7 +167,10 @@ static void write_value(struct json_writer *w, const struct api_field *f,
         break;
     case API_OBJECT:
         if (f->of) {
-            api_write(w, f->name, f->of, member);
+            api_write(w, f->name, f->of,
+                      f->store == API_STORE_POINTER
+                          ? *(const void *const *)member
+                          : member);
             break;
         }
         text = text_at(f, member);
@@ -152,6 +181,15 @@ static void write_value(struct json_writer *w, const struct api_field *f,
         write_array(w, f, object);
         break;
     }
+}
+
+static void write_name(struct json_writer *w, const char *key, const char *id)
+{
+    char name[64] = "";
+
+    if (w->name_of && id[0])
+        w->name_of(w->name_ctx, id, name);
+    json_write_string(w, key, name[0] ? name : NULL);
 }
 
 static void write_field(struct json_writer *w, const struct api_field *f,
@@ -167,6 +205,8 @@ static void write_field(struct json_writer *w, const struct api_field *f,
     }
     if (f->write)
         f->write(w, f->name, object);
+    else if (f->flags & API_NAME_OF)
+        write_name(w, f->name, text_at(f, member));
     else if (f->flags & API_NULLABLE && is_empty(f, member))
         json_write_string(w, f->name, NULL);
     else
@@ -187,5 +227,62 @@ void api_write(struct json_writer *w, const char *key,
 {
     json_write_open(w, key, '{');
     api_write_members(w, r, object);
+    json_write_close(w, '}');
+}
+
+/* ---- documents ---------------------------------------------------------- */
+
+static void write_json_value(struct json_writer *w, const char *key,
+                             const json_t *value)
+{
+    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+
+    json_write_raw(w, key, text ? text : "null", text ? strlen(text) : 4);
+    free(text);
+}
+
+/* Writes the value for a field that the document lacks. */
+static void write_absent(struct json_writer *w, const struct api_field *f)
+{
+    if (f->flags & API_OPTIONAL)
+        return;
+    if (f->flags & API_NULLABLE || f->kind == API_TIME)
+        json_write_string(w, f->name, NULL);
+    else if (f->kind == API_OBJECT && f->of)
+        api_write_json(w, f->name, f->of, NULL);
+    else if (f->kind == API_OBJECT || f->kind == API_ARRAY)
+        json_write_raw(w, f->name, f->kind == API_OBJECT ? "{}" : "[]", 2);
+    else if (f->kind == API_BOOL)
+        json_write_bool(w, f->name, false);
+    else if (f->kind == API_INT || f->kind == API_REAL)
+        json_write_int(w, f->name, 0);
+    else
+        json_write_string(w, f->name, f->choices ? f->choices[0] : "");
+}
+
+void api_write_json(struct json_writer *w, const char *key,
+                    const struct api_resource *r, const json_t *object)
+{
+    const struct api_field *f;
+    const json_t *element;
+    size_t k;
+
+    json_write_open(w, key, '{');
+    for (size_t i = 0; (f = api_field_at(r, i)); i++) {
+        const json_t *value = json_object_get(object, f->name);
+
+        if (!value || (json_is_null(value) && !(f->flags & API_NULLABLE))) {
+            write_absent(w, f);
+        } else if (f->of && json_is_object(value)) {
+            api_write_json(w, f->name, f->of, value);
+        } else if (f->of && json_is_array(value)) {
+            json_write_open(w, f->name, '[');
+            json_array_foreach (value, k, element)
+                api_write_json(w, NULL, f->of, element);
+            json_write_close(w, ']');
+        } else {
+            write_json_value(w, f->name, value);
+        }
+    }
     json_write_close(w, '}');
 }

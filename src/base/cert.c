@@ -46,8 +46,8 @@ static bool set_serial(X509 *x)
 }
 
 /* Serial, dates, subject, issuer and key. */
-static bool fill(X509 *x, EVP_PKEY *key, const struct cert_spec *spec,
-                 X509 *issuer)
+static bool fill_certificate(X509 *x, EVP_PKEY *key,
+                             const struct cert_spec *spec, X509 *issuer)
 {
     X509_NAME *subject = X509_get_subject_name(x);
     size_t len = MIN(strlen(spec->name), NAME_MAX_BYTES);
@@ -62,7 +62,7 @@ static bool fill(X509 *x, EVP_PKEY *key, const struct cert_spec *spec,
            X509_set_issuer_name(x, X509_get_subject_name(issuer)) == 1;
 }
 
-static bool extend(X509 *x, const struct cert_spec *spec, X509 *issuer)
+static bool add_extensions(X509 *x, const struct cert_spec *spec, X509 *issuer)
 {
     if (spec->authority)
         return add_extension(x, x, NID_basic_constraints,
@@ -84,8 +84,8 @@ X509 *cert_issue(EVP_PKEY *key, const struct cert_spec *spec, X509 *issuer,
 {
     X509 *x = X509_new();
 
-    if (x && fill(x, key, spec, issuer ? issuer : x) &&
-        extend(x, spec, issuer ? issuer : x) &&
+    if (x && fill_certificate(x, key, spec, issuer ? issuer : x) &&
+        add_extensions(x, spec, issuer ? issuer : x) &&
         X509_sign(x, issuer ? issuer_key : key, EVP_sha256()) > 0)
         return x;
     X509_free(x);

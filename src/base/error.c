@@ -20,6 +20,7 @@ static const char *const code_names[ERR_MAX] = {
     [ERR_RANGE] = "range_not_satisfiable",
     [ERR_LOCKED] = "locked",
     [ERR_APPROVAL] = "pending_approval",
+    [ERR_UNSUPPORTED] = "unsupported",
     [ERR_LIMIT] = "limit_reached",
     [ERR_BUSY] = "overloaded",
     [ERR_SPACE] = "storage_full",
@@ -27,6 +28,7 @@ static const char *const code_names[ERR_MAX] = {
     [ERR_UNAVAILABLE] = "unavailable",
     [ERR_ISOLATION] = "isolation_failed",
     [ERR_TIMEOUT] = "deadline_passed",
+    [ERR_ELSEWHERE] = "unavailable",
     [ERR_CORRUPT] = "corrupt",
     [ERR_INTERNAL] = "internal",
 };
@@ -42,6 +44,7 @@ static void begin(struct error *err, enum error_code code, int errnum)
     err->quota_most = err->quota_used = 0;
     err->quota_until_ms = 0;
     err->approval[0] = '\0';
+    err->node[0] = '\0';
 }
 
 int error_set(struct error *err, enum error_code code, const char *fmt, ...)

@@ -11,6 +11,8 @@
 #ifndef GLOVEBOX_BASE_ERROR_H
 #define GLOVEBOX_BASE_ERROR_H
 
+#include <stdint.h>
+
 enum error_code {
     ERR_NONE = 0,
     /* the client's fault */
@@ -26,6 +28,7 @@ enum error_code {
     ERR_RANGE,           /* unsatisfiable byte range; 416 */
     ERR_LOCKED,          /* someone else holds a lock on it; 423 */
     ERR_APPROVAL,        /* held until somebody has said yes; 202 */
+    ERR_UNSUPPORTED,     /* the runtime or pool has not what it takes; 400 */
     /* a limit */
     ERR_LIMIT, /* a quota or cap of the tenant or session; 429 */
     ERR_BUSY,  /* the machine is full now; 429 with a retry hint */
@@ -35,6 +38,8 @@ enum error_code {
     ERR_UNAVAILABLE, /* stopping, or a part of ours is gone; 503 */
     ERR_ISOLATION,   /* a wall could not be built; 503 */
     ERR_TIMEOUT,     /* a deadline of ours passed; 504 */
+    ERR_ELSEWHERE,   /* it is on another node (struct error's node), which the
+                        spine forwards the request to; 503 where it cannot */
     ERR_CORRUPT,     /* stored bytes are not what they were; 500 */
     ERR_INTERNAL,    /* a defect or a failed system call; 500 */
     ERR_MAX
@@ -48,9 +53,10 @@ struct error {
     char hint[320];    /* what to do about it; may be empty */
     /* Of a quota: which, how much, how much of it is used, until when. */
     const char *quota; /* static, or NULL */
-    unsigned long long quota_most, quota_used;
-    long long quota_until_ms; /* 0: not known */
-    char approval[64];        /* ERR_APPROVAL: apr_… */
+    uint64_t quota_most, quota_used;
+    int64_t quota_until_ms; /* 0: not known */
+    char approval[64];      /* ERR_APPROVAL: apr_… */
+    char node[64];          /* ERR_ELSEWHERE: node_… */
 };
 
 /* Each of these returns -code, so that failing is one statement. */

@@ -5,8 +5,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 
@@ -112,7 +114,7 @@ int fd_write_new(int dirfd, const char *name, const void *bytes, size_t len)
     if (fd < 0)
         return -errno;
     r = fd_write_all(fd, bytes, len);
-    /* Whatever the umask took away. */
+    /* Undo the effect of the umask. */
     if (r == 0 && (fchmod(fd, 0600) < 0 || fsync(fd) < 0))
         r = -errno;
     if (r == 0)
@@ -166,4 +168,25 @@ int fd_socketpair(int type, int ret_pair[2])
 int fd_pipe(int ret_pair[2])
 {
     return pipe2(ret_pair, O_CLOEXEC) < 0 ? -errno : 0;
+}
+
+/* ---- the reserve ----------------------------------------------------------
+ */
+
+static _Atomic uint64_t fd_reserve;
+
+void fd_reserve_set(uint64_t descriptors)
+{
+    atomic_store(&fd_reserve, descriptors);
+}
+
+/* Reads the limit each time, because it can be changed from outside. */
+bool fd_reserve_holds(int fd)
+{
+    struct rlimit files;
+    uint64_t kept = atomic_load(&fd_reserve);
+
+    if (fd < 0 || getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return false;
+    return (uint64_t)fd + 1 + MIN(kept, files.rlim_cur / 2) <= files.rlim_cur;
 }

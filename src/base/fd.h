@@ -7,7 +7,9 @@
 #define GLOVEBOX_BASE_FD_H
 
 #include <dirent.h>
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include <sys/types.h>
 #include <unistd.h>
 
@@ -46,5 +48,13 @@ int fd_dup(int fd, int lowest); /* close-on-exec */
 /* Connected AF_UNIX pair, close-on-exec; type SOCK_STREAM or SOCK_SEQPACKET */
 int fd_socketpair(int type, int ret_pair[2]);
 int fd_pipe(int ret_pair[2]);
+
+/* A part of this process's table of descriptors that modules which open many
+ * leave free for the others. Set once, at the start; at most half of the table
+ * counts. */
+void fd_reserve_set(uint64_t descriptors);
+/* True: the reserve is still free after fd was opened. The kernel returns the
+ * lowest free number, so all below it are in use. */
+bool fd_reserve_holds(int fd);
 
 #endif

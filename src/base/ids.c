@@ -71,7 +71,7 @@ void ids_make_dated(const char *prefix, char ret[ID_MAX])
     make(prefix, date, DATED_BYTES, ret);
 }
 
-/* What this moment's ids begin with. */
+/* The prefix of ids made at this moment. */
 static uint32_t this_moment(void)
 {
     static _Atomic uint64_t known; /* which moment, and what it is called */
@@ -106,7 +106,28 @@ static bool valid(const char *prefix, const char *id, size_t digits)
 
 bool ids_valid(const char *prefix, const char *id)
 {
-    return valid(prefix, id, (size_t)(2 * RANDOM_BYTES));
+    return valid(prefix, id, (size_t)(2 * RANDOM_BYTES)) ||
+           valid(prefix, id, (size_t)(2 * RANDOM_BYTES + IDS_TAG));
+}
+
+static char own_tag[IDS_TAG + 1];
+
+void ids_set_tag(const char *tag)
+{
+    (void)snprintf(own_tag, sizeof(own_tag), "%s", tag);
+}
+
+void ids_make_tagged(const char *prefix, char ret[ID_MAX])
+{
+    make(prefix, own_tag, RANDOM_BYTES, ret);
+}
+
+bool ids_tag(const char *prefix, const char *id, char ret[IDS_TAG + 1])
+{
+    if (!valid(prefix, id, (size_t)(2 * RANDOM_BYTES + IDS_TAG)))
+        return false;
+    (void)snprintf(ret, IDS_TAG + 1, "%s", id + strlen(prefix) + 1);
+    return true;
 }
 
 bool ids_valid_dated(const char *prefix, const char *id)

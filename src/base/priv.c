@@ -29,7 +29,7 @@ int priv_find(const char *name, struct priv_user *ret_user)
     return 0;
 }
 
-/* mkdir -p for what is above the directory; those are for everybody. */
+/* mkdir -p of the folders above; every user may enter those. */
 static int make_parents(const char *path)
 {
     char *part cleanup(mem_free) = xstrdup(path);
@@ -45,7 +45,7 @@ static int make_parents(const char *path)
     return 0;
 }
 
-static bool is_empty(int fd)
+static bool dir_is_empty(int fd)
 {
     DIR *dir cleanup(fd_closedir) = NULL;
     struct dirent *entry;
@@ -78,7 +78,7 @@ int priv_claim_dir(const char *path, const struct priv_user *user, int *ret_fd)
         return -errno;
     if (((st.st_uid != geteuid() && st.st_uid != user->uid) ||
          (st.st_mode & 077)) &&
-        !is_empty(fd))
+        !dir_is_empty(fd))
         return -ENOTEMPTY;
     if (geteuid() == 0 && fchown(fd, user->uid, user->gid) < 0)
         return -errno;
@@ -89,7 +89,7 @@ int priv_claim_dir(const char *path, const struct priv_user *user, int *ret_fd)
 }
 
 /* As root, every capability; then the service's account, none, for good. */
-static int become(const struct priv_user *user)
+static int become_user(const struct priv_user *user)
 {
     uid_t real, effective, saved;
 
@@ -101,14 +101,14 @@ static int become(const struct priv_user *user)
         return -errno;
     if (real != user->uid || effective != user->uid || saved != user->uid)
         return -EPERM;
-    if (setuid(0) == 0 || setgid(0) == 0) /* must not be possible any more */
+    if (setuid(0) == 0 || setgid(0) == 0) /* root must be out of reach */
         return -EPERM;
     return 0;
 }
 
 int priv_drop(const struct priv_user *user)
 {
-    int r = geteuid() == 0 ? become(user) : 0;
+    int r = geteuid() == 0 ? become_user(user) : 0;
 
     if (r < 0)
         return r;

@@ -94,3 +94,12 @@ uint32_t utf8_decode(const char *text, size_t len)
         c = c << 6 | (p[i] & 0x3fu);
     return c;
 }
+
+size_t utf8_cut(const char *text, size_t len, size_t most)
+{
+    size_t n = len < most ? len : most;
+
+    while (n < len && n > 0 && ((unsigned char)text[n] & 0xc0) == 0x80)
+        n--;
+    return n;
+}

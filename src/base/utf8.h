@@ -14,6 +14,9 @@
 size_t utf8_length(const char *text, size_t len);
 /* Bytes at the end that begin a sequence whose rest is still to come. */
 size_t utf8_partial(const char *text, size_t len);
+/* The length of the longest prefix of at most `most` bytes that does not end
+ * within a character; text is valid. */
+size_t utf8_cut(const char *text, size_t len, size_t most);
 bool utf8_valid(const char *text, size_t len);
 /* The character of a valid sequence of that length. */
 uint32_t utf8_decode(const char *text, size_t len);

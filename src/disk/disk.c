@@ -96,7 +96,7 @@ int disk_admit(struct disk *d, uint64_t bytes, struct error *err)
     struct disk_room room;
     bool refused;
 
-    /* What cannot be looked at is told by the write itself. */
+    /* If the disk cannot be examined, the write itself will report it. */
     if (!d || d->look(d, &room) < 0)
         return 0;
     mutex_lock(&d->lock);

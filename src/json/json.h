@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Checked JSON over jansson. Foreign text is scanned iteratively first (depth,
- * members, number length), because jansson recurses and builds whatever it
- * is told to; only then is it parsed. Bodies are read by tables of fields,
- * so that an unknown or misshapen one is named in the answer. What we send
- * is written straight into a buffer: no tree is built for it, and bytes that
- * are not UTF-8 become U+FFFD.
+ * members, number length) before jansson parses it, because jansson recurses
+ * without such bounds. Field tables read bodies, so the answer names an
+ * unknown or malformed field. Answers are written straight into a buffer
+ * without a tree; bytes that are not UTF-8 become U+FFFD.
  */
 #ifndef GLOVEBOX_JSON_JSON_H
 #define GLOVEBOX_JSON_JSON_H
@@ -18,7 +17,7 @@
 struct buf;
 struct error;
 
-/* ---- check.c, parse.c: text to values ---------------------------------- */
+/* ---- check.c, read.c: text to values ----------------------------------- */
 
 #define JSON_DEPTH_CAP 256 /* no limit may be set above this */
 
@@ -62,6 +61,10 @@ struct json_field {
     const char *const *choices; /* ended by NULL */
 };
 
+/* An integer, also when it is written as 30.0 or 3e1 (JSON Schema counts these
+ * as integers); false for anything else. */
+bool json_whole_number(const json_t *v, int64_t *ret);
+
 /* Fills ret from object; strings are borrowed from it. A field that is absent
  * or null leaves its member as it was. ERR_INVALID names the field at fault,
  * and for an unknown one the nearest that is known. */
@@ -74,9 +77,13 @@ const char *json_nearest(const char *name, const char *const *known,
 /* ---- write.c: values to text -------------------------------------------- */
 
 struct json_writer {
-    struct buf *out; /* borrowed */
-    bool comma;      /* a value came before, at this level */
-    bool replaced;   /* something was not UTF-8 */
+    struct buf *out;      /* borrowed */
+    bool comma;           /* a value came before, at this level */
+    bool replaced;        /* something was not UTF-8 */
+    const char *base_url; /* what json_write_url begins with; NULL: nothing */
+    /* What people call a principal, "" for none; NULL: nobody has a name. */
+    void (*name_of)(void *ctx, const char *id, char ret[64]);
+    void *name_ctx;
 };
 
 /* key is NULL inside an array and at the top. */
@@ -88,6 +95,8 @@ void json_write_text(struct json_writer *w, const char *key, const char *text,
 /* NULL writes null. */
 void json_write_string(struct json_writer *w, const char *key,
                        const char *text);
+/* A path of this service ("/api/…") as a URL; NULL writes null. */
+void json_write_url(struct json_writer *w, const char *key, const char *path);
 void json_write_int(struct json_writer *w, const char *key, int64_t value);
 void json_write_bool(struct json_writer *w, const char *key, bool value);
 /* A double of our own (never NaN or infinite), with six decimals. */
@@ -100,7 +109,7 @@ void json_write_base64(struct json_writer *w, const char *key,
 /* "2026-01-31T23:59:59.123Z", or null for 0. */
 void json_write_time(struct json_writer *w, const char *key, int64_t real_ms);
 
-/* ---- base64.c ------------------------------------------------------------
+/* ---- read.c: base64 ------------------------------------------------------
  */
 
 /* Strict: padded, no white space. ret: owned by caller. */

@@ -12,6 +12,7 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/mem.h"
 #include "base/utf8.h"
 
 #define BASE64_CHUNK ((size_t)48 << 10) /* a multiple of three */
@@ -33,7 +34,7 @@ static void add_escape(struct buf *out, unsigned char c)
         buf_addf(out, "\\u%04x", c);
 }
 
-static bool plain(unsigned char c)
+static bool is_plain(unsigned char c)
 {
     return c >= 0x20 && c < 0x80 && c != '"' && c != '\\';
 }
@@ -45,7 +46,7 @@ static void add_quoted(struct json_writer *w, const char *text, size_t len)
     for (size_t i = 0; i < len;) {
         size_t from = i, n;
 
-        while (i < len && plain((unsigned char)text[i]))
+        while (i < len && is_plain((unsigned char)text[i]))
             i++;
         buf_add(w->out, text + from, i - from);
         if (i == len)
@@ -67,7 +68,7 @@ static void add_quoted(struct json_writer *w, const char *text, size_t len)
 }
 
 /* The comma and the name before a value. */
-static void begin(struct json_writer *w, const char *key)
+static void begin_value(struct json_writer *w, const char *key)
 {
     if (w->comma)
         buf_add(w->out, ",", 1);
@@ -80,7 +81,7 @@ static void begin(struct json_writer *w, const char *key)
 
 void json_write_open(struct json_writer *w, const char *key, char bracket)
 {
-    begin(w, key);
+    begin_value(w, key);
     buf_add(w->out, &bracket, 1);
     w->comma = false;
 }
@@ -103,35 +104,44 @@ void json_write_key(struct json_writer *w, const char *key, size_t len)
 void json_write_text(struct json_writer *w, const char *key, const char *text,
                      size_t len)
 {
-    begin(w, key);
+    begin_value(w, key);
     add_quoted(w, text, len);
 }
 
 void json_write_string(struct json_writer *w, const char *key,
                        const char *text)
 {
-    begin(w, key);
+    begin_value(w, key);
     if (text)
         add_quoted(w, text, strlen(text));
     else
         buf_adds(w->out, "null");
 }
 
+void json_write_url(struct json_writer *w, const char *key, const char *path)
+{
+    struct buf url cleanup(buf_done) = {0};
+
+    if (path)
+        buf_addf(&url, "%s%s", w->base_url ? w->base_url : "", path);
+    json_write_string(w, key, url.data);
+}
+
 void json_write_int(struct json_writer *w, const char *key, int64_t value)
 {
-    begin(w, key);
+    begin_value(w, key);
     buf_addf(w->out, "%lld", (long long)value);
 }
 
 void json_write_bool(struct json_writer *w, const char *key, bool value)
 {
-    begin(w, key);
+    begin_value(w, key);
     buf_adds(w->out, value ? "true" : "false");
 }
 
 void json_write_real(struct json_writer *w, const char *key, double value)
 {
-    begin(w, key);
+    begin_value(w, key);
     buf_addf(w->out, "%.6f", value);
 }
 
@@ -140,7 +150,7 @@ void json_write_raw(struct json_writer *w, const char *key, const char *text,
 {
     size_t from;
 
-    begin(w, key);
+    begin_value(w, key);
     from = w->out->len;
     buf_add(w->out, text, len);
     /* Valid JSON has line ends only between its tokens. */
@@ -154,7 +164,7 @@ void json_write_base64(struct json_writer *w, const char *key,
 {
     const unsigned char *p = bytes;
 
-    begin(w, key);
+    begin_value(w, key);
     buf_reserve(w->out, (len + 2) / 3 * 4 + 3);
     buf_add(w->out, "\"", 1);
     while (len) {

@@ -9,6 +9,7 @@
 #ifndef GLOVEBOX_TESTS_SCRATCH_H
 #define GLOVEBOX_TESTS_SCRATCH_H
 
+#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
@@ -32,12 +33,27 @@ static inline const char *scratch_base(void)
 }
 
 /* Makes the directory and returns its path, ret; NULL if it cannot. The
- * caller removes it. */
+ * caller removes it with scratch_remove. */
 static inline char *scratch_dir(char *ret, size_t size, const char *name)
 {
     int len = snprintf(ret, size, "%s/%s.XXXXXX", scratch_base(), name);
 
     return len > 0 && (size_t)len < size ? mkdtemp(ret) : NULL;
+}
+
+static inline int scratch_remove_entry(const char *path, const struct stat *st,
+                                       int kind, struct FTW *at)
+{
+    (void)st;
+    (void)kind;
+    (void)at;
+    return remove(path);
+}
+
+/* Removes a directory and all in it; 0 on success. */
+static inline int scratch_remove(const char *dir)
+{
+    return nftw(dir, scratch_remove_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 #endif

@@ -4,6 +4,7 @@
  * makes the service read, write and publish is compared, field by field and
  * at, below and above each bound.
  */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,6 +18,7 @@
 #include "api/api.h"
 #include "base/buf.h"
 #include "base/error.h"
+#include "base/mem.h"
 #include "doors/mcp/mcp.h"
 #include "doors/native/native.h"
 #include "quota/quota.h"
@@ -81,7 +83,10 @@ static bool fits(const json_t *schema, const json_t *v);
 static bool is_of_type(const char *type, const json_t *v)
 {
     return (strcmp(type, "string") == 0 && json_is_string(v)) ||
-           (strcmp(type, "integer") == 0 && json_is_integer(v)) ||
+           (strcmp(type, "integer") == 0 &&
+            (json_is_integer(v) ||
+             (json_is_real(v) && fabs(json_real_value(v)) <= 0x1p53 &&
+              json_real_value(v) == floor(json_real_value(v))))) ||
            (strcmp(type, "number") == 0 && json_is_number(v)) ||
            (strcmp(type, "boolean") == 0 && json_is_boolean(v)) ||
            (strcmp(type, "object") == 0 && json_is_object(v)) ||
@@ -163,8 +168,10 @@ static bool fits(const json_t *schema, const json_t *v)
     if (json_is_string(v) && !within(schema, "minLength", "maxLength",
                                      (int64_t)json_string_length(v)))
         return false;
-    if (json_is_integer(v) &&
-        !within(schema, "minimum", "maximum", json_integer_value(v)))
+    if (json_is_number(v) &&
+        !within(schema, "minimum", "maximum",
+                json_is_real(v) ? (int64_t)json_real_value(v)
+                                : json_integer_value(v)))
         return false;
     if (json_is_array(v) &&
         !within(schema, "minItems", "maxItems", (int64_t)json_array_size(v)))
@@ -335,8 +342,13 @@ static void check_elements(const struct api_resource *r,
 static void check_field(const struct api_resource *r,
                         const struct api_field *f)
 {
-    /* No field is of two kinds, and none is a real number. */
+    /* No field is of two kinds, and none is a fraction; 30.0 is an integer. */
     assert_false(agree(r, f, json_real(1.5)));
+    assert_int_equal(agree(r, f, json_real((double)MAX(f->min, 1))),
+                     f->kind == API_INT &&
+                         (f->max >= 1 || f->min > 0 || f->flags & API_NO_MAX));
+    if (f->kind == API_INT)
+        assert_false(agree(r, f, json_real(1e300)));
     assert_int_equal(agree(r, f, text_of(f->min > 0 ? f->min : 1)),
                      f->kind == API_STRING);
     assert_int_equal(agree(r, f, json_true()), f->kind == API_BOOL);
@@ -367,7 +379,24 @@ static void test_bodies_are_read_as_published(void **state)
     assert_true(fields > 150);
 }
 
-/* A field that must be there, and one that nobody knows. */
+/* The hint of an unknown field lists those that exist. */
+static bool names_all_fields(const struct api_resource *r,
+                             const json_t *object)
+{
+    void *ret = calloc(1, r->size);
+    struct error err = {0};
+    const struct api_field *f;
+    bool all = true;
+
+    assert_true(api_read(object, r, ret, &err) < 0);
+    free(ret);
+    /* A long list is cut at the size of a hint. */
+    for (size_t i = 0; (f = api_field_at(r, i)) && i < 8; i++)
+        all = all && strstr(err.hint, f->name);
+    return all;
+}
+
+/* A required field that is missing, and an unknown one. */
 static void test_required_and_unknown_fields(void **state)
 {
     (void)state;
@@ -385,6 +414,7 @@ static void test_required_and_unknown_fields(void **state)
         assert_true(reads(r, object, NULL));
         (void)json_object_set_new(object, "no_such_field", json_integer(1));
         assert_false(reads(r, object, "no_such_field"));
+        assert_true(names_all_fields(r, object));
         (void)json_object_del(object, "no_such_field");
         for (size_t i = 0; (f = api_field_at(r, i)); i++)
             if (f->flags & API_REQUIRED) {
@@ -465,6 +495,8 @@ static void fill_int(const struct api_field *f, void *member, int64_t n)
     case API_STORE_CHARS:
     case API_STORE_TEXT:
     case API_STORE_JSON:
+    case API_STORE_BUF:
+    case API_STORE_POINTER:
         fail_msg("%s is not held as a number", f->name);
     }
 }
@@ -489,6 +521,17 @@ static void fill_field(const struct api_field *f, char *object, size_t depth)
 
     if (f->write || (f->of && depth == 0))
         return;
+    if (f->store == API_STORE_BUF) {
+        static struct buf text = {.data = (char *)"x", .len = 1};
+
+        if (!f->of)
+            *(const struct buf **)member = &text;
+        return;
+    }
+    if (f->store == API_STORE_POINTER) {
+        *(void **)member = filled(f->of, depth - 1);
+        return;
+    }
     if (f->kind == API_OBJECT && f->of) {
         void *inner = filled(f->of, depth - 1);
 
@@ -571,6 +614,69 @@ static void check_members(const struct api_resource *r, const json_t *answer,
     assert_int_equal(json_object_size(properties), i);
 }
 
+static json_t *document_of(const struct api_resource *r);
+
+static json_t *member_of(const struct api_field *f)
+{
+    json_t *array;
+
+    switch (f->kind) {
+    case API_STRING:
+        return json_string("x");
+    case API_CHOICE:
+        return json_string(f->choices[0]);
+    case API_TIME:
+        return json_string("2026-01-01T00:00:00Z");
+    case API_INT:
+    case API_REAL:
+        return json_integer(1);
+    case API_BOOL:
+        return json_true();
+    case API_OBJECT:
+        return f->of ? document_of(f->of) : json_pack("{s:i}", "any", 1);
+    case API_ARRAY:
+        array = json_array();
+        (void)json_array_append_new(array, f->of ? document_of(f->of)
+                                           : f->items == API_OBJECT
+                                               ? json_object()
+                                               : json_string("x"));
+        return array;
+    }
+    return NULL;
+}
+
+static json_t *document_of(const struct api_resource *r)
+{
+    json_t *object = json_object();
+    const struct api_field *f;
+
+    for (size_t i = 0; (f = api_field_at(r, i)); i++)
+        (void)json_object_set_new(object, f->name, member_of(f));
+    (void)json_object_set_new(object, "in_no_table", json_true());
+    return object;
+}
+
+/* Written from JSON: all fields of the table and no others, also when the
+ * document lacks them or has more. */
+static void check_document(const struct api_resource *r, const json_t *schema)
+{
+    json_t *full cleanup(json_unref) = document_of(r);
+    json_t *empty cleanup(json_unref) = json_object();
+
+    for (int i = 0; i < 2; i++) {
+        struct buf text cleanup(buf_done) = {0};
+        struct json_writer w = {.out = &text};
+        json_t *answer cleanup(json_unref) = NULL;
+        struct error err;
+
+        api_write_json(&w, NULL, r, i ? full : empty);
+        assert_int_equal(json_parse(text.data, text.len, &answer, &err), 0);
+        check_members(r, answer, schema, i > 0);
+        if (i && !fits(schema, answer))
+            fail_msg("%s: %s does not fit its schema", r->name, text.data);
+    }
+}
+
 static void test_answers_are_written_as_published(void **state)
 {
     size_t answers = 0;
@@ -581,8 +687,12 @@ static void test_answers_are_written_as_published(void **state)
         json_t *schema cleanup(json_unref) = schema_of(r, API_INLINE);
         void *empty, *full;
 
-        if (r->input || r->size == 0)
+        if (r->input)
             continue;
+        if (r->size == 0) {
+            check_document(r, schema);
+            continue;
+        }
         empty = calloc(1, r->size);
         full = filled(r, 3);
         for (int i = 0; i < 2; i++) {
@@ -644,6 +754,131 @@ static void test_tables_are_sound(void **state)
     }
 }
 
+/* Every tool has both tables, and its schemas come from them. */
+static void test_tools_have_tables(void **state)
+{
+    (void)state;
+    assert_true(mcp_tools_count > 20);
+    for (size_t i = 0; i < mcp_tools_count; i++) {
+        const struct mcp_tool *t = &mcp_tools[i];
+
+        if (!t->input || !t->output || t->schema)
+            fail_msg("%s has no tables", t->name);
+        assert_true(t->input->input && t->input->size > 0);
+        /* A failure has the status, a message and a hint. */
+        assert_true(!t->output->input && t->output->size > 0 &&
+                    t->output->partial && t->output->base);
+        assert_string_equal(t->output->base->fields[0].name, "status");
+        assert_string_equal(t->output->base->fields[1].name, "message");
+        assert_string_equal(t->output->base->fields[2].name, "hint");
+    }
+}
+
+static const struct api_field *field_named(const struct api_resource *r,
+                                           const char *name)
+{
+    const struct api_field *f;
+
+    for (size_t i = 0; (f = api_field_at(r, i)); i++)
+        if (strcmp(f->name, name) == 0)
+            return f;
+    return NULL;
+}
+
+/* Tools that answer with fewer fields than their own table has: what a run
+ * that waits for approval says, and what check_approval says before it. */
+static void test_short_answers_fit_the_schema(void **state)
+{
+    static const struct {
+        const char *tool, *says;
+    } rows[] = {{"check_approval", "decide_approval"}};
+    const struct api_resource *of[2] = {NULL};
+    const struct api_field *f;
+
+    (void)state;
+    for (size_t i = 0; i < mcp_tools_count; i++) {
+        if (strcmp(mcp_tools[i].name, rows[0].tool) == 0)
+            of[0] = mcp_tools[i].output;
+        if (strcmp(mcp_tools[i].name, rows[0].says) == 0)
+            of[1] = mcp_tools[i].output;
+    }
+    assert_true(of[0] && of[1]);
+    for (size_t i = 0; (f = api_field_at(of[1], i)); i++) {
+        const struct api_field *g = field_named(of[0], f->name);
+
+        if (!g || g->kind != f->kind || g->of != f->of)
+            fail_msg("check_approval has no field %s", f->name);
+    }
+}
+
+static const struct api_resource *resource_named(const char *name, size_t len)
+{
+    for (size_t i = 0; native_resources[i]; i++)
+        if (strlen(native_resources[i]->name) == len &&
+            memcmp(native_resources[i]->name, name, len) == 0)
+            return native_resources[i];
+    return NULL;
+}
+
+/* Bodies and answers of every route are resources of the right direction;
+ * each answer has a status, and held ones are 202. */
+static void test_routes_name_resources(void **state)
+{
+    static const char *const plain[] = {"text",  "object", "events", "bytes",
+                                        "zip",   "diff",   "held",   "csv",
+                                        "lines", "form",   "ndjson", NULL};
+
+    (void)state;
+    assert_true(doors_routes_count > 60);
+    for (size_t i = 0; i < doors_routes_count; i++) {
+        const struct doors_route *route = &doors_routes[i];
+        const char *at = route->answers;
+        size_t good = 0;
+
+        if (route->body && route->body[0] >= 'A' && route->body[0] <= 'Z') {
+            const struct api_resource *r =
+                resource_named(route->body, strcspn(route->body, "?"));
+
+            if (!r || !r->input)
+                fail_msg("%s %s: body %s", route->method, route->pattern,
+                         route->body);
+        }
+        while (at && *at) {
+            unsigned status = (unsigned)strtoul(at, NULL, 10);
+
+            assert_in_range(status, 200, 599);
+            good += status < 400;
+            at += 3;
+            while (*at && *at != ',') {
+                size_t n;
+                bool known = false;
+
+                at += strspn(at, " []|");
+                n = strcspn(at, " []|,");
+                if (!n)
+                    break;
+                for (size_t k = 0; plain[k]; k++)
+                    known |=
+                        strlen(plain[k]) == n && memcmp(plain[k], at, n) == 0;
+                if (*at >= 'A' && *at <= 'Z') {
+                    const struct api_resource *r = resource_named(at, n);
+
+                    known = r && !r->input;
+                }
+                if (!known)
+                    fail_msg("%s %s answers with an unknown %.*s",
+                             route->method, route->pattern, (int)n, at);
+                if (n == 4 && memcmp(at, "held", 4) == 0)
+                    assert_int_equal(status, 202);
+                at += n;
+                at += strspn(at, "]");
+            }
+            at += strspn(at, ", ");
+        }
+        assert_true(good > 0);
+    }
+}
+
 /* The body that sets quotas has one field per quota, in their order. */
 static void test_quotas_have_their_names(void **state)
 {
@@ -662,6 +897,9 @@ int main(void)
         cmocka_unit_test(test_required_and_unknown_fields),
         cmocka_unit_test(test_defaults_are_applied),
         cmocka_unit_test(test_answers_are_written_as_published),
+        cmocka_unit_test(test_tools_have_tables),
+        cmocka_unit_test(test_short_answers_fit_the_schema),
+        cmocka_unit_test(test_routes_name_resources),
         cmocka_unit_test(test_quotas_have_their_names),
     };
 

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * base: the error object keeps its context, buffers and arenas keep their
- * shape, a logged value cannot forge a line, and readers stop at their cap.
+ * shape, a logged value cannot forge a line, readers stop at their cap, and
+ * names made to collide do not slow a table.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,13 +22,157 @@
 #include "base/arena.h"
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/digest.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/hash.h"
+#include "base/hex.h"
+#include "base/idmap.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/reserve.h"
+#include "base/siphash.h"
+#include "base/size.h"
+#include "base/url.h"
+
+/* ---- siphash ------------------------------------------------------------ */
+
+/* The vectors published with SipHash-2-4: key 00 to 0f, message 00, 01, … */
+static void siphash_agrees_with_the_published_vectors(void **state)
+{
+    static const unsigned char expected[][8] = {
+        {0x31, 0x0e, 0x0e, 0xdd, 0x47, 0xdb, 0x6f, 0x72},
+        {0xfd, 0x67, 0xdc, 0x93, 0xc5, 0x39, 0xf8, 0x74},
+        {0x5a, 0x4f, 0xa9, 0xd9, 0x09, 0x80, 0x6c, 0x0d},
+        {0x2d, 0x7e, 0xfb, 0xd7, 0x96, 0x66, 0x67, 0x85},
+        {0xb7, 0x87, 0x71, 0x27, 0xe0, 0x94, 0x27, 0xcf},
+        {0x8d, 0xa6, 0x99, 0xcd, 0x64, 0x55, 0x76, 0x18},
+        {0xce, 0xe3, 0xfe, 0x58, 0x6e, 0x46, 0xc9, 0xcb},
+        {0x37, 0xd1, 0x01, 0x8b, 0xf5, 0x00, 0x02, 0xab},
+        {0x62, 0x24, 0x93, 0x9a, 0x79, 0xf5, 0xf5, 0x93},
+        {0xb0, 0xe4, 0xa9, 0x0b, 0xdf, 0x82, 0x00, 0x9e},
+        {0xf3, 0xb9, 0xdd, 0x94, 0xc5, 0xbb, 0x5d, 0x7a},
+        {0xa7, 0xad, 0x6b, 0x22, 0x46, 0x2f, 0xb3, 0xf4},
+        {0xfb, 0xe5, 0x0e, 0x86, 0xbc, 0x8f, 0x1e, 0x75},
+        {0x90, 0x3d, 0x84, 0xc0, 0x27, 0x56, 0xea, 0x14},
+        {0xee, 0xf2, 0x7a, 0x8e, 0x90, 0xca, 0x23, 0xf7},
+        {0xe5, 0x45, 0xbe, 0x49, 0x61, 0xca, 0x29, 0xa1},
+    };
+    unsigned char key[SIPHASH_KEY], message[ARRAY_SIZE(expected)];
+
+    (void)state;
+    for (unsigned i = 0; i < SIPHASH_KEY; i++)
+        key[i] = (unsigned char)i;
+    for (unsigned len = 0; len < ARRAY_SIZE(expected); len++) {
+        uint64_t hash = siphash(key, message, len);
+
+        for (unsigned i = 0; i < 8; i++)
+            assert_int_equal(hash >> 8 * i & 255, expected[len][i]);
+        message[len] = (unsigned char)len;
+    }
+}
+
+static void siphash_of_the_process_has_a_key(void **state)
+{
+    static const unsigned char none[SIPHASH_KEY];
+
+    (void)state;
+    assert_true(siphash_text("name") == siphash_bytes("name", 4));
+    assert_true(siphash_text("name") != siphash_text("nome"));
+    assert_true(siphash_text("name") != siphash(none, "name", 4));
+}
+
+/* ---- idmap -------------------------------------------------------------- */
+
+static uint32_t fnv1a(const char *text)
+{
+    uint32_t h = 2166136261u;
+
+    for (; *text; text++)
+        h = (h ^ (unsigned char)*text) * 16777619u;
+    return h;
+}
+
+/* Names that a client could compute, because they share a bucket under a hash
+ * without a key, must not share one. */
+static void idmap_spreads_names_made_to_collide(void **state)
+{
+    enum {
+        COUNT = 512
+    };
+    static struct {
+        struct idmap_node node;
+        char name[16];
+    } objects[COUNT];
+    struct idmap map = {0};
+    unsigned made = 0, longest = 0;
+
+    (void)state;
+    for (unsigned n = 0; made < COUNT; n++) {
+        (void)snprintf(objects[made].name, sizeof(objects[made].name), "n%u",
+                       n);
+        if ((fnv1a(objects[made].name) & (COUNT - 1)) == 0)
+            made++;
+    }
+    for (unsigned i = 0; i < COUNT; i++)
+        idmap_add(&map, &objects[i].node, objects[i].name);
+    assert_int_equal(map.count, COUNT);
+    for (unsigned i = 0; i < COUNT; i++)
+        assert_ptr_equal(idmap_find(&map, objects[i].name), &objects[i].node);
+    assert_null(idmap_find(&map, "n"));
+    for (size_t b = 0; b < map.size; b++) {
+        unsigned chain = 0;
+
+        for (struct idmap_node *n = map.buckets[b]; n; n = n->next)
+            chain++;
+        longest = MAX(longest, chain);
+    }
+    /* With one name a bucket on average, 16 in one has a chance of 1e-11. */
+    assert_in_range(longest, 1, 15);
+    for (unsigned i = 0; i < COUNT; i++)
+        idmap_remove(&map, &objects[i].node);
+    assert_int_equal(map.count, 0);
+    idmap_done(&map);
+}
+
+/* ---- size --------------------------------------------------------------- */
+
+static void size_format_at_the_edges_of_each_unit(void **state)
+{
+    static const struct {
+        uint64_t bytes;
+        const char *text;
+    } cases[] = {
+        {0, "0 B"},
+        {1, "1 B"},
+        {1023, "1023 B"},
+        {1024, "1 KiB"},
+        {1025, "1 KiB"},
+        {1126, "1 KiB"}, /* 1.0996: rounded down */
+        {1127, "1.1 KiB"},
+        {1536, "1.5 KiB"},
+        {10240, "10 KiB"},
+        {12800, "12.5 KiB"},
+        {1048575, "1023.9 KiB"},
+        {1048576, "1 MiB"},
+        {1153433, "1 MiB"},
+        {1153434, "1.1 MiB"},
+        {((uint64_t)1 << 30) - 1, "1023.9 MiB"},
+        {(uint64_t)1 << 30, "1 GiB"},
+        {(uint64_t)3 << 29, "1.5 GiB"},
+        {((uint64_t)1 << 40) - 1, "1023.9 GiB"},
+        {(uint64_t)1 << 40, "1 TiB"},
+        {(uint64_t)1 << 50, "1 PiB"},
+        {((uint64_t)1 << 60) - 1, "1023.9 PiB"},
+        {(uint64_t)1 << 60, "1 EiB"},
+        {UINT64_MAX, "15.9 EiB"},
+    };
+    char text[SIZE_TEXT_MAX];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        assert_string_equal(size_format(cases[i].bytes, text), cases[i].text);
+}
 
 /* ---- error -------------------------------------------------------------- */
 
@@ -289,6 +434,31 @@ static void clock_format_ms_is_iso(void **state)
                         "2026-01-31T23:59:59.123Z");
 }
 
+static void hex_decode_takes_lower_case_only(void **state)
+{
+    unsigned char bytes[2] = {0};
+
+    (void)state;
+    assert_true(hex_decode("0fa0", bytes, 2));
+    assert_int_equal(bytes[0], 0x0f);
+    assert_int_equal(bytes[1], 0xa0);
+    assert_true(hex_decode("ff00rest", bytes, 2));
+    assert_int_equal(bytes[0], 0xff);
+    assert_int_equal(bytes[1], 0);
+    assert_false(hex_decode("0FA0", bytes, 2));
+    assert_false(hex_decode("0fa", bytes, 2)); /* too short */
+    assert_false(hex_decode("0fg0", bytes, 2));
+    assert_true(hex_decode("", bytes, 0));
+    assert_int_equal(hex_digit('9'), 9);
+    assert_int_equal(hex_digit('f'), 15);
+    assert_int_equal(hex_digit('F'), 15);
+    assert_int_equal(hex_digit('g'), -1);
+    assert_int_equal(hex_digit('/'), -1);
+    assert_int_equal(hex_digit(':'), -1);
+    assert_int_equal(hex_digit('@'), -1);
+    assert_int_equal(hex_digit('\0'), -1);
+}
+
 static void I4_ids_are_well_formed_and_differ(void **state)
 {
     char a[ID_MAX], b[ID_MAX];
@@ -350,6 +520,43 @@ static void ids_valid_at_below_and_above(void **state)
     assert_false(ids_valid("k", "k-0123456789abcdef0123456789abcdef"));
     assert_false(ids_valid("k", "k"));
     assert_false(ids_valid("k", ""));
+}
+
+/* Of RFC 7693 and of the reference implementation; added in parts of all
+ * sizes, because the last block is treated differently. */
+static void digest_is_blake2b(void **state)
+{
+    static const struct {
+        size_t len;
+        const char *hex;
+    } cases[] = {
+        {0,
+         "0e5751c026e543b2e8ab2eb06099daa1d1e5df47778f7787faab45cdf12fe3a8"},
+        {3,
+         "b316f3683ac87007461037a8ff6547de35618800044bb3a4e98b3560c92c3794"},
+        {128,
+         "14696d2a98d9f8a280da8b132b1045b345e1033759c6b02fcc4ee885c8ae7c37"},
+        {1000,
+         "6ac4bea923678eb024090384d6e767b5870f849057dc19b172d8d9f2df30bf8e"},
+    };
+    unsigned char bytes[1000], out[DIGEST_SIZE];
+    char hex[2 * DIGEST_SIZE + 1];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (unsigned char)(i * 7);
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
+        for (size_t part = 1; part <= 257; part++) {
+            struct digest d;
+
+            digest_begin(&d);
+            for (size_t at = 0; at < cases[i].len; at += part)
+                digest_add(&d, bytes + at, MIN(part, cases[i].len - at));
+            digest_end(&d, out);
+            for (size_t k = 0; k < sizeof(out); k++)
+                (void)snprintf(hex + 2 * k, 3, "%02x", out[k]);
+            assert_string_equal(hex, cases[i].hex);
+        }
 }
 
 static void hash_gives_the_published_vectors(void **state)
@@ -444,6 +651,58 @@ static void fd_set_nonblock_turns_on_and_off(void **state)
     assert_int_equal(fd_set_nonblock(-1, 1), -EBADF);
 }
 
+static void the_host_of_a_url_is_checked(void **state)
+{
+    static const char *const good[] = {
+        "localhost",           "a",
+        "127.0.0.1:8650",      "[::1]",
+        "[2001:db8::1]:65535", "glovebox.example.com:1",
+        "under_score.example", "example.com."};
+    static const char *const bad[] = {"",
+                                      ".",
+                                      "a..b",
+                                      ".a",
+                                      "-a.example",
+                                      "a b",
+                                      "a/b",
+                                      "a@b",
+                                      "a?b",
+                                      "a#b",
+                                      "a\"b",
+                                      "a\r\nb",
+                                      "a:",
+                                      "a:0",
+                                      "a:65536",
+                                      "a:99999",
+                                      "a:8x",
+                                      "a:123456",
+                                      "[::1",
+                                      "::1",
+                                      "[]",
+                                      "[::1]x",
+                                      "[::1]:",
+                                      "[1.2.3.4]",
+                                      "[gggg::]",
+                                      "b\xc3\xbc"
+                                      "cher.example",
+                                      "a,b",
+                                      "a%20b"};
+    char name[300];
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++)
+        assert_true(url_authority_valid(good[i], strlen(good[i])));
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        assert_false(url_authority_valid(bad[i], strlen(bad[i])));
+    memset(name, 'a', sizeof(name));
+    assert_true(url_authority_valid(name, 63)); /* a label */
+    assert_false(url_authority_valid(name, 64));
+    for (size_t i = 63; i < sizeof(name); i += 64)
+        name[i] = '.';
+    assert_true(url_authority_valid(name, 253));
+    assert_false(url_authority_valid(name, 254));
+}
+
 static void R8_reserve_at_below_and_above_the_limit(void **state)
 {
     struct rlimit limit, low;
@@ -453,17 +712,17 @@ static void R8_reserve_at_below_and_above_the_limit(void **state)
     low = limit;
     low.rlim_cur = 200;
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &low), 0);
-    reserve_set(50);
-    assert_true(reserve_holds(148));
-    assert_true(reserve_holds(149)); /* 150 taken, 50 free */
-    assert_false(reserve_holds(150));
-    reserve_set(1000000); /* at most half of the table */
-    assert_true(reserve_holds(99));
-    assert_false(reserve_holds(100));
-    reserve_set(0);
-    assert_true(reserve_holds(199));
-    assert_false(reserve_holds(200));
-    assert_false(reserve_holds(-1));
+    fd_reserve_set(50);
+    assert_true(fd_reserve_holds(148));
+    assert_true(fd_reserve_holds(149)); /* 150 taken, 50 free */
+    assert_false(fd_reserve_holds(150));
+    fd_reserve_set(1000000); /* at most half of the table */
+    assert_true(fd_reserve_holds(99));
+    assert_false(fd_reserve_holds(100));
+    fd_reserve_set(0);
+    assert_true(fd_reserve_holds(199));
+    assert_false(fd_reserve_holds(200));
+    assert_false(fd_reserve_holds(-1));
     assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
@@ -484,13 +743,20 @@ int main(void)
         cmocka_unit_test(log_level_parse_knows_four_names),
         cmocka_unit_test(clock_left_ms_at_below_and_above),
         cmocka_unit_test(clock_format_ms_is_iso),
+        cmocka_unit_test(hex_decode_takes_lower_case_only),
         cmocka_unit_test(I4_ids_are_well_formed_and_differ),
         cmocka_unit_test(I4_near_ids_share_a_beginning_for_a_moment),
         cmocka_unit_test(ids_valid_at_below_and_above),
+        cmocka_unit_test(digest_is_blake2b),
         cmocka_unit_test(hash_gives_the_published_vectors),
         cmocka_unit_test(fd_read_file_at_below_and_above_the_cap),
         cmocka_unit_test(C5_descriptors_are_close_on_exec_from_birth),
         cmocka_unit_test(fd_set_nonblock_turns_on_and_off),
+        cmocka_unit_test(size_format_at_the_edges_of_each_unit),
+        cmocka_unit_test(siphash_agrees_with_the_published_vectors),
+        cmocka_unit_test(siphash_of_the_process_has_a_key),
+        cmocka_unit_test(idmap_spreads_names_made_to_collide),
+        cmocka_unit_test(the_host_of_a_url_is_checked),
         cmocka_unit_test(R8_reserve_at_below_and_above_the_limit),
     };
 

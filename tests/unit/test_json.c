@@ -226,10 +226,13 @@ static void json_read_suggests_the_nearest_name(void **state)
         read_text("{\"text\":\"a\",\"timeout\":9}", &t, &json, &err),
         -ERR_INVALID);
     assert_string_equal(err.message, "unknown field 'timeout'");
-    assert_string_equal(err.hint, "Did you mean 'timeout_s'?");
+    assert_string_equal(err.hint,
+                        "Did you mean 'timeout_s'? The fields are: text, "
+                        "timeout_s, flag, object, array, choice.");
     assert_int_equal(read_text("{\"text\":\"a\",\"zzz\":9}", &t, &far, &err),
                      -ERR_INVALID);
-    assert_string_equal(err.hint, "");
+    assert_string_equal(err.hint, "The fields are: text, timeout_s, flag, "
+                                  "object, array, choice.");
 }
 
 /* ---- write -------------------------------------------------------------- */
@@ -312,6 +315,19 @@ static void json_base64_decode_is_strict(void **state)
     assert_int_equal(len, 0);
 }
 
+static void utf8_cut_keeps_whole_characters(void **state)
+{
+    static const char text[] = "ab\u00e9c"; /* 5 bytes */
+
+    (void)state;
+    assert_int_equal(utf8_cut(text, 5, 0), 0);
+    assert_int_equal(utf8_cut(text, 5, 2), 2);
+    assert_int_equal(utf8_cut(text, 5, 3), 2);
+    assert_int_equal(utf8_cut(text, 5, 4), 4);
+    assert_int_equal(utf8_cut(text, 5, 5), 5);
+    assert_int_equal(utf8_cut(text, 5, 6), 5);
+}
+
 static void utf8_partial_finds_the_start(void **state)
 {
     (void)state;
@@ -342,6 +358,7 @@ int main(void)
         cmocka_unit_test(H6_json_write_replaces_what_is_not_utf8),
         cmocka_unit_test(json_write_base64_crosses_its_chunks),
         cmocka_unit_test(json_base64_decode_is_strict),
+        cmocka_unit_test(utf8_cut_keeps_whole_characters),
         cmocka_unit_test(utf8_partial_finds_the_start),
     };
 
