@@ -4,25 +4,12 @@
  * Runs in the daemon and the command line, called by conf_load last. Changes
  * nothing: what does not fit is refused, not mended.
  */
-#include <arpa/inet.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/url.h"
 #include "conf/conf_int.h"
-
-static bool is_loopback(const char *host)
-{
-    struct in_addr v4;
-    struct in6_addr v6;
-
-    if (inet_pton(AF_INET, host, &v4) == 1)
-        return (ntohl(v4.s_addr) >> 24) == IN_LOOPBACKNET;
-    if (inet_pton(AF_INET6, host, &v6) != 1)
-        return false;
-    return IN6_IS_ADDR_LOOPBACK(&v6) ||
-           (IN6_IS_ADDR_V4MAPPED(&v6) && v6.s6_addr[12] == IN_LOOPBACKNET);
-}
 
 /* The left one must not exceed the right one. */
 struct pair {
@@ -52,7 +39,7 @@ static uint64_t number(const void *base, const struct conf_option *o)
 
 bool conf_is_local(const struct conf *c)
 {
-    return is_loopback(c->listen_host);
+    return url_is_loopback(c->listen_host);
 }
 
 bool conf_tls_is_auto(const struct conf *c)
@@ -88,6 +75,58 @@ static int check_pairs(const void *base, const struct conf_options *table,
     return 0;
 }
 
+/* Also named in wire/warden_msg.h, where SPAWN carries it. Whether this host
+ * has what a tier needs is asked of the warden (service/). */
+static int check_isolation(const struct conf_pool *pool, struct error *err)
+{
+    if (strcmp(pool->isolation, "process") == 0)
+        return 0;
+    if (strcmp(pool->isolation, "gvisor") == 0) {
+        if (pool->zygote)
+            return 0;
+        (void)error_set(err, ERR_INVALID,
+                        "isolation gvisor cannot have zygote: false, because "
+                        "its sessions share the memory layout of a "
+                        "checkpoint");
+        return error_hint(err, "Leave out zygote, or set isolation to "
+                               "process.");
+    }
+    (void)error_set(err, ERR_INVALID, "isolation: there is no tier \"%s\"",
+                    pool->isolation);
+    return error_hint(err, "Set isolation to process or gvisor.");
+}
+
+static int check_models(const struct conf *c, struct error *err)
+{
+    const char *standard = NULL;
+
+    for (size_t i = 0; i < c->model_count; i++) {
+        const struct conf_model *m = &c->models[i];
+
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(m->name, c->models[j].name) == 0)
+                return error_set(err, ERR_INVALID,
+                                 "two models are named \"%s\"", m->name);
+        if (m->is_default && standard)
+            return error_set(err, ERR_INVALID,
+                             "models %s and %s are both the default", standard,
+                             m->name);
+        if (m->is_default)
+            standard = m->name;
+        if (strcmp(m->kind, "echo") != 0 &&
+            strncmp(m->url, "http://", 7) != 0 &&
+            strncmp(m->url, "https://", 8) != 0) {
+            (void)error_set(err, ERR_INVALID,
+                            "model %s: url must begin with https:// or "
+                            "http://",
+                            m->name);
+            return error_hint(err, "Set url to the base URL of the server, "
+                                   "for example http://127.0.0.1:8080/v1.");
+        }
+    }
+    return 0;
+}
+
 static int check_pools(const struct conf *c, struct error *err)
 {
     for (size_t i = 0; i < c->pool_count; i++) {
@@ -99,32 +138,10 @@ static int check_pools(const struct conf *c, struct error *err)
         if (check_pairs(&c->pools[i], &conf_options_pool, pool_pairs,
                         ARRAY_SIZE(pool_pairs), err) < 0)
             return error_wrap(err, "pool %s", c->pools[i].name);
+        if (check_isolation(&c->pools[i], err) < 0)
+            return error_wrap(err, "pool %s", c->pools[i].name);
     }
     return 0;
-}
-
-/* https, or this very machine: what comes by the network unsigned decides who
- * may do what. */
-static bool is_safe_url(const char *url)
-{
-    static const char secure[] = "https://", plain[] = "http://";
-    char host[64];
-    size_t len;
-
-    if (strncmp(url, secure, sizeof(secure) - 1) == 0)
-        return url[sizeof(secure) - 1] != '\0';
-    if (strncmp(url, plain, sizeof(plain) - 1) != 0)
-        return false;
-    url += sizeof(plain) - 1;
-    if (*url == '[')
-        len = strcspn(++url, "]/");
-    else
-        len = strcspn(url, ":/?#");
-    if (strchr(url, '@') || len >= sizeof(host))
-        return false;
-    memcpy(host, url, len);
-    host[len] = '\0';
-    return is_loopback(host) || strcmp(host, "localhost") == 0;
 }
 
 static int check_jwt(const struct conf *c, struct error *err)
@@ -143,10 +160,41 @@ static int check_jwt(const struct conf *c, struct error *err)
         return error_set(err, ERR_INVALID,
                          "jwt_issuer needs one of jwt_jwks_url and "
                          "jwt_jwks_file");
-    if (c->jwt_jwks_url[0] && !is_safe_url(c->jwt_jwks_url))
+    if (c->jwt_jwks_url[0] && !url_is_safe(c->jwt_jwks_url))
         return error_set(err, ERR_INVALID,
                          "jwt_jwks_url must be https, or http to a loopback "
                          "address");
+    return 0;
+}
+
+static int check_oidc(const struct conf *c, struct error *err)
+{
+    const char *const urls[] = {c->oidc_authorization_url, c->oidc_token_url};
+    bool given = urls[0][0] || urls[1][0];
+
+    if (!c->oidc_client_id[0])
+        return given || c->oidc_client_secret_file[0]
+                   ? error_set(err, ERR_INVALID,
+                               "signing in with the issuer is set up but "
+                               "oidc_client_id is empty")
+                   : 0;
+    if (!c->jwt_issuer[0])
+        return error_set(err, ERR_INVALID,
+                         "oidc_client_id needs jwt_issuer: who people sign in "
+                         "with");
+    if (!given && !url_is_safe(c->jwt_issuer)) {
+        (void)error_set(err, ERR_INVALID,
+                        "jwt_issuer is no https address, so its endpoints "
+                        "cannot be looked up");
+        return error_hint(err, "set oidc_authorization_url and "
+                               "oidc_token_url");
+    }
+    for (size_t i = 0; given && i < ARRAY_SIZE(urls); i++)
+        if (!url_is_safe(urls[i]) || strchr(urls[i], '#'))
+            return error_set(err, ERR_INVALID,
+                             "oidc_authorization_url and oidc_token_url must "
+                             "both be https, or http to a loopback address, "
+                             "without a fragment");
     return 0;
 }
 
@@ -154,7 +202,7 @@ static int check_webhook(const struct conf *c, struct error *err)
 {
     if (!c->webhook_url[0])
         return 0;
-    if (!is_safe_url(c->webhook_url))
+    if (!url_is_safe(c->webhook_url))
         return error_set(err, ERR_INVALID,
                          "webhook_url must be https, or http to a loopback "
                          "address");
@@ -165,6 +213,87 @@ static int check_webhook(const struct conf *c, struct error *err)
     return 0;
 }
 
+static int check_bucket(const struct conf_bucket *b, struct error *err)
+{
+    static const char *const uses[] = {"blobs", "mirror", "attach"};
+    const char *at = b->use;
+
+    if (!url_is_safe(b->endpoint))
+        return error_set(err, ERR_INVALID,
+                         "endpoint must be https, or http to a loopback "
+                         "address");
+    while (*at) {
+        size_t n = strcspn(at, ","), i = 0;
+
+        while (i < ARRAY_SIZE(uses) &&
+               (strlen(uses[i]) != n || strncmp(at, uses[i], n) != 0))
+            i++;
+        if (i == ARRAY_SIZE(uses))
+            return error_set(err, ERR_INVALID,
+                             "use is a list of blobs, mirror and attach");
+        at += n + (at[n] == ',');
+    }
+    return 0;
+}
+
+static int check_buckets(const struct conf *c, struct error *err)
+{
+    const struct conf_bucket *blobs = conf_bucket_find(c, c->blob_bucket);
+
+    for (size_t i = 0; i < c->bucket_count; i++) {
+        for (size_t j = 0; j < i; j++)
+            if (strcmp(c->buckets[i].name, c->buckets[j].name) == 0)
+                return error_set(err, ERR_INVALID,
+                                 "two buckets are named \"%s\"",
+                                 c->buckets[i].name);
+        if (check_bucket(&c->buckets[i], err) < 0)
+            return error_wrap(err, "bucket %s", c->buckets[i].name);
+    }
+    if (!c->blob_bucket[0])
+        return 0;
+    if (!blobs || !conf_list_has(blobs->use, "blobs"))
+        return error_set(err, ERR_INVALID,
+                         "blob_bucket %s is no entry of buckets whose use is "
+                         "blobs",
+                         c->blob_bucket);
+    if (blobs->tenants[0])
+        return error_set(err, ERR_INVALID,
+                         "bucket %s is blob_bucket, which is that of all "
+                         "tenants; leave its tenants empty",
+                         c->blob_bucket);
+    return 0;
+}
+
+/* A scheme, a host and perhaps a path: what a URL of ours begins with. */
+static bool is_public_url(const char *url)
+{
+    static const char path_chars[] = "abcdefghijklmnopqrstuvwxyz"
+                                     "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                     "0123456789-._~/";
+    size_t scheme = strncmp(url, "https://", 8) == 0  ? 8
+                    : strncmp(url, "http://", 7) == 0 ? 7
+                                                      : 0;
+    size_t len = strcspn(url + scheme, "/");
+
+    return scheme && url_authority_valid(url + scheme, len) &&
+           strspn(url + scheme + len, path_chars) ==
+               strlen(url + scheme + len) &&
+           !strstr(url + scheme + len, "//") &&
+           !strstr(url + scheme + len, "/.");
+}
+
+static int check_public_url(const struct conf *c, struct error *err)
+{
+    if (!c->public_url[0] || is_public_url(c->public_url))
+        return 0;
+    (void)error_set(err, ERR_INVALID,
+                    "public_url: \"%s\" is not the beginning of a URL",
+                    c->public_url);
+    return error_hint(err, "write https://HOST, https://HOST:PORT or "
+                           "https://HOST/PATH (or http), without user, query "
+                           "or fragment");
+}
+
 static int check_audit(const struct conf *c, struct error *err)
 {
     if (c->audit_syslog[0] && strncmp(c->audit_syslog, "unix:/", 6) != 0 &&
@@ -172,7 +301,7 @@ static int check_audit(const struct conf *c, struct error *err)
         return error_set(err, ERR_INVALID,
                          "audit_syslog must be unix:/PATH or "
                          "udp:ADDRESS:PORT");
-    if (c->audit_otlp_url[0] && !is_safe_url(c->audit_otlp_url))
+    if (c->audit_otlp_url[0] && !url_is_safe(c->audit_otlp_url))
         return error_set(err, ERR_INVALID,
                          "audit_otlp_url must be https, or http to a loopback "
                          "address");
@@ -194,7 +323,7 @@ static int check_sharing(const struct conf *c, struct error *err)
 
 int conf_check(const struct conf *c, struct error *err)
 {
-    if (!c->allow_remote && !is_loopback(c->listen_host)) {
+    if (!c->allow_remote && !url_is_loopback(c->listen_host)) {
         (void)error_set(err, ERR_INVALID,
                         "listen: %s is not a loopback address",
                         c->listen_host);
@@ -210,8 +339,9 @@ int conf_check(const struct conf *c, struct error *err)
         return error_set(err, ERR_INVALID,
                          "tls: auto makes its own certificate: leave out "
                          "tls_certificate and tls_key, or set tls: manual");
-    if (check_jwt(c, err) < 0 || check_webhook(c, err) < 0 ||
-        check_audit(c, err) < 0 || check_sharing(c, err) < 0)
+    if (check_jwt(c, err) < 0 || check_oidc(c, err) < 0 ||
+        check_webhook(c, err) < 0 || check_audit(c, err) < 0 ||
+        check_sharing(c, err) < 0 || check_public_url(c, err) < 0)
         return -(int)err->code;
     /* One thread at least must be left to answer what is not an execution,
      * an interrupt above all. */
@@ -227,6 +357,8 @@ int conf_check(const struct conf *c, struct error *err)
                          UINT32_MAX - 2);
     if (check_pairs(c, &conf_options_top, top_pairs, ARRAY_SIZE(top_pairs),
                     err) < 0)
+        return -(int)err->code;
+    if (check_models(c, err) < 0 || check_buckets(c, err) < 0)
         return -(int)err->code;
     return check_pools(c, err);
 }

@@ -80,6 +80,10 @@ void conf_free(struct conf *c)
     values_free(c, &conf_options_top);
     for (size_t i = 0; i < CONF_POOLS_MAX; i++)
         values_free(&c->pools[i], &conf_options_pool);
+    for (size_t i = 0; i < CONF_MODELS_MAX; i++)
+        values_free(&c->models[i], &conf_options_model);
+    for (size_t i = 0; i < CONF_BUCKETS_MAX; i++)
+        values_free(&c->buckets[i], &conf_options_bucket);
     free(c->file);
     free(c);
 }
@@ -89,7 +93,30 @@ void conf_freep(struct conf **c)
     conf_free(*c);
 }
 
-/* What the list says of the tenant, if it is a good one; see conf_int.h. */
+const struct conf_bucket *conf_bucket_find(const struct conf *c,
+                                           const char *name)
+{
+    for (size_t i = 0; i < c->bucket_count; i++)
+        if (strcmp(c->buckets[i].name, name) == 0)
+            return &c->buckets[i];
+    return NULL;
+}
+
+bool conf_list_has(const char *list, const char *word)
+{
+    size_t len = strlen(word);
+
+    while (*list) {
+        size_t n = strcspn(list, ",");
+
+        if (n == len && memcmp(list, word, len) == 0)
+            return true;
+        list += n + (list[n] == ',');
+    }
+    return false;
+}
+
+/* The list's value for the tenant, if the list is valid; see conf_int.h. */
 bool conf_sharing_read(const char *list, const char *tenant, const char **ret)
 {
     static const char *const values[] = {"principal", "tenant"};

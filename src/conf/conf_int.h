@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of conf/ share; nobody else includes this but its tests. */
+/* Private to conf/ and its tests. */
 #ifndef GLOVEBOX_CONF_CONF_INT_H
 #define GLOVEBOX_CONF_CONF_INT_H
 
@@ -12,7 +12,7 @@
 
 #define CONF_FILE_MAX ((size_t)256 * 1024)
 #define CONF_TEXT_MAX 4096 /* one value, from whatever source */
-#define CONF_OPTIONS_MAX 128
+#define CONF_OPTIONS_MAX 160
 
 enum conf_type {
     CONF_BOOL,
@@ -44,6 +44,8 @@ struct conf_options {
 
 extern const struct conf_options conf_options_top;
 extern const struct conf_options conf_options_pool;
+extern const struct conf_options conf_options_model;
+extern const struct conf_options conf_options_bucket;
 
 /* By exact name, or NULL. */
 const struct conf_option *conf_options_find(const struct conf_options *table,
@@ -58,6 +60,7 @@ unsigned conf_options_distance(const char *a, const char *b);
  * Owned by caller. */
 char *conf_places_data(void);
 char *conf_places_runtimes(void);
+char *conf_places_backups(void);
 char *conf_places_definitions(void);
 char *conf_places_config(void);
 char *conf_places_cores(void); /* the number of online ones, as text */
@@ -104,7 +107,7 @@ int conf_flags_apply(const struct conf_flags *flags, struct conf *c,
                      struct error *err);
 int conf_env_apply(struct conf *c, struct error *err);
 
-/* What no single option can tell: whether they fit together. */
+/* Checks that options fit together. */
 /* tenant_sharing: false when it is no list; *ret is what it says of the tenant
  * ("principal", "tenant", static), or NULL. tenant NULL: only check. */
 bool conf_sharing_read(const char *list, const char *tenant, const char **ret);

@@ -1,138 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads glovebox.yaml. libcyaml parses it against a schema that is built from
- * the table of options when needed: every value arrives as text and goes
+ * Reads glovebox.yaml by the table of options: every value is text and goes
  * through conf_value_set like the texts of flags and environment. Runs in the
- * daemon and the command line, called by conf_load; never follows aliases and
- * never takes part of a file.
+ * daemon and the command line, called by conf_load; never takes part of a
+ * file.
  */
-#include <cyaml/cyaml.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
 #include "conf/conf_int.h"
+#include "yaml/yaml.h"
 
-/* What libcyaml fills: one text for each row of the tables, NULL if absent. */
-struct loaded_pool {
-    char *values[CONF_OPTIONS_MAX];
-};
-
-struct loaded {
-    char *values[CONF_OPTIONS_MAX];
-    struct loaded_pool *pools;
-    unsigned pool_count;
-};
-
-struct schema {
-    cyaml_schema_field_t pool_fields[CONF_OPTIONS_MAX + 1];
-    cyaml_schema_field_t top_fields[CONF_OPTIONS_MAX + 2];
-    cyaml_schema_value_t pool;
-    cyaml_schema_value_t top;
-};
-
-/* What libcyaml said: its first complaint and where that was. */
-struct complaint {
-    char text[256];
-    unsigned line;
-    bool in_pool;
-};
-
-/* ---- the schema --------------------------------------------------------- */
-
-static void fields_init(cyaml_schema_field_t *fields,
-                        const struct conf_options *table)
-{
-    for (size_t i = 0; i < table->count; i++)
-        fields[i] = (cyaml_schema_field_t){
-            .key = table->row[i].name,
-            .data_offset = (uint32_t)(i * sizeof(char *)),
-            .value = {.type = CYAML_STRING,
-                      .flags = CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL,
-                      .data_size = sizeof(char),
-                      .string = {.min = 0, .max = CONF_TEXT_MAX}},
-        };
-}
-
-static void schema_init(struct schema *s)
-{
-    memset(s, 0, sizeof(*s));
-    fields_init(s->pool_fields, &conf_options_pool);
-    s->pool = (cyaml_schema_value_t){
-        CYAML_VALUE_MAPPING(CYAML_FLAG_DEFAULT, struct loaded_pool,
-                            s->pool_fields),
-    };
-    fields_init(s->top_fields, &conf_options_top);
-    s->top_fields[conf_options_top.count] =
-        (cyaml_schema_field_t)CYAML_FIELD_SEQUENCE_COUNT(
-            "pools", CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct loaded,
-            pools, pool_count, &s->pool, 1, CONF_POOLS_MAX);
-    s->top = (cyaml_schema_value_t){
-        CYAML_VALUE_MAPPING(CYAML_FLAG_POINTER, struct loaded, s->top_fields),
-    };
-}
-
-__attribute__((format(printf, 3, 0))) static void on_log(cyaml_log_t level,
-                                                         void *ctx,
-                                                         const char *fmt,
-                                                         va_list args)
-{
-    struct complaint *seen = ctx;
-    char text[sizeof(seen->text)];
-    const char *line;
-
-    (void)level; /* warnings, such as a second document, are errors here */
-    (void)vsnprintf(text, sizeof(text), fmt, args); /* may cut */
-    text[strcspn(text, "\n")] = '\0';
-    line = strstr(text, "(line: ");
-    if (!seen->text[0])
-        (void)snprintf(seen->text, sizeof(seen->text), "%s",
-                       strncmp(text, "Load: ", 6) == 0 ? text + 6 : text);
-    else if (line && !seen->line)
-        seen->line = (unsigned)strtoul(line + 7, NULL, 10);
-    if (strstr(text, "in sequence entry"))
-        seen->in_pool = true;
-}
+#define READY_GVISOR 2u /* each is some 100 MiB */
 
 /* ---- errors with a line ------------------------------------------------- */
-
-/* Whether the line that starts here sets that key, and at which level. */
-static bool line_sets(const char *line, const char *key, bool in_pool)
-{
-    size_t indent = strspn(line, " -"), len = strlen(key);
-    const char *p = line + indent;
-
-    if ((indent > 0) != in_pool)
-        return false;
-    p += *p == '"' || *p == '\'';
-    if (strncmp(p, key, len) != 0)
-        return false;
-    p += len;
-    p += *p == '"' || *p == '\'';
-    p += strspn(p, " ");
-    return *p == ':';
-}
-
-/* The line of the nth (from 1) setting of a key in block style, or 0:
- * libcyaml keeps no position of a value and reports an unknown key at the
- * line of the one before. */
-static unsigned find_line(const char *text, const char *key, bool in_pool,
-                          unsigned nth)
-{
-    unsigned number = 1;
-
-    for (const char *line = text; *line; number++) {
-        if (line_sets(line, key, in_pool) && --nth == 0)
-            return number;
-        line += strcspn(line, "\n");
-        line += *line == '\n';
-    }
-    return 0;
-}
 
 static int at_line(const char *label, unsigned line, struct error *err)
 {
@@ -141,56 +28,49 @@ static int at_line(const char *label, unsigned line, struct error *err)
     return error_wrap(err, "%s", label);
 }
 
-static int unknown_key(const char *key, bool in_pool, struct error *err)
+/* The lists of the file: what their elements are called, and their keys. */
+static const struct {
+    const char *name, *one;
+    const struct conf_options *table;
+} lists[] = {
+    {"pools", "pool", &conf_options_pool},
+    {"models", "model", &conf_options_model},
+    {"buckets", "bucket", &conf_options_bucket},
+};
+
+static int unknown_key(const char *key, const struct conf_options *here,
+                       struct error *err)
 {
-    const struct conf_options *here =
-        in_pool ? &conf_options_pool : &conf_options_top;
-    const struct conf_options *there =
-        in_pool ? &conf_options_top : &conf_options_pool;
     const char *near = conf_options_nearest(here, key);
+    bool top = here == &conf_options_top;
 
     (void)error_set(err, ERR_INVALID, "unknown key \"%.64s\"", key);
-    if (conf_options_find(there, key))
-        return error_hint(err,
-                          in_pool ? "%s is not set per pool; it belongs "
-                                    "at the top level"
-                                  : "%s is a setting of a pool; it "
-                                    "belongs below `pools`",
-                          key);
-    if (!in_pool && conf_options_distance(key, "pools") <= 2)
-        near = "pools";
+    if (!top && conf_options_find(&conf_options_top, key))
+        return error_hint(
+            err, "%s is not set per %s; it belongs at the top level", key,
+            here == &conf_options_pool    ? "pool"
+            : here == &conf_options_model ? "model"
+                                          : "bucket");
+    for (size_t i = 0; top && i < ARRAY_SIZE(lists); i++)
+        if (conf_options_find(lists[i].table, key))
+            return error_hint(err,
+                              "%s is a setting of a %s; it belongs below "
+                              "`%s`",
+                              key, lists[i].one, lists[i].name);
+    for (size_t i = 0; top && i < ARRAY_SIZE(lists); i++)
+        if (conf_options_distance(key, lists[i].name) <= 2)
+            near = lists[i].name;
     if (near)
         return error_hint(err, "did you mean \"%s\"?", near);
     return error_hint(err, "see docs/CONFIG.md or `gloveboxd --reference`");
 }
 
-/* Turns libcyaml's complaint into ours. */
-static int explain(const struct complaint *seen, cyaml_err_t why,
-                   const char *text, const char *label, struct error *err)
+static bool is_list(const char *key)
 {
-    const char *name = strstr(seen->text, ": ");
-    unsigned line = 0;
-
-    name = name ? name + 2 : "";
-    if (why == CYAML_ERR_INVALID_KEY) {
-        (void)unknown_key(name, seen->in_pool, err);
-        line = find_line(text, name, seen->in_pool, 1);
-    } else if (strstr(seen->text, "already seen")) {
-        (void)error_set(err, ERR_INVALID, "\"%.64s\" is given twice", name);
-        if (!seen->in_pool)
-            line = find_line(text, name, false, 2);
-    } else if (why == CYAML_ERR_ALIAS) {
-        (void)error_set(err, ERR_INVALID, "YAML aliases are not supported");
-    } else if (why == CYAML_OK) {
-        (void)error_set(err, ERR_INVALID, "more than one YAML document");
-    } else if (why == CYAML_ERR_INVALID_VALUE) {
-        (void)error_set(err, ERR_INVALID, "a value of the wrong kind (%s)",
-                        seen->text);
-    } else {
-        (void)error_set(err, ERR_INVALID, "%s",
-                        seen->text[0] ? seen->text : cyaml_strerror(why));
-    }
-    return at_line(label, line ? line : seen->line, err);
+    for (size_t i = 0; i < ARRAY_SIZE(lists); i++)
+        if (strcmp(key, lists[i].name) == 0)
+            return true;
+    return false;
 }
 
 /* ---- values ------------------------------------------------------------- */
@@ -206,85 +86,185 @@ static int set_value(void *base, const struct conf_option *o,
     return conf_value_set(base, o, value, err);
 }
 
-static int apply_pools(const struct loaded *data, const char *text,
-                       const char *label, struct conf *c, struct error *err)
+/* One mapping: each key is an option of the table. given: which were. */
+static int apply_map(const struct yaml_node *map, void *base,
+                     const struct conf_options *table, const char *label,
+                     bool given[CONF_OPTIONS_MAX], struct error *err)
 {
-    unsigned seen[CONF_OPTIONS_MAX] = {0};
-    const struct conf_options *table = &conf_options_pool;
+    bool top = table == &conf_options_top;
 
-    if (data->pool_count == 0)
-        return 0;
-    c->pool_count = data->pool_count;
-    for (size_t i = 0; i < data->pool_count; i++) {
-        char *const *values = data->pools[i].values;
+    for (const struct yaml_node *n = map->first; n; n = n->next) {
+        const struct conf_option *o = conf_options_find(table, n->key);
+        int r = 0;
 
-        if (conf_defaults(&c->pools[i], table, err) < 0)
-            return -(int)err->code;
-        if (!values[0]) /* the first row is the name */
-            return error_set(err, ERR_INVALID, "%s: pool %zu has no name",
-                             label, i + 1);
-        for (size_t k = 0; k < table->count; k++) {
-            const struct conf_option *o = &table->row[k];
-
-            if (!values[k])
-                continue;
-            seen[k]++;
-            if (set_value(&c->pools[i], o, values[k], err) < 0)
-                return at_line(label, find_line(text, o->name, true, seen[k]),
-                               err);
-        }
-        if (!values[conf_options_find(table, "ready") - table->row])
-            c->pools[i].ready =
-                MIN(c->pools[i].ready, c->pools[i].max_sessions);
-        if (!values[conf_options_find(table, "max_memory_bytes") - table->row])
-            c->pools[i].max_memory_bytes =
-                MAX(c->pools[i].max_memory_bytes, c->pools[i].memory_bytes);
+        if (top && is_list(n->key))
+            continue;
+        if (!o)
+            r = unknown_key(n->key, table, err);
+        else if (n->kind != NODE_SCALAR)
+            r = error_set(err, ERR_INVALID,
+                          "a value of the wrong kind: %s is not a %s", o->name,
+                          n->kind == NODE_LIST ? "list" : "mapping");
+        else if (n->len > CONF_TEXT_MAX)
+            r = error_set(err, ERR_INVALID, "%s is longer than %d bytes",
+                          o->name, CONF_TEXT_MAX);
+        else
+            r = set_value(base, o, n->text, err);
+        if (r < 0)
+            return at_line(label, n->key_line, err);
+        given[o - table->row] = true;
     }
     return 0;
 }
 
-static int apply(const struct loaded *data, const char *text,
-                 const char *label, struct conf *c, struct error *err)
+static int apply_pool(const struct yaml_node *n, struct conf_pool *pool,
+                      size_t number, const char *label, struct error *err)
 {
-    const struct conf_options *table = &conf_options_top;
+    const struct conf_options *table = &conf_options_pool;
+    bool given[CONF_OPTIONS_MAX] = {0};
 
-    for (size_t k = 0; k < table->count; k++) {
-        const struct conf_option *o = &table->row[k];
-
-        if (data->values[k] && set_value(c, o, data->values[k], err) < 0)
-            return at_line(label, find_line(text, o->name, false, 1), err);
+    if (conf_defaults(pool, table, err) < 0)
+        return -(int)err->code;
+    if (n->kind != NODE_MAP) {
+        (void)error_set(err, ERR_INVALID,
+                        "a value of the wrong kind: a pool is a mapping");
+        return at_line(label, n->line, err);
     }
-    return apply_pools(data, text, label, c, err);
+    if (apply_map(n, pool, table, label, given, err) < 0)
+        return -(int)err->code;
+    if (!given[0]) /* the first row is the name */
+        return error_set(err, ERR_INVALID, "%s: pool %zu has no name", label,
+                         number);
+    if (!given[conf_options_find(table, "ready") - table->row]) {
+        pool->ready = MIN(pool->ready, pool->max_sessions);
+        if (strcmp(pool->isolation, "gvisor") == 0)
+            pool->ready = MIN(pool->ready, READY_GVISOR);
+    }
+    if (!given[conf_options_find(table, "max_memory_bytes") - table->row])
+        pool->max_memory_bytes =
+            MAX(pool->max_memory_bytes, pool->memory_bytes);
+    return 0;
+}
+
+static int apply_pools(const struct yaml_node *list, const char *label,
+                       struct conf *c, struct error *err)
+{
+    size_t number = 0;
+
+    if (list->kind != NODE_LIST || list->count < 1 ||
+        list->count > CONF_POOLS_MAX) {
+        (void)error_set(err, ERR_INVALID,
+                        "a value of the wrong kind: pools is a list of 1 to "
+                        "%d pools",
+                        CONF_POOLS_MAX);
+        return at_line(label, list->key_line, err);
+    }
+    c->pool_count = list->count;
+    for (const struct yaml_node *n = list->first; n; n = n->next, number++)
+        if (apply_pool(n, &c->pools[number], number + 1, label, err) < 0)
+            return -(int)err->code;
+    return 0;
+}
+
+/* One element of the list `what`s; `to` is its struct. */
+static int apply_element(const struct yaml_node *n, const char *what, void *to,
+                         const struct conf_options *table, size_t number,
+                         const char *label, struct error *err)
+{
+    bool given[CONF_OPTIONS_MAX] = {0};
+
+    if (conf_defaults(to, table, err) < 0)
+        return -(int)err->code;
+    if (n->kind != NODE_MAP) {
+        (void)error_set(err, ERR_INVALID,
+                        "a value of the wrong kind: a %s is a mapping", what);
+        return at_line(label, n->line, err);
+    }
+    if (apply_map(n, to, table, label, given, err) < 0)
+        return -(int)err->code;
+    if (!given[0]) /* the first row is the name */
+        return error_set(err, ERR_INVALID, "%s: %s %zu has no name", label,
+                         what, number);
+    return 0;
+}
+
+static int check_list(const struct yaml_node *list, const char *what, int most,
+                      const char *label, struct error *err)
+{
+    if (list->kind == NODE_LIST && list->count <= (size_t)most)
+        return 0;
+    (void)error_set(err, ERR_INVALID,
+                    "a value of the wrong kind: %ss is a list of at most %d "
+                    "%ss",
+                    what, most, what);
+    return at_line(label, list->key_line, err);
+}
+
+static int apply_models(const struct yaml_node *list, const char *label,
+                        struct conf *c, struct error *err)
+{
+    size_t number = 0;
+
+    if (check_list(list, "model", CONF_MODELS_MAX, label, err) < 0)
+        return -(int)err->code;
+    c->model_count = list->count;
+    for (const struct yaml_node *n = list->first; n; n = n->next, number++)
+        if (apply_element(n, "model", &c->models[number], &conf_options_model,
+                          number + 1, label, err) < 0)
+            return -(int)err->code;
+    return 0;
+}
+
+static int apply_buckets(const struct yaml_node *list, const char *label,
+                         struct conf *c, struct error *err)
+{
+    size_t number = 0;
+
+    if (check_list(list, "bucket", CONF_BUCKETS_MAX, label, err) < 0)
+        return -(int)err->code;
+    c->bucket_count = list->count;
+    for (const struct yaml_node *n = list->first; n; n = n->next, number++)
+        if (apply_element(n, "bucket", &c->buckets[number],
+                          &conf_options_bucket, number + 1, label, err) < 0)
+            return -(int)err->code;
+    return 0;
+}
+
+static void arena_freep(struct arena **a)
+{
+    arena_free(*a);
 }
 
 int conf_file_parse(const char *text, size_t len, const char *label,
                     struct conf *c, struct error *err)
 {
-    struct schema *schema cleanup(mem_free) = xmalloc(sizeof(*schema));
-    struct complaint seen = {0};
-    const cyaml_config_t config = {
-        .log_fn = on_log,
-        .log_ctx = &seen,
-        .log_level = CYAML_LOG_WARNING,
-        .mem_fn = cyaml_mem,
-        .flags = CYAML_CFG_NO_ALIAS,
-    };
-    struct loaded *data = NULL;
-    cyaml_err_t why;
-    int r;
+    struct arena *arena cleanup(arena_freep) = arena_new();
+    bool given[CONF_OPTIONS_MAX] = {0};
+    const struct yaml_node *pools, *models, *buckets;
+    struct yaml_node *root = NULL;
+    unsigned line = 0;
 
     if (memchr(text, '\0', len))
         return error_set(err, ERR_INVALID, "%s holds a zero byte", label);
-    schema_init(schema);
-    why = cyaml_load_data((const uint8_t *)text, len, &config, &schema->top,
-                          (cyaml_data_t **)&data, NULL);
-    if (why != CYAML_OK || seen.text[0])
-        r = explain(&seen, why, text, label, err);
-    else
-        r = data ? apply(data, text, label, c, err) : 0; /* an empty file */
-    if (data)
-        (void)cyaml_free(&config, &schema->top, data, 0); /* cannot fail */
-    return r;
+    if (yaml_read(arena, text, len, &root, &line, err) < 0)
+        return at_line(label, line, err);
+    if (!root)
+        return 0; /* an empty file */
+    if (root->kind != NODE_MAP) {
+        (void)error_set(err, ERR_INVALID,
+                        "a configuration is a mapping of keys to values");
+        return at_line(label, root->line, err);
+    }
+    if (apply_map(root, c, &conf_options_top, label, given, err) < 0)
+        return -(int)err->code;
+    pools = yaml_get(root, "pools");
+    if (pools && apply_pools(pools, label, c, err) < 0)
+        return -(int)err->code;
+    models = yaml_get(root, "models");
+    if (models && apply_models(models, label, c, err) < 0)
+        return -(int)err->code;
+    buckets = yaml_get(root, "buckets");
+    return buckets ? apply_buckets(buckets, label, c, err) : 0;
 }
 
 int conf_file_load(const char *path, struct conf *c, struct error *err)

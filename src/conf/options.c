@@ -18,6 +18,8 @@
 
 #define TOP(field) offsetof(struct conf, field)
 #define POOL(field) offsetof(struct conf_pool, field)
+#define MODEL(field) offsetof(struct conf_model, field)
+#define BUCKET(field) offsetof(struct conf_bucket, field)
 
 static const struct conf_option top[] = {
     {"listen", CONF_LISTEN, TOP(listen_host), 0, 65535, "127.0.0.1:8650",
@@ -32,9 +34,15 @@ static const struct conf_option top[] = {
          "clear."},
     {"trust_proxy", CONF_BOOL, TOP(trust_proxy), 0, 1, "false",
      .help = "A TLS proxy is in front of the service: its "
-             "`X-Forwarded-Proto` decides whether addresses in answers "
-             "begin with `https`. The service uses no other header of a "
-             "proxy."},
+             "`X-Forwarded-Proto` and `X-Forwarded-Host` decide how URLs in "
+             "answers begin. The service uses no other header of a proxy."},
+    {"public_url", CONF_STRING, TOP(public_url), 0, 512, "",
+     .help = "How clients reach the service, for example "
+             "`https://glovebox.example.com` or, below a path of a proxy, "
+             "`https://example.com/glovebox`. URLs in answers begin with it. "
+             "Empty: with the address that the request was sent to (its "
+             "`Host`; see `trust_proxy`). Announcements of approvals have a "
+             "URL only if it is set."},
     {"tls", CONF_ENUM, TOP(tls), 0, 0, "manual", .allowed = "manual|auto",
      .help = "`manual`: HTTPS if `tls_certificate` and `tls_key` are given, "
              "else plain HTTP. `auto`: HTTPS with a certificate of a private "
@@ -52,11 +60,62 @@ static const struct conf_option top[] = {
      .find = conf_places_data,
      .help = "All durable data: keys, metadata, files. Back up this one "
              "directory. Flag: `--data`."},
+    {"store", CONF_STRING, TOP(store), 1, 1024, "sqlite",
+     .help = "Engine of the metadata store. `sqlite` keeps a database in "
+             "`data_dir`. A URL, `postgres://user@host/database`, names a "
+             "PostgreSQL database that several services may share. Keep the "
+             "password out of the URL, in the file that `passfile=` names or "
+             "in `~/.pgpass`; nothing of the URL is logged."},
+    {"node_listen", CONF_STRING, TOP(node_listen), 0, 255, "",
+     .help = "Address and port (`HOST:PORT`, HOST numeric) on which this node "
+             "serves requests that other nodes forward, over mutual TLS. "
+             "Needs a store that nodes can share (`postgres://`). Empty: this "
+             "is the only node."},
+    {"node_address", CONF_STRING, TOP(node_address), 0, 255, "",
+     .help = "`HOST:PORT` under which other nodes reach `node_listen`. Empty: "
+             "`node_listen` itself."},
+    {"node_name", CONF_STRING, TOP(node_name), 0, 63, "",
+     .allowed = "a-zA-Z0-9._-",
+     .help = "Name of this node for people. Empty: the name of the host."},
+    {"node_labels", CONF_STRING, TOP(node_labels), 0, 255, "",
+     .allowed = "a-zA-Z0-9._,=-",
+     .help = "Labels of this node, commas between, for example "
+             "`zone=a,gpu`. A pool with `node_labels` makes its sessions only "
+             "on nodes that have all of them."},
+    {"node_lease_s", CONF_U32, TOP(node_lease_s), 3, 60, "12",
+     .help = "Seconds after which a node that stopped answering is lost: its "
+             "executions end as `lost` and its sessions wake elsewhere. A "
+             "node that cannot reach the store stops its sandboxes after two "
+             "thirds of this. The same on every node."},
+    {"blob_bucket", CONF_STRING, TOP(blob_bucket), 0, 63, "",
+     .allowed = "a-z0-9.-",
+     .help = "Name of the entry of `buckets:` in which the bytes of files are "
+             "stored; `data_dir` then only caches them. Empty: they are "
+             "stored in `data_dir`."},
+    {"blob_cache_bytes", CONF_SIZE, TOP(blob_cache_bytes), MIB, 1024 * TIB,
+     "10GiB",
+     .help = "Size of that cache. Files that sessions mount stay in it even "
+             "if it is exceeded."},
+    {"mirror_folders", CONF_STRING, TOP(mirror_folders), 0, 2048, "",
+     .help = "Comma-separated absolute folders below which workspaces may be "
+             "mirrored with `file:///…`; empty: nowhere. The service's "
+             "account must be able to write to them."},
     {"runtime_dir", CONF_PATH, TOP(runtime_dir), 1, 1024,
      "/var/cache/glovebox/runtimes as root, otherwise "
      "~/.cache/glovebox/runtimes",
      .find = conf_places_runtimes,
      .help = "Built runtime images; they can be rebuilt and need no backup."},
+    {"backup_dir", CONF_PATH, TOP(backup_dir), 1, 1024,
+     "/var/backups/glovebox as root, otherwise ~/.local/state/glovebox/backups",
+     .find = conf_places_backups,
+     .help = "Folder of encrypted backups (`glovebox backup --every`). The "
+             "service's account must be able to write to it. Use another "
+             "disk than `data_dir`."},
+    {"backup_key_file", CONF_PATH, TOP(backup_key_file), 0, 1024, "",
+     .help = "File with the key or passphrase (16 to 4096 bytes) of encrypted "
+             "backups, readable by the service's account. Empty: "
+             "`backup.key` of `data_dir`, made when it is first needed. Keep "
+             "a copy elsewhere: without it no backup can be restored."},
     {"runtime_defs", CONF_PATH, TOP(runtime_defs), 1, 1024,
      "the folder that came with the program", .find = conf_places_definitions,
      .help = "Folder of runtime definitions, one folder each."},
@@ -93,8 +152,26 @@ static const struct conf_option top[] = {
              "it. Must be less than `workers`."},
     {"queue_per_session", CONF_U32, TOP(queue_per_session), 1, 1000, "16",
      .help = "Executions that may wait in one session."},
+    {"chat_threads", CONF_U32, TOP(chat_threads), 1, 4096, "256",
+     .help = "Responses of models that run at once; more wait for their "
+             "turn."},
+    {"chat_rounds", CONF_U32, TOP(chat_rounds), 1, 1000, "32",
+     .help = "Calls of the model in one response. After these it has to "
+             "answer without tools."},
+    {"chat_tool_calls", CONF_U32, TOP(chat_tool_calls), 1, 1000, "64",
+     .help = "Calls of the code interpreter in one response. A client may "
+             "ask for fewer."},
+    {"chat_turn_s", CONF_U32, TOP(chat_turn_s), 5, 86400, "900",
+     .help = "Seconds that one response may take, code included."},
+    {"chat_approval_wait_s", CONF_U32, TOP(chat_approval_wait_s), 0, 86400,
+     "300",
+     .help = "Seconds that a response waits for a person whose approval its "
+             "code needs. After these it ends and says so; the code runs "
+             "when it is approved."},
     {"sessions_per_tenant", CONF_U32, TOP(sessions_per_tenant), 1, 100000,
-     "100", .help = "Live sessions of one tenant."},
+     "100",
+     .help = "Live sessions of one tenant. At the limit the longest-idle one "
+             "goes to sleep for a new one."},
     {"max_sessions", CONF_U32, TOP(max_sessions), 1, 100000, "1000",
      .help = "Live sessions on this machine. The start lowers it to what "
              "the limit of open files allows, and logs the change."},
@@ -121,7 +198,7 @@ static const struct conf_option top[] = {
      .allowed = "a-z0-9_,=*-",
      .help = "Who sees a new session, by tenant: `TENANT=principal` for "
              "the key or person that made it and admins of the tenant, "
-             "`TENANT=tenant` for every key of the tenant; separated by "
+             "`TENANT=tenant` forevery key of the tenant; separated by "
              "commas, `*` for all other tenants. A pool's `sharing`, or "
              "the session's own, comes first. Tenants that are not listed "
              "have the default of the API: `tenant` for the OpenAI and "
@@ -200,6 +277,51 @@ static const struct conf_option top[] = {
      .help = "The same with the ids of workspaces."},
     {"jwt_clock_skew_s", CONF_U32, TOP(jwt_clock_skew_s), 0, 600, "60",
      .help = "Seconds by which the issuer's clock may differ."},
+    {"oidc_client_id", CONF_STRING, TOP(oidc_client_id), 0, 256, "",
+     .help = "People sign in to the web console with `jwt_issuer`, as this "
+             "client of it (authorization code flow with PKCE). The address "
+             "to register there is `public_url` and "
+             "`/api/console/oidc/callback`. Empty: with keys only."},
+    {"oidc_client_secret_file", CONF_PATH, TOP(oidc_client_secret_file), 0,
+     1024, "",
+     .help = "File with the secret of that client, for example 0600. Empty: "
+             "a public client."},
+    {"oidc_name", CONF_STRING, TOP(oidc_name), 0, 64, "",
+     .help = "What the button says: Sign in with NAME. Empty: the issuer's "
+             "host."},
+    {"oidc_scopes", CONF_STRING, TOP(oidc_scopes), 0, 512,
+     "openid profile email",
+     .help = "Scopes that are asked of the issuer, separated by blanks; "
+             "`openid` is always asked for."},
+    {"oidc_authorization_url", CONF_STRING, TOP(oidc_authorization_url), 0,
+     1024, "",
+     .help = "The issuer's authorization endpoint. Empty, together with "
+             "`oidc_token_url`: both are looked up at `jwt_issuer` and "
+             "`/.well-known/openid-configuration`, once an hour."},
+    {"oidc_token_url", CONF_STRING, TOP(oidc_token_url), 0, 1024, "",
+     .help = "The issuer's token endpoint: `https`, or `http` to this "
+             "machine."},
+    {"oidc_login_s", CONF_U32, TOP(oidc_login_s), 60, 43200, "28800",
+     .help = "Seconds after which a browser that signed in with the issuer "
+             "must do so again; at most `console_login_s`. The issuer's "
+             "token proves who signs in and may end sooner."},
+    {"output_stored_bytes", CONF_SIZE, TOP(output_stored_bytes), 0, 64 * MIB,
+     "8MiB",
+     .help = "Bytes of output and displays stored of one finished execution, "
+             "so that they can be looked at after a restart; 0 stores none. "
+             "Nothing is stored of ephemeral sessions."},
+    {"output_total_bytes", CONF_SIZE, TOP(output_total_bytes), 0, TIB, "4GiB",
+     .help = "Bytes of all stored outputs; the oldest are removed beyond it. "
+             "0 is no limit."},
+    {"output_days", CONF_U32, TOP(output_days), 0, 36500, "30",
+     .help = "Days after which stored outputs are removed; 0 keeps them until "
+             "their session is deleted. Evidence has `evidence_days`."},
+    {"console_login_s", CONF_U32, TOP(console_login_s), 60, 43200, "43200",
+     .help = "Seconds after which a browser must sign in to the web console "
+             "again. The token in its cookie ends then, or with the key."},
+    {"console_link_s", CONF_U32, TOP(console_link_s), 1, 600, "60",
+     .help = "Seconds in which a one-time link of `glovebox console` must be "
+             "opened."},
     {"file_bytes", CONF_SIZE, TOP(file_bytes), 1, 16 * TIB, "8GiB",
      .help = "Largest file uploaded in parts, or kept of a session."},
     {"workspace_quota_bytes", CONF_SIZE, TOP(workspace_quota_bytes), 0,
@@ -213,6 +335,28 @@ static const struct conf_option top[] = {
     {"restore_window_s", CONF_U32, TOP(restore_window_s), 0, 3650 * DAY_S,
      "2592000",
      .help = "Seconds for which a deleted workspace can be restored."},
+    {"unnamed_workspace_days", CONF_U32, TOP(unnamed_workspace_days), 0, 36500,
+     "30",
+     .help = "Days without a change after which a workspace is deleted that "
+             "was made for a session or a single run, was never named, and "
+             "has no session, share link or legal hold; it can be restored "
+             "for `restore_window_s`. 0 is never."},
+    {"chat_code_tool", CONF_BOOL, TOP(chat_code_tool), 0, 1, "false",
+     .help = "Offer the code tool to every model that is called through "
+             "`/chat/completions`, also when the request does not name it. "
+             "For clients that cannot add the tool `code_interpreter`."},
+    {"response_days", CONF_U32, TOP(response_days), 0, 36500, "30",
+     .help = "Days after which a stored response or chat completion is "
+             "deleted, with items that no conversation has; 0 is never. What "
+             "belongs to a workspace under legal hold stays."},
+    {"conversation_days", CONF_U32, TOP(conversation_days), 0, 36500, "0",
+     .help = "Days without use after which a conversation is deleted, with "
+             "its responses, its session and, unless that was named, its "
+             "workspace; 0 is never. Under legal hold it stays."},
+    {"hibernated_days", CONF_U32, TOP(hibernated_days), 0, 36500, "30",
+     .help = "Days without a use after which the memory of a hibernated "
+             "session is deleted; its files stay. A legal hold on the "
+             "workspace keeps it. 0 is never."},
     {"collect_every_s", CONF_U32, TOP(collect_every_s), 1, 30 * DAY_S, "600",
      .help = "Seconds between rounds of the collector, which applies "
              "retention and frees bytes without a reference."},
@@ -243,12 +387,17 @@ static const struct conf_option top[] = {
      .allowed = "a-z0-9-",
      .help = "Pool whose sessions extract the text of documents for "
              "search. Empty: the first."},
+    {"index_embeddings", CONF_STRING, TOP(index_embeddings), 0, 64, "",
+     .help = "Model whose embeddings search by meaning uses: the text of "
+             "workspaces with intelligence is sent to it. Empty: latent "
+             "semantic analysis of each tenant's own files, computed here."},
     /* the gate */
     {"accept_gate", CONF_STRING, TOP(accept_gate), 0, 256, "",
      .allowed = "a-z, ",
-     .help = "Checks of the gate that may fail without closing it, "
-             "separated by commas: environment, outbound, identity, walls, "
-             "policy, audit, data. `glovebox doctor --gate` shows them."},
+     .help =
+         "Checks of the gate that may fail without closing it, "
+         "separated by commas: environment, outbound, identity, walls, "
+         "policy, audit, data, images. `glovebox doctor --gate` shows them."},
     {"keep_environment", CONF_STRING, TOP(keep_environment), 0, 1024, "",
      .help = "Environment variables the service keeps although their names "
              "indicate secrets. All others of that kind are removed when "
@@ -271,6 +420,11 @@ static const struct conf_option top[] = {
     {"approval_expires_s", CONF_U32, TOP(approval_expires_s), 5, 30 * DAY_S,
      "86400",
      .help = "Seconds an approval waits for a decision; then it is denied."},
+    {"four_eyes", CONF_BOOL, TOP(four_eyes), 0, 1, "false",
+     .help = "Hold every change of the policy, of keys, quotas and secrets "
+             "until another principal with the scope `approve` or `admin` has "
+             "approved it. "
+             "Create a second such key before you set it."},
     {"webhook_url", CONF_STRING, TOP(webhook_url), 0, 512, "",
      .help = "URL to which approvals are announced, by POST."},
     {"webhook_secret_file", CONF_PATH, TOP(webhook_secret_file), 0, 1024, "",
@@ -280,8 +434,13 @@ static const struct conf_option top[] = {
     {"evidence_code", CONF_BOOL, TOP(evidence_code), 0, 1, "true",
      .help = "Keep the text of executed code in the evidence; its hash is "
              "always kept."},
+    {"evidence_output_bytes", CONF_SIZE, TOP(evidence_output_bytes), 0, MIB,
+     "0",
+     .help = "Bytes of an execution's output text (both streams, results and "
+             "errors, in order) that are kept in the evidence; 0 keeps none. "
+             "Output of ephemeral sessions is never kept."},
     {"evidence_days", CONF_U32, TOP(evidence_days), 0, 36500, "0",
-     .help = "Days the evidence of an execution is kept; 0 for ever."},
+     .help = "Days the evidence of an execution is kept; 0 forever."},
     {"audit_required", CONF_BOOL, TOP(audit_required), 0, 1, "true",
      .help = "When the audit trail cannot be written, calls that change "
              "anything are refused until it can."},
@@ -314,6 +473,21 @@ static const struct conf_option top[] = {
     {"quota_egress_bytes_per_day", CONF_SIZE, TOP(quota_egress_bytes_per_day),
      0, 1024 * TIB, "0",
      .help = "Bytes one tenant's sessions move through the proxy in a day."},
+    {"quota_model_tokens_per_day", CONF_SIZE, TOP(quota_model_tokens_per_day),
+     0, 1024 * TIB, "0",
+     .help = "Tokens of language models, prompts included, that a tenant may "
+             "use in a day. 0: no limit."},
+    {"quota_model_microcents_per_day", CONF_SIZE,
+     TOP(quota_model_microcents_per_day), 0, 1024 * TIB, "0",
+     .help = "Money a tenant may spend on language models in a day, in "
+             "millionths of a cent at the configured prices. 0: no limit."},
+    {"quota_key_model_tokens_per_day", CONF_SIZE,
+     TOP(quota_key_model_tokens_per_day), 0, 1024 * TIB, "0",
+     .help = "As `quota_model_tokens_per_day`, of each key. 0: no limit."},
+    {"quota_key_model_microcents_per_day", CONF_SIZE,
+     TOP(quota_key_model_microcents_per_day), 0, 1024 * TIB, "0",
+     .help = "As `quota_model_microcents_per_day`, of each key. 0: no "
+             "limit."},
     {"quota_output_tokens_per_hour", CONF_SIZE,
      TOP(quota_output_tokens_per_hour), 0, 1024 * TIB, "1GiB",
      .help = "Output of one tenant's executions in an hour, in tokens of four "
@@ -352,6 +526,15 @@ static const struct conf_option pool[] = {
      .help = "Start sessions as forks of a warm interpreter. `false` "
              "starts a fresh interpreter each time: slower, but without a "
              "common memory layout."},
+    {"isolation", CONF_STRING, POOL(isolation), 1, 15, "process",
+     .allowed = "a-z0-9-",
+     .help =
+         "Isolation tier of its sessions. `process`: namespaces, a system "
+         "call filter, landlock and control groups on the host's kernel. "
+         "`gvisor`: gVisor's own kernel between the code and the host's, "
+         "inside the same namespaces, host uid and control groups; slower, "
+         "needs root and Debian's package runsc (20240729 or newer). A "
+         "host that cannot run the tier of a pool refuses to start."},
     {"persistence", CONF_ENUM, POOL(persistence), 0, 0, "workspace",
      .allowed = "workspace|ephemeral",
      .help = "`workspace` keeps every file, versioned, past the session's "
@@ -362,6 +545,10 @@ static const struct conf_option pool[] = {
              "itself: `principal`, the key or person that made it and admins "
              "of the tenant; `tenant`, every key of the tenant; `default`, "
              "what `tenant_sharing` says."},
+    {"node_labels", CONF_STRING, POOL(node_labels), 0, 255, "",
+     .allowed = "a-zA-Z0-9._,=-",
+     .help = "Of several nodes only those with all of these labels make "
+             "sessions of this pool."},
     {"memory_bytes", CONF_SIZE, POOL(memory_bytes), 16 * MIB, 16 * TIB,
      "1GiB, or less on a small machine", .find = conf_places_memory,
      .help = "Memory of a session, its temporary files included."},
@@ -391,13 +578,23 @@ static const struct conf_option pool[] = {
      "4 to 32, by the memory of the machine", .find = conf_places_ready,
      .help = "Sandboxes kept ready ahead of requests, of about 3 MiB each. "
              "At most `max_sessions`, which it follows when that is less and "
-             "this is not given."},
+             "this is not given. With `isolation: gvisor` they take 100 MiB "
+             "and more each, and the default is 2."},
     {"max_sessions", CONF_U32, POOL(max_sessions), 1, 100000, "1000",
      .help = "Live sessions of this pool."},
     {"cooldown_s", CONF_U32, POOL(cooldown_s), 1, 30 * DAY_S, "1200",
-     .help = "Idle seconds after which a session becomes dormant."},
+     .help = "Idle seconds after which a session hibernates, or becomes "
+             "dormant where `hibernate` is false."},
     {"lifetime_s", CONF_U32, POOL(lifetime_s), 1, 365 * DAY_S, "86400",
      .help = "Longest life of a sandbox, in seconds."},
+    {"hibernate", CONF_BOOL, POOL(hibernate), 0, 1, "true",
+     .help = "A session that goes to sleep keeps the memory of its "
+             "interpreter, encrypted in the data directory, and continues "
+             "with it. Ephemeral sessions never do."},
+    {"undo_points", CONF_U32, POOL(undo_points), 0, 64, "8",
+     .help = "How many executions of a session can be undone. Each point is "
+             "a copy of the interpreter within the memory limit of the "
+             "session. 0 switches undo off."},
     {"python_timeout_s", CONF_U32, POOL(python_timeout_s), 1, DAY_S, "120",
      .help = "Seconds a Python execution gets by default."},
     {"python_timeout_max_s", CONF_U32, POOL(python_timeout_max_s), 1, DAY_S,
@@ -428,11 +625,113 @@ static const struct conf_option pool[] = {
      "10000", .help = "Requests, and as many lookups, of a session."},
 };
 
+#define PRICE                                                                 \
+    "Price of a million tokens of this sort, a decimal number in the "        \
+    "currency of your choice; empty: free. "
+
+static const struct conf_option model[] = {
+    {"name", CONF_STRING, MODEL(name), 1, 63, "gpt",
+     .allowed = "a-zA-Z0-9._:-",
+     .help = "Name that callers use; required, and different from the "
+             "others'."},
+    {"kind", CONF_ENUM, MODEL(kind), 0, 0, "openai-chat",
+     .allowed = "openai-chat|openai-responses|anthropic|echo",
+     .help = "What its server speaks: Chat Completions (also llama.cpp, vLLM, "
+             "Ollama and most others), OpenAI's Responses, or Anthropic's "
+             "Messages. `echo` is the built-in model for trials."},
+    {"url", CONF_STRING, MODEL(url), 1, 511, "http://127.0.0.1:8080/v1",
+     .help = "Base URL of the server; the default is llama.cpp's. `echo` "
+             "needs none."},
+    {"model", CONF_STRING, MODEL(model), 0, 255, "",
+     .help = "What the server calls the model; empty: as `name`."},
+    {"key", CONF_STRING, MODEL(key), 0, 63, "", .allowed = "a-zA-Z0-9_.-",
+     .help = "Name of a secret in the vault of the tenant `default`, bound to "
+             "the server's host; empty: no key."},
+    {"default", CONF_BOOL, MODEL(is_default), 0, 1, "false",
+     .help = "Serves requests that name no model. At most one model."},
+    {"images", CONF_BOOL, MODEL(images), 0, 1, "false",
+     .help = "The model takes images."},
+    {"tools", CONF_BOOL, MODEL(tools), 0, 1, "true",
+     .help = "The model calls functions."},
+    {"embeddings", CONF_BOOL, MODEL(embeddings), 0, 1, "false",
+     .help = "The model makes embeddings."},
+    {"context_tokens", CONF_SIZE, MODEL(context_tokens), 0, 100000000, "0",
+     .help = "Size of its context in tokens; 0: not known."},
+    {"max_output_tokens", CONF_SIZE, MODEL(max_output_tokens), 0, 10000000,
+     "0",
+     .help = "Most tokens of one answer; 0: as the server has it (8192 "
+             "for `anthropic`, which needs a number)."},
+    {"concurrent", CONF_U32, MODEL(concurrent), 1, 1000, "16",
+     .help = "Calls at once. More wait; tenants take turns."},
+    {"timeout_s", CONF_U32, MODEL(timeout_s), 1, 86400, "600",
+     .help = "Seconds of a call, waiting and retries included."},
+    {"idle_s", CONF_U32, MODEL(idle_s), 1, 3600, "120",
+     .help = "Seconds without a byte from the server after which a call "
+             "fails."},
+    {"price_input", CONF_STRING, MODEL(price_input), 0, 20, "",
+     .allowed = "0-9.", .help = PRICE "Here: of the prompt."},
+    {"price_output", CONF_STRING, MODEL(price_output), 0, 20, "",
+     .allowed = "0-9.", .help = PRICE "Here: of the answer."},
+    {"price_cached", CONF_STRING, MODEL(price_cached), 0, 20, "",
+     .allowed = "0-9.",
+     .help = PRICE "Here: of the part of the prompt that the server had in "
+                   "its cache; empty: as `price_input`."},
+};
+
+static const struct conf_option bucket[] = {
+    {"name", CONF_STRING, BUCKET(name), 1, 63, "glovebox",
+     .allowed = "a-z0-9.-",
+     .help = "Name in `blob_bucket` and in `s3://NAME/…`; required, and "
+             "different from the others'."},
+    {"endpoint", CONF_STRING, BUCKET(endpoint), 1, 255,
+     "https://s3.us-east-1.amazonaws.com",
+     .help = "Scheme, host and perhaps port of the store. https, or http to a "
+             "loopback address."},
+    {"region", CONF_STRING, BUCKET(region), 1, 63, "us-east-1",
+     .allowed = "a-zA-Z0-9_-", .help = "Region that requests are signed for."},
+    {"bucket", CONF_STRING, BUCKET(bucket), 0, 63, "",
+     .allowed = "a-zA-Z0-9._-",
+     .help = "What the store calls the bucket; empty: as `name`."},
+    {"prefix", CONF_STRING, BUCKET(prefix), 0, 255, "",
+     .allowed = "a-zA-Z0-9._/=-",
+     .help = "What every key in it begins with, for example `glovebox/`."},
+    {"style", CONF_ENUM, BUCKET(style), 0, 0, "path", .allowed = "path|host",
+     .help = "`path` for `https://host/bucket/key`, `host` for "
+             "`https://bucket.host/key`."},
+    {"key_file", CONF_PATH, BUCKET(key_file), 0, 1024, "",
+     .help = "File with the lines `access_key_id=…`, `secret_access_key=…` "
+             "and, for temporary keys, `session_token=…`, readable by the "
+             "service's account only. It is read again when the store refuses "
+             "the keys. Empty: `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY` "
+             "and `AWS_SESSION_TOKEN` of the environment, which "
+             "`keep_environment` must name."},
+    {"ca_file", CONF_PATH, BUCKET(ca_file), 0, 1024, "",
+     .help = "PEM file with the certificates that are trusted for this store "
+             "instead of the host's; empty: the host's."},
+    {"use", CONF_STRING, BUCKET(use), 0, 63, "blobs", .allowed = "a-z,",
+     .help = "Comma-separated: `blobs` (bytes of files), `mirror` (workspaces "
+             "may be mirrored to it), `attach` (objects may be attached as "
+             "inputs)."},
+    {"tenants", CONF_STRING, BUCKET(tenants), 0, 1024, "",
+     .help = "Comma-separated tenants. With `blobs`: those whose files are "
+             "stored here instead of in `blob_bucket`. With `mirror` and "
+             "`attach`: those that may use it; empty: all."},
+    {"connections", CONF_U32, BUCKET(connections), 1, 256, "32",
+     .help = "Requests at once; more wait."},
+    {"deadline_s", CONF_U32, BUCKET(deadline_s), 1, 3600, "30",
+     .help = "Seconds after which a request fails, retries included; a large "
+             "object has more time, one second for each 256 KiB."},
+    {"part_bytes", CONF_SIZE, BUCKET(part_bytes), 5 * MIB, 5 * GIB, "32MiB",
+     .help = "Objects larger than this are uploaded in parts of this size."},
+};
+
 _Static_assert(ARRAY_SIZE(top) <= CONF_OPTIONS_MAX, "table too long");
 _Static_assert(ARRAY_SIZE(pool) <= CONF_OPTIONS_MAX, "table too long");
 
 const struct conf_options conf_options_top = {top, ARRAY_SIZE(top)};
 const struct conf_options conf_options_pool = {pool, ARRAY_SIZE(pool)};
+const struct conf_options conf_options_model = {model, ARRAY_SIZE(model)};
+const struct conf_options conf_options_bucket = {bucket, ARRAY_SIZE(bucket)};
 
 const struct conf_option *conf_options_find(const struct conf_options *table,
                                             const char *name)

@@ -43,14 +43,35 @@ static char *place(const char *for_root, const char *below_home)
     return xasprintf("%s/%s", home, below_home);
 }
 
+#define ROOT_DATA "/var/lib/glovebox"
+#define USER_DATA ".local/share/glovebox"
+
 char *conf_places_data(void)
 {
-    return place("/var/lib/glovebox", ".local/share/glovebox");
+    return place(ROOT_DATA, USER_DATA);
+}
+
+bool conf_is_system_data(const char *data_dir)
+{
+    return strcmp(data_dir, ROOT_DATA) == 0;
+}
+
+bool conf_is_default_data(const char *data_dir)
+{
+    size_t len = strlen(data_dir), tail = strlen("/" USER_DATA);
+
+    return strcmp(data_dir, ROOT_DATA) == 0 ||
+           (len > tail && strcmp(data_dir + len - tail, "/" USER_DATA) == 0);
 }
 
 char *conf_places_runtimes(void)
 {
     return place("/var/cache/glovebox/runtimes", ".cache/glovebox/runtimes");
+}
+
+char *conf_places_backups(void)
+{
+    return place("/var/backups/glovebox", ".local/state/glovebox/backups");
 }
 
 char *conf_places_config(void)

@@ -51,6 +51,15 @@ void conf_dump(const struct conf *c, FILE *out)
     fputs("pools:\n", out);
     for (size_t i = 0; i < c->pool_count; i++)
         print_values(&c->pools[i], &conf_options_pool, "  - ", "    ", out);
+    if (c->model_count)
+        fputs("models:\n", out);
+    for (size_t i = 0; i < c->model_count; i++)
+        print_values(&c->models[i], &conf_options_model, "  - ", "    ", out);
+    if (c->bucket_count)
+        fputs("buckets:\n", out);
+    for (size_t i = 0; i < c->bucket_count; i++)
+        print_values(&c->buckets[i], &conf_options_bucket, "  - ", "    ",
+                     out);
 }
 
 /* ---- --help: the flags -------------------------------------------------- */
@@ -86,8 +95,8 @@ void conf_help_flags(FILE *out)
                 o->standard[0] ? o->standard : "empty");
     }
     fputs("Each is also an option of the file (snake_case) and a variable of "
-          "the\nenvironment (GLOVEBOX_OPTION_NAME); pools are set in the "
-          "file only.\n",
+          "the\nenvironment (GLOVEBOX_OPTION_NAME); pools, models "
+          "and buckets are set in the file only.\n",
           out);
 }
 
@@ -150,6 +159,20 @@ void conf_sample(FILE *out)
           out);
     for (size_t i = 1; i < conf_options_pool.count; i++)
         print_option(&conf_options_pool.row[i], "    ", out);
+    fputs("\n# Without this list there is the built-in model echo only, and "
+          "those that\n# were added with `glovebox model add`.\n"
+          "#models:\n"
+          "#  - name: gpt\n",
+          out);
+    for (size_t i = 1; i < conf_options_model.count; i++)
+        print_option(&conf_options_model.row[i], "    ", out);
+    fputs("\n# Buckets of S3-compatible stores, for blobs (blob_bucket), "
+          "mirrors and inputs.\n"
+          "#buckets:\n"
+          "#  - name: glovebox\n",
+          out);
+    for (size_t i = 1; i < conf_options_bucket.count; i++)
+        print_option(&conf_options_bucket.row[i], "    ", out);
 }
 
 /* ---- --reference: docs/CONFIG.md ---------------------------------------- */
@@ -209,6 +232,20 @@ void conf_reference(FILE *out)
             "before it.\n\n",
             CONF_POOLS_MAX);
     print_table(&conf_options_pool, out);
+    fprintf(out,
+            "\n## Models\n\n"
+            "`models:` is a list of at most %d language models, in the file "
+            "only; [MODELS.md](MODELS.md) explains\n"
+            "them. More can be added with `glovebox model add`.\n\n",
+            CONF_MODELS_MAX);
+    print_table(&conf_options_model, out);
+    fprintf(out,
+            "\n## Buckets\n\n"
+            "`buckets:` is a list of at most %d buckets of S3-compatible "
+            "stores, in the file only;\n"
+            "[STORAGE.md](STORAGE.md) explains them.\n\n",
+            CONF_BUCKETS_MAX);
+    print_table(&conf_options_bucket, out);
     fputs("\n## An example\n\n"
           "```yaml\n"
           "listen: 127.0.0.1:8650\n"

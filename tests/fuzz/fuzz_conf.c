@@ -78,19 +78,22 @@ static void try_definition(const char *text, size_t len)
     struct conf_runtime_def *def = NULL;
     char *plan cleanup(mem_free) = NULL;
     struct error err = {0};
-    size_t plan_len, items;
+    size_t plan_len, items, sources;
 
     if (conf_runtime_parse(text, len, &def, &err) < 0) {
         assert(err.code == ERR_INVALID || err.code == ERR_TOO_LARGE);
         assert(err.message[0] != '\0');
         return;
     }
-    plan = conf_runtime_plan(def, &plan_len);
-    assert(plan_len == strlen(plan) && plan[plan_len - 1] == '\n');
+    assert(conf_runtime_plan(def, NULL, NULL, &plan, &err) == 0);
+    plan_len = strlen(plan);
+    assert(plan[plan_len - 1] == '\n');
     items = def->packages_count + def->fonts_count + def->preload_count +
-            def->environment_count + def->files_count;
+            def->environment_count + def->files_count + def->also_count +
+            def->pip_count + def->npm_count;
+    sources = def->files_count + def->npm_count + 1;
     assert(lines(plan, plan_len) >= items);
-    assert(lines(plan, plan_len) <= items + 2);
+    assert(lines(plan, plan_len) <= items + sources + 2);
     conf_runtime_def_free(def);
 }
 

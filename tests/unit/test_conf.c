@@ -4,7 +4,6 @@
  * input is refused with place and hint, what is printed is what is in force.
  */
 #include <fcntl.h>
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -23,6 +22,7 @@
 #include "base/mem.h"
 #include "conf/conf_int.h"
 #include "conf/descriptors.h"
+#include "scratch.h"
 
 #define FLAGS_MAX 16
 
@@ -191,6 +191,38 @@ static void I6_default_bind_is_loopback(void **state)
         struct conf *got cleanup(conf_freep) = NULL;
 
         assert_int_equal(load(&got, &err, "--listen", local[i], NULL), 0);
+    }
+}
+
+static void public_url_is_the_beginning_of_a_url(void **state)
+{
+    static const char *const good[] = {
+        "https://glovebox.example.com", "http://10.0.0.5:8650",
+        "https://example.com/glovebox/", "https://[2001:db8::1]:8443/a/b"};
+    static const char *const bad[] = {"glovebox.example.com",
+                                      "ftp://example.com",
+                                      "https://",
+                                      "https:///x",
+                                      "https://me:pw@example.com",
+                                      "https://example.com:0",
+                                      "https://example.com:70000",
+                                      "https://example.com/?x=1",
+                                      "https://example.com/#x",
+                                      "https://example.com/a//b",
+                                      "https://example.com/../b",
+                                      "https://exa mple.com",
+                                      "https://example.com/\"x"};
+    struct error err;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++)
+        assert_flag_refused("--public-url", bad[i], "public_url",
+                            "https://HOST");
+    for (size_t i = 0; i < ARRAY_SIZE(good); i++) {
+        struct conf *c cleanup(conf_freep) = NULL;
+
+        assert_int_equal(load(&c, &err, "--public-url", good[i], NULL), 0);
+        assert_string_equal(c->public_url, good[i]);
     }
 }
 
@@ -520,7 +552,7 @@ static void file_bad_value_has_line_and_range(void **state)
                    "    max_sessions: 7\n  - name: b\n    max_sessions: 0\n",
                    "test.yaml:6: max_sessions", "");
     assert_refused("pools: [{name: a, ready: 1001}]\n",
-                   "test.yaml: ready: \"1001\"", "");
+                   "test.yaml:1: ready: \"1001\"", "");
     assert_refused("data_dir: here\n", "must start with /", "");
     assert_refused("workers: [4]\n", "test.yaml:1: a value of the wrong kind",
                    "");
@@ -532,7 +564,12 @@ static void file_bad_shape(void **state)
     (void)state;
     assert_refused("workers: 4\nlisten: 127.0.0.1:1\nworkers: 5\n",
                    "test.yaml:3: \"workers\" is given twice", "");
-    assert_refused("pools:\n  - name: a\n    name: b\n", "given twice", "");
+    assert_refused("pools:\n  - name: a\n    name: b\n",
+                   "test.yaml:3: \"name\" is given twice", "");
+    assert_refused("workers: 4\nworkrs:\n  - 4\n",
+                   "test.yaml:2: unknown key \"workrs\"", "");
+    assert_refused("pools:\n  - a\n", "test.yaml:2: a value of the wrong kind",
+                   "");
     assert_refused("- workers\n", "test.yaml", "");
     assert_refused("just text\n", "test.yaml", "");
     assert_refused("workers: 4\n---\nworkers: 5\n", "more than one", "");
@@ -540,6 +577,24 @@ static void file_bad_shape(void **state)
     assert_refused("workers: {\n", "test.yaml", "");
     assert_refused("workers: 4\n\tmax_executions: 2\n", "test.yaml", "");
     assert_refused("workers: \xff\n", "test.yaml", "");
+}
+
+static void file_value_size_limit(void **state)
+{
+    (void)state;
+    for (int more = -1; more <= 1; more++) {
+        struct buf text cleanup(buf_done) = {0};
+        struct conf *c cleanup(conf_freep) = NULL;
+        struct error err;
+
+        buf_adds(&text, "service_user: ");
+        for (int i = 0; i < CONF_TEXT_MAX + more; i++)
+            buf_adds(&text, "x");
+        buf_adds(&text, "\n");
+        assert_int_equal(parse(text.data, &c, &err), -ERR_INVALID);
+        assert_int_equal(strstr(err.message, "longer than 4096") != NULL,
+                         more > 0); /* below, the option's own limit */
+    }
 }
 
 static void file_pools(void **state)
@@ -770,13 +825,42 @@ static void check_ready_follows_sessions(void **state)
     }
 }
 
-static int remove_one(const char *path, const struct stat *st, int type,
-                      struct FTW *ftw)
+static void check_isolation_of_this_build(void **state)
 {
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
+    static const struct {
+        const char *text, *says;
+    } refused[] = {
+        {"pools: [{name: a, isolation: vm}]\n", "no tier \"vm\""},
+        {"pools: [{name: a, isolation: gvisor, zygote: false}]\n",
+         "cannot have zygote: false"},
+        {"pools: [{name: a, isolation: proces}]\n", "no tier \"proces\""},
+    };
+    struct conf *c cleanup(conf_freep) = NULL;
+    struct error err;
+
+    (void)state;
+    assert_int_equal(parse("pools: [{name: a}]\n", &c, &err), 0);
+    assert_string_equal(c->pools[0].isolation, "process");
+    conf_freep(&c);
+    c = NULL;
+    assert_int_equal(
+        parse("pools: [{name: a, isolation: gvisor}]\n", &c, &err), 0);
+    assert_string_equal(c->pools[0].isolation, "gvisor");
+    assert_int_equal(c->pools[0].ready, 2); /* guests are large */
+    conf_freep(&c);
+    c = NULL;
+    assert_int_equal(
+        parse("pools: [{name: a, isolation: gvisor, ready: 3}]\n", &c, &err),
+        0);
+    assert_int_equal(c->pools[0].ready, 3);
+    for (size_t i = 0; i < ARRAY_SIZE(refused); i++) {
+        struct conf *none = NULL;
+
+        assert_int_equal(parse(refused[i].text, &none, &err), -ERR_INVALID);
+        assert_non_null(strstr(err.message, "pool a"));
+        assert_non_null(strstr(err.message, refused[i].says));
+        assert_non_null(strstr(err.hint, "process"));
+    }
 }
 
 static void put_limit(const char *dir, const char *path, const char *text)
@@ -820,7 +904,7 @@ static void R2_memory_is_that_of_the_control_group(void **state)
     put_limit(dir, "memory/c/memory.limit_in_bytes", "9223372036854771712\n");
     assert_int_equal(conf_memory_within(total, "2:memory:/c\nnonsense", dir),
                      total);
-    assert_int_equal(nftw(dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(scratch_remove(dir), 0);
 }
 
 static void R2_most_memory_is_four_fifths_of_the_machine(void **state)
@@ -960,9 +1044,106 @@ static void sample_is_valid_either_way(void **state)
     }
     if (parse(open.data, &d, &err) < 0)
         fail_msg("%s", err.message);
+    assert_int_equal(c->model_count, 0);
+    assert_int_equal(d->model_count, 1); /* its model is an example */
+    d->model_count = 0;
+    assert_int_equal(c->bucket_count, 0);
+    assert_int_equal(d->bucket_count, 1); /* and so is its bucket */
+    d->bucket_count = 0;
     want = printed(c, NULL);
     got = printed(d, NULL);
     assert_string_equal(got, want);
+}
+
+/* buckets: likewise. */
+static void buckets_are_read_and_checked(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } bad[] = {
+        {"buckets: [{region: x}]", "bucket 1 has no name"},
+        {"buckets: [{name: \"A\"}]", "name"},
+        {"buckets: [{name: a, endpoint: \"http://192.0.2.1\"}]",
+         "bucket a: endpoint must be https"},
+        {"buckets: [{name: a, use: all}]", "use is a list"},
+        {"buckets: [{name: a, style: dns}]", "style"},
+        {"buckets: [{name: a, part_bytes: 5242879}]", "part_bytes"},
+        {"buckets: [{name: a, connections: 257}]", "connections"},
+        {"buckets: [{name: a}, {name: a}]", "two buckets are named"},
+        {"buckets: [{name: a, colour: red}]", "unknown key"},
+        {"buckets: {name: a}", "a list of at most 16"},
+        {"blob_bucket: a", "blob_bucket a is no entry"},
+        {"{blob_bucket: a, buckets: [{name: a, use: mirror}]}",
+         "is no entry of buckets whose use is blobs"},
+        {"{blob_bucket: a, buckets: [{name: a, tenants: t}]}",
+         "leave its tenants empty"},
+        {"blob_cache_bytes: 1KiB", "blob_cache_bytes"},
+    };
+    struct conf *c cleanup(conf_freep) = NULL;
+    struct error err;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct conf *d cleanup(conf_freep) = NULL;
+
+        assert_int_equal(parse(bad[i].text, &d, &err), -ERR_INVALID);
+        if (!strstr(err.message, bad[i].words))
+            fail_msg("%s: %s", bad[i].text, err.message);
+    }
+    assert_int_equal(
+        parse("{blob_bucket: a, buckets: [{name: a, part_bytes: 5MiB}, {name: "
+              "b, endpoint: \"http://127.0.0.1:9000\", use: \"blobs,mirror\","
+              " tenants: \"t,u\"}]}",
+              &c, &err),
+        0);
+    assert_int_equal(c->bucket_count, 2);
+    assert_string_equal(conf_bucket_find(c, "a")->style, "path");
+    assert_null(conf_bucket_find(c, "c"));
+    assert_true(conf_list_has(conf_bucket_find(c, "b")->use, "mirror"));
+    assert_false(conf_list_has(conf_bucket_find(c, "b")->use, "mirr"));
+    assert_false(conf_list_has("", "t"));
+}
+
+/* models: is a list of its own, with its own keys and limits. */
+static void models_are_read_and_checked(void **state)
+{
+    static const struct {
+        const char *text, *words;
+    } bad[] = {
+        {"models: [{url: \"http://h\"}]", "model 1 has no name"},
+        {"models: [{name: \"a b\"}]", "name"},
+        {"models: [{name: a, kind: gpt}]", "kind"},
+        {"models: [{name: a, url: \"ftp://h\"}]", "url must begin with"},
+        {"models: [{name: a}, {name: a}]", "two models are named"},
+        {"models: [{name: a, default: true}, {name: b, default: true}]",
+         "both the default"},
+        {"models: [{name: a, concurrent: 0}]", "concurrent"},
+        {"models: [{name: a, concurrent: 1001}]", "concurrent"},
+        {"models: [{name: a, runtime: x}]", "unknown key"},
+        {"models: {name: a}", "a list of at most"},
+        {"models: [a]", "a model is a mapping"},
+    };
+    struct conf *c cleanup(conf_freep) = NULL;
+    struct error err;
+
+    (void)state;
+    assert_int_equal(parse("models:\n  - name: a\n    kind: anthropic\n    "
+                           "url: https://h/v1\n    concurrent: 1000\n    "
+                           "price_input: 2.50\n  - name: b\n",
+                           &c, &err),
+                     0);
+    assert_int_equal(c->model_count, 2);
+    assert_string_equal(c->models[0].kind, "anthropic");
+    assert_int_equal(c->models[0].concurrent, 1000);
+    assert_string_equal(c->models[1].url, "http://127.0.0.1:8080/v1");
+    assert_true(c->models[1].tools);
+    for (size_t i = 0; i < ARRAY_SIZE(bad); i++) {
+        struct conf *d cleanup(conf_freep) = NULL;
+
+        assert_int_equal(parse(bad[i].text, &d, &err), -ERR_INVALID);
+        if (!strstr(err.message, bad[i].words))
+            fail_msg("%s: %s", bad[i].text, err.message);
+    }
 }
 
 static void assert_file_is(const char *path, const char *want)
@@ -1018,6 +1199,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(load_defaults),
         CASE(I6_default_bind_is_loopback),
+        CASE(public_url_is_the_beginning_of_a_url),
         CASE(tenant_sharing_is_a_list),
         CASE(places_of_an_ordinary_user),
         CASE(value_bounds_of_every_option),
@@ -1030,6 +1212,7 @@ int main(void)
         CASE(file_unknown_key_names_nearest),
         CASE(file_bad_value_has_line_and_range),
         CASE(file_bad_shape),
+        CASE(file_value_size_limit),
         CASE(file_pools),
         CASE(file_size_limit),
         CASE(file_missing_or_unreadable),
@@ -1042,6 +1225,7 @@ int main(void)
         CASE(flags_errors),
         CASE(check_ready_by_memory),
         CASE(check_ready_follows_sessions),
+        CASE(check_isolation_of_this_build),
         CASE(R2_memory_is_that_of_the_control_group),
         CASE(R2_most_memory_is_four_fifths_of_the_machine),
         CASE(check_default_within_maximum),
@@ -1050,6 +1234,8 @@ int main(void)
         CASE(show_modes),
         CASE(show_nothing_when_serving),
         CASE(sample_is_valid_either_way),
+        CASE(models_are_read_and_checked),
+        CASE(buckets_are_read_and_checked),
         CASE(reference_page_is_current),
         CASE(sample_file_is_current),
         cmocka_unit_test(R8_descriptors_of_all_sessions_fit_exactly),
