@@ -5,6 +5,7 @@
  */
 #include "base/mem.h"
 #include "store/schema.h"
+#include "store/schema_nodes.h"
 #include "store/store_int.h"
 
 const char *const store_migrations[] = {
@@ -37,7 +38,7 @@ const char *const store_migrations[] = {
     "  stored_bytes INTEGER NOT NULL DEFAULT 0,"  /* of all kept versions */
     "  quota_bytes INTEGER NOT NULL DEFAULT 0,"   /* 0: the default */
     "  keep_versions INTEGER NOT NULL DEFAULT 0," /* 0: all */
-    "  keep_days INTEGER NOT NULL DEFAULT 0,"     /* 0: for ever */
+    "  keep_days INTEGER NOT NULL DEFAULT 0,"     /* 0: no limit */
     "  legal_hold INTEGER NOT NULL DEFAULT 0"
     ") STRICT;"
     "CREATE INDEX workspaces_by_tenant ON workspaces (tenant, id);"
@@ -124,7 +125,7 @@ const char *const store_migrations[] = {
     "  workspace TEXT NOT NULL REFERENCES workspaces (id) ON DELETE CASCADE,"
     "  path TEXT NOT NULL,"
     "  fence INTEGER NOT NULL,"
-    "  id TEXT NOT NULL DEFAULT ''," /* empty: nobody holds it */
+    "  id TEXT NOT NULL DEFAULT ''," /* empty: not held */
     "  token_hash BLOB,"
     "  holder TEXT NOT NULL DEFAULT '',"  /* a key's id */
     "  session TEXT NOT NULL DEFAULT ''," /* whose executions pass */
@@ -250,7 +251,8 @@ const char *const store_migrations[] = {
     "CREATE INDEX documents_by_workspace ON documents (workspace);"
     "CREATE INDEX documents_waiting ON documents (id)"
     "  WHERE state = 'waiting';"
-    /* Whose words are to go; a trigger may not touch a virtual table. */
+    /* Documents whose words must be removed; a trigger may not touch a virtual
+     * table. */
     "CREATE TABLE documents_gone (id INTEGER PRIMARY KEY) STRICT;"
     "CREATE TRIGGER documents_gone AFTER DELETE ON documents BEGIN"
     "  INSERT INTO documents_gone (id) VALUES (old.id); END;"
@@ -301,7 +303,7 @@ const char *const store_migrations[] = {
     "CREATE INDEX library_by_age ON library (tenant, created_at_ms, file);"
     "CREATE INDEX library_expiring ON library (expires_at_ms)"
     "  WHERE expires_at_ms > 0;"
-    /* What an upload in parts is to become; kept a while after its end. */
+    /* The purpose of a multipart upload; kept a while after its end. */
     "CREATE TABLE library_uploads ("
     "  id TEXT PRIMARY KEY,"
     "  tenant TEXT NOT NULL,"
@@ -332,6 +334,22 @@ const char *const store_migrations[] = {
     STORE_SCHEMA_SMALL,
     STORE_SCHEMA_SHARING,
     STORE_SCHEMA_HEAD,
+    STORE_SCHEMA_NAMES,
+    STORE_SCHEMA_REMEMBERED,
+    STORE_SCHEMA_POOL_TIMEOUT,
+    STORE_SCHEMA_USAGE_HOURS,
+    STORE_SCHEMA_OUTPUTS,
+    STORE_SCHEMA_SCORECARDS,
+    STORE_SCHEMA_MODELS,
+    STORE_SCHEMA_AGENTS,
+    STORE_SCHEMA_CHAT,
+    STORE_SCHEMA_COMPLETIONS,
+    STORE_SCHEMA_PASSAGES,
+    STORE_SCHEMA_IMAGES,
+    STORE_SCHEMA_ZYGOTES,
+    STORE_SCHEMA_NODES,
+    STORE_SCHEMA_CHAT_USE,
+    STORE_SCHEMA_MIRRORS,
 };
 
 const int store_migrations_count = ARRAY_SIZE(store_migrations);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The SQLite engine of the store: transactions, and what a failure means; see
+ * The SQLite engine of the store: transactions, errors, checkpoints; see
  * sqlite_int.h for how its files work together. Runs in the daemon, behind
- * store.h, on any of its threads.
+ * store.h, on any thread.
  */
 #include <assert.h>
 #include <errno.h>
@@ -17,12 +17,12 @@
 #include "store/sqlite_int.h"
 
 #define FORGET_TRIES 40
-#define FORGET_MS 25 /* a try holds up writers so long, then rests as long */
+#define FORGET_MS 25 /* a try blocks writers so long, then waits as long */
 
 /* ---- failing ------------------------------------------------------------ */
 
-/* After this nothing is written, not even by closing: what the kernel still
- * has of the log need not be what the disk has. The next start folds the log
+/* Stops all writing, including the checkpoint at close: after a failed sync
+ * the page cache may differ from the disk. The next start checkpoints the log
  * before it adds to it. */
 static void stop_writing(struct sqlite_store *s, const char *what)
 {
@@ -40,7 +40,7 @@ static bool is_sync(int code)
            code == SQLITE_IOERR_DIR_CLOSE;
 }
 
-int store_sqlite_refuse(const char *what, struct error *err)
+int store_sqlite_writing_stopped(const char *what, struct error *err)
 {
     (void)error_set(err, ERR_UNAVAILABLE,
                     "%s: the disk failed; writing has stopped", what);
@@ -61,7 +61,7 @@ static const char *constraint_text(int code)
     }
 }
 
-/* The engine's own words speak of SQL and files. */
+/* For clients: SQLite's own messages name SQL and files. */
 static const char *failure_text(int code)
 {
     switch (code & 0xff) {
@@ -89,7 +89,7 @@ int store_sqlite_fail(struct sqlite_store *s, const struct sqlite_conn *conn,
 
     if (is_sync(code)) {
         stop_writing(s, what);
-        return store_sqlite_refuse(what, err);
+        return store_sqlite_writing_stopped(what, err);
     }
     if (primary == SQLITE_CONSTRAINT)
         return error_set(err, ERR_CONFLICT, "%s: %s", what,
@@ -110,23 +110,13 @@ int store_sqlite_fail(struct sqlite_store *s, const struct sqlite_conn *conn,
 
 /* ---- beginning ---------------------------------------------------------- */
 
-/* A reader's view is fixed by its first look, so it takes one here. */
-static int open_reading(struct sqlite_conn *conn)
-{
-    int code = store_sqlite_conn_run(conn, "BEGIN");
-
-    return code == SQLITE_OK
-               ? store_sqlite_conn_run(conn, "SELECT 1 FROM schema_version")
-               : code;
-}
-
 static struct store_tx *tx_new(struct sqlite_store *s,
                                struct sqlite_conn *conn, enum store_mode mode,
                                const char *what)
 {
     struct sqlite_tx *tx = xcalloc(1, sizeof(*tx));
 
-    *tx = (struct sqlite_tx){.base.ops = &store_sqlite_ops,
+    *tx = (struct sqlite_tx){.base.engine = &store_sqlite,
                              .store = s,
                              .conn = conn,
                              .mode = mode,
@@ -140,31 +130,16 @@ int store_sqlite_begin_write(struct sqlite_store *s, const char *what,
     int code;
 
     if (s->broken) {
-        store_sqlite_group_undo(s, what, SQLITE_OK);
-        return store_sqlite_refuse(what, err);
+        store_sqlite_group_rollback(s, what, SQLITE_OK);
+        return store_sqlite_writing_stopped(what, err);
     }
     code = store_sqlite_group_join(s, NULL);
     if (code != SQLITE_OK) {
         (void)store_sqlite_fail(s, s->writer, code, what, err);
-        store_sqlite_group_undo(s, what, code);
+        store_sqlite_group_rollback(s, what, code);
         return -(int)err->code;
     }
     *ret = tx_new(s, s->writer, STORE_WRITE, what);
-    return 0;
-}
-
-static int begin_read(struct sqlite_store *s, struct sqlite_conn *conn,
-                      const char *what, struct store_tx **ret,
-                      struct error *err)
-{
-    int code = open_reading(conn);
-
-    if (code != SQLITE_OK) {
-        (void)store_sqlite_fail(s, conn, code, what, err);
-        store_sqlite_gate_leave(s, STORE_READ, conn, true);
-        return -(int)err->code;
-    }
-    *ret = tx_new(s, conn, STORE_READ, what);
     return 0;
 }
 
@@ -174,17 +149,29 @@ static int sqlite_begin(struct store *base, enum store_mode mode,
 {
     struct sqlite_store *s = (struct sqlite_store *)base;
     struct sqlite_conn *conn;
+    int code;
 
     if (store_sqlite_gate_enter(s, mode, what, &conn, err) < 0)
         return -(int)err->code;
-    return mode == STORE_WRITE ? store_sqlite_begin_write(s, what, ret, err)
-                               : begin_read(s, conn, what, ret, err);
+    if (mode == STORE_WRITE)
+        return store_sqlite_begin_write(s, what, ret, err);
+    /* A reader's snapshot is fixed by its first read, so it reads here. */
+    code = store_sqlite_conn_run(conn, "BEGIN");
+    if (code == SQLITE_OK)
+        code = store_sqlite_conn_run(conn, "SELECT 1 FROM schema_version");
+    if (code != SQLITE_OK) {
+        (void)store_sqlite_fail(s, conn, code, what, err);
+        store_sqlite_gate_leave(s, STORE_READ, conn, true);
+        return -(int)err->code;
+    }
+    *ret = tx_new(s, conn, STORE_READ, what);
+    return 0;
 }
 
 /* ---- ending ------------------------------------------------------------- */
 
-/* Did a commit that failed so surely leave nothing behind? The frame that
- * makes it valid is the last one written, and is synced after that. */
+/* Is it certain that a commit that failed with this code left nothing on disk?
+ * Its last frame makes it valid, and the sync comes after that. */
 static bool is_undone(int code)
 {
     return (code & 0xff) == SQLITE_FULL || (code & 0xff) == SQLITE_BUSY ||
@@ -192,24 +179,24 @@ static bool is_undone(int code)
            code == SQLITE_IOERR_READ || code == SQLITE_IOERR_SHORT_READ;
 }
 
-/* Moves the log into the database now and then. What was committed is safe
- * in the log whether this works or not; only a failed sync matters. */
-void store_sqlite_fold(struct sqlite_store *s)
+/* Checkpoints when the log is long. What was committed is safe in the log in
+ * any case; only a failed sync matters. */
+void store_sqlite_checkpoint(struct sqlite_store *s)
 {
     struct sqlite_conn *c = s->writer;
     int code;
 
-    if (c->logged < c->folded) /* the log started over */
-        c->folded = 0;
-    if (c->logged - c->folded < s->fold_frames)
+    if (c->logged < c->checkpointed) /* SQLite restarted the log */
+        c->checkpointed = 0;
+    if (c->logged - c->checkpointed < s->checkpoint_frames)
         return;
-    c->folded = c->logged;
+    c->checkpointed = c->logged;
     code = sqlite3_wal_checkpoint_v2(c->db, "main", SQLITE_CHECKPOINT_PASSIVE,
                                      NULL, NULL);
     if (is_sync(code))
-        stop_writing(s, "folding the log");
+        stop_writing(s, "checkpointing the log");
     else if (code != SQLITE_OK)
-        log_event(LOG_WARN, "store_log_not_folded", "error",
+        log_event(LOG_WARN, "store_checkpoint_failed", "error",
                   sqlite3_errstr(code), NULL);
 }
 
@@ -231,7 +218,7 @@ void store_sqlite_rollback_now(struct sqlite_store *s, const char *what)
         stop_writing(s, what);
 }
 
-/* A reader gives its connection away. */
+/* Gives a reading connection back. */
 static void leave_reading(struct sqlite_tx *tx)
 {
     bool stuck = false;
@@ -249,20 +236,21 @@ static void sqlite_rollback(struct store_tx *base)
 
     store_sqlite_rows_detach(tx);
     if (tx->mode == STORE_WRITE)
-        store_sqlite_group_undo(tx->store, tx->what, tx->failed);
+        store_sqlite_group_rollback(tx->store, tx->what, tx->failed);
     else
         leave_reading(tx);
     free(tx);
 }
 
-int store_sqlite_not_kept(struct sqlite_store *s, const char *what, int code,
-                          const struct error *why, struct error *err)
+int store_sqlite_commit_error(struct sqlite_store *s, const char *what,
+                              int code, const struct error *why,
+                              struct error *err)
 {
-    if (code == STORE_SQLITE_BARRED) {
+    if (code == STORE_SQLITE_HOOK_FAILED) {
         *err = *why;
         return -(int)err->code;
     }
-    return s->broken ? store_sqlite_refuse(what, err)
+    return s->broken ? store_sqlite_writing_stopped(what, err)
                      : store_sqlite_fail(s, NULL, code, what, err);
 }
 
@@ -281,20 +269,21 @@ static int sqlite_commit(struct store_tx *base, struct error *err)
         return 0;
     }
     if (code == SQLITE_OK && sqlite3_get_autocommit(tx->conn->db))
-        code = SQLITE_ABORT; /* the engine rolled back without a word */
+        code = SQLITE_ABORT; /* SQLite rolled back silently */
     if (code == SQLITE_OK)
-        code = store_sqlite_group_keep(s, what, &why);
+        code = store_sqlite_group_commit(s, what, &why);
     else
-        store_sqlite_group_undo(s, what, code);
+        store_sqlite_group_rollback(s, what, code);
     free(tx);
-    return code == SQLITE_OK ? 0
-                             : store_sqlite_not_kept(s, what, code, &why, err);
+    return code == SQLITE_OK
+               ? 0
+               : store_sqlite_commit_error(s, what, code, &why, err);
 }
 
 /* ---- forgetting --------------------------------------------------------- */
 
-/* Empties the log: what it has goes into the database, and readers that still
- * need it are waited for a little. */
+/* Checkpoints and truncates the log. Waits a little for readers that need it.
+ */
 static int empty_log(struct sqlite_store *s, const char *what)
 {
     struct sqlite_conn *c = s->writer;
@@ -306,7 +295,7 @@ static int empty_log(struct sqlite_store *s, const char *what)
                                      NULL, NULL);
     (void)sqlite3_busy_timeout(c->db, STORE_SQLITE_BUSY_MS);
     if (code == SQLITE_OK)
-        c->logged = c->folded = 0;
+        c->logged = c->checkpointed = 0;
     if (is_sync(code))
         stop_writing(s, what);
     return code;
@@ -340,7 +329,7 @@ static bool sqlite_writable(struct store *base)
     return !((struct sqlite_store *)base)->broken;
 }
 
-/* Readers go first: the last one to close folds the log. */
+/* Readers first: the connection that closes last checkpoints the log. */
 void store_sqlite_close(struct store *base)
 {
     struct sqlite_store *s = (struct sqlite_store *)base;
@@ -350,12 +339,14 @@ void store_sqlite_close(struct store *base)
     store_sqlite_conn_close(s->writer);
     fd_close(&s->db_fd);
     fd_close(&s->lock_fd);
-    mutex_done(&s->base.hooks_lock); /* unlocked */
+    store_base_done(&s->base);
     free(s->path);
     free(s);
 }
 
-const struct store_ops store_sqlite_ops = {
+const struct store_engine store_sqlite = {
+    .name = "sqlite",
+    .open = store_sqlite_open,
     .close = store_sqlite_close,
     .writable = sqlite_writable,
     .begin = sqlite_begin,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Copies the database while it is in use, and checks all of it; see
- * sqlite_int.h. Runs in the daemon, on a thread that has the time. Each has a
- * reading connection of its own, so that neither waits nor is waited for; the
- * log grows while they are at it.
+ * sqlite_int.h. Runs in the daemon, on a thread that may take long. Both use a
+ * separate reading connection, so that they block nothing and wait for
+ * nothing. The log grows meanwhile.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,19 +36,8 @@ static void db_close(sqlite3 **db)
     (void)sqlite3_close_v2(*db); /* nothing is open on it */
 }
 
-/* Not store_sqlite_fail: a sync that fails here is not the store's. */
-static int copy_fail(int code, struct error *err)
-{
-    if ((code & 0xff) == SQLITE_FULL)
-        return error_set(err, ERR_SPACE, "%s: the disk is full", copying);
-    if ((code & 0xff) == SQLITE_CORRUPT)
-        return error_set(err, ERR_CORRUPT, "%s: it is damaged", copying);
-    return error_set(err, ERR_INTERNAL, "%s: the disk failed (%d)", copying,
-                     code);
-}
-
-/* The read transaction is open throughout: every step sees the same commit,
- * and nothing makes the copy start over. */
+/* One read transaction for all steps: each sees the same commit, and the copy
+ * never restarts. */
 static int copy_pages(sqlite3 *from, sqlite3 *to,
                       void (*progress)(void *ctx, uint64_t done,
                                        uint64_t total),
@@ -94,7 +83,14 @@ static int copy_database(struct sqlite_store *s, const char *path,
         code = store_sqlite_conn_run(from, "SELECT 1 FROM schema_version");
     if (code == SQLITE_OK)
         code = copy_pages(from->db, to, progress, ctx);
-    return code == SQLITE_OK ? 0 : copy_fail(code, err);
+    if ((code & 0xff) == SQLITE_FULL)
+        return error_set(err, ERR_SPACE, "%s: the disk is full", copying);
+    if ((code & 0xff) == SQLITE_CORRUPT)
+        return error_set(err, ERR_CORRUPT, "%s: it is damaged", copying);
+    if (code != SQLITE_OK)
+        return error_set(err, ERR_INTERNAL, "%s: the disk failed (%d)",
+                         copying, code);
+    return 0;
 }
 
 /* The bytes, and the name in its directory. */
@@ -128,7 +124,7 @@ int store_sqlite_backup(struct store *base, const char *path,
                             "cannot sync the copy of the database");
     }
     if (r < 0)
-        (void)unlink(path); /* nothing to add to the failure */
+        (void)unlink(path); /* the copy failed already */
     return r;
 }
 
@@ -151,7 +147,7 @@ int store_sqlite_backup_check(struct store *base, struct error *err)
         return -(int)err->code;
     for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
         int code =
-            store_sqlite_conn_ask(conn, steps[i].sql, answer, sizeof(answer));
+            store_sqlite_conn_text(conn, steps[i].sql, answer, sizeof(answer));
 
         if (code != SQLITE_OK)
             return store_sqlite_fail(s, conn, code, what, err);

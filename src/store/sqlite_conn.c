@@ -24,9 +24,9 @@ static int on_logged(void *arg, sqlite3 *db, const char *name, int frames)
     return SQLITE_OK;
 }
 
-/* No checkpoint but those we ask for and see fail: the library's own
- * automatic one keeps a failed sync to itself (D4). */
-static int keep_log(struct sqlite_conn *c, enum store_mode mode)
+/* Only explicit checkpoints, whose failures we see: SQLite's automatic one
+ * hides a failed sync (D4). */
+static int disable_auto_checkpoint(struct sqlite_conn *c, enum store_mode mode)
 {
     int code = sqlite3_wal_autocheckpoint(c->db, 0);
 
@@ -43,7 +43,7 @@ int store_sqlite_conn_open(const char *path, enum store_mode mode,
 {
     static const char *const settings[][3] = {
         [STORE_READ] = {"PRAGMA query_only = ON", "PRAGMA cache_size = -4096"},
-        /* What is deleted is overwritten, where it was and in free pages. */
+        /* Deleted content is overwritten, in place and in free pages. */
         [STORE_WRITE] = {"PRAGMA synchronous = FULL",
                          "PRAGMA cache_size = -16384",
                          "PRAGMA secure_delete = ON"},
@@ -59,8 +59,8 @@ int store_sqlite_conn_open(const char *path, enum store_mode mode,
         SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW |
         (mode == STORE_WRITE ? SQLITE_OPEN_READWRITE : SQLITE_OPEN_READONLY);
     int code = sqlite3_open_v2(path, &c->db, flags,
-                               mode == STORE_WRITE ? store_sqlite_log_layer()
-                                                   : STORE_SQLITE_LAYER);
+                               mode == STORE_WRITE ? store_sqlite_log_vfs()
+                                                   : STORE_SQLITE_VFS);
 
     if (code != SQLITE_OK)
         return code;
@@ -71,7 +71,7 @@ int store_sqlite_conn_open(const char *path, enum store_mode mode,
         code = store_sqlite_conn_run(c, settings[mode][i]);
     for (size_t i = 0; i < ARRAY_SIZE(common) && code == SQLITE_OK; i++)
         code = store_sqlite_conn_run(c, common[i]);
-    return code == SQLITE_OK ? keep_log(c, mode) : code;
+    return code == SQLITE_OK ? disable_auto_checkpoint(c, mode) : code;
 }
 
 void store_sqlite_conn_close(struct sqlite_conn *c)
@@ -80,14 +80,14 @@ void store_sqlite_conn_close(struct sqlite_conn *c)
         return;
     for (size_t i = 0; i < STORE_SQLITE_CACHED; i++)
         (void)sqlite3_finalize(c->cache[i].st); /* repeats an old failure */
-    (void)sqlite3_close_v2(c->db); /* at once, as no statement is left */
+    (void)sqlite3_close_v2(c->db); /* closes now: no statement is left */
     free(c);
 }
 
 /* ---- statements --------------------------------------------------------- */
 
-static int prepare(struct sqlite_conn *c, const char *sql, unsigned flags,
-                   sqlite3_stmt **ret)
+static int prepare_statement(struct sqlite_conn *c, const char *sql,
+                             unsigned flags, sqlite3_stmt **ret)
 {
     const char *rest = "";
     int code = sqlite3_prepare_v3(c->db, sql, -1, flags, ret, &rest);
@@ -100,9 +100,9 @@ static int prepare(struct sqlite_conn *c, const char *sql, unsigned flags,
     return code;
 }
 
-/* The slot that has it, else the one that is to get it, else NULL when all
- * are in use. Addresses are compared first; the text only settles whether a
- * buffer that is no literal holds something else by now. */
+/* The slot of this statement, else the one to reuse, else NULL when all are in
+ * use. Slots are found by the address of the text; the caller compares the
+ * text, since a buffer that is no literal may have changed. */
 static struct sqlite_cached *slot_of(struct sqlite_conn *c, const char *sql)
 {
     size_t start = (size_t)(((uintptr_t)sql * 0x9e3779b97f4a7c15u) >> 32);
@@ -129,12 +129,12 @@ int store_sqlite_conn_take(struct sqlite_conn *c, const char *sql,
 
     *ret_slot = slot;
     if (!slot)
-        return prepare(c, sql, 0, ret_st);
+        return prepare_statement(c, sql, 0, ret_st);
     if (!slot->st || slot->sql != sql ||
         strcmp(sqlite3_sql(slot->st), sql) != 0) {
         (void)sqlite3_finalize(slot->st); /* repeats an old failure */
         *slot = (struct sqlite_cached){0};
-        code = prepare(c, sql, SQLITE_PREPARE_PERSISTENT, &slot->st);
+        code = prepare_statement(c, sql, SQLITE_PREPARE_PERSISTENT, &slot->st);
         if (code != SQLITE_OK)
             return code;
         slot->sql = sql;
@@ -145,7 +145,7 @@ int store_sqlite_conn_take(struct sqlite_conn *c, const char *sql,
     return code;
 }
 
-/* The bindings point to the caller's memory, hence the clearing. */
+/* Bindings point to the caller's memory, so they are cleared. */
 void store_sqlite_conn_give(sqlite3_stmt *st, struct sqlite_cached *slot)
 {
     if (!slot) {
@@ -172,8 +172,8 @@ int store_sqlite_conn_run(struct sqlite_conn *c, const char *sql)
     return code == SQLITE_DONE ? SQLITE_OK : code;
 }
 
-int store_sqlite_conn_ask(struct sqlite_conn *c, const char *sql, char *ret,
-                          size_t size)
+int store_sqlite_conn_text(struct sqlite_conn *c, const char *sql, char *ret,
+                           size_t size)
 {
     struct sqlite_cached *slot;
     sqlite3_stmt *st;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Lends connections; see sqlite_int.h. Runs in the daemon on any thread. The
- * writing one goes to those who wait in the order they came, so that nobody
- * starves; the reading ones are opened when first needed. Readers and the
- * writer never wait for each other.
+ * Hands out connections; see sqlite_int.h. Runs in the daemon on any thread.
+ * The writing connection goes to waiting threads in the order they came, so
+ * that none starves; reading connections are opened when first needed. Readers
+ * and the writer never wait for each other.
  */
 #include <errno.h>
 #include <time.h>
@@ -31,7 +31,7 @@ void store_sqlite_gate_done(struct sqlite_gate *g)
     mutex_done(&g->lock);
 }
 
-/* In the kernel's own time, which clock_test_advance() does not move. */
+/* By the real clock, which clock_test_advance() does not move. */
 static struct timespec deadline(uint64_t ns)
 {
     struct timespec at;
@@ -45,25 +45,7 @@ static struct timespec deadline(uint64_t ns)
 
 /* ---- the writer --------------------------------------------------------- */
 
-static struct sqlite_turn **turn_end(struct sqlite_gate *g)
-{
-    struct sqlite_turn **link = &g->turns;
-
-    while (*link)
-        link = &(*link)->next;
-    return link;
-}
-
-static void turn_drop(struct sqlite_gate *g, struct sqlite_turn *turn)
-{
-    struct sqlite_turn **link = &g->turns;
-
-    while (*link != turn)
-        link = &(*link)->next;
-    *link = turn->next;
-}
-
-/* Returns what it waited for, or TURN_WAITS after a minute in line. */
+/* Returns the state that ended the wait, or TURN_WAITS after a minute. */
 static unsigned turn_sleep(struct sqlite_gate *g, struct sqlite_turn *turn)
 {
     struct timespec until = deadline(WAIT_MS * 1000000), *limit = &until;
@@ -72,26 +54,34 @@ static unsigned turn_sleep(struct sqlite_gate *g, struct sqlite_turn *turn)
         if (futex_wait(&turn->state, TURN_WAITS, limit) == 0)
             continue;
         mutex_lock(&g->lock);
-        if (!turn->taken && !atomic_load(&turn->state)) { /* nor just now */
-            turn_drop(g, turn);
+        if (!turn->taken &&
+            !atomic_load(&turn->state)) { /* checked again under the lock */
+            struct sqlite_turn **link = &g->turns;
+
+            while (*link != turn)
+                link = &(*link)->next;
+            *link = turn->next;
             mutex_unlock(&g->lock);
             return TURN_WAITS;
         }
         mutex_unlock(&g->lock);
-        limit = NULL; /* it will be told */
+        limit = NULL; /* its job is running and will end */
     }
     return atomic_load(&turn->state);
 }
 
-/* Called with the lock held; releases it. The thread that leaves chooses its
- * successor, so `writing` stays set. */
+/* Called with the lock held; releases it. `writing` stays set: the thread that
+ * leaves passes the connection to its successor. */
 static int turn_wait(struct sqlite_gate *g, struct sqlite_job *job)
 {
     struct sqlite_turn turn = {.thread = pthread_self(), .job = job};
+    struct sqlite_turn **link = &g->turns;
     unsigned state;
 
     mutex_assert_held(&g->lock);
-    *turn_end(g) = &turn;
+    while (*link)
+        link = &(*link)->next;
+    *link = &turn;
     mutex_unlock(&g->lock);
     if (atomic_exchange(&g->awaited, 0))
         futex_wake(&g->awaited, 1);
@@ -100,7 +90,7 @@ static int turn_wait(struct sqlite_gate *g, struct sqlite_job *job)
         return -ETIMEDOUT;
     if (state == TURN_OURS)
         return 0;
-    store_sqlite_gate_tell(turn.next);
+    store_sqlite_gate_wake(turn.next);
     return 1;
 }
 
@@ -118,15 +108,15 @@ bool store_sqlite_gate_await(struct sqlite_gate *g, uint64_t ns)
     return !atomic_exchange(&g->awaited, 0) || came;
 }
 
-void store_sqlite_gate_tell(struct sqlite_turn *turn)
+void store_sqlite_gate_wake(struct sqlite_turn *turn)
 {
     if (!turn)
         return;
     atomic_store(&turn->state, TURN_DONE);
-    futex_wake(&turn->state, 1); /* it may be gone by then: futex.h */
+    futex_wake(&turn->state, 1); /* its stack may be gone by then: futex.h */
 }
 
-/* 0, or 1 when another has done the job. */
+/* 0, or 1 when another thread has run the job. */
 static int writer_enter(struct sqlite_gate *g, struct sqlite_job *job)
 {
     int r = 0;
@@ -144,9 +134,9 @@ static int writer_enter(struct sqlite_gate *g, struct sqlite_job *job)
     return r;
 }
 
-/* ret_job NULL: the connection is left, and is nobody's if nobody waits. Who
- * gets it is woken when the lock is free; it may be gone again by then, its
- * stack is not (futex.h). */
+/* ret_job NULL: gives the connection away, or marks it free when no thread
+ * waits. The successor is woken after the lock is released; it may have
+ * returned by then (futex.h). */
 static bool pass_writer(struct sqlite_gate *g, struct sqlite_turn **ret_job)
 {
     struct sqlite_turn *turn;
@@ -173,7 +163,7 @@ static bool pass_writer(struct sqlite_gate *g, struct sqlite_turn **ret_job)
     return turn != NULL;
 }
 
-bool store_sqlite_gate_pass(struct sqlite_gate *g,
+bool store_sqlite_gate_next(struct sqlite_gate *g,
                             struct sqlite_turn **ret_turn)
 {
     *ret_turn = NULL;
@@ -182,7 +172,7 @@ bool store_sqlite_gate_pass(struct sqlite_gate *g,
 
 /* ---- readers ------------------------------------------------------------ */
 
-/* NULL: the caller may open one more. */
+/* *ret_conn NULL: the caller may open one more. */
 static int reader_enter(struct sqlite_gate *g, struct sqlite_conn **ret_conn)
 {
     uint64_t until_ms = clock_mono_ms() + WAIT_MS;
@@ -200,17 +190,6 @@ static int reader_enter(struct sqlite_gate *g, struct sqlite_conn **ret_conn)
     }
     mutex_unlock(&g->lock);
     return r;
-}
-
-static void reader_leave(struct sqlite_gate *g, struct sqlite_conn *conn)
-{
-    mutex_lock(&g->lock);
-    if (conn)
-        g->idle[g->idle_count++] = conn;
-    else
-        g->readers--;
-    cond_signal(&g->reader_freed);
-    mutex_unlock(&g->lock);
 }
 
 /* ---- both --------------------------------------------------------------- */
@@ -257,11 +236,19 @@ int store_sqlite_gate_offer(struct sqlite_store *s, struct sqlite_job *job)
 void store_sqlite_gate_leave(struct sqlite_store *s, enum store_mode mode,
                              struct sqlite_conn *conn, bool broken)
 {
+    struct sqlite_gate *g = &s->gate;
+
     if (mode == STORE_WRITE) {
-        (void)pass_writer(&s->gate, NULL); /* or nobody has it */
+        (void)pass_writer(g, NULL); /* no thread waited */
         return;
     }
     if (broken)
         store_sqlite_conn_close(conn);
-    reader_leave(&s->gate, broken ? NULL : conn);
+    mutex_lock(&g->lock);
+    if (broken)
+        g->readers--;
+    else
+        g->idle[g->idle_count++] = conn;
+    cond_signal(&g->reader_freed);
+    mutex_unlock(&g->lock);
 }

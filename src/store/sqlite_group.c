@@ -1,22 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Transactions that become durable together; see sqlite_int.h. Runs in the
- * daemon on the threads that write. While others wait for the writing
- * connection, a transaction that is done is not synced by itself: it stays in
- * an open transaction of the engine, which the next one goes on with. The
- * last, or the one that finds the group old or large enough, commits for all
- * with one sync. Nobody's commit returns before that.
+ * Group commit: transactions that become durable with one sync; see
+ * sqlite_int.h. Runs in the daemon on the threads that write. While other
+ * threads wait for the writing connection, a finished transaction is not
+ * synced. It stays in an open SQLite transaction, which the next thread
+ * continues. The last thread, or the one that finds the group old or large
+ * enough, commits for all with one sync. No commit returns before that.
  *
- * One that is taken back leaves the others as they are. If all of them are
- * jobs, the whole is taken back and the others are done again: that is rare,
- * while a savepoint to go back to has every page copied that is changed after
- * it. Else there is a savepoint.
+ * Rolling back one member leaves the others as they are. If all members are
+ * jobs, the whole group is rolled back and the others run again. That is rare
+ * and cheaper than a savepoint, for which SQLite copies every page that
+ * changes after it. A group with a member that is no job uses a savepoint.
  *
- * The group belongs to whoever has the writing connection and is handed on
- * with it, so that it needs no lock of its own; only its end is waited for.
- * Who waits with a job need not even be handed it: the one that has it does
- * the job as well, with everything at hand, and no thread is woken for it. A
- * job is a transaction given as a function (store_write).
+ * The group belongs to the thread that has the writing connection and is
+ * passed on with it, so it needs no lock; other threads only wait for its end.
+ * A job is a transaction given as a function (store_write). The thread that
+ * has the connection runs the jobs of waiting threads itself, so that none of
+ * them has to be woken.
  */
 #include <limits.h>
 
@@ -34,21 +34,21 @@
 #define PROBE_EACH 8u
 
 struct sqlite_group {
-    unsigned members;                     /* transactions in it, done */
-    bool fixed;                           /* one of them was no job */
-    struct sqlite_job *kept, **last_kept; /* those that were */
-    struct sqlite_turn *jobs, **last_job; /* done here for those who wait */
-    bool savepoint;       /* there is one before what joined last */
-    bool spoiled;         /* what is left of it may not be committed */
-    sqlite3_int64 before; /* rows ever changed, then */
+    unsigned members;                     /* transactions that are done */
+    bool has_plain;                       /* one of them is no job */
+    struct sqlite_job *kept, **last_kept; /* its jobs */
+    struct sqlite_turn *jobs, **last_job; /* run here for waiting threads */
+    bool savepoint;       /* one was set before the last member */
+    bool failed;          /* the rest must not be committed */
+    sqlite3_int64 before; /* total_changes before the last member */
     uint64_t begun_ns;
-    int code;            /* how it ended, once it is done */
-    struct error barred; /* likewise */
+    int code;                /* SQLite code of its end, when done */
+    struct error hook_error; /* error of the hook that failed */
     atomic_uint refs;
-    atomic_uint done; /* waited for without a lock: all go on at once */
+    atomic_uint done; /* futex: its members wait here */
 };
 
-/* A group, if there is none. An SQLite code. */
+/* Opens a group unless one is open. An SQLite code. */
 static int open_group(struct sqlite_store *s)
 {
     int code;
@@ -74,80 +74,70 @@ int store_sqlite_group_join(struct sqlite_store *s,
 
     if (code != SQLITE_OK)
         return code;
-    g->savepoint = g->members && (g->fixed || !job);
+    g->savepoint = g->members && (g->has_plain || !job);
     g->before = sqlite3_total_changes64(s->writer->db);
     return g->savepoint ? store_sqlite_conn_run(s->writer, "SAVEPOINT one")
                         : SQLITE_OK;
 }
 
-static void unref(struct sqlite_group *g)
+static void group_unref(struct sqlite_group *g)
 {
     if (atomic_fetch_sub(&g->refs, 1) == 1)
         free(g);
 }
 
-/* The first wakes the second, and so on: we have other things to do. */
-static void wake_members(struct sqlite_store *s, struct sqlite_group *g)
+static int call_hooks(struct store_tx *tx, void *ctx, struct error *err)
 {
-    for (struct sqlite_turn *t = g->jobs; t; t = t->next)
-        if (t->job->kept && g->code != SQLITE_OK)
-            t->job->result = store_sqlite_not_kept(s, t->job->what, g->code,
-                                                   &g->barred, t->job->err);
-    store_sqlite_gate_tell(g->jobs);
-    atomic_store(&g->done, 1);
-    futex_wake(&g->done, INT_MAX);
+    return store_hooks_before(ctx, tx, err);
 }
 
-/* An SQLite code. */
-static int call_before(struct sqlite_store *s, const char *what,
-                       const struct store_hook *hook, struct sqlite_group *g)
+/* Commits, with the hooks around it. Their lock is held across the sync; only
+ * a thread that adds or removes a hook waits for it. An SQLite code. */
+static int commit_with_hooks(struct sqlite_store *s, const char *what,
+                             struct sqlite_group *g)
 {
-    struct sqlite_job job = {
-        .what = what, .fn = hook->before, .ctx = hook->ctx, .err = &g->barred};
-    int code = job.fn ? store_sqlite_job_call(s, &job) : SQLITE_OK;
+    struct sqlite_job hooks = {.what = what,
+                               .fn = call_hooks,
+                               .ctx = &s->base,
+                               .err = &g->hook_error};
+    int code = store_sqlite_job_call(s, &hooks);
 
-    return job.result < 0 ? STORE_SQLITE_BARRED : code;
-}
-
-/* Commits, between the hooks. The lock is held across the sync; only another
- * thread that adds or removes a hook ever waits for it. An SQLite code. */
-static int commit(struct sqlite_store *s, const char *what,
-                  struct sqlite_group *g)
-{
-    struct store_hook *hook, *end;
-    int code = SQLITE_OK;
-
-    mutex_lock(&s->base.hooks_lock);
-    for (hook = s->base.hooks; hook && code == SQLITE_OK; hook = hook->next)
-        code = call_before(s, what, hook, g);
-    end = hook; /* `before` of this one, and of those behind it, did not run */
+    if (hooks.result < 0)
+        code = STORE_SQLITE_HOOK_FAILED;
     if (code == SQLITE_OK)
         code = store_sqlite_commit_now(s, what);
-    for (hook = s->base.hooks; hook != end; hook = hook->next)
-        if (hook->after)
-            hook->after(hook->ctx, code == SQLITE_OK);
-    mutex_unlock(&s->base.hooks_lock);
+    store_hooks_after(&s->base, code == SQLITE_OK);
     return code;
 }
 
-/* Commits what is in it and tells everyone. cause: why the engine may have
- * taken all of it back already, or SQLITE_OK. */
+/* Commits the group and reports the result to its members. cause: why SQLite
+ * may have rolled it back already, or SQLITE_OK. */
 static int end_group(struct sqlite_store *s, const char *what, int cause)
 {
     struct sqlite_group *g = take_ptr(s->group);
     int code = SQLITE_OK;
 
-    if (g->spoiled || sqlite3_get_autocommit(s->writer->db))
+    if (g->failed || sqlite3_get_autocommit(s->writer->db))
         code = cause != SQLITE_OK ? cause : SQLITE_ABORT;
     else if (g->members)
-        code = commit(s, what, g);
+        code = commit_with_hooks(s, what, g);
     store_sqlite_rollback_now(s, what);
     g->code = code;
-    wake_members(s, g);
-    unref(g);
-    /* They need not wait for this. */
+
+    /* Wake the first member, which wakes the next, and so on: this thread has
+     * other work. */
+    for (struct sqlite_turn *t = g->jobs; t; t = t->next)
+        if (t->job->kept && g->code != SQLITE_OK)
+            t->job->result = store_sqlite_commit_error(
+                s, t->job->what, g->code, &g->hook_error, t->job->err);
+    store_sqlite_gate_wake(g->jobs);
+    atomic_store(&g->done, 1);
+    futex_wake(&g->done, INT_MAX);
+
+    group_unref(g);
+    /* The members do not wait for this. */
     if (code == SQLITE_OK)
-        store_sqlite_fold(s);
+        store_sqlite_checkpoint(s);
     return code;
 }
 
@@ -157,23 +147,23 @@ void store_sqlite_group_finish(struct sqlite_store *s, const char *what)
         (void)end_group(s, what, SQLITE_OK); /* wakes its members */
 }
 
-/* Is it time for the next? Not when it has gone on for long enough. */
-static bool goes_on(struct sqlite_store *s)
+/* May another transaction join the group? */
+static bool may_grow(struct sqlite_store *s)
 {
-    return !s->group->spoiled && !sqlite3_get_autocommit(s->writer->db) &&
+    return !s->group->failed && !sqlite3_get_autocommit(s->writer->db) &&
            s->group->members < GROUP_MOST &&
            clock_mono_ns() - s->group->begun_ns < s->group_ns;
 }
 
-/* Nobody waits. A sync takes longer than it takes those whom the last one
- * released to come back, so the group may be worth keeping open for them: as
- * long as it has fewer members than it turned out to have before. Now and then
- * it is tried whether there is one more. */
-static bool more_come(struct sqlite_store *s)
+/* No thread waits. A sync takes longer than the threads released by the last
+ * one need to come back, so waiting a moment for them pays: as long as the
+ * group has fewer members than groups had before. Every few complete groups
+ * this looks whether one more comes. */
+static bool expect_another(struct sqlite_store *s)
 {
     unsigned members = s->group->members;
 
-    if (!members) /* there is nothing to sync */
+    if (!members) /* nothing to sync */
         return false;
     if (members >= s->expected) {
         s->complete++;
@@ -189,15 +179,16 @@ static bool more_come(struct sqlite_store *s)
     return false;
 }
 
-/* Does the jobs that wait, then hands connection and group on. False: there
- * was nobody to hand them to, and both are still ours. *cause: see end. */
-static bool hand_on(struct sqlite_store *s, int *cause)
+/* Runs the jobs of waiting threads, then passes connection and group to the
+ * first thread that waits without a job. False: there was none, and both are
+ * still this thread's. *cause: as for end_group. */
+static bool run_waiting_jobs(struct sqlite_store *s, int *cause)
 {
     struct sqlite_turn *turn;
 
-    while (goes_on(s)) {
-        if (!store_sqlite_gate_pass(&s->gate, &turn)) {
-            if (!more_come(s))
+    while (may_grow(s)) {
+        if (!store_sqlite_gate_next(&s->gate, &turn)) {
+            if (!expect_another(s))
                 return false;
             continue;
         }
@@ -210,30 +201,30 @@ static bool hand_on(struct sqlite_store *s, int *cause)
     return false;
 }
 
-int store_sqlite_group_see_out(struct sqlite_store *s, const char *what,
-                               int cause, struct error *ret_why)
+int store_sqlite_group_end_turn(struct sqlite_store *s, const char *what,
+                                int cause, struct error *ret_why)
 {
     struct sqlite_group *g = s->group;
     int code;
 
     atomic_fetch_add(&g->refs, 1);
-    if (!hand_on(s, &cause)) {
+    if (!run_waiting_jobs(s, &cause)) {
         (void)end_group(s, what, cause); /* read below */
         store_sqlite_gate_leave(s, STORE_WRITE, s->writer, false);
     }
     while (!atomic_load(&g->done))
-        (void)futex_wait(&g->done, 0, NULL); /* no time is set */
+        (void)futex_wait(&g->done, 0, NULL); /* no deadline */
     code = g->code;
-    if (code == STORE_SQLITE_BARRED)
-        *ret_why = g->barred;
-    unref(g);
+    if (code == STORE_SQLITE_HOOK_FAILED)
+        *ret_why = g->hook_error;
+    group_unref(g);
     return code;
 }
 
-/* ---- keeping and taking back --------------------------------------------
- */
+/* ---- one member: keep or roll back -------------------------------------- */
 
-int store_sqlite_group_add(struct sqlite_store *s, struct sqlite_job *job)
+int store_sqlite_group_keep_last(struct sqlite_store *s,
+                                 struct sqlite_job *job)
 {
     struct sqlite_group *g = s->group;
     int code = g->savepoint ? store_sqlite_conn_run(s->writer, "RELEASE one")
@@ -247,12 +238,12 @@ int store_sqlite_group_add(struct sqlite_store *s, struct sqlite_job *job)
         *g->last_kept = job;
         g->last_kept = &job->later;
     } else {
-        g->fixed = true;
+        g->has_plain = true;
     }
     return SQLITE_OK;
 }
 
-static int start_over(struct sqlite_store *s)
+static int group_restart(struct sqlite_store *s)
 {
     int code = store_sqlite_conn_run(s->writer, "ROLLBACK");
 
@@ -261,16 +252,16 @@ static int start_over(struct sqlite_store *s)
                : code;
 }
 
-/* Does again all that was kept. False: one of them failed this time, having
- * changed something, and is not among them any more. */
-static bool do_again(struct sqlite_store *s, int *ret_code)
+/* Runs all kept jobs again. False: one of them failed this time after it had
+ * changed something; it is no longer among them. */
+static bool repeat_kept(struct sqlite_store *s, int *ret_code)
 {
     struct sqlite_group *g = s->group;
     struct sqlite_job *job = g->kept;
 
     g->members = 0;
     g->last_kept = &g->kept;
-    *ret_code = start_over(s);
+    *ret_code = group_restart(s);
     while (job && *ret_code == SQLITE_OK) {
         struct sqlite_job *next = job->later;
         sqlite3_int64 before = sqlite3_total_changes64(s->writer->db);
@@ -279,7 +270,7 @@ static bool do_again(struct sqlite_store *s, int *ret_code)
         job->kept = false;
         *ret_code = store_sqlite_job_try(s, job);
         if (!sqlite3_get_autocommit(s->writer->db))
-            *ret_code = SQLITE_OK; /* it failed alone, if it did */
+            *ret_code = SQLITE_OK; /* if it failed, then alone */
         if (!job->kept && *ret_code == SQLITE_OK &&
             sqlite3_total_changes64(s->writer->db) != before) {
             *g->last_kept = next;
@@ -287,47 +278,47 @@ static bool do_again(struct sqlite_store *s, int *ret_code)
         }
         job = next;
     }
-    *g->last_kept = job; /* these hear of the failure like the others */
-    g->spoiled = *ret_code != SQLITE_OK;
+    *g->last_kept = job; /* these get the error like the others */
+    g->failed = *ret_code != SQLITE_OK;
     return true;
 }
 
-int store_sqlite_group_drop(struct sqlite_store *s,
-                            const struct sqlite_job *job)
+int store_sqlite_group_undo_last(struct sqlite_store *s,
+                                 const struct sqlite_job *job)
 {
     struct sqlite_group *g = s->group;
     int code = SQLITE_OK;
 
     if (!g || sqlite3_get_autocommit(s->writer->db))
         return SQLITE_OK;
-    /* What fails here shows in the commit of the others. */
+    /* A failure here shows in the commit of the others. */
     if (g->savepoint) {
         (void)store_sqlite_conn_run(s->writer, "ROLLBACK TO one");
         (void)store_sqlite_conn_run(s->writer, "RELEASE one");
     } else if (!job || !g->members) {
-        (void)start_over(s);
+        (void)group_restart(s);
     } else if (sqlite3_total_changes64(s->writer->db) != g->before) {
-        while (!do_again(s, &code))
+        while (!repeat_kept(s, &code))
             continue;
     }
     return code;
 }
 
-int store_sqlite_group_keep(struct sqlite_store *s, const char *what,
-                            struct error *ret_why)
+int store_sqlite_group_commit(struct sqlite_store *s, const char *what,
+                              struct error *ret_why)
 {
-    int code = store_sqlite_group_add(s, NULL);
+    int code = store_sqlite_group_keep_last(s, NULL);
 
     if (code == SQLITE_OK)
-        return store_sqlite_group_see_out(s, what, SQLITE_OK, ret_why);
-    store_sqlite_group_undo(s, what, code);
+        return store_sqlite_group_end_turn(s, what, SQLITE_OK, ret_why);
+    store_sqlite_group_rollback(s, what, code);
     return code;
 }
 
-/* Whoever takes its own back may have read what others have not yet on disk,
- * and answer by it: it waits for them too. */
-void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
-                             int cause)
+/* A transaction that rolls back may have read, and report, what other members
+ * have not synced yet. So it waits for the group too. */
+void store_sqlite_group_rollback(struct sqlite_store *s, const char *what,
+                                 int cause)
 {
     struct error theirs;
 
@@ -335,14 +326,14 @@ void store_sqlite_group_undo(struct sqlite_store *s, const char *what,
         store_sqlite_gate_leave(s, STORE_WRITE, s->writer, false);
         return;
     }
-    (void)store_sqlite_group_drop(s, NULL);
-    /* The others are told. */
-    (void)store_sqlite_group_see_out(s, what, cause, &theirs);
+    (void)store_sqlite_group_undo_last(s, NULL);
+    /* Reported to the others. */
+    (void)store_sqlite_group_end_turn(s, what, cause, &theirs);
 }
 
 /* ---- jobs --------------------------------------------------------------- */
 
-/* On our own thread, with the connection, which is given away. */
+/* Runs the job on this thread, which has the connection and gives it away. */
 static int run_here(struct sqlite_store *s, struct sqlite_job *job)
 {
     int code = store_sqlite_job_run(s, job);
@@ -352,12 +343,12 @@ static int run_here(struct sqlite_store *s, struct sqlite_job *job)
         store_sqlite_gate_leave(s, STORE_WRITE, s->writer, false);
         return job->result;
     }
-    /* Also if it is not kept: it may have read, and answer by, what others
-     * have not on disk yet. */
-    code = store_sqlite_group_see_out(s, job->what, code, &why);
+    /* Also for a job that is not kept: it may have read, and report, what
+     * other members have not synced yet. */
+    code = store_sqlite_group_end_turn(s, job->what, code, &why);
     if (job->kept && code != SQLITE_OK)
         job->result =
-            store_sqlite_not_kept(s, job->what, code, &why, job->err);
+            store_sqlite_commit_error(s, job->what, code, &why, job->err);
     return job->result;
 }
 
@@ -375,7 +366,7 @@ int store_sqlite_write(struct store *base, const char *what,
 
 int store_sqlite_job_call(struct sqlite_store *s, struct sqlite_job *job)
 {
-    struct sqlite_tx tx = {.base.ops = &store_sqlite_ops,
+    struct sqlite_tx tx = {.base.engine = &store_sqlite,
                            .store = s,
                            .conn = s->writer,
                            .mode = STORE_WRITE,
@@ -384,7 +375,7 @@ int store_sqlite_job_call(struct sqlite_store *s, struct sqlite_job *job)
     job->result = job->fn(&tx.base, job->ctx, job->err);
     store_sqlite_rows_detach(&tx);
     if (tx.failed == SQLITE_OK && sqlite3_get_autocommit(s->writer->db))
-        return SQLITE_ABORT; /* the engine rolled back without a word */
+        return SQLITE_ABORT; /* SQLite rolled back silently */
     return tx.failed;
 }
 
@@ -393,10 +384,10 @@ int store_sqlite_job_try(struct sqlite_store *s, struct sqlite_job *job)
     int code = store_sqlite_job_call(s, job);
 
     if (code == SQLITE_OK && job->result == 0)
-        code = store_sqlite_group_add(s, job);
+        code = store_sqlite_group_keep_last(s, job);
     if (code != SQLITE_OK && job->result >= 0)
         job->result =
-            store_sqlite_not_kept(s, job->what, code, NULL, job->err);
+            store_sqlite_commit_error(s, job->what, code, NULL, job->err);
     job->result = MIN(job->result, 0);
     return code;
 }
@@ -406,7 +397,7 @@ int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job)
     int code, dropped;
 
     if (s->broken) {
-        job->result = store_sqlite_refuse(job->what, job->err);
+        job->result = store_sqlite_writing_stopped(job->what, job->err);
         return SQLITE_OK;
     }
     code = store_sqlite_group_join(s, job);
@@ -414,9 +405,9 @@ int store_sqlite_job_run(struct sqlite_store *s, struct sqlite_job *job)
         code = store_sqlite_job_try(s, job);
     else
         job->result =
-            store_sqlite_not_kept(s, job->what, code, NULL, job->err);
+            store_sqlite_commit_error(s, job->what, code, NULL, job->err);
     if (job->kept)
         return SQLITE_OK;
-    dropped = store_sqlite_group_drop(s, job);
+    dropped = store_sqlite_group_undo_last(s, job);
     return code != SQLITE_OK ? code : dropped;
 }

@@ -1,20 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How the writing connection writes its log; see sqlite_int.h. SQLite adds a
- * page to the log in two calls, its header and the page, a hundred pairs for a
- * group of commits. Here what follows on what was just written is gathered,
- * and given to SQLite's own file as one piece: before a sync, before anything
- * else is done with the file, and when there is enough of it. Runs in the
- * daemon on the thread that has the connection.
+ * The VFS through which the writing connection writes its log; see
+ * sqlite_int.h. SQLite appends a page to the log with two writes, frame header
+ * and page: a hundred pairs for a group of commits. This VFS collects
+ * consecutive writes and passes them to SQLite's own file as one: before a
+ * sync, before any other operation on the file, and when the buffer is full.
+ * Runs in the daemon on the thread that has the connection.
  *
- * Nothing depends on it being written sooner: a commit is told to nobody, nor
- * put into the index of the log by which others find its pages, before the
- * sync has returned, and what could not be written is what that sync answers.
+ * Writing later is safe: no caller learns of a commit, and no reader finds its
+ * pages in the log's index, before the sync has returned; and a write that
+ * failed makes that sync fail.
  *
- * The log also keeps its blocks (see sqlite_reserve.c): SQLite empties it by
- * truncating it, which would give them back to a disk that may be full.
- * Here it is emptied in place. The header goes first, with a sync: a log whose
- * header is valid but whose end is missing would bring old pages back.
+ * The log also keeps its reserved blocks (sqlite_reserve.c). SQLite empties it
+ * by truncation, which would return them to a disk that may be full; this VFS
+ * overwrites it with zeroes. The header comes first, with a sync: a log with a
+ * valid header and a missing end would bring old pages back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,23 +36,22 @@ struct log_file {
     char *gathered;
     size_t len;
     sqlite3_int64 at; /* where it goes */
-    int fd;           /* the same file, for what SQLite has no call for */
-    /* Bytes whose blocks stay; LOG_KEEP_ALL until it is told. */
+    int fd;           /* the same file, for fallocate */
+    /* Bytes whose blocks stay; LOG_KEEP_ALL until store_reserve. */
     _Atomic uint64_t keep;
 };
 
-/* What an earlier run set aside stays until this one says how much it wants.
- */
+/* The reservation of an earlier run stays until store_reserve is called. */
 #define LOG_KEEP_ALL UINT64_MAX
 
-/* SQLite's own file, in the room we asked for behind ours. */
+/* SQLite's own file, stored behind ours. */
 static sqlite3_file *real_of(sqlite3_file *f)
 {
     return (sqlite3_file *)((struct log_file *)f + 1);
 }
 
-/* What fails is not tried again: SQLite takes the whole commit back. */
-static int flush(sqlite3_file *f)
+/* A failed write is not repeated: SQLite rolls the commit back. */
+static int log_flush(sqlite3_file *f)
 {
     struct log_file *log = (struct log_file *)f;
     size_t len = log->len;
@@ -72,7 +71,7 @@ static int log_write(sqlite3_file *f, const void *bytes, int len,
 
     if (log->len && (at != log->at + (sqlite3_int64)log->len ||
                      log->len + (size_t)len > GATHER_BYTES))
-        code = flush(f);
+        code = log_flush(f);
     if (code != SQLITE_OK)
         return code;
     if ((size_t)len > GATHER_BYTES)
@@ -84,11 +83,11 @@ static int log_write(sqlite3_file *f, const void *bytes, int len,
     return SQLITE_OK;
 }
 
-/* ---- everything else, behind what was gathered -------------------------- */
+/* ---- other operations flush first --------------------------------------- */
 
 static int log_close(sqlite3_file *f)
 {
-    int flushed = flush(f);
+    int flushed = log_flush(f);
     int code = real_of(f)->pMethods->xClose(real_of(f));
 
     free(((struct log_file *)f)->gathered);
@@ -98,14 +97,14 @@ static int log_close(sqlite3_file *f)
 
 static int log_read(sqlite3_file *f, void *ret, int len, sqlite3_int64 at)
 {
-    int code = flush(f);
+    int code = log_flush(f);
 
     return code == SQLITE_OK
                ? real_of(f)->pMethods->xRead(real_of(f), ret, len, at)
                : code;
 }
 
-/* Zeroes, in blocks that stay. 1: the file system cannot do that. */
+/* Overwrites with zeroes, keeping the blocks. 1: not supported here. */
 static int empty_in_place(struct log_file *log, uint64_t keep)
 {
     static const char nothing[LOG_HEADER];
@@ -134,7 +133,7 @@ static int log_truncate(sqlite3_file *f, sqlite3_int64 size)
 {
     struct log_file *log = (struct log_file *)f;
     uint64_t keep = log->keep;
-    int code = flush(f);
+    int code = log_flush(f);
 
     if (code != SQLITE_OK)
         return code;
@@ -159,7 +158,7 @@ uint64_t store_sqlite_log_reserve(sqlite3_file *f, uint64_t bytes)
     if (log->fd < 0 || fstat(log->fd, &st) < 0)
         return 0;
     if (bytes > 0 && (uint64_t)st.st_blocks * 512 < bytes) {
-        /* What cannot be had now is tried again. */
+        /* The next call tries again. */
         (void)fallocate(log->fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)bytes);
         if (fstat(log->fd, &st) < 0)
             return 0;
@@ -169,7 +168,7 @@ uint64_t store_sqlite_log_reserve(sqlite3_file *f, uint64_t bytes)
 
 static int log_sync(sqlite3_file *f, int flags)
 {
-    int code = flush(f);
+    int code = log_flush(f);
 
     return code == SQLITE_OK ? real_of(f)->pMethods->xSync(real_of(f), flags)
                              : code;
@@ -177,7 +176,7 @@ static int log_sync(sqlite3_file *f, int flags)
 
 static int log_size(sqlite3_file *f, sqlite3_int64 *ret)
 {
-    int code = flush(f);
+    int code = log_flush(f);
 
     return code == SQLITE_OK ? real_of(f)->pMethods->xFileSize(real_of(f), ret)
                              : code;
@@ -200,7 +199,7 @@ static int log_reserved(sqlite3_file *f, int *ret)
 
 static int log_control(sqlite3_file *f, int what, void *arg)
 {
-    int code = flush(f);
+    int code = log_flush(f);
 
     return code == SQLITE_OK
                ? real_of(f)->pMethods->xFileControl(real_of(f), what, arg)
@@ -217,8 +216,8 @@ static int log_device(sqlite3_file *f)
     return real_of(f)->pMethods->xDeviceCharacteristics(real_of(f));
 }
 
-/* What version 1 has is all that is asked of a log: shared memory and mapped
- * pages are the database's. */
+/* Version 1 suffices for a log: shared memory and mapped pages belong to the
+ * database. */
 static const sqlite3_io_methods log_methods = {
     .iVersion = 1,
     .xClose = log_close,
@@ -235,10 +234,10 @@ static const sqlite3_io_methods log_methods = {
     .xDeviceCharacteristics = log_device,
 };
 
-/* ---- the database keeps its blocks, too --------------------------------- */
+/* ---- the database keeps its reserve too --------------------------------- */
 
-/* After every checkpoint SQLite truncates the database to the size that it
- * has, which would free what is set aside behind its end. */
+/* After every checkpoint SQLite truncates the database to its current size,
+ * which would free the blocks reserved behind its end. */
 static int truncate_unless_same(int fd, off_t size)
 {
     struct stat st;
@@ -248,12 +247,12 @@ static int truncate_unless_same(int fd, off_t size)
     return ftruncate(fd, size);
 }
 
-/* ---- the layer ---------------------------------------------------------- */
+/* ---- the VFS ------------------------------------------------------------ */
 
 static int layer_open(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *f,
                       int flags, int *ret_flags)
 {
-    sqlite3_vfs *real = sqlite3_vfs_find(STORE_SQLITE_LAYER);
+    sqlite3_vfs *real = sqlite3_vfs_find(STORE_SQLITE_VFS);
     struct log_file *log = (struct log_file *)f;
     int code;
 
@@ -265,40 +264,40 @@ static int layer_open(sqlite3_vfs *vfs, sqlite3_filename name, sqlite3_file *f,
     log->keep = LOG_KEEP_ALL;
     code = real->xOpen(real, name, real_of(f), flags, ret_flags);
     if (code == SQLITE_OK) {
-        /* SQLite has no lock on this file that closing could drop. */
+        /* SQLite holds no lock on this file that closing could drop. */
         log->fd = open(name, O_RDWR | O_NOFOLLOW | O_CLOEXEC);
         log->gathered = xmalloc(GATHER_BYTES);
         log->base.pMethods = &log_methods;
     } else if (real_of(f)->pMethods) {
-        (void)real_of(f)->pMethods->xClose(real_of(f)); /* never was open */
+        (void)real_of(f)->pMethods->xClose(real_of(f)); /* it never was open */
     }
     return code;
 }
 
-/* All but opening is the real layer's, which knows files by their inodes: a
- * connection through it and one through this share locks and the index. */
+/* Everything but open is the real VFS's. It identifies files by inode, so
+ * connections through it and through this one share locks and the index. */
 static void layer_register(void)
 {
     static sqlite3_vfs layer;
-    sqlite3_vfs *real = sqlite3_vfs_find(STORE_SQLITE_LAYER);
+    sqlite3_vfs *real = sqlite3_vfs_find(STORE_SQLITE_VFS);
 
     if (!real)
         return;
-    /* If it is refused, less stays set aside. */
+    /* If refused, less stays reserved. */
     (void)real->xSetSystemCall(real, "ftruncate",
                                (sqlite3_syscall_ptr)truncate_unless_same);
     layer = *real;
     layer.pNext = NULL;
-    layer.zName = STORE_SQLITE_LOG_LAYER;
+    layer.zName = STORE_SQLITE_LOG_VFS;
     layer.szOsFile += (int)sizeof(struct log_file);
     layer.xOpen = layer_open;
-    (void)sqlite3_vfs_register(&layer, 0); /* opening by its name fails */
+    (void)sqlite3_vfs_register(&layer, 0); /* else opening by its name fails */
 }
 
-const char *store_sqlite_log_layer(void)
+const char *store_sqlite_log_vfs(void)
 {
     static pthread_once_t once = PTHREAD_ONCE_INIT;
 
     (void)pthread_once(&once, layer_register); /* fails only on misuse */
-    return STORE_SQLITE_LOG_LAYER;
+    return STORE_SQLITE_LOG_VFS;
 }

@@ -1,91 +1,24 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Opens the database: lock, file, settings, check, migrations; see
- * sqlite_int.h. Runs once in the daemon, before there are other threads that
- * use the store.
+ * sqlite_int.h. Runs once in the daemon, before other threads use the store.
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <time.h>
 
-#include "base/clock.h"
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/ids.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/thread.h"
 #include "store/sqlite_int.h"
-
-#define LOCK_MS 3000 /* a daemon that is just stopping gets this long */
-#define LOCK_STEP_MS 20
-#define TRACES_MAX 200
-
-/* ---- a directory that has been used ------------------------------------- */
-
-/* Files that are made after the first commit is on disk: where one of them is,
- * a database with something in it must be. */
-static const char *const made_later[] = {
-    "blobs",     "audit.head",     "audit.secret", "auth.secret",
-    "admin.key", "audit.sign.key", "vault.key",    "begun.journal",
-};
-
-/* The names of those in the data directory, with commas between; "": none. */
-static void find_traces(int dir, char ret[TRACES_MAX])
-{
-    size_t len = 0;
-
-    ret[0] = '\0';
-    for (size_t i = 0; i < ARRAY_SIZE(made_later); i++) {
-        struct stat st;
-
-        if (fstatat(dir, made_later[i], &st, AT_SYMLINK_NOFOLLOW) < 0 ||
-            (S_ISREG(st.st_mode) && st.st_size == 0))
-            continue;
-        len += (size_t)snprintf(ret + len, TRACES_MAX - len, "%s%s",
-                                len ? ", " : "", made_later[i]); /* fits */
-    }
-}
 
 /* ---- the files ---------------------------------------------------------- */
 
-static int take_lock(int fd)
-{
-    uint64_t until = clock_mono_ms() + LOCK_MS;
-    const struct timespec step = {.tv_nsec = LOCK_STEP_MS * 1000000};
-
-    while (flock(fd, LOCK_EX | LOCK_NB) < 0) {
-        if (errno != EWOULDBLOCK && errno != EINTR)
-            return -errno;
-        if (clock_mono_ms() >= until)
-            return -EBUSY;
-        (void)nanosleep(&step, NULL); /* a shorter sleep does no harm */
-    }
-    return 0;
-}
-
-/* Before the database is so much as opened: closing any descriptor of it
- * would drop the locks that SQLite has on it in this process. */
-static int lock_dir(int dir, int *ret_fd, struct error *err)
-{
-    int fd cleanup(fd_close) = openat(
-        dir, "glovebox.lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600);
-    int r = fd < 0 ? -errno : take_lock(fd);
-
-    if (r == -EBUSY)
-        return error_set(err, ERR_CONFLICT,
-                         "another process has the data directory open");
-    if (r < 0)
-        return error_errno(err, ERR_INTERNAL, -r, "cannot lock glovebox.lock");
-    *ret_fd = take_fd(fd);
-    return 0;
-}
-
-/* Of a directory that has been used: what is there, and no database in it. */
+/* The directory was used, but its database is missing or empty. */
 static int refuse_empty(const char *what, const char *traces,
                         struct error *err)
 {
@@ -98,17 +31,17 @@ static int refuse_empty(const char *what, const char *traces,
                            "anew, use an empty directory.");
 }
 
-/* Before the file is made, or opened: SQLite would remove the log of a
- * database without a byte. */
+/* Before the file is created or opened: SQLite would remove the log of an
+ * empty database. */
 static int check_there(int dir, struct error *err)
 {
-    char traces[TRACES_MAX];
+    char traces[STORE_TRACES_MAX];
     struct stat st;
 
     if (fstatat(dir, "glovebox.db", &st, AT_SYMLINK_NOFOLLOW) == 0 &&
         (st.st_size > 0 || !S_ISREG(st.st_mode)))
-        return 0; /* what is in it is looked at later */
-    find_traces(dir, traces);
+        return 0; /* its content is checked later */
+    store_data_dir_traces(dir, traces);
     if (!traces[0] && fstatat(dir, "glovebox.db-wal", &st, 0) == 0 &&
         st.st_size > 0)
         (void)snprintf(traces, sizeof(traces), "glovebox.db-wal");
@@ -117,10 +50,10 @@ static int check_there(int dir, struct error *err)
                      : 0;
 }
 
-/* Makes the file ours alone before SQLite does with our umask; the log gets
- * the same mode. The path has no links on the way, as NOFOLLOW demands. */
-static int make_file(struct sqlite_store *s, const char *data_dir,
-                     int *ret_dir, struct error *err)
+/* Creates the file with mode 0600 before SQLite would by the umask; the log
+ * gets the same mode. The path has no links, as NOFOLLOW demands. */
+static int make_db_file(struct sqlite_store *s, const char *data_dir,
+                        int *ret_dir, struct error *err)
 {
     char *real cleanup(mem_free) = realpath(data_dir, NULL);
     int dir cleanup(fd_close) = -1;
@@ -131,7 +64,10 @@ static int make_file(struct sqlite_store *s, const char *data_dir,
     if (dir < 0)
         return error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
                            data_dir);
-    if (lock_dir(dir, &s->lock_fd, err) < 0 || check_there(dir, err) < 0)
+    /* Before the database is opened: closing any descriptor of it would drop
+     * the locks that SQLite has on it in this process. */
+    if (store_data_dir_lock(dir, &s->lock_fd, err) < 0 ||
+        check_there(dir, err) < 0)
         return -(int)err->code;
     s->path = xasprintf("%s/glovebox.db", real);
     fd = openat(dir, "glovebox.db", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
@@ -146,7 +82,7 @@ static int make_file(struct sqlite_store *s, const char *data_dir,
 
 /* ---- settings ----------------------------------------------------------- */
 
-/* quick_check is after the log is there and before anything is written. */
+/* quick_check runs when the log is open and before anything is written. */
 static int set_up(struct sqlite_store *s, struct error *err)
 {
     static const struct {
@@ -154,8 +90,9 @@ static int set_up(struct sqlite_store *s, struct error *err)
         const char *expect; /* the answer, or NULL for any */
         enum error_code otherwise;
     } steps[] = {
-        /* Of a new one; an older one keeps its own. A commit changes a little
-         * in many places, and writes whole pages. */
+        /* For a new database; an older one keeps its size. Small pages,
+           because a commit changes a little in many places and writes whole
+           pages. */
         {"PRAGMA page_size = 2048", NULL, ERR_NONE},
         {"PRAGMA journal_mode = WAL", "wal", ERR_INTERNAL},
         {"PRAGMA journal_size_limit = 67108864", NULL, ERR_NONE},
@@ -164,8 +101,8 @@ static int set_up(struct sqlite_store *s, struct error *err)
     char answer[128];
 
     for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-        int code = store_sqlite_conn_ask(s->writer, steps[i].sql, answer,
-                                         sizeof(answer));
+        int code = store_sqlite_conn_text(s->writer, steps[i].sql, answer,
+                                          sizeof(answer));
 
         if ((code & 0xff) == SQLITE_BUSY)
             return error_set(err, ERR_CONFLICT,
@@ -179,12 +116,12 @@ static int set_up(struct sqlite_store *s, struct error *err)
     return 0;
 }
 
-/* ---- recognising it ----------------------------------------------------- */
+/* ---- what database this is ---------------------------------------------- */
 
 static int ask_text(struct sqlite_store *s, const char *sql, char *ret,
                     size_t size, struct error *err)
 {
-    int code = store_sqlite_conn_ask(s->writer, sql, ret, size);
+    int code = store_sqlite_conn_text(s->writer, sql, ret, size);
 
     return code == SQLITE_OK
                ? 0
@@ -209,11 +146,11 @@ static int read_id(struct sqlite_store *s, struct error *err)
                     sizeof(s->base.id), err);
 }
 
-/* It is new, or a first start was cut short; or it should not be here. */
+/* A new database, a first start that was cut short, or a wrong file. */
 static int check_new(struct sqlite_store *s, int dir, bool ours,
                      struct error *err)
 {
-    char traces[TRACES_MAX];
+    char traces[STORE_TRACES_MAX];
     int r = ours ? 0 : has_table(s, "SELECT count(*) FROM sqlite_schema", err);
 
     if (r < 0)
@@ -223,7 +160,7 @@ static int check_new(struct sqlite_store *s, int dir, bool ours,
         return error_hint(err, "Nothing was changed in it. Put the right one "
                                "in its place, or use an empty directory.");
     }
-    find_traces(dir, traces);
+    store_data_dir_traces(dir, traces);
     return traces[0] ? refuse_empty("it is empty, or its glovebox.db-wal is "
                                     "missing",
                                     traces, err)
@@ -248,9 +185,9 @@ static int read_version(struct sqlite_store *s, bool *ret_ours, int *ret,
     return r;
 }
 
-/* What was there is looked at before anything of it is changed. */
-static int recognise(struct sqlite_store *s, int dir, store_check_fn *check,
-                     void *ctx, struct error *err)
+/* Checks an existing database before anything in it is changed. */
+static int recognise(struct sqlite_store *s, int dir,
+                     const struct store_settings *settings, struct error *err)
 {
     bool ours;
     int version;
@@ -265,11 +202,13 @@ static int recognise(struct sqlite_store *s, int dir, store_check_fn *check,
                       err);
     if (r > 0)
         r = read_id(s, err);
-    return r == 0 && check ? check(&s->base, ctx, err) : r;
+    return r == 0 && settings->check
+               ? settings->check(&s->base, settings->check_ctx, err)
+               : r;
 }
 
-/* The log stays as it is when a store that is not opened is closed. */
-static int keep_log(struct sqlite_store *s, int on, struct error *err)
+/* Whether closing leaves the log as it is: if opening fails, it does. */
+static int keep_log_on_close(struct sqlite_store *s, int on, struct error *err)
 {
     int code = sqlite3_db_config(s->writer->db,
                                  SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, on, NULL);
@@ -279,17 +218,17 @@ static int keep_log(struct sqlite_store *s, int on, struct error *err)
                                                  "opening the database", err);
 }
 
-/* Empties a log that was left behind. Its end may be known to the kernel
- * only, after a sync that failed; nothing may be added behind such an end
- * (D4). A full disk leaves it as it is, so that reading can go on. */
-static int fold_log(struct sqlite_store *s, struct error *err)
+/* Checkpoints a log that an earlier run left. After a failed sync its end may
+ * be in the page cache only; nothing may be appended to such a log (D4). On a
+ * full disk it stays, so that reading works. */
+static int empty_old_log(struct sqlite_store *s, struct error *err)
 {
-    static const char what[] = "folding the log";
+    static const char what[] = "checkpointing the log";
     int code = sqlite3_wal_checkpoint_v2(
         s->writer->db, "main", SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 
     if ((code & 0xff) == SQLITE_FULL) {
-        log_event(LOG_WARN, "store_log_not_folded", "error",
+        log_event(LOG_WARN, "store_checkpoint_failed", "error",
                   "the disk is full, ignoring", NULL);
         return 0;
     }
@@ -300,7 +239,7 @@ static int fold_log(struct sqlite_store *s, struct error *err)
 
 /* ---- migrations --------------------------------------------------------- */
 
-static int exec(struct sqlite_store *s, const char *sql, struct error *err)
+static int exec_sql(struct sqlite_store *s, const char *sql, struct error *err)
 {
     int code = sqlite3_exec(s->writer->db, sql, NULL, NULL, NULL);
 
@@ -315,12 +254,12 @@ static int migrate_one(struct sqlite_store *s, int version, struct error *err)
     char *note cleanup(mem_free) =
         xasprintf("UPDATE schema_version SET version = %d", version + 1);
 
-    if (exec(s, "BEGIN IMMEDIATE", err) < 0)
+    if (exec_sql(s, "BEGIN IMMEDIATE", err) < 0)
         return -(int)err->code;
-    if (exec(s, store_migrations[version], err) < 0 ||
-        exec(s, note, err) < 0 || exec(s, "COMMIT", err) < 0) {
+    if (exec_sql(s, store_migrations[version], err) < 0 ||
+        exec_sql(s, note, err) < 0 || exec_sql(s, "COMMIT", err) < 0) {
         (void)sqlite3_exec(s->writer->db, "ROLLBACK", NULL, NULL,
-                           NULL); /* it is closed next */
+                           NULL); /* the database is closed next */
         return -(int)err->code;
     }
     return 0;
@@ -331,14 +270,14 @@ static int migrate(struct sqlite_store *s, struct error *err)
     bool ours;
     int version;
 
-    if (exec(s,
-             "BEGIN IMMEDIATE;"
-             "CREATE TABLE IF NOT EXISTS schema_version ("
-             "  one INTEGER PRIMARY KEY CHECK (one = 1),"
-             "  version INTEGER NOT NULL) STRICT;"
-             "INSERT OR IGNORE INTO schema_version VALUES (1, 0);"
-             "COMMIT",
-             err) < 0 ||
+    if (exec_sql(s,
+                 "BEGIN IMMEDIATE;"
+                 "CREATE TABLE IF NOT EXISTS schema_version ("
+                 "  one INTEGER PRIMARY KEY CHECK (one = 1),"
+                 "  version INTEGER NOT NULL) STRICT;"
+                 "INSERT OR IGNORE INTO schema_version VALUES (1, 0);"
+                 "COMMIT",
+                 err) < 0 ||
         read_version(s, &ours, &version, err) < 0)
         return -(int)err->code;
     if (version < 0 || version > store_migrations_count) {
@@ -347,7 +286,8 @@ static int migrate(struct sqlite_store *s, struct error *err)
                         "to %d",
                         version, store_migrations_count);
         return error_hint(err, "run the version that wrote it, or a newer "
-                               "one");
+                               "one; to go back, restore a backup that was "
+                               "made before the upgrade");
     }
     while (version < store_migrations_count)
         if (migrate_one(s, version++, err) < 0)
@@ -355,7 +295,7 @@ static int migrate(struct sqlite_store *s, struct error *err)
     return 0;
 }
 
-/* A database gets its id once. */
+/* Assigns the id of a new database. */
 static int give_id(struct sqlite_store *s, struct error *err)
 {
     unsigned char random[(STORE_ID - 1) / 2];
@@ -369,20 +309,10 @@ static int give_id(struct sqlite_store *s, struct error *err)
     ids_random(random, sizeof(random));
     sql = xasprintf("INSERT INTO store_identity (one, id) VALUES (1, '%s')",
                     ids_hex(random, sizeof(random), hex));
-    return exec(s, sql, err) < 0 ? -(int)err->code : read_id(s, err);
+    return exec_sql(s, sql, err) < 0 ? -(int)err->code : read_id(s, err);
 }
 
 /* ---- opening ------------------------------------------------------------ */
-
-static int open_writer(struct sqlite_store *s, struct error *err)
-{
-    int code = store_sqlite_conn_open(s->path, STORE_WRITE, &s->writer);
-
-    if (code != SQLITE_OK)
-        return store_sqlite_fail(s, s->writer, code, "opening the database",
-                                 err);
-    return 0;
-}
 
 static void closep(struct sqlite_store **s)
 {
@@ -390,37 +320,41 @@ static void closep(struct sqlite_store **s)
         store_sqlite_close(&(*s)->base);
 }
 
-int store_sqlite_open(const char *data_dir, store_check_fn *check, void *ctx,
+int store_sqlite_open(const struct store_settings *settings,
                       struct store **ret, struct error *err)
 {
     struct sqlite_store *s cleanup(closep) = xcalloc(1, sizeof(*s));
     int dir cleanup(fd_close) = -1;
+    int code;
 
-    /* Nobody asks how much memory the engine has, and to count it takes a
-     * lock of the whole process for each piece. Refused where the engine is
-     * in use already, which does no harm. */
+    /* Nothing reads SQLite's memory statistics, and they cost a process-wide
+     * lock per allocation. Refused when SQLite is in use already, which does
+     * no harm. */
     (void)sqlite3_config(SQLITE_CONFIG_MEMSTATUS, 0);
-    s->base.ops = &store_sqlite_ops;
+    store_base_init(&s->base, &store_sqlite);
     s->lock_fd = s->db_fd = -1;
-    mutex_init(&s->base.hooks_lock);
     store_sqlite_gate_init(&s->gate);
-    s->fold_frames = STORE_SQLITE_FOLD_FRAMES;
+    s->checkpoint_frames = STORE_SQLITE_CHECKPOINT_FRAMES;
     s->group_ns = STORE_SQLITE_GROUP_NS;
-    if (make_file(s, data_dir, &dir, err) < 0)
+    if (make_db_file(s, settings->data_dir, &dir, err) < 0)
         return -(int)err->code;
-    if (open_writer(s, err) < 0 || keep_log(s, 1, err) < 0 ||
-        set_up(s, err) < 0 || recognise(s, dir, check, ctx, err) < 0 ||
-        keep_log(s, 0, err) < 0 || fold_log(s, err) < 0 ||
+    code = store_sqlite_conn_open(s->path, STORE_WRITE, &s->writer);
+    if (code != SQLITE_OK)
+        (void)store_sqlite_fail(s, s->writer, code, "opening the database",
+                                err);
+    if (code != SQLITE_OK || keep_log_on_close(s, 1, err) < 0 ||
+        set_up(s, err) < 0 || recognise(s, dir, settings, err) < 0 ||
+        keep_log_on_close(s, 0, err) < 0 || empty_old_log(s, err) < 0 ||
         migrate(s, err) < 0 || give_id(s, err) < 0) {
         if (err->code == ERR_CORRUPT && !err->hint[0])
             (void)error_hint(err, "restore a backup");
         return error_wrap(err, "%s", s->path);
     }
-    /* The names of the database and its log; SQLite asks for this too, but
-     * does not look at the answer. */
+    /* Makes the names of the database and its log durable. SQLite syncs the
+     * directory too, but ignores failures. */
     if (fsync(dir) < 0)
         return error_errno(err, ERR_INTERNAL, errno, "cannot sync %s",
-                           data_dir);
+                           settings->data_dir);
     *ret = &take_ptr(s)->base;
     return 0;
 }

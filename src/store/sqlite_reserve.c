@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Disk space that is the store's even when the disk is full; see store_reserve
- * in store.h and sqlite_int.h. Runs in the daemon on any thread.
+ * Disk space reserved for the store; see store_reserve in store.h and
+ * sqlite_int.h. Runs in the daemon on any thread.
  *
- * The space is set aside in the files that need it, as blocks that the file
- * has and does not use yet. A separate file that is given up when the disk is
- * full would be simpler, but whatever filled the disk would take that space,
- * too. Three quarters are the log's, which every commit goes through first;
- * the rest is behind the database's end, where a checkpoint lets it grow. The
- * log is folded before it outgrows its share, so it can always start over.
+ * The space is reserved in the files that need it, as allocated blocks that
+ * are not used yet. A separate file, deleted when the disk is full, would be
+ * simpler, but whatever filled the disk would take its space too. Three
+ * quarters belong to the log, through which every commit goes first; the rest
+ * is behind the end of the database, where a checkpoint extends it. The log is
+ * checkpointed before it outgrows its share, so that it can always restart.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,32 +19,6 @@
 
 #define FRAME_HEADER 24u /* of the log, before each page */
 #define FOLD_LEAST 100u
-
-/* Keeps the log when the last connection closes, or the next start on a full
- * disk had none. */
-static void keep_log(struct sqlite_store *s, bool keep)
-{
-    int persist = keep;
-
-    /* Fails only for a database that is not there. */
-    (void)sqlite3_file_control(s->writer->db, "main", SQLITE_FCNTL_PERSIST_WAL,
-                               &persist);
-    (void)sqlite3_file_control(s->writer->db, "main",
-                               SQLITE_FCNTL_JOURNAL_POINTER, &s->log_file);
-}
-
-/* Two thirds of its share, so that a commit still fits when it is time. */
-static void bound_log(struct sqlite_store *s, uint64_t bytes)
-{
-    char text[16];
-    uint64_t page = 0, frames;
-
-    if (store_sqlite_conn_ask(s->writer, "PRAGMA page_size", text,
-                              sizeof(text)) == SQLITE_OK)
-        page = strtoull(text, NULL, 10);
-    frames = MAX(bytes / (page + FRAME_HEADER) * 2 / 3, (uint64_t)FOLD_LEAST);
-    s->fold_frames = (int)MIN((uint64_t)s->fold_frames, frames);
-}
 
 /* Bytes behind the database's end. */
 static uint64_t db_spare(const struct sqlite_store *s)
@@ -62,10 +36,10 @@ static uint64_t reserve_db(struct sqlite_store *s, uint64_t bytes)
 {
     struct stat st;
 
-    /* Restored once a quarter of it is used, not at every commit. */
+    /* Restored when a quarter of it is used, not at every commit. */
     if (bytes > 0 && db_spare(s) < bytes - bytes / 4 &&
         fstat(s->db_fd, &st) == 0)
-        /* What cannot be had now is tried again. */
+        /* The next call tries again. */
         (void)fallocate(s->db_fd, FALLOC_FL_KEEP_SIZE, st.st_size,
                         (off_t)bytes);
     return MIN(db_spare(s), bytes);
@@ -77,9 +51,29 @@ uint64_t store_sqlite_reserve(struct store *base, uint64_t bytes)
     uint64_t log = bytes / 4 * 3;
 
     if (!s->log_file) {
-        keep_log(s, bytes > 0);
-        if (bytes > 0)
-            bound_log(s, log);
+        int persist = bytes > 0;
+
+        /* Keeps the log file when the last connection closes: on a full disk
+         * the next start could not create it. Both calls fail only for a
+         * database that does not exist. */
+        (void)sqlite3_file_control(s->writer->db, "main",
+                                   SQLITE_FCNTL_PERSIST_WAL, &persist);
+        (void)sqlite3_file_control(s->writer->db, "main",
+                                   SQLITE_FCNTL_JOURNAL_POINTER, &s->log_file);
+        if (bytes > 0) {
+            /* Checkpoint at two thirds of the share, so that one more commit
+             * fits. */
+            char text[16];
+            uint64_t page = 0, frames;
+
+            if (store_sqlite_conn_text(s->writer, "PRAGMA page_size", text,
+                                       sizeof(text)) == SQLITE_OK)
+                page = strtoull(text, NULL, 10);
+            frames =
+                MAX(log / (page + FRAME_HEADER) * 2 / 3, (uint64_t)FOLD_LEAST);
+            s->checkpoint_frames =
+                (int)MIN((uint64_t)s->checkpoint_frames, frames);
+        }
     }
     if (!s->log_file)
         return 0;

@@ -19,8 +19,8 @@ struct sqlite_rows {
 
 /* ---- failing ------------------------------------------------------------ */
 
-/* A constraint takes back its statement alone. Whatever else fails may have
- * rolled the transaction back, so nothing of it is committed any more. */
+/* A constraint undoes its statement only. Any other failure may have rolled
+ * the transaction back, so it cannot be committed any more. */
 static int tx_fail(struct sqlite_tx *tx, int code, struct error *err)
 {
     if ((code & 0xff) != SQLITE_CONSTRAINT && !tx->failed)
@@ -30,34 +30,35 @@ static int tx_fail(struct sqlite_tx *tx, int code, struct error *err)
 
 /* ---- binding ------------------------------------------------------------ */
 
-static int bind_one(sqlite3_stmt *st, int at, const struct store_value *v)
-{
-    if (v->type == 'i')
-        return sqlite3_bind_int64(st, at, v->number);
-    if (!v->bytes)
-        return sqlite3_bind_null(st, at);
-    if (v->type == 't')
-        return sqlite3_bind_text(st, at, v->bytes, -1, SQLITE_STATIC);
-    return sqlite3_bind_blob64(st, at, v->bytes, v->len, SQLITE_STATIC);
-}
-
-static int bind(sqlite3_stmt *st, const struct store_value *values,
-                size_t count)
+static int bind_values(sqlite3_stmt *st, const struct store_value *values,
+                       size_t count)
 {
     int code = SQLITE_OK;
 
     if ((size_t)sqlite3_bind_parameter_count(st) != count)
         return SQLITE_RANGE;
-    for (size_t i = 0; i < count && code == SQLITE_OK; i++)
-        code = bind_one(st, (int)i + 1, &values[i]);
+    for (size_t i = 0; i < count && code == SQLITE_OK; i++) {
+        const struct store_value *v = &values[i];
+        int at = (int)i + 1;
+
+        if (v->type == 'i')
+            code = sqlite3_bind_int64(st, at, v->number);
+        else if (!v->bytes)
+            code = sqlite3_bind_null(st, at);
+        else if (v->type == 't')
+            code = sqlite3_bind_text(st, at, v->bytes, -1, SQLITE_STATIC);
+        else
+            code =
+                sqlite3_bind_blob64(st, at, v->bytes, v->len, SQLITE_STATIC);
+    }
     return code;
 }
 
-/* A bound statement, to be given back. */
-static int start(struct sqlite_tx *tx, const char *sql,
-                 const struct store_value *values, size_t count,
-                 sqlite3_stmt **ret_st, struct sqlite_cached **ret_slot,
-                 struct error *err)
+/* Takes and binds a statement; store_sqlite_conn_give ends its use. */
+static int start_statement(struct sqlite_tx *tx, const char *sql,
+                           const struct store_value *values, size_t count,
+                           sqlite3_stmt **ret_st,
+                           struct sqlite_cached **ret_slot, struct error *err)
 {
     int code;
 
@@ -66,7 +67,7 @@ static int start(struct sqlite_tx *tx, const char *sql,
     code = store_sqlite_conn_take(tx->conn, sql, ret_st, ret_slot);
     if (code != SQLITE_OK)
         return tx_fail(tx, code, err);
-    code = bind(*ret_st, values, count);
+    code = bind_values(*ret_st, values, count);
     if (code == SQLITE_OK)
         return 0;
     store_sqlite_conn_give(*ret_st, *ret_slot);
@@ -84,7 +85,7 @@ int store_sqlite_rows_exec(struct store_tx *base, const char *sql,
     sqlite3_stmt *st = NULL;
     int code, changed;
 
-    if (start(tx, sql, values, count, &st, &slot, err) < 0)
+    if (start_statement(tx, sql, values, count, &st, &slot, err) < 0)
         return -(int)err->code;
     do
         code = sqlite3_step(st);
@@ -105,10 +106,10 @@ int store_sqlite_rows_query(struct store_tx *base, const char *sql,
     struct sqlite_rows *rows;
     sqlite3_stmt *st = NULL;
 
-    if (start(tx, sql, values, count, &st, &slot, err) < 0)
+    if (start_statement(tx, sql, values, count, &st, &slot, err) < 0)
         return -(int)err->code;
     rows = xcalloc(1, sizeof(*rows));
-    rows->base.ops = &store_sqlite_ops;
+    rows->base.engine = &store_sqlite;
     rows->tx = tx;
     rows->st = st;
     rows->slot = slot;
@@ -119,7 +120,7 @@ int store_sqlite_rows_query(struct store_tx *base, const char *sql,
 }
 
 /* Gives the statement back; the rows are at their end. */
-static void finish(struct sqlite_rows *rows)
+static void finish_rows(struct sqlite_rows *rows)
 {
     struct sqlite_rows **link;
 
@@ -146,7 +147,7 @@ int store_sqlite_rows_next(struct store_rows *base, struct error *err)
     rows->on_row = code == SQLITE_ROW;
     if (rows->on_row)
         return 1;
-    finish(rows);
+    finish_rows(rows);
     return code == SQLITE_DONE ? 0 : tx_fail(tx, code, err);
 }
 
@@ -154,14 +155,14 @@ void store_sqlite_rows_done(struct store_rows *base)
 {
     struct sqlite_rows *rows = (struct sqlite_rows *)base;
 
-    finish(rows);
+    finish_rows(rows);
     free(rows);
 }
 
 void store_sqlite_rows_detach(struct sqlite_tx *tx)
 {
     while (tx->rows)
-        finish(tx->rows);
+        finish_rows(tx->rows);
 }
 
 /* ---- columns ------------------------------------------------------------ */

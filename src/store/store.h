@@ -1,25 +1,47 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Metadata that must survive: an engine behind one table of functions
- * (struct store_ops in store_int.h); sqlite.c fills it, another engine can.
- * Who owns a table owns its SQL: auth its keys, audit its chain, workspace
- * and session theirs. The SQL is written so that SQLite and PostgreSQL both
- * take it: numbered parameters (?1, ?2), ON CONFLICT, partial indexes, no
- * rowid, no engine's own functions, LIMIT with a value. Only search/ is
- * written for one engine.
+ * The metadata store: tables in an SQL database behind one interface. Each
+ * engine implements struct store_engine (store_int.h): sqlite*.c keeps a file
+ * in the data directory, postgres*.c uses a server that several daemons may
+ * share. Callers see no engine.
  *
- * A transaction is on disk when store_commit returns 0. Writers take turns
- * (one writing connection, D6); readers run beside them on connections of
- * their own and see the last commit. Any thread may begin one; it stays on
- * that thread. Nothing slow may be done inside: no disk besides the store's,
- * no waiting for others.
+ * The module that owns a table owns its SQL: auth its keys, audit its chain,
+ * workspace and session theirs. Statements use the subset that SQLite and
+ * PostgreSQL share (tools/lint-sql checks it):
  *
- * Errors: ERR_CONFLICT when a constraint says no; ERR_INTERNAL when the
- * engine failed, the store staying usable; ERR_SPACE when the disk is full;
- * ERR_CORRUPT when what is stored is damaged; ERR_BUSY when there was no turn
- * within a minute; ERR_UNAVAILABLE for every write after a failed sync, since
- * what is on disk is then unknown (D4). A constraint takes back its statement
- * alone; after any other failure the transaction cannot be committed.
+ *   - numbered parameters (?1, ?2), LIMIT with a value, ON CONFLICT, partial
+ *     indexes, RETURNING, WITH, row values
+ *   - coalesce, count, sum, min, max, abs, length, lower, replace, substr,
+ *     CASE, LIKE with ESCAPE; || for text
+ *   - no rowid, no INSERT OR, no REPLACE INTO, no INDEXED BY, no PRAGMA, no
+ *     GLOB, no JSON, date or printf functions, no instr (replace(list, id,
+ *     '') <> list tests the same), ifnull (coalesce), iif (CASE)
+ *   - text is compared by bytes; a number of a JSON document is a column
+ *
+ *   - a comparison is no number: CASE WHEN a = b THEN 1 ELSE 0 END; a number
+ *     is no condition: WHERE alive = 1; a parameter has one type
+ *   - in DO UPDATE SET, columns of the old row are named with their table
+ *
+ * Two places are written for one engine each: search/, because full text
+ * search differs in every engine (words_fts5.c, words_tsvector.c), and the
+ * schema (migrations.c, schema.h), which postgres_schema.c translates.
+ *
+ * A transaction is on disk when store_commit returns 0. Writers take turns, on
+ * all machines that share the database (D6); readers run beside them on
+ * connections of their own and see one commit, the last one at their first
+ * statement or an earlier one since they began. Any thread may begin a
+ * transaction; it stays on that thread. Do nothing slow inside: no disk access
+ * besides the store's, no waiting for other threads. PostgreSQL ends a write
+ * transaction that is silent for five seconds.
+ *
+ * Errors: ERR_CONFLICT when a constraint is violated; ERR_INTERNAL when the
+ * engine failed and the store stays usable; ERR_SPACE when the disk is full;
+ * ERR_CORRUPT when stored data is damaged; ERR_BUSY when no connection was
+ * free within a minute, or a concurrent transaction won; ERR_UNAVAILABLE for
+ * every write after a failed sync, since what is on disk is then unknown
+ * (D4), and when the server cannot be reached. A constraint that refuses an
+ * INSERT undoes its statement only; after any other failure the transaction
+ * cannot be committed.
  */
 #ifndef GLOVEBOX_STORE_STORE_H
 #define GLOVEBOX_STORE_STORE_H
@@ -38,60 +60,85 @@ enum store_mode {
     STORE_WRITE
 };
 
-/* Opens DIR/glovebox.db, making and migrating it as needed, and checks it.
- * The directory must exist. A database is made only where nothing shows that
- * there was one: files of a used data directory without their database, or
- * with an empty one, are ERR_CORRUPT (D11). Only one process can have it open
- * (ERR_CONFLICT); one written by a newer version is refused (ERR_CONFLICT). */
-int store_open(const char *data_dir, struct store **ret, struct error *err);
-/* The same, but a database that was there is shown to `check` before anything
- * is changed; what it answers below 0 is the answer, and the files stay as
- * they are. It may read in transactions, of the schema as it is found. */
+/* Called with a database that already existed, before anything in it is
+ * changed. It may read in transactions, with the schema as found. If it fails,
+ * so does store_open, and the files stay as they are. */
 typedef int store_check_fn(struct store *s, void *ctx, struct error *err);
-int store_open_checked(const char *data_dir, store_check_fn *check, void *ctx,
-                       struct store **ret, struct error *err);
-/* Random, given to a database when it is made and kept by its copies; "" only
- * while it is checked, if it is from before there were any. */
+
+struct store_settings {
+    /* "sqlite", or a URL that names an engine ("postgres://..."). NULL or "":
+     * sqlite. An engine that is not in this build is ERR_INVALID. */
+    const char *engine;
+    /* Exists, and only one process can have it open. sqlite keeps glovebox.db
+     * and its log in it. */
+    const char *data_dir;
+    store_check_fn *check; /* or NULL */
+    void *check_ctx;
+};
+
+/* Opens the database; creates, migrates and checks it as needed. A database is
+ * created only where no trace of an earlier one is found: other files of a
+ * used data directory without their database, or with an empty one, are
+ * ERR_CORRUPT (D11). Only one process can have a data directory open
+ * (ERR_CONFLICT); a database written by a newer version is refused
+ * (ERR_CONFLICT). A PostgreSQL server that does not keep what it has
+ * acknowledged is refused (ERR_INVALID, D6). */
+int store_open(const struct store_settings *settings, struct store **ret,
+               struct error *err);
+/* A random id, assigned when a database is created and kept by its copies. ""
+ * only during `check`, for a database from before ids existed. */
 #define STORE_ID 33 /* hex digits and NUL */
 const char *store_id(const struct store *s);
+/* The engine's name: "sqlite" or "postgres". For the few places that are
+ * written for one engine. */
+const char *store_engine(const struct store *s);
+/* May other daemons have the same database open? Then nothing that was read
+ * from it may be kept in memory without a notification that renews it. */
+bool store_shared(const struct store *s);
 void store_close(struct store *s); /* accepts NULL */
 /* False once a sync failed: nothing is written until the next start. */
 bool store_writable(struct store *s);
+/* Can the database be used now? 0, or ERR_UNAVAILABLE with the reason. Answers
+ * from memory, at most about five seconds late. */
+int store_ready(struct store *s, struct error *err);
 
 /* what: for errors, "storing a key"; must outlive the transaction. A write
- * within a write of the same thread is ERR_INTERNAL. */
+ * inside a write of the same thread is ERR_INTERNAL. */
 int store_begin(struct store *s, enum store_mode mode, const char *what,
                 struct store_tx **ret, struct error *err);
-/* Ends it either way and clears *tx; a failed commit has changed nothing
- * unless the error is ERR_UNAVAILABLE. For a reader it only ends it. */
+/* Ends the transaction either way and clears *tx. A failed commit changed
+ * nothing, unless the error is ERR_UNAVAILABLE. */
 int store_commit(struct store_tx **tx, struct error *err);
-/* For cleanup(): takes everything back. Accepts a cleared one. */
+/* For cleanup(): undoes everything. Accepts a cleared one. */
 void store_rollback(struct store_tx **tx);
 
-/* A whole transaction at once: fn works in it, and it is on disk when this
- * returns 0. What fn answers below 0 takes it back and is the answer; above 0
- * takes it back as well, there being nothing to keep. Who commits just then
- * may call fn on its own thread, sparing everyone a turn: it must not depend
- * on the thread it runs on, nor take a lock that anybody holds over a
- * transaction, nor end this one. It may be called again, with all that it did
- * in the store taken back, and its last answer counts. ctx and err are the
- * caller's until it returns. */
+/* Runs fn in a transaction, which is on disk when this returns 0. If fn
+ * returns a negative code, the transaction is rolled back and the code
+ * returned; if it returns a positive value, the transaction is rolled back and
+ * the result is 0.
+ *
+ * fn may run on another thread: whichever thread commits at that moment runs
+ * it too, which saves a sync. So fn must not depend on its thread, must not
+ * take a lock that any thread holds across a transaction, and must not end the
+ * transaction. fn may run more than once, after a rollback; its last result
+ * counts. ctx and err are fn's until this returns. */
 typedef int store_write_fn(struct store_tx *tx, void *ctx, struct error *err);
 int store_write(struct store *s, const char *what, store_write_fn *fn,
                 void *ctx, struct error *err);
 /*
- * A hook takes part in every commit, on the thread that commits; commits are
- * never concurrent. It belongs to the caller and stays in place from add to
- * remove; both may be called while other threads commit, but not from a hook.
- * When remove returns, the hook is not running and will not run again.
+ * A hook runs with every commit, on the thread that commits; commits are never
+ * concurrent. The caller owns it and keeps it in place from add to remove.
+ * Both may be called while other threads commit, but not from a hook. When
+ * remove returns, the hook is not running and will not run again.
  */
 struct store_hook {
     /* Before the commit, in its transaction: what it writes becomes durable
      * with the commit. If it fails, so does the commit, with its error. May
      * be NULL. */
     store_write_fn *before;
-    /* After the commit, unless an earlier hook's `before` had failed. kept:
-     * everything is on disk; nobody has been told yet. May be NULL. */
+    /* After the commit, unless an earlier hook's `before` failed. kept: the
+     * transaction is on disk; its callers have not returned yet. May be NULL.
+     */
     void (*after)(void *ctx, bool kept);
     void *ctx;
     struct store_hook *next; /* the store's */
@@ -99,6 +146,32 @@ struct store_hook {
 void store_hook_add(struct store *s, struct store_hook *hook);
 /* Accepts one that was not added. */
 void store_hook_remove(struct store *s, struct store_hook *hook);
+
+/*
+ * Notifications: short messages from a transaction to every daemon that has
+ * the database open, the sender included, delivered after the commit. They
+ * say that something has changed, so that a copy in memory is read again; they
+ * are no queue. When the connection to the server was lost, notifications may
+ * have been, and each listener is called with payload NULL: read everything
+ * again. Delivery takes milliseconds; a lost connection is noticed within
+ * about five seconds.
+ */
+#define STORE_CHANNEL_MAX 32  /* bytes; letters, digits, _ and . */
+#define STORE_PAYLOAD_MAX 512 /* bytes, of UTF-8 */
+int store_notify(struct store_tx *tx, const char *channel, const char *payload,
+                 struct error *err);
+struct store_listener {
+    const char *channel;
+    /* On a thread of the store, one call at a time. May use the store; must
+     * not add or remove a listener, and should be quick. */
+    void (*on_notice)(void *ctx, const char *payload);
+    void *ctx;
+    struct store_listener *next; /* the store's */
+};
+/* The caller owns it and keeps it in place until it was removed. When remove
+ * returns, it is not running and will not run again. */
+int store_listen(struct store *s, struct store_listener *l, struct error *err);
+void store_unlisten(struct store *s, struct store_listener *l);
 
 /*
  * sql: a string literal (statements are cached by its address). types: one
@@ -119,6 +192,10 @@ void store_rows_done(struct store_rows **rows);             /* for cleanup() */
 int store_one(struct store_tx *tx, struct store_rows **ret, struct error *err,
               const char *sql, const char *types, ...);
 
+/* The time by which leases between several processes are judged: that of the
+ * database, in milliseconds since 1970. */
+int store_now(struct store_tx *tx, int64_t *ret_ms, struct error *err);
+
 /* Columns count from 0; borrowed until the next step. Text of NULL is NULL,
  * a number of NULL is 0. */
 const char *store_text(struct store_rows *rows, int column);
@@ -128,21 +205,37 @@ const void *store_bytes(struct store_rows *rows, int column, size_t *ret_len);
 void store_copy(struct store_rows *rows, int column, char *ret, size_t size);
 
 /* A consistent copy into a new file, taken online: writers are not blocked
- * for longer than a step. progress may be NULL. */
+ * for longer than a step. The copy is a database of SQLite, whatever the
+ * engine is. progress may be NULL. */
 int store_backup(struct store *s, const char *path,
                  void (*progress)(void *ctx, uint64_t done, uint64_t total),
                  void *ctx, struct error *err);
-/* What was deleted is gone from the database when its commit returns; this
- * also empties the log it went through. ERR_BUSY when somebody went on reading
- * for over a second: try again later. */
+/* Copies a store of SQLite, which stays as it is, into an empty PostgreSQL
+ * database: the schema, every row and the store's id, in one transaction, so
+ * that a failed or killed copy leaves nothing. Each table is read back and
+ * compared. ERR_CONFLICT when there is anything in the database. progress:
+ * rows, all tables together; may be NULL. The way back is store_backup. */
+typedef void store_copy_fn(void *ctx, const char *table, uint64_t done,
+                           uint64_t total);
+int store_copy_to_postgres(struct store *from, const char *url,
+                           store_copy_fn *progress, void *ctx,
+                           struct error *err);
+/* ERR_CONFLICT when a service on any machine has the database open that the
+ * option `store` names. Always 0 for sqlite, whose lock says so. Call it
+ * before store_open. */
+int store_alone(const char *engine, struct error *err);
+/* sqlite: deleted data is gone from the database when its commit returns; this
+ * also removes it from the log that the commit went through. ERR_BUSY when a
+ * reader keeps the log in use for over a second: try again later. PostgreSQL:
+ * vacuums the tables that rows were deleted from; its pages, log and copies
+ * are the operator's (docs/decisions/postgres.md). */
 int store_forget(struct store *s, struct error *err);
-/* Sets disk space aside for the database and its log, in their own files, so
- * that commits work on a full disk until so much was used (D12). To be called
- * after opening, and now and then to restore what was used; cheap when
- * nothing was. Returns the bytes that are set aside: fewer on a full disk, or
- * none on a file system that cannot do it. 0 gives all back. The first call
- * before there are other threads, later ones on any thread but one at a time.
- */
+/* Reserves disk space for the database and its log, inside their files, so
+ * that commits work on a full disk until that much was used (D12). Call it
+ * after opening, and regularly to restore what was used; it is cheap when
+ * nothing was. Returns the bytes reserved: fewer on a full disk, 0 on a file
+ * system or engine that cannot reserve. 0 gives all back. Call it first while
+ * there is one thread, later on any thread but one at a time. */
 uint64_t store_reserve(struct store *s, uint64_t bytes);
 /* The engine's own check of every page and index; ERR_CORRUPT. */
 int store_check(struct store *s, struct error *err);
