@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many blobs at the cost of one sync: an execution may leave a hundred
- * thousand small files, and to sync each would take a minute. All are
- * written, then the file system is synced once, then all get their names,
- * then the folders are synced: the order that one alone has. Runs in the
- * daemon; a batch is used by one thread.
+ * Many blobs in one put: an execution may leave a hundred thousand small
+ * files, and on a disk a sync of each would take a minute. All are staged,
+ * then the tier stores them together. Runs in the daemon; a batch is used by
+ * one thread.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +17,7 @@
 
 struct item {
     struct blob_name name;
-    char temp[BLOB_TEMP]; /* "" : it has its name */
+    char temp[BLOB_TEMP]; /* "" : it is stored */
     char owner[BLOB_OWNER];
     uint64_t size;
 };
@@ -27,7 +26,6 @@ struct blob_batch {
     struct blobs *b;
     struct item *items;
     size_t count, cap;
-    bool touched[BLOB_FOLDERS];
 };
 
 struct blob_batch *blob_batch_new(struct blobs *b)
@@ -72,66 +70,34 @@ int blob_batch_add(struct blob_batch *batch, struct blob_writer **w,
     return 0;
 }
 
-/* Everything written so far is on disk, whosever it is. */
-static int sync_all(struct blobs *b, struct error *err)
+static int put_all(struct blob_batch *batch, struct error *err)
 {
-    int r = blob_fault_refuse(b, err);
+    struct blob_tier_file *files cleanup(mem_free) =
+        xcalloc(batch->count, sizeof(*files));
+    int r;
 
-    if (r == 0 && syncfs(b->tmp) < 0)
-        r = blob_fault_final(b, errno, err);
-    return r;
-}
-
-static int name_all(struct blob_batch *batch, struct error *err)
-{
-    int r = 0;
-
-    for (size_t i = 0; i < batch->count && r == 0; i++) {
+    for (size_t i = 0; i < batch->count; i++) {
         struct item *it = &batch->items[i];
-        int folder cleanup(fd_close) = -1;
 
-        r = blob_publish_name(batch->b, it->temp, &it->name, it->owner,
-                              (off_t)it->size, &folder, err);
-        if (r == 0) {
-            it->temp[0] = '\0';
-            batch->touched[it->name.hash[0]] = true;
-        }
+        files[i] = (struct blob_tier_file){.sha256 = blob_name_hex(&it->name),
+                                           .owner = it->owner,
+                                           .dir = batch->b->tmp,
+                                           .name = it->temp,
+                                           .fd = -1,
+                                           .size = it->size};
     }
-    return r;
-}
-
-static int sync_folders(struct blob_batch *batch, struct error *err)
-{
-    int r = 0;
-
-    for (unsigned i = 0; i < BLOB_FOLDERS && r == 0; i++) {
-        char name[3] = {"0123456789abcdef"[i >> 4], "0123456789abcdef"[i & 15],
-                        '\0'};
-        int fd cleanup(fd_close) = -1;
-
-        if (!batch->touched[i])
-            continue;
-        fd = openat(batch->b->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-        r = fd < 0 ? blob_fault(errno, "store an object", err)
-                   : blob_fault_sync(batch->b, fd, err);
-    }
+    r = blob_stored_put(batch->b, files, batch->count, true, err);
+    for (size_t i = 0; i < batch->count; i++)
+        if (files[i].stored)
+            batch->items[i].temp[0] = '\0';
     return r;
 }
 
 int blob_batch_finish(struct blob_batch **p, struct error *err)
 {
     struct blob_batch *batch = *p;
-    int r = 0;
+    int r = batch->count ? put_all(batch, err) : 0;
 
-    if (batch->count) {
-        r = sync_all(batch->b, err);
-        if (r == 0)
-            r = name_all(batch, err);
-        if (r == 0)
-            r = sync_folders(batch, err);
-        if (r == 0)
-            r = blob_fault_refuse(batch->b, err);
-    }
-    blob_batch_abort(p); /* what has its name stays */
+    blob_batch_abort(p); /* what the tier has stays */
     return r;
 }

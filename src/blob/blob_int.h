@@ -6,6 +6,8 @@
  *   DIR/blobs/v/…/ab/abcdef…  a tenant's copy (OWNER.p), or one with
  *                           mode 0755 (OWNER.x)
  *   DIR/blobs/tmp/…         being written
+ *   DIR/blobs/cache/ab/abcdef…  a copy of a blob in an object store
+ *   DIR/blobs/tier          exists if blobs are in an object store
  *   DIR/blobs/log.0, log.1  small blobs, until they are published
  *
  * One lock, held only over memory: every wait for the disk is outside, so
@@ -23,11 +25,12 @@
 #include "base/thread.h"
 #include "blob/blob.h"
 #include "blob/inflight.h"
+#include "blob/tier.h"
 
 #define BLOB_CHUNK 65536u  /* read and written at once */
 #define BLOB_FOLDERS 256u  /* by the first byte of the hash */
 #define BLOB_TEMP 17       /* name of a file being written, and NUL */
-#define BLOB_STRAY "drop-" /* how names that blob_iterate may remove begin */
+#define BLOB_STRAY "drop-" /* how names begin that a listing may remove */
 #define BLOB_PATH (3 + BLOB_NAME)
 #define BLOB_TENANT_COPY (BLOB_OWNER + 3 + BLOB_PATH)
 #define BLOB_PINS 1024u /* buckets */
@@ -92,12 +95,12 @@ struct blob_pending {
     char owner[BLOB_OWNER];
     uint32_t at, len; /* of its bytes in that half */
     unsigned half;
-    bool soon;     /* nobody waits for it by itself; see blobs_sync */
+    bool soon;     /* no thread waits for it; see blobs_sync */
     bool replayed; /* of an earlier run: it may be in its place already */
     bool busy;     /* a thread is publishing it */
 };
 
-/* Those who wait for one sync of the log. */
+/* Threads that wait for one sync of the log. */
 struct blob_log_group {
     struct blob_pending *members; /* by next; `at` counts from the group's */
     unsigned refs;
@@ -121,7 +124,7 @@ struct blob_log {
     struct buf pending; /* records of the group that gathers */
     struct blob_log_group *group;
 
-    /* pending.c: */
+    /* publisher.c: pending blobs */
     struct blob_pending *buckets[BLOB_PENDING];
     struct blob_pending *first[2], **last[2]; /* of each half, by seq */
     unsigned unpublished[2];                  /* how many these are */
@@ -136,10 +139,14 @@ struct blob_log {
 };
 
 struct blobs {
-    int dir;            /* DIR/blobs */
-    int tmp;            /* DIR/blobs/tmp */
-    int tenant_copies;  /* DIR/blobs/v */
-    struct disk *disk;  /* or NULL */
+    struct blob_tier *tier;     /* owned */
+    int dir;                    /* DIR/blobs */
+    int tmp;                    /* DIR/blobs/tmp */
+    int tenant_copies;          /* DIR/blobs/v */
+    struct disk *disk;          /* or NULL */
+    struct mutex full_lock;     /* around what follows, and held over it */
+    bool (*on_full)(void *ctx); /* or NULL */
+    void *on_full_ctx;
     atomic_bool failed; /* a sync did: no more writes */
     atomic_bool stopping;
     struct mutex looking; /* held while the disk is counted */
@@ -159,8 +166,8 @@ struct blob_hold {
     struct inflight_hold hold;
 };
 
-/* ---- name.c --------------------------------------------------------------
- */
+/* ---- blob.c: names
+ * ------------------------------------------------------------ */
 
 /* ERR_INVALID unless it is 64 lower-case hex digits. */
 int blob_name_parse(const char *sha256, struct blob_name *ret,
@@ -171,11 +178,10 @@ static inline const char *blob_name_hex(const struct blob_name *name)
 {
     return name->path + 3;
 }
-/* A name in DIR/blobs/tmp that nobody has. */
+/* An unused name in DIR/blobs/tmp. */
 void blob_name_temp(char ret[BLOB_TEMP]);
 
-/* ---- fault.c: what a failed call means -----------------------------------
- */
+/* ---- blob.c: what a failed call means --------------------------------- */
 
 /* ERR_SPACE for a full disk, else ERR_INTERNAL. `what` follows "cannot ". */
 int blob_fault(int errnum, const char *what, struct error *err);
@@ -186,8 +192,7 @@ int blob_fault_sync(struct blobs *b, int fd, struct error *err);
 /* The same verdict for another call that reports how writing out went. */
 int blob_fault_final(struct blobs *b, int errnum, struct error *err);
 
-/* ---- scan.c: a file's bytes, and its holes as such ------------------------
- */
+/* ---- scan.c: a file's bytes, and its holes as such --------------------- */
 
 /* bytes is NULL for a hole of that length. Returns 0 to go on. */
 typedef int (*blob_scan_fn)(void *ctx, const void *bytes, uint64_t len);
@@ -200,9 +205,7 @@ void blob_scan_hash(struct hash_stream *h, const void *bytes, uint64_t len);
  * Negative errno. */
 int blob_scan_copy(int from, int to);
 
-/* ---- pin_count.c
- * ---------------------------------------------------------------
- */
+/* ---- pin_count.c ------------------------------------------------------- */
 
 void blob_pin_add(struct blobs *b, const unsigned char hash[HASH_SIZE]);
 void blob_pin_remove(struct blobs *b, const unsigned char hash[HASH_SIZE]);
@@ -216,9 +219,7 @@ bool blob_pin_removal_begin(struct blobs *b,
 void blob_pin_removal_end(struct blobs *b,
                           const unsigned char hash[HASH_SIZE]);
 
-/* ---- verified_cache.c: files that need not be hashed again
- * -------------------------------
- */
+/* ---- verified_cache.c: files that need not be hashed again ------------- */
 
 /*
  * The kernel stamps files with a clock that ticks every few milliseconds. A
@@ -233,13 +234,16 @@ void blob_verified_cache_add(struct blobs *b, const struct blob_name *name,
 /* The file was found damaged although its inode had not changed. */
 void blob_verified_cache_remove(struct blobs *b, const struct blob_name *name,
                                 const struct stat *st);
+/* Its bytes were hashed as they were written: adds it, if need be after a
+ * wait of milliseconds that is worth it for a large one only. */
+void blob_verified_settle(struct blobs *b, const struct blob_name *name,
+                          int fd);
 /* A link made or removed by us changed its ctime and nothing else. */
 void blob_verified_cache_update(struct blobs *b, const struct blob_name *name,
                                 const struct stat *before,
                                 const struct stat *after);
 
-/* ---- read.c --------------------------------------------------------------
- */
+/* ---- read.c ------------------------------------------------------------ */
 
 struct blob_look {
     const char *copy; /* path in DIR/blobs/v, or NULL: the blob itself */
@@ -258,30 +262,69 @@ int blob_read_look(struct blobs *b, const struct blob_name *name,
 int blob_read_corrupt(const struct blob_name *name, enum blob_state state,
                       struct error *err);
 
-/* ---- publish.c: a written file gets its final name
- * --------------------------------
- */
+/* ---- tier_local.c ------------------------------------------------------ */
 
-/* Syncs fd, which is temp in DIR/blobs/tmp, names it, syncs the folder. If
- * the name is taken by the right bytes, temp goes instead. The hash must be
- * pinned. */
-int blob_publish(struct blobs *b, int fd, const char temp[BLOB_TEMP],
-                 const struct blob_name *name, const char *owner,
-                 struct error *err);
-/* The naming alone; the caller has synced and will sync the folder, of which
- * *ret_folder is a descriptor, owned by caller. */
-int blob_publish_name(struct blobs *b, const char temp[BLOB_TEMP],
-                      const struct blob_name *name, const char *owner,
-                      off_t size, int *ret_folder, struct error *err);
+/* Stores blobs as files below b->dir. *ret is set also on failure. */
+int blob_tier_local_open(struct blobs *b, struct blob_tier **ret,
+                         struct error *err);
 
-/* ---- tenant_copy.c
- * -----------------------------------------------------------
- */
+/* ---- tier_s3.c --------------------------------------------------------- */
+
+/* Stores blobs in buckets. *ret is set also on failure. */
+int blob_tier_s3_open(struct blobs *b, const struct blobs_s3 *settings,
+                      struct blob_tier **ret, struct error *err);
+
+/* ---- cache.c: local copies of blobs of an object store ----------------- */
+
+struct blob_cache;
+
+/* *ret is set also on failure. */
+int blob_cache_open(struct blobs *b, uint64_t limit, struct blob_cache **ret,
+                    struct error *err);
+void blob_cache_close(struct blob_cache *c); /* accepts NULL */
+/* 1: there is none. */
+int blob_cache_get(struct blob_cache *c, const struct blob_name *name,
+                   int *ret_fd);
+int blob_cache_stat(struct blob_cache *c, const struct blob_name *name,
+                    struct stat *ret);
+/* Takes a file over, or removes it where there is one already; true then. */
+bool blob_cache_keep(struct blob_cache *c, const struct blob_name *name,
+                     int dir, const char *file, uint64_t size);
+/* Moves a blob's file of the local tier here; `dir` is that tier's. */
+bool blob_cache_adopt(struct blob_cache *c, const struct blob_name *name,
+                      int dir, uint64_t size);
+void blob_cache_drop(struct blob_cache *c, const struct blob_name *name);
+/* Negative errno. */
+int blob_cache_link(struct blob_cache *c, const struct blob_name *name,
+                    int dir, const char *to);
+/* Makes sure that `room` bytes more fit, as far as possible. */
+void blob_cache_evict(struct blob_cache *c, uint64_t room);
+/* Counts what is there. */
+void blob_cache_survey(struct blob_cache *c);
+void blob_cache_count(struct blob_cache *c, int64_t more);
+void blob_cache_repaired(struct blob_cache *c);
+void blob_cache_stats(struct blob_cache *c, struct blob_remote_stats *ret);
+
+/* ---- stored.c: blobs of the tier --------------------------------------- */
+
+/* Puts staged files into the tier and counts them; see tier.h. Their hashes
+ * must be pinned. */
+int blob_stored_put(struct blobs *b, struct blob_tier_file *files,
+                    size_t count, bool durable, struct error *err);
+/* Has the tier a file of that size? size -1: of any. */
+bool blob_stored_has(struct blobs *b, const struct blob_name *name,
+                     int64_t size);
+
+/* ---- link.c: copies per tenant
+ * ----------------------------------------------------- */
 
 void blob_tenant_copy_mark(int fd, const char *owner);
-/* Does the inode of the blob itself belong to that owner? */
-bool blob_tenant_copy_owned(struct blobs *b, const struct blob_name *name,
-                            const char *owner);
+/* Marks a file that has no owner; false if it has one. */
+bool blob_tenant_copy_claim(int fd, const char *owner);
+/* The owner, or "". */
+void blob_tenant_copy_owner(int fd, char ret[BLOB_OWNER]);
+/* Is that the owner with which the file was marked? */
+bool blob_tenant_copy_marked(int fd, const char *owner);
 void blob_tenant_copy_path(const char *owner, bool executable,
                            const struct blob_name *name,
                            char ret[BLOB_TENANT_COPY]);
@@ -290,8 +333,7 @@ int blob_tenant_copy_mkdirs(struct blobs *b, const char *path);
 /* Removes the copies of all owners. Negative errno. */
 int blob_tenant_copy_remove(struct blobs *b, const struct blob_name *name);
 
-/* ---- write.c, for batch.c ------------------------------------------------
- */
+/* ---- write.c, for batch.c ---------------------------------------------- */
 
 /* The first half of blob_finish: all bytes are in the file, hashed, pinned;
  * the writer is freed, its file stays as *ret_temp. */
@@ -299,8 +341,7 @@ int blob_write_end(struct blob_writer **w, char ret_temp[BLOB_TEMP],
                    struct blob_name *ret_name, char ret_owner[BLOB_OWNER],
                    uint64_t *ret_size, struct error *err);
 
-/* ---- log.c: small blobs ---------------------------------------------------
- */
+/* ---- log.c: small blobs ------------------------------------------------ */
 
 #define BLOB_LOG_MOST (16u << 10) /* bytes of a blob that goes there */
 #define BLOB_LOG_HALF (8u << 20)
@@ -310,12 +351,12 @@ int blob_write_end(struct blob_writer **w, char ret_temp[BLOB_TEMP],
  * be NULL). */
 int blob_log_drain(struct blobs *b, struct buf *ret_unsynced,
                    struct error *err);
-/* What an earlier run left is pending. */
+/* Blobs that an earlier run left in the log are pending. */
 int blob_log_open(struct blobs *b, struct error *err);
 /* Publishes everything that is pending, if possible. */
 void blob_log_close(struct blobs *b);
-/* Durable when it returns 0, and pending: published later. soon: durable
- * with the next that is written out, for which nobody waits here. */
+/* Durable when it returns 0, and pending: published later. soon: does
+ * not wait; durable with the next record that is written out. */
 int blob_log_add(struct blobs *b, const struct blob_name *name,
                  const char *owner, const void *bytes, size_t len, bool soon,
                  struct error *err);
@@ -327,13 +368,12 @@ int blob_log_put(int fd, const char *bytes, size_t len, off_t at);
  * before is a file on disk afterwards. */
 int blob_log_settle(struct blobs *b, struct error *err);
 
-/* ---- replay.c: the log at a start -----------------------------------------
- */
+/* ---- log.c: the log at a start -------------------------------------- */
 
 /* Opens both halves or makes them; what is in them is pending. */
 int blob_replay(struct blobs *b, struct error *err);
 
-/* ---- pending.c: publishing blobs of the log ------------------------------
+/* ---- publisher.c: publishing blobs of the log ----------------------------
  */
 
 /* The log's lock is held for these two. p is taken. */
@@ -358,31 +398,9 @@ void blob_pending_free(struct blobs *b);
 /* Adds those that will be one more file. */
 void blob_pending_count(struct blobs *b, int64_t *count, int64_t *bytes);
 
-/* ---- publisher.c: the thread that publishes
- * -------------------------------------
- */
+/* ---- publisher.c: the thread that publishes ---------------------------- */
 
 int blob_publisher_start(struct blobs *b, struct error *err);
 void blob_publisher_stop(struct blobs *b);
-
-/* ---- usage.c -------------------------------------------------------------
- */
-
-void blob_usage_add(struct blobs *b, const struct blob_name *name,
-                    int64_t count, int64_t bytes);
-
-/* ---- iterate.c
- * --------------------------------------------------------------
- */
-
-struct blob_listing {
-    char (*names)[BLOB_NAME];
-    size_t count;
-};
-/* The blobs of one folder in order; names owned by caller, for
- * blob_iterate_free. Negative errno. */
-int blob_iterate_list(struct blobs *b, unsigned folder, int *ret_dir,
-                      struct blob_listing *ret);
-void blob_iterate_free(struct blob_listing *l);
 
 #endif

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "fair/fair.h"
 
 #define RETRY_S 5
 #define LOOK_MS 200u /* space also becomes free without a sign from us */
@@ -83,13 +84,13 @@ void inflight_begin(struct inflight *f, const char *tenant,
 }
 
 /* The tenant's reservations, with `bytes` more, against what is then left. */
-static bool fits(uint64_t reserved, uint64_t bytes, uint64_t room)
+static bool reservation_fits(uint64_t reserved, uint64_t bytes, uint64_t room)
 {
     if (bytes > room)
         return false;
     room -= bytes;
-    return room >= UINT64_MAX / INFLIGHT_SHARE ||
-           reserved + bytes <= room * INFLIGHT_SHARE;
+    return room >= UINT64_MAX / fair.share ||
+           reserved + bytes <= room * fair.share;
 }
 
 /* Free space that is not reserved yet. The lock is held. */
@@ -133,14 +134,15 @@ int inflight_take(struct inflight_hold *h, uint64_t bytes,
         int rc = 1;
 
         mutex_lock(&f->lock);
-        if (fits(h->who->reserved, bytes,
-                 unpromised(on_disk, f->reserved, f->written))) {
+        if (reservation_fits(h->who->reserved, bytes,
+                             unpromised(on_disk, f->reserved, f->written))) {
             h->reserved += bytes;
             h->who->reserved += bytes;
             f->reserved += bytes;
             rc = 0;
-        } else if (!fits(h->reserved, bytes,
-                         unpromised(on_disk, h->reserved, h->written))) {
+        } else if (!reservation_fits(
+                       h->reserved, bytes,
+                       unpromised(on_disk, h->reserved, h->written))) {
             rc = no_space(bytes, err);
         } else if (now >= deadline_ms) {
             rc = too_busy(err);

@@ -4,8 +4,8 @@
  * reserves room before it writes and keeps the reservation until its bytes
  * have their final name or are removed. Reservations of all tenants together
  * never exceed the free space of the disk, and one tenant never takes the
- * last part of it: its reservations may reach INFLIGHT_SHARE times what is
- * then left for everybody else. A tenant that is alone can so use three
+ * last part of it: its reservations may reach fair.share times what is
+ * then left for all other tenants. A single tenant can so use three
  * quarters of the free space at once, and a second one still finds room.
  *
  * Every function may be called by any thread. inflight_take may wait.
@@ -14,8 +14,6 @@
 #define GLOVEBOX_BLOB_INFLIGHT_H
 
 #include <stdint.h>
-
-#define INFLIGHT_SHARE 3u
 
 struct error;
 struct inflight;
@@ -40,12 +38,12 @@ void inflight_begin(struct inflight *f, const char *tenant,
  * nothing else is stored. ERR_BUSY with a retry hint: the deadline passed. */
 int inflight_take(struct inflight_hold *h, uint64_t bytes,
                   uint64_t deadline_ms, struct error *err);
-/* So much of the reservation is on the disk now. */
+/* Notes that part of the reservation is on disk now. */
 void inflight_wrote(struct inflight_hold *h, uint64_t bytes);
 /* Gives all of it back. Accepts a hold that was never begun. */
 void inflight_end(struct inflight_hold *h);
 
-/* What is reserved now, of all tenants. */
+/* The bytes reserved now, of all tenants. */
 uint64_t inflight_bytes(struct inflight *f);
 
 #endif

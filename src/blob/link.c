@@ -9,15 +9,25 @@
  * verified files (verified_cache.c) is updated, so that trees do not cause
  * their blobs to be hashed again. The cache is keyed by inode, so the blob's
  * file, a tenant's copy and a plain copy are verified alike.
+ *
+ * A session can see the link count and the times of a file that it mounts, so
+ * two tenants never share an inode, even if the bytes are equal (I8). The file
+ * of the blob belongs to the tenant that stored it first, whose tag is kept in
+ * an extended attribute; every other tenant gets its own copy below
+ * DIR/blobs/v. An executable file is a copy too, because of its mode. Copies
+ * are derived data as well, and recreated from the blob when they are missing.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/ids.h"
 #include "base/mem.h"
 #include "blob/blob_int.h"
 
@@ -34,23 +44,16 @@ struct link {
     char copy[BLOB_TENANT_COPY]; /* what to link; "" : the blob itself */
 };
 
-static int open_plain(const struct link *l, int *ret_fd, struct error *err)
-{
-    struct blob_look look = {0};
-    int r = blob_read_look(l->b, l->blob, &look, ret_fd, err);
-
-    if (r == 0 && look.state != BLOB_GOOD)
-        r = blob_read_corrupt(l->blob, look.state, err);
-    return r;
-}
-
 /* Copies the blob to a new file of that name; unlinks it if that fails. */
 static int copy_to(const struct link *l, int dir, const char *name,
                    struct error *err)
 {
     int from cleanup(fd_close) = -1, to cleanup(fd_close) = -1;
-    int r = open_plain(l, &from, err);
+    struct blob_look look = {0};
+    int r = blob_read_look(l->b, l->blob, &look, &from, err);
 
+    if (r == 0 && look.state != BLOB_GOOD)
+        r = blob_read_corrupt(l->blob, look.state, err);
     if (r < 0)
         return r;
     to = openat(dir, name,
@@ -87,7 +90,7 @@ static int make_copy(const struct link *l, struct error *err)
     return blob_fault(-r, "copy a stored object", err);
 }
 
-/* The file to link is there and right; the state tells. */
+/* Makes sure that the file to link exists and is intact. */
 static int find_source(const struct link *l, struct blob_look *look,
                        struct error *err)
 {
@@ -109,26 +112,30 @@ static int find_source(const struct link *l, struct blob_look *look,
 static int link_once(const struct link *l, struct error *err)
 {
     struct blob_look look = {.copy = l->copy[0] ? l->copy : NULL};
+    struct blob_tier *tier = l->b->tier;
     struct stat st;
     int r = find_source(l, &look, err);
 
     if (r < 0)
         return r;
-    if (linkat(l->copy[0] ? l->b->tenant_copies : l->b->dir,
-               l->copy[0] ? l->copy : l->blob->path, l->dir, l->name, 0) < 0) {
-        switch (errno) {
-        case EMLINK:
-        case EXDEV:
-        case EPERM:
-        case EOPNOTSUPP:
-            return copy_to(l, l->dir, l->name, err);
-        case EEXIST:
-            return error_set(err, ERR_CONFLICT, "the name is taken");
-        case ENOENT: /* the source; or the folder is gone: tried in vain */
-            return 1;
-        default:
-            return blob_fault(errno, "link a stored object", err);
-        }
+    if (!l->copy[0])
+        r = tier->ops->link(tier, blob_name_hex(l->blob), l->dir, l->name);
+    else if (linkat(l->b->tenant_copies, l->copy, l->dir, l->name, 0) < 0)
+        r = -errno;
+    switch (r) {
+    case 0:
+        break;
+    case -EMLINK:
+    case -EXDEV:
+    case -EPERM:
+    case -EOPNOTSUPP:
+        return copy_to(l, l->dir, l->name, err);
+    case -EEXIST:
+        return error_set(err, ERR_CONFLICT, "the name is taken");
+    case -ENOENT: /* the source, or the folder, is gone */
+        return 1;
+    default:
+        return blob_fault(-r, "link a stored object", err);
     }
     if (fstatat(l->dir, l->name, &st, AT_SYMLINK_NOFOLLOW) < 0)
         return blob_fault(errno, "link a stored object", err);
@@ -136,7 +143,7 @@ static int link_once(const struct link *l, struct error *err)
         blob_verified_cache_update(l->b, l->blob, &look.st, &st);
         return 0;
     }
-    /* Healed in between; the new one wants looking at. */
+    /* The blob was healed in between: verify the new file. */
     (void)unlinkat(l->dir, l->name, 0); /* else the next try says so */
     return 1;
 }
@@ -159,7 +166,8 @@ int blob_link(struct blobs *b, const char *owner, const char *sha256, int dir,
         return error_set(err, ERR_INVALID, "not the name of one file");
     blob_pin_add(b, blob.hash); /* a copy must not outlive the blob */
     r = blob_pending_publish(b, &blob, err); /* what is linked is a file */
-    if (executable || !blob_tenant_copy_owned(b, &blob, owner))
+    if (executable || !b->tier->ops->owned ||
+        !b->tier->ops->owned(b->tier, sha256, owner))
         blob_tenant_copy_path(owner, executable, &blob, l.copy);
     if (r >= 0)
         r = 1;
@@ -187,7 +195,8 @@ int blob_unlink(struct blobs *b, const char *owner, const char *sha256,
         return blob_fault(errno, "remove a link to a stored object", err);
     /* A copy, or a blob that is gone, has nothing that could be known. */
     blob_tenant_copy_path(owner, executable, &blob, copy);
-    if ((fstatat(b->dir, blob.path, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
+    if ((b->tier->ops->file &&
+         b->tier->ops->file(b->tier, sha256, &after) == 0 &&
          after.st_ino == before.st_ino) ||
         (fstatat(b->tenant_copies, copy, &after, AT_SYMLINK_NOFOLLOW) == 0 &&
          after.st_ino == before.st_ino))
@@ -244,4 +253,89 @@ int blob_verify_link(struct blobs *b, const char *sha256, int dir,
             &name, fd < 0 && errno == ENOENT ? BLOB_ABSENT : BLOB_BAD, err);
     *ret = st;
     return 0;
+}
+
+/* ---- copies per tenant -----------------------------------------------------
+ */
+
+#define ATTRIBUTE "user.glovebox.domain"
+
+void blob_owner(const char *tenant, char ret[BLOB_OWNER])
+{
+    unsigned char hash[HASH_SIZE];
+
+    hash_sha256(tenant, strlen(tenant), hash);
+    (void)ids_hex(hash, (BLOB_OWNER - 1) / 2, ret);
+}
+
+void blob_tenant_copy_mark(int fd, const char *owner)
+{
+    /* On a file system without attributes it has no owner: every tenant then
+     * gets its own copy. */
+    (void)fsetxattr(fd, ATTRIBUTE, owner, strlen(owner), 0);
+}
+
+bool blob_tenant_copy_claim(int fd, const char *owner)
+{
+    return fsetxattr(fd, ATTRIBUTE, owner, strlen(owner), XATTR_CREATE) == 0;
+}
+
+void blob_tenant_copy_owner(int fd, char ret[BLOB_OWNER])
+{
+    ssize_t n = fgetxattr(fd, ATTRIBUTE, ret, BLOB_OWNER - 1);
+
+    ret[n > 0 ? n : 0] = '\0';
+}
+
+bool blob_tenant_copy_marked(int fd, const char *owner)
+{
+    char text[BLOB_OWNER];
+    ssize_t n = fgetxattr(fd, ATTRIBUTE, text, sizeof(text));
+
+    return n >= 0 && (size_t)n == strlen(owner) &&
+           memcmp(text, owner, (size_t)n) == 0;
+}
+
+void blob_tenant_copy_path(const char *owner, bool executable,
+                           const struct blob_name *name,
+                           char ret[BLOB_TENANT_COPY])
+{
+    (void)snprintf(ret, BLOB_TENANT_COPY, "%s%s/%s", owner,
+                   executable ? ".x" : ".p", name->path); /* fits */
+}
+
+int blob_tenant_copy_mkdirs(struct blobs *b, const char *path)
+{
+    char folder[BLOB_TENANT_COPY];
+
+    for (const char *slash = path; (slash = strchr(slash, '/')); slash++) {
+        (void)snprintf(folder, sizeof(folder), "%.*s", (int)(slash - path),
+                       path);
+        if (mkdirat(b->tenant_copies, folder, 0700) < 0 && errno != EEXIST)
+            return -errno;
+    }
+    return 0;
+}
+
+int blob_tenant_copy_remove(struct blobs *b, const struct blob_name *name)
+{
+    int fd cleanup(fd_close) =
+        openat(b->tenant_copies, ".", O_RDONLY | O_CLOEXEC);
+    DIR *dir cleanup(fd_closedir) = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *e;
+
+    if (!dir)
+        return -errno;
+    (void)take_fd(fd); /* dir's now */
+    while ((errno = 0, e = readdir(dir))) {
+        char path[512];
+
+        if (e->d_name[0] == '.' && strlen(e->d_name) <= 2 &&
+            strcmp(e->d_name, ".x") != 0 && strcmp(e->d_name, ".p") != 0)
+            continue;
+        (void)snprintf(path, sizeof(path), "%s/%s", e->d_name, name->path);
+        if (unlinkat(b->tenant_copies, path, 0) < 0 && errno != ENOENT)
+            return -errno;
+    }
+    return -errno;
 }

@@ -15,7 +15,7 @@
 #include "blob/blob_int.h"
 
 /* The place in its bucket that points to it, or to the NULL at the end. */
-static struct blob_pin **find(struct blobs *b, const unsigned char *hash)
+static struct blob_pin **pin_find(struct blobs *b, const unsigned char *hash)
 {
     unsigned bucket = ((unsigned)hash[0] << 8 | hash[1]) % BLOB_PINS;
     struct blob_pin **at = &b->pins[bucket];
@@ -25,7 +25,8 @@ static struct blob_pin **find(struct blobs *b, const unsigned char *hash)
     return at;
 }
 
-static struct blob_pin *add(struct blob_pin **at, const unsigned char *hash)
+static struct blob_pin *pin_insert(struct blob_pin **at,
+                                   const unsigned char *hash)
 {
     struct blob_pin *pin = xcalloc(1, sizeof(*pin));
 
@@ -34,7 +35,7 @@ static struct blob_pin *add(struct blob_pin **at, const unsigned char *hash)
     return pin;
 }
 
-static void forget(struct blob_pin **at)
+static void pin_free(struct blob_pin **at)
 {
     struct blob_pin *gone = *at;
 
@@ -45,33 +46,33 @@ static void forget(struct blob_pin **at)
 void blob_pin_add(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    struct blob_pin **at = find(b, hash);
+    struct blob_pin **at = pin_find(b, hash);
 
     while (*at && (*at)->removing) {
         cond_wait(&b->removed, held);
-        at = find(b, hash);
+        at = pin_find(b, hash);
     }
-    (*at ? *at : add(at, hash))->count++;
+    (*at ? *at : pin_insert(at, hash))->count++;
 }
 
 void blob_pin_remove(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    struct blob_pin **at = find(b, hash);
+    struct blob_pin **at = pin_find(b, hash);
 
     assert(*at && (*at)->count > 0 && !(*at)->removing);
     if (*at && --(*at)->count == 0) {
         b->lost -= (*at)->lost;
-        forget(at);
+        pin_free(at);
     }
 }
 
 void blob_pin_mark_lost(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    struct blob_pin *pin = *find(b, hash);
+    struct blob_pin *pin = *pin_find(b, hash);
 
-    if (!pin || pin->removing || pin->lost) /* nobody will refer to it */
+    if (!pin || pin->removing || pin->lost) /* no row will reference it */
         return;
     pin->lost = true;
     b->lost++;
@@ -88,21 +89,21 @@ bool blob_pin_removal_begin(struct blobs *b,
                             const unsigned char hash[HASH_SIZE])
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    struct blob_pin **at = find(b, hash);
+    struct blob_pin **at = pin_find(b, hash);
 
     if (*at)
         return false;
-    add(at, hash)->removing = true;
+    pin_insert(at, hash)->removing = true;
     return true;
 }
 
 void blob_pin_removal_end(struct blobs *b, const unsigned char hash[HASH_SIZE])
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    struct blob_pin **at = find(b, hash);
+    struct blob_pin **at = pin_find(b, hash);
 
     assert(*at && (*at)->removing);
-    forget(at);
+    pin_free(at);
     cond_broadcast(&b->removed);
 }
 

@@ -26,14 +26,6 @@ struct hashing {
     bool stoppable;
 };
 
-static void nap(uint64_t ms)
-{
-    struct timespec t = {.tv_sec = (time_t)(ms / 1000),
-                         .tv_nsec = (long)(ms % 1000) * 1000000};
-
-    (void)nanosleep(&t, NULL); /* a signal only makes it shorter */
-}
-
 /* Waits until so many bytes are allowed. */
 static int keep_pace(struct hashing *h)
 {
@@ -46,7 +38,12 @@ static int keep_pace(struct hashing *h)
             return 1;
         if (past_ms >= due_ms)
             return 0;
-        nap(MIN(due_ms - past_ms, (uint64_t)NAP_MS));
+
+        uint64_t ms = MIN(due_ms - past_ms, (uint64_t)NAP_MS);
+        struct timespec t = {.tv_sec = (time_t)(ms / 1000),
+                             .tv_nsec = (long)(ms % 1000) * 1000000};
+
+        (void)nanosleep(&t, NULL); /* a signal only makes it shorter */
     }
 }
 
@@ -72,8 +69,8 @@ static bool same_stat(const struct stat *a, const struct stat *b)
 }
 
 /* Hashes fd, of which look->st is known, and decides. */
-static void judge(struct blobs *b, const struct blob_name *name, int fd,
-                  struct blob_look *look)
+static void verify_file(struct blobs *b, const struct blob_name *name, int fd,
+                        struct blob_look *look)
 {
     unsigned char found[HASH_SIZE];
     struct hashing h = {.b = b,
@@ -84,7 +81,7 @@ static void judge(struct blobs *b, const struct blob_name *name, int fd,
     struct stat after;
     int r;
 
-    /* What is asked for is the disk's copy, not the cache's. */
+    /* Read the copy on disk, not the page cache. */
     if (look->anew)
         (void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
     h.hash = hash_stream_new();
@@ -105,35 +102,101 @@ static void judge(struct blobs *b, const struct blob_name *name, int fd,
         blob_verified_cache_add(b, name, &after);
 }
 
-int blob_read_look(struct blobs *b, const struct blob_name *name,
-                   struct blob_look *look, int *ret_fd, struct error *err)
+/* Of the tier, or of the tenant's copy. */
+static bool is_cached(struct blobs *b, const struct blob_name *name,
+                      struct blob_look *look)
 {
-    int dir = look->copy ? b->tenant_copies : b->dir;
-    const char *path = look->copy ? look->copy : name->path;
-    int fd cleanup(fd_close) = -1;
+    const struct blob_tier_ops *ops = b->tier->ops;
+    int r;
 
-    look->state = BLOB_ABSENT;
-    if (!ret_fd && !look->anew &&
-        fstatat(dir, path, &look->st, AT_SYMLINK_NOFOLLOW) == 0 &&
-        blob_verified_cache_has(b, name, &look->st)) {
-        look->state = BLOB_GOOD;
-        return 0;
-    }
-    fd = openat(dir, path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (look->copy)
+        r = fstatat(b->tenant_copies, look->copy, &look->st,
+                    AT_SYMLINK_NOFOLLOW);
+    else
+        r = ops->file ? ops->file(b->tier, blob_name_hex(name), &look->st) : 1;
+
+    return r == 0 && blob_verified_cache_has(b, name, &look->st);
+}
+
+/* 1: there is none. ERR_CORRUPT: it cannot be read. */
+static int open_copy(struct blobs *b, const char *path, int *ret_fd,
+                     struct error *err)
+{
+    int fd = openat(b->tenant_copies, path,
+                    O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+
     if (fd < 0 && errno == ENOENT)
-        return 0;
-    if (fd < 0 && (errno == EIO || errno == ELOOP)) {
-        look->state = BLOB_BAD;
-        return 0;
-    }
-    if (fd < 0 || fstat(fd, &look->st) < 0)
+        return 1;
+    if (fd < 0 && (errno == EIO || errno == ELOOP))
+        return error_set(err, ERR_CORRUPT, "cannot read a stored object");
+    if (fd < 0)
+        return blob_fault(errno, "open a stored object", err);
+    *ret_fd = fd;
+    return 0;
+}
+
+/* Decides whether the bytes of fd are right. */
+static int judge_file(struct blobs *b, const struct blob_name *name, int fd,
+                      struct blob_look *look, struct error *err)
+{
+    if (fstat(fd, &look->st) < 0)
         return blob_fault(errno, "open a stored object", err);
     if (!S_ISREG(look->st.st_mode))
         look->state = BLOB_BAD;
     else if (!look->anew && blob_verified_cache_has(b, name, &look->st))
         look->state = BLOB_GOOD;
     else
-        judge(b, name, fd, look);
+        verify_file(b, name, fd, look);
+    return 0;
+}
+
+/* A wrong local copy of a blob that is stored elsewhere is fetched again. fd:
+ * -1 afterwards if there is no better one. */
+static int replace_copy(struct blobs *b, const struct blob_name *name, int *fd,
+                        struct blob_look *look, struct error *err)
+{
+    const char *sha256 = blob_name_hex(name);
+    int r;
+
+    fd_close(fd);
+    if (!b->tier->ops->refetch)
+        return 0;
+    log_event(LOG_WARN, "blob_cache_damaged", "sha256", sha256, NULL);
+    r = b->tier->ops->refetch(b->tier, sha256, fd, err);
+    if (r > 0)
+        look->state = BLOB_ABSENT;
+    return r == -ERR_CORRUPT ? 0 : MIN(r, 0);
+}
+
+int blob_read_look(struct blobs *b, const struct blob_name *name,
+                   struct blob_look *look, int *ret_fd, struct error *err)
+{
+    int fd cleanup(fd_close) = -1;
+    int r;
+
+    look->state = BLOB_ABSENT;
+    if (!ret_fd && !look->anew && is_cached(b, name, look)) {
+        look->state = BLOB_GOOD;
+        return 0;
+    }
+    if (look->copy)
+        r = open_copy(b, look->copy, &fd, err);
+    else
+        r = b->tier->ops->get(b->tier, blob_name_hex(name), &fd, err);
+    if (r == -ERR_CORRUPT)
+        look->state = BLOB_BAD;
+    if (r > 0 || r == -ERR_CORRUPT)
+        return 0;
+    if (r < 0)
+        return r;
+    r = judge_file(b, name, fd, look, err);
+    if (r == 0 && look->state == BLOB_BAD && !look->copy) {
+        r = replace_copy(b, name, &fd, look, err);
+        if (r == 0 && fd >= 0)
+            r = judge_file(b, name, fd, look, err);
+    }
+    if (r < 0)
+        return r;
     if (ret_fd && look->state == BLOB_GOOD)
         *ret_fd = take_fd(fd);
     return 0;
@@ -144,7 +207,7 @@ int blob_read_corrupt(const struct blob_name *name, enum blob_state state,
 {
     const char *what = state == BLOB_ABSENT ? "missing" : "damaged";
 
-    /* Whoever asked gets one error of many; the operator must see this. */
+    /* The caller reports one error of many; the operator must see this. */
     log_event(LOG_ERROR, "blob_corrupt", "sha256", blob_name_hex(name), "what",
               what, NULL);
     (void)error_set(err, ERR_CORRUPT, "the stored object %.16s is %s",
@@ -153,21 +216,11 @@ int blob_read_corrupt(const struct blob_name *name, enum blob_state state,
                            "file again, or a backup, brings it back.");
 }
 
-static int verdict(const struct blob_name *name, const struct blob_look *look,
-                   struct error *err)
-{
-    if (look->state == BLOB_GOOD)
-        return 0;
-    if (look->state == BLOB_STOPPED)
-        return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
-    return blob_read_corrupt(name, look->state, err);
-}
-
 /* ---- what is in the log, and no file yet -------------------------------- */
 
 /* The bytes as a file that can be read, and nothing else. */
-static int file_of(const char *bytes, size_t len, int *ret_fd,
-                   struct error *err)
+static int memfd_of(const char *bytes, size_t len, int *ret_fd,
+                    struct error *err)
 {
     int fd cleanup(fd_close) =
         memfd_create("blob", MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -194,7 +247,7 @@ static int look_in_log(struct blobs *b, const struct blob_name *name,
     if (r > 0) /* it may have got to its place meanwhile */
         return blob_read_look(b, name, look, ret_fd, err);
     if (r == 0 && ret_fd)
-        r = file_of(bytes, len, ret_fd, err);
+        r = memfd_of(bytes, len, ret_fd, err);
     if (r < 0)
         return r;
     look->state = BLOB_GOOD;
@@ -211,7 +264,11 @@ static int look_anywhere(struct blobs *b, const struct blob_name *name,
 
     if (r == 0 && (look->state == BLOB_ABSENT || look->state == BLOB_BAD))
         r = look_in_log(b, name, look, ret_fd, err);
-    return r < 0 ? r : verdict(name, look, err);
+    if (r < 0 || look->state == BLOB_GOOD)
+        return r;
+    if (look->state == BLOB_STOPPED)
+        return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
+    return blob_read_corrupt(name, look->state, err);
 }
 
 int blob_open(struct blobs *b, const char *sha256, int *ret_fd,
@@ -242,5 +299,18 @@ int blob_check(struct blobs *b, const char *sha256, bool anew, uint64_t pace,
         return r;
     if (anew) /* where that cannot be, the log's copy is looked at */
         (void)blob_pending_publish(b, &name, err);
+    if (anew && b->tier->ops->check) {
+        r = b->tier->ops->check(b->tier, sha256, pace, err);
+        if (r > 0)
+            return blob_read_corrupt(&name, BLOB_ABSENT, err);
+        if (r == -ERR_CORRUPT)
+            return blob_read_corrupt(&name, BLOB_BAD, err);
+        if (r < 0)
+            return r;
+        look.anew = false; /* the copy is verified as for a reader */
+        if (!b->tier->ops->file ||
+            b->tier->ops->file(b->tier, sha256, &look.st) != 0)
+            return 0;
+    }
     return look_anywhere(b, &name, &look, NULL, err);
 }

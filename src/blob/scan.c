@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reads a file from start to end with one buffer of fixed size, and tells of
- * holes instead of reading them, so that a sparse giant costs neither disk
- * nor copying. Runs in the daemon; the file may be a session's and change
- * meanwhile, hence every loop ends at `most` or at a short read.
+ * Reads a file from start to end with one buffer of fixed size, and reports
+ * holes instead of reading them, so that a large sparse file costs neither
+ * disk space nor copying. Runs in the daemon; the file may be a session's and
+ * change meanwhile, hence every loop ends at `most` or at a short read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@ static const char zeros[BLOB_CHUNK];
 struct scan {
     int fd;
     uint64_t at, most;
-    bool seeks; /* the file system tells of holes */
+    bool seeks; /* the file system reports holes */
     char *buffer;
     blob_scan_fn fn;
     void *ctx;

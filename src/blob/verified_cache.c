@@ -14,6 +14,9 @@
 #include "base/thread.h"
 #include "blob/blob_int.h"
 
+#define LARGE_BYTES (1 << 20) /* hashing it takes longer than a tick */
+#define SETTLE_TRIES 20u
+
 static int64_t ns_of(const struct timespec *t)
 {
     return (int64_t)t->tv_sec * 1000000000 + t->tv_nsec;
@@ -35,9 +38,9 @@ static struct blob_verified *set_of(struct blobs *b, const unsigned char *hash)
     return &b->verified[(size_t)i * BLOB_VERIFIED_WAYS];
 }
 
-static struct blob_verified *find(struct blobs *b,
-                                  const struct blob_name *name,
-                                  const struct stat *st)
+static struct blob_verified *verified_find(struct blobs *b,
+                                           const struct blob_name *name,
+                                           const struct stat *st)
 {
     struct blob_verified *set = set_of(b, name->hash);
 
@@ -47,17 +50,6 @@ static struct blob_verified *find(struct blobs *b,
             memcmp(set[i].hash, name->hash, HASH_SIZE) == 0)
             return &set[i];
     return NULL;
-}
-
-static struct blob_verified *oldest(struct blobs *b,
-                                    const struct blob_name *name)
-{
-    struct blob_verified *set = set_of(b, name->hash), *least = set;
-
-    for (unsigned i = 1; i < BLOB_VERIFIED_WAYS; i++)
-        if (set[i].at_ms < least->at_ms)
-            least = &set[i];
-    return least;
 }
 
 static bool same_file(const struct blob_verified *k, const struct stat *st)
@@ -72,7 +64,7 @@ bool blob_verified_cache_has(struct blobs *b, const struct blob_name *name,
                              const struct stat *st)
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    const struct blob_verified *k = find(b, name, st);
+    const struct blob_verified *k = verified_find(b, name, st);
 
     return k && same_file(k, st) &&
            clock_mono_ms() - k->at_ms < BLOB_VERIFIED_MS;
@@ -82,10 +74,16 @@ void blob_verified_cache_add(struct blobs *b, const struct blob_name *name,
                              const struct stat *st)
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    struct blob_verified *k = find(b, name, st);
+    struct blob_verified *k = verified_find(b, name, st);
 
-    if (!k)
-        k = oldest(b, name);
+    if (!k) {
+        struct blob_verified *set = set_of(b, name->hash), *least = set;
+
+        for (unsigned i = 1; i < BLOB_VERIFIED_WAYS; i++)
+            if (set[i].at_ms < least->at_ms)
+                least = &set[i];
+        k = least;
+    }
     *k = (struct blob_verified){.dev = st->st_dev,
                                 .ino = st->st_ino,
                                 .size = (uint64_t)st->st_size,
@@ -99,7 +97,7 @@ void blob_verified_cache_remove(struct blobs *b, const struct blob_name *name,
                                 const struct stat *st)
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    struct blob_verified *k = find(b, name, st);
+    struct blob_verified *k = verified_find(b, name, st);
 
     if (k)
         *k = (struct blob_verified){0};
@@ -110,7 +108,7 @@ void blob_verified_cache_update(struct blobs *b, const struct blob_name *name,
                                 const struct stat *after)
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&b->lock);
-    struct blob_verified *k = find(b, name, before);
+    struct blob_verified *k = verified_find(b, name, before);
     int64_t ctime_ns;
 
     if (!k || !same_file(k, before))
@@ -121,4 +119,23 @@ void blob_verified_cache_update(struct blobs *b, const struct blob_name *name,
     k->ctime_ns = ns_of(&after->st_ctim);
     if (!same_file(k, after))
         k->ctime_ns = ctime_ns;
+}
+
+void blob_verified_settle(struct blobs *b, const struct blob_name *name,
+                          int fd)
+{
+    const struct timespec tick = {.tv_nsec = 1000000};
+    struct stat st;
+    bool settled;
+
+    if (fstat(fd, &st) < 0)
+        return;
+    settled = blob_verified_cacheable(&st);
+    for (unsigned i = 0;
+         !settled && st.st_size >= LARGE_BYTES && i < SETTLE_TRIES; i++) {
+        (void)nanosleep(&tick, NULL); /* shorter is as good */
+        settled = blob_verified_cacheable(&st);
+    }
+    if (settled)
+        blob_verified_cache_add(b, name, &st);
 }

@@ -122,7 +122,7 @@ uint64_t blob_written(const struct blob_writer *w)
 }
 
 /* Remembers why; returns the code. */
-static int fail(struct blob_writer *w, const struct error *err)
+static int writer_fail(struct blob_writer *w, const struct error *err)
 {
     w->why = *err;
     w->failed = -(int)err->code;
@@ -131,7 +131,7 @@ static int fail(struct blob_writer *w, const struct error *err)
 
 /* Before `len` bytes are written. A small blob, which goes to the log, never
  * comes here. */
-static int reserve(struct blob_writer *w, size_t len, struct error *err)
+static int reserve_space(struct blob_writer *w, size_t len, struct error *err)
 {
     uint64_t step = MIN(MAX(w->at, STEP_LEAST), STEP_MOST);
 
@@ -160,7 +160,7 @@ static int open_temp(struct blob_writer *w, struct error *err)
 
 /* A file system without it has all to do at the end; any other answer tells
  * of lost bytes, and the sync at the end may not tell again. */
-static int push_range(struct blob_writer *w, uint64_t from, uint64_t to,
+static int sync_range(struct blob_writer *w, uint64_t from, uint64_t to,
                       unsigned flags, struct error *err)
 {
     if (sync_file_range(w->fd, (off_t)from, (off_t)(to - from), flags) == 0 ||
@@ -170,17 +170,17 @@ static int push_range(struct blob_writer *w, uint64_t from, uint64_t to,
     return blob_fault_final(w->b, errno, err);
 }
 
-/* What was pushed a while ago is on the disk by now, and leaves the page cache
- * for what comes: who has just sent so much is not about to read all of it,
- * and new memory may take longer to get than the disk takes. */
-static int let_go(struct blob_writer *w, struct error *err)
+/* Bytes whose write-back started a while ago are on the disk by now and leave
+ * the page cache: a client that sends so much is not about to read all of it,
+ * and getting new memory may take longer than the disk does. */
+static int drop_cached(struct blob_writer *w, struct error *err)
 {
     uint64_t to = w->pushed > KEEP_BYTES ? w->pushed - KEEP_BYTES : 0;
     int r;
 
     if (to < w->let_go + PUSH_BYTES)
         return 0;
-    r = push_range(w, w->let_go, to,
+    r = sync_range(w, w->let_go, to,
                    SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE |
                        SYNC_FILE_RANGE_WAIT_AFTER,
                    err);
@@ -191,7 +191,7 @@ static int let_go(struct blob_writer *w, struct error *err)
     return r;
 }
 
-static int push(struct blob_writer *w, struct error *err)
+static int start_writeback(struct blob_writer *w, struct error *err)
 {
     uint64_t from = w->pushed;
     int r;
@@ -199,18 +199,18 @@ static int push(struct blob_writer *w, struct error *err)
     if (w->at - from < PUSH_BYTES)
         return 0;
     w->pushed = w->at;
-    r = push_range(w, from, w->at, SYNC_FILE_RANGE_WRITE, err);
-    return r == 0 ? let_go(w, err) : r;
+    r = sync_range(w, from, w->at, SYNC_FILE_RANGE_WRITE, err);
+    return r == 0 ? drop_cached(w, err) : r;
 }
 
-static int put(struct blob_writer *w, const char *bytes, size_t len,
-               struct error *err)
+static int write_staged(struct blob_writer *w, const char *bytes, size_t len,
+                        struct error *err)
 {
     size_t done = 0;
 
-    if (disk_admit(w->b->disk, len, err) < 0 || reserve(w, len, err) < 0 ||
-        open_temp(w, err) < 0)
-        return fail(w, err);
+    if (disk_admit(w->b->disk, len, err) < 0 ||
+        reserve_space(w, len, err) < 0 || open_temp(w, err) < 0)
+        return writer_fail(w, err);
     while (done < len) {
         ssize_t n =
             pwrite(w->fd, bytes + done, len - done, (off_t)(w->at + done));
@@ -219,7 +219,7 @@ static int put(struct blob_writer *w, const char *bytes, size_t len,
             continue;
         if (n < 0) {
             (void)blob_fault(errno, "write a stored object", err);
-            return fail(w, err);
+            return writer_fail(w, err);
         }
         done += (size_t)n;
     }
@@ -227,15 +227,15 @@ static int put(struct blob_writer *w, const char *bytes, size_t len,
     hash_stream_add(w->hash, bytes, len);
     w->at += len;
     w->end = w->at;
-    return push(w, err) < 0 ? fail(w, err) : 0;
+    return start_writeback(w, err) < 0 ? writer_fail(w, err) : 0;
 }
 
-static int flush(struct blob_writer *w, struct error *err)
+static int flush_buffer(struct blob_writer *w, struct error *err)
 {
     size_t used = w->used;
 
     w->used = 0;
-    return used ? put(w, w->buffer, used, err) : 0;
+    return used ? write_staged(w, w->buffer, used, err) : 0;
 }
 
 int blob_write(struct blob_writer *w, const void *bytes, size_t len,
@@ -248,12 +248,12 @@ int blob_write(struct blob_writer *w, const void *bytes, size_t len,
         return w->failed;
     }
     if (blob_fault_refuse(w->b, err) < 0)
-        return fail(w, err);
+        return writer_fail(w, err);
     while (len > 0) {
         size_t n = MIN(len, BLOB_CHUNK - w->used);
 
         if (n == BLOB_CHUNK) { /* empty, and a whole one is there */
-            if (put(w, from, n, err) < 0)
+            if (write_staged(w, from, n, err) < 0)
                 return w->failed;
         } else {
             if (w->used + n > w->room) {
@@ -262,7 +262,7 @@ int blob_write(struct blob_writer *w, const void *bytes, size_t len,
             }
             memcpy(w->buffer + w->used, from, n);
             w->used += n;
-            if (w->used == BLOB_CHUNK && flush(w, err) < 0)
+            if (w->used == BLOB_CHUNK && flush_buffer(w, err) < 0)
                 return w->failed;
         }
         from += n;
@@ -282,7 +282,7 @@ static int feed_piece(void *ctx, const void *bytes, uint64_t len)
 
     if (bytes)
         return blob_write(f->w, bytes, (size_t)len, f->err) < 0 ? 1 : 0;
-    if (flush(f->w, f->err) < 0)
+    if (flush_buffer(f->w, f->err) < 0)
         return 1;
     blob_scan_hash(f->w->hash, NULL, len);
     f->w->at += len;
@@ -304,19 +304,19 @@ int blob_write_fd(struct blob_writer *w, int fd, uint64_t most,
         return w->failed;
     if (r < 0) {
         (void)error_errno(err, ERR_INTERNAL, -r, "cannot read the file");
-        return fail(w, err);
+        return writer_fail(w, err);
     }
     return 0;
 }
 
 /* All bytes are in the file, which has its size and mode. */
-static int complete(struct blob_writer *w, struct error *err)
+static int complete_file(struct blob_writer *w, struct error *err)
 {
     if (w->failed) {
         *err = w->why;
         return w->failed;
     }
-    if (blob_fault_refuse(w->b, err) < 0 || flush(w, err) < 0 ||
+    if (blob_fault_refuse(w->b, err) < 0 || flush_buffer(w, err) < 0 ||
         open_temp(w, err) < 0)
         return -(int)err->code;
     if (w->end < w->at && ftruncate(w->fd, (off_t)w->at) < 0)
@@ -333,13 +333,13 @@ int blob_write_end(struct blob_writer **wp, char ret_temp[BLOB_TEMP],
 {
     struct blob_writer *w cleanup(blob_abort) = take_ptr(*wp);
     unsigned char hash[HASH_SIZE];
-    int r = complete(w, err);
+    int r = complete_file(w, err);
 
     if (r < 0)
         return r;
     hash_stream_end(take_ptr(w->hash), hash);
     blob_name_of(hash, ret_name);
-    /* From here on nobody removes it, whoever wrote it first. */
+    /* From here on it is not removed, whichever tenant wrote it first. */
     blob_pin_add(w->b, hash);
     memcpy(ret_temp, w->temp, BLOB_TEMP);
     memcpy(ret_owner, w->owner, BLOB_OWNER);
@@ -348,10 +348,12 @@ int blob_write_end(struct blob_writer **wp, char ret_temp[BLOB_TEMP],
     return 0;
 }
 
-/* All of it is still in the buffer, and no hole came before. */
-static bool is_small(const struct blob_writer *w)
+/* The log may acknowledge it: all of it is still in the buffer, and no hole
+ * came before. */
+static bool is_for_log(const struct blob_writer *w)
 {
-    return w->at == 0 && w->used <= BLOB_LOG_MOST;
+    return w->b->tier->ops->behind_log && w->at == 0 &&
+           w->used <= BLOB_LOG_MOST;
 }
 
 /* Its bytes go to the log, and that is all there is to wait for. */
@@ -386,8 +388,18 @@ static int finish_large(struct blob_writer **wp, struct blob_name *ret_name,
 
     if (r < 0)
         return r;
-    r = fd < 0 ? blob_fault(-fd, "store an object", err)
-               : blob_publish(b, fd, temp, ret_name, owner, err);
+    if (fd < 0) {
+        r = blob_fault(-fd, "store an object", err);
+    } else {
+        struct blob_tier_file file = {.sha256 = blob_name_hex(ret_name),
+                                      .owner = owner,
+                                      .dir = b->tmp,
+                                      .name = temp,
+                                      .fd = fd,
+                                      .size = *ret_size};
+
+        r = blob_stored_put(b, &file, 1, true, err);
+    }
     if (r < 0) {
         (void)unlinkat(b->tmp, temp, 0); /* else the next start does */
         blob_pin_remove(b, ret_name->hash);
@@ -395,19 +407,19 @@ static int finish_large(struct blob_writer **wp, struct blob_name *ret_name,
     return r;
 }
 
-static int finish(struct blob_writer **wp, bool soon,
-                  char ret_sha256[BLOB_NAME], uint64_t *ret_size,
-                  struct error *err)
+static int writer_finish(struct blob_writer **wp, bool soon,
+                         char ret_sha256[BLOB_NAME], uint64_t *ret_size,
+                         struct error *err)
 {
     struct blob_writer *w = *wp;
     struct blob_name name;
     uint64_t size = 0;
     int r;
 
-    if (w->failed || !is_small(w)) {
+    if (w->failed || !is_for_log(w)) {
         /* What it is to have a descriptor of. */
         if (!w->failed && open_temp(w, err) < 0)
-            (void)fail(w, err);
+            (void)writer_fail(w, err);
         r = finish_large(wp, &name, &size, err);
     } else {
         r = finish_small(wp, soon, &name, &size, err);
@@ -423,11 +435,11 @@ static int finish(struct blob_writer **wp, bool soon,
 int blob_finish(struct blob_writer **w, char ret_sha256[BLOB_NAME],
                 uint64_t *ret_size, struct error *err)
 {
-    return finish(w, false, ret_sha256, ret_size, err);
+    return writer_finish(w, false, ret_sha256, ret_size, err);
 }
 
 int blob_finish_soon(struct blob_writer **w, char ret_sha256[BLOB_NAME],
                      uint64_t *ret_size, struct error *err)
 {
-    return finish(w, true, ret_sha256, ret_size, err);
+    return writer_finish(w, true, ret_sha256, ret_size, err);
 }

@@ -291,10 +291,13 @@ static struct init_event box_event(struct box *b)
 static int box_spawn(struct box *b, const struct warden_limits *limits,
                      const int *layers, uint32_t count, struct error *err)
 {
-    struct warden_spawn spawn = {
-        .runtime = boxes.runtime, .layers = count, .limits = *limits};
+    struct warden_spawn spawn = {.runtime = boxes.runtime,
+                                 .layers = count,
+                                 .limits = *limits,
+                                 .tier = WARDEN_TIER_DEFAULT};
     uint64_t deadline = clock_mono_ms() + START_MS;
     struct meters meters cleanup(meters_close) = METERS_NONE;
+    struct warden_spawned spawned = {0};
     int ctl[2], events[2], r;
 
     assert_int_equal(fd_socketpair(SOCK_SEQPACKET, ctl), 0);
@@ -302,7 +305,8 @@ static int box_spawn(struct box *b, const struct warden_limits *limits,
     *b = (struct box){.ctl = ctl[0], .events = events[0]};
     for (;;) {
         r = warden_call_spawn(&boxes.link, &spawn, ctl[1], events[1], layers,
-                              &b->slot, &meters, err);
+                              &spawned, &meters, err);
+        b->slot = spawned.slot;
         if (r != -ERR_UNAVAILABLE || clock_left_ms(deadline) == 0)
             break;
         (void)nanosleep(&(struct timespec){.tv_nsec = 5000000}, NULL);
