@@ -57,11 +57,17 @@ static void write_action(struct json_writer *w, const char *key,
     json_write_string(w, key, policy_action_name(info->action));
 }
 
+bool approval_is_execution(enum policy_action action)
+{
+    return action == POLICY_EXECUTE || action == POLICY_SEARCH ||
+           action == POLICY_REPORT;
+}
+
 static void write_execution(struct json_writer *w, const char *key,
                             const void *object)
 {
     const struct approval_info *info = object;
-    bool held = info->action == POLICY_EXECUTE && info->object[0];
+    bool held = approval_is_execution(info->action) && info->object[0];
 
     json_write_string(w, key, held ? info->object : NULL);
 }
@@ -95,6 +101,8 @@ static const struct api_field approval_fields[] = {
      .help = "one sentence, without the code"},
     {"asked_by", API_STRING, INFO(asked_by),
      .help = "a key, which cannot decide it"},
+    {"asked_by_name", API_STRING, API_NULLABLE, INFO(asked_by_name),
+     .help = "the name of that key, or of the issuer's subject"},
     {"session", API_STRING, API_NULLABLE, INFO(session)},
     {"workspace", API_STRING, API_NULLABLE, INFO(workspace)},
     {"object", API_STRING, API_NULLABLE, INFO(object),
@@ -108,6 +116,7 @@ static const struct api_field approval_fields[] = {
      .help = "unanswered it is a no then; of a grant: its end"},
     {"decided_at", API_TIME, API_NULLABLE, INFO(decided_at_ms)},
     {"decided_by", API_STRING, API_NULLABLE, INFO(decided_by)},
+    {"decided_by_name", API_STRING, API_NULLABLE, INFO(decided_by_name)},
     {"reason", API_STRING, API_NULLABLE, INFO(reason)},
     {"run", API_CHOICE, API_NULLABLE, .write = write_run, .choices = runs,
      .help = "how far an approved one is; a grant that was used is done"},
@@ -124,6 +133,11 @@ void approval_info_done(struct approval_info *info)
 
 /* ---- for all files ------------------------------------------------------ */
 
+const char *approval_decider(const struct approval_info *info)
+{
+    return info->decided_by_name[0] ? info->decided_by_name : info->decided_by;
+}
+
 int64_t approval_now(const struct approvals *a)
 {
     return a->set.now_ms ? a->set.now_ms() : clock_real_ms();
@@ -134,7 +148,7 @@ int approval_note(struct approvals *a, struct store_tx *tx,
                   const struct approval_info *info, const char *detail,
                   struct error *err)
 {
-    /* What the service does by itself belongs to the tenant all the same. */
+    /* Acts of the service itself still belong to the tenant. */
     struct actor service = {.tenant = info->tenant, .key = "glovebox"};
     struct audit_event event = {
         .action = action,

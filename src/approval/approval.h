@@ -65,7 +65,8 @@ struct approval_settings {
     uint32_t expires_s;      /* of one whose rule does not say */
     const char *webhook_url; /* "" none; https, or http of loopback */
     const char *webhook_secret_file;
-    uint32_t keep_days;      /* settled ones; 0 for ever */
+    const char *public_url;  /* of the service; "" or NULL: not known */
+    uint32_t keep_days;      /* settled ones; 0 forever */
     bool forget_payload;     /* as soon as one is settled */
     int64_t (*now_ms)(void); /* NULL: the clock */
     bool still;              /* no threads: tests call approvals_work */
@@ -76,7 +77,7 @@ struct approval_info {
     char tenant[64];
     enum policy_action action;
     enum approval_state state;
-    char asked_by[ID_MAX];
+    char asked_by[ID_MAX], asked_by_name[64]; /* a name may be "" */
     char pool[64], workspace[ID_MAX];
     char session[ID_MAX],
         object[ID_MAX]; /* object: what it is about; exec_… of a held one */
@@ -84,7 +85,7 @@ struct approval_info {
     char rule[POLICY_NAME_MAX];
     int64_t policy_version;
     int64_t asked_at_ms, expires_at_ms, decided_at_ms;
-    char decided_by[ID_MAX];
+    char decided_by[ID_MAX], decided_by_name[64];
     char reason[APPROVAL_REASON_MAX + 4];
     enum approval_run run;
     char outcome[320]; /* of what was carried out, or why not */
@@ -96,6 +97,9 @@ void approval_info_done(struct approval_info *info);
 const char *approval_state_name(enum approval_state state);
 int approval_state_parse(const char *name); /* -1: none of them */
 const char *approval_run_name(enum approval_run run);
+/* Carried out by the service once it is approved; any other request is
+ * repeated by the client. */
+bool approval_is_execution(enum policy_action action);
 /* How all doors and webhooks show it: without the payload. */
 extern const struct api_resource approval_resource;
 
@@ -103,8 +107,8 @@ struct approval_spec {
     const struct actor *who;
     enum policy_action action;
     const char *session, *object; /* or NULL */
-    /* Who is bound to others may not decide; where NULL, nobody who is bound
-     * to any may. */
+    /* A principal that is bound to other pools or workspaces may not decide.
+     * NULL: no bound principal may. */
     const char *pool, *workspace;
     const char *summary;
     const char *payload; /* JSON object; two asks of the same are the same */
@@ -150,12 +154,12 @@ int approval_decide(struct approvals *a, const struct actor *who,
 /* By who asked alone. ERR_CONFLICT when it is settled. */
 int approval_withdraw(struct approvals *a, const struct actor *who,
                       const char *id, struct error *err);
-/* Those of a session that is deleted. They are given to fn, each with its
- * payload, and not carried out any more. */
+/* Withdraws the requests of a deleted session. fn gets each with its payload;
+ * they are not carried out any more. */
 void approval_withdraw_session(
     struct approvals *a, const struct actor *who, const char *session,
     void (*fn)(void *ctx, const struct approval_info *info), void *ctx);
-/* Those of a key or token that is revoked, and of its tokens. */
+/* Withdraws the requests of a revoked key or token, and of its tokens. */
 void approval_withdraw_key(struct approvals *a, const char *tenant,
                            const char *key);
 /* One may see those one asked for; with the scope, all of the tenant. */

@@ -42,6 +42,8 @@ struct approvals {
 };
 
 /* approval.c */
+/* The name of the one that decided, else its id; "" before a decision. */
+const char *approval_decider(const struct approval_info *info);
 int64_t approval_now(const struct approvals *a);
 /* In the trail, with the act; without a trail nothing. */
 int approval_note(struct approvals *a, struct store_tx *tx,
@@ -58,8 +60,8 @@ int approval_note(struct approvals *a, struct store_tx *tx,
 #define SQL_APPROVED "state = 1"
 #define SQL_DENIED "state = 2"
 #define SQL_SETTLED "state <> 0"
-#define SQL_EXECUTION "action = 0"
-#define SQL_NOT_EXECUTION "action <> 0"
+#define SQL_EXECUTION "action IN (0, 10, 11)"
+#define SQL_NOT_EXECUTION "action NOT IN (0, 10, 11)"
 #define SQL_NOT_RUN "run = 0"
 #define SQL_RUNNING "run = 1"
 #define SQL_RUN_OPEN "run < 2"
@@ -67,10 +69,11 @@ int approval_note(struct approvals *a, struct store_tx *tx,
 #define SQL_UNDELIVERED "state = 0" /* of webhook_deliveries */
 #define SQL_DELIVERY_OVER "state <> 0"
 
-#define APPROVAL_COLUMNS                                                      \
-    "id, tenant, action, state, asked_by, session, object, "                  \
-    "pool, workspace, summary, rule, policy_version, asked_at_ms, "           \
-    "expires_at_ms, decided_at_ms, decided_by, reason, run, outcome, payload"
+#define APPROVAL_COLUMNS                                                        \
+    "id, tenant, action, state, asked_by, session, object, "                    \
+    "pool, workspace, summary, rule, policy_version, asked_at_ms, "             \
+    "expires_at_ms, decided_at_ms, decided_by, reason, run, outcome, payload, " \
+    "asked_by_name, decided_by_name"
 
 /* The row rows are on; payload: also that. */
 void approval_rows_read(const struct approvals *a, struct store_rows *rows,
@@ -126,7 +129,7 @@ struct webhook_job {
 /* 1: the next that is due; 0: none, and *ret_wait_ms until one is. */
 int approval_webhook_next(struct approvals *a, struct webhook_job *ret,
                           int64_t *ret_wait_ms, struct error *err);
-/* What came of an attempt; status 0: no answer, error says why. */
+/* Records the result of an attempt; status 0: no answer, error says why. */
 int approval_webhook_note(struct approvals *a, const struct webhook_job *job,
                           long status, const char *error, struct error *err);
 /* Pure: milliseconds after so many attempts. */

@@ -22,7 +22,7 @@ static int check_reason(bool yes, const char *reason, struct error *err)
 
     if (!yes && len == 0) {
         (void)error_set(err, ERR_INVALID, "a denial needs a reason");
-        return error_hint(err, "Say why in 'reason', for who asked.");
+        return error_hint(err, "Say why in 'reason', for the requester.");
     }
     if (len > APPROVAL_REASON_MAX)
         return error_set(err, ERR_INVALID, "reason is over %d bytes",
@@ -33,20 +33,20 @@ static int check_reason(bool yes, const char *reason, struct error *err)
     return 0;
 }
 
-/* Somebody tries to answer their own question: worth knowing of. */
+/* A requester that tries to approve its own request is recorded. */
 static int refuse_own(struct approvals *a, const struct actor *who,
                       const struct approval_info *info, struct error *err)
 {
     struct audit_event event = {.action = "approval.refused",
                                 .object = info->id,
                                 .result = "forbidden",
-                                .detail = "who asked cannot decide"};
+                                .detail = "requested by the same key"};
 
     if (a->audit)
         audit_later(a->audit, who, &event);
     (void)error_set(err, ERR_FORBIDDEN,
-                    "who asked for it cannot decide it, nor can a token of "
-                    "the same key");
+                    "the key that made this request cannot decide it, nor "
+                    "can its tokens");
     return error_hint(err, "It takes another key with the scope 'approve'.");
 }
 
@@ -54,7 +54,8 @@ static int refuse_settled(const struct approval_info *info, struct error *err)
 {
     return error_set(err, ERR_CONFLICT, "%s is %s%s%s", info->id,
                      approval_state_name(info->state),
-                     info->decided_by[0] ? " by " : "", info->decided_by);
+                     info->decided_by[0] ? " by " : "",
+                     approval_decider(info));
 }
 
 /* One the actor may see; as ERR_NOT_FOUND otherwise. */
@@ -84,10 +85,12 @@ static int settle(struct approvals *a, struct store_tx **tx,
     info->state = state;
     info->decided_at_ms = approval_now(a);
     (void)snprintf(info->decided_by, sizeof(info->decided_by), "%s", who->key);
+    (void)snprintf(info->decided_by_name, sizeof(info->decided_by_name), "%s",
+                   who->name ? who->name : "");
     (void)snprintf(info->reason, sizeof(info->reason), "%s",
                    reason ? reason : "");
     /* A grant is good as long as it could have been waited for. */
-    if (state == APPROVAL_APPROVED && info->action != POLICY_EXECUTE)
+    if (state == APPROVAL_APPROVED && !approval_is_execution(info->action))
         info->expires_at_ms = info->decided_at_ms + wait_ms;
     rc = approval_rows_settle(a, *tx, who, info, err);
     if (rc == 0)
@@ -115,7 +118,8 @@ int approval_decide(struct approvals *a, const struct actor *who,
     if (rc < 0)
         return rc;
     if (!approval_may_decide(who)) {
-        (void)error_set(err, ERR_FORBIDDEN, "this key may not do that");
+        (void)error_set(err, ERR_FORBIDDEN,
+                        "this key may not decide approvals");
         return error_hint(err, "It needs the scope 'approve'.");
     }
     if (approval_same(who, &info))
@@ -146,7 +150,8 @@ int approval_withdraw(struct approvals *a, const struct actor *who,
     if (rc < 0)
         return rc;
     if (!approval_same(who, &info)) {
-        (void)error_set(err, ERR_FORBIDDEN, "only who asked can withdraw it");
+        (void)error_set(err, ERR_FORBIDDEN,
+                        "only the requester can withdraw it");
         return error_hint(err, "Deny it instead.");
     }
     if (info.state != APPROVAL_PENDING)
@@ -185,6 +190,8 @@ static int withdraw_all(struct approvals *a, const struct actor *who,
         info->decided_at_ms = approval_now(a);
         (void)snprintf(info->decided_by, sizeof(info->decided_by), "%s",
                        who->key);
+        (void)snprintf(info->decided_by_name, sizeof(info->decided_by_name),
+                       "%s", who->name ? who->name : "");
         (void)snprintf(info->reason, sizeof(info->reason), "%s",
                        session[0] ? "the session was deleted"
                                   : "the key that asked was revoked");

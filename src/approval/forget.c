@@ -30,6 +30,7 @@ static char *without_code(const char *payload)
     bool changed = json_object_del(object, "code") == 0;
     char *text;
 
+    changed |= json_object_del(object, "about") == 0;
     if (json_is_true(json_object_get(object, "ephemeral")))
         for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
             changed |= json_object_del(object, texts[i]) == 0;

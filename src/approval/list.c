@@ -26,7 +26,8 @@ bool approval_may_decide(const struct actor *who)
     return (who->scopes & (AUTH_APPROVE | AUTH_ADMIN)) != 0;
 }
 
-/* Who is bound to something sees only what is known to be of it. */
+/* A bound principal sees only requests that are known to concern its
+ * bounds. */
 static bool within(const struct actor *who, const struct approval_info *info)
 {
     const char *const ids[ACTOR_BOUNDS] = {

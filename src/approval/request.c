@@ -45,6 +45,7 @@ static struct approval_info info_of(const struct approvals *a,
     ids_make("apr", info.id);
     copy_text(info.tenant, sizeof(info.tenant), spec->who->tenant);
     copy_text(info.asked_by, sizeof(info.asked_by), spec->who->key);
+    copy_text(info.asked_by_name, sizeof(info.asked_by_name), spec->who->name);
     copy_text(info.session, sizeof(info.session), spec->session);
     copy_text(info.object, sizeof(info.object), spec->object);
     copy_text(info.pool, sizeof(info.pool), spec->pool);
@@ -55,7 +56,7 @@ static struct approval_info info_of(const struct approvals *a,
     return info;
 }
 
-/* What waits is a client's to grow, so it has an end. */
+/* Clients can add waiting requests, so their number is limited. */
 static int check_room(struct store_tx *tx, const struct approval_spec *spec,
                       struct error *err)
 {
@@ -170,12 +171,13 @@ static int use_up(struct approvals *a, struct store_tx *tx,
 static int say_held(const struct approval_info *info, struct error *err)
 {
     (void)error_set(err, ERR_APPROVAL,
-                    "this waits for somebody's approval: %s (rule '%s', "
-                    "policy version %lld)",
+                    "this waits for approval: %s (rule '%s', policy version "
+                    "%lld)",
                     info->id, info->rule, (long long)info->policy_version);
     (void)error_hint(err,
                      "Once it is approved (glovebox approvals approve %s, by "
-                     "another key with the scope 'approve'), ask again.",
+                     "another key with the scope 'approve'), send the same "
+                     "request again.",
                      info->id);
     (void)snprintf(err->approval, sizeof(err->approval), "%s", info->id);
     return -ERR_APPROVAL;
@@ -197,9 +199,10 @@ int approval_need(struct approvals *a, const struct approval_spec *spec,
         rc = find_same(a, tx, spec, &info, err);
     if (rc > 0 && info.state == APPROVAL_DENIED) {
         (void)error_set(err, ERR_FORBIDDEN, "%s was denied by %s%s%s", info.id,
-                        info.decided_by, info.reason[0] ? ": " : "",
+                        approval_decider(&info), info.reason[0] ? ": " : "",
                         info.reason);
-        return error_hint(err, "It can be asked again an hour after that.");
+        return error_hint(err, "It can be requested again an hour after the "
+                               "denial.");
     }
     if (rc > 0) {
         granted = info.state == APPROVAL_APPROVED;

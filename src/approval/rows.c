@@ -15,7 +15,8 @@
 #include "base/mem.h"
 
 /* What SQL_PENDING and its neighbours in approval_int.h rely on. */
-_Static_assert(POLICY_EXECUTE == 0 && APPROVAL_PENDING == 0 &&
+_Static_assert(POLICY_EXECUTE == 0 && POLICY_SEARCH == 10 &&
+                   POLICY_REPORT == 11 && APPROVAL_PENDING == 0 &&
                    APPROVAL_APPROVED == 1 && APPROVAL_DENIED == 2 &&
                    APPROVAL_RUN_NONE == 0 && APPROVAL_RUN_TAKEN == 1 &&
                    APPROVAL_RUN_DONE == 2 &&
@@ -49,6 +50,8 @@ void approval_rows_read(const struct approvals *a, struct store_rows *rows,
     store_copy(rows, 16, ret->reason, sizeof(ret->reason));
     ret->run = (enum approval_run)store_int(rows, 17);
     store_copy(rows, 18, ret->outcome, sizeof(ret->outcome));
+    store_copy(rows, 20, ret->asked_by_name, sizeof(ret->asked_by_name));
+    store_copy(rows, 21, ret->decided_by_name, sizeof(ret->decided_by_name));
     if (text && text[0])
         ret->payload = xstrdup(text);
     /* Its time is over, whether or not the thread has been here. */
@@ -62,22 +65,22 @@ int approval_rows_insert(struct approvals *a, struct store_tx *tx,
                          const struct approval_info *info,
                          const char *fingerprint, struct error *err)
 {
-    int rc =
-        MIN(store_exec(
-                tx, err,
-                "INSERT INTO approvals (id, tenant, action, state,"
-                " asked_by, session, object, pool, workspace, summary,"
-                " payload, fingerprint, rule, policy_version, asked_at_ms,"
-                " expires_at_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9,"
-                " ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
-                "ttiittttt"
-                "ttttiii",
-                info->id, info->tenant, (int64_t)info->action,
-                (int64_t)APPROVAL_PENDING, info->asked_by, info->session,
-                info->object, info->pool, info->workspace, info->summary,
-                info->payload, fingerprint, info->rule, info->policy_version,
-                info->asked_at_ms, info->expires_at_ms),
-            0);
+    int rc = MIN(
+        store_exec(
+            tx, err,
+            "INSERT INTO approvals (id, tenant, action, state,"
+            " asked_by, session, object, pool, workspace, summary,"
+            " payload, fingerprint, rule, policy_version, asked_at_ms,"
+            " expires_at_ms, asked_by_name) VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
+            " ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
+            "ttiittttt"
+            "ttttiiit",
+            info->id, info->tenant, (int64_t)info->action,
+            (int64_t)APPROVAL_PENDING, info->asked_by, info->session,
+            info->object, info->pool, info->workspace, info->summary,
+            info->payload, fingerprint, info->rule, info->policy_version,
+            info->asked_at_ms, info->expires_at_ms, info->asked_by_name),
+        0);
 
     if (rc == 0)
         rc = approval_note(a, tx, who, "approval.ask", info, info->summary,
@@ -117,11 +120,12 @@ int approval_rows_settle(struct approvals *a, struct store_tx *tx,
     int rc = store_exec(
         tx, err,
         "UPDATE approvals SET state = ?2, decided_at_ms = ?3, decided_by = ?4,"
-        " reason = ?5, expires_at_ms = ?6, run = ?7, outcome = ?8"
+        " reason = ?5, expires_at_ms = ?6, run = ?7, outcome = ?8,"
+        " decided_by_name = ?9"
         " WHERE id = ?1 AND " SQL_PENDING,
-        "tiittiit", info->id, (int64_t)info->state, info->decided_at_ms,
+        "tiittiitt", info->id, (int64_t)info->state, info->decided_at_ms,
         info->decided_by, info->reason, info->expires_at_ms,
-        (int64_t)info->run, info->outcome);
+        (int64_t)info->run, info->outcome, info->decided_by_name);
 
     if (rc < 0)
         return rc;

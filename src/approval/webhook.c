@@ -29,8 +29,8 @@ int approval_webhook_open(struct approvals *a, struct error *err)
         return 0;
     if (!file || !file[0])
         return error_set(err, ERR_INVALID,
-                         "webhook_url needs webhook_secret_file: nobody could "
-                         "tell our announcements from others'");
+                         "webhook_url needs webhook_secret_file: without a "
+                         "signature the receiver cannot verify a webhook");
     r = fd_read_file(AT_FDCWD, file, WEBHOOK_SECRET_MAX, &a->secret,
                      &a->secret_len);
     if (r < 0)
@@ -68,6 +68,18 @@ void approval_webhook_sign(const char *secret, size_t secret_len, int64_t at_s,
 
 /* ---- queueing ----------------------------------------------------------- */
 
+static void write_url(struct json_writer *w, const char *public_url,
+                      const char *id)
+{
+    struct buf url cleanup(buf_done) = {0};
+    size_t len = strlen(public_url);
+
+    while (len && public_url[len - 1] == '/')
+        len--;
+    buf_addf(&url, "%.*s/api/approvals/%s", (int)len, public_url, id);
+    json_write_string(w, "url", url.data);
+}
+
 static void write_body(const struct approvals *a,
                        const struct approval_info *info, const char *type,
                        struct buf *out)
@@ -79,6 +91,8 @@ static void write_body(const struct approvals *a,
     json_write_open(&w, "approval", '{');
     json_write_string(&w, "tenant", info->tenant);
     api_write_members(&w, &approval_resource, info);
+    if (a->set.public_url && a->set.public_url[0])
+        write_url(&w, a->set.public_url, info->id);
     json_write_close(&w, '}');
     json_write_time(&w, "at", approval_now(a));
     json_write_close(&w, '}');

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What an actor is bound to; see audit.h. Daemon. */
+/* The bounds of an actor; see audit.h. Runs in the daemon. */
 #include <string.h>
 
 #include "audit/audit.h"

@@ -26,15 +26,6 @@
 
 /* ---- the queue ---------------------------------------------------------- */
 
-static void queue_push(struct audit *a, struct audit_queued *w)
-{
-    mutex_assert_held(&a->lock);
-    *a->end = w;
-    a->end = &w->next;
-    a->count++;
-    a->bytes += w->bytes;
-}
-
 static void queue_drop_first(struct audit *a)
 {
     struct audit_queued *w = a->first;
@@ -219,6 +210,7 @@ static void audit_writer_main(void *arg)
             int r = write_events_first(a, &b, &err);
 
             finish_batch(a, &b, r < 0 ? &err : NULL);
+            audit_announce(a);
         }
         if (a->stopping || clock_mono_ms() < sign_ms ||
             !store_writable(a->store))
@@ -268,7 +260,12 @@ void audit_end(struct audit *a, const struct actor *who,
     room = begun || (a->count < AUDIT_QUEUE_MAX &&
                      a->bytes + w->bytes <= AUDIT_QUEUE_BYTES);
     if (room) {
-        queue_push(a, w);
+        mutex_assert_held(&a->lock);
+        *a->end = w;
+        a->end = &w->next;
+        a->count++;
+        a->bytes += w->bytes;
+
         if (a->count == 1 || a->count == BATCH)
             cond_signal(&a->wake);
     } else {

@@ -36,6 +36,7 @@ int audit_open_at(struct store *store, const struct audit_place *place,
     a->store = store;
     a->end = &a->first;
     mutex_init(&a->lock);
+    mutex_init(&a->listener_lock);
     if (audit_secret_open(store, data_dir, a->secret, err) < 0 ||
         audit_head_open(a, place, err) < 0 ||
         audit_head_accept_damage(a, place->accept, err) < 0 ||
@@ -57,8 +58,25 @@ void audit_close(struct audit *a)
     audit_sign_close(a);
     audit_head_close(a);
     mutex_done(&a->lock); /* unlocked */
+    mutex_done(&a->listener_lock);
     explicit_bzero(a->secret, sizeof(a->secret));
     free(a);
+}
+
+void audit_on_event(struct audit *a, void (*fn)(void *ctx), void *ctx)
+{
+    mutex_lock(&a->listener_lock);
+    a->on_event = fn;
+    a->on_event_ctx = ctx;
+    mutex_unlock(&a->listener_lock);
+}
+
+void audit_announce(struct audit *a)
+{
+    mutex_lock(&a->listener_lock);
+    if (a->on_event)
+        a->on_event(a->on_event_ctx);
+    mutex_unlock(&a->listener_lock);
 }
 
 int audit_add(struct audit *a, struct store_tx *tx, const struct actor *who,
@@ -67,6 +85,7 @@ int audit_add(struct audit *a, struct store_tx *tx, const struct actor *who,
     struct audit_record record cleanup(audit_record_done) = {0};
 
     audit_record_init(&record, who, event);
+    audit_announce(a);
     return audit_chain_add(a->secret, tx, &record, err);
 }
 

@@ -9,9 +9,9 @@
  * are one transaction: neither exists without the other. Events hold ids,
  * never code, file content, tokens or passwords.
  *
- * Each tenant's events are a chain of their own besides, of plain SHA-256,
- * whose end the service signs now and then (proof.h): a tenant, or whoever
- * has an export and the public key, can check it without any secret.
+ * Each tenant's events also form a separate chain, of plain SHA-256, whose end
+ * the service signs periodically (proof.h): anyone with an export and the
+ * public key can verify it without a secret.
  */
 #ifndef GLOVEBOX_AUDIT_AUDIT_H
 #define GLOVEBOX_AUDIT_AUDIT_H
@@ -27,8 +27,8 @@ struct error;
 struct store;
 struct store_tx;
 
-/* What a key or a token is bound to within its tenant: ids, or names of
- * pools, with commas between. "" is all. */
+/* The bounds of a key or token within its tenant: ids, or names of pools,
+ * separated by commas. "" is all. */
 enum actor_bound {
     ACTOR_POOLS,
     ACTOR_WORKSPACES,
@@ -41,12 +41,15 @@ struct actor_bounds {
     char ids[ACTOR_BOUNDS][ACTOR_BOUND_MAX];
 };
 
-/* Who asks; strings are borrowed. Doors fill it from the key. */
+/* The principal that acts; strings are borrowed. Doors fill it from the key.
+ */
 struct actor {
     const char *tenant;
-    const char *key; /* "key_…", or "jwt_…" for the subject of an issuer's
-                        token, "share_…" for a link's visitor, "glovebox"
-                        for the service itself */
+    const char *key;  /* "key_…", or "jwt_…" for the subject of an issuer's
+                         token, "share_…" for a link's visitor, "glovebox"
+                         for the service itself */
+    const char *name; /* what people call it: the key's name, or what the
+                         issuer's token calls its subject; or NULL */
     const char *token;     /* "tok_…" when it was not the key itself that was
                               shown but a token it stands behind; else NULL */
     bool admin;            /* owner of every workspace of its tenant: the scope
@@ -58,6 +61,9 @@ struct actor {
     bool shares;         /* the door's default: a session made through it is
                             shared with the tenant (session/sharing.c) */
     const char *tool;    /* MCP: which; else NULL */
+    const char *trigger; /* "model": a model of the agent loop decided to do
+                            it, with the rights of this principal; NULL: the
+                            client itself */
     const char *request; /* X-Request-Id, or NULL */
     const char *source;  /* peer address, or NULL */
 };
@@ -68,7 +74,7 @@ bool actor_may(const struct actor *who, enum actor_bound what, const char *id);
 const char *actor_bound(const struct actor *who, enum actor_bound what);
 /* Is it bound to anything at all? */
 bool actor_bounded(const struct actor *who);
-/* What was shown: the token's id, else the key's. */
+/* The credential that was presented: the token's id, else the key's. */
 const char *actor_credential(const struct actor *who);
 
 /* NULL for what does not apply. */
@@ -96,10 +102,10 @@ struct audit_place {
 /* The same; an accepted loss becomes an event. */
 int audit_open_at(struct store *store, const struct audit_place *place,
                   struct audit **ret, struct error *err);
-/* For store_open_checked; ctx is a struct audit_place: ERR_CORRUPT, with what
- * was found and what to do, for a database that belongs to another data
- * directory, that is older than DIR/audit.head, or when that file is missing
- * or damaged. Changes nothing. (D11) */
+/* For the check of store_settings; ctx is a struct audit_place: ERR_CORRUPT,
+ * with what was found and what to do, for a database that belongs to another
+ * data directory, that is older than DIR/audit.head, or when that file is
+ * missing or damaged. Changes nothing. (D11) */
 int audit_check_store(struct store *store, void *ctx, struct error *err);
 /* For a copy of the database that goes elsewhere, without DIR/audit.head. */
 int audit_head_forget(struct store *copy, struct error *err);
@@ -108,12 +114,17 @@ int audit_head_forget(struct store *copy, struct error *err);
 int audit_intact(struct audit *a, struct error *err);
 void audit_close(struct audit *a); /* writes what waits; accepts NULL */
 
+/* fn is called, on any thread, when there are or soon will be new events to
+ * query. Once, before the first; fn NULL: no longer. */
+void audit_on_event(struct audit *a, void (*fn)(void *ctx), void *ctx);
+
 /* who: NULL for the service itself, in these three. */
 
 /* Within the act's own transaction. */
 int audit_add(struct audit *a, struct store_tx *tx, const struct actor *who,
               const struct audit_event *event, struct error *err);
-/* In one of its own, on disk when it returns: for acts outside the store. */
+/* In a separate transaction, on disk when it returns: for acts outside the
+ * store. */
 int audit_note(struct audit *a, const struct actor *who,
                const struct audit_event *event, struct error *err);
 /* Queued; written by a thread within a second, several at a time. For
@@ -165,6 +176,8 @@ struct audit_line {
     int64_t seq, at_ms;
     char *tenant, *actor, *action, *workspace, *object, *path, *before, *after,
         *result, *detail, *request, *source, *token; /* owned; "" for none */
+    char *actor_name; /* owned; NULL: unless the caller sets it, for lists. No
+                         part of the event: the chain covers ids */
     char hash[65];
     int64_t chain_seq;       /* in the tenant's own chain; 0: older than it */
     char chain_hash[65];     /* "" with that */
@@ -174,6 +187,8 @@ struct audit_line {
 int audit_query(struct audit *a, const struct audit_filter *filter,
                 struct audit_line **ret, size_t *ret_count, bool *ret_more,
                 struct error *err);
+/* The number of the newest event; 0: there is none. */
+int audit_last(struct audit *a, int64_t *ret, struct error *err);
 void audit_lines_free(struct audit_line *lines, size_t count);
 /* The same with chain_previous, for exports. */
 int audit_page(struct audit *a, const struct audit_filter *filter,
@@ -211,7 +226,8 @@ int audit_keys(struct audit *a, struct audit_key **ret, size_t *ret_count,
 /* Signs the tenant's chain as it stands; it is an event of that chain. Does
  * nothing where the newest event is a checkpoint, or there is none. */
 int audit_checkpoint(struct audit *a, const char *tenant, struct error *err);
-/* Those of a chain after event `after` of it, oldest first; -1: the newest. */
+/* The checkpoints of a chain after event `after`, oldest first; -1: the
+ * newest. */
 int audit_checkpoints(struct audit *a, const char *tenant, int64_t after,
                       unsigned limit, struct audit_line **ret,
                       size_t *ret_count, bool *ret_more, struct error *err);

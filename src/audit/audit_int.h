@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the files of audit/ share; nobody else includes this but its tests.
+ * What the files of audit/ share. Only they and their tests include this.
  *
  * How the pieces work together: record.c makes bounded, printable text of an
  * event; chain.c numbers it, hashes it with the hash of the one before and
@@ -71,7 +71,7 @@ struct audit_head {
     bool there;
 };
 
-#define AUDIT_DAMAGED "audit.damaged" /* the event that tells of damage */
+#define AUDIT_DAMAGED "audit.damaged" /* the event that records damage */
 #define AUDIT_ACCEPT "audit.accept"   /* and of its acceptance; or of a loss */
 
 void audit_chain_hash(const unsigned char secret[HASH_SIZE],
@@ -115,7 +115,7 @@ struct audit_signer;
 int audit_sign_open(struct audit *a, const char *data_dir, struct error *err);
 void audit_sign_close(struct audit *a);
 /* Signs the chains that are due: so many events after the last time, or one
- * and so long. In a transaction of its own. */
+ * and so long. In a separate transaction. */
 int audit_sign_due(struct audit *a, struct error *err);
 
 /* ---- secret.c: the file ------------------------------------------------- */
@@ -149,7 +149,7 @@ int audit_head_accept_damage(struct audit *a, const char *accept,
 
 /* ---- journal.c: what was begun ------------------------------------------ */
 
-/* Makes DIR/begun.journal, or tells what is left in it. */
+/* Makes DIR/begun.journal, or records the acts still noted in it. */
 int audit_journal_open(struct audit *a, const char *data_dir,
                        struct error *err);
 void audit_journal_close(struct audit *a);
@@ -174,6 +174,10 @@ struct audit {
     struct audit_apart *apart;
     struct audit_sender *senders[AUDIT_SENDERS]; /* send.c; or NULL */
 
+    struct mutex listener_lock; /* of the next two; a leaf */
+    void (*on_event)(void *ctx);
+    void *on_event_ctx;
+
     struct thread writer;
     struct mutex lock; /* protects the rest; never held during I/O */
     struct cond wake;  /* the writer has work, or must stop */
@@ -188,6 +192,9 @@ struct audit {
     bool writing;         /* the writer has a batch, without the lock */
     struct audit_piggyback piggyback;
 };
+
+/* audit.c: calls audit_on_event's. */
+void audit_announce(struct audit *a);
 
 int audit_writer_start(struct audit *a, struct error *err);
 void audit_writer_stop(struct audit *a); /* writes what is queued */

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The chain of events and its head; see audit_int.h. Runs in the daemon, in
- * somebody's write transaction; the head is read from its row each time, so
- * a transaction that is taken back takes its events along.
+ * the caller's write transaction. The head is read from its row each time, so
+ * rolling a transaction back removes its events too.
  *
- * The head says which event is the newest, under a seal of its own, so that a
- * cut end shows. Were it simply continued after someone had changed it, our
- * next seal would cover that up. So its seal is checked first; if it is
- * wrong, the trail goes on (no act waits for an inquiry), but with an event
- * that tells of it and from then on with another kind of seal, which
+ * The head names the newest event under a seal, so that a truncated chain is
+ * detected. If a head that was tampered with were simply continued, the next
+ * seal would hide the change. So the seal is checked first. If it is wrong,
+ * the trail continues (no act waits for an inquiry), but with an event that
+ * records the damage and from then on with another kind of seal, which
  * audit_verify reports.
  */
 #include <string.h>
@@ -31,8 +31,8 @@ static void add_number(struct buf *b, uint64_t number)
     buf_add(b, bytes, sizeof(bytes));
 }
 
-/* Each of the three uses of the secret starts with a label of its own. */
-static void start(struct buf *b, const char *label)
+/* Each of the three uses of the secret starts with a different label. */
+static void begin_label(struct buf *b, const char *label)
 {
     buf_init(b);
     buf_add(b, label, strlen(label) + 1);
@@ -46,7 +46,7 @@ void audit_chain_hash(const unsigned char secret[HASH_SIZE],
 {
     struct buf b cleanup(buf_done) = {0};
 
-    start(&b, "glovebox audit event 1");
+    begin_label(&b, "glovebox audit event 1");
     buf_add(&b, before, HASH_SIZE);
     add_number(&b, (uint64_t)seq);
     add_number(&b, (uint64_t)at_ms);
@@ -63,8 +63,8 @@ static void make_seal(const unsigned char secret[HASH_SIZE],
 {
     struct buf b cleanup(buf_done) = {0};
 
-    start(&b, kind == AUDIT_SEALED ? "glovebox audit head 1"
-                                   : "glovebox audit head 1, damaged");
+    begin_label(&b, kind == AUDIT_SEALED ? "glovebox audit head 1"
+                                         : "glovebox audit head 1, damaged");
     add_number(&b, (uint64_t)head->seq);
     buf_add(&b, head->hash, HASH_SIZE);
     hash_hmac(secret, HASH_SIZE, b.data, b.len, ret);
@@ -165,30 +165,10 @@ static int head_recover(struct store_tx *tx, struct audit_head *ret,
 
 /* ---- adding ------------------------------------------------------------- */
 
-/* In the chain of its tenant, too. */
-static int insert_row(struct store_tx *tx, int64_t seq,
-                      const unsigned char hash[HASH_SIZE],
-                      const struct audit_record *record,
-                      const struct audit_tenant_chain *link, struct error *err)
-{
-    char *const *f = record->fields;
-
-    return store_exec(
-        tx, err,
-        "INSERT INTO audit (" AUDIT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5,"
-        " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
-        " ON CONFLICT (seq) DO NOTHING",
-        "iitttttttttttttbib", seq, record->at_ms, f[AUDIT_TENANT],
-        f[AUDIT_ACTOR], f[AUDIT_ACTION], f[AUDIT_WORKSPACE], f[AUDIT_OBJECT],
-        f[AUDIT_PATH], f[AUDIT_BEFORE], f[AUDIT_AFTER], f[AUDIT_RESULT],
-        f[AUDIT_DETAIL], f[AUDIT_REQUEST], f[AUDIT_SOURCE], f[AUDIT_TOKEN],
-        hash, (size_t)HASH_SIZE, link->seq, link->hash, (size_t)HASH_SIZE);
-}
-
 /* 1, or 0 if an event with that number is there already. */
-static int insert(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
-                  struct audit_head *head, const struct audit_record *record,
-                  struct error *err)
+static int insert_event(const unsigned char secret[HASH_SIZE],
+                        struct store_tx *tx, struct audit_head *head,
+                        const struct audit_record *record, struct error *err)
 {
     const char *tenant = record->fields[AUDIT_TENANT];
     struct audit_bytes bytes[AUDIT_FIELDS];
@@ -205,7 +185,17 @@ static int insert(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
     audit_chain_hash(secret, head->hash, seq, record->at_ms, bytes, hash);
     link.seq++;
     audit_proof_hash(link.hash, link.seq, record->at_ms, bytes, link.hash);
-    r = insert_row(tx, seq, hash, record, &link, err);
+    char *const *f = record->fields;
+    r = store_exec(
+        tx, err,
+        "INSERT INTO audit (" AUDIT_COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5,"
+        " ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18)"
+        " ON CONFLICT (seq) DO NOTHING",
+        "iitttttttttttttbib", seq, record->at_ms, f[AUDIT_TENANT],
+        f[AUDIT_ACTOR], f[AUDIT_ACTION], f[AUDIT_WORKSPACE], f[AUDIT_OBJECT],
+        f[AUDIT_PATH], f[AUDIT_BEFORE], f[AUDIT_AFTER], f[AUDIT_RESULT],
+        f[AUDIT_DETAIL], f[AUDIT_REQUEST], f[AUDIT_SOURCE], f[AUDIT_TOKEN],
+        hash, (size_t)HASH_SIZE, link.seq, link.hash, (size_t)HASH_SIZE);
     if (r == 1 && audit_tenant_chain_write(secret, tx, tenant, &link, err) < 0)
         return -(int)err->code;
     if (r != 1)
@@ -230,7 +220,7 @@ static int insert_damage(const unsigned char secret[HASH_SIZE],
     if (r < 0)
         return r;
     audit_record_init(&record, NULL, &event);
-    return insert(secret, tx, head, &record, err);
+    return insert_event(secret, tx, head, &record, err);
 }
 
 int audit_chain_add(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
@@ -243,11 +233,11 @@ int audit_chain_add(const unsigned char secret[HASH_SIZE], struct store_tx *tx,
         return r;
     r = 0;
     if (head.seal != AUDIT_BROKEN && head.seq >= 0 && head.seq <= SEQ_MAX)
-        r = insert(secret, tx, &head, record, err);
+        r = insert_event(secret, tx, &head, record, err);
     if (r == 0) { /* a broken head, or an event beyond it */
         r = insert_damage(secret, tx, &head, err);
         if (r == 1)
-            r = insert(secret, tx, &head, record, err);
+            r = insert_event(secret, tx, &head, record, err);
     }
     if (r == 0)
         return error_set(err, ERR_CORRUPT, "the audit trail is damaged");

@@ -12,7 +12,7 @@
 #include "json/json.h"
 
 /* A field, by its place. */
-static const char *field(const struct audit_line *l, size_t i)
+static const char *line_field(const struct audit_line *l, size_t i)
 {
     const char *const fields[AUDIT_FIELDS] = {
         [AUDIT_TENANT] = l->tenant,   [AUDIT_ACTOR] = l->actor,
@@ -36,11 +36,19 @@ static bool went_well(const struct audit_line *l)
 
 #define LINE(member) API_AT(struct audit_line, member)
 
+static bool has_actor_name(const void *object)
+{
+    return ((const struct audit_line *)object)->actor_name != NULL;
+}
+
 static const struct api_field audit_event_fields[] = {
     {"seq", API_INT, LINE(seq)},
     {"at", API_TIME, LINE(at_ms)},
     {"tenant", API_STRING, API_NULLABLE, LINE(tenant)},
     {"actor", API_STRING, API_NULLABLE, LINE(actor)},
+    {"actor_name", API_STRING, API_OPTIONAL, LINE(actor_name),
+     .when = has_actor_name,
+     .help = "the key's name, in lists; no part of the event itself"},
     {"action", API_STRING, LINE(action)},
     {"workspace", API_STRING, API_NULLABLE, LINE(workspace)},
     {"object", API_STRING, API_NULLABLE, LINE(object)},
@@ -100,28 +108,6 @@ static void write_number(struct json_writer *w, const char *key, int64_t value)
     write_attribute(w, key, "intValue", text);
 }
 
-static void write_attributes(struct json_writer *w, const struct audit_line *l)
-{
-    json_write_open(w, "attributes", '[');
-    write_number(w, "glovebox.audit.seq", l->seq);
-    for (size_t i = 0; i < AUDIT_FIELDS; i++) {
-        char key[48];
-
-        (void)snprintf(key, sizeof(key), "glovebox.audit.%s",
-                       audit_field_names[i]);
-        if (*field(l, i))
-            write_attribute(w, key, "stringValue", field(l, i));
-    }
-    if (l->chain_seq) {
-        write_number(w, "glovebox.audit.chain_seq", l->chain_seq);
-        write_attribute(w, "glovebox.audit.chain_hash", "stringValue",
-                        l->chain_hash);
-        write_attribute(w, "glovebox.audit.chain_previous", "stringValue",
-                        l->chain_previous);
-    }
-    json_write_close(w, ']');
-}
-
 static void write_record(struct json_writer *w, const struct audit_line *l)
 {
     struct buf said cleanup(buf_done) = {0};
@@ -138,17 +124,26 @@ static void write_record(struct json_writer *w, const struct audit_line *l)
     json_write_open(w, "body", '{');
     json_write_string(w, "stringValue", said.data);
     json_write_close(w, '}');
-    write_attributes(w, l);
-    json_write_close(w, '}');
-}
 
-static void write_resource(struct json_writer *w)
-{
-    json_write_open(w, "resource", '{');
     json_write_open(w, "attributes", '[');
-    write_attribute(w, "service.name", "stringValue", "glovebox");
-    write_attribute(w, "service.version", "stringValue", GLOVEBOX_VERSION);
+    write_number(w, "glovebox.audit.seq", l->seq);
+    for (size_t i = 0; i < AUDIT_FIELDS; i++) {
+        char key[48];
+
+        (void)snprintf(key, sizeof(key), "glovebox.audit.%s",
+                       audit_field_names[i]);
+        if (*line_field(l, i))
+            write_attribute(w, key, "stringValue", line_field(l, i));
+    }
+    if (l->chain_seq) {
+        write_number(w, "glovebox.audit.chain_seq", l->chain_seq);
+        write_attribute(w, "glovebox.audit.chain_hash", "stringValue",
+                        l->chain_hash);
+        write_attribute(w, "glovebox.audit.chain_previous", "stringValue",
+                        l->chain_previous);
+    }
     json_write_close(w, ']');
+
     json_write_close(w, '}');
 }
 
@@ -160,7 +155,14 @@ void audit_format_otlp(struct buf *out, const struct audit_line *lines,
     json_write_open(&w, NULL, '{');
     json_write_open(&w, "resourceLogs", '[');
     json_write_open(&w, NULL, '{');
-    write_resource(&w);
+
+    json_write_open(&w, "resource", '{');
+    json_write_open(&w, "attributes", '[');
+    write_attribute(&w, "service.name", "stringValue", "glovebox");
+    write_attribute(&w, "service.version", "stringValue", GLOVEBOX_VERSION);
+    json_write_close(&w, ']');
+    json_write_close(&w, '}');
+
     json_write_open(&w, "scopeLogs", '[');
     json_write_open(&w, NULL, '{');
     json_write_open(&w, "scope", '{');
@@ -216,8 +218,8 @@ void audit_format_syslog(struct buf *out, const struct audit_line *l,
              SYSLOG_NAME_MAX, *l->action ? l->action : "-");
     add_number(out, "seq", l->seq);
     for (size_t i = 0; i < AUDIT_FIELDS; i++)
-        if (*field(l, i))
-            add_param(out, audit_field_names[i], field(l, i));
+        if (*line_field(l, i))
+            add_param(out, audit_field_names[i], line_field(l, i));
     if (l->chain_seq) {
         add_number(out, "chain_seq", l->chain_seq);
         add_param(out, "chain_hash", l->chain_hash);

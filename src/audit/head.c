@@ -5,15 +5,15 @@
  * lost its last commits (a log that was cut or removed, an older copy put in
  * its place) is consistent in itself; only something outside it can tell that
  * it was longer. Runs in the daemon: the comparison once at a start, the
- * writing on every thread that commits, the sync on a thread of its own.
+ * writing on every thread that commits, the sync on a separate thread.
  *
- * When the file is written: after each commit and before anybody is told of
- * it, without a sync. So the file is never ahead of the database, and after
- * the end of the process, by whatever signal, it is never behind. It is synced
- * within SYNC_MS; after a loss of power it may be behind by the commits of
- * that time. A commit costs no additional sync.
+ * When the file is written: after each commit and before the commit is
+ * acknowledged, without a sync. So the file is never ahead of the database,
+ * and after the end of the process, by whatever signal, it is never behind. It
+ * is synced within SYNC_MS; after a loss of power it may be behind by the
+ * commits of that time. A commit costs no additional sync.
  *
- * The file has three slots, each in a page of its own, and is written through
+ * The file has three slots, each in a separate page, and is written in full
  * when it is made, so that a full disk cannot refuse a slot. One slot is
  * written, the one before it is being synced, and the third is on disk: there
  * is always one whole slot. The newest that is whole counts.
@@ -151,30 +151,6 @@ static int read_file(int dir, struct file *ret, struct error *err)
                   : 0;
 }
 
-/* A whole file in place of the one there is, if any; on disk when it returns.
- */
-static int write_file(int dir, const struct slot *slot, struct error *err)
-{
-    static const char fresh[] = HEAD_FILE ".new";
-    char *bytes cleanup(mem_free) = xcalloc(SLOTS, SLOT_STEP);
-    int fd cleanup(fd_close) = -1;
-    int r;
-
-    memcpy(bytes, slot, sizeof(*slot));
-    (void)unlinkat(dir, fresh, 0); /* of a start that was cut short */
-    fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-    r = fd < 0 ? -errno : fd_write_all(fd, bytes, SLOTS * SLOT_STEP);
-    if (r == 0 && (fsync(fd) < 0 || renameat(dir, fresh, dir, HEAD_FILE) < 0 ||
-                   fsync(dir) < 0))
-        r = -errno;
-    if (r == 0)
-        return 0;
-    if (fd >= 0)
-        (void)unlinkat(dir, fresh, 0); /* nothing to add to the failure */
-    return error_errno(err, r == -ENOSPC ? ERR_SPACE : ERR_INTERNAL, -r,
-                       "cannot write " HEAD_FILE);
-}
-
 /* ---- comparing -----------------------------------------------------------
  */
 
@@ -226,8 +202,8 @@ int audit_head_has(struct store_tx *tx, const struct audit_mark *mark,
 }
 
 /* The newest event, whatever the head's row says; seq 0: there is none. */
-static int newest(struct store_tx *tx, struct audit_mark *ret,
-                  struct error *err)
+static int newest_event(struct store_tx *tx, struct audit_mark *ret,
+                        struct error *err)
 {
     struct store_rows *row cleanup(store_rows_done) = NULL;
     int r =
@@ -260,19 +236,21 @@ static struct audit_mark mark_of(const struct file *file)
     return mark;
 }
 
-static int judge(struct store *store, struct store_tx *tx, struct finding *f,
-                 struct error *err)
+static int judge_head(struct store *store, struct store_tx *tx,
+                      struct finding *f, struct error *err)
 {
     struct audit_mark mark = mark_of(&f->file);
-    int r = newest(tx, &f->end, err);
+    int r = newest_event(tx, &f->end, err);
 
     if (r == 0)
         r = was_noted(tx, err);
     if (r < 0)
         return r;
     f->noted = r > 0;
+    /* Daemons that share a database have a file each: one without a file is
+     * new, and the others' files still tell of a loss. */
     if (!f->file.there)
-        f->verdict = f->noted ? GONE : NEVER;
+        f->verdict = f->noted && !store_shared(store) ? GONE : NEVER;
     else if (!f->file.good)
         f->verdict = DAMAGED;
     else if (strcmp(f->file.slot.id, store_id(store)) != 0)
@@ -286,8 +264,8 @@ static int judge(struct store *store, struct store_tx *tx, struct finding *f,
     return MIN(r, 0);
 }
 
-/* What an operator has to repeat. It depends on all that was found, so that
- * one which was left in a configuration accepts nothing else later. */
+/* The token that an operator must repeat. It depends on everything that was
+ * found, so a token left in a configuration accepts nothing else later. */
 static void make_token(struct finding *f)
 {
     struct {
@@ -307,8 +285,8 @@ static void make_token(struct finding *f)
                    ids_hex(hash, sizeof(hash), hex)); /* cut */
 }
 
-static int compare(struct store *store, const char *data_dir,
-                   struct finding *ret, struct error *err)
+static int compare_heads(struct store *store, const char *data_dir,
+                         struct finding *ret, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     int dir cleanup(fd_close) = -1;
@@ -324,7 +302,7 @@ static int compare(struct store *store, const char *data_dir,
         return r;
     r = store_begin(store, STORE_READ, "comparing the trail's end", &tx, err);
     if (r == 0)
-        r = judge(store, tx, ret, err);
+        r = judge_head(store, tx, ret, err);
     make_token(ret);
     return r;
 }
@@ -412,7 +390,7 @@ int audit_check_store(struct store *store, void *ctx, struct error *err)
 {
     const struct audit_place *place = ctx;
     struct finding found;
-    int r = compare(store, place->data_dir, &found, err);
+    int r = compare_heads(store, place->data_dir, &found, err);
 
     return r < 0 || is_accepted(&found, place->accept)
                ? r
@@ -536,7 +514,7 @@ static void audit_head_sync_main(void *arg)
 /* ---- opening -------------------------------------------------------------
  */
 
-/* What is in the database now is what the file says from now on. */
+/* Makes the file agree with the database as it is now. */
 static int begin_file(struct audit *a, int dir, struct audit_apart *h,
                       struct error *err)
 {
@@ -546,13 +524,33 @@ static int begin_file(struct audit *a, int dir, struct audit_apart *h,
         store_begin(a->store, STORE_READ, "noting the trail's end", &tx, err);
 
     if (r == 0)
-        r = newest(tx, &h->last, err);
+        r = newest_event(tx, &h->last, err);
     if (r < 0)
         return r;
     h->generation = 1;
     h->at = 1;
     slot_make(&slot, store_id(a->store), h->generation, &h->last);
-    return write_file(dir, &slot, err);
+
+    /* A whole file in place of the one there is, if any; on disk when it
+     * returns.
+     */
+    static const char fresh[] = HEAD_FILE ".new";
+    char *bytes cleanup(mem_free) = xcalloc(SLOTS, SLOT_STEP);
+    int fd cleanup(fd_close) = -1;
+
+    memcpy(bytes, &slot, sizeof(slot));
+    (void)unlinkat(dir, fresh, 0); /* of a start that was cut short */
+    fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    r = fd < 0 ? -errno : fd_write_all(fd, bytes, SLOTS * SLOT_STEP);
+    if (r == 0 && (fsync(fd) < 0 || renameat(dir, fresh, dir, HEAD_FILE) < 0 ||
+                   fsync(dir) < 0))
+        r = -errno;
+    if (r == 0)
+        return 0;
+    if (fd >= 0)
+        (void)unlinkat(dir, fresh, 0); /* nothing to add to the failure */
+    return error_errno(err, r == -ENOSPC ? ERR_SPACE : ERR_INTERNAL, -r,
+                       "cannot write " HEAD_FILE);
 }
 
 /* Once the file is on disk; from then on it may not be missing. */
@@ -580,7 +578,7 @@ static int check_seal(struct audit *a, struct finding *f, struct error *err)
     if (r == 0)
         r = audit_chain_head(a->secret, tx, &head, err);
     if (r == 0)
-        r = newest(tx, &f->end, err);
+        r = newest_event(tx, &f->end, err);
     if (r == 0 && head.seal == AUDIT_BROKEN) {
         f->verdict = STRANGE;
         make_token(f);
@@ -588,7 +586,7 @@ static int check_seal(struct audit *a, struct finding *f, struct error *err)
     return r;
 }
 
-static int start(struct audit_apart *h, struct error *err)
+static int start_syncer(struct audit_apart *h, struct error *err)
 {
     int r;
 
@@ -612,7 +610,7 @@ int audit_head_open(struct audit *a, const struct audit_place *place,
     int r = open_dir(place->data_dir, &dir, err);
 
     if (r == 0)
-        r = compare(a->store, place->data_dir, &found, err);
+        r = compare_heads(a->store, place->data_dir, &found, err);
     if (r == 0 && found.verdict == NEVER)
         r = check_seal(a, &found, err);
     if (r < 0)
@@ -641,7 +639,7 @@ int audit_head_open(struct audit *a, const struct audit_place *place,
     h->fd = openat(dir, HEAD_FILE, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
     if (h->fd < 0)
         return error_errno(err, ERR_INTERNAL, errno, "cannot open " HEAD_FILE);
-    return start(h, err);
+    return start_syncer(h, err);
 }
 
 void audit_head_close(struct audit *a)
@@ -685,7 +683,7 @@ struct audit_mark audit_head_last(struct audit *a)
 /* ---- damage that the trail itself tells of -------------------------------
  */
 
-/* The newest event that tells of damage, or of its acceptance: 1; 0: none. */
+/* The newest event that records damage or its acceptance: 1; 0: none. */
 static int newest_damage(struct store_tx *tx, struct audit_mark *ret,
                          bool *ret_accepted, struct error *err)
 {
@@ -703,9 +701,9 @@ static int newest_damage(struct store_tx *tx, struct audit_mark *ret,
 }
 
 /* 0: the trail is whole, or its damage was accepted; 1: it is damaged, and
- * the token accepts it ("": it has not been told of yet). */
-static int damage(struct audit *a, char ret_token[TOKEN_HEX + 1],
-                  struct error *err)
+ * the token accepts it ("": it has not been reported yet). */
+static int find_damage(struct audit *a, char ret_token[TOKEN_HEX + 1],
+                       struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct audit_head head = {.seal = AUDIT_BROKEN};
@@ -733,7 +731,7 @@ static int damage(struct audit *a, char ret_token[TOKEN_HEX + 1],
 int audit_intact(struct audit *a, struct error *err)
 {
     char token[TOKEN_HEX + 1];
-    int r = damage(a, token, err);
+    int r = find_damage(a, token, err);
 
     if (r < 1)
         return r;
@@ -757,7 +755,7 @@ int audit_head_accept_damage(struct audit *a, const char *accept,
         .detail = "an operator accepted that the trail is damaged; events "
                   "known to be missing: 0"};
     char token[TOKEN_HEX + 1];
-    int r = accept[0] ? damage(a, token, err) : 0;
+    int r = accept[0] ? find_damage(a, token, err) : 0;
 
     if (r < 1 || strcmp(token, accept) != 0)
         return MIN(r, 0);

@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who began what, before it runs (O3): a note in DATA/begun.journal, a file of
- * fixed slots that was written through when it was made, so that a full disk
- * cannot refuse a note and none costs a sync. It is taken back once the event
- * that tells of the end is on disk. What a start finds in it had begun and
- * its end is not in the trail, because the service was killed or could not
- * write; it becomes an event then. Runs in the daemon on any thread.
+ * The journal of acts that have begun (O3): a note in DATA/begun.journal
+ * before the act runs. The file has fixed slots and is written in full when it
+ * is made, so that a full disk cannot refuse a note and no note costs a sync.
+ * A note is cleared once the event that records the end of the act is on disk.
+ * A note found at a start belongs to an act whose end is not in the trail,
+ * because the service was killed or could not write; it becomes an event
+ * then. Runs in the daemon on any thread.
  *
- * A slot is one sector: magic, time, texts one after the other each ended by
- * NUL, and an HMAC of all that under the trail's secret, without which it is
- * nothing: half a note, or somebody else's.
+ * A slot is one sector: magic, time, texts each ended by NUL, and an HMAC of
+ * all that under the trail's secret. A slot with a wrong HMAC is torn or
+ * foreign, and is ignored.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -58,8 +59,9 @@ struct note {
 
 /* ---- one slot ----------------------------------------------------------- */
 
-static void seal(const unsigned char secret[HASH_SIZE],
-                 const unsigned char slot[SLOT], unsigned char ret[HASH_SIZE])
+static void seal_slot(const unsigned char secret[HASH_SIZE],
+                      const unsigned char slot[SLOT],
+                      unsigned char ret[HASH_SIZE])
 {
     unsigned char bytes[sizeof(LABEL) + SLOT - HASH_SIZE];
 
@@ -68,8 +70,8 @@ static void seal(const unsigned char secret[HASH_SIZE],
     hash_hmac(secret, HASH_SIZE, bytes, sizeof(bytes), ret);
 }
 
-static void encode(const unsigned char secret[HASH_SIZE],
-                   const struct note *note, unsigned char ret[SLOT])
+static void encode_slot(const unsigned char secret[HASH_SIZE],
+                        const struct note *note, unsigned char ret[SLOT])
 {
     size_t at = 16;
 
@@ -82,18 +84,18 @@ static void encode(const unsigned char secret[HASH_SIZE],
         memcpy(ret + at, note->texts[i], len);
         at += len;
     }
-    seal(secret, ret, ret + SLOT - HASH_SIZE);
+    seal_slot(secret, ret, ret + SLOT - HASH_SIZE);
 }
 
-static bool decode(const unsigned char secret[HASH_SIZE],
-                   const unsigned char slot[SLOT], struct note *ret)
+static bool decode_slot(const unsigned char secret[HASH_SIZE],
+                        const unsigned char slot[SLOT], struct note *ret)
 {
     unsigned char expected[HASH_SIZE];
     size_t at = 16;
 
     if (memcmp(slot, magic, sizeof(magic)) != 0)
         return false;
-    seal(secret, slot, expected);
+    seal_slot(secret, slot, expected);
     if (!hash_equal(slot + SLOT - HASH_SIZE, expected, HASH_SIZE))
         return false;
     memcpy(&ret->at_ms, slot + 8, sizeof(ret->at_ms));
@@ -110,9 +112,9 @@ static bool decode(const unsigned char secret[HASH_SIZE],
 
 /* ---- what a start finds ------------------------------------------------- */
 
-/* Its end came to be written, and only the note was not taken back. */
-static int is_told(struct store_tx *tx, const struct note *n,
-                   struct error *err)
+/* The act's end was recorded, and only the note was not cleared. */
+static int is_recorded(struct store_tx *tx, const struct note *n,
+                       struct error *err)
 {
     struct store_rows *row cleanup(store_rows_done) = NULL;
 
@@ -135,7 +137,7 @@ static int note_lost(struct audit *a, struct store_tx *tx,
                                       .before = n->texts[SESSION],
                                       .result = "unavailable",
                                       .detail = detail};
-    int r = is_told(tx, n, err);
+    int r = is_recorded(tx, n, err);
 
     if (r != 0)
         return MIN(r, 0);
@@ -145,15 +147,15 @@ static int note_lost(struct audit *a, struct store_tx *tx,
     return audit_add(a, tx, &who, &event, err);
 }
 
-static int tell_all(struct audit *a, const unsigned char *slots,
-                    struct error *err)
+static int record_lost(struct audit *a, const unsigned char *slots,
+                       struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct note n;
     int r = 0;
 
     for (size_t i = 0; i < JOURNAL_SLOTS && r == 0; i++) {
-        if (!decode(a->secret, slots + i * SLOT, &n))
+        if (!decode_slot(a->secret, slots + i * SLOT, &n))
             continue;
         if (!tx)
             r = store_begin(a->store, STORE_WRITE, "noting what was begun",
@@ -168,7 +170,7 @@ static int tell_all(struct audit *a, const unsigned char *slots,
 
 /* ---- the file ----------------------------------------------------------- */
 
-static int failed(struct error *err)
+static int journal_failed(struct error *err)
 {
     return error_errno(err, ERR_INTERNAL, errno, "cannot use " JOURNAL_FILE);
 }
@@ -180,7 +182,7 @@ static int write_empty(int fd, unsigned char *slots, struct error *err)
     if (lseek(fd, 0, SEEK_SET) < 0 ||
         fd_write_all(fd, slots, (size_t)JOURNAL_SLOTS * SLOT) < 0 ||
         fsync(fd) < 0)
-        return failed(err);
+        return journal_failed(err);
     return 0;
 }
 
@@ -196,11 +198,11 @@ int audit_journal_open(struct audit *a, const char *data_dir,
     ssize_t n;
 
     if (fd < 0)
-        return failed(err);
+        return journal_failed(err);
     n = pread(fd, slots, size, 0);
     if (n < 0)
-        return failed(err);
-    if (n > 0 && tell_all(a, slots, err) < 0)
+        return journal_failed(err);
+    if (n > 0 && record_lost(a, slots, err) < 0)
         return -(int)err->code;
     /* Where nothing is in it there is nothing to write, which is nearly
      * always. */
@@ -229,7 +231,8 @@ void audit_journal_close(struct audit *a)
     free(j);
 }
 
-/* ---- for everybody ------------------------------------------------------ */
+/* ---- public functions ------------------------------------------------------
+ */
 
 static int write_slot(struct audit_journal *j, uint32_t slot,
                       const unsigned char bytes[SLOT])
@@ -242,7 +245,7 @@ static int write_slot(struct audit_journal *j, uint32_t slot,
     return n == SLOT ? 0 : n < 0 ? -errno : -EIO;
 }
 
-static void give(struct audit_journal *j, uint32_t slot)
+static void free_slot(struct audit_journal *j, uint32_t slot)
 {
     mutex_lock(&j->lock);
     j->free[j->free_count++] = (uint16_t)(slot - 1);
@@ -264,7 +267,7 @@ int audit_begin(struct audit *a, const struct actor *who, const char *object,
         return r;
     for (size_t i = 0; i < NOTES; i++)
         (void)snprintf(note.texts[i], sizeof(note.texts[i]), "%s", texts[i]);
-    encode(a->secret, &note, bytes);
+    encode_slot(a->secret, &note, bytes);
     mutex_lock(&j->lock);
     if (j->free_count)
         slot = j->free[--j->free_count] + 1u;
@@ -275,7 +278,7 @@ int audit_begin(struct audit *a, const struct actor *who, const char *object,
         return 0;
     }
     if (slot)
-        give(j, slot);
+        free_slot(j, slot);
     (void)error_errno(err, ERR_UNAVAILABLE, -r,
                       "the audit trail cannot be written, so nothing may be "
                       "run");
@@ -291,6 +294,6 @@ void audit_journal_release(struct audit *a, const uint32_t *slots,
         /* It would only be looked up in vain at the next start. */
         if (write_slot(a->journal, slots[i], nothing) < 0)
             log_event(LOG_WARN, "audit_note_not_taken_back", NULL);
-        give(a->journal, slots[i]);
+        free_slot(a->journal, slots[i]);
     }
 }

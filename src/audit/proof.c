@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hex.h"
 #include "base/mem.h"
 
 #define RAW_KEY 32
@@ -49,25 +50,9 @@ void audit_proof_hash(const unsigned char before[HASH_SIZE], int64_t seq,
 
 /* ---- checkpoints -------------------------------------------------------- */
 
-static int nibble(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
 bool audit_proof_unhex(const char *text, unsigned char *ret, size_t len)
 {
-    if (!text || strlen(text) != 2 * len)
-        return false;
-    for (size_t i = 0; i < len; i++) {
-        int high = nibble(text[2 * i]), low = nibble(text[2 * i + 1]);
-
-        if (high < 0 || low < 0)
-            return false;
-        ret[i] = (unsigned char)(high << 4 | low);
-    }
-    return true;
+    return text && strlen(text) == 2 * len && hex_decode(text, ret, len);
 }
 
 void audit_proof_text(const struct audit_checkpoint *c, struct buf *out)

@@ -75,7 +75,7 @@ struct audit_checkpoint {
     char signature[2 * AUDIT_SIGNATURE + 1];
 };
 
-/* What is signed. */
+/* The text that is signed. */
 void audit_proof_text(const struct audit_checkpoint *c, struct buf *out);
 /* Of such an event; false when it is none. tenant is borrowed. */
 bool audit_proof_read(const char *const fields[AUDIT_FIELDS], int64_t at_ms,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Reads the audit trail; see audit.h. Runs in the daemon on the thread that
- * serves the question, in a read transaction, so that nobody waits for it.
+ * serves the query, in a read transaction, so that no writer waits for it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -85,6 +85,7 @@ void audit_lines_free(struct audit_line *lines, size_t count)
 
         free(l->tenant);
         free(l->actor);
+        free(l->actor_name);
         free(l->action);
         free(l->workspace);
         free(l->object);
@@ -100,10 +101,11 @@ void audit_lines_free(struct audit_line *lines, size_t count)
     free(lines);
 }
 
-/* At most limit lines; one more row is asked for, to know of it. */
-static int collect(struct store_rows *rows, size_t limit,
-                   struct audit_line **ret, size_t *ret_count, bool *ret_more,
-                   struct error *err)
+/* At most limit lines. The query asks for one more row, to see whether there
+ * are more. */
+static int collect_lines(struct store_rows *rows, size_t limit,
+                         struct audit_line **ret, size_t *ret_count,
+                         bool *ret_more, struct error *err)
 {
     struct audit_line *lines = xcalloc(limit, sizeof(*lines));
     size_t count = 0;
@@ -158,9 +160,9 @@ static int add_previous(struct store_tx *tx, struct audit_line *lines,
     return 0;
 }
 
-static int query(struct audit *a, const struct audit_filter *filter,
-                 bool previous, struct audit_line **ret, size_t *ret_count,
-                 bool *ret_more, struct error *err)
+static int query_page(struct audit *a, const struct audit_filter *filter,
+                      bool previous, struct audit_line **ret,
+                      size_t *ret_count, bool *ret_more, struct error *err)
 {
     /* Declared in this order: the rows borrow the texts. */
     char *tenant cleanup(mem_free) =
@@ -187,7 +189,7 @@ static int query(struct audit *a, const struct audit_filter *filter,
                     filter->to_ms > 0 ? filter->to_ms : INT64_MAX,
                     (int64_t)limit + 1) < 0)
         return -(int)err->code;
-    if (collect(rows, limit, ret, ret_count, ret_more, err) < 0)
+    if (collect_lines(rows, limit, ret, ret_count, ret_more, err) < 0)
         return -(int)err->code;
     if (previous && add_previous(tx, *ret, *ret_count, err) < 0) {
         audit_lines_free(*ret, *ret_count);
@@ -196,11 +198,25 @@ static int query(struct audit *a, const struct audit_filter *filter,
     return 0;
 }
 
+int audit_last(struct audit *a, int64_t *ret, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    int r = store_begin(a->store, STORE_READ, "reading the trail", &tx, err);
+
+    if (r == 0)
+        r = store_one(tx, &row, err, "SELECT max(seq) FROM audit", "");
+    if (r < 0)
+        return r;
+    *ret = r > 0 ? store_int(row, 0) : 0;
+    return 0;
+}
+
 int audit_query(struct audit *a, const struct audit_filter *filter,
                 struct audit_line **ret, size_t *ret_count, bool *ret_more,
                 struct error *err)
 {
-    return query(a, filter, false, ret, ret_count, ret_more, err);
+    return query_page(a, filter, false, ret, ret_count, ret_more, err);
 }
 
 int audit_checkpoints(struct audit *a, const char *tenant, int64_t after,
@@ -223,12 +239,13 @@ int audit_checkpoints(struct audit *a, const char *tenant, int64_t after,
                                     " ORDER BY chain_seq LIMIT ?3",
                         "tii", tenant, after < 0 ? (int64_t)0 : after + 1,
                         (int64_t)limit + 1);
-    return r < 0 ? r : collect(rows, limit, ret, ret_count, ret_more, err);
+    return r < 0 ? r
+                 : collect_lines(rows, limit, ret, ret_count, ret_more, err);
 }
 
 int audit_page(struct audit *a, const struct audit_filter *filter,
                struct audit_line **ret, size_t *ret_count, bool *ret_more,
                struct error *err)
 {
-    return query(a, filter, true, ret, ret_count, ret_more, err);
+    return query_page(a, filter, true, ret, ret_count, ret_more, err);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes of an event what is kept of it: bounded text on one line (O1); see
- * audit_int.h. Runs in the daemon on the thread of the act.
+ * Turns an event into its stored form: bounded text on one line (O1); see
+ * audit_int.h. Runs in the daemon on the thread that performed the action.
  */
 #include <stdio.h>
 #include <string.h>

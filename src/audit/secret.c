@@ -17,6 +17,7 @@
 #include "audit/audit_int.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/hex.h"
 #include "base/log.h"
 #include "base/mem.h"
 
@@ -25,21 +26,6 @@
 #define HEX_LEN (2 * HASH_SIZE)
 
 /* ---- the file ----------------------------------------------------------- */
-
-static bool from_hex(const char *text, unsigned char ret[HASH_SIZE])
-{
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < HASH_SIZE; i++) {
-        const char *high = memchr(digits, text[2 * i], 16);
-        const char *low = memchr(digits, text[2 * i + 1], 16);
-
-        if (!high || !low)
-            return false;
-        ret[i] = (unsigned char)((high - digits) << 4 | (low - digits));
-    }
-    return true;
-}
 
 /* 1, or 0 if there is no such file. */
 static int read_file(int dir, const char *name, unsigned char ret[HASH_SIZE],
@@ -64,7 +50,8 @@ static int read_file(int dir, const char *name, unsigned char ret[HASH_SIZE],
                                "audit trail proves nothing against them");
     }
     n = fd_read_all(fd, text, sizeof(text));
-    good = n == HEX_LEN + 1 && text[HEX_LEN] == '\n' && from_hex(text, ret);
+    good = n == HEX_LEN + 1 && text[HEX_LEN] == '\n' &&
+           hex_decode(text, ret, HASH_SIZE);
     explicit_bzero(text, sizeof(text));
     return good ? 1 : error_set(err, ERR_INTERNAL, "%s is damaged", name);
 }
@@ -127,8 +114,8 @@ static int read_head(struct store *store,
     return 0;
 }
 
-static int make(struct store *store, int dir, unsigned char ret[HASH_SIZE],
-                struct error *err)
+static int make_secret(struct store *store, int dir,
+                       unsigned char ret[HASH_SIZE], struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     int r;
@@ -144,8 +131,8 @@ static int make(struct store *store, int dir, unsigned char ret[HASH_SIZE],
     return give_name(dir, err);
 }
 
-static int missing(struct store *store, int dir, unsigned char ret[HASH_SIZE],
-                   struct error *err)
+static int secret_missing(struct store *store, int dir,
+                          unsigned char ret[HASH_SIZE], struct error *err)
 {
     struct audit_head head = {.seal = AUDIT_BROKEN};
     bool used = true;
@@ -156,7 +143,7 @@ static int missing(struct store *store, int dir, unsigned char ret[HASH_SIZE],
     if (read_head(store, ret, &head, &used, err) < 0)
         return -(int)err->code;
     if (!used)
-        return make(store, dir, ret, err);
+        return make_secret(store, dir, ret, err);
     if (r == 1 && head.seal == AUDIT_SEALED)
         return give_name(dir, err);
     (void)error_set(err, ERR_INTERNAL,
@@ -180,7 +167,7 @@ int audit_secret_open(struct store *store, const char *data_dir,
                            data_dir);
     r = read_file(dir, SECRET_FILE, ret, err);
     if (r == 0)
-        return missing(store, dir, ret, err);
+        return secret_missing(store, dir, ret, err);
     if (r < 0 || read_head(store, ret, &head, &used, err) < 0)
         return -(int)err->code;
     if (head.seal != AUDIT_SEALED)

@@ -93,14 +93,14 @@ static int send_syslog(struct audit_sender *s, const struct audit_line *lines,
         setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &most, sizeof(most)) < 0 ||
         connect(fd, (const struct sockaddr *)&t->address, t->len) < 0)
         return error_errno(err, ERR_UNAVAILABLE, errno,
-                           "nobody takes what is sent");
+                           "the syslog receiver does not accept messages");
     for (size_t i = 0; i < count; i++) {
         struct buf text cleanup(buf_done) = {0};
 
         audit_format_syslog(&text, &lines[i], s->host);
         if (send(fd, text.data, text.len, MSG_NOSIGNAL) < 0)
             return error_errno(err, ERR_UNAVAILABLE, errno,
-                               "nobody takes what is sent");
+                               "the syslog receiver does not accept messages");
     }
     return 0;
 }
@@ -187,8 +187,8 @@ static void sender_free(struct audit_sender *s)
 }
 
 /* s: taken. */
-static int start(struct audit *a, struct audit_sender *s, size_t place,
-                 struct error *err)
+static int start_sender(struct audit *a, struct audit_sender *s, size_t place,
+                        struct error *err)
 {
     char name[THREAD_NAME_MAX + 1];
     int r;
@@ -215,17 +215,7 @@ static int start_syslog(struct audit *a, const char *target, struct error *err)
     s->send = send_syslog;
     if (gethostname(s->host, sizeof(s->host) - 1) < 0 || !s->host[0])
         (void)snprintf(s->host, sizeof(s->host), "-");
-    return start(a, take_ptr(s), 0, err);
-}
-
-static int start_otlp(struct audit *a, const char *url, struct error *err)
-{
-    struct audit_sender *s = xcalloc(1, sizeof(*s));
-
-    s->name = "otlp";
-    s->send = send_otlp;
-    s->url = xstrdup(url);
-    return start(a, s, 1, err);
+    return start_sender(a, take_ptr(s), 0, err);
 }
 
 int audit_send_open(struct audit *a,
@@ -236,8 +226,14 @@ int audit_send_open(struct audit *a,
 
     if (settings->syslog && settings->syslog[0])
         r = start_syslog(a, settings->syslog, err);
-    if (r == 0 && settings->otlp_url && settings->otlp_url[0])
-        r = start_otlp(a, settings->otlp_url, err);
+    if (r == 0 && settings->otlp_url && settings->otlp_url[0]) {
+        struct audit_sender *s = xcalloc(1, sizeof(*s));
+
+        s->name = "otlp";
+        s->send = send_otlp;
+        s->url = xstrdup(settings->otlp_url);
+        r = start_sender(a, s, 1, err);
+    }
     return r;
 }
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Checkpoints: the service signs how far a tenant's chain is. The private
- * half of the key is DIR/audit.sign.key, the public halves of all keys there
- * ever were are in the store. Runs in the daemon: on the thread of
- * async_writer.c, and on that of somebody who asks for one.
+ * Checkpoints: the service signs the end of a tenant's chain. The private key
+ * is in DIR/audit.sign.key; the public keys, past and present, are in the
+ * store. Runs in the daemon: on the thread of async_writer.c, and on the
+ * thread of a request for a checkpoint.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -178,8 +178,8 @@ void audit_sign_close(struct audit *a)
 
 /* ---- checkpoints -------------------------------------------------------- */
 
-static int sign(const struct audit_signer *s, struct audit_checkpoint *c,
-                struct error *err)
+static int sign_checkpoint(const struct audit_signer *s,
+                           struct audit_checkpoint *c, struct error *err)
 {
     struct buf text cleanup(buf_done) = {0};
     unsigned char signature[AUDIT_SIGNATURE];
@@ -222,7 +222,7 @@ static int add_checkpoint(struct audit *a, struct store_tx *tx,
     (void)snprintf(number, sizeof(number), "%lld", (long long)c.seq);
     audit_record_init(&record, &who, &event);
     c.at_ms = record.at_ms;
-    r = sign(a->signer, &c, err);
+    r = sign_checkpoint(a->signer, &c, err);
     if (r < 0)
         return r;
     free(record.fields[AUDIT_DETAIL]);

@@ -151,20 +151,6 @@ static int tenant_check_head(struct tenant_walk *w,
     return 0;
 }
 
-static int tenant_verify(struct audit *a, struct store_tx *tx,
-                         struct tenant_walk *w, struct error *err)
-{
-    int64_t after = 0;
-    int r;
-
-    do
-        r = tenant_check_page(w, tx, &after, err);
-    while (r == 1);
-    if (r == 0 && !w->report->first_bad)
-        r = tenant_check_head(w, a->secret, tx, err);
-    return r;
-}
-
 int audit_verify_tenant(struct audit *a, const char *tenant,
                         struct audit_report *ret, struct error *err)
 {
@@ -178,8 +164,15 @@ int audit_verify_tenant(struct audit *a, const char *tenant,
     if (r == 0)
         r = store_begin(a->store, STORE_READ, "checking a tenant's trail", &tx,
                         err);
-    if (r == 0)
-        r = tenant_verify(a, tx, &w, err);
+    if (r == 0) {
+        int64_t after = 0;
+
+        do
+            r = tenant_check_page(&w, tx, &after, err);
+        while (r == 1);
+        if (r == 0 && !w.report->first_bad)
+            r = tenant_check_head(&w, a->secret, tx, err);
+    }
     (void)ids_hex(w.hash, HASH_SIZE, report.head);
     *ret = report;
     return r;

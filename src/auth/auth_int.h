@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What the files of auth/ share; nobody else includes this but its tests. */
+/* What the files of auth/ share. Only they and their tests include this. */
 #ifndef GLOVEBOX_AUTH_AUTH_INT_H
 #define GLOVEBOX_AUTH_AUTH_INT_H
 
@@ -9,13 +9,14 @@
 
 #include "auth/auth.h"
 #include "base/hash.h"
+#include "base/idmap.h"
 #include "base/thread.h"
 #include "store/store.h"
 
 #define AUTH_PREFIX "gbx_"
 #define AUTH_TOKEN_PREFIX "gbt_" /* as long as the other */
 #define AUTH_SECRET_LEN (sizeof(AUTH_PREFIX) - 1 + 2 * HASH_SIZE)
-/* What has ended is told so for this long, then it is unknown. */
+/* For this long an expired key is refused as expired, then as unknown. */
 #define AUTH_ENDED_KEPT_MS 600000
 #define AUTH_HEADER_MAX 512 /* of Authorization; longer ones are no keys */
 #define AUTH_PENALTY_PREFIX 12
@@ -87,6 +88,10 @@ int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
  * revocation stays. */
 int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
                           struct error *err);
+/* Stores hash, name, scopes, bounds and end of a valid key; revokes the tokens
+ * below it unless they stay. ERR_NOT_FOUND. */
+int auth_key_store_change(struct store *s, const struct auth_row *row,
+                          bool tokens, struct error *err);
 /* Moves last_used_at_ms forward, never back; unknown ids are ignored. */
 int auth_key_store_touch(struct store *s, const struct auth_touch *rows,
                          size_t count, struct error *err);
@@ -103,9 +108,20 @@ struct auth_entry {
     struct auth_entry *next; /* in its bucket */
     struct auth_row key;
     bool touched; /* last_used_at_ms is newer than the store's */
+    bool named;   /* `name` is known: a token's is looked up at first use */
+    char name[AUTH_NAME_MAX]; /* of the key at its root */
 };
 
 #define AUTH_BUCKETS 8192
+
+#define AUTH_LINKS_MAX 256u
+#define AUTH_LINKS_OF_ONE 8u
+
+struct auth_link {
+    unsigned char hash[HASH_SIZE];
+    struct principal who;
+    uint64_t ends_mono_ms;
+};
 
 /* Two locks, so that no check waits for the disk: `changes` is held by who
  * adds or removes keys, store included, and taken first; `lock` is held by
@@ -123,20 +139,55 @@ struct auth {
     size_t admins; /* keys that can never lock everybody out */
     struct auth_throttle *sources;
     struct auth_throttle *prefixes;
-    struct auth_jwt *jwt; /* NULL: no tokens; set before the first check */
+    struct auth_link *links[AUTH_LINKS_MAX]; /* of link.c; NULL: unused */
+    struct idmap subjects;                   /* of subject.c */
+    struct auth_jwt *jwt;   /* NULL: no tokens; set before the first check */
+    struct auth_oidc *oidc; /* NULL: sign-in with the issuer is off */
 };
 
 /* Does it count among `admins`? */
 bool auth_entry_lasting(const struct auth_row *key);
-/* With `changes` held; these two take the lock. */
+/* With `changes` held; these three take the lock. */
 void auth_entry_add(struct auth *a, const struct auth_row *key);
 void auth_entry_remove(struct auth *a, const char *id); /* and all below */
+/* The key with the same id becomes this one, in one step for auth_check.
+ * tokens: those below it stay. */
+void auth_entry_replace(struct auth *a, const struct auth_row *key,
+                        bool tokens);
 /* With either lock held; borrowed until it is released. */
 struct auth_entry *auth_entry_find(struct auth *a, const char *id);
 /* Writes the touched last_used_at_ms of all keys. */
 int auth_touch_flush(struct auth *a, struct error *err);
 /* Drops what ended before then, from the table and from the store. */
 int auth_sweep(struct auth *a, int64_t before_ms, struct error *err);
+
+/* Counts a wrong secret that is no key against its source. */
+void auth_refuse_guess(struct auth *a, const char *source, bool *ret_slowed);
+
+/* link.c: at the end. */
+void auth_links_clear(struct auth *a);
+
+/* ---- subject.c: names of an issuer's subjects ----------------------------
+ */
+
+#define AUTH_SUBJECTS_MAX 4096u /* in memory; the store has the others */
+
+/* A token of that principal was checked. No I/O. */
+void auth_subject_note(struct auth *a, const struct principal *who);
+/* Writes the names that are new. */
+int auth_subjects_flush(struct auth *a, struct error *err);
+/* With the lock held: removes those that the store has, or all. */
+void auth_subjects_clear(struct auth *a, bool all);
+/* The name if it is in memory. */
+bool auth_subject_name(struct auth *a, const char *id,
+                       char ret[AUTH_NAME_MAX]);
+/* The same with the lock held; NULL: it is not in memory. Borrowed. */
+const char *auth_subject_peek(struct auth *a, const char *id);
+
+/* ---- oidc.c: signing in with the issuer ---------------------------------
+ */
+
+void auth_oidc_free(struct auth_oidc *o);
 
 /* ---- key.c -------------------------------------------------------------- */
 

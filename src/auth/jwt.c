@@ -64,8 +64,8 @@ void auth_jwt_cache_put(struct jwt_cache *c,
 
 /* ---- the spine ---------------------------------------------------------- */
 
-static bool remembered(struct auth_jwt *j, const unsigned char *hash,
-                       struct principal *ret)
+static bool find_cached(struct auth_jwt *j, const unsigned char *hash,
+                        struct principal *ret)
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&j->lock);
 
@@ -90,6 +90,29 @@ static EVP_PKEY *find_key(struct auth_jwt *j, const struct jwt_token *t,
     return key;
 }
 
+/* Reads a token and checks its signature; ret_generation: of the keys. */
+static int read_signed(struct auth_jwt *j, const char *token,
+                       struct jwt_token *ret, uint64_t *ret_generation,
+                       struct error *err)
+{
+    int r = auth_jwt_token_read(token, ret, err);
+    EVP_PKEY *key;
+    bool right;
+
+    if (r < 0)
+        return r;
+    key = find_key(j, ret, ret_generation);
+    if (!key)
+        return error_set(err, ERR_UNAUTHENTICATED,
+                         "the token's key is not known");
+    right = auth_jwt_verify(ret->alg, key, ret->text, ret->text_len,
+                            ret->signature, ret->signature_len);
+    EVP_PKEY_free(key);
+    return right ? 0
+                 : error_set(err, ERR_UNAUTHENTICATED,
+                             "the token's signature is wrong");
+}
+
 int auth_jwt_check(struct auth_jwt *j, const char *token,
                    struct principal *ret, struct error *err)
 {
@@ -97,33 +120,55 @@ int auth_jwt_check(struct auth_jwt *j, const char *token,
     unsigned char hash[HASH_SIZE];
     int64_t now = clock_real_ms(), until;
     uint64_t generation = 0;
-    EVP_PKEY *key;
-    bool right;
     int r;
 
     hash_sha256(token, strnlen(token, JWT_TOKEN_MAX + 1), hash);
-    if (remembered(j, hash, ret))
+    if (find_cached(j, hash, ret))
         return 0;
-    r = auth_jwt_token_read(token, &t, err);
-    if (r < 0)
-        return r;
-    key = find_key(j, &t, &generation);
-    if (!key)
-        return error_set(err, ERR_UNAUTHENTICATED,
-                         "the token's key is not known");
-    right = auth_jwt_verify(t.alg, key, t.text, t.text_len, t.signature,
-                            t.signature_len);
-    EVP_PKEY_free(key);
-    if (!right)
-        return error_set(err, ERR_UNAUTHENTICATED,
-                         "the token's signature is wrong");
-    r = auth_jwt_claims(&j->rules, t.claims, now, ret, &until, err);
+    r = read_signed(j, token, &t, &generation, err);
+    if (r == 0)
+        r = auth_jwt_claims(&j->rules, t.claims, now, ret, &until, err);
     if (r == 0) {
         struct mutex *held cleanup(mutex_release) = mutex_hold(&j->lock);
 
         auth_jwt_cache_put(j->cache, hash, generation, now, until, ret);
     }
     return r;
+}
+
+/* Is the claim this text? In constant time for texts of that length. */
+static bool claim_is(const json_t *claims, const char *name, const char *text)
+{
+    const char *value = json_string_value(json_object_get(claims, name));
+
+    return value && strlen(value) == strlen(text) &&
+           hash_equal(value, text, strlen(text));
+}
+
+int auth_jwt_check_id(struct auth_jwt *j, const char *token, char *client,
+                      const char *nonce, struct principal *ret,
+                      struct error *err)
+{
+    struct jwt_token t cleanup(auth_jwt_token_done) = {0};
+    struct jwt_rules rules = j->rules; /* borrows all but the audience */
+    uint64_t generation;
+    int64_t until;
+    int r = read_signed(j, token, &t, &generation, err);
+
+    if (r < 0)
+        return r;
+    if (!claim_is(t.claims, "nonce", nonce))
+        return error_set(err, ERR_UNAUTHENTICATED,
+                         "the token is of another sign-in");
+    if ((json_array_size(json_object_get(t.claims, "aud")) > 1 ||
+         json_object_get(t.claims, "azp")) &&
+        !claim_is(t.claims, "azp", client))
+        return error_set(err, ERR_UNAUTHENTICATED,
+                         "the token was issued to another client");
+    rules.audiences[0] = client;
+    rules.audience_count = 1;
+    return auth_jwt_claims(&rules, t.claims, clock_real_ms(), ret, &until,
+                           err);
 }
 
 /* ---- opening and closing ------------------------------------------------ */

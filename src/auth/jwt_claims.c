@@ -11,6 +11,7 @@
 #include "auth/auth_int.h"
 #include "auth/jwt_int.h"
 #include "base/mem.h"
+#include "base/path.h"
 
 #define SUBJECT_MAX 512
 #define SECONDS_MAX 9e12 /* still exact, and milliseconds of it fit */
@@ -18,8 +19,9 @@
 /* ---- rules -------------------------------------------------------------- */
 
 /* Cuts a list at the separators; each piece owned by ret. */
-static int split(const char *text, const char *separators, const char *what,
-                 char *ret[JWT_LIST_MAX], size_t *ret_count, struct error *err)
+static int split_list(const char *text, const char *separators,
+                      const char *what, char *ret[JWT_LIST_MAX],
+                      size_t *ret_count, struct error *err)
 {
     while (*(text += strspn(text, separators))) {
         size_t len = strcspn(text, separators);
@@ -58,7 +60,7 @@ static int read_scopes(struct jwt_rules *r, const char *text,
 {
     char *pieces[JWT_LIST_MAX];
     size_t count = 0;
-    int result = split(text, ", ", "jwt_scopes", pieces, &count, err);
+    int result = split_list(text, ", ", "jwt_scopes", pieces, &count, err);
 
     for (size_t i = 0; i < count; i++) {
         if (result == 0)
@@ -85,10 +87,10 @@ int auth_jwt_rules_init(struct jwt_rules *r, const struct auth_jwt_settings *s,
     r->bound_claims[ACTOR_POOLS] = claim_name(s->pool_claim);
     r->bound_claims[ACTOR_WORKSPACES] = claim_name(s->workspace_claim);
     r->skew_s = MIN(s->clock_skew_s, (uint32_t)JWT_SKEW_MAX_S);
-    if (split(s->audiences, ", ", "jwt_audiences", r->audiences,
-              &r->audience_count, err) < 0 ||
-        split(s->scope_claims, ", ", "jwt_scope_claims", r->scope_claims,
-              &r->scope_claim_count, err) < 0 ||
+    if (split_list(s->audiences, ", ", "jwt_audiences", r->audiences,
+                   &r->audience_count, err) < 0 ||
+        split_list(s->scope_claims, ", ", "jwt_scope_claims", r->scope_claims,
+                   &r->scope_claim_count, err) < 0 ||
         read_scopes(r, s->scopes, err) < 0)
         return -(int)err->code;
     if (r->audience_count == 0)
@@ -161,7 +163,7 @@ static bool is_audience(const struct jwt_rules *r, const json_t *value)
     return false;
 }
 
-static bool for_us(const struct jwt_rules *r, const json_t *aud)
+static bool is_our_audience(const struct jwt_rules *r, const json_t *aud)
 {
     if (json_is_string(aud))
         return is_audience(r, aud);
@@ -252,7 +254,7 @@ static int add_bound(struct actor_bounds *bounds, enum actor_bound what,
 
     if (auth_restriction_add(bounds, what, id, err) == 0)
         return 0;
-    /* What cannot be read must not be left out: that would be no bound. */
+    /* An unreadable claim must not be ignored: the token would be unbound. */
     return refuse_claim(err, "a claim that binds the token cannot be read");
 }
 
@@ -287,6 +289,25 @@ static int take_bound(const struct jwt_rules *r, const json_t *claims,
     return result;
 }
 
+/* The display name of the subject: the first of these claims that is plain
+ * text of a sensible length. It is not an identity; key_id is. */
+static void take_name(const json_t *claims, char ret[AUTH_NAME_MAX])
+{
+    static const char *const members[] = {"preferred_username", "upn", "email",
+                                          "name", "sub"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+        const char *text =
+            json_string_value(json_object_get(claims, members[i]));
+        size_t len = text ? strlen(text) : 0;
+
+        if (len == 0 || len >= AUTH_NAME_MAX || !path_plain(text, len))
+            continue;
+        memcpy(ret, text, len + 1);
+        return;
+    }
+}
+
 int auth_jwt_claims(const struct jwt_rules *r, const json_t *claims,
                     int64_t now_ms, struct principal *ret,
                     int64_t *ret_until_ms, struct error *err)
@@ -297,7 +318,7 @@ int auth_jwt_claims(const struct jwt_rules *r, const json_t *claims,
 
     if (!issuer || strcmp(issuer, r->issuer) != 0)
         return refuse_claim(err, "the token is of another issuer");
-    if (!for_us(r, json_object_get(claims, "aud")))
+    if (!is_our_audience(r, json_object_get(claims, "aud")))
         return refuse_claim(err, "the token is for another audience");
     result = check_times(r, claims, now_ms, ret_until_ms, err);
     if (result == 0)
@@ -308,6 +329,7 @@ int auth_jwt_claims(const struct jwt_rules *r, const json_t *claims,
         result = take_bound(r, claims, (enum actor_bound)b, &who.bounds, err);
     if (result < 0)
         return result;
+    take_name(claims, who.name);
     who.expires_at_ms = *ret_until_ms;
     for (size_t i = 0; i < r->scope_claim_count; i++)
         who.scopes |=
@@ -315,7 +337,8 @@ int auth_jwt_claims(const struct jwt_rules *r, const json_t *claims,
     if (!who.scopes) {
         (void)error_set(err, ERR_FORBIDDEN,
                         "this token has none of the roles it needs");
-        return error_hint(err, "Its issuer gives them to whom it is for.");
+        return error_hint(err,
+                          "Ask the administrator of the issuer to grant one.");
     }
     if (who.scopes & AUTH_ADMIN)
         who.scopes = AUTH_SCOPES_ALL;

@@ -196,6 +196,11 @@ bool auth_jwt_fetch_again(struct auth_jwt *j);
 /* ERR_UNAUTHENTICATED with the cause, for the log only; ERR_FORBIDDEN. */
 int auth_jwt_check(struct auth_jwt *j, const char *token,
                    struct principal *ret, struct error *err);
+/* The same for the proof that somebody has signed in (an ID token): it is for
+ * this client alone, and of the sign-in with this nonce. Never cached. */
+int auth_jwt_check_id(struct auth_jwt *j, const char *token, char *client,
+                      const char *nonce, struct principal *ret,
+                      struct error *err);
 void auth_jwt_free(struct auth_jwt *j);
 
 #endif

@@ -8,7 +8,8 @@
  * slow. They come from an address, asked at the start and then every hour, or
  * from a file, checked every few seconds; and at once when a token names an
  * unknown key, with a limit on how often tokens can cause that. The last set
- * stays until a better one is there: an issuer that is down locks nobody out.
+ * stays until a better one is loaded: users can log in while the issuer is
+ * down.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -148,17 +149,6 @@ static EVP_PKEY *ec_key(const json_t *jwk, const char **ret_curve)
     return make_key("EC", builder);
 }
 
-static bool lists_verify(const json_t *ops)
-{
-    for (size_t i = 0; i < json_array_size(ops); i++) {
-        const char *op = json_string_value(json_array_get(ops, i));
-
-        if (op && strcmp(op, "verify") == 0)
-            return true;
-    }
-    return false;
-}
-
 static bool is_for_signatures(const json_t *jwk)
 {
     const json_t *use = json_object_get(jwk, "use");
@@ -167,7 +157,13 @@ static bool is_for_signatures(const json_t *jwk)
     if (use &&
         (!json_is_string(use) || strcmp(json_string_value(use), "sig") != 0))
         return false;
-    return !ops || lists_verify(ops);
+    for (size_t i = 0; i < json_array_size(ops); i++) {
+        const char *op = json_string_value(json_array_get(ops, i));
+
+        if (op && strcmp(op, "verify") == 0)
+            return true;
+    }
+    return !ops;
 }
 
 static bool key_fits_alg(const struct jwt_key *k, const struct jwt_alg *alg)
@@ -294,7 +290,7 @@ static int read_file(struct auth_jwt *j, struct buf *out, struct error *err)
 }
 
 /* 1: there are new keys, 0: the same as before. */
-static int attempt(struct auth_jwt *j, struct error *err)
+static int load_keys(struct auth_jwt *j, struct error *err)
 {
     struct buf text cleanup(buf_done) = {0};
     unsigned char hash[HASH_SIZE];
@@ -357,16 +353,6 @@ static unsigned pause_after(const struct auth_jwt *j, const struct state *s)
                JWT_RETRY_MAX_S);
 }
 
-/* Lock held. */
-static void wait_for_turn(struct auth_jwt *j, unsigned seconds)
-{
-    uint64_t deadline = clock_mono_ms() + 1000u * (uint64_t)seconds;
-
-    while (!j->stopping && !j->wanted &&
-           cond_wait_until(&j->wake, &j->lock, deadline))
-        ;
-}
-
 static void jwt_keys_main(void *arg)
 {
     struct auth_jwt *j = arg;
@@ -380,14 +366,20 @@ static void jwt_keys_main(void *arg)
         j->wanted = false;
         j->trying = true;
         mutex_unlock(&j->lock);
-        r = attempt(j, &err);
+        r = load_keys(j, &err);
         log_attempt(j, &s, r, &err);
         s.failures = r < 0 ? s.failures + 1 : 0;
         mutex_lock(&j->lock);
         j->trying = false;
         j->attempts++;
         cond_broadcast(&j->tried);
-        wait_for_turn(j, pause_after(j, &s));
+
+        unsigned seconds = pause_after(j, &s);
+        uint64_t deadline = clock_mono_ms() + 1000u * (uint64_t)seconds;
+
+        while (!j->stopping && !j->wanted &&
+               cond_wait_until(&j->wake, &j->lock, deadline))
+            ;
     }
     cond_broadcast(&j->tried);
     mutex_unlock(&j->lock);
@@ -418,8 +410,8 @@ void auth_jwt_fetch_stop(struct auth_jwt *j)
 
 /* ---- for tokens whose key is not known ---------------------------------- */
 
-/* May one more attempt be asked for? Lock held. */
-static bool take_ask(struct auth_jwt *j)
+/* May a token cause one more fetch? The lock is held. */
+static bool take_fetch_credit(struct auth_jwt *j)
 {
     uint64_t now = clock_mono_ms();
     uint64_t gained = (now - j->asks_at_ms) / (JWT_ASK_REGAIN_S * 1000u);
@@ -443,7 +435,7 @@ bool auth_jwt_fetch_again(struct auth_jwt *j)
     if (j->stopping || j->waiters == JWT_WAITERS_MAX)
         return false;
     if (!j->trying && !j->wanted) {
-        if (!take_ask(j))
+        if (!take_fetch_credit(j))
             return false;
         j->wanted = true;
         cond_signal(&j->wake);

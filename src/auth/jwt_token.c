@@ -122,7 +122,7 @@ static int refuse_token(struct error *err, const char *why)
 
 /* ---- base64url ---------------------------------------------------------- */
 
-static int digit(char c)
+static int base64_digit(char c)
 {
     if (c >= 'A' && c <= 'Z')
         return c - 'A';
@@ -144,7 +144,7 @@ unsigned char *auth_jwt_base64(const char *text, size_t len, size_t *ret_len)
         return NULL;
     bytes = xmalloc(len / 4 * 3 + 3);
     for (size_t i = 0; i < len; i++) {
-        int d = digit(text[i]);
+        int d = base64_digit(text[i]);
 
         if (d < 0)
             return NULL;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Makes, lists and revokes keys; see auth.h. Runs in the daemon on a thread
- * that serves an admin's request. The store is written first and the table in
- * memory after it, one change at a time, so that they never disagree for long
- * and a change that was answered is in both.
+ * Makes, lists, narrows, rotates and revokes keys; see auth.h. Runs in the
+ * daemon on a thread that serves an admin's request. The store is written
+ * first and the table in memory after it, one change at a time, so that they
+ * never disagree for long and a change that was answered is in both.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -17,7 +17,8 @@
 
 /* ---- names -------------------------------------------------------------- */
 
-/* What would move the cursor, reverse the line or show nothing at all. */
+/* Refuses characters that move the cursor, reverse the line or are
+ * invisible. */
 static bool is_printable(uint32_t c)
 {
     static const struct {
@@ -65,18 +66,6 @@ static int check_tenant(const char *tenant, struct error *err)
 
 /* ---- making ------------------------------------------------------------- */
 
-/* Now, but no two keys of the same millisecond: listing goes by it. A clock
- * that was set back is believed. */
-static int64_t made_at(struct auth *a)
-{
-    int64_t now = clock_real_ms();
-
-    if (now <= a->made_at_ms && now > a->made_at_ms - 1000)
-        now = a->made_at_ms + 1;
-    a->made_at_ms = now;
-    return now;
-}
-
 void auth_key_make(struct auth *a, const struct auth_row *like,
                    struct auth_row *ret_key,
                    char ret_secret[AUTH_SECRET_LEN + 1])
@@ -94,7 +83,15 @@ void auth_key_make(struct auth *a, const struct auth_row *like,
     ids_make(token ? "tok" : "key", ret_key->id);
     hash_hmac(a->secret, sizeof(a->secret), ret_secret, AUTH_SECRET_LEN,
               ret_key->hash);
-    ret_key->created_at_ms = made_at(a);
+
+    /* Listing sorts by this time, so no two keys share a millisecond. A clock
+     * that was set back by more than a second is accepted. */
+    int64_t now = clock_real_ms();
+
+    if (now <= a->made_at_ms && now > a->made_at_ms - 1000)
+        now = a->made_at_ms + 1;
+    a->made_at_ms = now;
+    ret_key->created_at_ms = now;
 }
 
 void auth_key_public(const struct auth_row *key, struct auth_key *ret)
@@ -131,20 +128,6 @@ int auth_key_keep(struct auth *a, const struct auth_row *like,
     return r;
 }
 
-static int check_spec(const struct auth_key_spec *spec, const char *name,
-                      struct error *err)
-{
-    if (check_tenant(spec->tenant, err) < 0 ||
-        auth_key_name_check(name, err) < 0)
-        return -(int)err->code;
-    if (!spec->scopes || (spec->scopes & ~(uint32_t)AUTH_SCOPES_ALL))
-        return error_set(err, ERR_INVALID, "a key needs at least one scope");
-    if (spec->expires_in_s > AUTH_KEY_TTL_MAX_S)
-        return error_set(err, ERR_INVALID, "a key may last %u seconds at most",
-                         AUTH_KEY_TTL_MAX_S);
-    return 0;
-}
-
 int auth_key_create_as(struct auth *a, const struct auth_key_spec *spec,
                        struct auth_key *ret_key, char **ret_secret,
                        struct error *err)
@@ -153,8 +136,15 @@ int auth_key_create_as(struct auth *a, const struct auth_key_spec *spec,
     struct auth_row like = {.scopes = spec->scopes};
     struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
 
-    if (check_spec(spec, name, err) < 0)
+    if (check_tenant(spec->tenant, err) < 0 ||
+        auth_key_name_check(name, err) < 0)
         return -(int)err->code;
+    if (!spec->scopes || (spec->scopes & ~(uint32_t)AUTH_SCOPES_ALL))
+        return error_set(err, ERR_INVALID, "a key needs at least one scope");
+    if (spec->expires_in_s > AUTH_KEY_TTL_MAX_S)
+        return error_set(err, ERR_INVALID, "a key may last %u seconds at most",
+                         AUTH_KEY_TTL_MAX_S);
+
     if (a->count >= AUTH_KEYS_MAX) {
         (void)error_set(err, ERR_LIMIT, "there are %d keys already",
                         AUTH_KEYS_MAX);
@@ -201,6 +191,78 @@ int auth_key_list(struct auth *a, struct auth_key **ret_keys,
     return 0;
 }
 
+int auth_key_get(struct auth *a, const char *id, struct auth_key *ret,
+                 struct error *err)
+{
+    struct auth_key *keys cleanup(mem_free) = NULL;
+    size_t count = 0;
+    int rc = auth_key_list(a, &keys, &count, err);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count; i++)
+        if (strcmp(keys[i].id, id) == 0) {
+            *ret = keys[i];
+            return 0;
+        }
+    return error_set(err, ERR_NOT_FOUND, "no such key");
+}
+
+int auth_key_resolve(struct auth *a, const char *tenant, const char *name,
+                     struct auth_key *ret, struct error *err)
+{
+    struct auth_key *keys cleanup(mem_free) = NULL;
+    const struct auth_key *found = NULL;
+    size_t count = 0, same_name = 0;
+    int rc = auth_key_list(a, &keys, &count, err);
+
+    if (rc < 0)
+        return rc;
+    for (size_t i = 0; i < count; i++) {
+        const struct auth_key *key = &keys[i];
+
+        if (key->revoked_at_ms || (tenant && strcmp(key->tenant, tenant) != 0))
+            continue;
+        if (strcmp(key->id, name) == 0) {
+            *ret = *key;
+            return 0;
+        }
+        if (key->name[0] && strcmp(key->name, name) == 0) {
+            found = key;
+            same_name++;
+        }
+    }
+    if (!found)
+        return error_set(err, ERR_NOT_FOUND, "no such key");
+    if (same_name > 1) {
+        (void)error_set(err, ERR_CONFLICT, "more than one key has this name");
+        return error_hint(err, "Give the key's id.");
+    }
+    *ret = *found;
+    return 0;
+}
+
+void auth_key_name(struct auth *a, const char *id, char ret[AUTH_NAME_MAX])
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    struct error ignored;
+
+    bool subject = ids_valid("jwt", id);
+
+    ret[0] = '\0';
+    if (subject && auth_subject_name(a, id, ret))
+        return;
+    if ((subject || ids_valid("key", id) || ids_valid("tok", id)) &&
+        store_begin(a->store, STORE_READ, "looking for a key's name", &tx,
+                    &ignored) == 0 &&
+        store_one(tx, &row, &ignored,
+                  subject ? "SELECT name FROM subjects WHERE id = ?1"
+                          : "SELECT name FROM keys WHERE id = ?1",
+                  "t", id) > 0)
+        store_copy(row, 0, ret, AUTH_NAME_MAX);
+}
+
 int auth_key_revoke(struct auth *a, const char *id, struct error *err)
 {
     const struct auth_entry *e;
@@ -245,4 +307,131 @@ int auth_key_expire(struct auth *a, const char *id, int64_t at_ms,
         return -(int)err->code;
     end_by(a, id, at_ms);
     return 0;
+}
+
+/* ---- changing ----------------------------------------------------------- */
+
+/* With `changes` held: the row of a valid key. */
+static int current_row(struct auth *a, const char *id, struct auth_row *ret,
+                       struct error *err)
+{
+    const struct auth_entry *e =
+        ids_valid("key", id) ? auth_entry_find(a, id) : NULL;
+
+    if (!e || auth_row_ended(&e->key, clock_real_ms()))
+        return error_set(err, ERR_NOT_FOUND, "there is no such key");
+    *ret = e->key;
+    return 0;
+}
+
+/* An unbound key may be bound to anything, a bound one only to less. */
+static int narrow_bounds(struct auth_row *key, const struct actor_bounds *to,
+                         struct error *err)
+{
+    const struct actor before = {.bounds = &key->bounds};
+    struct actor_bounds after = key->bounds;
+
+    for (int b = 0; b < ACTOR_BOUNDS; b++) {
+        enum actor_bound what = (enum actor_bound)b;
+        char list[ACTOR_BOUND_MAX], *rest = list, *one;
+
+        if (!to->ids[b][0])
+            continue;
+        (void)snprintf(list, sizeof(list), "%s", to->ids[b]);
+        while ((one = strsep(&rest, ",")))
+            if (!actor_may(&before, what, one))
+                return error_set(err, ERR_INVALID,
+                                 "the key may not use '%s', so it cannot be "
+                                 "narrowed to it",
+                                 one);
+        memcpy(after.ids[b], to->ids[b], ACTOR_BOUND_MAX);
+    }
+    key->bounds = after;
+    return 0;
+}
+
+/* Applies the patch; *ret_narrower: the key has fewer rights than before. */
+static int apply_patch(struct auth_row *key,
+                       const struct auth_key_patch *patch, bool *ret_narrower,
+                       struct error *err)
+{
+    const struct auth_row before = *key;
+    uint32_t most = key->scopes & AUTH_ADMIN ? AUTH_SCOPES_ALL : key->scopes;
+    int64_t ends = clock_real_ms() + 1000 * (int64_t)patch->expires_in_s;
+
+    if (patch->name) {
+        if (auth_key_name_check(patch->name, err) < 0)
+            return -(int)err->code;
+        (void)snprintf(key->name, sizeof(key->name), "%s", patch->name);
+    }
+    if (patch->scopes & ~most) {
+        (void)error_set(err, ERR_INVALID, "a key cannot get more scopes");
+        return error_hint(err, "create another key");
+    }
+    if (patch->scopes)
+        key->scopes = patch->scopes;
+    if (patch->expires_in_s > AUTH_KEY_TTL_MAX_S)
+        return error_set(err, ERR_INVALID, "a key may last %u seconds at most",
+                         AUTH_KEY_TTL_MAX_S);
+    if (patch->expires_in_s && key->expires_at_ms && ends > key->expires_at_ms)
+        return error_set(err, ERR_INVALID,
+                         "the key expires sooner; its end cannot be moved "
+                         "into the future");
+    if (patch->expires_in_s)
+        key->expires_at_ms = ends;
+    if (patch->bounds && narrow_bounds(key, patch->bounds, err) < 0)
+        return -(int)err->code;
+    *ret_narrower =
+        key->scopes != before.scopes ||
+        key->expires_at_ms != before.expires_at_ms ||
+        memcmp(&key->bounds, &before.bounds, sizeof(key->bounds)) != 0;
+    return 0;
+}
+
+int auth_key_narrow(struct auth *a, const char *id,
+                    const struct auth_key_patch *patch, struct auth_key *ret,
+                    struct error *err)
+{
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
+    struct auth_row key = {.scopes = 0};
+    bool lasting, narrower = false;
+    int r = current_row(a, id, &key, err);
+
+    if (r < 0)
+        return r;
+    lasting = auth_entry_lasting(&key);
+    r = apply_patch(&key, patch, &narrower, err);
+    if (r == 0 && lasting && !auth_entry_lasting(&key) && a->admins == 1) {
+        (void)error_set(err, ERR_CONFLICT, "this is the last admin key");
+        r = error_hint(err, "create another admin key first");
+    }
+    if (r == 0)
+        r = auth_key_store_change(a->store, &key, !narrower, err);
+    if (r < 0)
+        return r;
+    auth_entry_replace(a, &key, !narrower);
+    auth_key_public(&key, ret);
+    return 0;
+}
+
+int auth_key_rotate(struct auth *a, const char *id, struct auth_key *ret,
+                    char **ret_secret, struct error *err)
+{
+    struct mutex *held cleanup(mutex_release) = mutex_hold(&a->changes);
+    char secret[AUTH_SECRET_LEN + 1];
+    struct auth_row key = {.scopes = 0}, fresh;
+    int r = current_row(a, id, &key, err);
+
+    if (r < 0)
+        return r;
+    auth_key_make(a, &key, &fresh, secret);
+    memcpy(key.hash, fresh.hash, sizeof(key.hash));
+    r = auth_key_store_change(a->store, &key, false, err);
+    if (r == 0) {
+        auth_entry_replace(a, &key, false);
+        auth_key_public(&key, ret);
+        *ret_secret = xstrdup(secret);
+    }
+    explicit_bzero(secret, sizeof(secret));
+    return r;
 }

@@ -6,8 +6,17 @@
 #include <string.h>
 
 #include "auth/auth_int.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+
+/* Commits, and has every node read the keys again. */
+static int commit_changed(struct store_tx **tx, struct error *err)
+{
+    int r = store_notify(*tx, AUTH_CHANNEL, "", err);
+
+    return r < 0 ? r : store_commit(tx, err);
+}
 
 int auth_key_store_put(struct store *s, const struct auth_row *row,
                        struct error *err)
@@ -29,32 +38,10 @@ int auth_key_store_put(struct store *s, const struct auth_row *row,
                        row->bounds.ids[ACTOR_WORKSPACES],
                        row->bounds.ids[ACTOR_SESSIONS], row->parent, row->root,
                        row->expires_at_ms);
-    return r < 0 ? r : store_commit(&tx, err);
+    return r < 0 ? r : commit_changed(&tx, err);
 }
 
 /* ---- listing ------------------------------------------------------------ */
-
-static void read_row(struct store_rows *rows, struct auth_row *ret)
-{
-    size_t len;
-    const void *hash = store_bytes(rows, 1, &len);
-
-    memset(ret, 0, sizeof(*ret));
-    store_copy(rows, 0, ret->id, sizeof(ret->id));
-    if (hash && len == sizeof(ret->hash))
-        memcpy(ret->hash, hash, sizeof(ret->hash));
-    store_copy(rows, 2, ret->tenant, sizeof(ret->tenant));
-    store_copy(rows, 3, ret->name, sizeof(ret->name));
-    ret->scopes = (uint32_t)store_int(rows, 4);
-    ret->created_at_ms = store_int(rows, 5);
-    ret->revoked_at_ms = store_int(rows, 6);
-    ret->last_used_at_ms = store_int(rows, 7);
-    for (int b = 0; b < ACTOR_BOUNDS; b++)
-        store_copy(rows, 8 + b, ret->bounds.ids[b], ACTOR_BOUND_MAX);
-    store_copy(rows, 11, ret->parent, sizeof(ret->parent));
-    store_copy(rows, 12, ret->root, sizeof(ret->root));
-    ret->expires_at_ms = store_int(rows, 13);
-}
 
 int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
                         size_t *ret_count, struct error *err)
@@ -78,7 +65,26 @@ int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
             room = room ? 2 * room : 16;
             list = xrealloc(list, room * sizeof(*list));
         }
-        read_row(rows, &list[count++]);
+
+        struct auth_row *ret = &list[count++];
+        size_t len;
+        const void *hash = store_bytes(rows, 1, &len);
+
+        memset(ret, 0, sizeof(*ret));
+        store_copy(rows, 0, ret->id, sizeof(ret->id));
+        if (hash && len == sizeof(ret->hash))
+            memcpy(ret->hash, hash, sizeof(ret->hash));
+        store_copy(rows, 2, ret->tenant, sizeof(ret->tenant));
+        store_copy(rows, 3, ret->name, sizeof(ret->name));
+        ret->scopes = (uint32_t)store_int(rows, 4);
+        ret->created_at_ms = store_int(rows, 5);
+        ret->revoked_at_ms = store_int(rows, 6);
+        ret->last_used_at_ms = store_int(rows, 7);
+        for (int b = 0; b < ACTOR_BOUNDS; b++)
+            store_copy(rows, 8 + b, ret->bounds.ids[b], ACTOR_BOUND_MAX);
+        store_copy(rows, 11, ret->parent, sizeof(ret->parent));
+        store_copy(rows, 12, ret->root, sizeof(ret->root));
+        ret->expires_at_ms = store_int(rows, 13);
     }
     if (r < 0)
         return r;
@@ -89,8 +95,7 @@ int auth_key_store_list(struct store *s, struct auth_row **ret_rows,
 
 /* ---- changing ----------------------------------------------------------- */
 
-/* Of those that are revoked the newest are remembered, so many of each kind.
- */
+/* Keeps the newest revoked keys and tokens, up to a number of each kind. */
 static int forget_revoked(struct store_tx *tx, struct error *err)
 {
     int r = store_exec(
@@ -112,6 +117,23 @@ static int forget_revoked(struct store_tx *tx, struct error *err)
     return MIN(r, 0);
 }
 
+/* The tokens minted from a key or token, and those minted from them. */
+static int revoke_tokens(struct store_tx *tx, const char *id, int64_t at_ms,
+                         struct error *err)
+{
+    int r = store_exec(tx, err,
+                       "WITH RECURSIVE below (id) AS (SELECT id FROM keys"
+                       " WHERE parent = ?1 AND parent <> '' UNION"
+                       " SELECT k.id FROM keys AS k JOIN below ON"
+                       " k.parent = below.id AND k.parent <> '')"
+                       " UPDATE keys SET revoked_at_ms = ?2 WHERE"
+                       " revoked_at_ms = 0 AND id <> ?1"
+                       " AND id IN (SELECT id FROM below)",
+                       "ti", id, at_ms);
+
+    return r < 0 ? r : forget_revoked(tx, err);
+}
+
 int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
                           struct error *err)
 {
@@ -130,16 +152,35 @@ int auth_key_store_revoke(struct store *s, const char *id, int64_t at_ms,
         return changed;
     if (changed == 0)
         return error_set(err, ERR_NOT_FOUND, "there is no such key");
-    if (store_exec(tx, err,
-                   "WITH RECURSIVE below (id) AS (VALUES (?1) UNION"
-                   " SELECT k.id FROM keys AS k JOIN below ON"
-                   " k.parent = below.id AND k.parent <> '')"
-                   " UPDATE keys SET revoked_at_ms = ?2 WHERE"
-                   " revoked_at_ms = 0 AND id IN (SELECT id FROM below)",
-                   "ti", id, at_ms) < 0 ||
-        forget_revoked(tx, err) < 0)
+    if (revoke_tokens(tx, id, at_ms, err) < 0)
         return -(int)err->code;
-    return store_commit(&tx, err);
+    return commit_changed(&tx, err);
+}
+
+int auth_key_store_change(struct store *s, const struct auth_row *row,
+                          bool tokens, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int changed;
+
+    if (store_begin(s, STORE_WRITE, "changing a key", &tx, err) < 0)
+        return -(int)err->code;
+    changed = store_exec(
+        tx, err,
+        "UPDATE keys SET hash = ?2, name = ?3, scopes = ?4, pools = ?5,"
+        " workspaces = ?6, sessions = ?7, expires_at_ms = ?8"
+        " WHERE id = ?1 AND revoked_at_ms = 0",
+        "tbtittti", row->id, row->hash, sizeof(row->hash), row->name,
+        (int64_t)row->scopes, row->bounds.ids[ACTOR_POOLS],
+        row->bounds.ids[ACTOR_WORKSPACES], row->bounds.ids[ACTOR_SESSIONS],
+        row->expires_at_ms);
+    if (changed < 0)
+        return changed;
+    if (changed == 0)
+        return error_set(err, ERR_NOT_FOUND, "there is no such key");
+    if (!tokens && revoke_tokens(tx, row->id, clock_real_ms(), err) < 0)
+        return -(int)err->code;
+    return commit_changed(&tx, err);
 }
 
 int auth_key_store_expire(struct store *s, const char *id, int64_t at_ms,
@@ -154,7 +195,7 @@ int auth_key_store_expire(struct store *s, const char *id, int64_t at_ms,
                    " AND (expires_at_ms = 0 OR expires_at_ms > ?2)",
                    "ti", id, at_ms) < 0)
         return -(int)err->code;
-    return store_commit(&tx, err);
+    return commit_changed(&tx, err);
 }
 
 int auth_key_store_sweep(struct store *s, int64_t before_ms, struct error *err)

@@ -21,23 +21,18 @@ static const struct {
     {"admin", AUTH_ADMIN},
 };
 
-static uint32_t find(const char *name, size_t len)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(scopes_table); i++)
-        if (strlen(scopes_table[i].name) == len &&
-            strncmp(scopes_table[i].name, name, len) == 0)
-            return scopes_table[i].bit;
-    return 0;
-}
-
 int auth_scopes_parse(const char *text, uint32_t *ret, struct error *err)
 {
     uint32_t scopes = 0;
 
     for (;;) {
         size_t len = strcspn(text, ",");
-        uint32_t bit = find(text, len);
+        uint32_t bit = 0;
 
+        for (size_t i = 0; i < ARRAY_SIZE(scopes_table); i++)
+            if (strlen(scopes_table[i].name) == len &&
+                strncmp(scopes_table[i].name, text, len) == 0)
+                bit = scopes_table[i].bit;
         if (!bit) {
             (void)error_set(err, ERR_INVALID, "unknown scope \"%.*s\"",
                             (int)MIN(len, (size_t)32), text);

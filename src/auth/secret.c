@@ -15,6 +15,7 @@
 #include "auth/auth_int.h"
 #include "base/error.h"
 #include "base/fd.h"
+#include "base/hex.h"
 #include "base/ids.h"
 #include "base/mem.h"
 
@@ -54,21 +55,6 @@ static int make_secret(int dir, unsigned char ret[HASH_SIZE],
     return 0;
 }
 
-static bool from_hex(const char *text, unsigned char ret[HASH_SIZE])
-{
-    static const char digits[] = "0123456789abcdef";
-
-    for (size_t i = 0; i < HASH_SIZE; i++) {
-        const char *high = memchr(digits, text[2 * i], 16);
-        const char *low = memchr(digits, text[2 * i + 1], 16);
-
-        if (!high || !low)
-            return false;
-        ret[i] = (unsigned char)((high - digits) << 4 | (low - digits));
-    }
-    return true;
-}
-
 static int read_secret(int fd, unsigned char ret[HASH_SIZE], struct error *err)
 {
     char text[HEX_LEN + 2];
@@ -87,7 +73,8 @@ static int read_secret(int fd, unsigned char ret[HASH_SIZE], struct error *err)
                                "all keys");
     }
     n = fd_read_all(fd, text, sizeof(text));
-    good = n == HEX_LEN + 1 && text[HEX_LEN] == '\n' && from_hex(text, ret);
+    good = n == HEX_LEN + 1 && text[HEX_LEN] == '\n' &&
+           hex_decode(text, ret, HASH_SIZE);
     explicit_bzero(text, sizeof(text));
     if (!good)
         return error_set(err, ERR_INTERNAL, SECRET_FILE " is damaged");

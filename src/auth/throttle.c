@@ -82,16 +82,6 @@ static void age_remove(struct auth_throttle *s, uint16_t i)
     *(e->newer == NONE ? &s->newest : &s->entries[e->newer].older) = e->older;
 }
 
-static void age_add(struct auth_throttle *s, uint16_t i)
-{
-    struct entry *e = &s->entries[i];
-
-    e->older = s->newest;
-    e->newer = NONE;
-    *(s->newest == NONE ? &s->oldest : &s->entries[s->newest].newer) = i;
-    s->newest = i;
-}
-
 /* A free entry: a new one, or that of the oldest failure. */
 static uint16_t entry_take(struct auth_throttle *s)
 {
@@ -124,8 +114,14 @@ static struct entry *entry_get(struct auth_throttle *s,
     } else {
         age_remove(s, i);
     }
-    age_add(s, i);
-    return &s->entries[i];
+
+    struct entry *e = &s->entries[i];
+
+    e->older = s->newest;
+    e->newer = NONE;
+    *(s->newest == NONE ? &s->oldest : &s->entries[s->newest].newer) = i;
+    s->newest = i;
+    return e;
 }
 
 uint64_t auth_throttle_fail(struct auth_throttle *s, const void *name,

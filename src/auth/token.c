@@ -16,14 +16,6 @@
 
 /* ---- minting ------------------------------------------------------------ */
 
-static int check_ttl(uint32_t ttl_s, struct error *err)
-{
-    if (ttl_s >= AUTH_TOKEN_TTL_MIN_S && ttl_s <= AUTH_TOKEN_TTL_MAX_S)
-        return 0;
-    return error_set(err, ERR_INVALID, "ttl_s must be from %u to %u",
-                     AUTH_TOKEN_TTL_MIN_S, AUTH_TOKEN_TTL_MAX_S);
-}
-
 static int narrow_scopes(const struct principal *parent, uint32_t asked,
                          uint32_t *ret, struct error *err)
 {
@@ -110,24 +102,17 @@ static void count_tokens(struct auth *a, const char *tenant, int64_t now,
         }
 }
 
-static int check_room(const struct crowd *c, int64_t now, struct error *err)
-{
-    if (c->live < AUTH_TOKENS_MAX)
-        return 0;
-    (void)error_set(err, ERR_LIMIT, "the tenant has %u live tokens already",
-                    AUTH_TOKENS_MAX);
-    (void)error_hint(err, "revoke some, or give them less time");
-    return error_retry(err, (int)((c->first_end_ms - now) / 1000 + 1));
-}
-
-static int plan(const struct principal *parent,
-                const struct auth_token_spec *spec, struct auth_row *ret,
-                struct error *err)
+static int plan_token(const struct principal *parent,
+                      const struct auth_token_spec *spec, struct auth_row *ret,
+                      struct error *err)
 {
     const char *name = spec->name ? spec->name : "";
 
-    if (check_ttl(spec->ttl_s, err) < 0 ||
-        auth_key_name_check(name, err) < 0 ||
+    if (spec->ttl_s < AUTH_TOKEN_TTL_MIN_S ||
+        spec->ttl_s > AUTH_TOKEN_TTL_MAX_S)
+        return error_set(err, ERR_INVALID, "ttl_s must be from %u to %u",
+                         AUTH_TOKEN_TTL_MIN_S, AUTH_TOKEN_TTL_MAX_S);
+    if (auth_key_name_check(name, err) < 0 ||
         narrow_scopes(parent, spec->scopes, &ret->scopes, err) < 0 ||
         narrow_bounds(parent, spec->only, &ret->bounds, err) < 0)
         return -(int)err->code;
@@ -146,7 +131,7 @@ int auth_token_mint(struct auth *a, const struct principal *parent,
     struct auth_row like = {.scopes = 0};
     struct crowd crowd;
     int64_t now = clock_real_ms();
-    int r = plan(parent, spec, &like, err);
+    int r = plan_token(parent, spec, &like, err);
 
     if (r < 0)
         return r;
@@ -158,12 +143,17 @@ int auth_token_mint(struct auth *a, const struct principal *parent,
 
         count_tokens(a, parent->tenant, now, &crowd);
         r = check_parent(a, parent, now, err);
-        if (r == 0)
-            r = check_room(&crowd, now, err);
+        if (r == 0 && crowd.live >= AUTH_TOKENS_MAX) {
+            (void)error_set(err, ERR_LIMIT,
+                            "the tenant has %u live tokens already",
+                            AUTH_TOKENS_MAX);
+            (void)error_hint(err, "revoke some, or give them less time");
+            r = error_retry(err, (int)((crowd.first_end_ms - now) / 1000 + 1));
+        }
         if (r == 0)
             r = auth_key_keep(a, &like, ret_token, ret_secret, err);
     }
-    /* What is only kept to say that it has ended must not pile up either. */
+    /* Ended tokens are kept only to report that they ended; limit them too. */
     if (r == 0 && crowd.ended >= AUTH_TOKENS_MAX) {
         struct error ignored;
 
@@ -175,7 +165,8 @@ int auth_token_mint(struct auth *a, const struct principal *parent,
 /* ---- whose they are ----------------------------------------------------- */
 
 /* Is it below that token, or it? With either lock held. */
-static bool within(struct auth *a, const struct auth_entry *e, const char *top)
+static bool is_below_token(struct auth *a, const struct auth_entry *e,
+                           const char *top)
 {
     for (unsigned n = 0; e && n <= AUTH_TOKEN_DEPTH_MAX; n++) {
         if (strcmp(e->key.id, top) == 0)
@@ -200,7 +191,7 @@ static bool may_see(struct auth *a, const struct principal *who,
     if (is_admin(who))
         return true;
     return strcmp(e->key.root, who->key_id) == 0 &&
-           (!who->token[0] || within(a, e, who->token));
+           (!who->token[0] || is_below_token(a, e, who->token));
 }
 
 /* ---- listing ------------------------------------------------------------ */
@@ -216,8 +207,9 @@ static int newest_first(const void *a, const void *b)
 }
 
 /* Lock held; borrowed from the table. */
-static struct auth_entry **gather(struct auth *a, const struct principal *who,
-                                  size_t *ret_count)
+static struct auth_entry **gather_tokens(struct auth *a,
+                                         const struct principal *who,
+                                         size_t *ret_count)
 {
     struct auth_entry **all = xcalloc(a->tokens + 1, sizeof(*all));
     int64_t now = clock_real_ms();
@@ -238,7 +230,7 @@ int auth_token_list(struct auth *a, const struct principal *who,
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&a->lock);
     size_t count, from = 0, n;
-    struct auth_entry **all cleanup(mem_free) = gather(a, who, &count);
+    struct auth_entry **all cleanup(mem_free) = gather_tokens(a, who, &count);
 
     if (limit == 0 || limit > AUTH_TOKEN_LIST_MAX)
         return error_set(err, ERR_INVALID, "limit must be from 1 to %d",

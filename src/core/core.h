@@ -6,12 +6,16 @@
 #ifndef GLOVEBOX_CORE_CORE_H
 #define GLOVEBOX_CORE_CORE_H
 
+#include <stdbool.h>
+
 struct approvals;
 struct audit;
 struct blobs;
 struct conf;
 struct error;
 struct evidence;
+struct feed;
+struct nodes;
 struct policy;
 struct quotas;
 struct store;
@@ -28,6 +32,9 @@ struct core {
     struct approvals *approvals;
     struct evidence *evidence;
     struct vault *vault;
+    struct nodes *nodes; /* NULL: this is the only node */
+    struct feed *feed;   /* what happens, for live events */
+    bool four_eyes;      /* changes need a second principal */
 };
 
 /* Opens policy, quotas, approvals, evidence, the senders of audit events and

@@ -2,12 +2,13 @@
 /*
  * A run as JSON: the page people read later. Runs in the daemon on the
  * execution's thread. Ids, hashes, names and counts; no bytes of files, no
- * output, and of code nothing (its text is kept beside it).
+ * code (its text is kept beside it), and output only where that is configured.
  */
 #include <string.h>
 
 #include "audit/audit.h"
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "evidence/evidence_int.h"
 #include "json/json.h"
 
@@ -21,6 +22,7 @@ static void write_who(struct json_writer *w, const struct actor *who)
     json_write_open(w, "who", '{');
     text(w, "tenant", who->tenant);
     text(w, "key", who->key);
+    text(w, "name", who->name);
     text(w, "token", who->token);
     text(w, "door", who->door);
     text(w, "tool", who->tool);
@@ -35,6 +37,8 @@ static void write_trigger(struct json_writer *w, const struct evidence_run *r)
     json_write_open(w, "trigger", '{');
     text(w, "conversation", r->conversation);
     text(w, "message", r->message);
+    text(w, "by", r->who->trigger ? r->who->trigger : "client");
+    text(w, "prompt", r->prompt);
     if (r->metadata)
         json_write_raw(w, "metadata", r->metadata, strlen(r->metadata));
     else
@@ -172,6 +176,41 @@ static void write_policy(struct json_writer *w, const struct evidence_run *r)
     json_write_close(w, '}');
 }
 
+static void write_checks(struct json_writer *w, const struct evidence_run *r)
+{
+    json_write_open(w, "checks", '[');
+    for (size_t i = 0; i < r->check_count; i++) {
+        const struct policy_check *c = &r->checks[i];
+
+        json_write_open(w, NULL, '{');
+        json_write_string(w, "action", policy_action_name(c->action));
+        text(w, "about", c->about);
+        json_write_string(w, "verdict", policy_verdict_name(c->verdict));
+        json_write_string(w, "rule", c->rule);
+        json_write_string(w, "layer", c->layer);
+        json_write_int(w, "version", c->version);
+        json_write_close(w, '}');
+    }
+    json_write_close(w, ']');
+    json_write_bool(w, "checks_truncated", r->checks_truncated);
+}
+
+static void write_output(struct json_writer *w, const struct evidence_run *r,
+                         size_t max)
+{
+    size_t kept;
+
+    if (!r->output || !max || r->ephemeral) {
+        json_write_string(w, "output", NULL);
+        return;
+    }
+    kept = utf8_cut(r->output, r->output_len, max);
+    json_write_open(w, "output", '{');
+    json_write_text(w, "text", r->output, kept);
+    json_write_bool(w, "truncated", kept < r->output_len);
+    json_write_close(w, '}');
+}
+
 static void write_end(struct json_writer *w, const struct evidence_run *r)
 {
     bool asked = r->approval && *r->approval;
@@ -200,7 +239,7 @@ static void write_end(struct json_writer *w, const struct evidence_run *r)
 }
 
 void evidence_body(const struct evidence_run *run, const char *code_sha256,
-                   bool code_kept, struct buf *out)
+                   bool code_kept, size_t output_max, struct buf *out)
 {
     struct json_writer w = {.out = out};
 
@@ -217,6 +256,8 @@ void evidence_body(const struct evidence_run *run, const char *code_sha256,
     write_files(&w, run);
     write_connections(&w, run);
     write_policy(&w, run);
+    write_checks(&w, run);
+    write_output(&w, run, output_max);
     write_end(&w, run);
     json_write_close(&w, '}');
     buf_add(out, "", 1);

@@ -212,17 +212,6 @@ static void copy_text(char *ret, size_t size, const char *text)
     (void)snprintf(ret, size, "%s", text ? text : "");
 }
 
-/* Whole characters, at most so many bytes. */
-static char *keep_code(const char *code, size_t len)
-{
-    size_t most = MIN(len, (size_t)EVIDENCE_CODE_MAX);
-
-    while (most < len && most > 0 &&
-           ((unsigned char)code[most] & 0xc0) == 0x80)
-        most--;
-    return xstrndup(code, most);
-}
-
 static struct evidence_waiting *make(const struct evidence *ev,
                                      const struct evidence_run *run)
 {
@@ -243,8 +232,9 @@ static struct evidence_waiting *make(const struct evidence *ev,
     copy_text(w->outcome, sizeof(w->outcome), run->outcome);
     w->at_ms = run->finished_at_ms ? run->finished_at_ms : clock_real_ms();
     if (keep)
-        w->code = keep_code(run->code, run->code_len);
-    evidence_body(run, w->code_sha256, keep, &body);
+        w->code = xstrndup(
+            run->code, utf8_cut(run->code, run->code_len, EVIDENCE_CODE_MAX));
+    evidence_body(run, w->code_sha256, keep, ev->settings.output, &body);
     w->body = buf_take(&body, &w->bytes);
     w->bytes += sizeof(*w) + (w->code ? strlen(w->code) : 0);
     return w;

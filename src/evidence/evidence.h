@@ -51,7 +51,7 @@ struct evidence_file {
     uint64_t size;
 };
 
-/* What it showed besides text: pictures and the like. */
+/* Output other than text, such as images. */
 struct evidence_artifact {
     const char *how; /* "display" or "result" */
     const char *type;
@@ -67,7 +67,8 @@ struct evidence_run {
     const char *code;
     size_t code_len;
     const char *metadata, *conversation, *message; /* or NULL */
-    const char *base_commit, *commit;              /* mounted; made; "" none */
+    const char *prompt;               /* of the agent loop, or NULL */
+    const char *base_commit, *commit; /* mounted; made; "" none */
     int64_t base_seq; /* the mounted one's number; 0: nothing was */
     const struct evidence_file *files;
     size_t file_count;
@@ -81,9 +82,14 @@ struct evidence_run {
     size_t connection_count;
     bool connections_truncated;
     const struct policy_decision *decision; /* or NULL */
-    const char *approval;                   /* apr_… or "" */
-    const char *retry_of;                   /* exec_… or "" */
-    uint32_t repeats;                       /* the same code had failed */
+    const struct policy_check *checks; /* every layer's, and connections' */
+    size_t check_count;
+    bool checks_truncated;
+    const char *output; /* its text; NULL: none, or not to be kept */
+    size_t output_len;
+    const char *approval;  /* apr_… or "" */
+    const char *retry_of;  /* exec_… or "" */
+    uint32_t repeats;      /* the same code had failed */
     const char *outcome;   /* "ok", …, "denied", "pending_approval" */
     const char *failure;   /* or NULL */
     const char *isolation; /* what stood: "namespaces, seccomp, …" */
@@ -94,7 +100,8 @@ struct evidence_run {
 
 struct evidence_settings {
     bool code;     /* keep the text of code */
-    uint32_t days; /* 0: for ever */
+    size_t output; /* bytes of output text that are kept; 0: none */
+    uint32_t days; /* 0: forever */
 };
 
 /* store, audit: borrowed until close. Starts a thread. */
@@ -110,8 +117,8 @@ void evidence_flush(struct evidence *ev);
 
 #define EVIDENCE_CODE_MAX (1u << 20) /* bytes of text that are kept */
 
-/* Whose may be seen: all: the whole tenant's; else only what the actor itself
- * has asked for. What it is bound to holds besides. */
+/* all: the whole tenant's executions; else only the actor's own. The actor's
+ * bounds apply in both cases. */
 
 /* As a JSON object; ERR_NOT_FOUND. */
 int evidence_get(struct evidence *ev, const struct actor *who, bool all,

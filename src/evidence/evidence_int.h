@@ -42,6 +42,6 @@ struct evidence {
 
 /* body.c: everything but the code's text. */
 void evidence_body(const struct evidence_run *run, const char *code_sha256,
-                   bool code_kept, struct buf *out);
+                   bool code_kept, size_t output_max, struct buf *out);
 
 #endif

@@ -71,6 +71,12 @@ void govern_decide(const struct govern *g, const struct govern_request *rq,
     }
 }
 
+size_t govern_checks(const struct govern *g, const struct govern_request *rq,
+                     struct policy_check ret[POLICY_CHECKS_OF])
+{
+    return policy_checks(g->policy, rq->pinned, &rq->ask, ret);
+}
+
 void govern_record(const struct govern *g, const struct govern_request *rq,
                    const struct policy_decision *d)
 {
@@ -127,6 +133,17 @@ int govern_hold_payload(const struct govern *g,
     const struct approval_spec spec = spec_of(rq, d, payload);
 
     return approval_ask(g->approvals, &spec, ret, err);
+}
+
+int govern_four_eyes(const struct govern *g, const struct govern_request *rq,
+                     struct error *err)
+{
+    const struct policy_decision d = {.verdict = POLICY_ASK,
+                                      .rule = "four-eyes",
+                                      .layer = "configuration",
+                                      .version = policy_current(g->policy)};
+
+    return govern_hold(g, rq, &d, err);
 }
 
 int govern_apply(const struct govern *g, const struct govern_request *rq,

@@ -70,7 +70,16 @@ struct govern_request govern_execute(const struct govern_scope *scope,
                                      const char *language, size_t code_bytes,
                                      uint32_t timeout_s,
                                      uint64_t output_bytes);
+/* A program of ours that runs in the session: a search in its files, or a
+ * report. Neither has code of the client's. */
+struct govern_request govern_search(const struct govern_scope *scope,
+                                    uint32_t timeout_s, uint64_t output_bytes);
+struct govern_request govern_report(const struct govern_scope *scope,
+                                    uint32_t timeout_s, uint64_t output_bytes);
 struct govern_request govern_create_session(const struct govern_scope *scope);
+/* POLICY_HIBERNATE, POLICY_UNDO or POLICY_BRANCH. */
+struct govern_request govern_memory(const struct govern_scope *scope,
+                                    enum policy_action action);
 /* mime NULL or "": the type that follows from the path. bytes -1: unknown. */
 struct govern_request govern_file_in(const struct govern_scope *scope,
                                      const char *path, const char *mime,
@@ -98,6 +107,15 @@ struct govern_request govern_package(const struct govern_scope *scope,
                                      const char *package, const char *version,
                                      const char *sha256);
 
+/* A named agent, or a tool of a workspace, is made, changed or deleted. */
+struct govern_request govern_agent(const struct govern_scope *scope);
+struct govern_request govern_tool(const struct govern_scope *scope,
+                                  const char *language, size_t code_bytes);
+
+/* A change of the policy, of keys, quotas or secrets; see govern_four_eyes.
+ */
+struct govern_request govern_change(const struct actor *actor);
+
 /* Adds a detail; nothing if the text is NULL or "". */
 void govern_add(struct govern_request *rq, const char *name, const char *text);
 void govern_add_json(struct govern_request *rq, const char *name,
@@ -113,6 +131,10 @@ bool govern_idle(const struct govern *g);
  * of the two counts. A package that no rule names is denied. */
 void govern_decide(const struct govern *g, const struct govern_request *rq,
                    struct policy_decision *ret);
+/* Every check of policy behind that decision, for evidence; returns how many.
+ * What govern_decide adds for files and packages is no check of a rule. */
+size_t govern_checks(const struct govern *g, const struct govern_request *rq,
+                     struct policy_check ret[POLICY_CHECKS_OF]);
 /* The decision was made by a rule, not by a default. */
 bool govern_by_rule(const struct policy_decision *d);
 /* Writes the decision to the audit trail. */
@@ -131,6 +153,11 @@ int govern_apply(const struct govern *g, const struct govern_request *rq,
  * does after "ask". */
 int govern_hold(const struct govern *g, const struct govern_request *rq,
                 const struct policy_decision *d, struct error *err);
+/* Holds a change until another principal has approved it: the same request
+ * again then succeeds once. Policy is not consulted, so that no rule can
+ * exempt its own change or lock administrators out. */
+int govern_four_eyes(const struct govern *g, const struct govern_request *rq,
+                     struct error *err);
 /* Holds an act that the service itself carries out after the approval, such
  * as an execution. payload: all that is needed for it, a JSON object. */
 int govern_hold_payload(const struct govern *g,

@@ -39,9 +39,40 @@ struct govern_request govern_execute(const struct govern_scope *scope,
     return rq;
 }
 
+static struct govern_request of_program(const struct govern_scope *scope,
+                                        enum policy_action action,
+                                        uint32_t timeout_s,
+                                        uint64_t output_bytes)
+{
+    struct govern_request rq = of_scope(scope, action);
+
+    rq.ask.language = "shell";
+    rq.ask.timeout_s = timeout_s;
+    rq.ask.output_bytes = (int64_t)output_bytes;
+    return rq;
+}
+
+struct govern_request govern_search(const struct govern_scope *scope,
+                                    uint32_t timeout_s, uint64_t output_bytes)
+{
+    return of_program(scope, POLICY_SEARCH, timeout_s, output_bytes);
+}
+
+struct govern_request govern_report(const struct govern_scope *scope,
+                                    uint32_t timeout_s, uint64_t output_bytes)
+{
+    return of_program(scope, POLICY_REPORT, timeout_s, output_bytes);
+}
+
 struct govern_request govern_create_session(const struct govern_scope *scope)
 {
     return of_scope(scope, POLICY_SESSION);
+}
+
+struct govern_request govern_memory(const struct govern_scope *scope,
+                                    enum policy_action action)
+{
+    return of_scope(scope, action);
 }
 
 static struct govern_request about_file(const struct govern_scope *scope,
@@ -81,6 +112,21 @@ struct govern_request govern_share(const struct govern_scope *scope,
 struct govern_request govern_transfer(const struct govern_scope *scope)
 {
     return of_scope(scope, POLICY_TRANSFER);
+}
+
+struct govern_request govern_agent(const struct govern_scope *scope)
+{
+    return of_scope(scope, POLICY_AGENT);
+}
+
+struct govern_request govern_tool(const struct govern_scope *scope,
+                                  const char *language, size_t code_bytes)
+{
+    struct govern_request rq = of_scope(scope, POLICY_TOOL);
+
+    rq.ask.language = language;
+    rq.ask.code_bytes = (int64_t)code_bytes;
+    return rq;
 }
 
 static struct govern_request about_host(const struct govern_scope *scope,
@@ -131,6 +177,11 @@ struct govern_request govern_package(const struct govern_scope *scope,
     rq.ask.version = version;
     rq.ask.sha256 = sha256;
     return rq;
+}
+
+struct govern_request govern_change(const struct actor *actor)
+{
+    return of_scope(&(struct govern_scope){.actor = actor}, POLICY_CHANGE);
 }
 
 static void add_detail(struct govern_request *rq, struct govern_detail detail)

@@ -4,7 +4,9 @@
  * one) and cases, each a request and what is expected of the decision. Pure;
  * run by `glovebox policy test` and by our own tests.
  */
+#include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "audit/audit.h"
@@ -21,7 +23,7 @@ struct cases {
     struct arena *arena;
     struct policy_rules *versions[VERSIONS_MAX]; /* the last is current */
     size_t version_count;
-    const struct policy_node *list;
+    const struct yaml_node *list;
 };
 
 static void cases_done(struct cases *c)
@@ -31,32 +33,55 @@ static void cases_done(struct cases *c)
     arena_free(c->arena);
 }
 
-static int fault(const struct policy_node *n, const char *what,
+static int fault(const struct yaml_node *n, const char *what,
                  struct error *err)
 {
     (void)error_set(err, ERR_INVALID, "%s", what);
-    return policy_yaml_at(n, err);
+    return policy_compile_at(n, err);
 }
 
-static int known_keys(const struct policy_node *n, const char *const *known,
-                      size_t count, struct error *err)
-{
-    if (n->kind != NODE_MAP)
-        return fault(n, "a mapping is expected here", err);
-    for (const struct policy_node *i = n->first; i; i = i->next) {
-        size_t k = 0;
+/* ---- as JSON ------------------------------------------------------------ */
 
-        while (k < count && strcmp(known[k], i->key) != 0)
-            k++;
-        if (k == count)
-            return policy_yaml_unknown(i, "key", i->key, known, count, err);
+static json_t *scalar_json(const struct yaml_node *n)
+{
+    char *end;
+    long long number;
+
+    if (!n->plain)
+        return json_string(n->text);
+    if (strcmp(n->text, "true") == 0 || strcmp(n->text, "false") == 0)
+        return json_boolean(n->text[0] == 't');
+    if (strcmp(n->text, "null") == 0 || strcmp(n->text, "~") == 0 ||
+        n->len == 0)
+        return json_null();
+    errno = 0;
+    number = strtoll(n->text, &end, 10);
+    if (errno == 0 && *end == '\0' && n->text[0] != ' ')
+        return json_integer(number);
+    return json_string(n->text);
+}
+
+/* Plain numbers, true, false and null as such; owned by caller. As deep as the
+ * tree may be. */
+static json_t *yaml_to_json(const struct yaml_node *n)
+{
+    json_t *out;
+
+    if (n->kind == NODE_SCALAR)
+        return scalar_json(n);
+    out = n->kind == NODE_LIST ? json_array() : json_object();
+    for (const struct yaml_node *i = n->first; i; i = i->next) {
+        if (n->kind == NODE_LIST)
+            (void)json_array_append_new(out, yaml_to_json(i));
+        else
+            (void)json_object_set_new(out, i->key, yaml_to_json(i));
     }
-    return 0;
+    return out;
 }
 
 /* ---- the file ----------------------------------------------------------- */
 
-static int add_version(struct cases *c, const struct policy_node *n,
+static int add_version(struct cases *c, const struct yaml_node *n,
                        struct error *err)
 {
     if (c->version_count == VERSIONS_MAX)
@@ -68,11 +93,11 @@ static int add_version(struct cases *c, const struct policy_node *n,
     return 0;
 }
 
-static int load_versions(struct cases *c, const struct policy_node *root,
+static int load_versions(struct cases *c, const struct yaml_node *root,
                          struct error *err)
 {
-    const struct policy_node *one = policy_yaml_get(root, "policy");
-    const struct policy_node *many = policy_yaml_get(root, "policies");
+    const struct yaml_node *one = yaml_get(root, "policy");
+    const struct yaml_node *many = yaml_get(root, "policies");
     int rc = 0;
 
     if (c->version_count && (one || many))
@@ -81,7 +106,7 @@ static int load_versions(struct cases *c, const struct policy_node *root,
         rc = add_version(c, one, err);
     if (many && many->kind != NODE_LIST)
         return fault(many, "policies is a list, oldest first", err);
-    for (const struct policy_node *i = many ? many->first : NULL; i && rc == 0;
+    for (const struct yaml_node *i = many ? many->first : NULL; i && rc == 0;
          i = i->next)
         rc = add_version(c, i, err);
     if (rc == 0 && c->version_count == 0)
@@ -93,21 +118,22 @@ static int load(struct cases *c, const char *text, size_t len,
                 struct error *err)
 {
     static const char *const known[] = {"zone", "policy", "policies", "cases"};
-    const struct policy_node *zone;
-    struct policy_node *root = NULL;
-    int rc = policy_yaml_parse(c->arena, text, len, &root, err);
+    const struct yaml_node *zone;
+    struct yaml_node *root = NULL;
+    int rc = policy_compile_tree(c->arena, text, len, &root, err);
 
     if (rc == 0)
-        rc = known_keys(root, known, ARRAY_SIZE(known), err);
+        rc = policy_compile_map(root, "a file of cases", known,
+                                ARRAY_SIZE(known), err);
     if (rc < 0)
         return rc;
-    zone = policy_yaml_get(root, "zone");
+    zone = yaml_get(root, "zone");
     if (zone && zone->kind != NODE_SCALAR)
         return fault(zone, "zone is a name", err);
     rc = policy_zone_set(zone ? zone->text : "", err);
     if (rc == 0)
         rc = load_versions(c, root, err);
-    c->list = policy_yaml_get(root, "cases");
+    c->list = yaml_get(root, "cases");
     if (rc == 0 && (!c->list || c->list->kind != NODE_LIST ||
                     c->list->count == 0 || c->list->count > CASES_MAX))
         rc = fault(c->list ? c->list : root,
@@ -117,7 +143,7 @@ static int load(struct cases *c, const char *text, size_t len,
 
 /* ---- one case ----------------------------------------------------------- */
 
-static int compare_text(const struct policy_node *want, const char *is,
+static int compare_text(const struct yaml_node *want, const char *is,
                         char *why, size_t size)
 {
     if (strcmp(want->text, is) == 0)
@@ -126,13 +152,13 @@ static int compare_text(const struct policy_node *want, const char *is,
     return 1;
 }
 
-static int compare(const struct policy_node *expect,
+static int compare(const struct yaml_node *expect,
                    const struct policy_decision *d, char *why, size_t size)
 {
     char number[24];
     int bad = 0;
 
-    for (const struct policy_node *n = expect->first; n && !bad; n = n->next) {
+    for (const struct yaml_node *n = expect->first; n && !bad; n = n->next) {
         int64_t value = strcmp(n->key, "version") == 0     ? d->version
                         : strcmp(n->key, "timeout_s") == 0 ? d->timeout_s
                         : strcmp(n->key, "expires_s") == 0
@@ -154,23 +180,23 @@ static int compare(const struct policy_node *expect,
     return bad;
 }
 
-static int check_expect(const struct policy_node *expect, struct error *err)
+static int check_expect(const struct yaml_node *expect, struct error *err)
 {
     static const char *const known[] = {
         "verdict",   "rule",         "layer",     "reason",
         "timeout_s", "output_bytes", "expires_s", "version"};
-    int rc = known_keys(expect, known, ARRAY_SIZE(known), err);
+    int rc =
+        policy_compile_map(expect, "expect", known, ARRAY_SIZE(known), err);
 
-    for (const struct policy_node *n = expect->first; n && rc == 0;
-         n = n->next)
+    for (const struct yaml_node *n = expect->first; n && rc == 0; n = n->next)
         if (n->kind != NODE_SCALAR)
             rc = fault(n, "a single value is expected here", err);
-    if (rc == 0 && !policy_yaml_get(expect, "verdict"))
+    if (rc == 0 && !yaml_get(expect, "verdict"))
         rc = fault(expect, "a case expects at least a verdict", err);
     return rc;
 }
 
-static int pinned_of(const struct cases *c, const struct policy_node *n,
+static int pinned_of(const struct cases *c, const struct yaml_node *n,
                      const struct policy_rules **ret, struct error *err)
 {
     unsigned long number =
@@ -183,23 +209,23 @@ static int pinned_of(const struct cases *c, const struct policy_node *n,
 }
 
 /* 0 as expected, 1 not (why), or -code for a case that is no case. */
-static int run_case(const struct cases *c, const struct policy_node *n,
+static int run_case(const struct cases *c, const struct yaml_node *n,
                     char *why, size_t size, struct error *err)
 {
     static const char *const known[] = {"name", "request", "expect", "pinned"};
-    const struct policy_node *request, *expect, *pin;
+    const struct yaml_node *request, *expect, *pin;
     const struct policy_rules *pinned = NULL;
     json_t *json cleanup(json_unref) = NULL;
     struct actor who = {.tenant = "default", .key = "key_test"};
     struct policy_request rq;
     struct policy_decision d;
-    int rc = known_keys(n, known, ARRAY_SIZE(known), err);
+    int rc = policy_compile_map(n, "a case", known, ARRAY_SIZE(known), err);
 
     if (rc < 0)
         return rc;
-    request = policy_yaml_get(n, "request");
-    expect = policy_yaml_get(n, "expect");
-    pin = policy_yaml_get(n, "pinned");
+    request = yaml_get(n, "request");
+    expect = yaml_get(n, "expect");
+    pin = yaml_get(n, "pinned");
     if (!request || request->kind != NODE_MAP || !expect)
         return fault(n, "a case has a request and what to expect", err);
     rc = check_expect(expect, err);
@@ -207,10 +233,10 @@ static int run_case(const struct cases *c, const struct policy_node *n,
         rc = pinned_of(c, pin, &pinned, err);
     if (rc < 0)
         return rc;
-    json = policy_yaml_json(request);
+    json = yaml_to_json(request);
     rc = policy_request_read(json, &rq, &who, err);
     if (rc < 0)
-        return policy_yaml_at(request, err);
+        return policy_compile_at(request, err);
     policy_evaluate(c->versions[c->version_count - 1], pinned, &rq, &d);
     return compare(expect, &d, why, size);
 }
@@ -229,10 +255,9 @@ int policy_cases_run(const char *policy, size_t policy_len, const char *text,
     }
     if (rc == 0)
         rc = load(&c, text, len, err);
-    for (const struct policy_node *n = rc == 0 && c.list ? c.list->first
-                                                         : NULL;
+    for (const struct yaml_node *n = rc == 0 && c.list ? c.list->first : NULL;
          n; n = n->next) {
-        const struct policy_node *name = policy_yaml_get(n, "name");
+        const struct yaml_node *name = yaml_get(n, "name");
         char why[512] = "", fallback[32];
 
         (void)snprintf(fallback, sizeof(fallback), "case %u", ++number);

@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "policy/policy_int.h"
+#include "json/json.h"
 
 #define NAME_BYTES (POLICY_NAME_MAX - 1)
 #define TIMEOUT_MAX_S 86400
@@ -25,10 +26,42 @@ struct compiler {
     const struct policy_zone *zone; /* of all, until a layer says otherwise */
 };
 
-static int fault(const struct policy_node *n, struct error *err,
-                 const char *fmt, ...) __attribute__((format(printf, 3, 4)));
-static int fault(const struct policy_node *n, struct error *err,
-                 const char *fmt, ...)
+/* ---- faults and their lines --------------------------------------------- */
+
+int policy_compile_at(const struct yaml_node *n, struct error *err)
+{
+    return error_wrap(err, "line %u", n->line);
+}
+
+int policy_compile_unknown(const struct yaml_node *n, const char *what,
+                           const char *name, const char *const *known,
+                           size_t count, struct error *err)
+{
+    const char *near = json_nearest(name, known, count);
+
+    (void)error_set(err, ERR_INVALID, "unknown %s \"%.64s\"", what, name);
+    if (near)
+        (void)error_hint(err, "did you mean \"%s\"?", near);
+    else
+        (void)error_hint(err, "docs/POLICY.md has the list");
+    return policy_compile_at(n, err);
+}
+
+int policy_compile_tree(struct arena *arena, const char *text, size_t len,
+                        struct yaml_node **ret, struct error *err)
+{
+    unsigned line = 1;
+    int rc = yaml_read(arena, text, len, ret, &line, err);
+
+    if (rc == 0 && !*ret)
+        rc = error_set(err, ERR_INVALID, "there is nothing in it");
+    return rc < 0 ? error_wrap(err, "line %u", line) : 0;
+}
+
+static int fault(const struct yaml_node *n, struct error *err, const char *fmt,
+                 ...) __attribute__((format(printf, 3, 4)));
+static int fault(const struct yaml_node *n, struct error *err, const char *fmt,
+                 ...)
 {
     char text[256];
     va_list args;
@@ -37,28 +70,29 @@ static int fault(const struct policy_node *n, struct error *err,
     (void)vsnprintf(text, sizeof(text), fmt, args); /* may cut */
     va_end(args);
     (void)error_set(err, ERR_INVALID, "%s", text);
-    return policy_yaml_at(n, err);
+    return policy_compile_at(n, err);
 }
 
 /* ---- shapes ------------------------------------------------------------- */
 
-static int want_map(const struct policy_node *n, const char *what,
-                    const char *const *known, size_t count, struct error *err)
+int policy_compile_map(const struct yaml_node *n, const char *what,
+                       const char *const *known, size_t count,
+                       struct error *err)
 {
     if (n->kind != NODE_MAP)
         return fault(n, err, "%s must be a mapping", what);
-    for (const struct policy_node *i = n->first; i; i = i->next) {
+    for (const struct yaml_node *i = n->first; i; i = i->next) {
         size_t k = 0;
 
         while (k < count && strcmp(known[k], i->key) != 0)
             k++;
         if (k == count)
-            return policy_yaml_unknown(i, "key", i->key, known, count, err);
+            return policy_compile_unknown(i, "key", i->key, known, count, err);
     }
     return 0;
 }
 
-static int want_verdict(const struct policy_node *n, enum policy_verdict *ret,
+static int want_verdict(const struct yaml_node *n, enum policy_verdict *ret,
                         struct error *err)
 {
     for (int v = POLICY_ALLOW; v <= POLICY_DENY; v++)
@@ -70,13 +104,13 @@ static int want_verdict(const struct policy_node *n, enum policy_verdict *ret,
     return fault(n, err, "%s must be allow, deny or ask", n->key);
 }
 
-static int want_number(const struct policy_node *n, enum policy_key_kind kind,
+static int want_number(const struct yaml_node *n, enum policy_key_kind kind,
                        int64_t most, int64_t *ret, struct error *err)
 {
     if (n->kind != NODE_SCALAR)
         return fault(n, err, "%s must be a number", n->key);
     if (policy_value_number(n->text, kind, ret, err) < 0)
-        return policy_yaml_at(n, err);
+        return policy_compile_at(n, err);
     if (*ret < 1 || *ret > most)
         return fault(n, err, "%s must be from 1 to %lld", n->key,
                      (long long)most);
@@ -84,8 +118,7 @@ static int want_number(const struct policy_node *n, enum policy_key_kind kind,
 }
 
 /* Something that is only said, not looked up. */
-static int want_text(const struct policy_node *n, size_t most,
-                     struct error *err)
+static int want_text(const struct yaml_node *n, size_t most, struct error *err)
 {
     if (n->kind != NODE_SCALAR || n->len == 0 || n->len > most ||
         !path_plain(n->text, n->len))
@@ -94,7 +127,7 @@ static int want_text(const struct policy_node *n, size_t most,
     return 0;
 }
 
-static int check_name(const struct policy_node *at, const char *what,
+static int check_name(const struct yaml_node *at, const char *what,
                       const char *name, struct error *err)
 {
     size_t len = strlen(name);
@@ -111,18 +144,18 @@ static int check_name(const struct policy_node *at, const char *what,
 
 /* ---- a rule ------------------------------------------------------------- */
 
-static int compile_match(struct compiler *c, const struct policy_node *n,
+static int compile_match(struct compiler *c, const struct yaml_node *n,
                          struct policy_rule *r, struct error *err)
 {
     const char *const *names;
     size_t count = policy_key_names(&names);
-    int rc = want_map(n, "match", names, count, err);
+    int rc = policy_compile_map(n, "match", names, count, err);
 
     if (rc < 0)
         return rc;
     r->conditions =
         arena_alloc(c->arena, MAX(n->count, 1u) * sizeof(*r->conditions));
-    for (const struct policy_node *i = n->first; i && rc == 0; i = i->next) {
+    for (const struct yaml_node *i = n->first; i && rc == 0; i = i->next) {
         rc = policy_terms_parse(c->arena, policy_key_find(i->key), i,
                                 &r->conditions[r->count], err);
         r->count += rc == 0;
@@ -130,17 +163,17 @@ static int compile_match(struct compiler *c, const struct policy_node *n,
     return rc;
 }
 
-static int compile_limit(const struct policy_node *n, struct policy_rule *r,
+static int compile_limit(const struct yaml_node *n, struct policy_rule *r,
                          struct error *err)
 {
     static const char *const known[] = {"timeout_s", "output_bytes"};
-    const struct policy_node *time, *output;
-    int rc = want_map(n, "limit", known, ARRAY_SIZE(known), err);
+    const struct yaml_node *time, *output;
+    int rc = policy_compile_map(n, "limit", known, ARRAY_SIZE(known), err);
 
     if (rc < 0)
         return rc;
-    time = policy_yaml_get(n, "timeout_s");
-    output = policy_yaml_get(n, "output_bytes");
+    time = yaml_get(n, "timeout_s");
+    output = yaml_get(n, "output_bytes");
     if (time)
         rc = want_number(time, KEY_SECONDS, TIMEOUT_MAX_S, &r->timeout_s, err);
     if (rc == 0 && output)
@@ -148,11 +181,11 @@ static int compile_limit(const struct policy_node *n, struct policy_rule *r,
     return rc;
 }
 
-static int compile_name(struct compiler *c, const struct policy_node *rule,
+static int compile_name(struct compiler *c, const struct yaml_node *rule,
                         const struct policy_layer *l, struct policy_rule *r,
                         struct error *err)
 {
-    const struct policy_node *n = policy_yaml_get(rule, "name");
+    const struct yaml_node *n = yaml_get(rule, "name");
 
     if (!n)
         return fault(rule, err, "a rule needs a name");
@@ -169,13 +202,13 @@ static int compile_name(struct compiler *c, const struct policy_node *rule,
     return 0;
 }
 
-static int compile_end(struct compiler *c, const struct policy_node *rule,
+static int compile_end(struct compiler *c, const struct yaml_node *rule,
                        struct policy_rule *r, struct error *err)
 {
-    const struct policy_node *then = policy_yaml_get(rule, "then");
-    const struct policy_node *reason = policy_yaml_get(rule, "reason");
-    const struct policy_node *limit = policy_yaml_get(rule, "limit");
-    const struct policy_node *expires = policy_yaml_get(rule, "expires_s");
+    const struct yaml_node *then = yaml_get(rule, "then");
+    const struct yaml_node *reason = yaml_get(rule, "reason");
+    const struct yaml_node *limit = yaml_get(rule, "limit");
+    const struct yaml_node *expires = yaml_get(rule, "expires_s");
     int64_t seconds = 0;
     int rc;
 
@@ -198,20 +231,20 @@ static int compile_end(struct compiler *c, const struct policy_node *rule,
     return rc;
 }
 
-static int compile_rule(struct compiler *c, const struct policy_node *n,
+static int compile_rule(struct compiler *c, const struct yaml_node *n,
                         struct policy_layer *l, struct error *err)
 {
     static const char *const known[] = {"name",   "match", "then",
                                         "reason", "limit", "expires_s"};
     struct policy_rule *r = &l->rules[l->count];
-    const struct policy_node *match;
-    int rc = want_map(n, "a rule", known, ARRAY_SIZE(known), err);
+    const struct yaml_node *match;
+    int rc = policy_compile_map(n, "a rule", known, ARRAY_SIZE(known), err);
 
     if (rc == 0)
         rc = compile_name(c, n, l, r, err);
     if (rc < 0)
         return rc;
-    match = policy_yaml_get(n, "match");
+    match = yaml_get(n, "match");
     if (match)
         rc = compile_match(c, match, r, err);
     if (rc == 0)
@@ -222,10 +255,10 @@ static int compile_rule(struct compiler *c, const struct policy_node *n,
 
 /* ---- layers ------------------------------------------------------------- */
 
-static int compile_zone(struct compiler *c, const struct policy_node *n,
+static int compile_zone(struct compiler *c, const struct yaml_node *n,
                         struct policy_layer *l, struct error *err)
 {
-    const struct policy_node *zone = policy_yaml_get(n, "timezone");
+    const struct yaml_node *zone = yaml_get(n, "timezone");
 
     l->zone = c->zone;
     if (!zone)
@@ -233,16 +266,16 @@ static int compile_zone(struct compiler *c, const struct policy_node *n,
     if (zone->kind != NODE_SCALAR)
         return fault(zone, err, "timezone must be a name");
     if (policy_zone_load(c->arena, zone->text, &l->zone, err) < 0)
-        return policy_yaml_at(zone, err);
+        return policy_compile_at(zone, err);
     return 0;
 }
 
 /* `default`, `timezone` and `rules` of a mapping that has been looked at. */
-static int compile_layer(struct compiler *c, const struct policy_node *n,
+static int compile_layer(struct compiler *c, const struct yaml_node *n,
                          struct policy_layer *l, struct error *err)
 {
-    const struct policy_node *otherwise = policy_yaml_get(n, "default");
-    const struct policy_node *rules = policy_yaml_get(n, "rules");
+    const struct yaml_node *otherwise = yaml_get(n, "default");
+    const struct yaml_node *rules = yaml_get(n, "rules");
     int rc = compile_zone(c, n, l, err);
 
     if (rc == 0 && otherwise)
@@ -256,7 +289,7 @@ static int compile_layer(struct compiler *c, const struct policy_node *n,
                      rules->count, POLICY_RULES_MAX);
     l->rules =
         arena_alloc(c->arena, MAX(rules->count, 1u) * sizeof(*l->rules));
-    for (const struct policy_node *i = rules->first; i && rc == 0; i = i->next)
+    for (const struct yaml_node *i = rules->first; i && rc == 0; i = i->next)
         rc = compile_rule(c, i, l, err);
     c->rules->rule_count += l->count;
     return rc;
@@ -269,7 +302,7 @@ static int by_key(const void *a, const void *b)
 }
 
 /* The mapping of pools, or of tenants. */
-static int compile_layers(struct compiler *c, const struct policy_node *n,
+static int compile_layers(struct compiler *c, const struct yaml_node *n,
                           const char *what, struct policy_layer **ret,
                           size_t *ret_count, struct error *err)
 {
@@ -286,14 +319,14 @@ static int compile_layers(struct compiler *c, const struct policy_node *n,
         return fault(n, err, "%zu %ss; at most %u are allowed", n->count, what,
                      POLICY_LAYERS_MAX);
     layers = arena_alloc(c->arena, MAX(n->count, 1u) * sizeof(*layers));
-    for (const struct policy_node *i = n->first; i && rc == 0; i = i->next) {
+    for (const struct yaml_node *i = n->first; i && rc == 0; i = i->next) {
         struct policy_layer *l = &layers[count++];
 
         rc = check_name(i, what, i->key, err);
         l->key = i->key;
         l->name = arena_printf(c->arena, "%s:%s", what, i->key);
         if (rc == 0)
-            rc = want_map(i, l->name, known, ARRAY_SIZE(known), err);
+            rc = policy_compile_map(i, l->name, known, ARRAY_SIZE(known), err);
         if (rc == 0)
             rc = compile_layer(c, i, l, err);
         l->key = arena_strdup(c->arena, i->key);
@@ -304,18 +337,19 @@ static int compile_layers(struct compiler *c, const struct policy_node *n,
     return rc;
 }
 
-static int compile_root(struct compiler *c, const struct policy_node *root,
+static int compile_root(struct compiler *c, const struct yaml_node *root,
                         struct error *err)
 {
     static const char *const known[] = {"version", "default", "timezone",
                                         "rules",   "pools",   "tenants"};
     struct policy_rules *r = c->rules;
-    const struct policy_node *version;
-    int rc = want_map(root, "a policy", known, ARRAY_SIZE(known), err);
+    const struct yaml_node *version;
+    int rc =
+        policy_compile_map(root, "a policy", known, ARRAY_SIZE(known), err);
 
     if (rc < 0)
         return rc;
-    version = policy_yaml_get(root, "version");
+    version = yaml_get(root, "version");
     if (!version)
         return fault(root, err, "a policy begins with version: 1");
     if (version->kind != NODE_SCALAR || strcmp(version->text, "1") != 0)
@@ -325,10 +359,10 @@ static int compile_root(struct compiler *c, const struct policy_node *root,
     rc = compile_layer(c, root, &r->global, err);
     c->zone = r->global.zone;
     if (rc == 0)
-        rc = compile_layers(c, policy_yaml_get(root, "pools"), "pool",
-                            &r->pools, &r->pool_count, err);
+        rc = compile_layers(c, yaml_get(root, "pools"), "pool", &r->pools,
+                            &r->pool_count, err);
     if (rc == 0)
-        rc = compile_layers(c, policy_yaml_get(root, "tenants"), "tenant",
+        rc = compile_layers(c, yaml_get(root, "tenants"), "tenant",
                             &r->tenants, &r->tenant_count, err);
     return rc;
 }
@@ -355,7 +389,7 @@ void policy_rules_unrefp(struct policy_rules **r)
     policy_rules_unref(*r);
 }
 
-int policy_compile_node(const struct policy_node *root, int64_t number,
+int policy_compile_node(const struct yaml_node *root, int64_t number,
                         struct policy_rules **ret, struct error *err)
 {
     struct policy_rules *r cleanup(policy_rules_unrefp) =
@@ -381,7 +415,7 @@ int policy_compile(const char *text, size_t len, int64_t number,
                    struct policy_rules **ret, struct error *err)
 {
     struct arena *tree cleanup(arena_freep) = NULL;
-    struct policy_node *root = NULL;
+    struct yaml_node *root = NULL;
     int rc;
 
     if (len > POLICY_TEXT_MAX)
@@ -389,7 +423,7 @@ int policy_compile(const char *text, size_t len, int64_t number,
                          "the policy is larger than %u KiB",
                          POLICY_TEXT_MAX >> 10);
     tree = arena_new();
-    rc = policy_yaml_parse(tree, text, len, &root, err);
+    rc = policy_compile_tree(tree, text, len, &root, err);
     return rc < 0 ? rc : policy_compile_node(root, number, ret, err);
 }
 

@@ -118,6 +118,42 @@ void policy_evaluate(const struct policy_rules *current,
     }
 }
 
+static void describe(const struct policy_request *rq, char *ret, size_t size)
+{
+    if (rq->package)
+        (void)snprintf(ret, size, "%s %s", rq->package,
+                       rq->version ? rq->version : "");
+    else if (rq->host)
+        (void)snprintf(ret, size, "%s:%d", rq->host, rq->port);
+    else
+        (void)snprintf(ret, size, "%s", rq->file ? rq->file : "");
+}
+
+size_t policy_evaluate_checks(const struct policy_rules *r,
+                              const struct policy_request *rq,
+                              struct policy_check ret[POLICY_LAYERS_OF])
+{
+    const struct policy_layer *layers[POLICY_LAYERS_OF];
+    size_t count = policy_evaluate_layers(r, rq, layers);
+    struct policy_subject s;
+
+    policy_subject_init(&s, rq);
+    for (size_t i = 0; i < count; i++) {
+        const struct policy_rule *rule = policy_evaluate_first(layers[i], &s);
+
+        ret[i] = (struct policy_check){.action = rq->action,
+                                       .verdict = rule ? rule->then
+                                                       : layers[i]->otherwise,
+                                       .version = r->number};
+        describe(rq, ret[i].about, sizeof(ret[i].about));
+        (void)snprintf(ret[i].rule, sizeof(ret[i].rule), "%s",
+                       rule ? rule->name : "default");
+        (void)snprintf(ret[i].layer, sizeof(ret[i].layer), "%s",
+                       layers[i]->name);
+    }
+    return count;
+}
+
 void policy_evaluate_unloadable(struct policy_decision *ret)
 {
     memset(ret, 0, sizeof(*ret));

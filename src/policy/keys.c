@@ -9,6 +9,7 @@
 
 #include "audit/audit.h"
 #include "base/mem.h"
+#include "language/language.h"
 #include "policy/policy_int.h"
 
 #define ACTOR(field)                                                          \
@@ -45,6 +46,11 @@ static const char *get_action(const struct policy_request *rq)
     return policy_action_name(rq->action);
 }
 
+static const char *get_trigger(const struct policy_request *rq)
+{
+    return rq->who && rq->who->trigger ? rq->who->trigger : "client";
+}
+
 static int64_t get_file_bytes(const struct policy_request *rq)
 {
     bool file = rq->action == POLICY_FILE_IN || rq->action == POLICY_FILE_OUT;
@@ -54,7 +60,9 @@ static int64_t get_file_bytes(const struct policy_request *rq)
 
 static int64_t get_code_bytes(const struct policy_request *rq)
 {
-    return rq->action == POLICY_EXECUTE ? rq->code_bytes : -1;
+    bool code = rq->action == POLICY_EXECUTE || rq->action == POLICY_TOOL;
+
+    return code ? rq->code_bytes : -1;
 }
 
 static int64_t get_timeout_s(const struct policy_request *rq)
@@ -67,15 +75,17 @@ static int64_t get_output_bytes(const struct policy_request *rq)
     return rq->output_bytes ? rq->output_bytes : -1;
 }
 
-static const char *const doors[] = {"native", "openai", "azure", "mcp", NULL};
-static const char *const languages[] = {"python", "shell", NULL};
+static const char *const doors[] = {"native", "openai",  "azure",
+                                    "mcp",    "foundry", NULL};
+static const char *const triggers[] = {"client", "model", NULL};
 static const char *const networks[] = {"none", "allowlist", "open", NULL};
 
 static const struct policy_key keys[] = {
-    {"action", KEY_TEXT, policy_action_names, get_action, NULL},
+    {"action", KEY_ACTION, policy_action_names, get_action, NULL},
     {"door", KEY_TEXT, doors, get_door, NULL},
     {"tool", KEY_TEXT, NULL, get_tool, NULL},
-    {"language", KEY_TEXT, languages, get_language, NULL},
+    {"trigger", KEY_TEXT, triggers, get_trigger, NULL},
+    {"language", KEY_TEXT, language_canonical_names, get_language, NULL},
     {"pool", KEY_TEXT, NULL, get_pool, NULL},
     {"runtime", KEY_TEXT, NULL, get_runtime, NULL},
     {"tenant", KEY_TEXT, NULL, get_tenant, NULL},
@@ -106,7 +116,7 @@ static const char *const names[] = {
     "file_type",  "package_sha256", "destination",  "file_bytes",
     "code_bytes", "timeout_s",      "output_bytes", "hours",
     "days",       "scopes",         "network",      "secret",
-    "key",
+    "key",        "trigger",
 };
 _Static_assert(ARRAY_SIZE(names) == ARRAY_SIZE(keys), "a name for each key");
 

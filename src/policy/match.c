@@ -120,6 +120,11 @@ static bool term_holds(const struct policy_key *key,
                        const char *text, int64_t number)
 {
     switch (key->kind) {
+    case KEY_ACTION: /* a search or a report is a kind of execution */
+        return text_matches(t, text, true) ||
+               ((s->rq->action == POLICY_SEARCH ||
+                 s->rq->action == POLICY_REPORT) &&
+                text_matches(t, policy_action_name(POLICY_EXECUTE), true));
     case KEY_TEXT:
     case KEY_PACKAGE:
     case KEY_TYPE:

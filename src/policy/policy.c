@@ -19,7 +19,29 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/thread.h"
-#include "policy/manager_int.h"
+#include "policy/policy_int.h"
+
+/* Old versions that sessions are held to, ready compiled. */
+#define POLICY_KEPT 16
+
+struct policy_kept {
+    struct policy_rules *rules; /* NULL: free */
+    uint64_t used;              /* the least is given up */
+};
+
+struct policy {
+    struct store *store;   /* borrowed */
+    struct audit *audit;   /* borrowed */
+    char *file;            /* owned; "" none */
+    struct mutex changing; /* one put or reload at a time */
+
+    struct mutex lock; /* the rest; a leaf, held for pointers only */
+    bool loaded;       /* false: everything is denied */
+    struct policy_rules *current; /* NULL and loaded: none was ever put */
+    struct policy_kept kept[POLICY_KEPT];
+    uint64_t clock;
+    char problem[320];
+};
 
 /* ---- what holds --------------------------------------------------------- */
 
@@ -120,7 +142,7 @@ static void take_rules(struct policy *p, int64_t pinned, struct in_force *ret)
               NULL);
 }
 
-/* Nobody can come by a door under this name: keys are key_…, jwt_…. */
+/* No client can have this name: keys are key_…, subjects jwt_…. */
 static bool is_service(const struct actor *who)
 {
     return who && !who->door && who->key && strcmp(who->key, "glovebox") == 0;
@@ -143,6 +165,23 @@ void policy_decide(struct policy *p, int64_t pinned,
         policy_evaluate_unloadable(ret);
     if (!f.usable && f.current)
         ret->version = f.current->number;
+}
+
+size_t policy_checks(struct policy *p, int64_t pinned,
+                     const struct policy_request *rq,
+                     struct policy_check ret[POLICY_CHECKS_OF])
+{
+    struct in_force f cleanup(in_force_done) = {0};
+    size_t count = 0;
+
+    if (!p || is_service(rq->who))
+        return 0;
+    take_rules(p, pinned, &f);
+    if (f.usable && f.current)
+        count += policy_evaluate_checks(f.current, rq, ret);
+    if (f.usable && f.pinned && f.pinned != f.current)
+        count += policy_evaluate_checks(f.pinned, rq, ret + count);
+    return count;
 }
 
 int policy_explain(struct policy *p, int64_t pinned, const char *text,
@@ -198,7 +237,7 @@ int64_t policy_current(struct policy *p)
 
 /* ---- changing it -------------------------------------------------------- */
 
-/* Compiled first, so that what is kept can always be used. */
+/* Compiles first, so that every stored version can be used. */
 static int put_in_force(struct policy *p, const struct actor *who,
                         struct policy_version *v, struct error *err)
 {
@@ -337,6 +376,25 @@ int policy_reload(struct policy *p, struct error *err)
     return reload(p, false, err);
 }
 
+int policy_follow(struct policy *p, struct error *err)
+{
+    struct policy_rules *rules;
+    int rc = 0;
+
+    if (p->file[0])
+        return 0;
+    mutex_lock(&p->changing);
+    rules = load_version(p, 0, err);
+    if (rules && rules->number > policy_current(p))
+        enforce(p, rules, NULL);
+    else if (rules)
+        policy_rules_unref(rules);
+    else if (err->code != ERR_NOT_FOUND)
+        rc = -(int)err->code;
+    mutex_unlock(&p->changing);
+    return rc;
+}
+
 int policy_get(struct policy *p, int64_t number, struct policy_version *ret,
                struct error *err)
 {
@@ -388,4 +446,61 @@ void policy_close(struct policy *p)
     mutex_done(&p->changing);
     free(p->file);
     free(p);
+}
+
+/* ---- a decision in the trail and as an error ---------------------------- */
+
+/* Describes the request with names only, without text of a guest or client. */
+static void describe_decision(const struct policy_request *rq,
+                              const struct policy_decision *d, struct buf *ret)
+{
+    buf_addf(ret, "%s: rule '%s' of %s", policy_action_name(rq->action),
+             d->rule, d->layer);
+    if (d->reason[0])
+        buf_addf(ret, " (%s)", d->reason);
+    if (rq->host)
+        buf_addf(ret, "; %.100s:%d", rq->host, rq->port);
+    if (rq->package)
+        buf_addf(ret, "; %.100s %.40s", rq->package,
+                 rq->version ? rq->version : "");
+    if (rq->secret)
+        buf_addf(ret, "; secret %.64s", rq->secret);
+}
+
+void policy_record(struct policy *p, const struct policy_request *rq,
+                   const struct policy_decision *d, const char *object,
+                   bool always)
+{
+    static const char *const actions[] = {[POLICY_ALLOW] = "policy.allow",
+                                          [POLICY_ASK] = "policy.ask",
+                                          [POLICY_DENY] = "policy.deny"};
+    struct buf detail cleanup(buf_done) = {0};
+    char version[24];
+    struct audit_event event = {.action = actions[d->verdict],
+                                .object = object ? object : rq->session,
+                                .path = rq->file,
+                                .before = rq->session,
+                                .after = version,
+                                .result = d->verdict == POLICY_DENY
+                                              ? error_code_name(ERR_FORBIDDEN)
+                                              : NULL};
+    bool plain = d->verdict == POLICY_ALLOW && strcmp(d->rule, "default") == 0;
+
+    if (!p || !p->audit || (plain && !always))
+        return;
+    describe_decision(rq, d, &detail);
+    event.detail = detail.data;
+    (void)snprintf(version, sizeof(version), "%lld", (long long)d->version);
+    audit_later(p->audit, rq->who, &event);
+}
+
+int policy_refuse(const struct policy_decision *d, struct error *err)
+{
+    if (d->verdict == POLICY_ALLOW)
+        return 0;
+    (void)error_set(err, ERR_FORBIDDEN,
+                    "policy does not allow this: rule '%s' of %s, version "
+                    "%lld",
+                    d->rule, d->layer, (long long)d->version);
+    return error_hint(err, "%s", d->reason);
 }

@@ -8,9 +8,9 @@
  * the rule and the version that made it.
  *
  * A policy that cannot be loaded decides "deny" about everything until one
- * can. A session keeps being held to the version it was made under: a later
- * one can tighten what holds for it, and loosens only once somebody with the
- * right says so (policy_decide takes the stricter of the two).
+ * can. A session stays bound to the version it was created under: a later
+ * version can tighten its rules, and loosens them only after a principal with
+ * the right adopts it (policy_decide takes the stricter of the two).
  *
  * Any thread may call.
  */
@@ -23,6 +23,7 @@
 
 #include "base/ids.h"
 
+struct api_resource;
 struct actor;
 struct audit;
 struct buf;
@@ -30,7 +31,7 @@ struct error;
 struct policy;
 struct store;
 
-/* What somebody is about to do; names as in the YAML. */
+/* What a request is about to do; names as in the YAML. */
 enum policy_action {
     POLICY_EXECUTE,  /* "execute": run code */
     POLICY_SESSION,  /* "session": make a session */
@@ -42,7 +43,21 @@ enum policy_action {
     POLICY_SHARE,    /* "share": make a link, or a member */
     POLICY_TRANSFER, /* "transfer": give a workspace away */
     POLICY_SECRET,   /* "secret": let a session's traffic carry one */
-    POLICY_ACTIONS
+    /* Kinds of "execute" that run a program of ours, not the client's code; a
+     * rule about "execute" covers them, too. Their numbers are in the schema
+     * of the store (approvals). */
+    POLICY_SEARCH, /* "search": search in a session's files */
+    POLICY_REPORT, /* "report": make a PDF of a text */
+    POLICY_AGENT,  /* "agent": make, change or delete a named agent */
+    POLICY_TOOL,   /* "tool": save or delete a tool of a workspace */
+    /* What clients do with the memory of a session. */
+    POLICY_HIBERNATE, /* "hibernate": write it to the disk, when told to */
+    POLICY_UNDO,      /* "undo": undo or redo executions */
+    POLICY_BRANCH,    /* "branch": make sessions that continue from it */
+    POLICY_ACTIONS,
+    /* Of approvals only, and of no rule: a change that is held under
+     * `four_eyes`. Kept in rows. */
+    POLICY_CHANGE = 100
 };
 
 /* In order of strictness. */
@@ -58,7 +73,7 @@ struct policy_request {
     enum policy_action action;
     const struct actor *who; /* tenant, scopes, door, tool */
     const char *session, *pool, *runtime;
-    const char *language; /* "python", "shell" */
+    const char *language; /* a name of language.h */
     int64_t code_bytes;   /* -1: none */
     int64_t timeout_s;
     int64_t output_bytes;
@@ -106,6 +121,21 @@ void policy_close(struct policy *p); /* accepts NULL */
 void policy_decide(struct policy *p, int64_t pinned,
                    const struct policy_request *rq,
                    struct policy_decision *ret);
+/* What one layer of one version said about a request. */
+struct policy_check {
+    enum policy_action action;
+    char about[160]; /* "example.org:443", "numpy 2.1.0"; "" the code itself */
+    enum policy_verdict verdict;
+    char rule[POLICY_NAME_MAX];
+    char layer[POLICY_NAME_MAX + 8];
+    int64_t version;
+};
+#define POLICY_CHECKS_OF 6 /* three layers, of the newest and the pinned */
+/* Every check behind policy_decide's answer; returns how many. Without a
+ * policy there are none. */
+size_t policy_checks(struct policy *p, int64_t pinned,
+                     const struct policy_request *rq,
+                     struct policy_check ret[POLICY_CHECKS_OF]);
 /* In the trail, with the rule and the version; what the default allowed, only
  * where `always`. object: the id it is about. */
 void policy_record(struct policy *p, const struct policy_request *rq,
@@ -149,6 +179,11 @@ int policy_put(struct policy *p, const struct actor *who, const char *text,
                size_t len, const char *note, struct policy_version *ret,
                struct error *err);
 /* The file again. On failure everything is denied. */
+/* The newest version of the store, after another node has put one; the
+ * notification is on this channel. Versions that this node has already, and
+ * nodes whose policy is a file, stay as they are. */
+#define POLICY_CHANNEL "policy"
+int policy_follow(struct policy *p, struct error *err);
 int policy_reload(struct policy *p, struct error *err);
 /* number 0: the one in force. */
 int policy_get(struct policy *p, int64_t number, struct policy_version *ret,
@@ -185,6 +220,7 @@ int policy_explain(struct policy *p, int64_t pinned, const char *text,
  * "tenant": …, "scopes": […], …}; strings live as long as the JSON, to which a
  * host may be added. ret_who: who it is if the object does not say. */
 struct json_t;
+extern const struct api_resource policy_request_resource;
 int policy_request_read(struct json_t *object, struct policy_request *ret,
                         struct actor *ret_who, struct error *err);
 /* Both at once, of a text: what would happen to the request, and why. */

@@ -2,7 +2,6 @@
 /*
  * Inside src/policy/. How the pieces work together:
  *
- *   yaml.c      text to a tree of nodes that know their lines
  *   compile.c   the tree to rules: layers, rules, what they match
  *   keys.c      the words of `match`, and where a request has their values
  *   terms.c     one condition's value to terms; value.c has its numbers,
@@ -12,7 +11,7 @@
  *   request.c   names, and a request out of JSON
  *   cases.c     tests of a policy, as data
  *   policy.c    what is in force: current rules, old ones for sessions held
- *               to them; versions.c has the rows, record.c the trail
+ *               to them, and decisions in the trail; versions.c has the rows
  *
  * All but the last line is pure: no store, no clock but the request's, so
  * that the command line can do without a service.
@@ -28,6 +27,7 @@
 #include <time.h>
 
 #include "policy/policy.h"
+#include "yaml/yaml.h"
 
 struct arena;
 
@@ -36,43 +36,28 @@ struct arena;
 #define POLICY_ITEMS_MAX 1000u  /* of a list in `match` */
 #define POLICY_ITEM_BYTES 1024u
 
-/* ---- yaml.c ------------------------------------------------------------- */
+/* ---- compile.c: the tree and its faults ----------------------------------
+ */
 
-enum policy_node_kind {
-    NODE_SCALAR,
-    NODE_LIST,
-    NODE_MAP
-};
-
-/* Arena's, and so is all it points to. */
-struct policy_node {
-    enum policy_node_kind kind;
-    unsigned line;
-    const char *key; /* in a map */
-    const char *text;
-    size_t len;
-    bool plain; /* a scalar without quotes */
-    struct policy_node *first, *last, *next;
-    size_t count;
-};
-
-/* One document without anchors, aliases, tags and keys given twice. */
-int policy_yaml_parse(struct arena *arena, const char *text, size_t len,
-                      struct policy_node **ret, struct error *err);
-const struct policy_node *policy_yaml_get(const struct policy_node *map,
-                                          const char *key);
-/* Plain numbers, true, false and null as such. Owned by caller. */
-json_t *policy_yaml_json(const struct policy_node *n);
+/* yaml_read, with "line 7: …" in front of what err says; refuses a text with
+ * nothing in it. */
+int policy_compile_tree(struct arena *arena, const char *text, size_t len,
+                        struct yaml_node **ret, struct error *err);
 /* "line 7: …" in front of what err says. */
-int policy_yaml_at(const struct policy_node *n, struct error *err);
+int policy_compile_at(const struct yaml_node *n, struct error *err);
+/* A mapping with no other keys than these. what: names it in errors. */
+int policy_compile_map(const struct yaml_node *n, const char *what,
+                       const char *const *known, size_t count,
+                       struct error *err);
 /* ERR_INVALID naming the nearest of those that are known. */
-int policy_yaml_unknown(const struct policy_node *n, const char *what,
-                        const char *name, const char *const *known,
-                        size_t count, struct error *err);
+int policy_compile_unknown(const struct yaml_node *n, const char *what,
+                           const char *name, const char *const *known,
+                           size_t count, struct error *err);
 
 /* ---- keys.c ------------------------------------------------------------- */
 
 enum policy_key_kind {
+    KEY_ACTION,
     KEY_TEXT,  /* a pattern; case does not matter */
     KEY_EXACT, /* a pattern; case does */
     KEY_PACKAGE,
@@ -139,8 +124,8 @@ struct policy_condition {
 };
 
 int policy_terms_parse(struct arena *arena, const struct policy_key *key,
-                       const struct policy_node *n,
-                       struct policy_condition *ret, struct error *err);
+                       const struct yaml_node *n, struct policy_condition *ret,
+                       struct error *err);
 /* Lower case, and runs of "-", "_" and "." as one "-". */
 void policy_terms_package(const char *name, char *ret, size_t size);
 
@@ -211,7 +196,7 @@ struct policy_rules {
 
 int policy_compile(const char *text, size_t len, int64_t number,
                    struct policy_rules **ret, struct error *err);
-int policy_compile_node(const struct policy_node *root, int64_t number,
+int policy_compile_node(const struct yaml_node *root, int64_t number,
                         struct policy_rules **ret, struct error *err);
 struct policy_rules *policy_rules_ref(struct policy_rules *r);
 void policy_rules_unref(struct policy_rules *r);   /* accepts NULL */
@@ -231,6 +216,10 @@ void policy_evaluate(const struct policy_rules *current,
                      const struct policy_rules *pinned,
                      const struct policy_request *rq,
                      struct policy_decision *ret);
+/* Adds what each layer of r says; returns how many. */
+size_t policy_evaluate_checks(const struct policy_rules *r,
+                              const struct policy_request *rq,
+                              struct policy_check ret[POLICY_LAYERS_OF]);
 void policy_evaluate_unloadable(struct policy_decision *ret);
 
 /* current NULL: nothing was ever put, or (not loaded) cannot be used. */
@@ -243,6 +232,23 @@ void policy_explain_rules(const struct policy_rules *current,
 int policy_explain_text(const char *text, size_t len,
                         const struct policy_request *rq, struct buf *ret_json,
                         struct error *err);
+
+/* ---- versions.c: rows of the store -------------------------------------- */
+
+struct audit;
+struct store;
+
+/* number 0: the newest. */
+int policy_versions_get(struct store *store, int64_t number,
+                        struct policy_version *ret, struct error *err);
+/* text, by and note are given; the rest is filled. Its event is part of it.
+ * before: the number that was in force. */
+int policy_versions_add(struct store *store, struct audit *audit,
+                        const struct actor *who, int64_t before,
+                        struct policy_version *v, struct error *err);
+int policy_versions_list(struct store *store, unsigned limit, int64_t before,
+                         struct policy_version **ret, size_t *ret_count,
+                         bool *ret_more, struct error *err);
 
 /* ---- request.c ---------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "audit/audit.h"
 #include "auth/auth.h"
 #include "base/error.h"
@@ -18,12 +19,15 @@
 #define TEXT_MAX 1024
 
 const char *const policy_action_names[] = {
-    [POLICY_EXECUTE] = "execute",   [POLICY_SESSION] = "session",
-    [POLICY_FILE_IN] = "file.in",   [POLICY_FILE_OUT] = "file.out",
-    [POLICY_EGRESS] = "egress",     [POLICY_CONNECT] = "connect",
-    [POLICY_PACKAGE] = "package",   [POLICY_SHARE] = "share",
-    [POLICY_TRANSFER] = "transfer", [POLICY_SECRET] = "secret",
-    [POLICY_ACTIONS] = NULL,
+    [POLICY_EXECUTE] = "execute",     [POLICY_SESSION] = "session",
+    [POLICY_FILE_IN] = "file.in",     [POLICY_FILE_OUT] = "file.out",
+    [POLICY_EGRESS] = "egress",       [POLICY_CONNECT] = "connect",
+    [POLICY_PACKAGE] = "package",     [POLICY_SHARE] = "share",
+    [POLICY_TRANSFER] = "transfer",   [POLICY_SECRET] = "secret",
+    [POLICY_SEARCH] = "search",       [POLICY_REPORT] = "report",
+    [POLICY_AGENT] = "agent",         [POLICY_TOOL] = "tool",
+    [POLICY_HIBERNATE] = "hibernate", [POLICY_UNDO] = "undo",
+    [POLICY_BRANCH] = "branch",       [POLICY_ACTIONS] = NULL,
 };
 
 const char *const policy_verdict_names[] = {
@@ -31,6 +35,8 @@ const char *const policy_verdict_names[] = {
 
 const char *policy_action_name(enum policy_action action)
 {
+    if (action == POLICY_CHANGE)
+        return "change";
     return (unsigned)action < POLICY_ACTIONS ? policy_action_names[action]
                                              : "unknown";
 }
@@ -52,55 +58,52 @@ struct asked {
     int64_t port;
 };
 
-#define RQ(name, field)                                                       \
+#define TEXT(name, member, ...)                                               \
     {                                                                         \
-        name, JSON_KIND_STRING, false, offsetof(struct asked, rq.field), 0,   \
-            TEXT_MAX, NULL                                                    \
-    }
-#define WHO(name)                                                             \
-    {                                                                         \
-#name, JSON_KIND_STRING, false, offsetof(struct asked, who.name), 0,  \
-            TEXT_MAX, NULL                                                    \
+        name, API_STRING, API_AT(struct asked, member), .max = TEXT_MAX,      \
+                                                        __VA_ARGS__           \
     }
 #define NUMBER(name)                                                          \
     {                                                                         \
-#name, JSON_KIND_INT, false, offsetof(struct asked, rq.name), 0,      \
-            INT64_MAX, NULL                                                   \
+#name, API_INT, API_AT(struct asked, rq.name), .max = INT64_MAX       \
     }
 
-static const struct json_field fields[] = {
-    {"action", JSON_KIND_CHOICE, true, offsetof(struct asked, action), 0, 0,
-     policy_action_names},
-    WHO(tenant),
-    WHO(key),
-    WHO(door),
-    WHO(tool),
-    {"scopes", JSON_KIND_ARRAY, false, offsetof(struct asked, scopes), 0, 16,
-     NULL},
-    RQ("session", session),
-    RQ("pool", pool),
-    RQ("runtime", runtime),
-    RQ("language", language),
-    RQ("network", network),
-    RQ("host", host),
-    {"port", JSON_KIND_INT, false, offsetof(struct asked, port), 0, 65535,
-     NULL},
-    {"destination", JSON_KIND_STRING, false,
-     offsetof(struct asked, destination), 1, TEXT_MAX, NULL},
-    RQ("method", method),
-    RQ("url_path", url_path),
-    RQ("package", package),
-    RQ("package_version", version),
-    RQ("package_sha256", sha256),
-    RQ("file", file),
-    RQ("file_type", mime),
-    RQ("secret", secret),
+static const struct api_field request_fields[] = {
+    {"action", API_CHOICE, API_REQUIRED, API_AT(struct asked, action),
+     .choices = policy_action_names},
+    TEXT("tenant", who.tenant, .help = "yours unless given"),
+    TEXT("key", who.key, .help = "key_…; yours unless given"),
+    TEXT("door", who.door, .help = "native, openai, azure or mcp"),
+    TEXT("tool", who.tool, .help = "the name of an MCP tool"),
+    TEXT("trigger", who.trigger, .help = "client or model"),
+    {"scopes", API_ARRAY, API_AT(struct asked, scopes), .max = 16},
+    TEXT("session", rq.session),
+    TEXT("pool", rq.pool),
+    TEXT("runtime", rq.runtime),
+    TEXT("language", rq.language,
+         .help = "python, shell, javascript, r, c, go or java"),
+    TEXT("network", rq.network, .help = "none, allowlist or open"),
+    TEXT("host", rq.host),
+    {"port", API_INT, API_AT(struct asked, port), .max = 65535},
+    {"destination", API_STRING, API_AT(struct asked, destination), .min = 1,
+     .max = TEXT_MAX, .help = "host:port, instead of the two"},
+    TEXT("method", rq.method),
+    TEXT("url_path", rq.url_path),
+    TEXT("package", rq.package),
+    TEXT("package_version", rq.version),
+    TEXT("package_sha256", rq.sha256),
+    TEXT("file", rq.file, .help = "a path"),
+    TEXT("file_type", rq.mime, .help = "by the path unless given"),
+    TEXT("secret", rq.secret),
     NUMBER(code_bytes),
     NUMBER(timeout_s),
     NUMBER(output_bytes),
     NUMBER(file_bytes),
-    {"at", JSON_KIND_STRING, false, offsetof(struct asked, at), 1, 40, NULL},
+    {"at", API_STRING, API_AT(struct asked, at), .min = 1, .max = 40,
+     .help = "a time such as 2026-01-31T23:00Z; now unless given"},
 };
+API_INPUT(policy_request_resource, "PolicyRequest", struct asked,
+          request_fields, "What a policy is asked; see docs/POLICY.md.");
 
 /* "2026-01-31T23:00Z", "2026-01-31T23:00:59+02:00". */
 static int read_time(const char *text, int64_t *ret, struct error *err)
@@ -138,9 +141,6 @@ static int read_scopes(const json_t *list, uint32_t *ret, struct error *err)
         const char *name = json_string_value(json_array_get(list, i));
         uint32_t bit = 0;
 
-        if (!name)
-            return error_set(err, ERR_INVALID,
-                             "scopes must be a list of names");
         if (auth_scopes_parse(name, &bit, err) < 0)
             return -(int)err->code;
         bits |= bit;
@@ -188,7 +188,7 @@ int policy_request_read(json_t *object, struct policy_request *ret,
 {
     struct asked a = {.rq = {.code_bytes = -1, .file_bytes = -1},
                       .who = *ret_who};
-    int rc = json_read(object, fields, ARRAY_SIZE(fields), &a, err);
+    int rc = api_read(object, &policy_request_resource, &a, err);
 
     if (rc == 0 && a.scopes)
         rc = read_scopes(a.scopes, &a.who.scopes, err);

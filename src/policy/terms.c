@@ -42,7 +42,7 @@ void policy_terms_package(const char *name, char *ret, size_t size)
 }
 
 static int check_choice(const struct policy_key *key,
-                        const struct policy_node *n, const char *text,
+                        const struct yaml_node *n, const char *text,
                         struct error *err)
 {
     size_t count = 0;
@@ -50,7 +50,8 @@ static int check_choice(const struct policy_key *key,
     for (; key->choices[count]; count++)
         if (strcasecmp(key->choices[count], text) == 0)
             return 0;
-    return policy_yaml_unknown(n, key->name, text, key->choices, count, err);
+    return policy_compile_unknown(n, key->name, text, key->choices, count,
+                                  err);
 }
 
 /* "host", "*.host", "host:port", "[::1]:443"; "*:22" is any host. */
@@ -112,7 +113,7 @@ static int scope(const char *text, struct policy_term *ret, struct error *err)
 }
 
 static int parse_term(struct arena *arena, const struct policy_key *key,
-                      const struct policy_node *n, const char *text,
+                      const struct yaml_node *n, const char *text,
                       struct policy_term *ret, struct error *err)
 {
     char package[POLICY_ITEM_BYTES + 1];
@@ -121,6 +122,7 @@ static int parse_term(struct arena *arena, const struct policy_key *key,
     case KEY_EXACT:
         ret->text = arena_strdup(arena, text);
         return 0;
+    case KEY_ACTION:
     case KEY_TEXT:
     case KEY_TYPE:
         ret->text = lower(arena, text);
@@ -146,7 +148,7 @@ static int parse_term(struct arena *arena, const struct policy_key *key,
     return error_set(err, ERR_INTERNAL, "a key of no kind");
 }
 
-static int add_term(struct arena *arena, const struct policy_node *n,
+static int add_term(struct arena *arena, const struct yaml_node *n,
                     struct policy_condition *c, struct error *err)
 {
     struct policy_term *t = &c->terms[c->count];
@@ -156,7 +158,7 @@ static int add_term(struct arena *arena, const struct policy_node *n,
     if (n->kind != NODE_SCALAR) {
         (void)error_set(err, ERR_INVALID, "%s takes a value or a list of them",
                         c->key->name);
-        return policy_yaml_at(n, err);
+        return policy_compile_at(n, err);
     }
     t->negated = text[0] == '!';
     text += t->negated;
@@ -165,12 +167,13 @@ static int add_term(struct arena *arena, const struct policy_node *n,
         (void)error_set(err, ERR_INVALID,
                         "a value of %s has 1 to %u bytes of plain text",
                         c->key->name, POLICY_ITEM_BYTES);
-        return policy_yaml_at(n, err);
+        return policy_compile_at(n, err);
     }
     rc = parse_term(arena, c->key, n, text, t, err);
     if (rc < 0)
-        return strncmp(err->message, "line ", 5) == 0 ? rc
-                                                      : policy_yaml_at(n, err);
+        return strncmp(err->message, "line ", 5) == 0
+                   ? rc
+                   : policy_compile_at(n, err);
     t->wild = t->text && strpbrk(t->text, "*?");
     c->any = c->any || !t->negated;
     c->count++;
@@ -178,8 +181,8 @@ static int add_term(struct arena *arena, const struct policy_node *n,
 }
 
 int policy_terms_parse(struct arena *arena, const struct policy_key *key,
-                       const struct policy_node *n,
-                       struct policy_condition *ret, struct error *err)
+                       const struct yaml_node *n, struct policy_condition *ret,
+                       struct error *err)
 {
     struct buf written cleanup(buf_done) = {0};
     struct policy_condition c = {.key = key};
@@ -189,10 +192,10 @@ int policy_terms_parse(struct arena *arena, const struct policy_key *key,
     if (list && (n->count == 0 || n->count > POLICY_ITEMS_MAX)) {
         (void)error_set(err, ERR_INVALID, "%s: a list has 1 to %u values",
                         key->name, POLICY_ITEMS_MAX);
-        return policy_yaml_at(n, err);
+        return policy_compile_at(n, err);
     }
     c.terms = arena_alloc(arena, (list ? n->count : 1) * sizeof(*c.terms));
-    for (const struct policy_node *i = list ? n->first : n; i && rc == 0;
+    for (const struct yaml_node *i = list ? n->first : n; i && rc == 0;
          i = list ? i->next : NULL) {
         rc = add_term(arena, i, &c, err);
         if (rc == 0)

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "policy/versions_int.h"
+#include "policy/policy_int.h"
 #include "store/store.h"
 
 #define LIST_MAX 1000u
@@ -70,7 +70,7 @@ static int insert(struct store_tx *tx, const struct policy_version *v,
     if (rc < 0)
         return rc;
     *ret = store_int(rows, 0);
-    return 0;
+    return store_notify(tx, POLICY_CHANNEL, "", err);
 }
 
 int policy_versions_add(struct store *store, struct audit *audit,

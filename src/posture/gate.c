@@ -2,7 +2,10 @@
 /*
  * The rows of the gate, one function each; see posture.h. Runs in gloveboxd.
  */
+#include <assert.h>
 #include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -11,8 +14,10 @@
 #include "audit/audit.h"
 #include "auth/auth.h"
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "conf/runtime.h"
 #include "policy/policy.h"
 #include "posture/posture.h"
 #include "warden/call.h"
@@ -197,6 +202,64 @@ static bool look_data(const struct posture *p, struct posture_row *row)
     return (st.st_mode & 077) == 0 && st.st_uid == geteuid();
 }
 
+#define SECURITY_MAX ((size_t)16 << 20)
+
+/* What `glovebox runtime update` would repair: vulnerabilities that Debian has
+ * fixed, and upgrades of its security archive. -1: never looked up. */
+static int count_fixable(const struct conf *c, const char *runtime)
+{
+    struct conf_runtime rt cleanup(conf_runtime_done) = {.built = false};
+    char *path cleanup(mem_free) = NULL, *text cleanup(mem_free) = NULL;
+    json_t *security, *one;
+    struct error err;
+    size_t len, i;
+    int count = 0;
+
+    if (conf_runtime_find(c->runtime_defs, c->runtime_dir, runtime, &rt,
+                          &err) < 0)
+        return -1;
+    path = xasprintf("%s/security.json", rt.image_path);
+    if (fd_read_file(AT_FDCWD, path, SECURITY_MAX, &text, &len) < 0)
+        return -1;
+    security = json_loadb(text, len, JSON_REJECT_DUPLICATES, NULL);
+    json_array_foreach (json_object_get(security, "open"), i, one)
+        count += json_is_string(json_object_get(one, "fixed"));
+    json_array_foreach (json_object_get(security, "upgrades"), i, one)
+        count += json_is_true(json_object_get(one, "security"));
+    json_decref(security);
+    return count;
+}
+
+static bool look_images(const struct posture *p, struct posture_row *row)
+{
+    const struct conf *c = p->conf;
+    size_t unknown = 0, bad = 0;
+
+    for (size_t i = 0; i < c->pool_count; i++) {
+        int count = count_fixable(c, c->pools[i].runtime);
+
+        unknown += count < 0;
+        if (count <= 0)
+            continue;
+        bad++;
+        add_name(row, c->pools[i].runtime, strlen(c->pools[i].runtime));
+    }
+    FIX(row, "Run `glovebox runtime update` for these; it needs no stop.");
+    if (bad) {
+        size_t used = strlen(row->why);
+
+        (void)snprintf(row->why + used, sizeof(row->why) - used,
+                       ": vulnerabilities that Debian has fixed");
+        return false;
+    }
+    if (unknown)
+        SAY(row, "vulnerabilities of %zu of %zu images are unknown", unknown,
+            (size_t)c->pool_count);
+    else
+        SAY(row, "no image lacks a security fix known when it was checked");
+    return true;
+}
+
 static const struct {
     const char *name;
     bool (*look)(const struct posture *p, struct posture_row *row);
@@ -208,6 +271,7 @@ static const struct {
     {"policy", look_policy},
     {"audit", look_audit},
     {"data", look_data},
+    {"images", look_images},
 };
 
 static bool accepted(const char *list, const char *name)
@@ -262,4 +326,15 @@ const char *posture_state_name(enum posture_state state)
     static const char *const names[] = {"ok", "accepted", "failed"};
 
     return names[state];
+}
+
+void posture_walls(const struct posture *p, uint32_t standing,
+                   struct posture_wall ret[POSTURE_WALLS])
+{
+    static_assert(ARRAY_SIZE(walls) == POSTURE_WALLS, "");
+    for (size_t i = 0; i < POSTURE_WALLS; i++)
+        ret[i] = (struct posture_wall){.name = walls[i].name,
+                                       .stands = standing & walls[i].bit,
+                                       .accepted =
+                                           p->accepted_walls & walls[i].bit};
 }

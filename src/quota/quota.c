@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Taking, giving back, spending and looking. Runs in gloveboxd, on any
- * thread; the lock is held for a few memory accesses and never over the
- * store. What a tenant holds is exact; what it spends in a window is written
- * by persist.c a few seconds later.
+ * The table of quotas, and taking, giving back, spending and reading them.
+ * Runs in gloveboxd, on any thread; the lock is held for a few memory accesses
+ * and never during I/O of the store. What a tenant holds is exact; what it
+ * spends in a window is written by persist.c a few seconds later.
  */
 #include "quota/quota.h"
 
+#include <assert.h>
 #include <limits.h>
 #include <stdio.h>
 #include <string.h>
@@ -14,23 +15,98 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/siphash.h"
 #include "base/thread.h"
 #include "quota/quota_int.h"
 
-/* ---- tenants ------------------------------------------------------------ */
+/* ---- kinds -------------------------------------------------------------- */
 
-unsigned quota_hash(const char *text)
+#define HOUR_MS 3600000
+#define DAY_MS 86400000
+
+#define LESS_SESSIONS                                                         \
+    "delete sessions that are no longer needed, or try again later"
+#define LATER "try again once the time is over, or ask for more"
+
+const struct quota_def quota_defs[QUOTA_KINDS] = {
+    [QUOTA_SESSIONS] = {"live_sessions", SORT_HELD, 0, 5,
+                        "%llu sessions are awake already, which is the most",
+                        LESS_SESSIONS},
+    [QUOTA_EXECUTIONS] = {"executions", SORT_HELD, 0, 1,
+                          "%llu executions of this tenant are running or "
+                          "waiting, which is the most",
+                          "wait for one to finish"},
+    [QUOTA_MEMORY] = {"memory_bytes", SORT_HELD, 0, 5,
+                      "live sessions of this tenant may have %llu bytes of "
+                      "memory together, and this one does not fit",
+                      "ask for less memory, or delete sessions that are no "
+                      "longer needed"},
+    [QUOTA_CREATIONS] = {"creations_per_s", SORT_BUCKET, 0, 1,
+                         "more than %llu sessions a second were created",
+                         LESS_SESSIONS},
+    [QUOTA_RUNS_PER_HOUR] = {"executions_per_hour", SORT_WINDOW, HOUR_MS, 1,
+                             "%llu executions were run within an hour, which "
+                             "is the most",
+                             LATER},
+    [QUOTA_CPU] = {"cpu_s_per_hour", SORT_WINDOW, HOUR_MS, 1,
+                   "%llu seconds of processor time were used within an hour, "
+                   "which is the most",
+                   LATER},
+    [QUOTA_EGRESS] = {"egress_bytes_per_day", SORT_WINDOW, DAY_MS, 1,
+                      "%llu bytes were sent and received within a day, which "
+                      "is the most",
+                      LATER},
+    [QUOTA_OUTPUT] = {"output_tokens_per_hour", SORT_WINDOW, HOUR_MS, 1,
+                      "%llu tokens of output were written within an hour, "
+                      "which is the most",
+                      "print less, or try again once the time is over"},
+    [QUOTA_MODEL_TOKENS] = {"model_tokens_per_day", SORT_WINDOW, DAY_MS, 1,
+                            "%llu tokens of language models were used within "
+                            "a day, which is the most",
+                            LATER},
+    [QUOTA_MODEL_COST] = {"model_microcents_per_day", SORT_WINDOW, DAY_MS, 1,
+                          "%llu millionths of a cent were spent on language "
+                          "models within a day, which is the most",
+                          LATER},
+    [QUOTA_KEY_TOKENS] = {"key_model_tokens_per_day", SORT_WINDOW, DAY_MS, 1,
+                          "this key used %llu tokens of language models "
+                          "within a day, which is the most",
+                          LATER},
+    [QUOTA_KEY_COST] = {"key_model_microcents_per_day", SORT_WINDOW, DAY_MS, 1,
+                        "this key spent %llu millionths of a cent on language "
+                        "models within a day, which is the most",
+                        LATER},
+    [QUOTA_STORAGE] = {"storage_bytes", SORT_LIMIT, 0, 0,
+                       "%llu bytes are stored, which is the most",
+                       "delete files or workspaces that are no longer "
+                       "needed"},
+};
+
+enum quota_kind quota_find(const char *name)
 {
-    unsigned hash = 2166136261u;
+    enum quota_kind kind = 0;
 
-    for (; *text; text++)
-        hash = (hash ^ (unsigned char)*text) * 16777619u;
-    return hash;
+    while (kind < QUOTA_KINDS && strcmp(quota_defs[kind].name, name) != 0)
+        kind++;
+    return kind;
 }
+
+char *quota_key_name(const char *key, char ret[QUOTA_KEY_NAME])
+{
+    (void)snprintf(ret, QUOTA_KEY_NAME, QUOTA_KEY_PREFIX "%s", key);
+    return ret;
+}
+
+const char *quota_name(enum quota_kind kind)
+{
+    return kind < QUOTA_KINDS ? quota_defs[kind].name : QUOTA_LOOP_NAME;
+}
+
+/* ---- tenants ------------------------------------------------------------ */
 
 struct quota_tenant *quota_tenant_find(struct quotas *q, const char *name)
 {
-    struct quota_tenant *t = q->tenants[quota_hash(name) % QUOTA_BUCKETS];
+    struct quota_tenant *t = q->tenants[siphash_text(name) % QUOTA_BUCKETS];
 
     while (t && strcmp(t->name, name) != 0)
         t = t->next;
@@ -44,24 +120,26 @@ void quota_window(const struct quotas *q, struct quota_tenant *t,
 
     if (quota_defs[kind].sort != SORT_WINDOW || t->since_ms[kind] == 0)
         return;
-    if (now < t->since_ms[kind]) { /* the clock was put back: no new helping */
+    if (now < t->since_ms[kind]) { /* the clock was set back */
         t->since_ms[kind] = now;
         t->dirty[kind] = true;
     } else if (now - t->since_ms[kind] >= quota_defs[kind].window_ms) {
-        t->used[kind] = 0;
+        t->used[kind] = t->saved[kind] = 0;
         t->since_ms[kind] = 0;
         t->dirty[kind] = true;
     }
 }
 
-/* Nothing about it would be lost. */
-static bool idle(const struct quotas *q, struct quota_tenant *t)
+/* True: removing the tenant from memory loses nothing. */
+static bool tenant_is_idle(const struct quotas *q, struct quota_tenant *t)
 {
     for (int k = 0; k < QUOTA_KINDS; k++) {
         quota_window(q, t, (enum quota_kind)k);
         if (t->own[k] || t->used[k] || t->dirty[k])
             return false;
     }
+    if (t->hour_dirty[0] || t->hour_dirty[1])
+        return false;
     return q->mono_ms() - t->tokens_at_ms > QUOTA_BURST_S * 1000u;
 }
 
@@ -71,13 +149,13 @@ static void tenant_free(struct quota_tenant *t)
     free(t);
 }
 
-static void forget_idle(struct quotas *q)
+static void remove_idle_tenants(struct quotas *q)
 {
     for (size_t i = 0; i < QUOTA_BUCKETS; i++)
         for (struct quota_tenant **at = &q->tenants[i]; *at;) {
             struct quota_tenant *t = *at;
 
-            if (!idle(q, t)) {
+            if (!tenant_is_idle(q, t)) {
                 at = &t->next;
                 continue;
             }
@@ -94,14 +172,14 @@ struct quota_tenant *quota_tenant(struct quotas *q, const char *name)
     if (t)
         return t;
     if (q->tenant_count >= QUOTA_TENANTS_MAX)
-        forget_idle(q);
+        remove_idle_tenants(q);
     if (q->tenant_count >= QUOTA_TENANTS_MAX)
         return NULL;
     t = xcalloc(1, sizeof(*t));
     t->name = xstrdup(name);
     t->tokens = UINT64_MAX; /* cut to a full bucket when looked at */
     t->tokens_at_ms = q->mono_ms();
-    head = &q->tenants[quota_hash(name) % QUOTA_BUCKETS];
+    head = &q->tenants[siphash_text(name) % QUOTA_BUCKETS];
     t->next = *head;
     *head = t;
     q->tenant_count++;
@@ -114,21 +192,12 @@ uint64_t quota_limit(const struct quotas *q, const struct quota_tenant *t,
     return t && t->own[kind] ? t->most[kind] : q->defaults.most[kind];
 }
 
-/* ---- a refusal ---------------------------------------------------------- */
+/* ---- refusals ---------------------------------------------------------- */
 
 static int64_t window_end(const struct quota_tenant *t, enum quota_kind kind)
 {
     return t->since_ms[kind] ? t->since_ms[kind] + quota_defs[kind].window_ms
                              : 0;
-}
-
-static int retry_after(const struct quotas *q, enum quota_kind kind,
-                       int64_t until_ms)
-{
-    int64_t left = until_ms ? (until_ms - q->real_ms() + 999) / 1000
-                            : quota_defs[kind].retry_s;
-
-    return (int)MIN(MAX(left, 1), INT_MAX);
 }
 
 static int refuse_full(struct quotas *q, const struct quota_tenant *t,
@@ -137,6 +206,8 @@ static int refuse_full(struct quotas *q, const struct quota_tenant *t,
     const struct quota_def *def = &quota_defs[kind];
     int64_t until =
         def->sort == SORT_BUCKET ? q->real_ms() + 1000 : window_end(t, kind);
+    int64_t retry_s =
+        until ? (until - q->real_ms() + 999) / 1000 : def->retry_s;
 
     mutex_assert_held(&q->lock);
 #pragma GCC diagnostic push
@@ -149,13 +220,7 @@ static int refuse_full(struct quotas *q, const struct quota_tenant *t,
     err->quota_used = def->sort == SORT_BUCKET ? most : t->used[kind];
     err->quota_until_ms = until;
     q->refusals[kind]++;
-    return error_retry(err, retry_after(q, kind, until));
-}
-
-static int too_many(struct error *err)
-{
-    (void)error_set(err, ERR_BUSY, "too many tenants are active");
-    return error_retry(err, 60);
+    return error_retry(err, (int)MIN(MAX(retry_s, 1), INT_MAX));
 }
 
 int quota_refuse(struct quotas *q, enum quota_kind kind, uint64_t most,
@@ -199,22 +264,13 @@ static void fill_bucket(const struct quotas *q, struct quota_tenant *t,
     t->tokens_at_ms = now;
 }
 
-static bool take_tokens(const struct quotas *q, struct quota_tenant *t,
-                        uint64_t rate, uint64_t amount)
-{
-    fill_bucket(q, t, rate);
-    if (t->tokens / QUOTA_TOKEN < amount)
-        return false;
-    t->tokens -= amount * QUOTA_TOKEN;
-    return true;
-}
-
 static void add_use(struct quotas *q, struct quota_tenant *t,
                     enum quota_kind kind, uint64_t amount)
 {
     if (amount > UINT64_MAX / 2 - t->used[kind])
         amount = UINT64_MAX / 2 - t->used[kind];
     t->used[kind] += amount;
+    quota_history_add(q, t, kind, amount);
     if (quota_defs[kind].sort != SORT_WINDOW || !amount)
         return;
     if (!t->since_ms[kind])
@@ -235,12 +291,17 @@ int quota_take(struct quotas *q, const char *tenant, enum quota_kind kind,
     t = quota_tenant(q, tenant);
     if (!t) {
         mutex_unlock(&q->lock);
-        return too_many(err);
+        (void)error_set(err, ERR_BUSY, "too many tenants are active");
+        return error_retry(err, 60);
     }
     most = quota_limit(q, t, kind);
     if (quota_defs[kind].sort == SORT_BUCKET) {
-        if (most && !take_tokens(q, t, most, amount))
+        if (most)
+            fill_bucket(q, t, most);
+        if (most && t->tokens / QUOTA_TOKEN < amount)
             rc = refuse_full(q, t, kind, most, err);
+        else if (most)
+            t->tokens -= amount * QUOTA_TOKEN;
     } else {
         quota_window(q, t, kind);
         if (most && (amount > most || t->used[kind] > most - amount))
@@ -250,6 +311,27 @@ int quota_take(struct quotas *q, const char *tenant, enum quota_kind kind,
     }
     mutex_unlock(&q->lock);
     return rc;
+}
+
+uint64_t quota_missing(struct quotas *q, const char *tenant,
+                       enum quota_kind kind, uint64_t amount)
+{
+    struct quota_tenant *t;
+    uint64_t missing = 0, most = 0;
+
+    assert(quota_defs[kind].sort == SORT_HELD);
+    if (!q)
+        return 0;
+    mutex_lock(&q->lock);
+    t = quota_tenant(q, tenant);
+    if (t)
+        most = quota_limit(q, t, kind);
+    if (most && amount > most)
+        missing = UINT64_MAX;
+    else if (most && t->used[kind] > most - amount)
+        missing = t->used[kind] - (most - amount);
+    mutex_unlock(&q->lock);
+    return missing;
 }
 
 void quota_give(struct quotas *q, const char *tenant, enum quota_kind kind,
@@ -262,7 +344,7 @@ void quota_give(struct quotas *q, const char *tenant, enum quota_kind kind,
     mutex_lock(&q->lock);
     t = quota_tenant_find(q, tenant);
     if (t) {
-        /* Of a window that is over meanwhile there is nothing to give. */
+        /* The window may be over, and then nothing is left to give back. */
         t->used[kind] -= MIN(amount, t->used[kind]);
         if (quota_defs[kind].sort == SORT_WINDOW)
             t->dirty[kind] = true;
@@ -300,16 +382,16 @@ void quota_spend(struct quotas *q, const char *tenant, enum quota_kind kind,
         return;
     mutex_lock(&q->lock);
     t = quota_tenant(q, tenant);
-    if (t) { /* with too many tenants, nothing new was let in either */
+    if (t) { /* with too many tenants, quota_take refused as well */
         quota_window(q, t, kind);
         add_use(q, t, kind, amount);
     }
     mutex_unlock(&q->lock);
 }
 
-/* ---- looking ------------------------------------------------------------ */
+/* ---- reading ------------------------------------------------------------ */
 
-static void look_bucket(const struct quotas *q, struct quota_tenant *t,
+static void read_bucket(const struct quotas *q, struct quota_tenant *t,
                         struct quota_use *ret)
 {
     uint64_t missing;
@@ -344,7 +426,7 @@ void quota_uses(struct quotas *q, const char *tenant,
             continue;
         quota_window(q, t, kind);
         if (quota_defs[k].sort == SORT_BUCKET) {
-            look_bucket(q, t, &ret[k]);
+            read_bucket(q, t, &ret[k]);
             continue;
         }
         ret[k].used = t->used[k];

@@ -1,38 +1,43 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside src/quota/: one struct of counts a tenant, under one lock that is
- * never held over the store.
+ * Inside src/quota/: one struct of counts per tenant, under one lock that is
+ * never held during I/O of the store.
  *
- *   kinds.c   the table of quotas: names, windows, words of a refusal
- *   quota.c   taking, giving back, spending, looking
- *   persist.c    what outlives the process: own limits, and use in windows
- *   repeat_guard.c    the same code failing again and again
- *   fair_queue.c    turns between tenants
+ *   quota.c         the table of quotas; taking, giving back, spending,
+ * reading persist.c       limits of single tenants and use in windows, in the
+ * store history.c       what tenants used, by the hour repeat_guard.c  code
+ * that fails again and again in one session
  */
 #ifndef GLOVEBOX_QUOTA_QUOTA_INT_H
 #define GLOVEBOX_QUOTA_QUOTA_INT_H
 
+#include "base/buf.h"
 #include "base/ids.h"
 #include "base/thread.h"
 #include "quota/quota.h"
 
+struct store_tx;
+
 #define QUOTA_BUCKETS 1024u
 #define QUOTA_TENANTS_MAX 65536u
-#define QUOTA_SAVE_MS 3000u /* between two writes of what was used */
-#define QUOTA_TOKEN 1000u   /* of the creation bucket, for one creation */
-#define QUOTA_BURST_S 2u    /* this many seconds' worth at once */
+#define QUOTA_SAVE_MS 3000u /* between two writes of usage */
+/* The same where daemons share a store: as late a daemon knows what others
+ * have spent. */
+#define QUOTA_SHARE_MS 1000u
+#define QUOTA_TOKEN 1000u /* of the creation bucket, for one creation */
+#define QUOTA_BURST_S 2u  /* this many seconds' worth at once */
 
 #define QUOTA_LOOP_FREE 10u /* failures in a row that cost nothing */
 #define QUOTA_LOOP_FIRST_MS 1000u
 #define QUOTA_LOOP_MOST_MS 60000u
-#define QUOTA_LOOP_CODES 32u /* remembered of one session */
+#define QUOTA_LOOP_CODES 32u /* per session */
 #define QUOTA_LOOP_SESSIONS 2048u
 #define QUOTA_LOOP_BUCKETS 512u
 
 enum quota_sort {
     SORT_HELD,   /* taken and given back */
     SORT_BUCKET, /* a rate */
-    SORT_WINDOW, /* spent, and forgotten once its window is over */
+    SORT_WINDOW, /* spent, and 0 again once its window is over */
     SORT_LIMIT,  /* counted elsewhere */
 };
 
@@ -50,11 +55,18 @@ struct quota_tenant {
     struct quota_tenant *next; /* in its bucket */
     char *name;
     uint64_t used[QUOTA_KINDS];
+    /* The part of `used` that the store has; of a shared store, with what
+     * other daemons have added. */
+    uint64_t saved[QUOTA_KINDS];
     int64_t since_ms[QUOTA_KINDS]; /* a window's begin, by the real clock */
     bool dirty[QUOTA_KINDS];       /* to be written */
     bool own[QUOTA_KINDS];
     uint64_t most[QUOTA_KINDS]; /* if own */
     uint64_t tokens, tokens_at_ms;
+    /* This hour and the one before, by the parity of their number: the saver
+     * writes an hour long before its slot is needed again. */
+    struct quota_hour hours[2];
+    bool hour_dirty[2];
 };
 
 struct quota_loop_code {
@@ -75,7 +87,7 @@ struct quotas {
     struct quota_limits defaults;
     struct store *store; /* NULL: nothing is kept */
     struct audit *audit;
-    /* Clocks; tests have their own. */
+    /* Clocks; tests replace them. */
     int64_t (*real_ms)(void);
     uint64_t (*mono_ms)(void);
 
@@ -96,16 +108,29 @@ struct quota_tenant *quota_tenant(struct quotas *q, const char *name);
 struct quota_tenant *quota_tenant_find(struct quotas *q, const char *name);
 uint64_t quota_limit(const struct quotas *q, const struct quota_tenant *t,
                      enum quota_kind kind);
-/* A window that is over begins anew. */
+/* Starts the window again if it is over. */
 void quota_window(const struct quotas *q, struct quota_tenant *t,
                   enum quota_kind kind);
-unsigned quota_hash(const char *text);
 
 /* persist.c */
 int quota_persist_load(struct quotas *q, struct error *err);
 int quota_persist_start(struct quotas *q, struct error *err);
 void quota_persist_stop(struct quotas *q); /* and writes the rest */
 void quota_persist_save(struct quotas *q);
+
+/* history.c; the first two need the lock. */
+void quota_history_add(const struct quotas *q, struct quota_tenant *t,
+                       enum quota_kind kind, uint64_t amount);
+void quota_history_collect(struct quota_tenant *t, struct buf *hours);
+/* Writes what quota_history_collect gave, and deletes what is too old. */
+int quota_history_write(struct quotas *q, struct store_tx *tx,
+                        const struct buf *hours, struct error *err);
+/* Loads the newest hour, so that a restart continues it. */
+int quota_history_load(struct quotas *q, struct store_tx *tx,
+                       struct error *err);
+/* The write failed; the next save tries again. Takes the lock. Empties. */
+void quota_history_retry(struct quotas *q, struct buf *hours);
+void quota_history_free(struct buf *hours);
 
 /* repeat_guard.c */
 void quota_repeats_done(struct quotas *q);

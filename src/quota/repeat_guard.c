@@ -14,25 +14,26 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/siphash.h"
 #include "base/thread.h"
 #include "quota/quota_int.h"
 
-static struct quota_loop **bucket(struct quotas *q, const char *session)
+static struct quota_loop **loop_bucket(struct quotas *q, const char *session)
 {
-    return &q->loops[quota_hash(session) % QUOTA_LOOP_BUCKETS];
+    return &q->loops[siphash_text(session) % QUOTA_LOOP_BUCKETS];
 }
 
-static struct quota_loop *find_session(struct quotas *q, const char *session)
+static struct quota_loop *loop_find(struct quotas *q, const char *session)
 {
-    struct quota_loop *l = *bucket(q, session);
+    struct quota_loop *l = *loop_bucket(q, session);
 
     while (l && strcmp(l->session, session) != 0)
         l = l->next;
     return l;
 }
 
-static struct quota_loop_code *code_of(struct quota_loop *l,
-                                       const unsigned char hash[32])
+static struct quota_loop_code *loop_code_find(struct quota_loop *l,
+                                              const unsigned char hash[32])
 {
     for (size_t i = 0; l && i < QUOTA_LOOP_CODES; i++)
         if (l->codes[i].failures && memcmp(l->codes[i].hash, hash, 32) == 0)
@@ -40,7 +41,7 @@ static struct quota_loop_code *code_of(struct quota_loop *l,
     return NULL;
 }
 
-static void drop_oldest(struct quotas *q)
+static void loop_drop_oldest(struct quotas *q)
 {
     struct quota_loop **oldest = NULL, *l;
 
@@ -56,12 +57,12 @@ static void drop_oldest(struct quotas *q)
     q->loop_count--;
 }
 
-static struct quota_loop *make(struct quotas *q, const char *session)
+static struct quota_loop *loop_new(struct quotas *q, const char *session)
 {
-    struct quota_loop *l, **head = bucket(q, session);
+    struct quota_loop *l, **head = loop_bucket(q, session);
 
     if (q->loop_count >= QUOTA_LOOP_SESSIONS)
-        drop_oldest(q);
+        loop_drop_oldest(q);
     l = xcalloc(1, sizeof(*l));
     (void)snprintf(l->session, sizeof(l->session), "%s", session);
     l->next = *head;
@@ -70,9 +71,9 @@ static struct quota_loop *make(struct quotas *q, const char *session)
     return l;
 }
 
-/* A free place for it, or that of the one which failed least recently. */
-static struct quota_loop_code *place(struct quota_loop *l,
-                                     const unsigned char hash[32])
+/* Uses a free entry, or that of the code that failed least recently. */
+static struct quota_loop_code *loop_code_new(struct quota_loop *l,
+                                             const unsigned char hash[32])
 {
     struct quota_loop_code *at = &l->codes[0];
 
@@ -84,7 +85,7 @@ static struct quota_loop_code *place(struct quota_loop *l,
     return at;
 }
 
-static uint64_t wait_ms(uint32_t failures)
+static uint64_t loop_wait_ms(uint32_t failures)
 {
     uint64_t ms = QUOTA_LOOP_FIRST_MS;
 
@@ -104,26 +105,26 @@ void quota_repeat_note(struct quotas *q, const char *tenant,
     if (!q)
         return;
     mutex_lock(&q->lock);
-    l = find_session(q, session);
-    c = code_of(l, code);
+    l = loop_find(q, session);
+    c = loop_code_find(l, code);
     if (failed) {
         if (!l)
-            l = make(q, session);
+            l = loop_new(q, session);
         if (!c)
-            c = place(l, code);
+            c = loop_code_new(l, code);
         l->noted_ms = c->noted_ms = q->mono_ms();
         if (c->failures < UINT32_MAX)
             c->failures++;
         if (c->failures >= QUOTA_LOOP_FREE)
-            c->not_before_ms = c->noted_ms + wait_ms(c->failures);
+            c->not_before_ms = c->noted_ms + loop_wait_ms(c->failures);
     } else if (c) {
         memset(c, 0, sizeof(*c));
     }
     mutex_unlock(&q->lock);
 }
 
-static int slow_down(struct quotas *q, const struct quota_loop_code *c,
-                     uint64_t left_ms, struct error *err)
+static int refuse_loop(struct quotas *q, const struct quota_loop_code *c,
+                       uint64_t left_ms, struct error *err)
 {
     int seconds = (int)((left_ms + 999) / 1000);
 
@@ -142,8 +143,8 @@ static int slow_down(struct quotas *q, const struct quota_loop_code *c,
     return error_retry(err, seconds);
 }
 
-static void report(struct quotas *q, const char *tenant, const char *session,
-                   uint32_t failures)
+static void report_loop(struct quotas *q, const char *tenant,
+                        const char *session, uint32_t failures)
 {
     struct actor who = {.tenant = tenant, .key = "glovebox"};
     char detail[64];
@@ -175,17 +176,17 @@ int quota_repeat_check(struct quotas *q, const char *tenant,
         return 0;
     mutex_lock(&q->lock);
     now = q->mono_ms();
-    c = code_of(find_session(q, session), code);
+    c = loop_code_find(loop_find(q, session), code);
     if (c)
         *ret_repeats = failures = c->failures;
     if (c && now < c->not_before_ms) {
-        rc = slow_down(q, c, c->not_before_ms - now, err);
+        rc = refuse_loop(q, c, c->not_before_ms - now, err);
         first = !c->told;
         c->told = true;
     }
     mutex_unlock(&q->lock);
     if (first)
-        report(q, tenant, session, failures);
+        report_loop(q, tenant, session, failures);
     return rc;
 }
 

@@ -25,8 +25,8 @@ bool vault_name_valid(const char *name)
            name[len] == '\0';
 }
 
-/* Those that frame a message, or are the proxy's own to write. */
-static bool taken(const char *header)
+/* Headers that frame a message, or that only the proxy writes. */
+static bool is_reserved_header(const char *header)
 {
     static const char *const names[] = {
         "host", "content-length", "transfer-encoding", "connection", "upgrade",
@@ -47,7 +47,7 @@ static int check_header(const char *header, char ret[64], struct error *err)
     if (header[strspn(header, LETTERS "!#$%&'*+-.^_`|~")] != '\0')
         return error_set(err, ERR_INVALID,
                          "header must be the name of an HTTP header");
-    if (taken(header))
+    if (is_reserved_header(header))
         return error_set(err, ERR_INVALID,
                          "header must not be '%s', which is not a client's to "
                          "choose",

@@ -2,8 +2,8 @@
 /*
  * DIR/vault.key: the 32 bytes all secrets are sealed under. Runs in the daemon
  * at its start, as the service user. Written beside its name and renamed, so
- * that it appears whole or not at all; whoever can read it and the store has
- * every secret, so nobody else may.
+ * that it appears whole or not at all. Reading the key and the store gives
+ * access to every secret, so only the service user may read it.
  */
 #include <errno.h>
 #include <fcntl.h>

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * One secret under the key, by AES-256-GCM of libcrypto: a version byte, a
- * random nonce, the bytes, a tag. What is not secret of its row (whose it is,
- * what it is called, how it travels and to where) is authenticated with it: a
- * row that was moved to another tenant, or whose destinations somebody wrote
- * over in the store, does not open.
+ * random nonce, the bytes, a tag. The other columns of its row (tenant, name,
+ * header, destinations) are authenticated with it: a row that was moved to
+ * another tenant, or whose destinations were changed in the store, does not
+ * open.
  */
 #include <openssl/evp.h>
 #include <string.h>

@@ -12,6 +12,7 @@
 #include "audit/audit.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "egress/host.h"
 #include "store/store.h"
@@ -41,14 +42,14 @@ static void read_row(struct store_rows *rows, struct vault_info *ret)
     store_copy(rows, 4, ret->made_by, sizeof(ret->made_by));
 }
 
-static int unknown(const char *name, struct error *err)
+static int unknown_secret(const char *name, struct error *err)
 {
     (void)error_set(err, ERR_NOT_FOUND, "no secret is called '%s'", name);
     return error_hint(err, "GET /api/secrets lists them");
 }
 
-static int begin(struct vault *v, enum store_mode mode, const char *what,
-                 struct store_tx **ret, struct error *err)
+static int vault_begin(struct vault *v, enum store_mode mode, const char *what,
+                       struct store_tx **ret, struct error *err)
 {
     if (!v)
         return error_set(err, ERR_UNAVAILABLE, "there is no vault");
@@ -130,10 +131,20 @@ static void notify_change(struct vault *v, const char *tenant,
         v->changed(v->ctx, tenant, name);
 }
 
+int vault_derive(const struct vault *v, const char *purpose,
+                 unsigned char ret[VAULT_DERIVED], struct error *err)
+{
+    _Static_assert(VAULT_DERIVED == HASH_SIZE, "one HMAC is one key");
+    if (!v)
+        return error_set(err, ERR_UNAVAILABLE, "there is no vault");
+    hash_hmac(v->key, sizeof(v->key), purpose, strlen(purpose), ret);
+    return 0;
+}
+
 /* ---- putting and removing ----------------------------------------------- */
 
-static int check_room(struct store_tx *tx, const char *tenant,
-                      struct error *err)
+static int check_secret_count(struct store_tx *tx, const char *tenant,
+                              struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int rc = store_one(tx, &rows, err,
@@ -174,7 +185,7 @@ static int store_row(struct vault *v, const struct actor *who,
                                 .object = row->name,
                                 .detail = row->destinations};
     struct vault_info old = {.created_at_ms = 0};
-    int rc = begin(v, STORE_WRITE, "storing a secret", &tx, err);
+    int rc = vault_begin(v, STORE_WRITE, "storing a secret", &tx, err);
 
     if (rc == 0)
         rc = find_secret(tx, who->tenant, row->name, &old, err);
@@ -185,13 +196,35 @@ static int store_row(struct vault *v, const struct actor *who,
         rc = 0;
     } else if (rc == 0) {
         row->created_at_ms = row->updated_at_ms;
-        rc = check_room(tx, who->tenant, err);
+        rc = check_secret_count(tx, who->tenant, err);
     }
     if (rc == 0)
         rc = write_row(tx, who->tenant, row, sealed, len, err);
     if (rc == 0)
         rc = audit_add(v->audit, tx, who, &event, err);
     return rc < 0 ? rc : store_commit(&tx, err);
+}
+
+int vault_preview(struct vault *v, const struct vault_info *spec,
+                  const char *value, size_t len, struct vault_info *ret,
+                  char ret_fingerprint[VAULT_FINGERPRINT], struct error *err)
+{
+    static const char purpose[] = "glovebox vault fingerprint";
+    unsigned char key[HASH_SIZE], hash[HASH_SIZE];
+    struct vault_info row;
+    int rc = vault_check(spec, value, len, &row, err);
+
+    if (rc == 0 && !v)
+        rc = error_set(err, ERR_UNAVAILABLE, "there is no vault");
+    if (rc < 0)
+        return rc;
+    /* A key of its own: the vault's is for encryption. */
+    hash_hmac(v->key, sizeof(v->key), purpose, sizeof(purpose) - 1, key);
+    hash_hmac(key, sizeof(key), value, len, hash);
+    explicit_bzero(key, sizeof(key));
+    *ret = row;
+    (void)ids_hex(hash, (VAULT_FINGERPRINT - 1) / 2, ret_fingerprint);
+    return 0;
 }
 
 int vault_put(struct vault *v, const struct actor *who,
@@ -225,14 +258,14 @@ int vault_remove(struct vault *v, const struct actor *who, const char *name,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct audit_event event = {.action = "secret.remove", .object = name};
-    int rc = begin(v, STORE_WRITE, "removing a secret", &tx, err);
+    int rc = vault_begin(v, STORE_WRITE, "removing a secret", &tx, err);
 
     if (rc == 0)
         rc = store_exec(tx, err,
                         "DELETE FROM secrets WHERE tenant = ?1 AND name = ?2",
                         "tt", who->tenant, name);
     if (rc == 0)
-        return unknown(name, err);
+        return unknown_secret(name, err);
     rc = MIN(rc, 0);
     if (rc == 0)
         rc = audit_add(v->audit, tx, who, &event, err);
@@ -253,7 +286,7 @@ int vault_list(struct vault *v, const struct actor *who,
     struct vault_info *list cleanup(mem_free) =
         xcalloc(VAULT_PER_TENANT, sizeof(*list));
     size_t count = 0;
-    int rc = begin(v, STORE_READ, "listing secrets", &tx, err);
+    int rc = vault_begin(v, STORE_READ, "listing secrets", &tx, err);
 
     if (rc == 0)
         rc = store_query(tx, &rows, err,
@@ -275,11 +308,11 @@ int vault_get(struct vault *v, const struct actor *who, const char *name,
               struct vault_info *ret, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
-    int rc = begin(v, STORE_READ, "looking for a secret", &tx, err);
+    int rc = vault_begin(v, STORE_READ, "looking for a secret", &tx, err);
 
     if (rc == 0)
         rc = find_secret(tx, who->tenant, name, ret, err);
-    return rc == 0 ? unknown(name, err) : MIN(rc, 0);
+    return rc == 0 ? unknown_secret(name, err) : MIN(rc, 0);
 }
 
 bool vault_goes_to(const struct vault_info *info, const char *host)
@@ -309,7 +342,7 @@ static int open_row(struct vault *v, struct store_tx *tx, const char *tenant,
                        "tt", tenant, name);
 
     if (rc <= 0)
-        return rc < 0 ? rc : unknown(name, err);
+        return rc < 0 ? rc : unknown_secret(name, err);
     read_row(rows, ret);
     sealed = store_bytes(rows, 8, &len);
     return vault_unseal(v->key, tenant, ret, sealed, len, ret_value, err);
@@ -323,7 +356,7 @@ int vault_reveal(struct vault *v, const struct actor *who, const char *name,
     struct audit_event event = {
         .action = "secret.use", .object = session, .detail = name};
     char *value cleanup(vault_forget) = NULL;
-    int rc = begin(v, STORE_WRITE, "using a secret", &tx, err);
+    int rc = vault_begin(v, STORE_WRITE, "using a secret", &tx, err);
 
     if (rc == 0)
         rc = open_row(v, tx, who->tenant, name, ret, &value, err);

@@ -39,6 +39,18 @@ int vault_open(struct store *store, struct audit *audit, const char *data_dir,
                struct vault **ret, struct error *err);
 void vault_close(struct vault *v); /* accepts NULL */
 
+#define VAULT_DERIVED 32
+/* A key for another purpose, named by a sentence that is used for nothing
+ * else; the same at every start. ERR_UNAVAILABLE without a vault. */
+int vault_derive(const struct vault *v, const char *purpose,
+                 unsigned char ret[VAULT_DERIVED], struct error *err);
+
+#define VAULT_FINGERPRINT 33 /* 128 bits in hex, and NUL */
+/* Validates the secret as vault_put would. The fingerprint shows whether two
+ * values are equal, and nothing else without the vault's key. */
+int vault_preview(struct vault *v, const struct vault_info *spec,
+                  const char *value, size_t len, struct vault_info *ret,
+                  char ret_fingerprint[VAULT_FINGERPRINT], struct error *err);
 int vault_put(struct vault *v, const struct actor *who,
               const struct vault_info *spec, const char *value, size_t len,
               struct vault_info *ret, struct error *err);

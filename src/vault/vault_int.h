@@ -30,7 +30,7 @@ int vault_unseal(const unsigned char key[VAULT_KEY_SIZE], const char *tenant,
                  const struct vault_info *row, const void *sealed, size_t len,
                  char **ret, struct error *err);
 
-/* check.c: as it is to be kept; ERR_INVALID says what is wrong. */
+/* check.c: the form that is stored; ERR_INVALID says what is wrong. */
 int vault_check(const struct vault_info *spec, const char *value, size_t len,
                 struct vault_info *ret, struct error *err);
 bool vault_name_valid(const char *name);

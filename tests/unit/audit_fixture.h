@@ -7,7 +7,6 @@
 #ifndef GLOVEBOX_TESTS_AUDIT_FIXTURE_H
 #define GLOVEBOX_TESTS_AUDIT_FIXTURE_H
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <setjmp.h>
@@ -27,6 +26,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "scratch.h"
+#include "store_choice.h"
 
 /* ---- help --------------------------------------------------------------- */
 
@@ -48,7 +48,8 @@ static const __attribute__((unused)) struct actor eve = {.tenant = "other",
 
 static inline int try_open(struct fixture *f)
 {
-    if (store_open(f->dir, &f->store, &f->err) < 0)
+    if (store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                          &f->store, &f->err) < 0)
         fail_msg("%s", f->err.message);
     return audit_open(f->store, f->dir, &f->audit, &f->err);
 }
@@ -86,14 +87,9 @@ static inline int set_up(void **state)
 static inline int tear_down(void **state)
 {
     struct fixture *f = *state;
-    DIR *d cleanup(fd_closedir) = opendir(f->dir);
-    struct dirent *e;
 
     shut(f);
-    while ((e = readdir(d)))
-        if (e->d_name[0] != '.')
-            assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
-    assert_int_equal(rmdir(f->dir), 0);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }

@@ -4,7 +4,6 @@
  * approved is carried out at most once, also across a restart; deliveries
  * keep their order and their pauses.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -23,6 +22,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "scratch.h"
+#include "store_choice.h"
 
 /* ---- help --------------------------------------------------------------- */
 
@@ -76,7 +76,8 @@ static int on_decided(void *ctx, const struct approval_info *info)
 
 static void must_open(struct fixture *f)
 {
-    if (store_open(f->dir, &f->store, &f->err) < 0 ||
+    if (store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                          &f->store, &f->err) < 0 ||
         audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
         approvals_open(&f->set, f->store, f->audit, &f->a, &f->err) < 0)
         fail_msg("%s", f->err.message);
@@ -133,14 +134,9 @@ static int set_up_webhook(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    DIR *d cleanup(fd_closedir) = opendir(f->dir);
-    struct dirent *e;
 
     shut(f);
-    while ((e = readdir(d)))
-        if (e->d_name[0] != '.')
-            assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
-    assert_int_equal(rmdir(f->dir), 0);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }
@@ -803,6 +799,25 @@ static int next(struct fixture *f, struct webhook_job *job)
     return approval_webhook_next(f->a, job, &wait_ms, &f->err);
 }
 
+static void webhook_has_the_url_of_the_approval(void **state)
+{
+    struct fixture *f = *state;
+    struct webhook_job job = {.body = NULL};
+    struct approval_info one;
+    char url[160];
+
+    f->set.public_url = "https://glovebox.example.com/at/";
+    reopen(f);
+    one = held(f, "exec_1");
+    assert_int_equal(next(f, &job), 1);
+    (void)snprintf(url, sizeof(url),
+                   "\"url\":\"https://glovebox.example.com/at/api/approvals/%s"
+                   "\"",
+                   one.id);
+    assert_non_null(strstr(job.body, url));
+    free(job.body);
+}
+
 static void webhook_keeps_the_order_of_one_approval(void **state)
 {
     struct fixture *f = *state;
@@ -817,6 +832,7 @@ static void webhook_keeps_the_order_of_one_approval(void **state)
     assert_non_null(strstr(job.body, one.id));
     assert_null(strstr(job.body, "payload"));
     assert_null(strstr(job.body, "\"code\""));
+    assert_null(strstr(job.body, "\"url\"")); /* public_url is not set */
     assert_int_equal(
         approval_webhook_note(f->a, &job, 500, "status 500", &f->err), 0);
     free(job.body);
@@ -907,6 +923,7 @@ int main(void)
         HOOK(webhook_needs_a_secret),
         TEST(webhook_signature_is_the_documented_one),
         TEST(webhook_pauses_grow_to_an_hour),
+        HOOK(webhook_has_the_url_of_the_approval),
         HOOK(webhook_keeps_the_order_of_one_approval),
         HOOK(webhook_is_given_up_after_a_day),
     };

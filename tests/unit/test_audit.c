@@ -569,7 +569,7 @@ static void O1_a_changed_field_shows(void **state)
         "source = '10.0.0.2'",
         "token = 'tok_1'",
         "hash = zeroblob(32)",
-        "hash = x'00'",
+        "hash = zeroblob(1)",
         /* from one field into the next */
         "object = 'file_1d', path = substr(path, 2)",
         /* hidden from who reads it as text */
@@ -583,6 +583,8 @@ static void O1_a_changed_field_shows(void **state)
         char *sql cleanup(mem_free) =
             xasprintf("UPDATE audit SET %s WHERE seq = 3", changes[i]);
 
+        if (store_choice_server() && strstr(sql, "char(0)"))
+            continue; /* PostgreSQL has no such text */
         tamper(f, sql);
         check_bad(f, 3, "event 3 is not as it was written");
         tamper(f, "DELETE FROM audit WHERE seq = 3");
@@ -687,7 +689,8 @@ static void O1_a_changed_head_shows(void **state)
          "not as it was written"},
         {"UPDATE audit_head SET seal = zeroblob(32)", 5,
          "not as it was written"},
-        {"UPDATE audit_head SET seal = x''", 5, "not as it was written"},
+        {"UPDATE audit_head SET seal = zeroblob(0)", 5,
+         "not as it was written"},
         {"DELETE FROM audit_head", 6, "is missing"},
     };
     struct fixture *f = *state;

@@ -376,7 +376,8 @@ static int on_write(void *ctx, struct store_tx *tx, struct error *err)
         return error_set(err, ERR_INTERNAL, "it does not want to");
     return store_exec(tx, err,
                       "INSERT INTO audit_cursors (name, seq) VALUES ('r', 1)"
-                      " ON CONFLICT (name) DO UPDATE SET seq = seq + 1",
+                      " ON CONFLICT (name) DO UPDATE SET seq ="
+                      " audit_cursors.seq + 1",
                       "") < 0
                ? -(int)err->code
                : 0;

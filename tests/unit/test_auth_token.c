@@ -14,13 +14,12 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
-
 #include "auth/auth_int.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
 #include "scratch.h"
+#include "store_choice.h"
 
 #define WS_A "ws_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 #define WS_B "ws_bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
@@ -37,7 +36,8 @@ struct fixture {
 
 static void must_open(struct fixture *f)
 {
-    if (store_open(f->dir, &f->store, &f->err) < 0 ||
+    if (store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                          &f->store, &f->err) < 0 ||
         auth_open(f->store, f->dir, 1000, &f->auth, &f->err) < 0)
         fail_msg("%s", f->err.message);
 }
@@ -61,19 +61,9 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    DIR *d = opendir(f->dir);
-    const struct dirent *e;
 
     shut(f);
-    while (d && (e = readdir(d))) {
-        char path[400];
-
-        (void)snprintf(path, sizeof(path), "%s/%s", f->dir, e->d_name);
-        (void)unlink(path); /* "." and ".." stay */
-    }
-    if (d)
-        (void)closedir(d);
-    (void)rmdir(f->dir);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }
@@ -151,6 +141,38 @@ static void I2_token_is_256_bits_and_stands_for_its_key(void **state)
     assert_string_equal(a.token.parent, key.key_id);
     assert_string_equal(auth_shown(&a.who), a.token.id);
     assert_string_equal(auth_shown(&key), key.key_id);
+}
+
+/* A token acts as its key, and so under that key's name, even after it was
+ * loaded from the store. */
+static void name_of_a_token_is_that_of_its_key(void **state)
+{
+    struct fixture *f = *state;
+    char *secret cleanup(mem_free) = NULL;
+    char name[AUTH_NAME_MAX];
+    struct auth_key made;
+    struct principal key;
+    struct minted t;
+
+    assert_int_equal(auth_key_create(f->auth, "acme", "nightly", AUTH_EXECUTE,
+                                     &made, &secret, &f->err),
+                     0);
+    assert_int_equal(check(f, secret, &key), 0);
+    assert_string_equal(key.name, "nightly");
+    assert_string_equal(auth_actor(&key).name, "nightly");
+    t = mint(f, &key,
+             &(struct auth_token_spec){.ttl_s = 600, .name = "short"});
+    assert_int_equal(t.r, 0);
+    assert_string_equal(t.who.name, "nightly");
+    auth_key_name(f->auth, made.id, name);
+    assert_string_equal(name, "nightly");
+    auth_key_name(f->auth, t.token.id, name);
+    assert_string_equal(name, "short");
+    assert_int_equal(auth_key_revoke(f->auth, made.id, &f->err), 0);
+    auth_key_name(f->auth, made.id, name);
+    assert_string_equal(name, "nightly");
+    auth_key_name(f->auth, "key_00000000000000000000000000000000", name);
+    assert_string_equal(name, "");
 }
 
 static void token_ttl_limits(void **state)
@@ -610,6 +632,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         CASE(I2_token_is_256_bits_and_stands_for_its_key),
+        CASE(name_of_a_token_is_that_of_its_key),
         CASE(token_ttl_limits),
         CASE(token_scopes_are_no_wider),
         CASE(token_bounds_are_no_wider),

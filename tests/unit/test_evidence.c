@@ -66,6 +66,67 @@ static void check_text(const json_t *value, const char *expected)
     assert_string_equal(json_string_value(value), expected);
 }
 
+/* Every check is listed; output only where it is configured, and never of an
+ * ephemeral session. At, below and above the number of bytes. */
+static void checks_and_output(void **state)
+{
+    static const struct policy_check checks[] = {{.action = POLICY_EXECUTE,
+                                                  .verdict = POLICY_ALLOW,
+                                                  .rule = "default",
+                                                  .layer = "global",
+                                                  .version = 4},
+                                                 {.action = POLICY_CONNECT,
+                                                  .about = "example.org:443",
+                                                  .verdict = POLICY_DENY,
+                                                  .rule = "closed",
+                                                  .layer = "tenant:acme",
+                                                  .version = 4}};
+    static const struct {
+        size_t max;
+        bool ephemeral;
+        const char *kept;
+        bool cut;
+    } cases[] = {{0, false, NULL, false},
+                 {4, false, "abc", true},
+                 {5, false, "abc\u00e9", false},
+                 {6, false, "abc\u00e9", false},
+                 {6, true, NULL, false}};
+    struct fixture *f = *state;
+
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        struct evidence_settings settings = {.output = cases[i].max};
+        struct evidence_run run = run_of(EXEC_1, &ann);
+        json_t *page cleanup(json_unref) = NULL;
+        struct evidence *ev = NULL;
+
+        assert_int_equal(
+            evidence_open(&settings, f->store, f->audit, &ev, &f->err), 0);
+        run.checks = checks;
+        run.check_count = ARRAY_SIZE(checks);
+        run.output = "abc\u00e9";
+        run.output_len = strlen(run.output);
+        run.ephemeral = cases[i].ephemeral;
+        evidence_record(ev, &run);
+        page = get(f, ev, EXEC_1);
+        assert_int_equal(json_array_size(at(page, "checks", NULL)), 2);
+        check_text(json_object_get(json_array_get(at(page, "checks", NULL), 1),
+                                   "about"),
+                   "example.org:443");
+        check_text(json_object_get(json_array_get(at(page, "checks", NULL), 1),
+                                   "verdict"),
+                   "deny");
+        assert_true(json_is_false(at(page, "checks_truncated", NULL)));
+        if (cases[i].kept) {
+            check_text(at(page, "output", "text"), cases[i].kept);
+            assert_int_equal(json_is_true(at(page, "output", "truncated")),
+                             cases[i].cut);
+        } else {
+            assert_true(json_is_null(at(page, "output", NULL)));
+        }
+        evidence_close(ev);
+    }
+}
+
 static void a_run_is_kept_whole(void **state)
 {
     static const struct policy_decision decision = {.verdict = POLICY_ASK,
@@ -381,6 +442,7 @@ static void what_is_too_much_is_dropped_and_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        CASE(checks_and_output),
         CASE(a_run_is_kept_whole),
         CASE(it_outlives_a_restart_and_the_last_word_stays),
         CASE(code_is_kept_only_where_it_is_to_be),

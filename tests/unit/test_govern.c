@@ -3,7 +3,6 @@
  * govern: each constructor sets the fields of its action and no other; a
  * decision is recorded, refused or held as policy says.
  */
-#include <dirent.h>
 #include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -25,6 +24,7 @@
 #include "policy/policy.h"
 #include "scratch.h"
 #include "store/store.h"
+#include "store_choice.h"
 
 static const char rules[] =
     "version: 1\n"
@@ -68,7 +68,8 @@ static int set_up(void **state)
 
     approvals.webhook_url = approvals.webhook_secret_file = "";
     assert_non_null(scratch_dir(f->dir, sizeof(f->dir), "test_govern"));
-    if (store_open(f->dir, &f->store, &f->err) < 0 ||
+    if (store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                          &f->store, &f->err) < 0 ||
         audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
         policy_open(&policy, f->store, f->audit, &f->govern.policy, &f->err) <
             0 ||
@@ -85,20 +86,12 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    struct dirent *e;
-    DIR *dir;
 
     approvals_close(f->govern.approvals);
     policy_close(f->govern.policy);
     audit_close(f->audit);
     store_close(f->store);
-    dir = opendir(f->dir);
-    assert_non_null(dir);
-    while ((e = readdir(dir)))
-        if (e->d_name[0] != '.')
-            assert_int_equal(unlinkat(dirfd(dir), e->d_name, 0), 0);
-    (void)closedir(dir);
-    assert_int_equal(rmdir(f->dir), 0);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }
@@ -126,7 +119,13 @@ static void constructors_leave_other_fields_out(void **state)
     } table[] = {
         {govern_execute(&scope, "python", 7, 30, 100), POLICY_EXECUTE,
          .network = true},
+        {govern_search(&scope, 30, 100), POLICY_SEARCH, .network = true},
+        {govern_report(&scope, 30, 100), POLICY_REPORT, .network = true},
         {govern_create_session(&scope), POLICY_SESSION, .network = true},
+        {govern_memory(&scope, POLICY_HIBERNATE), POLICY_HIBERNATE,
+         .network = true},
+        {govern_memory(&scope, POLICY_UNDO), POLICY_UNDO, .network = true},
+        {govern_memory(&scope, POLICY_BRANCH), POLICY_BRANCH, .network = true},
         {govern_file_in(&scope, "a.txt", NULL, 5), POLICY_FILE_IN,
          .file = true},
         {govern_file_out(&scope, "a.txt", NULL, 5), POLICY_FILE_OUT,
@@ -141,19 +140,24 @@ static void constructors_leave_other_fields_out(void **state)
          .host = true, .network = true},
         {govern_package(&scope, "h", 443, "six", "1", NULL), POLICY_PACKAGE,
          .host = true, .network = true},
+        {govern_agent(&scope), POLICY_AGENT, .network = true},
+        {govern_tool(&scope, "python", 7), POLICY_TOOL, .network = true},
     };
 
     (void)state;
     assert_int_equal(ARRAY_SIZE(table), POLICY_ACTIONS);
     for (size_t i = 0; i < ARRAY_SIZE(table); i++) {
         const struct policy_request *ask = &table[i].rq.ask;
-        bool execute = table[i].action == POLICY_EXECUTE;
+        bool code = table[i].action == POLICY_EXECUTE;
+        bool execute = code || table[i].action == POLICY_SEARCH ||
+                       table[i].action == POLICY_REPORT;
 
         assert_int_equal(ask->action, table[i].action);
         assert_ptr_equal(ask->who, &ann);
         assert_string_equal(ask->session, "sess_1");
         assert_int_equal(table[i].rq.pinned, 3);
-        assert_int_equal(ask->code_bytes, execute ? 7 : -1);
+        assert_int_equal(ask->code_bytes,
+                         code || ask->action == POLICY_TOOL ? 7 : -1);
         assert_int_equal(ask->timeout_s, execute ? 30 : -1);
         assert_int_equal(ask->output_bytes, execute ? 100 : -1);
         assert_int_equal(ask->file != NULL, table[i].file);

@@ -13,7 +13,6 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <fcntl.h>
 #include <openssl/bn.h>
 #include <openssl/core_names.h>
@@ -32,6 +31,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "scratch.h"
+#include "store_choice.h"
 #include "json/json.h"
 
 #define ISSUER "https://issuer.example/v2"
@@ -904,7 +904,8 @@ static int set_up(void **state)
     f->file = xasprintf("%s/keys.json", f->dir);
     write_key(f, RSA_KEY);
     s.jwks_file = f->file;
-    if (store_open(f->dir, &f->store, &f->err) < 0 ||
+    if (store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                          &f->store, &f->err) < 0 ||
         auth_open(f->store, f->dir, 10, &f->auth, &f->err) < 0 ||
         auth_jwt_open(f->auth, &s, &f->err) < 0)
         fail_msg("%s", f->err.message);
@@ -915,15 +916,10 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    DIR *d cleanup(fd_closedir) = opendir(f->dir);
-    struct dirent *e;
 
     auth_close(f->auth);
     store_close(f->store);
-    while ((e = readdir(d)))
-        if (e->d_name[0] != '.')
-            assert_int_equal(unlinkat(dirfd(d), e->d_name, 0), 0);
-    assert_int_equal(rmdir(f->dir), 0);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f->file);
     free(f);
     return 0;
@@ -950,6 +946,60 @@ static int check(struct fixture *f, const char *token, const char *source,
     return auth_check(f->auth, header, source, ret ? ret : &scratch, &f->err);
 }
 
+static char *shown_name(struct fixture *f, const char *id)
+{
+    static char name[AUTH_NAME_MAX];
+
+    auth_key_name(f->auth, id, name);
+    return name;
+}
+
+/* Lists show names of subjects long after their tokens are gone. */
+static void subjects_keep_the_name_of_their_newest_token(void **state)
+{
+    struct fixture *f = *state;
+    char *plain cleanup(mem_free) = good_token("RS256", RSA_KEY, "me");
+    char *named cleanup(mem_free) = good_token(
+        "RS256", RSA_KEY, "me\",\"preferred_username\":\"ada@example.org");
+    struct principal who;
+
+    assert_string_equal(shown_name(f, "jwt_00000000000000000000000000000000"),
+                        "");
+    assert_int_equal(check(f, plain, "1.2.3.4", &who), 0);
+    assert_string_equal(shown_name(f, who.key_id),
+                        "me"); /* before any write */
+    assert_int_equal(check(f, named, "1.2.3.4", &who), 0);
+    assert_string_equal(shown_name(f, who.key_id), "ada@example.org");
+    auth_close(f->auth); /* writes what is new */
+    assert_int_equal(auth_open(f->store, f->dir, 10, &f->auth, &f->err), 0);
+    assert_string_equal(shown_name(f, who.key_id), "ada@example.org");
+    assert_string_equal(shown_name(f, "jwt_00000000000000000000000000000000"),
+                        "");
+}
+
+static void subjects_in_memory_are_bounded(void **state)
+{
+    struct fixture *f = *state;
+    struct principal who = {.tenant = "acme"};
+
+    for (unsigned i = 0; i <= AUTH_SUBJECTS_MAX; i++) {
+        (void)snprintf(who.key_id, sizeof(who.key_id), "jwt_%032x", i);
+        (void)snprintf(who.name, sizeof(who.name), "s%u", i);
+        auth_subject_note(f->auth, &who);
+        assert_int_equal(f->auth->subjects.count,
+                         MIN(i + 1, AUTH_SUBJECTS_MAX));
+    }
+    assert_string_equal(shown_name(f, who.key_id), ""); /* no room for it */
+    assert_int_equal(auth_subjects_flush(f->auth, &f->err), 0);
+    assert_int_equal(f->auth->subjects.count, 0);
+    assert_string_equal(shown_name(f, "jwt_00000000000000000000000000000007"),
+                        "s7");
+    auth_subject_note(f->auth, &who);
+    assert_string_equal(shown_name(f, who.key_id), who.name);
+    assert_int_equal(auth_subjects_flush(f->auth, &f->err), 0);
+    assert_int_equal(f->auth->subjects.count, 1);
+}
+
 static void a_token_is_a_credential(void **state)
 {
     struct fixture *f = *state;
@@ -960,6 +1010,7 @@ static void a_token_is_a_credential(void **state)
     assert_int_equal(check(f, t, "1.2.3.4", &me), 0);
     assert_string_equal(me.tenant, "acme");
     assert_true(ids_valid("jwt", me.key_id));
+    assert_string_equal(me.name, "me"); /* no better claim than the subject */
     assert_int_equal(check(f, t, "1.2.3.4", &again), 0); /* remembered */
     assert_memory_equal(&me, &again, sizeof(me));
     assert_int_equal(check(f, other, "1.2.3.4", &you), 0);
@@ -1080,6 +1131,8 @@ int main(void)
         cmocka_unit_test(cache_forgets_in_time),
         cmocka_unit_test(R8_cache_is_bounded_and_keeps_the_used),
         WITH_FILE(a_token_is_a_credential),
+        WITH_FILE(subjects_keep_the_name_of_their_newest_token),
+        WITH_FILE(subjects_in_memory_are_bounded),
         WITH_FILE(keys_change),
         WITH_FILE(broken_keys_change_nothing),
         WITH_FILE(R8_asking_for_keys_is_bounded),

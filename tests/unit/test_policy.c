@@ -28,6 +28,7 @@
 #include "policy/policy_int.h"
 #include "scratch.h"
 #include "store/store.h"
+#include "store_choice.h"
 #include "json/json.h"
 
 static const struct actor ann = {.tenant = "acme", .key = "key_ann"};
@@ -79,6 +80,41 @@ static void check_names_line_and_nearest_key(void **state)
     refused("version: 1\nrules:\n- {name: a, then: deny, limit: "
             "{timeout: 5}}\n",
             "unknown key \"timeout\"", "\"timeout_s\"");
+}
+
+/* A search and a report are kinds of execution: rules about "execute" cover
+ * them, rules of their own may come first, and they have no code. */
+static void search_and_report_are_kinds_of_execute(void **state)
+{
+    static const char text[] =
+        "version: 1\nrules:\n"
+        "- {name: free, match: {action: search}, then: allow}\n"
+        "- {name: big, match: {action: execute, code_bytes: '> 10'}, "
+        "then: deny}\n"
+        "- {name: all, match: {action: execute}, then: ask}\n"
+        "- {name: others, match: {action: '!execute'}, then: deny}\n";
+    static const struct {
+        const char *action, *rule;
+    } cases[] = {{"search", "free"},
+                 {"report", "all"},
+                 {"execute", "big"},
+                 {"share", "others"}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        json_t *rq cleanup(json_unref) =
+            json_pack("{s:s, s:s, s:i}", "action", cases[i].action, "language",
+                      "shell", "code_bytes", 100);
+        json_t *told cleanup(json_unref) = NULL;
+        struct buf out cleanup(buf_done) = {0};
+        struct error err;
+
+        assert_int_equal(
+            policy_explain_request(text, strlen(text), rq, &out, &err), 0);
+        told = json_loadb(out.data, out.len, 0, NULL);
+        assert_string_equal(json_string_value(json_object_get(told, "rule")),
+                            cases[i].rule);
+    }
 }
 
 static void check_refuses_what_makes_no_sense(void **state)
@@ -414,7 +450,8 @@ static void start(struct fixture *f, bool with_file)
     struct policy_settings settings = {.file = with_file ? f->file : "",
                                        .zone = ""};
 
-    if (store_open(f->dir, &f->store, &f->err) < 0 ||
+    if (store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                          &f->store, &f->err) < 0 ||
         audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
         policy_open(&settings, f->store, f->audit, &f->policy, &f->err) < 0)
         fail_msg("%s", f->err.message);
@@ -443,15 +480,9 @@ static int set_up(void **state)
 static int tear_down(void **state)
 {
     struct fixture *f = *state;
-    DIR *dir;
-    struct dirent *e;
 
     stop(f);
-    dir = opendir(f->dir);
-    while ((e = readdir(dir)))
-        (void)unlinkat(dirfd(dir), e->d_name, 0); /* but "." and ".." */
-    (void)closedir(dir);
-    assert_int_equal(rmdir(f->dir), 0);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }
@@ -788,6 +819,7 @@ int main(void)
         cmocka_unit_test(zones_are_as_the_c_library_has_them),
         cmocka_unit_test(zones_that_are_none_are_refused),
         cmocka_unit_test(check_names_line_and_nearest_key),
+        cmocka_unit_test(search_and_report_are_kinds_of_execute),
         cmocka_unit_test(check_refuses_what_makes_no_sense),
         cmocka_unit_test(check_takes_the_whole_of_the_format),
         cmocka_unit_test(check_limits_at_and_above),

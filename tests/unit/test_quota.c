@@ -7,7 +7,6 @@
 
 #include <cmocka.h>
 
-#include <ftw.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -20,6 +19,7 @@
 #include "quota/quota_int.h"
 #include "scratch.h"
 #include "store/store.h"
+#include "store_choice.h"
 
 #define T "acme"
 #define HOUR 3600000
@@ -75,20 +75,12 @@ static int set_up(void **state)
     real_now = clock_real_ms();
     mono_now = 1000000;
     if (!scratch_dir(f->dir, sizeof(f->dir), "test_quota") ||
-        store_open(f->dir, &f->store, &f->err) < 0 ||
+        store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                          &f->store, &f->err) < 0 ||
         audit_open(f->store, f->dir, &f->audit, &f->err) < 0)
         abort();
     *state = f;
     return 0;
-}
-
-static int remove_one(const char *path, const struct stat *st, int kind,
-                      struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
 }
 
 static int tear_down(void **state)
@@ -98,7 +90,7 @@ static int tear_down(void **state)
     quotas_close(f->q);
     audit_close(f->audit);
     store_close(f->store);
-    assert_int_equal(nftw(f->dir, remove_one, 16, FTW_DEPTH | FTW_PHYS), 0);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }
@@ -354,6 +346,48 @@ static void R8_a_restart_gives_no_second_helping(void **state)
     assert_int_equal(quota_check(f->q, T, QUOTA_CPU, &f->err), 0);
 }
 
+static void history_has_sums_and_maxima_by_the_hour(void **state)
+{
+    struct fixture *f = *state;
+    struct quota_hour *hours = NULL;
+    size_t count = 0;
+    int64_t first;
+
+    open_quotas(f, 100);
+    first = real_now / HOUR * HOUR;
+    assert_int_equal(take(f, QUOTA_SESSIONS, 3), 0);
+    quota_give(f->q, T, QUOTA_SESSIONS, 2);
+    assert_int_equal(take(f, QUOTA_SESSIONS, 1), 0);
+    quota_spend(f->q, T, QUOTA_CPU, 5);
+    reopen(f, 100); /* the hour goes on after a restart */
+    quota_spend(f->q, T, QUOTA_CPU, 2);
+    quota_persist_save(f->q); /* as the thread does within seconds */
+    pass(2 * HOUR);
+    quota_spend(f->q, T, QUOTA_EGRESS, 7);
+    quota_spend(f->q, "other", QUOTA_CPU, 50);
+    assert_int_equal(quota_history(f->q, T, first, &hours, &count, &f->err),
+                     0);
+    assert_int_equal(count, 2);
+    assert_int_equal(hours[0].at_ms, first);
+    assert_int_equal(hours[0].used[QUOTA_SESSIONS], 3);
+    assert_int_equal(hours[0].used[QUOTA_CPU], 7);
+    assert_int_equal(hours[1].at_ms, first + 2 * HOUR);
+    assert_int_equal(hours[1].used[QUOTA_EGRESS], 7);
+    assert_int_equal(hours[1].used[QUOTA_CPU], 0);
+    free(hours);
+    /* Only the hours asked for; the oldest are deleted. */
+    assert_int_equal(
+        quota_history(f->q, T, first + HOUR, &hours, &count, &f->err), 0);
+    assert_int_equal(count, 1);
+    free(hours);
+    pass((uint64_t)(QUOTA_HISTORY_HOURS - 1) * HOUR);
+    quota_spend(f->q, T, QUOTA_CPU, 1);
+    assert_int_equal(quota_history(f->q, T, 0, &hours, &count, &f->err), 0);
+    assert_int_equal(count, 2);
+    assert_int_equal(hours[0].at_ms, first + 2 * HOUR);
+    free(hours);
+}
+
 static void what_is_written_meanwhile_survives_a_crash(void **state)
 {
     struct fixture *f = *state;
@@ -398,6 +432,7 @@ static void idle_tenants_make_room(void **state)
                      -ERR_BUSY);
     assert_true(f->err.retry_after_s > 0);
     quota_give(f->q, "t7", QUOTA_SESSIONS, 1);
+    quota_persist_save(f->q); /* what it used in this hour */
     pass(3000);
     assert_int_equal(quota_take(f->q, "over", QUOTA_SESSIONS, 1, &f->err), 0);
     assert_int_equal(quota_most(f->q, "own", QUOTA_CPU), 9);
@@ -507,82 +542,6 @@ static void loops_remember_so_many_codes_and_sessions(void **state)
     assert_int_equal(repeats, 0);
 }
 
-/* ---- turns -------------------------------------------------------------- */
-
-struct granted_session {
-    struct fair_queue *f;
-    const char *tenant;
-    atomic_int *order;
-    int came;
-    pthread_t thread;
-};
-
-static void *visit(void *arg)
-{
-    struct granted_session *g = arg;
-
-    if (!fair_queue_enter(g->f, g->tenant, clock_mono_ms() + 20000))
-        return NULL;
-    g->came = atomic_fetch_add(g->order, 1);
-    fair_queue_leave(g->f, g->tenant);
-    return NULL;
-}
-
-static void nap(void)
-{
-    struct timespec t = {0, 20000000};
-
-    (void)nanosleep(&t, NULL);
-}
-
-/* Each is given the time to take its place in the line. */
-static void X4_fair_serves_who_has_less_first(void **state)
-{
-    struct fair_queue *f = fair_queue_new(2);
-    atomic_int order = 0;
-    struct granted_session guests[6];
-
-    (void)state;
-    assert_true(fair_queue_enter(f, "a", 0));
-    assert_true(fair_queue_enter(f, "a", 0));
-    for (int i = 0; i < 6; i++) {
-        guests[i] = (struct granted_session){f,
-                                             i < 4    ? "a"
-                                             : i == 4 ? "b"
-                                                      : "c",
-                                             &order, -1, 0};
-        assert_int_equal(
-            pthread_create(&guests[i].thread, NULL, visit, &guests[i]), 0);
-        nap();
-    }
-    fair_queue_leave(f, "a"); /* one place: b, then c, then the line of a */
-    for (int i = 0; i < 6; i++)
-        (void)pthread_join(guests[i].thread, NULL);
-    assert_int_equal(guests[4].came, 0);
-    assert_int_equal(guests[5].came, 1);
-    for (int i = 0; i < 4; i++)
-        assert_int_equal(guests[i].came, 2 + i);
-    fair_queue_leave(f, "a");
-    fair_queue_free(f);
-}
-
-static void fair_gives_up_at_the_deadline(void **state)
-{
-    struct fair_queue *f = fair_queue_new(1);
-
-    (void)state;
-    assert_true(fair_queue_enter(f, "a", 0));
-    assert_false(fair_queue_enter(f, "b", clock_mono_ms() + 10));
-    assert_false(fair_queue_enter(f, "a", 0));
-    fair_queue_leave(f, "a");
-    assert_true(fair_queue_enter(f, "b", 0));
-    fair_queue_leave(f, "b");
-    fair_queue_free(f);
-    assert_true(fair_queue_enter(NULL, "a", 0));
-    fair_queue_leave(NULL, "a");
-    fair_queue_free(NULL);
-}
-
 #define CASE(fn) cmocka_unit_test_setup_teardown(fn, set_up, tear_down)
 
 int main(void)
@@ -598,14 +557,13 @@ int main(void)
         CASE(own_limits_hold_and_survive),
         CASE(a_limit_out_of_range_changes_nothing),
         CASE(R8_a_restart_gives_no_second_helping),
+        CASE(history_has_sums_and_maxima_by_the_hour),
         CASE(what_is_written_meanwhile_survives_a_crash),
         CASE(a_clock_put_back_gives_no_second_helping),
         CASE(idle_tenants_make_room),
         CASE(R8_loops_are_slowed_more_and_more),
         CASE(loops_are_reported_once),
         CASE(loops_remember_so_many_codes_and_sessions),
-        cmocka_unit_test(X4_fair_serves_who_has_less_first),
-        cmocka_unit_test(fair_gives_up_at_the_deadline),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

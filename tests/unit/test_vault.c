@@ -8,7 +8,6 @@
 #include <cmocka.h>
 
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -21,6 +20,7 @@
 #include "base/mem.h"
 #include "scratch.h"
 #include "store/store.h"
+#include "store_choice.h"
 #include "vault/vault_int.h"
 
 static const struct actor WHO = {.tenant = "acme", .key = "key_acme"};
@@ -34,18 +34,12 @@ struct fixture {
     struct error err;
 };
 
-static int drop(const char *path, const struct stat *st, int type,
-                struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
 static void open_it(struct fixture *f)
 {
-    assert_int_equal(store_open(f->dir, &f->store, &f->err), 0);
+    assert_int_equal(
+        store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                          &f->store, &f->err),
+        0);
     assert_int_equal(audit_open(f->store, f->dir, &f->audit, &f->err), 0);
 }
 
@@ -73,7 +67,7 @@ static int tear_down(void **state)
     struct fixture *f = *state;
 
     close_it(f);
-    (void)nftw(f->dir, drop, 8, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }
@@ -265,6 +259,44 @@ static void vault_reveal_gives_what_was_put(void **state)
                      -ERR_NOT_FOUND);
 }
 
+/* A fingerprint: of the value and the vault's key, and nothing is kept. */
+static void vault_preview_tells_values_apart(void **state)
+{
+    struct fixture *f = *state;
+    struct vault_info s = spec("api", "API.example.org"), kept;
+    void *theirs = NULL;
+    struct fixture *other;
+    char one[VAULT_FINGERPRINT], same[VAULT_FINGERPRINT] = "";
+    char two[VAULT_FINGERPRINT] = "", elsewhere[VAULT_FINGERPRINT] = "";
+
+    assert_int_equal(
+        vault_preview(f->vault, &s, "hunter2", 7, &kept, one, &f->err), 0);
+    assert_string_equal(kept.destinations, "api.example.org");
+    assert_int_equal(strlen(one), VAULT_FINGERPRINT - 1);
+    assert_int_equal(
+        vault_preview(f->vault, &s, "hunter2", 7, &kept, same, &f->err), 0);
+    assert_string_equal(one, same);
+    assert_int_equal(
+        vault_preview(f->vault, &s, "hunter3", 7, &kept, two, &f->err), 0);
+    assert_string_not_equal(one, two);
+    assert_int_equal(set_up(&theirs), 0);
+    other = theirs;
+    assert_int_equal(vault_preview(other->vault, &s, "hunter2", 7, &kept,
+                                   elsewhere, &f->err),
+                     0);
+    assert_string_not_equal(one, elsewhere);
+    assert_int_equal(tear_down(&theirs), 0);
+    assert_int_equal(vault_get(f->vault, &WHO, "api", &kept, &f->err),
+                     -ERR_NOT_FOUND);
+    s.destinations[0] = '\0';
+    assert_int_equal(
+        vault_preview(f->vault, &s, "hunter2", 7, &kept, one, &f->err),
+        -ERR_INVALID);
+    assert_int_equal(vault_preview(NULL, &(struct vault_info){0}, "x", 1,
+                                   &kept, one, &f->err),
+                     -ERR_INVALID);
+}
+
 static int exec(struct fixture *f, const char *sql)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
@@ -418,6 +450,7 @@ int main(void)
         CASE(vault_put_bounds_destinations),
         CASE(vault_reveal_gives_what_was_put),
         CASE(vault_reveal_refuses_rows_that_were_touched),
+        CASE(vault_preview_tells_values_apart),
         CASE(vault_open_fails_without_its_key),
         CASE(vault_put_at_most_so_many),
         CASE(vault_acts_are_in_the_trail),
