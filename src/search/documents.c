@@ -20,8 +20,8 @@
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "blob/blob.h"
+#include "execution/execution.h"
 #include "search/search_int.h"
-#include "session/session.h"
 #include "store/store.h"
 #include "workspace/workspace.h"
 
@@ -83,9 +83,9 @@ static int next_document(struct search *s, int64_t after, struct document *ret,
 }
 
 /* Unless the file changed meanwhile. */
-static int record(struct search *s, const struct document *d,
-                  const char *state, const char *problem,
-                  const struct buf *text, struct error *err)
+static int record_result(struct search *s, const struct document *d,
+                         const char *state, const char *problem,
+                         const struct buf *text, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     int changed;
@@ -95,17 +95,16 @@ static int record(struct search *s, const struct document *d,
         return -(int)err->code;
     changed = store_exec(tx, err,
                          "UPDATE documents SET state = ?3, problem = ?4,"
-                         " bytes = ?5, at_ms = ?6 WHERE id = ?1"
+                         " bytes = ?5, at_ms = ?6, cut = 0 WHERE id = ?1"
                          " AND version = ?2 AND state = 'waiting'",
                          "itttii", d->id, d->version, state, problem,
                          (int64_t)text->len, clock_real_ms());
     if (changed > 0 && text->len)
-        changed =
-            store_exec(tx, err, "UPDATE words SET body = ?2 WHERE rowid = ?1",
-                       "it", d->id, text->data);
+        changed = s->words->write(s, tx, d->id, NULL, text->data, err);
     if (changed < 0 || store_commit(&tx, err) < 0)
         return -(int)err->code;
-    return search_housekeeping_merge(s, err);
+    search_wake(s, &s->passages);
+    return s->words->tend(s, err);
 }
 
 /* ---- the session -------------------------------------------------------- */
@@ -167,8 +166,8 @@ static int upload_bytes(struct session_upload *u, int fd, struct error *err)
     return 0;
 }
 
-static int upload(struct search *s, const struct document *d, const char *name,
-                  struct error *err)
+static int upload_document(struct search *s, const struct document *d,
+                           const char *name, struct error *err)
 {
     struct session_upload *u = NULL;
     struct session_file done = {0};
@@ -209,7 +208,7 @@ static const char *problem_of_word(const char *word)
     return strcmp(word, "ok") == 0 ? NULL : "It could not be read.";
 }
 
-/* The first line it printed; what comes after is not looked at. */
+/* The first line it printed; the rest is ignored. */
 static void first_line(struct execution *e, char *ret, size_t size)
 {
     struct exec_event event;
@@ -249,12 +248,13 @@ static const char *problem_of(struct execution *e)
     case OUTCOME_CANCELLED:
     case OUTCOME_DENIED:
     case OUTCOME_ISOLATION_FAILED:
+    case OUTCOME_LOST:
         break;
     }
     return "It could not be read.";
 }
 
-static int fetch(struct search *s, struct buf *ret, struct error *err)
+static int fetch_text(struct search *s, struct buf *ret, struct error *err)
 {
     struct buf bytes cleanup(buf_done) = {0};
     size_t most = (size_t)s->settings.text_bytes;
@@ -290,27 +290,27 @@ static int run_extractor(struct search *s, const struct document *d,
              (unsigned long long)s->settings.text_bytes);
     spec.code = code.data;
     spec.code_len = code.len;
-    return session_execute(s->sessions, &search_self, s->session, &spec, ret,
-                           err);
+    return execution_run(s->sessions, &search_self, s->session, &spec, ret,
+                         err);
 }
 
-/* Is it the machine that has no room for us now, rather than the document? */
+/* Is the machine short of capacity now, rather than the document bad? */
 static bool is_passing(const struct error *err)
 {
     return err->code == ERR_LIMIT || err->code == ERR_BUSY ||
            err->code == ERR_UNAVAILABLE;
 }
 
-static enum result read_in(struct search *s, const struct document *d,
-                           struct buf *text, const char **ret_problem,
-                           struct error *err)
+static enum result read_in_session(struct search *s, const struct document *d,
+                                   struct buf *text, const char **ret_problem,
+                                   struct error *err)
 {
     struct execution *e = NULL;
     char name[32];
 
     (void)snprintf(name, sizeof(name), "document.%s", d->kind);
     *ret_problem = NULL;
-    if (upload(s, d, name, err) < 0 ||
+    if (upload_document(s, d, name, err) < 0 ||
         run_extractor(s, d, name, &e, err) < 0) {
         *ret_problem = err->code == ERR_CORRUPT
                            ? "Its stored bytes are damaged."
@@ -321,7 +321,7 @@ static enum result read_in(struct search *s, const struct document *d,
     }
     *ret_problem = problem_of(e);
     execution_unref(e);
-    if (!*ret_problem && fetch(s, text, err) < 0)
+    if (!*ret_problem && fetch_text(s, text, err) < 0)
         *ret_problem = "It could not be read.";
     return *ret_problem ? RESULT_BAD : RESULT_TEXT;
 }
@@ -339,7 +339,7 @@ static enum result read_document(struct search *s, struct box *box,
         if (box_take(s, box, d->workspace, err) < 0)
             return RESULT_AGAIN;
         fresh = box->used++ == 0;
-        result = read_in(s, d, text, ret_problem, err);
+        result = read_in_session(s, d, text, ret_problem, err);
         if (result != RESULT_TEXT)
             box_drop(s, box);
     } while (result == RESULT_BAD && !fresh && !s->stopping);
@@ -363,8 +363,8 @@ static bool read_round(struct search *s, struct box *box, struct error *err)
             return true;
         if (result == RESULT_AGAIN)
             return false;
-        if (record(s, &d, result == RESULT_TEXT ? "ready" : "failed",
-                   problem ? problem : "", &text, err) < 0)
+        if (record_result(s, &d, result == RESULT_TEXT ? "ready" : "failed",
+                          problem ? problem : "", &text, err) < 0)
             return false;
     }
     box_drop(s, box);

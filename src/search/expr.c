@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a person typed, as an expression of the full-text engine: words and
+ * What a person typed, as terms and as an expression of FTS5: words and
  * "phrases" that must all be there, a * after one for any ending. Nothing
  * else has a meaning: each term goes into the expression between quotes, with
  * quotes inside it doubled, so no syntax of the engine's can get in. Runs in
@@ -64,26 +64,6 @@ static bool has_word(const struct term *t)
     return false;
 }
 
-/* Owned by caller. */
-static char *plain(const struct term *t)
-{
-    char *text = xstrndup(t->at, t->len);
-
-    for (char *p = text; *p; p++)
-        *p = is_space(*p) ? ' ' : (char)tolower((unsigned char)*p);
-    for (size_t n = strlen(text); n && text[n - 1] == '*'; n--)
-        text[n - 1] = '\0';
-    return text;
-}
-
-static bool is_new(const struct search_expr *e, const char *text)
-{
-    for (size_t i = 0; i < e->count; i++)
-        if (strcmp(e->terms[i], text) == 0)
-            return false;
-    return true;
-}
-
 static void add_match(struct buf *out, const char *text, bool prefix)
 {
     struct buf spaced cleanup(buf_done) = {0};
@@ -107,14 +87,21 @@ static int add_term(struct search_expr *e, const struct term *t,
 
     if (!has_word(t))
         return 0;
-    text = plain(t);
-    if (!is_new(e, text))
-        return 0;
+    /* Lower case, one space for each space character, no trailing '*'. */
+    text = xstrndup(t->at, t->len);
+    for (char *p = text; *p; p++)
+        *p = is_space(*p) ? ' ' : (char)tolower((unsigned char)*p);
+    for (size_t n = strlen(text); n && text[n - 1] == '*'; n--)
+        text[n - 1] = '\0';
+    for (size_t i = 0; i < e->count; i++)
+        if (strcmp(e->terms[i], text) == 0)
+            return 0;
     if (e->count == SEARCH_TERMS_MAX)
         return error_set(err, ERR_INVALID,
                          "the query has more than %u different words",
                          SEARCH_TERMS_MAX);
     add_match(&e->match, text, t->prefix);
+    e->prefix[e->count] = t->prefix;
     e->terms[e->count++] = take_ptr(text);
     return 0;
 }

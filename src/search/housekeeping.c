@@ -7,26 +7,26 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "fair/fair.h"
 #include "search/search_int.h"
 #include "store/store.h"
 
-#define REST_NS 500000l
-#define YIELD_NS 12000000l /* while others commit: they come first */
-#define MERGE_PAGES 24     /* of the index, in one transaction */
 #define SWEEP_ROWS 200
-#define JOIN_STEPS_LEAST 200
 
 void search_housekeeping_rest(struct search *s)
 {
     bool busy = atomic_load(&s->came) != atomic_load(&s->seen);
-    struct timespec time = {.tv_nsec = busy ? YIELD_NS : REST_NS};
+    unsigned us = busy ? fair.index_yield_us : fair.index_rest_us;
+    struct timespec time = {.tv_nsec = (long)us * 1000};
 
+    if (!fair_enabled(FAIR_WORKER_REST))
+        return;
     (void)nanosleep(&time, NULL); /* a shorter one does no harm */
     atomic_store(&s->seen, atomic_load(&s->came));
 }
 
 /* The words of documents whose row is gone, with their file or workspace. */
-static int sweep(struct search *s, int *ret_swept, struct error *err)
+static int sweep_words(struct search *s, int *ret_swept, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     int swept;
@@ -71,79 +71,14 @@ static int find_work(struct search *s, bool *ret_gone, bool *ret_due,
     return MIN(r, 0);
 }
 
-/* ---- words that must go ------------------------------------------------- */
-
-/* A removal only covers the words in a part of the index; they are gone when
- * all parts have been joined into one. How many there are; leaves: pages of
- * the index. */
-static int count_parts(struct search *s, int64_t *ret_parts,
-                       int64_t *ret_leaves, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r;
-
-    if (store_begin(s->store, STORE_READ, "looking at the index", &tx, err) <
-        0)
-        return -(int)err->code;
-    r = store_one(tx, &rows, err,
-                  "SELECT count(DISTINCT segid), count(*) FROM words_idx", "");
-    if (r > 0) {
-        *ret_parts = store_int(rows, 0);
-        *ret_leaves = store_int(rows, 1);
-    }
-    return MIN(r, 0);
-}
-
-/* One step of joining all parts, whatever their sizes. */
-static int join_step(struct search *s, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-
-    if (store_begin(s->store, STORE_WRITE, "tending the index", &tx, err) <
-            0 ||
-        store_exec(tx, err,
-                   "INSERT INTO words (words, rank) VALUES ('merge', ?1)", "i",
-                   (int64_t)-MERGE_PAGES) < 0)
-        return -(int)err->code;
-    return store_commit(&tx, err);
-}
-
-/* Unless more has gone meanwhile: then it stays due. */
-static int chore_done(struct search *s, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-
-    if (store_begin(s->store, STORE_WRITE, "tending the index", &tx, err) <
-            0 ||
-        store_exec(tx, err,
-                   "DELETE FROM chores WHERE name = 'words'"
-                   " AND NOT EXISTS (SELECT 1 FROM documents_gone)"
-                   " AND (SELECT count(DISTINCT segid) FROM words_idx) <= 1",
-                   "") < 0)
-        return -(int)err->code;
-    return store_commit(&tx, err);
-}
-
-/* What is indexed meanwhile makes new parts; hence a bound, and what is left
- * over stays due. */
+/* Words that must go for good. */
 static int forget_words(struct search *s, struct error *err)
 {
-    int64_t parts = 0, leaves = 0, steps = 0;
-    int r = count_parts(s, &parts, &leaves, err);
-    int64_t most = JOIN_STEPS_LEAST + 4 * leaves / MERGE_PAGES;
+    int r = s->words->purge(s, err);
 
-    while (r == 0 && parts > 1 && steps++ < most && !s->stopping) {
-        r = join_step(s, err);
-        search_housekeeping_rest(s);
-        if (r == 0)
-            r = count_parts(s, &parts, &leaves, err);
-    }
-    if (r < 0 || parts > 1)
+    if (r <= 0)
         return r;
-    r = chore_done(s, err);
-    if (r == 0)
-        r = store_forget(s->store, err);
+    r = store_forget(s->store, err);
     return r == -ERR_BUSY ? 0 : r; /* with the collector's next round */
 }
 
@@ -155,24 +90,11 @@ int search_housekeeping_sweep(struct search *s, struct error *err)
     if (find_work(s, &gone, &due, err) < 0)
         return -(int)err->code;
     while (gone && swept == SWEEP_ROWS && !s->stopping) {
-        if (sweep(s, &swept, err) < 0)
+        if (sweep_words(s, &swept, err) < 0)
             return -(int)err->code;
         search_housekeeping_rest(s);
     }
-    /* To join the parts takes as much space as they have. */
+    /* To write the index anew takes as much space as it has. */
     return due && !s->stopping && search_has_room(s) ? forget_words(s, err)
                                                      : 0;
-}
-
-int search_housekeeping_merge(struct search *s, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-
-    if (store_begin(s->store, STORE_WRITE, "tending the index", &tx, err) <
-            0 ||
-        store_exec(tx, err,
-                   "INSERT INTO words (words, rank) VALUES ('merge', ?1)", "i",
-                   (int64_t)MERGE_PAGES) < 0)
-        return -(int)err->code;
-    return store_commit(&tx, err);
 }

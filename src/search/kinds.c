@@ -83,7 +83,7 @@ static const struct {
     {"font/", NONE},
 };
 
-static bool listed(const char *list, const char *word, size_t len)
+static bool kind_lists(const char *list, const char *word, size_t len)
 {
     for (const char *at = list; at && (at = strcasestr(at, word)); at++)
         if (at > list && at[-1] == ' ' && at[len] == ' ')
@@ -99,7 +99,7 @@ const struct search_kind *search_kind_of(const char *path, const char *mime)
 
     if (len > 0 && len <= 12 && !strchr(dot, ' '))
         for (size_t k = 0; k < KINDS; k++)
-            if (listed(endings[k], dot + 1, len))
+            if (kind_lists(endings[k], dot + 1, len))
                 return &kinds[k];
     for (size_t i = 0; i < ARRAY_SIZE(mimes); i++)
         if (strncmp(mime, mimes[i].start, strlen(mimes[i].start)) == 0)

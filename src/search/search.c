@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Opening and closing the index, and how far it is; see search.h. Runs in
- * the daemon.
+ * Opens and closes the index, and reports how far it is, for one workspace or
+ * for all that the actor may see; see search.h. Runs in the daemon.
  */
-#include "search/search.h"
-
 #include <string.h>
 #include <time.h>
 
@@ -15,6 +13,7 @@
 #include "base/thread.h"
 #include "core/core.h"
 #include "disk/disk.h"
+#include "search/search.h"
 #include "search/search_int.h"
 #include "session/session.h"
 #include "store/store.h"
@@ -28,8 +27,7 @@ const struct actor search_self = {
 void search_wake(struct search *s, bool *flag)
 {
     mutex_lock(&s->lock);
-    /* Who has been told and not come yet need not be told again: a commit
-     * does not wake two threads just so. */
+    /* A thread that was woken and has not run yet needs no second wake-up. */
     if (!*flag || s->stopping)
         cond_broadcast(&s->wake);
     *flag = true;
@@ -80,53 +78,6 @@ bool search_has_room(const struct search *s)
 
 /* ---- opening ------------------------------------------------------------ */
 
-/* The engine merges parts of its index in one go when it thinks it is time,
- * which can hold up commits for long; we do it in small steps instead. */
-static int write_pace(struct search *s, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-
-    if (store_begin(s->store, STORE_WRITE, "opening the index", &tx, err) <
-            0 ||
-        store_exec(tx, err,
-                   "INSERT INTO words (words, rank) VALUES ('automerge', 0)",
-                   "") < 0 ||
-        store_exec(tx, err,
-                   "INSERT INTO words (words, rank)"
-                   " VALUES ('crisismerge', 256)",
-                   "") < 0)
-        return -(int)err->code;
-    return store_commit(&tx, err);
-}
-
-/* An earlier start has written the same; a full disk is no reason to refuse
- * this one (D12). */
-static int set_pace(struct search *s, struct error *err)
-{
-    int r = write_pace(s, err);
-
-    if (r == -ERR_SPACE)
-        log_event(LOG_WARN, "search_pace_not_set", "error", err->message,
-                  NULL);
-    return r == -ERR_SPACE ? 0 : r;
-}
-
-/* Were our functions made known before the store was opened? */
-static int check_setup(struct search *s, struct error *err)
-{
-    struct store_tx *tx cleanup(store_rollback) = NULL;
-    struct store_rows *rows cleanup(store_rows_done) = NULL;
-
-    if (store_begin(s->store, STORE_READ, "opening the index", &tx, err) < 0)
-        return -(int)err->code;
-    if (store_one(tx, &rows, err,
-                  "SELECT found_rank(words, 0) FROM words"
-                  " WHERE words MATCH '\"glovebox\"' LIMIT 1",
-                  "") < 0)
-        return error_hint(err, "search_setup comes before store_open");
-    return 0;
-}
-
 static void closep(struct search **s)
 {
     search_close(*s);
@@ -143,26 +94,39 @@ int search_open(const struct search_settings *settings,
     if (settings->pool && *settings->pool)
         s->pool = xstrdup(settings->pool);
     s->settings.pool = s->pool;
+    if (settings->embeddings && *settings->embeddings)
+        s->embeddings = xstrdup(settings->embeddings);
+    s->settings.embeddings = s->embeddings;
     s->workspaces = w;
     s->store = core->store;
     s->blobs = core->blobs;
     s->sessions = sessions;
     mutex_init(&s->lock);
     cond_init(&s->wake);
-    if (check_setup(s, err) < 0 || set_pace(s, err) < 0 ||
+    s->recall = search_recall_new();
+    if (search_words_of(s->store, &s->words, err) < 0 ||
+        s->words->open(s, err) < 0 ||
         thread_start(&s->indexer, "indexer", search_indexer_main, s, err) < 0)
         return -(int)err->code;
     if (sessions && thread_start(&s->reader, "index-documents",
                                  search_documents_main, s, err) < 0)
+        return -(int)err->code;
+    if (thread_start(&s->keeper, "index-passages", search_passages_main, s,
+                     err) < 0)
         return -(int)err->code;
     workspaces_on_commit(w, on_commit, s);
     *ret = take_ptr(s);
     return 0;
 }
 
-/* A document that is being read is given up, to be read another time. */
-static void stop_reading(struct search *s)
+void search_stop(struct search *s)
 {
+    if (!s || atomic_exchange(&s->stopping, true))
+        return;
+    workspaces_on_commit(s->workspaces, NULL, NULL);
+    search_wake(s, &s->commits);
+
+    /* Abandon the document being read; a later run reads it again. */
     char session[ID_MAX];
     struct error err;
 
@@ -173,15 +137,6 @@ static void stop_reading(struct search *s)
         (void)session_delete(s->sessions, &search_self, session, &err);
 }
 
-void search_stop(struct search *s)
-{
-    if (!s || atomic_exchange(&s->stopping, true))
-        return;
-    workspaces_on_commit(s->workspaces, NULL, NULL);
-    search_wake(s, &s->commits);
-    stop_reading(s);
-}
-
 void search_close(struct search *s)
 {
     if (!s)
@@ -189,8 +144,144 @@ void search_close(struct search *s)
     search_stop(s);
     thread_join(&s->indexer);
     thread_join(&s->reader);
+    thread_join(&s->keeper);
+    if (s->words && s->words->close)
+        s->words->close(s);
+    search_recall_free(s->recall);
     cond_done(&s->wake);
     mutex_done(&s->lock);
     free(s->pool);
+    free(s->embeddings);
     free(s);
+}
+
+/* ---- progress of the index -------------------------------------------------
+ */
+
+/* ?4: a workspace, or NULL for all. */
+#define OF_WORKSPACE(table)                                                   \
+    " AND (?4 IS NULL OR " table ".workspace = ?4) AND " table                \
+    ".workspace IN (SELECT w.id FROM workspaces AS w WHERE " SEARCH_SEEN(     \
+        "?5", "?6") ")"
+#define VALUES(who, workspace)                                                \
+    "titttt", (who)->key, (int64_t)(who)->admin, (who)->tenant, (workspace),  \
+        WORKSPACE_BOUNDS(who)
+
+struct pending {
+    uint64_t files;
+    int64_t since_ms; /* of the oldest; 0: none */
+};
+
+static int count_states(struct store_tx *tx, const struct actor *who,
+                        const char *workspace, struct search_state *ret,
+                        struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r;
+
+    if (store_query(
+            tx, &rows, err,
+            "SELECT d.state, count(*) FROM documents AS d"
+            " JOIN files AS f ON f.id = d.file"
+            " WHERE f.indexed = 1" OF_WORKSPACE("d") " GROUP BY d.state",
+            VALUES(who, workspace)) < 0)
+        return -(int)err->code;
+    while ((r = store_next(rows, err)) > 0) {
+        const char *state = store_text(rows, 0);
+        uint64_t count = (uint64_t)store_int(rows, 1);
+
+        if (strcmp(state, "ready") == 0)
+            ret->ready = count;
+        else if (strcmp(state, "failed") == 0)
+            ret->failed = count;
+        else if (strcmp(state, "names_only") == 0)
+            ret->names_only = count;
+    }
+    return r;
+}
+
+/* sql: gives a count and the time of the oldest commit. */
+static int count_pending(struct store_tx *tx, const char *sql,
+                         const struct actor *who, const char *workspace,
+                         struct pending *ret, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_one(tx, &rows, err, sql, VALUES(who, workspace));
+    int64_t since;
+
+    if (r <= 0)
+        return r;
+    ret->files += (uint64_t)store_int(rows, 0);
+    since = store_int(rows, 1);
+    if (since && (!ret->since_ms || since < ret->since_ms))
+        ret->since_ms = since;
+    return 0;
+}
+
+static const char unindexed_sql[] =
+    "SELECT count(*), min(c.at_ms) FROM files AS f INDEXED BY files_unindexed"
+    " JOIN commits AS c ON c.workspace = f.workspace AND c.seq = f.seq"
+    " WHERE f.indexed = 0" OF_WORKSPACE("f");
+static const char waiting_sql[] =
+    "SELECT count(*), min(c.at_ms)"
+    " FROM documents AS d INDEXED BY documents_waiting"
+    " JOIN files AS f ON f.id = d.file"
+    " JOIN commits AS c ON c.workspace = f.workspace AND c.seq = f.seq"
+    " WHERE d.state = 'waiting' AND f.indexed = 1" OF_WORKSPACE("d");
+
+#define INTELLIGENT                                                           \
+    " w.intelligence = 1 AND (?4 IS NULL OR w.id = ?4) AND " SEARCH_SEEN(     \
+        "?5", "?6")
+
+/* What is known of passages; trained_at_ms is that of the caller's tenant. */
+static int count_cut(struct store_tx *tx, const struct actor *who,
+                     const char *workspace, struct search_state *ret,
+                     struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_one(
+        tx, &rows, err,
+        /* From the few workspaces to the many passages, in this order. */
+        "SELECT (SELECT count(*) FROM workspaces AS w CROSS JOIN documents"
+        "  AS d ON d.workspace = w.id AND d.cut = 1"
+        "  CROSS JOIN passages AS p ON p.document = d.id WHERE" INTELLIGENT
+        "),"
+        " (SELECT count(*) FROM workspaces AS w CROSS JOIN documents"
+        "  AS d ON d.workspace = w.id AND d.cut = 0 AND d.state = 'ready'"
+        "  WHERE" INTELLIGENT "),"
+        " (SELECT m.trained_at_ms FROM meanings AS m WHERE m.tenant = ?3)",
+        VALUES(who, workspace));
+
+    if (r <= 0)
+        return r;
+    ret->passages = (uint64_t)store_int(rows, 0);
+    ret->uncut = (uint64_t)store_int(rows, 1);
+    ret->trained_at_ms = store_int(rows, 2);
+    return 0;
+}
+
+int search_state(struct search *s, const struct actor *who,
+                 const char *workspace, struct search_state *ret,
+                 struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct search_state state = {0};
+    struct pending pending = {0};
+    struct workspace_info info;
+
+    if (workspace &&
+        workspace_get(s->workspaces, who, workspace, &info, err) < 0)
+        return -(int)err->code;
+    if (store_begin(s->store, STORE_READ, "looking at the index", &tx, err) <
+            0 ||
+        count_states(tx, who, workspace, &state, err) < 0 ||
+        count_cut(tx, who, workspace, &state, err) < 0 ||
+        count_pending(tx, unindexed_sql, who, workspace, &pending, err) < 0 ||
+        count_pending(tx, waiting_sql, who, workspace, &pending, err) < 0)
+        return -(int)err->code;
+    state.pending = pending.files;
+    if (pending.since_ms)
+        state.behind_ms = MAX(clock_real_ms() - pending.since_ms, 0);
+    *ret = state;
+    return 0;
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The line a search result shows: what is around the first hit, in one line,
- * with the hits marked. Runs in the daemon on the asking thread; pure. The
- * text is a stranger's: marks of its own and control characters are left out,
- * so the only marks are ours.
+ * The line a search result shows: the text around the first hit, in one line,
+ * with the hits marked. Runs in the daemon on the caller's thread; pure. The
+ * text is untrusted: mark and control characters in it are left out, so that
+ * all marks are ours.
  */
 #include <string.h>
 
@@ -36,8 +36,8 @@ static size_t begin_at(const char *text, size_t hit)
     return at;
 }
 
-/* Ours, a separator of the index's, or one that turns text around. */
-static bool hidden(uint32_t c)
+/* A mark, an index separator, or a character that changes text direction. */
+static bool is_hidden(uint32_t c)
 {
     return c == 0x200b || c == 0xfeff || (c >= 0x200e && c <= 0x200f) ||
            (c >= 0x202a && c <= 0x202e) || (c >= 0x2066 && c <= 0x2069);
@@ -66,8 +66,9 @@ static void add_char(struct line *l, const char *bytes, size_t len, uint32_t c)
 }
 
 /* Opens and closes marks that are due at this byte. */
-static void mark(struct line *l, size_t at, const struct search_span **span,
-                 const struct search_span *last)
+static void mark_match(struct line *l, size_t at,
+                       const struct search_span **span,
+                       const struct search_span *last)
 {
     if (l->open && at >= (*span)->end) {
         buf_adds(l->out, CLOSE);
@@ -98,8 +99,8 @@ void search_snippet(struct buf *out, const char *text, size_t len,
         uint32_t c = n ? utf8_decode(text + at, n) : ' ';
 
         n = n ? n : 1;
-        mark(&l, at, &span, last);
-        if (!hidden(c))
+        mark_match(&l, at, &span, last);
+        if (!is_hidden(c))
             add_char(&l, text + at, n, c);
         at += n;
     }

@@ -1,14 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * May this actor do that here? Every call of workspace/ begins with it, in
- * the daemon, inside its own transaction. The question is part of the query:
- * a workspace that is foreign, deleted or was never there is the same empty
- * answer after the same work (I3).
+ * Permission checks: may this actor do that to this workspace? Every call of
+ * workspace/ begins with one, inside its own transaction. The check is part of
+ * the query: a workspace that is foreign, deleted or unknown gives the same
+ * empty result after the same work (I3). Runs in the daemon.
+ *
+ * Also the tokens of offers and locks: 256 random bits in hex, of which only
+ * the SHA-256 is stored; so many bits need no salt.
  */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
+#include "base/ids.h"
 #include "base/mem.h"
 #include "workspace/workspace_int.h"
 
@@ -53,7 +58,8 @@ void workspace_row_read(struct store_rows *rows, struct workspace_row *ret)
     ret->keep_versions = store_int(rows, 13);
     ret->keep_days = store_int(rows, 14);
     ret->legal_hold = store_int(rows, 15) != 0;
-    ret->role = (enum workspace_role)store_int(rows, 16);
+    ret->intelligence = store_int(rows, 16) != 0;
+    ret->role = (enum workspace_role)store_int(rows, 17);
 }
 
 bool workspace_bounded(const struct actor *who)
@@ -121,6 +127,7 @@ int workspace_row_info(struct workspaces *w, struct store_tx *tx,
     ret->keep_versions = (uint32_t)row->keep_versions;
     ret->keep_days = (uint32_t)row->keep_days;
     ret->legal_hold = row->legal_hold;
+    ret->intelligence = row->intelligence;
     ret->made_for_session = row->made_for[0] != '\0' &&
                             strcmp(row->made_for, LIBRARY_MADE_FOR) != 0;
     if (!row->head)
@@ -151,8 +158,8 @@ void workspace_refused(struct workspaces *w, const struct actor *who,
     audit_later(w->audit, who, &event);
 }
 
-/* Who is bound to some workspaces works in them; giving them away, or letting
- * others in, takes workspaces:admin by name. */
+/* A principal bound to some workspaces works in them; giving them away or
+ * adding members takes workspaces:admin by name. */
 static enum workspace_role most_of(const struct actor *who)
 {
     return workspace_bounded(who) && !who->admin ? ROLE_EDITOR : ROLE_OWNER;
@@ -226,4 +233,22 @@ int workspace_enter(struct workspaces *w, const struct actor *who,
     if (r == 0)
         *ret_tx = take_ptr(tx);
     return r;
+}
+
+/* ---- tokens of offers and locks --------------------------------------------
+ */
+
+void workspace_token_hash(const char *token, unsigned char ret_hash[32])
+{
+    hash_sha256(token, strlen(token), ret_hash);
+}
+
+void workspace_token_make(char ret_token[65], unsigned char ret_hash[32])
+{
+    unsigned char raw[32];
+
+    ids_random(raw, sizeof(raw));
+    (void)ids_hex(raw, sizeof(raw), ret_token);
+    explicit_bzero(raw, sizeof(raw));
+    workspace_token_hash(ret_token, ret_hash);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The one way a tree changes: a set of changes becomes a commit, whole, in
- * one transaction with its audit event, on disk before anybody hears of it.
+ * one transaction with its audit event, on disk before it is acknowledged.
  * Spine: check what is asked, look at locks and preconditions, plan, resolve
  * conflicts, choose identities, write, record. Runs in the daemon, the
  * transaction on whichever thread commits just then (store_write).
@@ -13,6 +13,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "node/node.h"
+#include "store/store.h"
 #include "workspace/commit_plan.h"
 
 #define REFERENCE_MAX 256u /* a conversation, a message */
@@ -30,7 +32,8 @@ void workspace_commit_done(struct workspace_commit *c)
     c->count = 0;
 }
 
-/* ---- what is asked ------------------------------------------------------ */
+/* ---- checking the request
+ * ------------------------------------------------------ */
 
 static bool is_sha256(const char *s)
 {
@@ -175,8 +178,8 @@ static const char *version_before(const struct plan_node *n)
 
 /* One file by hand: what it was and what it is. Else the commit and counts;
  * the paths are in its versions. */
-static int record(struct commit_plan *p, const struct workspace_commit *c,
-                  struct error *err)
+static int audit_commit(struct commit_plan *p,
+                        const struct workspace_commit *c, struct error *err)
 {
     struct buf detail cleanup(buf_done) = {0};
     const struct workspace_result *one = &c->results[0];
@@ -228,7 +231,7 @@ static int run_plan(struct commit_plan *p, struct workspace_commit *ret,
     if (r == 0)
         r = commit_write(p, ret, err);
     if (r == 0 && ret->id[0])
-        r = record(p, ret, err);
+        r = audit_commit(p, ret, err);
     return r;
 }
 
@@ -250,7 +253,11 @@ int workspace_commit_in(struct workspaces *w, struct store_tx *tx,
     int r;
 
     plan_init(&plan);
-    r = run_plan(&plan, &commit, err);
+    r = spec->session
+            ? node_lease_check(w->nodes, tx, spec->session, spec->fence, err)
+            : 0;
+    if (r == 0)
+        r = run_plan(&plan, &commit, err);
     if (r < 0)
         workspace_commit_done(&commit);
     else
@@ -258,7 +265,7 @@ int workspace_commit_in(struct workspaces *w, struct store_tx *tx,
     return r;
 }
 
-struct asked {
+struct commit_call {
     struct workspaces *w;
     const struct actor *who;
     const char *id;
@@ -267,9 +274,9 @@ struct asked {
 };
 
 /* 1: nothing changes. */
-static int commit_asked(struct store_tx *tx, void *arg, struct error *err)
+static int commit_in_group(struct store_tx *tx, void *arg, struct error *err)
 {
-    struct asked *a = arg;
+    struct commit_call *a = arg;
     struct workspace_row row;
     int r;
 
@@ -288,8 +295,9 @@ static int commit_once(struct workspaces *w, const struct actor *who,
                        const struct workspace_commit_spec *spec,
                        struct workspace_commit *ret, struct error *err)
 {
-    struct asked a = {.w = w, .who = who, .id = id, .spec = spec};
-    int r = store_write(w->store, "committing files", commit_asked, &a, err);
+    struct commit_call a = {.w = w, .who = who, .id = id, .spec = spec};
+    int r =
+        store_write(w->store, "committing files", commit_in_group, &a, err);
 
     if (r < 0) {
         workspace_commit_done(&a.commit);
@@ -319,4 +327,61 @@ int workspace_commit(struct workspaces *w, const struct actor *who,
             r = commit_once(w, who, id, &own, ret, err);
     }
     return r;
+}
+
+/* ---- commit ids and numbers ------------------------------------------------
+ */
+
+bool workspaces_writable(struct workspaces *w)
+{
+    return store_writable(w->store) && blobs_writable(w->blobs);
+}
+
+int workspaces_reachable(struct workspaces *w, struct error *err)
+{
+    return store_ready(w->store, err);
+}
+
+int workspace_commit_id(struct workspaces *w, const char *id, int64_t seq,
+                        char ret[ID_MAX], struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *row cleanup(store_rows_done) = NULL;
+    int r =
+        store_begin(w->store, STORE_READ, "looking for a commit", &tx, err);
+
+    ret[0] = '\0';
+    if (r == 0)
+        r = store_one(tx, &row, err,
+                      "SELECT id FROM commits WHERE workspace = ?1"
+                      " AND seq = ?2",
+                      "ti", id, seq);
+    if (r == 1)
+        store_copy(row, 0, ret, ID_MAX);
+    return r < 0 ? r : 0;
+}
+
+int workspace_commit_number(struct workspaces *w, const struct actor *who,
+                            const char *id, const char *commit, int64_t *ret,
+                            struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct workspace_info info;
+    int r = workspace_get(w, who, id, &info, err); /* may it be seen? */
+
+    if (r == 0)
+        r = store_begin(w->store, STORE_READ, "looking for a commit", &tx,
+                        err);
+    if (r == 0)
+        r = store_one(tx, &rows, err,
+                      "SELECT seq FROM commits WHERE id = ?1 AND"
+                      " workspace = ?2",
+                      "tt", commit, id);
+    if (r < 0)
+        return r;
+    if (r == 0)
+        return error_set(err, ERR_NOT_FOUND, "no such commit");
+    *ret = store_int(rows, 0);
+    return 0;
 }

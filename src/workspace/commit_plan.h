@@ -4,17 +4,19 @@
  * touches: a node for each path, known by its parent and by name. The steps,
  * in the order commit.c takes them:
  *
- *   commit_locks.c   which paths are under a lock, and which of these open
- *   commit_plan.c    takes the changes in order: what shall each path be?
- *                    (`want`; commit_tree.c keeps the nodes)
- *   commit_policy.c   does policy let it, where it comes from within?
- *   conflict.c       what of it may happen (`fate`)
- *   commit_ids.c     which file each one is: same, moved, back, or new
- *   commit_write.c   rows and results
+ *   conflict.c       reads the locks: which paths they cover, and which of
+ *                    them admit this author
+ *   commit_plan.c    takes the changes in order and sets what each path shall
+ *                    be (`want`); commit_tree.c keeps the nodes
+ *   govern.c         checks the policy for files copied from stored versions
+ *   conflict.c       decides which changes may be made (`fate`)
+ *   commit_plan.c    decides which file each path becomes: the same, a moved
+ *                    one, one that comes back, or a new one
+ *   commit_write.c   writes rows and results
  *
- * Everything here lives in the plan's arena and dies with it. The work is
- * linear in changes and files touched: `live` lets a walk skip what is gone
- * already, so that no set makes it walk the same files twice.
+ * Everything here is in the plan's arena and is freed with it. The work is
+ * linear in changes and files touched: `live` lets a walk skip files that are
+ * gone already, so that no set of changes makes it walk the same files twice.
  */
 #ifndef GLOVEBOX_WORKSPACE_COMMIT_PLAN_H
 #define GLOVEBOX_WORKSPACE_COMMIT_PLAN_H
@@ -72,7 +74,7 @@ struct plan_node {
     struct plan_node *chain; /* of the hash table */
     struct plan_node *next;  /* of those touched, in order */
     const char *path;
-    uint32_t hash;
+    uint64_t hash;
     bool known;       /* head and past were looked up */
     bool below_known; /* all files of the head below it have nodes */
     bool listed;
@@ -88,7 +90,7 @@ struct plan_node {
     uint32_t live;                /* files here and below, as wanted so far */
     uint32_t shut;                /* locks here and below that do not open */
     uint32_t stays;               /* removals here and below not done */
-    /* commit_ids.c: the file it will be */
+    /* which file it will be */
     const struct plan_file *same; /* of whom this is the next version */
     char file[ID_MAX];
     uint64_t cost; /* bytes it adds to what is stored */
@@ -114,7 +116,6 @@ struct commit_plan {
     struct arena *arena;
     struct plan_node root, **table;
     size_t size, count; /* of the table */
-    uint64_t seed;      /* of the hashes */
     struct plan_node *first, *last;
     size_t listed;
     /* whose commits came after the base; see conflict.c */
@@ -124,8 +125,7 @@ struct commit_plan {
     struct plan_ids file_ids, version_ids;
 };
 
-/* ---- commit_tree.c ------------------------------------------------------
- */
+/* ---- commit_tree.c ----------------------------------------------------- */
 
 void plan_init(struct commit_plan *p);
 void plan_done(struct commit_plan *p);
@@ -146,8 +146,7 @@ void plan_want_bytes(struct commit_plan *p, struct plan_node *n,
 /* The files at and below n as wanted so far; ret: owned by caller. */
 size_t plan_files(struct plan_node *n, struct plan_node ***ret);
 
-/* ---- the steps ----------------------------------------------------------
- */
+/* ---- the steps --------------------------------------------------------- */
 
 int commit_locks_load(struct commit_plan *p, struct error *err);
 /* The lock that keeps this commit from changing n, or NULL. below: also those

@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/siphash.h"
 #include "workspace/commit_plan.h"
 
 #define TABLE_FIRST 64u
@@ -20,7 +21,6 @@ void plan_init(struct commit_plan *p)
     p->size = TABLE_FIRST;
     p->table = xcalloc(p->size, sizeof(struct plan_node *));
     p->asked_seq = -1;
-    ids_random(&p->seed, sizeof(p->seed));
 }
 
 void plan_done(struct commit_plan *p)
@@ -31,19 +31,8 @@ void plan_done(struct commit_plan *p)
 
 /* ---- by name ------------------------------------------------------------ */
 
-/* Seeded, since who names the files could choose names that collide. */
-static uint32_t hash_of(const struct commit_plan *p, const char *path,
-                        size_t len)
-{
-    uint32_t hash = (uint32_t)p->seed;
-
-    for (size_t i = 0; i < len; i++)
-        hash = (hash ^ (unsigned char)path[i]) * 16777619u;
-    return hash;
-}
-
-static struct plan_node *find(const struct commit_plan *p, const char *path,
-                              size_t len, uint32_t hash)
+static struct plan_node *find_node(const struct commit_plan *p,
+                                   const char *path, size_t len, uint64_t hash)
 {
     struct plan_node *n = p->table[hash & (p->size - 1)];
 
@@ -72,8 +61,9 @@ static void grow(struct commit_plan *p)
     p->size = size;
 }
 
-static struct plan_node *add(struct commit_plan *p, struct plan_node *parent,
-                             const char *path, size_t len, uint32_t hash)
+static struct plan_node *add_node(struct commit_plan *p,
+                                  struct plan_node *parent, const char *path,
+                                  size_t len, uint64_t hash)
 {
     struct plan_node *n = arena_alloc(p->arena, sizeof(*n));
 
@@ -95,18 +85,18 @@ static struct plan_node *add(struct commit_plan *p, struct plan_node *parent,
 static struct plan_node *get(struct commit_plan *p, const char *path,
                              size_t len)
 {
-    uint32_t hash = hash_of(p, path, len);
+    uint64_t hash = siphash_bytes(path, len);
     struct plan_node *n;
     size_t at = len;
 
     if (len == 0)
         return &p->root;
-    n = find(p, path, len, hash);
+    n = find_node(p, path, len, hash);
     if (n)
         return n;
     while (at && path[at - 1] != '/')
         at--;
-    return add(p, get(p, path, at ? at - 1 : 0), path, len, hash);
+    return add_node(p, get(p, path, at ? at - 1 : 0), path, len, hash);
 }
 
 int plan_node_get(struct commit_plan *p, const char *path,

@@ -260,7 +260,7 @@ static void describe_head(const struct plan_node *n,
     ret->modified_at_ms = h->modified_at_ms;
 }
 
-/* What was refused, or is so already. */
+/* Describes a change that was refused or has no effect. */
 static void describe_refused(const struct plan_node *n,
                              struct workspace_result *ret)
 {

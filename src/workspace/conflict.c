@@ -1,19 +1,191 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What of a plan may happen. A session works on the tree it mounted: where
- * somebody else has changed a path since, its own bytes are kept beside it
- * under a name that says so, and what it removed stays; a path under a lock
- * is refused; everything else goes on. Nobody's change is overwritten. Who
- * writes without a session sees the head and is refused as a whole, for locks
- * only. Runs in the daemon inside the commit's transaction.
+ * Which changes of a plan may be made. Runs in the daemon inside the commit's
+ * transaction.
+ *
+ * A session works on the tree it mounted. Where another author has changed a
+ * path since, the session's bytes are kept beside it under a conflict name,
+ * and what it removed stays; a path under a lock is refused; everything else
+ * is done. No author's change is overwritten. An author without a session sees
+ * the head; its commit is refused as a whole, and only because of locks.
+ *
+ * Locks are read in the commit's own transaction, so that a lock that expired
+ * or was taken by another holder between the caller's check and the write is
+ * seen here (fencing). A lock covers its path and everything below it. It
+ * admits the token that was issued with it and the session it was taken for.
+ * An author that presents a token of a lock that is no longer held is refused
+ * even if the path is free, because it believes to hold the lock.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "workspace/commit_plan.h"
+
+/* ---- locks -----------------------------------------------------------------
+ */
+
+#define TOKENS_MAX 100u
+
+struct token {
+    unsigned char hash[HASH_SIZE];
+    bool used;
+};
+
+static struct plan_lock *read_lock(struct commit_plan *p,
+                                   struct store_rows *rows)
+{
+    struct plan_lock *lock = arena_alloc(p->arena, sizeof(*lock));
+
+    lock->path = arena_strdup(p->arena, store_text(rows, 0));
+    store_copy(rows, 1, lock->holder, sizeof(lock->holder));
+    lock->fence = store_int(rows, 2);
+    lock->expires_at_ms = store_int(rows, 3);
+    return lock;
+}
+
+static bool opens(const struct commit_plan *p, struct store_rows *rows,
+                  struct token *tokens)
+{
+    const char *session = store_text(rows, 4);
+    size_t len;
+    const void *hash = store_bytes(rows, 5, &len);
+    bool open = p->spec->session && session && session[0] &&
+                strcmp(session, p->spec->session) == 0;
+
+    for (size_t i = 0; hash && len == HASH_SIZE && i < p->spec->lock_count;
+         i++) {
+        if (!hash_equal(tokens[i].hash, hash, HASH_SIZE))
+            continue;
+        tokens[i].used = true;
+        open = true;
+    }
+    return open;
+}
+
+static int place(struct commit_plan *p, struct plan_lock *lock,
+                 struct error *err)
+{
+    struct plan_node *n;
+    int r = plan_node_get(p, lock->path, &n, err);
+
+    if (r < 0)
+        return r;
+    n->lock = lock;
+    p->locked = true;
+    for (; n && !lock->open; n = n->parent)
+        n->shut++;
+    return 0;
+}
+
+static int load_held(struct commit_plan *p, struct token *tokens,
+                     struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_query(p->tx, &rows, err,
+                        "SELECT path, holder, fence, expires_at_ms, session,"
+                        " token_hash FROM locks WHERE workspace = ?1"
+                        " AND id <> ''",
+                        "t", p->row->id);
+
+    while (r >= 0 && (r = store_next(rows, err)) > 0) {
+        struct plan_lock *lock;
+
+        if (store_int(rows, 3) <= p->now_ms)
+            continue;
+        lock = read_lock(p, rows);
+        lock->open = opens(p, rows, tokens);
+        r = place(p, lock, err);
+    }
+    return r;
+}
+
+/* The path of an expired lock is known until another holder takes it: the
+ * session may not write that path. After that, the other holder's lock or
+ * change refuses the write. */
+static int refuse_stale(struct commit_plan *p, const struct token *token,
+                        struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    struct plan_lock *lock = NULL;
+    int r = store_one(p->tx, &rows, err,
+                      "SELECT path, holder, fence, expires_at_ms FROM locks"
+                      " WHERE workspace = ?1 AND token_hash = ?2",
+                      "tb", p->row->id, token->hash, sizeof(token->hash));
+
+    if (r < 0)
+        return r;
+    if (r > 0)
+        lock = read_lock(p, rows);
+    if (p->session)
+        return lock ? place(p, lock, err) : 0;
+    (void)error_set(err, ERR_LOCKED,
+                    "the lock token no longer holds: the lock was released, "
+                    "ran out or went to someone else");
+    return error_hint(err, "look at the file again, then take a new lock");
+}
+
+int commit_locks_load(struct commit_plan *p, struct error *err)
+{
+    const struct workspace_commit_spec *spec = p->spec;
+    struct token *tokens;
+    int r;
+
+    if (spec->lock_count > TOKENS_MAX)
+        return error_set(err, ERR_INVALID, "at most %u lock tokens at a time",
+                         TOKENS_MAX);
+    tokens = arena_alloc(p->arena, (spec->lock_count + 1) * sizeof(*tokens));
+    for (size_t i = 0; i < spec->lock_count; i++)
+        workspace_token_hash(spec->lock_tokens[i], tokens[i].hash);
+    r = load_held(p, tokens, err);
+    for (size_t i = 0; r == 0 && i < spec->lock_count; i++)
+        if (!tokens[i].used)
+            r = refuse_stale(p, &tokens[i], err);
+    return r;
+}
+
+static struct plan_lock *first_shut(struct plan_node *n)
+{
+    struct plan_lock *found = n->lock && !n->lock->open ? n->lock : NULL;
+
+    for (struct plan_node *c = n->child; c && !found; c = c->sibling)
+        if (c->shut)
+            found = first_shut(c);
+    return found;
+}
+
+struct plan_lock *commit_lock_over(struct plan_node *n, bool below)
+{
+    struct plan_lock *lock = below && n->shut ? first_shut(n) : NULL;
+
+    for (; n; n = n->parent)
+        if (n->lock && !n->lock->open)
+            lock = n->lock;
+    return lock;
+}
+
+int commit_lock_error(struct commit_plan *p, const struct plan_lock *lock,
+                      const char *path, struct error *err)
+{
+    char until[32], name[WORKSPACE_SHORT];
+
+    (void)error_set(err, ERR_LOCKED, "locked by %s until %s, fence %lld: %s",
+                    lock->holder, clock_format_ms(lock->expires_at_ms, until),
+                    (long long)lock->fence,
+                    workspace_path_short(lock->path, name));
+    workspace_refused(p->w, p->who,
+                      p->spec->action ? p->spec->action : "commit", p->row->id,
+                      path, err);
+    return error_hint(err, "wait until it is released, or write with its "
+                           "token");
+}
+
+/* ---- conflicts -------------------------------------------------------------
+ */
 
 #define NAMES_TRIED 99u
 #define EXTENSION_MAX 32u
@@ -169,7 +341,7 @@ static bool same_bytes(const struct plan_node *n, const struct plan_put *put)
            (!put->file_id || strcmp(put->file_id, n->head->file) == 0);
 }
 
-/* Free, or a copy this session made itself and nobody touched since. */
+/* Free, or a copy that this session made and no one changed since. */
 static int name_usable(struct commit_plan *p, struct plan_node *c, bool *ret,
                        struct error *err)
 {
@@ -206,7 +378,7 @@ static int find_name(struct commit_plan *p, const struct plan_node *n,
     return error_set(err, ERR_CONFLICT, "there are too many conflict copies");
 }
 
-static void refuse(struct plan_node *n, struct plan_lock *lock)
+static void refuse_locked(struct plan_node *n, struct plan_lock *lock)
 {
     n->fate = FATE_LOCKED;
     n->refused_by = lock;
@@ -225,7 +397,7 @@ static int keep_beside(struct commit_plan *p, struct plan_node *n,
         return r;
     lock = commit_lock_over(c, true);
     if (lock) {
-        refuse(n, lock);
+        refuse_locked(n, lock);
         return 0;
     }
     *put = *n->put;
@@ -249,7 +421,7 @@ static int resolve_removal(struct commit_plan *p, struct plan_node *n,
     int r = lock ? 0 : changed_by_others(p, n, &others, err);
 
     if (lock)
-        refuse(n, lock);
+        refuse_locked(n, lock);
     else if (others)
         n->fate = FATE_KEPT;
     for (struct plan_node *a = n; a && n->fate != FATE_DONE; a = a->parent)
@@ -280,7 +452,7 @@ static int resolve_put(struct commit_plan *p, struct plan_node *n,
     if (above && above->fate == FATE_LOCKED)
         lock = above->refused_by;
     if (lock) {
-        refuse(n, lock);
+        refuse_locked(n, lock);
         return 0;
     }
     if (above)
@@ -305,7 +477,7 @@ static int resolve_session(struct commit_plan *p, struct error *err)
     return r;
 }
 
-/* ---- anybody else's ----------------------------------------------------- */
+/* ---- authors without a session ------------------------------------------ */
 
 static int check_lock(struct commit_plan *p, const char *path,
                       struct error *err)

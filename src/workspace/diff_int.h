@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The two halves of a diff: finding what differs and writing it down. Only
- * for diff*.c and its tests. */
+ * for diff.c and its tests. */
 #ifndef GLOVEBOX_WORKSPACE_DIFF_INT_H
 #define GLOVEBOX_WORKSPACE_DIFF_INT_H
 
@@ -10,8 +10,7 @@
 
 struct buf;
 
-/* ---- diff_text.c ---------------------------------------------------------
- */
+/* ---- diff.c ------------------------------------------------------- */
 
 /* One side: equal lines have equal numbers, on both sides. */
 struct diff_side {

@@ -1,16 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The requests that workspaces put to govern/: files that come and go, and
- * access for others. Runs in the daemon on the caller's thread, before the
- * transaction of the act: holding an act for a person is a transaction of its
- * own.
+ * The requests that workspaces put to govern/: files that are written and
+ * read, and access for others. Runs in the daemon on the caller's thread,
+ * before the transaction of the act: holding an act for approval is a
+ * transaction of its own.
+ *
+ * Files that get a path from stored versions, by a copy, a move or a restore,
+ * are different: their names are only known once the plan of the commit is
+ * complete. They are checked inside its transaction, each like a file that is
+ * written. An approval cannot be requested while the transaction is open: the
+ * result goes to the caller, which ends the transaction, requests the
+ * approval, and commits again if the approved files are still the same.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/mem.h"
+#include "workspace/commit_plan.h"
 #include "workspace/workspace_int.h"
 
 /* An act that the actor has no right to is refused before a person is asked
@@ -23,7 +32,7 @@ static bool nothing_to_ask(struct workspaces *w, const struct actor *who,
     struct store_tx *tx cleanup(store_rollback) = NULL;
 
     *ret = 0;
-    if (govern_idle(&w->settings.govern))
+    if (govern_idle(&w->govern))
         return true;
     *ret = workspace_enter(w, who, id, role, STORE_READ,
                            "looking for a workspace", &tx, NULL, err);
@@ -47,7 +56,7 @@ static int govern_put(struct workspaces *w, const struct actor *who,
     govern_add(&rq, "workspace", id);
     govern_add(&rq, "path", c->path);
     govern_add(&rq, "sha256", c->sha256);
-    return govern_enforce(&w->settings.govern, &rq, err);
+    return govern_enforce(&w->govern, &rq, err);
 }
 
 int workspace_govern_commit(struct workspaces *w, const struct actor *who,
@@ -85,7 +94,7 @@ int workspace_govern_copied(struct workspaces *w, const struct actor *who,
     govern_add(&rq, "change", kind);
     govern_add(&rq, "path", policy->path);
     govern_add(&rq, "files_sha256", policy->sha256);
-    r = govern_hold(&w->settings.govern, &rq, &policy->by, err);
+    r = govern_hold(&w->govern, &rq, &policy->by, err);
     policy->approved = r == 0;
     return r;
 }
@@ -103,7 +112,7 @@ int workspace_govern_fetch(struct workspaces *w, const struct actor *who,
     char *summary cleanup(mem_free) = NULL;
     struct govern_request rq = fetch_request(who, f);
 
-    if (govern_idle(&w->settings.govern))
+    if (govern_idle(&w->govern))
         return 0;
     if (!f->path) /* rules about names would not see it */
         return error_set(err, ERR_INTERNAL, "a file without a name");
@@ -112,7 +121,7 @@ int workspace_govern_fetch(struct workspaces *w, const struct actor *who,
     rq.summary = summary;
     govern_add(&rq, "file", f->file);
     govern_add(&rq, "version", f->version);
-    return govern_enforce(&w->settings.govern, &rq, err);
+    return govern_enforce(&w->govern, &rq, err);
 }
 
 bool workspace_may_fetch(struct workspaces *w, const struct actor *who,
@@ -122,7 +131,7 @@ bool workspace_may_fetch(struct workspaces *w, const struct actor *who,
         govern_file_out(&(struct govern_scope){.actor = who}, path, mime, -1);
     struct policy_decision d;
 
-    govern_decide(&w->settings.govern, &rq, &d);
+    govern_decide(&w->govern, &rq, &d);
     return d.verdict == POLICY_ALLOW;
 }
 
@@ -164,7 +173,7 @@ static int decide_folder(struct workspaces *w, const struct actor *who,
             const struct govern_request rq = fetch_request(who, f);
             struct policy_decision d;
 
-            govern_decide(&w->settings.govern, &rq, &d);
+            govern_decide(&w->govern, &rq, &d);
             if (d.verdict <= ret->verdict)
                 continue;
             *ret = d;
@@ -189,7 +198,7 @@ int workspace_govern_archive(struct workspaces *w, const struct actor *who,
     struct govern_request rq;
     int r;
 
-    if (govern_idle(&w->settings.govern))
+    if (govern_idle(&w->govern))
         return 0;
     r = decide_folder(w, who, id, prefix, seq, &d, &path, err);
     if (r < 0 || d.verdict == POLICY_ALLOW)
@@ -203,7 +212,7 @@ int workspace_govern_archive(struct workspaces *w, const struct actor *who,
     govern_add(&rq, "archive", id);
     govern_add(&rq, "prefix", prefix);
     govern_add(&rq, "commit", commit);
-    r = govern_apply(&w->settings.govern, &rq, &d, err);
+    r = govern_apply(&w->govern, &rq, &d, err);
     return r == -ERR_FORBIDDEN && d.verdict == POLICY_DENY
                ? error_wrap(err, "%.100s", path)
                : r;
@@ -218,8 +227,10 @@ int workspace_govern_share(struct workspaces *w, const struct actor *who,
 {
     const char *path = spec->path ? spec->path : "";
     char expires[24], downloads[24];
-    char *summary cleanup(mem_free) = xasprintf(
-        "make a link to %.200s of %s", path[0] ? path : "everything", id);
+    char *summary cleanup(mem_free) =
+        xasprintf("make a link to %s%.200s of %s",
+                  spec->mode == SHARE_UPLOAD ? "upload to " : "",
+                  path[0] ? path : "everything", id);
     struct govern_request rq =
         govern_share(&(struct govern_scope){.actor = who}, path);
     int r;
@@ -234,11 +245,14 @@ int workspace_govern_share(struct workspaces *w, const struct actor *who,
     govern_add(&rq, "workspace", id);
     govern_add(&rq, "path", path);
     govern_add(&rq, "version", spec->version);
-    govern_add(&rq, "mode", spec->mode == SHARE_WRITE ? "write" : "read");
+    govern_add(&rq, "mode",
+               spec->mode == SHARE_UPLOAD  ? "upload"
+               : spec->mode == SHARE_WRITE ? "write"
+                                           : "read");
     govern_add(&rq, "expires_in_s", expires);
     govern_add(&rq, "max_downloads", downloads);
     govern_add(&rq, "password", spec->password ? "yes" : "no");
-    return govern_enforce(&w->settings.govern, &rq, err);
+    return govern_enforce(&w->govern, &rq, err);
 }
 
 int workspace_govern_member(struct workspaces *w, const struct actor *who,
@@ -259,7 +273,7 @@ int workspace_govern_member(struct workspaces *w, const struct actor *who,
     govern_add(&rq, "workspace", id);
     govern_add(&rq, "principal", principal);
     govern_add(&rq, "role", workspace_role_name(role));
-    return govern_enforce(&w->settings.govern, &rq, err);
+    return govern_enforce(&w->govern, &rq, err);
 }
 
 int workspace_govern_transfer(struct workspaces *w, const struct actor *who,
@@ -278,7 +292,7 @@ int workspace_govern_transfer(struct workspaces *w, const struct actor *who,
     rq.summary = summary;
     govern_add(&rq, "workspace", id);
     govern_add(&rq, "to", to ? to : "*");
-    return govern_enforce(&w->settings.govern, &rq, err);
+    return govern_enforce(&w->govern, &rq, err);
 }
 
 /* The transfer was decided when it was offered; a policy that denies it since
@@ -290,8 +304,93 @@ int workspace_govern_claim(struct workspaces *w, const struct actor *who,
         govern_transfer(&(struct govern_scope){.actor = who});
     struct policy_decision d;
 
-    govern_decide(&w->settings.govern, &rq, &d);
-    return d.verdict == POLICY_DENY
-               ? govern_apply(&w->settings.govern, &rq, &d, err)
-               : 0;
+    govern_decide(&w->govern, &rq, &d);
+    return d.verdict == POLICY_DENY ? govern_apply(&w->govern, &rq, &d, err)
+                                    : 0;
+}
+
+/* ---- files that a commit copies --------------------------------------------
+ */
+
+static bool is_copied(const struct plan_node *n)
+{
+    return n->want == WANT_BYTES &&
+           (n->put->copied || n->put->restored || n->put->from);
+}
+
+/* The digest identifies the files that the approval covers. */
+static void add_to(struct hash_stream *hash, const struct plan_node *n)
+{
+    hash_stream_add(hash, n->path, strlen(n->path) + 1);
+    hash_stream_add(hash, n->put->sha256, strlen(n->put->sha256) + 1);
+}
+
+static void decide_all(struct commit_plan *p, struct commit_policy_result *ret)
+{
+    struct hash_stream *hash = hash_stream_new();
+    unsigned char digest[HASH_SIZE];
+
+    for (const struct plan_node *n = p->first; n; n = n->next) {
+        struct govern_request rq;
+        struct policy_decision d;
+
+        if (!is_copied(n))
+            continue;
+        rq = govern_file_in(&(struct govern_scope){.actor = p->who}, n->path,
+                            n->put->mime, (int64_t)n->put->size);
+        govern_decide(&p->w->govern, &rq, &d);
+        if (d.verdict != POLICY_ALLOW) {
+            add_to(hash, n);
+            ret->count++;
+        }
+        if (!ret->path || d.verdict > ret->by.verdict) {
+            ret->by = d;
+            free(ret->path);
+            ret->path = xstrdup(n->path);
+        }
+    }
+    hash_stream_end(hash, digest);
+    (void)ids_hex(digest, sizeof(digest), ret->sha256);
+}
+
+static void record(struct commit_plan *p, const struct commit_policy_result *j)
+{
+    struct govern_request rq = govern_file_in(
+        &(struct govern_scope){.actor = p->who}, j->path, NULL, -1);
+
+    rq.object = p->row->id;
+    govern_record(&p->w->govern, &rq, &j->by);
+}
+
+void commit_policy_result_done(struct commit_policy_result *j)
+{
+    free(j->path);
+    j->path = NULL;
+}
+
+int commit_policy_check(struct commit_plan *p, struct error *err)
+{
+    struct commit_policy_result now cleanup(commit_policy_result_done) = {0};
+    struct commit_policy_result *before = p->spec->policy;
+
+    if (p->spec->governed || govern_idle(&p->w->govern))
+        return 0;
+    decide_all(p, &now);
+    if (!now.path)
+        return 0;
+    if (before && before->approved && now.by.verdict != POLICY_DENY)
+        return now.count == 0 || strcmp(now.sha256, before->sha256) == 0
+                   ? 0
+                   : error_set(err, ERR_CONFLICT,
+                               "the files are not those that were approved");
+    record(p, &now);
+    if (now.by.verdict == POLICY_ALLOW)
+        return 0;
+    if (now.by.verdict == POLICY_DENY || !before) {
+        (void)policy_refuse(&now.by, err);
+        return error_wrap(err, "%.100s", now.path);
+    }
+    *before = now;
+    now.path = NULL;
+    return error_set(err, ERR_APPROVAL, "this requires an approval");
 }

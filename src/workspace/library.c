@@ -39,7 +39,7 @@ static const char *base_name(const char *path)
     return slash ? slash + 1 : path;
 }
 
-/* One that is in no library goes by its path and by who made it. */
+/* A file outside every library is described by its path and its author. */
 void library_file_read(struct store_rows *rows, struct library_file *ret)
 {
     bool listed = store_text(rows, 9) != NULL;
@@ -74,8 +74,8 @@ static char *place(const char *name)
     return xasprintf("%s/%s", ids_hex(bytes, sizeof(bytes), folder), name);
 }
 
-static int insert(struct store_tx *tx, const struct workspace_row *row,
-                  const struct library_file *f, struct error *err)
+static int insert_row(struct store_tx *tx, const struct workspace_row *row,
+                      const struct library_file *f, struct error *err)
 {
     int r = store_exec(tx, err,
                        "INSERT INTO library (file, tenant, purpose, filename,"
@@ -87,10 +87,10 @@ static int insert(struct store_tx *tx, const struct workspace_row *row,
     return MIN(r, 0);
 }
 
-static void describe(const struct workspace_commit *commit,
-                     const struct workspace_row *row,
-                     const struct library_spec *spec, const char *name,
-                     struct library_file *ret)
+static void describe_file(const struct workspace_commit *commit,
+                          const struct workspace_row *row,
+                          const struct library_spec *spec, const char *name,
+                          struct library_file *ret)
 {
     const struct workspace_file *f = &commit->results[0].file;
 
@@ -116,13 +116,13 @@ int library_govern(struct workspaces *w, const struct actor *who,
         govern_file_in(&(struct govern_scope){.actor = who}, name, spec->mime,
                        (int64_t)spec->size);
 
-    if (govern_idle(&w->settings.govern))
+    if (govern_idle(&w->govern))
         return 0;
     rq.summary = "upload a file";
     govern_add(&rq, "filename", name);
     govern_add(&rq, "sha256", spec->sha256);
     govern_add(&rq, "purpose", spec->purpose);
-    return govern_enforce(&w->settings.govern, &rq, err);
+    return govern_enforce(&w->govern, &rq, err);
 }
 
 int library_put(struct workspaces *w, struct store_tx *tx,
@@ -147,8 +147,8 @@ int library_put(struct workspaces *w, struct store_tx *tx,
 
     if (r < 0)
         return r;
-    describe(&commit, row, spec, name, &file);
-    r = insert(tx, row, &file, err);
+    describe_file(&commit, row, spec, name, &file);
+    r = insert_row(tx, row, &file, err);
     if (r < 0)
         return r;
     *ret = file;
@@ -187,8 +187,9 @@ int library_add(struct workspaces *w, const struct actor *who,
 /* ---- looking ------------------------------------------------------------ */
 
 /* ret_path: owned by caller. */
-static int find(struct store_tx *tx, const struct actor *who, const char *file,
-                struct library_file *ret, char **ret_path, struct error *err)
+static int find_library_file(struct store_tx *tx, const struct actor *who,
+                             const char *file, struct library_file *ret,
+                             char **ret_path, struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r = store_one(
@@ -218,7 +219,7 @@ int library_get(struct workspaces *w, const struct actor *who,
     char *path cleanup(mem_free) = NULL;
     int r = store_begin(w->store, STORE_READ, "looking for a file", &tx, err);
 
-    return r < 0 ? r : find(tx, who, file, ret, &path, err);
+    return r < 0 ? r : find_library_file(tx, who, file, ret, &path, err);
 }
 
 /* ---- removing ----------------------------------------------------------- */
@@ -251,7 +252,7 @@ int library_remove(struct workspaces *w, const struct actor *who,
     int r = store_begin(w->store, STORE_WRITE, "removing a file", &tx, err);
 
     if (r == 0)
-        r = find(tx, who, file, &found, &path, err);
+        r = find_library_file(tx, who, file, &found, &path, err);
     if (r == 0)
         r = workspace_access(tx, w, who, found.workspace, ROLE_EDITOR, &row,
                              err);

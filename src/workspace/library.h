@@ -48,9 +48,9 @@ int library_blob_owner(struct workspaces *w, const struct actor *who,
 int library_add(struct workspaces *w, const struct actor *who,
                 const struct library_spec *spec, struct library_file *ret,
                 struct error *err);
-/* One of the library, or else any file the actor may see, by its id: what a
- * session made has the purpose "assistants_output", what somebody put there
- * "user_data". One that has expired is not found. */
+/* One of the library, or else any file the actor may see, by its id: a file
+ * that a session created has the purpose "assistants_output", an uploaded one
+ * "user_data". An expired file is not found. */
 int library_get(struct workspaces *w, const struct actor *who,
                 const char *file, struct library_file *ret, struct error *err);
 /* Only of the library. By age, then id; page->after: a file's id, an unknown
@@ -67,8 +67,7 @@ int library_remove(struct workspaces *w, const struct actor *who,
 int library_sweep(struct workspaces *w, uint64_t *ret_removed,
                   struct error *err);
 
-/* ---- in parts: any order, put in order at the end ------------------------
- */
+/* ---- in parts: any order, put in order at the end ---------------------- */
 
 enum library_upload_status {
     LIBRARY_PENDING,
@@ -113,8 +112,7 @@ int library_upload_cancel(struct workspaces *w, const struct actor *who,
                           const char *upload, struct library_upload *ret,
                           struct error *err);
 
-/* ---- by age --------------------------------------------------------------
- */
+/* ---- by age ------------------------------------------------------------ */
 
 struct workspace_aged_file {
     struct workspace_file file;

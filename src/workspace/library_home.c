@@ -1,20 +1,114 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The workspace a tenant's library lives in: an ordinary one, made with the
- * first file, that says of itself what it was made for. Runs in the daemon,
- * inside the caller's transaction. Two callers cannot make two: looking and
- * making are one write transaction, and writers take turns.
+ * Where the library of a tenant is kept: an ordinary workspace, made with the
+ * first file, whose `made_for` says that it is the library. Runs in the
+ * daemon, inside the caller's transaction. Two callers cannot make two:
+ * searching and making are one write transaction, and writers take turns. A
+ * search would read all workspaces of the tenant, so the last result is
+ * cached, and verified each time.
  *
- * Which one it is would mean to look at all workspaces of the tenant, so the
- * last answer is remembered, and asked after each time.
+ * Also the names of library files: whatever name a client sends is turned into
+ * a valid path (F5); none is refused.
  */
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/path.h"
+#include "base/siphash.h"
 #include "base/thread.h"
+#include "base/utf8.h"
 #include "workspace/library_int.h"
+
+/* ---- names -----------------------------------------------------------------
+ */
+
+#define NAME_FALLBACK "file"
+#define EXTENSION_MAX 32u /* with its dot; a longer one is not one */
+
+_Static_assert(LIBRARY_NAME_MAX <= PATH_PART_MAX, "a name is a path's part");
+
+static const char *last_part(const char *sent)
+{
+    const char *part = sent;
+
+    for (const char *p = sent; *p; p++)
+        if (*p == '/' || *p == '\\')
+            part = p + 1;
+    return part;
+}
+
+/* A low line for each byte or character that cannot stay. */
+static void clean(const char *part, struct buf *out)
+{
+    size_t len = strlen(part);
+
+    for (size_t i = 0; i < len;) {
+        size_t n = utf8_length(part + i, len - i);
+
+        if (n && path_plain(part + i, n))
+            buf_add(out, part + i, n);
+        else
+            buf_adds(out, "_");
+        i += n ? n : 1;
+    }
+}
+
+/* Not more than most bytes of it, by whole characters. */
+static size_t whole_characters(const char *text, size_t len, size_t most)
+{
+    if (len <= most)
+        return len;
+    len = most;
+    while (len && ((unsigned char)text[len] & 0xc0) == 0x80)
+        len--;
+    return len;
+}
+
+/* From the middle, so that it keeps what says its type. */
+static void shorten(struct buf *name)
+{
+    const char *dot = strrchr(name->data, '.');
+    size_t tail = dot ? strlen(dot) : 0;
+    size_t head;
+
+    if (tail < 2 || tail > EXTENSION_MAX)
+        tail = 0;
+    head = whole_characters(name->data, name->len - tail,
+                            LIBRARY_NAME_MAX - tail);
+    memmove(name->data + head, name->data + name->len - tail, tail + 1);
+    name->len = head + tail;
+}
+
+char *library_name(const char *sent)
+{
+    struct buf name cleanup(buf_done) = {0};
+
+    buf_adds(&name, "");
+    clean(last_part(sent ? sent : ""), &name);
+    if (name.len > LIBRARY_NAME_MAX)
+        shorten(&name);
+    if (path_fault(name.data ? name.data : "", name.len))
+        return xstrdup(NAME_FALLBACK); /* "", "." and ".." */
+    return buf_take(&name, NULL);
+}
+
+int library_purpose_check(const char *purpose, struct error *err)
+{
+    size_t len = purpose ? strnlen(purpose, LIBRARY_PURPOSE_MAX + 1) : 0;
+
+    if (len == 0 || len > LIBRARY_PURPOSE_MAX ||
+        strspn(purpose, "abcdefghijklmnopqrstuvwxyz_-") != len)
+        return error_set(err, ERR_INVALID,
+                         "a purpose is 1 to %u of the characters a-z, _ and -",
+                         LIBRARY_PURPOSE_MAX);
+    return 0;
+}
+
+/* ---- the workspace ---------------------------------------------------------
+ */
 
 #define LIBRARY_TITLE "Files"
 #define DAY_S 86400
@@ -23,11 +117,7 @@
 
 static struct library_memo *memo_of(struct workspaces *w, const char *tenant)
 {
-    uint32_t hash = 2166136261u;
-
-    for (const char *p = tenant; *p; p++)
-        hash = (hash ^ (unsigned char)*p) * 16777619u;
-    return &w->libraries[hash % LIBRARY_MEMOS];
+    return &w->libraries[siphash_text(tenant) % LIBRARY_MEMOS];
 }
 
 static bool recall(struct workspaces *w, const char *tenant, char ret[ID_MAX])
@@ -101,7 +191,7 @@ int library_home_find(struct workspaces *w, struct store_tx *tx,
     return r;
 }
 
-/* Somebody narrowed the library's members down. */
+/* The actor has no role: the library's members were restricted. */
 static int not_shared(struct workspaces *w, const struct actor *who,
                       const char *id, struct error *err)
 {
@@ -111,8 +201,8 @@ static int not_shared(struct workspaces *w, const struct actor *who,
     return -ERR_FORBIDDEN;
 }
 
-/* Whoever removes a file of it means the bytes too, which would else be kept
- * and counted for ever: they stay as long as a deleted workspace does. */
+/* A client that deletes a file of the library means its bytes too, so old
+ * versions are kept only as long as a deleted workspace. */
 static int make(struct workspaces *w, struct store_tx *tx,
                 const struct actor *who, char ret[ID_MAX], struct error *err)
 {
@@ -152,8 +242,8 @@ int library_home_make(struct workspaces *w, struct store_tx *tx,
 /* ---- before a body is read ---------------------------------------------- */
 
 /* 1: it is there, and open to the actor. */
-static int look(struct workspaces *w, const struct actor *who,
-                struct error *err)
+static int look_for_home(struct workspaces *w, const struct actor *who,
+                         struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
@@ -176,7 +266,7 @@ int library_blob_owner(struct workspaces *w, const struct actor *who,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_row row;
-    int r = look(w, who, err);
+    int r = look_for_home(w, who, err);
 
     if (r == 0) {
         r = store_begin(w->store, STORE_WRITE, "making the library", &tx, err);

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Between the files of the library (library.h):
+ * Private to the library (library.h):
  *
- *   library_home.c     the workspace it lives in: finding it, making it
- *   library_name.c     what a client calls a file, made fit for a path
- *   library.c          adding, looking, removing; library_list.c lists
- *   library_sweep.c    what has expired
+ *   library_home.c     the workspace that holds it, and names of files
+ *   library.c          adding, reading, removing; library_list.c lists
+ *   library_sweep.c    removes what has expired
  *   library_uploads.c  multipart uploads
  *
  * A file of the library is a row of `library` beside its row of `files`. The
@@ -19,8 +18,7 @@
 #include "workspace/library.h"
 #include "workspace/workspace_int.h"
 
-/* ---- library_home.c -----------------------------------------------------
- */
+/* ---- library_home.c ---------------------------------------------------- */
 
 /* The actor's tenant's, with the role of an editor at least; made if there is
  * none. tx: WRITE. ERR_FORBIDDEN. */
@@ -32,16 +30,15 @@ int library_home_find(struct workspaces *w, struct store_tx *tx,
                       const struct actor *who, struct workspace_row *ret,
                       struct error *err);
 
-/* ---- library_name.c -----------------------------------------------------
- */
+/* ---- library_home.c: names
+ * ---------------------------------------------------- */
 
 /* The last part of what was sent, as UTF-8 without control characters, at
  * most LIBRARY_NAME_MAX bytes, good as a part of a path. Owned by caller. */
 char *library_name(const char *sent);
 int library_purpose_check(const char *purpose, struct error *err);
 
-/* ---- library.c ----------------------------------------------------------
- */
+/* ---- library.c --------------------------------------------------------- */
 
 /* What library_file_read reads of `files AS f` and `library AS l`, which may
  * be NULL. */
@@ -51,7 +48,7 @@ int library_purpose_check(const char *purpose, struct error *err);
     " l.created_at_ms, l.expires_at_ms"
 void library_file_read(struct store_rows *rows, struct library_file *ret);
 
-/* What policy says about it; before the transaction. */
+/* Asks policy about the file, before the transaction. */
 int library_govern(struct workspaces *w, const struct actor *who,
                    const struct library_spec *spec, const char *name,
                    struct error *err);
@@ -67,8 +64,7 @@ int library_take(struct workspaces *w, struct store_tx *tx,
                  const char *file, const char *path, const char *action,
                  struct error *err);
 
-/* ---- library_uploads.c --------------------------------------------------
- */
+/* ---- library_uploads.c ------------------------------------------------- */
 
 /* A row of library_uploads. */
 struct library_parts {

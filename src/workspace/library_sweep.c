@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What has expired in libraries: files, uploads in parts that nobody
- * completed, and what is remembered of uploads that ended long ago. Runs in a
- * collection, one transaction each, so that nobody waits for it. An expired
- * file is in no answer of the library even before this takes it.
+ * Removes what has expired in libraries: files, incomplete multipart uploads,
+ * and rows of uploads that ended long ago. Runs in a collection, with one
+ * transaction each, so that no request waits for it. An expired file is absent
+ * from every answer of the library even before this removes it.
  */
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +32,8 @@ static void expired_done(struct expired *e)
 }
 
 /* 1, 0 or -code. */
-static int next(struct store_tx *tx, int64_t now_ms, struct expired *e,
-                struct error *err)
+static int next_expired(struct store_tx *tx, int64_t now_ms, struct expired *e,
+                        struct error *err)
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r = store_one(
@@ -58,8 +58,9 @@ static int next(struct store_tx *tx, int64_t now_ms, struct expired *e,
     return 1;
 }
 
-/* Somebody deleted it in the workspace before its time came. */
-static int forget(struct store_tx *tx, const char *file, struct error *err)
+/* It was deleted in the workspace before it expired. */
+static int forget_library_row(struct store_tx *tx, const char *file,
+                              struct error *err)
 {
     int r =
         store_exec(tx, err, "DELETE FROM library WHERE file = ?1", "t", file);
@@ -67,8 +68,8 @@ static int forget(struct store_tx *tx, const char *file, struct error *err)
     return MIN(r, 0);
 }
 
-static int take(struct workspaces *w, struct store_tx *tx,
-                const struct expired *e, struct error *err)
+static int delete_expired(struct workspaces *w, struct store_tx *tx,
+                          const struct expired *e, struct error *err)
 {
     struct workspace_row row;
     struct actor service = {.tenant = row.tenant, .key = "glovebox"};
@@ -89,10 +90,11 @@ static int sweep_file(struct workspaces *w, int64_t now_ms, struct expired *e,
                         err);
 
     if (r == 0)
-        r = next(tx, now_ms, e, err);
+        r = next_expired(tx, now_ms, e, err);
     if (r <= 0)
         return r;
-    r = e->alive ? take(w, tx, e, err) : forget(tx, e->file, err);
+    r = e->alive ? delete_expired(w, tx, e, err)
+                 : forget_library_row(tx, e->file, err);
     if (r == -ERR_LOCKED)
         return 1;
     if (r == 0)
@@ -115,7 +117,7 @@ static int sweep_files(struct workspaces *w, uint64_t *ret_removed,
 
     do
         r = sweep_file(w, now_ms, &e, ret_removed, err);
-    while (r > 0 && !workspace_maintenance_wait(w, 0));
+    while (r > 0 && !upkeep_wait(w->upkeep, 0));
     return MIN(r, 0);
 }
 
@@ -199,12 +201,12 @@ int library_sweep(struct workspaces *w, uint64_t *ret_removed,
         return r;
     do
         r = sweep_upload(w, err);
-    while (r > 0 && !workspace_maintenance_wait(w, 0));
+    while (r > 0 && !upkeep_wait(w->upkeep, 0));
     if (r < 0)
         return r;
     do
         r = forget_uploads(w, err);
-    while (r == STEP && !workspace_maintenance_wait(w, 0));
+    while (r == STEP && !upkeep_wait(w->upkeep, 0));
     if (r < 0)
         return r;
     *ret_removed = removed;

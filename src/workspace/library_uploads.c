@@ -188,8 +188,8 @@ int library_upload_get(struct workspaces *w, const struct actor *who,
 
 /* ---- beginning ---------------------------------------------------------- */
 
-static void describe(const struct library_spec *spec,
-                     struct library_parts *ret)
+static void describe_upload(const struct library_spec *spec,
+                            struct library_parts *ret)
 {
     struct library_upload *u = &ret->u;
     size_t len = spec->mime ? strnlen(spec->mime, sizeof(ret->mime)) : 0;
@@ -205,9 +205,9 @@ static void describe(const struct library_spec *spec,
     ret->under.size = (int64_t)u->size;
 }
 
-static int insert(struct store_tx *tx, const struct actor *who,
-                  const struct workspace_row *row,
-                  const struct library_parts *p, struct error *err)
+static int insert_upload(struct store_tx *tx, const struct actor *who,
+                         const struct workspace_row *row,
+                         const struct library_parts *p, struct error *err)
 {
     const struct library_upload *u = &p->u;
     int r = store_exec(tx, err,
@@ -242,13 +242,13 @@ int library_upload_begin(struct workspaces *w, const struct actor *who,
         r = library_home_make(w, tx, who, &row, err);
     if (r < 0)
         return r;
-    describe(spec, &p);
+    describe_upload(spec, &p);
     r = upload_start(w, tx, who, &row, p.u.id,
                      1000 * (int64_t)LIBRARY_UPLOAD_S, &p.under, err);
     p.u.created_at_ms = p.under.created_at_ms;
     p.u.expires_at_ms = p.under.expires_at_ms;
     if (r == 0)
-        r = insert(tx, who, &row, &p, err);
+        r = insert_upload(tx, who, &row, &p, err);
     if (r == 0)
         r = store_commit(&tx, err);
     if (r < 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Leases on paths: taken for a time, renewed, released, broken; see
- * workspace.h. Who has the token holds the lock, whatever the key. A path's
- * row stays when nobody holds it, since its fence only grows, and so does the
- * hash of the last token, by which a late holder is told from a stranger.
- * What a lock stops is decided in commit_locks.c, in the writer's own
- * transaction. Runs in the daemon on the caller's thread.
+ * workspace.h. The holder of the token holds the lock, whatever the key. A
+ * path's row outlives its lock, because its fence only grows; so does the hash
+ * of the last token, which distinguishes a late holder from a stranger.
+ * conflict.c decides what a lock refuses, in the writer's own transaction.
+ * Runs in the daemon on the caller's thread.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -14,6 +14,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/siphash.h"
 #include "base/thread.h"
 #include "quota/quota.h"
 #include "workspace/workspace_int.h"
@@ -28,9 +29,8 @@ uint64_t workspace_quota(const struct workspaces *w,
 /* The tenant's own, where an operator has set one. */
 static uint64_t tenant_quota(const struct workspaces *w, const char *tenant)
 {
-    return w->settings.quotas
-               ? quota_most(w->settings.quotas, tenant, QUOTA_STORAGE)
-               : w->settings.tenant_quota_bytes;
+    return w->quotas ? quota_most(w->quotas, tenant, QUOTA_STORAGE)
+                     : w->settings.tenant_quota_bytes;
 }
 
 static int no_room(struct error *err, const char *whose, uint64_t used,
@@ -45,7 +45,7 @@ static int no_room(struct error *err, const char *whose, uint64_t used,
                            "quota");
 }
 
-static bool fits(uint64_t used, uint64_t more, uint64_t quota)
+static bool quota_fits(uint64_t used, uint64_t more, uint64_t quota)
 {
     return more <= quota && used <= quota - more;
 }
@@ -58,6 +58,10 @@ static int tenant_used(struct store_tx *tx, const char *tenant, uint64_t *ret,
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     int r = store_one(tx, &rows, err,
                       "SELECT coalesce(sum(stored_bytes), 0)"
+                      " + (SELECT coalesce(sum(i.bytes), 0) FROM images AS i"
+                      "  WHERE i.tenant = ?1)"
+                      " + (SELECT coalesce(sum(u.bytes), 0) FROM chat_use AS"
+                      "  u WHERE u.tenant = ?1)"
                       " FROM workspaces WHERE tenant = ?1",
                       "t", tenant);
 
@@ -68,11 +72,7 @@ static int tenant_used(struct store_tx *tx, const char *tenant, uint64_t *ret,
 
 static struct quota_memo *memo_of(struct workspaces *w, const char *tenant)
 {
-    uint32_t hash = 2166136261u;
-
-    for (const char *p = tenant; *p; p++)
-        hash = (hash ^ (unsigned char)*p) * 16777619u;
-    return &w->memos[hash % QUOTA_MEMOS];
+    return &w->memos[siphash_text(tenant) % QUOTA_MEMOS];
 }
 
 static bool take_remembered(struct workspaces *w, const char *tenant,
@@ -99,7 +99,7 @@ static void remember(struct workspaces *w, const char *tenant, uint64_t quota,
     memo->room = room;
 }
 
-/* In a write transaction: nobody else adds meanwhile. */
+/* In a write transaction, so no other thread adds meanwhile. */
 static int take_from_tenant(struct workspaces *w, struct store_tx *tx,
                             const char *tenant, uint64_t already,
                             uint64_t more, struct error *err)
@@ -114,10 +114,9 @@ static int take_from_tenant(struct workspaces *w, struct store_tx *tx,
     if (r < 0)
         return r;
     used += already;
-    if (!fits(used, more, quota)) {
+    if (!quota_fits(used, more, quota)) {
         (void)no_room(err, "tenant's quota", used, quota, more);
-        return quota_refuse(w->settings.quotas, QUOTA_STORAGE, quota, used,
-                            err);
+        return quota_refuse(w->quotas, QUOTA_STORAGE, quota, used, err);
     }
     remember(w, tenant, quota, quota - used - more);
     return 0;
@@ -134,12 +133,13 @@ int workspace_quota_take(struct workspaces *w, struct store_tx *tx,
 
     if (more == 0)
         return 0;
-    if (quota && !fits(used, more, quota))
+    if (quota && !quota_fits(used, more, quota))
         return no_room(err, "workspace", used, quota, more);
     return take_from_tenant(w, tx, row->tenant, already, more, err);
 }
 
-/* What the tenant may surely add: as remembered, if that is enough. */
+/* The bytes that the tenant may certainly add: the cached value, if it is
+ * enough. */
 static int tenant_room(struct workspaces *w, struct store_tx *tx,
                        const char *tenant, uint64_t want, uint64_t *ret,
                        struct error *err)
@@ -234,6 +234,30 @@ int workspace_quota_enter(struct workspaces *w, struct store_tx *tx,
     return take_from_tenant(w, tx, tenant, 0, bytes, err);
 }
 
+/* What the image before it had is counted until the row is replaced, in the
+ * same transaction: it is room for this one. */
+int workspace_storage_take(struct workspaces *w, struct store_tx *tx,
+                           const char *tenant, const char *session,
+                           uint64_t bytes, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r =
+        store_one(tx, &rows, err,
+                  "SELECT bytes FROM images WHERE session = ?1", "t", session);
+    uint64_t had = r > 0 ? (uint64_t)store_int(rows, 0) : 0;
+
+    if (r < 0 || bytes <= had)
+        return MIN(r, 0);
+    return take_from_tenant(w, tx, tenant, 0, bytes - had, err);
+}
+
+int workspace_storage_add(struct workspaces *w, struct store_tx *tx,
+                          const char *tenant, uint64_t bytes,
+                          struct error *err)
+{
+    return bytes ? take_from_tenant(w, tx, tenant, 0, bytes, err) : 0;
+}
+
 int workspace_usage(struct workspaces *w, const struct actor *who,
                     struct workspace_usage *ret, struct error *err)
 {
@@ -248,6 +272,10 @@ int workspace_usage(struct workspaces *w, const struct actor *who,
         r = store_one(tx, &rows, err,
                       "SELECT coalesce(sum(CASE WHEN deleted_at_ms = 0 THEN 1"
                       " ELSE 0 END), 0), coalesce(sum(stored_bytes), 0)"
+                      " + (SELECT coalesce(sum(i.bytes), 0) FROM images AS i"
+                      "  WHERE i.tenant = ?1)"
+                      " + (SELECT coalesce(sum(u.bytes), 0) FROM chat_use AS"
+                      "  u WHERE u.tenant = ?1)"
                       " FROM workspaces WHERE tenant = ?1",
                       "t", who->tenant);
     if (r < 0)

@@ -28,9 +28,9 @@ static void restore_done(struct restore *r)
     free(r->changes);
 }
 
-static struct workspace_change *add(struct restore *r,
-                                    enum workspace_change_kind kind,
-                                    const char *path)
+static struct workspace_change *add_change(struct restore *r,
+                                           enum workspace_change_kind kind,
+                                           const char *path)
 {
     struct workspace_change *c;
 
@@ -63,7 +63,7 @@ static int add_put(struct restore *r, struct store_rows *then,
 
     if (store_int(then, WORKSPACE_FILE_COLUMN_COUNT) != 0)
         return given_up(path, err);
-    c = add(r, CHANGE_PUT, path);
+    c = add_change(r, CHANGE_PUT, path);
     c->file_id = arena_strdup(r->arena, store_text(then, 0));
     c->from_version = arena_strdup(r->arena, store_text(then, 1));
     c->sha256 = arena_strdup(r->arena, store_text(then, 5));
@@ -170,7 +170,7 @@ static int compare(struct restore *ret, struct store_rows *then,
                              "more than %u files; restore folder by folder",
                              RESTORE_MAX);
         if (order > 0)
-            (void)add(ret, CHANGE_REMOVE, store_text(now, 4));
+            (void)add_change(ret, CHANGE_REMOVE, store_text(now, 4));
         else if (order < 0 || !equal_files(then, now))
             r = add_put(ret, then, store_text(then, 4), err);
         if (r < 0)
@@ -183,7 +183,7 @@ static int compare(struct restore *ret, struct store_rows *then,
     return then_left < 0 ? then_left : now_left;
 }
 
-/* What is removed makes room for what comes back. */
+/* Removals come first and make room for the restored files. */
 static void removals_first(struct restore *r)
 {
     struct workspace_change *sorted = xcalloc(r->count + 1, sizeof(*sorted));
@@ -254,6 +254,293 @@ static int plan_commit(struct store_tx *tx, const char *id,
     if (r == 0)
         removals_first(ret);
     return r;
+}
+
+/* ---- what a session did ------------------------------------------------- */
+
+struct touched {
+    const char *path; /* arena */
+    int64_t first, last;
+};
+
+/* Commits of the session after ?2, and those that undid some of it. */
+#define BY_SESSION                                                            \
+    " JOIN commits AS c ON c.workspace = v.workspace AND c.seq = v.seq"       \
+    " WHERE v.workspace = ?1 AND v.seq > ?2"                                  \
+    " AND (c.session = ?3 OR (c.kind = 'undo' AND c.note = ?3))"
+
+/* Every path it wrote to, or took a file from. */
+static int find_touched(struct store_tx *tx, const char *id,
+                        const struct workspace_undo_spec *spec,
+                        struct arena *arena, struct touched **ret,
+                        size_t *ret_count, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    size_t room = 0, count = 0;
+    int r = store_query(
+        tx, &rows, err,
+        "SELECT t.path, min(t.seq), max(t.seq) FROM ("
+        " SELECT v.path AS path, v.seq AS seq FROM versions AS v" BY_SESSION
+        " UNION ALL SELECT p.path AS path, v.seq AS seq FROM versions AS v"
+        " JOIN versions AS p ON p.file = v.file AND p.number = v.number - 1"
+        "  AND p.path <> v.path AND p.sha256 <> ''" BY_SESSION
+        ") AS t GROUP BY t.path ORDER BY t.path",
+        "tit", id, spec->since, spec->session);
+
+    while (r == 0 && (r = store_next(rows, err)) > 0) {
+        if (count == RESTORE_MAX)
+            return error_set(err, ERR_TOO_LARGE, "more than %u files changed",
+                             RESTORE_MAX);
+        if (count == room) {
+            room = room ? 2 * room : 64;
+            *ret = xrealloc(*ret, room * sizeof(**ret));
+        }
+        (*ret)[count++] =
+            (struct touched){.path = arena_strdup(arena, store_text(rows, 0)),
+                             .first = store_int(rows, 1),
+                             .last = store_int(rows, 2)};
+        r = 0;
+    }
+    *ret_count = count;
+    return r;
+}
+
+/* Has another author changed the path since? 1, 0 or -code. */
+static int changed_since(struct store_tx *tx, const char *id,
+                         const struct touched *t, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+
+    return store_one(
+        tx, &rows, err,
+        "SELECT 1 FROM versions AS v WHERE v.workspace = ?1 AND v.seq > ?3"
+        " AND (v.path = ?2 OR EXISTS (SELECT 1 FROM versions AS p"
+        "  WHERE p.file = v.file AND p.number = v.number - 1"
+        "  AND p.path = ?2)) LIMIT 1",
+        "tti", id, t->path, t->last);
+}
+
+/* The file at a path as of a commit: 1, 0 or -code. */
+static int file_at(struct store_tx *tx, const char *id, const char *path,
+                   int64_t seq, struct store_rows **ret, struct error *err)
+{
+    return store_one(
+        tx, ret, err,
+        "SELECT " WORKSPACE_VERSION_COLUMNS ", v.purged FROM versions AS v"
+        " JOIN commits AS c ON c.workspace = v.workspace AND c.seq = v.seq"
+        " WHERE v.workspace = ?1 AND v.path = ?2"
+        " AND v.seq <= ?3 AND v.sha256 <> ''"
+        " AND NOT EXISTS (SELECT 1 FROM versions AS n WHERE n.file = v.file"
+        "  AND n.number = v.number + 1 AND n.seq <= ?3)",
+        "tti", id, path, seq);
+}
+
+/* Back to what it was before the first change of the session. */
+static int plan_path(struct store_tx *tx, const char *id, int64_t head,
+                     const struct touched *t, struct restore *ret,
+                     struct error *err)
+{
+    struct store_rows *then cleanup(store_rows_done) = NULL;
+    struct store_rows *now cleanup(store_rows_done) = NULL;
+    int was = file_at(tx, id, t->path, t->first - 1, &then, err);
+    int is = was < 0 ? was : file_at(tx, id, t->path, head, &now, err);
+
+    if (is < 0)
+        return is;
+    if (was == 0 && is > 0)
+        (void)add_change(ret, CHANGE_REMOVE, t->path);
+    else if (was > 0 && (is == 0 || !equal_files(then, now)))
+        return add_put(ret, then, t->path, err);
+    return 0;
+}
+
+static int plan_undo(struct store_tx *tx, const char *id, int64_t head,
+                     const struct workspace_undo_spec *spec,
+                     struct restore *ret, struct workspace_undone *ret_undone,
+                     struct error *err)
+{
+    struct touched *list cleanup(mem_free) = NULL;
+    size_t count = 0;
+    int r = find_touched(tx, id, spec, ret->arena, &list, &count, err);
+
+    for (size_t i = 0; i < count && r == 0; i++) {
+        r = changed_since(tx, id, &list[i], err);
+        if (r > 0 && ret_undone->kept_count < WORKSPACE_KEPT_MAX)
+            ret_undone->kept[ret_undone->kept_count++] = xstrdup(list[i].path);
+        r = r == 0 ? plan_path(tx, id, head, &list[i], ret, err) : MIN(r, 0);
+    }
+    if (r == 0)
+        removals_first(ret);
+    return r;
+}
+
+void workspace_undone_done(struct workspace_undone *u)
+{
+    workspace_commit_done(&u->commit);
+    for (size_t i = 0; i < u->kept_count; i++)
+        free(u->kept[i]);
+    *u = (struct workspace_undone){.kept_count = 0};
+}
+
+/* The end of each: what was planned becomes a commit. */
+static int commit_plan(struct workspaces *w, struct store_tx **tx,
+                       const struct actor *who, struct workspace_row *row,
+                       struct workspace_commit_spec *spec,
+                       const struct restore *plan,
+                       struct workspace_commit *ret, struct error *err)
+{
+    struct workspace_commit commit = {0};
+    int r;
+
+    spec->changes = plan->changes;
+    spec->count = plan->count;
+    spec->governed = true; /* its bytes are in the tenant's hands already */
+    r = workspace_commit_in(w, *tx, who, row, spec, &commit, err);
+    if (r == 0 && commit.id[0])
+        r = store_commit(tx, err);
+    if (r < 0) {
+        workspace_commit_done(&commit);
+        return r;
+    }
+    *ret = commit;
+    if (commit.id[0])
+        workspaces_committed(w);
+    return 0;
+}
+
+int workspace_undo(struct workspaces *w, const struct actor *who,
+                   const char *id, const struct workspace_undo_spec *spec,
+                   struct workspace_undone *ret, struct error *err)
+{
+    struct restore plan cleanup(restore_done) = {.arena = arena_new()};
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_commit_spec commit = {.kind = "undo",
+                                           .action = "file.undo",
+                                           .note = spec->session,
+                                           .lock_tokens = spec->lock_tokens,
+                                           .lock_count = spec->lock_count};
+    struct workspace_row row;
+    int r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_WRITE,
+                            "undoing changes", &tx, &row, err);
+
+    *ret = (struct workspace_undone){.kept_count = 0};
+    if (r == 0)
+        r = plan_undo(tx, id, row.head, spec, &plan, ret, err);
+    if (r == 0)
+        r = commit_plan(w, &tx, who, &row, &commit, &plan, &ret->commit, err);
+    if (r < 0)
+        workspace_undone_done(ret);
+    return r;
+}
+
+/* ---- branches ----------------------------------------------------------- */
+
+static int everything(struct scope *ret)
+{
+    *ret = (struct scope){.path = "", .below = xstrdup("")};
+    ret->end = workspace_path_end(ret->below);
+    return 0;
+}
+
+/* The files of another workspace are new files here. */
+static void forget_ids(struct restore *plan)
+{
+    for (size_t i = 0; i < plan->count; i++)
+        plan->changes[i].file_id = NULL;
+}
+
+static int plan_copy(struct store_tx *tx, const char *from, int64_t seq,
+                     struct restore *ret, struct error *err)
+{
+    struct scope all cleanup(scope_done) = {.path = ""};
+    struct store_rows *then cleanup(store_rows_done) = NULL;
+    int r = everything(&all);
+
+    if (r == 0)
+        r = query_then(tx, from, seq, &all, &then, err);
+    while (r == 0 && (r = store_next(then, err)) > 0)
+        r = ++ret->files > RESTORE_MAX
+                ? error_set(err, ERR_TOO_LARGE, "more than %u files",
+                            RESTORE_MAX)
+                : add_put(ret, then, store_text(then, 4), err);
+    forget_ids(ret);
+    return r;
+}
+
+/* Both workspaces in one transaction, so that neither changes meanwhile. */
+static int enter_both(struct workspaces *w, const struct actor *who,
+                      const char *from, const char *to, const char *what,
+                      struct store_tx **ret_tx, struct workspace_row *ret_from,
+                      struct workspace_row *ret_to, struct error *err)
+{
+    int r = workspace_enter(w, who, to, ROLE_EDITOR, STORE_WRITE, what, ret_tx,
+                            ret_to, err);
+
+    if (r == 0)
+        r = workspace_access(*ret_tx, w, who, from, ROLE_VIEWER, ret_from,
+                             err);
+    return r;
+}
+
+int workspace_branch(struct workspaces *w, const struct actor *who,
+                     const char *from, int64_t seq, const char *to,
+                     int64_t *ret_seq, struct error *err)
+{
+    struct restore plan cleanup(restore_done) = {.arena = arena_new()};
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_commit_spec spec = {
+        .kind = "branch", .action = "workspace.branch", .note = from};
+    struct workspace_commit done = {0};
+    struct workspace_row source, target;
+    int r = enter_both(w, who, from, to, "branching a workspace", &tx, &source,
+                       &target, err);
+
+    if (r == 0)
+        r = plan_copy(tx, from, seq, &plan, err);
+    if (r == 0)
+        r = commit_plan(w, &tx, who, &target, &spec, &plan, &done, err);
+    if (r == 0)
+        *ret_seq = done.seq;
+    workspace_commit_done(&done);
+    return r;
+}
+
+int workspace_merge(struct workspaces *w, const struct actor *who,
+                    const struct workspace_merge_spec *merge,
+                    struct workspace_commit *ret, int64_t *ret_head,
+                    struct error *err)
+{
+    struct restore plan cleanup(restore_done) = {.arena = arena_new()};
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct scope all cleanup(scope_done) = {.path = ""};
+    struct store_rows *head cleanup(store_rows_done) = NULL;
+    struct store_rows *base cleanup(store_rows_done) = NULL;
+    struct workspace_commit_spec spec = {.kind = "merge",
+                                         .action = "workspace.merge",
+                                         .note = merge->from,
+                                         .session = merge->session,
+                                         .fence = merge->fence,
+                                         .base = merge->base,
+                                         .lock_tokens = merge->lock_tokens,
+                                         .lock_count = merge->lock_count};
+    struct workspace_row source, target;
+    int r = enter_both(w, who, merge->from, merge->to, "merging a workspace",
+                       &tx, &source, &target, err);
+
+    if (r == 0)
+        r = everything(&all);
+    if (r == 0)
+        r = query_then(tx, merge->from, source.head, &all, &head, err);
+    if (r == 0)
+        r = query_then(tx, merge->from, merge->since, &all, &base, err);
+    if (r == 0)
+        r = compare(&plan, head, base, err);
+    if (r < 0)
+        return r;
+    removals_first(&plan);
+    forget_ids(&plan);
+    *ret_head = source.head;
+    return commit_plan(w, &tx, who, &target, &spec, &plan, ret, err);
 }
 
 /* ---- both --------------------------------------------------------------- */

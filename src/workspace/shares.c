@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Links: whoever has one may read (or also write) a file, a folder or the
- * whole workspace, without a key, until it expires, is used up or revoked.
- * Here they are made, listed and revoked, in the daemon on workers;
- * share_access.c is where they are followed. Kept are only hashes, of the
- * secret and of the password.
+ * Share links: the holder of a link may read (or also write) a file, a folder
+ * or the whole workspace without a key, until the link expires, is used up or
+ * revoked. This file creates, lists and revokes links, in the daemon on
+ * workers; share_access.c serves their visitors. Only hashes of the secret and
+ * of the password are stored.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -49,7 +49,16 @@ void share_read(struct store_rows *rows, struct workspace_share *ret)
     store_copy(rows, 1, ret->workspace, sizeof(ret->workspace));
     ret->path = xstrdup(store_text(rows, 2));
     store_copy(rows, 3, ret->version, sizeof(ret->version));
-    ret->mode = store_int(rows, 4) == SHARE_WRITE ? SHARE_WRITE : SHARE_READ;
+    switch (store_int(rows, 4)) {
+    case SHARE_WRITE:
+        ret->mode = SHARE_WRITE;
+        break;
+    case SHARE_UPLOAD:
+        ret->mode = SHARE_UPLOAD;
+        break;
+    default:
+        ret->mode = SHARE_READ;
+    }
     ret->has_password = password && password[0];
     ret->downloads = store_int(rows, 6);
     ret->max_downloads = store_int(rows, 7);
@@ -61,9 +70,29 @@ void share_read(struct store_rows *rows, struct workspace_share *ret)
 
 /* ---- making ------------------------------------------------------------- */
 
+static int check_upload(const struct workspace_share_spec *spec,
+                        struct error *err)
+{
+    const char *path = spec->path ? spec->path : "";
+
+    if (!path[0] || path[strlen(path) - 1] == '/')
+        return error_set(err, ERR_INVALID,
+                         "a link to upload needs the path of a file, not of a "
+                         "folder");
+    if (spec->expires_in_s < 1 || spec->expires_in_s > SHARE_SHORT_MAX_S)
+        return error_set(err, ERR_INVALID,
+                         "a link to upload works for 1 to %u seconds",
+                         SHARE_SHORT_MAX_S);
+    if (spec->max_downloads)
+        return error_set(err, ERR_INVALID,
+                         "a link to upload has no downloads: it works once");
+    return 0;
+}
+
 static int check_spec(const struct workspace_share_spec *spec,
                       struct error *err)
 {
+    int r;
     size_t len = strnlen(spec->path ? spec->path : "", PATH_BYTES_MAX + 2);
     size_t password =
         spec->password ? strnlen(spec->password, SHARE_PASSWORD_MAX + 1) : 1;
@@ -75,9 +104,16 @@ static int check_spec(const struct workspace_share_spec *spec,
                                                  : NULL;
     if (fault)
         return error_set(err, ERR_INVALID, "the path %s", fault);
-    if (spec->mode != SHARE_READ && spec->mode != SHARE_WRITE)
-        return error_set(err, ERR_INVALID, "a link is to read or to write");
-    if (spec->mode == SHARE_WRITE && spec->version)
+    if (spec->mode != SHARE_READ && spec->mode != SHARE_WRITE &&
+        spec->mode != SHARE_UPLOAD)
+        return error_set(err, ERR_INVALID,
+                         "a link is to read, to write or to upload");
+    if (spec->mode == SHARE_UPLOAD) {
+        r = check_upload(spec, err);
+        if (r < 0)
+            return r;
+    }
+    if (spec->mode != SHARE_READ && spec->version)
         return error_set(err, ERR_INVALID,
                          "a version does not change: a link to one can only "
                          "be to read");
@@ -122,7 +158,7 @@ static int resolve(struct store_tx *tx, struct workspace_share *s,
                    ? error_set(err, ERR_INVALID,
                                "a version is one of a file, not of a folder")
                    : check_version(tx, s, err);
-    if (share_is_folder(s))
+    if (share_is_folder(s) || s->mode == SHARE_UPLOAD)
         return 0;
     r = workspace_file_at(tx, s->workspace, s->path, &file, err);
     workspace_file_done(&file);
@@ -162,10 +198,11 @@ static int check_count(struct store_tx *tx, const char *workspace,
     return error_hint(err, "revoke some that are no longer needed");
 }
 
-static int insert(struct workspaces *w, struct store_tx *tx,
-                  const struct actor *who, const struct workspace_share *s,
-                  const unsigned char secret_hash[HASH_SIZE],
-                  const char *password, struct error *err)
+static int insert_share(struct workspaces *w, struct store_tx *tx,
+                        const struct actor *who,
+                        const struct workspace_share *s,
+                        const unsigned char secret_hash[HASH_SIZE],
+                        const char *password, struct error *err)
 {
     struct audit_event event = {
         .action = "share.create",
@@ -173,7 +210,9 @@ static int insert(struct workspaces *w, struct store_tx *tx,
         .object = s->id,
         .path = s->path,
         .after = s->version[0] ? s->version : NULL,
-        .detail = s->mode == SHARE_WRITE ? "to write" : "to read",
+        .detail = s->mode == SHARE_UPLOAD  ? "to upload once"
+                  : s->mode == SHARE_WRITE ? "to write"
+                                           : "to read",
     };
     int r = store_exec(
         tx, err,
@@ -198,7 +237,7 @@ static void fill(const struct actor *who, const char *id,
                    spec->version ? spec->version : "");
     ret->mode = spec->mode;
     ret->has_password = spec->password != NULL;
-    ret->max_downloads = spec->max_downloads;
+    ret->max_downloads = spec->mode == SHARE_UPLOAD ? 1 : spec->max_downloads;
     (void)snprintf(ret->created_by, sizeof(ret->created_by), "%s", who->key);
     ret->created_at_ms = clock_real_ms();
     if (spec->expires_in_s)
@@ -237,7 +276,7 @@ int workspace_share(struct workspaces *w, const struct actor *who,
     if (r == 0)
         r = resolve(tx, &s, err);
     if (r == 0)
-        r = insert(w, tx, who, &s, hash, password, err);
+        r = insert_share(w, tx, who, &s, hash, password, err);
     if (r == 0)
         r = store_commit(&tx, err);
     if (r < 0)
@@ -262,7 +301,7 @@ int workspace_shares(struct workspaces *w, const struct actor *who,
     int r = workspace_enter(w, who, id, ROLE_EDITOR, STORE_READ,
                             "listing links", &tx, NULL, err);
 
-    /* Newest first; those that lead nowhere any more are told as such. */
+    /* Newest first, also those that are expired or revoked. */
     if (r == 0)
         r = store_query(tx, &rows, err,
                         "SELECT " SHARE_COLUMNS " FROM shares AS s"

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Private to the share links: shares.c manages them, share_access.c and
- * share_files.c serve them, password_attempts.c and password.c protect them.
- */
+/* Private to the share links: shares.c manages them, share_access.c serves
+ * them, password.c protects them. */
 #ifndef GLOVEBOX_WORKSPACE_SHARES_INT_H
 #define GLOVEBOX_WORKSPACE_SHARES_INT_H
 
@@ -32,8 +31,7 @@ int share_no_such(struct error *err);
 int share_load(struct store_tx *tx, const char *id, struct share_link *ret,
                struct workspace_row *ret_row, struct error *err);
 
-/* ---- password_attempts.c: rate limit of passwords --------------------------
- */
+/* ---- password.c: rate limit of attempts ---------------------- */
 
 #define SHARE_TRIES 10u      /* of a source, before its first pause */
 #define SHARE_TRIES_FRESH 3u /* between pauses; and first, come what may */

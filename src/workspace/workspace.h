@@ -31,9 +31,11 @@
 #include "base/page.h"
 #include "blob/blob.h"
 #include "govern/govern.h"
+#include "tree/tree.h"
+#include "upkeep/upkeep.h"
 
+struct core;
 struct error;
-struct quotas;
 struct store;
 struct store_tx;
 struct workspaces;
@@ -41,40 +43,57 @@ struct workspaces;
 #define WORKSPACE_NAME_MAX 128
 #define WORKSPACE_LIST_MAX 1000u
 
-/* ---- the manager ---------------------------------------------------------
- */
+/* ---- the manager ------------------------------------------------------- */
 
 /* 0 in a limit: none. */
 struct workspaces_settings {
     const char *data_dir;
     uint64_t workspace_quota_bytes; /* of all kept versions of one */
     uint64_t tenant_quota_bytes;
-    struct quotas *quotas; /* borrowed; tells a tenant's own; NULL: none */
     uint64_t tenant_workspaces;
     uint32_t restore_window_s; /* deleted until purged */
-    uint32_t collect_every_s;  /* the collector's round; 0: no thread */
+    uint32_t unnamed_days;    /* without a change until one that was made for a
+                                 session and never named is deleted; 0: never */
+    uint32_t collect_every_s; /* the collector's round; 0: no thread */
     uint64_t scrub_bytes_per_s;
-    uint64_t file_bytes;  /* largest file by parts */
-    struct govern govern; /* all zero (unit tests): everything is allowed */
+    const char *backup_dir, *backup_key_file; /* as upkeep_settings; borrowed
+                                                 until open returns */
+    uint64_t backup_free_bytes;
+    uint64_t file_bytes; /* largest file by parts */
 };
 
-/* store, blobs, audit: borrowed until close. Starts the collector and the
- * scrubber. */
+/* Starts the collector and the scrubber. core: its members are borrowed until
+ * close. Without policy and approvals (unit tests) everything is allowed,
+ * without quotas no tenant has limits of its own. */
 int workspaces_open(const struct workspaces_settings *settings,
-                    struct store *store, struct blobs *blobs,
-                    struct audit *audit, struct workspaces **ret,
+                    const struct core *core, struct workspaces **ret,
                     struct error *err);
 void workspaces_close(struct workspaces *w); /* accepts NULL */
-struct blobs *workspaces_blobs(struct workspaces *w);
 /* For blob_begin: the owner tag of the workspace's tenant. Checks no
  * permission. */
 int workspace_blob_owner(struct workspaces *w, const char *id,
                          char ret[BLOB_OWNER], struct error *err);
-struct store *workspaces_store(struct workspaces *w);
-struct audit *workspaces_audit(struct workspaces *w);
-/* commit_number.c: false once a sync of the store or of the blobs failed (D4).
+/* May the caller write to the workspace? The same owner tag, if so. For use
+ * before a body is read; a commit checks again. */
+int workspace_check_write(struct workspaces *w, const struct actor *who,
+                          const char *id, char ret[BLOB_OWNER],
+                          struct error *err);
+/* False once a sync of the store or of the blobs failed (D4).
  */
 bool workspaces_writable(struct workspaces *w);
+/* Does the database answer? As store_ready. */
+int workspaces_reachable(struct workspaces *w, struct error *err);
+/* fn is called at the start of each round of the collector: it removes what is
+ * over its time elsewhere, and adds how much that was. NULL: no longer; it is
+ * not running when this returns. */
+typedef int workspaces_expire_fn(void *ctx, uint64_t *ret_removed,
+                                 struct error *err);
+void workspaces_on_expire(struct workspaces *w, workspaces_expire_fn *fn,
+                          void *ctx);
+/* Is the workspace of this id, or one that this session used or was made with,
+ * under legal hold? Each may be "". 1, 0 or -code. */
+int workspace_held(struct store_tx *tx, const char *workspace,
+                   const char *session, struct error *err);
 /* fn is called after every commit, on the committing thread; must be quick.
  * One listener: the search index. */
 void workspaces_on_commit(struct workspaces *w, void (*fn)(void *ctx),
@@ -82,8 +101,7 @@ void workspaces_on_commit(struct workspaces *w, void (*fn)(void *ctx),
 /* How many there were since the start: has anything changed since? */
 uint64_t workspaces_commits(struct workspaces *w);
 
-/* ---- workspaces.c, members.c, transfer.c ---------------------------------
- */
+/* ---- workspaces.c, members.c ------------------------------- */
 
 /*
  * SQL: is `workspaces AS w` one of those an actor is bound to, by itself or
@@ -93,10 +111,11 @@ uint64_t workspaces_commits(struct workspaces *w);
  * where it stands.
  */
 #define WORKSPACE_WITHIN_SQL(tenant, workspaces, sessions)                    \
-    "(" workspaces " = '' OR instr(" workspaces ", w.id) > 0) AND (" sessions \
+    "(" workspaces " = '' OR replace(" workspaces                             \
+    ", w.id, '') <> " workspaces ") AND (" sessions                           \
     " = '' OR EXISTS (SELECT 1 FROM sessions AS se"                           \
     " WHERE se.workspace = w.id AND se.tenant = " tenant                      \
-    " AND instr(" sessions ", se.id) > 0))"
+    " AND replace(" sessions ", se.id, '') <> " sessions "))"
 #define WORKSPACE_BOUNDS(who)                                                 \
     actor_bound(who, ACTOR_WORKSPACES), actor_bound(who, ACTOR_SESSIONS)
 
@@ -124,9 +143,10 @@ struct workspace_info {
     uint64_t files, bytes;              /* at the head */
     uint64_t stored_bytes;              /* of all kept versions */
     uint64_t quota_bytes;               /* in force; 0: none */
-    uint32_t keep_versions, keep_days;  /* 0: all, for ever */
+    uint32_t keep_versions, keep_days;  /* 0: all, forever */
     bool legal_hold;
-    bool made_for_session; /* not by anybody's hand */
+    bool intelligence;     /* its files are searched by meaning, too */
+    bool made_for_session; /* with the session, not by a client */
 };
 
 struct workspace_spec {
@@ -149,18 +169,25 @@ int workspace_create_in(struct workspaces *w, struct store_tx *tx,
 int workspace_get(struct workspaces *w, const struct actor *who,
                   const char *id, struct workspace_info *ret,
                   struct error *err);
-/* Those the actor has a role in, newest first; page->after: an id.
- * deleted: only those waiting to be purged. ret: owned by caller, one block.
- */
+/* The workspaces in which the actor has a role, newest first; page->after: an
+ * id. deleted: only those waiting to be purged. ret: owned by caller, one
+ * block. */
 int workspace_list(struct workspaces *w, const struct actor *who, bool deleted,
                    const struct page *page, struct workspace_info **ret,
                    struct page_result *ret_page, struct error *err);
+
+enum workspace_switch {
+    SWITCH_LEAVE, /* as it is */
+    SWITCH_ON,
+    SWITCH_OFF,
+};
 
 struct workspace_patch { /* NULL, -1: leave alone */
     const char *name;
     int64_t quota_bytes; /* admins only */
     int64_t keep_versions, keep_days;
     int legal_hold; /* admins only */
+    enum workspace_switch intelligence;
 };
 int workspace_patch(struct workspaces *w, const struct actor *who,
                     const char *id, const struct workspace_patch *patch,
@@ -176,7 +203,6 @@ int workspace_undelete(struct workspaces *w, const struct actor *who,
  * at or below the path ("": all of them) lose every version but the current
  * one. A deleted workspace goes altogether. For owners; ERR_CONFLICT under
  * legal hold. */
-struct workspace_collected;
 int workspace_purge_now(struct workspaces *w, const struct actor *who,
                         const char *id, const char *path,
                         struct workspace_collected *ret, struct error *err);
@@ -239,6 +265,17 @@ struct workspace_usage {
 };
 int workspace_usage(struct workspaces *w, const struct actor *who,
                     struct workspace_usage *ret, struct error *err);
+/* Takes room for the image of a session (session/image.c) from the tenant's
+ * quota, in the transaction that stores it. ERR_SPACE. */
+struct store_tx;
+int workspace_storage_take(struct workspaces *w, struct store_tx *tx,
+                           const char *tenant, const char *session,
+                           uint64_t bytes, struct error *err);
+/* The same for what is only added: text of conversations (chat/). What went
+ * again is counted by the store. */
+int workspace_storage_add(struct workspaces *w, struct store_tx *tx,
+                          const char *tenant, uint64_t bytes,
+                          struct error *err);
 /* How many bytes the actor's next commit may add, by the quotas of the
  * workspace (id NULL: of one that is still to be made) and of its tenant.
  * UINT64_MAX: there is no quota. May tell less than there is, but not less
@@ -247,12 +284,11 @@ int workspace_room(struct workspaces *w, const struct actor *who,
                    const char *id, uint64_t want, uint64_t *ret,
                    struct error *err);
 
-/* ---- commit.c: the one way a tree changes --------------------------------
- */
+/* ---- commit.c: the one way a tree changes ------------------------------ */
 
-/* What a session says is true of its own tree: a folder where it puts a file,
- * a file where it needs a folder, is gone. Anybody else is told of it with
- * ERR_CONFLICT, unless the set removed it before. */
+/* The changes of a session describe its own tree: a folder where it puts a
+ * file, or a file where it needs a folder, is gone. For any other author that
+ * is ERR_CONFLICT, unless the set removed it before. */
 enum workspace_change_kind {
     CHANGE_PUT,    /* the file at path has these bytes now */
     CHANGE_REMOVE, /* what is at path, file or folder, is gone */
@@ -286,11 +322,12 @@ struct workspace_commit_spec {
     const char *kind; /* "execution", "upload", "delete", "move", "copy",
                          "restore", "share" */
     /* The head the author had seen. A path that others (another session, or
-     * nobody's session) changed later is a conflict: with `session` set the
+     * no session) changed later is a conflict: with `session` set the
      * change is kept beside it under a conflict name, and a removal is not
      * done; without, unless if_* say so, changes simply apply. */
     int64_t base;
     const char *session, *execution, *language;
+    int64_t fence; /* under which this node has the session; 0: not leased */
     const char *code_sha256; /* pinned blob of the code, or NULL */
     const char *conversation, *message, *note;
     const char *action; /* of the audit event; NULL: "commit" */
@@ -308,7 +345,7 @@ struct workspace_commit_spec {
      * it, or it was here before. Else it is asked about each PUT, and in the
      * transaction about what is copied, moved or restored. */
     bool governed;
-    /* Of commit_policy.c; NULL: files that need approval are refused. */
+    /* Of govern.c; NULL: files that need approval are refused. */
     struct commit_policy_result *policy;
 };
 
@@ -334,7 +371,7 @@ enum workspace_fate {
     FATE_QUOTA,    /* session commits: no room; other paths went in */
 };
 
-/* What became of each path; a folder's change counts once for each file. */
+/* The result for each path; a folder's change counts once for each file. */
 struct workspace_result {
     enum workspace_fate fate;
     char change[16]; /* created, modified, deleted, renamed, copied,
@@ -359,8 +396,7 @@ int workspace_commit(struct workspaces *w, const struct actor *who,
                      struct workspace_commit *ret, struct error *err);
 void workspace_commit_done(struct workspace_commit *c);
 
-/* ---- files.c, history.c, restore.c, diff.c -------------------------------
- */
+/* ---- files.c, history.c, restore.c, diff.c ----------------------------- */
 
 void workspace_file_done(struct workspace_file *f);
 void workspace_files_free(struct workspace_file *files, size_t count);
@@ -390,12 +426,12 @@ int workspace_files_list(struct workspaces *w, const struct actor *who,
                          struct workspace_file **ret,
                          struct page_result *ret_page, struct error *err);
 
-/* commit_number.c: a commit's id by its number, of a workspace the caller may
+/* A commit's id by its number, of a workspace the caller may
  * see; 0 and
  * "" when there is none. */
 int workspace_commit_id(struct workspaces *w, const char *id, int64_t seq,
                         char ret[ID_MAX], struct error *err);
-/* commit_number.c: a commit's number in its workspace, by its id. */
+/* A commit's number in its workspace, by its id. */
 int workspace_commit_number(struct workspaces *w, const struct actor *who,
                             const char *id, const char *commit, int64_t *ret,
                             struct error *err);
@@ -432,6 +468,27 @@ int workspace_provenance(struct workspaces *w, const struct actor *who,
                          char *ret_workspace, char *ret_base,
                          struct error *err);
 void workspace_event_done(struct workspace_event *e);
+struct workspace_conversation_info {
+    char *id; /* chosen by clients; owned */
+    int64_t first_at_ms, last_at_ms;
+    uint64_t messages, executions, files, workspaces; /* how many */
+};
+void workspace_conversations_free(struct workspace_conversation_info *list,
+                                  size_t count);
+struct workspace_conversation_query {
+    const char *part; /* of its id; NULL: any */
+    const char *only; /* this one; NULL: all */
+    /* Those after this place of the list; INT64_MAX: from its beginning. */
+    int64_t at_ms;
+    const char *after;
+    unsigned limit;
+};
+/* The conversations that changed files in workspaces the actor sees, the most
+ * recent first, without those that chat/ keeps for the actor. */
+int workspace_conversations(struct workspaces *w, const struct actor *who,
+                            const struct workspace_conversation_query *query,
+                            struct workspace_conversation_info **ret,
+                            struct page_result *ret_page, struct error *err);
 /* Every version a conversation caused, oldest first, in all workspaces the
  * actor sees; page->after: a version id. ret_workspaces: one id each,
  * ID_MAX apart, owned. */
@@ -459,6 +516,46 @@ int workspace_restore(struct workspaces *w, const struct actor *who,
                       const char *const *lock_tokens, size_t lock_count,
                       struct workspace_commit *ret, struct error *err);
 
+/* Takes back what a session changed after a commit: each path it touched is as
+ * it was before its first change. A path that others changed after it stays as
+ * it is. Itself a commit. */
+#define WORKSPACE_KEPT_MAX 100u
+struct workspace_undo_spec {
+    const char *session;
+    int64_t fence; /* as of workspace_commit_spec */
+    int64_t since; /* a commit's number */
+    const char *const *lock_tokens;
+    size_t lock_count;
+};
+struct workspace_undone {
+    struct workspace_commit commit;
+    char *kept[WORKSPACE_KEPT_MAX]; /* paths that others changed; owned */
+    size_t kept_count;
+};
+int workspace_undo(struct workspaces *w, const struct actor *who,
+                   const char *id, const struct workspace_undo_spec *spec,
+                   struct workspace_undone *ret, struct error *err);
+void workspace_undone_done(struct workspace_undone *u);
+/* Copies the files as of a commit into another workspace, without copying
+ * bytes. ret_seq: the head there. */
+int workspace_branch(struct workspaces *w, const struct actor *who,
+                     const char *from, int64_t seq, const char *to,
+                     int64_t *ret_seq, struct error *err);
+struct workspace_merge_spec {
+    const char *from, *to;
+    int64_t since;       /* of `from`: only what changed after it */
+    int64_t base;        /* of `to`: what `from` was branched from */
+    const char *session; /* whose conflict rules: see workspace_commit */
+    int64_t fence;       /* as of workspace_commit_spec */
+    const char *const *lock_tokens;
+    size_t lock_count;
+};
+/* ret_head: of `from`, as merged. */
+int workspace_merge(struct workspaces *w, const struct actor *who,
+                    const struct workspace_merge_spec *merge,
+                    struct workspace_commit *ret, int64_t *ret_head,
+                    struct error *err);
+
 /* Unified diff of two versions of text, at most 1 MiB each; ERR_INVALID for
  * anything else. from, to: version ids; from NULL: the one before `to`. */
 int workspace_diff(struct workspaces *w, const struct actor *who,
@@ -472,8 +569,7 @@ int workspace_archive(struct workspaces *w, const struct actor *who,
                       int (*write)(void *ctx, const void *bytes, size_t len),
                       void *ctx, struct error *err);
 
-/* ---- locks.c -------------------------------------------------------------
- */
+/* ---- locks.c ----------------------------------------------------------- */
 
 #define LOCK_TTL_MIN_S 1u
 #define LOCK_TTL_MAX_S 86400u
@@ -513,20 +609,25 @@ int workspace_unlock(struct workspaces *w, const struct actor *who,
                      const char *id, const char *lock, const char *token,
                      struct error *err);
 
-/* ---- shares.c ------------------------------------------------------------
- */
+/* ---- shares.c ---------------------------------------------------------- */
 
 enum share_mode {
     SHARE_READ,
     SHARE_WRITE, /* also takes uploads below its path */
+    /* Takes one upload to its path, which is a file that need not exist, and
+     * gives nothing to read. Lives SHARE_SHORT_MAX_S at most. */
+    SHARE_UPLOAD,
 };
 
 #define SHARE_PASSWORD_MAX 128u /* bytes */
+/* How long links live that are made for one fetch or one upload. */
+#define SHARE_SHORT_S 3600u
+#define SHARE_SHORT_MAX_S 86400u
 
 struct workspace_share {
     char id[ID_MAX]; /* share_… */
     char workspace[ID_MAX];
-    char *path; /* owned; a file, or a folder ("x/", "" for everything) */
+    char *path; /* owned; a file, or a folder ("x/", "" foreverything) */
     char version[ID_MAX];
     enum share_mode mode;
     bool has_password;
@@ -558,7 +659,7 @@ int workspace_share_revoke(struct workspaces *w, const struct actor *who,
 
 /* A visitor with the secret. Unknown, expired, revoked and used up are all
  * ERR_NOT_FOUND; a missing or wrong password ERR_UNAUTHENTICATED; too many
- * tries from source ERR_LIMIT, for a minute at most (password_attempts.c).
+ * tries from source ERR_LIMIT, for a minute at most (password.c).
  * ret_actor: what the visitor may act as in the calls above, strings borrowed
  * from ret. */
 int workspace_share_open(struct workspaces *w, const char *secret,
@@ -579,8 +680,7 @@ int workspace_share_put(struct workspaces *w, const struct workspace_share *s,
                         const char *source, struct workspace_commit *ret,
                         struct error *err);
 
-/* ---- uploads.c: in parts, resumable --------------------------------------
- */
+/* ---- uploads.c: in parts, resumable ------------------------------------ */
 
 #define UPLOAD_PARTS_MAX 10000u
 
@@ -623,87 +723,49 @@ int workspace_upload_complete(struct workspaces *w, const struct actor *who,
 int workspace_upload_abort(struct workspaces *w, const struct actor *who,
                            const char *upload, struct error *err);
 
-/* ---- tree.c: what sessions mount -----------------------------------------
- */
+/* ---- manager.c: the trees that sessions mount (tree/tree.h) ------------ */
 
-/*
- * A workspace as of a commit, as folders of links to blobs, below
- * DIR/trees/<workspace>/. One full tree is kept per workspace: rolled forward
- * in place while nobody mounts it; while somebody does, the difference is a
- * second layer over it. Derived, never synced, made again when in doubt.
- */
-struct workspace_tree {
-    char workspace[ID_MAX];
-    int64_t seq;    /* of the commit it shows */
-    int layers[2];  /* folders, O_PATH; the upper one first; owned */
-    unsigned count; /* 0: the workspace is empty */
-    void *pin;
-};
+/* For an actor that may read the workspace. */
 int workspace_tree_acquire(struct workspaces *w, const struct actor *who,
                            const char *id, struct workspace_tree *ret,
                            struct error *err);
-/* Are all files behind it still what was verified? By inode and ctime; what
- * differs is hashed. ERR_CORRUPT names the object. A large tree is watched
- * from then on, and the next check costs what was touched meanwhile. Meant to
- * run beside the start of the sandbox. */
 int workspace_tree_check(struct workspaces *w,
                          const struct workspace_tree *tree, struct error *err);
 void workspace_tree_release(struct workspaces *w, struct workspace_tree *tree);
 
-/* What changed from commit seq `from` (not included) to the head, one row a
- * path, newest state; removed ones have sha256 "". except_session: leave out
- * what this session did itself, or NULL. */
+/* The changes from commit seq `from` (exclusive) to the head, one row per
+ * path, newest state; removed files have sha256 "". except_session: leave out
+ * this session's own changes, or NULL. */
 int workspace_changes(struct workspaces *w, const struct actor *who,
                       const char *id, int64_t from, const char *except_session,
                       struct workspace_file **ret, size_t *ret_count,
                       int64_t *ret_head, struct error *err);
 
-/* ---- collect.c, scrub.c, verify.c ----------------------------------------
- */
+/* ---- manager.c: upkeep of everything stored (upkeep/upkeep.h) ---------- */
 
-/* Retention, purges, expired uploads, then blobs nobody refers to. */
-struct workspace_collected {
-    uint64_t versions, workspaces, uploads, blobs, bytes;
-};
 int workspaces_collect(struct workspaces *w, struct workspace_collected *ret,
                        struct error *err);
-
-/* Re-hashes every blob the store refers to and finds missing ones. */
-struct workspace_verified {
-    uint64_t blobs, bytes, bad, missing, orphans;
-    char first_bad[BLOB_NAME];
-};
 int workspaces_verify(struct workspaces *w,
                       void (*progress)(void *ctx, uint64_t done,
                                        uint64_t total),
                       void *ctx, struct workspace_verified *ret,
                       struct error *err);
-
-struct workspace_scrub {
-    int64_t round_started_at_ms, last_full_at_ms;
-    uint64_t blobs, bytes; /* of this round */
-    uint64_t bad;          /* ever found, still bad */
-};
 void workspaces_scrub_state(struct workspaces *w, struct workspace_scrub *ret);
-
-/* ---- backup.c ------------------------------------------------------------
- */
-
-/* Online: a copy of the store, then every blob it refers to, then a manifest
- * of hashes; DIR must be empty or not exist. */
 int workspaces_backup(struct workspaces *w, const char *dir,
                       void (*progress)(void *ctx, const char *what,
                                        uint64_t done, uint64_t total),
                       void *ctx, struct error *err);
-/* Without a service: checks the manifest, copies into an empty data_dir,
- * checks again. */
-int workspaces_restore_backup(const char *dir, const char *data_dir,
-                              void (*progress)(void *ctx, const char *what,
-                                               uint64_t done, uint64_t total),
-                              void *ctx, struct error *err);
+/* Sealed backups; see upkeep.h. */
+void workspaces_backup_state(struct workspaces *w,
+                             struct upkeep_backup_state *ret);
+int workspaces_backup_schedule(struct workspaces *w, uint32_t every_s,
+                               uint32_t keep, struct error *err);
+int workspaces_backup_now(struct workspaces *w, const struct actor *who,
+                          void (*progress)(void *ctx, const char *what,
+                                           uint64_t done, uint64_t total),
+                          void *ctx, struct error *err);
 
-/* ---- govern.c ------------------------------------------------------------
- */
+/* ---- govern.c ---------------------------------------------------------- */
 
 /* Would policy allow this actor to fetch the file, without an approval?
  * Nothing is recorded. */

@@ -1,20 +1,22 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside src/workspace/. How the pieces work together:
+ * Private to workspace/ and its tests. The files:
  *
- *   manager.c       what is open, and who is told of commits
- *   access.c        may this actor do that here? Every call begins with it
- *   workspaces.c    making, listing, changing; delete.c; members.c and
- *                   transfer.c say who may
- *   commit.c        spine of the one way a tree changes; commit_plan.c makes
- *                   of a set of changes what each path shall be, conflict.c
- *                   what of it may happen, commit_write.c the rows
- *   files.c list.c history.c changes.c conversation.c   what is and was there
- *   locks.c shares.c uploads.c   leases, links, files by parts
- *   govern.c        what policy says about all of these
- *   library*.c list_by_age.c   files uploaded for themselves, listings by age;
- * see library_int.h small_blob_rows.c         what makes the bytes of small
- * files durable tree*.c collect.c scrub.c    see maintenance_int.h
+ *   manager.c       opens and closes; the listener of commits
+ *   access.c        permission checks, with which every call begins
+ *   workspaces.c    creating, listing, changing, deleting; members.c has
+ *                   members and ownership, quota.c the limits
+ *   commit.c        spine of the one way a tree changes: commit_plan.c decides
+ *                   what each path becomes, conflict.c which of that may
+ *                   happen, commit_tree.c keeps the tree valid, commit_write.c
+ *                   writes the rows
+ *   files.c history.c diff.c archive.c restore.c   the present and the past
+ *   locks.c shares.c uploads.c   leases, links, files in parts
+ *   govern.c        requests to policy about all of these
+ *   library*.c      files uploaded on their own; see library_int.h
+ *
+ * Below it, tree/ builds what sessions mount, and upkeep/ collects, verifies
+ * and backs up what is stored.
  *
  * Rules about rows that several files rely on:
  *
@@ -34,11 +36,8 @@
 #ifndef GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
 #define GLOVEBOX_WORKSPACE_WORKSPACE_INT_H
 
-#include <stdatomic.h>
-
 #include "base/thread.h"
 #include "store/store.h"
-#include "workspace/maintenance_int.h"
 #include "workspace/workspace.h"
 
 #define QUOTA_MEMOS 64u
@@ -50,6 +49,10 @@ struct quota_memo {
     uint64_t room;
 };
 
+/* Deletes what `unnamed_days` no longer keeps; adds how many. In a collection.
+ */
+int workspaces_expire_unnamed(struct workspaces *w, uint64_t *ret_removed,
+                              struct error *err);
 #define LIBRARY_MADE_FOR "library" /* workspaces.made_for of a library */
 #define LIBRARY_MEMOS 64u
 
@@ -58,24 +61,20 @@ struct library_memo {
     char tenant[64], id[ID_MAX];
 };
 
-/* small_blob_rows.c */
-struct small_blob_rows {
-    struct store_hook hook;
-    /* Owned by the thread that writes to the store: */
-    unsigned slot; /* the next */
-    bool unkept;   /* the last row was rolled back */
-
-    atomic_bool used; /* rows were written since they were cleared */
-    atomic_bool due;  /* clearing was prevented and is to be repeated */
-};
-
 struct workspaces {
     struct workspaces_settings settings;
     char *data_dir; /* owned; settings.data_dir points to it */
+    /* Of struct core; borrowed: */
+    struct nodes *nodes;
     struct store *store;
     struct blobs *blobs;
     struct audit *audit;
+    struct quotas *quotas;
+    struct govern govern;
 
+    struct mutex expire_lock; /* on_expire; held while it runs */
+    workspaces_expire_fn *on_expire;
+    void *on_expire_ctx;
     struct mutex lock; /* listener, memos; a leaf */
     void (*on_commit)(void *ctx);
     void *on_commit_ctx;
@@ -84,40 +83,24 @@ struct workspaces {
     struct library_memo libraries[LIBRARY_MEMOS];
     int64_t last_made_ms; /* when the newest workspace was made */
 
-    struct small_blob_rows small_rows;
-    struct share_attempts *attempts; /* password_attempts.c's */
-    struct workspace_trees *trees;   /* tree.c's; NULL: not open */
-    struct workspace_maintenance
-        *maintenance; /* maintenance.c's; NULL: not open */
+    struct share_attempts *attempts; /* password.c's */
+    struct trees *trees;
+    struct upkeep *upkeep;
 };
 
-/* ---- manager.c ----------------------------------------------------------
- */
+/* ---- manager.c --------------------------------------------------------- */
 
 /* Tells the listener; after store_commit of anything that made a commit. */
 void workspaces_committed(struct workspaces *w);
 
-/* ---- small_blob_rows.c
- * ------------------------------------------------------------
- */
-
-/* Replays the rows of an earlier run; from then on the bytes of small files
- * are durable with the commit that references them. */
-int workspace_small_blob_rows_open(struct workspaces *w, struct error *err);
-void workspace_small_blob_rows_close(struct workspaces *w);
-/* After removing blobs, before blob_log_scrub. While a long read prevents it,
- * it is left to the collector's next round. */
-int workspace_small_blob_rows_clear(struct workspaces *w, struct error *err);
-
-/* ---- govern.c -----------------------------------------------------------
- */
+/* ---- govern.c ---------------------------------------------------------- */
 
 int workspace_govern_commit(struct workspaces *w, const struct actor *who,
                             const char *id,
                             const struct workspace_commit_spec *spec,
                             struct error *err);
 /* The policy result of files that a commit copies from stored versions
- * (commit_policy.c). workspace_govern_copied requests the approval and sets
+ * (govern.c). workspace_govern_copied requests the approval and sets
  * `approved`. */
 struct commit_policy_result {
     struct policy_decision by; /* the strictest */
@@ -151,8 +134,7 @@ int workspace_govern_transfer(struct workspaces *w, const struct actor *who,
 int workspace_govern_claim(struct workspaces *w, const struct actor *who,
                            struct error *err);
 
-/* ---- access.c -----------------------------------------------------------
- */
+/* ---- access.c ---------------------------------------------------------- */
 
 struct workspace_row {
     char id[ID_MAX], tenant[64], owner[ID_MAX], made_for[ID_MAX];
@@ -162,7 +144,7 @@ struct workspace_row {
     int64_t head, files, bytes, stored_bytes;
     int64_t quota_bytes; /* 0: the default */
     int64_t keep_versions, keep_days;
-    bool legal_hold;
+    bool legal_hold, intelligence;
 };
 
 /* What workspace_row_read reads of `workspaces AS w`; a role must follow. */
@@ -170,7 +152,7 @@ struct workspace_row {
     "w.id, w.tenant, w.owner, w.made_for, w.name, w.created_at_ms,"           \
     " w.updated_at_ms, w.deleted_at_ms, w.head, w.files, w.bytes,"            \
     " w.stored_bytes, w.quota_bytes, w.keep_versions, w.keep_days,"           \
-    " w.legal_hold, "
+    " w.legal_hold, w.intelligence = 1, "
 void workspace_row_read(struct store_rows *rows, struct workspace_row *ret);
 
 /*
@@ -226,15 +208,14 @@ void workspace_refused(struct workspaces *w, const struct actor *who,
                        const char *action, const char *id, const char *path,
                        const struct error *err);
 
-/* ---- token.c ------------------------------------------------------------
- */
+/* ---- access.c: tokens
+ * ----------------------------------------------------------- */
 
 /* 256 random bits, shown once; only the hash is kept. */
 void workspace_token_make(char ret_token[65], unsigned char ret_hash[32]);
 void workspace_token_hash(const char *token, unsigned char ret_hash[32]);
 
-/* ---- quota.c ------------------------------------------------------------
- */
+/* ---- quota.c ----------------------------------------------------------- */
 
 /* In force for this workspace; 0: none. */
 uint64_t workspace_quota(const struct workspaces *w,
@@ -251,27 +232,25 @@ int workspace_quota_enter(struct workspaces *w, struct store_tx *tx,
                           const char *tenant, uint64_t bytes,
                           struct error *err);
 
-/* ---- commit.c -----------------------------------------------------------
- */
+/* ---- commit.c ---------------------------------------------------------- */
 
-/* Within the caller's own WRITE transaction, which checked who may (links,
- * uploads, restores). row: read in the same transaction; its head and counts
- * follow. The caller calls workspaces_committed after store_commit. */
+/* Commits within the caller's WRITE transaction, which has checked permission
+ * (links, uploads, restores). row: read in the same transaction; its head and
+ * counts are updated. The caller calls workspaces_committed after
+ * store_commit. */
 int workspace_commit_in(struct workspaces *w, struct store_tx *tx,
                         const struct actor *who, struct workspace_row *row,
                         const struct workspace_commit_spec *spec,
                         struct workspace_commit *ret, struct error *err);
 
-/* ---- library_home.c -----------------------------------------------------
- */
+/* ---- library_home.c ---------------------------------------------------- */
 
 /* The workspace goes to another tenant, within the caller's transaction: if
  * it was a library, it is an ordinary one from then on. */
 int library_leave(struct store_tx *tx, const struct workspace_row *row,
                   struct error *err);
 
-/* ---- files.c, list.c, history.c, changes.c ------------------------------
- */
+/* ---- files.c, history.c ----------------------------- */
 
 /* What workspace_file_read reads, of `files AS f` or `versions AS v`; the
  * latter needs `commits AS c` beside it for the time. */
@@ -285,7 +264,7 @@ int library_leave(struct store_tx *tx, const struct workspace_row *row,
 /* From column `first` on; ret's path is owned by caller. */
 void workspace_file_read(struct store_rows *rows, int first,
                          struct workspace_file *ret);
-/* What is at path in the head, within a transaction; ERR_NOT_FOUND. */
+/* The file at path in the head, within a transaction; ERR_NOT_FOUND. */
 int workspace_file_at(struct store_tx *tx, const char *id, const char *path,
                       struct workspace_file *ret, struct error *err);
 /* As workspace_files_list and workspace_changes, without asking who. */
@@ -298,9 +277,7 @@ int workspace_changes_in(struct store_tx *tx, const char *id, int64_t from,
                          struct workspace_file **ret, size_t *ret_count,
                          struct error *err);
 
-/* ---- name_check.c: names
- * -----------------------------------------------------
- */
+/* ---- name_check.c: names ----------------------------------------------- */
 
 /* ERR_INVALID unless the path follows F5. */
 int workspace_path_check(const char *path, struct error *err);
@@ -311,11 +288,12 @@ int workspace_text_check(const char *what, const char *text, size_t most,
 /* The least text that is greater than everything that starts with prefix:
  * `path >= prefix AND path < that` is an index range. Owned by caller. */
 char *workspace_path_end(const char *prefix);
-/* As much of a path as fits into a message. Returns ret. */
+/* The part of a path that fits into a message. Returns ret. */
 #define WORKSPACE_SHORT 120
 char *workspace_path_short(const char *path, char ret[WORKSPACE_SHORT]);
 
-/* Who can own a workspace: a key, or the subject of an issuer's token. */
+/* A principal that can own a workspace: a key, or the subject of an issuer's
+ * token. */
 static inline bool workspace_is_key(const char *id)
 {
     return ids_valid("key", id) || ids_valid("jwt", id);

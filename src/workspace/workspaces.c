@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Workspaces themselves: making, listing, changing their rules; delete.c has
- * their end. See workspace.h. Runs in the daemon on the caller's thread, one
- * transaction a call.
+ * Workspaces themselves: creating, listing, changing their rules, deleting
+ * them, undeleting them within their window and destroying them at once. See
+ * workspace.h; upkeep/ purges deleted ones after their window. Runs in the
+ * daemon on the caller's thread, one transaction a call.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -10,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "workspace/workspace_int.h"
@@ -33,8 +35,9 @@ static int choose_id(const struct workspace_spec *spec, char ret[ID_MAX],
     return 0;
 }
 
-static int insert(struct store_tx *tx, const struct workspace_row *row,
-                  bool whole_tenant, struct error *err)
+static int insert_workspace(struct store_tx *tx,
+                            const struct workspace_row *row, bool whole_tenant,
+                            struct error *err)
 {
     int r = store_exec(tx, err,
                        "INSERT INTO workspaces (id, tenant, name, owner,"
@@ -90,7 +93,7 @@ int workspace_create_in(struct workspaces *w, struct store_tx *tx,
     (void)snprintf(row.made_for, sizeof(row.made_for), "%s",
                    spec->made_for ? spec->made_for : "");
     row.created_at_ms = row.updated_at_ms = next_moment(w);
-    r = insert(tx, &row, !spec->private_to_owner, err);
+    r = insert_workspace(tx, &row, !spec->private_to_owner, err);
     if (r == 0)
         r = audit_add(w->audit, tx, who, &event, err);
     if (r == 0)
@@ -251,8 +254,10 @@ static int check_admin(struct workspaces *w, const struct actor *who,
     return -ERR_FORBIDDEN;
 }
 
-/* What was set to what, for the trail; a name is not repeated there. */
-static void describe(const struct workspace_patch *patch, struct buf *ret)
+/* Describes the changed settings for the trail; a name is not repeated
+ * there. */
+static void describe_patch(const struct workspace_patch *patch,
+                           struct buf *ret)
 {
     if (patch->name)
         buf_adds(ret, "name; ");
@@ -264,6 +269,8 @@ static void describe(const struct workspace_patch *patch, struct buf *ret)
         buf_addf(ret, "keep_days %" PRId64 "; ", patch->keep_days);
     if (patch->legal_hold >= 0)
         buf_addf(ret, "legal_hold %d; ", patch->legal_hold);
+    if (patch->intelligence != SWITCH_LEAVE)
+        buf_addf(ret, "intelligence %d; ", patch->intelligence == SWITCH_ON);
 }
 
 static int apply_patch(struct workspaces *w, struct store_tx *tx,
@@ -280,13 +287,17 @@ static int apply_patch(struct workspaces *w, struct store_tx *tx,
         " keep_versions = CASE WHEN ?4 < 0 THEN keep_versions ELSE ?4 END,"
         " keep_days = CASE WHEN ?5 < 0 THEN keep_days ELSE ?5 END,"
         " legal_hold = CASE WHEN ?6 < 0 THEN legal_hold ELSE ?6 END,"
+        /* 2: search still has to remove its passages */
+        " intelligence = CASE WHEN ?8 = 0 THEN intelligence WHEN ?8 = 1"
+        "  THEN 1 WHEN intelligence = 0 THEN 0 ELSE 2 END,"
         " updated_at_ms = ?7 WHERE id = ?1",
-        "ttiiiii", id, patch->name, patch->quota_bytes, patch->keep_versions,
-        patch->keep_days, (int64_t)patch->legal_hold, clock_real_ms());
+        "ttiiiiii", id, patch->name, patch->quota_bytes, patch->keep_versions,
+        patch->keep_days, (int64_t)patch->legal_hold, clock_real_ms(),
+        (int64_t)patch->intelligence);
 
     if (r < 0)
         return r;
-    describe(patch, &detail);
+    describe_patch(patch, &detail);
     event.detail = detail.data;
     return audit_add(w->audit, tx, who, &event, err);
 }
@@ -316,4 +327,284 @@ int workspace_patch(struct workspaces *w, const struct actor *who,
     if (r == 0)
         *ret = info;
     return r;
+}
+
+/* ---- deleting --------------------------------------------------------------
+ */
+
+static int check_hold(struct workspaces *w, const struct actor *who,
+                      const struct workspace_row *row, const char *action,
+                      struct error *err)
+{
+    if (!row->legal_hold)
+        return 0;
+    (void)error_set(err, ERR_CONFLICT,
+                    "the workspace is under legal hold and stays");
+    workspace_refused(w, who, action, row->id, NULL, err);
+    return -ERR_CONFLICT;
+}
+
+int workspace_held(struct store_tx *tx, const char *workspace,
+                   const char *session, struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+
+    return store_one(tx, &rows, err,
+                     "SELECT 1 FROM workspaces WHERE legal_hold = 1"
+                     " AND (id = ?1 OR (?2 <> '' AND (made_for = ?2 OR id IN"
+                     "  (SELECT workspace FROM sessions WHERE id = ?2))))"
+                     " LIMIT 1",
+                     "tt", workspace, session);
+}
+
+static int set_deleted(struct store_tx *tx, const char *id, int64_t at_ms,
+                       struct error *err)
+{
+    int r = store_exec(tx, err,
+                       "UPDATE workspaces SET deleted_at_ms = ?2"
+                       " WHERE id = ?1",
+                       "ti", id, at_ms);
+
+    return MIN(r, 0);
+}
+
+int workspace_delete(struct workspaces *w, const struct actor *who,
+                     const char *id, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct audit_event event = {
+        .action = "workspace.delete", .workspace = id, .object = id};
+    struct workspace_row row;
+    int r = workspace_enter(w, who, id, ROLE_OWNER, STORE_WRITE,
+                            "deleting a workspace", &tx, &row, err);
+
+    if (r == 0)
+        r = check_hold(w, who, &row, event.action, err);
+    if (r == 0)
+        r = set_deleted(tx, id, clock_real_ms(), err);
+    if (r == 0)
+        r = audit_add(w->audit, tx, who, &event, err);
+    return r < 0 ? r : store_commit(&tx, err);
+}
+
+/* Past its time it may be half purged already, and is as good as gone. */
+static int find_deleted(struct workspaces *w, struct store_tx *tx,
+                        const struct actor *who, const char *id,
+                        struct workspace_row *ret, struct error *err)
+{
+    int r = workspace_access_deleted(tx, w, who, id, ROLE_OWNER, ret, err);
+    int64_t window = 1000 * (int64_t)w->settings.restore_window_s;
+
+    if (r == 0 && ret->deleted_at_ms + window <= clock_real_ms())
+        return error_set(err, ERR_NOT_FOUND, "no such workspace");
+    return r;
+}
+
+int workspace_undelete(struct workspaces *w, const struct actor *who,
+                       const char *id, struct workspace_info *ret,
+                       struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct audit_event event = {
+        .action = "workspace.undelete", .workspace = id, .object = id};
+    struct workspace_row row;
+    struct workspace_info info;
+    int r = store_begin(w->store, STORE_WRITE, "bringing a workspace back",
+                        &tx, err);
+
+    if (r == 0)
+        r = find_deleted(w, tx, who, id, &row, err);
+    if (r == 0) /* its bytes never stopped counting */
+        r = workspace_quota_enter(w, tx, row.tenant, 0, err);
+    if (r == 0)
+        r = set_deleted(tx, id, 0, err);
+    if (r == 0) /* or the next collection would delete an old unnamed one */
+        r = MIN(store_exec(tx, err,
+                           "UPDATE workspaces SET updated_at_ms = ?2"
+                           " WHERE id = ?1 AND name = '' AND made_for <> ''",
+                           "ti", id, clock_real_ms()),
+                0);
+    if (r == 0)
+        r = audit_add(w->audit, tx, who, &event, err);
+    row.deleted_at_ms = 0;
+    if (r == 0)
+        r = workspace_row_info(w, tx, &row, &info, err);
+    if (r == 0)
+        r = store_commit(&tx, err);
+    if (r == 0)
+        *ret = info;
+    return r;
+}
+
+/* A deletion time far in the past: it can no longer be restored, and the
+ * collector finishes the removal after a crash. */
+#define DELETED_LONG_AGO 1
+
+int workspace_destroy(struct workspaces *w, const struct actor *who,
+                      const char *id, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_collected swept = {0};
+    struct workspace_row row;
+    int r = workspace_enter(w, who, id, ROLE_OWNER, STORE_WRITE,
+                            "destroying a workspace", &tx, &row, err);
+
+    if (r == 0)
+        r = check_hold(w, who, &row, "workspace.destroy", err);
+    if (r == 0)
+        r = audit_intact(w->audit, err);
+    if (r == 0)
+        r = set_deleted(tx, id, DELETED_LONG_AGO, err);
+    if (r == 0)
+        r = store_commit(&tx, err);
+    if (r < 0)
+        return r;
+    return upkeep_purge(w->upkeep, who, id, "workspace.destroy", &swept, err);
+}
+
+/* ---- unnamed ones, after a while ----------------------------------------
+ */
+
+#define DAY_MS 86400000ll
+
+/* Made for a session or a single run, never named, unchanged since before_ms,
+ * and not in use: no existing session, awake or dormant, no valid share link,
+ * no offer, no upload in progress, no file of a library, no legal hold. */
+#define UNWANTED_SQL                                                          \
+    " w.name = '' AND w.made_for <> '' AND w.made_for <> ?3"                  \
+    " AND w.deleted_at_ms = 0 AND w.legal_hold = 0"                           \
+    " AND w.updated_at_ms < ?2"                                               \
+    " AND NOT EXISTS (SELECT 1 FROM sessions WHERE workspace = w.id)"         \
+    " AND NOT EXISTS (SELECT 1 FROM shares WHERE workspace = w.id"            \
+    "  AND revoked_at_ms = 0"                                                 \
+    "  AND (expires_at_ms = 0 OR expires_at_ms > ?4))"                        \
+    " AND NOT EXISTS (SELECT 1 FROM transfers WHERE workspace = w.id"         \
+    "  AND expires_at_ms > ?4)"                                               \
+    " AND NOT EXISTS (SELECT 1 FROM uploads WHERE workspace = w.id"           \
+    "  AND expires_at_ms > ?4)"                                               \
+    " AND NOT EXISTS (SELECT 1 FROM library AS l JOIN files AS f"             \
+    "  ON f.id = l.file WHERE f.workspace = w.id)"
+
+/* The next one after *id, or with `same` that one if it is still unwanted; 1,
+ * 0: none, or -code. */
+static int find_unwanted(struct store_tx *tx, int64_t before_ms, bool same,
+                         char id[ID_MAX], char ret_tenant[64],
+                         struct error *err)
+{
+    struct store_rows *rows cleanup(store_rows_done) = NULL;
+    int r = store_one(
+        tx, &rows, err,
+        same ? "SELECT w.id, w.tenant FROM workspaces AS w"
+               " WHERE w.id = ?1 AND" UNWANTED_SQL
+             : "SELECT w.id, w.tenant FROM workspaces AS w"
+               " WHERE w.id > ?1 AND" UNWANTED_SQL " ORDER BY w.id LIMIT 1",
+        "titi", id, before_ms, LIBRARY_MADE_FOR, clock_real_ms());
+
+    if (r > 0) {
+        store_copy(rows, 0, id, ID_MAX);
+        store_copy(rows, 1, ret_tenant, 64);
+    }
+    return r;
+}
+
+/* Looks in a transaction that only reads, so that commits do not wait for the
+ * search. 1, 0: there are no more, or -code. */
+static int expire_next(struct workspaces *w, int64_t before_ms,
+                       char id[ID_MAX], uint64_t *ret_removed,
+                       struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    char tenant[64] = "", detail[64];
+    struct actor service = {.tenant = tenant, .key = "glovebox"};
+    struct audit_event event = {.action = "workspace.expire",
+                                .workspace = id,
+                                .object = id,
+                                .detail = detail};
+    int r = store_begin(w->store, STORE_READ, "looking for old workspaces",
+                        &tx, err);
+
+    if (r == 0)
+        r = find_unwanted(tx, before_ms, false, id, tenant, err);
+    store_rollback(&tx);
+    if (r <= 0)
+        return r;
+    r = store_begin(w->store, STORE_WRITE, "deleting an old workspace", &tx,
+                    err);
+    if (r == 0)
+        r = find_unwanted(tx, before_ms, true, id, tenant, err);
+    if (r <= 0)
+        return r < 0 ? r : 1; /* it was used meanwhile */
+    (void)snprintf(detail, sizeof(detail), "unnamed and unchanged for %u days",
+                   w->settings.unnamed_days);
+    r = set_deleted(tx, id, clock_real_ms(), err);
+    if (r == 0)
+        r = audit_add(w->audit, tx, &service, &event, err);
+    if (r == 0)
+        r = store_commit(&tx, err);
+    if (r < 0)
+        return r;
+    ++*ret_removed;
+    log_event(LOG_INFO, "workspace_expired", "workspace", id, NULL);
+    return 1;
+}
+
+int workspaces_expire_unnamed(struct workspaces *w, uint64_t *ret_removed,
+                              struct error *err)
+{
+    int64_t before_ms =
+        clock_real_ms() - (int64_t)w->settings.unnamed_days * DAY_MS;
+    char id[ID_MAX] = "";
+    int r;
+
+    if (!w->settings.unnamed_days)
+        return 0;
+    do
+        r = expire_next(w, before_ms, id, ret_removed, err);
+    while (r > 0 && !upkeep_wait(w->upkeep, 0));
+    return MIN(r, 0);
+}
+
+/* ---- for good, before its time ------------------------------------------ */
+
+static int destroy_deleted(struct workspaces *w, const struct actor *who,
+                           const char *id, struct workspace_collected *ret,
+                           struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_row row;
+    int r =
+        store_begin(w->store, STORE_WRITE, "purging a workspace", &tx, err);
+
+    if (r == 0)
+        r = find_deleted(w, tx, who, id, &row, err);
+    if (r == 0)
+        r = check_hold(w, who, &row, "workspace.destroy", err);
+    if (r == 0)
+        r = set_deleted(tx, id, DELETED_LONG_AGO, err);
+    if (r == 0)
+        r = store_commit(&tx, err);
+    if (r == 0)
+        r = upkeep_purge(w->upkeep, who, id, "workspace.destroy", ret, err);
+    ret->workspaces += r == 0;
+    return r;
+}
+
+int workspace_purge_now(struct workspaces *w, const struct actor *who,
+                        const char *id, const char *path,
+                        struct workspace_collected *ret, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    struct workspace_row row;
+    int r = workspace_enter(w, who, id, ROLE_OWNER, STORE_READ,
+                            "purging a workspace", &tx, &row, err);
+
+    *ret = (struct workspace_collected){0};
+    if (r == -ERR_NOT_FOUND && !path[0])
+        return destroy_deleted(w, who, id, ret, err);
+    if (r == 0)
+        r = check_hold(w, who, &row, "version.purge", err);
+    store_rollback(&tx);
+    return r < 0
+               ? r
+               : upkeep_purge_versions(w->upkeep, who, row.id, path, ret, err);
 }

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workspace/backup: what was backed up while the service worked restores to
+ * upkeep/backup: what was backed up while the service worked restores to
  * verified data, and what is not whole does not restore at all (D9).
  */
 #include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/buf.h"
-#include "workspace/backup_int.h"
+#include "upkeep/backup_int.h"
 #include "workspace_keep.h"
 
 /* ---- help --------------------------------------------------------------- */
@@ -35,7 +35,7 @@ static void open_restored(struct kept *f, const char *dir, struct kept *ret)
 
 static int restore(struct kept *f, const char *from, const char *to)
 {
-    return workspaces_restore_backup(from, to, NULL, NULL, &f->err);
+    return upkeep_restore(from, to, NULL, NULL, NULL, &f->err);
 }
 
 static char *text_of(struct kept *f, const char *path)
@@ -121,7 +121,7 @@ static void D9_backup_restores_to_verified_data(void **state)
     assert_int_equal(mode_of(to, "manifest"), 0600);
     buf_reset(&seen.parts);
     seen.last[0] = 0;
-    MUST(f, workspaces_restore_backup(to, back, on_progress, &seen, &f->err));
+    MUST(f, upkeep_restore(to, back, NULL, on_progress, &seen, &f->err));
     assert_string_equal(seen.parts.data, "copy check ");
     buf_done(&seen.parts);
     assert_int_equal(mode_of(back, "."), 0700);
@@ -206,7 +206,7 @@ static void D9_backup_under_load(void **state)
 
     /* So that blobs become nobody's while they are copied. */
     MUST(f, workspace_patch(f->w, &f->who, f->ws, &rules, &info, &f->err));
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     (void)put(f, "steady", "as a rock");
     assert_int_equal(pthread_create(&thread, NULL, load_run, &load), 0);
     for (int i = 0; i < 4; i++) {
@@ -291,7 +291,7 @@ static void damaged_blob_ends_the_backup(void **state)
                      -ERR_CORRUPT);
     assert_int_equal(access(manifest, F_OK), -1);
     /* And collecting goes on afterwards. */
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
     clock_test_advance(20);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workspace/collect, scrub and verify: what is no longer wanted goes, what
+ * upkeep/collect, scrub and verify: what is no longer wanted goes, what
  * somebody refers to never does, and rot is found.
  */
 #include <pthread.h>
@@ -25,7 +25,7 @@ static int eager_set_up(void **state)
 
     (void)kept_set_up(state);
     f = *state;
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     return 0;
 }
 
@@ -114,7 +114,7 @@ static void D10_only_unreferred_blobs_go(void **state)
 static void pending_blobs_go_at_once(void **state)
 {
     struct kept *f = *state;
-    char text[16], orphan[BLOB_NAME];
+    char text[32], orphan[BLOB_NAME];
 
     for (int i = 0; i < 300; i++) {
         (void)snprintf(text, sizeof(text), "orphan %d", i);
@@ -131,9 +131,9 @@ static void young_blobs_are_left_alone(void **state)
 
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
-    f->w->maintenance->grace_ms = 60000;
+    f->w->upkeep->grace_ms = 60000;
     assert_int_equal(collect(f).blobs, 0);
-    f->w->maintenance->grace_ms = 50;
+    f->w->upkeep->grace_ms = 50;
     clock_test_advance(60);
     assert_int_equal(collect(f).blobs, 1);
 }
@@ -145,12 +145,12 @@ static void paused_collector_removes_nothing(void **state)
 
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
-    workspace_maintenance_pause(f->w);
-    workspace_maintenance_pause(f->w);
+    upkeep_pause(f->w->upkeep);
+    upkeep_pause(f->w->upkeep);
     assert_int_equal(collect(f).blobs, 0);
-    workspace_maintenance_resume(f->w);
+    upkeep_resume(f->w->upkeep);
     assert_int_equal(collect(f).blobs, 0);
-    workspace_maintenance_resume(f->w);
+    upkeep_resume(f->w->upkeep);
     assert_int_equal(collect(f).blobs, 1);
 }
 
@@ -163,7 +163,7 @@ static void D11_nothing_goes_while_the_trail_is_damaged(void **state)
     (void)put(f, "a", "old");
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
-    ALTER(f, "UPDATE audit_head SET seal = zeroblob(32) WHERE one = ?1", "i",
+    ALTER(f, "UPDATE audit_head SET seal = hash WHERE one = ?1", "i",
           (int64_t)1);
     for (int i = 0; i < 2; i++) { /* found, and then told of by an event */
         assert_int_equal(workspaces_collect(f->w, &done, &f->err),
@@ -399,6 +399,7 @@ static void D10_deleted_workspace_goes_after_its_window(void **state)
     char *trees cleanup(mem_free) = xasprintf("%s/trees/%s", f->dir, f->ws);
 
     f->w->settings.restore_window_s = 1000;
+    f->w->upkeep->settings.restore_window_s = 1000;
     (void)put(f, "a", "bytes");
     MUST(f, workspace_tree_acquire(f->w, &f->who, f->ws, &tree, &f->err));
     workspace_tree_release(f->w, &tree);
@@ -435,7 +436,7 @@ static void destroyed_workspace_is_gone_at_once(void **state)
     struct kept *f = *state;
     char other[ID_MAX];
 
-    f->w->maintenance->grace_ms = 60000;
+    f->w->upkeep->grace_ms = 60000;
     make_workspace(f, other);
     (void)put_as(f, other, "x", "shared", false);
     (void)put(f, "name-of-a-secret", "secret bytes");
@@ -456,7 +457,7 @@ static void D12_purge_frees_what_is_past_at_once(void **state)
     struct kept *f = *state;
     struct workspace_collected done;
 
-    f->w->maintenance->grace_ms = 60000; /* its age does not matter */
+    f->w->upkeep->grace_ms = 60000; /* its age does not matter */
     (void)put(f, "d/a", "first");
     (void)put(f, "d/a", "second");
     (void)put(f, "d/b", "deleted");
@@ -518,6 +519,7 @@ static void D12_purge_is_for_owners_and_stops_at_a_legal_hold(void **state)
 
     /* Of a deleted one all of it, and only if no part of it was asked for. */
     f->w->settings.restore_window_s = 1000;
+    f->w->upkeep->settings.restore_window_s = 1000;
     MUST(f, workspace_delete(f->w, &f->who, f->ws, &f->err));
     assert_int_equal(
         workspace_purge_now(f->w, &f->who, f->ws, "a", &done, &f->err),
@@ -542,8 +544,9 @@ static void purge_goes_on_after_a_crash(void **state)
     ALTER(f, "DELETE FROM versions WHERE workspace = ?1 AND path = 'a'", "t",
           f->ws);
     kept_reopen(f);
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     f->w->settings.restore_window_s = 1000;
+    f->w->upkeep->settings.restore_window_s = 1000;
     assert_int_equal(collect(f).workspaces, 1);
     assert_false(text_is_there(f, "more"));
 }
@@ -583,7 +586,7 @@ static void thread_collects_by_itself_and_stops(void **state)
 
     f->settings.collect_every_s = 1;
     kept_reopen(f);
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     store_bytes_of(f, "orphan", 6, orphan);
     blob_release(f->blobs, orphan);
     for (int i = 0; i < 500 && blob_is_there(f, orphan); i++)
@@ -594,6 +597,98 @@ static void thread_collects_by_itself_and_stops(void **state)
     start = clock_mono_ms();
     kept_reopen(f);
     assert_true(clock_mono_ms() - start < 2000);
+}
+
+/* ---- unnamed ones ------------------------------------------------------- */
+
+/* As a session that is over has left it, with a file, so many days ago. */
+static void left_behind(struct kept *f, int64_t days)
+{
+    ALTER(f,
+          "UPDATE workspaces SET name = '', made_for = 'sess_x',"
+          " updated_at_ms = ?2 WHERE id = ?1",
+          "ti", f->ws, clock_real_ms() - days * 86400000);
+}
+
+static void keep_unnamed(struct kept *f, uint32_t days)
+{
+    f->settings.restore_window_s = 3600; /* or it is purged at once */
+    f->settings.unnamed_days = days;
+    kept_reopen(f);
+}
+
+static bool expired(struct kept *f)
+{
+    (void)collect(f);
+    return NUMBER(f, "SELECT deleted_at_ms FROM workspaces WHERE id = ?1",
+                  f->ws) > 0;
+}
+
+static void unnamed_workspaces_expire(void **state)
+{
+    struct kept *f = *state;
+    struct workspace_info info;
+
+    keep_unnamed(f, 30);
+    left_behind(f, 29);
+    assert_false(expired(f)); /* below */
+    left_behind(f, 31);
+    f->w->settings.unnamed_days = 0;
+    assert_false(expired(f)); /* for ever */
+    f->w->settings.unnamed_days = 30;
+    assert_true(expired(f)); /* above */
+    assert_int_equal(audited(f, "workspace.expire"), 1);
+    /* It can be brought back, and is not deleted again at once. */
+    MUST(f, workspace_undelete(f->w, &f->who, f->ws, &info, &f->err));
+    assert_false(expired(f));
+}
+
+/* Each of these alone keeps it. */
+static void unnamed_workspaces_that_are_wanted_stay(void **state)
+{
+    static const struct {
+        const char *begin, *end;
+    } reasons[] = {
+        {"UPDATE workspaces SET name = 'desk' WHERE id = ?1",
+         "UPDATE workspaces SET name = '' WHERE id = ?1"},
+        {"UPDATE workspaces SET made_for = '' WHERE id = ?1",
+         "UPDATE workspaces SET made_for = 'sess_x' WHERE id = ?1"},
+        {"UPDATE workspaces SET made_for = 'library' WHERE id = ?1",
+         "UPDATE workspaces SET made_for = 'sess_x' WHERE id = ?1"},
+        {"UPDATE workspaces SET legal_hold = 1 WHERE id = ?1",
+         "UPDATE workspaces SET legal_hold = 0 WHERE id = ?1"},
+        {"INSERT INTO sessions (id, tenant, owner, owner_admin, workspace,"
+         " pool, runtime, memory_bytes, scratch_bytes, scratch_inodes,"
+         " processes, cores, descriptors, interpreter, created_at_ms,"
+         " used_at_ms) VALUES ('sess_x', 'a', 'k', 0, ?1, 'p', 'r', 1, 1, 1,"
+         " 1, 1, 1, 1, 1, 1)",
+         "DELETE FROM sessions WHERE workspace = ?1"},
+        {"INSERT INTO shares (id, secret_hash, workspace, path, mode,"
+         " created_at_ms, created_by) VALUES ('shr', (SELECT hash FROM audit_head), ?1, '', 1, 1,"
+         " 'k')",
+         "UPDATE shares SET revoked_at_ms = 1 WHERE workspace = ?1"},
+        {"UPDATE shares SET revoked_at_ms = 0,"
+         " expires_at_ms = 99999999999999 WHERE workspace = ?1",
+         "UPDATE shares SET expires_at_ms = 1 WHERE workspace = ?1"},
+        {"INSERT INTO transfers VALUES ('t', (SELECT hash FROM audit_head), ?1, 'k', 1,"
+         " 99999999999999)",
+         "UPDATE transfers SET expires_at_ms = 1 WHERE workspace = ?1"},
+        {"INSERT INTO uploads (id, workspace, path, created_by,"
+         " created_at_ms, expires_at_ms) VALUES ('u', ?1, 'p', 'k', 1,"
+         " 99999999999999)",
+         "DELETE FROM uploads WHERE workspace = ?1"},
+    };
+    struct kept *f = *state;
+
+    keep_unnamed(f, 30);
+    left_behind(f, 365);
+    for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+        ALTER(f, reasons[i].begin, "t", f->ws);
+        if (expired(f))
+            fail_msg("reason %zu did not keep it", i);
+        ALTER(f, reasons[i].end, "t", f->ws);
+    }
+    assert_true(expired(f));
 }
 
 /* ---- verify and scrub --------------------------------------------------- */
@@ -653,7 +748,7 @@ static void D8_scrub_finds_rot_and_its_healing(void **state)
 
     (void)put(f, "a", "one");
     (void)put(f, "b", "two");
-    assert_int_equal(workspace_scrub_round(f->w), 0);
+    assert_int_equal(upkeep_scrub_round(f->w->upkeep), 0);
     workspaces_scrub_state(f->w, &s);
     assert_int_equal(s.bad, 0);
     assert_int_equal(s.blobs, 2);
@@ -661,23 +756,23 @@ static void D8_scrub_finds_rot_and_its_healing(void **state)
     assert_true(s.last_full_at_ms >= s.round_started_at_ms);
     sha_of("two", 3, sha256);
     flip(f, sha256);
-    assert_int_equal(workspace_scrub_round(f->w), 0);
-    assert_int_equal(workspace_scrub_round(f->w), 0);
+    assert_int_equal(upkeep_scrub_round(f->w->upkeep), 0);
+    assert_int_equal(upkeep_scrub_round(f->w->upkeep), 0);
     workspaces_scrub_state(f->w, &s);
     assert_int_equal(s.bad, 1); /* one, though found twice */
-    workspace_scrub_again(f->w);
+    upkeep_scrub_again(f->w->upkeep);
     workspaces_scrub_state(f->w, &s);
     assert_int_equal(s.bad, 1);
     (void)put(f, "c", "two"); /* storing it again heals */
-    workspace_scrub_again(f->w);
+    upkeep_scrub_again(f->w->upkeep);
     workspaces_scrub_state(f->w, &s);
     assert_int_equal(s.bad, 0);
     flip(f, sha256);
-    assert_int_equal(workspace_scrub_round(f->w), 0);
+    assert_int_equal(upkeep_scrub_round(f->w->upkeep), 0);
     workspaces_scrub_state(f->w, &s);
     assert_int_equal(s.bad, 1);
     MUST(f, workspace_destroy(f->w, &f->who, f->ws, &f->err));
-    assert_int_equal(workspace_scrub_round(f->w), 0);
+    assert_int_equal(upkeep_scrub_round(f->w->upkeep), 0);
     workspaces_scrub_state(f->w, &s);
     assert_int_equal(s.bad, 0); /* nobody's any more */
 }
@@ -735,6 +830,8 @@ int main(void)
         EAGER(purge_goes_on_after_a_crash),
         EAGER(large_workspace_goes_in_steps),
         EAGER(thread_collects_by_itself_and_stops),
+        EAGER(unnamed_workspaces_expire),
+        EAGER(unnamed_workspaces_that_are_wanted_stay),
         EAGER(D8_verify_finds_damage_loss_and_orphans),
         EAGER(D8_scrub_finds_rot_and_its_healing),
         EAGER(D8_scrubber_runs_by_itself_and_stops),

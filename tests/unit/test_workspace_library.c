@@ -565,7 +565,7 @@ static void expired_files_are_gone_before_the_sweep(void **state)
     /* The collector's round does it too, and retention takes the bytes. */
     expire(f, kept);
     sha_of("kept bytes", 10, sha256);
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     clock_test_advance(20);
     MUST(f, workspaces_collect(f->w, &done, &f->err));
     assert_int_equal(events(f, "file.expire"), 3);

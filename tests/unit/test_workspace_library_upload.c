@@ -245,7 +245,7 @@ static void cancelled_takes_nothing_more(void **state)
     char id[ID_MAX], one[ID_MAX], sha256[BLOB_NAME];
     const char *order[] = {one};
 
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     begin(f, "x", 3, id);
     MUST(f, part(f, id, "abc", one));
     sha_of("abc", 3, sha256);
@@ -271,7 +271,7 @@ static void uploads_expire_and_are_forgotten(void **state)
     const char *order[] = {one};
     int64_t now = clock_real_ms();
 
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     begin(f, "x", 3, id);
     begin(f, "late", 3, late);
     MUST(f, part(f, id, "abc", one));
@@ -536,8 +536,8 @@ static void backup_has_the_library(void **state)
     MUST(f, part(f, id, "part", one));
     MUST(f, workspaces_backup(f->w, copy, NULL, NULL, &f->err));
     (void)snprintf(back.dir, sizeof(back.dir), "%.48s.back", f->dir);
-    MUST(f, workspaces_restore_backup(copy, back.dir, NULL, NULL, &f->err));
-    remove_all_of(AT_FDCWD, copy);
+    MUST(f, upkeep_restore(copy, back.dir, NULL, NULL, NULL, &f->err));
+    assert_int_equal(scratch_remove(copy), 0);
     kept_open(&back);
     MUST(&back, library_get(back.w, &back.who, file, &got, &back.err));
     assert_string_equal(got.filename, "x.txt");
@@ -548,7 +548,7 @@ static void backup_has_the_library(void **state)
     assert_bytes(&back, &got, "part");
     library_file_done(&got);
     kept_close(&back);
-    remove_all_of(AT_FDCWD, back.dir);
+    assert_int_equal(scratch_remove(back.dir), 0);
 }
 
 int main(void)

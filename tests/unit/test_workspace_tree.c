@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workspace/tree: what a session mounts is the workspace at its head,
+ * tree: what a session mounts is the workspace at its head,
  * whatever was committed since the tree was last looked at, whoever mounts it
  * meanwhile, and whatever became of the daemon in between.
  */
@@ -12,7 +12,7 @@
 #include <sys/wait.h>
 
 #include "base/buf.h"
-#include "workspace/tree_int.h"
+#include "tree/tree_int.h"
 #include "workspace_keep.h"
 
 /* ---- help --------------------------------------------------------------- */
@@ -665,7 +665,7 @@ static void D8_trees_with_rot_are_not_handed_out(void **state)
     workspace_tree_release(f->w, &tree);
     sha_of("good", 4, sha256);
     flip(f, sha256);
-    assert_int_equal(workspace_scrub_round(f->w), 0);
+    assert_int_equal(upkeep_scrub_round(f->w->upkeep), 0);
     assert_int_equal(
         workspace_tree_acquire(f->w, &f->who, f->ws, &tree, &f->err),
         -ERR_CORRUPT); /* though nobody checked the tree */
@@ -819,14 +819,14 @@ static void forgotten_tree_goes(void **state)
     acquire(f, f->ws, &tree);
     workspace_tree_release(f->w, &tree);
     assert_int_equal(count_in(f, ""), 1);
-    workspace_tree_forget(f->w, f->ws);
+    trees_forget(f->w->trees, f->ws);
     assert_int_equal(count_in(f, ""), 0);
     acquire(f, f->ws, &tree);
-    workspace_tree_forget(f->w, f->ws);
+    trees_forget(f->w->trees, f->ws);
     assert_layer(&tree, 0, "a=1"); /* mounted: it waits */
     workspace_tree_release(f->w, &tree);
     assert_int_equal(count_in(f, ""), 0);
-    workspace_tree_forget(f->w, "ws_of_nobody");
+    trees_forget(f->w->trees, "ws_of_nobody");
 }
 
 static void tidying_removes_what_nobody_has(void **state)
@@ -847,7 +847,7 @@ static void tidying_removes_what_nobody_has(void **state)
     ALTER(f, "DELETE FROM workspaces WHERE id = ?1", "t", gone);
     kept_reopen(f);
     assert_int_equal(count_in(f, ""), 3);
-    MUST(f, workspace_trees_tidy(f->w, &f->err));
+    MUST(f, trees_tidy(f->w->trees, &f->err));
     assert_int_equal(count_in(f, ""), 1);
     assert_int_equal(count_in(f, f->ws), 2);
 }

@@ -238,7 +238,7 @@ static void aborted_and_expired_uploads_leave_nothing(void **state)
     struct workspace_upload u;
     char sha256[2][BLOB_NAME];
 
-    f->w->maintenance->grace_ms = 0;
+    f->w->upkeep->grace_ms = 0;
     sha_of("aborted", 7, sha256[0]);
     sha_of("expired", 7, sha256[1]);
     MUST(f, begin(f, "a", -1, &u));

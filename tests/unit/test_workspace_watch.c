@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * workspace/tree_watch, tree_watcher: a tree that is watched is checked by
+ * tree/watch: a tree that is watched is checked by
  * what happened to it, and whatever happened is found as without; what cannot
  * be known is looked at.
  */
 #include <sys/mman.h>
 
-#include "workspace/tree_int.h"
+#include "tree/tree_int.h"
 #include "workspace_keep.h"
 
 enum {
@@ -17,10 +17,10 @@ enum {
 
 static struct tree *tree_of(struct kept *f, const char *ws)
 {
-    struct tree *t = tree_register_use(f->w->trees, ws, false);
+    struct tree *t = tree_use(f->w->trees, ws, false);
 
     assert_non_null(t);
-    tree_register_settle(f->w->trees, t);
+    tree_unuse(f->w->trees, t);
     return t;
 }
 
@@ -37,10 +37,10 @@ static int check(struct kept *f, const struct workspace_tree *tree)
 /* What the thread does, now. */
 static bool serve(struct kept *f, const char *ws)
 {
-    struct tree *t = tree_register_use(f->w->trees, ws, false);
-    bool done = tree_watcher_serve(f->w, t);
+    struct tree *t = tree_use(f->w->trees, ws, false);
+    bool done = tree_watcher_serve(f->w->trees, t);
 
-    tree_register_settle(f->w->trees, t);
+    tree_unuse(f->w->trees, t);
     return done;
 }
 
@@ -416,10 +416,10 @@ static void watcher_gives_way(void **state)
 
     put_many(f);
     acquire(f, f->ws, &tree);
-    t = tree_register_use(f->w->trees, f->ws, false); /* somebody waits */
+    t = tree_use(f->w->trees, f->ws, false); /* somebody waits */
     assert_false(serve(f, f->ws));
     assert_false(is_ready(f, f->ws));
-    tree_register_settle(f->w->trees, t);
+    tree_unuse(f->w->trees, t);
     assert_true(serve(f, f->ws));
     assert_true(is_ready(f, f->ws));
     assert_int_equal(check(f, &tree), 0);
@@ -457,7 +457,7 @@ static void watches_are_bounded(void **state)
     assert_false(is_ready(f, f->ws));
     assert_int_equal(instances(), 1);
     workspace_tree_release(f->w, &held);
-    workspace_tree_forget(f->w, other);
+    trees_forget(f->w->trees, other);
     assert_int_equal(instances(), 0);
 }
 
@@ -492,7 +492,7 @@ static void tree_dropped_from_memory_has_no_watch(void **state)
     watch(f, &tree);
     workspace_tree_release(f->w, &tree);
     f->w->trees->files_max = 0;
-    tree_register_room(f->w->trees);
+    trees_evict(f->w->trees);
     assert_int_equal(instances(), 0);
     acquire(f, f->ws, &tree); /* by its log */
     assert_false(is_ready(f, f->ws));

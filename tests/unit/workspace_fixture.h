@@ -7,7 +7,6 @@
 #ifndef GLOVEBOX_TESTS_WORKSPACE_FIXTURE_H
 #define GLOVEBOX_TESTS_WORKSPACE_FIXTURE_H
 
-#include <ftw.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -20,8 +19,10 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "core/core.h"
 #include "scratch.h"
 #include "store/store.h"
+#include "store_choice.h"
 #include "workspace/workspace.h"
 
 #define KEY_A "key_aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
@@ -61,11 +62,16 @@ static const struct actor fixture_x = {.tenant = "other", .key = KEY_X};
 static inline void fixture_open(struct fixture *f)
 {
     f->settings.data_dir = f->dir;
-    OK(f, store_open(f->dir, &f->store, &f->err));
-    OK(f, blobs_open(f->dir, &f->blobs, &f->err));
+    OK(f, store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                            &f->store, &f->err));
+    OK(f, blobs_open(&(struct blobs_settings){.data_dir = f->dir}, &f->blobs,
+                     &f->err));
     OK(f, audit_open(f->store, f->dir, &f->audit, &f->err));
-    OK(f, workspaces_open(&f->settings, f->store, f->blobs, f->audit, &f->w,
-                          &f->err));
+    OK(f, workspaces_open(&f->settings,
+                          &(struct core){.store = f->store,
+                                         .blobs = f->blobs,
+                                         .audit = f->audit},
+                          &f->w, &f->err));
 }
 
 static inline void fixture_close(struct fixture *f)
@@ -99,21 +105,12 @@ static inline int fixture_set_up(void **state)
     return 0;
 }
 
-static inline int fixture_unlink(const char *path, const struct stat *st,
-                                 int kind, struct FTW *at)
-{
-    (void)st;
-    (void)kind;
-    (void)at;
-    return remove(path);
-}
-
 static inline int fixture_tear_down(void **state)
 {
     struct fixture *f = *state;
 
     fixture_close(f);
-    (void)nftw(f->dir, fixture_unlink, 16, FTW_DEPTH | FTW_PHYS);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }

@@ -7,7 +7,6 @@
 #ifndef GLOVEBOX_TESTS_WORKSPACE_KEEP_H
 #define GLOVEBOX_TESTS_WORKSPACE_KEEP_H
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <setjmp.h>
@@ -29,8 +28,11 @@
 #include "base/fd.h"
 #include "base/hash.h"
 #include "base/mem.h"
+#include "core/core.h"
 #include "scratch.h"
 #include "store/store.h"
+#include "store_choice.h"
+#include "upkeep/upkeep_int.h"
 #include "workspace/workspace_int.h"
 
 #define VIEWER "key_00000000000000000000000000000001"
@@ -58,11 +60,16 @@ struct kept {
 HELPER static void kept_open(struct kept *f)
 {
     f->settings.data_dir = f->dir;
-    MUST(f, store_open(f->dir, &f->store, &f->err));
-    MUST(f, blobs_open(f->dir, &f->blobs, &f->err));
+    MUST(f, store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                              &f->store, &f->err));
+    MUST(f, blobs_open(&(struct blobs_settings){.data_dir = f->dir}, &f->blobs,
+                       &f->err));
     MUST(f, audit_open(f->store, f->dir, &f->audit, &f->err));
-    MUST(f, workspaces_open(&f->settings, f->store, f->blobs, f->audit, &f->w,
-                            &f->err));
+    MUST(f, workspaces_open(&f->settings,
+                            &(struct core){.store = f->store,
+                                           .blobs = f->blobs,
+                                           .audit = f->audit},
+                            &f->w, &f->err));
 }
 
 HELPER static void kept_close(struct kept *f)
@@ -105,33 +112,12 @@ HELPER static int kept_set_up(void **state)
     return 0;
 }
 
-/* Removes a folder of ours and all in it. */
-HELPER static void remove_all_of(int dir, const char *name)
-{
-    int fd =
-        openat(dir, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *listing = fd >= 0 ? fdopendir(fd) : NULL;
-    struct dirent *entry;
-
-    while (listing && (entry = readdir(listing))) {
-        if (strcmp(entry->d_name, ".") == 0 ||
-            strcmp(entry->d_name, "..") == 0)
-            continue;
-        if (unlinkat(dirfd(listing), entry->d_name, 0) < 0)
-            remove_all_of(dirfd(listing), entry->d_name);
-    }
-    if (listing)
-        (void)closedir(listing);
-    (void)unlinkat(dir, name, AT_REMOVEDIR);
-}
-
 HELPER static int kept_tear_down(void **state)
 {
     struct kept *f = *state;
 
     kept_close(f);
-    remove_all_of(AT_FDCWD, f->dir);
-    assert_int_equal(access(f->dir, F_OK), -1);
+    assert_int_equal(scratch_remove(f->dir), 0);
     free(f);
     return 0;
 }
