@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The end of privilege: every capability set emptied, the bounding set too,
- * no way to gain any by exec, and pid 1 unreadable to what runs beside it.
- * A step of sandbox_enter(). Talks to the kernel directly: this code also
- * runs inside runtimes that have no libcap.
+ * Drops all privilege: empties every capability set, the bounding set too,
+ * forbids gaining any by exec, and makes pid 1 unreadable to other processes
+ * of the session. A step of sandbox_enter(). Uses system calls: runtimes need
+ * not have libcap.
  */
 #include <errno.h>
 #include <linux/capability.h>
@@ -28,7 +28,7 @@ int sandbox_caps_drop(struct sandbox_steps *s)
         return -errno;
     for (unsigned long cap = 0; prctl(PR_CAPBSET_DROP, cap) == 0; cap++)
         ;
-    if (errno != EINVAL) /* which is past the last one this kernel has */
+    if (errno != EINVAL) /* past the last capability of this kernel */
         return -errno;
     if (prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) < 0)
         return -errno;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control groups, whichever version the host has: find them, make a group
- * per session, limit, count, kill, remove. Runs in the warden only. What
- * differs between the versions is in cgroup_v1.c and cgroup_v2.c behind one
- * table; v2 is asked first.
+ * Control groups of either version: finds the hierarchies, creates a group per
+ * session, limits, measures, kills and removes it. Runs in the warden only.
+ * cgroup_v1.c and cgroup_v2.c hold what differs, behind one table; v2 is tried
+ * first.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -50,15 +50,6 @@ int cgroup_write_u64(int dir, const char *group, const char *knob,
     return cgroup_write(dir, group, knob, text);
 }
 
-static int read_knob(int dir, const char *group, const char *knob,
-                     char **ret_text)
-{
-    char path[CGROUP_NAME_MAX + 64];
-
-    (void)snprintf(path, sizeof(path), "%s/%s", group, knob);
-    return fd_read_file(dir, path, KNOB_MAX, ret_text, NULL);
-}
-
 int cgroup_open(int dir, const char *group, const char *knob, int *ret_fd)
 {
     char path[CGROUP_NAME_MAX + 64];
@@ -78,9 +69,12 @@ int cgroup_kill_listed(int dir, const char *group)
 {
     char *text cleanup(mem_free) = NULL;
     int killed = 0;
+    char path[CGROUP_NAME_MAX + 64];
 
-    if (read_knob(dir, group, "cgroup.procs", &text) < 0)
+    (void)snprintf(path, sizeof(path), "%s/cgroup.procs", group);
+    if (fd_read_file(dir, path, KNOB_MAX, &text, NULL) < 0)
         return 0;
+
     for (char *line = text; line && *line;) {
         long pid = strtol(line, NULL, 10);
 
@@ -91,23 +85,6 @@ int cgroup_kill_listed(int dir, const char *group)
             line++;
     }
     return killed;
-}
-
-static void note_hierarchies(struct cgroup_tree *t)
-{
-    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
-        struct stat mine, other;
-        bool known = false;
-
-        if (t->dirs[c] < 0 || fstat(t->dirs[c], &mine) < 0)
-            continue;
-        for (int i = 0; i < t->unique_count; i++)
-            known = known || (fstat(t->unique[i], &other) == 0 &&
-                              other.st_dev == mine.st_dev &&
-                              other.st_ino == mine.st_ino);
-        if (!known)
-            t->unique[t->unique_count++] = t->dirs[c];
-    }
 }
 
 int sandbox_cgroup_open(const char *mount_root, const char *proc_self_cgroup,
@@ -128,7 +105,21 @@ int sandbox_cgroup_open(const char *mount_root, const char *proc_self_cgroup,
         sandbox_cgroup_close(t);
         return r;
     }
-    note_hierarchies(t);
+
+    for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
+        struct stat mine, other;
+        bool known = false;
+
+        if (t->dirs[c] < 0 || fstat(t->dirs[c], &mine) < 0)
+            continue;
+        for (int i = 0; i < t->unique_count; i++)
+            known = known || (fstat(t->unique[i], &other) == 0 &&
+                              other.st_dev == mine.st_dev &&
+                              other.st_ino == mine.st_ino);
+        if (!known)
+            t->unique[t->unique_count++] = t->dirs[c];
+    }
+
     *ret_tree = t;
     return 0;
 }
@@ -138,7 +129,7 @@ void sandbox_cgroup_close(struct cgroup_tree *t)
     if (!t)
         return;
     for (int c = 0; c < CGROUP_CONTROLLERS; c++) {
-        /* Busy while a straggler exits; the next start sweeps it. */
+        /* Busy while a process exits; the next start removes it. */
         if (t->parents[c] >= 0)
             (void)unlinkat(t->parents[c], t->name, AT_REMOVEDIR);
         fd_close(&t->dirs[c]);
@@ -228,10 +219,11 @@ int sandbox_cgroup_usage(struct cgroup_tree *t, const char *group,
     return r == -ENODATA ? 0 : r; /* a host without control groups */
 }
 
-void sandbox_cgroup_calm(struct cgroup_tree *t, const char *group, int calm)
+void sandbox_cgroup_set_background(struct cgroup_tree *t, const char *group,
+                                   int background)
 {
     if (t->ops && (t->walls & WARDEN_WALL_CPU))
-        t->ops->calm(t, group, calm);
+        t->ops->set_background(t, group, background);
 }
 
 void sandbox_cgroup_kill(struct cgroup_tree *t, const char *group)

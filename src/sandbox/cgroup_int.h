@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * For the files of sandbox/ only: one table of functions per control group
- * version. Groups are reached through descriptors opened once, never by a
- * path a session could have touched.
+ * version. Groups are reached through descriptors that were opened once, never
+ * by a path.
  */
 #ifndef GLOVEBOX_SANDBOX_CGROUP_INT_H
 #define GLOVEBOX_SANDBOX_CGROUP_INT_H
@@ -31,11 +31,12 @@ struct cgroup_ops {
     int version;
     int (*limit)(struct cgroup_tree *t, const char *group,
                  const struct warden_limits *limits);
-    /* ret: all -1 before; what was opened is the caller's, whatever the
+    /* ret: all -1 before; the caller closes what was opened, whatever the
      * result. */
     int (*meters)(struct cgroup_tree *t, const char *group,
                   struct meters *ret);
-    void (*calm)(struct cgroup_tree *t, const char *group, int calm);
+    void (*set_background)(struct cgroup_tree *t, const char *group,
+                           int background);
     void (*kill)(struct cgroup_tree *t, const char *group);
 };
 
@@ -45,11 +46,11 @@ struct cgroup_tree {
                                        be the same hierarchy's */
     int unique[CGROUP_CONTROLLERS]; /* each hierarchy once */
     int unique_count;
-    int parents[CGROUP_CONTROLLERS]; /* what holds each of unique */
+    int parents[CGROUP_CONTROLLERS]; /* the parent of each of unique */
     char name[CGROUP_NAME_MAX];
     char cpus_all[CGROUP_CPUS_MAX]; /* set if there is a cpuset */
-    char cpus_calm[CGROUP_CPUS_MAX];
-    uint64_t kept[SANDBOX_CPU_WORDS]; /* of all, without those */
+    char cpus_background[CGROUP_CPUS_MAX];
+    uint64_t reserved[SANDBOX_CPU_WORDS]; /* all without those */
     uint32_t walls;
 };
 
@@ -62,18 +63,18 @@ int cgroup_v1_find(struct cgroup_tree *t, const char *mount_root,
 int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
                    const char *self);
 
-/* Which processors there are, and which the calm may use; false: there is
- * nothing to divide. */
+/* Finds the processors of this machine and chooses the reserve; false: there
+ * is nothing to reserve. */
 bool cpu_reserve_find(struct cgroup_tree *t);
 
-/* Makes (or finds) the folder `name` below dir; negative errno or the fd. */
+/* Creates (or finds) the folder `name` below dir; negative errno or the fd. */
 int cgroup_subdir(int dir, const char *name, int make);
 /* Writes one knob of a group; -ENOENT when this kernel has none. */
 int cgroup_write(int dir, const char *group, const char *knob,
                  const char *text);
 int cgroup_write_u64(int dir, const char *group, const char *knob,
                      uint64_t value);
-/* Opens one to be read, and written where that is allowed. */
+/* Opens a knob for reading, and for writing where allowed. */
 int cgroup_open(int dir, const char *group, const char *knob, int *ret_fd);
 /* SIGKILL to each process listed; returns how many. */
 int cgroup_kill_listed(int dir, const char *group);

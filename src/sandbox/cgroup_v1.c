@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Control groups, version 1 (and hybrid hosts): one hierarchy a controller,
- * each mounted at a folder of its own. Our groups are made below the group
- * this process is in, so that whatever limits the service limits them too.
- * Runs in the warden only.
+ * Control groups, version 1 (and hybrid hosts): one hierarchy per controller,
+ * each with its own mount point. Our groups are created below the group of
+ * this process, so that limits of the service apply to them too. Runs in the
+ * warden only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -76,8 +76,8 @@ static int open_parent(const char *mount_root, const char *controller,
     return fd < 0 ? -errno : fd;
 }
 
-/* A new cpuset is empty, and one that is empty can be joined by nobody; ours
- * has what holds it has, and its children are to have what it has. */
+/* A new cpuset is empty, and no process can join an empty one. Ours copies its
+ * parent, and its children copy it. */
 static bool fill_cpuset(struct cgroup_tree *t, int parent, int own)
 {
     char *mems cleanup(mem_free) = NULL;
@@ -124,21 +124,22 @@ static int limit_memory(int dir, const char *group, uint64_t bytes)
     int r = cgroup_write_u64(dir, group, "memory.limit_in_bytes", bytes);
 
     if (r == -EINVAL) {
-        /* Above the limit on memory and swap of an earlier try: that first. */
+        /* The limit may exceed that on memory plus swap of an earlier try: set
+         * that first. */
         (void)cgroup_write_u64(dir, group, "memory.memsw.limit_in_bytes",
                                bytes);
         r = cgroup_write_u64(dir, group, "memory.limit_in_bytes", bytes);
     }
     if (r < 0)
         return r;
-    /* Memory plus swap at the same figure means no swap; where the host does
-     * not count swap, at least do not prefer it. */
+    /* An equal limit for memory plus swap means no swap. Where the host does
+     * not account swap, at least do not prefer it. */
     r = cgroup_write_u64(dir, group, "memory.memsw.limit_in_bytes", bytes);
     if (r == -ENOENT || r == -EACCES || r == -EOPNOTSUPP)
         r = cgroup_write_u64(dir, group, "memory.swappiness", 0);
     if (r < 0)
         return r;
-    /* Buffers of TCP and UDP are counted apart, and only once limited. */
+    /* TCP and UDP buffers are accounted separately, and only when limited. */
     r = cgroup_write_u64(dir, group, "memory.kmem.tcp.limit_in_bytes",
                          bytes / 4);
     return r == -ENOENT ? 0 : r; /* a kernel without the Internet */
@@ -175,6 +176,7 @@ static int v1_meters(struct cgroup_tree *t, const char *group,
         [METER_OOM] = {CGROUP_MEMORY, "memory.oom_control"},
         [METER_DENIED] = {CGROUP_PIDS, "pids.events"},
         [METER_PROCESSES] = {CGROUP_PIDS, "pids.current"},
+        [METER_MEMORY] = {CGROUP_MEMORY, "memory.usage_in_bytes"},
     };
 
     for (int i = 0; i < METERS; i++) {
@@ -188,21 +190,23 @@ static int v1_meters(struct cgroup_tree *t, const char *group,
     return 0;
 }
 
-/* Nothing is lost if it cannot be had. */
-static void v1_calm(struct cgroup_tree *t, const char *group, int calm)
+/* Best effort: this is no wall. */
+static void v1_set_background(struct cgroup_tree *t, const char *group,
+                              int background)
 {
     int dir = t->dirs[CGROUP_CPU];
 
-    /* Shares cannot be set while it is idle. Since 5.15 that is the stronger
-     * of the two: what is not idle goes first at once. */
-    if (!calm)
+    /* Shares cannot be set while the group is idle. Idle (since 5.15) is the
+     * stronger: other groups preempt it at once. */
+    if (!background)
         (void)cgroup_write(dir, group, "cpu.idle", "0");
-    (void)cgroup_write(dir, group, "cpu.shares", calm ? "2" : "1024");
-    if (calm)
+    (void)cgroup_write(dir, group, "cpu.shares", background ? "2" : "1024");
+    if (background)
         (void)cgroup_write(dir, group, "cpu.idle", "1");
 }
 
-/* Frozen, nothing can fork past the list; the kill arrives at the thaw. */
+/* A frozen group cannot fork while its list is read; the signals arrive when
+ * it is thawed. */
 static void v1_kill(struct cgroup_tree *t, const char *group)
 {
     int freezer = t->dirs[CGROUP_FREEZER];
@@ -227,6 +231,6 @@ const struct cgroup_ops cgroup_v1_ops = {
     .version = 1,
     .limit = v1_limit,
     .meters = v1_meters,
-    .calm = v1_calm,
+    .set_background = v1_set_background,
     .kill = v1_kill,
 };

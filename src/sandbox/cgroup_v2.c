@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Control groups, version 2: one tree, controllers switched on for children.
- * A group that has processes may not have controlled children, so when we
- * start in such a group (a unit with a delegated tree) this process steps
- * aside into a leaf of it first. Runs in the warden only.
+ * A group that has processes may not have controlled children. So when the
+ * warden starts in such a group (a unit with a delegated tree), it first moves
+ * into a leaf of it. Runs in the warden only.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -80,21 +80,17 @@ static int has_word(const char *text, const char *word)
     return 0;
 }
 
-/* Memory is asked for first: a group that has processes of its own refuses
- * it, while it would take the others and turn its children useless. */
-static bool has_room(int dir)
-{
-    return fd_write_file(dir, "cgroup.subtree_control", "+memory") == 0;
-}
-
-/* Switches on, for the children of dir, what is available and wanted. */
-static uint32_t switch_on(int dir)
+/* Enables, for the children of dir, the controllers that are available and
+ * wanted. */
+static uint32_t enable_controllers(int dir)
 {
     char *have cleanup(mem_free) = NULL;
     uint32_t walls = 0;
 
+    /* Memory first: a group with processes refuses it, but would accept the
+     * others and make its children unusable. */
     if (fd_read_file(dir, "cgroup.controllers", 4096, &have, NULL) < 0 ||
-        !has_room(dir))
+        fd_write_file(dir, "cgroup.subtree_control", "+memory") < 0)
         return 0;
     for (size_t i = 0; i < ARRAY_SIZE(wanted); i++) {
         char text[24];
@@ -109,9 +105,9 @@ static uint32_t switch_on(int dir)
 }
 
 /*
- * May we move every process of this group? Only when each is this one or the
- * one that started it: a unit's group holds the service alone, while a
- * login's holds the user's shells, which are not ours to move.
+ * May the warden move every process of this group? Only if it holds nothing
+ * but the warden and its parent: a unit's group holds only the service, but a
+ * login's holds the user's shells.
  */
 static bool is_ours(int own)
 {
@@ -135,7 +131,7 @@ static uint32_t step_aside(int own)
 
     if (leaf < 0)
         return 0;
-    /* Every process of the group has to go; those of the service do. */
+    /* Every process of the group has to move. */
     for (int round = 0; round < 3; round++) {
         char *procs cleanup(mem_free) = NULL;
 
@@ -145,11 +141,11 @@ static uint32_t step_aside(int own)
             char pid[24];
 
             (void)snprintf(pid, sizeof(pid), "%.*s", (int)strcspn(p, "\n"), p);
-            /* One that just exited cannot be moved, which is fine. */
+            /* A process that just exited cannot be moved, and need not be. */
             (void)fd_write_file(leaf, "cgroup.procs", pid);
         }
     }
-    return switch_on(own);
+    return enable_controllers(own);
 }
 
 int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
@@ -164,8 +160,8 @@ int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
     if (own < 0 ||
         fd_read_file(own, "cgroup.controllers", 4096, &have, NULL) < 0 ||
         !has_word(have, "memory"))
-        return 0; /* v1 carries the controllers here, or nothing does */
-    walls = switch_on(own);
+        return 0; /* the controllers are in v1 here, or nowhere */
+    walls = enable_controllers(own);
     if (!walls && is_ours(own))
         walls = step_aside(own);
     if (!walls)
@@ -173,7 +169,7 @@ int cgroup_v2_find(struct cgroup_tree *t, const char *mount_root,
     group = cgroup_subdir(own, t->name, 1);
     if (group < 0)
         return 0;
-    t->walls = switch_on(group) & walls;
+    t->walls = enable_controllers(group) & walls;
     for (size_t i = 0; i < ARRAY_SIZE(wanted); i++)
         if (t->walls & wanted[i].wall)
             t->dirs[wanted[i].controller] = fd_dup(group, 3);
@@ -220,15 +216,18 @@ static int v2_meters(struct cgroup_tree *t, const char *group,
     int r = cgroup_open(dir, group, "cpu.stat", &ret->fds[METER_CPU]);
 
     if (r == 0 && (t->walls & WARDEN_WALL_MEMORY)) {
-        /* memory.peak came with 5.19; without it the current figure is the
-         * best there is. A new peak, since 6.12, holds for the descriptor
-         * it was written to: why the reader keeps its own. */
+        /* memory.peak exists since 5.19; without it, use the current value.
+         * Resetting it (since 6.12) affects only the descriptor that was
+         * written to, so each reader keeps its own. */
         r = cgroup_open(dir, group, "memory.peak", &ret->fds[METER_PEAK]);
         if (r == -ENOENT)
             r = cgroup_open(dir, group, "memory.current",
                             &ret->fds[METER_PEAK]);
         if (r == 0)
             r = cgroup_open(dir, group, "memory.events", &ret->fds[METER_OOM]);
+        if (r == 0)
+            r = cgroup_open(dir, group, "memory.current",
+                            &ret->fds[METER_MEMORY]);
     }
     if (r == 0 && (t->walls & WARDEN_WALL_PIDS)) {
         r = cgroup_open(dir, group, "pids.events", &ret->fds[METER_DENIED]);
@@ -239,17 +238,18 @@ static int v2_meters(struct cgroup_tree *t, const char *group,
     return r;
 }
 
-/* Nothing is lost if it cannot be had. */
-static void v2_calm(struct cgroup_tree *t, const char *group, int calm)
+/* Best effort: this is no wall. */
+static void v2_set_background(struct cgroup_tree *t, const char *group,
+                              int background)
 {
     int dir = t->dirs[CGROUP_FREEZER];
 
-    /* The weight cannot be set while it is idle. Since 5.15 that is the
-     * stronger of the two: what is not idle goes first at once. */
-    if (!calm)
+    /* The weight cannot be set while the group is idle. Idle (since 5.15) is
+     * the stronger: other groups preempt it at once. */
+    if (!background)
         (void)cgroup_write(dir, group, "cpu.idle", "0");
-    (void)cgroup_write(dir, group, "cpu.weight", calm ? "1" : "100");
-    if (calm)
+    (void)cgroup_write(dir, group, "cpu.weight", background ? "1" : "100");
+    if (background)
         (void)cgroup_write(dir, group, "cpu.idle", "1");
 }
 
@@ -269,6 +269,6 @@ const struct cgroup_ops cgroup_v2_ops = {
     .version = 2,
     .limit = v2_limit,
     .meters = v2_meters,
-    .calm = v2_calm,
+    .set_background = v2_set_background,
     .kill = v2_kill,
 };

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Some processors kept free of calm sessions (X4). What runs in the kernel on
- * somebody's behalf (a fork, a large write, an exit) is not interrupted for
- * others on most hosts, whatever their priority; so where short executions
- * are to be prompt, there must be a processor on which none of that happens.
- * By the cpuset controller, since a session may choose among its processors
- * but cannot leave its cpuset. Not a wall: without it the calm are merely
- * idle, everywhere. Runs in the warden only.
+ * Reserves some processors for sessions of the normal class (X4). On most
+ * hosts the kernel does not interrupt work it does for a process (a fork, a
+ * large write, an exit), whatever the priority of others. Short executions
+ * are prompt only if there is a processor on which no background session
+ * causes such work. The cpuset controller enforces this: a session may choose
+ * among its processors but cannot leave its cpuset. It is not a wall; without
+ * it background sessions only have a lower priority. Runs in the warden only.
  */
 #include <sched.h>
 #include <stdio.h>
@@ -14,11 +14,10 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
+#include "fair/fair.h"
 #include "sandbox/cgroup_int.h"
 
-#define OF_HOW_MANY 8 /* processors one is kept free; at least one is */
-
-/* As "0,2,3", without those in `not`; false: none, or too long to be told. */
+/* As "0,2,3", without those in `not`; false: none, or it does not fit. */
 static bool list_cpus(const cpu_set_t *set, const cpu_set_t * not, char *ret,
                       size_t size)
 {
@@ -56,12 +55,12 @@ bool cpu_reserve_find(struct cgroup_tree *t)
         CPU_COUNT(&mine) < 2 ||
         !list_cpus(&mine, &none, t->cpus_all, sizeof(t->cpus_all)))
         return false;
-    sandbox_cpu_reserve(t, NULL);
-    return t->cpus_calm[0] != '\0';
+    sandbox_cpu_reserve_choose(t, NULL);
+    return t->cpus_background[0] != '\0';
 }
 
-void sandbox_cpu_reserve(struct cgroup_tree *t,
-                         const uint64_t cpus[SANDBOX_CPU_WORDS])
+void sandbox_cpu_reserve_choose(struct cgroup_tree *t,
+                                const uint64_t cpus[SANDBOX_CPU_WORDS])
 {
     cpu_set_t mine, keep;
     int count;
@@ -74,24 +73,26 @@ void sandbox_cpu_reserve(struct cgroup_tree *t,
         if (cpus[i / 64] >> (i % 64) & 1 && CPU_ISSET(i, &mine))
             CPU_SET(i, &keep);
     if (CPU_COUNT(&keep) == 0 || CPU_COUNT(&keep) > count / 2)
-        first_cpus(&mine, MAX(1, count / OF_HOW_MANY), &keep);
-    if (!list_cpus(&mine, &keep, t->cpus_calm, sizeof(t->cpus_calm)))
-        t->cpus_calm[0] = '\0';
-    memset(t->kept, 0, sizeof(t->kept));
+        first_cpus(&mine, MAX(1, count / (int)fair.reserve_ratio), &keep);
+    if (!list_cpus(&mine, &keep, t->cpus_background,
+                   sizeof(t->cpus_background)))
+        t->cpus_background[0] = '\0';
+    memset(t->reserved, 0, sizeof(t->reserved));
     for (int i = 0; i < SANDBOX_CPU_WORDS * 64 && i < CPU_SETSIZE; i++)
-        if (t->cpus_calm[0] && CPU_ISSET(i, &keep))
-            t->kept[i / 64] |= (uint64_t)1 << (i % 64);
+        if (t->cpus_background[0] && CPU_ISSET(i, &keep))
+            t->reserved[i / 64] |= (uint64_t)1 << (i % 64);
 }
 
-bool sandbox_cgroup_may_use(const struct cgroup_tree *t, unsigned cpu)
+bool sandbox_cpu_reserve_allows(const struct cgroup_tree *t, unsigned cpu)
 {
     return cpu >= SANDBOX_CPU_WORDS * 64u || t->dirs[CGROUP_CPUSET] < 0 ||
-           !(t->kept[cpu / 64] >> (cpu % 64) & 1);
+           !(t->reserved[cpu / 64] >> (cpu % 64) & 1);
 }
 
-void sandbox_cgroup_narrow(struct cgroup_tree *t, const char *group, int on)
+void sandbox_cpu_reserve_apply(struct cgroup_tree *t, const char *group,
+                               int on)
 {
-    if (t->dirs[CGROUP_CPUSET] >= 0 && t->cpus_calm[0]) /* or it stays */
+    if (t->dirs[CGROUP_CPUSET] >= 0 && t->cpus_background[0]) /* or it stays */
         (void)cgroup_write(t->dirs[CGROUP_CPUSET], group, "cpuset.cpus",
-                           on ? t->cpus_calm : t->cpus_all);
+                           on ? t->cpus_background : t->cpus_all);
 }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The spine of a session's birth. Runs as pid 1 of the session's own
- * namespaces: just cloned from the zygote, host uid unmapped, every
- * capability inside its user namespace and none outside it. Called by
- * kernel/zygote.c; when it returns 0 the process has no capability left,
- * sees only its own root and may make only listed system calls.
+ * The steps that isolate a new session, in order. Runs as pid 1 of the
+ * session's namespaces: just cloned from the zygote, host uid not mapped yet,
+ * every capability inside its user namespace and none outside. Called by
+ * kernel/zygote.c. When it returns 0, the process has no capability left, sees
+ * only its own root and may make only listed system calls. The supervisor of a
+ * guest (tier "gvisor") keeps the capabilities of its own user namespace,
+ * which runsc needs to isolate itself; runsc brings its own filters.
  */
 #include "sandbox/sandbox.h"
 
@@ -14,29 +16,41 @@
 #include "base/mem.h"
 #include "sandbox/sandbox_int.h"
 
+/* In which tiers a step is taken. */
+enum {
+    PROCESS = 1,
+    GUEST = 2,
+    BOTH = 3
+};
+
 static const struct {
     const char *name;
     int (*apply)(struct sandbox_steps *s);
+    int tiers;
 } steps[] = {
-    {"join control groups", sandbox_ns_join},
-    {"become the session user", sandbox_ns_ids},
-    {"private mount propagation", sandbox_mount_private},
-    {"read-only root", sandbox_mount_root},
-    {"device nodes", sandbox_mount_devices},
-    {"writable places", sandbox_mount_writable},
-    {"the session's files", sandbox_mount_data},
-    {"facts about the machine", sandbox_proc_write},
-    {"process file system", sandbox_mount_proc},
-    {"change of root", sandbox_mount_pivot},
-    {"control groups", sandbox_ns_groups},
-    {"host name and control group names", sandbox_ns_names},
-    {"loopback network", sandbox_ns_network},
-    {"close descriptors", sandbox_fds_close},
-    {"resource limits", sandbox_rlimit_apply},
-    {"check descriptors, folder and root", sandbox_fds_check},
-    {"drop capabilities", sandbox_caps_drop},
-    {"landlock", sandbox_landlock_apply},
-    {"system call filter", sandbox_seccomp_apply},
+    {"join control groups", sandbox_ns_join, BOTH},
+    {"become the session user", sandbox_ns_ids, BOTH},
+    {"private mount propagation", sandbox_mount_private, BOTH},
+    {"read-only root", sandbox_mount_root, PROCESS},
+    {"root of the guest's supervisor", sandbox_guest_root, GUEST},
+    {"device nodes", sandbox_mount_devices, BOTH},
+    {"writable places", sandbox_mount_writable, PROCESS},
+    {"the guest's writable places", sandbox_guest_writable, GUEST},
+    {"the session's files", sandbox_mount_data, BOTH},
+    {"facts about the machine", sandbox_proc_write, BOTH},
+    {"process file system", sandbox_mount_proc, PROCESS},
+    {"process file system of the supervisor", sandbox_guest_proc, GUEST},
+    {"change of root", sandbox_mount_pivot, BOTH},
+    {"control groups", sandbox_ns_groups, BOTH},
+    {"host name and control group names", sandbox_ns_names, BOTH},
+    {"loopback network", sandbox_ns_network, BOTH},
+    {"close descriptors", sandbox_fds_close, BOTH},
+    {"resource limits", sandbox_rlimit_apply, PROCESS},
+    {"resource limits of the supervisor", sandbox_guest_limits, GUEST},
+    {"check descriptors, folder and root", sandbox_fds_check, BOTH},
+    {"drop capabilities", sandbox_caps_drop, PROCESS},
+    {"landlock", sandbox_landlock_apply, PROCESS},
+    {"system call filter", sandbox_seccomp_apply, PROCESS},
 };
 
 int sandbox_enter(const struct sandbox_spec *spec, struct sandbox_fds *fds,
@@ -46,8 +60,10 @@ int sandbox_enter(const struct sandbox_spec *spec, struct sandbox_fds *fds,
     struct sandbox_steps s = {.spec = spec, .fds = fds, .filter = filter};
 
     for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
-        int r = steps[i].apply(&s);
+        int r = 0;
 
+        if (steps[i].tiers & (spec->guest ? GUEST : PROCESS))
+            r = steps[i].apply(&s);
         if (r < 0) {
             ret_failure->step = steps[i].name;
             ret_failure->errnum = -r;

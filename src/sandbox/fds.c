@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nothing leaks in: every descriptor but the ones pid 1 needs is closed, the
- * standard ones become /dev/null, and then the result is checked, together
- * with the working directory and the root. Steps of sandbox_enter().
+ * Descriptors: closes all that pid 1 does not need, points the standard ones
+ * to /dev/null, and then checks the result together with the working directory
+ * and the root. Steps of sandbox_enter().
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,7 +17,7 @@
 #include "sandbox/sandbox_int.h"
 
 #define UPPER 3
-#define ABOVE 64 /* numbers for pid 1's own, and copies on the way there */
+#define ABOVE 64 /* for pid 1's descriptors, and temporary copies */
 
 static int close_range_raw(unsigned first, unsigned last)
 {
@@ -25,11 +25,11 @@ static int close_range_raw(unsigned first, unsigned last)
 }
 
 /*
- * What pid 1 sends on has numbers that nothing it starts can ever have: the
- * limit on descriptors, granted in the step after this one, is the lowest of
- * them. By that the filter of seccomp.c tells pid 1's own messages, which it
- * must not stop, from the session's. Where the machine has no room above what
- * was granted a few descriptors less are.
+ * The descriptors on which pid 1 sends have numbers that no process it starts
+ * can have: they begin at the limit on descriptors, which the next step sets.
+ * The filter of seccomp.c thereby distinguishes pid 1's own messages, which it
+ * must not stop, from the session's. If the host's limit leaves no room above
+ * the granted number, the session gets a few descriptors less.
  */
 static int choose_lowest(struct sandbox_steps *s)
 {
@@ -53,7 +53,7 @@ static int copy_above(int *fd, unsigned lowest)
     return *fd < 0 ? -errno : 0;
 }
 
-static int put(int *fd, unsigned number)
+static int move_fd(int *fd, unsigned number)
 {
     if (dup3(*fd, (int)number, O_CLOEXEC) < 0)
         return -errno;
@@ -64,12 +64,16 @@ static int put(int *fd, unsigned number)
 int sandbox_fds_close(struct sandbox_steps *s)
 {
     struct sandbox_fds *fds = s->fds;
-    int *const kept[] = {&fds->ctl, &fds->events, &fds->resolver, &fds->proxy};
-    const unsigned count = ARRAY_SIZE(kept);
+    int *kept[6] = {&fds->ctl, &fds->events, &fds->resolver, &fds->proxy};
+    unsigned count = 4; /* and up to two for a guest */
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
     int r = null < 0 ? -errno : choose_lowest(s);
 
-    /* Copies above all others first, so that the numbers wanted are free. */
+    if (fds->runsc >= 0)
+        kept[count++] = &fds->runsc;
+    if (fds->spec >= 0)
+        kept[count++] = &fds->spec;
+    /* First copy above all others, so that the wanted numbers are free. */
     for (unsigned i = 0; r == 0 && i < count; i++)
         r = copy_above(kept[i], fds->lowest + count);
     if (r == 0)
@@ -79,12 +83,12 @@ int sandbox_fds_close(struct sandbox_steps *s)
     for (int fd = 0; r == 0 && fd < UPPER; fd++)
         r = dup3(null, fd, 0) < 0 ? -errno : 0;
     if (r == 0)
-        r = put(&fds->upper, UPPER);
+        r = move_fd(&fds->upper, UPPER);
     for (unsigned i = 0; r == 0 && i < count; i++)
-        r = put(kept[i], fds->lowest + i);
+        r = move_fd(kept[i], fds->lowest + i);
     if (r < 0)
         return r;
-    fds->go = fds->scratch = fds->dev = -1;
+    fds->go = fds->scratch = fds->dev = fds->image = -1;
     for (size_t i = 0; i < ARRAY_SIZE(fds->layers); i++)
         fds->layers[i] = -1;
     r = close_range_raw(UPPER + 1, fds->lowest - 1);
@@ -94,6 +98,11 @@ int sandbox_fds_close(struct sandbox_steps *s)
 static int same_file(const struct stat *a, const struct stat *b)
 {
     return a->st_dev == b->st_dev && a->st_ino == b->st_ino;
+}
+
+static int last_kept(const struct sandbox_fds *fds)
+{
+    return MAX(fds->proxy, MAX(fds->runsc, fds->spec));
 }
 
 int sandbox_fds_check(struct sandbox_steps *s)
@@ -111,7 +120,7 @@ int sandbox_fds_check(struct sandbox_steps *s)
         if (*end || end == d->d_name)
             continue; /* "." and ".." */
         if (fd > UPPER && fd != dirfd(dir) &&
-            (fd < (long)s->fds->lowest || fd > s->fds->proxy))
+            (fd < (long)s->fds->lowest || fd > last_kept(s->fds)))
             return -EBADF;
     }
     if (stat("/", &root) < 0 || stat("/..", &up) < 0 ||
@@ -120,7 +129,7 @@ int sandbox_fds_check(struct sandbox_steps *s)
         return -errno;
     if (!same_file(&root, &up) || !same_file(&data, &here))
         return -EXDEV;
-    if (!S_ISDIR(upper.st_mode) || upper.st_uid != SANDBOX_UID)
+    if (!S_ISDIR(upper.st_mode) || upper.st_uid != sandbox_id(s->spec))
         return -ENOTDIR;
     return 0;
 }

@@ -2,8 +2,9 @@
 /*
  * The second file system wall: even if a mount were wrong, only the listed
  * trees can be written and nothing outside this root can be opened. A step
- * of sandbox_enter(). The kernel's level decides how much is handled; none
- * at all is a missing wall and stops the session unless it was accepted.
+ * of sandbox_enter(). How much it restricts depends on the ABI version of the
+ * host's kernel. Without landlock the wall is missing, and the session does
+ * not start unless the operator accepted that.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -52,22 +53,7 @@ static const struct {
     {SANDBOX_HOME, FS_WRITE}, {SANDBOX_DATA, FS_WRITE},
 };
 
-static struct ruleset_attr handled_at(long level)
-{
-    struct ruleset_attr a = {.handled_access_fs = FS_ALL};
-
-    if (level >= 2)
-        a.handled_access_fs |= FS_REFER;
-    if (level >= 3)
-        a.handled_access_fs |= FS_TRUNCATE;
-    if (level >= 5)
-        a.handled_access_fs |= FS_IOCTL_DEV;
-    if (level >= 6)
-        a.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
-    return a;
-}
-
-static int allow(int ruleset, int fd, uint64_t allowed)
+static int allow_below(int ruleset, int fd, uint64_t allowed)
 {
     struct landlock_path_beneath_attr beneath = {.allowed_access = allowed,
                                                  .parent_fd = fd};
@@ -82,7 +68,7 @@ static int add_rule(int ruleset, const char *path, uint64_t allowed)
 {
     int fd cleanup(fd_close) = open(path, O_PATH | O_CLOEXEC);
 
-    return fd < 0 ? -errno : allow(ruleset, fd, allowed);
+    return fd < 0 ? -errno : allow_below(ruleset, fd, allowed);
 }
 
 int sandbox_landlock_apply(struct sandbox_steps *s)
@@ -95,7 +81,15 @@ int sandbox_landlock_apply(struct sandbox_steps *s)
 
     if (level < 1)
         return s->spec->accept_no_landlock ? 0 : -ENOSYS;
-    attr = handled_at(level);
+    attr = (struct ruleset_attr){.handled_access_fs = FS_ALL};
+    if (level >= 2)
+        attr.handled_access_fs |= FS_REFER;
+    if (level >= 3)
+        attr.handled_access_fs |= FS_TRUNCATE;
+    if (level >= 5)
+        attr.handled_access_fs |= FS_IOCTL_DEV;
+    if (level >= 6)
+        attr.scoped = SCOPE_ABSTRACT_UNIX_SOCKET | SCOPE_SIGNAL;
     /* Older kernels want a shorter struct when the rest is unknown. */
     ruleset = (int)syscall(SYS_landlock_create_ruleset, &attr,
                            level >= 6   ? sizeof(attr)
@@ -104,8 +98,9 @@ int sandbox_landlock_apply(struct sandbox_steps *s)
                            0);
     if (ruleset < 0)
         return -errno;
-    /* What changed is read from the bare folder, which is in no tree. */
-    r = allow(ruleset, s->fds->upper, LANDLOCK_ACCESS_FS_READ_DIR);
+    /* Changes are read from the overlay's upper folder, which is in no tree.
+     */
+    r = allow_below(ruleset, s->fds->upper, LANDLOCK_ACCESS_FS_READ_DIR);
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(rules); i++)
         r = add_rule(ruleset, rules[i].path,
                      rules[i].allowed & attr.handled_access_fs);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The file tree of a session: an overlay of the runtime (so that its inodes,
- * and with them locks and watches, are the session's own), devices, scratch
- * and the layers of a workspace handed down by the warden as detached mounts,
- * private temporary space, its own /proc. Steps of sandbox_enter(); put
- * together below /run of the zygote's tree, then pivoted to.
+ * The file tree of a session: an overlay over the runtime (so that inodes, and
+ * with them locks and watches, are per session); devices, scratch and
+ * workspace layers, which the warden passes as detached mounts; private
+ * temporary space; a new /proc. Steps of sandbox_enter(). The tree is
+ * assembled below /run of the zygote's tree, then becomes the root.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,8 +27,8 @@
 #define STAGE_UPPER STAGE_SCRATCH "/upper"
 #define STAGE_WORK STAGE_SCRATCH "/work"
 
-/* Parts of /proc that tell about the host or act on it, covered by an empty
- * file or folder; and those that tell what the session was granted. */
+/* Parts of /proc that show or change the host, covered by an empty file or
+ * folder; and parts that are replaced by what the session was granted. */
 static const struct {
     const char *name, *cover;
 } covers[] = {
@@ -84,8 +84,8 @@ static const struct {
     {"tty", "nothing"},
 };
 
-static int try_mount(const char *source, const char *target, const char *type,
-                     unsigned long flags, const char *options)
+int sandbox_mount_try(const char *source, const char *target, const char *type,
+                      unsigned long flags, const char *options)
 {
     return mount(source, target, type, flags, options) < 0 ? -errno : 0;
 }
@@ -95,8 +95,8 @@ static int make_dir(const char *path, mode_t mode)
     return mkdir(path, mode) < 0 && errno != EEXIST ? -errno : 0;
 }
 
-/* A detached mount of the warden's takes its place in our tree. */
-static int attach(int mount_fd, const char *target)
+/* Attaches a detached mount of the warden. */
+int sandbox_mount_attach(int mount_fd, const char *target)
 {
     if (syscall(SYS_move_mount, mount_fd, "", AT_FDCWD, target,
                 MOVE_MOUNT_F_EMPTY_PATH) < 0)
@@ -109,12 +109,12 @@ int sandbox_mount_private(struct sandbox_steps *s)
     static const char *const dirs[] = {
         STAGE_EMPTY,   STAGE_FACTS,   STAGE_FACTS "/nothing",
         STAGE_PRIVATE, STAGE_SCRATCH, NEWROOT};
-    int r = try_mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
+    int r = sandbox_mount_try(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL);
 
     (void)s;
     if (r < 0)
         return r;
-    r = try_mount("stage", STAGE, "tmpfs", INERT, "mode=0755,size=1m");
+    r = sandbox_mount_try("stage", STAGE, "tmpfs", INERT, "mode=0755,size=1m");
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(dirs); i++)
         r = make_dir(dirs[i], 0755);
     return r;
@@ -123,9 +123,9 @@ int sandbox_mount_private(struct sandbox_steps *s)
 int sandbox_mount_root(struct sandbox_steps *s)
 {
     (void)s;
-    /* Two lower layers and no upper one make it read-only for good. */
-    return try_mount("root", NEWROOT, "overlay", MS_RDONLY | INERT,
-                     "lowerdir=" STAGE_EMPTY ":" BARE_IMAGE);
+    /* Two lower layers and no upper one: permanently read-only. */
+    return sandbox_mount_try("root", NEWROOT, "overlay", MS_RDONLY | INERT,
+                             "lowerdir=" STAGE_EMPTY ":" BARE_IMAGE);
 }
 
 int sandbox_mount_devices(struct sandbox_steps *s)
@@ -136,10 +136,10 @@ int sandbox_mount_devices(struct sandbox_steps *s)
     int r;
 
     if (s->spec->has_dev)
-        return attach(s->fds->dev, NEWROOT "/dev");
-    /* Without root the nodes cannot be made afresh; show the zygote's. */
-    r = try_mount("dev", NEWROOT "/dev", "tmpfs", INERT | MS_NOEXEC,
-                  "mode=0755,size=64k");
+        return sandbox_mount_attach(s->fds->dev, NEWROOT "/dev");
+    /* Without root no device nodes can be created; bind the zygote's. */
+    r = sandbox_mount_try("dev", NEWROOT "/dev", "tmpfs", INERT | MS_NOEXEC,
+                          "mode=0755,size=64k");
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(nodes); i++) {
         int fd;
 
@@ -149,7 +149,7 @@ int sandbox_mount_devices(struct sandbox_steps *s)
         if (fd < 0)
             return -errno;
         (void)close(fd); /* only its name was wanted */
-        r = try_mount(from, to, NULL, MS_BIND, NULL);
+        r = sandbox_mount_try(from, to, NULL, MS_BIND, NULL);
     }
     if (r == 0 && (symlink("/proc/self/fd", NEWROOT "/dev/fd") < 0 ||
                    symlink("/proc/self/fd/0", NEWROOT "/dev/stdin") < 0 ||
@@ -159,20 +159,20 @@ int sandbox_mount_devices(struct sandbox_steps *s)
     return r < 0 ? r : make_dir(NEWROOT "/dev/shm", 01777);
 }
 
-static int mount_tmpfs(const char *target, uint64_t bytes, uint64_t inodes,
-                       const char *mode)
+int sandbox_mount_tmpfs(const struct sandbox_spec *spec, const char *target,
+                        uint64_t bytes, uint64_t inodes, const char *mode)
 {
     char options[128];
 
     (void)snprintf(options, sizeof(options),
                    "mode=%s,size=%" PRIu64 ",nr_inodes=%" PRIu64
-                   ",uid=%d,gid=%d",
-                   mode, bytes, inodes, SANDBOX_UID, SANDBOX_UID);
-    return try_mount("tmpfs", target, "tmpfs", INERT, options);
+                   ",uid=%u,gid=%u",
+                   mode, bytes, inodes, sandbox_id(spec), sandbox_id(spec));
+    return sandbox_mount_try("tmpfs", target, "tmpfs", INERT, options);
 }
 
-/* Of temporary space, whose inodes are memory as its bytes are. */
-static uint64_t enough_inodes(uint64_t bytes)
+/* For temporary space: inodes use memory too. */
+uint64_t sandbox_mount_inodes(uint64_t bytes)
 {
     return MAX(bytes / 16384, (uint64_t)1024);
 }
@@ -189,27 +189,30 @@ int sandbox_mount_writable(struct sandbox_steps *s)
         {STAGE_PRIVATE "/run", NEWROOT "/run", 0755},
     };
     const struct warden_limits *limits = &s->spec->limits;
-    int r = mount_tmpfs(STAGE_PRIVATE, limits->tmp_bytes,
-                        enough_inodes(limits->tmp_bytes), "0755");
+    int r =
+        sandbox_mount_tmpfs(s->spec, STAGE_PRIVATE, limits->tmp_bytes,
+                            sandbox_mount_inodes(limits->tmp_bytes), "0755");
 
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(places); i++) {
         r = make_dir(places[i].from, places[i].mode);
         if (r == 0 && chmod(places[i].from, places[i].mode) < 0)
             r = -errno; /* the umask took the sticky bit's company */
         if (r == 0)
-            r = try_mount(places[i].from, places[i].to, NULL, MS_BIND, NULL);
+            r = sandbox_mount_try(places[i].from, places[i].to, NULL, MS_BIND,
+                                  NULL);
     }
     return r < 0 ? r
-                 : mount_tmpfs(NEWROOT "/dev/shm", limits->shm_bytes,
-                               enough_inodes(limits->shm_bytes), "1777");
+                 : sandbox_mount_tmpfs(
+                       s->spec, NEWROOT "/dev/shm", limits->shm_bytes,
+                       sandbox_mount_inodes(limits->shm_bytes), "1777");
 }
 
 /*
- * The workspace's layers below, the session's own writes above. Mounted by
- * us, in the session's user namespace: what the layers hold is shown as the
- * session user's own (the warden's mounts map the ids) and copied up when it
- * is written to. Marks of deletion are "user." attributes, the only kind that
- * exists here; the session cannot make such marks through the overlay.
+ * An overlay: workspace layers below, the session's writes above. Mounted
+ * here, in the session's user namespace. Files of the layers appear as the
+ * session user's (the warden's mounts map the ids) and are copied up when
+ * written to. Whiteouts are "user." attributes, the only kind available here;
+ * the session cannot create them through the overlay.
  */
 static int mount_layers(struct sandbox_steps *s)
 {
@@ -226,22 +229,23 @@ static int mount_layers(struct sandbox_steps *s)
                        i ? ":" : "", place);
         r = make_dir(place, 0755);
         if (r == 0)
-            r = attach(s->fds->layers[i], place);
+            r = sandbox_mount_attach(s->fds->layers[i], place);
     }
     return r < 0 ? r
-                 : try_mount("data", NEWROOT SANDBOX_DATA, "overlay",
-                             INERT | MS_NOATIME, options);
+                 : sandbox_mount_try("data", NEWROOT SANDBOX_DATA, "overlay",
+                                     INERT | MS_NOATIME, options);
 }
 
-/* Scratch itself stays on the stage; /mnt/data is one folder of it, alone or
- * above the layers, and pid 1 keeps that folder open to see what changed. */
+/* The scratch mount stays on the stage; /mnt/data is one folder of it, alone
+ * or above the layers. pid 1 keeps that folder open to find changes. */
 int sandbox_mount_data(struct sandbox_steps *s)
 {
     const struct warden_limits *limits = &s->spec->limits;
     int r = s->spec->has_scratch
-                ? attach(s->fds->scratch, STAGE_SCRATCH)
-                : mount_tmpfs(STAGE_SCRATCH, limits->scratch_bytes,
-                              limits->scratch_inodes + 3, "0755");
+                ? sandbox_mount_attach(s->fds->scratch, STAGE_SCRATCH)
+                : sandbox_mount_tmpfs(s->spec, STAGE_SCRATCH,
+                                      limits->scratch_bytes,
+                                      limits->scratch_inodes + 3, "0755");
 
     if (r == 0)
         r = make_dir(STAGE_UPPER, 0755);
@@ -252,13 +256,14 @@ int sandbox_mount_data(struct sandbox_steps *s)
     s->fds->upper = open(STAGE_UPPER, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
     if (s->fds->upper < 0)
         return -errno;
-    return s->spec->layers ? mount_layers(s)
-                           : try_mount(STAGE_UPPER, NEWROOT SANDBOX_DATA, NULL,
-                                       MS_BIND, NULL);
+    return s->spec->layers
+               ? mount_layers(s)
+               : sandbox_mount_try(STAGE_UPPER, NEWROOT SANDBOX_DATA, NULL,
+                                   MS_BIND, NULL);
 }
 
-/* An image that has no such file, or a link, is left as it is: what looks
- * for names then asks this machine by itself. */
+/* An image without this file, or with a link, stays as it is: resolvers then
+ * use their default, this machine. */
 static int mount_resolver(void)
 {
     static const char to[] = NEWROOT "/etc/resolv.conf";
@@ -266,43 +271,45 @@ static int mount_resolver(void)
 
     if (lstat(to, &st) < 0 || !S_ISREG(st.st_mode))
         return 0;
-    return try_mount(STAGE_FACTS "/resolv.conf", to, NULL, MS_BIND, NULL);
+    return sandbox_mount_try(STAGE_FACTS "/resolv.conf", to, NULL, MS_BIND,
+                             NULL);
 }
 
-/* Covers are objects of our own on the stage, read-only already, which no
- * session ever reaches by path. */
+/* Covers are read-only files and folders on the stage, which no session
+ * reaches by path. */
 int sandbox_mount_proc(struct sandbox_steps *s)
 {
     static const char sys[] = NEWROOT "/proc/sys";
-    int r =
-        try_mount("proc", NEWROOT "/proc", "proc", INERT | MS_NOEXEC, NULL);
+    int r = sandbox_mount_try("proc", NEWROOT "/proc", "proc",
+                              INERT | MS_NOEXEC, NULL);
 
     (void)s;
     if (r == 0)
-        r = try_mount(sys, sys, NULL, MS_BIND, NULL);
+        r = sandbox_mount_try(sys, sys, NULL, MS_BIND, NULL);
     if (r == 0)
-        r = try_mount(NULL, sys, NULL,
-                      MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOEXEC | INERT,
-                      NULL);
+        r = sandbox_mount_try(
+            NULL, sys, NULL,
+            MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOEXEC | INERT, NULL);
     for (size_t i = 0; r == 0 && i < ARRAY_SIZE(covers); i++) {
         char from[64], to[64];
 
         (void)snprintf(from, sizeof(from), STAGE_FACTS "/%s", covers[i].cover);
         (void)snprintf(to, sizeof(to), NEWROOT "/proc/%s", covers[i].name);
-        r = try_mount(from, to, NULL, MS_BIND, NULL);
+        r = sandbox_mount_try(from, to, NULL, MS_BIND, NULL);
         if (r == -ENOENT)
             r = 0; /* this kernel has no such entry */
     }
     if (r == 0)
-        r = try_mount(STAGE_FACTS "/sys", NEWROOT "/sys", NULL, MS_BIND, NULL);
+        r = sandbox_mount_try(STAGE_FACTS "/sys", NEWROOT "/sys", NULL,
+                              MS_BIND, NULL);
     return r == 0 ? mount_resolver() : r;
 }
 
 int sandbox_mount_pivot(struct sandbox_steps *s)
 {
     (void)s;
-    /* Root onto itself, then the old root, now stacked on the new one,
-     * goes: the zygote's tree and the stage are out of reach for good. */
+    /* pivot_root onto itself stacks the old root on the new one; unmounting it
+     * makes the zygote's tree and the stage unreachable. */
     if (chdir(NEWROOT) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
         umount2(".", MNT_DETACH) < 0 || chdir(SANDBOX_DATA) < 0)
         return -errno;

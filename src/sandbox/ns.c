@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names and numbers of a session: its ids, host name, control group view and
- * loopback. Steps of sandbox_enter(); the namespaces themselves are made by
- * the clone in kernel/zygote.c.
+ * Contents of the namespaces of a session: ids, host name, control group view
+ * and loopback. Steps of sandbox_enter(); the clone in kernel/zygote.c creates
+ * the namespaces.
  */
 #include <errno.h>
 #include <grp.h>
@@ -22,30 +22,33 @@
 #include "wire/egress_msg.h"
 
 /*
- * The only id mapped in our user namespace is the session's; whoever we were
- * outside does not exist here. Neither the old nor the new id is root, so
- * the capabilities of the fresh namespace stay until caps.c drops them.
+ * The only id mapped in this user namespace is the session's; the outer id
+ * does not exist here. The capabilities in the new namespace stay until caps.c
+ * drops them.
  */
 int sandbox_ns_ids(struct sandbox_steps *s)
 {
-    /* An ordinary user's groups cannot be given up, but mean nothing here:
-     * none of them is mapped. */
+    unsigned id = sandbox_id(s->spec);
+
+    /* An ordinary user cannot drop groups, but none of them is mapped here, so
+     * they have no effect. */
     if (setgroups(0, NULL) < 0 && s->spec->own_uid)
         return -errno;
-    if (setresgid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0 ||
-        setresuid(SANDBOX_UID, SANDBOX_UID, SANDBOX_UID) < 0)
+    if (setresgid(id, id, id) < 0 || setresuid(id, id, id) < 0)
         return -errno;
-    /* The warden's death must end us; an id change clears this, so it
-     * comes after. We are init of our pid namespace: all inside goes too. */
+    /* When the warden dies, this process must die. Changing ids clears the
+     * setting, so it comes after that. As init of the pid namespace it takes
+     * all others along. */
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0)
         return -errno;
-    /* A new session without a terminal, so there is none to inject into. */
-    (void)setsid(); /* fails only if we lead one already, which is as good */
+    /* A new process session without a terminal: input cannot be injected. */
+    (void)setsid(); /* fails only if we lead one already */
     return 0;
 }
 
-/* Those that can be joined from here, first of all: what is used from now on
- * is counted. We are one thread, so the thread is the process. */
+/* Joins the groups that can be joined from inside (v1), first of all: from
+ * here on usage is accounted. This process has one thread, so writing 0 moves
+ * all of it. */
 int sandbox_ns_join(struct sandbox_steps *s)
 {
     for (uint32_t i = 0; i < s->spec->groups; i++)
@@ -54,8 +57,8 @@ int sandbox_ns_join(struct sandbox_steps *s)
     return 0;
 }
 
-/* Else the warden does it, which may take some milliseconds that the mounts
- * before this step used; nothing of the session's runs before it is in. */
+/* Otherwise the warden moves us, meanwhile; no code of the session runs before
+ * that. */
 int sandbox_ns_groups(struct sandbox_steps *s)
 {
     char in;
@@ -68,8 +71,8 @@ int sandbox_ns_names(struct sandbox_steps *s)
     static const char name[] = "glovebox";
 
     (void)s;
-    /* Only now: the root of a control group namespace is the group its
-     * maker is in, and the warden moved us since the clone. */
+    /* Only now: the root of a control group namespace is the group of its
+     * creator, and the warden moved us after the clone. */
     if (unshare(CLONE_NEWCGROUP) < 0 && errno != EINVAL)
         return -errno;
     return sethostname(name, sizeof(name) - 1) < 0 ? -errno : 0;
@@ -90,10 +93,9 @@ static int bound_socket(int type, uint16_t port, int *ret_fd)
 }
 
 /*
- * Programs that ask only for addresses they could use (AI_ADDRCONFIG) ask for
- * none on a machine that has but the one loopback address, and then nobody
- * would see what they looked for. A second one, of the same machine, is
- * enough for them.
+ * Programs that resolve only usable address families (AI_ADDRCONFIG) send no
+ * query on a machine with loopback only, and their attempts would go
+ * unrecorded. A second local address is enough to make them ask.
  */
 static int second_loopback(int fd)
 {
@@ -105,9 +107,9 @@ static int second_loopback(int fd)
     return ioctl(fd, SIOCSIFADDR, &ifr) < 0 ? -errno : 0;
 }
 
-/* Loopback, and the two places where a session's code finds names and, if it
- * is ever granted one, a way out. There is no other interface and no route.
- * Done here because both the interface and the port need a capability. */
+/* Loopback with the two sockets for lookups and, if the session is granted a
+ * network, for the proxy. There is no other interface and no route. Done here
+ * because both the interface and port 53 need a capability. */
 int sandbox_ns_network(struct sandbox_steps *s)
 {
     int fd cleanup(fd_close) = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What /proc and /sys tell a session about the machine: the processors and
- * the memory that the session was granted, not those of the host. Writes
- * small files, which mount.c binds over their namesakes in /proc, and the few
- * files of /sys by which libraries count processors. A step of
- * sandbox_enter(); the zygote reads the processor's model name once.
+ * What /proc and /sys show a session: the processors and memory that it was
+ * granted, not those of the host. Writes small files, which mount.c binds over
+ * those in /proc, and the few files of /sys from which libraries count
+ * processors. A step of sandbox_enter(); the zygote reads the processor's
+ * model name once.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,7 +20,7 @@
 #include "base/mem.h"
 #include "sandbox/sandbox_int.h"
 
-/* Written once, in the zygote before it serves, read by its clones. */
+/* Written once by the zygote, read by its clones. */
 static char cpu_block[4096];
 
 void sandbox_proc_learn(void)
@@ -47,7 +47,7 @@ static int write_fact(const char *path, const char *text, size_t len)
     return fd < 0 ? -errno : fd_write_all(fd, text, len);
 }
 
-static int tell_cpuinfo(uint32_t cores)
+static int write_cpuinfo(uint32_t cores)
 {
     char text[4352];
     char path[] = STAGE_FACTS "/cpuinfo";
@@ -67,7 +67,7 @@ static int tell_cpuinfo(uint32_t cores)
     return 0;
 }
 
-/* When the machine booted, which is what process start times count from. */
+/* Boot time: process start times are relative to it. */
 static long long boot_time(void)
 {
     struct timespec now, up;
@@ -77,7 +77,7 @@ static long long boot_time(void)
     return (long long)now.tv_sec - up.tv_sec;
 }
 
-static int tell_stat(uint32_t cores)
+static int write_stat(uint32_t cores)
 {
     char text[8192];
     size_t used = 0;
@@ -94,7 +94,7 @@ static int tell_stat(uint32_t cores)
     return write_fact(STAGE_FACTS "/stat", text, used);
 }
 
-static int tell_meminfo(uint64_t bytes)
+static int write_meminfo(uint64_t bytes)
 {
     char text[512];
     uint64_t kib = bytes / 1024;
@@ -114,7 +114,7 @@ static int tell_meminfo(uint64_t bytes)
     return write_fact(STAGE_FACTS "/meminfo", text, (size_t)n);
 }
 
-static int tell_sys(uint32_t cores)
+static int write_sys(uint32_t cores)
 {
     static const char *const dirs[] = {"/sys", "/sys/devices",
                                        "/sys/devices/system",
@@ -140,17 +140,17 @@ static int tell_sys(uint32_t cores)
 
 int sandbox_proc_write(struct sandbox_steps *s)
 {
-    /* Of pid 1, or of the proxy once there is a network: it always answers,
-     * so that nobody need ask twice. */
+    /* pid 1, or the proxy if there is a network. It always answers, so one
+     * attempt suffices. */
     static const char resolver[] = "nameserver 127.0.0.1\n"
                                    "options timeout:1 attempts:1\n";
     uint32_t cores = s->spec->limits.cores;
-    int r = tell_cpuinfo(cores);
+    int r = write_cpuinfo(cores);
 
     if (r == 0)
-        r = tell_stat(cores);
+        r = write_stat(cores);
     if (r == 0)
-        r = tell_meminfo(s->spec->limits.memory_bytes);
+        r = write_meminfo(s->spec->limits.memory_bytes);
     if (r == 0)
         r = write_fact(STAGE_FACTS "/loadavg", "0.00 0.00 0.00 1/1 1\n", 21);
     if (r == 0)
@@ -159,7 +159,7 @@ int sandbox_proc_write(struct sandbox_steps *s)
         r = write_fact(STAGE_FACTS "/resolv.conf", resolver,
                        sizeof(resolver) - 1);
     if (r == 0)
-        r = tell_sys(cores);
+        r = write_sys(cores);
     if (r < 0)
         return r;
     /* Read-only from now on; so is whatever is bound from here. */

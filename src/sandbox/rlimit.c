@@ -8,13 +8,16 @@
 #include <errno.h>
 #include <sched.h>
 #include <stdbool.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/mem.h"
 #include "sandbox/sandbox_int.h"
 
-static int pin(const struct sandbox_spec *spec)
+#define GUEST_FILES 65536
+
+static int pin_to_cpus(const struct sandbox_spec *spec)
 {
     cpu_set_t set;
     bool any = false;
@@ -29,9 +32,27 @@ static int pin(const struct sandbox_spec *spec)
         return 0;
     if (sched_setaffinity(0, sizeof(set), &set) == 0)
         return 0;
-    /* EINVAL: just kept off all of them (cpu_reserve.c). It may count one
-     * more than it was granted then; the group's quota is the limit. */
+    /* EINVAL: all of them were just reserved (cpu_reserve.c). The session may
+     * then see one more than granted; the quota of its group still holds. */
     return errno == EINVAL ? 0 : -errno;
+}
+
+/* The limits on the guest's own processes are set inside
+ * (kernel/guest_init.c). runsc needs descriptors for each file that the guest
+ * has open. */
+int sandbox_guest_limits(struct sandbox_steps *s)
+{
+    struct rlimit none = {0}, files;
+
+    if (setrlimit(RLIMIT_CORE, &none) < 0 ||
+        getrlimit(RLIMIT_NOFILE, &files) < 0)
+        return -errno;
+    files.rlim_cur = files.rlim_max = MIN(files.rlim_max, (rlim_t)GUEST_FILES);
+    if (setrlimit(RLIMIT_NOFILE, &files) < 0 || prctl(PR_SET_DUMPABLE, 0) < 0)
+        return -errno;
+    umask(022);
+    s->fds->watch = -1; /* no filter, so no notifications */
+    return pin_to_cpus(s->spec);
 }
 
 int sandbox_rlimit_apply(struct sandbox_steps *s)
@@ -60,5 +81,5 @@ int sandbox_rlimit_apply(struct sandbox_steps *s)
             return -errno;
     }
     umask(022);
-    return pin(s->spec);
+    return pin_to_cpus(s->spec);
 }

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Puts two system call filters on. The last step of sandbox_enter(). The
+ * Installs two system call filters. The last step of sandbox_enter(). The
  * first one is the wall: an allow-list built by the warden (seccomp_build.c)
- * and read by the zygote. The second refuses nothing; it tells pid 1 of every
- * call that names a destination, and of such calls only (kernel/notify.c).
- * Of what two filters say the stricter counts, so the second cannot weaken
- * the first.
+ * and read by the zygote. The second refuses nothing; it notifies pid 1 of
+ * every call that names a destination (kernel/notify.c). The stricter result
+ * of two filters counts, so the second cannot weaken the first.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -17,7 +16,7 @@
 #include "base/mem.h"
 #include "sandbox/sandbox_int.h"
 
-/* The low half of an argument; the machines we run on keep it first. */
+/* The low half of an argument; first on little-endian machines. */
 #define LOW_HALF(arg) offsetof(struct seccomp_data, args[arg])
 #define HIGH_HALF(arg) (LOW_HALF(arg) + 4)
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
@@ -25,7 +24,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 #define LOAD(at) BPF_STMT(BPF_LD | BPF_W | BPF_ABS, (at))
 #define RETURN(what) BPF_STMT(BPF_RET | BPF_K, (what))
-/* Goes on so many instructions further when it holds. */
+/* Skips so many instructions when the condition holds. */
 #define SKIP_IF_EQUAL(value, skip)                                            \
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, (value), (skip), 0)
 #define SKIP_UNLESS_EQUAL(value, skip)                                        \
@@ -34,9 +33,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
     BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, (value), 0, (skip))
 
 /*
- * connect, sendmsg, sendmmsg, and sendto with an address are told; not so on
- * descriptors from `lowest` on, which only pid 1 can have: it would wait for
- * itself. A number that is none (-1) is above all.
+ * Notifies of connect, sendmsg, sendmmsg, and sendto with an address, but not
+ * on descriptors from `lowest` on, which only pid 1 has: it would wait for
+ * itself. An invalid descriptor (-1) is above all.
  */
 static int apply_watch(unsigned lowest)
 {

@@ -385,7 +385,7 @@ static int add_with_arguments(scmp_filter_ctx ctx)
     return r ? -EINVAL : 0;
 }
 
-static int build(scmp_filter_ctx ctx, int fd)
+static int build_filter(scmp_filter_ctx ctx, int fd)
 {
     int r =
         seccomp_attr_set(ctx, SCMP_FLTATR_ACT_BADARCH, SCMP_ACT_KILL_PROCESS);
@@ -418,7 +418,7 @@ int sandbox_seccomp_build(int *ret_fd)
     ctx = seccomp_init(SCMP_ACT_ERRNO(EPERM));
     if (!ctx)
         return -ENOMEM;
-    r = build(ctx, fd);
+    r = build_filter(ctx, fd);
     seccomp_release(ctx);
     if (r < 0)
         return r;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The warden's answers, one per request of wire/warden_msg.h (SPAWN, the long
- * one, is in spawn.c). They share their names with the stubs in call.c. Runs
- * in the warden, called by its loop (serve.c), which has checked that the
- * request is one, is timely and came with its descriptors.
+ * The warden's answers, one per request of wire/warden_msg.h. Each has the
+ * name of its stub in call.c. Runs in the warden, called by its loop
+ * (serve.c), which has checked the size, type and time of the request and the
+ * number of its descriptors.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -19,7 +19,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "warden/warden_int.h"
+#include "warden/tier.h"
 
 #define ALONE_MS 10000u /* longer than a warden takes to end (serve.c) */
 #define AGAIN_MS 5
@@ -46,8 +46,13 @@ static void fill_status(struct warden *w, struct warden_status *ret)
             (uint32_t)(w->slot_count - spares - slot_count(w, SLOT_MAKING)),
         .spare_scratches = (uint32_t)spares,
         .zygote_restarts = w->zygote_restarts,
+        .zygotes_revived = w->zygotes_revived,
+        .zygote_images = zygote_images_count(w),
         .cgroup_version = (uint32_t)sandbox_cgroup_version(w->groups),
+        .tiers = WARDEN_TIER_PROCESS |
+                 (tier_runsc_missing(w) ? 0 : WARDEN_TIER_GVISOR),
     };
+    ret->image_swaps = w->image_swaps;
     for (size_t i = 0; i < w->runtime_count; i++)
         ret->zygotes += w->runtimes[i].current.ready;
 }
@@ -95,9 +100,9 @@ static bool can_lay(struct warden *w)
     return layers_possible(w, data);
 }
 
-/* One warden for a data directory. That of a service killed a moment ago may
- * still be ending its sessions, which have the same host uids and names as
- * ours will; its last act is to remove the folder of the groups. */
+/* Waits until no other warden uses this data directory. The warden of a
+ * service that was just killed may still be ending its sessions, which have
+ * the same host uids and group names as ours will have. */
 static bool wait_alone(struct warden *w)
 {
     uint64_t deadline = clock_mono_ms() + ALONE_MS;
@@ -153,6 +158,9 @@ static void warden_serve_setup(struct warden *w,
     w->layers = can_lay(w);
     (void)sandbox_cgroup_sweep(w->groups);
     scratch_sweep(w);
+    zygote_images_open(w);
+    tier_runsc_open(w);
+    checkpoint_sweep(w);
     w->slots = xcalloc(s->max_slots + s->spare_scratches, sizeof(*w->slots));
     w->set_up = true;
     fill_status(w, &reply->u.status);
@@ -166,8 +174,13 @@ static void warden_serve_runtime(struct warden *w,
     struct runtime *rt = &w->runtimes[w->runtime_count];
     const char *why = NULL;
 
-    if (!warden_policy_runtime(r, &why)) {
+    if (!warden_policy_runtime(w, r, &why)) {
         warden_reply_fail(reply, WARDEN_REFUSED, 0, "%s", why);
+        return;
+    }
+    if (r->replaces) {
+        zygote_change(w, &w->runtimes[r->replaces - 1], r, take_fd(fds[0]));
+        reply->u.runtime = r->replaces - 1;
         return;
     }
     if (w->runtime_count == WARDEN_RUNTIMES_MAX) {
@@ -176,12 +189,72 @@ static void warden_serve_runtime(struct warden *w,
     }
     *rt = (struct runtime){.spec_fd = take_fd(fds[0]),
                            .fresh_exec = r->fresh_exec,
-                           .current = {.sock = -1},
-                           .next = {.sock = -1}};
+                           .current = {.sock = -1, .image = {-1, -1}},
+                           .next = {.sock = -1, .image = {-1, -1}}};
     memcpy(rt->image, r->image, sizeof(rt->image));
+    for (size_t i = 0; i < ZYGOTES_OLD; i++)
+        rt->old[i] = rt->current;
     reply->u.runtime = (uint32_t)w->runtime_count++;
-    zygote_start(w, rt, &rt->current);
+    zygote_start_first(w, rt);
 }
+
+/* ---- SPAWN ---------------------------------------------------------------
+ */
+
+static void warden_serve_spawn(struct warden *w,
+                               const struct warden_request *req, int *fds,
+                               struct warden_reply *reply)
+{
+    const struct warden_spawn *spawn = &req->u.spawn;
+    const struct tier *tier;
+    const char *why = NULL;
+    struct slot *s;
+    int r;
+
+    if (!warden_policy_spawn(w, spawn, &why)) {
+        warden_reply_fail(reply, WARDEN_REFUSED, 0, "%s", why);
+        return;
+    }
+    for (size_t i = 0; (tier = w->tiers[i]); i++)
+        if (strcmp(tier->name, spawn->tier) == 0)
+            break;
+    if (!tier) {
+        warden_reply_fail(reply, WARDEN_REFUSED, 0,
+                          "isolation %s is not in this build", spawn->tier);
+        return;
+    }
+    if (!tier->prepare(w, spawn, reply))
+        return;
+    s = slot_take(w, &spawn->limits, spawn->ticket);
+    if (!s) {
+        if (errno == EAGAIN)
+            warden_reply_fail(reply, WARDEN_NOT_READY, 0,
+                              "the session's storage is still being made");
+        else
+            warden_reply_fail(reply,
+                              errno == ENOSPC || errno == EMFILE
+                                  ? WARDEN_FULL
+                                  : WARDEN_FAILED,
+                              errno, "cannot prepare the session's storage");
+
+        return;
+    }
+    if (tier->start(w, spawn, s, fds, reply)) {
+        r = sandbox_cgroup_meters(w->groups, s->group, &w->meters);
+        if (r == 0) {
+            reply->u.spawned.slot = s->number;
+            memcpy(reply->u.spawned.zygote, s->zygote, sizeof(s->zygote));
+            return;
+        }
+        warden_reply_fail(reply, WARDEN_FAILED, -r,
+                          "cannot measure the session");
+    }
+    if (s->state == SLOT_ALIVE)
+        slot_release(w, s);
+}
+
+/* ---- one slot ------------------------------------------------------------
+ */
 
 static struct slot *named_slot(struct warden *w,
                                const struct warden_request *req,
@@ -206,40 +279,37 @@ static void warden_serve_usage(struct warden *w,
     (void)fds;
     if (!s)
         return;
-    reply->u.usage.alive = s->state == SLOT_ALIVE;
-    reply->u.usage.wait_status = s->wait_status;
-    reply->u.usage.locks = s->locks_ended;
-    r = sandbox_cgroup_usage(w->groups, s->group, req->u.slot.reset_peak != 0,
-                             &reply->u.usage);
+    r = s->tier->usage(w, s, req->u.slot.reset_peak != 0, &reply->u.usage);
     if (r < 0)
         warden_reply_fail(reply, WARDEN_FAILED, -r, "cannot read the usage");
 }
 
-static void warden_serve_calm(struct warden *w,
-                              const struct warden_request *req, int *fds,
-                              struct warden_reply *reply)
+static void warden_serve_sched_class(struct warden *w,
+                                     const struct warden_request *req,
+                                     int *fds, struct warden_reply *reply)
 {
     struct slot *s = named_slot(w, req, reply);
 
     (void)fds;
-    if (s && s->state == SLOT_ALIVE) /* one that ends is calm by itself */
-        slot_calm(w, s, req->u.slot.calm != 0);
+    if (s && s->state ==
+                 SLOT_ALIVE) /* an ending one is in the background already */
+        slot_set_background(w, s, req->u.slot.background != 0);
 }
 
-static void warden_serve_room(struct warden *w,
-                              const struct warden_request *req, int *fds,
-                              struct warden_reply *reply)
+static void warden_serve_cpu_reserve(struct warden *w,
+                                     const struct warden_request *req,
+                                     int *fds, struct warden_reply *reply)
 {
-    const struct slot *s = slot_find(w, req->u.room.slot);
+    const struct slot *s = slot_find(w, req->u.cpu_reserve.slot);
 
     (void)fds;
     (void)reply;
-    w->room = req->u.room.on != 0;
-    if (w->room)
-        sandbox_cpu_reserve(w->groups, s ? s->cpus : NULL);
+    w->cpu_reserve = req->u.cpu_reserve.on != 0;
+    if (w->cpu_reserve)
+        sandbox_cpu_reserve_choose(w->groups, s ? s->cpus : NULL);
     for (size_t i = 0; i < w->slot_count; i++)
-        if (w->slots[i]->calm)
-            slot_calm(w, w->slots[i], true);
+        if (w->slots[i]->background)
+            slot_set_background(w, w->slots[i], true);
 }
 
 static void warden_serve_kill(struct warden *w,
@@ -249,8 +319,8 @@ static void warden_serve_kill(struct warden *w,
     struct slot *s = named_slot(w, req, reply);
 
     (void)fds;
-    if (s && s->pid)
-        (void)kill(s->pid, SIGKILL); /* a zombie is as dead as can be */
+    if (s)
+        s->tier->signal(w, s, SIGKILL);
 }
 
 static void warden_serve_release(struct warden *w,
@@ -272,6 +342,17 @@ static void warden_serve_status(struct warden *w,
     (void)fds;
     fill_status(w, &reply->u.status);
 }
+static void warden_serve_zygotes(struct warden *w,
+                                 const struct warden_request *req, int *fds,
+                                 struct warden_reply *reply)
+{
+    (void)fds;
+    if (req->u.zygotes.count > WARDEN_ZYGOTES_MAX)
+        warden_reply_fail(reply, WARDEN_REFUSED, 0, "too many zygotes");
+    else if (!w->saver) /* else with the next one */
+        zygote_images_trim(w, &req->u.zygotes);
+}
+
 const struct warden_answer warden_answers[WARDEN_REQUEST_MAX] = {
     [WARDEN_SETUP] = {true, 0, warden_serve_setup},
     [WARDEN_RUNTIME] = {false, 1, warden_serve_runtime},
@@ -280,6 +361,7 @@ const struct warden_answer warden_answers[WARDEN_REQUEST_MAX] = {
     [WARDEN_KILL] = {false, 0, warden_serve_kill},
     [WARDEN_RELEASE] = {false, 0, warden_serve_release},
     [WARDEN_STATUS] = {false, 0, warden_serve_status},
-    [WARDEN_CALM] = {false, 0, warden_serve_calm},
-    [WARDEN_ROOM] = {false, 0, warden_serve_room},
+    [WARDEN_SCHED_CLASS] = {false, 0, warden_serve_sched_class},
+    [WARDEN_CPU_RESERVE] = {false, 0, warden_serve_cpu_reserve},
+    [WARDEN_ZYGOTES] = {false, 0, warden_serve_zygotes},
 };

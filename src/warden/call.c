@@ -2,8 +2,8 @@
 /*
  * The daemon's stubs for the warden; see call.h. Runs in gloveboxd, on any
  * thread; calls take turns. Opening the link starts the warden, while the
- * daemon still has the rights to. A thread of the link's own, the tender,
- * does what callers could not wait for.
+ * daemon still has the rights to. One thread per link, the tender, completes
+ * what callers stopped waiting for.
  */
 #include "warden/call.h"
 
@@ -29,23 +29,24 @@
 #define LINK_FD 3
 #define CLOSE_MS 8000u
 #define REPLY_MS 30000u  /* how long a call waits */
-#define RELEASE_MS 5000u /* the same where the link finishes it by itself */
-#define SILENT_MS 5000u  /* then the warden counts as not answering */
+#define RELEASE_MS 5000u /* the same where the tender can finish it */
+#define SILENT_MS                                                             \
+    5000u /* without a reply; then it counts as not answering                 \
+           */
 #define HEARTBEAT_MS 1000u
 #define RETRY_S 5
 
-/* What must still be done although its caller has stopped waiting. */
+/* A request that must be completed although its caller has given up. */
 struct owed {
     uint32_t type; /* WARDEN_RELEASE or WARDEN_KILL */
     uint32_t slot;
 };
 
 /*
- * At most one request is under way. A caller that has waited long enough
- * leaves it behind (`late`); whoever has the next turn first takes its reply
- * off the socket, and what it brought is given back. So a reply is never
- * taken for that of another request, and the link works again as soon as the
- * warden answers.
+ * At most one request is in flight. A caller that reaches its deadline leaves
+ * it behind (`late`). The next caller first reads the late reply and releases
+ * what it brought. So a reply is never matched to another request, and the
+ * link works again as soon as the warden answers.
  */
 struct warden_link {
     struct mutex lock;
@@ -55,16 +56,17 @@ struct warden_link {
     int sock;
     pid_t pid;
     uint32_t walls;
+    uint32_t tiers;
     atomic_bool alive;
 
-    /* With the turn and the lock; read with the lock. */
+    /* Written with the turn and the lock; read with the lock. */
     uint32_t seq;
     uint32_t flight_type; /* sent and not answered; 0: none */
     uint64_t flight_ms;   /* since when */
-    bool late;            /* its caller has left */
+    bool late;            /* its caller gave up */
     uint64_t answered_ms;
 
-    /* The lock. */
+    /* Under the lock. */
     struct owed *owed;
     size_t owed_count, owed_room;
     uint64_t timeouts, late_replies, reclaimed;
@@ -100,18 +102,17 @@ static void link_done(struct warden_link *link)
     free(link->owed);
 }
 
-/* ---- turns --------------------------------------------------------------
- */
+/* ---- turns -------------------------------------------------------------- */
 
 enum fate {
     ANSWERED,
     UNSENT, /* it did not get its turn */
     LATE,   /* sent; the reply has not come yet */
-    LOST    /* there is no warden any more */
+    LOST    /* the warden is gone */
 };
 
-/* The service notices by its end of the socket and stops. */
-static enum fate lose(struct warden_link *link)
+/* The service sees the socket hang up and stops. */
+static enum fate link_lose(struct warden_link *link)
 {
     mutex_lock(&link->lock);
     if (atomic_exchange(&link->alive, false) && !link->closing)
@@ -129,16 +130,9 @@ static uint64_t silence_ms(const struct warden_link *link)
     return link->flight_type ? clock_mono_ms() - link->flight_ms : 0;
 }
 
-/* Making and ending sandboxes takes a while and may wait; what a running
- * execution asks does not wait behind a line of those. */
-static bool is_long(uint32_t type)
-{
-    return type == WARDEN_SPAWN || type == WARDEN_RELEASE ||
-           type == WARDEN_RUNTIME;
-}
-
-/* False after the deadline and, unless patient, while the warden is silent: a
- * worker of the daemon does not wait for a warden that hangs. */
+/* False after the deadline and, unless patient, while the warden is silent, so
+ * that the workers of the daemon do not queue up behind a warden that hangs.
+ */
 static bool may_wait(const struct warden_link *link, uint64_t deadline,
                      bool patient)
 {
@@ -165,7 +159,10 @@ static bool take_link(struct warden_link *link, uint32_t type,
     bool mine;
 
     mutex_lock(&link->lock);
-    if (is_long(type)) {
+    /* Requests that create and end sandboxes are slow; requests of a running
+     * execution overtake them. */
+    if (type == WARDEN_SPAWN || type == WARDEN_RELEASE ||
+        type == WARDEN_RUNTIME) {
         while ((link->busy || link->short_waiting) &&
                may_wait(link, deadline, patient))
             wait_turn(link, &link->free_long, deadline);
@@ -195,10 +192,9 @@ static void leave_link(struct warden_link *link)
     mutex_unlock(&link->lock);
 }
 
-/* ---- what is owed -------------------------------------------------------
- */
+/* ---- what is owed ------------------------------------------------------- */
 
-static void owe(struct warden_link *link, uint32_t type, uint32_t slot)
+static void owe_request(struct warden_link *link, uint32_t type, uint32_t slot)
 {
     mutex_lock(&link->lock);
     if (link->owed_count == link->owed_room) {
@@ -218,10 +214,9 @@ static void count_event(struct warden_link *link, uint64_t *counter)
     mutex_unlock(&link->lock);
 }
 
-/* ---- one call -----------------------------------------------------------
- */
+/* ---- one call ----------------------------------------------------------- */
 
-/* A reply and what came with it. */
+/* A reply with its descriptors. */
 struct answer {
     struct warden_reply reply;
     int fds[WIRE_FDS_MAX];
@@ -236,19 +231,8 @@ static void drop_fds(struct answer *a)
     a->fd_count = 0;
 }
 
-static bool wait_readable(int sock, uint64_t deadline)
-{
-    struct pollfd p = {.fd = sock, .events = POLLIN};
-    int n;
-
-    do
-        n = poll(&p, 1, clock_left_ms(deadline));
-    while (n < 0 && errno == EINTR);
-    return n == 1;
-}
-
-/* One packet off the socket; false when it is none of the warden's. */
-static bool receive(int sock, struct answer *a)
+/* Reads one packet; false when it is not a reply. */
+static bool receive_reply(int sock, struct answer *a)
 {
     ssize_t n;
 
@@ -271,22 +255,29 @@ static void set_flight(struct warden_link *link, uint32_t type)
     mutex_unlock(&link->lock);
 }
 
-/* With the turn: the reply to what was sent last, and no other. */
-static enum fate await(struct warden_link *link, uint64_t deadline,
-                       struct answer *a)
+/* With the turn: the reply to the last request, and no other. */
+static enum fate await_reply(struct warden_link *link, uint64_t deadline,
+                             struct answer *a)
 {
     for (;;) {
-        if (!wait_readable(link->sock, deadline))
+        struct pollfd p = {.fd = link->sock, .events = POLLIN};
+        int n;
+
+        do
+            n = poll(&p, 1, clock_left_ms(deadline));
+        while (n < 0 && errno == EINTR);
+        if (n != 1)
             return LATE;
-        if (!receive(link->sock, a)) {
+
+        if (!receive_reply(link->sock, a)) {
             drop_fds(a);
-            return lose(link);
+            return link_lose(link);
         }
         if (a->reply.seq == link->seq && a->reply.type == link->flight_type)
             break;
         drop_fds(a);
         if (a->reply.seq == link->seq)
-            return lose(link); /* ours, and of another kind */
+            return link_lose(link); /* our number, another type */
         log_event(LOG_ERROR, "warden_reply_dropped", "why",
                   "it answers no request that is under way", NULL);
     }
@@ -294,34 +285,24 @@ static enum fate await(struct warden_link *link, uint64_t deadline,
     return ANSWERED;
 }
 
-/* With the turn: takes the reply to a request whose caller has left. A
- * sandbox that was made for it belongs to nobody and is ended. */
-static enum fate settle(struct warden_link *link, uint64_t deadline)
+/* With the turn: reads the reply to a request whose caller gave up. A sandbox
+ * created for it has no owner and is ended. */
+static enum fate settle_late_reply(struct warden_link *link, uint64_t deadline)
 {
     struct answer a = {0};
     enum fate fate;
 
     if (!link->flight_type)
         return ANSWERED;
-    fate = await(link, deadline, &a);
+    fate = await_reply(link, deadline, &a);
     if (fate != ANSWERED)
         return fate;
     drop_fds(&a);
     count_event(link, &link->late_replies);
     log_event(LOG_WARN, "warden_late_reply", NULL);
     if (a.reply.type == WARDEN_SPAWN && a.reply.result == WARDEN_OK)
-        owe(link, WARDEN_RELEASE, a.reply.u.spawned.slot);
+        owe_request(link, WARDEN_RELEASE, a.reply.u.spawned.slot);
     return ANSWERED;
-}
-
-static void leave_behind(struct warden_link *link)
-{
-    mutex_lock(&link->lock);
-    if (!link->late)
-        link->timeouts++;
-    link->late = true;
-    cond_signal(&link->tend);
-    mutex_unlock(&link->lock);
 }
 
 struct call {
@@ -340,7 +321,7 @@ static enum fate converse(struct warden_link *link, const struct call *c,
 
     if (!take_link(link, c->req->type, deadline, c->patient))
         return atomic_load(&link->alive) ? UNSENT : LOST;
-    fate = settle(link, deadline);
+    fate = settle_late_reply(link, deadline);
     if (fate == LATE) {
         leave_link(link);
         return UNSENT;
@@ -350,17 +331,24 @@ static enum fate converse(struct warden_link *link, const struct call *c,
         set_flight(link, c->req->type);
         if (wire_send(link->sock, c->req, sizeof(*c->req), c->fds,
                       c->fd_count) < 0)
-            fate = lose(link);
+            fate = link_lose(link);
     }
     if (fate == ANSWERED)
-        fate = await(link, deadline, ret);
-    if (fate == LATE)
-        leave_behind(link);
+        fate = await_reply(link, deadline, ret);
+    if (fate == LATE) {
+        mutex_lock(&link->lock);
+        if (!link->late)
+            link->timeouts++;
+        link->late = true;
+        cond_signal(&link->tend);
+        mutex_unlock(&link->lock);
+    }
     leave_link(link);
     return fate;
 }
 
-static int explain(struct warden_link *link, enum fate fate, struct error *err)
+static int explain_fate(struct warden_link *link, enum fate fate,
+                        struct error *err)
 {
     uint64_t silent;
 
@@ -385,7 +373,7 @@ static int explain(struct warden_link *link, enum fate fate, struct error *err)
     return error_retry(err, RETRY_S);
 }
 
-static int judge(const struct warden_reply *reply, struct error *err)
+static int check_reply(const struct warden_reply *reply, struct error *err)
 {
     switch ((enum warden_result)reply->result) {
     case WARDEN_OK:
@@ -409,9 +397,9 @@ static int judge(const struct warden_reply *reply, struct error *err)
 }
 
 /* A call whose reply has no descriptors. */
-static int call(struct warden_link *link, struct warden_request *req,
-                const int *fds, size_t fd_count, struct warden_reply *reply,
-                struct error *err)
+static int call_warden(struct warden_link *link, struct warden_request *req,
+                       const int *fds, size_t fd_count,
+                       struct warden_reply *reply, struct error *err)
 {
     struct call c = {req, fds, fd_count, link->reply_ms, false};
     struct answer a = {0};
@@ -419,20 +407,19 @@ static int call(struct warden_link *link, struct warden_request *req,
 
     if (fate == ANSWERED && (a.fd_count || a.full)) {
         drop_fds(&a);
-        fate = lose(link);
+        fate = link_lose(link);
     }
     if (fate != ANSWERED)
-        return explain(link, fate, err);
+        return explain_fate(link, fate, err);
     *reply = a.reply;
-    return judge(reply, err);
+    return check_reply(reply, err);
 }
 
-/* ---- the tender ---------------------------------------------------------
- */
+/* ---- the tender --------------------------------------------------------- */
 
-/* True when it need not be asked for again: it was done, or it was sent and
- * the warden will come to it. */
-static bool pay(struct warden_link *link, const struct owed *o)
+/* True when it need not be sent again: it was done, or it was sent and the
+ * warden will do it. */
+static bool send_owed(struct warden_link *link, const struct owed *o)
 {
     struct warden_request req = {.type = o->type, .u.slot = {.slot = o->slot}};
     struct call c = {&req, NULL, 0, link->reply_ms, true};
@@ -445,17 +432,7 @@ static bool pay(struct warden_link *link, const struct owed *o)
     return fate == ANSWERED || fate == LATE;
 }
 
-static void beat(struct warden_link *link)
-{
-    struct warden_request req = {.type = WARDEN_STATUS};
-    struct call c = {&req, NULL, 0, link->reply_ms, true};
-    struct answer a = {0};
-
-    (void)converse(link, &c, &a);
-    drop_fds(&a);
-}
-
-/* Does one thing that is due, without the lock; false when nothing is. */
+/* Does one thing that is due, without the lock; false: nothing is due. */
 static bool tend_one(struct warden_link *link)
 {
     uint64_t due = link->answered_ms + HEARTBEAT_MS;
@@ -466,9 +443,9 @@ static bool tend_one(struct warden_link *link)
         bool paid;
 
         mutex_unlock(&link->lock);
-        paid = pay(link, &first);
+        paid = send_owed(link, &first);
         mutex_lock(&link->lock);
-        if (paid) /* only this thread takes any away */
+        if (paid) /* only this thread removes entries */
             memmove(link->owed, link->owed + 1,
                     --link->owed_count * sizeof(link->owed[0]));
         return true;
@@ -476,13 +453,20 @@ static bool tend_one(struct warden_link *link)
     if (!link->late && clock_left_ms(due) > 0)
         return false;
     mutex_unlock(&link->lock);
-    beat(link);
+
+    struct warden_request req = {.type = WARDEN_STATUS};
+    struct call c = {&req, NULL, 0, link->reply_ms, true};
+    struct answer a = {0};
+
+    (void)converse(link, &c, &a);
+    drop_fds(&a);
+
     mutex_lock(&link->lock);
     return true;
 }
 
-/* Releases what is owed, reads late replies, and sends an idle warden a
- * heartbeat. */
+/* Sends owed releases, reads late replies, and sends a heartbeat to an idle
+ * warden. */
 static void warden_tender_main(void *arg)
 {
     struct warden_link *link = arg;
@@ -518,8 +502,7 @@ static void stop_tender(struct warden_link *link)
     thread_join(&link->tender);
 }
 
-/* ---- the link
- * ------------------------------------------------------------------ */
+/* ---- the link ----------------------------------------------------------- */
 
 static int warden_call_setup(struct warden_link *link,
                              const struct warden_setup *setup,
@@ -527,10 +510,12 @@ static int warden_call_setup(struct warden_link *link,
 {
     struct warden_request req = {.type = WARDEN_SETUP, .u.setup = *setup};
     struct warden_reply reply = {0};
-    int r = call(link, &req, NULL, 0, &reply, err);
+    int r = call_warden(link, &req, NULL, 0, &reply, err);
 
-    if (r == 0)
+    if (r == 0) {
         link->walls = reply.u.status.walls;
+        link->tiers = reply.u.status.tiers;
+    }
     return r;
 }
 
@@ -549,7 +534,7 @@ int warden_call_open(const char *path, const struct warden_setup *setup,
         return error_errno(err, ERR_INTERNAL, -r, "cannot make a socket");
     pid = fork();
     if (pid == 0) {
-        /* Still the starter's rights, all of them: becomes the warden. */
+        /* In the child, with all rights of the starter: becomes the warden. */
         if (dup3(pair[1], LINK_FD, 0) < 0 && errno != EINVAL)
             _exit(126);
         (void)fcntl(LINK_FD, F_SETFD, 0);
@@ -581,7 +566,8 @@ void warden_call_close(struct warden_link *link)
         return;
     stop_tender(link);
     fd_close(&link->sock);
-    /* It ends every session first; we may not have the right to kill it. */
+    /* The warden ends every session first; we may lack the right to kill it.
+     */
     while (waitpid(link->pid, NULL, WNOHANG) == 0 &&
            clock_left_ms(deadline) > 0) {
         struct timespec pause = {0, 2000000};
@@ -607,6 +593,11 @@ uint32_t warden_call_walls(const struct warden_link *link)
     return link->walls;
 }
 
+uint32_t warden_call_tiers(const struct warden_link *link)
+{
+    return link->tiers;
+}
+
 void warden_call_health(struct warden_link *link, struct warden_health *ret)
 {
     mutex_lock(&link->lock);
@@ -622,12 +613,11 @@ void warden_call_health(struct warden_link *link, struct warden_health *ret)
     mutex_unlock(&link->lock);
 }
 
-/* ---- stubs
- * ---------------------------------------------------------------------- */
+/* ---- stubs -------------------------------------------------------------- */
 
-int warden_call_runtime(struct warden_link *link, const char *image,
-                        int spec_fd, bool fresh_exec, uint32_t *ret_runtime,
-                        struct error *err)
+static int call_runtime(struct warden_link *link, uint32_t replaces,
+                        const char *image, int spec_fd, bool fresh_exec,
+                        uint32_t *ret_runtime, struct error *err)
 {
     struct warden_request req = {.type = WARDEN_RUNTIME};
     struct warden_reply reply = {0};
@@ -637,18 +627,36 @@ int warden_call_runtime(struct warden_link *link, const char *image,
         return error_set(err, ERR_INVALID, "the image's name is too long");
     memcpy(req.u.runtime.image, image, strlen(image));
     req.u.runtime.fresh_exec = fresh_exec;
-    r = call(link, &req, &spec_fd, 1, &reply, err);
+    req.u.runtime.replaces = replaces;
+    r = call_warden(link, &req, &spec_fd, 1, &reply, err);
     if (r == 0)
         *ret_runtime = reply.u.runtime;
     return r;
 }
 
-/* The sandbox stands, but what it is measured by was lost: it is ended. */
+int warden_call_runtime(struct warden_link *link, const char *image,
+                        int spec_fd, bool fresh_exec, uint32_t *ret_runtime,
+                        struct error *err)
+{
+    return call_runtime(link, 0, image, spec_fd, fresh_exec, ret_runtime, err);
+}
+
+int warden_call_runtime_change(struct warden_link *link, uint32_t runtime,
+                               const char *image, int spec_fd, bool fresh_exec,
+                               struct error *err)
+{
+    uint32_t same;
+
+    return call_runtime(link, runtime + 1, image, spec_fd, fresh_exec, &same,
+                        err);
+}
+
+/* The sandbox was created, but its meters were lost: it is ended. */
 static int no_descriptors(struct warden_link *link, const struct answer *a,
                           struct error *err)
 {
     if (a->reply.result == WARDEN_OK)
-        owe(link, WARDEN_RELEASE, a->reply.u.spawned.slot);
+        owe_request(link, WARDEN_RELEASE, a->reply.u.spawned.slot);
     (void)error_set(err, ERR_BUSY,
                     "the service has no file descriptors left for another "
                     "session");
@@ -657,8 +665,9 @@ static int no_descriptors(struct warden_link *link, const struct answer *a,
 
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
-                      int events_fd, const int *layers, uint32_t *ret_slot,
-                      struct meters *ret_meters, struct error *err)
+                      int events_fd, const int *layers,
+                      struct warden_spawned *ret, struct meters *ret_meters,
+                      struct error *err)
 {
     struct warden_request req = {.type = WARDEN_SPAWN, .u.spawn = *spawn};
     int fds[2 + WARDEN_LAYERS_MAX] = {ctl_fd, events_fd};
@@ -682,13 +691,13 @@ int warden_call_spawn(struct warden_link *link,
                                   (unsigned)a.fd_count)
                  : a.fd_count > 0)) {
         drop_fds(&a);
-        fate = lose(link);
+        fate = link_lose(link);
     }
     if (fate != ANSWERED)
-        return explain(link, fate, err);
-    r = judge(&a.reply, err);
+        return explain_fate(link, fate, err);
+    r = check_reply(&a.reply, err);
     if (r == 0)
-        *ret_slot = a.reply.u.spawned.slot;
+        *ret = a.reply.u.spawned;
     return r;
 }
 
@@ -698,7 +707,7 @@ static int call_slot(struct warden_link *link, uint32_t type,
 {
     struct warden_request req = {.type = type, .u.slot = *slot};
 
-    return call(link, &req, NULL, 0, reply, err);
+    return call_warden(link, &req, NULL, 0, reply, err);
 }
 
 int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
@@ -713,27 +722,36 @@ int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
     return r;
 }
 
-int warden_call_calm(struct warden_link *link, uint32_t slot, bool calm,
-                     struct error *err)
+int warden_call_sched_class(struct warden_link *link, uint32_t slot,
+                            bool background, struct error *err)
 {
-    struct warden_slot s = {.slot = slot, .calm = calm};
+    struct warden_slot s = {.slot = slot, .background = background};
     struct warden_reply reply = {0};
 
-    return call_slot(link, WARDEN_CALM, &s, &reply, err);
+    return call_slot(link, WARDEN_SCHED_CLASS, &s, &reply, err);
 }
 
-int warden_call_room(struct warden_link *link, bool on, uint32_t slot,
-                     struct error *err)
+int warden_call_zygotes(struct warden_link *link,
+                        const struct warden_zygotes *used, struct error *err)
 {
-    struct warden_request req = {.type = WARDEN_ROOM,
-                                 .u.room = {.on = on, .slot = slot}};
+    struct warden_request req = {.type = WARDEN_ZYGOTES, .u.zygotes = *used};
     struct warden_reply reply = {0};
 
-    return call(link, &req, NULL, 0, &reply, err);
+    return call_warden(link, &req, NULL, 0, &reply, err);
 }
 
-/* A request that is done in any case: when its reply is late the warden will
- * come to it, and when it could not be sent the tender sends it. */
+int warden_call_cpu_reserve(struct warden_link *link, bool on, uint32_t slot,
+                            struct error *err)
+{
+    struct warden_request req = {.type = WARDEN_CPU_RESERVE,
+                                 .u.cpu_reserve = {.on = on, .slot = slot}};
+    struct warden_reply reply = {0};
+
+    return call_warden(link, &req, NULL, 0, &reply, err);
+}
+
+/* A request that is completed in any case: if its reply is late, the warden
+ * does it later; if it could not be sent, the tender sends it. */
 static int call_surely(struct warden_link *link, uint32_t type, uint32_t slot,
                        struct error *err)
 {
@@ -744,13 +762,13 @@ static int call_surely(struct warden_link *link, uint32_t type, uint32_t slot,
 
     if (fate == ANSWERED && (a.fd_count || a.full)) {
         drop_fds(&a);
-        fate = lose(link);
+        fate = link_lose(link);
     }
     if (fate == ANSWERED)
-        return judge(&a.reply, err);
+        return check_reply(&a.reply, err);
     if (fate == UNSENT)
-        owe(link, type, slot);
-    return explain(link, fate, err);
+        owe_request(link, type, slot);
+    return explain_fate(link, fate, err);
 }
 
 int warden_call_kill(struct warden_link *link, uint32_t slot,
@@ -770,7 +788,7 @@ int warden_call_status(struct warden_link *link, struct warden_status *ret,
 {
     struct warden_request req = {.type = WARDEN_STATUS};
     struct warden_reply reply = {0};
-    int r = call(link, &req, NULL, 0, &reply, err);
+    int r = call_warden(link, &req, NULL, 0, &reply, err);
 
     if (r == 0)
         *ret = reply.u.status;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What this host can and cannot do, one line a wall or setting: name, state
- * (ok, warn, missing), required (yes, no), why, what to do; tab-separated.
- * Runs for `glovebox doctor`, with the rights of whoever asks, and uses the
- * same questions that decide at start-up (posture.c).
+ * What this host supports, one line per wall or setting: name, state (ok,
+ * warn, missing), required (yes, no), why, what to do; tab-separated. Runs for
+ * `glovebox doctor`, with the rights of its user, and uses the checks that
+ * decide at start-up (posture.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,7 +18,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "warden/serve.h"
-#include "warden/warden_int.h"
+#include "warden/tier.h"
 
 struct finding {
     const char *state;
@@ -40,8 +40,7 @@ static bool read_word(const char *path, char *ret, size_t size)
     return true;
 }
 
-/* ---- walls
- * -------------------------------------------------------------------- */
+/* ---- walls -------------------------------------------------------------- */
 
 static const struct {
     uint32_t wall;
@@ -79,8 +78,7 @@ static const struct {
      "memory: accept_missing_walls: scratch"},
 };
 
-/* ---- settings
- * ------------------------------------------------------------------- */
+/* ---- settings ----------------------------------------------------------- */
 
 static void look_kernel(struct warden *w, struct finding *f)
 {
@@ -93,6 +91,18 @@ static void look_kernel(struct warden *w, struct finding *f)
     f->state = major > 5 || (major == 5 && minor >= 14) ? OK : MISSING;
     (void)snprintf(f->why, sizeof(f->why), "Linux %s", u.release);
     f->fix = "5.14 or newer is needed";
+}
+
+static void look_tiers(struct warden *w, struct finding *f)
+{
+    const char *missing;
+
+    tier_runsc_open(w);
+    missing = tier_runsc_missing(w);
+    f->state = OK;
+    (void)snprintf(f->why, sizeof(f->why), "%s%s%s", tier_clone.name,
+                   missing ? "; " : ", ", missing ? missing : tier_runsc.name);
+    fd_close(&w->runsc_fd);
 }
 
 static void look_cgroup(struct warden *w, struct finding *f)
@@ -234,6 +244,7 @@ static const struct {
     void (*look)(struct warden *w, struct finding *f);
 } settings[] = {
     {"kernel", true, look_kernel},
+    {"isolation", false, look_tiers},
     {"overlay", true, look_overlay},
     {"workspace layers", false, look_layers},
     {"control groups", false, look_cgroup},
@@ -256,17 +267,18 @@ static void print_line(const char *name, const char *state, bool required,
 int warden_doctor_print(void)
 {
     struct warden w = {.filter_fd = -1,
+                       .runsc_fd = -1,
                        .sock = -1,
                        .daemon_mounts = -1,
                        .meters = METERS_NONE};
     uint32_t standing;
     int status = 0;
 
-    /* A failure leaves the wall out, which is what gets printed. */
+    /* A failure leaves the wall missing, which is printed. */
     (void)sandbox_cgroup_open("/sys/fs/cgroup", "/proc/self/cgroup",
                               "glovebox-doctor", &w.groups);
     (void)sandbox_seccomp_build(&w.filter_fd);
-    standing = warden_posture_walls(&w);
+    standing = w.walls = warden_posture_walls(&w);
     for (size_t i = 0; i < ARRAY_SIZE(walls); i++) {
         bool up = standing & walls[i].wall;
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Storage work in a child: making and freeing a scratch waits for the disk,
- * above all freeing, which writes back what an ended session left unwritten.
- * The warden has one thread, so what waits is done by a fork of it, one for
- * each piece of work, and the loop goes on with other sessions.
+ * Storage work in a child. Creating and freeing a scratch waits for the disk,
+ * above all freeing, which writes back the dirty pages of an ended session.
+ * The warden has one thread, so it forks a child for each such task, and its
+ * loop serves other sessions meanwhile.
  *
- * A maker sends its mounts over a socket and exits; one that frees just
- * exits. Children close every descriptor they do not need at once: a copy of
- * another slot's mount would keep that one from going.
+ * A child that creates sends its mounts over a socket and exits; one that
+ * frees just exits. Children close every descriptor they do not need at once:
+ * a copy of another slot's mount would keep that mount alive.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,12 +18,12 @@
 
 #include "base/fd.h"
 #include "base/mem.h"
-#include "base/sched.h"
-#include "warden/warden_int.h"
+#include "fair/fair.h"
+#include "warden/tier.h"
 #include "wire/wire.h"
 
 /* keep: borrowed, in any order, -1 for none. */
-static void keep_only(int *keep, size_t count)
+void helper_keep_fds(int *keep, size_t count)
 {
     unsigned from = STDERR_FILENO + 1;
 
@@ -44,7 +44,8 @@ static void keep_only(int *keep, size_t count)
     (void)close_range(from, ~0u, 0);
 }
 
-static _Noreturn void run_maker(struct warden *w, struct slot *s, int sock)
+static _Noreturn void helper_run_maker(struct warden *w, struct slot *s,
+                                       int sock)
 {
     int keep[] = {w->scratch_dir, sock};
     struct helper_result made = {0};
@@ -52,10 +53,10 @@ static _Noreturn void run_maker(struct warden *w, struct slot *s, int sock)
     size_t count = 0;
     int r;
 
-    keep_only(keep, ARRAY_SIZE(keep));
+    helper_keep_fds(keep, ARRAY_SIZE(keep));
     r = scratch_open(w, s);
     if (r == 0 && w->layers)
-        (void)layers_prepare(w, s); /* tried again when they are asked for */
+        (void)layers_prepare(w, s); /* repeated when layers are requested */
     made.errnum = -r;
     made.loop_index = s->loop_index;
     made.scratch = r == 0 && s->scratch_fd >= 0;
@@ -80,7 +81,7 @@ int helper_make(struct warden *w, struct slot *s)
     s->helper = fork();
     if (s->helper == 0) {
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        run_maker(w, s, pair[1]);
+        helper_run_maker(w, s, pair[1]);
     }
     r = s->helper < 0 ? -errno : 0;
     fd_close(&pair[1]);
@@ -117,19 +118,21 @@ int helper_made(struct slot *s)
     return -made.errnum;
 }
 
-/* Waits until the warden has closed its own: whoever is last has to wait for
- * the disk. */
-static _Noreturn void run_freer(struct warden *w, struct slot *s, int go)
+/* Waits until the warden has closed its descriptors: the process that closes
+ * last waits for the disk. */
+static _Noreturn void helper_run_freer(struct warden *w, struct slot *s,
+                                       int go)
 {
     int keep[] = {w->scratch_dir, s->scratch_fd, s->dev_fd, go};
     char byte;
 
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    sched_usual(); /* no request waits for this */
-    keep_only(keep, ARRAY_SIZE(keep));
-    (void)fd_read_all(go, &byte, 1); /* the end, or it was killed */
+    fair_priority_reset(); /* no request waits for this */
+    helper_keep_fds(keep, ARRAY_SIZE(keep));
+    /* Ends with the warden too. */
+    (void)fd_read_all(go, &byte, 1);
     scratch_remove(w, s);
-    fd_close(&w->scratch_dir); /* with it our share of the lock on it */
+    fd_close(&w->scratch_dir); /* and with it our share of its lock */
     scratch_close(s);
     _exit(0);
 }
@@ -143,7 +146,7 @@ int helper_free(struct warden *w, struct slot *s)
         return r;
     s->helper = fork();
     if (s->helper == 0)
-        run_freer(w, s, go[0]);
+        helper_run_freer(w, s, go[0]);
     r = s->helper < 0 ? -errno : 0;
     if (r < 0)
         s->helper = 0;
@@ -152,4 +155,21 @@ int helper_free(struct warden *w, struct slot *s)
     fd_close(&go[0]);
     fd_close(&go[1]);
     return r;
+}
+
+void helper_remove(const struct warden *w, const char *name)
+{
+    int keep[] = {w->scratch_dir};
+    pid_t pid = fork();
+
+    if (pid > 0)
+        return; /* reaped by the loop */
+    if (pid == 0) {
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        fair_priority_reset();
+        helper_keep_fds(keep, ARRAY_SIZE(keep));
+    }
+    checkpoint_remove(w, name);
+    if (pid == 0)
+        _exit(0);
 }

@@ -1,15 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Layers: folders of the daemon's own that lie, read-only, below what a
- * session writes to /mnt/data. Each becomes a detached mount that shows the
- * service user's files as the session user's, so that an overlay made by the
- * session can show, copy up and hide them, while nothing can write to them.
- * Whether this kernel and the data directory's file system can do that is
- * tried once, at set-up.
+ * Layers: folders that the daemon owns and that are mounted, read-only, below
+ * what a session writes to /mnt/data. Each becomes a detached, id-mapped mount
+ * that shows the service user's files as the session user's. An overlay made
+ * by the session can show, copy up and hide them, but nothing can write to
+ * them. Whether the host's kernel and the file system of the data directory
+ * support this is tested once, at set-up.
  *
- * Runs in the warden as root. It acts on the descriptors it was given, opens
- * nothing in such a folder, and takes only folders that belong to the
- * service user.
+ * Runs in the warden as root. It uses the descriptors it received, opens
+ * nothing in such a folder, and accepts only folders of the service user.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,8 +29,7 @@
 
 #define STAGE "/tmp" /* covered, in a mount namespace of its own */
 
-/* ---- who owns what -------------------------------------------------------
- */
+/* ---- who owns what ------------------------------------------------------ */
 
 static int write_map(pid_t pid, const char *name, uint32_t from, uint32_t to)
 {
@@ -42,8 +40,8 @@ static int write_map(pid_t pid, const char *name, uint32_t from, uint32_t to)
     return fd_write_file(AT_FDCWD, path, line);
 }
 
-/* A user namespace in which the daemon's ids mean the session's host uid. A
- * process has to be born into one; this one is there for nothing else. */
+/* A user namespace that maps the daemon's ids to the session's host uid. Only
+ * a process can create one; this child exists for nothing else. */
 static int make_map(const struct warden *w, uid_t to)
 {
     long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
@@ -80,8 +78,7 @@ static bool is_daemons(const struct warden *w, int folder)
            st.st_uid == w->daemon_uid && st.st_gid == w->daemon_gid;
 }
 
-/* ---- the mount -----------------------------------------------------------
- */
+/* ---- the mount ---------------------------------------------------------- */
 
 static int clone_mount(int folder)
 {
@@ -91,8 +88,8 @@ static int clone_mount(int folder)
     return fd < 0 ? -errno : fd;
 }
 
-/* A mount can be cloned only from within its own namespace, and the daemon's
- * folder is in the daemon's; so we go there and come back. */
+/* A mount can be cloned only inside its own mount namespace, which is the
+ * daemon's; so the warden enters it and returns. */
 static int clone_daemons(const struct warden *w, int folder)
 {
     int fd;
@@ -103,11 +100,11 @@ static int clone_daemons(const struct warden *w, int folder)
         return -errno;
     fd = clone_mount(folder);
     if (setns(w->own_mounts, CLONE_NEWNS) < 0)
-        abort(); /* not to serve a request among the host's mounts */
+        abort(); /* never serve requests in the host's mount namespace */
     return fd;
 }
 
-/* Makes a mount nobody has seen yet a layer. */
+/* Turns a detached mount into a layer. */
 static int make_layer(int mount_fd, int map)
 {
     struct mount_attr attr = {
@@ -152,10 +149,9 @@ int layers_open(const struct warden *w, struct slot *s, const int *folders,
     return r;
 }
 
-/* ---- can it be done here? ------------------------------------------------
- */
+/* ---- can it be done here? ----------------------------------------------- */
 
-/* In a child: lays an overlay over the mount. */
+/* In a child: tries an overlay on the mount. */
 static bool lay_over(int mount_fd)
 {
     return unshare(CLONE_NEWNS) == 0 &&

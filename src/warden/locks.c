@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * File locks: the one thing a session could take without end, because Linux
- * neither counts them as a control group's memory nor limits their number.
- * So the warden looks through the kernel's list of them once a second and
- * ends a session that holds too many. Runs in the warden's loop; it reads
- * what the kernel wrote, and a bounded part of it.
+ * Limits file locks, the one resource that a session could take without end:
+ * Linux neither charges them to a control group nor limits their number. Once
+ * a second the warden reads the host's list of locks and ends a session that
+ * holds too many. Runs in the warden's loop; it reads a bounded part of a list
+ * that only the host's kernel writes.
  *
  * Locks of open file descriptions name no holder and are refused by the
  * system call filter; flock() locks are bounded by descriptors but count
@@ -20,18 +20,19 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "warden/warden_int.h"
+#include "warden/tier.h"
 
 #define LOOK_MS 1000u
 #define AGAIN_MS 100u
 #define IDLE_MS 60000
-/* Reading is slow: each page of the list makes all lockers of the machine
- * wait, and starts over inside the kernel. */
+/* Reading is slow: each page of the list blocks all locking on the machine and
+ * restarts the walk in the kernel. */
 #define LINES_MAX 6000u
-#define NOTABLE 500u /* what a session may be suspected for */
+#define NOTABLE                                                               \
+    500u /* from here a session may be ended when the list is cut */
 #define KNOWN 256u
 
-/* Who is who, so that each process is looked up about once in a pass. */
+/* A cache, so that each process is looked up about once per pass. */
 struct known {
     pid_t pid;
     struct slot *slot;
@@ -45,17 +46,8 @@ static bool any_alive(const struct warden *w)
     return false;
 }
 
-/* "3: POSIX  ADVISORY  WRITE 4711 00:2a:5 0 0"; 0 when the line names nobody,
- * as those of waiters do, which have an arrow before the kind. */
-static pid_t holder(const char *line)
-{
-    int pid = 0;
-
-    return sscanf(line, "%*s %*s %*s %*s %d", &pid) == 1 && pid > 0 ? pid : 0;
-}
-
-/* By its host uid, which is the session's alone. */
-static struct slot *owner(struct warden *w, pid_t pid)
+/* By its host uid, which no other session has. */
+static struct slot *lock_owner(struct warden *w, pid_t pid)
 {
     char path[32];
     char *status cleanup(mem_free) = NULL;
@@ -72,12 +64,13 @@ static struct slot *owner(struct warden *w, pid_t pid)
     return slot_find(w, (uint32_t)(uid - w->setup.uid_base));
 }
 
-static struct slot *owner_known(struct warden *w, struct known *all, pid_t pid)
+static struct slot *lock_owner_cached(struct warden *w, struct known *all,
+                                      pid_t pid)
 {
     struct known *k = &all[(unsigned)pid % KNOWN];
 
     if (k->pid != pid)
-        *k = (struct known){pid, owner(w, pid)};
+        *k = (struct known){pid, lock_owner(w, pid)};
     return k->slot;
 }
 
@@ -94,17 +87,19 @@ static bool count_locks(struct warden *w)
     if (!list)
         return false; /* a kernel without file locks */
     for (; n < LINES_MAX && fgets(line, sizeof(line), list); n++) {
-        pid_t pid = holder(line);
-        struct slot *s = pid ? owner_known(w, all, pid) : NULL;
+        struct slot *s = NULL;
+        int pid;
 
+        if (sscanf(line, "%*s %*s %*s %*s %d", &pid) == 1 && pid > 0)
+            s = lock_owner_cached(w, all, pid);
         if (s && ++s->locks > WARDEN_LOCKS_MAX)
-            break; /* that one goes; the others at the next look */
+            break; /* it is ended; others at the next look */
     }
     (void)fclose(list); /* was only read */
     return n == LINES_MAX;
 }
 
-static void end_session(struct slot *s)
+static void locks_end_session(struct warden *w, struct slot *s)
 {
     char number[16];
 
@@ -114,7 +109,7 @@ static void end_session(struct slot *s)
     log_event(LOG_WARN, "too_many_locks", "group", s->group, "locks", number,
               NULL);
     s->locks_ended = s->locks;
-    (void)kill(s->pid, SIGKILL); /* our own child, not yet reaped */
+    s->tier->signal(w, s, SIGKILL);
 }
 
 int locks_tend(struct warden *w)
@@ -122,7 +117,7 @@ int locks_tend(struct warden *w)
     struct slot *most = NULL;
     bool more;
 
-    /* Without uids of their own there is no telling sessions apart. */
+    /* Without a uid per session, sessions cannot be told apart. */
     if (!(w->walls & WARDEN_WALL_UIDS) || !any_alive(w))
         return IDLE_MS;
     if (clock_left_ms(w->locks_due_ms) > 0)
@@ -132,13 +127,14 @@ int locks_tend(struct warden *w)
         struct slot *s = w->slots[i];
 
         if (s->locks > WARDEN_LOCKS_MAX)
-            end_session(s);
+            locks_end_session(w, s);
         if (!most || s->locks > most->locks)
             most = s;
     }
-    /* Several may hide behind each other; the worst goes first. */
+    /* The list was cut, so others may hold more; the largest is ended first.
+     */
     if (more && most && most->locks > NOTABLE)
-        end_session(most);
+        locks_end_session(w, most);
     w->locks_due_ms = clock_mono_ms() + (more ? AGAIN_MS : LOOK_MS);
     return more ? AGAIN_MS : LOOK_MS;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The second check. Runs in the warden on every request, as if the daemon
- * had been taken over: nothing it asks for may exceed what SETUP allowed, and
- * names must be single path components of a plain alphabet.
+ * Checks every field of every request again, as if an attacker controlled the
+ * daemon: no value may exceed what SETUP allowed, and names must be single
+ * path components of a plain alphabet. Runs in the warden.
  */
 #include <string.h>
 
@@ -64,12 +64,14 @@ bool warden_policy_setup(const struct warden_setup *s, const char **ret_why)
     return true;
 }
 
-bool warden_policy_runtime(const struct warden_runtime *r,
+bool warden_policy_runtime(const struct warden *w,
+                           const struct warden_runtime *r,
                            const char **ret_why)
 {
     CHECK(plain_name(r->image, sizeof(r->image)),
           "the image name is not plain");
     CHECK(r->fresh_exec <= 1, "fresh_exec is not a flag");
+    CHECK(r->replaces <= w->runtime_count, "no such runtime to replace");
     return true;
 }
 
@@ -80,6 +82,8 @@ bool warden_policy_spawn(const struct warden *w, const struct warden_spawn *s,
     const struct warden_limits *l = &s->limits;
 
     CHECK(s->runtime < w->runtime_count, "no such runtime");
+    CHECK(plain_name(s->tier, sizeof(s->tier)),
+          "the name of the isolation tier is not plain");
     CHECK(s->layers <= WARDEN_LAYERS_MAX, "layers is out of bounds");
     CHECK(s->layers == 0 || w->layers,
           "layers: this host cannot lay files below a session");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Which walls this host can build, asked of the kernel itself rather than of
- * its version. Runs in the warden, at set-up and for `glovebox doctor`.
+ * Which walls this host can build, found by trying rather than by the kernel's
+ * version. Runs in the warden, at set-up and for `glovebox doctor`.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,8 +20,8 @@
 
 #define NOBODY 65534
 
-/* Real root, with ids to give away? Inside a user namespace of our own the
- * map holds one line of one id. */
+/* Real root, with ids to assign? In a user namespace of our own the map has
+ * one line with one id. */
 static bool has_uids(const struct warden *w)
 {
     char *map cleanup(mem_free) = NULL;
@@ -34,8 +34,8 @@ static bool has_uids(const struct warden *w)
            count > 65536 && w->setup.uid_base < count;
 }
 
-/* Asked as whom the zygote is: root may what it may not. Where our own id is
- * the only one, the change fails, and the zygote is who we are. */
+/* Tried as an unprivileged user, like the zygote: root may do more. Where our
+ * own id is the only one, changing it fails, and the zygote has our id. */
 static bool has_userns(void)
 {
     int status = 0;
@@ -49,12 +49,6 @@ static bool has_userns(void)
     return pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
 }
 
-static bool has_landlock(void)
-{
-    return syscall(SYS_landlock_create_ruleset, NULL, 0,
-                   LANDLOCK_CREATE_RULESET_VERSION) >= 1;
-}
-
 uint32_t warden_posture_walls(const struct warden *w)
 {
     uint32_t walls = w->groups ? sandbox_cgroup_walls(w->groups) : 0;
@@ -63,7 +57,8 @@ uint32_t warden_posture_walls(const struct warden *w)
         walls |= WARDEN_WALL_UIDS;
     if (has_userns())
         walls |= WARDEN_WALL_USERNS;
-    if (has_landlock())
+    if (syscall(SYS_landlock_create_ruleset, NULL, 0,
+                LANDLOCK_CREATE_RULESET_VERSION) >= 1)
         walls |= WARDEN_WALL_LANDLOCK;
     if (w->filter_fd >= 0 && prctl(PR_GET_SECCOMP) >= 0)
         walls |= WARDEN_WALL_SECCOMP;

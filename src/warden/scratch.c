@@ -2,11 +2,12 @@
 /*
  * Scratch: what a session writes to /mnt/data. A sparse image with a
  * journal-less ext4 on a loop device, so that bytes and inodes have hard
- * caps and files do not count as the session's memory; held as a detached
+ * caps and files do not count as the session's memory; kept as a detached
  * mount that appears in no mount table of the host. Images are sparse copies
- * of a template, because making a file system for each would take longer
- * than starting a session. The device nodes of a session are made here too:
- * each has inodes of its own, so that not even a lock on /dev/null is shared.
+ * of a template, because creating a file system for each would take longer
+ * than starting a session. The device nodes of a session are created here too:
+ * each session has separate inodes, so that not even a lock on /dev/null is
+ * shared.
  *
  * Runs in the warden as root. It never opens anything inside a scratch by
  * name.
@@ -36,28 +37,19 @@
 #define LOOP_TRIES 64
 #define TEMPLATES_MAX 16
 #define RESERVED 11 /* inodes that ext4 keeps for itself */
-/* Of inodes and blocks: two folders that the session makes for /mnt/data, and
- * a folder and the mark of deletion that an overlay makes. */
+/* Inodes and blocks for two folders that the session creates for /mnt/data,
+ * and for a folder and the whiteout that an overlay creates. */
 #define OURS 4
 
-/* ---- the image ------------------------------------------------------------
- */
-
-/* What the kernel shows as the name behind our loop device. */
-static void loop_label(const struct warden *w, const struct slot *s,
-                       char ret[LO_NAME_SIZE])
-{
-    (void)snprintf(ret, LO_NAME_SIZE, "%.40s/%u", w->setup.instance,
-                   s->number);
-}
+/* ---- the image ---------------------------------------------------------- */
 
 static void image_name(const struct slot *s, char ret[32])
 {
     (void)snprintf(ret, 32, "%u.img", s->number);
 }
 
-/* Root, every capability: runs a program of e2fsprogs on an image of ours,
- * which is argv's last but one or last, and nothing else. */
+/* With root and every capability: runs a program of e2fsprogs on an image of
+ * ours, which is one of the last two arguments. */
 static int run_tool(struct warden *w, const char *const *argv)
 {
     char *environment[] = {NULL};
@@ -81,8 +73,8 @@ static int run_tool(struct warden *w, const char *const *argv)
     return status == 0 ? 0 : -EIO;
 }
 
-/* A file system without lost+found: to take it away from each image after
- * mounting would mean to wait for the disk each time. */
+/* A file system without lost+found: removing it from each image after mounting
+ * would wait for the disk each time. */
 static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
                     uint32_t inodes)
 {
@@ -118,9 +110,9 @@ static int run_mkfs(struct warden *w, const char *name, uint64_t bytes,
 }
 
 /*
- * How large an image must be so that about `bytes` of it are the session's.
- * ext4 takes for itself the inode table, a few blocks of each group and a
- * fiftieth, at most 4096 blocks, which it never hands out.
+ * The size of an image in which the session can use about `bytes`. ext4 itself
+ * needs the inode table, a few blocks per group and a fiftieth, at most 4096
+ * blocks, as a reserve.
  */
 static uint64_t image_size(uint64_t bytes, uint32_t inodes)
 {
@@ -132,7 +124,8 @@ static uint64_t image_size(uint64_t bytes, uint32_t inodes)
     return (blocks + MIN(blocks / 48, (uint64_t)4096)) * BLOCK;
 }
 
-/* "<number>.img" and "template-…": what this file makes and may remove. */
+/* "<number>.img" and "template-…": the files that this module creates and may
+ * remove. */
 static bool is_image(const char *name)
 {
     size_t digits = strspn(name, "0123456789");
@@ -145,12 +138,6 @@ static bool is_template(const char *name)
     return strncmp(name, "template-", 9) == 0;
 }
 
-/* One that is still being made, for the slot in its name. */
-static void unfinished_name(const struct slot *s, char ret[32])
-{
-    (void)snprintf(ret, 32, "template-%u.new", s->number);
-}
-
 static bool is_unfinished(const char *name)
 {
     size_t len = strlen(name);
@@ -158,8 +145,8 @@ static bool is_unfinished(const char *name)
     return len > 4 && strcmp(name + len - 4, ".new") == 0;
 }
 
-/* Sessions choose their sizes, so templates could become any number: past a
- * few the rest goes, and what is in use is made again. */
+/* Sessions choose their sizes, so there could be any number of templates.
+ * Beyond a few the rest is removed and created again when needed. */
 static void bound_templates(struct warden *w)
 {
     int copy = fd_dup(w->scratch_dir, 3);
@@ -176,8 +163,8 @@ static void bound_templates(struct warden *w)
             (void)unlinkat(w->scratch_dir, d->d_name, 0); /* ours alone */
 }
 
-/* Other children may make the same one at the same time: the name appears
- * when it is complete, and whichever comes last stays. */
+/* Other children may create the same one at the same time: the name appears
+ * when it is complete, and the last one stays. */
 static int make_template(struct warden *w, const struct slot *s,
                          const char *name)
 {
@@ -185,7 +172,7 @@ static int make_template(struct warden *w, const struct slot *s,
     char unfinished[32];
     int fd, r;
 
-    unfinished_name(s, unfinished);
+    (void)snprintf(unfinished, 32, "template-%u.new", s->number);
     fd = openat(w->scratch_dir, unfinished,
                 O_CREAT | O_TRUNC | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
@@ -248,7 +235,7 @@ static int open_image(struct warden *w, struct slot *s)
     int r;
 
     image_name(s, name);
-    /* Exclusively: a name left over must never become a stranger's files. */
+    /* O_EXCL: a leftover image must never become another session's files. */
     template = open_template(w, s);
     if (template <0)
         return template;
@@ -260,11 +247,10 @@ static int open_image(struct warden *w, struct slot *s)
     return r < 0 ? r : take_fd(fd);
 }
 
-/* ---- loop device and mount
- * -------------------------------------------------- */
+/* ---- loop device and mount ---------------------------------------------- */
 
-/* Binds the image to a free loop device that lets go of it by itself when
- * the last user is gone. Two processes may race for the same one. */
+/* Binds the image to a free loop device with autoclear, so that the device is
+ * freed with its last user. Two processes may race for one device. */
 static int attach_loop(int image, const char *label, int *ret_index)
 {
     int control cleanup(fd_close) =
@@ -333,7 +319,9 @@ static int mount_image(struct warden *w, struct slot *s)
 
     if (image < 0)
         return image;
-    loop_label(w, s, label);
+    /* The label is the backing file that sysfs shows for the loop device. */
+    (void)snprintf(label, LO_NAME_SIZE, "%.40s/%u", w->setup.instance,
+                   s->number);
     loop = attach_loop(image, label, &s->loop_index);
     if (loop < 0)
         return loop;
@@ -384,8 +372,7 @@ static int mount_devices(struct slot *s)
     return 0;
 }
 
-/* ---- for slot.c
- * ---------------------------------------------------------------- */
+/* ---- for slot.c --------------------------------------------------------- */
 
 int scratch_open(struct warden *w, struct slot *s)
 {
@@ -403,8 +390,8 @@ void scratch_close(struct slot *s)
     fd_close(&s->dev_fd);
 }
 
-/* Asked of sysfs: to open the device would wait for whoever is letting go of
- * it, and then be the last one to. */
+/* Reads sysfs: opening the device would wait for the process that closes it,
+ * and then be its last user. */
 bool scratch_busy(const struct warden *w, const struct slot *s)
 {
     char path[64], folder[WARDEN_PATH_MAX], image[WARDEN_PATH_MAX + 32];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The warden's loop: takes requests, has them answered (answers.c), reaps
- * children and ends everything when the link ends. Runs as root (or as root of
- * its own user namespace), one thread. A request that is malformed, untimely
- * or carries the wrong descriptors ends the link and with it every session; it
- * is never answered.
+ * The warden's loop: receives requests and answers them (answers.c), reaps
+ * children, and ends everything when the link closes. Runs as root (or as root
+ * of its own user namespace), one thread. A request that is malformed, out of
+ * order or carries the wrong descriptors closes the link, which ends every
+ * session; it is never answered.
  */
 #include "warden/serve.h"
 
@@ -23,7 +23,7 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "warden/warden_int.h"
+#include "warden/tier.h"
 #include "wire/wire.h"
 
 #define DRAIN_MS 5
@@ -46,14 +46,19 @@ static bool send_reply(struct warden *w, struct warden_reply *reply)
 }
 
 static const char *const request_names[WARDEN_REQUEST_MAX] = {
-    [WARDEN_SETUP] = "setup",   [WARDEN_RUNTIME] = "runtime",
-    [WARDEN_SPAWN] = "spawn",   [WARDEN_USAGE] = "usage",
-    [WARDEN_KILL] = "kill",     [WARDEN_RELEASE] = "release",
-    [WARDEN_STATUS] = "status", [WARDEN_CALM] = "calm",
-    [WARDEN_ROOM] = "room",
+    [WARDEN_SETUP] = "setup",
+    [WARDEN_RUNTIME] = "runtime",
+    [WARDEN_SPAWN] = "spawn",
+    [WARDEN_USAGE] = "usage",
+    [WARDEN_KILL] = "kill",
+    [WARDEN_RELEASE] = "release",
+    [WARDEN_STATUS] = "status",
+    [WARDEN_SCHED_CLASS] = "sched_class",
+    [WARDEN_CPU_RESERVE] = "cpu_reserve",
+    [WARDEN_ZYGOTES] = "zygotes",
 };
 
-/* Everybody has waited for it. */
+/* The warden has one thread, so every session waited for this step. */
 static void note_slow(const char *step, uint64_t started_ms)
 {
     uint64_t took = clock_mono_ms() - started_ms;
@@ -74,7 +79,7 @@ static bool serve_one(struct warden *w)
     int fds[WIRE_FDS_MAX];
     size_t count = 0;
     ssize_t n = wire_recv(w->sock, &req, sizeof(req), fds, &count);
-    bool full = n == -EMFILE; /* our table has no room for its descriptors */
+    bool full = n == -EMFILE; /* our descriptor table is full */
     const struct warden_answer *a = (full || n == (ssize_t)sizeof(req)) &&
                                             req.type > 0 &&
                                             req.type < WARDEN_REQUEST_MAX
@@ -105,14 +110,14 @@ static bool serve_one(struct warden *w)
     return good;
 }
 
-static void reap(struct warden *w)
+static void reap_children(struct warden *w)
 {
     struct signalfd_siginfo info;
     int status;
     pid_t pid;
 
     while (read(w->signals, &info, sizeof(info)) > 0)
-        ; /* one is as good as many */
+        ; /* waitpid finds all of them */
     while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
         struct slot *s = slot_by_pid(w, pid);
 
@@ -122,8 +127,8 @@ static void reap(struct warden *w)
             slot_reaped(s, status);
         else if (worked_on)
             worked_on->helper = 0;
-        else
-            (void)zygote_on_exit(w, pid); /* else one that was retired */
+        else if (!checkpoint_on_exit(w, pid, status))
+            (void)zygote_on_exit(w, pid); /* or a zygote that was retired */
     }
 }
 
@@ -132,22 +137,21 @@ static size_t watch_zygotes(struct warden *w, struct pollfd *polls,
 {
     size_t n = 0;
 
-    for (size_t i = 0; i < w->runtime_count; i++) {
-        struct zygote *both[] = {&w->runtimes[i].current,
-                                 &w->runtimes[i].next};
+    for (size_t i = 0; i < w->runtime_count; i++)
+        for (size_t k = 0; k < RUNTIME_ZYGOTES; k++) {
+            struct zygote *z = zygote_at(&w->runtimes[i], k);
 
-        for (size_t k = 0; k < ARRAY_SIZE(both); k++)
-            if (both[k]->pid) {
-                polls[n] = (struct pollfd){both[k]->sock, POLLIN, 0};
+            if (z->pid) {
+                polls[n] = (struct pollfd){z->sock, POLLIN, 0};
                 owners[n] = &w->runtimes[i];
-                zygotes[n++] = both[k];
+                zygotes[n++] = z;
             }
-    }
+        }
     return n;
 }
 
-/* What children have made, wherever they say that they are done. */
-static void take_made(struct warden *w)
+/* Takes over the storage that children have finished. */
+static void take_made_storage(struct warden *w)
 {
     for (size_t i = 0; i < w->slot_count; i++) {
         struct slot *s = w->slots[i];
@@ -158,7 +162,8 @@ static void take_made(struct warden *w)
     }
 }
 
-/* A killed zygote takes a moment to go; who stopped the service may look. */
+/* A killed zygote takes a moment to end; a stopped service must not leave one.
+ */
 static bool has_children(void)
 {
     siginfo_t info;
@@ -172,29 +177,33 @@ static void end_everything(struct warden *w)
 
     w->ending = true;
     zygote_stop_all(w);
+    checkpoint_stop_all(w);
     for (size_t i = 0; i < w->slot_count; i++)
         slot_release(w, w->slots[i]);
     while ((slot_drain(w) || has_children()) && clock_left_ms(deadline) > 0) {
         struct pollfd p = {.fd = w->signals, .events = POLLIN};
 
         (void)poll(&p, 1, DRAIN_MS);
-        reap(w);
+        reap_children(w);
     }
     if (w->groups)
         sandbox_cgroup_close(w->groups);
 }
 
-static int prepare(struct warden *w, int sock, int mounts)
+static int warden_init(struct warden *w, int sock, int mounts)
 {
     sigset_t mask;
 
     *w = (struct warden){.sock = sock,
                          .signals = -1,
                          .meters = METERS_NONE,
+                         .tiers = tier_list,
                          .daemon_mounts = mounts,
                          .own_mounts = -1,
                          .scratch_dir = -1,
-                         .filter_fd = -1};
+                         .zygote_dir = -1,
+                         .filter_fd = -1,
+                         .runsc_fd = -1};
     if (mounts >= 0) {
         w->own_mounts = open("/proc/self/ns/mnt", O_RDONLY | O_CLOEXEC);
         if (w->own_mounts < 0)
@@ -202,11 +211,11 @@ static int prepare(struct warden *w, int sock, int mounts)
     }
     (void)sigemptyset(&mask);
     (void)sigaddset(&mask, SIGCHLD);
-    /* The daemon's end of the link decides when we stop, not a terminal. */
+    /* The daemon decides when the warden stops, by closing the link. */
     (void)signal(SIGINT, SIG_IGN);
     (void)signal(SIGTERM, SIG_IGN);
     (void)signal(SIGHUP, SIG_IGN);
-    /* Nor does a log that nobody reads any more. */
+    /* A closed log does not stop it either. */
     (void)signal(SIGPIPE, SIG_IGN);
     if (sigprocmask(SIG_BLOCK, &mask, NULL) < 0)
         return -errno;
@@ -222,24 +231,26 @@ int warden_serve_run(int sock, int mounts)
         FIRST_ZYGOTE
     };
     static struct warden w; /* the state of the process */
-    struct pollfd polls[FIRST_ZYGOTE + 2 * WARDEN_RUNTIMES_MAX];
-    struct runtime *owners[2 * WARDEN_RUNTIMES_MAX];
-    struct zygote *zygotes[2 * WARDEN_RUNTIMES_MAX];
+    struct pollfd polls[FIRST_ZYGOTE + RUNTIME_ZYGOTES * WARDEN_RUNTIMES_MAX];
+    struct runtime *owners[RUNTIME_ZYGOTES * WARDEN_RUNTIMES_MAX];
+    struct zygote *zygotes[RUNTIME_ZYGOTES * WARDEN_RUNTIMES_MAX];
     bool idle = false;
 
-    if (prepare(&w, sock, mounts) < 0)
+    if (warden_init(&w, sock, mounts) < 0)
         return 1;
     for (;;) {
         uint64_t started = clock_mono_ms();
         int wait_ms = MIN(zygote_tend(&w), locks_tend(&w));
-        size_t n = watch_zygotes(&w, polls + FIRST_ZYGOTE, owners, zygotes);
+        size_t n;
 
+        checkpoint_tend(&w);
+        n = watch_zygotes(&w, polls + FIRST_ZYGOTE, owners, zygotes);
         note_slow("tend", started);
         started = clock_mono_ms();
         if (slot_drain(&w))
             wait_ms = DRAIN_MS;
         note_slow("drain", started);
-        take_made(&w);
+        take_made_storage(&w);
         if (idle && slot_tend_spares(&w))
             wait_ms = 0;
         if (slot_count(&w, SLOT_SPARE) > w.setup.spare_scratches)
@@ -249,7 +260,7 @@ int warden_serve_run(int sock, int mounts)
         if (poll(polls, FIRST_ZYGOTE + n, wait_ms) < 0 && errno != EINTR)
             break;
         idle = polls[LINK].revents == 0;
-        reap(&w);
+        reap_children(&w);
         for (size_t i = 0; i < n; i++)
             if (polls[FIRST_ZYGOTE + i].revents && zygotes[i]->pid)
                 zygote_on_readable(&w, owners[i], zygotes[i]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Slots: the host's side of sessions; see the drawing in warden_int.h. Runs
- * in the warden. Numbers, and with them uids, go up and around, so that one
- * is not used again while anything of its last owner could still live.
+ * in the warden. Numbers, and with them uids, count up and wrap around, so
+ * that none is reused while a process or file of its last session could exist.
  */
 #include <errno.h>
 #include <poll.h>
@@ -15,14 +15,15 @@
 #include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "warden/warden_int.h"
+#include "warden/tier.h"
 
-#define CALM_MS 2000u /* how long an end may wait for those who answer */
-#define MAKERS_MAX 4u /* children at work at a time */
+#define MAKERS_MAX 4u /* children that create storage at a time */
 #define FREERS_MAX 8u
-#define MAKE_WAIT_MS 25  /* making usually takes less, so few callers retry */
-#define TICKET_MS 5000u  /* after which a spare is no longer kept for one */
-#define SURPLUS_MS 1000u /* how long a spare too many may stay */
+#define MAKE_WAIT_MS                                                          \
+    25                   /* creating usually takes less, so few callers retry \
+                          */
+#define TICKET_MS 5000u  /* how long a spare is kept for its ticket */
+#define SURPLUS_MS 1000u /* how long a surplus spare may stay */
 
 static const char *const state_names[] = {
     [SLOT_MAKING] = "making",     [SLOT_SPARE] = "spare",
@@ -37,7 +38,7 @@ static const bool allowed[5][5] = {
     [SLOT_DEAD][SLOT_DRAINING] = true,
 };
 
-static void set_state(struct slot *s, enum slot_state state)
+static void slot_set_state(struct slot *s, enum slot_state state)
 {
     if (!allowed[s->state][state])
         abort(); /* a defect of ours, never an input */
@@ -79,30 +80,9 @@ size_t slot_count(const struct warden *w, enum slot_state state)
     return n;
 }
 
-static uint32_t next_number(struct warden *w)
+static void slot_become_spare(struct slot *s)
 {
-    uint32_t n = w->last_number;
-
-    do
-        n = n + 1 < w->setup.uid_count ? n + 1 : 1;
-    while (slot_find(w, n));
-    w->last_number = n;
-    return n;
-}
-
-static void forget(struct warden *w, struct slot *s)
-{
-    for (size_t i = 0; i < w->slot_count; i++)
-        if (w->slots[i] == s) {
-            w->slots[i] = w->slots[--w->slot_count];
-            break;
-        }
-    free(s);
-}
-
-static void become_spare(struct slot *s)
-{
-    set_state(s, SLOT_SPARE);
+    slot_set_state(s, SLOT_SPARE);
     s->made_ms = clock_mono_ms();
 }
 
@@ -117,7 +97,15 @@ struct slot *slot_make(struct warden *w, uint64_t scratch_bytes,
         return NULL;
     }
     s = xcalloc(1, sizeof(*s));
-    s->number = next_number(w);
+
+    uint32_t n = w->last_number;
+
+    do
+        n = n + 1 < w->setup.uid_count ? n + 1 : 1;
+    while (slot_find(w, n));
+    w->last_number = n;
+    s->number = n;
+
     s->state = SLOT_MAKING;
     s->scratch_fd = s->dev_fd = s->loop_index = s->map_fd = -1;
     s->helper_sock = -1;
@@ -135,7 +123,7 @@ struct slot *slot_make(struct warden *w, uint64_t scratch_bytes,
     }
     w->slots[w->slot_count++] = s;
     if (!s->helper) /* accepted: the session gets a sized tmpfs */
-        become_spare(s);
+        slot_become_spare(s);
     return s;
 }
 
@@ -144,7 +132,7 @@ void slot_made(struct warden *w, struct slot *s)
     int r = helper_made(s);
 
     if (r == 0) {
-        become_spare(s);
+        slot_become_spare(s);
         return;
     }
     log_event(LOG_ERROR, "storage_failed", "group", s->group, "errno",
@@ -154,22 +142,15 @@ void slot_made(struct warden *w, struct slot *s)
     slot_release(w, s);
 }
 
-/* ---- taking one ---------------------------------------------------------
- */
+/* ---- taking one --------------------------------------------------------- */
 
-static bool slot_fits(const struct slot *s, const struct warden_limits *limits)
-{
-    return s->scratch_bytes == limits->scratch_bytes &&
-           s->scratch_inodes == limits->scratch_inodes;
-}
-
-/* Kept for one that has not come back in time, it is for anyone. */
-static bool is_promised(const struct slot *s)
+/* A spare whose SPAWN does not come back in time is free for others. */
+static bool slot_is_promised(const struct slot *s)
 {
     return s->ticket && clock_left_ms(s->made_ms + TICKET_MS) > 0;
 }
 
-static struct slot *find_own(struct warden *w, uint32_t ticket)
+static struct slot *slot_find_ticket(struct warden *w, uint32_t ticket)
 {
     for (size_t i = 0; ticket && i < w->slot_count; i++) {
         struct slot *s = w->slots[i];
@@ -181,23 +162,25 @@ static struct slot *find_own(struct warden *w, uint32_t ticket)
     return NULL;
 }
 
-static struct slot *find_spare(struct warden *w,
-                               const struct warden_limits *limits)
+static struct slot *slot_find_spare(struct warden *w,
+                                    const struct warden_limits *limits)
 {
     for (size_t i = 0; i < w->slot_count; i++) {
         struct slot *s = w->slots[i];
 
-        if (s->state == SLOT_SPARE && !is_promised(s) && slot_fits(s, limits))
+        if (s->state == SLOT_SPARE && !slot_is_promised(s) &&
+            s->scratch_bytes == limits->scratch_bytes &&
+            s->scratch_inodes == limits->scratch_inodes)
             return s;
     }
     return NULL;
 }
 
-/* A new one, unless as many as we like are being made. In a full table a
- * spare of another size goes. */
-static struct slot *make_for(struct warden *w,
-                             const struct warden_limits *limits,
-                             uint32_t ticket)
+/* A new slot, unless enough are being created. If the table is full, a spare
+ * of another size is released. */
+static struct slot *slot_make_for(struct warden *w,
+                                  const struct warden_limits *limits,
+                                  uint32_t ticket)
 {
     struct slot *s = NULL;
 
@@ -207,7 +190,8 @@ static struct slot *make_for(struct warden *w,
     if (s)
         s->ticket = ticket;
     for (size_t i = 0; !s && errno == ENOSPC && i < w->slot_count; i++)
-        if (w->slots[i]->state == SLOT_SPARE && !is_promised(w->slots[i])) {
+        if (w->slots[i]->state == SLOT_SPARE &&
+            !slot_is_promised(w->slots[i])) {
             slot_release(w, w->slots[i]);
             errno = EAGAIN;
         }
@@ -217,8 +201,8 @@ static struct slot *make_for(struct warden *w,
 struct slot *slot_take(struct warden *w, const struct warden_limits *limits,
                        uint32_t ticket)
 {
-    struct slot *s = find_own(w, ticket);
-    int wait_ms = s ? 0 : MAKE_WAIT_MS; /* who comes back only looks */
+    struct slot *s = slot_find_ticket(w, ticket);
+    int wait_ms = s ? 0 : MAKE_WAIT_MS; /* a repeated SPAWN does not wait */
 
     w->spare_bytes = limits->scratch_bytes;
     w->spare_inodes = limits->scratch_inodes;
@@ -228,9 +212,9 @@ struct slot *slot_take(struct warden *w, const struct warden_limits *limits,
         return NULL;
     }
     if (!s)
-        s = find_spare(w, limits);
+        s = slot_find_spare(w, limits);
     if (!s)
-        s = make_for(w, limits, ticket);
+        s = slot_make_for(w, limits, ticket);
     if (!s)
         return NULL;
     if (s->state == SLOT_MAKING) {
@@ -249,12 +233,12 @@ struct slot *slot_take(struct warden *w, const struct warden_limits *limits,
     return NULL;
 }
 
-static struct slot *surplus(struct warden *w)
+static struct slot *slot_find_surplus(struct warden *w)
 {
     for (size_t i = 0; i < w->slot_count; i++) {
         struct slot *s = w->slots[i];
 
-        if (s->state == SLOT_SPARE && !is_promised(s) &&
+        if (s->state == SLOT_SPARE && !slot_is_promised(s) &&
             clock_left_ms(s->made_ms + SURPLUS_MS) == 0)
             return s;
     }
@@ -267,7 +251,7 @@ bool slot_tend_spares(struct warden *w)
     struct slot *s;
 
     if (spares > w->setup.spare_scratches) {
-        s = surplus(w);
+        s = slot_find_surplus(w);
         if (s)
             slot_release(w, s);
         return s != NULL;
@@ -278,9 +262,10 @@ bool slot_tend_spares(struct warden *w)
     return slot_make(w, w->spare_bytes, w->spare_inodes) != NULL;
 }
 
-void slot_spawned(struct slot *s, pid_t pid)
+void slot_spawned(struct slot *s, const struct tier *tier, pid_t pid)
 {
-    set_state(s, SLOT_ALIVE);
+    slot_set_state(s, SLOT_ALIVE);
+    s->tier = tier;
     s->pid = pid;
     s->wait_status = 0;
     s->locks_ended = 0;
@@ -291,27 +276,26 @@ void slot_reaped(struct slot *s, int status)
     s->pid = 0;
     s->wait_status = status;
     if (s->state == SLOT_ALIVE)
-        set_state(s, SLOT_DEAD);
+        slot_set_state(s, SLOT_DEAD);
 }
 
-void slot_calm(struct warden *w, struct slot *s, bool calm)
+void slot_set_background(struct warden *w, struct slot *s, bool background)
 {
-    bool narrow = calm && w->room;
+    bool off_reserve = background && w->cpu_reserve;
 
-    if (s->calm != calm)
-        sandbox_cgroup_calm(w->groups, s->group, calm);
-    if (s->narrow != narrow)
-        sandbox_cgroup_narrow(w->groups, s->group, narrow);
-    s->calm = calm;
-    s->narrow = narrow;
+    if (s->background != background)
+        sandbox_cgroup_set_background(w->groups, s->group, background);
+    if (s->off_reserve != off_reserve)
+        sandbox_cpu_reserve_apply(w->groups, s->group, off_reserve);
+    s->background = background;
+    s->off_reserve = off_reserve;
 }
 
-/* ---- letting it go ------------------------------------------------------
- */
+/* ---- letting it go ------------------------------------------------------ */
 
-/* Of a session that has ended the warden may hold the last reference to its
- * scratch, and closing that writes back all that the session left unwritten:
- * seconds on a busy disk. A few children do it at a time. */
+/* The warden may hold the last reference to the scratch of an ended session,
+ * and closing it writes back all dirty pages: seconds on a busy disk. A few
+ * children at a time do it. */
 static void free_storage(struct warden *w, struct slot *s)
 {
     size_t busy = 0;
@@ -321,7 +305,7 @@ static void free_storage(struct warden *w, struct slot *s)
     for (size_t i = 0; i < w->slot_count; i++)
         busy += w->slots[i]->state == SLOT_DRAINING && w->slots[i]->helper;
     if ((w->walls & WARDEN_WALL_SCRATCH) && busy >= FREERS_MAX && !w->ending)
-        return; /* slot_drain comes back to it */
+        return; /* slot_drain tries again */
     s->freed = true;
     if ((w->walls & WARDEN_WALL_SCRATCH) && helper_free(w, s) == 0)
         return;
@@ -336,34 +320,31 @@ void slot_release(struct warden *w, struct slot *s)
     fd_close(&s->helper_sock);
     if (s->helper)
         (void)kill(s->helper, SIGKILL); /* our own child, not yet reaped */
-    /* The kernel ends the whole pid namespace with its pid 1, at once;
-     * nothing inside can be outside of it. */
-    if (s->pid) {
-        slot_calm(w, s, true);
-        s->calm_until_ms = clock_mono_ms() + CALM_MS;
-        (void)kill(s->pid, SIGKILL); /* reaped by our loop */
-    }
-    set_state(s, SLOT_DRAINING);
+    if (s->tier)
+        (void)s->tier->release(w,
+                               s); /* slot_drain checks whether it has ended */
+    slot_set_state(s, SLOT_DRAINING);
     free_storage(w, s);
     fd_close(&s->map_fd);
 }
 
-static bool drain_one(struct warden *w, struct slot *s)
+static bool slot_drain_one(struct warden *w, struct slot *s)
 {
     free_storage(w, s);
-    if (s->pid && s->calm_until_ms && clock_left_ms(s->calm_until_ms) == 0) {
-        slot_calm(w, s, false);
-        s->calm_until_ms = 0;
-    }
-    if (s->pid)
-        return false; /* not reaped yet */
+    if (s->tier && !s->tier->release(w, s))
+        return false;
     if (sandbox_cgroup_remove(w->groups, s->group) < 0) {
         sandbox_cgroup_kill(w->groups, s->group);
         return false;
     }
     if (!s->freed || s->helper || scratch_busy(w, s))
         return false; /* its uid stays taken until its files are gone */
-    forget(w, s);
+    for (size_t i = 0; i < w->slot_count; i++)
+        if (w->slots[i] == s) {
+            w->slots[i] = w->slots[--w->slot_count];
+            break;
+        }
+    free(s);
     return true;
 }
 
@@ -374,7 +355,8 @@ bool slot_drain(struct warden *w)
     for (size_t i = 0; i < w->slot_count;) {
         size_t before = w->slot_count;
 
-        if (w->slots[i]->state == SLOT_DRAINING && !drain_one(w, w->slots[i]))
+        if (w->slots[i]->state == SLOT_DRAINING &&
+            !slot_drain_one(w, w->slots[i]))
             left = true;
         if (w->slot_count == before)
             i++;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a fork of the warden to a zygote: builds the runtime's root in a mount
- * namespace of its own, gives up root for an unprivileged uid with no network
- * and execs the image's python3. Every step is checked; a failure ends the
- * process with a line on standard error.
+ * From a fork of the warden to a zygote: builds the runtime's root in a new
+ * mount namespace, gives up root for an unprivileged uid with no network and
+ * execs the image's python3. Every step is checked; a failure ends the process
+ * with a line on standard error.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -32,8 +32,14 @@
  * this zygote share. */
 #define PYTHON "/opt/glovebox/python"
 #define DRIVER "/opt/glovebox/lib/glovebox_zygote.py"
+/* A link that an import leaves: where the image's own python3 is. */
+#define PYTHON_LINK "/opt/glovebox/python3"
+/* For images without a usable Python; not readable either. */
+#define PLAIN "/opt/glovebox/lib/glovebox-init"
+/* Continues a stored zygote; not readable either. */
+#define REVIVE "/opt/glovebox/lib/glovebox-revive"
 
-static _Noreturn void fail(const char *step)
+static _Noreturn void zygote_fail(const char *step)
 {
     log_event(LOG_ERROR, "zygote_failed", "step", step, "errno",
               strerrorname_np(errno), NULL);
@@ -46,7 +52,7 @@ static void bind_read_only(const char *from, const char *to)
         mount(NULL, to, NULL,
               MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV,
               NULL) < 0)
-        fail("bind a folder read-only");
+        zygote_fail("bind a folder read-only");
 }
 
 static void make_devices(const char *root)
@@ -58,7 +64,7 @@ static void make_devices(const char *root)
     (void)snprintf(to, sizeof(to), "%s/dev", root);
     if (mount("dev", to, "tmpfs", MS_NOSUID | MS_NOEXEC,
               "mode=0755,size=64k") < 0)
-        fail("mount the zygote's /dev");
+        zygote_fail("mount the zygote's /dev");
     for (size_t i = 0; i < ARRAY_SIZE(nodes); i++) {
         int fd;
 
@@ -66,24 +72,11 @@ static void make_devices(const char *root)
         (void)snprintf(to, sizeof(to), "%s/dev/%s", root, nodes[i]);
         fd = open(to, O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
         if (fd < 0)
-            fail("name a device node");
+            zygote_fail("name a device node");
         (void)close(fd);
         if (mount(from, to, NULL, MS_BIND, NULL) < 0)
-            fail("bind a device node");
+            zygote_fail("bind a device node");
     }
-}
-
-/* An ordinary user may not mount one for a pid namespace that is not theirs;
- * what they have already shows them no more than they could see anyway. */
-static void mount_proc(const struct warden *w, const char *path)
-{
-    int r = w->walls & WARDEN_WALL_UIDS
-                ? mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
-                        "hidepid=invisible")
-                : mount("/proc", path, NULL, MS_BIND | MS_REC, NULL);
-
-    if (r < 0)
-        fail("mount the zygote's /proc");
 }
 
 /*
@@ -102,52 +95,66 @@ static void build_root(const struct warden *w, const char *image)
      * image later may reach a session. The host's own mounts leave with the
      * old root. */
     if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
-        fail("make mounts private");
+        zygote_fail("make mounts private");
     bind_read_only(root, root);
-    /* Once more, without anything mounted below it: what sessions lay their
-     * own root over. */
+    /* A second time, without mounts below it: the lower layer of every
+     * session's root. */
     (void)snprintf(path, sizeof(path), "%s" SANDBOX_DATA, root);
     bind_read_only(root, path);
     (void)snprintf(path, sizeof(path), "%s/opt/glovebox/lib", root);
     bind_read_only(w->setup.kernel_dir, path);
     make_devices(root);
     (void)snprintf(path, sizeof(path), "%s/proc", root);
-    mount_proc(w, path);
+
+    /* An ordinary user may not mount /proc for a pid namespace of another
+     * user; the existing one shows no more than that user can see. */
+    int r = w->walls & WARDEN_WALL_UIDS
+                ? mount("proc", path, "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC,
+                        "hidepid=invisible")
+                : mount("/proc", path, NULL, MS_BIND | MS_REC, NULL);
+
+    if (r < 0)
+        zygote_fail("mount the zygote's /proc");
+
     (void)snprintf(path, sizeof(path), "%s/tmp", root);
     if (mount("tmp", path, "tmpfs", MS_NOSUID | MS_NODEV,
               "mode=1777,size=64m") < 0)
-        fail("mount the zygote's /tmp");
+        zygote_fail("mount the zygote's /tmp");
     (void)snprintf(path, sizeof(path), "%s" SANDBOX_HOME, root);
     if (mount("home", path, "tmpfs", MS_NOSUID | MS_NODEV,
               "mode=0777,size=16m") < 0)
-        fail("mount the zygote's home");
+        zygote_fail("mount the zygote's home");
     if (chdir(root) < 0 || syscall(SYS_pivot_root, ".", ".") < 0 ||
         umount2(".", MNT_DETACH) < 0 || chdir("/") < 0)
-        fail("change root to the image");
+        zygote_fail("change root to the image");
 }
 
-static void arrange_fds(int sock, int spec_fd)
+/* They get the numbers from ZYGOTE_SOCKET_FD on, in this order. */
+static void arrange_fds(const int *fds, size_t count)
 {
     int null = open("/dev/null", O_RDWR | O_CLOEXEC);
-    int high_sock = fd_dup(sock, 64), high_spec = fd_dup(spec_fd, 64);
+    int high[4];
 
-    if (null < 0 || high_sock < 0 || high_spec < 0 ||
-        dup3(null, STDIN_FILENO, 0) < 0 ||
-        dup3(STDERR_FILENO, STDOUT_FILENO, 0) < 0 ||
-        dup3(high_sock, ZYGOTE_SOCKET_FD, 0) < 0 ||
-        dup3(high_spec, ZYGOTE_SPEC_FD, 0) < 0 ||
-        close_range(ZYGOTE_SPEC_FD + 1, ~0u, 0) < 0)
-        fail("arrange descriptors");
-    if (lseek(ZYGOTE_SPEC_FD, 0, SEEK_SET) < 0)
-        fail("rewind the spec");
+    for (size_t i = 0; i < count; i++) {
+        high[i] = fd_dup(fds[i], 64);
+        if (high[i] < 0)
+            zygote_fail("arrange descriptors");
+    }
+    if (null < 0 || dup3(null, STDIN_FILENO, 0) < 0 ||
+        dup3(STDERR_FILENO, STDOUT_FILENO, 0) < 0)
+        zygote_fail("arrange descriptors");
+    for (size_t i = 0; i < count; i++)
+        if (dup3(high[i], ZYGOTE_SOCKET_FD + (int)i, 0) < 0)
+            zygote_fail("arrange descriptors");
+    if (close_range((unsigned)(ZYGOTE_SOCKET_FD + count), ~0u, 0) < 0)
+        zygote_fail("arrange descriptors");
 }
 
 /*
- * Some limits are also counted for the maker of a user namespace, and that is
- * the zygote for all sessions: left as they are, one session at its own limit
- * of, say, queued signals would leave the others none. Their own, smaller
- * limits are set in each session; here there is none. Who lacks the right to
- * raise them, an ordinary user or a root that is kept short, keeps the host's.
+ * Some limits also count for the creator of a user namespace, which is the
+ * zygote for all sessions: one session at its limit of, say, queued signals
+ * would leave none for the others. So the zygote has no limits, and each
+ * session sets its own. Without the right to raise them, the host's stay.
  */
 static void lift_limits(void)
 {
@@ -158,7 +165,7 @@ static void lift_limits(void)
         struct rlimit none = {RLIM_INFINITY, RLIM_INFINITY};
 
         if (setrlimit(shared[i], &none) < 0 && errno != EPERM)
-            fail("lift the limits that sessions share");
+            zygote_fail("lift the limits that sessions share");
     }
 }
 
@@ -171,21 +178,21 @@ static void drop_privilege(const struct warden *w)
     if ((w->walls & WARDEN_WALL_UIDS) &&
         (setgroups(0, NULL) < 0 || setresgid(uid, uid, uid) < 0 ||
          setresuid(uid, uid, uid) < 0))
-        fail("give up root");
+        zygote_fail("give up root");
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) < 0 ||
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) < 0)
-        fail("tie the zygote to the warden");
+        zygote_fail("tie the zygote to the warden");
 }
 
-/* What a session inherits must not depend on who started the service. */
+/* What a session inherits must not depend on how the service was started. */
 static void reset_state(void)
 {
     /* The kernel's struct sigaction: handler, flags, restorer, mask. */
     static const unsigned long as_born[4] = {(unsigned long)SIG_DFL, 0, 0, 0};
     sigset_t none;
 
-    /* Past the C library, which keeps two signals from us for itself. KILL
-     * and STOP cannot be set, and need not. */
+    /* By system call: the C library reserves two signals for itself. KILL and
+     * STOP cannot be set. */
     for (int number = 1; number < NSIG; number++)
         (void)syscall(SYS_rt_sigaction, number, &as_born, NULL,
                       (size_t)(NSIG - 1) / 8);
@@ -195,28 +202,75 @@ static void reset_state(void)
     (void)setsid();
 }
 
+/* Before the root is changed: the files are the host's. */
+static void load_image(int stored, int ret[2])
+{
+    int r = zygote_image_load(stored, ret);
+
+    if (r < 0) {
+        errno = -r;
+        zygote_fail("read the zygote's image");
+    }
+}
+
+static _Noreturn void run_stored(const struct warden *w, int sock,
+                                 const int image[2])
+{
+    const char *argv[] = {REVIVE, NULL};
+    const char *environment[] = {NULL};
+    int fds[] = {sock, image[0], image[1], open(PYTHON, O_RDONLY | O_CLOEXEC)};
+
+    if (fds[3] < 0)
+        fds[3] = image[0]; /* then it has another program, or none */
+    arrange_fds(fds, ARRAY_SIZE(fds));
+    lift_limits();
+    drop_privilege(w);
+    /* As for the image's python3, below. */
+    if (!(w->walls & WARDEN_WALL_UIDS) && access(REVIVE, R_OK) < 0)
+        zygote_fail("read glovebox-revive");
+    (void)execve(REVIVE, (char *const *)argv, (char *const *)environment);
+    zygote_fail("exec glovebox-revive");
+}
+
 _Noreturn void zygote_child_run(const struct warden *w, const char *image,
-                                int sock, int spec_fd)
+                                int sock, int spec_fd, int stored)
 {
     char sock_text[8], spec_text[8];
     /* argv[0] names the readable python3, from which Python derives its
      * prefix. */
-    const char *argv[] = {"/usr/bin/python3", DRIVER, sock_text, spec_text,
-                          NULL};
+    char python[64] = "/usr/bin/python3";
+    const char *argv[] = {python, DRIVER, sock_text, spec_text, NULL};
+    const char *plain[] = {PLAIN, NULL};
+    const int fds[] = {sock, spec_fd};
+    int loaded[2] = {-1, -1};
+    ssize_t n;
     const char *environment[] = {"PATH=/usr/local/bin:/usr/bin:/bin",
                                  "HOME=" SANDBOX_HOME, "LANG=C.UTF-8", NULL};
     (void)snprintf(sock_text, sizeof(sock_text), "%d", ZYGOTE_SOCKET_FD);
     (void)snprintf(spec_text, sizeof(spec_text), "%d", ZYGOTE_SPEC_FD);
     reset_state();
+    if (stored >= 0)
+        load_image(stored, loaded);
     if (unshare(CLONE_NEWNS | CLONE_NEWNET | CLONE_NEWIPC | CLONE_NEWUTS) < 0)
-        fail("new namespaces");
+        zygote_fail("new namespaces");
     build_root(w, image);
-    arrange_fds(sock, spec_fd);
+    if (stored >= 0)
+        run_stored(w, sock, loaded);
+    arrange_fds(fds, ARRAY_SIZE(fds));
+    if (lseek(ZYGOTE_SPEC_FD, 0, SEEK_SET) < 0)
+        zygote_fail("rewind the spec");
     lift_limits();
     drop_privilege(w);
-    /* A process of an unreadable program belongs to root in /proc, where an
-     * ordinary user could not map its clones' ids. */
+    if (access(PYTHON, F_OK) < 0 && errno == ENOENT) {
+        (void)execve(PLAIN, (char *const *)plain, (char *const *)environment);
+        zygote_fail("exec glovebox-init");
+    }
+    n = readlink(PYTHON_LINK, python, sizeof(python) - 1);
+    if (n > 0)
+        python[n] = '\0';
+    /* The /proc entry of a process with an unreadable program belongs to root;
+     * an ordinary user could not map the ids of its clones. */
     (void)execve(w->walls & WARDEN_WALL_UIDS ? PYTHON : argv[0],
                  (char *const *)argv, (char *const *)environment);
-    fail("exec the image's python3");
+    zygote_fail("exec the image's python3");
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading one question, writing one answer (RFC 1035, and what RFC 6891 lets
- * us ignore). No recursion, no compression, no allocation: a name is at most
+ * Reads one question and writes one answer (RFC 1035; RFC 6891 is ignored as
+ * it permits). No recursion, no compression, no allocation: a name is at most
  * 255 bytes and is walked once.
  */
 #include "wire/dns.h"
@@ -40,8 +40,8 @@ static unsigned char *put16(unsigned char *at, unsigned value)
     return at + 2;
 }
 
-/* What a host's name may hold; dots only stand between labels. */
-static char letter(unsigned char c)
+/* A letter of a host name; dots only separate labels. */
+static char host_letter(unsigned char c)
 {
     if (c >= 'A' && c <= 'Z')
         return (char)(c - 'A' + 'a');
@@ -72,7 +72,7 @@ static size_t read_name(const unsigned char *at, size_t left, char *text)
         if (out)
             text[out++] = '.';
         for (size_t i = 0; i < label; i++)
-            text[out++] = letter(at[pos + i]);
+            text[out++] = host_letter(at[pos + i]);
         pos += label;
     }
     if (out == 0)
@@ -109,8 +109,9 @@ int dns_question_parse(const void *query, size_t len, struct dns_question *ret)
 }
 
 /* Head and question; returns where the records go. */
-static unsigned char *begin(const struct dns_question *q, enum dns_code code,
-                            unsigned answers, unsigned char *out)
+static unsigned char *begin_answer(const struct dns_question *q,
+                                   enum dns_code code, unsigned answers,
+                                   unsigned char *out)
 {
     memcpy(out, q->raw, q->raw_len);
     out[2] = FLAG_ANSWER | (q->raw[2] & FLAG_WANT_RECURSION);
@@ -125,7 +126,7 @@ static unsigned char *begin(const struct dns_question *q, enum dns_code code,
 size_t dns_answer_code(const struct dns_question *q, enum dns_code code,
                        unsigned char *out)
 {
-    return (size_t)(begin(q, code, 0, out) - out);
+    return (size_t)(begin_answer(q, code, 0, out) - out);
 }
 
 size_t dns_answer_address(const struct dns_question *q, enum dns_type type,
@@ -137,7 +138,7 @@ size_t dns_answer_address(const struct dns_question *q, enum dns_type type,
 
     if (q->type != (uint16_t)type || q->class != DNS_IN)
         return dns_answer_code(q, DNS_OK, out);
-    at = begin(q, DNS_OK, 1, out);
+    at = begin_answer(q, DNS_OK, 1, out);
     at = put16(at, 0xc000 | HEAD); /* the name that was asked */
     at = put16(at, (unsigned)type);
     at = put16(at, DNS_IN);
@@ -162,7 +163,7 @@ size_t dns_answer_own(const struct dns_question *q, unsigned char *out)
     static const char one[] = "1.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0."
                               "0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.0.ip6.arpa";
 
-    /* They have names in /etc/hosts; who asks further is told so. */
+    /* They are in /etc/hosts; a lookup gets the same answer. */
     if (q->type == DNS_PTR &&
         (ends_with(q->name, ".127.in-addr.arpa") || strcmp(q->name, one) == 0))
         return dns_answer_code(q, DNS_NXDOMAIN, out);

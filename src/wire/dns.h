@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One question of the domain name system and our answer to it, as bytes. For
- * those who answer a session's lookups: its pid 1 (kernel/net.c), and the
- * proxy once it was granted a network. Pure; what comes in is hostile.
+ * One question of the domain name system and our answer to it, as bytes. Used
+ * by what answers a session's lookups: its pid 1 (kernel/net.c), or the proxy
+ * if the session has a network. No I/O; the input is hostile.
  */
 #ifndef GLOVEBOX_WIRE_DNS_H
 #define GLOVEBOX_WIRE_DNS_H
@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define DNS_QUERY_MAX 1232 /* more than any question we take needs */
+#define DNS_QUERY_MAX 1232 /* more than any accepted question needs */
 #define DNS_ANSWER_MAX 512 /* every answer fits */
 #define DNS_NAME_MAX 256   /* as text, with its end */
 
@@ -35,7 +35,7 @@ enum dns_code {
 struct dns_question {
     uint16_t id;
     uint16_t type;  /* any number, see enum dns_type */
-    uint16_t class; /* DNS_IN is the Internet's */
+    uint16_t class; /* DNS_IN is the Internet */
     /* Lower case, labels with dots between and none at the end, "." for the
      * root; bytes that have no place in a name are '?'. */
     char name[DNS_NAME_MAX];
@@ -43,8 +43,8 @@ struct dns_question {
     uint16_t raw_len;
 };
 
-/* Exactly one question, nothing before or behind it but one record of the
- * extended protocol, which is not looked at. 0, or -EBADMSG. */
+/* Exactly one question, followed by at most one EDNS record, which is ignored.
+ * 0, or -EBADMSG. */
 int dns_question_parse(const void *query, size_t len,
                        struct dns_question *ret);
 
@@ -59,9 +59,8 @@ size_t dns_answer_address(const struct dns_question *q, enum dns_type type,
                           const void *address, uint32_t ttl_s,
                           unsigned char *out);
 
-/* The session's own names (localhost, what is below it, its host name) and
- * loopback's addresses need nobody's leave: their answer, or 0 for all
- * others. */
+/* Answers names of the session itself (localhost, names below it, its host
+ * name) and loopback addresses, which need no permission; 0 for all others. */
 size_t dns_answer_own(const struct dns_question *q, unsigned char *out);
 
 #endif

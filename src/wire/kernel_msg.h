@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The contract between gloveboxd and a session. Three channels, each made by
- * the daemon and handed down by descriptor:
+ * The contract between gloveboxd and a session. Three channels, each created
+ * by the daemon and passed by descriptor:
  *
  *   ctl     SEQPACKET, daemon <-> pid 1: one request, one reply. File broker,
  *           start, signal, scan. The session's code never holds this end.
@@ -13,7 +13,8 @@
  *
  * Output of user code travels on two more pipes. All integers are host
  * order; both ends are on one machine. Whatever comes from a session is
- * hostile: the daemon checks every length and closes on nonsense.
+ * hostile: the daemon checks every length and ends a session that breaks the
+ * format.
  */
 #ifndef GLOVEBOX_WIRE_KERNEL_MSG_H
 #define GLOVEBOX_WIRE_KERNEL_MSG_H
@@ -27,9 +28,15 @@
 
 enum init_request_type {
     INIT_START = 1,   /* fds: frames, stdout, stderr. Ends everything else in
-                         the session and forks a fresh kernel. */
-    INIT_SHELL,       /* fds: code memfd, stdout, stderr. Runs bash. */
-    INIT_SIGNAL,      /* arg: enum init_signal */
+                         the session and forks a fresh kernel. arg: 0, or
+                         INIT_START_KEEP_SHELL. A fourth descriptor is an
+                         image: the new kernel continues from it */
+    INIT_SHELL,       /* fds: code memfd, stdout, stderr, and perhaps a file
+                         that becomes descriptor INIT_EXTRA_FD. Runs bash
+                         with the state of the shell before, or sh where there
+                         is no bash. arg: 0, or INIT_SHELL_CLEAN */
+    INIT_SIGNAL,      /* arg: enum init_signal, perhaps with
+                         INIT_SIGNAL_HELPER */
     INIT_SCAN,        /* what changed below /mnt/data since the last scan, in
                          byte order of path; with arg 2 all that was ever
                          changed. Reply payload: entries; arg of reply: 0,
@@ -54,7 +61,37 @@ enum init_request_type {
                          now on. Kernels are told by KERNEL_ENVIRONMENT */
     INIT_CA,          /* fd: memfd of a certificate, PEM: INIT_CA_FILE then
                          holds the system's and it. No fd: remove that file */
+    INIT_HELPER,      /* fds: frames, stdout, stderr, driver. path: a command
+                         for /bin/sh, which finds the frames on descriptor 3
+                         and the driver on INIT_EXTRA_FD. Starts an
+                         interpreter that lives until it ends or is ended.
+                         arg: its number, 1 to INIT_HELPERS_MAX; one that
+                         runs under that number is killed first */
+    INIT_POINT,       /* arg: INIT_POINT_ARG. Reply arg: how many points there
+                         are now */
 };
+
+/* What to do with a copy of the kernel that stands still. */
+enum init_point {
+    INIT_POINT_KEEP = 1, /* a stopped process becomes a point. Only between
+                            KERNEL_MEMORY_POINT and the next request */
+    INIT_POINT_SWITCH,   /* the kernel stops and becomes a point; this point
+                            continues and becomes the kernel. A kernel that
+                            has ended is replaced */
+    INIT_POINT_DROP,     /* this point ends; pid 0: all of them */
+};
+
+#define INIT_POINTS_MAX 130u /* twice BOX_POINTS_MAX, and two */
+#define INIT_POINT_ARG(what, pid) ((uint32_t)(what) << 24 | (uint32_t)(pid))
+#define INIT_POINT_PID_MAX 0xffffffu /* pids are below 2^22 */
+
+#define INIT_HELPERS_MAX 4
+#define INIT_EXTRA_FD 4
+
+#define INIT_START_KEEP_SHELL 1 /* the shell's state stays */
+#define INIT_SHELL_CLEAN                                                      \
+    1 /* neither restore the shell's state nor save it                        \
+       */
 
 #define INIT_ENVIRONMENT_MAX 65536u
 #define INIT_CA_MAX 65536u
@@ -73,8 +110,8 @@ enum init_blocked_kind {
     INIT_BLOCKED_RESOLVE,     /* a lookup of a name */
 };
 
-/* What code inside tried to reach; told by pid 1, the same destination in a
- * row once. */
+/* A destination that code inside tried to reach, reported by pid 1;
+ * repetitions in a row are one entry. */
 struct init_blocked {
     int64_t at_ms; /* the first time */
     uint32_t count;
@@ -86,8 +123,8 @@ struct init_blocked {
 
 enum init_scan_rest {
     INIT_SCAN_MORE = 1,
-    INIT_SCAN_CUT = 2, /* the walk ended at its bound: there is more that it
-                          did not see, and of which nothing is said */
+    INIT_SCAN_CUT = 2, /* the walk ended at its limit; what lies behind it is
+                          not reported */
 };
 
 enum init_signal {
@@ -95,6 +132,10 @@ enum init_signal {
     INIT_SIGNAL_KILL_SHELL,    /* SIGKILL to the shell's process group */
     INIT_SIGNAL_KILL_ALL,      /* everything but pid 1, waited for */
 };
+
+/* Added to INTERRUPT, which then goes to the process group of that helper; and
+ * to KILL_SHELL, which then kills that group. */
+#define INIT_SIGNAL_HELPER(number) ((uint32_t)(number) << 8)
 
 struct init_request {
     uint32_t type;
@@ -148,6 +189,8 @@ enum init_event_type {
     INIT_EVENT_FAILED,    /* a set-up step failed; step, errnum; then gone */
     INIT_EVENT_KERNEL,    /* the kernel process ended; wait_status */
     INIT_EVENT_SHELL,     /* the shell ended; wait_status */
+    INIT_EVENT_HELPER,    /* a helper ended; wait_status */
+    INIT_EVENT_POINT,     /* a point ended that was not dropped */
 };
 
 struct init_event {
@@ -161,7 +204,8 @@ struct init_event {
 /* ---- frames: with the kernel ------------------------------------------- */
 
 #define KERNEL_FRAME_MAX (16u << 20)
-#define KERNEL_EXIT_BROKEN 70 /* how a kernel ends that cannot go on */
+#define KERNEL_EXIT_BROKEN                                                    \
+    70 /* exit status of a kernel that cannot continue */
 
 struct kernel_frame {
     uint32_t type;
@@ -173,6 +217,15 @@ enum kernel_frame_type {
     KERNEL_EXECUTE = 1, /* payload: the code, UTF-8 */
     KERNEL_SYNCED,      /* answer to SYNC; payload empty */
     KERNEL_ENVIRONMENT, /* payload: as INIT_ENVIRONMENT's; before EXECUTE */
+    KERNEL_KEYBOARD,    /* payload empty; before EXECUTE: the client answers
+                           input() of that cell. Otherwise the kernel refuses
+                           input() by itself */
+    KERNEL_ANSWER,      /* answer to INPUT; payload: struct kernel_input with
+                           its number, then the text, UTF-8 */
+    KERNEL_LOOK,        /* between cells; payload: struct kernel_look, then
+                           code, UTF-8 */
+    KERNEL_MEMORY,      /* between cells; payload: struct kernel_memory. SAVE:
+                           a descriptor comes with the head */
     /* kernel -> daemon */
     KERNEL_READY = 16, /* payload empty; first frame of a kernel */
     KERNEL_DISPLAY,    /* payload: pairs, mime type and bytes */
@@ -188,6 +241,88 @@ enum kernel_frame_type {
                           there were more than these; then paths relative to
                           /mnt/data that were opened for reading, each ended
                           by a zero byte */
+    KERNEL_INPUT,      /* input(); payload: struct kernel_input, then the
+                          prompt, UTF-8. One at a time */
+    KERNEL_SEEN,       /* answer to LOOK; payload: its number, then a JSON
+                          object */
+    KERNEL_REMEMBERED, /* answer to MEMORY; payload: struct
+                          kernel_remembered */
+    KERNEL_UNUSABLE,   /* first frame of a process that was to continue from
+                          an image and cannot; payload: uint32_t, enum
+                          kernel_image */
+};
+
+enum kernel_memory_what {
+    KERNEL_MEMORY_LOOK = 1, /* what SAVE would do */
+    KERNEL_MEMORY_SAVE,     /* write an image to the descriptor, a pipe */
+    KERNEL_MEMORY_POINT,    /* leave a stopped copy; the answer has its pid */
+};
+
+struct kernel_memory {
+    uint32_t number; /* repeated in the answer */
+    uint32_t what;
+    uint64_t most_bytes; /* SAVE: of the image */
+};
+
+enum kernel_memory_result {
+    KERNEL_MEMORY_DONE = 0,
+    KERNEL_MEMORY_REFUSED,   /* `uncarried` says why, or it cannot be done in
+                                this process at all */
+    KERNEL_MEMORY_TOO_LARGE, /* more than most_bytes, or the disk is full */
+    KERNEL_MEMORY_FAILED,
+    KERNEL_MEMORY_RESULTS
+};
+
+/* Bits of `uncarried`; box.h has the same list. */
+enum kernel_uncarried {
+    KERNEL_UNCARRIED_THREADS = 1 << 0,
+    KERNEL_UNCARRIED_CHILDREN = 1 << 1,
+    KERNEL_UNCARRIED_SOCKETS = 1 << 2,
+    KERNEL_UNCARRIED_SHARED = 1 << 3,
+    KERNEL_UNCARRIED_TMP = 1 << 4,
+    KERNEL_UNCARRIED_FILES = 1 << 5,
+    KERNEL_UNCARRIED_ALL = (1 << 6) - 1
+};
+
+struct kernel_remembered {
+    uint32_t number;
+    uint32_t result; /* enum kernel_memory_result */
+    uint32_t uncarried;
+    uint32_t pid;   /* POINT: of the copy */
+    uint64_t bytes; /* LOOK, SAVE: of the image */
+};
+
+enum kernel_image {
+    KERNEL_IMAGE_USABLE,
+    KERNEL_IMAGE_UNSUPPORTED,
+    KERNEL_IMAGE_MISMATCH,
+    KERNEL_IMAGE_DAMAGED,
+    KERNEL_IMAGE_TOO_LARGE,
+    KERNEL_IMAGE_AGAIN /* this process has the pid that the image was made
+                          in, which libraries take for "not forked": another
+                          process is to try */
+};
+
+struct kernel_look {
+    uint32_t number; /* repeated in the answer */
+    uint32_t what;   /* 1: complete, 2: inspect, 3: list variables */
+    uint32_t cursor; /* in characters of the code */
+};
+
+#define KERNEL_PROMPT_MAX 65536u
+
+/* The head of INPUT and ANSWER. */
+struct kernel_input {
+    uint32_t number; /* chosen by the kernel, repeated in the answer */
+    uint32_t how;    /* enum kernel_input_how */
+};
+
+enum kernel_input_how {
+    KERNEL_INPUT_TEXT = 1,  /* INPUT: what is typed may be shown; ANSWER */
+    KERNEL_INPUT_PASSWORD,  /* INPUT: what is typed is not shown */
+    KERNEL_INPUT_WITHDRAWN, /* INPUT: no longer wanted */
+    KERNEL_INPUT_EOF,       /* ANSWER: the end of input */
+    KERNEL_INPUT_REFUSED,   /* ANSWER: there is no client, or no more */
 };
 
 #define KERNEL_READS_MAX 256
@@ -195,12 +330,11 @@ enum kernel_frame_type {
 enum kernel_done_status {
     KERNEL_DONE_OK = 0,
     KERNEL_DONE_ERROR = 1,
-    KERNEL_DONE_EXIT = 2, /* sys.exit(): the kernel ends after this frame */
 };
 
 struct kernel_done {
     uint32_t status;
-    int32_t exit_code; /* for EXIT */
+    uint32_t reserved; /* 0 */
 };
 
 /*
@@ -209,6 +343,9 @@ struct kernel_done {
  * bytes; "application/json" and "...+json" are JSON text.
  */
 #define KERNEL_PAIR_KEY_MAX 255
+/* In a DISPLAY or RESULT: a short text in place of text/plain, where that does
+ * not say what is shown. In an ERROR, "brief" is a short traceback as text. */
+#define KERNEL_BRIEF "text/x.glovebox.brief"
 #define KERNEL_PAIRS_MAX 256
 
 struct kernel_pair {

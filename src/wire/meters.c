@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading a session's control group by descriptor. Runs in the daemon at the
- * end of every execution and in the warden for those that are gone; neither
- * knows which version of control groups it is.
+ * Reads the counters of a session's control group by descriptor. Runs in the
+ * daemon at the end of every execution, and in the warden for ended sessions.
+ * Works for both versions of control groups.
  */
 #include <errno.h>
 #include <stdint.h>
@@ -29,7 +29,7 @@ static int read_text(int fd, char ret[TEXT_MAX])
     return 0;
 }
 
-static int number(const char *text, uint64_t *ret)
+static int parse_number(const char *text, uint64_t *ret)
 {
     char *end;
 
@@ -41,13 +41,13 @@ static int number(const char *text, uint64_t *ret)
 }
 
 /* The value of a "key value" line. */
-static int keyed(const char *text, const char *key, uint64_t *ret)
+static int keyed_value(const char *text, const char *key, uint64_t *ret)
 {
     size_t len = strlen(key);
 
     for (const char *line = text; line && *line;) {
         if (strncmp(line, key, len) == 0 && line[len] == ' ')
-            return number(line + len + 1, ret);
+            return parse_number(line + len + 1, ret);
         line = strchr(line, '\n');
         if (line)
             line++;
@@ -67,7 +67,7 @@ static int read_meter(const struct meters *m, enum meter which,
     r = read_text(m->fds[which], text);
     if (r < 0)
         return r;
-    return key ? keyed(text, key, ret) : number(text, ret);
+    return key ? keyed_value(text, key, ret) : parse_number(text, ret);
 }
 
 static int read_cpu(int fd, uint64_t *ret_ns)
@@ -79,9 +79,9 @@ static int read_cpu(int fd, uint64_t *ret_ns)
         return 0;
     r = read_text(fd, text);
     if (r == 0 && *text >= '0' && *text <= '9')
-        return number(text, ret_ns);
+        return parse_number(text, ret_ns);
     if (r == 0)
-        r = keyed(text, "usage_usec", ret_ns);
+        r = keyed_value(text, "usage_usec", ret_ns);
     if (r == 0)
         *ret_ns *= 1000;
     return r;
@@ -101,7 +101,7 @@ int meters_read(const struct meters *m, bool reset_peak,
     r = read_cpu(m->fds[METER_CPU], &ret->cpu_ns);
     if (r == 0)
         r = read_meter(m, METER_PEAK, NULL, &ret->memory_peak_bytes);
-    /* Where a peak cannot start anew it is that of the sandbox's life. */
+    /* Without a reset, the peak is that of the sandbox's whole life. */
     if (r == 0 && reset_peak && m->fds[METER_PEAK] >= 0)
         (void)!pwrite(m->fds[METER_PEAK], "0\n", 2, 0);
     if (r == 0)
@@ -112,6 +112,12 @@ int meters_read(const struct meters *m, bool reset_peak,
         r = read_meter(m, METER_PROCESSES, NULL, &n);
     ret->processes = (uint32_t)n;
     return r;
+}
+
+int meters_read_memory(const struct meters *m, uint64_t *ret)
+{
+    return m->fds[METER_MEMORY] < 0 ? -ENODATA
+                                    : read_meter(m, METER_MEMORY, NULL, ret);
 }
 
 void meters_close(struct meters *m)

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the kernel counts of a session, read through descriptors of its
- * control group's own files. The warden opens them and hands them to the
- * daemon with the reply to SPAWN, so that the end of an execution does not
- * wait for a warden that is busy making somebody's sandbox. They say nothing
- * once the group is gone (-ENODEV).
+ * Counters of a session: descriptors of files of its control group. The warden
+ * opens them and passes them to the daemon with the reply to SPAWN, so that
+ * the end of an execution does not wait while the warden creates another
+ * sandbox. Reading fails when the group is gone (-ENODEV).
  */
 #ifndef GLOVEBOX_WIRE_METERS_H
 #define GLOVEBOX_WIRE_METERS_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 struct warden_usage;
 
@@ -19,6 +19,7 @@ enum meter {
     METER_OOM,    /* lines, "oom_kill N" among them */
     METER_DENIED, /* lines, "max N" among them */
     METER_PROCESSES,
+    METER_MEMORY, /* bytes in use now */
     METERS
 };
 
@@ -26,14 +27,17 @@ struct meters {
     int fds[METERS]; /* -1: not counted on this host */
 };
 
-#define METERS_NONE ((struct meters){{-1, -1, -1, -1, -1}})
+#define METERS_NONE ((struct meters){{-1, -1, -1, -1, -1, -1}})
 
-/* Fills what is counted, leaves the rest. Negative errno; -ENODATA where
- * nothing is. */
+/* Fills what is counted and leaves the rest. Negative errno; -ENODATA when
+ * nothing is counted. */
 int meters_read(const struct meters *m, bool reset_peak,
                 struct warden_usage *ret);
+/* Bytes of memory in use now; not part of meters_read, because the end of an
+ * execution does not need it. As meters_read. */
+int meters_read_memory(const struct meters *m, uint64_t *ret);
 void meters_close(struct meters *m); /* for cleanup() */
-/* To send: those there are, one after another; *ret_mask has a bit each.
+/* For sending: the open descriptors in a row; *ret_mask has a bit for each.
  * Returns how many. */
 unsigned meters_pack(const struct meters *m, int ret_fds[METERS],
                      unsigned *ret_mask);

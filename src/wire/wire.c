@@ -91,7 +91,7 @@ ssize_t wire_recv(int sock, void *buf, size_t len, int *ret_fds,
     if (n < 0)
         return -errno;
     count = collect_fds(&msg, fds);
-    /* Fewer than there was room for: our own table was full. */
+    /* Fewer than the buffer could hold: our own table was full. */
     if (msg.msg_flags & MSG_TRUNC)
         n = -EMSGSIZE;
     else if (msg.msg_flags & MSG_CTRUNC)
@@ -123,8 +123,8 @@ static int send_all(int sock, const char *bytes, size_t len)
     return 0;
 }
 
-/* Not by sendmsg, which would send all of it at once: inside a session that
- * call stops until pid 1 has looked at it (kernel/notify.c). */
+/* Not sendmsg, although it would send all of it at once: inside a session that
+ * call waits until pid 1 has examined it (kernel/notify.c). */
 int wire_frame_send(int sock, uint32_t type, const void *payload, size_t len)
 {
     struct kernel_frame head = {.type = type, .len = (uint32_t)len};

@@ -140,11 +140,12 @@ static void assert_killed(pid_t pid)
 
 /* ---- control groups, version 2 ------------------------------------------ */
 
-/* Narrow is all but the first; with one processor there is nothing to give. */
-static void check_narrow(struct cgroup_tree *t, const char *knob)
+/* Background groups may use all processors but the first; with one processor
+ * there is nothing to reserve. */
+static void check_reserve(struct cgroup_tree *t, const char *knob)
 {
     struct buf all cleanup(buf_done) = {0};
-    struct buf calm cleanup(buf_done) = {0};
+    struct buf others cleanup(buf_done) = {0};
     cpu_set_t mine;
     int count = 0, last = -1;
 
@@ -154,12 +155,12 @@ static void check_narrow(struct cgroup_tree *t, const char *knob)
             continue;
         buf_addf(&all, all.len ? ",%d" : "%d", i);
         if (count++ > 0)
-            buf_addf(&calm, calm.len ? ",%d" : "%d", i);
+            buf_addf(&others, others.len ? ",%d" : "%d", i);
     }
-    sandbox_cgroup_narrow(t, "s1", 1);
+    sandbox_cpu_reserve_apply(t, "s1", 1);
     if (count < 16) /* from there on it is more than one */
-        assert_file(knob, count > 1 ? calm.data : "");
-    sandbox_cgroup_narrow(t, "s1", 0);
+        assert_file(knob, count > 1 ? others.data : "");
+    sandbox_cpu_reserve_apply(t, "s1", 0);
     if (count < 64)
         assert_file(knob, count > 1 ? all.data : "");
     /* Off the last one, where somebody else is to have that; and off the
@@ -172,14 +173,14 @@ static void check_narrow(struct cgroup_tree *t, const char *knob)
         uint64_t many[SANDBOX_CPU_WORDS] = {UINT64_MAX};
 
         put(knob, ""); /* a file of the kernel forgets what was written */
-        sandbox_cpu_reserve(t, one);
-        sandbox_cgroup_narrow(t, "s1", 1);
+        sandbox_cpu_reserve_choose(t, one);
+        sandbox_cpu_reserve_apply(t, "s1", 1);
         *strrchr(all.data, ',') = '\0';
         assert_file(knob, all.data);
         put(knob, "");
-        sandbox_cpu_reserve(t, many);
-        sandbox_cgroup_narrow(t, "s1", 1);
-        assert_file(knob, calm.data);
+        sandbox_cpu_reserve_choose(t, many);
+        sandbox_cpu_reserve_apply(t, "s1", 1);
+        assert_file(knob, others.data);
     }
 }
 
@@ -354,7 +355,7 @@ static void X4_cgroup_v2_narrow_keeps_a_processor_free(void **state)
     (void)state;
     put("unit/glovebox-t/s1/cpuset.cpus", "");
     t = open_v2();
-    check_narrow(t, "unit/glovebox-t/s1/cpuset.cpus");
+    check_reserve(t, "unit/glovebox-t/s1/cpuset.cpus");
     sandbox_cgroup_close(t);
 }
 
@@ -437,7 +438,7 @@ static void X4_cgroup_v1_narrow_keeps_a_processor_free(void **state)
     put("cpuset/glovebox-t/cgroup.clone_children", "0");
     put("cpuset/glovebox-t/s1/cpuset.cpus", "");
     t = tree_of(V1_CPUSET);
-    check_narrow(t, "cpuset/glovebox-t/s1/cpuset.cpus");
+    check_reserve(t, "cpuset/glovebox-t/s1/cpuset.cpus");
     assert_int_equal(sandbox_cgroup_walls(t), ALL_WALLS);
     sandbox_cgroup_close(t);
 }
@@ -452,7 +453,7 @@ static void cgroup_v1_without_a_usable_cpuset_goes_on(void **state)
     put("cpuset/cpuset.mems", "0\n"); /* and no knobs in ours */
     t = tree_of(V1_CPUSET);
     assert_int_equal(sandbox_cgroup_walls(t), ALL_WALLS);
-    sandbox_cgroup_narrow(t, "s1", 1);
+    sandbox_cpu_reserve_apply(t, "s1", 1);
     assert_int_equal(access(in_root("cpuset/glovebox-t"), F_OK), -1);
     sandbox_cgroup_close(t);
 }
@@ -465,6 +466,7 @@ static void cgroup_v1_usage_reads_and_resets(void **state)
     (void)state;
     put("cpuacct/glovebox-t/s1/cpuacct.usage", "123456789\n");
     put("memory/unit/glovebox-t/s1/memory.max_usage_in_bytes", "9\n");
+    put("memory/unit/glovebox-t/s1/memory.usage_in_bytes", "7\n");
     put("memory/unit/glovebox-t/s1/memory.oom_control",
         "oom_kill_disable 0\nunder_oom 0\noom_kill 1\n");
     put("pids/glovebox-t/s1/pids.events", "max 4\n");
@@ -822,7 +824,9 @@ static void assert_child(void (*body)(void))
 static void close_then_look(void)
 {
     struct sandbox_spec spec = {.limits = limits};
-    struct sandbox_fds fds = {.ctl = fd_dup(2, 90),
+    struct sandbox_fds fds = {.runsc = -1,
+                              .spec = -1,
+                              .ctl = fd_dup(2, 90),
                               .events = fd_dup(2, 3),
                               .scratch = fd_dup(2, 10),
                               .dev = fd_dup(2, 200),
@@ -855,13 +859,51 @@ static void C5_fds_close_leaves_eight_descriptors(void **state)
     assert_child(close_then_look);
 }
 
+/* The supervisor of a guest keeps the program it runs, and nothing else more.
+ */
+static void close_for_a_guest(void)
+{
+    struct sandbox_spec spec = {.limits = limits,
+                                .guest = SANDBOX_GUEST_SESSION};
+    struct sandbox_fds fds = {.runsc = fd_dup(2, 7),
+                              .spec = -1,
+                              .image = fd_dup(2, 8),
+                              .ctl = fd_dup(2, 90),
+                              .events = fd_dup(2, 3),
+                              .scratch = -1,
+                              .dev = -1,
+                              .upper = fd_dup(2, 4),
+                              .resolver = fd_dup(2, 60),
+                              .proxy = fd_dup(2, 32)};
+    struct sandbox_steps s = {.spec = &spec, .fds = &fds};
+    int lowest = (int)limits.descriptors;
+
+    if (sandbox_fds_close(&s) < 0 || fds.runsc != lowest + 4 ||
+        fds.image != -1)
+        _exit(1);
+    for (int fd = 0; fd < 1024; fd++) {
+        bool kept = fd <= 3 || (fd >= lowest && fd <= lowest + 4);
+
+        if ((fcntl(fd, F_GETFD) >= 0) != kept)
+            _exit(2);
+    }
+}
+
+static void C5_a_guests_supervisor_keeps_one_more(void **state)
+{
+    (void)state;
+    assert_child(close_for_a_guest);
+}
+
 /* A machine without room above what was asked for: a few less are granted,
  * and pid 1's numbers are still above all a session can have. */
 static void close_in_little_room(void)
 {
     struct warden_limits wanted = limits;
     struct sandbox_spec spec;
-    struct sandbox_fds fds = {.ctl = fd_dup(2, 20),
+    struct sandbox_fds fds = {.runsc = -1,
+                              .spec = -1,
+                              .ctl = fd_dup(2, 20),
                               .events = fd_dup(2, 20),
                               .upper = fd_dup(2, 20),
                               .resolver = fd_dup(2, 20),
@@ -965,6 +1007,7 @@ int main(void)
         cmocka_unit_test(C4_foreign_abi_kills),
         cmocka_unit_test(C11_seccomp_apply_without_a_filter_fails),
         cmocka_unit_test(C5_fds_close_leaves_eight_descriptors),
+        cmocka_unit_test(C5_a_guests_supervisor_keeps_one_more),
         cmocka_unit_test(E1_no_session_process_has_pid_1s_numbers),
         cmocka_unit_test(R5_rlimit_apply_caps_hard_and_soft),
         cmocka_unit_test(C3_caps_drop_leaves_root_without_rights),

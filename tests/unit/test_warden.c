@@ -9,10 +9,12 @@
 /* The stubs' own file, for its link: the archive's copy is then not taken. */
 #include "warden/call.c" /* NOLINT(bugprone-suspicious-include) */
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -21,7 +23,7 @@
 
 #include "base/log.h"
 #include "warden/serve.h"
-#include "warden/warden_int.h"
+#include "warden/tier.h"
 #include "wire/zygote_msg.h"
 
 #define MIB ((uint64_t)1 << 20)
@@ -51,6 +53,7 @@ static struct warden_setup good_setup(void)
 static struct warden_spawn good_spawn(void)
 {
     return (struct warden_spawn){
+        .tier = "process",
         .limits = {.memory_bytes = 1024 * MIB,
                    .scratch_bytes = 1024 * MIB,
                    .tmp_bytes = 256 * MIB,
@@ -226,21 +229,27 @@ static void policy_names_and_paths_are_plain(void **state)
     };
     struct warden_runtime r = {.fresh_exec = 1};
     struct warden_setup s = good_setup();
+    struct warden w = {.runtime_count = 2};
     const char *why = NULL;
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
         (void)snprintf(r.image, sizeof(r.image), "%s", names[i].name);
-        assert_int_equal(warden_policy_runtime(&r, &why), names[i].ok);
+        assert_int_equal(warden_policy_runtime(&w, &r, &why), names[i].ok);
         (void)snprintf(s.instance, sizeof(s.instance), "%s", names[i].name);
         assert_int_equal(warden_policy_setup(&s, &why), names[i].ok);
     }
     memset(r.image, 'a', sizeof(r.image)); /* not terminated */
-    assert_false(warden_policy_runtime(&r, &why));
+    assert_false(warden_policy_runtime(&w, &r, &why));
     r.image[sizeof(r.image) - 1] = '\0';
-    assert_true(warden_policy_runtime(&r, &why));
+    assert_true(warden_policy_runtime(&w, &r, &why));
+    r.replaces = 2;
+    assert_true(warden_policy_runtime(&w, &r, &why));
+    r.replaces = 3;
+    assert_false(warden_policy_runtime(&w, &r, &why));
+    r.replaces = 0;
     r.fresh_exec = 2;
-    assert_false(warden_policy_runtime(&r, &why));
+    assert_false(warden_policy_runtime(&w, &r, &why));
     s = good_setup();
     (void)snprintf(s.cache_dir, sizeof(s.cache_dir), "relative");
     assert_false(setup_passes(&s));
@@ -265,16 +274,29 @@ static int make_yard(void **state)
     (void)snprintf(y->dir, sizeof(y->dir), "/tmp/glovebox-test-warden-XXXXXX");
     if (!mkdtemp(y->dir))
         return -1;
-    y->w = (struct warden){.sock = -1, .signals = -1, .filter_fd = -1};
+    y->w = (struct warden){
+        .sock = -1, .signals = -1, .filter_fd = -1, .tiers = tier_list};
     y->w.setup = good_setup();
     y->w.setup.max_slots = 3;
     y->w.setup.spare_scratches = 1;
     y->w.scratch_dir = open(y->dir, O_DIRECTORY | O_RDONLY | O_CLOEXEC);
+    y->w.zygote_dir = -1;
     y->w.slots = xcalloc(4, sizeof(*y->w.slots));
     if (sandbox_cgroup_open(y->dir, "/dev/null", "none", &y->w.groups) < 0)
         return -1;
     *state = y;
     return 0;
+}
+
+static void drop_zygotes(struct yard *y)
+{
+    int fd = openat(y->w.scratch_dir, "zygotes", O_RDONLY | O_DIRECTORY);
+    DIR *dir cleanup(fd_closedir) = fd < 0 ? NULL : fdopendir(fd);
+    struct dirent *e;
+
+    while (dir && (e = readdir(dir)))
+        (void)unlinkat(dirfd(dir), e->d_name, 0); /* not "." and ".." */
+    (void)unlinkat(y->w.scratch_dir, "zygotes", AT_REMOVEDIR);
 }
 
 static int drop_yard(void **state)
@@ -285,6 +307,7 @@ static int drop_yard(void **state)
         free(y->w.slots[i]);
     free(y->w.slots);
     sandbox_cgroup_close(y->w.groups);
+    drop_zygotes(y);
     fd_close(&y->w.scratch_dir);
     (void)rmdir(y->dir);
     free(y);
@@ -361,7 +384,7 @@ static void R7_slot_lives_dies_and_is_forgotten(void **state)
     int status = 0;
     pid_t pid = sleeper();
 
-    slot_spawned(s, pid);
+    slot_spawned(s, &tier_clone, pid);
     assert_int_equal(s->state, SLOT_ALIVE);
     assert_ptr_equal(slot_by_pid(&y->w, pid), s);
     assert_true(image_exists(y, s->number, true));
@@ -382,7 +405,7 @@ static void slot_dead_keeps_its_status_until_released(void **state)
     struct warden_limits limits = good_spawn().limits;
     struct slot *s = slot_take(&y->w, &limits, 0);
 
-    slot_spawned(s, 4194304); /* above any pid there is */
+    slot_spawned(s, &tier_clone, 4194304); /* above any pid there is */
     slot_reaped(s, 9);
     assert_int_equal(s->state, SLOT_DEAD);
     assert_int_equal(s->wait_status, 9);
@@ -402,7 +425,7 @@ static void X3_slot_released_leaves_no_files(void **state)
     uint32_t number = s->number;
 
     assert_true(image_exists(y, number, true));
-    slot_spawned(s, 4194304);
+    slot_spawned(s, &tier_clone, 4194304);
     slot_release(&y->w, s);
     assert_false(image_exists(y, number, false));
     slot_release(&y->w, s); /* while it still drains */
@@ -476,7 +499,7 @@ static void X4_slot_take_does_not_wait_for_slow_storage(void **state)
     other = slot_take(&y->w, &limits, 6); /* goes on meanwhile */
     assert_non_null(other);
     assert_ptr_not_equal(other, slow);
-    slot_spawned(other, 4194304);
+    slot_spawned(other, &tier_clone, 4194304);
     assert_int_equal(wire_send(child, &result, sizeof(result), fds, 2), 0);
     slot_made(&y->w, slow);
     assert_int_equal(slow->state, SLOT_SPARE);
@@ -557,8 +580,8 @@ static void slot_impossible_transition_aborts(void **state)
     pid_t pid = fork();
 
     if (pid == 0) {
-        slot_spawned(s, 4194304);
-        slot_spawned(s, 4194304);
+        slot_spawned(s, &tier_clone, 4194304);
+        slot_spawned(s, &tier_clone, 4194304);
         _exit(0);
     }
     assert_int_equal(waitpid(pid, &status, 0), pid);
@@ -745,7 +768,7 @@ static void call_spawn_sends_as_many_layers_as_it_says(void **state)
     int other = make_stub_link(&link);
     const int layers[] = {STDERR_FILENO, STDERR_FILENO, STDERR_FILENO};
     struct meters meters = METERS_NONE;
-    uint32_t slot = 0;
+    struct warden_spawned slot = {0};
 
     (void)state;
     for (uint32_t n = 0; n <= WARDEN_LAYERS_MAX; n++) {
@@ -762,7 +785,7 @@ static void call_spawn_sends_as_many_layers_as_it_says(void **state)
                                            STDERR_FILENO, layers, &slot,
                                            &meters, &err),
                          0);
-        assert_int_equal(slot, 7);
+        assert_int_equal(slot.slot, 7);
         assert_int_equal(wire_recv(other, &req, sizeof(req), fds, &count),
                          sizeof(req));
         assert_int_equal(req.u.spawn.layers, n);
@@ -822,7 +845,7 @@ static void call_takes_meters_that_fit_and_no_other_descriptors(void **state)
         struct meters meters = METERS_NONE;
         struct error err = {0};
         int before = open_descriptors();
-        uint32_t slot;
+        struct warden_spawned slot;
 
         assert_int_equal(
             wire_send(other, &reply, sizeof(reply), fds, cases[i].sent), 0);
@@ -912,9 +935,12 @@ static int ask_spawn(struct warden_link *link, struct meters *meters,
                      uint32_t *ret_slot, struct error *err)
 {
     struct warden_spawn spawn = good_spawn();
+    struct warden_spawned spawned = {0};
+    int r = warden_call_spawn(link, &spawn, STDERR_FILENO, STDERR_FILENO, NULL,
+                              &spawned, meters, err);
 
-    return warden_call_spawn(link, &spawn, STDERR_FILENO, STDERR_FILENO, NULL,
-                             ret_slot, meters, err);
+    *ret_slot = spawned.slot;
+    return r;
 }
 
 static struct warden_health health_of(struct warden_link *link)
@@ -1237,9 +1263,11 @@ static void Z6_zygote_that_misbehaves_is_retired(void **state)
 
         assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
         rt.next.sock = -1;
-        rt.current = (struct zygote){.pid = zygote, .sock = pair[0]};
-        assert_int_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid),
-                         -EAGAIN); /* not ready yet */
+        rt.current =
+            (struct zygote){.pid = zygote, .image = {-1, -1}, .sock = pair[0]};
+        assert_int_equal(
+            zygote_spawn(&y->w, &rt, NULL, &spec, &fd, 1, &pid, NULL),
+            -EAGAIN); /* not ready yet */
         rt.current.ready = true;
         if (reply.pid == 1)
             reply.pid = zygote; /* the one child there is */
@@ -1247,14 +1275,289 @@ static void Z6_zygote_that_misbehaves_is_retired(void **state)
                                    cases[i].len ? cases[i].len : sizeof(reply),
                                    NULL, 0),
                          0);
-        assert_int_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid),
-                         cases[i].expected);
+        assert_int_equal(
+            zygote_spawn(&y->w, &rt, NULL, &spec, &fd, 1, &pid, NULL),
+            cases[i].expected);
         assert_int_equal(rt.current.pid == 0, cases[i].retired);
         (void)kill(zygote, SIGKILL); /* unless it was retired */
         assert_int_equal(waitpid(zygote, NULL, 0), zygote);
         fd_close(&rt.current.sock);
         fd_close(&pair[1]);
     }
+}
+
+/* ---- images of zygotes -------------------------------------------------- */
+
+#define TABLES_BYTES 5000u
+#define HEAP_BYTES (3u << 20)
+
+static int sealed_file(const void *bytes, size_t len, size_t at, size_t size)
+{
+    int fd = memfd_create("image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+
+    assert_true(fd >= 0);
+    assert_int_equal(ftruncate(fd, (off_t)size), 0);
+    assert_int_equal(pwrite(fd, bytes, len, (off_t)at), len);
+    assert_int_equal(
+        fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE), 0);
+    return fd;
+}
+
+/* A zygote that came with an image; its heap is mostly a hole. */
+static struct zygote with_image(unsigned char id)
+{
+    struct zygote z = {.sock = -1, .spawns = 7};
+
+    memset(z.id, id, sizeof(z.id));
+    z.image[0] = sealed_file("tables", 6, 0, TABLES_BYTES);
+    z.image[1] = sealed_file("heap", 4, HEAP_BYTES / 2 + 3, HEAP_BYTES);
+    return z;
+}
+
+static struct runtime plain_runtime(void)
+{
+    struct runtime rt = {.image = "minimal-1",
+                         .spec_fd = memfd_create("spec", MFD_CLOEXEC)};
+
+    assert_int_equal(pwrite(rt.spec_fd, "{}", 2, 0), 2);
+    return rt;
+}
+
+/* Waits for the child; its exit code. */
+static int store_image(struct yard *y, const struct runtime *rt,
+                       struct zygote *z)
+{
+    int status = 0;
+    pid_t saver;
+
+    zygote_image_store(&y->w, rt, z);
+    assert_int_equal(z->image[0], -1);
+    assert_int_equal(z->image[1], -1);
+    saver = y->w.saver;
+    y->w.saver = 0;
+    if (!saver)
+        return -1;
+    assert_int_equal(waitpid(saver, &status, 0), saver);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static int find_image(struct yard *y, const struct runtime *rt,
+                      unsigned char id)
+{
+    unsigned char wanted[WARDEN_ZYGOTE_ID];
+    uint64_t age_ms = 0;
+    uint32_t spawns = 0;
+    int fd;
+
+    memset(wanted, id, sizeof(wanted));
+    fd = zygote_image_find(&y->w, rt, wanted, &age_ms, &spawns);
+    if (fd >= 0) {
+        assert_int_equal(spawns, 7);
+        assert_true(age_ms < 600000);
+    }
+    return fd;
+}
+
+static int load_image(int fd)
+{
+    int loaded[2] = {-1, -1};
+    int r = zygote_image_load(fd, loaded);
+
+    fd_close(&loaded[0]);
+    fd_close(&loaded[1]);
+    return r;
+}
+
+static void zygote_image_comes_back_as_it_was(void **state)
+{
+    struct yard *y = *state;
+    struct runtime rt = plain_runtime(), other = plain_runtime();
+    struct zygote z = with_image(5);
+    int loaded[2] = {-1, -1};
+    char bytes[8] = "";
+    struct stat st;
+    int fd;
+
+    zygote_images_open(&y->w);
+    assert_true(y->w.zygote_dir >= 0);
+    assert_int_equal(store_image(y, &rt, &z), 0);
+    assert_int_equal(zygote_images_count(&y->w), 1);
+    fd = find_image(y, &rt, 0); /* the newest */
+    assert_true(fd >= 0);
+    assert_int_equal(fstat(fd, &st), 0);
+    assert_true(st.st_blocks * 512 < HEAP_BYTES / 2); /* holes stay */
+    assert_int_equal(zygote_image_load(fd, loaded), 0);
+    assert_int_equal(pread(loaded[0], bytes, 6, 0), 6);
+    assert_memory_equal(bytes, "tables", 6);
+    assert_int_equal(pread(loaded[1], bytes, 4, HEAP_BYTES / 2 + 3), 4);
+    assert_memory_equal(bytes, "heap", 4);
+    assert_int_equal(lseek(loaded[0], 0, SEEK_END), TABLES_BYTES);
+    assert_int_equal(lseek(loaded[1], 0, SEEK_END), HEAP_BYTES);
+    assert_int_not_equal(fcntl(loaded[1], F_GET_SEALS) & F_SEAL_WRITE, 0);
+    fd_close(&loaded[0]);
+    fd_close(&loaded[1]);
+    fd_close(&fd);
+    fd = find_image(y, &rt, 5);
+    assert_true(fd >= 0);
+    fd_close(&fd);
+    assert_int_equal(find_image(y, &rt, 6), -1);
+    /* Another runtime, other imports, no zygote at all. */
+    memcpy(other.image, "minimal-2", 10);
+    assert_int_equal(find_image(y, &other, 0), -1);
+    memcpy(other.image, rt.image, sizeof(rt.image));
+    assert_int_equal(pwrite(other.spec_fd, "[]", 2, 0), 2);
+    assert_int_equal(find_image(y, &other, 0), -1);
+    rt.fresh_exec = true;
+    assert_int_equal(find_image(y, &rt, 0), -1);
+    fd_close(&rt.spec_fd);
+    fd_close(&other.spec_fd);
+    fd_close(&y->w.zygote_dir);
+}
+
+/* Each byte that matters, one after the other; and each length. */
+static void S1_zygote_image_that_was_changed_is_refused(void **state)
+{
+    static const off_t places[] = {
+        0,   8,   16,   32,   96,   128,  140,
+        150, 160, 3000, 4096, 4100, 9095, 12288 + HEAP_BYTES / 2 + 4};
+    struct yard *y = *state;
+    struct runtime rt = plain_runtime();
+    struct zygote z = with_image(9);
+    char name[] = "09090909090909090909090909090909";
+    unsigned char byte;
+    struct stat st;
+    int file, fd;
+
+    zygote_images_open(&y->w);
+    assert_int_equal(store_image(y, &rt, &z), 0);
+    file = openat(y->w.zygote_dir, name, O_RDWR | O_CLOEXEC);
+    assert_true(file >= 0);
+    assert_int_equal(fstat(file, &st), 0);
+    for (size_t i = 0; i < ARRAY_SIZE(places); i++) {
+        assert_int_equal(pread(file, &byte, 1, places[i]), 1);
+        byte ^= 1;
+        assert_int_equal(pwrite(file, &byte, 1, places[i]), 1);
+        fd = find_image(y, &rt, 0);
+        if (fd >= 0)
+            assert_true(load_image(fd) < 0);
+        fd_close(&fd);
+        byte ^= 1;
+        assert_int_equal(pwrite(file, &byte, 1, places[i]), 1);
+    }
+    for (off_t size = 0; size < st.st_size; size += 40000) {
+        assert_int_equal(ftruncate(file, size), 0);
+        assert_int_equal(find_image(y, &rt, 0), -1);
+    }
+    fd_close(&file);
+    /* What cannot be used is removed. */
+    zygote_images_trim(&y->w, NULL);
+    assert_int_equal(zygote_images_count(&y->w), 0);
+    fd_close(&rt.spec_fd);
+    fd_close(&y->w.zygote_dir);
+}
+
+static void zygote_image_of_another_owner_or_mode_is_not_used(void **state)
+{
+    struct yard *y = *state;
+    struct runtime rt = plain_runtime();
+    struct zygote z = with_image(3);
+    char name[] = "03030303030303030303030303030303";
+    int fd;
+
+    zygote_images_open(&y->w);
+    assert_int_equal(store_image(y, &rt, &z), 0);
+    assert_int_equal(fchmodat(y->w.zygote_dir, name, 0640, 0), 0);
+    assert_int_equal(find_image(y, &rt, 0), -1);
+    assert_int_equal(fchmodat(y->w.zygote_dir, name, 0600, 0), 0);
+    fd = find_image(y, &rt, 0);
+    assert_true(fd >= 0);
+    fd_close(&fd);
+    assert_int_equal(
+        linkat(y->w.zygote_dir, name, y->w.zygote_dir, "a-second-name", 0), 0);
+    assert_int_equal(find_image(y, &rt, 0), -1);
+    assert_int_equal(unlinkat(y->w.zygote_dir, "a-second-name", 0), 0);
+    if (geteuid() == 0) {
+        assert_int_equal(fchownat(y->w.zygote_dir, name, 1, 1, 0), 0);
+        assert_int_equal(find_image(y, &rt, 0), -1);
+    }
+    fd_close(&rt.spec_fd);
+    fd_close(&y->w.zygote_dir);
+    /* Nor a folder that others may write to. */
+    assert_int_equal(fchmodat(y->w.scratch_dir, "zygotes", 0770, 0), 0);
+    zygote_images_open(&y->w);
+    assert_int_equal(y->w.zygote_dir, -1);
+}
+
+/* A disk without room, or one that fails, leaves nothing behind; nor does a
+ * file that can still change. */
+static void zygote_image_that_cannot_be_written_leaves_nothing(void **state)
+{
+    struct yard *y = *state;
+    struct runtime rt = plain_runtime();
+    struct zygote z = with_image(4);
+    struct rlimit old, small;
+
+    zygote_images_open(&y->w);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
+    small = (struct rlimit){4096, old.rlim_max};
+    (void)signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    assert_int_equal(store_image(y, &rt, &z), 1);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
+    (void)signal(SIGXFSZ, SIG_DFL);
+    assert_int_equal(zygote_images_count(&y->w), 0);
+    z = with_image(4);
+    fd_close(&z.image[1]);
+    z.image[1] = memfd_create("open", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    assert_int_equal(ftruncate(z.image[1], 4096), 0);
+    assert_int_equal(store_image(y, &rt, &z), -1);
+    assert_int_equal(zygote_images_count(&y->w), 0);
+    /* What an interrupted start left. */
+    z.image[0] =
+        openat(y->w.zygote_dir, "0404.part", O_CREAT | O_WRONLY, 0600);
+    fd_close(&z.image[0]);
+    fd_close(&y->w.zygote_dir);
+    zygote_images_open(&y->w);
+    assert_int_equal(faccessat(y->w.zygote_dir, "0404.part", F_OK, 0), -1);
+    fd_close(&rt.spec_fd);
+    fd_close(&y->w.zygote_dir);
+}
+
+/* Images that stored memory is of stay, and the newest of each runtime; their
+ * number is bounded in any case. */
+static void zygote_images_are_few(void **state)
+{
+    struct yard *y = *state;
+    struct warden_zygotes used = {.count = 1};
+    int fd;
+
+    zygote_images_open(&y->w);
+    y->w.runtimes[0] = plain_runtime();
+    y->w.runtime_count = 1;
+    memset(used.ids[0], 2, sizeof(used.ids[0]));
+    for (unsigned char id = 1; id <= 20; id++) {
+        struct zygote z = with_image(id);
+
+        assert_int_equal(store_image(y, &y->w.runtimes[0], &z), 0);
+        (void)nanosleep(&(struct timespec){.tv_nsec = 2000000}, NULL);
+    }
+    assert_in_range(zygote_images_count(&y->w), 15, 16);
+    assert_int_equal(find_image(y, &y->w.runtimes[0], 4), -1); /* the oldest */
+    memset(used.ids[0], 18, sizeof(used.ids[0]));
+    zygote_images_trim(&y->w, &used);
+    assert_int_equal(zygote_images_count(&y->w), 2);
+    fd = find_image(y, &y->w.runtimes[0], 18);
+    assert_true(fd >= 0);
+    fd_close(&fd);
+    fd = find_image(y, &y->w.runtimes[0], 20);
+    assert_true(fd >= 0);
+    fd_close(&fd);
+    used.count = 0;
+    zygote_images_trim(&y->w, &used);
+    assert_int_equal(zygote_images_count(&y->w), 1);
+    fd_close(&y->w.runtimes[0].spec_fd);
+    y->w.runtime_count = 0;
+    fd_close(&y->w.zygote_dir);
 }
 
 /* The warden kills and maps what it is told is a session: only a child of
@@ -1272,11 +1575,12 @@ static void C3_zygote_cannot_name_a_process_that_is_not_ours(void **state)
         pid_t pid = 0, zygote = sleeper();
 
         assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
-        rt.current =
-            (struct zygote){.pid = zygote, .sock = pair[0], .ready = true};
+        rt.current = (struct zygote){
+            .pid = zygote, .image = {-1, -1}, .sock = pair[0], .ready = true};
         assert_int_equal(wire_send(pair[1], &reply, sizeof(reply), NULL, 0),
                          0);
-        assert_int_not_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid), 0);
+        assert_int_not_equal(
+            zygote_spawn(&y->w, &rt, NULL, &spec, &fd, 1, &pid, NULL), 0);
         assert_int_equal(rt.current.pid, 0);
         assert_int_equal(waitpid(zygote, NULL, 0), zygote);
         fd_close(&pair[1]);
@@ -1296,10 +1600,11 @@ static void C3_zygote_cannot_name_a_helper(void **state)
 
     reply.pid = s->helper = sleeper();
     assert_int_equal(fd_socketpair(SOCK_SEQPACKET, pair), 0);
-    rt.current =
-        (struct zygote){.pid = zygote, .sock = pair[0], .ready = true};
+    rt.current = (struct zygote){
+        .pid = zygote, .image = {-1, -1}, .sock = pair[0], .ready = true};
     assert_int_equal(wire_send(pair[1], &reply, sizeof(reply), NULL, 0), 0);
-    assert_int_not_equal(zygote_spawn(&y->w, &rt, &spec, &fd, 1, &pid), 0);
+    assert_int_not_equal(
+        zygote_spawn(&y->w, &rt, NULL, &spec, &fd, 1, &pid, NULL), 0);
     assert_int_equal(rt.current.pid, 0);
     (void)kill(s->helper, SIGKILL);
     assert_int_equal(waitpid(zygote, NULL, 0), zygote);
@@ -1348,6 +1653,11 @@ int main(void)
             R8_call_with_a_full_table_is_refused_and_leaks_nothing),
         cmocka_unit_test(call_loses_the_link_on_too_many_descriptors),
         IN_YARD(Z6_zygote_that_misbehaves_is_retired),
+        IN_YARD(zygote_image_comes_back_as_it_was),
+        IN_YARD(S1_zygote_image_that_was_changed_is_refused),
+        IN_YARD(zygote_image_of_another_owner_or_mode_is_not_used),
+        IN_YARD(zygote_image_that_cannot_be_written_leaves_nothing),
+        IN_YARD(zygote_images_are_few),
         IN_YARD(C3_zygote_cannot_name_a_process_that_is_not_ours),
         IN_YARD(C3_zygote_cannot_name_a_helper),
     };

@@ -351,9 +351,9 @@ static void meters_read_knows_both_versions(void **state)
 {
     static const char *const texts[2][METERS] = {
         {"123456\n", "9000\n", "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
-         "max 4\n", "2\n"},
+         "max 4\n", "2\n", "8000\n"},
         {"usage_usec 123\nuser_usec 7\n", "9000\n",
-         "low 0\noom 8\noom_kill 3\n", "max 4\n", "2\n"},
+         "low 0\noom 8\noom_kill 3\n", "max 4\n", "2\n", "8000\n"},
     };
     static const uint64_t cpu[] = {123456, 123000};
 
@@ -362,6 +362,7 @@ static void meters_read_knows_both_versions(void **state)
         struct meters m = METERS_NONE;
         struct warden_usage u = {.alive = 1, .locks = 5};
         char peak[8] = "";
+        uint64_t memory = 0;
 
         for (int i = 0; i < METERS; i++)
             m.fds[i] = file_of(texts[v][i]);
@@ -375,6 +376,8 @@ static void meters_read_knows_both_versions(void **state)
         assert_int_equal(u.locks, 5); /* not theirs to say */
         assert_int_equal(pread(m.fds[METER_PEAK], peak, 2, 0), 2);
         assert_string_equal(peak, "0\n"); /* a new one begun */
+        assert_int_equal(meters_read_memory(&m, &memory), 0);
+        assert_int_equal(memory, 8000);
         meters_close(&m);
     }
 }
@@ -388,6 +391,7 @@ static void meters_read_tells_what_it_cannot(void **state)
 
     (void)state;
     assert_int_equal(meters_read(&m, true, &u), -ENODATA);
+    assert_int_equal(meters_read_memory(&m, &u.cpu_ns), -ENODATA);
     m.fds[METER_PROCESSES] = file_of("17\n");
     assert_int_equal(meters_read(&m, true, &u), 0);
     assert_int_equal(u.processes, 17);
