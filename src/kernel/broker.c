@@ -80,8 +80,9 @@ static void temp_name(uint32_t handle, char ret[40])
     (void)snprintf(ret, 40, BROKER_TEMP "%u", handle);
 }
 
-/* Where no file can be without a name, as in overlays before Linux 6.1: one
- * that no listing shows. The session could get at it, as at all its files. */
+/* For file systems without unnamed files, as overlays before Linux 6.1: a
+ * named file that listings hide. The session could open it, as all its files.
+ */
 static int create_named(struct broker *b, uint32_t handle, mode_t mode)
 {
     char temp[40];
@@ -95,14 +96,6 @@ static int create_named(struct broker *b, uint32_t handle, mode_t mode)
     return b->uploads[handle] < 0 ? errno : 0;
 }
 
-static int create_unnamed(struct broker *b, uint32_t handle, mode_t mode)
-{
-    b->uploads[handle] =
-        openat(b->data, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
-    b->named[handle] = false;
-    return b->uploads[handle] < 0 ? errno : 0;
-}
-
 int broker_create(struct broker *b, bool executable, uint32_t *ret_handle,
                   int *ret_fd)
 {
@@ -113,7 +106,10 @@ int broker_create(struct broker *b, bool executable, uint32_t *ret_handle,
 
         if (b->uploads[i] >= 0)
             continue;
-        r = create_unnamed(b, i, mode);
+        b->uploads[i] =
+            openat(b->data, ".", O_TMPFILE | O_WRONLY | O_CLOEXEC, mode);
+        b->named[i] = false;
+        r = b->uploads[i] < 0 ? errno : 0;
         if (r == EOPNOTSUPP || r == EISDIR)
             r = create_named(b, i, mode);
         if (r)
@@ -133,13 +129,13 @@ int broker_discard(struct broker *b, uint32_t handle)
         char temp[40];
 
         temp_name(handle, temp);
-        (void)unlinkat(b->data, temp, 0); /* gone already is as good */
+        (void)unlinkat(b->data, temp, 0); /* may be gone already */
     }
     fd_close(&b->uploads[handle]);
     return 0;
 }
 
-/* Opens the folder that is to hold path, making what is missing; *ret_last
+/* Opens the parent folder of path, creating missing folders; *ret_last
  * points at the last component within path. */
 static int open_parent(int data, char *path, bool make, int *ret_fd,
                        char **ret_last)
@@ -170,8 +166,8 @@ static int open_parent(int data, char *path, bool make, int *ret_fd,
     return 0;
 }
 
-/* Gives an upload without a name one in the folder, under which it then takes
- * the real one's place: a link cannot replace a name, a rename can. */
+/* Links an unnamed upload under a temporary name in the folder, to be renamed
+ * over the final one: linkat cannot replace a file, renameat can. */
 static int name_upload(int upload, int dir, const char *temp)
 {
     char from[40];
@@ -206,7 +202,7 @@ int broker_publish(struct broker *b, uint32_t handle, const char *path,
     if (renameat(named ? b->data : dir, temp, dir, last) < 0) {
         r = errno;
         if (!named)
-            (void)unlinkat(dir, temp, 0); /* take the half-step back */
+            (void)unlinkat(dir, temp, 0); /* undo the link */
         return r;
     }
     fd_close(&b->uploads[handle]);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Walks a directory tree that a session made. Runs in a session's pid 1.
- * Iterative, by descriptor, follows no links, and stops at a bound whatever
- * the tree looks like. Names that break the rules of the API are reported
+ * Walks a directory tree that a session wrote. Runs in a session's pid 1.
+ * Iterative, by descriptor, without following links, and with a limit on the
+ * number of entries. Names that break the rules of the API are reported
  * escaped and marked as skipped; a folder with such a name is not entered.
  */
 #include <dirent.h>
@@ -190,8 +190,8 @@ static void enter_dir(struct walk *w, const struct stat *st, size_t len)
     w->lens[w->depth++] = len + 1;
 }
 
-/* Links, sockets, FIFOs are the session's own affair, but they may have taken
- * the place of a file. */
+/* Links, sockets and FIFOs are not reported as files, but one may have
+ * replaced a file. */
 static void visit_odd(struct walk *w, const struct stat *st)
 {
     if (w->view == WALK_LIST)

@@ -35,7 +35,7 @@ struct range {
     uintptr_t start, end;
 };
 
-/* What was mapped before; a block elsewhere is of new memory. */
+/* Mappings that existed before; a block outside them is in new memory. */
 struct known {
     struct range ranges[RANGES_MAX];
     size_t count;
@@ -76,8 +76,7 @@ static bool is_new(const struct known *k, const void *block)
     return low == k->count || at < k->ranges[low].start;
 }
 
-/* Blocks that are kept form a chain, so that a reader of the heap finds an
- * owner for them. */
+/* Kept blocks form a chain, so that leak checkers find a reference. */
 static void keep(struct known *k, void *block)
 {
     *(void **)block = k->kept;
@@ -98,8 +97,8 @@ static void *fill_size_class(struct known *k, size_t size)
     return NULL;
 }
 
-/* The largest first: it takes up the free pools, which the others would only
- * begin to fill. The new arena is given back, to be a session's own. */
+/* The largest size first: it uses up the free pools, which the others would
+ * only begin to fill. The new arena is freed again, for sessions. */
 static void fill_python_heap(struct known *k)
 {
     void *fresh[SMALL_MOST / SMALL_STEP];
@@ -119,7 +118,7 @@ static void fill_c_heap(struct known *k)
 {
     uintptr_t top;
 
-    (void)malloc_trim(0); /* nothing to give back is as good */
+    (void)malloc_trim(0); /* there may be nothing to trim */
     top = (uintptr_t)sbrk(0) - TOP_SLACK;
     for (size_t size = BIN_MOST; size >= BIN_LEAST; size = next_below(size))
         while (k->left) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Freezing the zygote's heap; see kernel_int.h. Runs once, in the zygote,
- * after the imports and before it serves.
+ * Freezes the zygote's heap; see kernel_int.h. Runs once, in the zygote, after
+ * the imports and before it serves.
  *
  * A clone copies the page tables of anonymous memory, page by page, but not
  * those of an untouched private file mapping: the child faults those in when
@@ -9,10 +9,10 @@
  * and mapping it back nothing may write to it, so this file keeps its state
  * on the stack, uses no allocation there, and calls the kernel directly.
  *
- * The pages of that file are small on purpose. A fault takes the lock of the
- * page it is for, and all sessions of a runtime fault on the same ones: with
- * pages of 2 MiB, quicker as they are, a session at its memory's limit that
- * held one while the kernel looked for memory stopped everybody else's (X4).
+ * The file has small pages on purpose. A fault locks its page, and all
+ * sessions of a runtime fault on the same pages. With 2 MiB pages, although
+ * faster, a session at its memory limit held such a lock during reclaim and
+ * stalled all other sessions (X4).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,6 +21,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/fd.h"
@@ -33,14 +34,14 @@
 struct range {
     uintptr_t start, end;
     int prot;
-    bool file; /* a library's data: worth moving where it was written to */
+    bool file; /* data of a library: moved if it was written to */
 };
 
-/* Filled before anything is moved; static because it is itself not moved:
- * the mapping that holds it is skipped. */
+/* Filled before anything is moved. Static, because the mapping that holds it
+ * is skipped. */
 static struct range ranges[RANGES_MAX];
 
-/* Is this mapping, by its first line in /proc/self/smaps, ours to move? */
+/* May this mapping be moved, by its first line in /proc/self/smaps? */
 static bool movable(const char *line, struct range *ret)
 {
     uintptr_t start, end;
@@ -54,7 +55,7 @@ static bool movable(const char *line, struct range *ret)
     if (n < 7 || perms[3] != 'p' || perms[0] != 'r' || perms[2] == 'x')
         return false;
     if (inode == 0 && perms[1] != 'w')
-        return false; /* a guard page, or what nobody writes */
+        return false; /* a guard page, or read-only */
     if (name[0] == '[' && strcmp(name, "[heap]") != 0 &&
         strncmp(name, "[anon", 5) != 0)
         return false; /* stack, vdso and the like */
@@ -67,9 +68,9 @@ static bool movable(const char *line, struct range *ret)
 }
 
 /*
- * What a mapping was asked to do at a fork would be lost with the move. Above
- * all "wf": libc keeps its random numbers in a page that the kernel wipes in
- * children, and with a plain copy of it every session would draw the same.
+ * Moving a mapping loses its madvise settings for forks. Above all "wf" (wipe
+ * on fork): libc keeps random state in such a page, and with a plain copy of
+ * it every session would draw the same numbers.
  */
 static bool plain(const char *flags)
 {
@@ -89,9 +90,9 @@ static bool plain(const char *flags)
     return true;
 }
 
-/* A mapping is a line as in maps, then lines of facts, the last of which are
+/* A mapping is a line as in maps, then lines of details, the last of which are
  * its flags. Without flags (a kernel without smaps) nothing is moved. Data of
- * a library counts once it has pages of its own: the clone would copy them. */
+ * a library is moved if it has anonymous pages: the clone would copy them. */
 static int find_ranges(size_t *ret_count)
 {
     static const char key[] = "VmFlags:";
@@ -121,6 +122,43 @@ static int find_ranges(size_t *ret_count)
     return 0;
 }
 
+/*
+ * Can every page be read? The stacks of ended threads, which glibc keeps for
+ * later, have guard pages inside the mapping (MADV_GUARD_INSTALL, from glibc
+ * 2.42 and Linux 6.13 on) that neither the permissions nor, before Linux 6.17,
+ * the flags tell of. The kernel reads a byte of each page here, because a read
+ * by this process would end it.
+ */
+static bool readable(const struct range *r)
+{
+    struct iovec remote[256];
+    char bytes[ARRAY_SIZE(remote)];
+
+    for (uintptr_t at = r->start; at < r->end;) {
+        struct iovec local = {.iov_base = bytes};
+        size_t n = 0;
+
+        for (; n < ARRAY_SIZE(remote) && at < r->end; at += PAGE)
+            remote[n++] = (struct iovec){(void *)at, 1};
+        local.iov_len = n;
+        if (process_vm_readv(getpid(), &local, 1, remote, n, 0) != (ssize_t)n)
+            return false;
+    }
+    return true;
+}
+
+/* Without those that hold a page that cannot be read: these stay as they are,
+ * and clones copy their few pages. */
+static size_t drop_unreadable(size_t count)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < count; i++)
+        if (readable(&ranges[i]))
+            ranges[kept++] = ranges[i];
+    return kept;
+}
+
 static bool all_zero(const char *page)
 {
     const uint64_t *words = (const uint64_t *)page;
@@ -131,7 +169,7 @@ static bool all_zero(const char *page)
     return true;
 }
 
-/* Pages that hold nothing stay holes, so that frozen costs no more memory. */
+/* Zero pages stay holes, so that freezing needs no more memory. */
 static int copy_out(int fd, off_t at, const struct range *r)
 {
     const char *p = (const char *)r->start;
@@ -159,15 +197,17 @@ static int copy_out(int fd, off_t at, const struct range *r)
     return 0;
 }
 
-int freeze_heap(size_t *ret_bytes)
+int freeze_heap(int *ret_fd)
 {
-    int fd cleanup(fd_close) = memfd_create("heap", MFD_CLOEXEC);
+    int fd cleanup(fd_close) =
+        memfd_create("heap", MFD_CLOEXEC | MFD_ALLOW_SEALING);
     size_t count = 0, total = 0;
     off_t at = 0;
     int r = find_ranges(&count);
 
     if (r < 0)
         return r;
+    count = drop_unreadable(count);
     if (fd < 0)
         return -errno;
     for (size_t i = 0; i < count; i++)
@@ -185,6 +225,6 @@ int freeze_heap(size_t *ret_bytes)
             return -errno;
         at += (off_t)len;
     }
-    *ret_bytes = total;
+    *ret_fd = take_fd(fd);
     return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What code inside tries to reach, as pid 1 sees it: calls that name a
- * destination (notify.c) and lookups of names, which come to our own socket.
- * Both are answered at once and noted for the daemon in a table that does not
- * grow. The wall is not here: this network has no interface but loopback, and
- * no route. Nothing here waits, whatever the session does.
+ * Observes what code inside tries to reach: calls that name a destination
+ * (notify.c), and lookups of names, which arrive at pid 1's socket. Both are
+ * answered at once and recorded for the daemon in a table of fixed size. The
+ * wall is elsewhere: this network namespace has only loopback and no route.
+ * Nothing here blocks, whatever the session does.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -18,11 +18,10 @@
 #include "kernel/kernel_int.h"
 #include "wire/dns.h"
 
-#define AT_ONCE 64 /* before the daemon is looked after again */
+#define AT_ONCE 64 /* before the daemon is served again */
 #define BACKLOG 128
 
-/* ---- the table ------------------------------------------------------------
- */
+/* ---- the table ---------------------------------------------------------- */
 
 static struct init_blocked *find_blocked(struct net *n,
                                          enum init_blocked_kind kind,
@@ -53,7 +52,7 @@ void net_note(struct net *n, enum init_blocked_kind kind, const char *host,
         return;
     }
     b = &n->blocked[n->blocked_count++];
-    /* All of it goes out, so none of it may be left over from before. */
+    /* The whole struct is sent, so it must hold no old bytes. */
     memset(b, 0, sizeof(*b));
     b->at_ms = clock_real_ms();
     b->count = count;
@@ -77,10 +76,9 @@ static void hand_over(struct net *n, char *payload, struct init_reply *reply)
     n->blocked_count = n->dropped = 0;
 }
 
-/* ---- lookups --------------------------------------------------------------
- */
+/* ---- lookups ------------------------------------------------------------ */
 
-/* A name that is asked for both kinds of address is one attempt. */
+/* Lookups of both address types of one name are one attempt. */
 static size_t answer_lookup(struct net *n, const struct dns_question *q,
                             unsigned char *out)
 {
@@ -105,16 +103,16 @@ static bool resolve_one(struct net *n)
     if (len < 0)
         return errno != EAGAIN; /* an error of an answer sent earlier */
     if (dns_question_parse(query, (size_t)len, &q) < 0)
-        return true; /* not a question: nothing is said */
+        return true; /* not a question: no answer */
     out_len = answer_lookup(n, &q, out);
-    /* An asker that is gone, or reads nothing, has no answer. */
+    /* A client that is gone or does not read gets no answer. */
     (void)sendto(n->resolver, out, out_len, MSG_DONTWAIT | MSG_NOSIGNAL,
                  (struct sockaddr *)&from, from_len);
     return true;
 }
 
-/* A socket cannot be made to stop listening and to listen again later, and
- * one that nobody serves would keep clients waiting. */
+/* A listening socket cannot stop listening, and if no process accepted,
+ * clients would hang. So pid 1 accepts and closes. */
 static bool turn_away_one(struct net *n)
 {
     struct linger reset = {.l_onoff = 1};
@@ -129,10 +127,9 @@ static bool turn_away_one(struct net *n)
     return true;
 }
 
-/* ---- for init.c -----------------------------------------------------------
- */
+/* ---- for init.c --------------------------------------------------------- */
 
-/* Two and three let only the privileged look into other processes. */
+/* With 2 and 3 only privileged processes may read the memory of others. */
 static bool is_opaque(void)
 {
     int fd cleanup(fd_close) =
@@ -166,7 +163,7 @@ void net_serve(struct net *n)
             break;
 }
 
-/* It listens from the moment somebody is about to accept. */
+/* Listens only when the proxy is about to accept. */
 static int hand_out_proxy(struct net *n, int *ret_fd)
 {
     if (listen(n->proxy, BACKLOG) < 0)

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Calls of the session's code that name a destination (connect, sendto,
- * sendmsg, sendmmsg) stop until pid 1 has looked at it: what stays on this
- * machine goes on, everything else is noted and refused. The address is read
- * from the caller's memory, which may change afterwards or be unmapped; that
- * gains nobody anything, because a call let through still has nowhere to go
- * but loopback. Runs in pid 1, with the session's own rights.
+ * sendmsg, sendmmsg) wait until pid 1 has examined it: calls that stay on this
+ * machine continue, all others are recorded and refused. The address is read
+ * from the caller's memory, which may change afterwards; that gains nothing,
+ * because a call that continues can reach only loopback. Runs in pid 1, with
+ * the session's rights.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -24,7 +24,7 @@
 #include "base/mem.h"
 #include "kernel/kernel_int.h"
 
-#define MESSAGES_MAX 1024 /* of one sendmmsg; the kernel takes no more */
+#define MESSAGES_MAX 1024 /* of one sendmmsg; the limit of Linux */
 #define MESSAGES_STEP 32
 
 /* The caller's memory, while its call waits. */
@@ -40,8 +40,7 @@ static bool read_at(const struct caller *c, uint64_t at, void *buf, size_t len)
            pread(c->memory, buf, len, (off_t)at) == (ssize_t)len;
 }
 
-/* ---- what is meant --------------------------------------------------------
- */
+/* ---- what is meant ------------------------------------------------------ */
 
 static bool stays_here4(uint32_t address)
 {
@@ -71,9 +70,8 @@ static void refuse(struct caller *c, int family, const void *address,
     c->refuse = true;
 }
 
-/* Families that have no way out, and addresses too short or too long to be
- * any, are the kernel's to judge. connecting: "no family" then means to
- * disconnect; where datagrams are sent it means the old Internet's. */
+/* Families without a route and addresses of a wrong length are left to Linux.
+ * connecting: AF_UNSPEC means to disconnect; for datagrams it means IPv4. */
 static void judge(struct caller *c, const struct sockaddr_storage *to,
                   size_t len, bool connecting)
 {
@@ -92,7 +90,8 @@ static void judge(struct caller *c, const struct sockaddr_storage *to,
     }
 }
 
-/* An address that cannot be read the kernel cannot read either, and says so.
+/* If the address cannot be read, Linux cannot read it either and fails the
+ * call.
  */
 static void look_at(struct caller *c, uint64_t at, uint64_t len,
                     bool connecting)
@@ -122,7 +121,7 @@ static void look_at_messages(struct caller *c, uint64_t at, uint64_t count)
         uint32_t n = MIN(left, (uint32_t)MESSAGES_STEP);
 
         if (!read_at(c, at, m, n * sizeof(m[0])))
-            n = 1; /* the rest may not be there, the first is used */
+            n = 1; /* the rest may be unmapped; the first is used */
         if (n == 1 && !read_at(c, at, m, sizeof(m[0])))
             return;
         for (uint32_t i = 0; i < n && !c->refuse; i++)
@@ -151,13 +150,12 @@ static void look(struct caller *c, const struct seccomp_data *call)
     }
 }
 
-/* ---- asked and answered ---------------------------------------------------
- */
+/* ---- asked and answered ------------------------------------------------- */
 
 /*
- * Who has closed its memory to its own user is refused, and noted without a
- * destination. Where the machine closes all of them nothing would work any
- * more, so there calls go on, and are refused by what is not there.
+ * A process that made its memory unreadable is refused, and recorded without a
+ * destination. Where the host makes all memory unreadable, calls continue, and
+ * the missing route refuses them.
  */
 static void examine(struct net *n, const struct seccomp_notif *req,
                     struct caller *c)
@@ -168,7 +166,7 @@ static void examine(struct net *n, const struct seccomp_notif *req,
     (void)snprintf(path, sizeof(path), "/proc/%u/mem", req->pid);
     memory = open(path, O_RDONLY | O_CLOEXEC);
     c->memory = memory;
-    /* Only now: by then it is known whose memory was opened. */
+    /* Only now it is certain whose memory was opened. */
     if (ioctl(n->watch, SECCOMP_IOCTL_NOTIF_ID_VALID, &req->id) < 0)
         return;
     if (memory >= 0)

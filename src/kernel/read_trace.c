@@ -3,8 +3,8 @@
  * Records which files of /mnt/data Python opens for reading, for the evidence
  * of an execution. Runs in the kernel process; the interpreter calls it for
  * every audit event, of which there are very many, so all but one kind cost
- * one comparison. The session's code can deceive the trace, and files that
- * libraries open by themselves are not seen: it is the session's own account.
+ * one comparison. The session's code can falsify the trace, and files that
+ * libraries open natively are not in it: it is a statement of the session.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -18,14 +18,14 @@
 #include "base/mem.h"
 #include "kernel/kernel_int.h"
 
-/* Not of the stable ABI's headers, but exported unchanged since 3.8. */
+/* Not in the headers of the stable ABI, but exported unchanged since 3.8. */
 extern int PySys_AddAuditHook(int (*hook)(const char *event, PyObject *args,
                                           void *data),
                               void *data);
 
 #define SLOTS (2 * KERNEL_READS_MAX)
 
-/* Of this kernel process; the interpreter's lock guards it. */
+/* State of this kernel process; the GIL guards it. */
 static char *paths[SLOTS];
 static size_t count, bytes;
 static bool more;
@@ -62,7 +62,7 @@ static void note(const char *path)
 }
 
 /* Below /mnt/data? Then what is behind it, with parts "." and ".." and empty
- * ones resolved as text; links are nobody's business here. */
+ * ones resolved as text; links are not resolved. */
 static bool relative(const char *path, char *out, size_t size)
 {
     char full[2 * INIT_PATH_MAX];
@@ -131,7 +131,7 @@ static void on_open(PyObject *args)
         note(rest);
 out:
     Py_XDECREF(text);
-    PyErr_Clear(); /* what is no path is not ours to complain of */
+    PyErr_Clear(); /* not a path; open() reports that */
 }
 
 static int on_event(const char *event, PyObject *args, void *data)
@@ -149,7 +149,7 @@ int read_trace_start(void)
     return PySys_AddAuditHook(on_event, NULL);
 }
 
-/* The event comes before the file is opened, and not all are there. */
+/* The event comes before the open, so the file may not exist. */
 static bool is_file(const char *path)
 {
     char full[sizeof(SANDBOX_DATA) + INIT_PATH_MAX + 1];

@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a session changed since the last look, and the listing of all it has.
- * Runs in a session's pid 1. Changes are read from the bare folder that takes
- * the session's writes (the upper one), so that they cost what was changed
- * and not what the workspace holds. Each entry of a walk is a state (a file
- * is written here, a mark of deletion is here, a folder that hides what was
- * below); a change is a state that was not there the last time.
- *
- * What cannot be looked at (a folder closed to its owner, the rest of a tree
- * larger than the walk's bound) counts as unchanged, never as gone.
+ * Finds what a session changed since the last scan, and lists all its files.
+ * Runs in a session's pid 1. Changes are read from the upper folder of the
+ * overlay, so that the cost depends on what changed and not on the size of the
+ * workspace. Each entry of a walk is a state (a written file, a whiteout, an
+ * opaque folder); a change is a state that the last scan did not have. What
+ * cannot be read (an unreadable folder, the part of a tree behind the limit of
+ * the walk) counts as unchanged, never as deleted.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +20,7 @@
 #include "base/mem.h"
 #include "kernel/kernel_int.h"
 
-#define TICK_NS 20000000 /* the longest a kernel's clock stands still */
+#define TICK_NS 20000000 /* the longest tick of a kernel clock */
 #define PAUSE_NS 500000
 
 /* ---- packing ------------------------------------------------------------ */
@@ -91,14 +89,13 @@ int scan_tree(int data, const char *after, size_t after_len, uint32_t most,
 
 /* ---- what changed ------------------------------------------------------- */
 
-/* One comparison: what was known, what is there now, what to remember beside
- * what is there. */
+/* One comparison: known states, current states, and states to keep besides. */
 struct look {
     struct scan *scan;
     struct scan_list now;
     struct scan_list extra;
-    bool all;     /* tell every state, not only new ones */
-    bool cleared; /* a CLEARED was told */
+    bool all;     /* report every state, not only new ones */
+    bool cleared; /* a CLEARED was reported */
 };
 
 static void report(struct look *l, struct scan_file *f, uint16_t kind)
@@ -127,9 +124,9 @@ static struct scan_file *find(const struct scan_list *l, const char *path)
                : NULL;
 }
 
-/* The outermost thing above path that decides its fate: one that is no
- * folder any more, one that was told to be cleared, one we cannot see into.
- * Entries above sort before those below, so `told` is final here. */
+/* The outermost ancestor of path that decides its fate: no longer a folder,
+ * reported as cleared, or unreadable. Ancestors sort first, so `told` is final
+ * here. */
 static const struct scan_file *above(const struct look *l, const char *path)
 {
     char part[INIT_PATH_MAX + 1];
@@ -158,7 +155,7 @@ static void keep(struct look *l, const struct scan_file *f, uint16_t kind)
 {
     struct scan_file k = *f;
 
-    /* Marks of what is gone are only for being told again. */
+    /* Whiteouts are kept only for a scan that reports everything. */
     if (kind == INIT_ENTRY_GONE &&
         l->now.count + l->extra.count >= WALK_ENTRIES_MAX)
         return;
@@ -179,7 +176,7 @@ static void missing(struct look *l, struct scan_file *a)
         return;
     }
     if (f || a->kind == INIT_ENTRY_SKIPPED || a->kind == INIT_ENTRY_CLEARED)
-        return; /* told by what is above it; or there is nothing to tell */
+        return; /* reported with its ancestor, or nothing to report */
     if (a->kind == INIT_ENTRY_WROTE || l->all)
         report(l, a, INIT_ENTRY_GONE);
     keep(l, a, INIT_ENTRY_GONE);
@@ -199,7 +196,7 @@ static bool same(const struct scan_file *a, const struct scan_file *b)
 {
     switch (b->kind) {
     case INIT_ENTRY_WROTE:
-        /* Anyone may put mtime back; ctime is the kernel's own. */
+        /* Programs can set mtime; only the kernel sets ctime. */
         return a->size == b->size && a->ctime_ns == b->ctime_ns &&
                a->inode == b->inode;
     case INIT_ENTRY_SKIPPED:
@@ -213,10 +210,11 @@ static void both(struct look *l, struct scan_file *a, struct scan_file *b)
 {
     bool news = a->kind != b->kind || !same(a, b);
 
-    /* What was deleted before hides nothing more when it begins anew. */
+    /* An entry that was deleted before hides nothing when it is created again.
+     */
     if (b->kind == INIT_ENTRY_CLEARED && a->kind == INIT_ENTRY_GONE)
         news = false;
-    /* A folder that begins anew has lost what it is not told to hold. */
+    /* A recreated folder has only the entries that follow. */
     if (b->kind == INIT_ENTRY_WROTE && !news)
         news = below_cleared(l, b->path);
     if (b->kind == SCAN_BLIND && a->kind == INIT_ENTRY_WROTE)
@@ -247,7 +245,7 @@ static void compare(struct look *l)
     }
 }
 
-/* Takes over what is to be remembered. */
+/* Keeps the states for the next scan. */
 static void learn(struct look *l)
 {
     struct scan_list *now = &l->now;
@@ -269,8 +267,8 @@ static void learn(struct look *l)
     l->scan->known = *now;
 }
 
-/* Does a change after a look always get a time of its own, as from Linux 6.13
- * on? Tried on a file in memory. */
+/* Does a change after a stat always get a later ctime, as since Linux 6.13?
+ * Tested on a file in memory. */
 static bool times_are_fine(void)
 {
     int fd cleanup(fd_close) = memfd_create("times", MFD_CLOEXEC);
@@ -286,9 +284,9 @@ static bool times_are_fine(void)
 }
 
 /*
- * Elsewhere a file's ctime is taken from a clock that moves in ticks: a change
- * made after we looked, but within the tick, would not show the next time. So
- * the answer waits until the tick is over; bytes are read after that.
+ * On older kernels ctime has the granularity of a tick: a change after the
+ * scan but within the tick would not show in the next scan. So the reply waits
+ * for the end of the tick; contents are read after that.
  */
 static void outlast(struct scan *s, int64_t ctime_ns)
 {
@@ -348,13 +346,6 @@ int scan_compare(struct scan *s, bool all)
 
 /* ---- changes of the daemon's own ---------------------------------------- */
 
-static void forget(struct scan_list *l, struct scan_file *f)
-{
-    free(f->path);
-    memmove(f, f + 1, (size_t)(l->files + l->count - f - 1) * sizeof(*f));
-    l->count--;
-}
-
 /* Where path is, or is to be. */
 static struct scan_file *place(struct scan_list *l, const char *path)
 {
@@ -391,7 +382,7 @@ struct scan_mark scan_before(struct scan *s, int data, const char *path,
         return (struct scan_mark){0}; /* the broker refuses it */
     memcpy(name, path, len);
     name[len] = '\0';
-    /* A folder that goes may take deletions along that were not told yet. */
+    /* A removed folder may hold deletions that were not reported yet. */
     if (broker_stat(data, name, &st) == 0 && S_ISDIR(st.st_mode))
         return (struct scan_mark){0};
     for (char *slash = name; (slash = strchr(slash, '/')); slash++) {
@@ -404,8 +395,8 @@ struct scan_mark scan_before(struct scan *s, int data, const char *path,
         *slash = '/';
         if (r == 0 && S_ISDIR(st.st_mode))
             continue;
-        /* The session deleted what was here and has not been asked since: let
-         * all of it be told. */
+        /* The session deleted what was here since the last scan: report all of
+         * it. */
         if (r == 0 && !(f && f->kind == INIT_ENTRY_GONE))
             return (struct scan_mark){0};
         mark.fresh = (size_t)(slash - name);
@@ -414,8 +405,8 @@ struct scan_mark scan_before(struct scan *s, int data, const char *path,
     return mark;
 }
 
-/* Folders that came into being on the way to path; an overlay marks new ones
- * even where there was none to hide. */
+/* Folders created for path; an overlay marks new folders as opaque even when
+ * they hide nothing. */
 static void note_folders(struct scan *s, char *name, size_t fresh)
 {
     if (!s->layered || !fresh)
@@ -452,6 +443,9 @@ void scan_after(struct scan *s, const char *path, size_t len,
     } else if (r == 0 && s->layered && dir_walk_is_whiteout(&st)) {
         dir_walk_describe(place(&s->known, name), &st, INIT_ENTRY_GONE);
     } else if ((f = find(&s->known, name))) {
-        forget(&s->known, f);
+        struct scan_file *end = s->known.files + s->known.count--;
+
+        free(f->path);
+        memmove(f, f + 1, (size_t)(end - f - 1) * sizeof(*f));
     }
 }

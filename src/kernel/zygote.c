@@ -2,11 +2,11 @@
 /*
  * The zygote's loop. Runs as an unprivileged uid inside the runtime's root,
  * with no network, in the runtime's own python3 with everything imported;
- * never runs user code and, from here on, no Python either: its memory is
- * frozen and must not be written to. Called by module.c.
+ * never runs user code and, from here on, no Python: its memory is frozen and
+ * must not be written to. Called by module.c.
  *
  * Each SPAWN clones this process into fresh namespaces, as a child of the
- * warden (CLONE_PARENT), so that the warden and nobody else waits for it.
+ * warden (CLONE_PARENT), so that only the warden waits for it.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #include "wire/wire.h"
 #include "wire/zygote_msg.h"
 
-#define FILTER_MAX 4096 /* instructions; the kernel takes no more */
+#define FILTER_MAX 4096 /* instructions; the limit of Linux */
 
 #define NAMESPACES                                                            \
     (CLONE_NEWUSER | CLONE_NEWPID | CLONE_NEWNS | CLONE_NEWNET |              \
@@ -47,11 +47,11 @@ static void report_failure(int events, const struct sandbox_failure *f)
 }
 
 /*
- * The newborn: pid 1 of its namespaces, ids not mapped yet, all capabilities
- * inside and none outside. Waits to be let go, walls itself in, and becomes
- * pid 1 proper; comes back only in a kernel.
+ * The clone: pid 1 of its namespaces, ids not mapped yet, all capabilities
+ * inside and none outside. Waits for the warden, isolates itself and runs
+ * init_run; returns only in a kernel, with the image to continue from.
  */
-static void live(const struct zygote_request *req, const int *given, size_t n)
+static int live(const struct zygote_request *req, const int *given, size_t n)
 {
     static struct sock_filter code[FILTER_MAX]; /* this process's own copy */
     struct sandbox_fds fds = {.ctl = given[FD_CTL],
@@ -59,7 +59,10 @@ static void live(const struct zygote_request *req, const int *given, size_t n)
                               .go = given[FD_GO],
                               .scratch = -1,
                               .dev = -1,
-                              .upper = -1};
+                              .upper = -1,
+                              .runsc = -1,
+                              .image = -1,
+                              .spec = -1};
     struct init_event ready = {.type = INIT_EVENT_READY, .pid = 1};
     struct sandbox_failure failure = {"wait for the warden", EPIPE};
     struct sock_fprog filter = {.filter = code};
@@ -79,22 +82,31 @@ static void live(const struct zygote_request *req, const int *given, size_t n)
         fds.layers[i] = given[next++];
     for (uint32_t i = 0; i < req->spec.groups; i++)
         fds.groups[i] = given[next++];
+    fds.filter = &filter;
+    if (req->spec.guest && next + 1 < n) {
+        fds.runsc = given[next++];
+        fds.image = given[next++];
+    }
+    if (req->spec.guest == SANDBOX_GUEST_PREPARE && next < n)
+        fds.spec = given[next++];
     if (fd_read_all(given[FD_GO], &go, 1) != 1)
-        _exit(1); /* the warden gave up on us or is gone */
+        _exit(1); /* the warden gave up or is gone */
     len = pread(given[FD_FILTER], code, sizeof(code), 0);
     filter.len = len > 0 ? (unsigned short)((size_t)len / sizeof(code[0])) : 0;
     if (sandbox_enter(&req->spec, &fds, &filter, &failure) < 0) {
         report_failure(fds.events, &failure);
         _exit(1);
     }
+    if (req->spec.guest == SANDBOX_GUEST_PREPARE)
+        guest_prepare(&fds, &req->spec);
     if (wire_send(fds.events, &ready, sizeof(ready), NULL, 0) < 0)
         _exit(1);
-    init_run(&fds, &req->spec);
+    return init_run(&fds, &req->spec, NULL);
 }
 
-/* True in a kernel process, which is to return all the way to Python. */
+/* True in a kernel process, which returns to Python. */
 static bool spawn(int sock, const struct zygote_request *req, const int *fds,
-                  size_t fd_count)
+                  size_t fd_count, int *ret_image)
 {
     struct zygote_reply reply = {.type = ZYGOTE_SPAWNED};
     long pid = syscall(SYS_clone, NAMESPACES | CLONE_PARENT | SIGCHLD, NULL,
@@ -102,38 +114,39 @@ static bool spawn(int sock, const struct zygote_request *req, const int *fds,
 
     if (pid == 0) {
         (void)close(sock); /* the zygote's, not ours */
-        live(req, fds, fd_count);
+        *ret_image = live(req, fds, fd_count);
         return true;
     }
     reply.errnum = pid < 0 ? errno : 0;
     reply.pid = (int32_t)pid;
     if (wire_send(sock, &reply, sizeof(reply), NULL, 0) < 0)
-        _exit(0); /* the warden is gone; so are we */
+        _exit(0); /* the warden is gone */
     return false;
 }
 
-void zygote_serve(int sock, struct kernel_seat *ret_seat)
+void zygote_serve(int sock, const struct zygote_reply *ready, int *fds,
+                  size_t fd_count, struct kernel_seat *ret_seat)
 {
-    struct zygote_reply ready = {.type = ZYGOTE_READY, .pid = getpid()};
-
-    if (wire_send(sock, &ready, sizeof(ready), NULL, 0) < 0)
+    if (wire_send(sock, ready, sizeof(*ready), fds, fd_count) < 0)
         _exit(0);
+    for (size_t i = 0; i < fd_count; i++)
+        fd_close(&fds[i]);
     for (;;) {
         struct zygote_request req;
-        int fds[WIRE_FDS_MAX];
+        int given[WIRE_FDS_MAX];
         size_t count = 0;
-        ssize_t n = wire_recv(sock, &req, sizeof(req), fds, &count);
+        ssize_t n = wire_recv(sock, &req, sizeof(req), given, &count);
         bool kernel = false;
 
         if (n != (ssize_t)sizeof(req) || req.type != ZYGOTE_SPAWN ||
             count < FDS_FIXED)
             _exit(n == 0 ? 0 : 1);
-        kernel = spawn(sock, &req, fds, count);
+        kernel = spawn(sock, &req, given, count, &ret_seat->image);
         if (kernel) {
             ret_seat->grant = req.spec;
             return;
         }
         for (size_t i = 0; i < count; i++)
-            fd_close(&fds[i]);
+            fd_close(&given[i]);
     }
 }

@@ -25,6 +25,7 @@
 #include "base/utf8.h"
 #include "box/box_int.h"
 #include "doors/native/native.h"
+#include "execution/execution_int.h"
 #include "session/session_int.h"
 #include "json/json.h"
 
@@ -71,8 +72,9 @@ static void kernel_init(struct kernel *k, uint8_t flags)
     k->box.frames = pair[0];
     k->runner.io = xmalloc(SESSION_IO_SIZE);
     k->c = (struct collect){
+        .language = language_get(EXEC_PYTHON),
         .box = &k->box,
-        .e = session_execution_new(&owner, &nobody, &spec, 1),
+        .e = execution_new(NULL, &owner, &nobody, &spec, 1),
         .runner = &k->runner,
         .observed = &k->facts,
         .output_cap = flags & CAPPED ? OUTPUT_CAP : 1u << 20,
@@ -109,11 +111,11 @@ static bool feed(struct kernel *k, const uint8_t *bytes, size_t len,
         (ssize_t)len)
         return false;
     for (int i = 0; i < READS_MAX && more && !k->c.ended; i++)
-        if (session_frames_read(&k->c, &more) != FRAMES_OPEN)
+        if (execution_frames_read(&k->c, &more) != FRAMES_OPEN)
             return false;
     if (k->c.ended || k->c.out.len == k->c.out_pos)
         return !k->c.ended;
-    return session_frames_flush(&k->c) == FRAMES_OPEN;
+    return execution_frames_flush(&k->c) == FRAMES_OPEN;
 }
 
 static void check_json(const struct buf *json)
@@ -143,11 +145,11 @@ static void check_events(struct execution *e)
         counts[event.type]++;
         if (event.type == EVENT_STDOUT)
             printed += event.len;
-        native_encode_event(e, &event, event.data, event.len, &json);
+        native_encode_event(e, &event, event.data, event.len, "", &json);
         check_json(&json);
         buf_reset(&json);
     }
-    native_encode_execution(e, &json);
+    native_encode_execution(e, "", &json);
     check_json(&json);
     buf_done(&json);
     assert(counts[EVENT_DISPLAY] <= COLLECT_DISPLAYS_MAX);
@@ -188,8 +190,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t at = 2; at < size; at += step)
         if (!feed(&k, data + at, MIN(step, size - at), flags & PRINTS))
             break;
-    session_output_drain(&k.c, SESSION_IO_SIZE);
-    session_output_flush(&k.c);
+    execution_output_drain(&k.c, SESSION_IO_SIZE);
+    execution_output_flush(&k.c);
     check_events(k.c.e);
     check_list((const char *)data + 2, size - 2);
     kernel_done(&k);

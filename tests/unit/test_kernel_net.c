@@ -5,9 +5,9 @@
  * the filter are the control. And the table, the resolver, and what shells
  * find around them.
  */
-#include "kernel/net.c"      /* NOLINT(bugprone-suspicious-include) */
-#include "kernel/notify.c"   /* NOLINT(bugprone-suspicious-include) */
-#include "kernel/surround.c" /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/guest_env.c" /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/net.c"       /* NOLINT(bugprone-suspicious-include) */
+#include "kernel/notify.c"    /* NOLINT(bugprone-suspicious-include) */
 
 #include <setjmp.h>
 #include <signal.h>
@@ -423,12 +423,12 @@ static int set(const char *text, size_t len)
     int fd = memfd_create("test", MFD_CLOEXEC), r;
 
     assert_int_equal(fd_write_all(fd, text, len), 0);
-    r = surround_environment(fd);
+    r = guest_env_set(fd);
     fd_close(&fd);
     return r;
 }
 
-static void surround_environment_sets_and_takes_away(void **state)
+static void guest_env_set_sets_and_takes_away(void **state)
 {
     char *big cleanup(mem_free) = xcalloc(1, INIT_ENVIRONMENT_MAX + 2);
 
@@ -464,7 +464,7 @@ int main(void)
         cmocka_unit_test(E1_net_table_does_not_grow),
         cmocka_unit_test(E1_net_resolver_notes_and_refuses_names),
         cmocka_unit_test(E1_net_proxy_turns_away_when_it_is_not_served),
-        cmocka_unit_test(surround_environment_sets_and_takes_away),
+        cmocka_unit_test(guest_env_set_sets_and_takes_away),
     };
 
     return cmocka_run_group_tests_name("kernel_net", tests, NULL, NULL);

@@ -15,7 +15,7 @@ import sys
 import zlib
 
 import glovebox_errors
-from glovebox_frames import DONE_ERROR, DONE_EXIT, DONE_OK
+from glovebox_frames import DONE_ERROR, DONE_OK
 
 # See glovebox_frames: cells may damage builtins.
 __builtins__ = dict(__builtins__)
@@ -30,14 +30,18 @@ _ASSIGN = (ast.Assign, ast.AugAssign, ast.AnnAssign)
 
 
 class Outcome:
-    """How a cell ended; error is (name, message, lines) or None."""
+    """How a cell ended. error is (name, message, lines, brief) or None.
+    exit_code and last_words are those of a process that ends this way."""
 
-    __slots__ = ("status", "exit_code", "error")
+    __slots__ = ("status", "error", "exit_code", "last_words")
 
-    def __init__(self, status=DONE_OK, exit_code=0, error=None):
-        self.status = status
-        self.exit_code = exit_code
+    def __init__(self, error=None, exit_code=None, last_words=None):
+        self.status = DONE_OK if error is None else DONE_ERROR
         self.error = error
+        self.exit_code = self.status if exit_code is None else exit_code
+        if last_words is None and error is not None:
+            last_words = "\n".join(error[2])
+        self.last_words = last_words
 
 
 def cell_name(number, source):
@@ -74,18 +78,21 @@ def split(body, interactivity):
     return parts
 
 
-def exit_code(exc):
-    """What the process would have ended with."""
+def outcome_of_exit(exc):
+    """sys.exit() ends the cell, not the interpreter, as in notebooks: no
+    status or 0 is success, anything else is an error."""
     code = exc.code
-    if code is None:
-        return 0
+    if code is None or isinstance(code, int) and code & 0xFF == 0:
+        return Outcome(exit_code=0)
+    words = ""
     if isinstance(code, int):
-        return code & 0xFF
-    try:
-        print(code, file=sys.stderr)
-    except Exception:
-        pass  # Its str() is user code.
-    return 1
+        text = "exit status %d" % (code & 0xFF)
+    else:
+        text = words = glovebox_errors.message(exc)
+    line = "SystemExit: " + text
+    return Outcome(("SystemExit", text, glovebox_errors.cap(line.split("\n")),
+                    glovebox_errors.cut(line, glovebox_errors.BRIEF_MAX)),
+                   code & 0xFF if isinstance(code, int) else 1, words)
 
 
 class Interpreter:
@@ -151,11 +158,11 @@ class Interpreter:
                 self.number += 1
                 self.finish()
         except SystemExit as exc:
-            return Outcome(DONE_EXIT, exit_code(exc))
+            return outcome_of_exit(exc)
         except BaseException as exc:
             if sys.getrecursionlimit() < DEPTH_MIN:
                 sys.setrecursionlimit(DEPTH_MIN)
-            return Outcome(DONE_ERROR, 0, self.describe(exc))
+            return Outcome(self.describe(exc))
         return Outcome()
 
     def describe(self, exc):

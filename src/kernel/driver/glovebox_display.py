@@ -11,6 +11,8 @@ from IPython.core.displayhook import DisplayHook
 from IPython.core.displaypub import DisplayPublisher
 from IPython.core.formatters import DisplayFormatter
 
+import glovebox_brief
+import glovebox_grid
 from glovebox_frames import DISPLAY, RESULT
 
 # See glovebox_frames: cells may damage builtins.
@@ -102,6 +104,13 @@ class Formatter(DisplayFormatter):
         if "image/png" in data:
             # The same picture; libraries offer both for a reader to choose.
             data.pop("image/jpeg", None)
+        if "text/html" in data:
+            brief = glovebox_brief.table(obj)
+            if brief is not None:
+                data[glovebox_brief.BRIEF] = brief
+            grid = glovebox_grid.preview(obj)
+            if grid is not None:
+                data[glovebox_grid.GRID] = grid
         return data, metadata
 
     def forget_figures(self):

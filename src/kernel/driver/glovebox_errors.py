@@ -17,6 +17,7 @@ TOTAL_MAX = 64 << 10
 LINE_MAX = 2000
 LINES_MAX = 240
 MESSAGE_MAX = 16 << 10
+BRIEF_MAX = 3500
 
 _ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]")
 
@@ -69,25 +70,30 @@ def message(exc):
 
 
 def describe(exc, special=None):
-    """(name, message, lines) of an exception. special(exc) may give lines
-    of its own, or None; whatever it raises, the usual ones are next."""
+    """(name, message, lines, brief) of an exception. special(exc) may give
+    lines of its own, or None; whatever it raises, the usual ones are next.
+    brief is a text with the frames of the user's code only."""
     name, text = type_name(exc), message(exc)
     try:
         exc.__traceback__ = glovebox_traceback.clean(exc.__traceback__)
         remember(exc)
     except Exception:
         pass  # A class of the user's may refuse; its frames are then shown.
-    shown = None
+    shown = brief = None
     for make in (special, glovebox_traceback.lines):
         if make is not None and shown is None:
             try:
                 made = make(exc)
                 shown = None if made is None else cap(made)
+                if make is not special:
+                    brief = "\n".join(cap(glovebox_traceback.brief(exc)))
             except Exception:
                 pass  # Odd exceptions trip it; the next way is plainer.
     if shown is None:
         shown = cap(("%s: %s" % (name, text) if text else name).split("\n"))
-    return name, text, shown
+    if brief is None:
+        brief = "\n".join(shown)
+    return name, text, shown, cut(brief, BRIEF_MAX)
 
 
 def remember(exc):

@@ -14,14 +14,17 @@ import struct
 import threading
 
 import _glovebox
+import glovebox_brief
 
 # A cell may delete or replace builtins. The driver keeps its own, so that
 # the loop goes on and reports what happened.
 __builtins__ = dict(__builtins__)
 
-EXECUTE, SYNCED, ENVIRONMENT = 1, 2, 3
-READY, DISPLAY, RESULT, ERROR, DONE, SYNC, CLEAR, READS = range(16, 24)
-DONE_OK, DONE_ERROR, DONE_EXIT = 0, 1, 2
+EXECUTE, SYNCED, ENVIRONMENT, KEYBOARD, ANSWER, LOOK = range(1, 7)
+(READY, DISPLAY, RESULT, ERROR, DONE, SYNC, CLEAR, READS, INPUT,
+ SEEN) = range(16, 26)
+WOKEN = 255  # from recv() only: this process continues from an image
+DONE_OK, DONE_ERROR = 0, 1
 
 FRAME_MAX = 16 << 20
 KEY_MAX = 255
@@ -32,7 +35,7 @@ DISPLAY_ID = "application/x.glovebox.display-id"
 
 _LENGTHS = struct.Struct("=II")
 _ROOM = FRAME_MAX - PAIRS_MAX * (_LENGTHS.size + KEY_MAX)
-_DONE = struct.Struct("=Ii")
+_DONE = struct.Struct("=II")
 
 
 def to_text(value):
@@ -127,8 +130,8 @@ def _fit(items):
     while sum(len(data) for _, data in items) > _ROOM:
         index = max(range(len(items)), key=lambda i: len(items[i][1]))
         mime, data = items.pop(index)
-        note = "[%s of %.1f MB is too large to show; save it to a file]" % (
-            mime, len(data) / 1e6)
+        note = "[%s of %.1f MiB is too large to show; save it to a file]" % (
+            mime, len(data) / 2**20)
         if mime == "text/plain":
             head = data[:NOTE_HEAD].decode("utf-8", "ignore")
             note = head + "\n" + note
@@ -155,6 +158,7 @@ class Channel:
         self.active = False
         self.before_send = None
         self.after_display = None
+        self.files = glovebox_brief.Files()
         # Threads display too, and a frame must stay in one piece. Signal
         # handlers may do so in the middle of it all, hence reentrant.
         self.lock = threading.RLock()
@@ -174,6 +178,8 @@ class Channel:
 
     def display(self, bundle, kind=DISPLAY, display_id=None):
         """Sends a mime bundle as DISPLAY or RESULT; empty ones are skipped."""
+        if self.active:
+            bundle = glovebox_brief.complete(bundle, self.files)
         items = encode_bundle(bundle)
         if not items:
             return
@@ -188,8 +194,9 @@ class Channel:
         if self.after_display is not None:
             self.after_display()
 
-    def error(self, name, message, lines):
-        items = [("name", to_text(name)), ("message", to_text(message))]
+    def error(self, name, message, lines, brief):
+        items = [("name", to_text(name)), ("message", to_text(message)),
+                 ("brief", to_text(brief))]
         items += [("traceback", to_text(line)) for line in lines]
         self.send(ERROR, pairs(items[:PAIRS_MAX]))
 
@@ -200,8 +207,8 @@ class Channel:
             if payload is not None:
                 self.send(READS, payload)
 
-    def done(self, status, exit_code=0):
-        self.send(DONE, _DONE.pack(status, exit_code))
+    def done(self, status):
+        self.send(DONE, _DONE.pack(status, 0))
 
     def sync(self):
         """Waits until the daemon has read everything printed so far."""

@@ -39,8 +39,14 @@ def single_threaded():
         os.environ[name] = "1"
 
 
+# Modules that read their largest number of threads when they are imported.
+_FIXED_AT_IMPORT = ("numexpr",)
+_fixed = set()
+
+
 def prepare():
     """Functions that set thread counts in the libraries loaded by now."""
+    _fixed.update(name for name in _FIXED_AT_IMPORT if name in sys.modules)
     try:
         import ctypes
     except ImportError:
@@ -62,8 +68,9 @@ def prepare():
     return found
 
 
-def apply(cores, setters):
-    """In the kernel: cores is what the session was granted."""
+def apply(cores, setters, always=False):
+    """In the kernel: cores is what the session was granted. always: it may
+    have had another number before."""
     for name in THREAD_VARIABLES:
         os.environ[name] = str(cores)
 
@@ -74,11 +81,11 @@ def apply(cores, setters):
     os.cpu_count = cpu_count
     if hasattr(os, "process_cpu_count"):
         os.process_cpu_count = cpu_count
-    if cores == 1:
+    if cores == 1 and not always:
         return  # Everything was loaded with one thread.
     for setter in setters:
         setter(cores)
     for module, function in _MODULE_SETTERS:
         setter = getattr(sys.modules.get(module), function, None)
-        if setter is not None:
+        if setter is not None and module not in _fixed:
             setter(cores)

@@ -18,16 +18,16 @@ __builtins__ = dict(__builtins__)
 # Alive only while something runs; their counts are how they end.
 _PASSING = (types.FrameType, types.GeneratorType, types.CoroutineType,
             types.AsyncGeneratorType, types.TracebackType)
-_IMMORTAL = 0xFFFFFFFF
+_IMMORTAL = {(3, 12): 0xFFFFFFFF, (3, 13): 0xFFFFFFFF, (3, 14): 0xC0000000}
 
 
 def possible():
     """Does this interpreter keep counts as _glovebox.immortalize expects?"""
-    return ((3, 12) <= sys.version_info[:2] <= (3, 13)
-            and sys.implementation.name == "cpython"
+    return (sys.implementation.name == "cpython"
             and getattr(sys, "_is_gil_enabled", lambda: True)()
             and sys.maxsize == 2 ** 63 - 1
-            and sys.getrefcount(None) == _IMMORTAL)
+            and sys.byteorder == "little"
+            and sys.getrefcount(None) == _IMMORTAL.get(sys.version_info[:2]))
 
 
 def _lasting(objects):

@@ -6,23 +6,23 @@ by glovebox_zygote. It runs hostile code in its own process and therefore
 promises nothing: it only tries to go on, so that an honest user's session
 survives an honest mistake. If it cannot, it ends, and the daemon knows.
 """
-import atexit
 import faulthandler
 import gc
 import os
 import signal
-import sys
+import threading
 
 import _glovebox
 import glovebox_errors
 import glovebox_frames
 import glovebox_grant
+import glovebox_look
 import glovebox_reseed
 import glovebox_surround
 import glovebox_warm
 from glovebox_cell import Outcome
-from glovebox_frames import (DONE_ERROR, DONE_EXIT, ENVIRONMENT, EXECUTE,
-                             READY)
+from glovebox_frames import (ENVIRONMENT, EXECUTE, KEYBOARD, LOOK, READY,
+                             WOKEN)
 
 # See glovebox_frames: cells may damage builtins.
 __builtins__ = dict(__builtins__)
@@ -37,6 +37,7 @@ class Kernel:
         self.channel = channel
         self.streams = streams
         self.interpreter = interpreter
+        self.looker = glovebox_look.Looker(channel, interpreter)
         self.generators = None
         self.setters = []
         self.installed = None
@@ -54,7 +55,7 @@ class Kernel:
             self.loop()
         except BaseException as exc:
             # No way back to Python's own end: that would wait for threads.
-            name, text, _ = glovebox_errors.describe(exc)
+            name, text, _, _ = glovebox_errors.describe(exc)
             line = "the kernel cannot go on: %s: %s\n" % (name, text)
             os.write(2, glovebox_frames.to_text(line))
         finally:
@@ -72,6 +73,13 @@ class Kernel:
                 self.serve(payload)
             elif kind == ENVIRONMENT:
                 glovebox_surround.set_environment(payload)
+            elif kind == KEYBOARD:
+                self.streams.keyboard.allowed = True
+            elif kind == LOOK:
+                self.looker.serve(payload)
+            elif kind == WOKEN:
+                self.wake(payload)
+                self.channel.send(READY)
 
     def settle(self, grant):
         """From a copy of the zygote to a kernel of its own."""
@@ -90,20 +98,29 @@ class Kernel:
         gc.enable()
         self.channel.active = True
 
+    def wake(self, grant):
+        """From an image to a kernel in another sandbox: what belongs to the
+        sandbox is set again, and no random state is that of the image."""
+        threading.main_thread()._set_native_id()
+        self.generators.reseed()
+        glovebox_grant.apply(grant["cores"], self.setters, always=True)
+        glovebox_surround.forget_environment()
+        os.environ["HOME"] = grant["home"]
+
     def serve(self, payload):
         """One EXECUTE: the cell, its frames, DONE."""
         source = payload.decode("utf-8", "replace")
         self.installed.look()
+        self.channel.files.begin()
         self.streams.order.begin()
         outcome = self.run_cell(source)
+        self.streams.keyboard.allowed = False
         self.streams.order.end()
         self.streams.repair()
         if outcome.error is not None:
             self.channel.error(*outcome.error)
         self.channel.reads()
-        self.channel.done(outcome.status, outcome.exit_code)
-        if outcome.status == DONE_EXIT:
-            os._exit(outcome.exit_code)
+        self.channel.done(outcome.status)
 
     def run_cell(self, source):
         """Runs a cell where it can be interrupted, and only there."""
@@ -112,15 +129,13 @@ class Kernel:
             _glovebox.run_begin()
             try:
                 outcome = self.interpreter.execute(source)
-                if outcome.status == DONE_EXIT:
-                    run_exit_handlers()
             finally:
                 _glovebox.run_end()
         except BaseException as exc:
             # An interrupt after the cell, or during the report on it. What
             # it interrupted may be the str() of the exception before it.
             exc.__cause__ = exc.__context__ = None
-            outcome = Outcome(DONE_ERROR, 0, glovebox_errors.describe(exc))
+            outcome = Outcome(glovebox_errors.describe(exc))
         if os.getpid() != pid or not self.channel.active:
             # The cell forked and both came back here. Only one is the
             # kernel; the copy ends as a script would.
@@ -128,11 +143,10 @@ class Kernel:
         return outcome
 
     def leave_copy(self, outcome):
-        if outcome.error is not None:
-            lines = "\n".join(outcome.error[2]) + "\n"
-            os.write(2, glovebox_frames.to_text(lines))
+        if outcome.last_words:
+            os.write(2, glovebox_frames.to_text(outcome.last_words + "\n"))
         self.streams.flush()
-        os._exit(outcome.exit_code or int(outcome.status == DONE_ERROR))
+        os._exit(outcome.exit_code)
 
 
 def set_signals():
@@ -141,11 +155,3 @@ def set_signals():
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     if hasattr(signal, "SIGXFSZ"):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-
-
-def run_exit_handlers():
-    """sys.exit() runs them, so they run; what they raise is printed."""
-    try:
-        atexit._run_exitfuncs()
-    except BaseException as exc:
-        print("%s in an exit handler" % type(exc).__name__, file=sys.stderr)

@@ -7,6 +7,7 @@ display(), top-level await and standard tracebacks; no magics, no `!`.
 import builtins
 import sys
 
+import glovebox_brief
 import glovebox_cell
 from glovebox_frames import RESULT
 
@@ -53,6 +54,9 @@ def bundle_of(value):
             bundle.update(_call(method, include=None, exclude=None) or {})
         except Exception:
             pass  # As above: the other representations stay.
+    brief = glovebox_brief.table(value)
+    if brief is not None:
+        bundle[glovebox_brief.BRIEF] = brief
     return bundle
 
 

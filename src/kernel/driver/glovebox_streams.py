@@ -5,7 +5,7 @@ stdout and stderr go to the pipes on descriptors 1 and 2, unbuffered: what C
 code, threads and subprocesses write to the same descriptors keeps its place.
 Between the two pipes only the daemon knows an order, the one it reads them
 in; so whenever Python turns from one of them (or from a display) to another
-it first waits until the daemon has caught up. There is no stdin.
+it first waits until the daemon has caught up. For stdin see glovebox_input.
 """
 import builtins
 import io
@@ -14,21 +14,15 @@ import select
 import sys
 import threading
 
+import glovebox_input
+
 # See glovebox_frames: cells may damage builtins.
 __builtins__ = dict(__builtins__)
 
-NO_INPUT = ("input() is not available here: this session has no keyboard; "
-            "pass the value in the code")
 _PROBE_MS = 1000
 _CHILDREN = frozenset(("subprocess.Popen", "os.fork", "os.forkpty",
                        "os.posix_spawn", "os.system"))
 SPARE_FD = 32  # out of the way, below the least limit there is (64)
-
-
-class StdinUnavailableError(EOFError):
-    """Raised by anything that would read from a keyboard."""
-
-    __module__ = "builtins"  # so that tracebacks show the bare name
 
 
 class Order:
@@ -137,46 +131,6 @@ class Text(io.TextIOWrapper):
         return self.buffer
 
 
-class NoInput(io.TextIOBase):
-    """sys.stdin: every way to read from it says at once that it cannot."""
-
-    name = "<stdin>"
-    encoding = "utf-8"
-    errors = "strict"
-
-    def _refuse(self, *args, **kwargs):
-        raise StdinUnavailableError(NO_INPUT)
-
-    read = readline = readlines = __next__ = _refuse
-
-    def __iter__(self):
-        return self
-
-    @property
-    def buffer(self):
-        return self
-
-    def readable(self):
-        return True
-
-    def fileno(self):
-        return 0  # /dev/null, for subprocesses that are handed sys.stdin
-
-    def isatty(self):
-        return False
-
-    def close(self):
-        pass
-
-
-def refuse_input(prompt="", /, *args, **kwargs):
-    """Stands in for input() and getpass()."""
-    raise StdinUnavailableError(NO_INPUT)
-
-
-refuse_input.__name__ = refuse_input.__qualname__ = "input"
-
-
 def make_print(known):
     """print() that writes once: the built-in one writes its end apart, which
     on an unbuffered stream is a second event and lets threads cut in."""
@@ -202,6 +156,7 @@ class Streams:
 
     def __init__(self, channel):
         self.order = Order(channel)
+        self.keyboard = glovebox_input.Keyboard(channel)
         self.out = Text(Pipe(1, self.order), "<stdout>")
         self.err = Text(Pipe(2, self.order), "<stderr>")
         self.print = make_print(builtins.print)
@@ -212,11 +167,9 @@ class Streams:
     def install(self):
         sys.stdout = sys.__stdout__ = self.out
         sys.stderr = sys.__stderr__ = self.err
-        sys.stdin = sys.__stdin__ = NoInput()
-        builtins.input = refuse_input
+        sys.stdin = sys.__stdin__ = glovebox_input.Stdin(self.keyboard)
+        self.keyboard.install()
         builtins.print = self.print
-        import getpass
-        getpass.getpass = refuse_input
 
     def watch_children(self):
         """Children write to the pipes themselves: what was printed before

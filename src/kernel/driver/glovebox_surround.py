@@ -12,14 +12,31 @@ import sys
 __builtins__ = dict(__builtins__)
 
 
+# What variables were before the daemon set them.
+_before = {}
+
+
 def set_environment(payload):
     """Lines NAME=VALUE, or NAME to take one away."""
     for line in payload.decode("utf-8", "replace").splitlines():
         name, equals, value = line.partition("=")
+        if name:
+            _before.setdefault(name, os.environ.get(name))
         if equals:
             os.environ[name] = value
         elif name:
             os.environ.pop(name, None)
+
+
+def forget_environment():
+    """In another sandbox: what the daemon set for the last one is undone; it
+    sends what holds now."""
+    for name, value in _before.items():
+        if value is None:
+            os.environ.pop(name, None)
+        else:
+            os.environ[name] = value
+    _before.clear()
 
 
 class Installed:

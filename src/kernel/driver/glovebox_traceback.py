@@ -24,9 +24,15 @@ AROUND = 2  # lines of source before and after the one that ran
 FRAMES_MAX = 60
 CHAIN_MAX = 20
 REPEATS_SHOWN = 3
+BRIEF_FRAMES_MAX = 8
+BRIEF_CHAIN_MAX = 4
+BRIEF_PARTS_MAX = 10  # of an exception group
+BRIEF_LINE_MAX = 200
+BRIEF_MESSAGE_MAX = 1000
 LINE_NUMBER_MAX = 200_000  # sources longer than this are not searched
 
 _HERE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+_STANDARD_LIBRARY = os.path.dirname(os.path.abspath(os.__file__)) + os.sep
 _EVENT_LOOP = os.path.dirname(asyncio.__file__) + os.sep
 _CELL_FILE = re.compile(
     r'File "<ipython-input-(\d+)-[0-9a-f]+>", line (\d+)(, in <module>)?')
@@ -90,17 +96,20 @@ def _signature(code):
     return ", in %s(%s)" % (name, ", ".join(code.co_varnames[:count]))
 
 
-def _frame_lines(code, number):
+def _place(code, number):
+    cell = _CELL_NAME.fullmatch(code.co_filename)
+    if cell is not None:
+        return "Cell In[%s], line %d" % (cell[1], number)
+    return "File %s:%d" % (code.co_filename, number)
+
+
+def _frame_lines(code, number, around=AROUND):
     """One frame: where, then the lines around it."""
     name = code.co_filename
-    cell = _CELL_NAME.fullmatch(name)
-    if cell is not None:
-        yield "Cell In[%s], line %d%s" % (cell[1], number, _signature(code))
-    else:
-        yield "File %s:%d%s" % (name, number, _signature(code))
-    first = max(number - AROUND, 1)
+    yield _place(code, number) + _signature(code)
+    first = max(number - around, 1)
     try:
-        lines = _source(name, first, number + AROUND)
+        lines = _source(name, first, number + around)
     except (OSError, ValueError):
         lines = []
     text = textwrap.dedent("".join(lines)).rstrip("\n")
@@ -198,4 +207,75 @@ def lines(exc):
         result.extend(last_lines(one, tb).split("\n"))
         if link is not None:
             result += ["", _LINKS[link], ""]
+    return result
+
+
+# --- the brief form -------------------------------------------------------
+
+def _is_library(code):
+    """Is this code of Python or of a package, rather than the user's?"""
+    name = code.co_filename
+    if name.startswith("<"):
+        return name != "<string>" and not _CELL_NAME.fullmatch(name)
+    return (name.startswith(_STANDARD_LIBRARY) or "/site-packages/" in name
+            or "/dist-packages/" in name)
+
+
+def _shorten(text, limit):
+    return text if len(text) <= limit else "%s … %d more characters" % (
+        text[:limit], len(text) - limit)
+
+
+def _brief_frames(tb):
+    """The user's frames and the last one, each with the line that ran."""
+    frames = _stack(tb)
+    kept = [at for at, frame in enumerate(frames)
+            if at == len(frames) - 1 or not _is_library(frame[0])]
+    if len(kept) > BRIEF_FRAMES_MAX:
+        kept = kept[:2] + kept[2 - BRIEF_FRAMES_MAX:]
+    before = -1
+    for at in kept:
+        left_out = sum(times for _, _, times in frames[before + 1:at])
+        if left_out:
+            yield "[... %d frame%s left out ...]" % (
+                left_out, "" if left_out == 1 else "s")
+        code, number, times = frames[at]
+        for line in _frame_lines(code, number, 0):
+            if line:
+                yield _shorten(line, BRIEF_LINE_MAX)
+        if times > 1:
+            yield "[... the same frame %d more times ...]" % (times - 1)
+        before = at
+
+
+def _brief_cause(exc, link):
+    """An earlier exception of the chain in one line."""
+    text = " ".join(last_lines(exc, None).split())
+    line = "%s %s" % ("Caused by" if link == "cause" else "While handling",
+                      _shorten(text, BRIEF_LINE_MAX))
+    tb = clean(exc.__traceback__)
+    if tb is not None:
+        code, number, _ = _stack(tb)[-1]
+        line += " (%s)" % _place(code, number)
+    return line
+
+
+def brief(exc):
+    """Lines for a reader with little room; see lines()."""
+    result = list(_brief_frames(exc.__traceback__))
+    result += _shorten(last_lines(exc, exc.__traceback__),
+                       BRIEF_MESSAGE_MAX).split("\n")
+    if _is_group(exc):
+        for part in exc.exceptions[:BRIEF_PARTS_MAX]:
+            text = " ".join(last_lines(part, None).split())
+            result.append("- " + _shorten(text, BRIEF_LINE_MAX))
+        left_out = len(exc.exceptions) - BRIEF_PARTS_MAX
+        if left_out > 0:
+            result.append("- … %d more" % left_out)
+    earlier = _chain(exc)[:-1]
+    for one, link in reversed(earlier[-BRIEF_CHAIN_MAX:]):
+        result.append(_brief_cause(one, link))
+    if len(earlier) > BRIEF_CHAIN_MAX:
+        result.append("… %d earlier exceptions" % (
+            len(earlier) - BRIEF_CHAIN_MAX))
     return result

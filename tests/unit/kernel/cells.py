@@ -152,6 +152,53 @@ class Cells:
         self.assertIn("KeyError: 'k'", result.traceback)
         self.assertEqual(result.error["traceback"][-1], "ValueError: v")
 
+    def test_brief_traceback_has_the_users_frames(self):
+        result = self.run_cell(
+            "import json, json.decoder\n\ndef load(text):\n"
+            "    return json.loads(text)\n\nload('{')", 1)
+        brief = result.error["brief"].split("\n")
+        self.assertEqual(brief[:4], [
+            "Cell In[1], line 6", "----> 6 load('{')",
+            "Cell In[1], line 4, in load(text)",
+            "----> 4 return json.loads(text)"])
+        self.assertRegex(brief[4], r"^\[\.\.\. \d+ frames left out \.\.\.\]$")
+        self.assertIn("json/decoder.py:", brief[5])
+        self.assertIn("JSONDecodeError: Expecting", brief[7])
+        self.assertEqual(len(brief), 8, brief)
+        self.assertGreater(result.traceback.count("json/"), 1)
+
+    def test_brief_traceback_of_a_chain_is_one_line_each(self):
+        result = self.run_cell(
+            "try:\n    try:\n        {}['k' * 999]\n"
+            "    except KeyError as e:\n        raise ValueError('v') from e\n"
+            "except ValueError:\n    raise OSError('o')", 1)
+        brief = result.error["brief"].split("\n")
+        self.assertEqual(brief[:3], [
+            "Cell In[1], line 7", "----> 7 raise OSError('o')", "OSError: o"])
+        self.assertEqual(brief[3],
+                         "While handling ValueError: v (Cell In[1], line 5)")
+        self.assertRegex(brief[4], r"^Caused by KeyError: 'k+ … \d+ more "
+                                   r"characters \(Cell In\[1\], line 3\)$")
+        self.assertEqual(len(brief), 5)
+
+    def test_brief_traceback_is_bounded(self):
+        brief = self.run_cell("def f(n):\n    f(n + 1)\nf(0)",
+                              1).error["brief"]
+        self.assertIn("the same frame", brief)
+        self.assertLess(len(brief.split("\n")), 12)
+        brief = self.run_cell("raise ValueError('x' * 10**6)",
+                              1).error["brief"]
+        self.assertIn("999012 more characters", brief)
+        self.assertLess(len(brief), 1200)
+        self.run_cell("def g(n):\n    if n: exec('g(%d)' % (n - 1))\n"
+                      "    else: 1 / 0")
+        for depth in (3, 4, 30):
+            brief = self.run_cell("g(%d)" % depth, 1).error["brief"]
+            # A cell, and two frames for each level.
+            count = sum(line.startswith(("Cell", "File"))
+                        for line in brief.split("\n"))
+            self.assertEqual(count, min(2 * depth + 2, 8))
+
     def test_exception_group_shows_its_parts(self):
         if self.value("import sys; sys.version_info >= (3, 11)") != "True":
             self.skipTest("no exception groups before Python 3.11")
@@ -159,6 +206,8 @@ class Cells:
             "raise ExceptionGroup('g', [ValueError('a'), KeyError('b')])", 1)
         self.assertIn("ValueError: a", result.traceback)
         self.assertIn("KeyError: 'b'", result.traceback)
+        self.assertTrue(result.error["brief"].endswith(
+            "- ValueError: a\n- KeyError: 'b'"), result.error["brief"])
 
     def test_odd_exceptions(self):
         cells = {
@@ -180,30 +229,45 @@ class Cells:
 
     # --- ends ------------------------------------------------------------
 
-    def test_exit_codes(self):
-        for code, want in (("import sys; sys.exit()", 0),
-                           ("exit()", 0), ("quit(3)", 3),
-                           ("import sys; sys.exit('words')", 1),
-                           ("raise SystemExit(300)", 44)):
+    def test_exit_ends_the_cell_and_keeps_variables(self):
+        self.run_cell("import sys\nx = 5")
+        for code in ("sys.exit()", "exit()", "quit(0)", "sys.exit(False)",
+                     "raise SystemExit(256)"):
             with self.subTest(code=code):
-                session = self.zygote.start()
-                result = session.execute(code)
-                self.assertEqual((result.status, result.exit_code),
-                                 (2, want))
-                self.assertEqual(os.WEXITSTATUS(session.close()), want)
+                result = self.run_cell("print('in')\n%s\nprint('no')" % code)
+                self.assertEqual(result.events, [("stdout", "in\n")])
+                self.assertIsNone(result.error)
+        for code, want in (("quit(3)", "exit status 3"),
+                           ("sys.exit('words')", "words"),
+                           ("raise SystemExit(300)", "exit status 44"),
+                           ("sys.exit(-1)", "exit status 255")):
+            with self.subTest(code=code):
+                result = self.run_cell(code, 1)
+                self.assertEqual(result.error["name"], "SystemExit")
+                self.assertEqual(result.error["message"], want)
+                self.assertEqual(result.error["brief"], "SystemExit: " + want)
+                self.assertEqual(result.events, [])
+        self.assertEqual(self.value("x"), "5")
 
-    def test_exit_runs_handlers_and_leaves_threads(self):
+    def test_exit_leaves_handlers_and_threads_alone(self):
         result = self.run_cell(
             "import atexit, threading, time\natexit.register(print, 'bye')\n"
             "threading.Thread(target=time.sleep, args=(60,)).start()\n"
-            "exit(4)", 2, timeout=5)
-        self.assertEqual(result.stdout, "bye\n")
-        self.assertEqual(os.WEXITSTATUS(self.end()), 4)
+            "exit(4)", 1, timeout=5)
+        self.assertEqual(result.stdout, "")
+        self.assertEqual(self.value("threading.active_count() > 1"), "True")
 
     def test_exit_in_a_coroutine(self):
-        result = self.run_cell("import asyncio, sys\n"
-                               "await asyncio.sleep(0)\nsys.exit(6)", 2)
-        self.assertEqual(result.exit_code, 6)
+        result = self.run_cell("import asyncio, sys\nx = 7\n"
+                               "await asyncio.sleep(0)\nsys.exit(6)", 1)
+        self.assertEqual(result.error["message"], "exit status 6")
+        self.assertEqual(self.value("await asyncio.sleep(0, x)"), "7")
+
+    def test_os_exit_ends_the_kernel(self):
+        result = self.session.execute("import os; os._exit(7)")
+        self.assertTrue(result.ended)
+        self.assertIsNone(result.status)
+        self.assertEqual(os.WEXITSTATUS(self.end()), 7)
 
     def test_crash_shows_where(self):
         result = self.session.execute("import os\nos.abort()")

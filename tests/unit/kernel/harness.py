@@ -149,7 +149,7 @@ class Result:
 
     def __init__(self):
         self.events = []
-        self.error = self.status = self.exit_code = self.result = None
+        self.error = self.status = self.result = None
         self.ended = False
         self.seconds = 0.0
 
@@ -243,7 +243,7 @@ class Session:
         if kind == "sync":
             self.sock.sendall(HEAD.pack(SYNCED, 0))
         elif kind == "done":
-            result.status, result.exit_code = struct.unpack("=Ii", payload)
+            result.status, _ = struct.unpack("=II", payload)
         elif kind == "error":
             pairs = unpack_pairs(payload)
             result.error = {k: v.decode() for k, v in pairs}

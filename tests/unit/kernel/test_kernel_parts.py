@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The driver's parts by themselves: payloads, limits, splitting, streams."""
 import ast
+import importlib.util
 import io
 import json
 import os
@@ -12,10 +13,12 @@ import harness
 
 sys.path[:0] = [harness.DRIVER, os.path.join(harness.HERE, "double")]
 
+import glovebox_brief  # noqa: E402
 import glovebox_cell  # noqa: E402
 import glovebox_errors  # noqa: E402
 import glovebox_frames  # noqa: E402
 import glovebox_immortal  # noqa: E402
+import glovebox_input  # noqa: E402
 import glovebox_plain  # noqa: E402
 import glovebox_streams  # noqa: E402
 import glovebox_surround  # noqa: E402
@@ -63,7 +66,7 @@ class Frames(unittest.TestCase):
         self.assertNotIn("text/plain", encode(html="x" * fits))
         items = encode(html="x" * (fits + 1), plain="short")
         self.assertNotIn("text/html", items)
-        self.assertIn(b"text/html of 16.7 MB is too large",
+        self.assertIn(b"text/html of 15.9 MiB is too large",
                       items["text/plain"])
         self.assertTrue(items["text/plain"].startswith(b"short\n"))
 
@@ -95,7 +98,7 @@ class Errors(unittest.TestCase):
         self.assertEqual(glovebox_errors.cap(["\x1b[31mred\x1b[0m"]), ["red"])
 
     def test_describe_long_message(self):
-        name, text, lines = self.describe(ValueError("x" * 10_000_000))
+        name, text, lines, _ = self.describe(ValueError("x" * 10_000_000))
         self.assertEqual(name, "ValueError")
         self.assertLess(len(text), 20_000)
         self.assertLess(sum(map(len, lines)), 70_000)
@@ -107,7 +110,7 @@ class Errors(unittest.TestCase):
 
             __repr__ = __str__
 
-        name, text, lines = self.describe(Broken())
+        name, text, lines, _ = self.describe(Broken())
         self.assertEqual(name, "Broken")
         self.assertIn("str() failed", text)
         self.assertTrue(lines)
@@ -189,10 +192,11 @@ class Streams(unittest.TestCase):
         self.assertEqual(os.read(self.read, 100), b"alive")
 
     def test_stdin_refuses_at_once(self):
-        stdin = glovebox_streams.NoInput()
+        keyboard = glovebox_input.Keyboard(glovebox_frames.Channel())
+        stdin = glovebox_input.Stdin(keyboard)
         for read in (stdin.read, stdin.readline, stdin.readlines,
                      lambda: next(stdin), stdin.buffer.read,
-                     glovebox_streams.refuse_input):
+                     lambda: keyboard.line("name? ")):
             with self.assertRaisesRegex(EOFError, "no keyboard"):
                 read()
 
@@ -254,6 +258,119 @@ class PlainBundles(unittest.TestCase):
         bundle = glovebox_plain.bundle_of(Odd())
         self.assertEqual(bundle["x/y"], "z")
         self.assertNotIn("text/html", bundle)
+
+
+class Briefs(unittest.TestCase):
+    """The text of displays whose own text does not say what they show."""
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+        known, glovebox_brief.FOLDER = glovebox_brief.FOLDER, folder.name
+        self.addCleanup(setattr, glovebox_brief, "FOLDER", known)
+        self.files = glovebox_brief.Files()
+
+    def brief(self, bundle):
+        return glovebox_brief.complete(bundle, self.files).get(
+            glovebox_brief.BRIEF)
+
+    def read(self, name):
+        with open(os.path.join(self.folder, name), encoding="utf-8") as file:
+            return file.read()
+
+    def test_text_that_says_it_is_left_alone(self):
+        for bundle in ({"text/plain": "5"},
+                       {"text/plain": "plain r", "text/html": "<i>r</i>"},
+                       {"text/plain": "<Figure size 640x480 with 1 Axes>",
+                        "image/png": b"x"},
+                       {"text/plain": "own", "application/vnd.x+json": {}},
+                       {"image/svg+xml": "<svg/>"}, {7: 8}):
+            self.assertIs(glovebox_brief.complete(bundle, self.files), bundle)
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_html_is_read_as_text(self):
+        plain = {"text/plain": "<IPython.core.display.HTML object>"}
+        for page, want in (
+                ("<b>h</b>ello &amp; &lt;you&gt;", "hello & <you>"),
+                ("<p>one</p><p>two</p>", "one\ntwo"),
+                ("<ul><li>a<li>b</ul>", "- a\n- b"),
+                ("<style>p {}</style><p>seen</p>", "seen"),
+                ("<p>a\n  b</p><pre>if x:\n    y</pre>", "a b\nif x:\n    y"),
+                ("<table><tr><th></th><th>a</th></tr>"
+                 "<tr><th>0</th><td>1</td></tr></table>", "| a\n0 | 1"),
+                ("<style>p {}</style>", None)):
+            self.assertEqual(self.brief({**plain, "text/html": page}), want)
+        self.assertEqual(self.brief({"text/html": "<i>x</i>"}), "x")
+        self.assertEqual(os.listdir(self.folder), [])
+
+    def test_text_is_cut_at_the_limit(self):
+        most = glovebox_brief.TEXT_MAX
+        for size, want in ((most - 1, None), (most, None),
+                           (most + 1, "\n… 1 more characters")):
+            text = self.brief({"text/html": "<p>%s</p>" % ("x" * size)})
+            self.assertEqual(text, "x" * min(size, most) + (want or ""))
+
+    def test_other_forms(self):
+        plain = {"text/plain": "<x.Y object at 0x7f00>"}
+        self.assertEqual(self.brief({**plain, "text/markdown": "*m*"}), "*m*")
+        self.assertEqual(self.brief({**plain, "text/latex": "$x$"}), "$x$")
+        self.assertEqual(self.brief({**plain, "application/json": {"a": 1}}),
+                         '{"a": 1}')
+        self.assertIsNone(self.brief({**plain, "a/b": "c"}))
+
+    def test_active_page_is_saved(self):
+        page = "<p>Map</p><iframe src='x'></iframe>"
+        self.assertEqual(self.brief({"text/html": page}),
+                         "[page saved as output-1.html]\nMap")
+        self.assertEqual(self.read("output-1.html"), page)
+        most = glovebox_brief.HTML_MAX
+        self.assertEqual(self.brief({"text/html": "x" * most})[:4], "xxxx")
+        self.assertEqual(self.brief({"text/html": "x" * (most + 1)}),
+                         "[page saved as output-2.html]")
+
+    def test_plotly_figure_is_saved(self):
+        figure = {"data": [{"type": "bar", "y": [1]}, {"y": [2]}],
+                  "layout": {"title": {"text": "Sales\n2026"}}}
+        bundle = {"text/plain": "Figure({...})", glovebox_brief.PLOTLY: figure}
+        suffix = "html" if importlib.util.find_spec("plotly") else "json"
+        with open(os.path.join(self.folder, "figure-1." + suffix), "w",
+                  encoding="utf-8") as file:
+            file.write("mine")
+        self.assertEqual(
+            self.brief(bundle), '[interactive figure "Sales 2026" (bar, '
+            'scatter) saved as figure-2.%s]' % suffix)
+        self.assertEqual(self.read("figure-1." + suffix), "mine")
+        self.assertIn("Sales", self.read("figure-2." + suffix))
+
+    def test_one_cell_saves_so_many_files(self):
+        most = glovebox_brief.FILES_MAX
+
+        def brief(number):
+            return self.brief({"text/html": "<canvas id=%d />" % number})
+
+        for number in range(1, most + 1):
+            self.assertEqual(brief(number),
+                             "[page saved as output-%d.html]" % number)
+        self.assertEqual(brief(most + 1),
+                         "[page not saved: one cell saves at most 5]")
+        self.assertEqual(len(os.listdir(self.folder)), most)
+        self.files.begin()
+        self.assertEqual(brief(most + 1), "[page saved as output-6.html]")
+
+    def test_same_page_is_saved_once(self):
+        bundle = {"text/html": "<canvas></canvas>"}
+        for _ in range(glovebox_brief.FILES_MAX + 1):
+            self.assertEqual(self.brief(bundle),
+                             "[page saved as output-1.html]")
+        os.unlink(os.path.join(self.folder, "output-1.html"))
+        self.assertEqual(self.brief(bundle), "[page saved as output-1.html]")
+        self.assertEqual(self.read("output-1.html"), bundle["text/html"])
+
+    def test_what_cannot_be_saved_says_so(self):
+        glovebox_brief.FOLDER = os.path.join(self.folder, "not", "there")
+        self.assertEqual(self.brief({"text/html": "<svg></svg>"}),
+                         "[page not saved: No such file or directory]")
 
 
 class Surround(unittest.TestCase):

@@ -24,6 +24,30 @@ class Standard(harness.SessionCase):
             self.assertTrue(image.startswith(PNG))
         return images
 
+    # --- large tables ----------------------------------------------------
+
+    def grid(self, code):
+        """What a cell's result offers for sorting, or None."""
+        data = self.run_cell(code).result.get(
+            "application/vnd.glovebox.table+json")
+        return None if data is None else json.loads(data)
+
+    def test_large_table_has_its_first_rows(self):
+        self.run_cell("import pandas as pd")
+        self.assertIsNone(self.grid("pd.DataFrame({'n': range(60)})"))
+        grid = self.grid("pd.DataFrame({'n': range(61), 'x': 0.5})")
+        self.assertEqual(grid["total"], 61)
+        self.assertEqual(grid["columns"], ["n", "x"])
+        self.assertEqual(grid["rows"][60], ["60", "0.5"])
+        self.assertEqual(grid["index"][60], "60")
+        grid = self.grid("pd.DataFrame({'n': range(5000)})")
+        self.assertEqual((grid["total"], len(grid["rows"])), (5000, 1000))
+        grid = self.grid("pd.DataFrame([[None, float('nan'), 'x' * 999] * 20]"
+                         " * 100)")
+        self.assertEqual((len(grid["columns"]), grid["total_columns"]),
+                         (50, 60))
+        self.assertEqual(grid["rows"][0][:3], [None, None, "x" * 200])
+
     # --- charts ----------------------------------------------------------
 
     def test_figure_without_asking(self):
@@ -97,6 +121,19 @@ class Standard(harness.SessionCase):
                 self.assertEqual(figure["data"][0]["type"], "scatter")
                 self.assertIn("text/plain", shown[0])
                 self.assertLess(sum(map(len, shown[0].values())), 100_000)
+                self.assertRegex(
+                    shown[0]["text/x.glovebox.brief"].decode(),
+                    r"^\[interactive figure \(scatter\) (not )?saved")
+
+    def test_plotly_page_needs_no_network(self):
+        self.run_cell("import glovebox_brief, plotly.express as px, tempfile\n"
+                      "glovebox_brief.FOLDER = tempfile.mkdtemp()\n"
+                      "px.bar(x=[1], y=[2], title='Sales').show()")
+        page = self.value("page = open(glovebox_brief.FOLDER + "
+                          "'/figure-1.html').read()\n'Plotly.newPlot' in page,"
+                          " 'Sales' in page, len(page) > 10**6, "
+                          "'https://cdn' in page[:5000]")
+        self.assertEqual(page, "(True, True, True, False)")
 
     # --- values ----------------------------------------------------------
 
@@ -105,6 +142,48 @@ class Standard(harness.SessionCase):
                                "pd.DataFrame({'a': [1, 2]}).describe()")
         self.assertIn(b"count", result.result["text/plain"])
         self.assertIn(b"<table", result.result["text/html"])
+        self.assertIn("| count | 2 |",
+                      result.result["text/x.glovebox.brief"].decode())
+
+    def brief(self, code):
+        return self.run_cell(code).result["text/x.glovebox.brief"].decode()
+
+    def test_table_is_bounded(self):
+        self.run_cell("import pandas as pd")
+        frame = "pd.DataFrame({'c%%d' %% i: range(%d) for i in range(%d)})"
+        self.assertEqual(self.brief("pd.DataFrame({'a': [1, None], "
+                                    "'b|c': ['x\\ny', 'z' * 99]})"),
+                         "|  | a | b\\|c |\n| --- | --- | --- |\n"
+                         "| 0 | 1 | x y |\n| 1 | NaN | %s… |" % ("z" * 59))
+        for rows, columns, want in (
+                (19, 11, None), (20, 12, None), (21, 12, "… 1 more row"),
+                (20, 13, "… 1 more column"),
+                (1000, 50, "… 980 more rows, … 38 more columns")):
+            with self.subTest(rows=rows, columns=columns):
+                lines = self.brief(frame % (rows, columns)).split("\n")
+                self.assertEqual(lines[2 + min(rows, 20):],
+                                 ["", want] if want else [])
+                self.assertEqual(lines[2].count("|"),
+                                 min(columns, 12) + 2)
+        self.assertIn("| 0 | [0, 1, 2, 3, 4, 5, ...] | 0.333333 |", self.brief(
+            "import numpy as np\npd.DataFrame({'l': [list(range(10**6))], "
+            "'f': np.array([1 / 3], dtype='float32')})"))
+        self.assertIn("| 0 | %s… |" % ("s" * 59), self.brief(
+            "pd.DataFrame({'s': ['s' * 10**8]})"))
+        wide = self.brief("pd.DataFrame({'c%d' % i: ['w' * 60] * 20 "
+                          "for i in range(12)})")
+        self.assertLessEqual(len(wide), 4000)
+        self.assertIn("… 15 more rows", wide)
+        levels = self.brief("pd.DataFrame({('a', 1): [5]}, index="
+                            "pd.MultiIndex.from_tuples([('x', 2)], "
+                            "names=['k', 'n']))")
+        self.assertEqual(levels, "| k / n | a / 1 |\n| --- | --- |\n"
+                                 "| x / 2 | 5 |")
+
+    def test_styled_table_is_read_from_its_page(self):
+        text = self.brief("import pandas as pd\n"
+                          "pd.DataFrame({'a': [1]}).style")
+        self.assertEqual(text, "| a\n0 | 1")
 
     def test_formula_and_picture(self):
         self.assertIn(b"\\int", self.run_cell(
@@ -120,6 +199,12 @@ class Standard(harness.SessionCase):
                                "pd.DataFrame({'a': [1]})['b']", 1)
         self.assertEqual(result.error["name"], "KeyError")
         self.assertIn("pandas/core/frame.py", result.traceback)
+        brief = result.error["brief"].split("\n")
+        self.assertEqual(brief[0], "Cell In[1], line 2")
+        self.assertEqual(brief[1], "----> 2 pd.DataFrame({'a': [1]})['b']")
+        self.assertEqual(brief[2], "[... 1 frame left out ...]")
+        self.assertIn("KeyError: 'b'", brief)
+        self.assertLess(len(brief), 10)
 
     # --- promises --------------------------------------------------------
 

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What programs inside find around them: their environment, and the
- * certificates they trust. Runs in pid 1 with the session's own rights, so
- * the session can change both; they are a convenience, not a wall. What comes
- * is the daemon's and is checked all the same.
+ * The environment of programs inside, and the certificates they trust. Runs in
+ * pid 1 with the session's rights; the session can change both, so they are no
+ * wall. The input comes from the daemon and is checked all the same.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,8 +41,7 @@ static int read_memfd(int fd, size_t most, char **ret_text, size_t *ret_len)
     return 0;
 }
 
-/* ---- environment ----------------------------------------------------------
- */
+/* ---- environment -------------------------------------------------------- */
 
 static bool is_name(const char *s)
 {
@@ -66,8 +64,8 @@ static int set_line(char *line)
     return 0;
 }
 
-/* pid 1 takes it on itself: whatever it starts inherits it. */
-int surround_environment(int fd)
+/* Sets pid 1's own environment, which its children inherit. */
+int guest_env_set(int fd)
 {
     char *text cleanup(mem_free) = NULL;
     size_t len = 0;
@@ -89,10 +87,9 @@ int surround_environment(int fd)
     return r;
 }
 
-/* ---- certificates ---------------------------------------------------------
- */
+/* ---- certificates ------------------------------------------------------- */
 
-/* An image without any is no error: then there is only the one added. */
+/* An image without certificates is no error. */
 static int copy_system(int to)
 {
     int from cleanup(fd_close) = open(SYSTEM_CA, O_RDONLY | O_CLOEXEC);
@@ -129,7 +126,7 @@ static int write_ca(int folder, const char *pem, size_t len)
     return r;
 }
 
-int surround_ca(int fd)
+int guest_ca_set(int fd)
 {
     int folder cleanup(fd_close) = -1;
     char *pem cleanup(mem_free) = NULL;
