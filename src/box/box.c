@@ -18,7 +18,6 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "base/reserve.h"
 #include "base/thread.h"
 #include "box/box_int.h"
 #include "wire/wire.h"
@@ -49,6 +48,7 @@ static struct box *box_new(struct warden_link *link,
     b->limits = *limits;
     b->created_ms = clock_mono_ms();
     b->ctl = b->events = b->frames = -1;
+    box_helpers_init(b);
     b->pipes[0] = b->pipes[1] = b->writers[0] = b->writers[1] = -1;
     b->meters = METERS_NONE;
     b->released = true; /* until the warden gave a slot */
@@ -78,6 +78,7 @@ void box_unref(struct box *b)
     }
     meters_close(&b->meters);
     buf_done(&b->pending);
+    box_helpers_done(b);
     buf_done(&b->environment);
     mutex_done(&b->guest_env_lock);
     mutex_done(&b->slot_lock);
@@ -119,9 +120,9 @@ void box_set_background(struct box *b, bool background)
 
     mutex_lock(&b->slot_lock);
     if (!b->released &&
-        warden_call_calm(b->link, b->slot, background, &err) < 0)
-        log_event(LOG_DEBUG, "sandbox_calm_failed", "error", err.message,
-                  NULL);
+        warden_call_sched_class(b->link, b->slot, background, &err) < 0)
+        log_event(LOG_DEBUG, "sandbox_sched_class_failed", "error",
+                  err.message, NULL);
     b->background = background;
     mutex_unlock(&b->slot_lock);
 }
@@ -205,6 +206,17 @@ void box_usage_set_base(struct box *b, const struct warden_usage *usage)
     b->base = *usage;
 }
 
+bool box_usage_so_far(const struct box *b, struct warden_usage *ret,
+                      uint64_t *ret_memory)
+{
+    *ret = (struct warden_usage){.alive = true};
+    if (atomic_load(&b->broken) || meters_read(&b->meters, false, ret) < 0)
+        return false;
+    if (meters_read_memory(&b->meters, ret_memory) < 0)
+        *ret_memory = 0;
+    return true;
+}
+
 bool box_used_cpu(const struct box *b, uint64_t ns)
 {
     struct warden_usage now = {.alive = true};
@@ -215,7 +227,8 @@ bool box_used_cpu(const struct box *b, uint64_t ns)
 
 bool box_has_leftovers(const struct box *b)
 {
-    return b->base.processes > b->alone;
+    return b->base.processes >
+           b->alone + box_helpers_rest(b) + box_points_alive(b);
 }
 
 bool box_is_background(const struct box *b)
@@ -246,16 +259,20 @@ int box_events_fd(const struct box *b)
 
 int box_event(struct box *b, struct init_event *ret)
 {
-    ssize_t n = wire_recv(b->events, ret, sizeof(*ret), NULL, NULL);
+    for (;;) {
+        ssize_t n = wire_recv(b->events, ret, sizeof(*ret), NULL, NULL);
 
-    if (n == -EAGAIN)
-        return 0;
-    if (n != (ssize_t)sizeof(*ret)) {
-        atomic_store(&b->broken, true);
-        return -1;
+        if (n == -EAGAIN)
+            return 0;
+        if (n != (ssize_t)sizeof(*ret)) {
+            atomic_store(&b->broken, true);
+            return -1;
+        }
+        ret->step[sizeof(ret->step) - 1] = '\0';
+        if (ret->type != INIT_EVENT_POINT)
+            return 1;
+        box_point_ended(b, ret->pid); /* callers need no such event */
     }
-    ret->step[sizeof(ret->step) - 1] = '\0';
-    return 1;
 }
 
 bool box_check(struct box *b)
@@ -269,6 +286,8 @@ bool box_check(struct box *b)
         if (event.type == INIT_EVENT_KERNEL &&
             (!b->kernel_pid || event.pid == b->kernel_pid))
             b->kernel_alive = false;
+        else if (event.type == INIT_EVENT_HELPER)
+            box_helper_ended(b, event.pid);
     return n == 0;
 }
 
@@ -325,7 +344,7 @@ static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
         rc = fd_set_nonblock(b->ctl, 1);
     if (rc == 0)
         rc = fd_set_nonblock(b->events, 1);
-    if (rc == 0 && !reserve_holds(MAX(b->pipes[1], b->writers[1])))
+    if (rc == 0 && !fd_reserve_holds(MAX(b->pipes[1], b->writers[1])))
         rc = -EMFILE;
     if (rc == 0)
         return 0;
@@ -336,7 +355,7 @@ static int make_channels(struct box *b, int *ret_ctl, int *ret_events,
     return error_retry(err, 5);
 }
 
-/* What the kernel has run out of is a matter of load, not of walls. */
+/* A resource that the kernel ran out of means load, not a missing wall. */
 static int spawn_error(struct error *err)
 {
     if (err->code == ERR_ISOLATION &&
@@ -352,19 +371,23 @@ static int spawn_error(struct error *err)
 /* Asks again while the zygote is still importing or the storage is being
  * made, and for a moment while no slot is free: a session that ends, or
  * another that was quicker, has it. Not when the warden does not answer. */
-static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
-                 int events, const int *layers, const atomic_bool *stopping,
-                 struct error *err)
+static int spawn_retry(struct box *b, const struct warden_spawn *want, int ctl,
+                       int events, const int *layers,
+                       const atomic_bool *stopping, struct error *err)
 {
     uint64_t start = clock_mono_ms();
 
     for (;;) {
+        struct warden_spawned spawned = {0};
         int rc = warden_call_spawn(b->link, want, ctl, events, layers,
-                                   &b->slot, &b->meters, err);
+                                   &spawned, &b->meters, err);
         uint64_t patience = rc == -ERR_BUSY ? box_times.slot_ms : BOX_SPAWN_MS;
 
-        if (rc == 0)
+        if (rc == 0) {
+            b->slot = spawned.slot;
+            memcpy(b->zygote, spawned.zygote, sizeof(b->zygote));
             return 0;
+        }
         if ((rc != -ERR_BUSY && (rc != -ERR_UNAVAILABLE ||
                                  err->retry_after_s != WARDEN_CALL_SOON_S)) ||
             atomic_load(stopping) || clock_left_ms(start + patience) == 0)
@@ -373,16 +396,43 @@ static int spawn(struct box *b, const struct warden_spawn *want, int ctl,
     }
 }
 
-int box_open(struct warden_link *link, uint32_t runtime,
-             const struct warden_limits *limits, const int *layers,
-             unsigned layer_count, bool background,
-             const atomic_bool *stopping, struct box **ret, struct error *err)
+const unsigned char *box_zygote(const struct box *b)
 {
-    struct box *b cleanup(unref_box) = box_new(link, limits);
-    struct warden_spawn want = {.runtime = runtime,
-                                .layers = layer_count,
-                                .limits = *limits,
-                                .calm = background,
+    return b->zygote;
+}
+
+int box_begin(struct box *b, const struct box_origin *from,
+              struct box_start *ret_start, struct error *err)
+{
+    struct box_origin origin = *from;
+    struct box_start start;
+    int rc;
+
+    if (origin.image_wait) {
+        origin.image_fd = origin.image_wait(origin.image_ctx);
+        if (origin.image_fd < 0)
+            origin.kind = BOX_ORIGIN_FRESH;
+    }
+    rc = box_kernel_begin(b, &origin, &start, err);
+    if (rc == 0)
+        rc = box_usage(b, &b->base, err);
+    if (rc < 0)
+        return rc;
+    b->alone = b->base.processes;
+    if (ret_start)
+        *ret_start = start;
+    return 0;
+}
+
+int box_open(struct warden_link *link, const struct box_spec *spec,
+             const atomic_bool *stopping, struct box **ret,
+             struct box_start *ret_start, struct error *err)
+{
+    struct box *b cleanup(unref_box) = box_new(link, spec->limits);
+    struct warden_spawn want = {.runtime = spec->runtime,
+                                .layers = spec->layer_count,
+                                .limits = *spec->limits,
+                                .background = spec->background,
                                 .ticket = atomic_fetch_add(&tickets, 1) + 1};
     int ctl cleanup(fd_close) = -1;
     int events cleanup(fd_close) = -1;
@@ -390,23 +440,24 @@ int box_open(struct warden_link *link, uint32_t runtime,
 
     if (rc < 0)
         return rc;
-    rc = spawn(b, &want, ctl, events, layers, stopping, err);
+    (void)snprintf(want.tier, sizeof(want.tier), "%s",
+                   spec->tier ? spec->tier : WARDEN_TIER_DEFAULT);
+    if (spec->origin.kind == BOX_ORIGIN_SNAPSHOT && spec->origin.zygote)
+        memcpy(want.zygote, spec->origin.zygote, sizeof(want.zygote));
+    rc = spawn_retry(b, &want, ctl, events, spec->layers, stopping, err);
     if (rc < 0)
         return rc;
     b->released = false;
-    b->background = background;
+    b->background = spec->background;
     fd_close(&ctl); /* ours would keep an ended sandbox looking alive */
     fd_close(&events);
     rc = wait_ready(b, err);
     if (rc == 0)
-        rc = box_kernel_start(b, err);
-    if (rc == 0)
-        rc = box_usage(b, &b->base, err);
+        rc = box_begin(b, &spec->origin, ret_start, err);
     if (rc < 0) {
         box_release(b);
         return rc;
     }
-    b->alone = b->base.processes;
     *ret = take_ptr(b);
     return 0;
 }

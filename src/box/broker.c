@@ -22,7 +22,7 @@
 
 #define ERRNO_MAX 4095
 
-static int broken(struct box *b, const char *why, struct error *err)
+static int broker_broken(struct box *b, const char *why, struct error *err)
 {
     log_event(LOG_WARN, "sandbox_broken", "why", why, NULL);
     atomic_store(&b->broken, true);
@@ -30,14 +30,14 @@ static int broken(struct box *b, const char *why, struct error *err)
     return error_set(err, ERR_GUEST, "the sandbox is gone: %s", why);
 }
 
-/* pid 1 is ours and runs apart from the session's code, so one that is late
- * is the machine's fault as far as we know. It is given up all the same: a
- * reply that comes now would be taken for the next one's. */
-static int late(struct box *b, struct error *err)
+/* pid 1 is our program and runs apart from the session's code, so a late reply
+ * is probably the machine's fault. The sandbox is abandoned nevertheless: a
+ * reply that came now would be taken for the reply to the next request. */
+static int broker_late(struct box *b, struct error *err)
 {
     struct error ignored;
 
-    (void)broken(b, "it does not answer", &ignored);
+    (void)broker_broken(b, "it does not answer", &ignored);
     return box_late("a sandbox did not answer", b->ctl_patience_ms, err);
 }
 
@@ -93,7 +93,7 @@ int box_broker_begin(struct box *b, const struct broker_request *request,
     if (atomic_load(&b->broken))
         rc = error_set(err, ERR_GUEST, "the sandbox is gone");
     else if (send_request(b, request, deadline) < 0)
-        rc = broken(b, "it cannot be reached", err);
+        rc = broker_broken(b, "it cannot be reached", err);
     else {
         b->ctl_deadline_ms = deadline;
         b->ctl_patience_ms = ms;
@@ -134,7 +134,7 @@ static int receive_reply(struct box *b, char *room, size_t room_len,
     ssize_t n;
 
     if (!wait_for(b->ctl, POLLIN, b->ctl_deadline_ms))
-        return late(b, err);
+        return broker_late(b, err);
     n = wire_recv(b->ctl, room ? room : (char *)&head,
                   room ? room_len : sizeof(head), fds, &fd_count);
     if (n == -EMFILE) { /* ours is full; that is no fault of the session */
@@ -147,7 +147,7 @@ static int receive_reply(struct box *b, char *room, size_t room_len,
     if (fault) {
         for (size_t i = 0; i < fd_count; i++)
             fd_close(&fds[i]);
-        return broken(b, fault, err);
+        return broker_broken(b, fault, err);
     }
     *ret = (struct broker_reply){.errnum = head.errnum,
                                  .arg = head.arg,
@@ -187,7 +187,7 @@ int box_broker_signal(struct box *b, enum init_signal sig, uint32_t timeout_ms,
         .type = INIT_SIGNAL, .arg = sig, .timeout_ms = timeout_ms};
     struct broker_reply reply;
 
-    /* A refusal means there was nothing left to signal: as good as done. */
+    /* A refusal means that no process was left to signal, which is success. */
     return box_broker_call(b, &request, NULL, 0, false, &reply, err);
 }
 

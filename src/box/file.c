@@ -16,7 +16,7 @@
 
 #define COPY_STEP (1u << 20)
 
-/* What pid 1's refusals mean to a client. */
+/* The meaning of pid 1's refusals for a client. */
 static const struct {
     int errnum;
     enum error_code code;

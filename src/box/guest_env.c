@@ -25,24 +25,21 @@ static size_t name_length(const char *line, size_t len)
     return equals ? (size_t)(equals - line) : len;
 }
 
-static bool is_name(const char *name, size_t len)
+static bool is_line(const char *line, size_t len)
 {
-    for (size_t i = 0; i < len; i++) {
-        char c = name[i];
+    size_t name_len = name_length(line, len);
+
+    for (size_t i = 0; i < len; i++)
+        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
+            return false;
+    for (size_t i = 0; i < name_len; i++) {
+        char c = line[i];
 
         if (!((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_' ||
               (i > 0 && c >= '0' && c <= '9')))
             return false;
     }
-    return len > 0;
-}
-
-static bool is_line(const char *line, size_t len)
-{
-    for (size_t i = 0; i < len; i++)
-        if ((unsigned char)line[i] < 0x20 || line[i] == 0x7f)
-            return false;
-    return is_name(line, name_length(line, len));
+    return name_len > 0;
 }
 
 /* The line at *pos without its newline; false at the end. */
@@ -60,7 +57,8 @@ static bool next_line(const char *text, size_t len, size_t *pos,
     return true;
 }
 
-static bool names(const char *text, size_t len, const char *name, size_t n)
+static bool text_names(const char *text, size_t len, const char *name,
+                       size_t n)
 {
     const char *line;
     size_t line_len, pos = 0;
@@ -69,24 +67,6 @@ static bool names(const char *text, size_t len, const char *name, size_t n)
         if (name_length(line, line_len) == n && memcmp(line, name, n) == 0)
             return true;
     return false;
-}
-
-/* What was said before and is not said anew, then what is said now. */
-static void merge(const struct buf *old, const char *text, size_t len,
-                  struct buf *out)
-{
-    const char *line;
-    size_t line_len, pos = 0;
-
-    while (next_line(old->data, old->len, &pos, &line, &line_len))
-        if (!names(text, len, line, name_length(line, line_len))) {
-            buf_add(out, line, line_len);
-            buf_add(out, "\n", 1);
-        }
-    for (pos = 0; next_line(text, len, &pos, &line, &line_len);) {
-        buf_add(out, line, line_len);
-        buf_add(out, "\n", 1);
-    }
 }
 
 static int check_lines(const char *text, size_t len, struct error *err)
@@ -150,9 +130,25 @@ int box_guest_env_set(struct box *b, const char *text, size_t len,
 
     if (rc < 0 || len == 0)
         return rc;
-    /* Held throughout, so that both are told in the same order. */
+    /* Held throughout, so that pid 1 and the kernel get changes in one order.
+     */
     mutex_lock(&b->guest_env_lock);
-    merge(&b->environment, text, len, &merged);
+
+    /* Variables set earlier and not set now, then those set now. */
+    const char *line;
+    size_t line_len, pos = 0;
+
+    while (next_line(b->environment.data, b->environment.len, &pos, &line,
+                     &line_len))
+        if (!text_names(text, len, line, name_length(line, line_len))) {
+            buf_add(&merged, line, line_len);
+            buf_add(&merged, "\n", 1);
+        }
+    for (pos = 0; next_line(text, len, &pos, &line, &line_len);) {
+        buf_add(&merged, line, line_len);
+        buf_add(&merged, "\n", 1);
+    }
+
     if (merged.len > INIT_ENVIRONMENT_MAX)
         rc = error_set(err, ERR_INVALID,
                        "the environment is longer than %u bytes",
@@ -163,6 +159,7 @@ int box_guest_env_set(struct box *b, const char *text, size_t len,
         buf_done(&b->environment);
         b->environment = merged;
         b->environment_told = false;
+        b->environment_changes++;
     } else {
         buf_done(&merged);
     }
@@ -181,10 +178,18 @@ int box_guest_ca_set(struct box *b, const char *pem, size_t len,
 
 void box_guest_env_take(struct box *b, struct buf *ret)
 {
+    struct box_helper *helper = box_helper_active(b);
+    bool told;
+
     mutex_lock(&b->guest_env_lock);
-    if (!b->environment_told && b->environment.len)
+    told = helper ? helper->environment == b->environment_changes
+                  : b->environment_told;
+    if (!told && b->environment.len)
         buf_add(ret, b->environment.data, b->environment.len);
-    b->environment_told = true;
+    if (helper)
+        helper->environment = b->environment_changes;
+    else
+        b->environment_told = true;
     mutex_unlock(&b->guest_env_lock);
 }
 

@@ -75,6 +75,10 @@ static int read_numbers(const struct conf_pool *first,
     if (rc == 0)
         rc = read_number("memory_bytes", spec->memory_bytes, memory_least,
                          memory_most, &row->memory_bytes, err);
+    if (rc == 0)
+        rc = read_number("max_timeout_s", spec->max_timeout_s,
+                         POOL_TIMEOUT_MIN_S, POOL_TIMEOUT_MAX_S,
+                         &row->max_timeout_s, err);
     if (rc == 0 && spec->ready > row->max_sessions)
         rc = error_set(err, ERR_INVALID,
                        "a pool cannot keep more sandboxes ready than its "
@@ -151,7 +155,7 @@ struct runtime *pools_runtime(struct pools *ps, const char *name)
             (!found || rt->zygote == ps->conf->pools[0].zygote))
             found = rt;
     }
-    return found;
+    return found ? found : runtime_adopt(ps, name);
 }
 
 static int read_runtime(struct pools *ps, const char *asked, char ret[64],
@@ -163,12 +167,44 @@ static int read_runtime(struct pools *ps, const char *asked, char ret[64],
         return 0;
     if (!rt) {
         (void)error_set(err, ERR_INVALID,
-                        "no pool is configured with that runtime");
-        return error_hint(err, "the first pool's runtime is '%s'",
+                        "no pool is configured with that runtime, and no "
+                        "image was imported under that name");
+        return error_hint(err,
+                          "the first pool's runtime is '%s'; 'glovebox "
+                          "runtime import' imports an image",
                           ps->conf->pools[0].runtime);
     }
     (void)snprintf(ret, 64, "%s", rt->name);
     return 0;
+}
+
+/* A pool of JavaScript needs an image that has it: the one that is asked for,
+ * or the first that some pool has. */
+static int fit_kind(struct pools *ps, const struct pool_spec *spec,
+                    struct pool_row *row, struct error *err)
+{
+    const uint32_t wanted = LANGUAGE_BIT(EXEC_JAVASCRIPT);
+    struct runtime *rt = pools_runtime(ps, row->runtime);
+
+    if (spec->kind != POOL_JAVASCRIPT ||
+        (rt && runtime_languages(ps->conf, rt) & wanted))
+        return 0;
+    for (size_t i = 0; !spec->runtime && i < ps->runtime_count; i++)
+        if (runtime_languages(ps->conf, &ps->runtimes[i]) & wanted) {
+            (void)snprintf(row->runtime, sizeof(row->runtime), "%s",
+                           ps->runtimes[i].name);
+            return 0;
+        }
+    if (spec->runtime)
+        (void)error_set(err, ERR_UNSUPPORTED,
+                        "the runtime '%s' does not offer JavaScript",
+                        row->runtime);
+    else
+        (void)error_set(err, ERR_UNSUPPORTED,
+                        "no runtime of this service's pools offers "
+                        "JavaScript");
+    return error_hint(err, "add the package nodejs to a runtime and give it "
+                           "to a pool of the configuration");
 }
 
 /* ---- the row ------------------------------------------------------------ */
@@ -189,17 +225,6 @@ static void row_of_first(const struct conf_pool *first, struct pool_row *ret)
     ret->egress_allow =
         xstrdup(first->egress_allow ? first->egress_allow : "");
     (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", first->runtime);
-}
-
-static void row_of_pool(struct pool *pool, struct pool_row *ret)
-{
-    const struct conf_pool *conf = pool->conf;
-
-    row_of_first(conf, ret);
-    ret->kind = pool->made->kind;
-    ret->details = xstrdup(pool->made->details);
-    ret->created_at_ms = pool->made->created_at_ms;
-    (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s", pool->made->tenant);
 }
 
 /* Ready boxes of made pools live on what sessions leave of the machine. */
@@ -227,19 +252,28 @@ int pools_spec_row(struct pools *ps, const struct pool_spec *spec,
     int rc;
 
     if (old) {
-        row_of_pool(old, ret);
+        row_of_first(old->conf, ret);
+        ret->kind = old->made->kind;
+        ret->max_timeout_s = old->made->max_timeout_s;
+        ret->details = xstrdup(old->made->details);
+        ret->created_at_ms = old->made->created_at_ms;
+        (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s",
+                       old->made->tenant);
     } else {
         row_of_first(&ps->conf->pools[0], ret);
         ret->ready = MIN(ret->ready, POOL_READY_USUAL);
     }
     (void)snprintf(ret->name, sizeof(ret->name), "%s", spec->name);
     if (spec->kind >= 0)
-        ret->kind = spec->kind == POOL_SHELL ? POOL_SHELL : POOL_PYTHON;
+        ret->kind =
+            spec->kind < POOL_KINDS ? (enum pool_kind)spec->kind : POOL_PYTHON;
     rc = read_numbers(&ps->conf->pools[0], spec, ret, err);
     if (rc == 0)
         rc = read_persistence(spec->persistence, &ret->ephemeral, err);
     if (rc == 0)
         rc = read_runtime(ps, spec->runtime, ret->runtime, err);
+    if (rc == 0)
+        rc = fit_kind(ps, spec, ret, err);
     if (rc == 0)
         rc = read_egress(spec, ret, err);
     if (rc == 0)
@@ -251,7 +285,7 @@ int pools_spec_row(struct pools *ps, const struct pool_spec *spec,
     return rc;
 }
 
-static int64_t within(int64_t value, int64_t least, int64_t most)
+static int64_t clamp(int64_t value, int64_t least, int64_t most)
 {
     return MAX(least, MIN(value, most));
 }
@@ -261,10 +295,13 @@ void pools_row_fit(struct pools *ps, struct pool_row *row)
     const struct conf_pool *first = &ps->conf->pools[0];
     struct error ignored;
 
-    row->max_sessions = within(row->max_sessions, 1, POOL_SESSIONS_MAX);
-    row->ready = within(row->ready, 0, POOL_READY_MAX);
-    row->cooldown_s = within(row->cooldown_s, 1, POOL_COOLDOWN_MAX_S);
-    row->memory_bytes = within(
+    row->max_sessions = clamp(row->max_sessions, 1, POOL_SESSIONS_MAX);
+    row->ready = clamp(row->ready, 0, POOL_READY_MAX);
+    row->cooldown_s = clamp(row->cooldown_s, 1, POOL_COOLDOWN_MAX_S);
+    if (row->max_timeout_s)
+        row->max_timeout_s =
+            clamp(row->max_timeout_s, POOL_TIMEOUT_MIN_S, POOL_TIMEOUT_MAX_S);
+    row->memory_bytes = clamp(
         row->memory_bytes, (int64_t)MIN(POOL_MEMORY_MIN, first->memory_bytes),
         (int64_t)MAX(first->max_memory_bytes, first->memory_bytes));
     (void)share_ready(ps, NULL, false, row, &ignored);
@@ -284,9 +321,7 @@ static void fill_conf(struct pools *ps, const struct pool_row *row, char *name,
     const struct runtime *rt = pools_runtime(ps, row->runtime);
 
     *ret = ps->conf->pools[0];
-    for (size_t i = 0; i < ps->pool_count; i++)
-        if (ps->conf->pools[i].runtime == rt->name)
-            ret->runtime = ps->conf->pools[i].runtime;
+    ret->runtime = (char *)(uintptr_t)rt->name;
     ret->name = name;
     ret->zygote = rt->zygote;
     ret->persistence = row->ephemeral ? ephemeral : workspace;
@@ -294,6 +329,13 @@ static void fill_conf(struct pools *ps, const struct pool_row *row, char *name,
     ret->ready = (uint32_t)row->ready;
     ret->max_sessions = (uint32_t)row->max_sessions;
     ret->cooldown_s = (uint32_t)row->cooldown_s;
+    if (row->max_timeout_s) {
+        uint32_t most = (uint32_t)row->max_timeout_s;
+
+        ret->python_timeout_max_s = ret->shell_timeout_max_s = most;
+        ret->python_timeout_s = MIN(ret->python_timeout_s, most);
+        ret->shell_timeout_s = MIN(ret->shell_timeout_s, most);
+    }
     ret->egress = (char *)(uintptr_t)session_egress_name(row->egress);
     ret->egress_allow = row->egress_allow; /* until they are kept */
     ret->packages = row->packages;
@@ -301,12 +343,14 @@ static void fill_conf(struct pools *ps, const struct pool_row *row, char *name,
 }
 
 /* Both have the same name and are otherwise of the same first pool. */
-static bool same(const struct conf_pool *a, const struct conf_pool *b)
+static bool same_settings(const struct conf_pool *a, const struct conf_pool *b)
 {
     return a->runtime == b->runtime && a->persistence == b->persistence &&
            a->memory_bytes == b->memory_bytes && a->ready == b->ready &&
            a->max_sessions == b->max_sessions &&
            a->cooldown_s == b->cooldown_s && a->egress == b->egress &&
+           a->python_timeout_max_s == b->python_timeout_max_s &&
+           a->shell_timeout_max_s == b->shell_timeout_max_s &&
            strcmp(a->egress_allow, b->egress_allow) == 0 &&
            a->packages == b->packages && a->sharing == b->sharing;
 }
@@ -317,7 +361,7 @@ void pools_settings_free(struct pool_settings *s)
     free(s);
 }
 
-/* With nobody but the table to read them, old ones are of no use. */
+/* Frees old settings once only the table refers to the pool. */
 static void forget_settings(struct pool *pool)
 {
     struct pool_settings **at = &pool->made->settings, *s;
@@ -335,16 +379,6 @@ static void forget_settings(struct pool *pool)
     }
 }
 
-static struct pool_settings *settings_like(const struct pool_made *made,
-                                           const struct conf_pool *conf)
-{
-    struct pool_settings *s = made->settings;
-
-    while (s && !same(&s->conf, conf))
-        s = s->next;
-    return s;
-}
-
 int pools_settings(struct pools *ps, struct pool *pool,
                    const struct pool_row *row,
                    const struct pool_settings **ret, struct error *err)
@@ -357,7 +391,9 @@ int pools_settings(struct pools *ps, struct pool *pool,
     fill_conf(ps, row, made->name, &conf);
     mutex_lock(&ps->lock);
     forget_settings(pool);
-    s = settings_like(made, &conf);
+    s = made->settings;
+    while (s && !same_settings(&s->conf, &conf))
+        s = s->next;
     if (!s && made->settings_count >= POOL_SETTINGS_MAX) {
         (void)error_set(err, ERR_LIMIT,
                         "the pool was changed %u times while sessions of it "
@@ -393,6 +429,7 @@ void pools_apply(struct pools *ps, struct pool *pool,
              &limits);
     mutex_lock(&ps->lock);
     pool->made->kind = row->kind;
+    pool->made->max_timeout_s = row->max_timeout_s;
     free(pool->made->details);
     pool->made->details = details;
     pool->made->created_at_ms = row->created_at_ms;
@@ -421,11 +458,12 @@ struct pool *pools_make(struct pools *ps, const struct pool_row *row)
 
 /* ---- rows --------------------------------------------------------------- */
 
-#define DETAIL_MAX 200
+#define DETAIL_MAX 240
 
-static int note(struct pools *ps, struct store_tx **tx,
-                const struct actor *who, const char *action, const char *name,
-                const char *detail, struct error *err)
+static int audit_change(struct pools *ps, struct store_tx **tx,
+                        const struct actor *who, const char *action,
+                        const char *name, const char *detail,
+                        struct error *err)
 {
     struct audit_event event = {
         .action = action, .object = name, .detail = detail};
@@ -436,15 +474,15 @@ static int note(struct pools *ps, struct store_tx **tx,
 
 static void describe(const struct pool_row *row, char ret[DETAIL_MAX])
 {
-    (void)snprintf(ret, DETAIL_MAX,
-                   "runtime %s, %s, ready %" PRId64 ", max_sessions %" PRId64
-                   ", cooldown_s %" PRId64 ", memory_bytes %" PRId64
-                   ", egress %s%s, sharing %s",
-                   row->runtime, row->ephemeral ? "ephemeral" : "workspace",
-                   row->ready, row->max_sessions, row->cooldown_s,
-                   row->memory_bytes, session_egress_name(row->egress),
-                   row->packages ? ", packages" : "",
-                   session_sharing_name(row->sharing));
+    (void)snprintf(
+        ret, DETAIL_MAX,
+        "runtime %s, %s, ready %" PRId64 ", max_sessions %" PRId64
+        ", cooldown_s %" PRId64 ", memory_bytes %" PRId64
+        ", max_timeout_s %" PRId64 ", egress %s%s, sharing %s",
+        row->runtime, row->ephemeral ? "ephemeral" : "workspace", row->ready,
+        row->max_sessions, row->cooldown_s, row->memory_bytes,
+        row->max_timeout_s, session_egress_name(row->egress),
+        row->packages ? ", packages" : "", session_sharing_name(row->sharing));
 }
 
 int pools_rows_insert(struct pools *ps, const struct actor *who,
@@ -462,13 +500,13 @@ int pools_rows_insert(struct pools *ps, const struct actor *who,
                      "INSERT INTO pools (name, tenant, made_by, kind, runtime,"
                      " persistence, ready, max_sessions, cooldown_s,"
                      " memory_bytes, details, created_at_ms, updated_at_ms,"
-                     " egress, egress_allow, packages, sharing)"
+                     " egress, egress_allow, packages, sharing, max_timeout_s)"
                      " VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11,"
-                     " ?12, ?13, ?14, ?15, ?16, ?17)",
+                     " ?12, ?13, ?14, ?15, ?16, ?17, ?18)",
                      "tttitt"
                      "iiii"
                      "tii"
-                     "ttit",
+                     "ttiti",
                      row->name, row->tenant, who->key, (int64_t)row->kind,
                      row->runtime, row->ephemeral ? "ephemeral" : "workspace",
                      row->ready, row->max_sessions, row->cooldown_s,
@@ -476,12 +514,13 @@ int pools_rows_insert(struct pools *ps, const struct actor *who,
                      row->created_at_ms, row->updated_at_ms,
                      session_egress_name(row->egress), row->egress_allow,
                      (int64_t)row->packages,
-                     session_sharing_name(row->sharing)),
+                     session_sharing_name(row->sharing), row->max_timeout_s),
                  0);
     if (rc == -ERR_CONFLICT) /* kept, but hidden when the service started */
         (void)error_set(err, ERR_CONFLICT, "that name is taken");
     return rc < 0 ? rc
-                  : note(ps, &tx, who, "pool.create", row->name, detail, err);
+                  : audit_change(ps, &tx, who, "pool.create", row->name,
+                                 detail, err);
 }
 
 int pools_rows_update(struct pools *ps, const struct actor *who,
@@ -501,21 +540,22 @@ int pools_rows_update(struct pools *ps, const struct actor *who,
                        " cooldown_s = ?7, memory_bytes = ?8,"
                        " details = ?9, updated_at_ms = ?10,"
                        " egress = ?11, egress_allow = ?12, packages = ?13,"
-                       " sharing = ?14 WHERE name = ?1",
+                       " sharing = ?14, max_timeout_s = ?15 WHERE name = ?1",
                        "titt"
                        "iiii"
                        "titti"
-                       "t",
+                       "ti",
                        row->name, (int64_t)row->kind, row->runtime,
                        row->ephemeral ? "ephemeral" : "workspace", row->ready,
                        row->max_sessions, row->cooldown_s, row->memory_bytes,
                        row->details ? row->details : "", row->updated_at_ms,
                        session_egress_name(row->egress), row->egress_allow,
                        (int64_t)row->packages,
-                       session_sharing_name(row->sharing)),
+                       session_sharing_name(row->sharing), row->max_timeout_s),
             0);
     return rc < 0 ? rc
-                  : note(ps, &tx, who, "pool.update", row->name, detail, err);
+                  : audit_change(ps, &tx, who, "pool.update", row->name,
+                                 detail, err);
 }
 
 int pools_rows_delete(struct pools *ps, const struct actor *who,
@@ -531,39 +571,39 @@ int pools_rows_delete(struct pools *ps, const struct actor *who,
         rc = MIN(store_exec(tx, err, "DELETE FROM pools WHERE name = ?1", "t",
                             name),
                  0);
-    return rc < 0 ? rc : note(ps, &tx, who, "pool.delete", name, detail, err);
+    return rc < 0
+               ? rc
+               : audit_change(ps, &tx, who, "pool.delete", name, detail, err);
 }
 
 /* ---- at the start ------------------------------------------------------- */
 
-static void read_row(struct store_rows *rows, struct pool_row *ret)
-{
-    const char *details = store_text(rows, 9);
-
-    *ret = (struct pool_row){
-        .kind = store_int(rows, 2) == POOL_SHELL ? POOL_SHELL : POOL_PYTHON,
-        .ready = store_int(rows, 5),
-        .max_sessions = store_int(rows, 6),
-        .cooldown_s = store_int(rows, 7),
-        .memory_bytes = store_int(rows, 8),
-        .details = details && details[0] ? xstrdup(details) : NULL,
-        .created_at_ms = store_int(rows, 10),
-        .updated_at_ms = store_int(rows, 11),
-        .egress_allow = xstrdup(store_text(rows, 13)),
-        .packages = store_int(rows, 14) != 0};
-    (void)session_egress_parse(store_text(rows, 12), &ret->egress);
-    (void)session_sharing_parse(store_text(rows, 15), &ret->sharing);
-    store_copy(rows, 0, ret->name, sizeof(ret->name));
-    store_copy(rows, 1, ret->tenant, sizeof(ret->tenant));
-    store_copy(rows, 3, ret->runtime, sizeof(ret->runtime));
-    ret->ephemeral = strcmp(store_text(rows, 4), "ephemeral") == 0;
-}
-
-static void take_up(struct pools *ps, struct store_rows *rows)
+static void load_pool(struct pools *ps, struct store_rows *rows)
 {
     struct pool_row row cleanup(pool_row_done) = {.details = NULL};
+    const char *details = store_text(rows, 9);
 
-    read_row(rows, &row);
+    row = (struct pool_row){.kind = (uint64_t)store_int(rows, 2) < POOL_KINDS
+                                        ? (enum pool_kind)store_int(rows, 2)
+                                        : POOL_PYTHON,
+                            .ready = store_int(rows, 5),
+                            .max_sessions = store_int(rows, 6),
+                            .cooldown_s = store_int(rows, 7),
+                            .memory_bytes = store_int(rows, 8),
+                            .details = details && details[0] ? xstrdup(details)
+                                                             : NULL,
+                            .created_at_ms = store_int(rows, 10),
+                            .updated_at_ms = store_int(rows, 11),
+                            .egress_allow = xstrdup(store_text(rows, 13)),
+                            .packages = store_int(rows, 14) != 0,
+                            .max_timeout_s = store_int(rows, 16)};
+    (void)session_egress_parse(store_text(rows, 12), &row.egress);
+    (void)session_sharing_parse(store_text(rows, 15), &row.sharing);
+    store_copy(rows, 0, row.name, sizeof(row.name));
+    store_copy(rows, 1, row.tenant, sizeof(row.tenant));
+    store_copy(rows, 3, row.runtime, sizeof(row.runtime));
+    row.ephemeral = strcmp(store_text(rows, 4), "ephemeral") == 0;
+
     if (pools_configured(ps, row.name)) {
         log_event(LOG_WARN, "pool_hidden", "pool", row.name, "why",
                   "the configuration has one of that name", NULL);
@@ -585,11 +625,12 @@ int pools_load(struct pools *ps, struct error *err)
                          "SELECT name, tenant, kind, runtime, persistence,"
                          " ready, max_sessions, cooldown_s, memory_bytes,"
                          " details, created_at_ms, updated_at_ms,"
-                         " egress, egress_allow, packages, sharing"
+                         " egress, egress_allow, packages, sharing,"
+                         " max_timeout_s"
                          " FROM pools ORDER BY name LIMIT ?1",
                          "i", (int64_t)POOLS_MADE_MAX);
     while (rc == 0 && (rc = store_next(rows, err)) > 0) {
-        take_up(ps, rows);
+        load_pool(ps, rows);
         rc = 0;
     }
     return rc;
@@ -633,8 +674,9 @@ static int may_put(struct pools *ps, const struct actor *who,
     return 0;
 }
 
-static int make(struct pools *ps, const struct actor *who,
-                struct pool_row *row, struct pool **ret, struct error *err)
+static int make_pool(struct pools *ps, const struct actor *who,
+                     struct pool_row *row, struct pool **ret,
+                     struct error *err)
 {
     int rc;
 
@@ -648,9 +690,9 @@ static int make(struct pools *ps, const struct actor *who,
     return 0;
 }
 
-static int change(struct pools *ps, const struct actor *who,
-                  const struct pool_row *row, struct pool *pool,
-                  struct error *err)
+static int change_pool(struct pools *ps, const struct actor *who,
+                       const struct pool_row *row, struct pool *pool,
+                       struct error *err)
 {
     const struct pool_settings *settings;
     int rc = pools_settings(ps, pool, row, &settings, err);
@@ -677,9 +719,10 @@ static int permit_network(struct pools *ps, const struct actor *who,
 }
 
 /* change_lock is held. */
-static int put(struct pools *ps, const struct actor *who, enum pool_put how,
-               const struct pool_spec *spec, pools_permit_fn permit, void *ctx,
-               bool *ret_made, struct pool_info *ret, struct error *err)
+static int put_pool(struct pools *ps, const struct actor *who,
+                    enum pool_put how, const struct pool_spec *spec,
+                    pools_permit_fn permit, void *ctx, bool *ret_made,
+                    struct pool_info *ret, struct error *err)
 {
     struct pool_row row cleanup(pool_row_done) = {.details = NULL};
     struct pool *pool = NULL;
@@ -697,8 +740,8 @@ static int put(struct pools *ps, const struct actor *who, enum pool_put how,
         return rc;
     row.updated_at_ms = clock_real_ms();
     *ret_made = pool == NULL;
-    rc = pool ? change(ps, who, &row, pool, err)
-              : make(ps, who, &row, &pool, err);
+    rc = pool ? change_pool(ps, who, &row, pool, err)
+              : make_pool(ps, who, &row, &pool, err);
     if (rc == 0)
         pools_info(ps, pool, ret);
     return rc;
@@ -712,7 +755,7 @@ int pools_put(struct pools *ps, const struct actor *who, enum pool_put how,
     int rc;
 
     mutex_lock(&ps->change_lock);
-    rc = put(ps, who, how, spec, permit, ctx, &made, ret, err);
+    rc = put_pool(ps, who, how, spec, permit, ctx, &made, ret, err);
     mutex_unlock(&ps->change_lock);
     if (rc == 0)
         log_event(LOG_INFO, made ? "pool_created" : "pool_changed", "pool",

@@ -12,8 +12,8 @@
  *   runtime.c   runtimes and their handles at the warden
  *   settings.c  names of settings, and the limits that a pool grants
  *
- * Any thread may call. Settings of a pool are read without a lock by whoever
- * holds a reference; pool_int.h says how.
+ * Any thread may call. Holding a reference is enough to read a pool's settings
+ * without a lock; pool_int.h says how.
  */
 #ifndef GLOVEBOX_POOL_POOL_H
 #define GLOVEBOX_POOL_POOL_H
@@ -22,6 +22,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+
+#include "language/language.h"
 
 struct actor;
 struct audit;
@@ -57,7 +59,7 @@ enum session_egress {
     SESSION_EGRESS_OPEN /* every public address; says so loudly */
 };
 #define SESSION_OPEN_MEANS                                                    \
-    "code that nobody has read can send what it sees to any public address"
+    "untrusted code can send what it sees to any public address"
 extern const char *const session_egress_names[]; /* ended by NULL */
 const char *session_egress_name(enum session_egress mode);
 int session_egress_parse(const char *name, enum session_egress *ret);
@@ -139,16 +141,27 @@ const char *runtime_name(const struct runtime *rt);
 int runtime_handle(struct pools *ps, struct runtime *rt, uint32_t *ret,
                    struct error *err);
 void runtime_set_up(struct runtime *rt); /* a sandbox of it has started */
+/* What its image offers: bits of LANGUAGE_BIT; 0 while it is not built. */
+uint32_t runtime_languages(const struct conf *conf, struct runtime *rt);
+/* Names of built runtimes that offer it: "standard" or "full or mine"; NULL:
+ * none. Owned by caller. */
+char *runtime_with_language(const struct conf *conf, enum exec_language which);
 
 /* ---- change.c ----------------------------------------------------------- */
 
 enum pool_kind {
+    /* What a door that names no language runs. Stored as numbers. */
     POOL_PYTHON,
-    POOL_SHELL /* what comes in by a door that names no language is shell */
+    POOL_SHELL,
+    POOL_JAVASCRIPT,
+    POOL_CUSTOM, /* of an imported image: Python and commands */
+    POOL_KINDS
 };
 
 #define POOLS_MADE_MAX 256u     /* in the service */
 #define POOL_DETAILS_MAX 16384u /* bytes */
+#define POOL_TIMEOUT_MIN_S 5u
+#define POOL_TIMEOUT_MAX_S 86400u
 
 /* NULL, -1, or 0 where that is no value: as the first pool of the
  * configuration has it, or as it was. */
@@ -158,8 +171,9 @@ struct pool_spec {
     int kind;            /* enum pool_kind */
     const char *persistence;
     int64_t ready, max_sessions, cooldown_s, memory_bytes;
-    const char *details; /* a door's own JSON object, given back as it is */
-    const char *egress;  /* "none", "allowlist", "open" */
+    int64_t max_timeout_s; /* of an execution, whatever the language */
+    const char *details;   /* a door's own JSON object, given back as it is */
+    const char *egress;    /* "none", "allowlist", "open" */
     const char *egress_allow; /* "host[:port],…" */
     int packages;             /* 1: yes, -1: no, 0: as it was */
     const char *sharing;      /* "default", "principal", "tenant" */
@@ -173,7 +187,8 @@ struct pool_info {
     bool zygote;
     bool ephemeral;
     uint32_t ready, ready_now, sessions, max_sessions, cooldown_s;
-    uint32_t python_timeout_max_s, shell_timeout_max_s;
+    uint32_t python_timeout_s, python_timeout_max_s;
+    uint32_t shell_timeout_s, shell_timeout_max_s;
     uint64_t memory_bytes;
     int64_t created_at_ms, updated_at_ms; /* 0: of the configuration */
     char *details;                        /* owned by caller; may be NULL */

@@ -26,11 +26,13 @@
 #define POOL_NAME_MAX 63u
 #define POOL_ALLOW_MAX 4096u /* bytes of egress_allow */
 #define POOL_READY_MAX 100u
-#define POOL_READY_USUAL 4u /* of one that asks for nothing */
+#define POOL_READY_USUAL 4u /* of a pool that sets none */
 #define POOL_SESSIONS_MAX 100000u
 #define POOL_COOLDOWN_MAX_S (30u * 86400u)
 #define POOL_MEMORY_MIN (64ull << 20) /* or the first pool's, if less */
 #define POOL_SETTINGS_MAX 1000u       /* kept at once, of one pool */
+
+#define POOL_ADOPTED_MAX 8u /* imported images that no configured pool has */
 
 struct store_tx;
 
@@ -50,15 +52,19 @@ struct pool_made {
     enum pool_kind kind;
     char *details; /* or NULL */
     int64_t created_at_ms, updated_at_ms;
+    int64_t max_timeout_s; /* of its row */
 };
 
 struct runtime {
-    const char *name; /* borrowed from conf */
+    const char *name; /* borrowed from conf, or adopted */
+    bool adopted;     /* the name is owned */
     bool zygote;
     struct mutex lock;
     bool known; /* lock: the warden has it */
     uint32_t handle;
-    atomic_bool up; /* a sandbox of it has started once */
+    char image[128];            /* lock: the folder the warden was told */
+    atomic_bool up;             /* a sandbox of it has started once */
+    _Atomic uint32_t languages; /* 0: not looked for yet */
 };
 
 struct pool {
@@ -88,9 +94,11 @@ struct pools {
     struct cond cond;                  /* the refill thread has work */
     struct pool *made[POOLS_MADE_MAX]; /* lock: by name; each referenced */
     size_t made_count;                 /* lock */
-    struct runtime runtimes[CONF_POOLS_MAX];
-    size_t runtime_count;
-    uint64_t wanting_ms; /* lock: since when one is missing; 0: none */
+    struct runtime runtimes[CONF_POOLS_MAX + POOL_ADOPTED_MAX];
+    _Atomic size_t runtime_count; /* grows, under change_lock */
+    uint64_t wanting_ms;  /* lock: since when one is missing; 0: none */
+    uint64_t looked_ms;   /* refill thread: at the images */
+    uint32_t image_swaps; /* refill thread: as the warden counts them */
     struct thread refill;
 };
 
@@ -103,7 +111,8 @@ struct pool_row {
     char runtime[64];
     bool ephemeral;
     int64_t ready, max_sessions, cooldown_s, memory_bytes;
-    char *details; /* owned; or NULL */
+    int64_t max_timeout_s; /* 0: as the first pool has them */
+    char *details;         /* owned; or NULL */
     int64_t created_at_ms, updated_at_ms;
     enum session_egress egress;
     char *egress_allow; /* owned */
@@ -162,6 +171,8 @@ void pool_set(struct pools *ps, struct pool *pool,
               const struct warden_limits *limits);
 /* Releases all ready boxes; a pool that is gone gets no new ones. */
 void pool_empty(struct pools *ps, struct pool *pool);
+/* Releases every sandbox kept ready; those being made are not kept. */
+void pools_renew(struct pools *ps);
 
 /* table.c. All pools, configured ones first; lock is held. */
 size_t pools_count(const struct pools *ps);
@@ -169,6 +180,13 @@ struct pool *pools_at(struct pools *ps, size_t i);
 
 /* runtime.c */
 void runtimes_init(struct pools *ps);
+/* Tells the warden of images that were built since, and drops sandboxes kept
+ * ready of earlier ones. No lock is held. */
+void runtimes_look(struct pools *ps);
 void runtimes_done(struct pools *ps);
+
+/* An imported image as a runtime that made pools may have; NULL: there is no
+ * such image, or no room. change_lock is held. */
+struct runtime *runtime_adopt(struct pools *ps, const char *name);
 
 #endif

@@ -24,6 +24,7 @@
 #define BACKOFF_FIRST_MS 100u
 #define BACKOFF_MOST_MS 30000u
 #define LOOK_MS 1000u
+#define IMAGES_MS 3000u /* between two looks for new images */
 
 static bool as_ready(const struct pool *pool, const struct runtime *runtime,
                      const struct warden_limits *limits)
@@ -32,9 +33,9 @@ static bool as_ready(const struct pool *pool, const struct runtime *runtime,
            memcmp(limits, &pool->limits, sizeof(*limits)) == 0;
 }
 
-static struct box *pop(struct pools *ps, struct pool *pool,
-                       const struct runtime *runtime,
-                       const struct warden_limits *limits)
+static struct box *pop_box(struct pools *ps, struct pool *pool,
+                           const struct runtime *runtime,
+                           const struct warden_limits *limits)
 {
     struct box *box = NULL;
 
@@ -61,7 +62,7 @@ struct box *pool_take(struct pools *ps, struct pool *pool,
 {
     struct box *box;
 
-    while ((box = pop(ps, pool, runtime, limits))) {
+    while ((box = pop_box(ps, pool, runtime, limits))) {
         if (box_check(box) && box_kernel_alive(box))
             return box;
         let_go(box);
@@ -123,6 +124,22 @@ void pool_empty(struct pools *ps, struct pool *pool)
     release_beyond(ps, pool, 0);
 }
 
+void pools_renew(struct pools *ps)
+{
+    mutex_lock(&ps->lock);
+    for (size_t i = 0; i < pools_count(ps); i++) {
+        struct pool *p = pool_ref(pools_at(ps, i));
+
+        p->changes++;
+        mutex_unlock(&ps->lock);
+        pool_empty(ps, p);
+        pool_unref(p);
+        mutex_lock(&ps->lock);
+    }
+    cond_signal(&ps->cond);
+    mutex_unlock(&ps->lock);
+}
+
 /* ---- refilling ---------------------------------------------------------- */
 
 /* The caller of this and the following functions holds ps->lock. */
@@ -134,12 +151,6 @@ static unsigned made_ready(const struct pools *ps)
     for (size_t i = 0; i < ps->made_count; i++)
         sum += ps->made[i]->ready_count;
     return sum;
-}
-
-static bool room_for_made(const struct pools *ps)
-{
-    return ps->made_count && atomic_load(ps->parts.live) + made_ready(ps) <
-                                 ps->conf->max_sessions;
 }
 
 /* A pool of the configuration that keeps none ready still proves once that it
@@ -155,11 +166,13 @@ static bool wants_one(const struct pool *pool, bool room)
 
 /* The pool most in need that may be tried now, or NULL and when to look
  * again. What runs or was just taken comes first, for a while. */
-static struct pool *choose(struct pools *ps, uint64_t now,
-                           uint64_t *ret_again_ms)
+static struct pool *choose_pool(struct pools *ps, uint64_t now,
+                                uint64_t *ret_again_ms)
 {
     bool busy = atomic_load(ps->parts.active) > 0;
-    bool room = room_for_made(ps);
+    bool room =
+        ps->made_count &&
+        atomic_load(ps->parts.live) + made_ready(ps) < ps->conf->max_sessions;
     struct pool *best = NULL;
     uint64_t again = now + LOOK_MS;
     bool wanted = false;
@@ -200,19 +213,7 @@ static struct box *give_back(struct pools *ps)
     return most && most->ready_count ? most->ready[--most->ready_count] : NULL;
 }
 
-static void note_failure(struct pool *pool, const struct error *err)
-{
-    bool first = pool->backoff_ms == 0;
-
-    pool->backoff_ms =
-        first ? BACKOFF_FIRST_MS : MIN(pool->backoff_ms * 2, BACKOFF_MOST_MS);
-    pool->not_before_ms = clock_mono_ms() + pool->backoff_ms;
-    log_event(first ? LOG_WARN : LOG_DEBUG, "pool_refill_failed", "pool",
-              pool->conf->name, "error", err->message, "hint", err->hint,
-              NULL);
-}
-
-/* Still wanted, made as the pool wants them now, and there is room. */
+/* The pool still wants a box with these settings and has room for it. */
 static bool may_park(struct pools *ps, const struct pool *pool,
                      unsigned changes)
 {
@@ -226,6 +227,7 @@ static void refill_one(struct pools *ps, struct pool *pool)
 {
     struct runtime *runtime = pool->runtime;
     struct warden_limits limits = pool->limits;
+    const char *tier = pool->conf->isolation; /* outlives every pool */
     unsigned changes = pool->changes;
     struct box *box = NULL;
     struct error err;
@@ -236,13 +238,24 @@ static void refill_one(struct pools *ps, struct pool *pool)
     mutex_unlock(&ps->lock);
     rc = runtime_handle(ps, runtime, &handle, &err);
     if (rc == 0)
-        rc = box_open(ps->parts.link, handle, &limits, NULL, 0, true,
-                      ps->parts.stopping, &box, &err);
+        rc = box_open(ps->parts.link,
+                      &(struct box_spec){.runtime = handle,
+                                         .tier = tier,
+                                         .limits = &limits,
+                                         .background = true},
+                      ps->parts.stopping, &box, NULL, &err);
     if (box) /* made aside; who takes it has the usual turn */
         box_set_background(box, false);
     mutex_lock(&ps->lock);
     if (rc < 0) {
-        note_failure(pool, &err);
+        bool first = pool->backoff_ms == 0;
+
+        pool->backoff_ms = first ? BACKOFF_FIRST_MS
+                                 : MIN(pool->backoff_ms * 2, BACKOFF_MOST_MS);
+        pool->not_before_ms = clock_mono_ms() + pool->backoff_ms;
+        log_event(first ? LOG_WARN : LOG_DEBUG, "pool_refill_failed", "pool",
+                  pool->conf->name, "error", err.message, "hint", err.hint,
+                  NULL);
     } else {
         pool->backoff_ms = 0;
         atomic_store(&runtime->up, true);
@@ -272,7 +285,14 @@ static void pool_refill_main(void *arg)
             mutex_lock(&ps->lock);
             continue;
         }
-        pool = choose(ps, clock_mono_ms(), &again);
+        if (clock_mono_ms() - ps->looked_ms >= IMAGES_MS) {
+            mutex_unlock(&ps->lock);
+            runtimes_look(ps);
+            mutex_lock(&ps->lock);
+            ps->looked_ms = clock_mono_ms();
+            continue;
+        }
+        pool = choose_pool(ps, clock_mono_ms(), &again);
         if (pool)
             refill_one(ps, pool);
         else

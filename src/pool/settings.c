@@ -90,22 +90,12 @@ static const struct limit_row limits[] = {
     {"shm_bytes", true, NONE, POOL(shm_bytes), NONE, GRANTED(shm_bytes), 0},
 };
 
-static uint64_t get(const void *base, size_t offset, bool wide)
+static uint64_t limit_get(const void *base, size_t offset, bool wide)
 {
     const char *at = (const char *)base + offset;
 
     return wide ? *(const uint64_t *)(const void *)at
                 : *(const uint32_t *)(const void *)at;
-}
-
-static void set(void *base, size_t offset, bool wide, uint64_t value)
-{
-    char *at = (char *)base + offset;
-
-    if (wide)
-        *(uint64_t *)(void *)at = value;
-    else
-        *(uint32_t *)(void *)at = (uint32_t)value;
 }
 
 int pool_limits_grant(const struct conf_pool *pool,
@@ -116,11 +106,12 @@ int pool_limits_grant(const struct conf_pool *pool,
 
     for (size_t i = 0; i < ARRAY_SIZE(limits); i++) {
         const struct limit_row *r = &limits[i];
-        uint64_t given = get(pool, r->by_default, r->wide);
-        uint64_t wish = r->asked == NONE ? 0 : get(asked, r->asked, r->wide);
+        uint64_t given = limit_get(pool, r->by_default, r->wide);
+        uint64_t wish =
+            r->asked == NONE ? 0 : limit_get(asked, r->asked, r->wide);
 
         if (wish) {
-            uint64_t most = MAX(get(pool, r->most, r->wide), given);
+            uint64_t most = MAX(limit_get(pool, r->most, r->wide), given);
 
             if (wish < MIN(r->least, given) || wish > most)
                 return error_set(err, ERR_INVALID,
@@ -131,7 +122,13 @@ int pool_limits_grant(const struct conf_pool *pool,
                                  (unsigned long long)most);
             given = wish;
         }
-        set(&granted, r->granted, r->wide, given);
+
+        char *at = (char *)&granted + r->granted;
+
+        if (r->wide)
+            *(uint64_t *)(void *)at = given;
+        else
+            *(uint32_t *)(void *)at = (uint32_t)given;
     }
     *ret = granted;
     return 0;

@@ -89,16 +89,6 @@ void pools_made_drop(struct pools *ps, struct pool *pool)
     pool_unref(pool);
 }
 
-static void drop_all(struct pools *ps)
-{
-    while (ps->made_count) {
-        struct pool *pool = ps->made[ps->made_count - 1];
-
-        pool_empty(ps, pool);
-        pools_made_drop(ps, pool);
-    }
-}
-
 /* ---- references --------------------------------------------------------- */
 
 struct pool *pool_ref(struct pool *pool)
@@ -197,15 +187,6 @@ void pool_sessions_add(struct pool *pool, int delta)
 
 /* ---- show ------------------------------------------------------- */
 
-static void fill_made(const struct pool_made *made, struct pool_info *ret)
-{
-    (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s", made->tenant);
-    ret->kind = made->kind;
-    ret->created_at_ms = made->created_at_ms;
-    ret->updated_at_ms = made->updated_at_ms;
-    ret->details = xstrdup(made->details);
-}
-
 /* lock is held. */
 static void fill_info(struct pool *pool, struct pool_info *ret)
 {
@@ -220,7 +201,9 @@ static void fill_info(struct pool *pool, struct pool_info *ret)
         .sessions = atomic_load(&pool->sessions),
         .max_sessions = conf->max_sessions,
         .cooldown_s = conf->cooldown_s,
+        .python_timeout_s = conf->python_timeout_s,
         .python_timeout_max_s = conf->python_timeout_max_s,
+        .shell_timeout_s = conf->shell_timeout_s,
         .shell_timeout_max_s = conf->shell_timeout_max_s,
         .memory_bytes = conf->memory_bytes,
         .egress_allow = xstrdup(conf->egress_allow ? conf->egress_allow : ""),
@@ -231,8 +214,14 @@ static void fill_info(struct pool *pool, struct pool_info *ret)
     (void)session_sharing_parse(conf->sharing, &ret->sharing);
     (void)snprintf(ret->name, sizeof(ret->name), "%s", conf->name);
     (void)snprintf(ret->runtime, sizeof(ret->runtime), "%s", conf->runtime);
-    if (pool->made)
-        fill_made(pool->made, ret);
+    if (pool->made) {
+        (void)snprintf(ret->tenant, sizeof(ret->tenant), "%s",
+                       pool->made->tenant);
+        ret->kind = pool->made->kind;
+        ret->created_at_ms = pool->made->created_at_ms;
+        ret->updated_at_ms = pool->made->updated_at_ms;
+        ret->details = xstrdup(pool->made->details);
+    }
 }
 
 void pools_info(struct pools *ps, struct pool *pool, struct pool_info *ret)
@@ -328,7 +317,14 @@ void pools_close(struct pools *ps)
 {
     if (!ps)
         return;
-    drop_all(ps);
+
+    while (ps->made_count) {
+        struct pool *pool = ps->made[ps->made_count - 1];
+
+        pool_empty(ps, pool);
+        pools_made_drop(ps, pool);
+    }
+
     runtimes_done(ps);
     mutex_done(&ps->change_lock);
     mutex_done(&ps->lock);

@@ -18,7 +18,7 @@
 
 /* Its bytes cannot go while it is held. */
 struct kept {
-    struct workspaces *w;
+    struct blobs *blobs;
     struct workspace_file file;
     bool pinned;
 };
@@ -26,23 +26,24 @@ struct kept {
 static void kept_done(struct kept *k)
 {
     if (k->pinned)
-        blob_release(workspaces_blobs(k->w), k->file.sha256);
+        blob_release(k->blobs, k->file.sha256);
     workspace_file_done(&k->file);
 }
 
 /* Found, pinned, and looked for again: if its bytes went before they were
  * pinned, the version says so now. */
-static int kept_find(struct workspaces *w, const struct actor *who,
+static int kept_find(struct session *se, const struct actor *who,
                      const char *file, struct kept *ret, struct error *err)
 {
+    struct workspaces *w = se->m->workspaces;
     struct workspace_file again = {0};
     char workspace[ID_MAX];
     int rc =
         workspace_file_find(w, who, file, NULL, &ret->file, workspace, err);
 
-    ret->w = w;
+    ret->blobs = se->m->core->blobs;
     if (rc == 0)
-        rc = blob_pin(workspaces_blobs(w), ret->file.sha256, err);
+        rc = blob_pin(ret->blobs, ret->file.sha256, err);
     ret->pinned = rc == 0;
     if (rc == 0)
         rc = workspace_file_find(w, who, file, ret->file.version, &again,
@@ -120,7 +121,7 @@ int session_attach_link(struct session *se, const struct actor *who,
     while (found < count && rc == 0) {
         struct kept *k = &kept[found];
 
-        rc = kept_find(se->m->workspaces, who, files[found].file, k, err);
+        rc = kept_find(se, who, files[found].file, k, err);
         puts[found] = put_of(k, files[found].path);
         if (rc == 0)
             rc = session_admit_upload(se, who, &puts[found], err);
@@ -152,7 +153,7 @@ int session_attach_copy(struct session *se, const struct actor *who,
     for (size_t i = 0; i < count && rc == 0; i++) {
         struct kept k cleanup(kept_done) = {0};
 
-        rc = kept_find(se->m->workspaces, who, files[i].file, &k, err);
+        rc = kept_find(se, who, files[i].file, &k, err);
         if (rc == 0) {
             struct workspace_change put = put_of(&k, files[i].path);
 
@@ -166,25 +167,24 @@ int session_attach_copy(struct session *se, const struct actor *who,
 
 /* ---- later -------------------------------------------------------------- */
 
-/* Nobody has used the sandbox yet, or is about to: it may be made again.
- * Keeps new turns out. */
+/* True if the sandbox was never used and no turn waits for it, so that it may
+ * be created again. Keeps new turns out. */
 static bool take_untouched(struct session *se)
 {
     bool mine;
 
     mutex_lock(&se->lock);
-    mine = session_wake_untouched(se) && !se->exclusive && !se->queue_head;
+    mine = session_untouched(se) && se->turn == TURN_FREE && !se->queue_head;
     if (mine)
-        se->exclusive = true;
+        session_state_event(se, EV_CLOSE);
     mutex_unlock(&se->lock);
     return mine;
 }
 
-static void give(struct session *se)
+static void attach_reopen(struct session *se)
 {
     mutex_lock(&se->lock);
-    se->exclusive = false;
-    cond_broadcast(&se->cond);
+    session_state_event(se, EV_OPEN);
     mutex_unlock(&se->lock);
 }
 
@@ -200,8 +200,8 @@ static int copy_live(struct session *se, const struct workspace_change *put,
     return rc;
 }
 
-/* The file is kept, so a sandbox that cannot be made now is made with it when
- * one is needed. One that somebody has come to use meanwhile gets a copy. */
+/* The file is stored, so a sandbox that cannot be created now gets it when one
+ * is needed. A sandbox that is in use by now gets a copy. */
 static int link_below(struct session *se, const struct actor *who,
                       const struct put_file *what, struct session_file *ret,
                       struct error *err)
@@ -216,16 +216,16 @@ static int link_below(struct session *se, const struct actor *who,
     return made > 0 ? copy_live(se, &what->put, err) : rc;
 }
 
-static int attach(struct session *se, const struct actor *who,
-                  const struct session_attach *file, struct session_file *ret,
-                  struct error *err)
+static int attach_file(struct session *se, const struct actor *who,
+                       const struct session_attach *file,
+                       struct session_file *ret, struct error *err)
 {
     struct kept k cleanup(kept_done) = {0};
     struct put_file what = {.kind = "copy", .action = "file.copy"};
     int rc = session_attach_check(file, 1, err);
 
     if (rc == 0)
-        rc = kept_find(se->m->workspaces, who, file->file, &k, err);
+        rc = kept_find(se, who, file->file, &k, err);
     if (rc < 0)
         return rc;
     what.put = put_of(&k, file->path);
@@ -239,7 +239,7 @@ static int attach(struct session *se, const struct actor *who,
         memcpy(ret->sha256, k.file.sha256, sizeof(ret->sha256));
     } else if (take_untouched(se)) {
         rc = link_below(se, who, &what, ret, err);
-        give(se);
+        attach_reopen(se);
     } else {
         rc = session_put_file(se, who, &what, ret, err);
     }
@@ -259,7 +259,7 @@ int session_attach(struct sessions *s, const struct actor *who, const char *id,
 
     if (!se)
         return -(int)err->code;
-    rc = attach(se, who, what, ret, err);
+    rc = attach_file(se, who, what, ret, err);
     session_files_end(se);
     return rc;
 }

@@ -35,7 +35,8 @@ struct inode {
 struct commit_job {
     struct session *se;
     struct box *box;
-    struct execution *e; /* NULL: between executions */
+    /* NULL: between executions */
+    const struct session_commit_origin *origin;
     struct changes *ch;
     struct workspace_change *set;
     size_t count;
@@ -60,9 +61,9 @@ struct commit_job {
 #define ROOM_FROM (1u << 20)
 #define HOLD_WAIT_MS 30000u
 
-static void keep_done(struct commit_job *k)
+static void commit_job_done(struct commit_job *k)
 {
-    struct blobs *blobs = workspaces_blobs(k->se->m->workspaces);
+    struct blobs *blobs = k->se->m->core->blobs;
 
     for (size_t i = 0; i < k->name_count; i++)
         if (k->names[i][0] && !k->alias[i] && !k->unstored[i])
@@ -90,7 +91,7 @@ int session_commit_domain(struct session *se, char ret[BLOB_OWNER],
 
 /* ---- bytes -------------------------------------------------------------- */
 
-static void skip(struct change *c, int why)
+static void skip_change(struct change *c, int why)
 {
     c->kind = INIT_ENTRY_SKIPPED;
     c->size = (uint64_t)why;
@@ -127,7 +128,7 @@ static struct inode *find_inode(struct commit_job *k, const struct inode *key)
 /* The kernel's word, not the session's. Without a time of birth the time of
  * the last change stands in: then links that are made meanwhile are read
  * again, which the quota bounds. */
-static struct inode identify(int fd, const struct stat *st)
+static struct inode identify_inode(int fd, const struct stat *st)
 {
     struct inode key = {.dev = st->st_dev, .ino = st->st_ino};
     const struct timespec *changed = &st->st_ctim;
@@ -153,7 +154,7 @@ static void make_inodes(struct commit_job *k, size_t changes)
 
 /* Another name of a file that was read for this commit has its bytes: true as
  * of the moment they were read. */
-static void share(struct commit_job *k, size_t i, size_t first)
+static void share_inode(struct commit_job *k, size_t i, size_t first)
 {
     memcpy(k->names[i], k->names[first], sizeof(k->names[i]));
     k->alias[i] = true;
@@ -180,18 +181,18 @@ static int open_changed(struct commit_job *k, struct change *c,
     fd = reply.errnum ? -1 : reply.fd;
     *ret_fd = -1;
     if (reply.errnum) {
-        skip(c, reply.errnum); /* gone again, or not ours to read */
+        skip_change(c, reply.errnum); /* gone again, or not ours to read */
         return 0;
     }
     rc = box_file_check_fd(fd, false, &st, err);
     if (rc < 0)
         return rc;
     if (too_large(k, &st)) {
-        skip(c, EFBIG);
+        skip_change(c, EFBIG);
         return 0;
     }
     c->size = (uint64_t)st.st_size;
-    *ret = identify(fd, &st);
+    *ret = identify_inode(fd, &st);
     *ret_fd = take_fd(fd);
     return 0;
 }
@@ -201,13 +202,13 @@ static int open_changed(struct commit_job *k, struct change *c,
  * they have left its memory, show zeros in their place; only a sync tells. */
 static bool is_lost(const struct commit_job *k, int fd)
 {
-    return disk_full_since(k->se->m->parts.disk, box_created_ms(k->box)) &&
+    return disk_full_since(k->se->m->disk, box_created_ms(k->box)) &&
            fsync(fd) < 0;
 }
 
 static struct actor actor_of(const struct commit_job *k)
 {
-    return k->e ? session_execution_author(k->se, k->e) : session_actor(k->se);
+    return k->origin ? k->origin->author : session_actor(k->se);
 }
 
 /* Do the quotas leave room for so much more? Asked before it is stored. */
@@ -232,7 +233,7 @@ static int check_room(struct commit_job *k, uint64_t size, bool *ret_fits,
 static int write_blob(struct commit_job *k, size_t i, int fd,
                       struct error *err)
 {
-    struct blobs *blobs = workspaces_blobs(k->se->m->workspaces);
+    struct blobs *blobs = k->se->m->core->blobs;
     struct change *c = &k->ch->items[i];
     struct blob_writer *w cleanup(blob_abort) = NULL;
     int rc = blob_begin_held(blobs, k->domain, k->hold, &w, err);
@@ -262,11 +263,11 @@ static int store_file(struct commit_job *k, size_t i, struct error *err)
         return rc;
     known = find_inode(k, &key);
     if (known->first && !known->lost) {
-        share(k, i, known->first - 1);
+        share_inode(k, i, known->first - 1);
         return 0;
     }
     if (known->lost || is_lost(k, fd)) {
-        skip(c, ENOSPC);
+        skip_change(c, ENOSPC);
         key.first = i + 1;
         key.lost = true; /* a second sync would not tell again */
         *known = key;
@@ -288,7 +289,7 @@ static int store_file(struct commit_job *k, size_t i, struct error *err)
 /* Disk space for all of it before the first byte is copied. What pid 1 claims
  * is enough for that: a session cannot have more than its disk holds, and
  * what turns out to be more is reserved as it is written. */
-static int reserve(struct commit_job *k, struct error *err)
+static int reserve_disk(struct commit_job *k, struct error *err)
 {
     uint64_t sum = 0, most = k->se->limits.scratch_bytes;
 
@@ -307,8 +308,8 @@ static int reserve(struct commit_job *k, struct error *err)
     memset(k->inodes, 0, (k->inode_mask + 1) * sizeof(*k->inodes));
     if (sum < ROOM_FROM)
         return 0;
-    return blob_hold_new(workspaces_blobs(k->se->m->workspaces), k->domain,
-                         sum, clock_mono_ms() + HOLD_WAIT_MS, &k->hold, err);
+    return blob_hold_new(k->se->m->core->blobs, k->domain, sum,
+                         clock_mono_ms() + HOLD_WAIT_MS, &k->hold, err);
 }
 
 /* The code itself, so that a version can say what made it. */
@@ -318,12 +319,11 @@ static int store_code(struct commit_job *k, struct error *err)
     uint64_t size;
     int rc;
 
-    if (!k->e || !k->e->code)
+    if (!k->origin || !k->origin->code)
         return 0;
-    rc =
-        blob_begin(workspaces_blobs(k->se->m->workspaces), k->domain, &w, err);
+    rc = blob_begin(k->se->m->core->blobs, k->domain, &w, err);
     if (rc == 0)
-        rc = blob_write(w, k->e->code, k->e->code_len, err);
+        rc = blob_write(w, k->origin->code, k->origin->code_len, err);
     if (rc == 0)
         rc = blob_finish(&w, k->code, &size, err);
     return rc;
@@ -331,8 +331,8 @@ static int store_code(struct commit_job *k, struct error *err)
 
 /* ---- the set ------------------------------------------------------------ */
 
-static void add(struct commit_job *k, size_t i,
-                enum workspace_change_kind kind)
+static void add_to_set(struct commit_job *k, size_t i,
+                       enum workspace_change_kind kind)
 {
     const struct change *c = &k->ch->items[i];
 
@@ -359,7 +359,7 @@ static int build_set(struct commit_job *k, struct error *err)
     int rc = session_commit_domain(k->se, k->domain, err);
 
     if (n >= BATCH_FROM)
-        k->batch = blob_batch_new(workspaces_blobs(k->se->m->workspaces));
+        k->batch = blob_batch_new(k->se->m->core->blobs);
     k->set = xcalloc(n, sizeof(*k->set));
     k->names = xcalloc(n, sizeof(*k->names));
     k->alias = xcalloc(n, sizeof(*k->alias));
@@ -367,18 +367,18 @@ static int build_set(struct commit_job *k, struct error *err)
     k->name_count = n;
     make_inodes(k, n);
     if (rc == 0)
-        rc = reserve(k, err);
+        rc = reserve_disk(k, err);
     for (size_t i = 0; i < n && rc == 0; i++) {
         struct change *c = &k->ch->items[i];
 
         if (c->kind == INIT_ENTRY_WROTE)
             rc = store_file(k, i, err);
         if (k->names[i][0])
-            add(k, i, CHANGE_PUT);
+            add_to_set(k, i, CHANGE_PUT);
         else if (c->kind == INIT_ENTRY_GONE || took_place(c))
-            add(k, i, CHANGE_REMOVE);
+            add_to_set(k, i, CHANGE_REMOVE);
         else if (c->kind == INIT_ENTRY_CLEARED)
-            add(k, i, CHANGE_CLEAR);
+            add_to_set(k, i, CHANGE_CLEAR);
     }
     if (rc == 0 && k->batch)
         rc = blob_batch_finish(&k->batch, err);
@@ -402,30 +402,31 @@ int session_commit_make_workspace(struct session *se, const struct actor *who,
     return rc;
 }
 
-static int commit(struct commit_job *k, struct workspace_commit *ret,
-                  struct error *err)
+static int commit_set(struct commit_job *k, struct workspace_commit *ret,
+                      struct error *err)
 {
     struct actor who = actor_of(k);
-    const struct execution *e = k->e;
+    const struct session_commit_origin *o = k->origin;
     struct workspace_commit_spec spec = {
         .kind = "execution",
         .action = "execution.commit",
         .base = k->se->base,
         .session = k->se->id,
+        .fence = atomic_load(&k->se->fence),
         .changes = k->set,
         .count = k->count,
         .governed = true, /* code wrote it */
     };
     int rc = session_commit_make_workspace(k->se, &who, err);
 
-    if (e) {
-        spec.execution = e->info.id;
-        spec.language = e->info.language == EXEC_SHELL ? "shell" : "python";
+    if (o) {
+        spec.execution = o->execution;
+        spec.language = o->language;
         spec.code_sha256 = k->code[0] ? k->code : NULL;
-        spec.conversation = e->conversation;
-        spec.message = e->message;
-        spec.lock_tokens = (const char *const *)e->lock_tokens;
-        spec.lock_count = e->lock_count;
+        spec.conversation = o->conversation;
+        spec.message = o->message;
+        spec.lock_tokens = o->lock_tokens;
+        spec.lock_count = o->lock_count;
     }
     if (rc == 0)
         rc = workspace_commit(k->se->m->workspaces, &who, k->se->workspace,
@@ -437,6 +438,8 @@ void session_commit_advance(struct session *se,
                             const struct workspace_commit *done)
 {
     mutex_lock(&se->lock);
+    if (done->id[0])
+        se->own_commit = MAX(se->own_commit, done->seq);
     if (done->id[0] && done->seq == se->base + 1) {
         se->base = done->seq;
         se->base_id_seq = done->seq;
@@ -445,90 +448,238 @@ void session_commit_advance(struct session *se,
     mutex_unlock(&se->lock);
 }
 
-/* What was not kept is looked at again with the next execution. */
-static void record_over_quota(struct commit_job *k,
-                              const struct workspace_commit *done,
-                              struct observations *observed)
+/* ---- files over quota ---------------------------------------------------
+ * Files that exceed the quota of the workspace are not committed. Every
+ * execution tries to commit them again. Only the execution that wrote such a
+ * file ends with the outcome `limit`; later executions that leave it unchanged
+ * only report how many there are.
+ */
+
+#define OVER_QUOTA_MAX 20000u /* files beyond it count as new each time */
+
+struct over_quota_file {
+    struct idmap_node node;
+    char sha256[BLOB_NAME];
+    char path[];
+};
+
+static void over_quota_clear(struct idmap *m)
 {
-    session_commit_advance(k->se, done);
-    for (size_t i = 0; i < done->count; i++) {
-        enum workspace_fate fate = done->results[i].fate;
+    for (size_t i = 0; i < m->size; i++)
+        while (m->buckets[i]) {
+            struct idmap_node *n = m->buckets[i];
+
+            m->buckets[i] = n->next;
+            free(container_of(n, struct over_quota_file, node));
+        }
+    idmap_done(m);
+    *m = (struct idmap){0};
+}
+
+void session_over_quota_done(struct session *se)
+{
+    over_quota_clear(&se->over_quota);
+}
+
+/* Told before, and the same bytes still. */
+static bool was_reported(const struct session *se,
+                         const struct workspace_file *f)
+{
+    struct idmap_node *n = idmap_find(&se->over_quota, f->path);
+
+    return n && strcmp(container_of(n, struct over_quota_file, node)->sha256,
+                       f->sha256) == 0;
+}
+
+static void over_quota_add(struct idmap *m, const struct workspace_file *f)
+{
+    size_t len = strlen(f->path) + 1;
+    struct over_quota_file *u;
+
+    if (m->count >= OVER_QUOTA_MAX)
+        return;
+    u = xmalloc(sizeof(*u) + len);
+    memcpy(u->path, f->path, len);
+    memcpy(u->sha256, f->sha256, sizeof(u->sha256));
+    idmap_add(m, &u->node, u->path);
+}
+
+static void over_quota_update(struct commit_job *k,
+                              struct session_commit_report *ret)
+{
+    struct session *se = k->se;
+    struct idmap now = {0};
+
+    for (size_t i = 0; i < ret->done.count; i++) {
+        const struct workspace_result *r = &ret->done.results[i];
+        bool old;
+
+        if (r->fate != FATE_QUOTA)
+            continue;
+        old = was_reported(se, &r->file);
+        if (!old && k->origin && ret->over_quota_new++ == 0)
+            (void)snprintf(ret->over_quota_path, sizeof(ret->over_quota_path),
+                           "%s", r->file.path);
+        if (old || k->origin) /* between executions nothing reports it */
+            over_quota_add(&now, &r->file);
+    }
+    over_quota_clear(&se->over_quota);
+    se->over_quota = now;
+}
+
+/* ---- the whole ---------------------------------------------------------- */
+
+/* What was not kept is looked at again with the next execution. */
+static void after_commit(struct commit_job *k,
+                         struct session_commit_report *ret)
+{
+    struct actor who = actor_of(k);
+    struct workspace_info info;
+    struct error ignored;
+
+    session_commit_advance(k->se, &ret->done);
+    for (size_t i = 0; i < ret->done.count; i++) {
+        enum workspace_fate fate = ret->done.results[i].fate;
 
         if (fate == FATE_QUOTA || fate == FATE_LOCKED)
             k->se->rescan = true;
     }
-    session_over_quota_update(k->se, done, observed);
-    if (observed && observed->over_quota_new) {
-        struct actor who = actor_of(k);
-        struct workspace_info info;
-        struct error ignored;
-
-        if (workspace_get(k->se->m->workspaces, &who, k->se->workspace, &info,
-                          &ignored) == 0)
-            observed->quota_bytes = info.quota_bytes;
-    }
+    over_quota_update(k, ret);
+    if (ret->over_quota_new &&
+        workspace_get(k->se->m->workspaces, &who, k->se->workspace, &info,
+                      &ignored) == 0)
+        ret->quota_bytes = info.quota_bytes;
 }
 
-static void record_commit_failure(struct commit_job *k,
-                                  const struct error *err,
-                                  struct observations *observed)
+bool session_commit_changes(struct session *se, struct box *box,
+                            const struct session_commit_origin *origin,
+                            struct changes *ch,
+                            struct session_commit_report *ret)
 {
-    k->se->rescan = true;
-    log_event(LOG_ERROR, "files_not_kept", "session", k->se->id, "error",
-              err->message, NULL);
-    if (observed && err->code == ERR_FORBIDDEN)
-        observed->commit_denied = true;
-    if (observed)
-        (void)snprintf(observed->commit_failure,
-                       sizeof(observed->commit_failure), "%.310s",
-                       err->message);
-}
+    struct commit_job k cleanup(commit_job_done) = {
+        .se = se, .box = box, .origin = origin, .ch = ch};
 
-void session_commit_changes(struct session *se, struct box *box,
-                            struct execution *e, struct changes *ch,
-                            struct observations *observed)
-{
-    struct commit_job k cleanup(keep_done) = {
-        .se = se, .box = box, .e = e, .ch = ch};
-    struct workspace_commit done = {0};
-    struct error err;
-    int rc;
-
-    if (se->ephemeral) {
-        session_file_results_ephemeral(se, e, ch);
-        return;
-    }
+    *ret = (struct session_commit_report){0};
     if (ch->count == 0 && !ch->cut) {
         if (!se->rescan)
             session_over_quota_done(se); /* all was looked at: none is left */
-        return;
+        return false;
     }
-    rc = build_set(&k, &err);
-    if (rc == 0 && k.count) {
-        rc = store_code(&k, &err);
-        if (rc == 0)
-            rc = commit(&k, &done, &err);
+    ret->rc = build_set(&k, &ret->err);
+    if (ret->rc == 0 && k.count) {
+        ret->rc = store_code(&k, &ret->err);
+        if (ret->rc == 0)
+            ret->rc = commit_set(&k, &ret->done, &ret->err);
     }
-    if (rc < 0)
-        record_commit_failure(&k, &err, observed);
-    else
-        record_over_quota(&k, &done, observed);
-    if (e)
-        session_file_results(e, ch, &done, rc < 0 ? &err : NULL);
-    workspace_commit_done(&done);
+    if (ret->rc == 0) {
+        after_commit(&k, ret);
+        return true;
+    }
+    se->rescan = true;
+    log_event(LOG_ERROR, "files_not_kept", "session", se->id, "error",
+              ret->err.message, NULL);
+    return true;
+}
+
+bool session_scan_begin(struct session *se, struct box *box)
+{
+    return box_scan_begin(box, se->rescan);
+}
+
+bool session_scan_end(struct session *se, struct box *box, bool begun,
+                      char *io, struct changes *ret,
+                      struct broker_reply *ret_reply)
+{
+    bool scanned = begun && box_scan_end(box, io, ret, ret_reply) == 0;
+
+    ret->cut |= !scanned;
+    se->rescan = !scanned;
+    return scanned;
 }
 
 void session_commit_rest(struct session *se, struct box *box)
 {
     struct changes ch cleanup(box_changes_done) = {0};
+    struct session_commit_report report;
     char *io cleanup(mem_free) = NULL;
     struct broker_reply reply;
 
     if (se->ephemeral || !box_scan_begin(box, se->rescan))
         return;
     io = xmalloc(SESSION_IO_SIZE);
-    if (box_scan_end(box, io, &ch, &reply) == 0) {
-        se->rescan = false;
-        session_commit_changes(se, box, NULL, &ch, NULL);
+    if (box_scan_end(box, io, &ch, &reply) < 0)
+        return;
+    se->rescan = false;
+    if (session_commit_changes(se, box, NULL, &ch, &report))
+        workspace_commit_done(&report.done);
+}
+
+/* ---- what an execution sees --------------------------------------------- */
+
+int64_t session_base(struct session *se, char ret_id[ID_MAX])
+{
+    int64_t seq = se->ephemeral ? 0 : se->base;
+
+    ret_id[0] = '\0';
+    mutex_lock(&se->lock);
+    if (seq && se->base_id_seq == seq)
+        memcpy(ret_id, se->base_id, ID_MAX);
+    mutex_unlock(&se->lock);
+    return seq;
+}
+
+void session_base_learn(struct session *se, int64_t seq, const char *id)
+{
+    mutex_lock(&se->lock);
+    if (se->base_id_seq < seq) {
+        se->base_id_seq = seq;
+        (void)snprintf(se->base_id, sizeof(se->base_id), "%s", id);
     }
+    mutex_unlock(&se->lock);
+}
+
+/* ---- ephemeral: names only, and only in memory -------------------------- */
+
+#define SEEN_MAX 200000u
+
+struct seen {
+    struct idmap_node node;
+    char path[];
+};
+
+void session_seen_done(struct session *se)
+{
+    for (size_t i = 0; i < se->seen.size; i++)
+        while (se->seen.buckets[i]) {
+            struct idmap_node *n = se->seen.buckets[i];
+
+            se->seen.buckets[i] = n->next;
+            free(container_of(n, struct seen, node));
+        }
+    idmap_done(&se->seen);
+}
+
+bool session_seen_add(struct session *se, const char *path)
+{
+    struct seen *s;
+
+    if (idmap_find(&se->seen, path))
+        return true;
+    if (se->seen.count >= SEEN_MAX)
+        return false;
+    s = xmalloc(sizeof(*s) + strlen(path) + 1);
+    memcpy(s->path, path, strlen(path) + 1);
+    idmap_add(&se->seen, &s->node, s->path);
+    return false;
+}
+
+bool session_seen_remove(struct session *se, const char *path)
+{
+    struct idmap_node *n = idmap_find(&se->seen, path);
+
+    if (!n)
+        return false;
+    idmap_remove(&se->seen, n);
+    free(container_of(n, struct seen, node));
+    return true;
 }

@@ -14,14 +14,17 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/thread.h"
+#include "node/node.h"
+#include "quota/quota.h"
 #include "session/session_int.h"
 
 struct plan {
     struct pool *pool; /* referenced */
     struct runtime *runtime;
     struct warden_limits limits;
-    struct session_net *net;
+    struct network *network;
     bool ephemeral;
+    bool asleep; /* without a sandbox */
     enum session_sharing sharing;
 };
 
@@ -50,7 +53,7 @@ static int check_text(const struct session_spec *spec, struct error *err)
 static void plan_done(struct plan *plan)
 {
     pool_unref(plan->pool);
-    session_net_free(plan->net);
+    network_unref(plan->network);
 }
 
 static int make_plan(struct sessions *m, const struct actor *who,
@@ -78,6 +81,9 @@ static int make_plan(struct sessions *m, const struct actor *who,
     if (plan.ephemeral && spec->workspace)
         return error_set(err, ERR_INVALID,
                          "an ephemeral session cannot have a workspace");
+    /* What an ephemeral one is given, and a network that was asked for, are
+     * checked by making them. */
+    plan.asleep = spec->asleep && !plan.ephemeral && !spec->network;
     plan.sharing =
         session_sharing_settle(m, who, pool_conf(plan.pool), spec->sharing);
     *ret = plan;
@@ -85,8 +91,9 @@ static int make_plan(struct sessions *m, const struct actor *who,
     return 0;
 }
 
-/* Who is bound to sessions makes none; who is bound to workspaces makes them
- * there. Asked before anything is looked for, so that nothing shows (I3). */
+/* A principal bound to sessions cannot create any; one bound to workspaces
+ * creates sessions there. Checked before any lookup, so that the answer
+ * reveals nothing (I3). */
 static int check_bounds(const struct actor *who,
                         const struct session_spec *spec, struct error *err)
 {
@@ -104,7 +111,7 @@ static int check_bounds(const struct actor *who,
     return 0;
 }
 
-/* One that is named must be there for the actor to see. */
+/* A workspace that is named must be visible to the actor. */
 static int check_workspace(struct sessions *m, const struct actor *who,
                            const struct session_spec *spec, struct error *err)
 {
@@ -143,25 +150,25 @@ static struct session *session_new(struct sessions *m, struct tenant *t,
             spec->identifier);
     se->cooldown_s = spec->cooldown_s;
     se->limits = plan->limits;
-    se->net = take_ptr(plan->net);
+    se->net = take_ptr(plan->network);
     se->ephemeral = plan->ephemeral;
     se->transient = spec->transient;
+    se->source = spec->source;
     se->left = spec->left;
     se->left_ctx = spec->left_ctx;
     se->made = spec->workspace != NULL;
     (void)snprintf(se->owner, sizeof(se->owner), "%s", who->key);
     se->owner_admin = who->admin;
-    atomic_init(&se->policy_version, policy_current(m->parts.govern.policy));
+    atomic_init(&se->policy_version, policy_current(m->govern.policy));
     if (spec->workspace)
         (void)snprintf(se->workspace, sizeof(se->workspace), "%s",
                        spec->workspace);
     else if (!se->ephemeral)
         ids_make("ws", se->workspace);
+    session_bind_network(se);
     mutex_init(&se->lock); /* cannot fail on Linux */
     cond_init(&se->cond);
-    /* Nobody else sees it yet. */
-    se->state = SESSION_STARTING;
-    se->moving = true;
+    session_state_init(se, plan->asleep ? PHASE_DORMANT : PHASE_CREATING);
     return se;
 }
 
@@ -171,36 +178,6 @@ int session_still_wanted(const struct session *se, struct error *err)
         return 0;
     return error_set(err, ERR_CONFLICT,
                      "who asked for it went away while it was made");
-}
-
-/* Ready ones have nothing mounted. */
-static bool ready_will_do(const struct session *se)
-{
-    return se->tree.count == 0;
-}
-
-static int get_box(struct session *se, struct box **ret, struct error *err)
-{
-    struct sessions *m = se->m;
-    uint32_t handle;
-    int rc = session_sandbox_pin_tree(se, &se->tree, err);
-
-    if (rc < 0)
-        return rc;
-    se->base = se->tree.seq;
-    *ret = ready_will_do(se)
-               ? pool_take(m->pools, se->pool, se->runtime, &se->limits)
-               : NULL;
-    session_metrics_add(m, *ret ? &m->counters.ready_taken
-                                : &m->counters.ready_missed);
-    if (*ret)
-        return 0;
-    rc = runtime_handle(m->pools, se->runtime, &handle, err);
-    if (rc == 0)
-        rc = session_sandbox_create(se, handle, &se->tree, ret, err);
-    if (rc == 0)
-        runtime_set_up(se->runtime);
-    return rc;
 }
 
 static void settle_in(struct session *se, struct box *box)
@@ -213,16 +190,18 @@ static void settle_in(struct session *se, struct box *box)
     se->created_at_ms = m->last_created_ms;
     mutex_unlock(&m->lock);
     se->left = NULL; /* what it would ask is its maker's alone */
-    se->box = box;
-    se->interpreter = 1;
-    se->woken_ms = clock_mono_ms();
     session_touch(se);
-    se->moving = false;
-    session_state_set(se, SESSION_IDLE);
+    if (box) { /* no other thread sees it yet */
+        se->box = box;
+        se->interpreter = 1;
+        se->woken_ms = clock_mono_ms();
+        session_state_event(se, EV_CREATED);
+    }
+    session_state_check(se);
 }
 
 /* Not in a pool that was removed meanwhile: its sessions have been ended. */
-static int publish(struct session *se, struct error *err)
+static int publish_session(struct session *se, struct error *err)
 {
     struct sessions *m = se->m;
     int rc;
@@ -233,7 +212,7 @@ static int publish(struct session *se, struct error *err)
         mutex_unlock(&m->lock);
         return rc;
     }
-    session_idmap_add(&m->table, &se->node, se->id);
+    idmap_add(&m->table, &se->node, se->id);
     session_identifier_add(se);
     if (!se->stored) {
         se->older = se->tenant->newest;
@@ -241,22 +220,26 @@ static int publish(struct session *se, struct error *err)
             se->older->newer = se;
         se->tenant->newest = se;
     }
-    atomic_fetch_sub(&m->creating, 1);
+    if (se->box)
+        atomic_fetch_sub(&m->creating, 1);
     mutex_unlock(&m->lock);
+    session_state_publish(se);
     return 0;
 }
 
 /* It came to nothing: its place and its sandbox are free again. */
-static void undo(struct session *se, struct box *box)
+static void undo_create(struct session *se, struct box *box)
 {
+    bool counted = se->phase != PHASE_DORMANT;
+
     if (box) {
         box_release(box);
         box_unref(box);
     }
     se->box = NULL;
-    se->moving = false;
-    session_state_set(se, SESSION_ENDED);
-    atomic_fetch_sub(&se->m->creating, 1);
+    session_state_event(se, EV_END);
+    if (counted)
+        atomic_fetch_sub(&se->m->creating, 1);
     session_unref(se);
 }
 
@@ -280,23 +263,27 @@ static int furnish(struct session *se, const struct actor *who,
 {
     int rc = 0;
 
+    if (spec->source) {
+        rc = session_branch_files(se, who, spec->source, err);
+        return rc < 0 ? rc : session_branch_box(se, spec->source, ret, err);
+    }
     if (!se->ephemeral)
         rc = session_attach_link(se, who, spec->files, spec->file_count, err);
-    if (rc == 0)
-        rc = get_box(se, ret, err);
+    if (rc == 0 && se->phase == PHASE_CREATING)
+        rc = session_sandbox_first(se, ret, err);
     if (rc == 0 && se->ephemeral)
         rc = session_attach_copy(se, who, *ret, spec->files, spec->file_count,
                                  err);
     return rc;
 }
 
-/* Who asked for a network is told that there is none; what a pool would give
- * can be missed. */
+/* Fails if the client asked for a network and there is none. The network of a
+ * pool is optional. */
 static int connect_box(struct session *se, const struct session_spec *spec,
                        struct box *box, struct error *err)
 {
     struct error why;
-    int rc = session_net_attach(se, box, &why);
+    int rc = network_attach(se->net, box, &why);
 
     if (rc == 0 || !spec->network)
         return 0;
@@ -306,8 +293,8 @@ static int connect_box(struct session *se, const struct session_spec *spec,
 
 /* Its row, and its place in the tables. Between the two, who finds the row
  * waits for the session. */
-static int enter(struct session *se, const struct actor *who,
-                 struct session_info *ret, struct error *err)
+static int store_and_publish(struct session *se, const struct actor *who,
+                             struct session_info *ret, struct error *err)
 {
     struct claim claim = {0};
     int rc = 0;
@@ -316,25 +303,57 @@ static int enter(struct session *se, const struct actor *who,
     if (!se->ephemeral && !se->transient) {
         session_claim_id(se->m, se->id, &claim);
         rc = session_persist_insert(se, who, err);
+    } else if (!se->transient && se->m->nodes) {
+        int64_t fence = 0;
+
+        rc = node_lease_add(se->m->nodes, NULL, se->tenant->name, se->id,
+                            NODE_LEASE_AWAKE, &fence, err);
+        atomic_store(&se->fence, fence);
     }
     if (rc == 0) {
         session_fill_info(se, ret);
-        rc = publish(se, err);
+        rc = publish_session(se, err);
         if (rc < 0)
             session_info_done(ret);
         else if (!se->stored)
             session_audit(se, who, "session.create");
     }
     if (rc == 0)
-        session_net_announce(se, who);
+        network_announce(se->net, who);
     session_claim_done(se->m, &claim);
     session_unref(se);
     return rc;
 }
 
-static int make(struct sessions *m, const struct actor *who,
-                const struct session_spec *spec, struct plan *plan,
-                struct session_info *ret, struct error *err)
+/* A place under every limit; idle sessions of the tenant go to sleep for it.
+ * Another thread may take the place that they leave, hence the loop. */
+static int reserve_place(struct sessions *m, const struct actor *who,
+                         const struct plan *plan, struct tenant **ret,
+                         struct error *err)
+{
+    struct session_room room = {0};
+    int rc = 0;
+
+    mutex_lock(&m->lock);
+    *ret = session_tenant(m, who->tenant);
+    mutex_unlock(&m->lock);
+    if (plan->asleep) /* its place is looked for when it wakes */
+        return quota_take(m->core->quotas, who->tenant, QUOTA_CREATIONS, 1,
+                          err);
+    for (unsigned i = 0; i < SESSION_ROOM_TRIES; i++) {
+        session_make_room(m, *ret, plan->pool, &plan->limits, &room);
+        mutex_lock(&m->lock);
+        rc = session_reserve(m, *ret, plan->pool, &plan->limits, err);
+        mutex_unlock(&m->lock);
+        if (rc == 0 || !room.made)
+            break;
+    }
+    return rc < 0 ? session_room_explain(&room, err) : 0;
+}
+
+static int create_planned(struct sessions *m, const struct actor *who,
+                          const struct session_spec *spec, struct plan *plan,
+                          struct session_info *ret, struct error *err)
 {
     struct session *se;
     struct tenant *t;
@@ -347,25 +366,22 @@ static int make(struct sessions *m, const struct actor *who,
         rc = session_admit_share(m, who, plan->pool, NULL, err);
     if (rc < 0)
         return rc;
-    mutex_lock(&m->lock);
-    t = session_tenant(m, who->tenant);
-    rc = session_reserve(m, t, plan->pool, &plan->limits, err);
-    mutex_unlock(&m->lock);
+    rc = reserve_place(m, who, plan, &t, err);
     if (rc < 0)
         return rc;
     se = session_new(m, t, plan, who, spec);
     rc = furnish(se, who, spec, &box, err);
-    if (rc == 0)
+    if (rc == 0 && box)
         rc = connect_box(se, spec, box, err);
     if (rc == 0)
         rc = session_still_wanted(se, err);
     if (rc == 0) {
         settle_in(se, box);
-        rc = enter(se, who, ret, err);
+        rc = store_and_publish(se, who, ret, err);
     }
     if (rc < 0) {
         undo_workspace(se, who, spec);
-        undo(se, box);
+        undo_create(se, box);
     }
     return rc;
 }
@@ -380,8 +396,8 @@ static int taken(const struct session *se, const struct actor *who,
     return error_hint(err, "use that session, or delete it first");
 }
 
-/* What the identifier already means to the maker is as taken as one that is
- * in the new session's own space. */
+/* An identifier that already selects a session for the creator counts as
+ * taken, too. */
 static int claim_identifier(struct sessions *m, const struct actor *who,
                             const struct plan *plan, const char *identifier,
                             struct claim *claim, struct session **ret_found,
@@ -398,7 +414,7 @@ static int claim_identifier(struct sessions *m, const struct actor *who,
     return rc;
 }
 
-/* Who is bound to one workspace alone means that one. */
+/* A principal bound to one workspace means that workspace. */
 static void settle_workspace(const struct actor *who,
                              struct session_spec *spec)
 {
@@ -409,9 +425,10 @@ static void settle_workspace(const struct actor *who,
         spec->workspace = bound;
 }
 
-static int create(struct sessions *m, const struct actor *who,
-                  const struct session_spec *asked, struct session **ret_found,
-                  struct session_info *ret, struct error *err)
+static int check_and_create(struct sessions *m, const struct actor *who,
+                            const struct session_spec *asked,
+                            struct session **ret_found,
+                            struct session_info *ret, struct error *err)
 {
     struct session_spec narrowed = *asked, *spec = &narrowed;
     struct plan plan cleanup(plan_done) = {0};
@@ -431,16 +448,23 @@ static int create(struct sessions *m, const struct actor *who,
     assert(rc < 0 || plan.pool);
     if (rc == 0)
         rc = check_workspace(m, who, spec, err);
+    if (rc == 0 && !spec->identifier) /* else it may exist already */
+        rc =
+            session_admit_possible(m, who, spec, plan.pool, plan.runtime, err);
     if (rc == 0)
-        rc = session_net_plan(m, who, spec->network, plan.pool,
-                              runtime_name(plan.runtime), &plan.net, err);
+        rc = network_plan(m->networks, who, spec->network, plan.pool,
+                          runtime_name(plan.runtime), &plan.network, err);
     if (rc == 0 && spec->identifier)
         rc = claim_identifier(m, who, &plan, spec->identifier, &claim, &found,
                               err);
-    if (rc < 0)
+    if (rc == 0 && !found && !spec->source)
+        rc = node_place(m->nodes, pool_conf(plan.pool)->node_labels, err);
+    if (rc < 0) {
+        session_claim_done(m, &claim);
         return rc;
+    }
     if (!found) {
-        rc = make(m, who, spec, &plan, ret, err);
+        rc = create_planned(m, who, spec, &plan, ret, err);
         session_claim_done(m, &claim);
     } else if (ret_found && session_visible(found, who)) {
         *ret_found = found;
@@ -457,7 +481,7 @@ int session_create_or_find(struct sessions *m, const struct actor *who,
                            struct session_info *ret, struct error *err)
 {
     uint64_t started = clock_mono_ns();
-    int rc = create(m, who, spec, ret_found, ret, err);
+    int rc = check_and_create(m, who, spec, ret_found, ret, err);
 
     if (rc < 0) {
         session_metrics_refused(m, err);

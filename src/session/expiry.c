@@ -24,21 +24,21 @@ bool session_expiry_past(int64_t used_at_ms, uint32_t cooldown_s,
 }
 
 /* Something runs, waits, or reads or writes its files. */
-static bool busy(const struct session *se)
+static bool session_is_busy(const struct session *se)
 {
     return se->running || se->queue_head || se->pins;
 }
 
 bool session_expired(const struct session *se)
 {
-    return !busy(se) &&
+    return !session_is_busy(se) &&
            session_expiry_past(se->last_used_at_ms, session_cooldown(se),
                                clock_real_ms());
 }
 
 int64_t session_expires_at(const struct session *se)
 {
-    int64_t used = busy(se) ? clock_real_ms() : se->last_used_at_ms;
+    int64_t used = session_is_busy(se) ? clock_real_ms() : se->last_used_at_ms;
 
     return used + session_cooldown(se) * (int64_t)1000;
 }

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/thread.h"
 #include "session/session_int.h"
 
@@ -310,4 +311,15 @@ void session_files_free(struct session_file *files, size_t count)
     for (size_t i = 0; i < count; i++)
         free(files[i].path);
     free(files);
+}
+
+int session_path_check(const char *path, size_t len, struct error *err)
+{
+    const char *fault = path_fault(path, len);
+
+    if (!fault)
+        return 0;
+    (void)error_set(err, ERR_INVALID, "the path %s", fault);
+    return error_hint(err, "name files by their path below /mnt/data, for "
+                           "example results/chart.png");
 }

@@ -26,7 +26,7 @@ void session_identifiers_init(struct sessions *m)
 
 void session_identifiers_done(struct sessions *m)
 {
-    session_idmap_done(&m->identified);
+    idmap_done(&m->identified);
     cond_done(&m->claimed);
 }
 
@@ -64,17 +64,16 @@ void session_identifier_add(struct session *se)
     struct sessions *m = se->m;
 
     if (!se->identifier_key || se->identified ||
-        session_idmap_find(&m->identified, se->identifier_key))
+        idmap_find(&m->identified, se->identifier_key))
         return;
-    session_idmap_add(&m->identified, &se->identifier_node,
-                      se->identifier_key);
+    idmap_add(&m->identified, &se->identifier_node, se->identifier_key);
     se->identified = true;
 }
 
 void session_identifier_remove(struct session *se)
 {
     if (se->identified)
-        session_idmap_remove(&se->m->identified, &se->identifier_node);
+        idmap_remove(&se->m->identified, &se->identifier_node);
     se->identified = false;
 }
 
@@ -97,7 +96,7 @@ void session_identifier_move(struct session *se, const char *space)
 /* sessions.lock is held. */
 static struct session *in_memory(struct sessions *m, const char *key)
 {
-    struct idmap_node *n = session_idmap_find(&m->identified, key);
+    struct idmap_node *n = idmap_find(&m->identified, key);
 
     return n ? session_ref(container_of(n, struct session, identifier_node))
              : NULL;
@@ -137,9 +136,9 @@ static int find_in(struct sessions *m, const struct actor *who,
     return 0;
 }
 
-/* A shared session of somebody else is not taken for the actor's own where
- * sessions are private by default: whoever shares one could otherwise lure
- * others into it by the name they are about to use. */
+/* Where sessions are private by default, an identifier never selects a session
+ * that another principal shares: it could lure others into a session of its
+ * own by choosing the identifier they are about to use. */
 int session_identifier_find(struct sessions *m, const struct actor *who,
                             const char *pool, const char *identifier,
                             enum session_sharing sharing, struct session **ret,
@@ -157,9 +156,10 @@ int session_identifier_find(struct sessions *m, const struct actor *who,
 }
 
 /* pool NULL: the first. One that is unknown has no sessions. */
-static int find(struct sessions *m, const struct actor *who, const char *pool,
-                const char *identifier, enum session_sharing asked,
-                struct session **ret, struct error *err)
+static int find_in_space(struct sessions *m, const struct actor *who,
+                         const char *pool, const char *identifier,
+                         enum session_sharing asked, struct session **ret,
+                         struct error *err)
 {
     struct pool *in cleanup(pool_unrefp) = pool_open(m->pools, who, pool);
 
@@ -247,7 +247,7 @@ void session_claim_wait(struct sessions *m, const char *id)
 
 /* ---- the two calls ------------------------------------------------------ */
 
-/* One that is over stays as it is: whoever uses it is told. */
+/* An ended session stays as it is: the next use reports that it ended. */
 static void show_used(struct session *se, struct session_info *ret)
 {
     struct error ignored;
@@ -267,8 +267,8 @@ static int ensure(struct sessions *m, const struct actor *who,
                  : error_set(err, ERR_INVALID, "an identifier is needed");
 
     if (rc == 0)
-        rc = find(m, who, spec->pool, spec->identifier, spec->sharing, &se,
-                  err);
+        rc = find_in_space(m, who, spec->pool, spec->identifier, spec->sharing,
+                           &se, err);
     if (rc == 0 && !se)
         rc = session_create_or_find(m, who, spec, &se, ret, err);
     if (rc < 0)
@@ -303,7 +303,8 @@ int session_identify(struct sessions *s, const struct actor *who,
         return rc;
     rc = session_identifier_check(identifier, err);
     if (rc == 0)
-        rc = find(s, who, pool, identifier, SESSION_SHARING_DEFAULT, &se, err);
+        rc = find_in_space(s, who, pool, identifier, SESSION_SHARING_DEFAULT,
+                           &se, err);
     if (rc == 0 && !se)
         rc = error_set(err, ERR_NOT_FOUND, "no such session");
     if (rc == 0)

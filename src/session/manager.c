@@ -16,8 +16,6 @@
 #include "session/session_int.h"
 
 #define CANCEL_MS 8000u /* interrupt, grace, kill, and some */
-#define MAKING_MORE 2u  /* sandboxes at a time than processors */
-#define MAKING_ALONE 6u /* the same, where only one tenant makes any */
 #define LEAVE_MS 5000u
 #define LEAVE_NAP_NS 2000000L
 
@@ -35,6 +33,45 @@ void session_leave(struct sessions *m)
     atomic_fetch_sub(&m->users, 1);
 }
 
+void sessions_set_hooks(struct sessions *m, const struct session_hooks *hooks)
+{
+    mutex_lock(&m->lock);
+    m->hooks = *hooks;
+    mutex_unlock(&m->lock);
+}
+
+/* The reaper runs before the hooks are set. */
+static struct session_hooks hooks_of(struct sessions *m)
+{
+    struct session_hooks hooks;
+
+    mutex_lock(&m->lock);
+    hooks = m->hooks;
+    mutex_unlock(&m->lock);
+    return hooks;
+}
+
+void session_hooks_forget(struct session *se)
+{
+    struct session_hooks hooks = hooks_of(se->m);
+
+    if (hooks.on_forget)
+        hooks.on_forget(hooks.ctx, se);
+}
+
+void session_hooks_delete(struct session *se, const struct actor *who)
+{
+    struct session_hooks hooks = hooks_of(se->m);
+
+    if (hooks.on_delete)
+        hooks.on_delete(hooks.ctx, se, who);
+}
+
+void *sessions_hooks_ctx(const struct sessions *m)
+{
+    return m->hooks.ctx;
+}
+
 /* ---- opening ------------------------------------------------------------ */
 
 static void init_locks(struct sessions *m)
@@ -42,9 +79,10 @@ static void init_locks(struct sessions *m)
     /* Default mutexes cannot fail on Linux. */
     mutex_init(&m->lock);
     mutex_init(&m->sharing_lock);
-    mutex_init(&m->runner_lock);
     mutex_init(&m->counters.lock);
     worker_init(&m->reaper);
+    worker_init(&m->points);
+    mutex_init(&m->points_lock);
     cond_init(&m->idle);
     session_identifiers_init(m);
 }
@@ -53,9 +91,10 @@ static void destroy_locks(struct sessions *m)
 {
     mutex_done(&m->lock);
     mutex_done(&m->sharing_lock);
-    mutex_done(&m->runner_lock);
     mutex_done(&m->counters.lock);
     worker_done(&m->reaper);
+    worker_done(&m->points);
+    mutex_done(&m->points_lock);
     cond_done(&m->idle);
 }
 
@@ -75,60 +114,70 @@ static void free_tenants(struct sessions *m)
 /* Everything that is left once no thread uses it. */
 static void manager_free(struct sessions *m)
 {
-    fair_queue_free(m->making);
-    fair_queue_free(m->making_alone);
-    fair_queue_free(m->crowd);
-    session_runner_done(m);
+    fair_queue_free(m->create_queue);
+    fair_queue_free(m->create_alone_queue);
     pools_close(m->pools);
     free_tenants(m);
-    session_idmap_done(&m->tenants);
-    session_idmap_done(&m->table);
-    session_idmap_done(&m->runs);
+    idmap_done(&m->tenants);
+    idmap_done(&m->table);
     session_identifiers_done(m);
-    session_networks_free(m);
+    networks_close(m->networks);
+    images_close(m);
     destroy_locks(m);
     free(m);
 }
 
-int sessions_open(const struct conf *conf, struct warden_link *link,
-                  struct workspaces *workspaces,
-                  const struct sessions_parts *parts, struct sessions **ret,
+int sessions_open(const struct sessions_parts *parts, struct sessions **ret,
                   struct error *err)
 {
     struct sessions *m = xcalloc(1, sizeof(*m));
+    const struct core *core = parts->core;
     int rc;
 
-    m->conf = conf;
-    m->link = link;
-    m->workspaces = workspaces;
-    if (parts)
-        m->parts = *parts;
+    m->conf = parts->conf;
+    m->core = core;
+    m->link = parts->warden;
+    m->workspaces = parts->workspaces;
+    m->nodes = core->nodes;
+    m->egress = parts->egress;
+    m->disk = parts->disk;
+    m->memory = &session_memory_of_box;
+    m->govern =
+        (struct govern){.policy = core->policy, .approvals = core->approvals};
     init_locks(m);
-    m->making = fair_queue_new((unsigned)get_nprocs() + MAKING_MORE);
-    m->making_alone = fair_queue_new((unsigned)get_nprocs() + MAKING_ALONE);
-    m->crowd = fair_queue_new(1);
-    rc =
-        pools_open(&(struct pools_parts){.conf = conf,
-                                         .link = link,
-                                         .store = workspaces_store(workspaces),
-                                         .audit = workspaces_audit(workspaces),
-                                         .stopping = &m->stopping,
-                                         .live = &m->live,
-                                         .active = &m->active},
-                   &m->pools, err);
+    m->create_queue =
+        fair_queue_new((unsigned)get_nprocs() + fair.create_extra);
+    m->create_alone_queue =
+        fair_queue_new((unsigned)get_nprocs() + fair.create_alone_extra);
+    rc = pools_open(&(struct pools_parts){.conf = m->conf,
+                                          .link = m->link,
+                                          .store = core->store,
+                                          .audit = core->audit,
+                                          .stopping = &m->stopping,
+                                          .live = &m->live,
+                                          .active = &m->active},
+                    &m->pools, err);
     if (rc == 0)
-        rc = session_networks_start(m, err);
+        rc = networks_open(&(struct networks_parts){.conf = m->conf,
+                                                    .core = core,
+                                                    .egress = m->egress},
+                           &m->networks, err);
+    if (rc == 0)
+        rc = images_open(m, err);
     if (rc == 0)
         rc = pools_start(m->pools, err);
     if (rc == 0)
-        rc = session_cpu_reserve_start(m, err);
+        rc = session_sched_start(m, err);
+    if (rc == 0)
+        rc = session_points_start(m, err);
     if (rc == 0)
         rc = session_reaper_start(m, err);
     if (rc < 0) {
         atomic_store(&m->stopping, true);
+        session_points_stop(m);
         pools_stop(m->pools);
-        session_cpu_reserve_stop(m);
-        session_networks_stop(m);
+        fair_reserve_stop(m->cpu_reserve);
+        networks_stop(m->networks);
         manager_free(m);
         return rc;
     }
@@ -214,8 +263,11 @@ static void end_all(struct sessions *m)
 
     ask_all(m);
     while ((se = any_session(m))) {
-        if (session_save(se, (uint32_t)clock_left_ms(deadline)))
+        if (session_save(se, (uint32_t)clock_left_ms(deadline))) {
+            if (session_hibernates(se))
+                session_image_lose(se, SESSION_LOSS_STOPPED);
             session_persist_note(se);
+        }
         (void)session_end(se); /* someone else's end is as good */
         session_unref(se);
     }
@@ -232,28 +284,34 @@ static bool wait_users(struct sessions *m)
 
 void sessions_stop(struct sessions *s, unsigned deadline_s)
 {
+    uint64_t deadline_ms = clock_mono_ms() + deadline_s * 1000ull;
+
     if (!s || atomic_exchange(&s->stopping, true))
         return;
     session_reaper_stop(s);
+    session_points_stop(s);
     pools_stop(s->pools);
-    if (!wait_idle(s, clock_mono_ms() + deadline_s * 1000ull))
+    /* Those that run something hibernate when it has ended. */
+    session_hibernate_all(s, deadline_ms);
+    if (!wait_idle(s, deadline_ms))
         log_event(LOG_WARN, "stop_deadline_passed", NULL);
     end_all(s);
     (void)wait_idle(s, clock_mono_ms() + CANCEL_MS); /* close looks again */
 }
 
-void sessions_close(struct sessions *s, unsigned deadline_s)
+bool sessions_close(struct sessions *s, unsigned deadline_s)
 {
     if (!s)
-        return;
+        return true;
     sessions_stop(s, deadline_s);
     if (!wait_users(s)) {
         /* Better a leak at the end of the process than a use after free. */
         log_event(LOG_ERROR, "calls_still_running_at_stop", NULL);
-        return;
+        return false;
     }
     end_all(s); /* a session that was being made meanwhile */
-    session_networks_stop(s);
-    session_cpu_reserve_stop(s);
+    networks_stop(s->networks);
+    fair_reserve_stop(s->cpu_reserve);
     manager_free(s);
+    return true;
 }

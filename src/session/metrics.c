@@ -16,6 +16,21 @@ const double session_histogram_bounds_ms[SESSION_HISTOGRAM_BUCKETS] = {
     1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 5000, 20000, 120000, 900000,
 };
 
+bool session_usage_so_far(struct session *se, struct warden_usage *ret,
+                          uint64_t *ret_memory)
+{
+    struct box *box = NULL;
+    bool there;
+
+    mutex_lock(&se->lock);
+    if (se->box)
+        box = box_ref(se->box);
+    mutex_unlock(&se->lock);
+    there = box && box_usage_so_far(box, ret, ret_memory);
+    box_unref(box);
+    return there;
+}
+
 void session_metrics_add(struct sessions *m, uint64_t *counter)
 {
     mutex_lock(&m->counters.lock);
@@ -29,6 +44,14 @@ void session_metrics_refused(struct sessions *m, const struct error *err)
         session_metrics_add(m, &m->counters.refusals_limit);
     else if (err->code == ERR_BUSY)
         session_metrics_add(m, &m->counters.refusals_busy);
+}
+
+void session_metrics_outcome(struct sessions *m, enum exec_outcome outcome,
+                             bool started, uint64_t wall_us)
+{
+    session_metrics_add(m, &m->counters.outcomes[outcome]);
+    if (started)
+        session_metrics_time(m, &m->counters.execution, wall_us);
 }
 
 void session_metrics_time(struct sessions *m, struct session_histogram *h,
@@ -46,6 +69,15 @@ void session_metrics_time(struct sessions *m, struct session_histogram *h,
     mutex_unlock(&m->counters.lock);
 }
 
+const char *session_memory_event_name(size_t number)
+{
+    static const char *const names[SESSION_MEMORY_EVENTS] = {
+        "hibernated", "not_hibernated", "resumed", "not_resumed",
+        "undone",     "redone",         "branched"};
+
+    return names[number];
+}
+
 static void count_states(struct sessions *m, struct session_metrics *ret)
 {
     for (size_t i = 0; i < m->table.size; i++)
@@ -53,7 +85,7 @@ static void count_states(struct sessions *m, struct session_metrics *ret)
             struct session *se = container_of(n, struct session, node);
 
             mutex_lock(&se->lock);
-            ret->by_state[se->state]++;
+            ret->by_state[session_state_shown(se)]++;
             mutex_unlock(&se->lock);
         }
 }
@@ -92,6 +124,11 @@ void sessions_metrics(struct sessions *s, struct session_metrics *ret)
     ret->deleted = c->deleted;
     ret->woken = c->woken;
     ret->expired = c->expired;
+    ret->made_room = c->made_room;
+    memcpy(ret->memory,
+           (uint64_t[]){c->hibernated, c->hibernate_failed, c->resumed,
+                        c->resume_failed, c->undone, c->redone, c->branched},
+           sizeof(ret->memory));
     ret->ready_taken = c->ready_taken;
     ret->ready_missed = c->ready_missed;
     ret->start = c->start;

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "node/node.h"
 #include "session/session_int.h"
 #include "store/store.h"
 
@@ -21,10 +22,12 @@
     " descriptors, interpreter, executions, created_at_ms, used_at_ms,"       \
     " identifier, cooldown_s, policy_version, network, sharing"
 
+#define COLUMN_COUNT 23
+
 static int put_row(struct session *se, struct store_tx *tx, struct error *err)
 {
     const struct warden_limits *l = &se->limits;
-    char *network cleanup(mem_free) = session_net_text(se);
+    char *network cleanup(mem_free) = network_text(se->net);
 
     return store_exec(
         tx, err,
@@ -57,55 +60,96 @@ static void noted(struct session *se, int64_t used_at_ms)
 int session_persist_insert(struct session *se, const struct actor *who,
                            struct error *err)
 {
-    struct workspaces *w = se->m->workspaces;
+    const struct core *core = se->m->core;
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct workspace_spec spec = session_workspace_spec(se);
     struct audit_event event = {.action = "session.create",
                                 .workspace = se->workspace,
                                 .object = se->id};
     struct workspace_info info;
-    int rc = store_begin(workspaces_store(w), STORE_WRITE, "storing a session",
-                         &tx, err);
+    int64_t fence = 0;
+    int rc =
+        store_begin(core->store, STORE_WRITE, "storing a session", &tx, err);
 
     /* Here, where removing a pool waits: what it finds is all there is. */
     if (rc == 0)
         rc = pool_check(se->pool, err);
     if (rc == 0 && !se->made)
-        rc = workspace_create_in(w, tx, who, &spec, &info, err);
+        rc =
+            workspace_create_in(se->m->workspaces, tx, who, &spec, &info, err);
     if (rc == 0)
         rc = MIN(put_row(se, tx, err), 0);
     if (rc == -ERR_CONFLICT && se->identifier)
         rc = error_set(err, ERR_CONFLICT, "the identifier is taken");
     if (rc == 0)
-        rc = audit_add(workspaces_audit(w), tx, who, &event, err);
+        rc = node_lease_add(se->m->nodes, tx, se->tenant->name, se->id,
+                            se->box ? NODE_LEASE_AWAKE : NODE_LEASE_ASLEEP,
+                            &fence, err);
+    if (rc == 0 && se->source)
+        rc = session_branch_row(se, se->source, tx, err);
+    if (rc == 0)
+        rc = audit_add(core->audit, tx, who, &event, err);
     if (rc == 0)
         rc = store_commit(&tx, err);
     if (rc == 0) {
         se->made = se->stored = true;
-        noted(se, se->last_used_at_ms); /* nobody else sees it yet */
+        atomic_store(&se->fence, fence);
+        se->source = NULL;
+        noted(se, se->last_used_at_ms); /* no other thread sees it yet */
     }
+    return rc;
+}
+
+int session_keep_for_approval(struct session *se, const struct actor *who,
+                              struct error *err)
+{
+    struct sessions *m = se->m;
+    int rc;
+
+    if (se->stored || se->ephemeral)
+        return 0;
+    mutex_lock(&m->lock);
+    session_unlist(se);
+    mutex_unlock(&m->lock);
+    rc = session_persist_insert(se, who, err);
+    if (rc == 0) {
+        se->transient = false;
+        return 0;
+    }
+    mutex_lock(&m->lock); /* again among those without a row */
+    se->older = se->tenant->newest;
+    if (se->older)
+        se->older->newer = se;
+    se->tenant->newest = se;
+    mutex_unlock(&m->lock);
     return rc;
 }
 
 int session_persist_delete(struct session *se, const struct actor *who,
                            struct error *err)
 {
-    struct workspaces *w = se->m->workspaces;
+    const struct core *core = se->m->core;
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct audit_event event = {.action = "session.delete",
                                 .workspace = se->workspace,
                                 .object = se->id};
-    int rc = store_begin(workspaces_store(w), STORE_WRITE,
-                         "deleting a session", &tx, err);
+    int rc =
+        store_begin(core->store, STORE_WRITE, "deleting a session", &tx, err);
 
     if (rc == 0)
         rc = MIN(store_exec(tx, err, "DELETE FROM sessions WHERE id = ?1", "t",
                             se->id),
                  0);
     if (rc == 0)
-        rc = audit_add(workspaces_audit(w), tx, who, &event, err);
+        rc = session_image_delete(se, tx, err);
+    if (rc == 0)
+        rc = node_lease_delete(se->m->nodes, tx, se->id, err);
+    if (rc == 0)
+        rc = audit_add(core->audit, tx, who, &event, err);
     if (rc == 0)
         rc = store_commit(&tx, err);
+    if (rc == 0)
+        session_image_removed(se);
     return rc;
 }
 
@@ -113,7 +157,7 @@ int session_persist_delete(struct session *se, const struct actor *who,
 int session_persist_share(struct session *se, const struct actor *who,
                           enum session_sharing sharing, struct error *err)
 {
-    struct workspaces *w = se->m->workspaces;
+    const struct core *core = se->m->core;
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct audit_event event = {
         .action = "session.share",
@@ -124,11 +168,10 @@ int session_persist_share(struct session *se, const struct actor *who,
     int rc;
 
     if (!se->stored) {
-        audit_later(workspaces_audit(w), who, &event);
+        audit_later(core->audit, who, &event);
         return 0;
     }
-    rc = store_begin(workspaces_store(w), STORE_WRITE, "sharing a session",
-                     &tx, err);
+    rc = store_begin(core->store, STORE_WRITE, "sharing a session", &tx, err);
     if (rc == 0)
         rc = store_exec(tx, err,
                         "UPDATE sessions SET sharing = ?2 WHERE id = ?1", "ti",
@@ -140,10 +183,11 @@ int session_persist_share(struct session *se, const struct actor *who,
                         "another session has the same identifier there");
     if (rc < 0)
         return rc;
-    rc = workspace_member_follow(w, tx, who, se->workspace, se->id, se->owner,
+    rc = workspace_member_follow(se->m->workspaces, tx, who, se->workspace,
+                                 se->id, se->owner,
                                  sharing == SESSION_SHARING_TENANT, err);
     if (rc == 0)
-        rc = audit_add(workspaces_audit(w), tx, who, &event, err);
+        rc = audit_add(core->audit, tx, who, &event, err);
     return rc < 0 ? rc : store_commit(&tx, err);
 }
 
@@ -152,14 +196,14 @@ bool session_persist_gone(struct sessions *m, const char *id,
 {
     struct store_rows *rows cleanup(store_rows_done) = NULL;
     struct store_tx *tx cleanup(store_rollback) = NULL;
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
-                         "looking for a session", &tx, err);
+    int rc = store_begin(m->core->store, STORE_READ, "looking for a session",
+                         &tx, err);
 
     if (rc == 0)
         rc = store_one(tx, &rows, err, "SELECT 1 FROM sessions WHERE id = ?1",
                        "t", id);
     else
-        rc = 1; /* nobody knows */
+        rc = 1; /* unknown */
     return rc == 0;
 }
 
@@ -167,7 +211,7 @@ struct note {
     int64_t interpreter, executions, used;
 };
 
-static struct note look(struct session *se)
+static struct note read_usage_note(struct session *se)
 {
     struct note n;
 
@@ -179,15 +223,15 @@ static struct note look(struct session *se)
     return n;
 }
 
-/* What its network has used, where that is news. */
+/* Stores the network use if it changed. */
 static int write_network(struct session *se, struct store_tx *tx,
                          struct error *err)
 {
     char *text cleanup(mem_free) = NULL;
 
-    if (!session_net_dirty(se))
+    if (!network_take_dirty(se->net))
         return 0;
-    text = session_net_text(se);
+    text = network_text(se->net);
     return MIN(store_exec(tx, err,
                           "UPDATE sessions SET network = ?2 WHERE id = ?1",
                           "tt", se->id, text),
@@ -213,12 +257,12 @@ void session_persist_note_all(struct sessions *m, struct session **list,
     struct note *notes cleanup(mem_free) = xcalloc(count + 1, sizeof(*notes));
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct error err;
-    int rc = count ? store_begin(workspaces_store(m->workspaces), STORE_WRITE,
+    int rc = count ? store_begin(m->core->store, STORE_WRITE,
                                  "noting a session's state", &tx, &err)
                    : 0;
 
     for (size_t i = 0; i < count && rc == 0; i++) {
-        notes[i] = look(list[i]);
+        notes[i] = read_usage_note(list[i]);
         rc = write_note(list[i], &notes[i], tx, &err);
     }
     if (rc == 0 && count)
@@ -297,6 +341,7 @@ static struct session *from_row(struct sessions *m, const char *tenant,
     read_limits(rows, se->pool, &se->limits);
     se->interpreter = (uint32_t)store_int(rows, 14);
     se->executions = (uint32_t)store_int(rows, 15);
+    se->has_cells = se->executions > 0;
     se->created_at_ms = store_int(rows, 16);
     se->last_used_at_ms = store_int(rows, 17);
     atomic_init(&se->sharing, read_sharing(rows, 22));
@@ -307,16 +352,19 @@ static struct session *from_row(struct sessions *m, const char *tenant,
             session_identifier_space(se->sharing, se->owner), se->identifier);
     se->cooldown_s = (uint32_t)store_int(rows, 19);
     atomic_init(&se->policy_version, store_int(rows, 20));
-    se->net = session_net_load(store_text(rows, 21));
+    se->net = network_load(m->networks, store_text(rows, 21));
     noted(se, se->last_used_at_ms);
     se->used_ms = clock_mono_ms();
     se->made = se->stored = true;
-    se->state = SESSION_DORMANT;
+    session_image_read(m, rows, COLUMN_COUNT, &se->image);
+    session_state_init(se, session_image_there(&se->image) ? PHASE_HIBERNATED
+                                                           : PHASE_DORMANT);
     mutex_init(&se->lock); /* cannot fail on Linux */
     cond_init(&se->cond);
     mutex_lock(&m->lock);
     se->tenant = session_tenant(m, tenant);
     mutex_unlock(&m->lock);
+    session_bind_network(se);
     return se;
 }
 
@@ -326,12 +374,12 @@ struct session *session_persist_load(struct sessions *m,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
-                         "looking for a session", &tx, err);
+    int rc = store_begin(m->core->store, STORE_READ, "looking for a session",
+                         &tx, err);
 
     if (rc == 0)
         rc = store_one(tx, &rows, err,
-                       "SELECT " COLUMNS
+                       "SELECT " COLUMNS ", " SESSION_IMAGE_COLUMNS
                        " FROM sessions WHERE id = ?1 AND tenant = ?2"
                        " AND " SESSION_VISIBLE_SQL("?3", "?4"),
                        "ttit", id, who->tenant, SESSION_VISIBLE(who));
@@ -347,8 +395,8 @@ int session_persist_has(struct sessions *m, const char *id,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
-                         "looking for a session", &tx, err);
+    int rc = store_begin(m->core->store, STORE_READ, "looking for a session",
+                         &tx, err);
 
     if (rc == 0)
         rc = store_one(tx, &rows, err,
@@ -365,8 +413,8 @@ int session_persist_identify(struct sessions *m, const char *tenant,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
-                         "looking for a session", &tx, err);
+    int rc = store_begin(m->core->store, STORE_READ, "looking for a session",
+                         &tx, err);
 
     if (rc == 0)
         rc = store_one(tx, &rows, err,
@@ -383,11 +431,12 @@ int session_persist_identify(struct sessions *m, const char *tenant,
 /* ---- many --------------------------------------------------------------- */
 
 #define FILTERED_SQL                                                          \
-    "SELECT " COLUMNS " FROM sessions WHERE tenant = ?1"                      \
+    "SELECT " COLUMNS ", " SESSION_IMAGE_COLUMNS                              \
+    " FROM sessions WHERE tenant = ?1"                                        \
     " AND (?3 = 0 OR pool = ?4) AND (?5 = 0 OR name = ?6)"                    \
     " AND (?7 = 0 OR identifier <> '')"                                       \
-    " AND (?8 = '' OR instr(?8, workspace) > 0)"                              \
-    " AND (?9 = '' OR instr(?9, id) > 0)"                                     \
+    " AND (?8 = '' OR replace(?8, workspace, '') <> ?8)"                      \
+    " AND (?9 = '' OR replace(?9, id, '') <> ?9)"                             \
     " AND " SESSION_VISIBLE_SQL("?10", "?11")
 
 int session_rows_begin(struct session_rows *r, struct sessions *m,
@@ -395,8 +444,8 @@ int session_rows_begin(struct session_rows *r, struct sessions *m,
                        const struct session_filter *filter, int64_t than_ms,
                        struct error *err)
 {
-    int rc = store_begin(workspaces_store(m->workspaces), STORE_READ,
-                         "listing sessions", &r->tx, err);
+    int rc = store_begin(m->core->store, STORE_READ, "listing sessions",
+                         &r->tx, err);
 
     r->m = m;
     r->tenant = who->tenant;

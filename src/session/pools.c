@@ -19,7 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "session/network_int.h"
+#include "session/session_int.h"
 #include "store/store.h"
 
 #define BATCH 64u
@@ -69,7 +69,7 @@ static void end_session(struct removal *r, struct session *se)
         return; /* someone else did, and tells of it */
     if (!se->stored)
         session_audit(se, r->who, "session.delete");
-    session_pending_withdraw(se, r->who);
+    session_hooks_delete(se, r->who);
     if (se->made && !se->ephemeral)
         session_tidy(r->m, &owner, se->workspace);
     r->sessions++;
@@ -106,10 +106,10 @@ static int find_rows(struct removal *r, struct store_tx *tx,
 static int delete_rows(struct removal *r, struct victim *ret,
                        size_t *ret_count, struct error *err)
 {
-    struct workspaces *w = r->m->workspaces;
+    const struct core *core = r->m->core;
     struct store_tx *tx cleanup(store_rollback) = NULL;
-    int rc = store_begin(workspaces_store(w), STORE_WRITE, "removing a pool",
-                         &tx, err);
+    int rc =
+        store_begin(core->store, STORE_WRITE, "removing a pool", &tx, err);
 
     if (rc == 0)
         rc = find_rows(r, tx, ret, ret_count, err);
@@ -122,7 +122,7 @@ static int delete_rows(struct removal *r, struct victim *ret,
                             ret[i].id),
                  0);
         if (rc == 0)
-            rc = audit_add(workspaces_audit(w), tx, r->who, &event, err);
+            rc = audit_add(core->audit, tx, r->who, &event, err);
     }
     if (rc == 0)
         rc = store_commit(&tx, err);
@@ -143,8 +143,8 @@ static void end_victim(struct removal *r, const struct victim *v)
         session_unref(se);
         return;
     }
-    approval_withdraw_session(r->m->parts.govern.approvals, r->who, v->id,
-                              NULL, NULL);
+    approval_withdraw_session(r->m->govern.approvals, r->who, v->id, NULL,
+                              NULL);
     session_tidy(r->m, &owner, v->workspace);
     r->sessions++;
 }
@@ -241,8 +241,8 @@ int session_pool_put(struct sessions *s, const struct actor *who,
 
     if (rc < 0)
         return rc;
-    rc = pools_put(s->pools, who, how, spec, network_pool_permit, s, ret_made,
-                   ret, err);
+    rc = pools_put(s->pools, who, how, spec, network_pool_permit, s->networks,
+                   ret_made, ret, err);
     session_leave(s);
     return rc;
 }

@@ -15,8 +15,8 @@
 #include "base/mem.h"
 #include "session/session_int.h"
 
-/* What is inside at path, as an errno: 0 a file, EISDIR a folder; and whether
- * it is a program. */
+/* The type of the path inside, as an errno: 0 a file, EISDIR a folder; and
+ * whether it is executable. */
 static int look_inside(struct box *box, const char *path, int *ret_errnum,
                        bool *ret_program, struct error *err)
 {
@@ -65,8 +65,7 @@ int session_put_file_stage(struct session *se, struct box *box,
     int fd cleanup(fd_close) = -1;
     bool program = false;
     uint64_t size;
-    int rc = blob_open(workspaces_blobs(se->m->workspaces), put->sha256, &fd,
-                       &size, err);
+    int rc = blob_open(se->m->core->blobs, put->sha256, &fd, &size, err);
 
     if (rc == 0)
         rc = check_place(box, put->path, &program, err);
@@ -100,6 +99,7 @@ int session_put_file_commit(struct session *se, const struct actor *who,
                                          .action = what->action,
                                          .base = live ? se->base : 0,
                                          .session = live ? se->id : NULL,
+                                         .fence = atomic_load(&se->fence),
                                          .changes = &what->put,
                                          .count = 1,
                                          .if_none_match = what->fresh,

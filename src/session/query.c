@@ -91,7 +91,7 @@ static void gather_others(struct query *q)
     struct idmap_node *n;
 
     mutex_lock(&q->m->lock);
-    n = session_idmap_find(&q->m->tenants, q->who->tenant);
+    n = idmap_find(&q->m->tenants, q->who->tenant);
     if (n)
         gather(q, container_of(n, struct tenant, node)->newest);
     mutex_unlock(&q->m->lock);

@@ -1,178 +1,262 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The turn queue: executions of one session run one at a time, in order of
- * arrival. Runs in gloveboxd under session.lock. The thread that removes an
- * execution from the queue, by turn, cancel, reset or delete, finishes it.
+ * arrival. Runs in gloveboxd under session.lock. The thread that removes a
+ * turn from the queue, by turn, cancel, reset or delete, finishes it.
  */
 #include <sys/eventfd.h>
 
 #include "base/error.h"
 #include "base/thread.h"
+#include "quota/quota.h"
 #include "session/session_int.h"
 
-void session_queue_add(struct session *se, struct execution *e)
+/* ---- into the queue ----------------------------------------------------- */
+
+/* Both locks are held. */
+static int check_room(const struct sessions *m, const struct session *se,
+                      struct error *err)
 {
-    e->queued = true;
-    e->queue_next = NULL;
-    *(se->queue_tail ? &se->queue_tail->queue_next : &se->queue_head) =
-        execution_ref(e);
-    se->queue_tail = e;
-    se->queued++;
-    se->executions++;
-    session_touch(se);
+    if (se->phase == PHASE_ENDED)
+        return error_set(err, ERR_NOT_FOUND, "no such session");
+    if (session_expiry_check(se, err) < 0)
+        return -(int)err->code;
+    if (m->active >= m->conf->max_executions) {
+        (void)error_set(err, ERR_BUSY,
+                        "%u executions are running or waiting, which is the "
+                        "most",
+                        m->conf->max_executions);
+        return error_retry(err, 1);
+    }
+    /* The fuller it is, the less of it may be one tenant's: a place is always
+     * left for the others (X4). */
+    if (fair_enabled(FAIR_EXECUTION_SHARE) &&
+        !fair_share_allows(se->tenant->active, m->active,
+                           m->conf->max_executions)) {
+        (void)error_set(err, ERR_BUSY,
+                        "%u executions of this tenant are running or "
+                        "waiting; what is left is for others",
+                        se->tenant->active);
+        return error_retry(err, 1);
+    }
+    if (se->queued >= m->conf->queue_per_session) {
+        (void)error_set(err, ERR_LIMIT,
+                        "%u executions wait in this session, which is the "
+                        "most",
+                        m->conf->queue_per_session);
+        (void)error_hint(err, "wait for one to finish, or use more sessions");
+        return error_retry(err, 1);
+    }
+    return 0;
 }
 
-bool session_queue_remove(struct session *se, struct execution *e)
+int session_turn_add(struct session *se, struct turn *t, struct error *err)
 {
-    struct execution *before = NULL;
+    struct sessions *m = se->m;
+    int rc;
 
-    if (!e->queued)
+    mutex_lock(&m->lock);
+    mutex_lock(&se->lock);
+    rc = check_room(m, se, err);
+    if (rc == 0)
+        rc = quota_take(m->core->quotas, se->tenant->name, QUOTA_EXECUTIONS, 1,
+                        err);
+    if (rc == 0) {
+        se->tenant->active++;
+        m->active++;
+        t->queued = true;
+        t->next = NULL;
+        *(se->queue_tail ? &se->queue_tail->next : &se->queue_head) = t;
+        se->queue_tail = t;
+        se->queued++;
+        se->executions++;
+        session_touch(se);
+    }
+    mutex_unlock(&se->lock);
+    mutex_unlock(&m->lock);
+    return rc;
+}
+
+void session_turn_count(struct session *se)
+{
+    mutex_lock(&se->m->lock);
+    se->m->active++;
+    mutex_unlock(&se->m->lock);
+}
+
+void session_turn_done(struct session *se, bool queued)
+{
+    struct sessions *m = se->m;
+
+    mutex_lock(&m->lock);
+    if (queued) {
+        se->tenant->active--;
+        quota_give(m->core->quotas, se->tenant->name, QUOTA_EXECUTIONS, 1);
+    }
+    if (--m->active == 0)
+        cond_broadcast(&m->idle);
+    mutex_unlock(&m->lock);
+}
+
+/* ---- out of the queue --------------------------------------------------- */
+
+/* The lock is held. */
+static bool queue_remove(struct session *se, struct turn *t)
+{
+    struct turn *before = NULL;
+
+    mutex_assert_held(&se->lock);
+    if (!t->queued)
         return false;
-    for (struct execution *at = se->queue_head; at != e; at = at->queue_next)
+    for (struct turn *at = se->queue_head; at != t; at = at->next)
         before = at;
-    *(before ? &before->queue_next : &se->queue_head) = e->queue_next;
-    if (se->queue_tail == e)
+    *(before ? &before->next : &se->queue_head) = t->next;
+    if (se->queue_tail == t)
         se->queue_tail = before;
-    e->queue_next = NULL;
-    e->queued = false;
+    t->next = NULL;
+    t->queued = false;
     se->queued--;
     cond_broadcast(&se->cond);
     return true;
 }
 
-struct execution *session_queue_empty(struct session *se)
+bool session_turn_remove(struct session *se, struct turn *t)
 {
-    struct execution *waiting = se->queue_head;
+    bool removed;
 
-    for (struct execution *e = waiting; e; e = e->queue_next)
-        e->queued = false;
+    mutex_lock(&se->lock);
+    removed = queue_remove(se, t);
+    mutex_unlock(&se->lock);
+    return removed;
+}
+
+struct turn *session_queue_empty(struct session *se)
+{
+    struct turn *waiting = se->queue_head;
+
+    mutex_assert_held(&se->lock);
+    for (struct turn *t = waiting; t; t = t->next)
+        t->queued = false;
     se->queue_head = se->queue_tail = NULL;
     se->queued = 0;
     cond_broadcast(&se->cond);
     return waiting;
 }
 
-void session_queue_cancel(struct execution *waiting, const char *why)
+void session_queue_cancel(struct turn *waiting, const char *why)
 {
     while (waiting) {
-        struct execution *next = waiting->queue_next;
+        struct turn *next = waiting->next;
 
-        waiting->queue_next = NULL;
-        session_execution_cancelled(waiting, why);
-        execution_unref(waiting); /* the queue's */
+        waiting->next = NULL;
+        waiting->on_cancel(waiting, why);
         waiting = next;
     }
 }
 
-/* The lock is held, but not while the client is looked for. */
-static bool wait_a_while(struct session *se, struct execution *e)
+/* Waits for a change; false: the client has left. The lock is held, but not
+ * while the client is looked for. */
+static bool wait_for_change(struct session *se, struct turn *t)
 {
     bool left = false;
 
-    if (!e->left) {
+    if (!t->left) {
         cond_wait(&se->cond, &se->lock);
     } else if (!cond_wait_until(&se->cond, &se->lock,
                                 clock_mono_ms() + LEFT_EVERY_MS)) {
         mutex_unlock(&se->lock);
-        left = e->left(e->left_ctx);
+        left = t->left(t->left_ctx);
         mutex_lock(&se->lock);
     }
     return !left;
 }
 
-/* Its client went away while it waited. */
-static void give_up(struct session *se, struct execution *e)
+bool session_turn_wait(struct session *se, struct turn *t)
 {
-    bool waited = session_queue_remove(se, e);
-
-    mutex_unlock(&se->lock);
-    if (waited) {
-        session_execution_cancelled(
-            e, "the client that waited for it went away before it started");
-        execution_unref(e); /* the queue's */
-    }
-    session_execution_wait(e);
-}
-
-bool session_queue_wait(struct session *se, struct execution *e,
-                        struct runner *runner)
-{
-    bool mine;
+    bool left = false, mine;
 
     mutex_lock(&se->lock);
-    while (e->queued && (se->queue_head != e || se->running || se->exclusive))
-        if (!wait_a_while(se, e)) {
-            give_up(se, e);
-            return false;
-        }
-    mine = session_queue_remove(se, e);
-    if (mine) {
-        se->running = e;
-        se->runner = runner;
-        if (se->state == SESSION_IDLE)
-            session_state_set(se, SESSION_RUNNING);
+    while (!left && t->queued &&
+           (se->queue_head != t || !session_state_may(se, EV_TAKE)))
+        left = !wait_for_change(se, t);
+    mine = queue_remove(se, t);
+    if (mine && !left) {
+        session_state_event(se, EV_TAKE);
+        se->running = t;
+        session_state_check(se);
         session_touch(se);
     }
     mutex_unlock(&se->lock);
-    if (mine)
-        execution_unref(e); /* the queue's; the caller has its own */
-    else
-        session_execution_wait(e);
-    return mine;
+    if (mine && left)
+        t->on_cancel(
+            t, "the client that waited for it went away before it started");
+    return mine && !left;
 }
 
-void session_queue_release(struct session *se)
+/* ---- the turn ----------------------------------------------------------- */
+
+int session_turn_try(struct session *se, struct turn *t, struct box **ret,
+                     struct error *err)
+{
+    int rc = 0;
+
+    mutex_lock(&se->lock);
+    if (se->phase == PHASE_ENDED) {
+        rc = error_set(err, ERR_NOT_FOUND, "no such session");
+    } else if (se->queue_head || se->running) {
+        (void)error_set(err, ERR_CONFLICT,
+                        "an execution of the session is running");
+        rc = error_hint(err, "try again when it has ended");
+    } else if (se->box && session_state_may(se, EV_TAKE)) {
+        session_state_event(se, EV_TAKE);
+        se->running = t;
+        session_state_check(se);
+        session_touch(se);
+        *ret = box_ref(se->box);
+    }
+    mutex_unlock(&se->lock);
+    return rc;
+}
+
+void session_turn_release(struct session *se)
 {
     mutex_lock(&se->lock);
+    session_state_event(se, EV_RELEASE);
     se->running = NULL;
-    se->runner = NULL;
-    if (se->state == SESSION_RUNNING)
-        session_state_set(se, SESSION_IDLE);
+    session_state_check(se);
     session_touch(se);
-    cond_broadcast(&se->cond);
     mutex_unlock(&se->lock);
 }
 
 void session_queue_request(struct session *se, enum exec_request what)
 {
-    if (!se->running)
+    struct turn *t = se->running;
+
+    if (!t)
         return;
-    atomic_fetch_or(&se->running->requests, (unsigned)what);
-    if (se->runner) {
-        se->runner->signalled = true;
-        (void)eventfd_write(se->runner->wake, 1); /* full is as good */
+    atomic_fetch_or(&t->requests, (unsigned)what);
+    if (t->wake >= 0) {
+        t->signalled = true;
+        (void)eventfd_write(t->wake, 1); /* full is as good */
     }
 }
 
-int execution_cancel(struct sessions *s, const struct actor *who,
-                     const char *id, struct error *err)
+void session_turn_wake(struct session *se, struct turn *t)
 {
-    struct execution *e = NULL;
-    struct session *se = NULL;
-    bool waited;
-    int rc = session_enter(s, err);
-
-    if (rc < 0)
-        return rc;
-    rc = session_execution_find(s, who, id, &e, &se, err);
-    if (rc < 0) {
-        if (rc == -ERR_NOT_FOUND)
-            rc = session_pending_cancel(s, who, id, err);
-        session_leave(s);
-        return rc;
-    }
     mutex_lock(&se->lock);
-    waited = session_queue_remove(se, e);
-    if (!waited && se->running == e)
+    if (se->running == t)
+        session_queue_request(se, REQUEST_ANSWER);
+    mutex_unlock(&se->lock);
+}
+
+bool session_turn_cancel(struct session *se, struct turn *t)
+{
+    bool removed;
+
+    mutex_lock(&se->lock);
+    removed = queue_remove(se, t);
+    if (!removed && se->running == t)
         session_queue_request(se, REQUEST_CANCEL);
     mutex_unlock(&se->lock);
-    if (waited) {
-        session_execution_cancelled(
-            e, "the execution was cancelled before it started");
-        execution_unref(e); /* the queue's */
-    }
-    execution_unref(e);
-    session_unref(se);
-    session_leave(s);
-    return 0;
+    return removed;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The reaper: once a second it makes sessions dormant that have been idle past
+ * The reaper: once a second it puts sessions to sleep that have been idle past
  * their cooldown or exceeded their pool's lifetime, writes last-use times to
  * the store, and drops sessions from memory that have long been dormant and
  * can be loaded again. Runs in gloveboxd on the thread "reaper"; it inspects
@@ -15,6 +15,7 @@
 #define LOOK_MS 1000u
 #define BATCH 64u
 #define NOTE_MS 60000u    /* a use is written down after that at the latest */
+#define SWEEP_MS 60000u   /* between looks for images to remove */
 #define STOP_ROUNDS 64u   /* batches written at the end */
 #define ASLEEP_MOST 2000u /* dormant ones kept at hand, with their history */
 
@@ -23,12 +24,11 @@ struct victim {
     struct box *box;    /* referenced */
 };
 
-static bool due(const struct session *se, uint64_t now)
+static bool is_due(const struct session *se, uint64_t now)
 {
     const struct conf_pool *conf = pool_conf(se->pool);
 
-    return se->state == SESSION_IDLE && !se->queue_head && !se->exclusive &&
-           !se->pins &&
+    return session_state_may(se, EV_EXPIRE) &&
            (now >= se->used_ms + session_cooldown(se) * 1000ull ||
             now >= se->woken_ms + conf->lifetime_s * 1000ull);
 }
@@ -45,7 +45,7 @@ static size_t find_due(struct sessions *m, struct victim *ret)
             struct session *se = container_of(n, struct session, node);
 
             mutex_lock(&se->lock);
-            if (due(se, now))
+            if (is_due(se, now))
                 ret[count++] = (struct victim){.se = session_ref(se),
                                                .box = box_ref(se->box)};
             mutex_unlock(&se->lock);
@@ -57,9 +57,8 @@ static size_t find_due(struct sessions *m, struct victim *ret)
 /* Dormant, with a row, and used by nobody; both locks are held. */
 static bool forgettable(const struct session *se)
 {
-    return se->state == SESSION_DORMANT && se->stored && !se->moving &&
-           !se->pins && !se->queue_head && !se->running &&
-           se->noted_at_ms == se->last_used_at_ms &&
+    return session_asleep(se) && se->stored && !se->pins && !se->queue_head &&
+           !se->running && se->noted_at_ms == se->last_used_at_ms &&
            atomic_load(&se->refs) == 1;
 }
 
@@ -67,7 +66,6 @@ static bool forgettable(const struct session *se)
  * over the table, and only then. */
 static void forget_oldest(struct sessions *m)
 {
-    struct execution *drop = NULL;
     struct session *out[BATCH];
     size_t count = 0;
     uint64_t before = 0;
@@ -85,18 +83,18 @@ static void forget_oldest(struct sessions *m)
             next = n->next;
             mutex_lock(&se->lock);
             if (forgettable(se) && se->used_ms <= before) {
-                session_idmap_remove(&m->table, n);
+                idmap_remove(&m->table, n);
                 session_identifier_remove(se);
-                session_history_forget(m, se, &drop);
                 out[count++] = se;
             }
             mutex_unlock(&se->lock);
         }
     }
     mutex_unlock(&m->lock);
-    session_history_unref(drop);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < count; i++) {
+        session_hooks_forget(out[i]);
         session_unref(out[i]); /* the table's */
+    }
 }
 
 static void put_to_sleep(struct sessions *m)
@@ -107,7 +105,7 @@ static void put_to_sleep(struct sessions *m)
     for (size_t i = 0; i < count; i++) {
         struct victim *v = &victims[i];
 
-        if (session_wake_drop(v->se, v->box, true)) {
+        if (session_sleep(v->se, v->box)) {
             session_metrics_add(m, &m->counters.expired);
             log_event(LOG_INFO, "session_is_dormant", "session", v->se->id,
                       NULL);
@@ -169,6 +167,10 @@ static void reaper_main(void *arg)
         put_to_sleep(m);
         (void)note_used(m, false); /* the rest follows in the next round */
         forget_oldest(m);
+        if (clock_mono_ms() >= m->swept_ms + SWEEP_MS) {
+            m->swept_ms = clock_mono_ms();
+            images_sweep(m);
+        }
     }
     for (unsigned i = 0; i < STOP_ROUNDS && note_used(m, true); i++)
         ;

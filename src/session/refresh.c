@@ -13,34 +13,33 @@
 
 #define WAIT_MS 10000u
 
-/* Keeps new turns out until give; ERR_CONFLICT while something runs. */
-static int take(struct session *se, struct error *err)
+int session_exclusive_begin(struct session *se, struct error *err)
 {
     uint64_t deadline = clock_mono_ms() + WAIT_MS;
     bool in_time = true;
     int rc = 0;
 
     mutex_lock(&se->lock);
-    while ((se->running || se->moving || se->exclusive) && in_time)
+    while ((!session_settled(se) || se->running || session_closed(se)) &&
+           in_time)
         in_time = cond_wait_until(&se->cond, &se->lock, deadline);
-    if (se->state == SESSION_ENDED)
+    if (se->phase == PHASE_ENDED)
         rc = error_set(err, ERR_NOT_FOUND, "no such session");
     else if (!in_time) {
         (void)error_set(err, ERR_CONFLICT, "an execution is running");
         rc = error_hint(err, "wait for it to finish, or cancel it");
     } else {
-        se->exclusive = true;
+        session_state_event(se, EV_CLOSE);
     }
     mutex_unlock(&se->lock);
     return rc;
 }
 
-static void give(struct session *se)
+void session_exclusive_end(struct session *se)
 {
     mutex_lock(&se->lock);
-    se->exclusive = false;
+    session_state_event(se, EV_OPEN);
     session_touch(se);
-    cond_broadcast(&se->cond);
     mutex_unlock(&se->lock);
 }
 
@@ -68,10 +67,10 @@ static int take_folders(struct box *box, const char *path, struct error *err)
     return rc;
 }
 
-/* What goes makes room for what comes: a file may be where a folder was. */
-static int apply(struct session *se, struct box *box,
-                 const struct workspace_file *files, size_t count,
-                 struct error *err)
+/* Removals come first: a file may replace a folder. */
+static int apply_changes(struct session *se, struct box *box,
+                         const struct workspace_file *files, size_t count,
+                         struct error *err)
 {
     int rc = 0;
 
@@ -87,8 +86,7 @@ static int apply(struct session *se, struct box *box,
     return rc;
 }
 
-/* What the session wrote since is committed before anything can cover it. */
-static int keep_own(struct session *se, struct box *box, struct error *err)
+int session_keep_own(struct session *se, struct box *box, struct error *err)
 {
     session_commit_rest(se, box);
     if (!se->rescan)
@@ -100,20 +98,21 @@ static int keep_own(struct session *se, struct box *box, struct error *err)
                            "someone holds a lock, or there is no room");
 }
 
-static int refresh(struct session *se, const struct actor *who,
-                   struct box *box, uint32_t *ret_count, struct error *err)
+int session_refresh_box(struct session *se, const struct actor *who,
+                        struct box *box, uint32_t *ret_count,
+                        struct error *err)
 {
     struct workspace_file *files = NULL;
     size_t count = 0;
     int64_t head = 0;
-    int rc = keep_own(se, box, err);
+    int rc = session_keep_own(se, box, err);
 
     if (rc == 0)
         rc = workspace_changes(se->m->workspaces, who, se->workspace, se->base,
                                se->id, &files, &count, &head, err);
     if (rc < 0)
         return rc;
-    rc = apply(se, box, files, count, err);
+    rc = apply_changes(se, box, files, count, err);
     workspace_files_free(files, count);
     if (rc == 0) {
         se->base = head;
@@ -133,16 +132,16 @@ int session_refresh(struct sessions *s, const struct actor *who,
     if (!se)
         return -(int)err->code;
     *ret_count = 0;
-    rc = take(se, err);
+    rc = session_exclusive_begin(se, err);
     if (rc == 0) {
         mutex_lock(&se->lock);
         if (se->box && se->made)
             box = box_ref(se->box);
         mutex_unlock(&se->lock);
         if (box) /* dormant: it wakes on the head anyway */
-            rc = refresh(se, who, box, ret_count, err);
+            rc = session_refresh_box(se, who, box, ret_count, err);
         box_unref(box);
-        give(se);
+        session_exclusive_end(se);
     }
     if (rc == 0)
         session_fill_info(se, ret);

@@ -15,26 +15,24 @@ int session_quiet(struct session *se, enum exec_request how, const char *why,
                   uint32_t ms, struct error *err)
 {
     uint64_t deadline = clock_mono_ms() + ms;
-    struct execution *waiting;
+    struct turn *waiting;
     bool in_time = true;
 
     mutex_lock(&se->lock);
-    while (se->exclusive && in_time)
+    while (session_closed(se) && in_time)
         in_time = cond_wait_until(&se->cond, &se->lock, deadline);
-    if (in_time) {
-        se->exclusive = true;
+    if (in_time && se->phase != PHASE_ENDED) {
+        session_state_event(se, EV_CLOSE);
         session_queue_request(se, how);
         waiting = session_queue_empty(se);
-        cond_broadcast(&se->cond);
         mutex_unlock(&se->lock);
         session_queue_cancel(waiting, why);
         mutex_lock(&se->lock);
-        while ((se->running || se->moving) && in_time)
+        while ((se->running || !session_settled(se)) && in_time)
             in_time = cond_wait_until(&se->cond, &se->lock, deadline);
-        if (in_time && se->state != SESSION_ENDED)
+        if (in_time && se->phase != PHASE_ENDED)
             return 0;
-        se->exclusive = false;
-        cond_broadcast(&se->cond);
+        session_state_event(se, EV_OPEN);
     }
     mutex_unlock(&se->lock);
     if (!in_time)
@@ -42,7 +40,7 @@ int session_quiet(struct session *se, enum exec_request how, const char *why,
     return error_set(err, ERR_NOT_FOUND, "no such session");
 }
 
-static int reset(struct session *se, struct error *err)
+static int reset_kernel(struct session *se, struct error *err)
 {
     struct box *box = NULL;
     int rc =
@@ -57,12 +55,13 @@ static int reset(struct session *se, struct error *err)
     mutex_unlock(&se->lock);
     if (box) /* dormant: waking starts afresh anyway */
         rc = box_kernel_start(box, err);
+    session_memory_gone(se, SESSION_LOSS_RESET);
     mutex_lock(&se->lock);
     if (box && rc == 0)
         se->interpreter++;
+    session_wake_lost(se, true);
     session_touch(se);
-    se->exclusive = false;
-    cond_broadcast(&se->cond);
+    session_state_event(se, EV_OPEN);
     mutex_unlock(&se->lock);
     if (rc < 0) /* the next use makes a new sandbox, just as fresh */
         (void)session_wake_drop(se, box, false);
@@ -80,7 +79,7 @@ int session_reset(struct sessions *s, const struct actor *who, const char *id,
         return -(int)err->code;
     rc = session_use(se, err);
     if (rc == 0)
-        rc = reset(se, err);
+        rc = reset_kernel(se, err);
     if (rc == 0) {
         session_persist_note(se);
         session_fill_info(se, ret);

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "quota/quota.h"
+#include "fair/fair.h"
 #include "session/session_int.h"
 
 #define PAGE 500u
@@ -44,8 +44,8 @@ bool session_sandbox_layers(const struct sessions *m)
 
 /* ---- mounted ------------------------------------------------------------ */
 
-/* Looking at ten thousand files that nobody watches yet takes as long as
- * starting a sandbox, and the two do not need each other. */
+/* Verifying ten thousand unwatched files takes as long as starting a sandbox,
+ * so both run at the same time. */
 struct check {
     struct workspaces *w;
     const struct workspace_tree *tree;
@@ -60,9 +60,23 @@ static void tree_check_main(void *arg)
     c->rc = workspace_tree_check(c->w, c->tree, &c->err);
 }
 
+static struct box_origin box_origin_of(const struct session *se,
+                                       const struct session_origin *origin)
+{
+    if (origin->image_fd < 0 && !origin->image_wait)
+        return (struct box_origin){.kind = BOX_ORIGIN_FRESH};
+    return (struct box_origin){.kind = BOX_ORIGIN_SNAPSHOT,
+                               .image_fd = origin->image_fd,
+                               .zygote = origin->zygote,
+                               .image_wait = origin->image_wait,
+                               .image_ctx = origin->image_ctx,
+                               .starter = se->m->memory->starter};
+}
+
 static int mount_box(struct session *se, uint32_t runtime,
                      const struct workspace_tree *tree, bool background,
-                     struct box **ret, struct error *err)
+                     struct session_origin *origin, struct box **ret,
+                     struct error *err)
 {
     struct check check = {.w = se->m->workspaces, .tree = tree};
     struct thread thread = {0};
@@ -70,8 +84,15 @@ static int mount_box(struct session *se, uint32_t runtime,
     struct box *box = NULL;
     bool beside = thread_start(&thread, "tree-check", tree_check_main, &check,
                                &ignored) == 0;
-    int rc = box_open(se->m->link, runtime, &se->limits, tree->layers,
-                      tree->count, background, &se->m->stopping, &box, err);
+    const struct box_spec spec = {.runtime = runtime,
+                                  .tier = pool_conf(se->pool)->isolation,
+                                  .limits = &se->limits,
+                                  .layers = tree->layers,
+                                  .layer_count = tree->count,
+                                  .background = background,
+                                  .origin = box_origin_of(se, origin)};
+    int rc = box_open(se->m->link, &spec, &se->m->stopping, &box,
+                      &origin->start, err);
 
     if (beside)
         thread_join(&thread);
@@ -144,18 +165,25 @@ static int copy_all(struct session *se, struct box *box, int64_t seq,
 
 static int make_box(struct session *se, uint32_t runtime,
                     const struct workspace_tree *tree, bool background,
-                    struct box **ret, struct error *err)
+                    struct session_origin *origin, struct box **ret,
+                    struct error *err)
 {
+    const struct box_spec spec = {.runtime = runtime,
+                                  .tier = pool_conf(se->pool)->isolation,
+                                  .limits = &se->limits,
+                                  .background = background,
+                                  .origin = box_origin_of(se, origin)};
     struct box *box = NULL;
     int rc = -ERR_INVALID;
 
+    origin->tried = origin->image_fd >= 0 || origin->image_wait;
     if (tree->count && session_sandbox_layers(se->m))
-        rc = mount_box(se, runtime, tree, background, ret, err);
+        rc = mount_box(se, runtime, tree, background, origin, ret, err);
     /* The walls stand, but this kernel or file system cannot map ids. */
     if (rc != -ERR_INVALID)
         return rc;
-    rc = box_open(se->m->link, runtime, &se->limits, NULL, 0, background,
-                  &se->m->stopping, &box, err);
+    rc = box_open(se->m->link, &spec, &se->m->stopping, &box, &origin->start,
+                  err);
     if (rc == 0 && tree->count) {
         rc = copy_all(se, box, tree->seq, err);
         if (rc < 0) {
@@ -168,39 +196,87 @@ static int make_box(struct session *se, uint32_t runtime,
     return rc;
 }
 
-/* Tenants make theirs in turn, and one that makes many, one at a time. Who
- * has gone when its turn comes is spared it, and so are the others. */
+int session_sandbox_ready(struct session *se, struct session_origin *origin,
+                          struct box **ret, struct error *err)
+{
+    struct box_origin from = box_origin_of(se, origin);
+    struct box *box = se->tree.count == 0 ? pool_take(se->m->pools, se->pool,
+                                                      se->runtime, &se->limits)
+                                          : NULL;
+    int rc = 0;
+
+    if (!box)
+        return 0;
+    /* Memory of another zygote needs a sandbox of that one. */
+    if (memcmp(box_zygote(box), origin->zygote, WARDEN_ZYGOTE_ID) == 0) {
+        origin->tried = true;
+        rc = box_begin(box, &from, &origin->start, err);
+        if (rc == 0) {
+            *ret = box;
+            return 1;
+        }
+    }
+    box_release(box);
+    box_unref(box);
+    return rc;
+}
+
+/* Tenants create sandboxes in turn. A session that ended while it waited for
+ * its turn creates none. */
 int session_sandbox_create(struct session *se, uint32_t runtime,
-                           const struct workspace_tree *tree, struct box **ret,
+                           const struct workspace_tree *tree,
+                           struct session_origin *origin, struct box **ret,
                            struct error *err)
 {
+    struct session_origin fresh = {.image_fd = -1};
     const char *tenant = se->tenant->name;
     uint64_t deadline = clock_mono_ms() + BOX_SPAWN_MS;
-    bool background = session_sched_charge_create(se->tenant);
-    /* Nobody is in anybody's way where only one tenant runs anything. */
-    bool crowd = background && atomic_load(&se->m->active) !=
-                                   atomic_load(&se->tenant->active);
-    struct fair_queue *alone = crowd ? se->m->crowd : NULL;
-    struct fair_queue *making =
-        session_sched_alone(se->tenant) ? se->m->making_alone : se->m->making;
+    bool background = fair_cpu_charge_create(&se->tenant->fair);
+    struct fair_queue *queue =
+        fair_cpu_alone(&se->tenant->fair) && fair_enabled(FAIR_CREATE_WIDE)
+            ? se->m->create_alone_queue
+            : se->m->create_queue;
     int rc;
 
-    if (fair_queue_enter(alone, tenant, deadline)) {
-        bool in = fair_queue_enter(making, tenant, deadline);
-
-        if (in) {
-            rc = session_still_wanted(se, err);
-            if (rc == 0) {
-                session_sched_create_begin(se->tenant, background);
-                rc = make_box(se, runtime, tree, background, ret, err);
-                session_sched_create_end(se->tenant, background);
-            }
-            fair_queue_leave(making, tenant);
-        }
-        fair_queue_leave(alone, tenant);
-        if (in)
-            return rc;
+    if (!fair_enabled(FAIR_CREATE_QUEUE))
+        queue = NULL;
+    if (!fair_queue_enter(queue, tenant, deadline)) {
+        (void)error_set(err, ERR_BUSY, "too many sandboxes are being made");
+        return error_retry(err, 1);
     }
-    (void)error_set(err, ERR_BUSY, "too many sandboxes are being made");
-    return error_retry(err, 1);
+    rc = session_still_wanted(se, err);
+    if (rc == 0) {
+        session_sched_create_begin(se->tenant, background);
+        rc = make_box(se, runtime, tree, background, origin ? origin : &fresh,
+                      ret, err);
+        session_sched_create_end(se->tenant, background);
+    }
+    fair_queue_leave(queue, tenant);
+    return rc;
+}
+
+int session_sandbox_first(struct session *se, struct box **ret,
+                          struct error *err)
+{
+    struct sessions *m = se->m;
+    uint32_t handle;
+    int rc = session_sandbox_pin_tree(se, &se->tree, err);
+
+    if (rc < 0)
+        return rc;
+    se->base = se->own_commit = se->tree.seq;
+    /* Ready ones have nothing mounted. */
+    *ret = se->tree.count == 0
+               ? pool_take(m->pools, se->pool, se->runtime, &se->limits)
+               : NULL;
+    session_metrics_add(m, *ret ? &m->counters.ready_taken
+                                : &m->counters.ready_missed);
+    if (*ret)
+        return 0;
+    rc = runtime_handle(m->pools, se->runtime, &handle, err);
+    if (rc == 0)
+        rc = session_sandbox_create(se, handle, &se->tree, NULL, ret, err);
+    if (rc == 0)
+        runtime_set_up(se->runtime);
+    return rc;
 }

@@ -31,14 +31,43 @@ void session_unref(struct session *se)
     session_seen_done(se);
     session_over_quota_done(se);
     pool_unref(se->pool);
-    session_net_free(se->net);
+    network_unref(se->net);
     free(se->name);
     free(se->metadata);
     free(se->identifier);
     free(se->identifier_key);
+    free(se->undo);
     mutex_done(&se->lock);
     cond_done(&se->cond);
     free(se);
+}
+
+struct session_facts session_facts(const struct session *se)
+{
+    return (struct session_facts){.sessions = se->m,
+                                  .id = se->id,
+                                  .workspace = se->workspace,
+                                  .tenant = se->tenant->name,
+                                  .pool = se->pool,
+                                  .runtime = se->runtime,
+                                  .limits = &se->limits,
+                                  .network = se->net,
+                                  .ephemeral = se->ephemeral};
+}
+
+bool session_has_workspace(const struct session *se)
+{
+    return se->made;
+}
+
+bool session_is_lost(const struct session *se)
+{
+    return atomic_load(&se->lost);
+}
+
+bool session_is_stopping(const struct session *se)
+{
+    return atomic_load(&se->m->stopping);
 }
 
 struct actor session_actor(const struct session *se)
@@ -51,7 +80,7 @@ struct actor session_actor(const struct session *se)
 struct session *session_at_hand(struct sessions *m, const char *tenant,
                                 const char *id)
 {
-    struct idmap_node *n = session_idmap_find(&m->table, id);
+    struct idmap_node *n = idmap_find(&m->table, id);
     struct session *se = n ? container_of(n, struct session, node) : NULL;
 
     return se && strcmp(se->tenant->name, tenant) == 0 ? session_ref(se)
@@ -70,7 +99,7 @@ static struct session *no_such(struct error *err)
 }
 
 /* Into the table, unless someone was quicker. */
-static struct session *seat(struct sessions *m, struct session *se)
+static struct session *table_add(struct sessions *m, struct session *se)
 {
     struct session *other;
 
@@ -78,7 +107,7 @@ static struct session *seat(struct sessions *m, struct session *se)
     session_claim_wait(m, se->id);
     other = session_at_hand(m, se->tenant->name, se->id);
     if (!other && !pool_is_gone(se->pool)) {
-        session_idmap_add(&m->table, &session_ref(se)->node, se->id);
+        idmap_add(&m->table, &session_ref(se)->node, se->id);
         session_identifier_add(se);
         other = session_ref(se);
     }
@@ -89,10 +118,12 @@ static struct session *seat(struct sessions *m, struct session *se)
 /* From its row into the table. Deleting takes the row first, so one that is
  * still there after the session is in the table is good. Its sharing may have
  * been changed since the row was read. */
-static struct session *load(struct sessions *m, const struct actor *who,
-                            const char *id, struct error *err)
+static struct session *load_session(struct sessions *m,
+                                    const struct actor *who, const char *id,
+                                    struct error *err)
 {
     struct session *se, *seated;
+    int64_t fence;
     bool mine;
     int rc;
 
@@ -100,8 +131,21 @@ static struct session *load(struct sessions *m, const struct actor *who,
         return no_such(err);
     se = session_persist_load(m, who, id, err);
     if (!se)
-        return NULL;
-    seated = seat(m, se);
+        return session_lease_locate(m, who, id, err) < 0 ? NULL : no_such(err);
+    if (m->nodes) {
+        if (session_lease_take(se, err) < 0) {
+            session_unref(se);
+            return NULL;
+        }
+        /* As the node that had it before has left it. */
+        fence = atomic_load(&se->fence);
+        session_unref(se);
+        se = session_persist_load(m, who, id, err);
+        if (!se)
+            return NULL;
+        atomic_store(&se->fence, fence);
+    }
+    seated = table_add(m, se);
     mine = seated == se;
     session_unref(se);
     if (!mine)
@@ -122,12 +166,21 @@ struct session *session_find(struct sessions *m, const struct actor *who,
     mutex_lock(&m->lock);
     se = session_at_hand(m, who->tenant, id);
     mutex_unlock(&m->lock);
-    if (se && session_visible(se, who))
-        return se;
-    /* One that is not visible is looked for all the same: it costs what an
-     * unknown one costs. */
+    if (se && session_visible(se, who)) {
+        int rc = session_lease_confirm(se, err);
+
+        if (rc == 0)
+            return se;
+        (void)session_forget(se);
+        if (rc < 0) {
+            session_unref(se);
+            return NULL;
+        }
+    }
+    /* An invisible session is looked up all the same, so that it costs as much
+     * as an unknown one. */
     session_unref(se);
-    se = load(m, who, id, err);
+    se = load_session(m, who, id, err);
     if (!se || session_visible(se, who))
         return se;
     session_unref(se);
@@ -140,7 +193,7 @@ void session_audit(const struct session *se, const struct actor *who,
     struct audit_event event = {
         .action = action, .workspace = se->workspace, .object = se->id};
 
-    audit_later(workspaces_audit(se->m->workspaces), who, &event);
+    audit_later(se->m->core->audit, who, &event);
 }
 
 struct session *session_acquire(struct sessions *m, const struct actor *who,
@@ -172,6 +225,21 @@ void session_touch(struct session *se)
 
 /* ---- what it shows ------------------------------------------------------ */
 
+/* The lock is held. */
+static void fill_memory(const struct session *se, struct session_info *ret)
+{
+    bool asleep = session_asleep(se);
+
+    ret->memory_bytes = asleep ? 0 : se->memory_bytes;
+    ret->image_bytes = se->image.bytes;
+    ret->image_at_ms = se->image.id[0] ? se->image.made_at_ms : 0;
+    ret->uncarried = asleep ? se->image.uncarried : se->uncarried;
+    ret->hibernates = session_hibernates(se) && !se->memory_refused;
+    ret->lost_why =
+        se->phase == PHASE_DORMANT ? se->image.why : SESSION_LOSS_NONE;
+    session_points_fill(se, ret);
+}
+
 void session_fill_info(struct session *se, struct session_info *ret)
 {
     const struct warden_limits *l = &se->limits;
@@ -192,8 +260,8 @@ void session_fill_info(struct session *se, struct session_info *ret)
     memcpy(ret->owner, se->owner, sizeof(ret->owner));
     ret->sharing = atomic_load(&se->sharing);
     ret->ephemeral = se->ephemeral;
-    ret->egress = session_network_mode(se);
-    ret->hosts = session_net_hosts(se);
+    ret->egress = network_mode(se->net);
+    ret->hosts = network_hosts(se->net);
     ret->cooldown_s = session_cooldown(se);
     ret->metadata = xstrdup(se->metadata);
     ret->created_at_ms = se->created_at_ms;
@@ -205,16 +273,14 @@ void session_fill_info(struct session *se, struct session_info *ret)
                                           .cores = l->cores,
                                           .descriptors = l->descriptors};
     mutex_lock(&se->lock);
-    /* Dormant is said once its last files are committed and the box is gone.
-     */
-    ret->state =
-        se->state == SESSION_DORMANT && se->moving ? SESSION_IDLE : se->state;
+    ret->state = session_state_shown(se);
     ret->executions = se->executions;
     ret->queued = se->queued;
     ret->interpreter = se->interpreter;
     ret->last_used_at_ms = se->last_used_at_ms;
     ret->expires_at_ms = session_expires_at(se);
     ret->expired = session_expired(se);
+    fill_memory(se, ret);
     mutex_unlock(&se->lock);
     ret->final = ret->expired && session_expiry_final(se->m, se->tenant->name);
 }
@@ -237,20 +303,59 @@ int session_get(struct sessions *s, const struct actor *who, const char *id,
     return 0;
 }
 
-int session_visit(struct sessions *s, const struct actor *who, const char *id,
-                  struct session_info *ret, struct error *err)
+int session_check_reach(struct sessions *s, const struct actor *who,
+                        const char *const *only, struct error *err)
+{
+    struct workspace_info workspace;
+    struct session_info session = {.metadata = NULL};
+    struct pool_info pool;
+
+    if (only[ACTOR_POOLS]) {
+        if (session_pool_get(s, who, only[ACTOR_POOLS], &pool, err) < 0)
+            return -(int)err->code;
+        pool_info_done(&pool);
+    }
+    if (only[ACTOR_SESSIONS]) {
+        if (session_get(s, who, only[ACTOR_SESSIONS], &session, err) < 0)
+            return -(int)err->code;
+        session_info_done(&session);
+    }
+    if (only[ACTOR_WORKSPACES])
+        return workspace_get(s->workspaces, who, only[ACTOR_WORKSPACES],
+                             &workspace, err);
+    return 0;
+}
+
+static int visit(struct sessions *s, const struct actor *who, const char *id,
+                 uint64_t keep_ms, struct session_info *ret, struct error *err)
 {
     struct session *se = session_acquire(s, who, id, err);
 
     if (!se)
         return -(int)err->code;
     mutex_lock(&se->lock);
-    if (!session_expired(se))
+    if (!session_expired(se)) {
         session_touch(se);
+        se->keep_ms = MAX(se->keep_ms, keep_ms);
+    }
     mutex_unlock(&se->lock);
     session_fill_info(se, ret);
     session_release(se);
     return 0;
+}
+
+int session_visit(struct sessions *s, const struct actor *who, const char *id,
+                  struct session_info *ret, struct error *err)
+{
+    return visit(s, who, id, 0, ret, err);
+}
+
+int session_keep_awake(struct sessions *s, const struct actor *who,
+                       const char *id, struct session_info *ret,
+                       struct error *err)
+{
+    return visit(s, who, id, clock_mono_ms() + SESSION_KEEP_S * 1000ull, ret,
+                 err);
 }
 
 /* ---- the end ------------------------------------------------------------ */
@@ -288,7 +393,7 @@ void session_unlist(struct session *se)
 /* sessions.lock is held. */
 static void unlink_session(struct sessions *m, struct session *se)
 {
-    session_idmap_remove(&m->table, &se->node);
+    idmap_remove(&m->table, &se->node);
     session_identifier_remove(se);
     session_unlist(se);
 }
@@ -296,35 +401,37 @@ static void unlink_session(struct sessions *m, struct session *se)
 bool session_end(struct session *se)
 {
     struct sessions *m = se->m;
-    struct execution *waiting, *drop = NULL;
+    struct turn *waiting;
     struct box *box = NULL;
 
     mutex_lock(&m->lock);
     mutex_lock(&se->lock);
-    if (se->state == SESSION_ENDED) {
+    if (se->phase == PHASE_ENDED) {
         mutex_unlock(&se->lock);
         mutex_unlock(&m->lock);
         return false;
     }
     unlink_session(m, se);
-    session_history_forget(m, se, &drop);
     session_queue_request(se, REQUEST_END);
     waiting = session_queue_empty(se);
-    /* While someone moves the box it is theirs to undo. */
-    if (!se->moving)
-        box = take_ptr(se->box);
-    session_state_set(se, SESSION_ENDED);
-    se->exclusive = false;
-    cond_broadcast(&se->cond);
+    /* A box that is being created or dropped is not here: the thread that
+     * does so finds the session ended. */
+    box = take_ptr(se->box);
+    session_state_event(se, EV_END);
+    session_state_check(se);
     mutex_unlock(&se->lock);
     mutex_unlock(&m->lock);
 
+    /* First: releasing the box takes time, and the executions of a session
+     * that cannot be found must not be found either. */
+    session_hooks_forget(se);
     if (box) {
         box_release(box);
         box_unref(box);
     }
     session_queue_cancel(waiting, "the session was deleted while it waited");
-    session_history_unref(drop);
+    if (!se->stored && atomic_load(&se->fence))
+        session_lease_end(se);
     session_metrics_add(m, &m->counters.deleted);
     session_unref(se); /* the table's */
     return true;
@@ -374,7 +481,7 @@ int session_delete(struct sessions *s, const struct actor *who, const char *id,
     if (rc == 0 && session_end(se)) {
         if (!se->stored)
             session_audit(se, who, "session.delete");
-        session_pending_withdraw(se, who);
+        session_hooks_delete(se, who);
         tidy_workspace(se);
         log_event(LOG_INFO, "session_deleted", "session", id, "tenant",
                   who->tenant, NULL);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The product, first half: pools, sessions and executions. Doors call these
- * functions and nothing below them. Every call names the tenant; an id of
- * another tenant is answered exactly as an unknown one (ERR_NOT_FOUND).
- * Any thread may call; executions of one session take turns in the order
- * they came, sessions run in parallel.
+ * Sessions: created, found, used, woken, deleted; their files and their pools.
+ * Every call names the tenant; an id of another tenant is answered exactly as
+ * an unknown one (ERR_NOT_FOUND). Any thread may call; executions of one
+ * session (execution/) take turns in the order they came, sessions run in
+ * parallel.
  *
  * A session outlives its sandbox: idle past its cooldown it becomes dormant
  * (sandbox gone, files kept) and the next call wakes it. For tenants whose
@@ -23,52 +23,52 @@
 #include <stdint.h>
 #include <sys/stat.h>
 
+#include "base/buf.h"
 #include "base/ids.h"
 #include "govern/govern.h"
+#include "network/network.h"
 #include "pool/pool.h"
 
 struct actor;
-struct approval_info;
 struct arena;
 struct egress_link;
-struct evidence;
-struct quotas;
 struct session_attach;
 struct session_file;
-struct vault;
+struct session_source;
+struct workspace_commit;
 struct conf;
+struct core;
+struct disk;
 struct error;
+struct session_info;
 struct sessions;
-struct execution;
 struct warden_link;
 struct workspaces;
 
 /* ---- the manager -------------------------------------------------------- */
 
-/* Who decides, counts and remembers besides; borrowed until close. One that
- * is NULL, or no struct at all (unit tests), allows, counts nothing, keeps
- * nothing. */
+/* What the module is built on; all borrowed until close. Members of core that
+ * are NULL (unit tests) allow everything, count and store nothing; store,
+ * audit and blobs are required. */
 struct sessions_parts {
-    struct govern govern; /* policy and approvals */
-    struct quotas *quotas;
-    struct evidence *evidence;
-    struct vault *vault;
-    struct egress_link *egress;
-    struct disk *disk; /* or NULL */
+    const struct conf *conf;
+    const struct core *core;
+    struct warden_link *warden;
+    struct workspaces *workspaces;
+    struct egress_link *egress; /* NULL: no session gets a network */
+    struct disk *disk;          /* NULL: never full */
 };
 
-/* conf, link, workspaces: borrowed until close. Starts zygotes, the ready
- * pools and the reaper thread; returns before they are warm. Sessions of
- * earlier runs are there again, dormant. */
-int sessions_open(const struct conf *conf, struct warden_link *link,
-                  struct workspaces *workspaces,
-                  const struct sessions_parts *parts, struct sessions **ret,
+/* Starts zygotes, the ready pools and the module's threads; returns before
+ * zygotes are warm. Sessions of earlier runs exist again, dormant. */
+int sessions_open(const struct sessions_parts *parts, struct sessions **ret,
                   struct error *err);
 /* Refuses new work, lets what runs finish until the deadline, cancels the
  * rest, ends every session. Calls may still come; they are refused. */
 void sessions_stop(struct sessions *s, unsigned deadline_s);
-/* Stops, if that was not done, and frees; no call may come any more. */
-void sessions_close(struct sessions *s, unsigned deadline_s);
+/* Stops, if that was not done, and frees; no call may come any more. False: a
+ * call is still running, and nothing was freed. Accepts NULL. */
+bool sessions_close(struct sessions *s, unsigned deadline_s);
 /* Until it is opened again no session is made or used: check is the one of
  * the gate (posture/) that fails, NULL: open. */
 void sessions_gate(struct sessions *s, const char *check, const char *why);
@@ -78,12 +78,49 @@ bool sessions_ready(struct sessions *s);
 /* ---- sessions ----------------------------------------------------------- */
 
 enum session_state {
-    SESSION_STARTING, /* a sandbox is being made */
-    SESSION_IDLE,     /* sandbox up, nothing runs */
-    SESSION_RUNNING,  /* an execution runs */
-    SESSION_DORMANT,  /* no sandbox; files kept; the next call wakes it */
-    SESSION_ENDED,    /* deleted */
+    SESSION_STARTING,   /* a sandbox is being made */
+    SESSION_IDLE,       /* sandbox up, nothing runs */
+    SESSION_RUNNING,    /* an execution runs */
+    SESSION_DORMANT,    /* no sandbox; files kept; the next call wakes it */
+    SESSION_HIBERNATED, /* the same, and its memory is kept */
+    SESSION_ENDED,      /* deleted */
 };
+
+/* What an execution ran on. */
+enum session_interpreter {
+    SESSION_INTERPRETER_SAME,
+    SESSION_INTERPRETER_FRESH,
+    SESSION_INTERPRETER_WOKEN, /* continues from an image */
+};
+
+/* Why a session starts with a new interpreter. Numbers are stored. */
+enum session_loss {
+    SESSION_LOSS_NONE,  /* nothing was lost, or no reason is known */
+    SESSION_LOSS_RESET, /* it was wanted */
+    /* not saved: */
+    SESSION_LOSS_OFF,       /* the pool saves no memory */
+    SESSION_LOSS_UNCARRIED, /* a thread or child process was alive */
+    SESSION_LOSS_SPACE,     /* the disk is full, or a quota */
+    SESSION_LOSS_LARGE,     /* more than an image may hold */
+    SESSION_LOSS_WRITE,     /* the disk failed */
+    SESSION_LOSS_KERNEL,    /* the interpreter did not answer */
+    SESSION_LOSS_ENDED,     /* it had ended */
+    SESSION_LOSS_STOPPED,   /* it was busy when the service stopped */
+    SESSION_LOSS_BUILD,     /* this build saves none */
+    /* not restored: */
+    SESSION_LOSS_MISMATCH, /* another runtime, version, kernel or processor */
+    SESSION_LOSS_DAMAGED,  /* not authentic, or not understood */
+    SESSION_LOSS_MISSING,  /* no file */
+    SESSION_LOSS_TAKEN,    /* it had been resumed before */
+    SESSION_LOSS_LIMIT,    /* more than the memory limit now is */
+    SESSION_LOSS_START,    /* the interpreter ended while it was restored */
+    SESSION_LOSS_AGE,      /* older than hibernated_days */
+    SESSION_LOSS_NODE,     /* it was saved on another node */
+    SESSION_LOSSES
+};
+const char *session_loss_name(enum session_loss why); /* "no_room" */
+/* The n-th thing of `uncarried`, from 0 on; NULL: there are no more. */
+const char *session_uncarried_name(uint32_t bits, unsigned number);
 
 /* Who in the tenant sees and uses a session; see sharing.c. */
 struct session_spec {
@@ -99,6 +136,9 @@ struct session_spec {
     bool transient;        /* of a single run: not kept over a restart, and its
                               workspace only made when there is a file to keep */
     bool container;        /* its id is to be a cntr_… one */
+    bool asleep;           /* it gets a sandbox when one is needed first, and
+                              counts under no limit until then; ignored for an
+                              ephemeral one and with a network */
     /* The client's own name for it, 1 to 128 bytes of printable ASCII without
      * blanks; NULL: none. Unique in the pool among the tenant's shared
      * sessions, and among one principal's private ones. */
@@ -109,82 +149,31 @@ struct session_spec {
     /* Files it has from the start: linked, not copied. */
     const struct session_attach *files;
     size_t file_count;
-    const struct session_network *network; /* NULL: the pool's */
-    /* Has who asked gone away? Then nobody would know of it, and it is not
-     * made. NULL: it is made all the same. */
+    const struct network_spec *network; /* NULL: the pool's */
+    /* Of session_branch: where memory and files come from; NULL: nowhere. */
+    const struct session_source *source;
+    /* Has the client disconnected? Then no client would learn the id, and
+     * the session is not created. NULL: not checked. */
     bool (*left)(void *ctx);
     void *left_ctx;
 };
 
-/* ---- network.c: what a session's code may reach -------------------------
- * Nothing, unless it is granted; then only through the proxy (egress/). A
- * change holds at once, for what runs too.
+/* ---- settings.c: the network and the policy of a session ------------------
  */
 
-#define SESSION_DESTINATIONS_MAX 100u
-#define SESSION_PORTS_MAX 8
-
-struct session_destination {
-    const char *host;                  /* "example.org", "*.example.org" */
-    uint16_t ports[SESSION_PORTS_MAX]; /* 0: end; none: 80 and 443 */
-    const char *methods;               /* "GET,HEAD"; NULL: any */
-    const char *path;                  /* a prefix; NULL: any */
-    const char *secret;                /* of vault/; NULL: none */
-    bool inspect; /* TLS is taken apart by the proxy, under a certificate
-                     authority of this session's own; needed for methods,
-                     path or secret on https */
-};
-
-struct session_network {
-    enum session_egress mode;
-    const struct session_destination *destinations;
-    size_t destination_count;
-    bool packages;  /* pip may install what policy allows */
-    uint64_t bytes; /* budgets; 0: the pool's */
-    uint32_t connections, requests;
-};
-
-/* What pip was let install, as long as the session is kept. */
-struct session_package {
-    const char *name, *version, *sha256;
-    int64_t at_ms;
-};
-
-struct session_network_info {
-    struct session_network net; /* hosts are canonical */
-    bool granted;               /* in force now */
-    char problem[200];          /* why it is not, though it should be; or "" */
-    uint64_t bytes_used, requests_used;
-    const struct session_package *installed;
-    size_t installed_count;
-    int64_t permitted;  /* the policy's version that let it */
-    struct arena *room; /* what all this points into */
-};
-void session_network_info_done(struct session_network_info *info);
-
-/* network_json.c: {"mode": …, "destinations": […], …} and back; shapes only,
- * what may be is the core's to say. room: borrowed, has what ret points to. */
-struct api_resource;
-struct json_t;
-struct json_writer;
-extern const struct api_resource session_network_spec,
-    session_destination_spec;
-int session_network_read(const struct json_t *object, struct arena *room,
-                         struct session_network *ret, struct error *err);
-/* Its fields, into an open object. */
-void session_network_write(struct json_writer *w,
-                           const struct session_network *net);
-
 int session_network_get(struct sessions *s, const struct actor *who,
-                        const char *id, struct session_network_info *ret,
+                        const char *id, struct network_info *ret,
                         struct error *err);
-/* A network wider than the pool's needs a rule of the policy that allows it,
- * or a key with policy:admin. Policy may deny or hold it (ERR_APPROVAL).
- * ERR_UNAVAILABLE: it is set, and cannot be put in force now; until it can,
- * the session has no network. */
+/* A session and its network, for an actor who may decide about a request of
+ * it, whether or not the session is shared with them. The caller has checked
+ * that they may. */
+int session_reach(struct sessions *s, const struct actor *who, const char *id,
+                  struct session_info *ret_session,
+                  struct network_info *ret_network, struct error *err);
+/* See network_change. */
 int session_network_set(struct sessions *s, const struct actor *who,
-                        const char *id, const struct session_network *net,
-                        struct session_network_info *ret, struct error *err);
+                        const char *id, const struct network_spec *net,
+                        struct network_info *ret, struct error *err);
 /* Takes over the newest policy where that loosens what held so far. */
 int session_policy_adopt(struct sessions *s, const struct actor *who,
                          const char *id, struct error *err);
@@ -218,6 +207,15 @@ struct session_info {
     char owner[ID_MAX];   /* the principal that made it: key_… or jwt_… */
     enum session_sharing sharing; /* never DEFAULT */
     int64_t policy_version;       /* it was made under, or has adopted */
+    /* The memory of its interpreter. */
+    uint64_t memory_bytes;      /* private, as last seen; 0: not known */
+    uint64_t image_bytes;       /* on disk while it hibernates */
+    int64_t image_at_ms;        /* 0: there is none */
+    uint32_t uncarried;         /* would be lost, or were: see
+                                   session_uncarried_name */
+    bool hibernates;            /* it would be kept now */
+    enum session_loss lost_why; /* why it was not kept */
+    unsigned undo_points, redo_points; /* executions to be undone, redone */
     enum session_egress egress;
     char *hosts;    /* of an allowlist, commas between; the same */
     char *metadata; /* owned by caller; may be NULL */
@@ -237,6 +235,17 @@ int session_get(struct sessions *s, const struct actor *who, const char *id,
 /* The same, and counts as a use of it, unless it has expired. */
 int session_visit(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err);
+/* The same, for a client that is attached: it does not go to sleep to make
+ * room for another session during the next SESSION_KEEP_S seconds. */
+#define SESSION_KEEP_S 120u
+int session_keep_awake(struct sessions *s, const struct actor *who,
+                       const char *id, struct session_info *ret,
+                       struct error *err);
+/* Can the caller use the pool, workspace and session of `only` (by enum
+ * actor_bound; NULL: any)? What it cannot see is ERR_NOT_FOUND (I3). For
+ * credentials that the caller hands out. */
+int session_check_reach(struct sessions *s, const struct actor *who,
+                        const char *const *only, struct error *err);
 /* The session of spec->identifier in spec->pool; made if there is none (then
  * *ret_made). The caller's own one comes first; a shared one that another
  * principal made is found only where sharing with the tenant is the default.
@@ -245,7 +254,8 @@ int session_visit(struct sessions *s, const struct actor *who, const char *id,
 int session_ensure(struct sessions *s, const struct actor *who,
                    const struct session_spec *spec, bool *ret_made,
                    struct session_info *ret, struct error *err);
-/* Neither makes it nor counts as a use. pool: NULL for the first. */
+/* Neither creates the session nor counts as a use. pool: NULL for the
+ * first. */
 int session_identify(struct sessions *s, const struct actor *who,
                      const char *pool, const char *identifier,
                      struct session_info *ret, struct error *err);
@@ -286,6 +296,49 @@ int session_share(struct sessions *s, const struct actor *who, const char *id,
 /* Fresh interpreter, files kept. Cancels what runs or waits. */
 int session_reset(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret, struct error *err);
+/* Puts it to sleep with its memory, once what runs has ended. ERR_CONFLICT
+ * when it is used for longer, or when its memory cannot be kept; then it stays
+ * up. One that sleeps already stays as it is. */
+int session_hibernate(struct sessions *s, const struct actor *who,
+                      const char *id, struct session_info *ret,
+                      struct error *err);
+/* Undoes, or redoes, executions: memory and files as they were before them.
+ * Files that others changed since stay as they are. ERR_CONFLICT: there is no
+ * such state. */
+struct session_undone {
+    uint32_t executions;
+    bool redo;
+    char commit[ID_MAX]; /* that has the files; "" : none changed */
+    uint32_t files;      /* that it changed */
+    uint32_t refreshed;  /* files that changed in the sandbox */
+    struct buf kept;     /* paths that others changed, one a line */
+    uint32_t kept_count;
+    bool helpers; /* interpreters of other languages keep their variables */
+    struct session_info session;
+};
+int session_undo(struct sessions *s, const struct actor *who, const char *id,
+                 uint32_t count, bool redo, struct session_undone *ret,
+                 struct error *err);
+void session_undone_done(struct session_undone *u);
+/* Makes sessions that continue from the memory and the files of this one, all
+ * or none. ERR_CONFLICT: its memory cannot be copied. ret: owned by caller,
+ * each done. */
+#define SESSION_BRANCHES_MAX 64u
+struct session_branch_spec {
+    const char *at;   /* exec_…: the state after it; NULL: the present one */
+    const char *name; /* of the new ones; with a number if there are several */
+    uint32_t count;   /* 1 to SESSION_BRANCHES_MAX */
+};
+int session_branch(struct sessions *s, const struct actor *who, const char *id,
+                   const struct session_branch_spec *spec,
+                   struct session_info **ret, size_t *ret_count,
+                   struct error *err);
+/* Commits what changed in the files of a branch to the workspace that it was
+ * branched from, as a session that had worked there: what others changed stays
+ * and conflicts are kept beside. ret: workspace_commit_done. */
+int session_merge(struct sessions *s, const struct actor *who, const char *id,
+                  struct workspace_commit *ret, char ret_workspace[ID_MAX],
+                  struct error *err);
 /* Brings commits of others to the workspace into the live session; ret_count:
  * files changed or removed in it. A dormant one sees them when it wakes. */
 int session_refresh(struct sessions *s, const struct actor *who,
@@ -315,194 +368,6 @@ int session_pool_list(struct sessions *s, const struct actor *who,
 /* With its sessions; their workspaces stay. */
 int session_pool_remove(struct sessions *s, const struct actor *who,
                         const char *name, struct error *err);
-
-/* ---- executions --------------------------------------------------------- */
-
-enum exec_language {
-    EXEC_PYTHON,
-    EXEC_SHELL
-};
-
-enum exec_status {
-    EXEC_QUEUED,
-    EXEC_RUNNING,
-    EXEC_COMPLETED,
-    EXEC_PENDING /* held until somebody has approved it */
-};
-
-enum exec_outcome {
-    OUTCOME_NONE, /* not completed */
-    OUTCOME_OK,
-    OUTCOME_ERROR,
-    OUTCOME_TIMEOUT,
-    OUTCOME_OOM,
-    OUTCOME_KILLED,
-    OUTCOME_LIMIT,
-    OUTCOME_CRASHED,
-    OUTCOME_CANCELLED,
-    OUTCOME_DENIED,
-    OUTCOME_ISOLATION_FAILED,
-};
-
-#define EXEC_TIMEOUT_MIN_S 5u /* the least a client may ask for */
-
-struct exec_spec {
-    enum exec_language language;
-    const char *code;
-    size_t code_len;
-    uint32_t timeout_s; /* 0: the pool's default */
-    bool report; /* a command of ours that may take as long as Python may */
-    bool fresh;  /* on an interpreter that has run nothing; files stay */
-    /* session_execute: has who waits for it gone? Asked twice a second while
-     * it waits or runs, on that thread; it is cancelled then. NULL: it goes on
-     * whoever listens. */
-    bool (*left)(void *ctx);
-    void *left_ctx;
-    const char *metadata;               /* JSON object text or NULL */
-    const char *conversation, *message; /* from metadata, or NULL */
-    const char *const *lock_tokens;     /* locks it may write through */
-    size_t lock_count;
-    bool ask; /* hold it for a person even if policy would let it run */
-    const char *retry_of;        /* exec_… the client tries again, or NULL */
-    const char *held, *approval; /* the id it was given when it was held, and
-                                    what has been approved since; or NULL */
-};
-
-enum exec_event_type {
-    EVENT_STATUS, /* text: "queued", "running" */
-    EVENT_STDOUT, /* bytes as written */
-    EVENT_STDERR,
-    EVENT_DISPLAY, /* pairs payload of kernel_msg.h */
-    EVENT_RESULT,  /* pairs payload */
-    EVENT_ERROR,   /* pairs payload */
-    EVENT_CLEAR,   /* clear_output() */
-    EVENT_DONE,    /* last; the execution's own fields are final now */
-};
-
-struct exec_event {
-    uint32_t number; /* 1, 2, … */
-    enum exec_event_type type;
-    const char *data; /* borrowed from the execution while it is referenced;
-                         events are never moved or removed */
-    size_t len;
-};
-
-/* Runs it to its end on the calling thread. ret: referenced. */
-int session_execute(struct sessions *s, const struct actor *who,
-                    const char *id, const struct exec_spec *spec,
-                    struct execution **ret, struct error *err);
-/* Queues it, to be run by a thread of `submit`; ret: referenced. */
-typedef int session_submit_fn(void *ctx, void (*job)(void *arg), void *arg);
-int session_submit(struct sessions *s, const struct actor *who, const char *id,
-                   const struct exec_spec *spec, session_submit_fn *submit,
-                   void *submit_ctx, struct execution **ret,
-                   struct error *err);
-int execution_find(struct sessions *s, const struct actor *who, const char *id,
-                   struct execution **ret, struct error *err);
-/* At the start: held ones whose session did not live on are ended. */
-int session_pending_resume(struct sessions *m, struct error *err);
-/* Runs a held one that has been approved, or ends it as denied; called by
- * approval/ (its approvals_fn; ctx is the manager), also after a restart. */
-int session_pending_decided(void *ctx, const struct approval_info *info);
-int execution_cancel(struct sessions *s, const struct actor *who,
-                     const char *id, struct error *err);
-struct execution *execution_ref(struct execution *e);
-void execution_unref(struct execution *e);   /* accepts NULL */
-void execution_unrefp(struct execution **e); /* for cleanup() */
-
-/* The event after number `after`, if there is one already. */
-bool execution_event(struct execution *e, uint32_t after,
-                     struct exec_event *ret);
-/* Calls fn(ctx) once, from another thread, as soon as an event after `after`
- * exists (at once, on this thread, if it does). Used to resume a stream.
- * Returns a handle for execution_unwatch, 0 when it was called at once. */
-uint64_t execution_watch(struct execution *e, uint32_t after,
-                         void (*fn)(void *ctx), void *ctx);
-/* After this returns fn is not running and will not be called. */
-void execution_unwatch(struct execution *e, uint64_t handle);
-
-enum exec_file_fate { /* what became of a change; see workspace.h */
-    EXEC_FILE_DONE,
-    EXEC_FILE_CONFLICT, /* kept beside: path is the conflict name */
-    EXEC_FILE_KEPT,     /* not deleted: others changed it meanwhile */
-    EXEC_FILE_LOCKED,   /* not committed: someone else holds the lock */
-    EXEC_FILE_QUOTA,    /* not committed: no room in the workspace */
-    EXEC_FILE_REFUSED,  /* not committed: no right to write there */
-    EXEC_FILE_SKIPPED,  /* not a file we keep: why */
-};
-
-/* Strings borrowed while the execution is referenced; "" for none. */
-struct exec_file_change {
-    const char *path;
-    const char *wanted; /* CONFLICT: the path the code wrote */
-    const char *from;   /* renamed: from where */
-    const char *change; /* created, modified, deleted, renamed */
-    enum exec_file_fate fate;
-    const char *why; /* fate other than DONE: a sentence */
-    uint64_t size;
-    const char *file, *version, *sha256, *mime; /* "" : ephemeral, deleted */
-    const char *holder;                         /* LOCKED */
-    int64_t lock_expires_at_ms;
-};
-
-/* What code tried to reach and did not; and what it reached (allowed). */
-struct exec_connection {
-    int64_t at_ms;
-    const char *what; /* "connect", "resolve", "http", "tunnel", "package" */
-    const char *host;
-    uint16_t port;
-    bool allowed;
-    const char *method, *path; /* "" none */
-    const char *reason;        /* of a refusal */
-    uint32_t count;
-    uint64_t bytes_out, bytes_in;
-};
-
-/* A copy of the scalar fields; strings borrowed while e is referenced and
- * stable once completed. */
-struct exec_info {
-    char id[ID_MAX];
-    char session[ID_MAX];
-    enum exec_language language;
-    enum exec_status status;
-    enum exec_outcome outcome;
-    bool interpreter_fresh; /* it ran on a new interpreter */
-    bool interpreter_lost;  /* the next one will */
-    bool truncated_stdout, truncated_stderr, truncated_displays;
-    int exit_code;          /* shell; -1 otherwise */
-    const char *limit_name; /* NULL, or which: "memory_bytes", "wall_s",
-                               "processes", "scratch_bytes", … */
-    uint64_t limit_value, limit_peak;
-    const char *failure; /* our sentence about timeout, oom, …; or NULL */
-    const char *warning; /* our sentence about a limit that the code reached
-                            and outlived; or NULL */
-    uint64_t wall_ms, cpu_ms, peak_memory_bytes;
-    int64_t created_at_ms, started_at_ms, finished_at_ms; /* 0: not yet */
-    const char *metadata; /* JSON text or NULL */
-    const struct exec_file_change *files;
-    size_t file_count;
-    bool files_truncated;  /* more changed than are listed; all are kept */
-    size_t files_not_kept; /* the session has them, the workspace does not:
-                              refused now, or before and still */
-    const char *commit;    /* cmt_…, or "" when nothing was committed */
-    char workspace[ID_MAX];
-    enum session_egress egress; /* what it could reach, at its end */
-    /* These three, and the next three, once it is completed. */
-    const struct exec_connection *connections;
-    size_t connection_count;
-    bool connections_truncated;
-    const char *const *reads; /* paths below /mnt/data that Python opened for
-                                 reading, as told by the session itself */
-    size_t read_count;
-    bool reads_truncated;
-    const struct policy_decision *decision; /* NULL: nobody was asked */
-    char approval[ID_MAX];                  /* apr_… or "" */
-    uint32_t repeats; /* the same code had failed so often in a row */
-};
-
-void execution_info(struct execution *e, struct exec_info *ret);
-const char *exec_outcome_name(enum exec_outcome outcome);
-const char *exec_status_name(enum exec_status status);
 
 /* ---- files: through the session's own broker --------------------------- */
 
@@ -549,8 +414,34 @@ void session_upload_abort(struct session_upload *u);
 int session_files_remove(struct sessions *s, const struct actor *who,
                          const char *id, const char *path, struct error *err);
 
+/* ---- several nodes; see node/node.h ------------------------------------- */
+
+struct node_load;
+/* Adds what this node has awake, queued and ready. */
+void sessions_node_load(struct sessions *m, struct node_load *ret);
+/* Puts what is idle to sleep and forgets it, so that other nodes wake it. */
+void sessions_drain(struct sessions *m);
+/* Ends every sandbox at once: nothing is committed any more. */
+void sessions_lost(struct sessions *m);
+
 /* ---- what operators see --------------------------------------------------
  */
+
+/* How an execution ended; see execution/. */
+enum exec_outcome {
+    OUTCOME_NONE, /* not completed */
+    OUTCOME_OK,
+    OUTCOME_ERROR,
+    OUTCOME_TIMEOUT,
+    OUTCOME_OOM,
+    OUTCOME_KILLED,
+    OUTCOME_LIMIT,
+    OUTCOME_CRASHED,
+    OUTCOME_CANCELLED,
+    OUTCOME_DENIED,
+    OUTCOME_ISOLATION_FAILED,
+    OUTCOME_LOST, /* the node that ran it stopped answering */
+};
 
 #define SESSION_HISTOGRAM_BUCKETS 14
 
@@ -562,11 +453,18 @@ struct session_histogram { /* upper bounds in session_histogram_bounds_ms */
 
 extern const double session_histogram_bounds_ms[SESSION_HISTOGRAM_BUCKETS];
 
+/* hibernated, not_hibernated, resumed, not_resumed, undone, redone, branched
+ */
+#define SESSION_MEMORY_EVENTS 7
+const char *session_memory_event_name(size_t number);
+
 struct session_metrics {
     uint64_t by_state[SESSION_ENDED + 1];
-    uint64_t outcomes[OUTCOME_ISOLATION_FAILED + 1];
+    uint64_t outcomes[OUTCOME_LOST + 1];
     uint64_t refusals_limit, refusals_busy;
     uint64_t created, deleted, woken, expired;
+    uint64_t made_room; /* went to sleep so that another could start */
+    uint64_t memory[SESSION_MEMORY_EVENTS];
     uint64_t ready_taken, ready_missed; /* from the ready pool, or made */
     uint64_t executions_active;         /* queued or running */
     uint64_t memory_granted;            /* to live sessions, together */

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "feed/feed.h"
 #include "session/session_int.h"
 
 /* SESSION_VISIBLE_SQL, and the index of the table, have these numbers. */
@@ -48,6 +49,17 @@ bool session_visible(const struct session *se, const struct actor *who)
            actor_may(who, ACTOR_SESSIONS, se->id) &&
            actor_may(who, ACTOR_POOLS, pool_conf(se->pool)->name) &&
            actor_may(who, ACTOR_WORKSPACES, se->workspace);
+}
+
+void session_feed_item(const struct session *se, struct feed_item *ret)
+{
+    *ret = (struct feed_item){
+        .tenant = se->tenant->name,
+        .session = se->id,
+        .workspace = se->ephemeral ? NULL : se->workspace,
+        .pool = pool_conf(se->pool)->name,
+        .owner = se->owner,
+        .shared = atomic_load(&se->sharing) == SESSION_SHARING_TENANT};
 }
 
 /* ---- a new session ------------------------------------------------------ */
@@ -148,8 +160,7 @@ static int taken(const struct session *by, const struct actor *who,
     return error_hint(err, "delete one of the two first");
 }
 
-/* sharing_lock is held. Whoever wants to make a session of that identifier
- * meanwhile waits. */
+/* sharing_lock is held, so creations with the same identifier wait. */
 static int change(struct session *se, const struct actor *who,
                   enum session_sharing sharing, struct error *err)
 {

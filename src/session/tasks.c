@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tasks on disk; see tasks.h. Runs in gloveboxd on the threads of the door
- * that has them. A row that is not over when nobody runs it any more tells
- * that the service was restarted meanwhile.
+ * that has them. A row that is unfinished and has no running task means
+ * that the service was restarted.
  */
 #include "session/tasks.h"
 
@@ -16,8 +16,7 @@
 static int write_row(struct sessions *s, const char *what,
                      struct store_tx **ret, struct error *err)
 {
-    return store_begin(workspaces_store(s->workspaces), STORE_WRITE, what, ret,
-                       err);
+    return store_begin(s->core->store, STORE_WRITE, what, ret, err);
 }
 
 int session_task_begin(struct sessions *s, const struct session_task *t,
@@ -59,8 +58,8 @@ int session_task_find(struct sessions *s, struct session_task *t,
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
     struct store_rows *rows cleanup(store_rows_done) = NULL;
-    int r = store_begin(workspaces_store(s->workspaces), STORE_READ,
-                        "looking for a task", &tx, err);
+    int r = store_begin(s->core->store, STORE_READ, "looking for a task", &tx,
+                        err);
 
     if (r == 0)
         r = store_one(tx, &rows, err,

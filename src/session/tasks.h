@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Calls that outlived their request, on disk: a client that was told an id
- * finds its task again after a restart. What a task came to is the door's
- * own text. They go by age, or when their tenant has 256 newer ones.
+ * Calls that outlived their request, on disk: a client that has the id finds
+ * its task again after a restart. The result of a task is the door's own text.
+ * Tasks are removed by age, or when their tenant has 256 newer ones.
  */
 #ifndef GLOVEBOX_SESSION_TASKS_H
 #define GLOVEBOX_SESSION_TASKS_H
@@ -20,7 +20,7 @@ struct session_task {
     char *body; /* found: owned by caller; "": it was not kept */
 };
 
-/* Before the client is told of it. */
+/* Call it before the client learns the id. */
 int session_task_begin(struct sessions *s, const struct session_task *t,
                        struct error *err);
 /* Its end; body: borrowed, "" keeps only that it ended. */

@@ -75,8 +75,7 @@ static int begin_blob(struct session_upload *u, struct error *err)
     int rc = session_commit_domain(u->se, domain, err);
 
     if (rc == 0)
-        rc = blob_begin(workspaces_blobs(u->se->m->workspaces), domain,
-                        &u->blob, err);
+        rc = blob_begin(u->se->m->core->blobs, domain, &u->blob, err);
     return rc;
 }
 
@@ -189,10 +188,10 @@ static int publish_inside(struct session_upload *u, struct session_file *ret,
     return 0;
 }
 
-static int keep(struct session_upload *u, struct session_file *ret,
-                struct error *err)
+static int commit_upload(struct session_upload *u, struct session_file *ret,
+                         struct error *err)
 {
-    struct blobs *blobs = workspaces_blobs(u->se->m->workspaces);
+    struct blobs *blobs = u->se->m->core->blobs;
     char sha256[BLOB_NAME];
     struct put_file what = {.kind = "upload", .action = "file.put"};
     int rc = blob_finish(&u->blob, sha256, &u->size, err);
@@ -208,7 +207,8 @@ static int keep(struct session_upload *u, struct session_file *ret,
     what.fresh = u->other[0] != '\0';
     if (rc == 0)
         rc = session_put_file(u->se, &u->who, &what, ret, err);
-    if (rc == -ERR_PRECONDITION && what.fresh) { /* somebody was faster */
+    if (rc == -ERR_PRECONDITION &&
+        what.fresh) { /* another upload took the name */
         memcpy(u->path, u->other, sizeof(u->path));
         rc = session_admit_upload(u->se, &u->who, &what.put, err);
         if (rc == 0)
@@ -225,7 +225,7 @@ int session_upload_commit(struct session_upload *u, struct session_file *ret,
 
     *ret = (struct session_file){.size = u->size,
                                  .modified_at_ms = clock_real_ms()};
-    rc = u->blob ? keep(u, ret, err) : publish_inside(u, ret, err);
+    rc = u->blob ? commit_upload(u, ret, err) : publish_inside(u, ret, err);
     if (rc == 0 && !ret->path)
         ret->path = xstrdup(u->path);
     if (rc < 0)

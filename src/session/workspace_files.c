@@ -22,7 +22,7 @@ bool session_is_dormant(struct session *se)
     if (se->ephemeral)
         return false;
     mutex_lock(&se->lock);
-    dormant = se->state == SESSION_DORMANT && !se->moving;
+    dormant = session_asleep(se);
     mutex_unlock(&se->lock);
     return dormant;
 }
@@ -69,6 +69,7 @@ int session_workspace_files_remove(struct session *se, const struct actor *who,
                                          .action = "file.delete",
                                          .base = was_live ? se->base : 0,
                                          .session = was_live ? se->id : NULL,
+                                         .fence = atomic_load(&se->fence),
                                          .changes = &change,
                                          .count = 1};
     struct workspace_commit done = {0};

@@ -6,7 +6,7 @@
  *
  *   out T | err T      print                 flood N   N KiB to stdout
  *   display N          N bytes               result T  clear  sync
- *   error NAME         end with an error     exit N    sys.exit(N)
+ *   error NAME         end with an error
  *   sleep MS           until interrupted     deaf MS   never interrupted
  *   die SIG | leave N  the process ends      close     the channel, not it
  *   raw HEX            bytes on the channel  slow HEX  the same, one by one
@@ -25,7 +25,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -42,6 +41,8 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "conf/runtime.h"
+#include "execution/execution_int.h"
+#include "scratch.h"
 #include "session/session_int.h"
 #include "wire/wire.h"
 
@@ -90,8 +91,9 @@ struct fake_box {
     atomic_bool stop;        /* pid 1 wants it dead */
     atomic_bool interrupted; /* SIGINT */
     atomic_bool dead;        /* pid 1 ends */
+    bool from_image;         /* START came with one */
     bool shell_up;
-    atomic_bool calm;
+    atomic_bool background;
     pthread_t shell;
     int shell_code;
     uint32_t next_pid, kernel_pid, shell_pid;
@@ -112,13 +114,14 @@ static struct {
     struct fake_box *boxes; /* all ever made, freed by fake_reset */
     uint32_t next_slot;
     atomic_uint spawns, releases, kills;
-    atomic_uint walls;   /* 0: files are copied in, nothing is mounted */
-    atomic_bool room;    /* the calm keep off a processor */
-    atomic_uint mounts;  /* sandboxes with something mounted */
-    atomic_uint creates; /* files made in sandboxes for us */
+    atomic_uint walls;       /* 0: files are copied in, nothing is mounted */
+    atomic_bool cpu_reserve; /* background boxes may not use it */
+    atomic_uint mounts;      /* sandboxes with something mounted */
+    atomic_uint creates;     /* files made in sandboxes for us */
     _Atomic(enum fake_fault) fault;
     atomic_uint not_ready;
     atomic_uint shell_ignores;
+    atomic_uint image; /* what becomes of every image: enum kernel_image */
 } fake = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 struct warden_link {
@@ -224,9 +227,9 @@ static inline void fake_pairs(struct fake_box *b, uint32_t type,
     fake_frame(b, type, p.data, p.len);
 }
 
-static inline void fake_done(struct fake_box *b, uint32_t status, int code)
+static inline void fake_done(struct fake_box *b, uint32_t status)
 {
-    struct kernel_done done = {.status = status, .exit_code = code};
+    struct kernel_done done = {.status = status};
 
     fake_frame(b, KERNEL_DONE, &done, sizeof(done));
 }
@@ -325,17 +328,13 @@ static inline int fake_command(struct fake_box *b, const char *verb,
             abort();
     } else if (!strcmp(verb, "error")) {
         fake_pairs(b, KERNEL_ERROR, "name", arg, strlen(arg));
-        fake_done(b, KERNEL_DONE_ERROR, 0);
+        fake_done(b, KERNEL_DONE_ERROR);
         return 1;
-    } else if (!strcmp(verb, "exit")) {
-        fake_done(b, KERNEL_DONE_EXIT, (int)n);
-        fake_event(b, INIT_EVENT_KERNEL, b->kernel_pid, (int)n << 8);
-        return 2;
     } else if (!strcmp(verb, "sleep") || !strcmp(verb, "deaf")) {
         for (long i = 0; i < n && !atomic_load(&b->stop); i++) {
             if (verb[0] == 's' && atomic_exchange(&b->interrupted, false)) {
                 fake_pairs(b, KERNEL_ERROR, "name", "KeyboardInterrupt", 17);
-                fake_done(b, KERNEL_DONE_ERROR, 0);
+                fake_done(b, KERNEL_DONE_ERROR);
                 return 1;
             }
             fake_nap(1);
@@ -416,7 +415,7 @@ static inline int fake_cell(struct fake_box *b, char *code)
         if (rc)
             return rc;
     }
-    fake_done(b, KERNEL_DONE_OK, 0);
+    fake_done(b, KERNEL_DONE_OK);
     return 0;
 }
 
@@ -426,6 +425,12 @@ static inline void *fake_kernel(void *arg)
     struct kernel_frame head;
     int rc = 0;
 
+    if (b->from_image && atomic_load(&fake.image)) {
+        uint32_t why = atomic_load(&fake.image);
+
+        fake_frame(b, KERNEL_UNUSABLE, &why, sizeof(why));
+        return NULL;
+    }
     fake_frame(b, KERNEL_READY, NULL, 0);
     while (rc != 2 && !atomic_load(&b->stop)) {
         char *code;
@@ -648,6 +653,7 @@ static inline int fake_dispatch(struct fake_box *b,
         b->frames = take_fd(fds[0]);
         b->out = take_fd(fds[1]);
         b->err = take_fd(fds[2]);
+        b->from_image = fds[3] >= 0;
         b->kernel_pid = r->arg = ++b->next_pid;
         b->kernel_up = pthread_create(&b->kernel, NULL, fake_kernel, b) == 0;
         return 0;
@@ -659,6 +665,9 @@ static inline int fake_dispatch(struct fake_box *b,
         b->shell_pid = r->arg = ++b->next_pid;
         b->shell_up = pthread_create(&b->shell, NULL, fake_shell, b) == 0;
         return 0;
+    case INIT_HELPER: /* no unit test of sessions needs one */
+    case INIT_POINT:
+        return ENOSYS;
     case INIT_SIGNAL:
         return fake_signal(b, q->arg);
     case INIT_SCAN:
@@ -747,7 +756,7 @@ static inline void *fake_init(void *arg)
         struct buf payload cleanup(buf_done) = {0};
         struct init_request q;
         struct init_reply r = {0};
-        int fds[WIRE_FDS_MAX] = {-1, -1, -1};
+        int fds[WIRE_FDS_MAX] = {-1, -1, -1, -1};
         size_t count = 0;
         int fd = -1;
 
@@ -835,10 +844,33 @@ int warden_call_runtime(struct warden_link *link, const char *image,
     return 0;
 }
 
+int warden_call_runtime_change(struct warden_link *link, uint32_t runtime,
+                               const char *image, int spec_fd, bool fresh_exec,
+                               struct error *err)
+{
+    (void)link;
+    (void)runtime;
+    (void)image;
+    (void)spec_fd;
+    (void)fresh_exec;
+    (void)err;
+    abort(); /* the fake has one image */
+}
+
+int warden_call_status(struct warden_link *link, struct warden_status *ret,
+                       struct error *err)
+{
+    (void)link;
+    (void)err;
+    memset(ret, 0, sizeof(*ret));
+    return 0;
+}
+
 int warden_call_spawn(struct warden_link *link,
                       const struct warden_spawn *spawn, int ctl_fd,
-                      int events_fd, const int *layers, uint32_t *ret_slot,
-                      struct meters *ret_meters, struct error *err)
+                      int events_fd, const int *layers,
+                      struct warden_spawned *ret, struct meters *ret_meters,
+                      struct error *err)
 {
     enum fake_fault fault = atomic_load(&fake.fault);
     struct fake_box *b;
@@ -882,7 +914,16 @@ int warden_call_spawn(struct warden_link *link,
         fake_mount(b, layers[i - 1]);
     if (pthread_create(&b->thread, NULL, fake_init, b) != 0)
         abort();
-    *ret_slot = b->slot;
+    ret->slot = b->slot;
+    return 0;
+}
+
+int warden_call_zygotes(struct warden_link *link,
+                        const struct warden_zygotes *used, struct error *err)
+{
+    (void)link;
+    (void)used;
+    (void)err;
     return 0;
 }
 
@@ -903,22 +944,22 @@ int warden_call_usage(struct warden_link *link, uint32_t slot, bool reset_peak,
     return 0;
 }
 
-int warden_call_room(struct warden_link *link, bool on, uint32_t slot,
-                     struct error *err)
+int warden_call_cpu_reserve(struct warden_link *link, bool on, uint32_t slot,
+                            struct error *err)
 {
     (void)link;
     (void)slot;
     (void)err;
-    atomic_store(&fake.room, on);
+    atomic_store(&fake.cpu_reserve, on);
     return 0;
 }
 
-int warden_call_calm(struct warden_link *link, uint32_t slot, bool calm,
-                     struct error *err)
+int warden_call_sched_class(struct warden_link *link, uint32_t slot,
+                            bool background, struct error *err)
 {
     (void)link;
     (void)err;
-    fake_find(slot)->calm = calm;
+    fake_find(slot)->background = background;
     return 0;
 }
 
@@ -964,7 +1005,8 @@ int conf_runtime_find(const char *defs_dir, const char *cache_dir,
     static struct conf_runtime_def def = {.preload = preload,
                                           .preload_count = 2,
                                           .environment = environment,
-                                          .environment_count = 1};
+                                          .environment_count = 1,
+                                          .image = (char *)""};
 
     (void)defs_dir;
     (void)cache_dir;
@@ -976,23 +1018,24 @@ int conf_runtime_find(const char *defs_dir, const char *cache_dir,
     return 0;
 }
 
+/* Nothing is defined but what a test asks for. */
+int conf_runtime_names(const char *defs_dir, const char *cache_dir,
+                       char ***ret_names, struct error *err)
+{
+    (void)defs_dir;
+    (void)cache_dir;
+    (void)ret_names;
+    return error_set(err, ERR_NOT_FOUND, "no runtimes");
+}
+
+void conf_runtime_names_free(char ***names)
+{
+    (void)names;
+}
+
 void conf_runtime_done(struct conf_runtime *rt)
 {
     (void)rt;
-}
-
-static inline int fake_unlink(const char *path, const struct stat *st,
-                              int flag, struct FTW *ftw)
-{
-    (void)st;
-    (void)flag;
-    (void)ftw;
-    return remove(path);
-}
-
-static inline void fake_remove(const char *dir)
-{
-    (void)nftw(dir, fake_unlink, 16, FTW_DEPTH | FTW_PHYS);
 }
 
 /* After sessions_close: every thread ended, every descriptor closed. */
@@ -1007,7 +1050,7 @@ static inline void fake_reset(void)
         fd_close(&b->events);
         fd_close(&b->upload);
         fd_close(&b->shell_code);
-        fake_remove(b->dir);
+        (void)scratch_remove(b->dir);
         buf_done(&b->blocked);
         pthread_mutex_destroy(&b->lock);
         free(b);

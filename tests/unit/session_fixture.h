@@ -15,10 +15,12 @@
 #include <cmocka.h>
 
 #include "audit/audit.h"
+#include "core/core.h"
 #include "quota/quota.h"
 #include "scratch.h"
 #include "session_fake.h"
 #include "store/store.h"
+#include "store_choice.h"
 
 #define TENANT "acme"
 
@@ -40,8 +42,10 @@ struct fixture {
     struct blobs *blobs;
     struct audit *audit;
     struct quotas *quotas;
+    struct core core; /* of these */
     struct workspaces *w;
     struct sessions *s;
+    struct executions *x;
     struct error err;
     char id[ID_MAX];
     char dir[64];
@@ -67,6 +71,7 @@ static inline int set_up_conf(void **state)
     f->conf.pools[0] = (struct conf_pool){.name = (char *)"default",
                                           .runtime = (char *)"fake",
                                           .zygote = true,
+                                          .isolation = (char *)"process",
                                           .persistence = (char *)"workspace",
                                           .memory_bytes = 1 << 30,
                                           .max_memory_bytes = 4ull << 30,
@@ -95,9 +100,18 @@ static inline int set_up_conf(void **state)
     return 0;
 }
 
+static inline void close_sessions(struct fixture *f, unsigned deadline_s)
+{
+    if (!sessions_close(f->s, deadline_s))
+        fail_msg("a call still runs");
+    executions_close(f->x);
+    f->s = NULL;
+    f->x = NULL;
+}
+
 static inline void close_it(struct fixture *f)
 {
-    sessions_close(f->s, 1);
+    close_sessions(f, 1);
     workspaces_close(f->w);
     blobs_close(f->blobs);
     quotas_close(f->quotas);
@@ -111,6 +125,27 @@ static inline void close_it(struct fixture *f)
     f->store = NULL;
 }
 
+static inline int open_sessions(struct fixture *f, struct egress_link *egress)
+{
+    f->core = (struct core){.store = f->store,
+                            .audit = f->audit,
+                            .blobs = f->blobs,
+                            .quotas = f->quotas};
+    if (sessions_open(&(struct sessions_parts){.conf = &f->conf,
+                                               .core = &f->core,
+                                               .warden = &f->link,
+                                               .workspaces = f->w,
+                                               .egress = egress},
+                      &f->s, &f->err) < 0)
+        return -(int)f->err.code;
+    executions_open(&(struct executions_parts){.conf = &f->conf,
+                                               .core = &f->core,
+                                               .workspaces = f->w,
+                                               .sessions = f->s},
+                    &f->x);
+    return 0;
+}
+
 /* As the service does, in the same data directory each time. */
 static inline void open_it(struct fixture *f)
 {
@@ -119,18 +154,21 @@ static inline void open_it(struct fixture *f)
     struct quota_limits quotas = {
         .most = {[QUOTA_SESSIONS] = f->conf.sessions_per_tenant,
                  [QUOTA_CREATIONS] = f->conf.creations_per_s}};
-    struct sessions_parts parts = {0};
 
     if (!f->w &&
-        (store_open(f->dir, &f->store, &f->err) < 0 ||
+        (store_choice_open(&(struct store_settings){.data_dir = f->dir},
+                           &f->store, &f->err) < 0 ||
          audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
-         blobs_open(f->dir, &f->blobs, &f->err) < 0 ||
+         blobs_open(&(struct blobs_settings){.data_dir = f->dir}, &f->blobs,
+                    &f->err) < 0 ||
          quotas_open(&quotas, f->store, f->audit, &f->quotas, &f->err) < 0 ||
-         workspaces_open(&settings, f->store, f->blobs, f->audit, &f->w,
-                         &f->err) < 0))
+         workspaces_open(&settings,
+                         &(struct core){.store = f->store,
+                                        .blobs = f->blobs,
+                                        .audit = f->audit},
+                         &f->w, &f->err) < 0))
         fail_msg("%s", f->err.message);
-    parts.quotas = f->quotas;
-    if (sessions_open(&f->conf, &f->link, f->w, &parts, &f->s, &f->err) < 0)
+    if (open_sessions(f, NULL) < 0)
         fail_msg("%s", f->err.message);
 }
 
@@ -197,7 +235,7 @@ static inline int tear_down(void **state)
 
     close_it(f);
     fake_reset();
-    fake_remove(f->dir);
+    (void)scratch_remove(f->dir);
     free(f);
     return 0;
 }
@@ -212,7 +250,7 @@ static inline struct execution *run_for(struct fixture *f,
                              .timeout_s = timeout_s};
     struct execution *e;
 
-    if (session_execute(f->s, &WHO, f->id, &spec, &e, &f->err) < 0)
+    if (execution_run(f->s, &WHO, f->id, &spec, &e, &f->err) < 0)
         fail_msg("%s", f->err.message);
     return e;
 }
@@ -221,10 +259,11 @@ static inline struct execution *run_for(struct fixture *f,
 static inline char *told(struct execution *e)
 {
     static const char *const names[] = {
-        [EVENT_STATUS] = "status", [EVENT_STDOUT] = "out",
-        [EVENT_STDERR] = "err",    [EVENT_DISPLAY] = "display",
-        [EVENT_RESULT] = "result", [EVENT_ERROR] = "error",
-        [EVENT_CLEAR] = "clear",   [EVENT_DONE] = "done",
+        [EVENT_STATUS] = "status",       [EVENT_STDOUT] = "out",
+        [EVENT_STDERR] = "err",          [EVENT_DISPLAY] = "display",
+        [EVENT_RESULT] = "result",       [EVENT_ERROR] = "error",
+        [EVENT_CLEAR] = "clear",         [EVENT_DONE] = "done",
+        [EVENT_INPUT] = "input_request",
     };
     struct buf b = {0};
     struct exec_event ev;
@@ -304,7 +343,7 @@ static inline void *on_bg(void *arg)
                              .code_len = strlen(b->code),
                              .timeout_s = b->timeout_s};
 
-    b->rc = session_execute(b->f->s, &WHO, b->f->id, &spec, &b->e, &b->err);
+    b->rc = execution_run(b->f->s, &WHO, b->f->id, &spec, &b->e, &b->err);
     return NULL;
 }
 

@@ -8,7 +8,8 @@
 
 #include "auth/auth.h"
 #include "egress/call.h"
-#include "session/network_int.h"
+#include "egress/host.h"
+#include "network/network_int.h"
 
 static const struct actor ADMIN = {
     .tenant = TENANT, .key = "key_acme", .admin = true};
@@ -39,6 +40,12 @@ void egress_call_listen(struct egress_link *l,
     l->report = report;
     l->lost = lost;
     l->ctx = ctx;
+}
+
+const char *egress_call_never(const struct egress_link *l, const char *host)
+{
+    (void)l;
+    return egress_host_never(host, NULL);
 }
 
 bool egress_call_alive(struct egress_link *l)
@@ -108,7 +115,6 @@ static void forget(void)
 
 static int set_up_network(void **state)
 {
-    struct sessions_parts parts = {.egress = &proxy};
     struct fixture *f;
 
     (void)set_up_conf(state);
@@ -123,22 +129,21 @@ static int set_up_network(void **state)
         f->conf.pools[i].egress_requests = 10;
     }
     open_it(f);
-    sessions_close(f->s, 1);
-    assert_int_equal(
-        sessions_open(&f->conf, &f->link, f->w, &parts, &f->s, &f->err), 0);
+    close_sessions(f, 1);
+    assert_int_equal(open_sessions(f, &proxy), 0);
     wait_proven(f);
     forget();
     return 0;
 }
 
-static struct session_network listed(struct session_destination *d, size_t n)
+static struct network_spec listed(struct network_destination *d, size_t n)
 {
-    return (struct session_network){.mode = SESSION_EGRESS_ALLOWLIST,
-                                    .destinations = d,
-                                    .destination_count = n};
+    return (struct network_spec){.mode = SESSION_EGRESS_ALLOWLIST,
+                                 .destinations = d,
+                                 .destination_count = n};
 }
 
-static int make(struct fixture *f, const struct session_network *net)
+static int make(struct fixture *f, const struct network_spec *net)
 {
     struct session_spec spec = {.network = net};
     struct session_info info;
@@ -152,25 +157,25 @@ static int make(struct fixture *f, const struct session_network *net)
 }
 
 static int give(struct fixture *f, const struct actor *who,
-                const struct session_network *net)
+                const struct network_spec *net)
 {
-    struct session_network_info info = {0};
+    struct network_info info = {0};
     int rc = session_network_set(f->s, who, f->id, net, &info, &f->err);
 
-    session_network_info_done(&info);
+    network_info_done(&info);
     return rc;
 }
 
 static bool in_force(struct fixture *f, char problem[200])
 {
-    struct session_network_info info = {0};
+    struct network_info info = {0};
     bool granted;
 
     assert_int_equal(session_network_get(f->s, &ADMIN, f->id, &info, &f->err),
                      0);
     granted = info.granted;
     memcpy(problem, info.problem, 200);
-    session_network_info_done(&info);
+    network_info_done(&info);
     return granted;
 }
 
@@ -178,8 +183,8 @@ static bool in_force(struct fixture *f, char problem[200])
 
 static void session_network_grants_in_order(void **state)
 {
-    struct session_destination d[2] = {{.host = "a.org"}, {.host = "b.org"}};
-    struct session_network net = listed(d, 1);
+    struct network_destination d[2] = {{.host = "a.org"}, {.host = "b.org"}};
+    struct network_spec net = listed(d, 1);
     struct fixture *f = *state;
     char why[200];
 
@@ -203,7 +208,7 @@ static void session_network_grants_in_order(void **state)
                         "grant ca environment");
     assert_string_equal(proxy.rule.host, "b.org");
     forget();
-    net = (struct session_network){.mode = SESSION_EGRESS_NONE};
+    net = (struct network_spec){.mode = SESSION_EGRESS_NONE};
     assert_int_equal(give(f, &ADMIN, &net), 0);
     assert_string_equal(words_so_far(), "revoke back ca environment");
     assert_false(in_force(f, why));
@@ -212,8 +217,8 @@ static void session_network_grants_in_order(void **state)
 
 static void session_network_revokes_with_the_session(void **state)
 {
-    struct session_destination d[1] = {{.host = "a.org"}};
-    struct session_network net = listed(d, 1);
+    struct network_destination d[1] = {{.host = "a.org"}};
+    struct network_spec net = listed(d, 1);
     struct fixture *f = *state;
 
     assert_int_equal(make(f, &net), 0);
@@ -226,8 +231,8 @@ static void session_network_revokes_with_the_session(void **state)
 
 static void E4_a_grant_that_fails_leaves_no_network(void **state)
 {
-    struct session_destination d[2] = {{.host = "a.org"}, {.host = "b.org"}};
-    struct session_network net = listed(d, 1);
+    struct network_destination d[2] = {{.host = "a.org"}, {.host = "b.org"}};
+    struct network_spec net = listed(d, 1);
     struct fixture *f = *state;
     char why[200];
 
@@ -262,8 +267,8 @@ static void E4_a_grant_that_fails_leaves_no_network(void **state)
 
 static void E4_a_lost_proxy_voids_grants_and_a_new_one_gets_them(void **state)
 {
-    struct session_destination d[1] = {{.host = "a.org"}};
-    struct session_network net = listed(d, 1);
+    struct network_destination d[1] = {{.host = "a.org"}};
+    struct network_spec net = listed(d, 1);
     struct fixture *f = *state;
     uint64_t handle;
     char why[200];
@@ -285,8 +290,8 @@ static void E4_a_lost_proxy_voids_grants_and_a_new_one_gets_them(void **state)
 
 static void session_network_stays_within_the_pool(void **state)
 {
-    struct session_destination d[1] = {{.host = "a.org"}};
-    struct session_network net = listed(d, 1);
+    struct network_destination d[1] = {{.host = "a.org"}};
+    struct network_spec net = listed(d, 1);
     struct fixture *f = *state;
     struct actor policy = WHO;
 
@@ -302,18 +307,18 @@ static void session_network_stays_within_the_pool(void **state)
 
 static void network_spec_within_compares_all_of_it(void **state)
 {
-    struct session_destination wide[] = {{.host = "*.x.org"},
+    struct network_destination wide[] = {{.host = "*.x.org"},
                                          {.host = "y.org", .ports = {8080}}};
-    struct session_destination in = {.host = "a.x.org"};
-    struct session_network outer = listed(wide, 2), inner = listed(&in, 1);
+    struct network_destination in = {.host = "a.x.org"};
+    struct network_spec outer = listed(wide, 2), inner = listed(&in, 1);
 
     (void)state;
     assert_true(network_spec_within(&outer, &inner));
-    in = (struct session_destination){.host = "x.org"};
+    in = (struct network_destination){.host = "x.org"};
     assert_false(network_spec_within(&outer, &inner));
-    in = (struct session_destination){.host = "a.x.org", .ports = {8080}};
+    in = (struct network_destination){.host = "a.x.org", .ports = {8080}};
     assert_false(network_spec_within(&outer, &inner));
-    in = (struct session_destination){.host = "y.org"};
+    in = (struct network_destination){.host = "y.org"};
     assert_false(network_spec_within(&outer, &inner));
     in.ports[0] = 8080;
     assert_true(network_spec_within(&outer, &inner));
@@ -331,7 +336,7 @@ static void network_spec_within_compares_all_of_it(void **state)
     assert_true(network_spec_within(&outer, &inner));
     in.path = "/v10";
     assert_false(network_spec_within(&outer, &inner));
-    inner = (struct session_network){.packages = true};
+    inner = (struct network_spec){.packages = true};
     assert_false(network_spec_within(&outer, &inner));
     inner.packages = false;
     assert_true(network_spec_within(&outer, &inner));
@@ -341,7 +346,7 @@ static void network_spec_within_compares_all_of_it(void **state)
 
 static void network_pool_read_takes_words(void **state)
 {
-    struct session_network_info info = {0};
+    struct network_info info = {0};
     struct conf_pool pool = {.name = (char *)"p",
                              .egress = (char *)"allowlist",
                              .egress_allow = (char *)"A.org:443, *.b.org,a.org"
@@ -355,7 +360,7 @@ static void network_pool_read_takes_words(void **state)
     assert_int_equal(info.net.destinations[0].ports[0], 443);
     assert_string_equal(info.net.destinations[1].host, "*.b.org");
     assert_string_equal(info.net.destinations[3].host, "2001:db8::1");
-    session_network_info_done(&info);
+    network_info_done(&info);
     pool.egress_allow = (char *)"a.org:70000";
     assert_int_equal(network_pool_read(&pool, &info, &err), -ERR_INVALID);
     pool.egress_allow = (char *)"a..org";
@@ -391,9 +396,9 @@ static struct answered wait_answers(unsigned count)
 
 static void network_report_counts_asks_and_remembers(void **state)
 {
-    struct session_destination d[1] = {{.host = "a.org"}};
-    struct session_network net = listed(d, 1);
-    struct session_network_info info = {0};
+    struct network_destination d[1] = {{.host = "a.org"}};
+    struct network_spec net = listed(d, 1);
+    struct network_info info = {0};
     struct fixture *f = *state;
     struct egress_report r = {.type = EGRESS_REPORT_HTTP, .allowed = 1};
     struct answered last;
@@ -417,7 +422,7 @@ static void network_report_counts_asks_and_remembers(void **state)
     assert_int_equal(info.requests_used, 3);
     assert_int_equal(info.installed_count, 1);
     assert_string_equal(info.installed[0].name, "six");
-    session_network_info_done(&info);
+    network_info_done(&info);
     /* what was used is gone after a change: bytes are over, requests not */
     net.requests = 9;
     assert_int_equal(give(f, &ADMIN, &net), 0);
@@ -450,11 +455,10 @@ static void network_report_counts_asks_and_remembers(void **state)
 
 static void session_network_is_kept_over_a_restart(void **state)
 {
-    struct session_destination d[1] = {
+    struct network_destination d[1] = {
         {.host = "a.org", .ports = {80}, .methods = "GET,PUT", .path = "/x"}};
-    struct session_network net = listed(d, 1);
-    struct sessions_parts parts = {.egress = &proxy};
-    struct session_network_info info = {0};
+    struct network_spec net = listed(d, 1);
+    struct network_info info = {0};
     struct fixture *f = *state;
 
     net.packages = true;
@@ -462,9 +466,8 @@ static void session_network_is_kept_over_a_restart(void **state)
     assert_int_equal(make(f, &net), 0);
     close_it(f);
     open_it(f);
-    sessions_close(f->s, 1);
-    assert_int_equal(
-        sessions_open(&f->conf, &f->link, f->w, &parts, &f->s, &f->err), 0);
+    close_sessions(f, 1);
+    assert_int_equal(open_sessions(f, &proxy), 0);
     assert_int_equal(session_network_get(f->s, &ADMIN, f->id, &info, &f->err),
                      0);
     assert_int_equal(info.net.mode, SESSION_EGRESS_ALLOWLIST);
@@ -475,7 +478,7 @@ static void session_network_is_kept_over_a_restart(void **state)
     assert_string_equal(info.net.destinations[0].path, "/x");
     assert_int_equal(info.net.destinations[0].ports[0], 80);
     assert_false(info.granted);
-    session_network_info_done(&info);
+    network_info_done(&info);
 }
 
 int main(void)

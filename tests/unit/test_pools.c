@@ -205,6 +205,7 @@ static void numbers_at_below_and_above(void **state)
     } rows[] = {
         {offsetof(struct pool_spec, cooldown_s), 1, 30 * 86400},
         {offsetof(struct pool_spec, max_sessions), 1, 100000},
+        {offsetof(struct pool_spec, max_timeout_s), 5, 86400},
         {offsetof(struct pool_spec, memory_bytes), 64 << 20, 4ll << 30},
     };
     struct fixture *f = *state;
@@ -414,6 +415,7 @@ static void a_change_holds_from_now_on(void **state)
     assert_int_equal(info.limits.memory_bytes, 1 << 30);
     assert_int_equal(info.cooldown_s, 50);
     assert_int_equal(look(f, "p").sessions, 1);
+    check_run(f, "out hi", OUTCOME_OK, false, NULL); /* so it stays awake */
     assert_int_equal(create_in(f, "p", false, NULL), -ERR_BUSY);
     assert_int_equal(session_delete(f->s, &WHO, first, &f->err), 0);
     assert_int_equal(create_in(f, "p", false, &info), 0);
@@ -515,6 +517,7 @@ static void D1_a_restart_keeps_them(void **state)
     spec.cooldown_s = 77;
     spec.memory_bytes = 2ll << 30;
     spec.max_sessions = 5;
+    spec.max_timeout_s = 7200;
     spec.ready = 1;
     spec.details = "{\"a\":1}";
     assert_int_equal(put_as(f, &WHO, POOL_MAKE, &spec, &before), 0);
@@ -529,6 +532,9 @@ static void D1_a_restart_keeps_them(void **state)
     assert_int_equal(after.cooldown_s, 78);
     assert_int_equal(after.memory_bytes, 2ull << 30);
     assert_int_equal(after.max_sessions, 5);
+    assert_int_equal(after.python_timeout_max_s, 7200);
+    assert_int_equal(after.shell_timeout_max_s, 7200);
+    assert_int_equal(after.python_timeout_s, 20); /* the first pool's */
     assert_int_equal(after.ready, 1);
     assert_int_equal(after.kind, POOL_SHELL);
     assert_string_equal(after.tenant, TENANT);
@@ -700,7 +706,7 @@ static void *creates(void *arg)
         }
         atomic_fetch_add(&c->made, 1);
         session_info_done(&info);
-        if (session_execute(c->f->s, &WHO, info.id, &run, &e, &err) == 0)
+        if (execution_run(c->f->s, &WHO, info.id, &run, &e, &err) == 0)
             execution_unref(e);
         if (i % 2)
             (void)session_delete(c->f->s, &WHO, info.id, &err);

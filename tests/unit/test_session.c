@@ -3,6 +3,7 @@
  * session: pools, sessions, executions, events, files, against a warden, pid
  * 1s and kernels that are threads of this test (session_fake.h).
  */
+#include "clock_poll.h"
 #include "session_fixture.h"
 
 /* ---- text --------------------------------------------------------------- */
@@ -107,22 +108,6 @@ static void session_limits_grant_ranges(void **state)
                      -ERR_INVALID);
 }
 
-static void session_state_allows_only_drawn(void **state)
-{
-    static const char drawn[SESSION_ENDED + 1][SESSION_ENDED + 2] = {
-        /* from \ to          S  I  R  D  E */
-        [SESSION_STARTING] = "01111", [SESSION_IDLE] = "10111",
-        [SESSION_RUNNING] = "11011",  [SESSION_DORMANT] = "10001",
-        [SESSION_ENDED] = "00000",
-    };
-
-    (void)state;
-    for (int from = 0; from <= SESSION_ENDED; from++)
-        for (int to = 0; to <= SESSION_ENDED; to++)
-            assert_int_equal(session_state_allows(from, to),
-                             drawn[from][to] == '1');
-}
-
 /* ---- judge -------------------------------------------------------------- */
 
 #define STATUS(code) ((code) << 8)
@@ -146,14 +131,6 @@ static void R9_session_judge_table(void **state)
 #define SH .language = EXEC_SHELL, .end = END_SHELL
         {{DONE(OK)}, OUTCOME_OK, false, false, NULL, NULL, NULL},
         {{DONE(ERROR)}, OUTCOME_ERROR, false, false, NULL, NULL, NULL},
-        {{DONE(EXIT)}, OUTCOME_OK, true, false, NULL, NULL, NULL},
-        {{DONE(EXIT), .exit_code = 3},
-         OUTCOME_ERROR,
-         true,
-         false,
-         NULL,
-         NULL,
-         "SystemExit"},
         /* time */
         {{DONE(ERROR), .timed_out = true, .timeout_s = 7, .wall_ms = 7100},
          OUTCOME_TIMEOUT,
@@ -454,7 +431,7 @@ static void R9_session_judge_table(void **state)
         struct outcome v;
 
         f.limits = &limits;
-        session_outcome_derive(&f, &v);
+        execution_outcome_derive(&f, &v);
         if (v.outcome != rows[i].outcome ||
             v.interpreter_lost != rows[i].lost ||
             v.kill_all != rows[i].kill_all)
@@ -481,11 +458,11 @@ static void session_outcome_shell_codes(void **state)
     struct outcome v;
 
     (void)state;
-    session_outcome_derive(&f, &v);
+    execution_outcome_derive(&f, &v);
     assert_int_equal(v.exit_code, 3);
     assert_string_equal(v.error_text, "exit status 3");
     f.wait_status = SIGTERM;
-    session_outcome_derive(&f, &v);
+    execution_outcome_derive(&f, &v);
     assert_int_equal(v.exit_code, 128 + SIGTERM);
     assert_string_equal(v.error_text, "ended by SIGTERM");
 }
@@ -658,8 +635,6 @@ static void session_execute_deaths(void **state)
         {"oom", OUTCOME_OOM, "memory"},
         {"childoom\nerror CalledProcessError", OUTCOME_OOM, "memory"},
         {"close", OUTCOME_CRASHED, "closed"},
-        {"exit 4", OUTCOME_ERROR, NULL},
-        {"exit 0", OUTCOME_OK, NULL},
     };
     struct fixture *f = *state;
 
@@ -682,9 +657,6 @@ static void session_execute_deaths(void **state)
     }
     assert_int_equal(fake.spawns, 1);
     assert_int_equal(fake.spawns, 1);
-    check_run(f, "exit 4", OUTCOME_ERROR, true,
-              "status:queued|status:running|error:SystemExit;exit status "
-              "4;|done:");
 }
 
 /* A process that the kernel ended is told of, also when the code went on. */
@@ -796,10 +768,32 @@ static void session_execute_broken_pid1(void **state)
 
 /* ---- time --------------------------------------------------------------- */
 
+static bool is_running(void *ctx)
+{
+    return get(ctx).state == SESSION_RUNNING;
+}
+
+/* Runs what outlives its limit of 1 s; the clock moves instead of the test
+ * waiting, by grace_ms more for each of the steps that follow the limit. */
+static struct execution *run_late(struct fixture *f, enum exec_language lang,
+                                  const char *code, uint64_t grace_ms)
+{
+    struct clock_pusher push = {.begin = is_running,
+                                .ctx = f,
+                                .first_ms = 1000,
+                                .further_ms = grace_ms};
+    struct execution *e;
+
+    clock_pusher_start(&push);
+    e = run_for(f, lang, code, 1);
+    clock_pusher_stop(&push);
+    return e;
+}
+
 static void R1_session_execute_timeout_interrupts(void **state)
 {
     struct fixture *f = *state;
-    struct execution *e = run_for(f, EXEC_PYTHON, "sleep 9000", 1);
+    struct execution *e = run_late(f, EXEC_PYTHON, "sleep 9000", 0);
     struct exec_info info;
 
     execution_info(e, &info);
@@ -821,7 +815,7 @@ static void R1_session_execute_timeout_kills(void **state)
     struct fixture *f = *state;
 
     check_run(f, "out a", OUTCOME_OK, false, NULL);
-    expect(run_for(f, EXEC_PYTHON, "deaf 20000", 1), OUTCOME_TIMEOUT, true,
+    expect(run_late(f, EXEC_PYTHON, "deaf 20000", 2100), OUTCOME_TIMEOUT, true,
            NULL);
     assert_int_equal(get(f).state, SESSION_IDLE);
     check_run(f, "out ok", OUTCOME_OK, false, NULL);
@@ -833,7 +827,7 @@ static void R1_session_execute_timeout_by_warden(void **state)
     struct fixture *f = *state;
 
     atomic_store(&fake.fault, FAULT_SILENT);
-    expect(run_for(f, EXEC_PYTHON, "deaf 9000", 1), OUTCOME_TIMEOUT, true,
+    expect(run_late(f, EXEC_PYTHON, "deaf 9000", 2100), OUTCOME_TIMEOUT, true,
            NULL);
     atomic_store(&fake.fault, FAULT_NONE);
     assert_int_equal(get(f).state, SESSION_DORMANT);
@@ -873,10 +867,10 @@ static void session_execute_shell_timeout(void **state)
     struct execution *e;
 
     check_run(f, "out x", OUTCOME_OK, false, NULL);
-    expect(run_for(f, EXEC_SHELL, "sleep 9000", 1), OUTCOME_TIMEOUT, false,
+    expect(run_late(f, EXEC_SHELL, "sleep 9000", 0), OUTCOME_TIMEOUT, false,
            NULL);
     fake.shell_ignores = 1;
-    e = run_for(f, EXEC_SHELL, "sleep 9000", 1);
+    e = run_late(f, EXEC_SHELL, "sleep 9000", 2100);
     execution_info(e, &info);
     assert_non_null(strstr(info.failure, "ignored the interrupt"));
     expect(e, OUTCOME_TIMEOUT, false, NULL);
@@ -904,7 +898,7 @@ static void session_execute_queue_order(void **state)
     struct exec_spec spec = {.code = "out x", .code_len = 5};
     struct execution *e;
 
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err),
                      -ERR_LIMIT);
     assert_int_equal(f->err.retry_after_s, 1);
     for (int i = 0; i < 5; i++) {
@@ -921,9 +915,9 @@ static void session_execute_queue_order(void **state)
 
 static bool room_becomes(bool on)
 {
-    for (int i = 0; i < 3000 && atomic_load(&fake.room) != on; i++)
+    for (int i = 0; i < 3000 && atomic_load(&fake.cpu_reserve) != on; i++)
         fake_nap(1);
-    return atomic_load(&fake.room) == on;
+    return atomic_load(&fake.cpu_reserve) == on;
 }
 
 /* A processor is kept for short ones while another tenant's are long. */
@@ -946,13 +940,13 @@ static void X4_session_room_is_made_beside_a_neighbours_long_run(void **state)
     wait_state(f, SESSION_RUNNING, 0);
     fake_nap(120); /* it is calm by now */
     /* Its own tenant's short ones need no room. */
-    assert_int_equal(session_execute(f->s, &WHO, mine.id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &WHO, mine.id, &spec, &e, &f->err),
                      0);
     expect(e, OUTCOME_OK, false, NULL);
     fake_nap(50);
-    assert_false(atomic_load(&fake.room));
+    assert_false(atomic_load(&fake.cpu_reserve));
     assert_int_equal(
-        session_execute(f->s, &other, theirs.id, &spec, &e, &f->err), 0);
+        execution_run(f->s, &other, theirs.id, &spec, &e, &f->err), 0);
     expect(e, OUTCOME_OK, false, NULL);
     assert_true(room_becomes(true));
     assert_true(room_becomes(false)); /* nothing short any more */
@@ -962,10 +956,10 @@ static void X4_session_room_is_made_beside_a_neighbours_long_run(void **state)
     expect(run.e, OUTCOME_CANCELLED, false, NULL);
     /* And none when nothing long runs. */
     assert_int_equal(
-        session_execute(f->s, &other, theirs.id, &spec, &e, &f->err), 0);
+        execution_run(f->s, &other, theirs.id, &spec, &e, &f->err), 0);
     expect(e, OUTCOME_OK, false, NULL);
     fake_nap(50);
-    assert_false(atomic_load(&fake.room));
+    assert_false(atomic_load(&fake.cpu_reserve));
     session_info_done(&mine);
     session_info_done(&theirs);
 }
@@ -984,14 +978,16 @@ static void execution_cancel_queued_and_running(void **state)
     wait_state(f, SESSION_RUNNING, 1);
     se = session_find(f->s, &WHO, f->id, &f->err);
     assert_non_null(se);
-    memcpy(id, se->queue_head->info.id, sizeof(id));
+    memcpy(id, container_of(se->queue_head, struct execution, turn)->info.id,
+           sizeof(id));
     assert_int_equal(execution_cancel(f->s, ACTOR("other"), id, &f->err),
                      -ERR_NOT_FOUND);
     assert_int_equal(execution_cancel(f->s, ACTOR(TENANT), id, &f->err), 0);
     pthread_join(second.thread, NULL);
     expect(second.e, OUTCOME_CANCELLED, false, "status:queued|done:");
     assert_int_equal(execution_cancel(f->s, ACTOR(TENANT), id, &f->err), 0);
-    memcpy(id, se->running->info.id, sizeof(id));
+    memcpy(id, container_of(se->running, struct execution, turn)->info.id,
+           sizeof(id));
     session_unref(se);
     assert_int_equal(execution_cancel(f->s, ACTOR(TENANT), id, &f->err), 0);
     pthread_join(first.thread, NULL);
@@ -1116,8 +1112,8 @@ static void session_submit_runs_elsewhere(void **state)
     struct execution *e, *again;
     struct exec_info info;
 
-    assert_int_equal(session_submit(f->s, &WHO, f->id, &spec, submit_thread, f,
-                                    &e, &f->err),
+    assert_int_equal(execution_submit(f->s, &WHO, f->id, &spec, submit_thread,
+                                      f, &e, &f->err),
                      0);
     execution_info(e, &info);
     assert_int_not_equal(info.status, EXEC_COMPLETED);
@@ -1128,12 +1124,12 @@ static void session_submit_runs_elsewhere(void **state)
     assert_int_equal(
         execution_find(f->s, ACTOR("other"), info.id, &again, &f->err),
         -ERR_NOT_FOUND);
-    session_execution_wait(e);
+    execution_wait(e);
     execution_info(e, &info);
     assert_string_equal(info.metadata, "{\"a\":1}");
     expect(e, OUTCOME_OK, false, "status:queued|status:running|out:hi|done:");
-    assert_int_equal(session_submit(f->s, &WHO, f->id, &spec, submit_thread,
-                                    NULL, &e, &f->err),
+    assert_int_equal(execution_submit(f->s, &WHO, f->id, &spec, submit_thread,
+                                      NULL, &e, &f->err),
                      -ERR_BUSY);
     check_run(f, "out ok", OUTCOME_OK, false, NULL);
 }
@@ -1145,29 +1141,27 @@ static void session_execute_refusals(void **state)
     struct exec_spec spec = {.code = big, .code_len = 4097};
     struct execution *e;
 
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err),
                      -ERR_TOO_LARGE);
     spec.code_len = 4096;
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
-                     0);
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err), 0);
     execution_unref(e);
     spec = (struct exec_spec){.code = "\xff", .code_len = 1};
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err),
                      -ERR_INVALID);
     spec = (struct exec_spec){.code = "a\0b", .code_len = 3};
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err),
                      -ERR_INVALID);
     spec = (struct exec_spec){.code = "a", .code_len = 1, .timeout_s = 31};
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err),
                      -ERR_INVALID);
     spec.timeout_s = 30;
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
-                     0);
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err), 0);
     execution_unref(e);
-    assert_int_equal(session_execute(f->s, &OTHER, f->id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &OTHER, f->id, &spec, &e, &f->err),
                      -ERR_NOT_FOUND);
     f->conf.max_executions = 0;
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err),
                      -ERR_BUSY);
     assert_int_equal(f->err.retry_after_s, 1);
 }
@@ -1204,7 +1198,7 @@ static struct execution *bare_execution(struct fixture *f)
 
     se = session_find(f->s, &WHO, f->id, &f->err);
     assert_non_null(se);
-    e = session_execution_new(se, &WHO, &spec, 1);
+    e = execution_new(f->x, se, &WHO, &spec, 1);
     session_unref(se);
     return e;
 }
@@ -1219,9 +1213,9 @@ static void execution_event_pointers_are_stable(void **state)
     assert_true(execution_event(e, 0, &first));
     assert_false(execution_event(e, 1, &later));
     for (int i = 0; i < 5000; i++)
-        session_events_add(e, EVENT_STDOUT, i % 7 ? "tiny" : big,
-                           i % 7 ? 4 : sizeof(big));
-    session_events_add(e, EVENT_CLEAR, NULL, 0);
+        execution_events_add(e, EVENT_STDOUT, i % 7 ? "tiny" : big,
+                             i % 7 ? 4 : sizeof(big));
+    execution_events_add(e, EVENT_CLEAR, NULL, 0);
     assert_memory_equal(first.data, "queued", 6);
     for (uint32_t i = 1; i <= 5000; i++) {
         assert_true(execution_event(e, i, &later));
@@ -1244,24 +1238,24 @@ static void execution_watch_once(void **state)
     handle = execution_watch(e, 1, on_watch, &w);
     assert_int_not_equal(handle, 0);
     assert_int_equal(w.calls, 1);
-    session_events_add(e, EVENT_STDOUT, "a", 1);
-    session_events_add(e, EVENT_STDOUT, "b", 1);
+    execution_events_add(e, EVENT_STDOUT, "a", 1);
+    execution_events_add(e, EVENT_STDOUT, "b", 1);
     assert_int_equal(w.calls, 2);
     execution_unwatch(e, handle); /* gone already: no harm */
     handle = execution_watch(e, 3, on_watch, &w);
     execution_unwatch(e, handle);
-    session_events_add(e, EVENT_STDOUT, "c", 1);
+    execution_events_add(e, EVENT_STDOUT, "c", 1);
     assert_int_equal(w.calls, 2);
     w.again = true; /* watching again from inside is allowed */
     (void)execution_watch(e, 4, on_watch, &w);
-    session_events_add(e, EVENT_STDOUT, "d", 1);
+    execution_events_add(e, EVENT_STDOUT, "d", 1);
     assert_int_equal(w.calls, 3);
     execution_unref(e); /* with a watcher left */
 }
 
 static void *on_append(void *arg)
 {
-    session_events_add(arg, EVENT_STDOUT, "x", 1);
+    execution_events_add(arg, EVENT_STDOUT, "x", 1);
     return NULL;
 }
 
@@ -1313,11 +1307,11 @@ static void execution_watch_many_readers(void **state)
     for (int i = 0; i < 6; i++)
         assert_int_equal(pthread_create(&readers[i], NULL, on_reader, e), 0);
     for (int i = 0; i < 3000; i++) {
-        session_events_add(e, EVENT_STDOUT, "some bytes", 10);
+        execution_events_add(e, EVENT_STDOUT, "some bytes", 10);
         if (i % 100 == 0)
             fake_nap(1);
     }
-    session_events_add(e, EVENT_DONE, NULL, 0);
+    execution_events_add(e, EVENT_DONE, NULL, 0);
     for (int i = 0; i < 6; i++) {
         pthread_join(readers[i], &seen);
         assert_int_equal((uintptr_t)seen, 3002);
@@ -1353,7 +1347,7 @@ static void session_history_evicts(void **state)
                      0);
     execution_unref(e);
     f->conf.history_per_session = 50;
-    f->conf.history_bytes = f->s->history_bytes;
+    f->conf.history_bytes = f->x->history_bytes;
     check_run(f, "out x", OUTCOME_OK, false, NULL);
     assert_int_equal(execution_find(f->s, ACTOR(TENANT), ids[2], &e, &f->err),
                      0);
@@ -1362,8 +1356,8 @@ static void session_history_evicts(void **state)
                      -ERR_NOT_FOUND);
     f->conf.history_bytes = 0;
     check_run(f, "out x", OUTCOME_OK, false, NULL);
-    assert_int_equal(f->s->history_bytes, 0);
-    assert_int_equal(f->s->runs.count, 0);
+    assert_int_equal(f->x->history_bytes, 0);
+    assert_int_equal(f->x->runs.count, 0);
 }
 
 /* ---- files -------------------------------------------------------------- */
@@ -1496,9 +1490,10 @@ static void F7_session_files_list_bounded(void **state)
 
 /* ---- creating ----------------------------------------------------------- */
 
+/* Ephemeral ones never go to sleep to make room for another. */
 static int try_create(struct fixture *f, const char *tenant, const char *pool)
 {
-    struct session_spec spec = {.pool = pool};
+    struct session_spec spec = {.pool = pool, .ephemeral = true};
     struct session_info info;
     struct actor who = {.tenant = tenant, .key = "key_of_test"};
     int rc = session_create(f->s, &who, &spec, &info, &f->err);
@@ -1516,6 +1511,7 @@ static void R8_session_create_limits(void **state)
     struct session_metrics m;
     uint64_t started;
 
+    check_run(f, "out x", OUTCOME_OK, false, NULL); /* it was just used */
     for (int i = 1; i < 5; i++)
         assert_int_equal(try_create(f, TENANT, NULL), 0);
     started = clock_mono_ms();
@@ -1524,6 +1520,7 @@ static void R8_session_create_limits(void **state)
     assert_int_equal(f->err.retry_after_s, 5);
     assert_int_equal(try_create(f, "b", NULL), 0);
     assert_int_equal(try_create(f, "b", NULL), -ERR_BUSY); /* pool: 6 */
+    assert_in_range(f->err.retry_after_s, 99, 100);        /* its cooldown */
     assert_int_equal(try_create(f, "b", "second"), 0);
     assert_int_equal(try_create(f, "b", "second"), -ERR_BUSY); /* pool: 1 */
     f->conf.pools[1].max_sessions = 10;
@@ -1638,6 +1635,7 @@ static void R2_memory_is_granted_up_to_the_overcommit(void **state)
     const struct actor maker = {.tenant = TENANT, .key = "key_of_test"};
     uint64_t each = f->conf.pools[0].memory_bytes;
 
+    check_run(f, "out x", OUTCOME_OK, false, NULL); /* it was just used */
     f->conf.machine_memory = each; /* one session is there already */
     f->conf.memory_overcommit = 3;
     assert_int_equal(try_create(f, TENANT, NULL), 0); /* below */
@@ -1663,8 +1661,14 @@ static void R9_overload_is_told_as_overload(void **state)
     struct fixture *f = *state;
 
     for (size_t i = 0; i < ARRAY_SIZE(faults); i++) {
+        struct clock_pusher push = {.further_ms = 3100};
+        int r;
+
         atomic_store(&fake.fault, faults[i]);
-        assert_int_equal(try_create(f, TENANT, NULL), -ERR_BUSY);
+        clock_pusher_start(&push);
+        r = try_create(f, TENANT, NULL);
+        clock_pusher_stop(&push);
+        assert_int_equal(r, -ERR_BUSY);
         assert_true(f->err.retry_after_s > 0);
         atomic_store(&fake.fault, FAULT_NONE);
     }
@@ -1763,6 +1767,67 @@ static void session_pool_hands_over(void **state)
 
 /* ---- sleep -------------------------------------------------------------- */
 
+#define LOOK_MS 1000u /* how often the service looks for idle sessions */
+
+/* The configuration has been changed so that the session goes dormant. */
+static void wait_dormant(struct fixture *f)
+{
+    clock_test_advance(LOOK_MS);
+    wait_state(f, SESSION_DORMANT, 0);
+}
+
+/* how: the beginning of the notice; NULL: there is none. */
+static void check_notice(struct fixture *f, const struct exec_spec *spec,
+                         const char *how)
+{
+    struct exec_info info;
+    struct execution *e;
+
+    assert_int_equal(execution_run(f->s, &WHO, f->id, spec, &e, &f->err), 0);
+    execution_info(e, &info);
+    if (!how) {
+        assert_null(info.notice);
+    } else {
+        assert_non_null(info.notice);
+        assert_memory_equal(info.notice, how, strlen(how));
+        assert_non_null(strstr(info.notice, ": variables of earlier "
+                                            "executions are gone"));
+    }
+    execution_unref(e);
+}
+
+static void session_wake_notice_says_how_variables_were_lost(void **state)
+{
+    static const struct exec_spec cell = {.code = "out x", .code_len = 5};
+    static const struct exec_spec fresh = {
+        .code = "out x", .code_len = 5, .fresh = true};
+    static const struct exec_spec command = {
+        .language = EXEC_SHELL, .code = "true", .code_len = 4};
+    struct fixture *f = *state;
+    struct session_info info;
+
+    check_notice(f, &command, NULL);
+    check_notice(f, &cell, NULL);
+    check_notice(f, &cell, NULL);
+    check_run(f, "die 11", OUTCOME_CRASHED, true, NULL);
+    check_notice(f, &cell, "The session's interpreter ended");
+    check_run(f, "oom", OUTCOME_OOM, true, NULL);
+    check_notice(f, &cell, "The session's interpreter ended");
+    check_notice(f, &cell, NULL);
+    check_notice(f, &fresh, NULL); /* it was asked for */
+    check_notice(f, &cell, NULL);
+    assert_int_equal(session_reset(f->s, &WHO, f->id, &info, &f->err), 0);
+    session_info_done(&info);
+    check_notice(f, &command, NULL);
+    check_notice(f, &cell, "The session was reset");
+    check_run(f, "die 11", OUTCOME_CRASHED, true, NULL);
+    f->conf.pools[0].cooldown_s = 0;
+    wait_dormant(f);
+    f->conf.pools[0].cooldown_s = 100;
+    check_notice(f, &cell, "The session was asleep");
+    check_notice(f, &cell, NULL);
+}
+
 static void session_goes_dormant_and_wakes(void **state)
 {
     struct fixture *f = *state;
@@ -1770,7 +1835,7 @@ static void session_goes_dormant_and_wakes(void **state)
     struct execution *e;
 
     f->conf.pools[0].cooldown_s = 0;
-    wait_state(f, SESSION_DORMANT, 0);
+    wait_dormant(f);
     f->conf.pools[0].cooldown_s = 100;
     for (int i = 0; i < 2000 && fake.releases < 1; i++)
         fake_nap(1); /* dormant from the moment nobody may use it */
@@ -1783,14 +1848,14 @@ static void session_goes_dormant_and_wakes(void **state)
     assert_int_equal(get(f).interpreter, 2);
     /* Files do not wake it: the workspace has them. */
     f->conf.pools[0].lifetime_s = 0;
-    wait_state(f, SESSION_DORMANT, 0);
+    wait_dormant(f);
     f->conf.pools[0].lifetime_s = 1000;
     put(f, "a");
     assert_int_equal(get(f).state, SESSION_DORMANT);
     assert_int_equal(session_files_remove(f->s, &WHO, f->id, "a", &f->err), 0);
     /* And a dormant one can be deleted. */
     f->conf.pools[0].cooldown_s = 0;
-    wait_state(f, SESSION_DORMANT, 0);
+    wait_dormant(f);
     assert_int_equal(session_delete(f->s, &WHO, f->id, &f->err), 0);
     assert_int_equal(fake.releases, 2);
 }
@@ -1810,18 +1875,17 @@ static void session_wake_failure_is_an_outcome(void **state)
     struct exec_info info;
 
     f->conf.pools[0].cooldown_s = 0;
-    wait_state(f, SESSION_DORMANT, 0);
+    wait_dormant(f);
     f->conf.pools[0].cooldown_s = 100;
     atomic_store(&fake.fault, FAULT_WALL);
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
-                     0);
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err), 0);
     expect(e, OUTCOME_ISOLATION_FAILED, true, NULL);
     atomic_store(&fake.fault, FAULT_FULL);
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err),
                      -ERR_BUSY);
     /* Whoever asks for its outcome is told the same. */
-    assert_int_equal(session_submit(f->s, &WHO, f->id, &spec, submit_here,
-                                    NULL, &e, &f->err),
+    assert_int_equal(execution_submit(f->s, &WHO, f->id, &spec, submit_here,
+                                      NULL, &e, &f->err),
                      0);
     execution_info(e, &info);
     assert_string_equal(info.limit_name, "capacity");
@@ -1844,8 +1908,7 @@ static void sessions_close_cancels(void **state)
 
     bg_start(&run);
     wait_state(f, SESSION_RUNNING, 0);
-    sessions_close(f->s, 0);
-    f->s = NULL;
+    close_sessions(f, 0);
     assert_true(clock_mono_ms() - started < 5000);
     pthread_join(run.thread, NULL);
     expect(run.e, OUTCOME_CANCELLED, true, NULL);
@@ -1886,60 +1949,13 @@ static void R7_sessions_leave_no_descriptor(void **state)
 #define CLOSED(test)                                                          \
     cmocka_unit_test_setup_teardown(test, set_up_conf, tear_down)
 
-/* One tenant is alone until another begins something, and again a while
- * after either of them did for the last time in turn. */
-static void X4_session_calm_alone_until_another_begins(void **state)
-{
-    struct sessions *m = xcalloc(1, sizeof(*m));
-    struct tenant one = {.m = m}, other = {.m = m};
-
-    (void)state;
-    assert_true(session_sched_alone(&one));
-    assert_true(session_sched_alone(&one));
-    assert_false(session_sched_alone(&other));
-    assert_false(session_sched_alone(&other)); /* not by being last alone */
-    assert_false(session_sched_alone(&one));
-    atomic_store(&m->shared_until_ms, clock_mono_ms() + 60000);
-    assert_false(session_sched_alone(&one));
-    atomic_store(&m->shared_until_ms, clock_mono_ms());
-    assert_true(session_sched_alone(&one));
-    free(m);
-}
-
-/* Beside another tenant, who makes more than ten sandboxes at once has the
- * others made calm; alone, nobody has. */
-static void X4_session_calm_make_ten_at_once(void **state)
-{
-    struct sessions *m = xcalloc(1, sizeof(*m));
-    struct tenant one = {.m = m}, other = {.m = m};
-    unsigned prompt = 0;
-
-    (void)state;
-    for (int i = 0; i < 30; i++)
-        assert_false(session_sched_charge_create(&other));
-    atomic_store(&other.spent_ms, 0);
-    assert_false(session_sched_alone(&one));
-    while (prompt < 30 && !session_sched_charge_create(&one))
-        prompt++;
-    assert_in_range(prompt, 10, 29); /* ten, unless the machine stood still */
-    assert_false(session_sched_charge_create(&other));
-    atomic_store(&one.spent_ms, clock_mono_ms() + 60000);
-    assert_true(session_sched_charge_create(&one));
-    atomic_store(&one.spent_ms, clock_mono_ms() + 4000); /* as after ten */
-    assert_false(session_sched_charge_create(&one));
-    free(m);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(F5_session_text_path_limits),
         CLOSED(session_limits_grant_ranges),
-        cmocka_unit_test(session_state_allows_only_drawn),
         cmocka_unit_test(R9_session_judge_table),
         cmocka_unit_test(session_outcome_shell_codes),
-        cmocka_unit_test(X4_session_calm_alone_until_another_begins),
-        cmocka_unit_test(X4_session_calm_make_ten_at_once),
         LIVE(session_execute_output_and_result),
         LIVE(session_execute_keeps_order_by_sync),
         LIVE(session_execute_truncates_output),
@@ -1986,6 +2002,7 @@ int main(void)
         CLOSED(session_create_runtime_not_built),
         LIVE(session_list_pages),
         CLOSED(session_pool_hands_over),
+        LIVE(session_wake_notice_says_how_variables_were_lost),
         LIVE(session_goes_dormant_and_wakes),
         LIVE(session_wake_failure_is_an_outcome),
         LIVE(sessions_close_cancels),

@@ -166,10 +166,10 @@ static void expect_all(struct fixture *f, int rc)
     bool more;
     int fd;
 
-    assert_int_equal(session_execute(f->s, &WHO, f->id, &spec, &e, &f->err),
-                     rc);
+    assert_int_equal(execution_run(f->s, &WHO, f->id, &spec, &e, &f->err), rc);
     assert_int_equal(
-        session_submit(f->s, &WHO, f->id, &spec, NULL, NULL, &e, &f->err), rc);
+        execution_submit(f->s, &WHO, f->id, &spec, NULL, NULL, &e, &f->err),
+        rc);
     assert_int_equal(session_reset(f->s, ACTOR(TENANT), f->id, &info, &f->err),
                      rc);
     assert_int_equal(

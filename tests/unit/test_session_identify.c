@@ -349,11 +349,13 @@ static void session_identifier_is_free_after_delete(void **state)
 static void R8_session_ensure_limits(void **state)
 {
     struct fixture *f = *state;
-    struct session_spec spec = {.identifier = "a", .pool = "second"};
+    struct session_spec spec = {
+        .identifier = "a", .pool = "second", .ephemeral = true};
     struct session_info info;
     bool made;
     char first[ID_MAX], id[ID_MAX];
 
+    check_run(f, "out x", OUTCOME_OK, false, NULL); /* it was just used */
     assert_true(ensure(f, &spec, first));
     spec.identifier = "b";
     assert_int_equal(session_ensure(f->s, &WHO, &spec, &made, &info, &f->err),
@@ -366,7 +368,7 @@ static void R8_session_ensure_limits(void **state)
     spec.identifier = "b";
     assert_true(ensure(f, &spec, id));
     /* The tenant's own limit. */
-    spec = (struct session_spec){.identifier = "c"};
+    spec = (struct session_spec){.identifier = "c", .ephemeral = true};
     set_quota(f, TENANT, QUOTA_SESSIONS, 2);
     assert_int_equal(session_ensure(f->s, &WHO, &spec, &made, &info, &f->err),
                      -ERR_LIMIT);

@@ -178,8 +178,8 @@ static int call(struct fixture *f, const struct actor *who, unsigned which,
                 const char *id, const char *run)
 {
     struct exec_spec exec = {.code = "out x", .code_len = 5};
-    struct session_network net = {.mode = SESSION_EGRESS_NONE};
-    struct session_network_info net_info;
+    struct network_spec net = {.mode = SESSION_EGRESS_NONE};
+    struct network_info net_info;
     struct session_attach attach = {.file = "file_1", .path = "a"};
     struct session_info info;
     struct session_info *list;
@@ -207,9 +207,9 @@ static int call(struct fixture *f, const struct actor *who, unsigned which,
     case 5:
         return session_interrupt(f->s, who, id, err);
     case 6:
-        return session_execute(f->s, who, id, &exec, &e, err);
+        return execution_run(f->s, who, id, &exec, &e, err);
     case 7:
-        return session_submit(f->s, who, id, &exec, NULL, NULL, &e, err);
+        return execution_submit(f->s, who, id, &exec, NULL, NULL, &e, err);
     case 8:
         return session_files_list(f->s, who, id, 10, NULL, &files, &count,
                                   &more, err);

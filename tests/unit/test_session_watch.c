@@ -73,24 +73,24 @@ static void E1_attempts_at_and_above_the_limit(void **state)
     struct fixture *f = *state;
     struct session *se = session_find(f->s, &WHO, f->id, &f->err);
     struct exec_spec spec = {.code = "", .code_len = 0};
-    struct execution *e = session_execution_new(se, &WHO, &spec, 5);
-    struct exec_connection c = {.what = "http",
-                                .allowed = true,
-                                .count = 1,
-                                .bytes_in = 5,
-                                .method = "GET"};
+    struct execution *e = execution_new(f->x, se, &WHO, &spec, 5);
+    struct network_connection c = {.what = "http",
+                                   .allowed = true,
+                                   .count = 1,
+                                   .bytes_in = 5,
+                                   .method = "GET"};
     struct exec_info info;
     char host[600];
 
     for (unsigned i = 0; i < WATCH_CONNECTIONS_MAX; i++) {
         (void)snprintf(host, sizeof(host), "h%u", i);
         c.host = host;
-        assert_true(session_watch_add(e, &c));
-        assert_true(session_watch_add(e, &c));
+        assert_true(execution_watch_add(e, &c));
+        assert_true(execution_watch_add(e, &c));
     }
     execution_info(e, &info);
     assert_int_equal(info.connection_count, 0); /* not before its end */
-    (void)session_watch_publish(e);
+    (void)execution_watch_publish(e);
     execution_info(e, &info);
     assert_int_equal(info.connection_count, WATCH_CONNECTIONS_MAX);
     assert_false(info.connections_truncated);
@@ -100,13 +100,13 @@ static void E1_attempts_at_and_above_the_limit(void **state)
     assert_string_equal(info.connections[255].path, "");
     memset(host, 'x', sizeof(host) - 1);
     host[sizeof(host) - 1] = '\0';
-    assert_true(session_watch_add(e, &c));
-    (void)session_watch_publish(e);
+    assert_true(execution_watch_add(e, &c));
+    (void)execution_watch_publish(e);
     execution_info(e, &info);
     assert_int_equal(info.connection_count, WATCH_CONNECTIONS_MAX);
     assert_true(info.connections_truncated);
     e->info.status = EXEC_COMPLETED;
-    assert_false(session_watch_add(e, &c)); /* belongs to no execution */
+    assert_false(execution_watch_add(e, &c)); /* belongs to no execution */
     execution_unref(e);
     session_unref(se);
 }
@@ -159,7 +159,7 @@ static void reads_at_and_above_the_limit(void **state)
     struct fixture *f = *state;
     struct session *se = session_find(f->s, &WHO, f->id, &f->err);
     struct exec_spec spec = {.code = "", .code_len = 0};
-    struct execution *e = session_execution_new(se, &WHO, &spec, 5);
+    struct execution *e = execution_new(f->x, se, &WHO, &spec, 5);
     struct buf payload cleanup(buf_done) = {0};
     struct exec_info info;
 
@@ -168,13 +168,13 @@ static void reads_at_and_above_the_limit(void **state)
         buf_addf(&payload, "f%u", i);
         buf_add(&payload, "", 1);
     }
-    assert_true(session_watch_reads(e, payload.data, payload.len));
-    (void)session_watch_publish(e);
+    assert_true(execution_watch_reads(e, payload.data, payload.len));
+    (void)execution_watch_publish(e);
     execution_info(e, &info);
     assert_int_equal(info.read_count, KERNEL_READS_MAX);
     assert_false(info.reads_truncated);
-    assert_true(session_watch_reads(e, "\0one more", 10));
-    (void)session_watch_publish(e);
+    assert_true(execution_watch_reads(e, "\0one more", 10));
+    (void)execution_watch_publish(e);
     execution_info(e, &info);
     assert_int_equal(info.read_count, KERNEL_READS_MAX);
     assert_true(info.reads_truncated);
@@ -204,7 +204,7 @@ static void environment_is_told_to_both_ends(void **state)
     check_run(f, "env", OUTCOME_OK, false,
               "status:queued|status:running|out:B=x y\nA\nB=x y\nA\n|done:");
     /* A new kernel is told too. */
-    check_run(f, "exit 0", OUTCOME_OK, true, NULL);
+    check_run(f, "leave 3", OUTCOME_CRASHED, true, NULL);
     assert_int_equal(say(f, box, "C="), 0);
     check_run(f, "env", OUTCOME_OK, false,
               "status:queued|status:running|out:B=x y\nA\nC=\nB=x y\nA\nC=\n|"

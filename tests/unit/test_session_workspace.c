@@ -277,7 +277,7 @@ static void session_viewer_cannot_write(void **state)
         struct execution *e;
 
         assert_int_equal(
-            session_execute(f->s, &viewer, f->id, &code, &e, &f->err), 0);
+            execution_run(f->s, &viewer, f->id, &code, &e, &f->err), 0);
         execution_info(e, &info);
         assert_int_equal(info.outcome, OUTCOME_DENIED);
         assert_int_equal(info.file_count, 2);
