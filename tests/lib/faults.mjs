@@ -45,7 +45,8 @@ export function faultLibrary() {
   const built = join(build, 'tests/faults.so');
   if (existsSync(built) && statSync(built).mtimeMs >= statSync(source).mtimeMs) return (library = built);
   const made = join(folder(), 'faults.so');
-  execFileSync(process.env.CC ?? 'gcc', ['-std=gnu17', '-O1', '-g', '-D_GNU_SOURCE', '-fPIC', '-shared', '-o', made, source]);
+  const [cc, ...flags] = (process.env.CC ?? 'gcc').split(' ');
+  execFileSync(cc, [...flags, '-std=gnu17', '-O1', '-g', '-D_GNU_SOURCE', '-fPIC', '-shared', '-o', made, source]);
   chmodSync(made, 0o755);
   return (library = made);
 }
