@@ -6,6 +6,7 @@
  */
 #include <errno.h>
 
+#include "base/hex.h"
 #include "base/mem.h"
 #include "egress/http.h"
 
@@ -29,15 +30,6 @@ void egress_body_init(struct http_body *b, enum http_framing framing,
         b->left = length;
     b->done = framing == HTTP_BODY_NONE ||
               (framing == HTTP_BODY_LENGTH && length == 0);
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    if (c >= 'a' && c <= 'f')
-        return c - 'a' + 10;
-    return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
 }
 
 static bool size_byte(struct http_body *b, char c)

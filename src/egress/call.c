@@ -2,8 +2,8 @@
 /*
  * gloveboxd's stubs for glovebox-egress; see call.h. Any thread may call: one
  * lock makes requests take turns, another guards the sending alone, so that
- * an answer to a question never waits for somebody's reply. The process and
- * its restarts are call_start.c's.
+ * an answer to a question never waits for another request's reply. The
+ * process and its restarts are in call_start.c.
  */
 #include "egress/call.h"
 
@@ -20,11 +20,12 @@
 #include "base/mem.h"
 #include "base/thread.h"
 #include "egress/call_int.h"
+#include "egress/host.h"
 #include "wire/wire.h"
 
 #define REPLY_MS 10000
 
-static int gone(struct error *err)
+static int fail_gone(struct error *err)
 {
     return error_set(err, ERR_UNAVAILABLE,
                      "the service's proxy is not running: sessions have no "
@@ -67,7 +68,7 @@ int egress_call_exchange(struct egress_link *l, struct egress_request *req,
         reply->seq != req->seq || reply->type != req->type) {
         /* The next caller must not read a late reply. */
         egress_call_fell(l);
-        return gone(err);
+        return fail_gone(err);
     }
     reply->text[sizeof(reply->text) - 1] = '\0';
     if (reply->errnum)
@@ -77,18 +78,18 @@ int egress_call_exchange(struct egress_link *l, struct egress_request *req,
     return 0;
 }
 
-static int call(struct egress_link *l, struct egress_request *req,
-                const int *fds, size_t fd_count, struct egress_reply *reply,
-                struct error *err)
+static int call_proxy(struct egress_link *l, struct egress_request *req,
+                      const int *fds, size_t fd_count,
+                      struct egress_reply *reply, struct error *err)
 {
     int r;
 
     if (!egress_call_alive(l))
-        return gone(err);
+        return fail_gone(err);
     mutex_lock(&l->lock);
     r = egress_call_alive(l)
             ? egress_call_exchange(l, req, fds, fd_count, reply, err)
-            : gone(err);
+            : fail_gone(err);
     mutex_unlock(&l->lock);
     return r;
 }
@@ -100,9 +101,9 @@ bool egress_call_alive(struct egress_link *l)
 
 /* The grant and its rules in memory of their own: a packet would not hold
  * them, and a file would keep them. */
-static int pack(const struct egress_grant *grant,
-                const struct egress_rule *rules, int *ret_fd,
-                struct error *err)
+static int pack_rules(const struct egress_grant *grant,
+                      const struct egress_rule *rules, int *ret_fd,
+                      struct error *err)
 {
     int fd cleanup(fd_close) = memfd_create("egress-grant", MFD_CLOEXEC);
 
@@ -126,13 +127,13 @@ int egress_call_grant(struct egress_link *l, const struct egress_grant *grant,
     if (grant->rule_count > EGRESS_RULES_MAX)
         return error_set(err, ERR_INVALID, "over %d destinations",
                          EGRESS_RULES_MAX);
-    r = pack(grant, rules, &memory, err);
+    r = pack_rules(grant, rules, &memory, err);
     if (r < 0)
         return r;
     fds[0] = memory;
     fds[1] = tcp;
     fds[2] = udp;
-    r = call(l, &req, fds, tcp >= 0 && udp >= 0 ? 3 : 1, &reply, err);
+    r = call_proxy(l, &req, fds, tcp >= 0 && udp >= 0 ? 3 : 1, &reply, err);
     if (r < 0)
         return r;
     reply.u.ca[EGRESS_CA_MAX - 1] = '\0';
@@ -146,7 +147,7 @@ int egress_call_revoke(struct egress_link *l, uint64_t handle,
     struct egress_request req = {.type = EGRESS_REVOKE, .u.handle = handle};
     struct egress_reply reply = {0};
 
-    return call(l, &req, NULL, 0, &reply, err);
+    return call_proxy(l, &req, NULL, 0, &reply, err);
 }
 
 void egress_call_answer(struct egress_link *l, uint64_t question, bool allow,
@@ -168,9 +169,14 @@ int egress_call_status(struct egress_link *l, struct egress_status *ret,
 {
     struct egress_request req = {.type = EGRESS_STATUS};
     struct egress_reply reply = {0};
-    int r = call(l, &req, NULL, 0, &reply, err);
+    int r = call_proxy(l, &req, NULL, 0, &reply, err);
 
     if (r == 0)
         *ret = reply.u.status;
     return r;
+}
+
+const char *egress_call_never(const struct egress_link *l, const char *host)
+{
+    return egress_host_never(host, l ? &l->setup : NULL);
 }

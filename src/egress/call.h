@@ -26,7 +26,7 @@ void egress_call_close(struct egress_link *l); /* accepts NULL */
 /* Set before the first grant. report runs on the link's thread and must not
  * wait; a QUESTION is answered by egress_call_answer, now or later, from any
  * thread. lost: the process died; every grant is void and must be made anew.
- * Once more with report NULL: nobody is called any more, and grants fail. */
+ * Call again with report NULL to stop: no callback runs, and grants fail. */
 void egress_call_listen(struct egress_link *l,
                         void (*report)(void *ctx,
                                        const struct egress_report *r),
@@ -43,5 +43,7 @@ void egress_call_answer(struct egress_link *l, uint64_t question, bool allow,
 int egress_call_status(struct egress_link *l, struct egress_status *ret,
                        struct error *err);
 bool egress_call_alive(struct egress_link *l); /* NULL: false */
+/* egress_host_never() under the settings of this link; l may be NULL. */
+const char *egress_call_never(const struct egress_link *l, const char *host);
 
 #endif

@@ -5,18 +5,17 @@
 
 #include <stdatomic.h>
 #include <stdbool.h>
-#include <sys/types.h>
 
 #include "base/thread.h"
 #include "egress/call.h"
+#include "helper/helper.h"
 
 struct egress_link {
     struct mutex lock;      /* held from a request to its reply */
     struct mutex send_lock; /* held while ctl is written to or replaced */
     int ctl, report;        /* -1: there is no process */
-    int control;            /* the supervisor's */
+    struct helper helper;   /* its supervisor */
     int wake;               /* eventfd for the thread */
-    pid_t supervisor;
     uint32_t seq;
     atomic_bool alive, closing;
     struct egress_setup setup;
@@ -26,11 +25,11 @@ struct egress_link {
     void *ctx;
 };
 
-/* lock held, or nobody else there yet. */
+/* The lock is held, or no other thread uses the link yet. */
 int egress_call_exchange(struct egress_link *l, struct egress_request *req,
                          const int *fds, size_t fd_count,
                          struct egress_reply *reply, struct error *err);
-/* There is no process any more; the thread is told. */
+/* The process is gone; wakes the thread that restarts it. */
 void egress_call_fell(struct egress_link *l);
 
 #endif

@@ -6,15 +6,11 @@
  * that, by egress_call_listen, so that it has no rights either.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/syscall.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -26,10 +22,6 @@
 #include "egress/call_int.h"
 #include "wire/wire.h"
 
-#define CONTROL_FD 3
-#define PROGRAM_FD 4
-#define START_MS 10000
-#define CLOSE_MS 3000u
 #define PAUSE_LEAST_MS 200u
 #define PAUSE_MOST_MS 30000u
 #define STEADY_MS 60000u /* after that a death is the first again */
@@ -42,74 +34,10 @@ void egress_call_fell(struct egress_link *l)
         (void)!write(l->wake, &one, sizeof(one)); /* it is never full */
 }
 
-/* ---- the supervisor ----------------------------------------------------- */
-
-/* In the child: from root, all of its rights, to the proxy's account, none;
- * then our program as the supervisor. */
-static void become(int control, int program, const struct priv_user *user)
-{
-    const char *argv[] = {"glovebox-egress", "--supervise", NULL};
-    char *environment[] = {NULL};
-    int a = fd_dup(control, 16), b = fd_dup(program, 16);
-    struct priv_user self = {geteuid(), getegid()};
-
-    if (a < 0 || b < 0 || dup2(a, CONTROL_FD) < 0 || dup2(b, PROGRAM_FD) < 0)
-        _exit(126);
-    (void)close_range(PROGRAM_FD + 1, ~0u, 0);
-    if (user && priv_drop(user) < 0)
-        _exit(125);
-    if (!user && self.uid != 0 && priv_drop(&self) < 0)
-        _exit(125);
-    /* By descriptor: its folder need not be open to that account. */
-    (void)syscall(SYS_execveat, PROGRAM_FD, "", argv, environment,
-                  AT_EMPTY_PATH);
-    _exit(127);
-}
-
-static int start_supervisor(struct egress_link *l, const char *path,
-                            const struct priv_user *user, struct error *err)
-{
-    int program cleanup(fd_close) = open(path, O_PATH | O_CLOEXEC);
-    int pair[2];
-    int r;
-
-    if (program < 0)
-        return error_errno(err, ERR_UNAVAILABLE, errno, "cannot open %s",
-                           path);
-    r = fd_socketpair(SOCK_SEQPACKET, pair);
-    if (r < 0)
-        return error_errno(err, ERR_INTERNAL, -r, "cannot make a socket");
-    l->supervisor = fork();
-    if (l->supervisor == 0)
-        become(pair[1], program, user);
-    fd_close(&pair[1]);
-    l->control = pair[0];
-    if (l->supervisor < 0)
-        return error_errno(err, ERR_INTERNAL, errno, "cannot fork");
-    return 0;
-}
-
-/* Asks it for a process on these sockets. */
-static int order(struct egress_link *l, const int fds[2], struct error *err)
-{
-    struct pollfd p = {.fd = l->control, .events = POLLIN};
-    char start = 1;
-    int32_t pid = 0;
-
-    if (wire_send(l->control, &start, sizeof(start), fds, 2) < 0 ||
-        poll(&p, 1, START_MS) != 1 ||
-        wire_recv(l->control, &pid, sizeof(pid), NULL, NULL) !=
-            (ssize_t)sizeof(pid) ||
-        pid <= 0)
-        return error_set(err, ERR_UNAVAILABLE,
-                         "the proxy's supervisor does not start it");
-    return 0;
-}
-
 /* ---- one process -------------------------------------------------------- */
 
-/* lock held, or nobody else there yet. */
-static int start(struct egress_link *l, struct error *err)
+/* The lock is held, or no other thread uses the link yet. */
+static int start_process(struct egress_link *l, struct error *err)
 {
     struct egress_request req = {.type = EGRESS_SETUP, .u.setup = l->setup};
     struct egress_reply reply = {0};
@@ -125,7 +53,7 @@ static int start(struct egress_link *l, struct error *err)
     }
     theirs[0] = ctl[1];
     theirs[1] = report[1];
-    r = order(l, theirs, err);
+    r = helper_order(&l->helper, theirs, 2, err);
     fd_close(&ctl[1]);
     fd_close(&report[1]);
     mutex_lock(&l->send_lock);
@@ -166,29 +94,25 @@ static bool listen_once(struct egress_link *l)
     return true;
 }
 
-static void pause_for(struct egress_link *l, uint64_t ms)
-{
-    struct pollfd p = {.fd = l->wake, .events = POLLIN};
-    uint64_t count;
-
-    (void)!read(l->wake, &count, sizeof(count)); /* what woke us before */
-    if (!atomic_load(&l->closing))
-        (void)poll(&p, 1, (int)ms);
-}
-
-/* Until there is a process again, or we are closed. */
+/* Retries until a process runs again or the link is closed. */
 static void start_again(struct egress_link *l, uint64_t *pause_ms)
 {
     while (!atomic_load(&l->closing)) {
         struct error err;
         int r;
 
-        pause_for(l, *pause_ms);
+        struct pollfd p = {.fd = l->wake, .events = POLLIN};
+        uint64_t count;
+
+        (void)!read(l->wake, &count, sizeof(count)); /* what woke us before */
+        if (!atomic_load(&l->closing))
+            (void)poll(&p, 1, (int)*pause_ms);
+
         *pause_ms = MIN(*pause_ms * 2, PAUSE_MOST_MS);
         if (atomic_load(&l->closing))
             return;
         mutex_lock(&l->lock);
-        r = start(l, &err);
+        r = start_process(l, &err);
         mutex_unlock(&l->lock);
         if (r == 0) {
             log_event(LOG_INFO, "egress_started_again", NULL);
@@ -229,14 +153,15 @@ int egress_call_open(const char *program, const struct priv_user *user,
 
     mutex_init(&l->lock);
     mutex_init(&l->send_lock);
-    l->ctl = l->report = l->control = -1;
+    l->ctl = l->report = -1;
+    l->helper = HELPER_NONE;
     l->setup = *setup;
     l->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     r = l->wake < 0
             ? error_errno(err, ERR_INTERNAL, errno, "cannot make an event")
-            : start_supervisor(l, program, user, err);
+            : helper_open(&l->helper, program, "glovebox-egress", user, err);
     if (r == 0)
-        r = start(l, err);
+        r = start_process(l, err);
     if (r < 0) {
         egress_call_close(l);
         return error_wrap(err, "cannot start the proxy");
@@ -265,7 +190,7 @@ void egress_call_listen(struct egress_link *l,
     struct error err;
 
     stop_listening(l);
-    if (!report) /* nobody hears it any more: no network */
+    if (!report) /* without a listener there is no network */
         return;
     atomic_store(&l->closing, false);
     l->on_report = report;
@@ -279,21 +204,13 @@ void egress_call_listen(struct egress_link *l,
 
 void egress_call_close(struct egress_link *l)
 {
-    uint64_t deadline = clock_mono_ms() + CLOSE_MS;
-
     if (!l)
         return;
     stop_listening(l);
     atomic_store(&l->alive, false);
     fd_close(&l->ctl);
     fd_close(&l->report);
-    fd_close(&l->control); /* it ends its process, then itself */
-    while (l->supervisor > 0 && waitpid(l->supervisor, NULL, WNOHANG) == 0 &&
-           clock_left_ms(deadline) > 0) {
-        struct timespec pause = {0, 2000000};
-
-        (void)nanosleep(&pause, NULL);
-    }
+    helper_close(&l->helper);
     fd_close(&l->wake);
     mutex_done(&l->lock);
     mutex_done(&l->send_lock);

@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "egress/egress_int.h"
 
-static void arm(struct conn *c);
+static void conn_arm(struct conn *c);
 
 static void on_client(void *ctx, uint32_t events)
 {
@@ -61,7 +61,7 @@ void egress_conn_new(struct granted_session *g, int fd)
     c->next = e->conns;
     e->conns = c;
     egress_conn_state(c, CONN_HEAD);
-    arm(c);
+    conn_arm(c);
 }
 
 void egress_conn_free(struct conn *c)
@@ -76,7 +76,7 @@ void egress_conn_free(struct conn *c)
     free(c);
 }
 
-static void die(struct conn *c)
+static void conn_die(struct conn *c)
 {
     struct granted_session *g = c->guest;
 
@@ -152,20 +152,20 @@ void egress_conn_abort(struct conn *c, const char *why)
         return;
     if (!c->report.reason[0])
         (void)snprintf(c->report.reason, sizeof(c->report.reason), "%s", why);
-    /* A connection that never said anything is nothing to tell. */
+    /* A connection that never sent a request is not reported. */
     if (!nothing)
         egress_conn_report(c, false);
-    die(c);
+    conn_die(c);
 }
 
-/* It was let, and ended by somebody else than us. */
+/* The connection was allowed, and a peer ended it. */
 void egress_conn_end(struct conn *c, const char *why)
 {
     if (c->state == CONN_DEAD)
         return;
     (void)snprintf(c->report.reason, sizeof(c->report.reason), "%s", why);
     egress_conn_report(c, true);
-    die(c);
+    conn_die(c);
 }
 
 /* Nothing more is wanted from the destination. */
@@ -178,7 +178,7 @@ void egress_conn_leave(struct conn *c)
     c->server.watch.fd = -1;
 }
 
-static const char *phrase(unsigned status)
+static const char *status_phrase(unsigned status)
 {
     switch (status) {
     case 400:
@@ -228,7 +228,7 @@ void egress_conn_refuse(struct conn *c, unsigned status, const char *fmt, ...)
              "HTTP/1.1 %u %s - glovebox: %s\r\n"
              "Content-Type: text/plain; charset=utf-8\r\n"
              "Content-Length: %zu\r\nConnection: close\r\n\r\n",
-             status, phrase(status), text, strlen(text) + 11);
+             status, status_phrase(status), text, strlen(text) + 11);
     if (!c->head_request)
         buf_addf(&b, "glovebox: %s\n", text);
     egress_peer_write(&c->client, b.data, b.len);
@@ -263,7 +263,7 @@ static void on_reached(void *ctx, int fd)
     if (fd < 0) {
         egress_conn_refuse(c, c->dial.forbidden ? 403 : 502, "%.90s:%u: %s",
                            c->target.host, c->target.port, c->dial.why);
-        arm(c);
+        conn_arm(c);
         return;
     }
     c->server.fd = c->server.watch.fd = fd;
@@ -283,13 +283,13 @@ static void on_reached(void *ctx, int fd)
     egress_conn_step(c);
 }
 
-static void reach(struct conn *c)
+static void conn_reach(struct conn *c)
 {
     egress_conn_state(c, CONN_DIAL);
     egress_dial_start(&c->dial, c->e, &c->target, false, on_reached, c);
 }
 
-/* What one answer of gloveboxd covers. */
+/* Describes the scope of one answer of gloveboxd. */
 static void describe(const struct conn *c, char ret[1024])
 {
     bool http = c->report.type == EGRESS_REPORT_HTTP;
@@ -304,7 +304,7 @@ void egress_conn_allowed(struct conn *c)
 
     describe(c, what);
     if (!c->guest->grant.ask || egress_grant_was_asked(c->guest, what)) {
-        reach(c);
+        conn_reach(c);
         return;
     }
     egress_conn_state(c, CONN_ASK);
@@ -312,7 +312,7 @@ void egress_conn_allowed(struct conn *c)
     c->question = egress_report_ask(c->e, &c->report);
 }
 
-static bool step_ask(struct conn *c)
+static bool conn_step_ask(struct conn *c)
 {
     char what[1024];
 
@@ -325,7 +325,7 @@ static bool step_ask(struct conn *c)
     }
     describe(c, what);
     egress_grant_remember(c->guest, what);
-    reach(c);
+    conn_reach(c);
     return false; /* reach goes on by itself */
 }
 
@@ -362,7 +362,7 @@ void egress_conn_answer(struct egress *e, const struct egress_answer *a)
 
 /* ---- the machine -------------------------------------------------------- */
 
-static bool step_finish(struct conn *c)
+static bool conn_step_finish(struct conn *c)
 {
     bool said_all = c->client.eof || (c->up.done && !c->client.in.len);
 
@@ -371,12 +371,12 @@ static bool step_finish(struct conn *c)
     egress_peer_flush(&c->client);
     buf_reset(&c->client.in);
     if (c->client.broken || (c->client.ended && said_all))
-        die(c);
+        conn_die(c);
     return false;
 }
 
 /* True: another step may be possible. */
-static bool step(struct conn *c)
+static bool conn_step_once(struct conn *c)
 {
     switch (c->state) {
     case CONN_HEAD:
@@ -387,7 +387,7 @@ static bool step(struct conn *c)
     case CONN_ACCEPT:
         return egress_inspect_accept(c);
     case CONN_ASK:
-        return step_ask(c);
+        return conn_step_ask(c);
     case CONN_SECURE:
         return egress_inspect_secure(c);
     case CONN_EXCHANGE:
@@ -397,7 +397,7 @@ static bool step(struct conn *c)
     case CONN_PACKAGE:
         return egress_packages_step(c);
     case CONN_FINISH:
-        return step_finish(c);
+        return conn_step_finish(c);
     case CONN_DIAL:
     case CONN_DEAD:
         break;
@@ -407,7 +407,7 @@ static bool step(struct conn *c)
 
 /* Which side is to be listened to now. A client is, in every state, so that
  * its going away is noticed. */
-static void arm(struct conn *c)
+static void conn_arm(struct conn *c)
 {
     bool up = !egress_peer_full(&c->server);
     bool down = !egress_peer_full(&c->client);
@@ -420,7 +420,7 @@ static void arm(struct conn *c)
 
 void egress_conn_step(struct conn *c)
 {
-    while (c->state != CONN_DEAD && step(c))
+    while (c->state != CONN_DEAD && conn_step_once(c))
         ;
     if (c->state == CONN_DEAD)
         return;
@@ -429,7 +429,7 @@ void egress_conn_step(struct conn *c)
         egress_peer_flush(&c->server);
     if (c->client.broken && c->state != CONN_DEAD)
         egress_conn_end(c, "the session hung up");
-    arm(c);
+    conn_arm(c);
 }
 
 void egress_conn_tick(struct conn *c, uint64_t now_ms)
@@ -468,11 +468,11 @@ void egress_conn_tick(struct conn *c, uint64_t now_ms)
         egress_conn_end(c, "it was idle for too long");
         break;
     case CONN_FINISH:
-        die(c);
+        conn_die(c);
         break;
     case CONN_DEAD:
         break;
     }
     if (c->state != CONN_DEAD)
-        arm(c);
+        conn_arm(c);
 }

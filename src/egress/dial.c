@@ -19,16 +19,16 @@
 
 #define TRIED_MAX 4u
 
-static void finish(struct dial *d, int fd)
+static void dial_finish(struct dial *d, int fd)
 {
     d->over = true;
     d->on_done(d->ctx, fd);
 }
 
-static void fail(struct dial *d, const char *why)
+static void dial_fail(struct dial *d, const char *why)
 {
     (void)snprintf(d->why, sizeof(d->why), "%s", why);
-    finish(d, -1);
+    dial_finish(d, -1);
 }
 
 static void let_go(struct dial *d)
@@ -39,19 +39,9 @@ static void let_go(struct dial *d)
     fd_close(&d->fd);
 }
 
-static void print_address(struct dial *d, const struct sockaddr_storage *a)
-{
-    const void *bytes =
-        a->ss_family == AF_INET
-            ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
-            : &((const struct sockaddr_in6 *)a)->sin6_addr;
-
-    (void)inet_ntop(a->ss_family, bytes, d->address, sizeof(d->address));
-}
-
 static void on_connected(void *ctx, uint32_t events);
 
-/* The next of the judged addresses; each gets its share of the time. */
+/* Tries the next checked address; each gets a share of the time. */
 static void try_next(struct dial *d)
 {
     size_t most = MIN(d->count, TRIED_MAX);
@@ -66,7 +56,14 @@ static void try_next(struct dial *d)
             ((struct sockaddr_in *)a)->sin_port = htons(d->port);
         else
             ((struct sockaddr_in6 *)a)->sin6_port = htons(d->port);
-        print_address(d, a);
+
+        const void *bytes =
+            a->ss_family == AF_INET
+                ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
+                : &((const struct sockaddr_in6 *)a)->sin6_addr;
+
+        (void)inet_ntop(a->ss_family, bytes, d->address, sizeof(d->address));
+
         d->fd = socket(a->ss_family,
                        SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
         if (d->fd < 0)
@@ -83,7 +80,7 @@ static void try_next(struct dial *d)
         egress_loop_watch(d->e, &d->watch, EPOLLOUT);
         return;
     }
-    fail(d, "it could not be reached");
+    dial_fail(d, "it could not be reached");
 }
 
 static void on_connected(void *ctx, uint32_t events)
@@ -99,7 +96,7 @@ static void on_connected(void *ctx, uint32_t events)
         return;
     }
     egress_loop_watch(d->e, &d->watch, 0);
-    finish(d, take_fd(d->fd));
+    dial_finish(d, take_fd(d->fd));
 }
 
 static void on_addresses(void *ctx, int status, const char *why,
@@ -112,11 +109,11 @@ static void on_addresses(void *ctx, int status, const char *why,
         d->forbidden = true;
         (void)snprintf(d->why, sizeof(d->why),
                        "its address is %s, which no session may reach", why);
-        finish(d, -1);
+        dial_finish(d, -1);
     } else if (status == -ENOENT) {
-        fail(d, "there is no such name");
+        dial_fail(d, "there is no such name");
     } else if (status < 0) {
-        fail(d, "its name could not be looked up");
+        dial_fail(d, "its name could not be looked up");
     } else {
         memcpy(d->addresses, addresses, count * sizeof(*addresses));
         d->count = count;
@@ -181,7 +178,7 @@ void egress_dial_tick(struct dial *d, uint64_t now_ms)
     if (d->query) {
         egress_names_cancel(d->query);
         d->query = NULL;
-        fail(d, "its name could not be looked up in time");
+        dial_fail(d, "its name could not be looked up in time");
         return;
     }
     let_go(d);

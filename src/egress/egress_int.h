@@ -107,7 +107,7 @@ struct granted_session {
     uint32_t conns, over;  /* open; of these, over the limit */
     uint32_t lookups;      /* under way */
     bool told[BUDGET_MAX]; /* that it is used up */
-    char **asked;          /* what was answered with yes */
+    char **asked;          /* questions that were answered with yes */
     size_t asked_count;
 };
 
@@ -174,12 +174,12 @@ bool egress_report_stalled(const struct egress *e);
 
 /* ---- dial.c ------------------------------------------------------------- */
 
-/* Finds, judges and reaches one destination; then calls back once. */
+/* Resolves, checks and connects to one destination; then calls back once. */
 struct dial {
     struct egress *e;
     struct watch watch;
     int fd;
-    bool any; /* the operator named it: not judged */
+    bool any; /* the operator named it: not checked */
     bool over;
     struct names_query *query; /* under way, or NULL */
     uint64_t deadline_ms;
@@ -234,7 +234,7 @@ enum conn_state {
     CONN_HELLO,    /* CONNECT was answered; the client's first bytes */
     CONN_ACCEPT,   /* TLS with the client */
     CONN_INNER,    /* the head inside of it */
-    CONN_ASK,      /* gloveboxd is asked */
+    CONN_ASK,      /* waits for gloveboxd's decision */
     CONN_DIAL,     /* the destination is looked up and reached */
     CONN_SECURE,   /* TLS with the destination */
     CONN_EXCHANGE, /* request out, answer in */
@@ -259,11 +259,12 @@ struct conn {
     bool connect, inspected, head_request, add;
     struct http_target target; /* its spans are only good in one step */
     struct decision decision;
-    struct buf request; /* its head as it is to be sent */
+    struct buf request; /* the head that goes to the destination */
     struct http_body up, down;
     uint64_t question;
-    uint64_t again_ms; /* asked again while it goes on; until then, or 0 */
-    int answer;        /* 1 yes, -1 no */
+    uint64_t
+        again_ms; /* deadline of the answer to a repeated question, or 0 */
+    int answer;   /* 1 yes, -1 no */
     char answer_why[EGRESS_TEXT_MAX];
     bool answered;      /* the answer's head went to the client */
     bool hello_checked; /* of a tunnel */
@@ -273,12 +274,12 @@ struct conn {
 void egress_conn_new(struct granted_session *g, int fd); /* taken */
 void egress_conn_state(struct conn *c, enum conn_state state);
 void egress_conn_step(struct conn *c); /* as far as it goes */
-/* Told to the client as an HTTP error where that is still possible. */
+/* Answers the client with an HTTP error where that is still possible. */
 void egress_conn_refuse(struct conn *c, unsigned status, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* Ends it at once; why: into the report. */
 void egress_conn_abort(struct conn *c, const char *why);
-void egress_conn_end(struct conn *c, const char *why); /* but it was let */
+void egress_conn_end(struct conn *c, const char *why); /* was allowed */
 void egress_conn_leave(struct conn *c);                /* the destination */
 void egress_conn_report(struct conn *c, bool allowed);
 void egress_conn_answer(struct egress *e, const struct egress_answer *a);
@@ -291,7 +292,7 @@ void egress_conn_ask_again(struct conn *c);
 /* The request may be made: ask if needed, then reach the destination. */
 void egress_conn_allowed(struct conn *c);
 
-/* What a step may say: nothing more to do now, or look again. */
+/* Steps return whether to continue now or to wait. */
 bool egress_request_head(struct conn *c);     /* HEAD and INNER */
 bool egress_request_exchange(struct conn *c); /* EXCHANGE */
 bool egress_tunnel_hello(struct conn *c);     /* HELLO */
@@ -338,6 +339,5 @@ struct egress {
 int egress_loop_run(struct egress *e);
 void egress_loop_arm(struct egress *e); /* every listener */
 int egress_tls_open(struct egress *e);
-int egress_confine(void); /* for good: what the process may still do */
 
 #endif

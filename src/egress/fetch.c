@@ -17,7 +17,7 @@
 #include "egress/packages_int.h"
 
 #define REDIRECTS_MAX 3u
-/* As pip asks: the JSON says the same in less guesswork. */
+/* What pip sends: the JSON form needs no guessing. */
 #define ACCEPT_PAGE                                                           \
     "application/vnd.pypi.simple.v1+json, "                                   \
     "application/vnd.pypi.simple.v1+html;q=0.5, text/html;q=0.4, */*;q=0.1"
@@ -37,9 +37,9 @@ struct fetch {
     void *ctx;
 };
 
-static void begin(struct fetch *f);
+static void fetch_begin(struct fetch *f);
 
-static void finish(struct fetch *f, unsigned status, const char *why)
+static void fetch_finish(struct fetch *f, unsigned status, const char *why)
 {
     if (f->over)
         return;
@@ -91,13 +91,13 @@ static void send_request(struct fetch *f)
     egress_peer_write(&f->via->server, b.data, b.len);
 }
 
-static void redirect(struct fetch *f, const struct http_head *h)
+static void fetch_redirect(struct fetch *f, const struct http_head *h)
 {
     const struct http_field *to = egress_head_field(h, "Location");
     char *next;
 
     if (!to || ++f->redirects > REDIRECTS_MAX || f->got) {
-        finish(f, 0, "it redirects too often");
+        fetch_finish(f, 0, "it redirects too often");
         return;
     }
     next =
@@ -109,7 +109,7 @@ static void redirect(struct fetch *f, const struct http_head *h)
     free(f->url);
     f->url = next;
     egress_conn_leave(f->via);
-    begin(f);
+    fetch_begin(f);
 }
 
 static bool is_json(const struct http_head *h)
@@ -139,11 +139,11 @@ static bool take_head(struct fetch *f)
     if (n == 0)
         return false;
     if (n < 0 || egress_head_answer(p->in.data, (size_t)n, false, &h)) {
-        finish(f, 0, "its answer is not HTTP");
+        fetch_finish(f, 0, "its answer is not HTTP");
         return false;
     }
     if (h.status >= 301 && h.status <= 308 && h.status != 304) {
-        redirect(f, &h);
+        fetch_redirect(f, &h);
         return false;
     }
     if (h.status >= 200) {
@@ -153,7 +153,7 @@ static bool take_head(struct fetch *f)
         egress_body_init(&f->body, h.framing, h.length);
         if (h.status == 200 && h.framing == HTTP_BODY_LENGTH &&
             h.length > f->most) {
-            finish(f, 0, "it is too large");
+            fetch_finish(f, 0, "it is too large");
             return false;
         }
     }
@@ -162,7 +162,7 @@ static bool take_head(struct fetch *f)
 }
 
 /* Chunks without their frames: what is kept is the content. */
-static bool keep(struct fetch *f, const char *bytes, size_t len)
+static bool fetch_store_bytes(struct fetch *f, const char *bytes, size_t len)
 {
     f->got += len;
     f->moved = true;
@@ -198,12 +198,12 @@ static bool take_body(struct fetch *f)
         ssize_t n = egress_body_take(&f->body, in->data + at, run ? run : 1);
 
         if (n <= 0) {
-            finish(f, 0, "its body is not framed as it says");
+            fetch_finish(f, 0, "its body is not framed as it says");
             return false;
         }
         if ((run || !chunked) && f->status == 200 &&
-            !keep(f, in->data + at, (size_t)n)) {
-            finish(f, 0, "it is too large");
+            !fetch_store_bytes(f, in->data + at, (size_t)n)) {
+            fetch_finish(f, 0, "it is too large");
             return false;
         }
         at += (size_t)n;
@@ -212,7 +212,7 @@ static bool take_body(struct fetch *f)
     return true;
 }
 
-static void step(struct fetch *f)
+static void fetch_step(struct fetch *f)
 {
     struct peer *p = &f->via->server;
 
@@ -226,10 +226,10 @@ static void step(struct fetch *f)
         return;
     if (f->answered &&
         (f->body.done || (f->body.framing == HTTP_BODY_CLOSE && p->eof)))
-        finish(f, f->status, "");
+        fetch_finish(f, f->status, "");
     else if (p->eof || p->broken)
-        finish(f, 0,
-               p->ssl && !p->ready ? "TLS with it failed" : "it hung up");
+        fetch_finish(
+            f, 0, p->ssl && !p->ready ? "TLS with it failed" : "it hung up");
     else
         egress_peer_arm(f->e, p, true);
 }
@@ -244,7 +244,7 @@ static void on_server(void *ctx, uint32_t events)
         egress_peer_read(p);
     if (!was_ready && p->ready)
         send_request(f);
-    step(f);
+    fetch_step(f);
 }
 
 static void on_reached(void *ctx, int fd)
@@ -253,14 +253,14 @@ static void on_reached(void *ctx, int fd)
     struct conn *c = f->via;
 
     if (fd < 0) {
-        finish(f, 0, c->dial.why);
+        fetch_finish(f, 0, c->dial.why);
         return;
     }
     egress_peer_init(&c->server, fd);
     c->server.watch.on_event = on_server;
     c->server.watch.ctx = f;
     if (c->inspected && !egress_inspect_connect(c)) {
-        finish(f, 0, "TLS could not be begun");
+        fetch_finish(f, 0, "TLS could not be begun");
         return;
     }
     if (!c->inspected)
@@ -269,7 +269,7 @@ static void on_reached(void *ctx, int fd)
     egress_peer_arm(f->e, &c->server, true);
 }
 
-static void begin(struct fetch *f)
+static void fetch_begin(struct fetch *f)
 {
     struct http_target index = {.port = 0};
     bool tls, index_tls;
@@ -278,7 +278,7 @@ static void begin(struct fetch *f)
     if (!why)
         why = parse_url(f->index, &index, &index_tls);
     if (why) {
-        finish(f, 0, why);
+        fetch_finish(f, 0, why);
         return;
     }
     f->via->inspected = tls;
@@ -307,7 +307,7 @@ struct fetch *egress_fetch_start(struct egress *e, const char *url,
     f->via->e = e;
     egress_peer_init(&f->via->server, -1);
     egress_peer_init(&f->via->client, -1);
-    begin(f);
+    fetch_begin(f);
     return f;
 }
 
@@ -336,7 +336,7 @@ bool egress_fetch_tick(struct fetch *f, uint64_t now_ms)
     if (!f->over)
         egress_dial_tick(&f->via->dial, now_ms);
     if (!f->over && now_ms >= f->deadline_ms)
-        finish(f, 0, "it did not answer in time");
+        fetch_finish(f, 0, "it did not answer in time");
     return moved;
 }
 

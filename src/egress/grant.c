@@ -158,8 +158,9 @@ static void drop_rules(struct granted_session *g)
     free(take_ptr(g->rules));
 }
 
-/* Would the new grant have let this, and in the same way? */
-static bool still_let(const struct granted_session *g, const struct conn *c)
+/* Does the new grant allow this connection, in the same way? */
+static bool still_allowed(const struct granted_session *g,
+                          const struct conn *c)
 {
     struct span method = {c->report.method, strlen(c->report.method)};
     struct http_target t = c->target;
@@ -180,15 +181,15 @@ static bool still_let(const struct granted_session *g, const struct conn *c)
     return d.verdict == VERDICT_REQUEST && d.add == c->decision.add;
 }
 
-/* What is open and was let by the old grant, seen with the new one; and asked
- * about again, while it goes on. */
-static void judge_again(struct egress *e, struct granted_session *g)
+/* Checks open connections against the new grant. Those that stay open are put
+ * to the policy again while they continue. */
+static void recheck_connections(struct egress *e, struct granted_session *g)
 {
     for (struct conn *c = e->conns; c; c = c->next) {
         if (c->guest != g || c->state == CONN_HEAD ||
             c->state == CONN_FINISH || c->state == CONN_DEAD)
             continue;
-        if (!still_let(g, c))
+        if (!still_allowed(g, c))
             egress_conn_abort(c, "the session's network was changed");
         else if (g->grant.ask &&
                  (c->state == CONN_EXCHANGE || c->state == CONN_TUNNEL ||
@@ -197,8 +198,8 @@ static void judge_again(struct egress *e, struct granted_session *g)
     }
 }
 
-static const char *fault(const struct egress_grant *grant,
-                         const struct egress_rule *rules)
+static const char *grant_fault(const struct egress_grant *grant,
+                               const struct egress_rule *rules)
 {
     if (grant->mode > EGRESS_MODE_OPEN)
         return "no such mode";
@@ -211,8 +212,8 @@ static const char *fault(const struct egress_grant *grant,
     return NULL;
 }
 
-static bool inspects(const struct egress_grant *grant,
-                     const struct egress_rule *rules)
+static bool rules_inspect(const struct egress_grant *grant,
+                          const struct egress_rule *rules)
 {
     for (uint32_t i = 0; i < grant->rule_count; i++)
         if (rules[i].inspect)
@@ -220,7 +221,8 @@ static bool inspects(const struct egress_grant *grant,
     return false;
 }
 
-static struct granted_session *make(struct egress *e, int tcp, int udp)
+static struct granted_session *granted_session_new(struct egress *e, int tcp,
+                                                   int udp)
 {
     struct granted_session *g = xcalloc(1, sizeof(*g));
 
@@ -239,7 +241,7 @@ int egress_grant_set(struct egress *e, const struct egress_grant *grant,
 {
     struct granted_session *g = egress_grant_find(e, grant->handle);
 
-    *ret_why = fault(grant, rules);
+    *ret_why = grant_fault(grant, rules);
     if (*ret_why)
         return -EINVAL;
     if (!g && (tcp < 0 || udp < 0)) {
@@ -257,16 +259,16 @@ int egress_grant_set(struct egress *e, const struct egress_grant *grant,
         }
         (void)fd_set_nonblock(tcp, 1);
         (void)fd_set_nonblock(udp, 1);
-        g = make(e, tcp, udp);
+        g = granted_session_new(e, tcp, udp);
     }
     drop_rules(g);
     forget_answers(g);
     memset(g->told, 0, sizeof(g->told));
     g->grant = *grant;
     g->rules = rules;
-    if (!g->ca && inspects(grant, rules))
+    if (!g->ca && rules_inspect(grant, rules))
         g->ca = egress_ca_new();
-    judge_again(e, g);
+    recheck_connections(e, g);
     egress_grant_arm(g);
     *ret = g;
     return 0;

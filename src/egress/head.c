@@ -92,7 +92,7 @@ static size_t count_fields(const struct http_head *h, const char *name)
     return n;
 }
 
-static struct span trim(struct span s)
+static struct span trim_span(struct span s)
 {
     while (s.len && (s.at[0] == ' ' || s.at[0] == '\t'))
         s.at++, s.len--;
@@ -111,11 +111,12 @@ static const char *parse_fields(const char *at, const char *end,
         struct http_field f;
 
         if (!stop || stop + 1 >= end || stop[1] != '\n')
-            return "a line has a CR of its own";
+            return "a line has a CR without an LF";
         if (!colon || colon > stop)
             return "a line is not a header";
         f.name = (struct span){at, (size_t)(colon - at)};
-        f.value = trim((struct span){colon + 1, (size_t)(stop - colon - 1)});
+        f.value =
+            trim_span((struct span){colon + 1, (size_t)(stop - colon - 1)});
         if (!is_token(f.name)) /* also what is folded, or has a blank */
             return "a header's name has a character it must not have";
         if (!is_value(f.value))
@@ -250,12 +251,12 @@ const char *egress_head_answer(const char *bytes, size_t len,
 }
 
 /* Is name in a comma-separated list? */
-static bool listed(struct span list, struct span name)
+static bool connection_lists(struct span list, struct span name)
 {
     while (list.len) {
         const char *comma = memchr(list.at, ',', list.len);
         size_t part = comma ? (size_t)(comma - list.at) : list.len;
-        struct span word = trim((struct span){list.at, part});
+        struct span word = trim_span((struct span){list.at, part});
 
         if (word.len == name.len &&
             strncasecmp(word.at, name.at, word.len) == 0)
@@ -282,7 +283,7 @@ bool egress_head_hop(const struct http_head *h, struct span name)
         return true;
     for (size_t i = 0; i < h->field_count; i++)
         if (egress_head_is(h->fields[i].name, "Connection") &&
-            listed(h->fields[i].value, name))
+            connection_lists(h->fields[i].value, name))
             return true;
     return false;
 }

@@ -20,7 +20,7 @@ struct view {
     size_t left;
 };
 
-static bool take(struct view *v, size_t n, struct view *ret)
+static bool take_bytes(struct view *v, size_t n, struct view *ret)
 {
     if (n > v->left)
         return false;
@@ -36,7 +36,7 @@ static bool take_number(struct view *v, size_t bytes, size_t *ret)
     struct view part;
     size_t n = 0;
 
-    if (!take(v, bytes, &part))
+    if (!take_bytes(v, bytes, &part))
         return false;
     for (size_t i = 0; i < bytes; i++)
         n = n << 8 | part.at[i];
@@ -49,12 +49,12 @@ static bool take_vector(struct view *v, size_t bytes, struct view *ret)
 {
     size_t n;
 
-    return take_number(v, bytes, &n) && take(v, n, ret);
+    return take_number(v, bytes, &n) && take_bytes(v, n, ret);
 }
 
 /* The handshake message out of its records. */
-static enum hello_result join(const uint8_t *bytes, size_t len,
-                              uint8_t out[HELLO_MAX], size_t *ret_len)
+static enum hello_result join_records(const uint8_t *bytes, size_t len,
+                                      uint8_t out[HELLO_MAX], size_t *ret_len)
 {
     struct view in = {bytes, len};
     size_t n = 0;
@@ -85,7 +85,7 @@ static enum hello_result join(const uint8_t *bytes, size_t len,
             return HELLO_BROKEN;
         in.at += 5;
         in.left -= 5;
-        if (!take(&in, MIN(size, in.left), &body))
+        if (!take_bytes(&in, MIN(size, in.left), &body))
             return HELLO_BROKEN;
         memcpy(out + n, body.at, body.left);
         n += body.left;
@@ -142,13 +142,13 @@ enum hello_result egress_hello_read(const void *bytes, size_t len,
     uint8_t message[HELLO_MAX];
     struct view v, skip, extensions;
     size_t total = 0;
-    enum hello_result r = join(bytes, len, message, &total);
+    enum hello_result r = join_records(bytes, len, message, &total);
 
     ret_name[0] = '\0';
     if (r != HELLO_TLS)
         return r;
     v = (struct view){message + 4, total - 4};
-    if (!take(&v, 2 + 32, &skip) || !take_vector(&v, 1, &skip) ||
+    if (!take_bytes(&v, 2 + 32, &skip) || !take_vector(&v, 1, &skip) ||
         !take_vector(&v, 2, &skip) || !take_vector(&v, 1, &skip))
         return HELLO_BROKEN;
     if (v.left == 0)

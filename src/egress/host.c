@@ -21,7 +21,7 @@
 #define LABEL_MAX_BYTES 63u
 #define TEXT_MAX_BYTES 1024u /* before what is not ASCII is mapped */
 
-static int invalid(struct error *err, const char *why)
+static int invalid_host(struct error *err, const char *why)
 {
     return error_set(err, ERR_INVALID, "not a host: %s", why);
 }
@@ -57,8 +57,8 @@ static bool parse_part(const char *text, size_t len, uint64_t *ret)
     return true;
 }
 
-/* Whatever ends in a number is meant as one: browsers, curl and libc agree
- * on that, so a name must not. */
+/* Browsers, curl and libc treat a name that ends in a number as an address, so
+ * a host name must not end in one. */
 static bool ends_in_number(const char *name)
 {
     const char *last = strrchr(name, '.');
@@ -111,11 +111,11 @@ static int canonical_v6(const char *text, size_t len,
     struct in6_addr a;
 
     if (len >= sizeof(copy))
-        return invalid(err, "too long for an IPv6 address");
+        return invalid_host(err, "too long for an IPv6 address");
     memcpy(copy, text, len);
     copy[len] = '\0';
     if (strlen(copy) != len || inet_pton(AF_INET6, copy, &a) != 1)
-        return invalid(err, "not an IPv6 address");
+        return invalid_host(err, "not an IPv6 address");
     if (IN6_IS_ADDR_V4MAPPED(&a)) {
         uint32_t v;
 
@@ -135,13 +135,13 @@ static int check_labels(const char *name, struct error *err)
         size_t len = strcspn(at, ".");
 
         if (!len)
-            return invalid(err, "it has an empty part");
+            return invalid_host(err, "it has an empty part");
         if (len > LABEL_MAX_BYTES)
-            return invalid(err, "a part is longer than 63 bytes");
+            return invalid_host(err, "a part is longer than 63 bytes");
         if (strspn(at, "abcdefghijklmnopqrstuvwxyz0123456789-_") < len)
-            return invalid(err, "it has a character no name has");
+            return invalid_host(err, "it has a character no name has");
         if (at[0] == '-' || at[len - 1] == '-')
-            return invalid(err, "a part begins or ends with '-'");
+            return invalid_host(err, "a part begins or ends with '-'");
         at += len;
         if (!*at)
             return 0;
@@ -155,11 +155,11 @@ static int check_characters(const char *text, size_t len, struct error *err)
         unsigned char c = (unsigned char)text[i];
 
         if (c <= ' ' || c == 0x7f)
-            return invalid(err, "it has a blank or a control character");
+            return invalid_host(err, "it has a blank or a control character");
         if (strchr("%@/\\?#[]<>^|\"'`{}()!$&*+,;=~", c))
-            return invalid(err, "it has a character no name has");
+            return invalid_host(err, "it has a character no name has");
     }
-    return utf8_valid(text, len) ? 0 : invalid(err, "it is not UTF-8");
+    return utf8_valid(text, len) ? 0 : invalid_host(err, "it is not UTF-8");
 }
 
 /* Mapped by IDNA 2008 as browsers do (UTS 46, non-transitional). Text that
@@ -176,17 +176,17 @@ static int map_name(const char *text, size_t len, char ret[EGRESS_HOST_MAX],
         plain &= (unsigned char)copy[i] < 0x80;
     if (plain) {
         if (len > NAME_MAX_BYTES)
-            return invalid(err, "it is longer than 253 bytes");
+            return invalid_host(err, "it is longer than 253 bytes");
         for (size_t i = 0; i <= len; i++)
             ret[i] = (char)tolower((unsigned char)copy[i]);
         return 0;
     }
     r = idn2_to_ascii_8z(copy, &mapped, IDN2_NONTRANSITIONAL | IDN2_NFC_INPUT);
     if (r != IDN2_OK)
-        return invalid(err, idn2_strerror(r));
+        return invalid_host(err, idn2_strerror(r));
     if (strlen(mapped) > NAME_MAX_BYTES) {
         idn2_free(mapped);
-        return invalid(err, "it is longer than 253 bytes");
+        return invalid_host(err, "it is longer than 253 bytes");
     }
     for (size_t i = 0; i <= strlen(mapped); i++)
         ret[i] = (char)tolower((unsigned char)mapped[i]);
@@ -204,12 +204,12 @@ int egress_host_canonical(const char *text, size_t len,
     int r;
 
     if (len == 0)
-        return invalid(err, "it is empty");
+        return invalid_host(err, "it is empty");
     if (len > TEXT_MAX_BYTES)
-        return invalid(err, "it is longer than 253 bytes");
+        return invalid_host(err, "it is longer than 253 bytes");
     if (text[0] == '[') {
         if (text[len - 1] != ']')
-            return invalid(err, "a bracket is not closed");
+            return invalid_host(err, "a bracket is not closed");
         r = canonical_v6(text + 1, len - 2, ret, err);
         number = true;
     } else if (memchr(text, ':', len)) {
@@ -220,7 +220,7 @@ int egress_host_canonical(const char *text, size_t len,
         if (r == 0 && text[len - 1] == '.')
             len--;
         if (r == 0 && len == 0)
-            r = invalid(err, "it is empty");
+            r = invalid_host(err, "it is empty");
         if (r == 0)
             r = map_name(text, len, name, err);
         if (r == 0 && ends_in_number(name)) {
@@ -228,7 +228,7 @@ int egress_host_canonical(const char *text, size_t len,
             if (parse_number(name, &v4))
                 print_v4(v4, ret);
             else
-                r = invalid(err, "it ends in a number but is no address");
+                r = invalid_host(err, "it ends in a number but is no address");
         } else if (r == 0) {
             r = check_labels(name, err);
             if (r == 0)
@@ -275,7 +275,7 @@ int egress_host_pattern(const char *text, char ret[EGRESS_HOST_MAX],
                                "*.example.org");
     }
     if (strlen(name) + 2 > NAME_MAX_BYTES)
-        return invalid(err, "it is longer than 253 bytes");
+        return invalid_host(err, "it is longer than 253 bytes");
     ret[0] = '*';
     ret[1] = '.';
     memcpy(ret + 2, name, strlen(name) + 1);

@@ -36,5 +36,9 @@ int egress_host_pattern(const char *text, char ret[EGRESS_HOST_MAX],
  * address: 4 or 16 bytes. */
 const char *egress_host_forbidden(int family, const void *address,
                                   const struct egress_setup *setup);
+/* The same for a canonical host, as far as its text tells: an address, or a
+ * name below "localhost". A name is otherwise judged once it is resolved. */
+const char *egress_host_never(const char *host,
+                              const struct egress_setup *setup);
 
 #endif

@@ -4,6 +4,7 @@
  * registries of IPv4 and IPv6, what clouds answer their metadata on, and
  * every way to write an IPv4 address inside an IPv6 one. Pure.
  */
+#include <arpa/inet.h>
 #include <netinet/in.h>
 #include <stdbool.h>
 #include <string.h>
@@ -80,7 +81,7 @@ static const struct embedded {
 static const uint8_t assignments[16] = {0x20, 0x01}; /* 2001::/23 */
 static const uint8_t global[16] = {0x20};            /* 2000::/3 */
 
-static bool inside(const uint8_t *a, const uint8_t *net, unsigned bits)
+static bool prefix_matches(const uint8_t *a, const uint8_t *net, unsigned bits)
 {
     unsigned whole = bits / 8, rest = bits % 8;
 
@@ -93,18 +94,18 @@ static const char *look_up(const uint8_t *a, const struct range *rows,
                            size_t count)
 {
     for (size_t i = 0; i < count; i++)
-        if (inside(a, rows[i].address, rows[i].bits))
+        if (prefix_matches(a, rows[i].address, rows[i].bits))
             return rows[i].why;
     return NULL;
 }
 
-static bool among(const uint8_t *a, uint8_t family,
-                  const struct egress_net nets[EGRESS_NETS_MAX])
+static bool find_range(const uint8_t *a, uint8_t family,
+                       const struct egress_net nets[EGRESS_NETS_MAX])
 {
     for (size_t i = 0; i < EGRESS_NETS_MAX && nets[i].family; i++)
         if (nets[i].family == family &&
             nets[i].bits <= (family == 4 ? 32 : 128) &&
-            inside(a, nets[i].address, nets[i].bits))
+            prefix_matches(a, nets[i].address, nets[i].bits))
             return true;
     return false;
 }
@@ -115,9 +116,9 @@ static const char *judge_v4(const uint8_t *a, const struct egress_setup *setup)
 
     if (why)
         return why;
-    if (setup && among(a, 4, setup->refused))
+    if (setup && find_range(a, 4, setup->refused))
         return "our own";
-    if (setup && among(a, 4, setup->lab))
+    if (setup && find_range(a, 4, setup->lab))
         return NULL;
     return look_up(a, v4_ranges, ARRAY_SIZE(v4_ranges));
 }
@@ -130,7 +131,7 @@ static const char *judge_embedded(const uint8_t *a,
         const char *why;
         uint8_t v4[4];
 
-        if (!inside(a, e->range.address, e->range.bits))
+        if (!prefix_matches(a, e->range.address, e->range.bits))
             continue;
         for (size_t k = 0; k < sizeof(v4); k++)
             v4[k] = a[e->at + k] ^ (e->inverted ? 0xff : 0);
@@ -156,9 +157,9 @@ static const char *judge_v6(const uint8_t *a, const struct egress_setup *setup)
 
     if (why)
         return why;
-    if (setup && among(a, 6, setup->refused))
+    if (setup && find_range(a, 6, setup->refused))
         return "our own";
-    if (setup && among(a, 6, setup->lab))
+    if (setup && find_range(a, 6, setup->lab))
         return NULL;
     why = look_up(a, v6_ranges, ARRAY_SIZE(v6_ranges));
     if (!why)
@@ -167,11 +168,13 @@ static const char *judge_v6(const uint8_t *a, const struct egress_setup *setup)
         why = judge_isatap(a, setup);
     if (why)
         return why;
-    if (inside(a, embedded[3].range.address, 96)) /* NAT64 of a public one */
+    if (prefix_matches(a, embedded[3].range.address,
+                       96)) /* NAT64 of a public one */
         return NULL;
-    if (inside(a, assignments, 23) && !inside(a, assignments, 32))
+    if (prefix_matches(a, assignments, 23) &&
+        !prefix_matches(a, assignments, 32))
         return "reserved";
-    return inside(a, global, 3) ? NULL : "reserved";
+    return prefix_matches(a, global, 3) ? NULL : "reserved";
 }
 
 const char *egress_host_forbidden(int family, const void *address,
@@ -182,4 +185,21 @@ const char *egress_host_forbidden(int family, const void *address,
     if (family == AF_INET6)
         return judge_v6(address, setup);
     return "reserved";
+}
+
+const char *egress_host_never(const char *host,
+                              const struct egress_setup *setup)
+{
+    static const char local[] = "localhost";
+    size_t len = strlen(host), tail = sizeof(local) - 1;
+    unsigned char address[16];
+
+    if (inet_pton(AF_INET, host, address) == 1)
+        return egress_host_forbidden(AF_INET, address, setup);
+    if (inet_pton(AF_INET6, host, address) == 1)
+        return egress_host_forbidden(AF_INET6, address, setup);
+    if (len >= tail && strcmp(host + len - tail, local) == 0 &&
+        (len == tail || host[len - tail - 1] == '.'))
+        return "loopback";
+    return NULL;
 }

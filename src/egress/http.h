@@ -110,7 +110,7 @@ const char *egress_url_origin(struct span text, struct http_target *ret);
  * more than one way (//, %2F, %5C, \, %00, ..;x, %25 before one of these).
  * NULL, or what is wrong. */
 const char *egress_path_canonical(struct span path, char ret[EGRESS_PATH_MAX]);
-/* Only bytes a path may have; those above are let through. */
+/* Checks that every byte may stand in a path; bytes above 0x7f may. */
 const char *egress_path_plain(struct span path);
 /* Is it prefix itself, or below it? On a segment's boundary. */
 bool egress_path_below(const char *path, const char *prefix);
@@ -119,13 +119,13 @@ bool egress_path_below(const char *path, const char *prefix);
 
 enum hello_result {
     HELLO_MORE,   /* not all of it is here yet */
-    HELLO_TLS,    /* one; ret_name "" when it names nobody */
+    HELLO_TLS,    /* a ClientHello; ret_name "" when it names no host */
     HELLO_NOT,    /* something else */
     HELLO_BROKEN, /* begins as one and is none, or is too long */
     HELLO_HIDDEN, /* the name is encrypted */
 };
 
-/* The name a TLS client asks for, as it is written there. */
+/* The server name in a TLS ClientHello, as written there. */
 enum hello_result egress_hello_read(const void *bytes, size_t len,
                                     char ret_name[EGRESS_HOST_MAX]);
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TLS taken apart: towards the session with a certificate of its own
- * authority, towards the destination as a client that checks chain and name
- * with the host's trusted authorities. HTTP/1.1 only. Runs in
+ * TLS inspection: towards the session the proxy uses a certificate of the
+ * session's own authority; towards the destination it is a client that checks
+ * chain and name with the host's trusted authorities. HTTP/1.1 only. Runs in
  * glovebox-egress.
  */
 #include <errno.h>
@@ -30,7 +30,7 @@ static int choose_protocol(SSL *ssl, const unsigned char **ret,
     return SSL_TLSEXT_ERR_OK;
 }
 
-static SSL_CTX *make(const SSL_METHOD *method)
+static SSL_CTX *make_context(const SSL_METHOD *method)
 {
     SSL_CTX *ctx = SSL_CTX_new(method);
 
@@ -50,8 +50,8 @@ int egress_tls_open(struct egress *e)
 {
     const char *file = e->setup.ca_file;
 
-    e->inward = make(TLS_server_method());
-    e->outward = make(TLS_client_method());
+    e->inward = make_context(TLS_server_method());
+    e->outward = make_context(TLS_client_method());
     if (!e->inward || !e->outward)
         return -ENOMEM;
     SSL_CTX_set_alpn_select_cb(e->inward, choose_protocol, NULL);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Names a session asks its resolver for: only listed ones are looked up (a
- * question to the world is a message to it), their addresses are judged, and
- * one is told. The session cannot reach it; the proxy does. Runs in
+ * DNS lookups of a session. Only listed names are looked up, because a query
+ * can carry data out. The addresses are checked, and the answer holds one of
+ * them; only the proxy can reach it, the session cannot. Runs in
  * glovebox-egress.
  */
 #include <arpa/inet.h>
@@ -37,12 +37,12 @@ static void send_code(struct lookup *l, enum dns_code code)
     unsigned char out[DNS_ANSWER_MAX];
     size_t n = dns_answer_code(&l->q, code, out);
 
-    /* What a full socket drops is asked for again. */
+    /* The client repeats a query whose answer a full socket drops. */
     (void)sendto(l->guest->udp.fd, out, n, MSG_DONTWAIT | MSG_NOSIGNAL,
                  (struct sockaddr *)&l->from, l->from_len);
 }
 
-static void finish(struct lookup *l, bool allowed, const char *why)
+static void lookup_finish(struct lookup *l, bool allowed, const char *why)
 {
     struct egress *e = l->guest->e;
     struct lookup **at = &e->pending;
@@ -77,10 +77,10 @@ static void on_addresses(void *ctx, int status, const char *why,
         send_code(l, status == -EAGAIN ? DNS_SERVFAIL
                      : why             ? DNS_NXDOMAIN
                                        : DNS_OK);
-        finish(l, !why,
-               why                 ? text
-               : status == -ENOENT ? "there is no such name or address"
-                                   : "it could not be looked up");
+        lookup_finish(l, !why,
+                      why                 ? text
+                      : status == -ENOENT ? "there is no such name or address"
+                                          : "it could not be looked up");
         return;
     }
     bytes = a->ss_family == AF_INET
@@ -91,10 +91,10 @@ static void on_addresses(void *ctx, int status, const char *why,
                  (struct sockaddr *)&l->from, l->from_len);
     (void)inet_ntop(a->ss_family, bytes, l->report.address,
                     sizeof(l->report.address));
-    finish(l, true, "");
+    lookup_finish(l, true, "");
 }
 
-static void resolve(struct lookup *l)
+static void lookup_resolve(struct lookup *l)
 {
     struct egress *e = l->guest->e;
 
@@ -105,14 +105,14 @@ static void resolve(struct lookup *l)
                       on_addresses, l, &l->query);
 }
 
-static void refuse(struct lookup *l, const char *why)
+static void lookup_refuse(struct lookup *l, const char *why)
 {
     send_code(l, DNS_NXDOMAIN);
-    finish(l, false, why);
+    lookup_finish(l, false, why);
 }
 
 /* One question, from its bytes to its answer or its waiting. */
-static void begin(struct lookup *l)
+static void lookup_begin(struct lookup *l)
 {
     struct granted_session *g = l->guest;
     char what[EGRESS_HOST_MAX + 8];
@@ -124,17 +124,17 @@ static void begin(struct lookup *l)
         address) {
         (void)snprintf(l->report.host, sizeof(l->report.host), "%s",
                        l->q.name);
-        refuse(l, "that is no name");
+        lookup_refuse(l, "that is no name");
         return;
     }
     if (!egress_rule_lookup(&g->grant, g->rules, l->report.host)) {
-        refuse(l, "it is not on this session's allow list");
+        lookup_refuse(l, "it is not on this session's allow list");
         return;
     }
     if (l->q.class != DNS_IN ||
         (l->q.type != DNS_A && l->q.type != DNS_AAAA)) {
         send_code(l, DNS_OK);
-        finish(l, true, "only addresses are looked up");
+        lookup_finish(l, true, "only addresses are looked up");
         return;
     }
     (void)snprintf(what, sizeof(what), "? %s", l->report.host);
@@ -143,7 +143,7 @@ static void begin(struct lookup *l)
         l->question = egress_report_ask(g->e, &l->report);
         return;
     }
-    resolve(l);
+    lookup_resolve(l);
 }
 
 void egress_lookup_read(struct granted_session *g)
@@ -181,7 +181,7 @@ void egress_lookup_read(struct granted_session *g)
         l->next = e->pending;
         e->pending = l;
         g->lookups++;
-        begin(l);
+        lookup_begin(l);
     }
 }
 
@@ -193,12 +193,12 @@ void egress_lookup_answer(struct egress *e, const struct egress_answer *a)
         if (!l->question || l->question != a->question)
             continue;
         if (!a->allow) {
-            refuse(l, a->reason[0] ? a->reason : "policy says no");
+            lookup_refuse(l, a->reason[0] ? a->reason : "policy says no");
             return;
         }
         (void)snprintf(what, sizeof(what), "? %s", l->report.host);
         egress_grant_remember(l->guest, what);
-        resolve(l);
+        lookup_resolve(l);
         return;
     }
 }
@@ -211,10 +211,10 @@ void egress_lookup_tick(struct egress *e, uint64_t now_ms)
             continue;
         egress_names_cancel(l->query);
         if (l->question) {
-            refuse(l, "it was not allowed in time");
+            lookup_refuse(l, "it was not allowed in time");
         } else {
             send_code(l, DNS_SERVFAIL);
-            finish(l, true, "it could not be looked up in time");
+            lookup_finish(l, true, "it could not be looked up in time");
         }
     }
 }
@@ -226,6 +226,6 @@ void egress_lookup_forget(struct granted_session *g)
         if (l->guest != g)
             continue;
         egress_names_cancel(l->query);
-        finish(l, false, "the session's network was taken away");
+        lookup_finish(l, false, "the session's network was taken away");
     }
 }

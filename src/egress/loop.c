@@ -36,7 +36,7 @@ void egress_loop_arm(struct egress *e)
         egress_grant_arm(g);
 }
 
-static void bury(struct egress *e)
+static void free_dead(struct egress *e)
 {
     struct conn **at = &e->conns;
     bool freed = false;
@@ -60,18 +60,6 @@ static void bury(struct egress *e)
         egress_loop_arm(e);
 }
 
-static void tick(struct egress *e)
-{
-    uint64_t now = clock_mono_ms();
-
-    if (e->names)
-        egress_names_tick(e->names);
-    egress_lookup_tick(e, now);
-    for (struct conn *c = e->conns; c; c = c->next)
-        if (c->state != CONN_DEAD)
-            egress_conn_tick(c, now);
-}
-
 int egress_loop_run(struct egress *e)
 {
     uint64_t next = clock_mono_ms() + TICK_MS;
@@ -90,10 +78,18 @@ int egress_loop_run(struct egress *e)
                 w->on_event(w->ctx, events[i].events);
         }
         if (clock_left_ms(next) == 0) {
-            tick(e);
+            uint64_t now = clock_mono_ms();
+
+            if (e->names)
+                egress_names_tick(e->names);
+            egress_lookup_tick(e, now);
+            for (struct conn *c = e->conns; c; c = c->next)
+                if (c->state != CONN_DEAD)
+                    egress_conn_tick(c, now);
+
             next = clock_mono_ms() + TICK_MS;
         }
-        bury(e);
+        free_dead(e);
     }
     return 0;
 }

@@ -140,21 +140,11 @@ void egress_names_tick(struct names *n)
 
 /* ---- one name ----------------------------------------------------------- */
 
-static const char *judge(struct names_query *q, const struct sockaddr *a)
-{
-    const void *bytes =
-        a->sa_family == AF_INET
-            ? (const void *)&((const struct sockaddr_in *)a)->sin_addr
-            : &((const struct sockaddr_in6 *)a)->sin6_addr;
-
-    return q->any ? NULL
-                  : egress_host_forbidden(a->sa_family, bytes, &q->e->setup);
-}
-
-/* Copies up to ADDRESSES_MAX; the rest is judged all the same. */
-static const char *collect(struct names_query *q,
-                           const struct ares_addrinfo *found,
-                           struct sockaddr_storage *ret, size_t *ret_count)
+/* Copies up to ADDRESSES_MAX addresses, and checks every address. */
+static const char *collect_addresses(struct names_query *q,
+                                     const struct ares_addrinfo *found,
+                                     struct sockaddr_storage *ret,
+                                     size_t *ret_count)
 {
     size_t n = 0;
 
@@ -164,7 +154,15 @@ static const char *collect(struct names_query *q,
 
         if (a->ai_family != AF_INET && a->ai_family != AF_INET6)
             continue;
-        why = judge(q, a->ai_addr);
+
+        const void *bytes =
+            a->ai_addr->sa_family == AF_INET
+                ? (const void *)&((const struct sockaddr_in *)a->ai_addr)
+                      ->sin_addr
+                : &((const struct sockaddr_in6 *)a->ai_addr)->sin6_addr;
+        why = q->any ? NULL
+                     : egress_host_forbidden(a->ai_addr->sa_family, bytes,
+                                             &q->e->setup);
         if (why)
             return why;
         if (n < ADDRESSES_MAX) {
@@ -201,7 +199,7 @@ static void on_found(void *ctx, int status, int timeouts,
 
     (void)timeouts;
     if (r == 0 && found)
-        why = collect(q, found, addresses, &count);
+        why = collect_addresses(q, found, addresses, &count);
     if (why)
         r = -EACCES;
     else if (r == 0 && count == 0)

@@ -51,7 +51,8 @@ static void fill_report(struct conn *c, const struct package_file *f)
     (void)snprintf(r->sha256, sizeof(r->sha256), "%s", f->sha256);
 }
 
-static void ask(struct conn *c, size_t file, struct package_question *q)
+static void ask_about_file(struct conn *c, size_t file,
+                           struct package_question *q)
 {
     struct egress_report r;
 
@@ -67,7 +68,7 @@ static void ask(struct conn *c, size_t file, struct package_question *q)
     c->deadline_ms = clock_mono_ms() + c->e->setup.answer_ms;
 }
 
-static bool step_ask(struct conn *c)
+static bool packages_step_ask(struct conn *c)
 {
     struct package_job *j = c->job;
     bool waiting = false;
@@ -82,7 +83,7 @@ static bool step_ask(struct conn *c)
                 continue;
             f->allowed = egress_grant_was_asked(c->guest, what);
             if (!f->allowed)
-                ask(c, j->at - 1, &j->asked[i]);
+                ask_about_file(c, j->at - 1, &j->asked[i]);
         }
         waiting |= j->asked[i].id != 0;
     }
@@ -131,7 +132,7 @@ bool egress_packages_step(struct conn *c)
     case JOB_HASH:
         return egress_packages_step_hash(c);
     case JOB_ASK:
-        return step_ask(c);
+        return packages_step_ask(c);
     case JOB_FETCH:
         return egress_packages_step_fetch(c);
     case JOB_VERIFY:

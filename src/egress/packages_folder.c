@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The folder of wheels an operator fills: which of its files are a project's,
- * and their hashes, read in pieces so that nobody waits for it. Runs in
- * glovebox-egress, in steps of the connection.
+ * and their hashes, read in pieces so that no other connection waits. Runs
+ * in glovebox-egress, in steps of the connection.
  */
 #include <dirent.h>
 #include <errno.h>

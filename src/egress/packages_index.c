@@ -18,7 +18,7 @@ void egress_packages_fetched(void *ctx, unsigned status, const char *why)
     j->told = true;
     j->status = status;
     (void)snprintf(j->fetch_why, sizeof(j->fetch_why), "%s", why);
-    /* What fails while it is being started is seen by the step under way. */
+    /* A failure while starting is handled by the current step. */
     if (j->phase == JOB_PAGE ? j->page != NULL : j->body != NULL)
         egress_conn_step(c);
 }

@@ -33,7 +33,7 @@ struct package_file {
 enum package_phase {
     JOB_PAGE,   /* the index's page is on its way */
     JOB_HASH,   /* files of the folder are read for their hashes */
-    JOB_ASK,    /* gloveboxd is asked */
+    JOB_ASK,    /* waits for gloveboxd's decision */
     JOB_FETCH,  /* the file is on its way */
     JOB_VERIFY, /* it is read for its hash */
     JOB_SEND,   /* it goes to the session */

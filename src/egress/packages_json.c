@@ -4,7 +4,7 @@
  * have a sha256 and be a file of the project that was asked for. Everything
  * else in it is passed over; text that is no JSON has no files after the
  * fault. There is no JSON library in this process, so this reads just enough.
- * Pure; runs in glovebox-egress on bytes of somebody else.
+ * Pure; runs in glovebox-egress on untrusted bytes.
  */
 #include <stdio.h>
 #include <string.h>
@@ -38,22 +38,22 @@ typedef bool value_fn(struct reading *r, struct cursor *c, const char *name);
 
 /* ---- JSON --------------------------------------------------------------- */
 
-static void blanks(struct cursor *c)
+static void skip_blanks(struct cursor *c)
 {
     while (c->at < c->end && memchr(" \t\r\n", *c->at, 4))
         c->at++;
 }
 
-static bool mark(struct cursor *c, char what)
+static bool take_mark(struct cursor *c, char what)
 {
-    blanks(c);
+    skip_blanks(c);
     if (c->at == c->end || *c->at != what)
         return false;
     c->at++;
     return true;
 }
 
-static int hex4(struct cursor *c)
+static int read_hex4(struct cursor *c)
 {
     int value = 0;
 
@@ -72,8 +72,8 @@ static int hex4(struct cursor *c)
     return value;
 }
 
-/* What stands for itself, or after a backslash; -1: nothing does. */
-static int character(struct cursor *c)
+/* Reads a character or an escape; -1: neither is there. */
+static int read_escape(struct cursor *c)
 {
     static const char from[] = "\"\\/bfnrt", to[] = "\"\\/\b\f\n\r\t";
     unsigned char one = (unsigned char)*c->at++;
@@ -87,21 +87,21 @@ static int character(struct cursor *c)
         return -1;
     one = (unsigned char)*c->at++;
     if (one == 'u')
-        return hex4(c);
+        return read_hex4(c);
     found = one ? strchr(from, one) : NULL;
     return found ? to[found - from] : -1;
 }
 
 /* ret: "" when it is too long or has anything but printable ASCII. */
-static bool string(struct cursor *c, char *ret, size_t size)
+static bool read_string(struct cursor *c, char *ret, size_t size)
 {
     size_t len = 0;
     bool fits = true;
 
-    if (!mark(c, '"'))
+    if (!take_mark(c, '"'))
         return false;
     while (c->at < c->end && *c->at != '"') {
-        int one = character(c);
+        int one = read_escape(c);
 
         if (one < 0)
             return false;
@@ -116,43 +116,43 @@ static bool string(struct cursor *c, char *ret, size_t size)
     return true;
 }
 
-static bool list(struct reading *r, struct cursor *c, bool object,
-                 value_fn *fn)
+static bool read_list(struct reading *r, struct cursor *c, bool object,
+                      value_fn *fn)
 {
     char name[32] = "";
-    bool good = ++c->depth <= DEPTH_MAX && mark(c, object ? '{' : '[');
+    bool good = ++c->depth <= DEPTH_MAX && take_mark(c, object ? '{' : '[');
 
-    if (good && mark(c, object ? '}' : ']')) {
+    if (good && take_mark(c, object ? '}' : ']')) {
         c->depth--;
         return true;
     }
     while (good) {
         if (object)
-            good = string(c, name, sizeof(name)) && mark(c, ':');
+            good = read_string(c, name, sizeof(name)) && take_mark(c, ':');
         good = good && fn(r, c, name);
-        if (good && mark(c, object ? '}' : ']')) {
+        if (good && take_mark(c, object ? '}' : ']')) {
             c->depth--;
             return true;
         }
-        good = good && mark(c, ',');
+        good = good && take_mark(c, ',');
     }
     return false;
 }
 
 /* Passes over whatever it is. */
-static bool any(struct reading *r, struct cursor *c, const char *name)
+static bool skip_value(struct reading *r, struct cursor *c, const char *name)
 {
     const char *from;
     char text[2];
 
     (void)name;
-    blanks(c);
+    skip_blanks(c);
     if (c->at == c->end)
         return false;
     if (*c->at == '{' || *c->at == '[')
-        return list(r, c, *c->at == '{', any);
+        return read_list(r, c, *c->at == '{', skip_value);
     if (*c->at == '"')
-        return string(c, text, sizeof(text));
+        return read_string(c, text, sizeof(text));
     for (from = c->at; c->at < c->end && !memchr(" \t\r\n,]}", *c->at, 7);
          c->at++)
         ; /* a number or a word */
@@ -164,25 +164,17 @@ static bool any(struct reading *r, struct cursor *c, const char *name)
 static bool read_hash(struct reading *r, struct cursor *c, const char *name)
 {
     if (strcmp(name, "sha256") != 0)
-        return any(r, c, name);
-    return string(c, r->one.sha256, sizeof(r->one.sha256));
-}
-
-/* Withdrawn: true, or a reason. */
-static bool read_yanked(struct reading *r, struct cursor *c)
-{
-    blanks(c);
-    r->one.yanked = c->at < c->end && *c->at != 'f';
-    return any(r, c, "");
+        return skip_value(r, c, name);
+    return read_string(c, r->one.sha256, sizeof(r->one.sha256));
 }
 
 static bool read_text(struct reading *r, struct cursor *c, char *ret,
                       size_t size)
 {
-    blanks(c);
+    skip_blanks(c);
     if (c->at < c->end && *c->at == 'n') /* null */
-        return any(r, c, "");
-    return string(c, ret, size);
+        return skip_value(r, c, "");
+    return read_string(c, ret, size);
 }
 
 static bool read_member(struct reading *r, struct cursor *c, const char *name)
@@ -196,14 +188,16 @@ static bool read_member(struct reading *r, struct cursor *c, const char *name)
     if (strcmp(name, "requires-python") == 0)
         return read_text(r, c, e->requires, sizeof(e->requires));
     if (strcmp(name, "hashes") == 0)
-        return list(r, c, true, read_hash);
-    if (strcmp(name, "yanked") == 0)
-        return read_yanked(r, c);
-    return any(r, c, name);
+        return read_list(r, c, true, read_hash);
+    if (strcmp(name, "yanked") == 0) {
+        skip_blanks(c);
+        e->yanked = c->at < c->end && *c->at != 'f';
+    }
+    return skip_value(r, c, name);
 }
 
 /* As it would be written in HTML, where our own list has it. */
-static void escape(const char *text, char *ret, size_t size)
+static void escape_name(const char *text, char *ret, size_t size)
 {
     size_t len = 0;
 
@@ -224,7 +218,7 @@ static void escape(const char *text, char *ret, size_t size)
     }
 }
 
-static bool usable(const struct reading *r, struct package_file *ret)
+static bool usable_file(const struct reading *r, struct package_file *ret)
 {
     const struct entry *e = &r->one;
     char found[PACKAGE_NAME_MAX];
@@ -236,7 +230,7 @@ static bool usable(const struct reading *r, struct package_file *ret)
         return false;
     memcpy(ret->name, e->filename, sizeof(ret->name));
     memcpy(ret->sha256, e->sha256, sizeof(ret->sha256));
-    escape(e->requires, ret->requires, sizeof(ret->requires));
+    escape_name(e->requires, ret->requires, sizeof(ret->requires));
     ret->url = egress_packages_resolve(r->base, e->url);
     return ret->url != NULL;
 }
@@ -247,17 +241,17 @@ static bool read_file(struct reading *r, struct cursor *c, const char *name)
 
     (void)name;
     memset(&r->one, 0, sizeof(r->one));
-    if (!list(r, c, true, read_member))
+    if (!read_list(r, c, true, read_member))
         return false;
-    if (usable(r, &file))
+    if (usable_file(r, &file))
         egress_packages_keep(&r->list, file);
     return true;
 }
 
 static bool read_top(struct reading *r, struct cursor *c, const char *name)
 {
-    return strcmp(name, "files") == 0 ? list(r, c, false, read_file)
-                                      : any(r, c, name);
+    return strcmp(name, "files") == 0 ? read_list(r, c, false, read_file)
+                                      : skip_value(r, c, name);
 }
 
 size_t egress_packages_json(const char *json, size_t len, const char *base,
@@ -266,7 +260,8 @@ size_t egress_packages_json(const char *json, size_t len, const char *base,
     struct cursor c = {.at = json, .end = json + len};
     struct reading r = {.base = base, .project = project};
 
-    (void)list(&r, &c, true, read_top); /* up to a fault, if there is one */
+    (void)read_list(&r, &c, true,
+                    read_top); /* up to a fault, if there is one */
     *ret = r.list.files;
     return r.list.count;
 }

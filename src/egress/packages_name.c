@@ -30,16 +30,7 @@ bool egress_packages_normal(struct span name, char ret[PACKAGE_NAME_MAX])
     return true;
 }
 
-static bool is_file_name(const char *file)
-{
-    size_t len = strlen(file);
-
-    return len > 0 && len < PACKAGE_FILE_MAX && file[0] != '.' &&
-           strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                        "0123456789._+!-") == len;
-}
-
-static bool ends(const char *text, const char *tail)
+static bool ends_with(const char *text, const char *tail)
 {
     size_t a = strlen(text), b = strlen(tail);
 
@@ -50,14 +41,18 @@ bool egress_packages_file(const char *file, char ret_project[PACKAGE_NAME_MAX],
                           char ret_version[PACKAGE_VERSION_MAX])
 {
     const char *dash, *end;
+    size_t len = strlen(file);
 
-    if (!is_file_name(file))
+    if (len == 0 || len >= PACKAGE_FILE_MAX || file[0] == '.' ||
+        strspn(file, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                     "0123456789._+!-") != len)
         return false;
-    if (ends(file, ".whl")) { /* name-version-…: neither has a dash */
+
+    if (ends_with(file, ".whl")) { /* name-version-…: neither has a dash */
         dash = strchr(file, '-');
         end = dash ? strchr(dash + 1, '-') : NULL;
-    } else if (ends(file, ".tar.gz") || ends(file, ".zip")) {
-        end = file + strlen(file) - (ends(file, ".zip") ? 4 : 7);
+    } else if (ends_with(file, ".tar.gz") || ends_with(file, ".zip")) {
+        end = file + strlen(file) - (ends_with(file, ".zip") ? 4 : 7);
         for (dash = end; dash > file && *dash != '-'; dash--)
             ;
         if (dash == file)

@@ -2,7 +2,7 @@
 /*
  * A page of a simple index (PEP 503), read for its links: each must have a
  * sha256 and be a file of the project that was asked for. Everything else on
- * it is passed over. Pure; runs in glovebox-egress on bytes of somebody else.
+ * it is passed over. Pure; runs in glovebox-egress on untrusted bytes.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -42,7 +42,7 @@ static bool attribute(struct span tag, const char *name, struct span *ret)
 }
 
 /* href with &amp; undone; false: too long, or a byte no URL has. */
-static bool unescape(struct span in, char ret[PACKAGE_URL_MAX])
+static bool unescape_attribute(struct span in, char ret[PACKAGE_URL_MAX])
 {
     size_t n = 0;
 
@@ -111,7 +111,7 @@ static bool take_link(struct span tag, const char *base, const char *project,
     struct span href, other;
 
     *ret = (struct package_file){.allowed = false};
-    if (!attribute(tag, "href", &href) || !unescape(href, link) ||
+    if (!attribute(tag, "href", &href) || !unescape_attribute(href, link) ||
         attribute(tag, "data-yanked", &other) || !take_hash(link, ret->sha256))
         return false;
     slash = strrchr(link, '/');

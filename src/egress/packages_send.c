@@ -14,7 +14,7 @@
 #include "base/mem.h"
 #include "egress/packages_int.h"
 
-static void answer(struct conn *c, const char *type, uint64_t len)
+static void begin_answer(struct conn *c, const char *type, uint64_t len)
 {
     struct buf b cleanup(buf_done) = {0};
 
@@ -64,7 +64,7 @@ void egress_packages_list(struct conn *c)
     }
     if (!egress_conn_charge(c, false, b.len))
         return;
-    answer(c, "text/html; charset=utf-8", b.len);
+    begin_answer(c, "text/html; charset=utf-8", b.len);
     if (!c->head_request)
         egress_peer_write(&c->client, b.data, b.len);
     complete(c);
@@ -109,7 +109,7 @@ bool egress_packages_step_fetch(struct conn *c)
     return true;
 }
 
-/* Read once for its hash and once more to be sent: nobody but the operator
+/* The file is read once for its hash and again to be sent: only the operator
  * can change it in between. */
 bool egress_packages_step_verify(struct conn *c)
 {
@@ -128,7 +128,7 @@ bool egress_packages_step_verify(struct conn *c)
                                     "its bytes are not those of its hash");
     j->left = (uint64_t)st.st_size;
     j->phase = JOB_SEND;
-    answer(c, "application/octet-stream", j->left);
+    begin_answer(c, "application/octet-stream", j->left);
     return true;
 }
 

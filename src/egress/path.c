@@ -7,15 +7,8 @@
 #include <ctype.h>
 #include <string.h>
 
+#include "base/hex.h"
 #include "egress/http.h"
-
-static int hex(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c = (char)(c | 0x20);
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 const char *egress_path_plain(struct span path)
 {
@@ -28,13 +21,8 @@ const char *egress_path_plain(struct span path)
     return NULL;
 }
 
-static bool unreserved(int c)
-{
-    return isalnum(c) || c == '-' || c == '.' || c == '_' || c == '~';
-}
-
 /* %41 as A, %c3 as %C3; then no two spellings of a byte are left. */
-static const char *decode(struct span path, char ret[EGRESS_PATH_MAX])
+static const char *decode_path(struct span path, char ret[EGRESS_PATH_MAX])
 {
     static const char digits[] = "0123456789ABCDEF";
     size_t n = 0;
@@ -50,18 +38,18 @@ static const char *decode(struct span path, char ret[EGRESS_PATH_MAX])
             ret[n++] = path.at[i];
             continue;
         }
-        hi = i + 2 < path.len ? hex(path.at[i + 1]) : -1;
-        lo = i + 2 < path.len ? hex(path.at[i + 2]) : -1;
+        hi = i + 2 < path.len ? hex_digit(path.at[i + 1]) : -1;
+        lo = i + 2 < path.len ? hex_digit(path.at[i + 2]) : -1;
         if (hi < 0 || lo < 0)
             return "the path has a '%' that stands for nothing";
         c = hi * 16 + lo;
         i += 2;
         if (c == '/' || c == '\\' || c == 0)
             return "the path has an encoded slash or NUL";
-        if (c == '%' && i + 2 < path.len && hex(path.at[i + 1]) >= 0 &&
-            hex(path.at[i + 2]) >= 0)
+        if (c == '%' && i + 2 < path.len && hex_digit(path.at[i + 1]) >= 0 &&
+            hex_digit(path.at[i + 2]) >= 0)
             return "the path is encoded twice";
-        if (unreserved(c)) {
+        if (isalnum(c) || c == '-' || c == '.' || c == '_' || c == '~') {
             ret[n++] = (char)c;
         } else {
             ret[n++] = '%';
@@ -75,7 +63,7 @@ static const char *decode(struct span path, char ret[EGRESS_PATH_MAX])
 
 /* Is a segment "." (1) or ".." (2)? Some servers cut it at a ';' first, so
  * that with one it is an attempt (-1). */
-static int dots(const char *at, size_t len)
+static int dot_segment(const char *at, size_t len)
 {
     size_t n = strspn(at, ".");
 
@@ -93,14 +81,14 @@ const char *egress_path_canonical(struct span path, char ret[EGRESS_PATH_MAX])
     size_t n = 0;
 
     if (!why)
-        why = decode(path, plain);
+        why = decode_path(path, plain);
     if (why)
         return why;
     if (plain[0] != '/')
         return "the path does not begin with '/'";
     while (*at) {
         size_t len = strcspn(at + 1, "/");
-        int d = dots(at + 1, len);
+        int d = dot_segment(at + 1, len);
         bool last = at[1 + len] == '\0';
 
         if (d < 0)

@@ -27,7 +27,7 @@ void egress_peer_done(struct peer *p)
 {
     SSL_free(take_ptr(p->ssl));
     fd_close(&p->fd);
-    if (p->in.data) /* may have held what somebody else must not see */
+    if (p->in.data) /* may have held a secret */
         explicit_bzero(p->in.data, p->in.cap);
     if (p->out.data)
         explicit_bzero(p->out.data, p->out.cap);
@@ -35,8 +35,8 @@ void egress_peer_done(struct peer *p)
     buf_done(&p->out);
 }
 
-/* What TLS has to say, to the wire. */
-static void drain(struct peer *p)
+/* Moves what TLS wants to send to the socket. */
+static void peer_drain(struct peer *p)
 {
     char bytes[CHUNK];
     int n;
@@ -45,7 +45,7 @@ static void drain(struct peer *p)
         buf_add(&p->out, bytes, (size_t)n);
 }
 
-static void decrypt(struct peer *p)
+static void peer_decrypt(struct peer *p)
 {
     char bytes[CHUNK];
     int n = 1;
@@ -68,7 +68,7 @@ static void decrypt(struct peer *p)
         else if (why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE)
             p->broken = true;
     }
-    drain(p); /* an alert, too */
+    peer_drain(p); /* an alert, too */
 }
 
 void egress_peer_secure(struct peer *p, SSL *ssl)
@@ -90,7 +90,7 @@ void egress_peer_secure(struct peer *p, SSL *ssl)
     if (p->in.len)
         (void)BIO_write(p->raw_in, p->in.data, (int)p->in.len);
     buf_reset(&p->in);
-    decrypt(p);
+    peer_decrypt(p);
     egress_peer_flush(p);
 }
 
@@ -111,7 +111,7 @@ void egress_peer_read(struct peer *p)
         *(p->ssl ? &p->broken : &p->eof) = true;
     } else if (p->ssl) {
         (void)BIO_write(p->raw_in, bytes, (int)n);
-        decrypt(p);
+        peer_decrypt(p);
         egress_peer_flush(p);
     } else {
         buf_add(&p->in, bytes, (size_t)n);
@@ -138,7 +138,7 @@ void egress_peer_write(struct peer *p, const void *bytes, size_t len)
         at += n;
         len -= (size_t)n;
     }
-    drain(p);
+    peer_drain(p);
 }
 
 void egress_peer_flush(struct peer *p)
@@ -166,7 +166,7 @@ void egress_peer_end(struct peer *p)
         return;
     if (p->ssl && p->ready && !p->broken) {
         (void)SSL_shutdown(p->ssl);
-        drain(p);
+        peer_drain(p);
     }
     p->ending = true;
     egress_peer_flush(p);

@@ -15,7 +15,7 @@
 #include "wire/wire.h"
 
 /* True: taken. */
-static bool pass(struct egress *e, const struct egress_report *r)
+static bool report_pass(struct egress *e, const struct egress_report *r)
 {
     ssize_t n;
 
@@ -27,22 +27,13 @@ static bool pass(struct egress *e, const struct egress_report *r)
         return true;
     if (n < 0 && (errno == EAGAIN || errno == ENOBUFS))
         return false;
-    e->stop = true; /* nobody to tell: nothing may happen any more */
+    e->stop = true; /* gloveboxd is gone: no traffic without a report */
     return true;
 }
 
 bool egress_report_stalled(const struct egress *e)
 {
     return e->reports.count >= REPORTS_WAITING;
-}
-
-/* Connections whose head was held back may begin. */
-static void resume(struct egress *e)
-{
-    egress_loop_arm(e);
-    for (struct conn *c = e->conns; c; c = c->next)
-        if (c->state == CONN_HEAD || c->state == CONN_INNER)
-            egress_conn_step(c);
 }
 
 static void on_writable(void *ctx, uint32_t events)
@@ -56,7 +47,7 @@ static void on_writable(void *ctx, uint32_t events)
         e->stop = true;
         return;
     }
-    while (done < q->count && pass(e, &q->rows[done]))
+    while (done < q->count && report_pass(e, &q->rows[done]))
         done++;
     if (done) {
         memmove(q->rows, q->rows + done, (q->count - done) * sizeof(*q->rows));
@@ -64,15 +55,20 @@ static void on_writable(void *ctx, uint32_t events)
     }
     if (!q->count)
         egress_loop_watch(e, &q->watch, 0);
-    if (stalled && !egress_report_stalled(e))
-        resume(e);
+    if (stalled && !egress_report_stalled(e)) {
+        /* Connections that waited for room in the report queue may begin. */
+        egress_loop_arm(e);
+        for (struct conn *c = e->conns; c; c = c->next)
+            if (c->state == CONN_HEAD || c->state == CONN_INNER)
+                egress_conn_step(c);
+    }
 }
 
 void egress_report_send(struct egress *e, const struct egress_report *r)
 {
     struct report_queue *q = &e->reports;
 
-    if (q->count == 0 && pass(e, r))
+    if (q->count == 0 && report_pass(e, r))
         return;
     if (q->count == q->cap) {
         q->cap = MAX(2 * q->cap, (size_t)64);

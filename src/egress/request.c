@@ -91,18 +91,7 @@ static void add_framing(struct buf *b, const struct http_head *h)
         buf_addf(b, "Content-Length: %llu\r\n", (unsigned long long)h->length);
 }
 
-static void add_host(struct buf *b, const struct conn *c)
-{
-    const struct http_target *t = &c->target;
-    bool v6 = strchr(t->host, ':') != NULL;
-
-    buf_addf(b, "Host: %s%s%s", v6 ? "[" : "", t->host, v6 ? "]" : "");
-    if (t->port != (c->inspected ? 443 : 80))
-        buf_addf(b, ":%u", t->port);
-    buf_adds(b, "\r\n");
-}
-
-/* The head as it is to be sent. */
+/* Writes the request head that goes to the destination. */
 static void write_head(struct conn *c, const struct http_head *h)
 {
     const struct egress_rule *rule =
@@ -118,7 +107,15 @@ static void write_head(struct conn *c, const struct http_head *h)
         add_span(b, c->target.path);
     add_span(b, c->target.query);
     buf_adds(b, " HTTP/1.1\r\n");
-    add_host(b, c);
+
+    const struct http_target *t = &c->target;
+    bool v6 = strchr(t->host, ':') != NULL;
+
+    buf_addf(b, "Host: %s%s%s", v6 ? "[" : "", t->host, v6 ? "]" : "");
+    if (t->port != (c->inspected ? 443 : 80))
+        buf_addf(b, ":%u", t->port);
+    buf_adds(b, "\r\n");
+
     for (size_t i = 0; i < h->field_count; i++) {
         const struct http_field *f = &h->fields[i];
 
@@ -182,7 +179,7 @@ static void judge_request(struct conn *c, const struct http_head *h)
     }
     write_head(c, h);
     egress_body_init(&c->up, h->framing, h->length);
-    if (h->expect) { /* the destination is not asked; it may still refuse */
+    if (h->expect) { /* answered here; the destination may still refuse */
         static const char go_on[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
         egress_peer_write(&c->client, go_on, sizeof(go_on) - 1);
@@ -190,10 +187,10 @@ static void judge_request(struct conn *c, const struct http_head *h)
     egress_conn_allowed(c);
 }
 
-/* What must hold before it is looked at. False: refused. What comes after the
- * last request is told of once, by the budget's report; otherwise the log
- * would have no bound. */
-static bool admit(struct conn *c)
+/* Checks the budgets before the request is decided. False: refused. Requests
+ * beyond the budget are reported once, by the budget's own report; otherwise
+ * a session could make the log grow without bound. */
+static bool admit_request(struct conn *c)
 {
     if (c->state == CONN_INNER) /* its CONNECT was counted */
         return true;
@@ -272,7 +269,7 @@ bool egress_request_head(struct conn *c)
             egress_conn_abort(c, "the session hung up before its request");
         return false;
     }
-    if (!admit(c))
+    if (!admit_request(c))
         return true;
     if (n < 0)
         egress_conn_refuse(c, 400, "the request is refused: its head %s",
@@ -384,8 +381,8 @@ static void complete(struct conn *c)
     egress_peer_end(&c->client);
 }
 
-/* The destination will say no more: was that all? */
-static void ended(struct conn *c)
+/* The destination closed the connection: was the answer complete? */
+static void server_ended(struct conn *c)
 {
     if (!c->answered)
         egress_conn_refuse(c, 502, "%.90s:%u hung up without an answer",
@@ -433,7 +430,7 @@ bool egress_request_exchange(struct conn *c)
     }
     if ((c->server.eof || c->server.broken) &&
         (!c->server.in.len || !c->answered)) {
-        ended(c);
+        server_ended(c);
         return true;
     }
     if (c->client.eof && !c->up.done && !c->client.in.len)

@@ -28,8 +28,8 @@ static bool has_port(const struct egress_rule *r, uint16_t port,
     return false;
 }
 
-static void no(struct decision *ret, const struct http_target *t,
-               const char *why)
+static void decision_refuse(struct decision *ret, const struct http_target *t,
+                            const char *why)
 {
     ret->verdict = VERDICT_NO;
     (void)snprintf(ret->why, sizeof(ret->why), "%.90s:%u %s", t->host, t->port,
@@ -37,9 +37,9 @@ static void no(struct decision *ret, const struct http_target *t,
 }
 
 /* Why not, when no rule matched: the nearest miss is the most useful. */
-static const char *miss(const struct egress_grant *grant,
-                        const struct egress_rule *rules,
-                        const struct http_target *t)
+static const char *miss_reason(const struct egress_grant *grant,
+                               const struct egress_rule *rules,
+                               const struct http_target *t)
 {
     if (grant->mode == EGRESS_MODE_NONE)
         return "is not reachable: this session has no network";
@@ -85,11 +85,11 @@ void egress_rule_connect(const struct egress_grant *grant,
         *ret =
             (struct decision){.verdict = VERDICT_TUNNEL, .port_listed = true};
     else
-        no(ret, t, why ? why : miss(grant, rules, t));
+        decision_refuse(ret, t, why ? why : miss_reason(grant, rules, t));
 }
 
 /* A rule for TLS on the usual ports never sends its secret in the clear. */
-static bool adds(const struct egress_rule *r, bool tls, bool listed)
+static bool may_add_secret(const struct egress_rule *r, bool tls, bool listed)
 {
     return r->header[0] && (tls || !r->inspect || listed);
 }
@@ -119,7 +119,7 @@ void egress_rule_request(const struct egress_grant *grant,
             why = fault ? fault : "is listed, but not for this path";
             continue;
         }
-        if (r->header[0] && !adds(r, tls, listed)) {
+        if (r->header[0] && !may_add_secret(r, tls, listed)) {
             why = "has a secret that only goes over https; use https";
             continue;
         }
@@ -134,7 +134,7 @@ void egress_rule_request(const struct egress_grant *grant,
     if (grant->mode == EGRESS_MODE_OPEN)
         ret->verdict = VERDICT_REQUEST;
     else
-        no(ret, t, why ? why : miss(grant, rules, t));
+        decision_refuse(ret, t, why ? why : miss_reason(grant, rules, t));
 }
 
 bool egress_rule_lookup(const struct egress_grant *grant,

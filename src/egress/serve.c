@@ -19,6 +19,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "egress/egress_int.h"
+#include "helper/helper.h"
 #include "wire/wire.h"
 
 struct request {
@@ -28,7 +29,7 @@ struct request {
     struct egress_reply reply;
 };
 
-static int fault(struct request *r, int errnum, const char *why)
+static int request_fault(struct request *r, int errnum, const char *why)
 {
     r->reply.errnum = errnum;
     (void)snprintf(r->reply.text, sizeof(r->reply.text), "%s", why);
@@ -48,7 +49,7 @@ static bool nets_fit(const struct egress_net nets[EGRESS_NETS_MAX])
 
 #define ENDED(field) (memchr(field, 0, sizeof(field)) != NULL)
 
-static void usual(uint32_t *ms, uint32_t fallback)
+static void set_default(uint32_t *ms, uint32_t fallback)
 {
     if (!*ms)
         *ms = fallback;
@@ -66,22 +67,22 @@ static int serve_setup(struct egress *e, struct request *r)
         !ENDED(s->index_url) || !ENDED(s->wheels_dir) || !ENDED(s->ca_file) ||
         !nets_fit(s->refused) || !nets_fit(s->lab))
         return -EBADMSG;
-    usual(&s->head_ms, HEAD_MS);
-    usual(&s->connect_ms, CONNECT_MS);
-    usual(&s->idle_ms, IDLE_MS);
-    usual(&s->answer_ms, ANSWER_MS);
-    usual(&s->max_connections, 1000);
+    set_default(&s->head_ms, HEAD_MS);
+    set_default(&s->connect_ms, CONNECT_MS);
+    set_default(&s->idle_ms, IDLE_MS);
+    set_default(&s->answer_ms, ANSWER_MS);
+    set_default(&s->max_connections, 1000);
     n = egress_tls_open(e);
     if (n < 0)
-        return fault(r, -n,
-                     "TLS could not be set up; is egress_ca_file "
-                     "readable for the proxy?");
+        return request_fault(r, -n,
+                             "TLS could not be set up; is egress_ca_file "
+                             "readable for the proxy?");
     n = egress_names_open(e, s->resolver, &e->names);
     if (n < 0)
-        return fault(r, -n, "the resolver could not be set up");
-    n = egress_confine();
+        return request_fault(r, -n, "the resolver could not be set up");
+    n = helper_confine(HELPER_ALONE);
     if (n < 0)
-        return fault(r, -n, "the process could not confine itself");
+        return request_fault(r, -n, "the process could not confine itself");
     e->set_up = true;
     return 0;
 }
@@ -131,7 +132,7 @@ static int serve_grant(struct egress *e, struct request *r)
     if (n < 0) {
         explicit_bzero(rules, grant.rule_count * sizeof(*rules));
         free(rules);
-        return fault(r, -n, why);
+        return request_fault(r, -n, why);
     }
     if (tcp >= 0)
         r->fd_count = 1; /* the session has the others now */
@@ -139,7 +140,7 @@ static int serve_grant(struct egress *e, struct request *r)
         inspects |= rules[i].inspect != 0;
     if (inspects && !g->ca) {
         egress_grant_revoke(e, g);
-        return fault(r, EIO, "no certificate authority could be made");
+        return request_fault(r, EIO, "no certificate authority could be made");
     }
     if (inspects)
         (void)snprintf(r->reply.u.ca, sizeof(r->reply.u.ca), "%s",
@@ -190,7 +191,7 @@ static const struct {
 
 /* ---- the loop's end of it ----------------------------------------------- */
 
-static int dispatch(struct egress *e, struct request *r)
+static int serve_dispatch(struct egress *e, struct request *r)
 {
     uint32_t type = r->req->type;
     int n;
@@ -218,34 +219,13 @@ static void on_request(void *ctx, uint32_t events)
         e->stop = true;
         return;
     }
-    if (n != (ssize_t)sizeof(req) || dispatch(e, &r) < 0) {
+    if (n != (ssize_t)sizeof(req) || serve_dispatch(e, &r) < 0) {
         log_event(LOG_ERROR, "egress_request_refused", NULL);
         e->stop = true;
     }
     for (size_t i = 0; i < r.fd_count; i++)
         fd_close(&r.fds[i]);
     explicit_bzero(&req, sizeof(req));
-}
-
-static void done(struct egress *e)
-{
-    while (e->guests)
-        egress_grant_revoke(e, e->guests);
-    for (struct conn *c; (c = e->conns);) {
-        e->conns = c->next;
-        egress_conn_free(c);
-    }
-    for (struct granted_session *g; (g = e->gone);) {
-        e->gone = g->next;
-        free(g);
-    }
-    egress_names_close(e->names);
-    SSL_CTX_free(e->inward);
-    SSL_CTX_free(e->outward);
-    free(e->reports.rows);
-    fd_close(&e->ctl.fd);
-    fd_close(&e->reports.watch.fd);
-    fd_close(&e->epoll);
 }
 
 int egress_serve_run(int ctl, int report)
@@ -264,6 +244,24 @@ int egress_serve_run(int ctl, int report)
     if (r < 0)
         log_event(LOG_ERROR, "egress_loop_failed", "errno",
                   strerrorname_np(-r), NULL);
-    done(e);
+
+    while (e->guests)
+        egress_grant_revoke(e, e->guests);
+    for (struct conn *c; (c = e->conns);) {
+        e->conns = c->next;
+        egress_conn_free(c);
+    }
+    for (struct granted_session *g; (g = e->gone);) {
+        e->gone = g->next;
+        free(g);
+    }
+    egress_names_close(e->names);
+    SSL_CTX_free(e->inward);
+    SSL_CTX_free(e->outward);
+    free(e->reports.rows);
+    fd_close(&e->ctl.fd);
+    fd_close(&e->reports.watch.fd);
+    fd_close(&e->epoll);
+
     return r < 0;
 }

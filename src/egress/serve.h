@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glovebox-egress, the process that talks to the world for sessions; see
- * wire/egress_msg.h for what it is told and tells. One thread, one loop.
+ * glovebox-egress, the process that reaches the network for sessions; see
+ * wire/egress_msg.h for its protocol. One thread, one loop.
  *
  * How the pieces work together: loop.c waits; serve.c answers gloveboxd;
- * grant.c holds what each session was granted and has used; conn.c is one
- * connection of a session, a machine of states that request.c, tunnel.c,
- * inspect.c and packages.c take steps of; dial.c finds, judges and reaches
+ * grant.c holds what each session was granted and has used; conn.c is the
+ * state machine of one connection of a session, whose steps are in request.c,
+ * tunnel.c, inspect.c and packages.c; dial.c resolves, checks and connects to
  * the destination; peer.c moves bytes, with TLS or without; lookup.c answers
- * names; report.c tells gloveboxd. host.c, rule.c and http.h decide, purely.
+ * names; report.c reports to gloveboxd. host.c, rule.c and http.h are pure.
  */
 #ifndef GLOVEBOX_EGRESS_SERVE_H
 #define GLOVEBOX_EGRESS_SERVE_H
@@ -16,8 +16,5 @@
 /* Both taken. Returns the exit status, once gloveboxd hung up or said
  * something malformed. */
 int egress_serve_run(int ctl, int report);
-/* The helper that starts the former again: waits for socket pairs on
- * `control` and starts `program` on each. */
-int egress_supervise_run(int control, int program);
 
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tunnels: bytes both ways, after the first ones of the session were looked
- * at. TLS must ask for the very host the tunnel was let for; other protocols
- * only where the list names their port. Runs in glovebox-egress.
+ * Tunnels: bytes both ways, after the session's first bytes were checked. TLS
+ * must name the host that the tunnel was allowed for; other protocols are
+ * allowed only where the list names their port. Runs in glovebox-egress.
  */
 #include <stdio.h>
 #include <string.h>
@@ -40,7 +40,7 @@ const char *egress_tunnel_judge(const struct conn *c, bool *ret_more,
         return NULL;
     if (egress_host_canonical(name, strlen(name), canonical, NULL, &err) < 0 ||
         strcmp(canonical, c->target.host) != 0)
-        return "TLS asks for another host than the tunnel was let for";
+        return "TLS names another host than the one the tunnel was allowed for";
     return NULL;
 }
 
@@ -79,7 +79,8 @@ bool egress_tunnel_hello(struct conn *c)
 }
 
 /* False: it is over. */
-static bool move(struct conn *c, struct peer *from, struct peer *to, bool out)
+static bool tunnel_copy(struct conn *c, struct peer *from, struct peer *to,
+                        bool out)
 {
     size_t n = from->in.len;
 
@@ -117,9 +118,9 @@ bool egress_tunnel_relay(struct conn *c)
     if (!check_first(c))
         return false;
     if ((c->hello_checked || !c->client.in.len) &&
-        !move(c, &c->client, &c->server, true))
+        !tunnel_copy(c, &c->client, &c->server, true))
         return false;
-    if (!move(c, &c->server, &c->client, false))
+    if (!tunnel_copy(c, &c->server, &c->client, false))
         return false;
     egress_peer_flush(&c->client);
     egress_peer_flush(&c->server);

@@ -355,6 +355,30 @@ static void E3_our_own_addresses_and_the_lab(void **state)
                         "reserved");
 }
 
+/* What the text of a host tells before it is resolved. */
+static void E3_never_by_text(void **state)
+{
+    static const char *const never[] = {
+        "127.0.0.1", "10.0.0.1", "169.254.169.254", "::1",
+        "fe80::1",   "fd00::1",  "localhost",       "a.localhost"};
+    static const char *const maybe[] = {
+        "example.com",           "8.8.8.8", "2606:4700::1", "notlocalhost",
+        "localhost.example.com", "*.a.com"};
+    struct egress_setup lab = {
+        .lab = {{.family = 4, .bits = 8, .address = {10}}}};
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(never); i++)
+        if (!egress_host_never(never[i], NULL))
+            fail_msg("%s", never[i]);
+    for (size_t i = 0; i < ARRAY_SIZE(maybe); i++)
+        if (egress_host_never(maybe[i], NULL))
+            fail_msg("%s", maybe[i]);
+    assert_null(egress_host_never("10.0.0.1", &lab));
+    assert_string_equal(egress_host_never("169.254.169.254", &lab),
+                        "metadata");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -364,6 +388,7 @@ int main(void)
         cmocka_unit_test(E2_patterns_match_what_they_say),
         cmocka_unit_test(E2_patterns_people_write),
         cmocka_unit_test(E3_ranges_of_ipv4),
+        cmocka_unit_test(E3_never_by_text),
         cmocka_unit_test(E3_ranges_of_ipv6),
         cmocka_unit_test(E3_our_own_addresses_and_the_lab),
     };
