@@ -18,30 +18,23 @@
 
 /* ---- the event thread's side -------------------------------------------- */
 
-/* Bytes that may be copied in one piece at the write end. */
-static size_t ring_room(const struct http_request *req, char **ret_at)
-{
-    size_t end = req->ring_start + req->ring_len;
-
-    mutex_assert_held(&req->lock);
-    if (end >= req->ring_size) {
-        end -= req->ring_size;
-        *ret_at = req->ring + end;
-        return req->ring_start - end;
-    }
-    *ret_at = req->ring + end;
-    return req->ring_size - end;
-}
-
 size_t http_body_feed(struct http_request *req, const char *bytes, size_t len)
 {
     size_t taken = 0;
 
+    mutex_assert_held(&req->lock);
     while (taken < len && req->ring_len < req->ring_size) {
-        char *at;
-        size_t n = MIN(ring_room(req, &at), len - taken);
+        size_t end = req->ring_start + req->ring_len, n;
 
-        memcpy(at, bytes + taken, n);
+        /* One piece: to the end of the buffer, or to the oldest byte. */
+        if (end >= req->ring_size) {
+            end -= req->ring_size;
+            n = req->ring_start - end;
+        } else {
+            n = req->ring_size - end;
+        }
+        n = MIN(n, len - taken);
+        memcpy(req->ring + end, bytes + taken, n);
         req->ring_len += n;
         taken += n;
     }
@@ -64,9 +57,12 @@ bool http_body_late(struct http_request *req, uint64_t now_ms)
 
 /* ---- the worker's side -------------------------------------------------- */
 
-/* Waits until there is something to read. */
-static int wait_for_bytes(struct http_request *req, struct error *err)
+/* Waits until there is something to read; 0: the end of the body. */
+static ssize_t read_ring(struct http_request *req, char *bytes, size_t len,
+                         struct error *err)
 {
+    size_t n;
+
     mutex_assert_held(&req->lock);
     while (req->ring_len == 0 && !req->ended) {
         if (req->gone)
@@ -76,17 +72,6 @@ static int wait_for_bytes(struct http_request *req, struct error *err)
             return error_set(err, ERR_INVALID, "the body came too slowly");
         cond_wait(&req->more, &req->lock);
     }
-    return 0;
-}
-
-static ssize_t read_some(struct http_request *req, char *bytes, size_t len,
-                         struct error *err)
-{
-    size_t n;
-    int r = wait_for_bytes(req, err);
-
-    if (r < 0)
-        return r;
     n = MIN(MIN(len, req->ring_len), req->ring_size - req->ring_start);
     if (n == 0)
         return 0;
@@ -94,11 +79,54 @@ static ssize_t read_some(struct http_request *req, char *bytes, size_t len,
     req->ring_start = (req->ring_start + n) % req->ring_size;
     req->ring_len -= n;
     req->consumed += n;
-    /* Half empty before the sender goes on, or it would stop and go for
-     * every read. */
+    /* The sender continues when the ring is half empty; otherwise it would
+     * stop and continue with every read. */
     if (req->ring_len <= req->ring_size / 2 && !req->ended)
         http_request_resume(req);
     return (ssize_t)n;
+}
+
+uint64_t http_body_length(const struct http_request *req)
+{
+    return req->length;
+}
+
+bool http_body_again(struct http_request *req)
+{
+    if (req->kept_lost)
+        return false;
+    req->kept_at = 0;
+    req->consumed = 0;
+    return true;
+}
+
+/* What was read is kept until it is too much to keep. */
+static void keep(struct http_request *req, const void *bytes, size_t len)
+{
+    if (!req->server->settings.keep_bodies || req->kept_lost)
+        return;
+    if (req->kept_len + len > HTTP_KEPT_BYTES) {
+        req->kept_lost = true;
+        free(take_ptr(req->kept));
+        return;
+    }
+    if (req->kept_len + len > req->kept_cap) {
+        req->kept_cap = MAX(2 * req->kept_cap, req->kept_len + len);
+        req->kept = xrealloc(req->kept, req->kept_cap);
+    }
+    memcpy(req->kept + req->kept_len, bytes, len);
+    req->kept_len += len;
+    req->kept_at = req->kept_len;
+}
+
+static size_t read_kept(struct http_request *req, void *bytes, size_t len)
+{
+    size_t n = MIN(len, req->kept_len - req->kept_at);
+
+    memcpy(bytes, req->kept + req->kept_at, n);
+    req->kept_at += n;
+    req->consumed += n;
+    return n;
 }
 
 ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
@@ -111,7 +139,13 @@ ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
         n = -ERR_TOO_LARGE;
     else {
         mutex_lock(&req->lock);
-        n = read_some(req, bytes, len, err);
+        if (req->kept && req->kept_at < req->kept_len) {
+            n = (ssize_t)read_kept(req, bytes, len);
+        } else {
+            n = read_ring(req, bytes, len, err);
+            if (n > 0)
+                keep(req, bytes, (size_t)n);
+        }
         consumed = req->consumed;
         mutex_unlock(&req->lock);
         if (n >= 0 && consumed > max)
@@ -124,8 +158,8 @@ ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
     return n;
 }
 
-/* What a JSON body may call itself. The last two are what clients say when
- * nobody told them; whether it is JSON the parser finds out. */
+/* Content types of a JSON body. The last two are defaults of common clients;
+ * the parser finds out whether the body is JSON. */
 static const char *const json_types[] = {
     "application/json",
     "text/json",

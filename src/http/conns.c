@@ -30,7 +30,7 @@ static void unlink_conn(struct http_conn *c)
     c->list = NULL;
 }
 
-static void append(struct http_conns *list, struct http_conn *c)
+static void append_conn(struct http_conns *list, struct http_conn *c)
 {
     c->list = list;
     c->next = NULL;
@@ -46,27 +46,16 @@ static void move_conn(struct http_server *server, struct http_conn *c,
     if (c->list == &server->strangers)
         server->strangers_of[c->peer]--;
     unlink_conn(c);
-    append(to, c);
+    append_conn(to, c);
     if (to == &server->strangers)
         server->strangers_of[c->peer]++;
 }
 
 /* ---- closing ------------------------------------------------------------ */
 
-/* Is a worker on it, or will one be? */
-static bool being_handled(struct http_request *req)
-{
-    bool handled;
-
-    mutex_lock(&req->lock);
-    handled = req->dispatched && !req->answered;
-    mutex_unlock(&req->lock);
-    return handled;
-}
-
 /* The event thread sees the end of the socket and cleans up. A connection
  * that is suspended sees nothing until it is resumed. */
-static void evict(struct http_server *server, struct http_conn *c)
+static void evict_conn(struct http_server *server, struct http_conn *c)
 {
     move_conn(server, c, &server->leaving);
     (void)shutdown(c->fd, SHUT_RDWR); /* it may have left by itself */
@@ -95,8 +84,13 @@ static struct http_conn *oldest_stranger(const struct http_server *server,
             continue;
         if (!c->req || !c->req->dispatched)
             return c;
-        if (!answered && !being_handled(c->req))
+        if (answered)
+            continue;
+        /* Not one that a worker handles or will handle. */
+        mutex_lock(&c->req->lock);
+        if (c->req->answered)
             answered = c;
+        mutex_unlock(&c->req->lock);
     }
     return answered;
 }
@@ -110,8 +104,8 @@ void http_conns_add(struct http_server *server, struct http_conn *conn)
     else if (server->strangers.count >= server->strangers_max)
         victim = oldest_stranger(server, NULL);
     if (victim)
-        evict(server, victim);
-    append(&server->strangers, conn);
+        evict_conn(server, victim);
+    append_conn(&server->strangers, conn);
     server->strangers_of[conn->peer]++;
 }
 
@@ -127,19 +121,19 @@ void http_conns_used(struct http_conn *conn)
     struct http_conns *list = conn->list;
 
     unlink_conn(conn);
-    append(list, conn);
+    append_conn(list, conn);
 }
 
 /* ---- trusting ----------------------------------------------------------- */
 
 /* Makes room by closing the trusted connection that is idle for longest. */
-static bool has_room(struct http_server *server)
+static bool make_trusted_room(struct http_server *server)
 {
     if (server->trusted.count < server->trusted_max)
         return true;
     for (struct http_conn *c = server->trusted.first; c; c = c->next)
         if (!c->req) {
-            evict(server, c);
+            evict_conn(server, c);
             return true;
         }
     return false;
@@ -153,7 +147,7 @@ void http_trust(struct http_request *req)
         return;
     mutex_lock(&server->lock);
     if (req->conn && req->conn->list == &server->strangers &&
-        has_room(server)) {
+        make_trusted_room(server)) {
         move_conn(server, req->conn, &server->trusted);
         req->trusted = true;
     }

@@ -22,8 +22,8 @@
 
 /* ---- connections -------------------------------------------------------- */
 
-/* Clients are told apart by address; of IPv6 the first half names the
- * network of one client. */
+/* Clients are distinguished by address; the first half of an IPv6 address
+ * names the network of one client. */
 static unsigned peer_of(const char *source)
 {
     struct in6_addr v6;
@@ -52,44 +52,36 @@ static void source_of(struct MHD_Connection *c, char *ret, size_t size)
         ret[0] = '\0';
 }
 
-static void connection_opened(struct http_server *server,
-                              struct MHD_Connection *c, void **ret)
-{
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
-    struct http_conn *conn = xcalloc(1, sizeof(*conn));
-
-    conn->fd = info ? info->connect_fd : -1;
-    conn->tls = server->tls ? http_tls_session(c) : NULL;
-    source_of(c, conn->source, sizeof(conn->source));
-    conn->peer = peer_of(conn->source);
-    conn->header_deadline_ms =
-        clock_mono_ms() + server->settings.header_timeout_s * 1000ul;
-    http_gate_open(server, conn);
-    mutex_lock(&server->lock);
-    http_conns_add(server, conn);
-    mutex_unlock(&server->lock);
-    *ret = conn;
-}
-
-static void connection_closed(struct http_server *server,
-                              struct http_conn *conn)
-{
-    mutex_lock(&server->lock);
-    http_conns_remove(server, conn);
-    mutex_unlock(&server->lock);
-    http_gate_close(server, conn);
-    free(conn);
-}
-
 void http_events_connection(void *cls, struct MHD_Connection *c,
                             void **socket_context,
                             enum MHD_ConnectionNotificationCode code)
 {
-    if (code == MHD_CONNECTION_NOTIFY_STARTED)
-        connection_opened(cls, c, socket_context);
-    else if (*socket_context)
-        connection_closed(cls, *socket_context);
+    struct http_server *server = cls;
+    struct http_conn *conn = *socket_context;
+
+    if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(c, MHD_CONNECTION_INFO_CONNECTION_FD);
+
+        conn = xcalloc(1, sizeof(*conn));
+        conn->fd = info ? info->connect_fd : -1;
+        conn->tls = server->tls ? http_tls_session(c) : NULL;
+        source_of(c, conn->source, sizeof(conn->source));
+        conn->peer = peer_of(conn->source);
+        conn->header_deadline_ms =
+            clock_mono_ms() + server->settings.header_timeout_s * 1000ul;
+        http_gate_open(server, conn);
+        mutex_lock(&server->lock);
+        http_conns_add(server, conn);
+        mutex_unlock(&server->lock);
+        *socket_context = conn;
+    } else if (conn) {
+        mutex_lock(&server->lock);
+        http_conns_remove(server, conn);
+        mutex_unlock(&server->lock);
+        http_gate_close(server, conn);
+        free(conn);
+    }
 }
 
 static struct http_conn *conn_of(struct MHD_Connection *c)
@@ -99,8 +91,8 @@ static struct http_conn *conn_of(struct MHD_Connection *c)
 }
 
 /* The request the connection carries now, or NULL: none. */
-static void carry(struct http_server *server, struct http_conn *conn,
-                  struct http_request *req)
+static void conn_set_request(struct http_server *server,
+                             struct http_conn *conn, struct http_request *req)
 {
     mutex_lock(&server->lock);
     if (!req) {
@@ -145,8 +137,8 @@ static enum MHD_Result queue_response(struct http_request *req)
 
 /* Answers on the spot; libmicrohttpd closes the connection after it when a
  * body was still to come. */
-static enum MHD_Result refuse(struct http_request *req, unsigned status,
-                              const struct error *err)
+static enum MHD_Result refuse_request(struct http_request *req,
+                                      unsigned status, const struct error *err)
 {
     http_add_header(req, "Connection", "close");
     if (status == http_status_of(err->code)) {
@@ -168,10 +160,14 @@ static void handle_request(void *arg)
     http_request_unref(req);
 }
 
-void http_park(struct http_request *req, const char *who)
+bool http_park(struct http_request *req, const char *who, bool beyond)
 {
-    http_work_park(req->server->work, who, handle_request,
-                   http_request_ref(req));
+    bool parked = http_work_park(req->server->work, who, beyond,
+                                 handle_request, http_request_ref(req));
+
+    if (!parked)
+        http_request_unref(req);
+    return parked;
 }
 
 /* Whether what it says of itself is true, a worker will find out. */
@@ -186,7 +182,7 @@ static uint64_t flow_of(const struct http_request *req)
     return http_work_flow(req->source);
 }
 
-static int dispatch(struct http_request *req, struct error *err)
+static int dispatch_request(struct http_request *req, struct error *err)
 {
     if (req->server->stopping)
         return error_set(err, ERR_UNAVAILABLE, "the service is stopping");
@@ -209,7 +205,7 @@ static enum MHD_Result refuse_body(struct http_request *req,
                                    const struct error *err)
 {
     if (http_header(req, "Expect"))
-        return refuse(req, http_status_of(err->code), err);
+        return refuse_request(req, http_status_of(err->code), err);
     http_respond_error(req, err);
     mutex_lock(&req->lock);
     http_early_push(req);
@@ -217,7 +213,7 @@ static enum MHD_Result refuse_body(struct http_request *req,
     return MHD_YES;
 }
 
-/* Must this request wait (refusal_backoff.c)? Then its connection is suspended
+/* Must this request wait (fair/backoff.c)? Then its connection is suspended
  * until the clock thread resumes it. */
 static bool hold_back(struct http_request *req)
 {
@@ -226,7 +222,7 @@ static bool hold_back(struct http_request *req)
     mutex_assert_held(&req->lock);
     if (req->let_in || req->dispatched || req->answered ||
         req->server->stopping ||
-        !http_backoff_exceeded(req->server->backoff, req->flow, now))
+        !fair_backoff_exceeded(req->server->backoff, req->flow, now))
         return false;
     if (!http_request_suspend(req))
         return false;
@@ -241,7 +237,7 @@ static enum MHD_Result on_head(struct http_request *req)
     struct error err;
 
     if (http_request_frame(req, &err) < 0)
-        return refuse(req, 400, &err);
+        return refuse_request(req, 400, &err);
     req->flow = flow_of(req);
     req->body_start_ms = req->body_last_ms = clock_mono_ms();
     if (req->length != UINT64_MAX &&
@@ -257,23 +253,11 @@ static enum MHD_Result on_head(struct http_request *req)
     req->ring = xmalloc(req->ring_size);
     req->large = req->length > HTTP_BODY_SMALL;
     if (req->large &&
-        !http_backoff_exceeded(req->server->backoff, req->flow,
+        !fair_backoff_exceeded(req->server->backoff, req->flow,
                                req->body_start_ms) &&
-        dispatch(req, &err) < 0)
+        dispatch_request(req, &err) < 0)
         return refuse_body(req, &err);
     return MHD_YES;
-}
-
-/* Dispatches a request with a large body after its wait. Releases the lock
- * meanwhile. */
-static void dispatch_late(struct http_request *req)
-{
-    struct error err;
-
-    mutex_unlock(&req->lock);
-    if (dispatch(req, &err) < 0)
-        http_respond_error(req, &err);
-    mutex_lock(&req->lock);
 }
 
 static enum MHD_Result on_body(struct http_request *req, const char *bytes,
@@ -289,7 +273,15 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
             mutex_unlock(&req->lock);
             return MHD_YES; /* nothing taken */
         }
-        dispatch_late(req);
+
+        /* Dispatch a request with a large body after its wait, without the
+         * lock. */
+        struct error err;
+
+        mutex_unlock(&req->lock);
+        if (dispatch_request(req, &err) < 0)
+            http_respond_error(req, &err);
+        mutex_lock(&req->lock);
     }
     if (!req->answered) {
         taken = http_body_feed(req, bytes, *size);
@@ -314,7 +306,7 @@ static enum MHD_Result on_body(struct http_request *req, const char *bytes,
 
 /* Must this answer wait (http_delay)? Then the connection is suspended until
  * the clock thread resumes it. */
-static bool delay(struct http_request *req)
+static bool delay_answer(struct http_request *req)
 {
     mutex_assert_held(&req->lock);
     if (!req->delay || !http_request_suspend(req))
@@ -327,7 +319,7 @@ static bool delay(struct http_request *req)
  * client may not have read its answer yet, and whatever it still sends, such
  * as the end of TLS, would be answered with a reset that makes it miss the
  * answer. False: no longer. */
-static bool linger(struct http_request *req)
+static bool linger_open(struct http_request *req)
 {
     bool wait;
 
@@ -355,18 +347,18 @@ static enum MHD_Result on_end(struct http_request *req)
     told = req->early_sent > 0;
     cond_signal(&req->more);
     mutex_unlock(&req->lock);
-    if (told) /* the client was told that the connection ends */
-        return linger(req) ? MHD_YES : MHD_NO;
+    if (told) /* the answer said that the connection closes */
+        return linger_open(req) ? MHD_YES : MHD_NO;
     mutex_lock(&req->lock);
     held = hold_back(req);
     mutex_unlock(&req->lock);
     if (held)
         return MHD_YES;
-    if (!answered && !req->dispatched && dispatch(req, &err) < 0)
-        return refuse(req, http_status_of(err.code), &err);
+    if (!answered && !req->dispatched && dispatch_request(req, &err) < 0)
+        return refuse_request(req, http_status_of(err.code), &err);
 
     mutex_lock(&req->lock);
-    answered = req->answered && !delay(req);
+    answered = req->answered && !delay_answer(req);
     if (!req->answered)
         r = http_request_suspend(req) ? MHD_YES : MHD_NO;
     mutex_unlock(&req->lock);
@@ -388,7 +380,7 @@ enum MHD_Result http_events_access(void *cls, struct MHD_Connection *c,
     if (!conn || !http_gate_admits(conn))
         return MHD_NO;
     *con_cls = req = http_request_new(cls, conn, c, url, method);
-    carry(cls, conn, req);
+    conn_set_request(cls, conn, req);
     return on_head(req);
 }
 
@@ -403,7 +395,7 @@ void http_events_completed(void *cls, struct MHD_Connection *c, void **con_cls,
         return;
     *con_cls = NULL;
     if (conn) {
-        carry(cls, conn, NULL);
+        conn_set_request(cls, conn, NULL);
         conn->done++;
         if (why == MHD_REQUEST_TERMINATED_COMPLETED_OK)
             http_gate_settle(cls, conn);

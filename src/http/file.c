@@ -46,20 +46,15 @@ static const char *const inert[] = {
     "application/sql",
 };
 
-static const char *type_by_name(const char *name)
+static const char *type_of(const char *name, const char *type)
 {
-    const char *dot = strrchr(name, '.');
+    const char *dot = type ? NULL : strrchr(name, '.');
 
     for (size_t i = 0; dot && i < ARRAY_SIZE(types); i++)
         if (strcasecmp(dot, types[i].name) == 0)
             return types[i].value;
-    return "application/octet-stream";
-}
-
-static const char *type_of(const char *name, const char *type)
-{
     if (!type)
-        return type_by_name(name);
+        return "application/octet-stream";
     for (size_t i = 0; i < ARRAY_SIZE(types); i++) {
         size_t len = strcspn(types[i].value, ";");
 
@@ -205,14 +200,6 @@ static void respond_bytes(struct http_request *req, unsigned status,
     http_respond_set(req, status, response);
 }
 
-static void add_modified(struct http_request *req, int64_t ms)
-{
-    char date[HTTP_DATE_SIZE];
-
-    if (ms > 0 && http_respond_date(ms, date))
-        http_add_header(req, "Last-Modified", date);
-}
-
 int http_respond_download(struct http_request *req,
                           const struct http_download *d, struct error *err)
 {
@@ -225,7 +212,12 @@ int http_respond_download(struct http_request *req,
 
     http_add_header(req, "ETag", etag);
     http_add_header(req, "Accept-Ranges", "bytes");
-    add_modified(req, d->modified_ms);
+
+    char date[HTTP_DATE_SIZE];
+
+    if (d->modified_ms > 0 && http_respond_date(d->modified_ms, date))
+        http_add_header(req, "Last-Modified", date);
+
     if (match && etag_listed(match, etag)) {
         int fd = d->fd;
 

@@ -90,10 +90,9 @@ static void send_refusal(struct http_conn *conn)
                     MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
-/* The message whose body is malformed has a handler: it learns that the rest
- * will not come, and must not answer any more. Returns whether nothing was
- * answered so far. */
-static bool abandon(struct http_request *req)
+/* Ends a request whose body is malformed: its handler gets no more bytes and
+ * must not answer. Returns whether no answer was sent so far. */
+static bool abandon_request(struct http_request *req)
 {
     bool silent;
 
@@ -118,7 +117,7 @@ void http_gate_settle(struct http_server *server, struct http_conn *conn)
     conn->refused_ms = clock_mono_ms();
     mutex_unlock(&server->lock);
     if (in_message && conn->req)
-        silent = abandon(conn->req);
+        silent = abandon_request(conn->req);
     if (silent)
         send_refusal(conn);
     if (conn->tls)
@@ -138,8 +137,9 @@ bool http_gate_over(const struct http_conn *conn, uint64_t now_ms)
 
 /* ---- reading ------------------------------------------------------------ */
 
-/* What libmicrohttpd may have of the bytes that were read. */
-static size_t admit(struct http_conn *conn, const char *bytes, size_t len)
+/* How many of the bytes read libmicrohttpd may see. */
+static size_t admit_bytes(struct http_conn *conn, const char *bytes,
+                          size_t len)
 {
     size_t good;
 
@@ -153,25 +153,19 @@ static size_t admit(struct http_conn *conn, const char *bytes, size_t len)
     return conn->refused_ms ? 0 : good;
 }
 
-static ssize_t receive(struct http_conn *conn, void *bytes, size_t len,
-                       int flags)
-{
-    return conn->tls ? gnutls_record_recv(conn->tls, bytes, len)
-                     : recv(conn->fd, bytes, len, flags);
-}
-
-/* As receive, of what is well formed; *ret_wait when there is nothing now. */
-static ssize_t filter(struct http_conn *conn, void *bytes, size_t len,
-                      int flags, bool *ret_wait)
+/* Like recv, but returns only well-formed bytes; *ret_wait: none now. */
+static ssize_t receive_filtered(struct http_conn *conn, void *bytes,
+                                size_t len, int flags, bool *ret_wait)
 {
     *ret_wait = false;
     for (int i = 0; i < DROPS_AT_ONCE; i++) {
-        ssize_t n = receive(conn, bytes, len, flags);
+        ssize_t n = conn->tls ? gnutls_record_recv(conn->tls, bytes, len)
+                              : recv(conn->fd, bytes, len, flags);
 
         if (n <= 0)
             return n;
         conn->quiet = 0;
-        n = (ssize_t)admit(conn, bytes, (size_t)n);
+        n = (ssize_t)admit_bytes(conn, bytes, (size_t)n);
         if (n > 0)
             return n;
         if (conn->drained > LINGER_BYTES)
@@ -191,7 +185,7 @@ ssize_t http_gate_recv(int fd, void *bytes, size_t len, int flags)
         errno = ECONNRESET;
         return -1;
     }
-    n = filter(conn, bytes, len, flags, &wait);
+    n = receive_filtered(conn, bytes, len, flags, &wait);
     if (wait)
         errno = EAGAIN;
     return n;
@@ -205,6 +199,6 @@ ssize_t http_gate_tls_recv(void *session, void *bytes, size_t len)
 
     if (!conn || conn->tls != session)
         return GNUTLS_E_INVALID_SESSION;
-    n = filter(conn, bytes, len, 0, &wait);
+    n = receive_filtered(conn, bytes, len, 0, &wait);
     return wait ? GNUTLS_E_AGAIN : n;
 }

@@ -32,6 +32,7 @@
 #include "base/error.h"
 
 struct arena;
+struct api_resource;
 struct buf;
 struct http_request;
 struct http_server;
@@ -48,12 +49,21 @@ struct http_settings {
     uint64_t body_bytes; /* no route takes more */
     /* As PEM texts, for HTTPS; NULL: plain HTTP. Only until it has started. */
     const char *tls_certificate, *tls_key;
-    /* Who is refused before the end of the body may send this much more of
-     * it, for this long, so as to see the answer. 0: the values below. */
+    /* Certificates that clients are asked for, as PEM (NULL: none is asked
+     * for): a client that shows none is served all the same, and
+     * http_peer_pin says so. */
+    const char *tls_clients;
+    /* Bodies can be read a second time (http_body_again), up to
+     * HTTP_KEPT_BYTES. */
+    bool keep_bodies;
+    /* A client that is refused before the end of its body may send this much
+     * more, for this long, so that it can read the answer. 0: the values
+     * below. */
     unsigned drain_s;
     uint64_t drain_bytes;
 };
 
+#define HTTP_KEPT_BYTES ((size_t)4 << 20)
 #define HTTP_DRAIN_S 30
 #define HTTP_DRAIN_BYTES ((uint64_t)1 << 30)
 
@@ -84,14 +94,15 @@ void http_work_free(struct http_work *work);
  * is charged, the job is too, whatever the flow. */
 int http_work_submit(struct http_work *work, uint64_t flow, bool even_if_full,
                      void (*job)(void *arg), void *arg);
-uint64_t http_work_flow(const char *text); /* of whoever is called so */
+uint64_t http_work_flow(const char *text); /* of the client of that name */
 /* Until its job ends this worker counts as working for `who`. False: that one
  * has its share already, and the job should be refused. beyond: a job that
  * frees something; `who` has a few threads beyond its share for those, and
  * where these are in use too, it should be parked. */
 bool http_work_charge(struct http_work *work, const char *who, bool beyond);
-/* Runs the job as soon as `who` has one of those few threads again. */
-void http_work_park(struct http_work *work, const char *who,
+/* Runs the job as soon as `who` has one of those few threads again (beyond),
+ * or a thread of its share. False: too many wait, and the job is not run. */
+bool http_work_park(struct http_work *work, const char *who, bool beyond,
                     void (*run)(void *arg), void *arg);
 /* For clean-up that must not be lost: queues even when full. */
 void http_work_insist(struct http_work *work, void (*job)(void *arg),
@@ -101,8 +112,9 @@ void http_work_load(struct http_work *work, size_t *ret_queued,
                     unsigned *ret_threads);
 
 /* The handler is called again with this request, once `who` has a thread as
- * above; it must not have answered, and must not touch it any more. */
-void http_park(struct http_request *req, const char *who);
+ * above; it must not have answered, and must not touch it any more. False: too
+ * many wait, and nothing happens. */
+bool http_park(struct http_request *req, const char *who, bool beyond);
 
 /* ---- request.c, body.c: what the client asked --------------------------- */
 
@@ -115,9 +127,21 @@ struct http_server *http_server_of(const struct http_request *req);
 struct arena *http_arena(struct http_request *req);
 /* NULL when absent. */
 const char *http_header(const struct http_request *req, const char *name);
+/* All of them, as sent, in order. */
+size_t http_header_count(const struct http_request *req);
+const char *http_header_name(const struct http_request *req, size_t i);
+const char *http_header_value(const struct http_request *req, size_t i);
+/* The path and the query as one text, for the same request elsewhere. arena */
+const char *http_target(struct http_request *req);
+/* SHA-256 of the public key of the client's certificate in hex, whose private
+ * key the client has; "": it showed none. */
+const char *http_peer_pin(const struct http_request *req);
+/* The request was received by another node: it keeps its id and its source. */
+void http_adopt(struct http_request *req, const char *id, const char *source);
 /* Decoded query parameters, in order. */
 size_t http_query_count(const struct http_request *req);
 const char *http_query_name(const struct http_request *req, size_t i);
+const char *http_query_value(const struct http_request *req, size_t i);
 /* ERR_INVALID for one that is given twice. *ret NULL when absent. */
 int http_query(const struct http_request *req, const char *name,
                const char **ret, struct error *err);
@@ -133,14 +157,18 @@ void http_trust(struct http_request *req);
  * answering. */
 void http_delay(struct http_request *req);
 
-/* Has the client hung up? Looks at the socket; for work that nobody waits for
- * any more. Cheap enough to ask a few times a second. A client that closes
- * only its sending side counts as gone. */
+/* Has the client hung up? Looks at the socket; to stop work
+ * whose client is gone. Cheap enough to call a few times a second. A client
+ * that closes only its sending side counts as gone. */
 bool http_left(struct http_request *req);
 
 /* Blocks; bytes read, 0 at the end. ERR_TOO_LARGE past max in all. */
 ssize_t http_body_read(struct http_request *req, void *bytes, size_t len,
                        uint64_t max, struct error *err);
+/* Bytes of the body; UINT64_MAX: not known yet. */
+uint64_t http_body_length(const struct http_request *req);
+/* The body is read from its start again; false: it was too large to keep. */
+bool http_body_again(struct http_request *req);
 /* The whole body, at most max, as JSON; an empty one is refused.
  * ret: owned by caller. */
 int http_body_json(struct http_request *req, size_t max, json_t **ret,
@@ -184,10 +212,11 @@ void http_multipart_free(struct http_multipart **m); /* for cleanup() */
 
 /* ---- respond.c, file.c, stream.c, pipe.c: one answer -------------------- */
 
-/* Before answering; copied. At most 16. */
+/* Before answering; copied. At most 64. Cache-Control replaces the default,
+ * which is no-store. */
 void http_add_header(struct http_request *req, const char *name,
                      const char *value);
-/* What was answered, 0 while nothing was. For the request's worker. */
+/* The status that was sent, 0 before the answer. For the request's worker. */
 unsigned http_status(const struct http_request *req);
 /* body: its bytes are taken; type: a media type. */
 void http_respond(struct http_request *req, unsigned status, const char *type,
@@ -196,6 +225,9 @@ void http_respond_json(struct http_request *req, unsigned status,
                        struct buf *body);
 void http_respond_empty(struct http_request *req, unsigned status);
 void http_respond_error(struct http_request *req, const struct error *err);
+/* 200 with bytes that stay as they are while the program runs. */
+void http_respond_static(struct http_request *req, const char *type,
+                         const void *bytes, size_t len);
 /* A file as an inert download: attachment, no sniffing, sandboxed; with
  * ETag, If-None-Match and one Range. fd: taken on success. */
 int http_respond_file(struct http_request *req, int fd, const struct stat *st,
@@ -204,7 +236,7 @@ int http_respond_file(struct http_request *req, int fd, const struct stat *st,
 struct http_download { /* all borrowed but fd */
     int fd;            /* taken on success */
     uint64_t size;
-    const char *name;    /* the last part of it is told to the client */
+    const char *name;    /* the client gets its last component */
     const char *type;    /* NULL: by the name; one that a browser might run is
                             never told */
     const char *etag;    /* without the quotes */
@@ -245,7 +277,11 @@ void http_respond_stream(struct http_request *req,
 struct http_pipe;
 struct http_pipe *http_respond_pipe(struct http_request *req,
                                     const char *type);
-/* Blocks while it is full. ERR_INVALID once nobody reads any more. */
+/* The answer of another node: with its status and all its headers added
+ * before. length: UINT64_MAX when it is not known. */
+struct http_pipe *http_respond_relay(struct http_request *req, unsigned status,
+                                     const char *type, uint64_t length);
+/* Blocks while it is full. ERR_INVALID once the reader is gone. */
 int http_pipe_write(struct http_pipe *p, const void *bytes, size_t len,
                     struct error *err);
 /* Frees p. whole false: the connection ends without the answer's end. */
@@ -256,5 +292,8 @@ void http_pipe_end(struct http_pipe *p, bool whole);
 unsigned http_status_of(enum error_code code);
 /* {"error":{…}} */
 void http_error_body(const struct error *err, struct buf *out);
+/* Its tables: an error, and one that waits for approval. */
+extern const struct api_resource http_error_resource, http_error_body_resource,
+    http_error_quota_resource, http_held_resource, http_held_body_resource;
 
 #endif

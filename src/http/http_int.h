@@ -9,6 +9,7 @@
 
 #include "base/ids.h"
 #include "base/thread.h"
+#include "fair/fair.h"
 #include "http/http.h"
 #include "http/strict.h"
 
@@ -56,6 +57,7 @@ struct http_conn {
     void *tls;           /* its GnuTLS session, or NULL */
     unsigned peer;       /* the source, as an index of strangers_of */
     char source[INET6_ADDRSTRLEN];
+    char pin[65]; /* of its certificate; "": none; the event thread's */
     _Atomic unsigned quiet; /* ticks of the clock since bytes came or a
                                request ended */
     /* The event thread's own. */
@@ -72,8 +74,8 @@ struct http_server {
     http_handler_fn *handler;
     void *ctx;
     struct http_work *work;
-    struct http_backoff *backoff;
-    bool tls;
+    struct fair_backoff *backoff;
+    bool tls, asks_clients;
     uint16_t port;
     int listen_fd; /* ours again once quiesced, else -1 */
     struct thread clock;
@@ -105,6 +107,7 @@ struct http_request {
     size_t header_count, query_count;
     char id[ID_MAX];
     char source[INET6_ADDRSTRLEN];
+    char peer_pin[65];      /* of the client's certificate */
     uint64_t flow;          /* who sends it, as far as it says so itself */
     uint64_t length;        /* of the body; UINT64_MAX: chunked */
     void *tls;              /* the connection's GnuTLS session, or NULL */
@@ -136,6 +139,10 @@ struct http_request {
     char *ring;
     size_t ring_size, ring_start, ring_len;
     uint64_t received, consumed;
+    /* The worker's: what it has read of the body, to be read again. */
+    char *kept;
+    size_t kept_len, kept_cap, kept_at;
+    bool kept_lost;                       /* it was too much */
     uint64_t body_start_ms, body_last_ms; /* our own pauses taken out */
     uint64_t paused_ms;
     struct MHD_Response *response;
@@ -214,22 +221,14 @@ bool http_gate_over(const struct http_conn *conn, uint64_t now_ms);
 ssize_t http_gate_recv(int fd, void *bytes, size_t len, int flags);
 ssize_t http_gate_tls_recv(void *session, void *bytes, size_t len);
 
-/* refusal_backoff.c */
-struct http_backoff *http_backoff_new(void);
-void http_backoff_free(struct http_backoff *p); /* accepts NULL */
-/* The client got a 429. */
-void http_backoff_refused(struct http_backoff *p, uint64_t flow,
-                          uint64_t now_ms);
-/* Must the client's next request wait? */
-bool http_backoff_exceeded(struct http_backoff *p, uint64_t flow,
-                           uint64_t now_ms);
-
 /* tls.c. The session is the connection's; these three on the event thread
  * only. */
 void *http_tls_session(struct MHD_Connection *connection); /* NULL: plain */
 /* Bytes sent, 0: not now (try with the same again), -1: it failed. */
 ssize_t http_tls_send(void *session, const void *bytes, size_t len);
 void http_tls_end(void *session);
+/* Of the certificate that the client has shown; "" for none. */
+void http_tls_pin(void *session, char ret[65]);
 bool http_tls_supported(void);
 /* Both as PEM. ERR_INVALID. */
 int http_tls_check(const char *certificate, const char *key,
@@ -253,8 +252,10 @@ bool http_param_find(struct arena *arena, const char *text, const char *name,
                      const char **ret);
 bool http_is_token(char c);
 
-/* stream.c: the feed as an answer of that type; ctx: taken. */
-void http_stream_start(struct http_request *req, const char *type,
+/* stream.c: the feed as an answer of that type; ctx: taken. size: UINT64_MAX
+ * when it is not known. */
+void http_stream_start(struct http_request *req, unsigned status,
+                       const char *type, uint64_t size,
                        const struct http_feed *feed, void *ctx);
 
 /* events.c: libmicrohttpd's callbacks. */

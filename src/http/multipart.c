@@ -6,7 +6,7 @@
  * recurses, and what is not exactly a form is refused.
  *
  * The buffer starts with a line end of our own, so that the first boundary
- * is found like the others: what comes before it is a part nobody asked for.
+ * is found like the others: the bytes before it are a part that is discarded.
  *
  *   PREAMBLE ──next──▶ BODY ──next──▶ BODY … ──next──▶ DONE
  */
@@ -41,7 +41,7 @@ struct http_multipart {
     char buffer[BUFFER_SIZE];
 };
 
-static int broken(struct error *err, const char *what)
+static int broken_multipart(struct error *err, const char *what)
 {
     return error_set(err, ERR_INVALID, "the form is malformed: %s", what);
 }
@@ -61,8 +61,8 @@ static bool boundary_valid(const char *text)
     return true;
 }
 
-static struct http_multipart *start(http_read_fn *read, void *ctx,
-                                    struct arena *arena)
+static struct http_multipart *multipart_new(http_read_fn *read, void *ctx,
+                                            struct arena *arena)
 {
     struct http_multipart *m = xcalloc(1, sizeof(*m));
 
@@ -99,7 +99,7 @@ int http_multipart_new(const char *type, http_read_fn *read, void *ctx,
                          "multipart/form-data needs a boundary of 1 to %u "
                          "plain characters",
                          HTTP_BOUNDARY_MAX);
-    *ret = start(read, ctx, arena);
+    *ret = multipart_new(read, ctx, arena);
     set_boundary(*ret, boundary);
     return 0;
 }
@@ -113,7 +113,7 @@ void http_multipart_free(struct http_multipart **m)
 /* ---- the buffer --------------------------------------------------------- */
 
 /* Reads on. 1: more is there, 0: nothing more comes. */
-static int fill(struct http_multipart *m, struct error *err)
+static int fill_buffer(struct http_multipart *m, struct error *err)
 {
     ssize_t n;
 
@@ -132,7 +132,7 @@ static int fill(struct http_multipart *m, struct error *err)
 }
 
 /* The boundary by its first use: the first line, whose length is bounded. */
-static int sniff(struct http_multipart *m, struct error *err)
+static int sniff_boundary(struct http_multipart *m, struct error *err)
 {
     const size_t most = 4 + HTTP_BOUNDARY_MAX + PADDING_MAX + 2;
     const char *line = m->buffer + 2, *end;
@@ -141,7 +141,7 @@ static int sniff(struct http_multipart *m, struct error *err)
     int r;
 
     while (!(end = memmem(line, m->len - 2, "\r\n", 2)) && m->len < most) {
-        r = fill(m, err);
+        r = fill_buffer(m, err);
         if (r < 0)
             return r;
         if (r == 0)
@@ -168,28 +168,28 @@ int http_multipart_sniff(http_read_fn *read, void *ctx, struct arena *arena,
                          struct http_multipart **ret, struct error *err)
 {
     struct http_multipart *m cleanup(http_multipart_free) =
-        start(read, ctx, arena);
-    int r = sniff(m, err);
+        multipart_new(read, ctx, arena);
+    int r = sniff_boundary(m, err);
 
     if (r == 0)
         *ret = take_ptr(m);
     return r;
 }
 
-static int need(struct http_multipart *m, size_t len, struct error *err)
+static int need_bytes(struct http_multipart *m, size_t len, struct error *err)
 {
     while (m->len < len) {
-        int r = fill(m, err);
+        int r = fill_buffer(m, err);
 
         if (r < 0)
             return r;
         if (r == 0)
-            return broken(err, "it ends in the middle");
+            return broken_multipart(err, "it ends in the middle");
     }
     return 0;
 }
 
-static void consume(struct http_multipart *m, size_t len)
+static void consume_bytes(struct http_multipart *m, size_t len)
 {
     m->start += len;
     m->len -= len;
@@ -207,39 +207,31 @@ static ssize_t plain_bytes(struct http_multipart *m, struct error *err)
             return mark - at;
         if (m->len >= m->mark_len) /* its beginning may be at our end */
             return (ssize_t)(m->len - m->mark_len + 1);
-        r = fill(m, err);
+        r = fill_buffer(m, err);
         if (r < 0)
             return r;
         if (r == 0)
-            return broken(err, "it ends in the middle");
+            return broken_multipart(err, "it ends in the middle");
     }
 }
 
 /* ---- headers of a part -------------------------------------------------- */
 
-/* RFC 5987: the text behind the language, or NULL when it is not UTF-8. */
-static const char *extended_text(const char *text)
-{
-    const char *quote;
-
-    if (strncasecmp(text, "UTF-8'", 6) != 0)
-        return NULL;
-    quote = strchr(text + 6, '\'');
-    return quote ? quote + 1 : NULL;
-}
-
 /* It wins over the plain name, which is then for those who cannot read it. */
 static int take_extended(struct http_multipart *m, const char *value,
                          const char **ret, struct error *err)
 {
-    const char *text = extended_text(value);
+    const char *quote = NULL, *text;
     char *name;
     int r;
 
+    if (strncasecmp(value, "UTF-8'", 6) == 0)
+        quote = strchr(value + 6, '\'');
+    text = quote ? quote + 1 : NULL;
     if (!text && *ret)
         return 0;
     if (!text)
-        return broken(err, "a file name in an unknown encoding");
+        return broken_multipart(err, "a file name in an unknown encoding");
     r = http_decode(m->arena, text, strlen(text), &name, err);
     if (r == 0)
         *ret = name;
@@ -253,13 +245,13 @@ static int take_disposition(struct http_multipart *m, const char *value,
     size_t len = strcspn(value, "; \t");
 
     if (ret->name)
-        return broken(err, "a part says twice what it is");
+        return broken_multipart(err, "a part says twice what it is");
     if (len != 9 || strncasecmp(value, "form-data", 9) != 0 ||
         !http_param_find(m->arena, value, "name", &ret->name) ||
         !http_param_find(m->arena, value, "filename", &ret->filename) ||
         !http_param_find(m->arena, value, "filename*", &extended) ||
         !ret->name)
-        return broken(err, "a part's Content-Disposition");
+        return broken_multipart(err, "a part's Content-Disposition");
     return extended ? take_extended(m, extended, &ret->filename, err) : 0;
 }
 
@@ -270,9 +262,10 @@ static int take_header(struct http_multipart *m, char *line,
 
     for (const char *p = line; *p; p++)
         if (iscntrl((unsigned char)*p) && *p != '\t')
-            return broken(err, "a control character in a part's header");
+            return broken_multipart(err,
+                                    "a control character in a part's header");
     if (!colon || colon == line || !http_is_token(line[0]))
-        return broken(err, "a part's header");
+        return broken_multipart(err, "a part's header");
     *colon = '\0';
     value = colon + 1;
     value += strspn(value, " \t");
@@ -296,11 +289,11 @@ static int take_headers(struct http_multipart *m, struct http_part *ret,
         end = memmem(m->buffer + m->start, m->len, "\r\n\r\n", 4);
         if (end || m->len >= HTTP_PART_HEADER_MAX + 6)
             break;
-        r = fill(m, err);
+        r = fill_buffer(m, err);
         if (r < 0)
             return r;
         if (r == 0)
-            return broken(err, "it ends in the middle");
+            return broken_multipart(err, "it ends in the middle");
     }
     len = end ? (size_t)(end - m->buffer) - m->start : SIZE_MAX;
     if (len > HTTP_PART_HEADER_MAX + 2)
@@ -309,8 +302,8 @@ static int take_headers(struct http_multipart *m, struct http_part *ret,
                          HTTP_PART_HEADER_MAX);
     text = arena_strndup(m->arena, m->buffer + m->start, len);
     if (memchr(m->buffer + m->start, '\0', len))
-        return broken(err, "a control character in a part's header");
-    consume(m, len + 4);
+        return broken_multipart(err, "a control character in a part's header");
+    consume_bytes(m, len + 4);
     *ret = (struct http_part){0};
     for (char *line = len ? text + 2 : NULL, *next; line; line = next) {
         next = strstr(line, "\r\n");
@@ -322,7 +315,7 @@ static int take_headers(struct http_multipart *m, struct http_part *ret,
         if (r < 0)
             return r;
     }
-    return ret->name ? 0 : broken(err, "a part without a name");
+    return ret->name ? 0 : broken_multipart(err, "a part without a name");
 }
 
 /* ---- for the caller ----------------------------------------------------- */
@@ -332,8 +325,8 @@ static int after_mark(struct http_multipart *m, struct error *err)
 {
     int r;
 
-    consume(m, m->mark_len);
-    r = need(m, 2, err);
+    consume_bytes(m, m->mark_len);
+    r = need_bytes(m, 2, err);
     if (r < 0)
         return r;
     if (memcmp(m->buffer + m->start, "--", 2) == 0) {
@@ -345,13 +338,13 @@ static int after_mark(struct http_multipart *m, struct error *err)
 
         if (c != ' ' && c != '\t')
             break;
-        consume(m, 1);
-        r = need(m, 2, err);
+        consume_bytes(m, 1);
+        r = need_bytes(m, 2, err);
         if (r < 0)
             return r;
     }
     if (memcmp(m->buffer + m->start, "\r\n", 2) != 0)
-        return broken(err, "a boundary that goes on");
+        return broken_multipart(err, "a boundary that goes on");
     return 1;
 }
 
@@ -364,7 +357,7 @@ int http_multipart_next(struct http_multipart *m, struct http_part *ret,
     if (m->state == DONE)
         return 0;
     while ((n = plain_bytes(m, err)) > 0)
-        consume(m, (size_t)n);
+        consume_bytes(m, (size_t)n);
     if (n < 0)
         return (int)n;
     r = after_mark(m, err);
@@ -390,6 +383,6 @@ ssize_t http_multipart_read(struct http_multipart *m, void *bytes, size_t len,
         return n;
     n = MIN(n, (ssize_t)len);
     memcpy(bytes, m->buffer + m->start, (size_t)n);
-    consume(m, (size_t)n);
+    consume_bytes(m, (size_t)n);
     return n;
 }

@@ -17,14 +17,14 @@ bool http_is_token(char c)
 
 /* Before a quote or another one a backslash is an escape, elsewhere it stands
  * for itself: clients differ. */
-static bool escape(const char *p)
+static bool is_escape(const char *p)
 {
     return p[0] == '\\' && (p[1] == '"' || p[1] == '\\');
 }
 
 /* How browsers, and those that do as they do, write what a quoted text cannot
  * hold; 0: nothing of that. */
-static char unescape(const char *p)
+static char percent_escape(const char *p)
 {
     static const struct {
         const char *text;
@@ -44,20 +44,20 @@ static char *take_quoted(struct arena *arena, const char **p)
     char *text, *out;
 
     while (*end && *end != '"')
-        end += escape(end) ? 2 : 1;
+        end += is_escape(end) ? 2 : 1;
     if (!*end)
         return NULL;
     *p = end + 1;
     text = out = arena_alloc(arena, (size_t)(end - from) + 1);
     while (from < end) {
-        char c = unescape(from);
+        char c = percent_escape(from);
 
         if (c) {
             *out++ = c;
             from += 3;
             continue;
         }
-        from += escape(from);
+        from += is_escape(from);
         *out++ = *from++;
     }
     return text;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Answers a worker writes as it goes, of a length nobody knows yet: archives
- * and reports of progress. The worker adds bytes until the pipe is full and
+ * Answers that a worker writes as it goes, without a known length: archives
+ * and progress reports. The worker adds bytes until the pipe is full and
  * then waits; the event thread takes all there is whenever the client can
- * have more. Whoever of the two is done first leaves the pipe to the other.
+ * have more. The side that finishes last frees the pipe.
  *
  * Lock order: the pipe's, then the request's (taken by wake).
  */
@@ -95,15 +95,21 @@ static void wake_reader(struct http_pipe *p)
         wake(p->wake_arg);
 }
 
-struct http_pipe *http_respond_pipe(struct http_request *req, const char *type)
+struct http_pipe *http_respond_relay(struct http_request *req, unsigned status,
+                                     const char *type, uint64_t length)
 {
     static const struct http_feed feed = {on_next, on_watch, on_close};
     struct http_pipe *p = xcalloc(1, sizeof(*p));
 
     mutex_init(&p->lock);
     cond_init(&p->room);
-    http_stream_start(req, type, &feed, p);
+    http_stream_start(req, status, type, length, &feed, p);
     return p;
+}
+
+struct http_pipe *http_respond_pipe(struct http_request *req, const char *type)
+{
+    return http_respond_relay(req, 200, type, UINT64_MAX);
 }
 
 int http_pipe_write(struct http_pipe *p, const void *bytes, size_t len,

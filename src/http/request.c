@@ -8,10 +8,13 @@
 #include "http/http.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/clock.h"
+#include "base/hex.h"
 #include "base/mem.h"
 #include "base/thread.h"
 #include "http/http_int.h"
@@ -84,6 +87,9 @@ struct http_request *http_request_new(struct http_server *server,
     cond_init(&req->more);
     ids_make("req", req->id);
     memcpy(req->source, conn->source, sizeof(req->source));
+    if (server->asks_clients && req->tls && !conn->pin[0])
+        http_tls_pin(req->tls, conn->pin);
+    memcpy(req->peer_pin, conn->pin, sizeof(req->peer_pin));
     req->method = arena_strdup(req->arena, method);
     req->path = arena_strdup(req->arena, path_of(url));
     (void)MHD_get_connection_values(connection, MHD_HEADER_KIND, copy_header,
@@ -109,6 +115,7 @@ void http_request_unref(struct http_request *req)
     mutex_done(&req->lock);
     arena_free(req->arena);
     free(req->early);
+    free(req->kept);
     free(req->ring);
     free(req);
 }
@@ -239,6 +246,58 @@ const char *http_header(const struct http_request *req, const char *name)
     return value;
 }
 
+size_t http_header_count(const struct http_request *req)
+{
+    return req->header_count;
+}
+
+const char *http_header_name(const struct http_request *req, size_t i)
+{
+    return req->headers[i].name;
+}
+
+const char *http_header_value(const struct http_request *req, size_t i)
+{
+    return req->headers[i].value;
+}
+
+const char *http_peer_pin(const struct http_request *req)
+{
+    return req->peer_pin;
+}
+
+void http_adopt(struct http_request *req, const char *id, const char *source)
+{
+    (void)snprintf(req->id, sizeof(req->id), "%s", id);
+    (void)snprintf(req->source, sizeof(req->source), "%s", source);
+}
+
+static void add_escaped(struct buf *out, const char *text)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyz"
+                                "ABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~";
+
+    for (; *text; text++)
+        if (strchr(plain, *text))
+            buf_add(out, text, 1);
+        else
+            buf_addf(out, "%%%02X", (unsigned)(unsigned char)*text);
+}
+
+const char *http_target(struct http_request *req)
+{
+    struct buf out cleanup(buf_done) = {0};
+
+    buf_adds(&out, req->path);
+    for (size_t i = 0; i < req->query_count; i++) {
+        buf_adds(&out, i ? "&" : "?");
+        add_escaped(&out, req->query[i].name);
+        buf_adds(&out, "=");
+        add_escaped(&out, req->query[i].value);
+    }
+    return arena_strdup(req->arena, out.data);
+}
+
 size_t http_query_count(const struct http_request *req)
 {
     return req->query_count;
@@ -247,6 +306,11 @@ size_t http_query_count(const struct http_request *req)
 const char *http_query_name(const struct http_request *req, size_t i)
 {
     return req->query[i].name;
+}
+
+const char *http_query_value(const struct http_request *req, size_t i)
+{
+    return req->query[i].value;
 }
 
 int http_query(const struct http_request *req, const char *name,
@@ -280,14 +344,6 @@ bool http_left(struct http_request *req)
     }
     mutex_unlock(&req->lock);
     return left;
-}
-
-static int hex_digit(char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
 int http_decode(struct arena *arena, const char *text, size_t len, char **ret,

@@ -24,7 +24,6 @@
 #define BACKLOG 1024
 #define TICK_MS 500
 #define QUIET_TICKS 1
-#define HELD_MOST_MS 5000
 /* How long an answer is held back (http_delay): with the length of a tick, at
  * most a second. */
 #define DELAY_MS 400
@@ -61,16 +60,16 @@ static bool hung_up(const struct http_conn *conn)
     return poll(&p, 1, 0) == 1;
 }
 
-/* One that was held counts as the refusal it will most likely be, so that not
- * all who wait are let in at once. Nobody waits for ever. */
+/* A held request counts as the refusal it will most likely be, so that not all
+ * waiting requests are admitted at once. No request waits without limit. */
 static bool let_in(struct http_request *req, uint64_t now)
 {
-    struct http_backoff *p = req->server->backoff;
+    struct fair_backoff *p = req->server->backoff;
 
-    if (http_backoff_exceeded(p, req->flow, now) &&
-        now < req->held_ms + HELD_MOST_MS)
+    if (fair_backoff_exceeded(p, req->flow, now) &&
+        now < req->held_ms + fair.refusal_hold_ms)
         return false;
-    http_backoff_refused(p, req->flow, now);
+    fair_backoff_refused(p, req->flow, now);
     return true;
 }
 
@@ -119,8 +118,8 @@ static void check_request(struct http_conn *conn, uint64_t now)
 }
 
 /* libmicrohttpd misses the end of a connection that came together with its
- * last bytes. So some ticks after those, if more bytes are awaited, it is
- * looked for once; an end that comes later is an event of its own. */
+ * last bytes. So some ticks after those, if more bytes are awaited, the
+ * end is looked for once; an end that comes later is a separate event. */
 static bool left_unseen(struct http_conn *c)
 {
     bool reading = true;
@@ -145,15 +144,6 @@ static void check_list(const struct http_conns *list, uint64_t now)
     }
 }
 
-static void check_all(struct http_server *server)
-{
-    uint64_t now = clock_mono_ms();
-
-    check_list(&server->strangers, now);
-    check_list(&server->trusted, now);
-    check_list(&server->leaving, now);
-}
-
 static void http_clock_main(void *arg)
 {
     struct http_server *server = arg;
@@ -162,7 +152,12 @@ static void http_clock_main(void *arg)
     while (!server->clock_stop) {
         (void)cond_wait_until(&server->tick, &server->lock,
                               clock_mono_ms() + TICK_MS);
-        check_all(server);
+
+        uint64_t now = clock_mono_ms();
+
+        check_list(&server->strangers, now);
+        check_list(&server->trusted, now);
+        check_list(&server->leaving, now);
     }
     mutex_unlock(&server->lock);
 }
@@ -233,6 +228,8 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
         {MHD_OPTION_HTTPS_MEM_CERT, 0, (void *)(uintptr_t)s->tls_certificate},
         {MHD_OPTION_HTTPS_MEM_KEY, 0, (void *)(uintptr_t)s->tls_key},
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)TLS_PRIORITIES},
+        {s->tls_clients ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0,
+         (void *)(uintptr_t)s->tls_clients},
         {MHD_OPTION_END, 0, NULL},
     };
 
@@ -256,7 +253,7 @@ static struct MHD_Daemon *start_daemon(struct http_server *server, int fd)
 static void free_server(struct http_server *server)
 {
     http_work_free(server->work);
-    http_backoff_free(server->backoff);
+    fair_backoff_free(server->backoff);
     free(server->by_fd);
     fd_close(&server->listen_fd);
     cond_done(&server->idle);
@@ -298,7 +295,7 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
     cond_init(&server->tick);
     http_conns_set_limits(server);
     server->work = http_work_new(settings->workers, QUEUE_MAX);
-    server->backoff = http_backoff_new();
+    server->backoff = fair_backoff_new();
     r = listen_on(settings->host, settings->port, &fd, &server->port, err);
     if (r < 0) {
         free_server(server);
@@ -306,6 +303,8 @@ int http_start(const struct http_settings *settings, http_handler_fn *handler,
     }
     server->daemon = start_daemon(server, fd);
     server->settings.tls_certificate = server->settings.tls_key = NULL;
+    server->asks_clients = settings->tls_clients != NULL;
+    server->settings.tls_clients = NULL;
     if (server->daemon)
         r = thread_start(&server->clock, "http-clock", http_clock_main, server,
                          err);

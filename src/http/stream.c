@@ -29,10 +29,10 @@ struct stream {
     bool ended;
     bool broken;  /* and not as it should */
     bool events;  /* an event stream: may be sent comments */
-    bool watched; /* the feed will call on_wake; under req->lock */
+    bool watched; /* the feed will call stream_on_wake; under req->lock */
 };
 
-static void on_wake(void *arg)
+static void stream_on_wake(void *arg)
 {
     struct stream *s = arg;
 
@@ -42,9 +42,9 @@ static void on_wake(void *arg)
     mutex_unlock(&s->req->lock);
 }
 
-/* Nothing to send: suspends, and asks the feed to wake us. The order
- * matters: an event between the two must find us suspended. */
-static ssize_t fall_asleep(struct stream *s)
+/* Nothing to send: suspends the connection, then asks the feed for a wake-up.
+ * In this order, so that an event between the two finds it suspended. */
+static ssize_t stream_suspend(struct stream *s)
 {
     bool asleep, watched;
 
@@ -56,19 +56,12 @@ static ssize_t fall_asleep(struct stream *s)
     if (!asleep)
         return MHD_CONTENT_READER_END_WITH_ERROR;
     if (!watched)
-        s->feed.watch(s->ctx, on_wake, s);
+        s->feed.watch(s->ctx, stream_on_wake, s);
     return 0;
 }
 
-static void forget_sent(struct stream *s)
-{
-    if (s->pending.cap > KEPT_SIZE)
-        buf_done(&s->pending);
-    buf_reset(&s->pending);
-    s->sent = 0;
-}
-
-/* Was a sign of life asked for? Notes that something is sent now. */
+/* Returns whether the clock thread wants a keep-alive comment, and notes that
+ * something is sent now. */
 static bool take_ping(struct stream *s)
 {
     bool ping;
@@ -82,25 +75,22 @@ static bool take_ping(struct stream *s)
 }
 
 /* libmicrohttpd 0.9.75 leaves a connection whose body failed open when it had
- * been suspended; the client would wait for the rest. */
-static void hang_up(const struct stream *s)
+ * been suspended, and the client would wait for the rest. So it is shut down
+ * here. */
+static ssize_t stream_end(const struct stream *s)
 {
-    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
-        s->req->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    const union MHD_ConnectionInfo *info;
 
-    if (info)
-        (void)shutdown(info->connect_fd, SHUT_RDWR); /* it may be gone */
-}
-
-static ssize_t end_of(const struct stream *s)
-{
     if (!s->broken)
         return MHD_CONTENT_READER_END_OF_STREAM;
-    hang_up(s);
+    info = MHD_get_connection_info(s->req->connection,
+                                   MHD_CONNECTION_INFO_CONNECTION_FD);
+    if (info)
+        (void)shutdown(info->connect_fd, SHUT_RDWR); /* it may be gone */
     return MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
-static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
+static ssize_t stream_on_read(void *cls, uint64_t pos, char *bytes, size_t max)
 {
     struct stream *s = cls;
     size_t n;
@@ -109,16 +99,19 @@ static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
     if (s->sent == s->pending.len) {
         int more;
 
-        forget_sent(s);
+        if (s->pending.cap > KEPT_SIZE)
+            buf_done(&s->pending);
+        buf_reset(&s->pending);
+        s->sent = 0;
         if (s->ended)
-            return end_of(s);
+            return stream_end(s);
         more = s->feed.next(s->ctx, &s->pending);
         s->ended = more < 0;
         s->broken = more < -1;
         if (take_ping(s) && more == 0 && s->events)
             buf_adds(&s->pending, ": still here\n\n");
         if (s->pending.len == 0)
-            return s->ended ? end_of(s) : fall_asleep(s);
+            return s->ended ? stream_end(s) : stream_suspend(s);
     }
     n = MIN(max, s->pending.len - s->sent);
     memcpy(bytes, s->pending.data + s->sent, n);
@@ -126,7 +119,7 @@ static ssize_t on_read(void *cls, uint64_t pos, char *bytes, size_t max)
     return (ssize_t)n;
 }
 
-static void on_free(void *cls)
+static void stream_on_free(void *cls)
 {
     struct stream *s = cls;
 
@@ -136,7 +129,8 @@ static void on_free(void *cls)
     free(s);
 }
 
-void http_stream_start(struct http_request *req, const char *type,
+void http_stream_start(struct http_request *req, unsigned status,
+                       const char *type, uint64_t size,
                        const struct http_feed *feed, void *ctx)
 {
     struct stream *s = xcalloc(1, sizeof(*s));
@@ -145,27 +139,30 @@ void http_stream_start(struct http_request *req, const char *type,
     s->req = http_request_ref(req);
     s->feed = *feed;
     s->ctx = ctx;
-    s->events = strcmp(type, "text/event-stream") == 0;
-    response = MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK_SIZE,
-                                                 on_read, s, on_free);
+    s->events = type && strncmp(type, "text/event-stream",
+                                strlen("text/event-stream")) == 0;
+    response = MHD_create_response_from_callback(
+        size == UINT64_MAX ? MHD_SIZE_UNKNOWN : size, BLOCK_SIZE,
+        stream_on_read, s, stream_on_free);
     if (!response)
         abort(); /* out of memory, as the x* wrappers do */
     /* libmicrohttpd 0.9.75 ends even the empty body of such an answer with a
      * last chunk, which the client takes for the next answer. */
-    if (strcmp(req->method, "HEAD") == 0)
+    if (strcmp(req->method, "HEAD") == 0 && size == UINT64_MAX)
         (void)MHD_set_response_options(
             response, MHD_RF_HTTP_1_0_COMPATIBLE_STRICT, MHD_RO_END);
     mutex_lock(&req->lock);
     req->stream = s->events;
     req->sent_ms = clock_mono_ms();
     mutex_unlock(&req->lock);
-    http_add_header(req, "Content-Type", type);
+    if (type)
+        http_add_header(req, "Content-Type", type);
     http_add_header(req, "X-Accel-Buffering", "no");
-    http_respond_set(req, 200, response);
+    http_respond_set(req, status, response);
 }
 
 void http_respond_stream(struct http_request *req,
                          const struct http_feed *feed, void *ctx)
 {
-    http_stream_start(req, "text/event-stream", feed, ctx);
+    http_stream_start(req, 200, "text/event-stream", UINT64_MAX, feed, ctx);
 }

@@ -17,6 +17,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/hex.h"
 #include "base/mem.h"
 #include "http/http_int.h"
 
@@ -96,13 +97,6 @@ static bool refuse_malformed(struct http_strict *s, const char *why)
     return refuse_message(s, 400, why);
 }
 
-static void start_message(struct http_strict *s)
-{
-    unsigned heads = s->heads;
-
-    *s = (struct http_strict){.state = METHOD, .heads = heads};
-}
-
 void http_strict_init(struct http_strict *s)
 {
     *s = (struct http_strict){.state = METHOD};
@@ -114,14 +108,6 @@ bool http_strict_in_message(const struct http_strict *s)
 }
 
 /* ---- values ------------------------------------------------------------- */
-
-static int hex_digit(unsigned char c)
-{
-    if (c >= '0' && c <= '9')
-        return c - '0';
-    c |= 0x20;
-    return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
 
 static bool is_digits(const char *text)
 {
@@ -220,7 +206,7 @@ static bool in_authority(struct http_strict *s, unsigned char c)
 
 static bool in_escape(struct http_strict *s, unsigned char c)
 {
-    int digit = hex_digit(c);
+    int digit = hex_digit((char)c);
 
     if (digit < 0)
         return refuse_malformed(
@@ -271,7 +257,7 @@ static bool in_version(struct http_strict *s, unsigned char c)
     static const char expected[] = "HTTP/1.";
     size_t at = s->version_len++;
 
-    if (at < sizeof(expected) - 1 && c == expected[at])
+    if (at < sizeof(expected) - 1 && c == (unsigned char)expected[at])
         return true;
     if (at == sizeof(expected) - 1 && (c == '0' || c == '1')) {
         s->minor = c - '0';
@@ -323,10 +309,10 @@ static bool end_name(struct http_strict *s)
     s->state = VALUE;
     if (s->name_len > sizeof(s->name))
         return true;
-    for (uint8_t i = 0; i < ARRAY_SIZE(known); i++)
+    for (size_t i = 0; i < ARRAY_SIZE(known); i++)
         if (strlen(known[i].name) == s->name_len &&
             strncasecmp(known[i].name, s->name, s->name_len) == 0)
-            s->field = i;
+            s->field = (uint8_t)i;
     if (s->field == ARRAY_SIZE(known))
         return true;
     if (s->trailer && (known[s->field].once || known[s->field].kept))
@@ -382,7 +368,7 @@ static bool in_value(struct http_strict *s, unsigned char c)
 
 /* Digits and nothing else, so that no other reader can find another number
  * in it. Spaces after it are not accepted either: libmicrohttpd refuses
- * them in a way of its own. */
+ * them with a different answer. */
 static bool end_length(struct http_strict *s)
 {
     if (!is_digits(s->value))
@@ -437,7 +423,7 @@ static void end_message(struct http_strict *s)
     if (s->close || (s->minor == 0 && !s->keep))
         s->state = OVER;
     else
-        start_message(s);
+        *s = (struct http_strict){.state = METHOD, .heads = s->heads};
 }
 
 static bool end_head(struct http_strict *s)
@@ -499,12 +485,12 @@ static bool check_field_size(struct http_strict *s)
 
 /* ---- chunks ------------------------------------------------------------- */
 
-/* Chunk extensions are refused although they may be ignored: nobody sends
- * them, and libmicrohttpd 1.0.1 takes the line feed after one for the first
- * byte of the chunk. */
+/* Chunk extensions are refused although they may be ignored: no known
+ * client sends them, and libmicrohttpd 1.0.1 takes the line feed after one for
+ * the first byte of the chunk. */
 static bool in_size(struct http_strict *s, unsigned char c)
 {
-    int digit = hex_digit(c);
+    int digit = hex_digit((char)c);
 
     if (digit >= 0 && s->digits < 15) {
         s->digits++;
@@ -533,16 +519,9 @@ static void start_data(struct http_strict *s)
     s->bytes = 0;
 }
 
-static void end_data(struct http_strict *s)
-{
-    s->state = SIZE;
-    s->digits = 0;
-    s->left = 0;
-}
-
 /* ---- one byte after the other ------------------------------------------- */
 
-static bool expect(struct http_strict *s, unsigned char c, char wanted)
+static bool expect_byte(struct http_strict *s, unsigned char c, char wanted)
 {
     if (c == (unsigned char)wanted)
         return true;
@@ -589,7 +568,7 @@ static bool in_line_end(struct http_strict *s, unsigned char c)
 {
     uint8_t state = s->state;
 
-    if (!expect(s, c, state == DATA_CR ? '\r' : '\n'))
+    if (!expect_byte(s, c, state == DATA_CR ? '\r' : '\n'))
         return false;
     switch (state) {
     case VALUE_LF:
@@ -603,7 +582,9 @@ static bool in_line_end(struct http_strict *s, unsigned char c)
         s->state = DATA_LF;
         return true;
     case DATA_LF:
-        end_data(s);
+        s->state = SIZE;
+        s->digits = 0;
+        s->left = 0;
         return true;
     default: /* LINE_LF */
         s->state = FIELD;
@@ -630,7 +611,7 @@ static bool parse_byte(struct http_strict *s, unsigned char c)
 }
 
 /* Bytes of a body at once. Returns how many there were. */
-static size_t skip(struct http_strict *s, size_t len)
+static size_t skip_body(struct http_strict *s, size_t len)
 {
     size_t n = (size_t)MIN(s->left, (uint64_t)len);
 
@@ -650,7 +631,7 @@ size_t http_strict_feed(struct http_strict *s, const char *bytes, size_t len)
 
     while (at < len && !s->status && s->state != OVER) {
         if (s->state == BODY || s->state == DATA)
-            at += skip(s, len - at);
+            at += skip_body(s, len - at);
         else if (parse_byte(s, (unsigned char)bytes[at]))
             at++;
     }

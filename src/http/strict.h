@@ -43,7 +43,7 @@ struct http_strict {
     size_t name_len;
     uint8_t field; /* which known one this is */
     uint32_t seen; /* set of the known ones */
-    bool overflow; /* the value is longer than what is kept */
+    bool overflow; /* the value is longer than its buffer */
     bool close, keep, chunked;
     uint64_t length;
     size_t value_len;

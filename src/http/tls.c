@@ -7,8 +7,12 @@
  */
 #include "http/http_int.h"
 
+#include <gnutls/abstract.h>
 #include <gnutls/gnutls.h>
+#include <gnutls/x509.h>
 #include <string.h>
+
+#include "base/hash.h"
 
 bool http_tls_supported(void)
 {
@@ -47,6 +51,33 @@ void *http_tls_session(struct MHD_Connection *connection)
     return info ? info->tls_session : NULL;
 }
 
+void http_tls_pin(void *session, char ret[65])
+{
+    unsigned char hash[HASH_SIZE];
+    gnutls_datum_t spki = {0};
+    gnutls_x509_crt_t certificate;
+    const gnutls_datum_t *shown;
+    unsigned count = 0;
+    gnutls_pubkey_t key = NULL;
+
+    ret[0] = '\0';
+    shown = gnutls_certificate_get_peers(session, &count);
+    if (!shown || count == 0 || gnutls_x509_crt_init(&certificate) < 0)
+        return;
+    if (gnutls_x509_crt_import(certificate, &shown[0], GNUTLS_X509_FMT_DER) ==
+            0 &&
+        gnutls_pubkey_init(&key) == 0 &&
+        gnutls_pubkey_import_x509(key, certificate, 0) == 0 &&
+        gnutls_pubkey_export2(key, GNUTLS_X509_FMT_DER, &spki) == 0) {
+        hash_sha256(spki.data, spki.size, hash);
+        (void)ids_hex(hash, sizeof(hash), ret);
+    }
+    gnutls_free(spki.data);
+    if (key)
+        gnutls_pubkey_deinit(key);
+    gnutls_x509_crt_deinit(certificate);
+}
+
 ssize_t http_tls_send(void *session, const void *bytes, size_t len)
 {
     ssize_t n = gnutls_record_send(session, bytes, len);
@@ -58,6 +89,6 @@ ssize_t http_tls_send(void *session, const void *bytes, size_t len)
 
 void http_tls_end(void *session)
 {
-    /* Whether it is told or not, the connection ends. */
+    /* The connection ends whether or not the client gets the notice. */
     (void)gnutls_bye(session, GNUTLS_SHUT_WR);
 }

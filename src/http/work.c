@@ -4,15 +4,17 @@
  * to its end. Bounded in threads and in waiting jobs; never runs a job on
  * the caller's thread.
  *
- * Nobody may have it all (X4). What waits is taken from the accounts in turn:
- * those of requests whose sender is not known yet are told apart by what they
- * claim to be. Once a request's tenant is known, its thread is charged to
- * that tenant, as are jobs it submits; the fewer threads are left, the fewer
- * one tenant may have, so that some always are left for the others.
+ * No tenant may use the whole pool (X4). Waiting jobs are taken from the
+ * accounts in turn; requests that are not authenticated yet are grouped by
+ * the credential they claim. Once a request's tenant is known, its thread is
+ * charged to that tenant, as are jobs it submits; the fewer threads are left,
+ * the fewer one tenant may have, so that some always are left for the others.
  *
  * A request that frees something (a deletion, a cancellation) is not refused
- * for want of a share: an account has EXTRA threads beyond it for those, and
- * what is more is parked without a thread until one of these is free.
+ * for want of a share: an account has a few threads beyond it for those, and
+ * what is more is parked without a thread until one of these is free. A
+ * request that may come in bursts is parked in the same way until its account
+ * has a share again; there can be WAITING_MAX of those in an account.
  */
 #include "http/http.h"
 
@@ -21,14 +23,14 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "fair/fair.h"
 
 #define IDLE_SECONDS 10
 /* Untouched stack costs no memory; sanitizers need the room. */
 #define STACK_SIZE ((size_t)512 << 10)
 
 #define BUCKETS 256u
-#define SHARE 3u /* of one account's threads, to those that are left */
-#define EXTRA 4u /* threads beyond that, for what frees something */
+#define WAITING_MAX 1000u
 
 struct job {
     struct job *next;
@@ -37,7 +39,12 @@ struct job {
     bool charged; /* its thread is its account's from the start */
 };
 
-/* Who waits or works; there while anything of it does. */
+struct line { /* first in, first out */
+    struct job *first, **last;
+    size_t count;
+};
+
+/* The principal of waiting or running jobs; exists while it has any. */
 struct account {
     struct account *next; /* in its bucket */
     struct account *turn; /* in the ring of those with jobs that wait */
@@ -46,7 +53,8 @@ struct account {
     unsigned extra;   /* of these, beyond the share */
     size_t queued;
     struct job *first, **last;
-    struct job *parked, **parked_last; /* until an extra thread is free */
+    struct line freeing; /* parked until an extra thread is free */
+    struct line waiting; /* parked until it has a share */
 };
 
 struct http_work {
@@ -60,7 +68,7 @@ struct http_work {
     bool stopping;
 };
 
-/* Of a worker: its pool, and whom it works for. */
+/* Of a worker: its pool, and the account it works for. */
 static _Thread_local struct http_work *my_work;
 static _Thread_local struct account *my_account;
 static _Thread_local bool my_extra; /* it is one beyond the share */
@@ -79,7 +87,7 @@ struct http_work *http_work_new(unsigned max_threads, size_t queue_max)
 
 /* ---- accounts; all under the lock --------------------------------------- */
 
-static struct account *account(struct http_work *w, uint64_t id)
+static struct account *account_get(struct http_work *w, uint64_t id)
 {
     struct account **head = &w->accounts[id % BUCKETS], *a = *head;
 
@@ -91,18 +99,19 @@ static struct account *account(struct http_work *w, uint64_t id)
     a = xcalloc(1, sizeof(*a));
     a->id = id;
     a->last = &a->first;
-    a->parked_last = &a->parked;
+    a->freeing.last = &a->freeing.first;
+    a->waiting.last = &a->waiting.first;
     a->next = *head;
     *head = a;
     return a;
 }
 
-static void let_go(struct http_work *w, struct account *a)
+static void account_release(struct http_work *w, struct account *a)
 {
     struct account **at = &w->accounts[a->id % BUCKETS];
 
     mutex_assert_held(&w->lock);
-    if (a->charged || a->queued || a->parked)
+    if (a->charged || a->queued || a->freeing.count || a->waiting.count)
         return;
     while (*at != a)
         at = &(*at)->next;
@@ -112,49 +121,53 @@ static void let_go(struct http_work *w, struct account *a)
 
 static bool has_share(const struct http_work *w, const struct account *a)
 {
-    unsigned left = w->max_threads - MIN(w->charged, w->max_threads);
-
-    return a->charged < (left + 1) * SHARE;
+    return !fair_enabled(FAIR_THREAD_SHARE) ||
+           fair_share_allows(a->charged, w->charged, w->max_threads);
 }
 
-static void charge(struct http_work *w, struct account *a)
+static void account_charge(struct http_work *w, struct account *a)
 {
     a->charged++;
     w->charged++;
 }
 
-static void ring_add(struct http_work *w, struct account *a)
-{
-    a->turn = w->latest ? w->latest->turn : a;
-    if (w->latest)
-        w->latest->turn = a;
-    w->latest = a;
-}
-
 static void queue_job(struct http_work *w, struct account *a, struct job *job)
 {
     mutex_assert_held(&w->lock);
-    if (!a->queued)
-        ring_add(w, a);
+    if (!a->queued) {
+        a->turn = w->latest ? w->latest->turn : a;
+        if (w->latest)
+            w->latest->turn = a;
+        w->latest = a;
+    }
     *a->last = job;
     a->last = &job->next;
     a->queued++;
     w->queued++;
 }
 
-/* One that was parked goes on: its account may have a thread more now. */
-static void unpark(struct http_work *w, struct account *a)
+/* Continues the first job of a line. */
+static void unpark(struct http_work *w, struct account *a, struct line *line)
 {
-    struct job *job = a->parked;
+    struct job *job = line->first;
 
-    if (!job)
-        return;
-    a->parked = job->next;
-    if (!a->parked)
-        a->parked_last = &a->parked;
+    mutex_assert_held(&w->lock);
+    line->first = job->next;
+    line->count--;
+    if (!line->first)
+        line->last = &line->first;
     job->next = NULL;
     queue_job(w, a, job);
     cond_signal(&w->some);
+}
+
+/* Continues a parked job: the account may have another thread now. */
+static void account_unpark(struct http_work *w, struct account *a)
+{
+    if (a->freeing.count)
+        unpark(w, a, &a->freeing);
+    else if (a->waiting.count && has_share(w, a))
+        unpark(w, a, &a->waiting);
 }
 
 /* The thread no longer works for the account. */
@@ -163,29 +176,8 @@ static void discharge(struct http_work *w, struct account *a, bool extra)
     a->charged--;
     a->extra -= extra;
     w->charged--;
-    unpark(w, a);
-    let_go(w, a);
-}
-
-/* From the account whose turn it is; *ret stays while the job is charged. */
-static struct job *dequeue_job(struct http_work *w, struct account **ret)
-{
-    struct account *a = w->latest->turn;
-    struct job *job = a->first;
-
-    a->first = job->next;
-    if (!a->first)
-        a->last = &a->first;
-    w->queued--;
-    if (--a->queued > 0)
-        w->latest = a; /* to the end of the line */
-    else if (a == w->latest)
-        w->latest = NULL;
-    else
-        w->latest->turn = a->turn;
-    *ret = job->charged ? a : NULL;
-    let_go(w, a);
-    return job;
+    account_unpark(w, a);
+    account_release(w, a);
 }
 
 bool http_work_charge(struct http_work *work, const char *who, bool beyond)
@@ -198,16 +190,16 @@ bool http_work_charge(struct http_work *work, const char *who, bool beyond)
     mutex_lock(&work->lock);
     if (my_account)
         discharge(work, my_account, my_extra);
-    a = account(work, http_work_flow(who));
+    a = account_get(work, http_work_flow(who));
     room = has_share(work, a);
-    my_extra = !room && beyond && a->extra < EXTRA;
+    my_extra = !room && beyond && a->extra < fair.freeing_threads;
     room = room || my_extra;
     a->extra += my_extra;
     my_account = room ? a : NULL;
     if (room)
-        charge(work, a);
+        account_charge(work, a);
     else
-        let_go(work, a);
+        account_release(work, a);
     mutex_unlock(&work->lock);
     return room;
 }
@@ -239,7 +231,25 @@ static struct job *take_job(struct http_work *w, struct account **ret)
         if (!woken && !w->queued)
             return NULL;
     }
-    return dequeue_job(w, ret);
+
+    /* From the account whose turn it is; *ret stays while the job is charged.
+     */
+    struct account *a = w->latest->turn;
+    struct job *job = a->first;
+
+    a->first = job->next;
+    if (!a->first)
+        a->last = &a->first;
+    w->queued--;
+    if (--a->queued > 0)
+        w->latest = a; /* to the end of the line */
+    else if (a == w->latest)
+        w->latest = NULL;
+    else
+        w->latest->turn = a->turn;
+    *ret = job->charged ? a : NULL;
+    account_release(w, a);
+    return job;
 }
 
 static void http_worker_main(void *arg)
@@ -300,17 +310,19 @@ static int add_job(struct http_work *w, uint64_t id, void (*run)(void *),
 
     *job = (struct job){.run = run, .arg = arg};
     mutex_lock(&w->lock);
-    /* What a worker hands on is still its tenant's. */
+    /* A job that a worker queues is still charged to its tenant. */
     job->charged = my_work == w && my_account;
-    a = job->charged ? my_account : account(w, id);
+    if (!fair_enabled(FAIR_THREAD_TURNS))
+        id = 0;
+    a = job->charged ? my_account : account_get(w, id);
     r = check_room(w, a, job->charged, insist);
     if (r == 0) {
         if (job->charged)
-            charge(w, a);
+            account_charge(w, a);
         queue_job(w, a, job);
         cond_signal(&w->some);
     } else {
-        let_go(w, a);
+        account_release(w, a);
         free(job);
     }
     mutex_unlock(&w->lock);
@@ -323,20 +335,32 @@ int http_work_submit(struct http_work *work, uint64_t flow, bool even_if_full,
     return add_job(work, flow, job, arg, even_if_full);
 }
 
-void http_work_park(struct http_work *work, const char *who,
+bool http_work_park(struct http_work *work, const char *who, bool beyond,
                     void (*run)(void *arg), void *arg)
 {
     struct job *job = xmalloc(sizeof(*job));
     struct account *a;
+    struct line *line;
+    bool room;
 
     *job = (struct job){.run = run, .arg = arg};
     mutex_lock(&work->lock);
-    a = account(work, http_work_flow(who));
-    *a->parked_last = job;
-    a->parked_last = &job->next;
-    if (a->extra < EXTRA) /* one became free meanwhile */
-        unpark(work, a);
+    a = account_get(work, http_work_flow(who));
+    line = beyond ? &a->freeing : &a->waiting;
+    room = beyond || line->count < WAITING_MAX;
+    if (room) {
+        *line->last = job;
+        line->last = &job->next;
+        line->count++;
+        /* A thread may have become free meanwhile. */
+        if (beyond ? a->extra < fair.freeing_threads : has_share(work, a))
+            unpark(work, a, line);
+    } else {
+        account_release(work, a);
+        free(job);
+    }
     mutex_unlock(&work->lock);
+    return room;
 }
 
 void http_work_insist(struct http_work *work, void (*job)(void *arg),

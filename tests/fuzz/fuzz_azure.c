@@ -106,15 +106,16 @@ static void try_pool(const char *text, size_t len)
     json_t *body cleanup(json_unref) = NULL;
     json_t *details cleanup(json_unref) = json_object();
     struct pool_spec spec;
+    char runtime[64];
     struct error err = {0};
 
     if (json_parse(text, len, &body, &err) < 0 || !json_is_object(body))
         return;
-    if (azure_arm_read(body, details, &spec, &err) < 0) {
+    if (azure_arm_read(body, details, &spec, runtime, &err) < 0) {
         assert(err.code == ERR_INVALID && err.message[0]);
         return;
     }
-    assert(spec.kind >= -1 && spec.kind <= POOL_SHELL);
+    assert(spec.kind >= -1 && spec.kind < POOL_KINDS);
     assert(spec.max_sessions == -1 || spec.max_sessions <= 600);
     assert(spec.cooldown_s == -1 || spec.cooldown_s >= 300);
 }

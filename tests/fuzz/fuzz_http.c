@@ -22,7 +22,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 #include "doors/doors.h"
 #include "http/http_int.h"
 #include "session/session_int.h"

@@ -15,7 +15,7 @@
 #include "base/buf.h"
 #include "base/error.h"
 #include "base/utf8.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 #include "json/json.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

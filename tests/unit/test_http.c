@@ -32,10 +32,10 @@
 #include "base/mem.h"
 #include "http/http.h"
 #include "http/http_int.h"
+#include "http_client.h"
 #include "json/json.h"
 
 #define BODY_MAX ((size_t)1 << 20)
-#define WAIT_MS 10000
 
 /* ---- the handler -------------------------------------------------------- */
 
@@ -343,48 +343,15 @@ static int teardown(void **state)
     return 0;
 }
 
-static int dial(const struct fixture *f)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(http_port(f->server)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
-    return fd;
-}
-
-/* Reads until `text` has come (1), the end (0) or too late (-1). */
-static int read_until(int fd, struct buf *b, const char *text)
-{
-    uint64_t deadline = clock_mono_ms() + WAIT_MS;
-
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        char bytes[8192];
-        ssize_t n;
-
-        if (text && b->data && strstr(b->data, text))
-            return 1;
-        if (poll(&p, 1, clock_left_ms(deadline)) <= 0)
-            return -1;
-        n = read(fd, bytes, sizeof(bytes));
-        if (n <= 0)
-            return 0;
-        buf_add(b, bytes, (size_t)n);
-    }
-}
-
 /* Sends the bytes, reads all of the answer; the request says close. */
 static char *ask(struct fixture *f, const char *bytes, size_t len)
 {
     struct buf b cleanup(buf_done) = {0};
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
 
     /* A refusal may close while we still send. */
     (void)!send(fd, bytes, len, MSG_NOSIGNAL);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     buf_add(&b, "", 0);
     return buf_take(&b, NULL);
 }
@@ -614,12 +581,12 @@ static void H2_slow_body_is_cut(void **state)
 {
     struct fixture *f = *state;
     struct buf b cleanup(buf_done) = {0};
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
     static const char head[] = "POST /sum HTTP/1.1\r\nHost: x\r\n"
                                "Content-Length: 100\r\n\r\nabc";
 
     assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     assert_non_null(strstr(b.data, "408 Request Timeout"));
     assert_non_null(strstr(b.data, "too slowly\"}}"));
 }
@@ -628,10 +595,11 @@ static void H2_slow_header_is_cut(void **state)
 {
     struct fixture *f = *state;
     struct buf b cleanup(buf_done) = {0};
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
 
     assert_int_equal(fd_write_all(fd, "GET / HT", 8), 0);
-    assert_int_equal(read_until(fd, &b, NULL), 0); /* closed, no answer */
+    assert_int_equal(http_client_read_until(fd, &b, NULL),
+                     0); /* closed, no answer */
 }
 
 static void H7_client_leaving_frees_the_reader(void **state)
@@ -643,7 +611,7 @@ static void H7_client_leaving_frees_the_reader(void **state)
     unsigned threads;
 
     for (int i = 0; i < 20; i++) {
-        int fd cleanup(fd_close) = dial(f);
+        int fd cleanup(fd_close) = http_client_dial(f->server);
 
         assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
     }
@@ -725,18 +693,18 @@ static void stream_sleeps_and_wakes(void **state)
 {
     struct fixture *f = *state;
     struct buf b cleanup(buf_done) = {0};
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
     static const char head[] = "GET /stream HTTP/1.1\r\n" CLOSING "\r\n";
 
     assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
-    assert_int_equal(read_until(fd, &b, "text/event-stream"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "text/event-stream"), 1);
     for (int i = 0; i < 200; i++) {
         buf_reset(&b);
         feed_push(f, 1, false);
-        assert_int_equal(read_until(fd, &b, "data: x"), 1);
+        assert_int_equal(http_client_read_until(fd, &b, "data: x"), 1);
     }
     feed_push(f, 1000, true);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     assert_int_equal(f->closed, 1);
 }
 
@@ -744,11 +712,11 @@ static void H7_client_leaving_closes_a_sleeping_stream(void **state)
 {
     struct fixture *f = *state;
     struct buf b cleanup(buf_done) = {0};
-    int fd = dial(f);
+    int fd = http_client_dial(f->server);
     static const char head[] = "GET /stream HTTP/1.1\r\n" CLOSING "\r\n";
 
     assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
-    assert_int_equal(read_until(fd, &b, "text/event-stream"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "text/event-stream"), 1);
     fd_close(&fd);
     for (int n = 0; !f->closed && n < 500; n++)
         usleep(10000);
@@ -759,13 +727,13 @@ static void stop_cuts_a_sleeping_stream(void **state)
 {
     struct fixture *f = *state;
     struct buf b cleanup(buf_done) = {0};
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
     static const char head[] = "GET /stream HTTP/1.1\r\n" CLOSING "\r\n";
 
     assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
-    assert_int_equal(read_until(fd, &b, "text/event-stream"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "text/event-stream"), 1);
     http_stop(f->server, 0);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     assert_int_equal(f->closed, 1);
     assert_int_equal(setup(state), 0);
     free(f);
@@ -916,7 +884,7 @@ static void R6_slow_reader_of_a_pipe_holds_the_writer(void **state)
     static const char head[] =
         "GET /pipe?name=200000000 HTTP/1.1\r\n" CLOSING "\r\n";
     struct fixture *f = *state;
-    int fd = dial(f);
+    int fd = http_client_dial(f->server);
     size_t before = 0;
 
     assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
@@ -940,7 +908,7 @@ static void stop_ends_a_pipe(void **state)
     static const char head[] =
         "GET /pipe?name=200000000 HTTP/1.1\r\n" CLOSING "\r\n";
     struct fixture *f = *state;
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
 
     assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
     for (int n = 0; !f->piped && n < 500; n++)
@@ -970,7 +938,7 @@ static void R8_full_queue_is_refused_at_once(void **state)
     uint64_t started;
 
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
-        fds[i] = dial(f);
+        fds[i] = http_client_dial(f->server);
         assert_int_equal(fd_write_all(fds[i], head, sizeof(head) - 1), 0);
         for (int n = 0; i == 0 && !f->waiting && n < 1000; n++)
             usleep(1000);
@@ -1005,7 +973,8 @@ static void be_refused(int fd, const char *key, unsigned n)
         struct buf b cleanup(buf_done) = {0};
 
         assert_int_equal(fd_write_all(fd, head, (size_t)len), 0);
-        assert_int_equal(read_until(fd, &b, "\"message\":\"no\"}}"), 1);
+        assert_int_equal(
+            http_client_read_until(fd, &b, "\"message\":\"no\"}}"), 1);
         assert_non_null(strstr(b.data, " 429 "));
     }
 }
@@ -1016,12 +985,14 @@ static void be_refused(int fd, const char *key, unsigned n)
 
 #define THREADS 4u
 #define FREEING 6u
+#define WAITING_MAX 1000u /* as in work.c */
 
 static struct {
     struct http_work *work;
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    unsigned charged, refused, freeing, parked, freed;
+    unsigned charged, refused, freeing, parked, freed, served, waited,
+        too_many;
     bool let_go, let_free;
 } jobs = {.lock = PTHREAD_MUTEX_INITIALIZER,
           .changed = PTHREAD_COND_INITIALIZER};
@@ -1067,8 +1038,20 @@ static void job_freeing(void *arg)
         jobs_note(&jobs.freeing, &jobs.let_free);
         jobs_note(&jobs.freed, NULL);
     } else {
-        http_work_park(jobs.work, "busy", job_freeing, arg);
+        assert_true(http_work_park(jobs.work, "busy", true, job_freeing, arg));
         jobs_note(&jobs.parked, NULL);
+    }
+}
+
+/* Comes in bursts: waits for a share without a thread. */
+static void job_waiting(void *arg)
+{
+    if (http_work_charge(jobs.work, "busy", false)) {
+        jobs_note(&jobs.served, NULL);
+    } else if (http_work_park(jobs.work, "busy", false, job_waiting, arg)) {
+        jobs_note(&jobs.waited, NULL);
+    } else {
+        jobs_note(&jobs.too_many, NULL);
     }
 }
 
@@ -1104,12 +1087,18 @@ static void X4_what_frees_something_is_parked_not_refused(void **state)
         submit(job_freeing);
     jobs_await(&jobs.freeing, THREADS);
     jobs_await(&jobs.parked, FREEING - THREADS);
+    for (unsigned i = 0; i < WAITING_MAX + 1; i++)
+        submit(job_waiting);
+    jobs_await(&jobs.waited, WAITING_MAX);
+    jobs_await(&jobs.too_many, 1);
+    assert_int_equal(jobs.served, 0);
     http_work_load(jobs.work, &queued, &threads);
     assert_int_equal(queued, 0); /* those that are parked cost no thread */
     assert_int_equal(jobs.freeing, THREADS);
     jobs_set(&jobs.let_free);
     jobs_await(&jobs.freed, FREEING);
     jobs_set(&jobs.let_go);
+    jobs_await(&jobs.served, WAITING_MAX); /* each as a thread gets free */
     http_work_free(jobs.work);
 }
 
@@ -1141,9 +1130,9 @@ static void X4_who_is_refused_again_and_again_waits(void **state)
         "PUT /busy HTTP/1.1\r\nHost: x\r\nContent-Length: 100000\r\n"
         "Authorization: Bearer loud\r\n\r\nsome";
     struct fixture *f = *state;
-    int fd cleanup(fd_close) = dial(f);
-    int other cleanup(fd_close) = dial(f);
-    int up cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
+    int other cleanup(fd_close) = -1;
+    int up cleanup(fd_close) = -1;
     struct buf held cleanup(buf_done) = {0};
     struct buf refused cleanup(buf_done) = {0};
     unsigned before;
@@ -1156,39 +1145,19 @@ static void X4_who_is_refused_again_and_again_waits(void **state)
         assert_int_equal(fd_write_all(fd, next, sizeof(next) - 1), 0);
         if (poll(&p, 1, 150) == 0)
             break; /* held */
-        assert_int_equal(read_until(fd, &b, "\"message\":\"no\"}}"), 1);
+        assert_int_equal(
+            http_client_read_until(fd, &b, "\"message\":\"no\"}}"), 1);
     }
     assert_true(f->refused < before);
+    up = http_client_dial(
+        f->server); /* not earlier: the server closes idle connections */
+    other = http_client_dial(f->server);
     assert_int_equal(fd_write_all(up, upload, sizeof(upload) - 1), 0);
     be_refused(other, "quiet", 5);
     /* Nobody waits for ever. */
-    assert_int_equal(read_until(fd, &held, "\"message\":\"no\"}}"), 1);
-    assert_int_equal(read_until(up, &refused, " 429 "), 1);
-}
-
-/* Who waits as it was told is not slowed by what was long ago. */
-static void http_backoff_counts_and_forgets(void **state)
-{
-    struct http_backoff *p = http_backoff_new();
-    uint64_t now = 1000000;
-
-    (void)state;
-    for (int i = 0; i < 1000; i++)
-        http_backoff_refused(p, 7, now);
-    assert_false(http_backoff_exceeded(p, 7, now));
-    http_backoff_refused(p, 7, now);
-    assert_true(http_backoff_exceeded(p, 7, now));
-    assert_false(http_backoff_exceeded(p, 8, now));
-    assert_false(http_backoff_exceeded(p, 7, now + 10));
-    for (int i = 0; i < 100000; i++)
-        http_backoff_refused(p, 7, now);
-    assert_true(http_backoff_exceeded(p, 7, now + 1999));
-    assert_false(http_backoff_exceeded(p, 7, now + 2000));
-    /* Many others, of the same set too, do not make it forget. */
-    for (uint64_t i = 8; i < 100000; i++)
-        http_backoff_refused(p, i, now);
-    assert_true(http_backoff_exceeded(p, 7, now));
-    http_backoff_free(p);
+    assert_int_equal(http_client_read_until(fd, &held, "\"message\":\"no\"}}"),
+                     1);
+    assert_int_equal(http_client_read_until(up, &refused, " 429 "), 1);
 }
 
 /* ---- connections -------------------------------------------------------- */
@@ -1203,7 +1172,7 @@ static void ask_on(int fd, const char *path, const char *status)
                    path);
     assert_int_equal(send(fd, bytes, strlen(bytes), MSG_NOSIGNAL),
                      strlen(bytes));
-    assert_int_equal(read_until(fd, &b, "\r\n\r\n"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "\r\n\r\n"), 1);
     assert_non_null(strstr(b.data, status));
 }
 
@@ -1221,28 +1190,28 @@ static void H2_the_oldest_stranger_makes_room(void **state)
     struct buf b cleanup(buf_done) = {0};
 
     for (size_t i = 0; i < ARRAY_SIZE(trusted); i++) {
-        trusted[i] = dial(f);
+        trusted[i] = http_client_dial(f->server);
         ask_on(trusted[i], "/trust", "204");
     }
     for (size_t i = 0; i < ARRAY_SIZE(silent); i++) {
-        silent[i] = dial(f);
+        silent[i] = http_client_dial(f->server);
         if (i % 2)
             assert_int_equal(send(silent[i], "GET / H", 7, MSG_NOSIGNAL), 7);
         if (i % 10 == 0) { /* a new client is served each time */
-            int fd cleanup(fd_close) = dial(f);
+            int fd cleanup(fd_close) = http_client_dial(f->server);
 
             ask_on(fd, "/x", "200");
         }
     }
     for (size_t i = 0; i + 2 < ARRAY_SIZE(silent); i++)
-        assert_int_equal(read_until(silent[i], &b, NULL), 0);
+        assert_int_equal(http_client_read_until(silent[i], &b, NULL), 0);
     assert_int_equal(b.len, 0);
     for (size_t i = 0; i < ARRAY_SIZE(trusted); i++)
         ask_on(trusted[i], "/trust", "204");
     /* One more that is trusted: of those the one idle for longest goes. */
-    silent[0] = (fd_close(&silent[0]), dial(f));
+    silent[0] = (fd_close(&silent[0]), http_client_dial(f->server));
     ask_on(silent[0], "/trust", "204");
-    assert_int_equal(read_until(trusted[0], &b, NULL), 0);
+    assert_int_equal(http_client_read_until(trusted[0], &b, NULL), 0);
     for (size_t i = 1; i < ARRAY_SIZE(trusted); i++)
         assert_true(is_open(trusted[i]));
     for (size_t i = 0; i < ARRAY_SIZE(trusted); i++)
@@ -1256,7 +1225,7 @@ static void H2_a_request_under_way_is_not_closed(void **state)
 {
     static const char bytes[] = "GET /wait HTTP/1.1\r\nHost: x\r\n\r\n";
     struct fixture *f = *state;
-    int busy cleanup(fd_close) = dial(f);
+    int busy cleanup(fd_close) = http_client_dial(f->server);
     struct buf b cleanup(buf_done) = {0};
 
     assert_int_equal(send(busy, bytes, sizeof(bytes) - 1, MSG_NOSIGNAL),
@@ -1264,7 +1233,7 @@ static void H2_a_request_under_way_is_not_closed(void **state)
     while (f->waiting == 0)
         usleep(1000);
     for (int i = 0; i < 20; i++) {
-        int fd cleanup(fd_close) = dial(f);
+        int fd cleanup(fd_close) = http_client_dial(f->server);
 
         ask_on(fd, "/x", "200");
     }
@@ -1272,7 +1241,7 @@ static void H2_a_request_under_way_is_not_closed(void **state)
     f->open = true;
     pthread_cond_broadcast(&f->cond);
     pthread_mutex_unlock(&f->lock);
-    assert_int_equal(read_until(busy, &b, "204"), 1);
+    assert_int_equal(http_client_read_until(busy, &b, "204"), 1);
 }
 
 static void I5_delayed_answers_hold_no_worker(void **state)
@@ -1284,14 +1253,14 @@ static void I5_delayed_answers_hold_no_worker(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
         static const char bytes[] = "GET /delay HTTP/1.1\r\nHost: x\r\n\r\n";
 
-        fds[i] = dial(f);
+        fds[i] = http_client_dial(f->server);
         assert_int_equal(send(fds[i], bytes, sizeof(bytes) - 1, MSG_NOSIGNAL),
                          sizeof(bytes) - 1);
     }
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
         struct buf b cleanup(buf_done) = {0};
 
-        assert_int_equal(read_until(fds[i], &b, "204"), 1);
+        assert_int_equal(http_client_read_until(fds[i], &b, "204"), 1);
         fd_close(&fds[i]);
     }
     /* All of them waited, and together, not one after the other. */
@@ -1306,7 +1275,7 @@ static void H1_a_malformed_message_waits_for_its_turn(void **state)
                                 "GET /x HTTP/1.1\nHost: x\r\n\r\n"
                                 "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
     struct fixture *f = *state;
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
     struct buf b cleanup(buf_done) = {0};
     const char *first, *second, *third;
 
@@ -1319,7 +1288,7 @@ static void H1_a_malformed_message_waits_for_its_turn(void **state)
     f->open = true;
     pthread_cond_broadcast(&f->cond);
     pthread_mutex_unlock(&f->lock);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     first = strstr(b.data, "HTTP/1.1 204");
     second = strstr(b.data, "HTTP/1.1 200");
     third = strstr(b.data, "HTTP/1.1 400");
@@ -1331,13 +1300,13 @@ static void connection_is_kept_alive(void **state)
 {
     static const char head[] = "GET /x HTTP/1.1\r\nHost: x\r\n\r\n";
     struct fixture *f = *state;
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
 
     for (int i = 0; i < 500; i++) {
         struct buf b cleanup(buf_done) = {0};
 
         assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
-        assert_int_equal(read_until(fd, &b, "GET|/x|-"), 1);
+        assert_int_equal(http_client_read_until(fd, &b, "GET|/x|-"), 1);
     }
 }
 
@@ -1346,7 +1315,7 @@ static void stop_waits_for_a_handler(void **state)
     static const char head[] = "GET /wait HTTP/1.1\r\n" CLOSING "\r\n";
     struct fixture *f = *state;
     struct buf b cleanup(buf_done) = {0};
-    int fd cleanup(fd_close) = dial(f);
+    int fd cleanup(fd_close) = http_client_dial(f->server);
 
     assert_int_equal(fd_write_all(fd, head, sizeof(head) - 1), 0);
     for (int n = 0; !f->waiting && n < 1000; n++)
@@ -1354,7 +1323,7 @@ static void stop_waits_for_a_handler(void **state)
     http_quiesce(f->server);
     let_go(f);
     http_stop(f->server, 5);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     assert_non_null(strstr(b.data, " 204 "));
     assert_int_equal(setup(state), 0);
     free(f);
@@ -1399,7 +1368,6 @@ int main(void)
         CASE(X4_who_is_refused_again_and_again_waits),
         cmocka_unit_test(X4_what_frees_something_is_parked_not_refused),
         cmocka_unit_test(R8_a_deletion_has_a_place_in_a_full_line),
-        cmocka_unit_test(http_backoff_counts_and_forgets),
         cmocka_unit_test_setup_teardown(H2_the_oldest_stranger_makes_room,
                                         setup_few, teardown),
         cmocka_unit_test_setup_teardown(H2_a_request_under_way_is_not_closed,

@@ -28,6 +28,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "http/http.h"
+#include "http_client.h"
 
 #define WAIT_MS 10000
 #define BODY_MAX ((size_t)8 << 20)
@@ -153,45 +154,12 @@ static int teardown(void **state)
 
 /* ---- help --------------------------------------------------------------- */
 
-static int dial(const struct fixture *f)
-{
-    struct sockaddr_in to = {.sin_family = AF_INET,
-                             .sin_port = htons(http_port(f->server)),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-
-    assert_true(fd >= 0);
-    assert_int_equal(connect(fd, (struct sockaddr *)&to, sizeof(to)), 0);
-    return fd;
-}
-
 static int dial_and_say(const struct fixture *f, const char *text)
 {
-    int fd = dial(f);
+    int fd = http_client_dial(f->server);
 
     assert_int_equal(fd_write_all(fd, text, strlen(text)), 0);
     return fd;
-}
-
-/* Reads until `text` has come (1), the end (0) or too late (-1). */
-static int read_until(int fd, struct buf *b, const char *text)
-{
-    uint64_t deadline = clock_mono_ms() + WAIT_MS;
-
-    for (;;) {
-        struct pollfd p = {.fd = fd, .events = POLLIN};
-        char bytes[8192];
-        ssize_t n;
-
-        if (text && b->data && strstr(b->data, text))
-            return 1;
-        if (poll(&p, 1, clock_left_ms(deadline)) <= 0)
-            return -1;
-        n = read(fd, bytes, sizeof(bytes));
-        if (n <= 0)
-            return 0;
-        buf_add(b, bytes, (size_t)n);
-    }
 }
 
 /* Sends up to max bytes in pieces; returns how many went. */
@@ -246,7 +214,7 @@ static void refusal_comes_before_the_body(void **state)
         int fd cleanup(fd_close) = dial_and_say(*state, heads[i]);
 
         /* The end is seen, and yet the rest may be sent. */
-        assert_int_equal(read_until(fd, &b, NULL), 0);
+        assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
         expect_refused(&b, "HTTP/1.1 401 Unauthorized\r\n");
         assert_non_null(strstr(b.data, "WWW-Authenticate: Bearer"));
         assert_non_null(strstr(b.data, "{\"error\":{\"code\":"));
@@ -262,7 +230,7 @@ static void larger_than_any_route_takes(void **state)
         dial_and_say(*state, "POST /no HTTP/1.1\r\n" HOST
                              "Content-Length: 99999999999\r\n\r\n");
 
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 413 ");
     assert_int_equal(send_on(fd, BODY_MAX, 65536, 0), BODY_MAX);
 }
@@ -274,7 +242,7 @@ static void refusal_in_the_middle(void **state)
         *state, "POST /all HTTP/1.1\r\n" HOST CHUNKED "400000\r\n");
 
     assert_int_equal(send_on(fd, 0x400000, 65536, 0), 0x400000);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 413 ");
 }
 
@@ -284,7 +252,7 @@ static void refusal_without_a_body(void **state)
     int fd cleanup(fd_close) =
         dial_and_say(*state, "POST /empty HTTP/1.1\r\n" HOST LARGE);
 
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 401 ");
     assert_non_null(strstr(b.data, "\r\nContent-Length: 0\r\n"));
 }
@@ -296,7 +264,7 @@ static void blocking_sender_sees_it_after_all_was_sent(void **state)
         dial_and_say(*state, "POST /no HTTP/1.1\r\n" HOST LARGE);
 
     assert_int_equal(send_on(fd, 4000000, 65536, 0), 4000000);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 401 ");
 }
 
@@ -309,11 +277,11 @@ static void H1_nothing_follows_a_refused_body(void **state)
     int fd cleanup(fd_close) =
         dial_and_say(f, "POST /no HTTP/1.1\r\n" HOST LARGE);
 
-    assert_int_equal(read_until(fd, &b, "}}"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "}}"), 1);
     assert_int_equal(send_on(fd, 4000000, 65536, 0), 4000000);
     /* It may be closed by then. */
     (void)!send(fd, next, sizeof(next) - 1, MSG_NOSIGNAL);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 401 ");
     usleep(50000);
     assert_int_equal(f->waiting + f->left, 0);
@@ -325,11 +293,12 @@ static void continue_is_said_first(void **state)
     int fd cleanup(fd_close) = dial_and_say(
         *state, "POST /no HTTP/1.1\r\n" HOST "Expect: 100-continue\r\n" LARGE);
 
-    assert_int_equal(read_until(fd, &b, "100 Continue\r\n\r\n"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "100 Continue\r\n\r\n"),
+                     1);
     assert_null(strstr(b.data, "401"));
     buf_reset(&b);
     assert_int_equal(send_on(fd, 1000, 1000, 0), 1000);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 401 ");
 }
 
@@ -340,7 +309,7 @@ static void expecting_client_is_refused_instead_of_told_to_go_on(void **state)
         *state, "POST /no HTTP/1.1\r\n" HOST "Expect: 100-continue\r\n"
                 "Content-Length: 99999999999\r\n\r\n");
 
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 413 ");
 }
 
@@ -348,19 +317,20 @@ static void nearly_complete_bodies_keep_the_connection(void **state)
 {
     struct buf b cleanup(buf_done) = {0};
     struct buf body cleanup(buf_done) = {0};
-    int fd cleanup(fd_close) = dial(*state);
+    int fd cleanup(fd_close) =
+        http_client_dial(((struct fixture *)*state)->server);
 
     /* The rest is small, so it is read and the connection goes on. */
     buf_addf(&body, "POST /no HTTP/1.1\r\n" HOST "Content-Length: %zu\r\n\r\n",
              SMALL);
     assert_int_equal(fd_write_all(fd, body.data, body.len), 0);
     assert_int_equal(send_on(fd, SMALL, 4096, 0), SMALL);
-    assert_int_equal(read_until(fd, &b, "}}"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "}}"), 1);
     assert_null(strstr(b.data, "Connection: close"));
     buf_reset(&b);
     assert_int_equal(fd_write_all(fd, "GET /x HTTP/1.1\r\n" HOST "\r\n", 28),
                      0);
-    assert_int_equal(read_until(fd, &b, "}}"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "}}"), 1);
 }
 
 static void success_waits_for_the_rest(void **state)
@@ -370,12 +340,12 @@ static void success_waits_for_the_rest(void **state)
         dial_and_say(*state, "POST /some HTTP/1.1\r\n" HOST LARGE);
 
     assert_int_equal(send_on(fd, 4000000, 65536, 0), 4000000);
-    assert_int_equal(read_until(fd, &b, "enough"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "enough"), 1);
     assert_null(strstr(b.data, "Connection: close"));
     buf_reset(&b);
     assert_int_equal(fd_write_all(fd, "GET /x HTTP/1.1\r\n" HOST "\r\n", 28),
                      0);
-    assert_int_equal(read_until(fd, &b, " 401 "), 1);
+    assert_int_equal(http_client_read_until(fd, &b, " 401 "), 1);
 }
 
 static void large_refusal_waits_for_the_rest(void **state)
@@ -385,7 +355,8 @@ static void large_refusal_waits_for_the_rest(void **state)
         dial_and_say(*state, "POST /huge HTTP/1.1\r\n" HOST LARGE);
 
     assert_int_equal(send_on(fd, 4000000, 65536, 0), 4000000);
-    assert_int_equal(read_until(fd, &b, "Content-Length: 40000"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "Content-Length: 40000"),
+                     1);
     assert_non_null(strstr(b.data, " 400 "));
 }
 
@@ -399,7 +370,7 @@ static void H2_endless_sender_is_cut_by_time(void **state)
 
     /* Fast enough for the least rate, so only the time can end it. */
     assert_true(send_on(fd, 3900000, 1000, 10000) < 3900000);
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 401 ");
 }
 
@@ -412,7 +383,7 @@ static void H2_silent_sender_is_cut_by_time(void **state)
     struct pollfd p = {.fd = fd, .events = POLLRDHUP};
     bool gone = false;
 
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 401 ");
     /* Our side is half open; a byte tells when the other side is gone. */
     for (int i = 0; i < WAIT_MS / 100 && !gone; i++) {
@@ -430,7 +401,7 @@ static void H2_endless_sender_is_cut_by_bytes(void **state)
         dial_and_say(*state, "POST /no HTTP/1.1\r\n" HOST
                              "Content-Length: 99999999999\r\n\r\n");
 
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     expect_refused(&b, "HTTP/1.1 413 ");
     /* Below the cap all is taken; above it comes the end. */
     assert_int_equal(send_on(fd, BODY_MAX / 2, 65536, 0), BODY_MAX / 2);
@@ -445,12 +416,12 @@ static void R8_refused_senders_hold_no_worker(void **state)
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++) {
         buf_reset(&b);
         fds[i] = dial_and_say(*state, "POST /no HTTP/1.1\r\n" HOST LARGE);
-        assert_int_equal(read_until(fds[i], &b, NULL), 0);
+        assert_int_equal(http_client_read_until(fds[i], &b, NULL), 0);
         expect_refused(&b, "HTTP/1.1 401 ");
     }
     buf_reset(&b);
     fd = dial_and_say(*state, "GET /x HTTP/1.1\r\n" HOST "\r\n");
-    assert_int_equal(read_until(fd, &b, "}}"), 1);
+    assert_int_equal(http_client_read_until(fd, &b, "}}"), 1);
     fd_close(&fd);
     for (size_t i = 0; i < ARRAY_SIZE(fds); i++)
         fd_close(&fds[i]);
@@ -463,7 +434,7 @@ static void stop_does_not_wait_for_a_refused_sender(void **state)
     int fd cleanup(fd_close) =
         dial_and_say(f, "POST /no HTTP/1.1\r\n" HOST LARGE);
 
-    assert_int_equal(read_until(fd, &b, NULL), 0);
+    assert_int_equal(http_client_read_until(fd, &b, NULL), 0);
     http_stop(f->server, 0);
     free(f);
     assert_int_equal(setup(state), 0);
