@@ -14,8 +14,7 @@
 
 static const struct doors_door *const prefixed[] = {
     &doors_mcp, /* first: some of its paths are below the others' */
-    &doors_azure,
-    &doors_openai,
+    &doors_azure, &doors_foundry, &doors_openai, &doors_console,
 };
 
 const struct doors_door *doors_dispatch(

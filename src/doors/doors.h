@@ -4,8 +4,8 @@
  * core, encoded again. serve.c is the spine every request takes; dispatch.c
  * says whose door a path leads to, routes.c finds the row in that door's
  * table; below are the folders, one a door. No door has behaviour of its own
- * and none knows another. outcome.c reads what an execution came to, for all
- * of them; fileid.c has the names by which doors call a file, url.c addresses.
+ * and none knows another. fileid.c has the names by which doors call a file,
+ * url.c addresses, cookie.c the cookie of the web console.
  */
 #ifndef GLOVEBOX_DOORS_DOORS_H
 #define GLOVEBOX_DOORS_DOORS_H
@@ -21,9 +21,15 @@
 #include "core/core.h"
 #include "http/http.h"
 
+struct agents;
+struct chat;
 struct conf;
 struct execution;
+struct govern_request;
 struct mcp;
+struct mirrors;
+struct models;
+struct native_live;
 struct posture;
 struct search;
 struct sessions;
@@ -37,8 +43,14 @@ struct doors {
     struct workspaces *workspaces;
     const struct core *core;
     struct search *search;
+    struct agents *agents;
+    struct chat *chat;
+    struct models *models;
+    struct mirrors *mirrors;
     struct disk *disk;
     const struct posture *posture;
+    struct nodes *nodes;      /* NULL: this is the only node */
+    struct native_live *live; /* of the native door; set by doors_open */
     struct mcp
         *mcp; /* that door's state between requests; set by doors_open */
 };
@@ -56,6 +68,10 @@ struct doors_call {
     const struct doors_route *route; /* NULL until found */
     struct principal who;            /* empty on an open route */
     struct actor actor; /* the same for the core; borrows from this */
+    bool forwarded;     /* another node received it: it goes no further */
+    char unreachable[ID_MAX]; /* a node that could not be connected to */
+    bool elsewhere;           /* the handler gave up: it must be forwarded */
+    bool console;             /* authenticated by the console's cookie */
     /* What the braces of the pattern matched, decoded once; request's */
     const char *params[DOORS_PARAMS_MAX];
     const char *place[DOORS_PARAMS_MAX]; /* the same of the door's prefix */
@@ -82,6 +98,10 @@ enum doors_flags {
     DOORS_MANAGE = 1 << 6, /* workspaces:admin will do in place of its scope */
     DOORS_STOPS = 1 << 7,  /* stops something: never refused because the tenant
                               is busy. So is every DELETE */
+    DOORS_ANY_QUERY = 1 << 8, /* unknown parameters are ignored */
+    DOORS_WAITS = 1 << 9, /* comes in bursts: it waits for a thread, without
+                             one, where others are refused because the tenant
+                             is busy */
 };
 
 #define AUTH_WHOLE                                                            \
@@ -136,8 +156,9 @@ struct doors_door {
     /* The default of sessions made here: shared with the tenant, as in the
      * hosted service it stands in for; else private to the principal. */
     bool shares;
-    bool any_query;      /* parameters nobody knows are let pass */
-    bool slash;          /* a slash at the end of a path is let pass */
+    bool cookie;         /* the console's cookie is accepted, see cookie.c */
+    bool any_query;      /* unknown parameters are ignored */
+    bool slash;          /* a slash at the end of a path is ignored */
     bool no_method;      /* a wrong method is an unknown path: 404, not 405 */
     uint64_t body_bytes; /* larger ones are refused unseen; 0: as for all */
     /* Lifecycle, for doors with state between requests; each may be NULL.
@@ -148,7 +169,7 @@ struct doors_door {
 };
 
 extern const struct doors_door doors_native, doors_openai, doors_azure,
-    doors_mcp;
+    doors_mcp, doors_console, doors_foundry;
 
 /* serve.c: fills call->who. credential: as in an Authorization header, or
  * NULL. Tells http/ whose connection to keep and whose answer to delay. */
@@ -163,6 +184,11 @@ int doors_need_audit(const struct doors *doors, struct error *err);
 /* serve.c: may anything new be stored or run? Not while the disk is full:
  * ERR_SPACE (D12). */
 int doors_need_room(const struct doors *doors, struct error *err);
+/* serve.c: under `four_eyes`, 0 once another principal has approved this very
+ * change; ERR_APPROVAL until then. rq: of govern_change, with object, summary
+ * and everything that makes the change another one as details. */
+int doors_need_second(const struct doors_call *call,
+                      const struct govern_request *rq, struct error *err);
 /* Has the client of an http_request gone away? For exec_spec and session_spec.
  */
 bool doors_left(void *http);
@@ -202,15 +228,27 @@ const struct doors_route *doors_routes_find(
 /* The spine; an http_handler_fn whose ctx is struct doors. */
 void serve_request(void *ctx, struct http_request *req);
 
+/* The same for requests that another node has received; see forward.c. */
+void serve_forwarded(void *ctx, struct http_request *req);
+/* forward.c: has the node of err answer the request. 0: it was answered; 1:
+ * the handler should be called again, since another node has the session by
+ * now; else err says why not. */
+int doors_forward(struct doors_call *call, struct error *err);
+/* forward.c: an id, a source and a mark for a request of another node. */
+int doors_forwarded_adopt(struct doors_call *call, struct error *err);
+
 /* ---- for all doors ------------------------------------------------------ */
 
-/* The pool that also runs what is submitted, and how (a session_submit_fn
+/* The pool that also runs what is submitted, and how (a execution_submit_fn
  * whose ctx is the pool). */
 struct http_work *doors_workers(const struct doors_call *call);
 int doors_submit(void *ctx, void (*job)(void *arg), void *arg);
 
-/* url.c: "http://host:port" as this client reached us; arena. */
-const char *doors_url_origin(const struct doors_call *call);
+/* url.c: what URLs in the answer begin with: public_url, or "http://host:port"
+ * as this client reached us. Without a slash at its end. arena */
+const char *doors_url_base(const struct doors_call *call);
+/* Did this client reach us by HTTPS, directly or by a trusted proxy? */
+bool doors_url_secure(const struct doors_call *call);
 /* Adds text with everything but unreserved characters escaped. */
 void doors_url_escape(struct buf *out, const char *text, bool keep_slash);
 
@@ -218,6 +256,30 @@ void doors_url_escape(struct buf *out, const char *text, bool keep_slash);
 int doors_query_int(const struct doors_call *call, const char *name,
                     int64_t min, int64_t max, int64_t fallback, int64_t *ret,
                     struct error *err);
+
+/* ---- cookie.c: the console's cookie --------------------------------------
+ */
+
+/* Does a request come from the console's own page? It has the header
+ * X-Glovebox-Console: 1, names a host that is ours, and its Origin is ours or,
+ * where a browser sends none, Sec-Fetch-Site says same-origin. */
+bool doors_cookie_same_origin(const struct doors_call *call);
+int doors_cookie_need_origin(const struct doors_call *call,
+                             struct error *err); /* ERR_FORBIDDEN */
+/* The same for a navigation, which has no such header: the host alone. */
+int doors_cookie_need_host(const struct doors_call *call,
+                           struct error *err); /* ERR_FORBIDDEN */
+
+enum doors_cookie {
+    DOORS_COOKIE_TOKEN,  /* of the browser that is signed in */
+    DOORS_COOKIE_TICKET, /* of one that signs in with the issuer */
+};
+/* The value as sent, unchecked; NULL: none was. arena */
+const char *doors_cookie_value(const struct doors_call *call,
+                               enum doors_cookie which);
+/* ttl_s 0: the browser forgets it. */
+void doors_cookie_set(struct doors_call *call, enum doors_cookie which,
+                      const char *value, uint32_t ttl_s);
 
 /* ---- fileid.c: one file, three names --------------------------------------
  * A file's id is 128 bits: file_ and 32 hex digits here, cfile_ and the same
@@ -230,40 +292,12 @@ bool doors_file_id(const char *text, char ret[ID_MAX]);
 char *doors_file_container(const char *file, char ret[ID_MAX]);
 char *doors_file_library(const char *file, char ret[ID_MAX]);
 
-/* ---- outcome.c: what an execution came to --------------------------------
- */
-
-struct doors_image {
-    const char *type; /* "image/png", "image/jpeg", "image/svg+xml", … */
-    const char *data; /* raw bytes */
-    size_t len;
-};
-
-#define DOORS_IMAGES_MAX 16u
-
-/* Pointers are the execution's, which must be referenced meanwhile. */
-struct doors_outcome {
-    struct buf stdout_text, stderr_text; /* joined; bytes as written */
-    bool has_result;
-    const char *result; /* text/plain of the last expression's value */
-    size_t result_len;
-    struct doors_image images[DOORS_IMAGES_MAX]; /* displayed, in order, then
-                                                    the result's own */
-    size_t image_count;
-    bool has_error; /* the code raised; else see exec_info.failure */
-    const char *error_name, *error_message;
-    size_t error_name_len, error_message_len;
-    struct buf traceback; /* lines joined, without colours */
-};
-void doors_outcome_read(struct execution *e, struct doors_outcome *ret);
-void doors_outcome_done(struct doors_outcome *o);
-/* Appends plain text without terminal escapes. */
-void doors_outcome_plain(struct buf *out, const char *text, size_t len);
-
 /* ---- health_metrics.c --------------------------------------------------- */
 
 doors_handler_fn doors_health;
 doors_handler_fn doors_readiness;
+/* The name of the check that fails, and why; NULL: the service is ready. */
+const char *doors_ready(const struct doors *doors, struct error *err);
 doors_handler_fn doors_metrics;
 
 #endif

@@ -18,11 +18,15 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
+#include "blob/blob.h"
+#include "chat/chat.h"
 #include "conf/conf.h"
 #include "disk/disk.h"
+#include "execution/execution.h"
+#include "model/model.h"
+#include "node/node.h"
 #include "posture/posture.h"
 #include "quota/quota.h"
-#include "session/session.h"
 #include "warden/call.h"
 #include "workspace/workspace.h"
 
@@ -61,11 +65,17 @@ static int check_disk(const struct doors *doors, struct error *err)
 
 static int check_storage(const struct doors *doors, struct error *err)
 {
-    return workspaces_writable(doors->workspaces)
-               ? 0
-               : error_set(err, ERR_UNAVAILABLE,
-                           "a sync of the disk has failed; nothing can be "
-                           "stored until the next start");
+    if (!workspaces_writable(doors->workspaces))
+        return error_set(err, ERR_UNAVAILABLE,
+                         "a sync of the disk has failed; nothing can be "
+                         "stored until the next start");
+    return workspaces_reachable(doors->workspaces, err);
+}
+
+/* What is cached can be read, but neither stored nor fetched is anything. */
+static int check_blobs(const struct doors *doors, struct error *err)
+{
+    return blobs_ready(doors->core->blobs, err);
 }
 
 static int check_pools(const struct doors *doors, struct error *err)
@@ -91,21 +101,45 @@ static int check_warden(const struct doors *doors, struct error *err)
     return error_retry(err, 5);
 }
 
-int doors_readiness(struct doors_call *call, struct error *err)
+/* A balancer sends nothing to a node that is being emptied, or that has lost
+ * its lease. */
+static int check_node(const struct doors *doors, struct error *err)
+{
+    if (!doors->nodes)
+        return 0;
+    if (!nodes_alive(doors->nodes))
+        return error_set(err, ERR_UNAVAILABLE,
+                         "the lease of the node has ended");
+    if (nodes_state(doors->nodes) != NODE_ACTIVE)
+        return error_set(err, ERR_UNAVAILABLE, "the node is draining");
+    return 0;
+}
+
+const char *doors_ready(const struct doors *doors, struct error *err)
 {
     static const struct {
         const char *name;
         int (*check)(const struct doors *doors, struct error *err);
     } checks[] = {
-        {"storage", check_storage},  {"disk", check_disk},
-        {"audit", doors_need_audit}, {"warden", check_warden},
-        {"pools", check_pools},
+        {"storage", check_storage}, {"disk", check_disk},
+        {"blobs", check_blobs},     {"audit", doors_need_audit},
+        {"warden", check_warden},   {"pools", check_pools},
+        {"node", check_node},
     };
-    struct buf body = {0};
 
     for (size_t i = 0; i < ARRAY_SIZE(checks); i++)
-        if (checks[i].check(call->doors, err) < 0)
-            return error_wrap(err, "%s", checks[i].name);
+        if (checks[i].check(doors, err) < 0)
+            return checks[i].name;
+    return NULL;
+}
+
+int doors_readiness(struct doors_call *call, struct error *err)
+{
+    const char *failed = doors_ready(call->doors, err);
+    struct buf body = {0};
+
+    if (failed)
+        return error_wrap(err, "%s", failed);
     buf_adds(&body, "ready\n");
     http_respond(call->http, 200, "text/plain", &body);
     return 0;
@@ -171,11 +205,16 @@ static void add_sessions(struct buf *b, const struct session_metrics *m)
     add_row(b, "glovebox_starts_total", "from", "ready", m->ready_taken);
     add_row(b, "glovebox_starts_total", "from", "made", m->ready_missed);
     add_head(b, "glovebox_sessions_total", "counter",
-             "Sessions ever created, deleted, woken and gone dormant.");
+             "Sessions ever created, deleted, woken, gone to sleep, "
+             "hibernated, resumed, undone and branched.");
     add_row(b, "glovebox_sessions_total", "event", "created", m->created);
     add_row(b, "glovebox_sessions_total", "event", "deleted", m->deleted);
     add_row(b, "glovebox_sessions_total", "event", "woken", m->woken);
     add_row(b, "glovebox_sessions_total", "event", "expired", m->expired);
+    add_row(b, "glovebox_sessions_total", "event", "made_room", m->made_room);
+    for (size_t i = 0; i < ARRAY_SIZE(m->memory); i++)
+        add_row(b, "glovebox_sessions_total", "event",
+                session_memory_event_name(i), m->memory[i]);
     add_histogram(b, "glovebox_session_start_seconds",
                   "Time to create a session.", &m->start);
 }
@@ -186,7 +225,7 @@ static void add_executions(struct buf *b, const struct session_metrics *m)
             "Executions queued or running.", m->executions_active);
     add_head(b, "glovebox_executions_total", "counter",
              "Executions by outcome.");
-    for (int o = OUTCOME_OK; o <= OUTCOME_ISOLATION_FAILED; o++)
+    for (int o = OUTCOME_OK; o <= OUTCOME_LOST; o++)
         add_row(b, "glovebox_executions_total", "outcome",
                 exec_outcome_name((enum exec_outcome)o), m->outcomes[o]);
     add_head(b, "glovebox_refusals_total", "counter",
@@ -208,6 +247,61 @@ static void add_quotas(struct buf *b, struct quotas *quotas)
     for (int k = 0; k < QUOTA_REFUSALS; k++)
         add_row(b, "glovebox_quota_refusals_total", "quota",
                 quota_name((enum quota_kind)k), refusals[k]);
+}
+
+static void add_models(struct buf *b, struct models *models)
+{
+    static const struct {
+        const char *name, *help;
+        size_t offset;
+    } rows[] = {
+        {"glovebox_model_calls_total", "Calls of language models.",
+         offsetof(struct model_counts, calls)},
+        {"glovebox_model_failures_total", "Calls that failed.",
+         offsetof(struct model_counts, failures)},
+        {"glovebox_model_retries_total", "Requests that were repeated.",
+         offsetof(struct model_counts, retries)},
+        {"glovebox_model_input_tokens_total", "Tokens of prompts.",
+         offsetof(struct model_counts, input)},
+        {"glovebox_model_output_tokens_total", "Tokens of answers.",
+         offsetof(struct model_counts, output)},
+    };
+    struct model_counts *counts cleanup(mem_free) = NULL;
+    size_t n = model_counts(models, &counts);
+    uint64_t restarts = 0;
+
+    add_one(b, "glovebox_model_process_up", "gauge",
+            "1 while the process that calls models runs.",
+            model_link_alive(models, &restarts));
+    add_one(b, "glovebox_model_process_restarts_total", "counter",
+            "Times it was started again.", restarts);
+    /* Models of tenants are left out: their names are theirs. */
+    for (size_t k = 0; k < ARRAY_SIZE(rows); k++) {
+        add_head(b, rows[k].name, "counter", rows[k].help);
+        for (size_t i = 0; i < n; i++)
+            if (!counts[i].tenant[0])
+                add_row(b, rows[k].name, "model", counts[i].name,
+                        *(uint64_t *)((char *)&counts[i] + rows[k].offset));
+    }
+    add_head(b, "glovebox_model_breaker_open", "gauge",
+             "1 while calls of the model fail at once.");
+    for (size_t i = 0; i < n; i++)
+        if (!counts[i].tenant[0])
+            add_row(b, "glovebox_model_breaker_open", "model", counts[i].name,
+                    counts[i].open);
+    add_head(b, "glovebox_model_up", "gauge",
+             "1 if the last call of the model was answered, 0 if it failed; "
+             "none while it has not been called.");
+    for (size_t i = 0; i < n; i++)
+        if (!counts[i].tenant[0] && counts[i].state != MODEL_STATE_UNKNOWN)
+            add_row(b, "glovebox_model_up", "model", counts[i].name,
+                    counts[i].state == MODEL_STATE_UP);
+    add_head(b, "glovebox_model_calls_running", "gauge",
+             "Calls under way by model.");
+    for (size_t i = 0; i < n; i++)
+        if (!counts[i].tenant[0])
+            add_row(b, "glovebox_model_calls_running", "model", counts[i].name,
+                    counts[i].running);
 }
 
 static void add_storage(struct buf *b, struct workspaces *workspaces,
@@ -233,6 +327,71 @@ static void add_storage(struct buf *b, struct workspaces *workspaces,
     add_one(b, "glovebox_scrub_completed_timestamp_seconds", "gauge",
             "When the last round over everything ended; 0 never.",
             (uint64_t)scrub.last_full_at_ms / 1000);
+}
+
+static void add_remote(struct buf *b, struct blobs *blobs)
+{
+    struct blob_remote_stats st;
+    struct error unsaid;
+
+    if (!blobs_remote_stats(blobs, &st))
+        return;
+    add_one(b, "glovebox_object_store_up", "gauge",
+            "1 if blobs can be stored and fetched.",
+            blobs_ready(blobs, &unsaid) == 0);
+    add_one(b, "glovebox_object_store_requests_total", "counter",
+            "Requests to the object store.", st.requests);
+    add_one(b, "glovebox_object_store_retries_total", "counter",
+            "Requests that were repeated.", st.retries);
+    add_one(b, "glovebox_object_store_failures_total", "counter",
+            "Requests that failed for good.", st.failures);
+    add_one(b, "glovebox_object_store_throttled_total", "counter",
+            "Answers that asked for fewer requests.", st.throttled);
+    add_one(b, "glovebox_object_store_sent_bytes_total", "counter",
+            "Bytes of objects sent.", st.sent);
+    add_one(b, "glovebox_object_store_received_bytes_total", "counter",
+            "Bytes of answers received.", st.received);
+    add_one(b, "glovebox_blob_cache_bytes", "gauge",
+            "Bytes of blobs cached on the local disk.", st.cache_bytes);
+    add_one(b, "glovebox_blob_cache_limit_bytes", "gauge",
+            "As blob_cache_bytes says.", st.cache_limit);
+    add_head(b, "glovebox_blob_cache_total", "counter",
+             "Reads that found a cached file or not, files evicted, and "
+             "damaged files fetched again.");
+    add_row(b, "glovebox_blob_cache_total", "event", "hit", st.hits);
+    add_row(b, "glovebox_blob_cache_total", "event", "miss", st.misses);
+    add_row(b, "glovebox_blob_cache_total", "event", "evicted", st.evicted);
+    add_row(b, "glovebox_blob_cache_total", "event", "repaired", st.repaired);
+    add_one(b, "glovebox_blobs_not_uploaded", "gauge",
+            "Blobs of the local disk that the object store does not have "
+            "yet.",
+            st.not_uploaded);
+}
+
+static void add_backups(struct buf *b, struct workspaces *workspaces)
+{
+    struct upkeep_backup_state s;
+
+    workspaces_backup_state(workspaces, &s);
+    add_one(b, "glovebox_backup_interval_seconds", "gauge",
+            "Time between scheduled backups; 0 without a schedule.",
+            s.every_s);
+    add_one(b, "glovebox_backup_last_success_timestamp_seconds", "gauge",
+            "When the last encrypted backup was made; 0 never.",
+            (uint64_t)s.succeeded_at_ms / 1000);
+    add_one(b, "glovebox_backup_last_attempt_timestamp_seconds", "gauge",
+            "When the last one was tried; 0 never.",
+            (uint64_t)s.attempted_at_ms / 1000);
+    add_one(b, "glovebox_backup_failures", "gauge",
+            "Attempts that failed since the last success.", s.failures);
+    add_one(b, "glovebox_backup_bytes", "gauge", "Size of the last one.",
+            s.bytes);
+    add_one(b, "glovebox_backup_kept", "gauge",
+            "Encrypted backups in the folder.", s.kept);
+    add_head(b, "glovebox_backups_total", "counter",
+             "Encrypted backups by result, since the start.");
+    add_row(b, "glovebox_backups_total", "result", "ok", s.made);
+    add_row(b, "glovebox_backups_total", "result", "failed", s.failed);
 }
 
 static void add_disk(struct buf *b, struct disk *disk)
@@ -346,6 +505,69 @@ static void add_process(struct buf *b, struct http_server *http)
     add_row(b, "glovebox_build_info", "version", GLOVEBOX_VERSION, 1);
 }
 
+static void add_responses(const struct doors *doors, struct buf *out)
+{
+    struct chat_metrics m;
+
+    if (!doors->chat)
+        return;
+    chat_metrics(doors->chat, &m);
+    add_one(out, "glovebox_responses_running", "gauge",
+            "Responses of models that run.", m.running);
+    add_one(out, "glovebox_responses_waiting", "gauge",
+            "Responses that wait for a thread.", m.waiting);
+    add_one(out, "glovebox_responses_completed_total", "counter",
+            "Responses that were completed.", m.completed);
+    add_one(out, "glovebox_responses_incomplete_total", "counter",
+            "Responses that a limit ended.", m.incomplete);
+    add_one(out, "glovebox_responses_failed_total", "counter",
+            "Responses that failed.", m.failed);
+    add_one(out, "glovebox_responses_cancelled_total", "counter",
+            "Responses that were cancelled.", m.cancelled);
+}
+
+static void add_nodes(struct buf *b, struct nodes *nodes)
+{
+    struct node_metrics m;
+
+    if (!nodes)
+        return;
+    nodes_metrics(nodes, &m);
+    add_one(b, "glovebox_node_active", "gauge",
+            "This node takes new sessions.", m.state == NODE_ACTIVE);
+    add_one(b, "glovebox_node_lease_seconds", "gauge",
+            "Until this node stops its sandboxes, unless it renews its lease.",
+            (uint64_t)m.lease_left_ms / 1000);
+    add_one(b, "glovebox_node_renewals_total", "counter",
+            "Renewals of the lease.", m.renewals);
+    add_one(b, "glovebox_node_renewals_failed_total", "counter",
+            "Renewals that failed.", m.renewals_failed);
+    add_one(b, "glovebox_node_lost_total", "counter",
+            "Times that this node stopped its sandboxes.", m.lost);
+    add_one(b, "glovebox_node_takeovers_total", "counter",
+            "Sessions taken over from lost nodes.", m.takeovers);
+    add_one(b, "glovebox_node_fenced_total", "counter",
+            "Commits refused because another node has the session.", m.fenced);
+    add_one(b, "glovebox_node_forwarded_total", "counter",
+            "Requests that another node answered.", m.carried);
+    add_one(b, "glovebox_node_forward_failures_total", "counter",
+            "Requests that another node did not answer.", m.carried_failed);
+    add_one(b, "glovebox_nodes_active", "gauge",
+            "Nodes that take new sessions.", m.active);
+    add_one(b, "glovebox_nodes_draining", "gauge", "Nodes that are emptied.",
+            m.draining);
+    add_one(b, "glovebox_nodes_memory_bytes", "gauge",
+            "Memory of the active nodes together.", m.all.memory_bytes);
+    add_one(b, "glovebox_nodes_free_bytes", "gauge",
+            "What of it is available.", m.all.free_bytes);
+    add_one(b, "glovebox_nodes_awake", "gauge",
+            "Sessions with a sandbox on the active nodes.", m.all.awake);
+    add_one(b, "glovebox_nodes_queued", "gauge",
+            "Executions queued or running on the active nodes.", m.all.queued);
+    add_one(b, "glovebox_nodes_ready", "gauge",
+            "Sandboxes kept ready on the active nodes.", m.all.ready);
+}
+
 int doors_metrics(struct doors_call *call, struct error *err)
 {
     struct session_metrics *m cleanup(mem_free) = xcalloc(1, sizeof(*m));
@@ -355,8 +577,9 @@ int doors_metrics(struct doors_call *call, struct error *err)
     sessions_metrics(call->doors->sessions, m);
     add_sessions(&body, m);
     add_executions(&body, m);
+    add_responses(call->doors, &body);
     add_one(&body, "glovebox_approvals_pending", "gauge",
-            "What waits for somebody's approval.",
+            "Requests that wait for an approval.",
             approvals_pending(call->doors->core->approvals));
     add_one(&body, "glovebox_memory_granted_bytes", "gauge",
             "Memory that live sessions may use together.", m->memory_granted);
@@ -364,10 +587,14 @@ int doors_metrics(struct doors_call *call, struct error *err)
             "Memory of the machine, or of the service's control group.",
             call->doors->conf->machine_memory);
     add_quotas(&body, call->doors->core->quotas);
+    add_models(&body, call->doors->models);
     add_storage(&body, call->doors->workspaces, call->doors->core->blobs);
+    add_remote(&body, call->doors->core->blobs);
+    add_backups(&body, call->doors->workspaces);
     add_disk(&body, call->doors->disk);
     add_audit(&body, call->doors->core->audit);
     add_warden(&body, call->doors->posture->warden);
+    add_nodes(&body, call->doors->nodes);
     add_process(&body, http_server_of(call->http));
     http_respond(call->http, 200, METRICS_TYPE, &body);
     return 0;

@@ -16,7 +16,11 @@
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "disk/disk.h"
+#include "govern/govern.h"
+#include "node/node.h"
 #include "json/json.h"
+
+#define DOORS_FORWARD_TRIES 3
 
 /* The header, or a bare key where this door's clients put theirs. */
 static const char *credential(const struct doors_call *call)
@@ -46,17 +50,39 @@ int doors_authenticate(struct doors_call *call, const char *credential,
     return r;
 }
 
+/* The console's cookie counts as nothing where it could have been sent by
+ * another site's page (U2). */
+static int authenticate_cookie(struct doors_call *call, const char *value,
+                               struct error *err)
+{
+    int r = doors_cookie_need_origin(call, err);
+
+    if (r == 0)
+        r = doors_authenticate(
+            call, arena_printf(http_arena(call->http), "Bearer %s", value),
+            err);
+    call->console = r == 0;
+    return r;
+}
+
 /* Looking up a row does nothing yet: without a valid key an unknown path, a
  * wrong method and a right one are answered alike (I1). */
 static int authenticate(struct doors_call *call, struct error *err)
 {
+    const char *given, *cookie;
+
     if (call->route && (call->route->flags & DOORS_OPEN))
         return 0;
-    return doors_authenticate(call, credential(call), err);
+    given = credential(call);
+    cookie = !given && call->door->cookie
+                 ? doors_cookie_value(call, DOORS_COOKIE_TOKEN)
+                 : NULL;
+    return cookie ? authenticate_cookie(call, cookie, err)
+                  : doors_authenticate(call, given, err);
 }
 
-/* What ends or removes something is never refused because its tenant is busy:
- * that may be what keeps it busy. */
+/* Requests that end or remove something are never refused because their tenant
+ * is busy: they may be what makes it less busy. */
 static bool stops_something(const struct doors_call *call)
 {
     return call->route && ((call->route->flags & DOORS_STOPS) ||
@@ -65,18 +91,19 @@ static bool stops_something(const struct doors_call *call)
 
 /* The thread is the tenant's from here on; a stranger's by its address. Who
  * has many already leaves the rest to others (X4, R8). 1: the request is
- * parked, and will be served from the start later. */
+ * parked without a thread, and will be served from the start later. */
 static int take_thread(const struct doors_call *call, struct error *err)
 {
     const char *who =
         call->who.tenant[0] ? call->who.tenant : http_source(call->http);
 
-    if (http_work_charge(doors_workers(call), who, stops_something(call)))
+    bool stops = stops_something(call);
+
+    if (http_work_charge(doors_workers(call), who, stops))
         return 0;
-    if (stops_something(call)) {
-        http_park(call->http, who);
+    if ((stops || (call->route && (call->route->flags & DOORS_WAITS))) &&
+        http_park(call->http, who, stops))
         return 1;
-    }
     (void)error_set(err, ERR_BUSY, "too many requests at once");
     (void)error_hint(err, "wait for some to be answered");
     return error_retry(err, 1);
@@ -180,6 +207,15 @@ static int check_room(const struct doors_call *call, struct error *err)
     return doors_need_room(call->doors, err);
 }
 
+int doors_need_second(const struct doors_call *call,
+                      const struct govern_request *rq, struct error *err)
+{
+    const struct core *core = call->doors->core;
+    const struct govern g = {core->policy, core->approvals};
+
+    return core->four_eyes ? govern_four_eyes(&g, rq, err) : 0;
+}
+
 /* The next name of a list, without the mark that it is needed. */
 static bool next_name(const char **list, char ret[32], bool *ret_needed)
 {
@@ -229,7 +265,8 @@ static int check_query(const struct doors_call *call, struct error *err)
                              name);
         known += value != NULL;
     }
-    if (known == count || call->door->any_query)
+    if (known == count || call->door->any_query ||
+        (call->route->flags & DOORS_ANY_QUERY))
         return 0;
     for (size_t i = 0; i < count; i++) {
         const char *asked = http_query_name(call->http, i);
@@ -304,10 +341,37 @@ void doors_identify(struct doors_call *call)
     call->actor.source = http_source(call->http);
 }
 
-void serve_request(void *ctx, struct http_request *req)
+/* What the handler needs may be on another node; then that node answers. */
+static int handle(struct doors_call *call, struct error *err)
 {
-    struct doors_call call = {
-        .doors = ctx, .http = req, .started_ns = clock_mono_ns()};
+    bool several = call->doors->nodes != NULL;
+    int r;
+
+    for (unsigned i = 0; i < DOORS_FORWARD_TRIES; i++) {
+        node_may_forward(several && !call->forwarded);
+        r = call->route->handle(call, err);
+        if (r == 0 && call->elsewhere) {
+            r = error_set(err, ERR_ELSEWHERE, "it is on another node");
+            (void)snprintf(err->node, sizeof(err->node), "%s",
+                           node_was_elsewhere());
+            call->elsewhere = false;
+        }
+        node_may_forward(false);
+        if (r != -ERR_ELSEWHERE)
+            return r;
+        r = doors_forward(call, err);
+        if (r <= 0)
+            return r;
+    }
+    return -(int)err->code;
+}
+
+static void serve(void *ctx, struct http_request *req, bool forwarded)
+{
+    struct doors_call call = {.doors = ctx,
+                              .http = req,
+                              .forwarded = forwarded,
+                              .started_ns = clock_mono_ns()};
     struct doors_part place[DOORS_PARAMS_MAX];
     struct doors_part parts[DOORS_PARAMS_MAX] = {{0}};
     struct error err;
@@ -318,7 +382,9 @@ void serve_request(void *ctx, struct http_request *req)
     call.door = doors_dispatch(http_path(req), &rest, place);
     call.route =
         doors_routes_find(call.door, http_method(req), rest, parts, allow);
-    r = authenticate(&call, &err);
+    r = forwarded ? doors_forwarded_adopt(&call, &err) : 0;
+    if (r == 0)
+        r = authenticate(&call, &err);
     doors_identify(&call);
     if (r == 0)
         r = take_thread(&call, &err);
@@ -339,10 +405,20 @@ void serve_request(void *ctx, struct http_request *req)
     if (r == 0)
         r = decode(&call, parts, call.params, &err);
     if (r == 0)
-        r = call.route->handle(&call, &err);
+        r = handle(&call, &err);
     if (r < 0)
         refuse(&call, &err);
     log_request(&call, r < 0 ? &err : NULL);
+}
+
+void serve_request(void *ctx, struct http_request *req)
+{
+    serve(ctx, req, false);
+}
+
+void serve_forwarded(void *ctx, struct http_request *req)
+{
+    serve(ctx, req, true);
 }
 
 struct http_work *doors_workers(const struct doors_call *call)

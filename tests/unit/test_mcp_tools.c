@@ -59,7 +59,7 @@ static void check_schema(const char *tool, const struct api_resource *r,
 static void test_table(void **state)
 {
     (void)state;
-    assert_int_equal(mcp_tools_count, 26);
+    assert_int_equal(mcp_tools_count, 35);
     for (size_t i = 0; i < mcp_tools_count; i++) {
         const struct mcp_tool *t = &mcp_tools[i];
 
@@ -286,17 +286,6 @@ static void test_match_is_bounded(void **state)
     assert_false(tool_text_match(pattern, path));
 }
 
-static void test_size(void **state)
-{
-    char text[32];
-
-    (void)state;
-    assert_string_equal(tool_text_size(0, text), "0 bytes");
-    assert_string_equal(tool_text_size(999, text), "999 bytes");
-    assert_string_equal(tool_text_size(1000, text), "1.0 KB");
-    assert_string_equal(tool_text_size(123456789, text), "123.5 MB");
-}
-
 /* ---- the report program ------------------------------------------------- */
 
 /* It goes into a here-document, so its end must not be in it. */
@@ -320,7 +309,6 @@ int main(void)
         cmocka_unit_test(test_quote),
         cmocka_unit_test(test_match),
         cmocka_unit_test(test_match_is_bounded),
-        cmocka_unit_test(test_size),
         cmocka_unit_test(test_report_program),
     };
 

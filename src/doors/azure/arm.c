@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "doors/azure/azure.h"
 #include "json/json.h"
+#include <stdlib.h>
 
 #define SESSIONS_MAX 600
 #define COOLDOWN_MIN_S 300
@@ -43,20 +44,35 @@ static int get_object(const json_t *object, const char *name, json_t **ret,
 }
 
 /* *ret is left as it was when it is absent. */
+/* Clients also send numbers as text: "300". */
+static bool read_number(const json_t *value, int64_t *ret)
+{
+    const char *text = json_string_value(value);
+    char *end;
+
+    if (!text)
+        return json_whole_number(value, ret);
+    if (!text[0] || strspn(text, "0123456789") != strlen(text) ||
+        strlen(text) > 18)
+        return false;
+    *ret = strtoll(text, &end, 10);
+    return true;
+}
+
 static int get_number(const json_t *object, const char *name, int64_t min,
                       int64_t max, int64_t *ret, struct error *err)
 {
     const json_t *value = get(object, name);
+    int64_t number;
 
     if (!value)
         return 0;
-    if (!json_is_integer(value) || json_integer_value(value) < min ||
-        json_integer_value(value) > max)
+    if (!read_number(value, &number) || number < min || number > max)
         return error_set(err, ERR_INVALID,
                          "property '%s' must be a whole number from %lld to "
                          "%lld",
                          name, (long long)min, (long long)max);
-    *ret = json_integer_value(value);
+    *ret = number;
     return 0;
 }
 
@@ -81,9 +97,23 @@ static const struct {
     const char *name;
     int kind; /* -1: not offered */
 } containers[] = {
-    {"PythonLTS", POOL_PYTHON}, {"Shell", POOL_SHELL}, {"NodeLTS", -1},
-    {"CustomContainer", -1},    {"GpuBase", -1},       {"CsharpLTS", -1},
+    {"PythonLTS", POOL_PYTHON},
+    {"Shell", POOL_SHELL},
+    {"NodeLTS", POOL_JAVASCRIPT},
+    {"CustomContainer", POOL_CUSTOM},
+    {"GpuBase", -1},
+    {"CsharpLTS", -1},
 };
+
+#define OFFERED "PythonLTS, NodeLTS, Shell or CustomContainer"
+
+static const char *container_name(enum pool_kind kind)
+{
+    for (size_t i = 0; i < ARRAY_SIZE(containers); i++)
+        if (containers[i].kind == (int)kind)
+            return containers[i].name;
+    return "PythonLTS";
+}
 
 static int read_container(const json_t *properties, struct pool_spec *ret,
                           struct error *err)
@@ -99,13 +129,64 @@ static int read_container(const json_t *properties, struct pool_spec *ret,
         if (containers[i].kind < 0)
             return error_set(err, ERR_INVALID,
                              "container type '%s' is not offered here; "
-                             "PythonLTS and Shell are",
+                             "choose " OFFERED,
                              containers[i].name);
         ret->kind = containers[i].kind;
         return 0;
     }
     return error_set(err, ERR_INVALID,
-                     "property 'containerType' must be PythonLTS or Shell");
+                     "property 'containerType' must be " OFFERED);
+}
+
+/* Copies a value into the details as it came. */
+static void keep(json_t *details, const json_t *from, const char *name)
+{
+    json_t *value = get(from, name);
+
+    if (value)
+        (void)json_object_set_new(details, name, json_deep_copy(value));
+}
+
+/* An image is a runtime that was imported here under the last part of its
+ * name: "registry/team/mine:1" is the runtime mine. */
+static int read_image(const json_t *properties, json_t *details,
+                      struct pool_spec *ret, char runtime[64],
+                      struct error *err)
+{
+    json_t *template;
+    const json_t *containers_;
+    const char *image, *name;
+    size_t len;
+    int r = get_object(properties, "customContainerTemplate", &template, err);
+
+    if (r == 0 && !template && ret->kind == POOL_CUSTOM)
+        return error_set(err, ERR_INVALID,
+                         "property 'customContainerTemplate' is missing: it "
+                         "names the image of a CustomContainer pool");
+    if (r < 0 || !template)
+        return r;
+    if (ret->kind >= 0 && ret->kind != POOL_CUSTOM)
+        return error_set(err, ERR_INVALID,
+                         "property 'customContainerTemplate' is for the "
+                         "container type CustomContainer");
+    containers_ = get(template, "containers");
+    image = json_string_value(get(json_array_get(containers_, 0), "image"));
+    if (json_array_size(containers_) != 1 || !image)
+        return error_set(err, ERR_INVALID,
+                         "property 'containers' must be an array of one "
+                         "container with an 'image'");
+    name = strrchr(image, '/');
+    name = name ? name + 1 : image;
+    len = strcspn(name, ":@");
+    if (len == 0 || len >= 64)
+        return error_set(err, ERR_INVALID,
+                         "property 'image' must name a runtime that was "
+                         "imported");
+    memcpy(runtime, name, len);
+    runtime[len] = '\0';
+    ret->runtime = runtime;
+    keep(details, properties, "customContainerTemplate");
+    return 0;
 }
 
 static int read_scale(const json_t *properties, struct pool_spec *ret,
@@ -148,7 +229,7 @@ static int read_lifecycle(const json_t *properties, struct pool_spec *ret,
     return r;
 }
 
-/* What they call enabled is every public address; policy may say no. */
+/* Azure's "enabled" is every public address; policy may deny it. */
 static int read_network(const json_t *properties, struct pool_spec *ret,
                         struct error *err)
 {
@@ -171,15 +252,6 @@ static int read_network(const json_t *properties, struct pool_spec *ret,
                       "property 'status' must be EgressDisabled or "
                       "EgressEnabled");
     return r;
-}
-
-/* Copies a value into the details as it came. */
-static void keep(json_t *details, const json_t *from, const char *name)
-{
-    json_t *value = get(from, name);
-
-    if (value)
-        (void)json_object_set_new(details, name, json_deep_copy(value));
 }
 
 static int keep_flag(json_t *details, const json_t *from, const char *name,
@@ -248,7 +320,7 @@ static int read_top(const json_t *body, json_t *details, struct error *err)
 }
 
 int azure_arm_read(const json_t *body, json_t *details, struct pool_spec *ret,
-                   struct error *err)
+                   char ret_runtime[64], struct error *err)
 {
     struct pool_spec spec = {.kind = -1,
                              .ready = -1,
@@ -265,6 +337,8 @@ int azure_arm_read(const json_t *body, json_t *details, struct pool_spec *ret,
                      "the service itself makes and ends sessions", err);
     if (r == 0 && properties)
         r = read_container(properties, &spec, err);
+    if (r == 0 && properties)
+        r = read_image(properties, details, &spec, ret_runtime, err);
     if (r == 0 && properties)
         r = read_scale(properties, &spec, err);
     if (r == 0 && properties)
@@ -371,8 +445,8 @@ static void encode_properties(struct json_writer *w,
 {
     json_write_open(w, "properties", '{');
     json_write_string(w, "poolManagementType", "Dynamic");
-    json_write_string(w, "containerType",
-                      pool->kind == POOL_SHELL ? "Shell" : "PythonLTS");
+    json_write_string(w, "containerType", container_name(pool->kind));
+    encode_kept(w, details, "customContainerTemplate");
     json_write_open(w, "scaleConfiguration", '{');
     json_write_int(w, "maxConcurrentSessions", pool->max_sessions);
     json_write_close(w, '}');
@@ -404,7 +478,7 @@ void azure_arm_encode(struct doors_call *call, struct json_writer *w,
              "/subscriptions/%s/resourceGroups/%s/providers/"
              "Microsoft.App/sessionPools/%s",
              call->place[AZURE_SUBSCRIPTION], group, pool->name);
-    buf_adds(&endpoint, doors_url_origin(call));
+    buf_adds(&endpoint, doors_url_base(call));
     buf_adds(&endpoint, "/subscriptions/");
     doors_url_escape(&endpoint, call->place[AZURE_SUBSCRIPTION], false);
     buf_adds(&endpoint, "/resourceGroups/");

@@ -4,11 +4,14 @@
  * that clients of session pools work here with nothing changed but the pool's
  * address. How the pieces work together:
  *
- * path.c finds the pool in a path; ask.c reads version, pool and identifier;
- * executions.c, files.c, upload.c, sessions.c and metadata.c are the data
- * plane, body.c, value.c, listing.c and encode.c what they share; pools.c,
- * arm.c and credentials.c are the control plane; refuse.c says no in this
- * dialect. Three families of shapes came one after the other: A (python/…),
+ *   path.c        routes; finds the pool in a path
+ *   ask.c         version, pool and identifier of a request
+ *   executions.c, files.c, upload.c, sessions.c, metadata.c   data plane
+ *   body.c, encode.c                what these read and write
+ *   pools.c, arm.c, credentials.c   control plane
+ *   refuse.c      errors in this dialect
+ *
+ * Three families of shapes came one after the other: A (python/…),
  * B (code/execute, all in "properties") and C (executions, flat). For
  * executions the path says which, for files the version.
  */
@@ -18,7 +21,7 @@
 #include <jansson.h>
 
 #include "doors/doors.h"
-#include "session/session.h"
+#include "execution/execution.h"
 
 struct json_writer;
 
@@ -50,7 +53,7 @@ enum azure_version { /* in order of age; none is for calls that name none */
     AZURE_UNKNOWN
 };
 
-/* What call->place holds; "" for what the path does not say. */
+/* Members of call->place; "" for parts that the path lacks. */
 enum azure_place {
     AZURE_POOL,
     AZURE_SUBSCRIPTION,
@@ -142,7 +145,7 @@ int azure_body_run(const json_t *body, enum azure_family family,
                    struct azure_run *ret, const char **ret_code,
                    struct error *err);
 
-/* ---- value.c: pure ------------------------------------------------------ */
+/* ---- body.c: values ----------------------------------------------------- */
 
 /* A value as the interpreter shows it, as JSON: a number, the content of a
  * quoted text, or the text itself. */
@@ -191,17 +194,17 @@ void azure_encode_respond(struct doors_call *call, unsigned status,
                           struct buf *body);
 void azure_encode_empty(struct doors_call *call, unsigned status);
 
-struct azure_shape { /* how an execution is told */
+struct azure_shape { /* how an execution is encoded */
     enum azure_family family;
     const char *identifier;
     const char *type_text; /* executionType */
     int64_t output_max;    /* -1: all of it */
-    bool last;             /* nobody will ask again: a held one has failed */
+    bool last;             /* the only answer: a held execution has failed */
 };
 void azure_encode_execution(struct execution *e,
                             const struct azure_shape *shape, struct buf *out);
 
-/* ---- listing.c: files and folders --------------------------------------- */
+/* ---- files.c: files and folders ----------------------------------------- */
 
 struct azure_entry {
     char *path; /* below the data root; owned */
@@ -246,10 +249,10 @@ void azure_files_encode_one(struct json_writer *w, const struct azure_ask *ask,
 
 /* ---- arm.c: the pool resource ------------------------------------------- */
 
-/* Reads a body of PUT or PATCH. details: what is kept for this door, changed
- * in place; ret borrows nothing from it. Pure. */
+/* Reads a body of PUT or PATCH. details: the door's stored properties, changed
+ * in place; ret borrows nothing from it, but perhaps ret_runtime. Pure. */
 int azure_arm_read(const json_t *body, json_t *details, struct pool_spec *ret,
-                   struct error *err);
+                   char ret_runtime[64], struct error *err);
 /* The details of a pool as an object; owned by caller. */
 json_t *azure_arm_details(const struct pool_info *pool);
 /* details to text; owned by caller; NULL when memory is out. */
@@ -264,8 +267,8 @@ bool azure_arm_here(const struct doors_call *call,
 
 /* ---- refuse.c ----------------------------------------------------------- */
 
-/* What refuse() is to call the error that is about to be returned; both
- * borrowed for the request; target may be NULL. */
+/* The code and target of the error that is about to be returned; both borrowed
+ * for the request; target may be NULL. */
 void azure_refuse_as(struct doors_call *call, const char *code,
                      const char *target);
 void azure_refuse(struct doors_call *call, const struct error *err);

@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "doors/azure/azure.h"
+#include "govern/govern.h"
 #include "json/json.h"
 
 #define KEYS "mcpKeys"
@@ -107,6 +108,23 @@ static int remember(struct doors_call *call, const struct pool_info *pool,
                             &spec, &made, &now, err);
 }
 
+/* Both calls make a key, and a rotation ends the others. */
+static int hold_pool_key(struct doors_call *call, const char *pool,
+                         bool rotate, struct error *err)
+{
+    struct govern_request rq = govern_change(&call->actor);
+    char *summary cleanup(mem_free) =
+        xasprintf(rotate ? "replace the keys for the MCP endpoint of pool %s"
+                         : "create a key for the MCP endpoint of pool %s",
+                  pool);
+
+    rq.object = pool;
+    rq.summary = summary;
+    govern_add(&rq, "change", rotate ? "key.rotate" : "key.create");
+    govern_add(&rq, "pool", pool);
+    return doors_need_second(call, &rq, err);
+}
+
 /* until_ms: those beyond `most` end then; 0: at once. */
 static int issue(struct doors_call *call, size_t most, int64_t until_ms,
                  struct error *err)
@@ -130,6 +148,8 @@ static int issue(struct doors_call *call, size_t most, int64_t until_ms,
         r = error_set(err, ERR_CONFLICT,
                       "the keys of a pool of the configuration are not "
                       "remembered with it; revoke them by their ids");
+    if (r == 0)
+        r = hold_pool_key(call, pool.name, most == 1, err);
     if (r < 0)
         return r;
     (void)snprintf(name, sizeof(name), "mcp %.56s", pool.name);

@@ -2,8 +2,8 @@
 /*
  * Answers of the Azure dialect: what all of them carry, and an execution in
  * the shape of each family. Runs on a worker of the daemon. Errors in the
- * client's code are no errors of HTTP: they are told in "stderr", the
- * message, then the traceback, its last line naming the exception.
+ * client's code are not HTTP errors: "stderr" has the message, then the
+ * traceback, whose last line names the exception.
  */
 #include <stdio.h>
 #include <string.h>
@@ -69,7 +69,7 @@ static void line_end(struct buf *b)
         buf_adds(b, "\n");
 }
 
-static void add_error(const struct doors_outcome *o, struct buf *out)
+static void add_error(const struct exec_digest *o, struct buf *out)
 {
     line_end(out);
     buf_add(out, o->error_message, o->error_message_len);
@@ -85,18 +85,21 @@ static void add_error(const struct doors_outcome *o, struct buf *out)
 
 /* All that went wrong, as text. */
 static void add_stderr(const struct exec_info *info,
-                       const struct doors_outcome *o, struct buf *out)
+                       const struct exec_digest *o, struct buf *out)
 {
-    bool python = info->language == EXEC_PYTHON;
+    bool cell = info->exit_code < 0; /* no command, which prints its own */
 
-    if (info->outcome == OUTCOME_TIMEOUT) { /* clients look at the start */
+    if (info->outcome == OUTCOME_TIMEOUT) /* clients look at the start */
         buf_addf(out, TIMED_OUT ": %s\n", info->failure ? info->failure : "");
+    if (info->notice)
+        buf_addf(out, "%s\n", info->notice);
+    if (info->outcome == OUTCOME_TIMEOUT) {
         buf_add(out, o->stderr_text.data, o->stderr_text.len);
         return;
     }
     buf_add(out, o->stderr_text.data, o->stderr_text.len);
     if (info->outcome != OUTCOME_OK && info->failure &&
-        (python || info->outcome != OUTCOME_ERROR)) {
+        (cell || info->outcome != OUTCOME_ERROR)) {
         line_end(out);
         if (info->outcome == OUTCOME_OOM)
             buf_adds(out, info->interpreter_lost ? "Kernel restarted: "
@@ -107,12 +110,12 @@ static void add_stderr(const struct exec_info *info,
         line_end(out);
         buf_addf(out, "warning: %s\n", info->warning);
     }
-    if (python && o->has_error)
+    if (cell && o->has_error)
         add_error(o, out);
 }
 
 static void encode_image(struct json_writer *w, const char *key,
-                         const struct doors_image *image)
+                         const struct exec_image *image)
 {
     const char *format = strchr(image->type, '/');
     size_t len;
@@ -129,12 +132,14 @@ static void encode_image(struct json_writer *w, const char *key,
 /* Of several pictures the first that was shown: no client takes more. */
 static void encode_value(struct json_writer *w, const char *key,
                          const struct exec_info *info,
-                         const struct doors_outcome *o)
+                         const struct exec_digest *o)
 {
     if (info->outcome != OUTCOME_OK)
         json_write_string(w, key, NULL);
     else if (o->image_count)
         encode_image(w, key, &o->images[0]);
+    else if (o->has_result && o->result_opaque)
+        json_write_text(w, key, o->result_text, o->result_text_len);
     else if (o->has_result)
         azure_value_write(w, key, o->result, o->result_len);
     else
@@ -155,15 +160,22 @@ static void encode_fields(struct json_writer *w, struct execution *e,
                           const struct exec_info *info, const char *value,
                           int64_t max)
 {
+    struct buf output cleanup(buf_done) = {0};
     struct buf errors cleanup(buf_done) = {0};
-    struct doors_outcome o cleanup(doors_outcome_done) = {.has_error = false};
+    size_t tail;
+    struct exec_digest o cleanup(execution_digest_done) = {.has_error = false};
 
-    doors_outcome_read(e, &o);
+    execution_digest_read(e, &o);
+    execution_digest_output(&o, &output, &tail);
     add_stderr(info, &o, &errors);
-    encode_stream(w, "stdout", &o.stdout_text, max);
+    encode_stream(w, "stdout", &output, max);
     encode_stream(w, "stderr", &errors, max);
     if (value)
         encode_value(w, value, info, &o);
+    /* Documents of Node pools name it so in every family. */
+    if (value && info->language == EXEC_JAVASCRIPT &&
+        strcmp(value, "result") == 0)
+        encode_value(w, "executionResult", info, &o);
     json_write_int(w, "executionTimeInMilliseconds", (int64_t)info->wall_ms);
 }
 
@@ -238,8 +250,8 @@ static void say_held(struct exec_info *info, char *text, size_t size)
     char guid[37];
 
     (void)snprintf(text, size,
-                   "Pending approval: this has not run. %s waits for somebody "
-                   "with the scope 'approve' who is not the one that asked "
+                   "Pending approval: this has not run. %s waits for a person "
+                   "with the scope 'approve' who did not make the request "
                    "(glovebox approvals approve %s). Once approved it runs by "
                    "itself, as execution %s.",
                    info->approval, info->approval,

@@ -81,8 +81,7 @@ static int64_t choose_output(const struct azure_ask *ask, int64_t asked)
                : -1;
 }
 
-/* ---- what is remembered of an asynchronous run ---------------------------
- */
+/* ---- what is remembered of an asynchronous run -------------------------- */
 
 /* arena */
 static const char *note_shape(struct doors_call *call,
@@ -130,7 +129,7 @@ static void add_number(struct doors_call *call, const char *name,
     http_add_header(call->http, name, text);
 }
 
-/* What the service tells of its own work, in milliseconds. */
+/* The time of the service's own work, in milliseconds. */
 static void add_timings(struct doors_call *call, const struct azure_ask *ask,
                         const struct exec_info *info)
 {
@@ -160,7 +159,7 @@ static void add_location(struct doors_call *call, const struct azure_ask *ask,
 
     while (len && path[len - 1] == '/')
         len--;
-    buf_adds(&url, doors_url_origin(call));
+    buf_adds(&url, doors_url_base(call));
     buf_add(&url, path, len);
     buf_addf(&url, "/%s?", guid);
     if (http_query(call->http, "api-version", &version, &ignored) == 0 &&
@@ -211,12 +210,16 @@ static int run(struct doors_call *call, const struct azure_ask *ask,
 
     if (what->async) {
         spec.metadata = note_shape(call, shape);
-        r = session_submit(call->doors->sessions, &call->actor,
-                           ask->session.id, &spec, doors_submit,
-                           doors_workers(call), &e, err);
+        r = execution_submit(call->doors->sessions, &call->actor,
+                             ask->session.id, &spec, doors_submit,
+                             doors_workers(call), &e, err);
     } else {
-        r = session_execute(call->doors->sessions, &call->actor,
-                            ask->session.id, &spec, &e, err);
+        /* No one would read the answer, and the next call would wait for it.
+         */
+        spec.left = doors_left;
+        spec.left_ctx = call->http;
+        r = execution_run(call->doors->sessions, &call->actor, ask->session.id,
+                          &spec, &e, err);
     }
     if (r == 0)
         respond(call, ask, shape, e, what->async);

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Paths, names and ids of the Azure dialect. Pure; runs in the daemon before
- * anything is known of a request, so it only looks. The pool's address is one
- * opaque base to clients: whatever stands before it does not matter, and a
- * path below …/providers/Microsoft.App/sessionPools/{pool} is the pool's own
- * unless it is the pool itself.
+ * Paths, names, ids and routes of the Azure dialect. Pure: it runs before
+ * anything is known of a request. The address of a pool is one opaque base to
+ * clients: what precedes it does not matter, and a path below
+ * …/providers/Microsoft.App/sessionPools/{pool} belongs to the pool unless it
+ * is the pool itself. Any call that names a session may create it, so all
+ * routes need the scope to execute; those of files need theirs as well.
  */
 #include <ctype.h>
 #include <stdio.h>
@@ -67,8 +68,8 @@ static const struct {
     {"/regenerateCredentials", AZURE_MANAGED "rotation"},
 };
 
-/* What is done to the pool itself, or NULL. */
-static const char *managed(const char *rest)
+/* The management operation on the pool itself, or NULL. */
+static const char *is_managed(const char *rest)
 {
     size_t len = strlen(rest);
 
@@ -82,7 +83,7 @@ static const char *managed(const char *rest)
 }
 
 /* Behind the pool's name: an identifier may come before the call. */
-static const char *inside(const char *rest, struct doors_part *ret)
+static const char *path_in_pool(const char *rest, struct doors_part *ret)
 {
     static const char segment[] = "/identifier/";
     size_t n = sizeof(segment) - 1;
@@ -104,6 +105,24 @@ static const char *inside(const char *rest, struct doors_part *ret)
     return rest;
 }
 
+/* A call of the data plane right at the origin, for clients that were given
+ * the address of the service alone: it goes to the first pool. */
+static bool is_bare(const char *path)
+{
+    static const char *const calls[] = {
+        "/python",       "/code",     "/executions",  "/files",     "/session",
+        "/listSessions", "/metadata", "/.management", "/identifier"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(calls); i++) {
+        size_t len = strlen(calls[i]);
+
+        if (strncasecmp(path, calls[i], len) == 0 &&
+            (path[len] == '/' || path[len] == '\0'))
+            return true;
+    }
+    return false;
+}
+
 const char *azure_path_enter(const char *path,
                              struct doors_part ret[DOORS_PARAMS_MAX])
 {
@@ -120,7 +139,7 @@ const char *azure_path_enter(const char *path,
     } else {
         at = find_parts(path, strlen(path), POOLS);
         if (!at)
-            return NULL;
+            return is_bare(path) ? path_in_pool(path, ret) : NULL;
         before = (size_t)(at - path);
         ret[AZURE_SUBSCRIPTION] = part_after(path, before, "/subscriptions");
         ret[AZURE_GROUP] = part_after(path, before, "/resourceGroups");
@@ -135,8 +154,8 @@ const char *azure_path_enter(const char *path,
         return NULL;
     ret[AZURE_POOL] = (struct doors_part){name, len};
     managing =
-        at && is_provider(path, before, ret) ? managed(name + len) : NULL;
-    return managing ? managing : inside(name + len, ret);
+        at && is_provider(path, before, ret) ? is_managed(name + len) : NULL;
+    return managing ? managing : path_in_pool(name + len, ret);
 }
 
 /* ---- names of files ----------------------------------------------------- */
@@ -284,3 +303,67 @@ bool azure_path_unguid(const char *guid, const char *prefix, char ret[ID_MAX])
     (void)snprintf(ret, ID_MAX, "%.20s_%s", prefix, hex);
     return ids_valid(prefix, ret);
 }
+
+/* ---- routes ------------------------------------------------------------- */
+
+#define READ (AUTH_EXECUTE | AUTH_FILES_READ)
+#define WRITE (AUTH_EXECUTE | AUTH_FILES_WRITE)
+
+#define ROW_AS(method, pattern, handle, scope, flags)                         \
+    {                                                                         \
+        method, pattern, handle, scope, flags, NULL, NULL, NULL, NULL, NULL,  \
+            NULL                                                              \
+    }
+#define ROW(method, pattern, handle, scope)                                   \
+    ROW_AS(method, pattern, handle, scope, 0)
+
+static const struct doors_route routes[] = {
+    ROW("POST", "/python/execute", azure_executions_legacy, AUTH_EXECUTE),
+    ROW("POST", "/python/uploadFile", azure_upload_legacy, WRITE),
+    ROW("GET", "/python/files", azure_files_legacy, READ),
+    ROW("GET", "/python/downloadFile", azure_files_fetch, READ),
+
+    ROW("POST", "/code/execute", azure_executions_wrapped, AUTH_EXECUTE),
+    ROW("POST", "/executions", azure_executions_create, AUTH_EXECUTE),
+    ROW("GET", "/executions/{id}", azure_executions_get, AUTH_EXECUTE),
+
+    ROW("GET", "/files", azure_files_list, READ),
+    ROW("POST", "/files", azure_upload, WRITE),
+    ROW("POST", "/files/upload", azure_upload, WRITE),
+    ROW("GET", "/files/{name...}", azure_files_get, READ),
+    ROW("DELETE", "/files/{name...}", azure_files_delete, WRITE),
+
+    ROW("GET", "/session", azure_sessions_get, AUTH_EXECUTE),
+    ROW("DELETE", "/session", azure_sessions_delete, AUTH_EXECUTE),
+    ROW("GET", "/listSessions", azure_sessions_list, AUTH_EXECUTE),
+    ROW("GET", "/metadata", azure_metadata_get, AUTH_EXECUTE),
+    ROW_AS("POST", "/.management/stopSession", azure_sessions_stop,
+           AUTH_EXECUTE, DOORS_FREES | DOORS_STOPS),
+    ROW_AS("POST", "/.management/getSession", azure_sessions_look,
+           AUTH_EXECUTE, DOORS_FREES),
+    ROW_AS("POST", "/.management/listSessions", azure_sessions_listed,
+           AUTH_EXECUTE, DOORS_FREES),
+
+    /* What path.c makes of …/providers/Microsoft.App/sessionPools */
+    ROW("GET", AZURE_MANAGED "pools", azure_pools_list, AUTH_ADMIN),
+    ROW("GET", AZURE_MANAGED "pool", azure_pools_get, AUTH_ADMIN),
+    ROW("PUT", AZURE_MANAGED "pool", azure_pools_put, AUTH_ADMIN),
+    ROW("PATCH", AZURE_MANAGED "pool", azure_pools_patch, AUTH_ADMIN),
+    ROW("DELETE", AZURE_MANAGED "pool", azure_pools_delete, AUTH_ADMIN),
+    ROW_AS("POST", AZURE_MANAGED "credentials", azure_credentials_fetch,
+           AUTH_ADMIN, DOORS_FREES),
+    ROW_AS("POST", AZURE_MANAGED "rotation", azure_credentials_rotate,
+           AUTH_ADMIN, DOORS_FREES),
+};
+
+const struct doors_door doors_azure = {
+    .name = "azure",
+    .enter = azure_path_enter,
+    .routes = routes,
+    .count = ARRAY_SIZE(routes),
+    .refuse = azure_refuse,
+    .shares = true, /* identifiers are a pool's */
+    .any_query = true,
+    .slash = true,
+    .body_bytes = AZURE_UPLOAD_MAX + AZURE_FORM_MAX,
+};

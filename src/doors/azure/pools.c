@@ -119,8 +119,7 @@ static void note_place(struct doors_call *call, json_t *details)
                               json_string(call->place[AZURE_GROUP]));
 }
 
-/* What a PUT does not say goes back to the default; keys are not the
- * client's to forget. */
+/* A PUT resets omitted properties to their defaults, but never the keys. */
 static json_t *fresh_details(const struct pool_info *was)
 {
     json_t *before cleanup(json_unref) = azure_arm_details(was);
@@ -140,6 +139,7 @@ static int change(struct doors_call *call, bool patch, struct error *err)
     json_t *details cleanup(json_unref) = NULL;
     char *text cleanup(mem_free) = NULL;
     struct pool_spec spec;
+    char runtime[64];
     bool old = false, made, there = false;
     int r = ask_old(call, &old, err);
 
@@ -155,7 +155,7 @@ static int change(struct doors_call *call, bool patch, struct error *err)
     if (r < 0)
         return r;
     details = patch ? azure_arm_details(&was) : fresh_details(&was);
-    r = azure_arm_read(body, details, &spec, err);
+    r = azure_arm_read(body, details, &spec, runtime, err);
     if (r < 0)
         return r;
     if (!there && spec.kind < 0)
@@ -188,7 +188,7 @@ int azure_pools_patch(struct doors_call *call, struct error *err)
     return change(call, true, err);
 }
 
-/* One that is not there is as good as deleted. */
+/* Deleting a pool that does not exist succeeds. */
 int azure_pools_delete(struct doors_call *call, struct error *err)
 {
     struct pool_info pool cleanup(pool_info_done) = {.details = NULL};

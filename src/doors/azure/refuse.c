@@ -2,8 +2,8 @@
 /*
  * Saying no in the Azure dialect. Runs on a worker of the daemon. Names that
  * clients look for are chosen by handlers; the rest comes from the one table
- * below. A bad token and an unknown version get no body, as the service has
- * it.
+ * below. The hosted service answers a bad token and an unknown version with an
+ * empty 401; ours has the body of every other error, which clients show.
  */
 #include <stdio.h>
 #include <string.h>
@@ -43,6 +43,7 @@ static const struct {
     [ERR_RANGE] = {"RequestedRangeNotSatisfiable", NULL},
     [ERR_LOCKED] = {"Locked", NULL},
     [ERR_APPROVAL] = {"PendingApproval", NULL},
+    [ERR_UNSUPPORTED] = {AZURE_UNSUPPORTED, NULL},
     [ERR_LIMIT] = {"TooManyRequests", NULL},
     [ERR_BUSY] = {"TooManyRequests", NULL},
     [ERR_SPACE] = {"InsufficientStorage", NULL},
@@ -89,7 +90,7 @@ static void encode(const struct doors_call *call, const struct error *err,
     struct json_writer w = {.out = out};
     const char *id = http_id(call->http), *hex = strchr(id, '_');
 
-    buf_adds(&text, ours ? "something failed on our side; the log has it "
+    buf_adds(&text, ours ? "an internal error; the log has it "
                            "under this trace id"
                          : err->message);
     if (err->hint[0] && !ours)
@@ -114,12 +115,9 @@ void azure_refuse(struct doors_call *call, const struct error *err)
     const char *code;
     char seconds[16];
 
-    if (status == 401) {
+    code = status == 401 ? "Unauthorized" : name_of(call, err, management);
+    if (status == 401)
         http_add_header(call->http, "WWW-Authenticate", "Bearer");
-        azure_encode_empty(call, status);
-        return;
-    }
-    code = name_of(call, err, management);
     if (!call->route && err->code == ERR_NOT_FOUND)
         code = AZURE_INVALID;
     if (err->retry_after_s > 0 || status == 429) {

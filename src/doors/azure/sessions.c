@@ -150,7 +150,7 @@ static const char *next_link(struct doors_call *call, unsigned skip)
     const char *version = NULL;
     struct error ignored;
 
-    buf_adds(&url, doors_url_origin(call));
+    buf_adds(&url, doors_url_base(call));
     buf_addf(&url, "%s?skip=%u", http_path(call->http), skip);
     if (http_query(call->http, "api-version", &version, &ignored) == 0 &&
         version)

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who may come in at all, in this order: no web page that was not invited
- * (Origin, and Host where we listen on loopback only: M1), then nobody
- * without a key. Runs on a worker of the daemon before a byte of the body is
- * looked at. Also what a client is told about getting in: challenges, the
- * metadata of RFC 9728, CORS.
+ * Admission of MCP requests: first Origin, and Host if the service listens on
+ * loopback only (M1), then the key. Runs on a worker of the daemon before a
+ * byte of the body is read. Also writes what clients need to authenticate:
+ * challenges, the metadata of RFC 9728, CORS headers.
  */
 #include <stdio.h>
 #include <string.h>
@@ -42,8 +41,17 @@ static bool listens_locally(const struct conf *c)
            strcmp(c->listen_host, "::1") == 0;
 }
 
+/* The host of public_url, by which a proxy may forward requests. */
+static bool is_public_host(const struct conf *c, const char *host)
+{
+    const char *own = c->public_url ? strstr(c->public_url, "://") : NULL;
+
+    return own && strlen(host) == strcspn(own + 3, "/") &&
+           strncasecmp(own + 3, host, strlen(host)) == 0;
+}
+
 /* One of mcp_origins, exactly but for case. */
-static bool is_invited(const struct conf *c, const char *origin)
+static bool is_allowed_origin(const struct conf *c, const char *origin)
 {
     const char *list = c->mcp_origins;
 
@@ -57,8 +65,8 @@ static bool is_invited(const struct conf *c, const char *origin)
     return false;
 }
 
-/* A page this very listener has served: nobody else can be at that name. */
-static bool is_own(const char *origin, const char *host)
+/* The origin is this listener's own: no other site can have that name. */
+static bool is_own_origin(const char *origin, const char *host)
 {
     const char *authority = strstr(origin, "://");
 
@@ -80,13 +88,14 @@ int mcp_gate_origin(struct doors_call *call)
     const char *host = http_header(call->http, "Host");
     const char *origin = http_header(call->http, "Origin");
 
-    if (listens_locally(c) && (!host || !mcp_gate_loopback(host)))
+    if (listens_locally(c) &&
+        (!host || (!mcp_gate_loopback(host) && !is_public_host(c, host))))
         return mcp_reply_refusef(call, 403, NULL, RPC_INVALID,
                                  "the Host header does not name this "
                                  "machine");
     if (!origin)
         return 0;
-    if (!is_invited(c, origin) && !is_own(origin, host))
+    if (!is_allowed_origin(c, origin) && !is_own_origin(origin, host))
         return mcp_reply_refusef(call, 403, NULL, RPC_INVALID,
                                  "pages of this origin are not allowed here");
     allow_origin(call, origin);
@@ -100,7 +109,7 @@ void mcp_gate_preflight(struct doors_call *call)
 
     http_add_header(call->http, "Access-Control-Allow-Methods",
                     "POST, GET, DELETE");
-    /* Whatever it wants to send: Mcp-Param-* have names of their own. */
+    /* Any header: Mcp-Param-* have names of their own. */
     http_add_header(call->http, "Access-Control-Allow-Headers",
                     asked ? asked
                           : "Authorization, Content-Type, Accept, "
@@ -112,30 +121,31 @@ void mcp_gate_preflight(struct doors_call *call)
 
 /* ---- keys --------------------------------------------------------------- */
 
-/* Who issues tokens besides our own keys; "" : nobody. */
-static const char *issuer(const struct doors_call *call)
+/* The configured token issuer; "" : none. */
+static const char *token_issuer(const struct doors_call *call)
 {
     const char *url = call->doors->conf->jwt_issuer;
 
     return url ? url : "";
 }
 
-static void challenge(struct doors_call *call, const char *more)
+static void send_challenge(struct doors_call *call, const char *more)
 {
     struct arena *arena = http_arena(call->http);
     const char *text = "Bearer";
 
-    if (issuer(call)[0])
+    if (token_issuer(call)[0])
         text = arena_printf(
             arena, "Bearer resource_metadata=\"%s" METADATA "/mcp\"%s%s",
-            doors_url_origin(call), more[0] ? ", " : "", more);
+            doors_url_base(call), more[0] ? ", " : "", more);
     else if (more[0])
         text = arena_printf(arena, "Bearer %s", more);
     http_add_header(call->http, "WWW-Authenticate", text);
 }
 
 /* A pool of the Azure kind takes its key in a header of its own only. */
-static const char *credential(const struct doors_call *call, bool azure)
+static const char *request_credential(const struct doors_call *call,
+                                      bool azure)
 {
     const char *key;
 
@@ -149,9 +159,9 @@ int mcp_gate_key(struct doors_call *call, bool azure)
 {
     struct error err;
 
-    if (doors_authenticate(call, credential(call, azure), &err) < 0) {
+    if (doors_authenticate(call, request_credential(call, azure), &err) < 0) {
         if (err.code == ERR_UNAUTHENTICATED)
-            challenge(call, "");
+            send_challenge(call, "");
         return mcp_reply_refusef(call, http_status_of(err.code), NULL,
                                  RPC_INVALID, "%s%s%s", err.message,
                                  err.hint[0] ? "; " : "", err.hint);
@@ -178,7 +188,7 @@ int mcp_need_scope(struct mcp_exchange *x, uint32_t scope)
         return 0;
     x->scope = scope;
     return mcp_rpc_fault(&x->fault, RPC_INVALID, NULL,
-                         "this key may not do that; it needs the scope '%s'",
+                         "this needs the scope '%s', which the key lacks",
                          auth_scopes_format(scope, names));
 }
 
@@ -196,9 +206,10 @@ void mcp_gate_scope(struct mcp_exchange *x)
                 &(struct audit_event){.action = "request.refused",
                                       .result = "forbidden",
                                       .detail = detail});
-    challenge(call, arena_printf(x->arena,
-                                 "error=\"insufficient_scope\", scope=\"%s\"",
-                                 names));
+    send_challenge(call,
+                   arena_printf(x->arena,
+                                "error=\"insufficient_scope\", scope=\"%s\"",
+                                names));
     x->answered = true;
     mcp_reply_refuse(call, 403, x->msg.id, &x->fault);
 }
@@ -207,7 +218,7 @@ void mcp_gate_scope(struct mcp_exchange *x)
 
 int mcp_gate_metadata(struct doors_call *call, struct error *err)
 {
-    const char *from = issuer(call);
+    const char *from = token_issuer(call);
     struct buf body = {0};
     struct json_writer w = {.out = &body};
     static const char *const scopes[] = {"execute", "files:read",
@@ -216,9 +227,9 @@ int mcp_gate_metadata(struct doors_call *call, struct error *err)
     if (!from[0])
         return error_set(err, ERR_NOT_FOUND, "no such path");
     json_write_open(&w, NULL, '{');
-    json_write_string(&w, "resource",
-                      arena_printf(http_arena(call->http), "%s/mcp",
-                                   doors_url_origin(call)));
+    json_write_string(
+        &w, "resource",
+        arena_printf(http_arena(call->http), "%s/mcp", doors_url_base(call)));
     json_write_open(&w, "authorization_servers", '[');
     json_write_string(&w, NULL, from);
     json_write_close(&w, ']');

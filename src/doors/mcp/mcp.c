@@ -1,34 +1,31 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The MCP door's state between requests: legacy sessions, tasks, listeners for
- * changes. Opened and closed with the doors (dispatch.c). Only tasks are kept
- * on disk; after a restart clients begin a new session.
+ * The state of the MCP API between requests: legacy sessions, tasks,
+ * listeners. Opened and closed with the doors (dispatch.c). Only tasks are
+ * kept on disk; after a restart clients create a new session.
  */
-#include <signal.h>
-
 #include "base/mem.h"
+#include "base/thread.h"
 #include "doors/mcp/mcp_int.h"
 
 int mcp_open(struct doors *doors, struct error *err)
 {
     struct mcp *m = xcalloc(1, sizeof(*m));
-    sigset_t all, before;
-    int r;
+    int rc;
 
     m->doors = doors;
     ids_random(m->secret, sizeof(m->secret));
-    (void)pthread_mutex_init(&m->lock, NULL); /* these cannot fail on Linux */
-    (void)pthread_cond_init(&m->tick, NULL);
-    /* Signals are main's. */
-    (void)sigfillset(&all);
-    (void)pthread_sigmask(SIG_SETMASK, &all, &before);
-    r = pthread_create(&m->thread, NULL, mcp_watch_run, m);
-    (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (r != 0) {
+    mutex_init(&m->lock);
+    worker_init(&m->watcher);
+    rc = worker_start(&m->watcher, "mcp-watch", mcp_watch_run, m, err);
+    if (rc < 0) {
+        worker_done(&m->watcher);
+        mutex_done(&m->lock);
         free(m);
-        return error_errno(err, ERR_INTERNAL, r, "cannot start a thread");
+        return rc;
     }
     doors->mcp = m;
+    mcp_toolbox_open(doors);
     return 0;
 }
 
@@ -38,11 +35,8 @@ void mcp_stop(struct doors *doors)
 
     if (!m || m->stopping)
         return;
-    (void)pthread_mutex_lock(&m->lock);
     m->stopping = true;
-    (void)pthread_cond_signal(&m->tick);
-    (void)pthread_mutex_unlock(&m->lock);
-    (void)pthread_join(m->thread, NULL);
+    worker_stop(&m->watcher);
     mcp_task_stop(m);
     mcp_listen_stop(m);
     mcp_session_stop(m);
@@ -58,15 +52,23 @@ void mcp_close(struct doors *doors)
     mcp_session_sweep(m, true);
     while (m->listeners)
         mcp_listen_remove(m, m->listeners);
-    while (m->tasks) {
-        struct mcp_task *t = m->tasks;
-
-        m->tasks = mcp_task_next(t);
-        mcp_task_unref(t);
-    }
+    mcp_task_close(m);
     mcp_state_close(m);
-    (void)pthread_cond_destroy(&m->tick);
-    (void)pthread_mutex_destroy(&m->lock);
+    worker_done(&m->watcher);
+    mutex_done(&m->lock);
     doors->mcp = NULL;
     free(m);
 }
+
+/* ---- fixtures of test builds -------------------------------------------- */
+
+/* tests/mcp/ defines what the conformance suite expects; its definitions
+ * replace these weak ones. */
+__attribute__((weak)) const struct mcp_tool *const mcp_fixture_tools = NULL;
+__attribute__((weak)) const size_t mcp_fixture_tools_count = 0;
+__attribute__((weak)) const struct mcp_resource *const mcp_fixture_resources =
+    NULL;
+__attribute__((weak)) const size_t mcp_fixture_resources_count = 0;
+__attribute__((weak)) const struct mcp_prompt *const mcp_fixture_prompts =
+    NULL;
+__attribute__((weak)) const size_t mcp_fixture_prompts_count = 0;

@@ -4,27 +4,24 @@
  * the protocol, over the same core as every door. How the pieces work
  * together (mcp_int.h has what they share):
  *
- *   table.c      its paths
+ *   serve.c      spine: paths, checks in the order of the specification, era,
+ *                dispatch by the table of methods
  *   gate.c       Origin, Host, credentials: before anything is read
- *   serve.c      spine: checks in the order of the specification, era,
- *                dispatch; methods.c is the table of methods
  *   rpc.c        JSON-RPC: shape of a message, errors
- *   reply.c      one answer, as JSON or as a stream; progress, log lines
- *   modern.c     2026-07-28: envelope, headers (header.c), discovery
- *   legacy.c     2025-…: handshake and what is only there; session.c keeps
- *                its sessions
- *   stream.c     an event stream that can be left and taken up again
- *   call.c       tools/list and tools/call over the table of tools
- *   task.c       calls that outlive their request; tasks.c the methods
- *   ask.c        asking the user in the middle of a call; state.c what the
- *                client carries meanwhile, signed
- *   listen.c     who waits for changes; watch.c finds them
- *   resources.c, read.c, prompts.c, complete.c   the other methods
- *   answer.c     what a tool says, as content and structuredContent
- *   uri.c        how files are named
- *   mcp.c        what the door remembers
- *   fixtures.c   where a test build adds its own; nothing in the product
- *   tool_*.c     the tools; tools.c is their table
+ *   reply.c      one response, as JSON or as a stream; progress, log lines
+ *   rev_2026.c   revision 2026-07-28: envelope, headers, discovery
+ *   rev_2025.c   revisions of 2025: the handshake and what only they have;
+ *                session.c has their sessions
+ *   stream.c     an event stream that a client can leave and resume
+ *   tools.c      tools/list, tools/call, the content of answers, the table of
+ *                tools
+ *   tool_*.c     the tools
+ *   task.c       calls that outlive their request
+ *   toolbox.c    some of the tools for the agent loop
+ *   ask.c        questions to the user in the middle of a call
+ *   subscribe.c  notifications of changes
+ *   resources.c, prompts.c   the other methods
+ *   mcp.c        state between requests
  *
  * A tool knows nothing of eras, HTTP or JSON-RPC: it gets its arguments and an
  * mcp_call, and fills an mcp_answer. It runs on a worker and may block.
@@ -52,16 +49,22 @@ struct mcp_call {
     const struct actor *actor;
     uint32_t scopes;
     enum mcp_era era;
-    /* What calls of one conversation have in common, so that they share a
-     * session when none is named: of a legacy MCP session its id, else the
-     * conversation of _meta ("com.glovebox/conversation"), else "". Unique per
+    /* What calls have in common, so that they share a session when none is
+     * named: the conversation of _meta ("com.glovebox/conversation"), the
+     * process of `glovebox mcp`, the legacy MCP session; else "". Unique per
      * tenant only. */
     char common[160];
     char conversation[160], message[160]; /* of _meta, or "" */
-    const char *pool;    /* of an Azure path; NULL: the first */
+    const char *pool;     /* of an Azure path; NULL: the first */
+    const char *base_url; /* what URLs begin with; see doors_url_base */
+    const char *prompt;   /* what the user asked a model, for evidence; or
+                             NULL */
+    /* Set by a tool that created a session to which only its id leads back:
+     * the id, and a sentence for the answer; arena. NULL: none. */
+    const char *new_session, *new_session_text;
     struct arena *arena; /* lives as long as the call */
     /* Tells the client, if it wants to know: rises strictly; total 0: unknown;
-     * message NULL: none. Costs nothing when nobody listens. */
+     * message NULL: none. Cheap if the client did not ask for it. */
     void (*progress)(struct mcp_call *call, double progress, double total,
                      const char *message);
     /* Should the tool stop? True once the client cancelled or left. Cheap. */
@@ -70,7 +73,7 @@ struct mcp_call {
     void *ctx; /* of the two above */
 };
 
-/* ---- answer.c ----------------------------------------------------------- */
+/* ---- tools.c: answers --------------------------------------------------- */
 
 struct mcp_answer {
     struct buf content;    /* inside of "content":[…] */
@@ -107,9 +110,11 @@ void mcp_answer_refuse(struct mcp_answer *a, const char *status,
                        const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* ---- tools.c: the table ------------------------------------------------- */
+/* ---- tools.c: the table of tools ---------------------------------------- */
 
 #define MCP_TASK_AFTER_MS 5000u
+/* In a description: a sentence about the network of the pool. */
+#define MCP_NETWORK "{network}"
 
 enum mcp_group { /* /mcp?tools=core|workspace|all; core is the default */
     MCP_CORE = 1 << 0,
@@ -129,14 +134,14 @@ struct api_resource;
 struct mcp_tool {
     const char *name, *title, *description;
     const struct api_resource *input, *output;
-    const char *schema; /* of its arguments, as text: of tests' tools, which
-                           have neither of these */
+    const char *schema; /* of its arguments, as text: of saved tools and of
+                           tests' tools, which have no input */
     unsigned groups;    /* enum mcp_group */
     unsigned hints;     /* enum mcp_hint */
     uint32_t scope;     /* AUTH_* it needs */
     bool long_run;      /* may be answered as a task */
     bool task_only;     /* cannot be answered otherwise */
-    /* So long a call is waited for before it becomes a task; 0:
+    /* How long a call may take before it becomes a task; 0:
      * MCP_TASK_AFTER_MS. */
     unsigned task_after_ms;
     /* args: an object, never NULL, not yet checked. Returns 0 with ret filled
@@ -149,11 +154,11 @@ struct mcp_tool {
 extern const struct mcp_tool mcp_tools[];
 extern const size_t mcp_tools_count;
 /* A test build fills these with what the conformance suite wants; NULL, 0 in
- * the product (fixtures.c has the weak definitions). */
+ * the product (mcp.c has the weak definitions). */
 extern const struct mcp_tool *const mcp_fixture_tools;
 extern const size_t mcp_fixture_tools_count;
 
-/* ---- uri.c: how files are named to a host --------------------------------
+/* ---- resources.c: how files are named to a host -------------------------
  * "workspace://ws_…/path/to/file" (each part percent-encoded). */
 
 char *mcp_uri_make(struct arena *arena, const char *workspace,
@@ -162,8 +167,7 @@ char *mcp_uri_make(struct arena *arena, const char *workspace,
 bool mcp_uri_parse(struct arena *arena, const char *uri,
                    const char **ret_workspace, const char **ret_path);
 
-/* ---- what a tool may do besides answering -------------------------------
- */
+/* ---- what a tool may do besides answering ------------------------------- */
 
 /* reply.c: a line for the client's log, if it wants lines of that level.
  * level: "debug", "info", … ; data: taken. */
@@ -198,7 +202,7 @@ void mcp_ask(struct mcp_call *call, const char *key, const char *method,
 int mcp_ask_wait(struct mcp_call *call, struct error *err);
 /* The client's result, or NULL. Lives as long as the call. */
 const json_t *mcp_asked(struct mcp_call *call, const char *key);
-/* state.c: what the tool gave to keep in the round before, or NULL; what it
+/* ask.c: what the tool gave to keep in the round before, or NULL; what it
  * gives now. Signed, bound to the caller, the call and its arguments. */
 const char *mcp_state(struct mcp_call *call);
 void mcp_state_keep(struct mcp_call *call, const char *text);
@@ -211,7 +215,7 @@ bool mcp_task_now(struct mcp_call *call);
 /* Its session keeps nothing: nor is what it says kept on disk. */
 void mcp_task_unkept(struct mcp_call *call);
 
-/* listen.c: a list is not what it was. */
+/* subscribe.c: a list is not what it was. */
 enum mcp_list {
     MCP_LIST_TOOLS = 1 << 0,
     MCP_LIST_PROMPTS = 1 << 1,

@@ -3,10 +3,10 @@
 #ifndef GLOVEBOX_DOORS_MCP_MCP_INT_H
 #define GLOVEBOX_DOORS_MCP_MCP_INT_H
 
-#include <pthread.h>
 #include <stdatomic.h>
 
 #include "base/ids.h"
+#include "base/thread.h"
 #include "doors/mcp/mcp.h"
 
 #define MCP_VERSION "2026-07-28"
@@ -46,19 +46,18 @@ struct mcp_listener;
 struct mcp_task;
 struct mcp_used;
 
-/* ---- mcp.c: what the door remembers ------------------------------------ */
+/* ---- mcp.c: what the door remembers ------------------------------------- */
 
 #define MCP_SESSION_BUCKETS 256u
 
 struct mcp {
     const struct doors *doors;
     unsigned char secret[32]; /* of this process: signs states */
-    struct mcp_used *used;    /* state.c's: those that came back */
+    struct mcp_used *used;    /* states that came back, see ask.c */
     size_t used_count;
     _Atomic bool stopping;
-    pthread_t thread; /* watch.c's */
-    pthread_mutex_t lock;
-    pthread_cond_t tick;
+    struct worker watcher; /* runs mcp_watch_run */
+    struct mutex lock;
     struct mcp_session *sessions[MCP_SESSION_BUCKETS];
     size_t session_count;
     struct mcp_listener *listeners;
@@ -133,6 +132,8 @@ struct mcp_exchange {
     enum mcp_era era;
     bool azure;
     const char *pool;
+    const char *base_url;        /* as doors_url_base; arena */
+    char process[ID_MAX];        /* of `glovebox mcp`: proc_…; or "" */
     unsigned groups;             /* of tools */
     struct mcp_session *session; /* legacy, referenced; or NULL */
     const char *version;
@@ -161,6 +162,11 @@ struct mcp_exchange {
     const char *keep;      /* for the next; arena */
     bool keep_repeats;     /* which may come more than once */
     uint32_t scope;        /* that was missing; 0: none */
+    /* Of the agent loop, which has no client here: whether it is to stop, and
+     * what its user asked. NULL: it is a request. */
+    bool (*stop)(void *ctx);
+    void *stop_ctx;
+    const char *prompt;
 };
 
 #define LOG_NONE 100
@@ -170,7 +176,7 @@ int mcp_log_level(const char *name);
 /* reply.c */
 void mcp_exchange_init(struct mcp_exchange *x, struct doors_call *call);
 void mcp_exchange_done(struct mcp_exchange *x);
-/* What a tool sees of it. */
+/* The view of the exchange for a tool. */
 void mcp_exchange_call(struct mcp_exchange *x, struct mcp_call *ret);
 /* Makes the answer a stream, if it can be one. */
 bool mcp_reply_begin(struct mcp_exchange *x);
@@ -193,7 +199,7 @@ int mcp_reply_refusef(struct doors_call *call, unsigned status,
     __attribute__((format(printf, 5, 6)));
 bool mcp_reply_cancelled(struct mcp_call *call);
 
-/* ---- methods.c ---------------------------------------------------------- */
+/* ---- serve.c: methods --------------------------------------------------- */
 
 /* Fills x->result or x->fault. Returns 0, -1 for a fault, or MCP_PENDING.
  * MCP_TAKEN: it answered by itself. */
@@ -243,14 +249,14 @@ int mcp_need_scope(struct mcp_exchange *x, uint32_t scope);
 void mcp_gate_preflight(struct doors_call *call);
 bool mcp_gate_loopback(const char *host); /* a Host header's value */
 
-/* ---- serve.c, table.c --------------------------------------------------- */
+/* ---- serve.c: paths ----------------------------------------------------- */
 
 doors_handler_fn mcp_serve_post, mcp_serve_get, mcp_serve_delete,
     mcp_serve_options, mcp_gate_metadata;
 /* Is it the MCP endpoint of an Azure pool? */
 bool mcp_table_azure(const struct doors_call *call);
 
-/* ---- modern.c, header.c ------------------------------------------------- */
+/* ---- rev_2026.c --------------------------------------------------------- */
 
 struct mcp_headers { /* of a request, whatever it came by */
     const char *(*get)(void *ctx, const char *name);
@@ -282,8 +288,8 @@ int mcp_header_params(const struct mcp_tool *tool, const json_t *args,
 struct mcp_stream *mcp_stream_new(uint64_t number, bool prime);
 struct mcp_stream *mcp_stream_ref(struct mcp_stream *s);
 void mcp_stream_unref(struct mcp_stream *s); /* accepts NULL */
-/* Answers the request with what comes after event `last`; whoever read it
- * before is hung up on. */
+/* Answers the request with the events after `last`; an earlier reader is
+ * disconnected. */
 void mcp_stream_attach(struct mcp_stream *s, struct http_request *req,
                        uint64_t last);
 /* must false: dropped when the reader is far behind. */
@@ -293,7 +299,7 @@ void mcp_stream_end(struct mcp_stream *s);
 void mcp_stream_cut(struct mcp_stream *s);
 bool mcp_stream_gone(struct mcp_stream *s);    /* its reader left */
 bool mcp_stream_over(struct mcp_stream *s);    /* ended */
-bool mcp_stream_read(struct mcp_stream *s);    /* somebody reads it now */
+bool mcp_stream_read(struct mcp_stream *s);    /* has a reader now */
 size_t mcp_stream_bytes(struct mcp_stream *s); /* kept */
 uint64_t mcp_stream_number(const struct mcp_stream *s);
 
@@ -316,8 +322,8 @@ struct mcp_session {
     _Atomic int log_level;
     uint64_t used_ms; /* under mcp->lock */
 
-    pthread_mutex_t lock; /* of what follows */
-    pthread_cond_t answer;
+    struct mutex lock; /* of what follows */
+    struct cond answer;
     uint64_t streams_made, asks_made;
     struct mcp_stream *streams[MCP_SESSION_STREAMS]; /* newest first */
     struct mcp_stream *get;       /* the standing one, or NULL */
@@ -336,7 +342,7 @@ struct mcp_session *mcp_session_find(struct mcp *m, const char *id,
 struct mcp_session *mcp_session_ref(struct mcp_session *s);
 void mcp_session_unref(struct mcp_session *s); /* accepts NULL */
 void mcp_session_end(struct mcp *m, struct mcp_session *s);
-/* Ends what nobody has used for long; all: everything. */
+/* Ends sessions that were idle too long; all: every session. */
 void mcp_session_sweep(struct mcp *m, bool all);
 void mcp_session_stop(struct mcp *m); /* ends standing streams */
 /* A stream of the session; referenced. */
@@ -344,7 +350,7 @@ struct mcp_stream *mcp_session_stream(struct mcp_session *s);
 /* By an event's id; *ret_after: that event. NULL: unknown. Referenced. */
 struct mcp_stream *mcp_session_resume(struct mcp_session *s, const char *event,
                                       uint64_t *ret_after);
-/* The standing stream, made if there is none; NULL: somebody reads it. */
+/* The standing stream, made if there is none; NULL: it has a reader. */
 struct mcp_stream *mcp_session_standing(struct mcp_session *s);
 struct mcp_listener *mcp_session_listener(struct mcp_session *s); /* ref'd */
 bool mcp_session_left(struct mcp_session *s); /* its standing stream */
@@ -354,23 +360,23 @@ void mcp_session_finish(struct mcp_session *s, struct mcp_exchange *x);
 void mcp_session_cancel(struct mcp_session *s, const json_t *id);
 void mcp_session_take(struct mcp_session *s, const struct rpc_message *m);
 
-/* ---- legacy.c ----------------------------------------------------------- */
+/* ---- rev_2025.c --------------------------------------------------------- */
 
 void mcp_legacy_post(struct doors_call *call, const json_t *body);
 void mcp_legacy_get(struct doors_call *call);
 void mcp_legacy_delete(struct doors_call *call);
 
-/* ---- state.c, ask.c ----------------------------------------------------- */
+/* ---- ask.c -------------------------------------------------------------- */
 
 /* The state of this request, if it carries one. 0, or -1 with the fault. */
 int mcp_state_take(struct mcp_exchange *x);
 void mcp_state_close(struct mcp *m);
-/* What the client is to bring back. arena */
+/* The signed state that the client must return. arena */
 const char *mcp_state_sign(const struct mcp_exchange *x);
 /* Members of an input_required result. */
 void mcp_ask_write(struct mcp_exchange *x);
 
-/* ---- listen.c, watch.c -------------------------------------------------- */
+/* ---- subscribe.c -------------------------------------------------------- */
 
 #define MCP_LISTENERS_MAX 1024u
 #define MCP_LISTENERS_PER_KEY 64u
@@ -381,7 +387,7 @@ struct mcp_watched {
     int64_t seq;                  /* the head last seen */
 };
 
-/* Somebody who waits for changes. Its stream, or its session, is told. */
+/* A subscriber to changes; notified through its stream or its session. */
 struct mcp_listener {
     struct mcp_listener *next; /* under mcp->lock, as is listed */
     bool listed;
@@ -392,18 +398,19 @@ struct mcp_listener {
     char *last;     /* the result that ends it, or NULL */
     struct mcp_stream *stream;
     struct mcp_session *session; /* borrowed: it owns the listener */
-    pthread_mutex_t lock;        /* of what follows */
+    struct mutex lock;           /* of what follows */
     struct mcp_watched watched[MCP_LISTEN_URIS];
     size_t watched_count;
     char **tasks; /* ids; owned */
     size_t task_count;
-    uint64_t mark; /* of the lists of files, last seen */
+    uint64_t mark;       /* of the lists of files, last seen */
+    uint64_t tools_mark; /* of the saved tools, last seen; 0: not yet */
 };
 
 struct mcp_listener *mcp_listen_new(const struct principal *who);
 struct mcp_listener *mcp_listen_ref(struct mcp_listener *l);
 void mcp_listen_unref(struct mcp_listener *l); /* accepts NULL */
-/* Among those that are told; once is enough. -ERR_LIMIT. */
+/* Subscribes; idempotent. -ERR_LIMIT. */
 int mcp_listen_add(struct mcp *m, struct mcp_listener *l, struct error *err);
 void mcp_listen_remove(struct mcp *m, struct mcp_listener *l);
 /* Is it a resource of ours that the caller may see? 0, or -1 with a fault. */
@@ -420,7 +427,7 @@ void mcp_listen_task(struct mcp *m, const char *task, const char *tenant,
 void mcp_listen_stop(struct mcp *m);
 void mcp_listen_sweep(struct mcp *m);
 /* The thread that looks for changes, and sweeps. */
-void *mcp_watch_run(void *arg); /* struct mcp */
+void mcp_watch_run(void *arg); /* struct mcp */
 
 /* ---- task.c ------------------------------------------------------------- */
 
@@ -446,32 +453,50 @@ int mcp_task_wait(struct mcp_task *t, struct mcp_exchange *x,
                   struct error *err);
 void mcp_task_sweep(struct mcp *m);
 void mcp_task_stop(struct mcp *m); /* cancels all */
-struct mcp_task *mcp_task_next(const struct mcp_task *t);
+void mcp_task_close(struct mcp *m);
 
-/* ---- task_kept.c -------------------------------------------------------- */
+/* ---- task.c: on disk ---------------------------------------------------- */
 
-/* Before the client is told of it. */
+/* Call it before the client learns the id. */
 int mcp_task_keep(struct mcp *m, const char *id, const struct principal *who,
                   int64_t created_ms, struct error *err);
-/* members: of the task as it ended; NULL: only that it did. */
+/* members: of the task as it ended; NULL: only that it did. base_url: what the
+ * URLs in them begin with. */
 void mcp_task_keep_end(struct mcp *m, const char *id,
-                       const struct buf *members, int64_t at_ms);
+                       const struct buf *members, const char *base_url,
+                       int64_t at_ms);
 /* One of the caller's of which only the disk knows, as members to w (NULL:
  * only whether); -1: there is none. */
 int mcp_task_kept(struct mcp_exchange *x, const char *id,
                   struct json_writer *w);
 void mcp_task_kept_sweep(struct mcp *m);
 
-/* ---- call.c ------------------------------------------------------------- */
+/* ---- tools.c ------------------------------------------------------------ */
 
+/* text, with what the pool's sessions can reach in place of MCP_NETWORK.
+ * arena */
+const char *mcp_network_words(const struct mcp_exchange *x, const char *text);
 /* NULL: none that is listed here. */
+/* tool_saved.c: the saved tools that the caller sees, as rows; the exchange's.
+ * Returns how many. */
+size_t mcp_saved_rows(struct mcp_exchange *x, const struct mcp_tool ***ret);
+/* NULL: there is none of that name. */
+const struct mcp_tool *mcp_saved_find(struct mcp_exchange *x,
+                                      const char *name);
 const struct mcp_tool *mcp_call_find(const struct mcp_exchange *x,
                                      const char *name);
+/* May it change something now? 0, or -1 with the fault. */
+int mcp_call_writable(struct mcp_exchange *x, const struct mcp_tool *tool);
 /* Runs it on this thread; fills x->result or x->fault. */
 int mcp_call_tool(struct mcp_exchange *x, const struct mcp_tool *tool,
                   const json_t *args);
 
-/* ---- resources.c, prompts.c, fixtures.c --------------------------------- */
+/* ---- toolbox.c ---------------------------------------------------------- */
+
+/* Offers tools of this door to the agent loop. */
+void mcp_toolbox_open(struct doors *doors);
+
+/* ---- resources.c, prompts.c --------------------------------------------- */
 
 /* A resource that is no file of a workspace. */
 struct mcp_resource {
@@ -484,6 +509,8 @@ extern const struct mcp_resource *const mcp_fixture_resources;
 extern const size_t mcp_fixture_resources_count;
 /* NULL: none of that name. */
 const struct mcp_resource *mcp_resources_find(const char *uri);
+/* The fault of a URI that names nothing the caller may see; -1. */
+int mcp_resources_unknown(struct mcp_exchange *x, const char *uri);
 /* Is it text, by its type and its bytes? */
 bool mcp_resources_text(const char *mime, const char *bytes, size_t len);
 

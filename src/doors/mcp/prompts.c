@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * prompts/list and prompts/get: the common jobs, written for a model that has
- * the tools of this server. Runs on a worker of the daemon.
+ * prompts/list and prompts/get: common jobs, written for a model that has the
+ * tools of this server. Also completion/complete: paths and ids by prefix, for
+ * the arguments of prompts and of the resource template; at most 100 values,
+ * all visible to the caller. Runs on a worker of the daemon.
  */
 #include <string.h>
+#include <strings.h>
 
 #include "base/arena.h"
 #include "base/mem.h"
 #include "doors/mcp/mcp_int.h"
+#include "workspace/workspace.h"
 
 #define ARGUMENT_MAX 4000u
 #define TTL_MS ((int64_t)3600 * 1000)
@@ -17,8 +21,8 @@
 static const char *const report_styles[] = {"summary", "detailed", "slides",
                                             NULL};
 
-static const char *arg(const json_t *args, const char *name,
-                       const char *fallback)
+static const char *prompt_argument(const json_t *args, const char *name,
+                                   const char *fallback)
 {
     const char *text = json_string_value(json_object_get(args, name));
 
@@ -45,9 +49,9 @@ static int analyse_csv(struct mcp_call *call, const json_t *args,
         "its finding, label the axes with units, and save them in /mnt/data.\n"
         "5. Finish with the answer in plain words, the evidence in a small "
         "table, what remains uncertain, and links to the files you made.",
-        arg(args, "path", "(which one?)"),
-        arg(args, "question",
-            "What are the most important things in this data?"));
+        prompt_argument(args, "path", "(which one?)"),
+        prompt_argument(args, "question",
+                        "What are the most important things in this data?"));
     return 0;
 }
 
@@ -71,9 +75,9 @@ static int make_report(struct mcp_call *call, const json_t *args,
         "5. Look at the preview it returns. If text is cut, a table runs over "
         "the edge or a chart cannot be read, fix it and make it again.\n"
         "6. Answer with the link to the PDF and its three main points.",
-        arg(args, "topic", "(what about?)"),
-        arg(args, "sources", "the files in /mnt/data"),
-        arg(args, "style", "summary"));
+        prompt_argument(args, "topic", "(what about?)"),
+        prompt_argument(args, "sources", "the files in /mnt/data"),
+        prompt_argument(args, "style", "summary"));
     return 0;
 }
 
@@ -95,8 +99,9 @@ static int clean_data(struct mcp_call *call, const json_t *args,
         "4. Check: row counts before and after, sums of the main columns, no "
         "new missing values.\n"
         "5. Report each change with its count, and link the new file.",
-        arg(args, "path", "(which one?)"),
-        arg(args, "goal", "a table that can be analysed as it is"));
+        prompt_argument(args, "path", "(which one?)"),
+        prompt_argument(args, "goal",
+                        "a table that can be analysed as it is"));
     return 0;
 }
 
@@ -118,7 +123,7 @@ static int explain_error(struct mcp_call *call, const json_t *args,
         "4. Fix the cause, not the symptom; run the whole thing again and "
         "show that it works.\n"
         "5. Answer with the cause, the change and how you checked it.",
-        arg(args, "error", "(paste the error and the code)"));
+        prompt_argument(args, "error", "(paste the error and the code)"));
     return 0;
 }
 
@@ -204,7 +209,7 @@ int mcp_prompts_list(struct mcp_exchange *x)
         return -1;
     if (cursor[0])
         return mcp_rpc_fault(&x->fault, RPC_PARAMS, NULL,
-                             "params.cursor is none of ours");
+                             "params.cursor is not a cursor of this server");
     json_write_open(&x->w, "prompts", '[');
     for (size_t i = 0; (p = prompt_at(i)); i++)
         write_prompt(&x->w, p);
@@ -281,4 +286,167 @@ int mcp_prompts_get(struct mcp_exchange *x)
     }
     mcp_answer_done(&answer);
     return r;
+}
+
+/* ---- completion/complete ------------------------------------------------ */
+
+#define VALUES_MAX 100u
+#define WORKSPACES_MAX 20u /* whose files are offered when none is named */
+
+struct values {
+    struct mcp_exchange *x;
+    size_t count;
+    bool more;
+};
+
+static void add_completion(struct values *v, const char *text)
+{
+    if (v->count == VALUES_MAX) {
+        v->more = true;
+        return;
+    }
+    v->count++;
+    json_write_string(&v->x->w, NULL, text);
+}
+
+static bool has_prefix(const char *text, const char *with)
+{
+    return strncasecmp(text, with, strlen(with)) == 0;
+}
+
+/* A path of a session's own kind is one of the workspace. */
+static const char *below_data(const char *value)
+{
+    static const char *const roots[] = {"sandbox:/mnt/data/", "/mnt/data/"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(roots); i++)
+        if (strncmp(value, roots[i], strlen(roots[i])) == 0)
+            return value + strlen(roots[i]);
+    return value;
+}
+
+static void complete_paths(struct values *v, const char *workspace,
+                           const char *value)
+{
+    struct workspace_file *files = NULL;
+    struct page_result got = {0};
+    struct error err;
+
+    if (workspace_files_list(v->x->doors->workspaces, v->x->actor, workspace,
+                             &(struct workspace_files_spec){
+                                 .prefix = below_data(value),
+                                 .limit = VALUES_MAX - (unsigned)v->count},
+                             &files, &got, &err) < 0)
+        return; /* not one of the caller's: nothing to offer */
+    for (size_t i = 0; i < got.count; i++)
+        add_completion(v, files[i].path);
+    v->more |= got.has_more;
+    workspace_files_free(files, got.count);
+}
+
+/* Ids of workspaces, or the files of the newest. */
+static void complete_workspaces(struct values *v, const char *value,
+                                bool files)
+{
+    struct workspace_info *found cleanup(mem_free) = NULL;
+    struct page_result got = {0};
+    struct error err;
+
+    if (workspace_list(v->x->doors->workspaces, v->x->actor, false,
+                       &(struct page){.limit = files ? WORKSPACES_MAX
+                                                     : WORKSPACE_LIST_MAX},
+                       &found, &got, &err) < 0)
+        return;
+    for (size_t i = 0; i < got.count; i++)
+        if (!files && has_prefix(found[i].id, value))
+            add_completion(v, found[i].id);
+        else if (files && found[i].files > 0 && v->count < VALUES_MAX)
+            complete_paths(v, found[i].id, value);
+}
+
+static const char *context_argument(const struct mcp_exchange *x,
+                                    const char *name)
+{
+    const json_t *args = json_object_get(
+        json_object_get(x->msg.params, "context"), "arguments");
+
+    return json_string_value(json_object_get(args, name));
+}
+
+static void complete_files(struct values *v, const char *value)
+{
+    const char *workspace = context_argument(v->x, "workspace");
+
+    if (!mcp_has_scope(v->x, AUTH_FILES_READ))
+        return;
+    if (workspace)
+        complete_paths(v, workspace, value);
+    else
+        complete_workspaces(v, value, true);
+}
+
+static int complete_prompt(struct values *v, const json_t *ref,
+                           const char *argument, const char *value)
+{
+    const char *name = json_string_value(json_object_get(ref, "name"));
+    const struct mcp_prompt *prompt = name ? mcp_prompts_find(name) : NULL;
+
+    if (!prompt)
+        return mcp_rpc_fault(&v->x->fault, RPC_PARAMS, NULL,
+                             "params.ref names no prompt");
+    for (size_t i = 0; i < MCP_PROMPT_ARGUMENTS; i++) {
+        const struct mcp_prompt_argument *a = &prompt->arguments[i];
+
+        if (!a->name || strcmp(a->name, argument) != 0)
+            continue;
+        if (a->path)
+            complete_files(v, value);
+        for (const char *const *c = a->choices; c && *c; c++)
+            if (has_prefix(*c, value))
+                add_completion(v, *c);
+        return 0;
+    }
+    return mcp_rpc_fault(&v->x->fault, RPC_PARAMS, NULL,
+                         "the prompt has no argument '%.100s'", argument);
+}
+
+static int complete_ref(struct values *v, const json_t *ref,
+                        const char *argument, const char *value)
+{
+    const char *type = json_string_value(json_object_get(ref, "type"));
+
+    if (type && strcmp(type, "ref/prompt") == 0)
+        return complete_prompt(v, ref, argument, value);
+    if (!type || strcmp(type, "ref/resource") != 0)
+        return mcp_rpc_fault(&v->x->fault, RPC_PARAMS, NULL,
+                             "params.ref.type must be ref/prompt or "
+                             "ref/resource");
+    if (strcmp(argument, "workspace") == 0) {
+        if (mcp_has_scope(v->x, AUTH_FILES_READ))
+            complete_workspaces(v, value, false);
+    } else if (strcmp(argument, "path") == 0) {
+        complete_files(v, value);
+    }
+    return 0;
+}
+
+int mcp_complete(struct mcp_exchange *x)
+{
+    const json_t *asked = json_object_get(x->msg.params, "argument");
+    const char *argument = json_string_value(json_object_get(asked, "name"));
+    const char *value = json_string_value(json_object_get(asked, "value"));
+    struct values v = {.x = x};
+
+    if (!argument || !value)
+        return mcp_rpc_fault(&x->fault, RPC_PARAMS, NULL,
+                             "params.argument must have a name and a value");
+    json_write_open(&x->w, "completion", '{');
+    json_write_open(&x->w, "values", '[');
+    if (complete_ref(&v, json_object_get(x->msg.params, "ref"), argument,
+                     value) < 0)
+        return -1;
+    json_write_close(&x->w, ']');
+    json_write_bool(&x->w, "hasMore", v.more);
+    json_write_close(&x->w, '}');
+    return 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * One request's answer. It is JSON unless something has to be said before the
- * result is there (progress, a log line, a question), or a modern client has
- * waited for a second; then it is an event stream that ends with the result.
+ * One request's answer. It is JSON unless a message precedes the result
+ * (progress, a log line, a question) or a modern client has waited for a
+ * second; then it is an event stream that ends with the result.
  * Runs on the request's worker. In a task there is no request, and in a batch
- * no stream: what is said meanwhile is dropped.
+ * no stream: progress and log messages are dropped.
  */
 #include <math.h>
 #include <stdarg.h>
@@ -25,6 +25,8 @@
 
 void mcp_exchange_init(struct mcp_exchange *x, struct doors_call *call)
 {
+    const char *process = http_header(call->http, "X-Glovebox-Process");
+
     memset(x, 0, sizeof(*x));
     x->mcp = call->doors->mcp;
     x->doors = call->doors;
@@ -34,6 +36,9 @@ void mcp_exchange_init(struct mcp_exchange *x, struct doors_call *call)
     x->arena = http_arena(call->http);
     x->azure = mcp_table_azure(call);
     x->pool = call->place[0];
+    x->base_url = doors_url_base(call);
+    if (process && ids_valid("proc", process))
+        (void)snprintf(x->process, sizeof(x->process), "%s", process);
     x->w.out = &x->result;
     x->log_level = LOG_NONE;
     x->progress = -INFINITY;
@@ -164,6 +169,8 @@ bool mcp_reply_cancelled(struct mcp_call *call)
 
     if (x->cancelled)
         return true;
+    if (x->stop)
+        return x->stop(x->stop_ctx);
     if (x->task)
         return mcp_task_cancelled(x->task);
     if (x->era == MCP_LEGACY)
@@ -188,6 +195,17 @@ static void copy_meta(const struct mcp_exchange *x, const char *key, char *ret,
         memcpy(ret, text, strlen(text) + 1);
 }
 
+/* The scope in which calls share a session; see struct mcp_call. */
+static const char *common_of(const struct mcp_exchange *x,
+                             const struct mcp_call *call)
+{
+    if (x->era == MCP_MODERN && call->conversation[0])
+        return call->conversation;
+    if (x->process[0])
+        return x->process;
+    return x->session ? x->session->id : call->conversation;
+}
+
 void mcp_exchange_call(struct mcp_exchange *x, struct mcp_call *ret)
 {
     const json_t *token = json_object_get(x->msg.meta, "progressToken");
@@ -199,6 +217,8 @@ void mcp_exchange_call(struct mcp_exchange *x, struct mcp_call *ret)
         .scopes = x->scopes,
         .era = x->era,
         .pool = x->pool,
+        .base_url = x->base_url,
+        .prompt = x->prompt,
         .arena = x->arena,
         .progress = on_progress,
         .cancelled = mcp_reply_cancelled,
@@ -209,8 +229,7 @@ void mcp_exchange_call(struct mcp_exchange *x, struct mcp_call *ret)
     copy_meta(x, META_CONVERSATION, ret->conversation,
               sizeof(ret->conversation));
     copy_meta(x, META_MESSAGE, ret->message, sizeof(ret->message));
-    (void)snprintf(ret->common, sizeof(ret->common), "%s",
-                   x->session ? x->session->id : ret->conversation);
+    (void)snprintf(ret->common, sizeof(ret->common), "%s", common_of(x, ret));
 }
 
 int mcp_fail(struct mcp_call *call, int code, const char *fmt, ...)

@@ -2,14 +2,20 @@
 """Makes a PDF report of Markdown or HTML. Runs inside a session, as a process
 of its own: the daemon sends it there and never runs it.
 
-Standard input is one JSON object: text, format ("markdown" or "html"), path
-and the options of the generate_pdf_report tool. Standard output is one line of
-JSON that says what came of it and, when there is one, a second line with the
-first page as a PNG in base64. Standard error tells how far it is.
+tool_report.c joins report_markdown.py, report_tables.py and this file, in this
+order, to one program; all three share one namespace.
+
+Standard input is a line of JSON, then the text. The JSON has format
+("markdown" or "html"), path and the options of the generate_pdf_report tool.
+Standard output is one line of
+JSON with the result and, when there is one, a second line with a picture of a
+page as a PNG in base64. Standard error has a line for each step.
 """
 import base64
 import csv
+import difflib
 import html
+import io
 import json
 import logging
 import os
@@ -22,19 +28,20 @@ from urllib.parse import unquote, urlsplit
 
 ROOT = "/mnt/data"
 ROWS_MAX = 2000
-COLUMNS_MAX = 60
-CELL_MAX = 400
-KEPT_LETTERS = 24  # of a column that is not broken into lines
-SHORT_ROWS = 10  # of a table that is kept on one page
+COLUMNS_MAX = 200
+CELL_MAX = 2000  # letters
+CELLS_MAX = 20_000  # of a table that comes from a file
 IMAGE_KINDS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".svg", ".bmp",
                ".tif", ".tiff", ".avif")
 TABLE_KINDS = (".csv", ".tsv", ".xlsx", ".xls", ".ods")
 PREVIEW_WIDTHS = (800, 560, 400)
 PREVIEW_BYTES = 400_000
+PREVIEW_LETTERS = 200  # a page with less text and nothing else is a cover
+HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
 BLOCKS = ("p", "li", "h1", "h2", "h3", "h4", "h5", "h6", "blockquote", "dt",
           "dd", "td", "th", "figcaption", "caption")
 
-warnings = []
+problems = []  # why no report can be made: files that are missing or broken
 own_files = "none:"  # what the addresses of our own temporary files begin with
 
 
@@ -48,11 +55,6 @@ class Fault(Exception):
 
 def stage(text):
     print(text, file=sys.stderr, flush=True)
-
-
-def warn(text):
-    if text not in warnings and len(warnings) < 20:
-        warnings.append(text)
 
 
 # ---- files ----------------------------------------------------------------
@@ -110,7 +112,6 @@ def take_rows(lines, delimiter=None):
 # ---- HTML -----------------------------------------------------------------
 
 def element(tag, text=None, **attributes):
-    from lxml import html as lx
     made = lx.Element(tag)
     made.text = text
     for name, value in attributes.items():
@@ -121,13 +122,14 @@ def element(tag, text=None, **attributes):
 def make_table(rows, total, name, title):
     """A table of cells whose first row is its head."""
     if not rows:
-        warn(f"{name} is empty.")
+        warn(f"{name} is empty")
         return element("p", f"[{name} is empty]", class_="missing")
-    width = min(max(len(r) for r in rows), COLUMNS_MAX)
-    if max(len(r) for r in rows) > COLUMNS_MAX:
-        warn(f"{name} has more than {COLUMNS_MAX} columns; the first "
-             f"{COLUMNS_MAX} are shown.")
-    table = element("table")
+    widest = max(len(r) for r in rows)
+    width = min(widest, COLUMNS_MAX)
+    if widest > width:
+        warn(f"{name} has {widest} columns; the first {width} are shown")
+    rows = rows[:max(CELLS_MAX // width, 1) + 1]
+    table, cut = element("table"), 0
     if title:
         table.append(element("caption", title))
     for i, row in enumerate(rows):
@@ -139,14 +141,19 @@ def make_table(rows, total, name, title):
             table.append(part)
         line = element("tr")
         for k in range(width):
-            text = row[k] if k < len(row) else ""
+            text = clean(row[k]) if k < len(row) else ""
             if len(text) > CELL_MAX:
                 text = text[:CELL_MAX] + "…"
+                cut += 1
             line.append(element(cell, text))
         part.append(line)
+    if cut:
+        warn(f"{cut} cell{'s' * (cut > 1)} of {name} "
+             f"{'have' if cut > 1 else 'has'} more than {CELL_MAX:,} letters; "
+             "the rest is left out")
     if total > len(rows):
         warn(f"{name} has {total - 1} rows; the first {len(rows) - 1} are "
-             "shown.")
+             "shown")
         box = element("div")
         box.append(table)
         box.append(element("p", f"The first {len(rows) - 1:,} of "
@@ -171,9 +178,25 @@ def replace(old, new):
     old.getparent().replace(old, new)
 
 
-def missing(node, words):
+def leave_out(node, words):
     warn(words)
     replace(node, element("span", f"[{words}]", class_="missing"))
+
+
+def missing(name):
+    """A file that the text names and the session does not have: no report is
+    made without it."""
+    have = []
+    for folder, _, names in os.walk(ROOT):
+        have += [os.path.relpath(os.path.join(folder, n), ROOT)
+                 for n in names
+                 if n.lower().endswith(IMAGE_KINDS + TABLE_KINDS)]
+        if len(have) > 2000:
+            break
+    plain = re.sub(r"^(sandbox:|file://)?(/mnt/data/)?", "", name)
+    near = difflib.get_close_matches(plain, have, 1, .6)
+    problems.append(f"{name[:120]} was not found"
+                    + (f" (there is {near[0]})" if near else ""))
 
 
 def is_alone(node):
@@ -184,27 +207,44 @@ def is_alone(node):
             and not (node.tail or "").strip())
 
 
+def check_picture(path, source):
+    """Finds out now whether a picture can be read, not in the PDF."""
+    if path.lower().endswith((".svg", ".avif")):
+        return
+    from PIL import Image
+    try:
+        with Image.open(path) as picture:
+            picture.load()
+    except Exception as e:  # whatever a broken file makes its reader say
+        problems.append(f"{source[:120]} could not be read as a picture: {e}")
+
+
 def place_image(node):
     source = (node.get("src") or "").strip()
     title = node.get("alt") or ""
-    if source.startswith("data:"):
-        path = None
-    else:
+    if "formula" in (node.get("class") or ""):
+        return
+    if not source.startswith("data:"):
         path = local_path(source)
         kind = os.path.splitext(urlsplit(source).path)[1].lower()
+        if path is None and urlsplit(source).netloc not in ("", "localhost"):
+            return leave_out(node, f"{source[:120]} is left out: there is no "
+                             "network")
         if path is None:
-            return missing(node, f"{source[:120]} is not below /mnt/data, and "
-                           "there is no network")
+            problems.append(f"{source[:120]} is not below /mnt/data")
+            return
         if not os.path.isfile(path):
-            return missing(node, f"{source[:120]} was not found")
+            missing(source)
+            return
         if kind in TABLE_KINDS:
             table = table_of_file(
                 path, "" if title.lower() == "table" else title)
             return replace(node.getparent() if is_alone(node) else node,
                            table)
         if kind not in IMAGE_KINDS:
-            return missing(node, f"{source[:120]} is neither a picture nor a "
-                           "table")
+            problems.append(f"{source[:120]} is neither a picture nor a table")
+            return
+        check_picture(path, source)
         node.set("src", "file://" + path)
     if is_alone(node):
         parent = node.getparent()
@@ -223,9 +263,8 @@ def place_csv(node):
     if path and os.path.isfile(path):
         replace(node, table_of_file(path, ""))
     elif "\n" not in text and re.fullmatch(r"\S+\.(csv|tsv|xlsx?|ods)", text):
-        missing(node, f"{text[:120]} was not found")
+        missing(text)
     else:
-        import io
         rows, total = take_rows(io.StringIO(text))
         replace(node, make_table(rows, total, "the table", ""))
 
@@ -250,92 +289,10 @@ def colour_code(pre, language):
         lexer = get_lexer_by_name(language)
     except ClassNotFound:
         return
-    from lxml import html as lx
     text = highlight(pre.text_content().rstrip("\n"), lexer,
                      HtmlFormatter(nowrap=True))
     made = lx.fragment_fromstring(f"<pre><code>{text.rstrip()}</code></pre>")
     replace(pre, made)
-
-
-def has_head(table):
-    return table.find("thead") is not None
-
-
-def make_head(table):
-    """A first row of nothing but th is a head, so that it repeats."""
-    first = next(iter(table.iter("tr")), None)
-    if first is None or has_head(table) or not len(first):
-        return
-    if all(cell.tag == "th" for cell in first):
-        first.getparent().remove(first)
-        head = element("thead")
-        head.append(first)
-        at = 1 if len(table) and table[0].tag == "caption" else 0
-        table.insert(at, head)
-
-
-NUMBER = re.compile(r"^[-+−(]?\s*[$€£¥]?\s*[\d.,\s  '’_]*\d[\d.,]*\s*"
-                    r"(?:[eE][-+]?\d+)?\s*[%)€]?$")
-EMPTY = ("", "-", "–", "—", "nan", "n/a", "null", "none")
-
-
-def columns_of(table):
-    """Per column: the texts of its head and of its body."""
-    columns = []
-    for row in table.iter("tr"):
-        cells = [c for c in row if c.tag in ("td", "th")]
-        if any(c.get("colspan") for c in cells):
-            continue
-        inside_head = row.getparent().tag == "thead"
-        for i, cell in enumerate(cells):
-            while len(columns) <= i:
-                columns.append(([], []))
-            columns[i][0 if inside_head else 1].append(
-                (cell, cell.text_content().strip()))
-    return columns
-
-
-def text_width(text):
-    """In letters; those of East Asia are two wide."""
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 1
-               for c in text)
-
-
-def longest_word(text):
-    """What cannot be broken; East Asian text breaks anywhere."""
-    words = re.split(r"[\s/-]+", text)
-    return max((2 if any(unicodedata.east_asian_width(c) in "WF" for c in w)
-                else len(w) for w in words), default=0)
-
-
-def fit_table(table, letters, turned_letters):
-    """Numbers to the right; small type, or a turned page, for wide ones."""
-    width = 0  # in letters, with two for the space between columns
-    for head, body in columns_of(table):
-        texts = [t for _, t in body if t.lower() not in EMPTY]
-        number = bool(texts) and all(NUMBER.match(t) for t in texts)
-        word = max(map(longest_word, texts + [t for _, t in head]), default=1)
-        whole = max(map(text_width, texts), default=1)
-        # Heads may be broken into lines, and so may long texts.
-        kind = "num" if number else "keep" if whole <= KEPT_LETTERS else ""
-        for cell, _ in (head + body if number else body) if kind else ():
-            cell.set("class", (cell.get("class", "") + " " + kind).strip())
-        if not kind:
-            whole = min(max(KEPT_LETTERS, whole * .7), KEPT_LETTERS + 4)
-        width += max(min(word, 40), whole, 3) + 2
-    steps = ((1.0, ""), (1.1, "less"), (1.22, "small"), (1.45, "tiny"))
-    name = next((n for limit, n in steps[:3] if width <= letters * limit),
-                None)
-    if name is None:
-        name = "turned " + next(
-            (n for limit, n in (*steps, (1.9, "least"))
-             if width <= turned_letters * limit), "least broken")
-    if sum(1 for _ in table.iter("tr")) <= SHORT_ROWS:
-        name = (name + " short").strip()
-    if name:
-        box = element("div", class_="wide " + name)
-        replace(table, box)
-        box.append(table)
 
 
 # ---- scripts and directions -------------------------------------------------
@@ -393,18 +350,7 @@ def clean(text):
     return "".join(c for c in text if c in "\t\n\r" or ord(c) >= 0x20)
 
 
-def body_of_markdown(text):
-    import markdown
-    from lxml import html as lx
-    made = markdown.markdown(
-        text, extensions=["extra", "sane_lists", "admonition", "toc"],
-        extension_configs={"toc": {"marker": "[TOC]", "title": "Contents"}},
-        output_format="html")
-    return lx.fragment_fromstring(made, create_parent="main"), []
-
-
 def body_of_html(text):
-    from lxml import html as lx
     if not text.strip():
         text = "<p></p>"
     whole = lx.document_fromstring(text)
@@ -434,12 +380,20 @@ def arrange(body, options):
         if target.startswith("sandbox:") or not urlsplit(target).scheme:
             if not target.startswith("#"):
                 node.attrib.pop("href", None)
-    letters, turned = letters_of(options)
+    if problems:
+        raise Fault("; ".join(problems), "Save pictures and tables below "
+                    "/mnt/data first, and name them as they are there.")
+    for node in list(body.iter("span", "div")):
+        if (node.get("class") or "").startswith("formula"):
+            place_formula(node)
+    room, number = table_room(options), 0
     for table in list(body.iter("table")):
         if any(a.tag == "table" for a in table.iterancestors()):
             continue
+        number += 1
         make_head(table)
-        fit_table(table, letters, turned)
+        fit_table(table, number, room)
+    break_around(body)
     mark_text(body)
 
 
@@ -449,18 +403,16 @@ SIZES = {  # millimetres
     "Tabloid": (279.4, 431.8),
 }
 MARGINS = {"plain": 22, "report": 22, "compact": 14}
-LETTER_MM = {"plain": 1.8, "report": 1.8, "compact": 1.55}
+POINTS = {"plain": 10, "report": 10, "compact": 8.5}
 
 
-def letters_of(options):
-    """About how many letters a line of a table has, upright and turned."""
+def table_room(options):
+    """Millimetres of a line, upright and in landscape; points of the text."""
     short, long = SIZES[options["page_size"]]
-    if options["landscape"]:
-        short, long = long, short
-    theme = options["theme"]
-    edge = 2 * MARGINS[theme]
-    return ((short - edge) / LETTER_MM[theme],
-            (max(short, long) - edge) / LETTER_MM[theme])
+    edge = 2 * MARGINS[options["theme"]]
+    points = POINTS[options["theme"]]
+    return ((long if options["landscape"] else short) - edge, long - edge,
+            points)
 
 
 def headings(body):
@@ -511,8 +463,7 @@ def same_words(a, b):
 
 
 def compose(body, options):
-    """Title, contents, text, in this order."""
-    from lxml import html as lx
+    """The document: title, contents, text, in this order."""
     whole = element("body")
     first = next(iter(body.iter("h1")), None)
     if options["title"]:
@@ -527,7 +478,11 @@ def compose(body, options):
     whole.append(body)
     if not options["title"]:
         options["title"] = found[0][1] if found else ""
-    language = script(body.text_content()[:4000]) or "en"
+    return whole
+
+
+def document_text(whole, options):
+    language = script(whole.text_content()[:4000])
     head = (f"<meta charset='utf-8'><title>{html.escape(options['title'])}"
             "</title>")
     if options["author"]:
@@ -598,7 +553,7 @@ pre { background: #f5f7f9; border: .75pt solid #dde3e8; border-radius: 3pt;
   text-align: left; box-decoration-break: clone }
 pre code { background: none; padding: 0; font-size: .84em }
 figure { margin: 0 0 1.1em; text-align: center; break-inside: avoid }
-img { max-width: 100%; max-height: IMAGEmm }
+img { max-width: 100%; max-height: IMAGEmm; object-fit: contain }
 figcaption, caption { color: #566573; font-size: .88em; margin-top: .4em }
 caption { text-align: left; margin: 0 0 .4em; caption-side: top;
   break-after: avoid; font-weight: 600 }
@@ -618,14 +573,23 @@ table[dir=rtl] th, table[dir=rtl] td { text-align: right }
 tbody tr:nth-child(even) td { background: #f7f9fa }
 .wide.less table { font-size: .82em }
 .wide.small table { font-size: .74em }
-.wide.tiny table { font-size: .62em }
-.wide.least table { font-size: .47em }
-.wide.tiny th, .wide.tiny td, .wide.least th, .wide.least td
-  { padding: .3em .4em }
-.wide.broken td, .wide.broken th { overflow-wrap: anywhere;
-  white-space: normal }
-.wide.short { break-inside: avoid }
-.wide.turned { page: turned; break-before: page; break-after: page }
+.wide.tiny table { font-size: .66em }
+td.long, th.long { overflow-wrap: anywhere }
+.broken table { table-layout: fixed }
+.broken td, .broken th { overflow-wrap: anywhere; white-space: normal;
+  padding: .3em .15em }
+.short { break-inside: avoid }
+.wide.turned { page: turned }
+.wide.turned > :first-child { margin-top: 0 }
+li.task { list-style: none; text-indent: -1.2em }
+li > ul, li > ol { margin-bottom: .2em; text-indent: 0 }
+li > pre, li > blockquote { margin: .35em 0 .6em }
+del { color: #566573 }
+img.formula { max-width: 100% }
+.formula.display { text-align: center; margin: 0 0 .9em; font-size: 1.08em;
+  break-inside: avoid }
+span.formula.display { display: block }
+.formula.as-text { font-family: "DejaVu Sans", FONTS; font-style: italic }
 .note { color: #566573; font-size: .85em }
 .missing { color: #a4262c; background: #fdf1f1; padding: 0 .3em }
 .footnote { font-size: .88em; color: #44525f }
@@ -732,21 +696,26 @@ def find_font(family, weight):
 
 
 def cut_font(source, letters, path):
+    """Writes a copy of a face with only these letters. Tables for vertical
+    text and alternative shapes take most of the time, and are left out."""
     from fontTools import subset
     from fontTools.ttLib import TTFont
-    font = TTFont(source[0], fontNumber=source[1], lazy=True)
+    font = TTFont(source[0], fontNumber=source[1], lazy=True,
+                  recalcBBoxes=False, recalcTimestamp=False)
     cutter = subset.Subsetter(subset.Options(
-        ignore_missing_glyphs=True, desubroutinize=True, hinting=False))
-    cutter.populate(text=letters)
+        ignore_missing_glyphs=True, desubroutinize=True, hinting=False,
+        layout_features=[], drop_tables=[
+            *subset.Options._drop_tables_default, "GSUB", "GPOS", "GDEF",
+            "BASE", "VORG", "vhea", "vmtx"]))
+    cutter.populate(text=letters + " ")
     cutter.subset(font)
     font.save(path)
 
 
-def east_letters(document):
+def east_letters(whole):
     """(language, weight) -> the East Asian letters set in it."""
-    from lxml import html as lx
     found = {}
-    for node in lx.document_fromstring(document).iter(*BLOCKS):
+    for node in whole.iter(*BLOCKS):
         if node.get("lang") not in EAST:
             continue
         heavy = (node.tag in HEAVY or node.get("class") == "level1"
@@ -759,13 +728,13 @@ def east_letters(document):
     return found
 
 
-def east_fonts(document, folder):
+def east_fonts(whole, folder):
     """Rules for small copies of the fonts with 65,000 letters that hold only
     the letters in use: laying out and writing with them is many times
     quicker, and so is the PDF to open."""
     rules = []
     logging.getLogger("fontTools").setLevel(logging.ERROR)
-    for (language, weight), letters in sorted(east_letters(document).items()):
+    for (language, weight), letters in sorted(east_letters(whole).items()):
         name = EAST[language]
         source = find_font("Noto Sans CJK " + name,
                            200 if weight == 700 else 80)
@@ -789,35 +758,59 @@ class Collect(logging.Handler):
             warn(text.replace("file://" + ROOT + "/", "")[:200])
 
 
-def fetch(url, *args, **kwargs):
-    """Only what is below /mnt/data, in the text itself, or our own fonts."""
-    from weasyprint import default_url_fetcher
+def allowed(url):
+    """The address to open: only what is below /mnt/data, in the text itself,
+    or our own fonts."""
     if url.startswith("data:") or url.startswith(own_files):
-        return default_url_fetcher(url)
+        return url
     path = local_path(url)
     if path is None or not os.path.isfile(path):
         raise ValueError("only files below /mnt/data can be used")
-    return default_url_fetcher("file://" + path)
+    return "file://" + path
 
 
-def lay_out(document, styles, options, folder):
-    try:
-        from weasyprint import CSS, HTML
-        from weasyprint.text.fonts import FontConfiguration
-    except ImportError as e:
-        raise Fault("this runtime has no WeasyPrint, which makes the PDF",
-                    "Use a session of a pool with the standard runtime."
-                    ) from e
+def make_fetcher():
+    """What WeasyPrint opens addresses with: an object since version 68, a
+    function before."""
+    from weasyprint import urls
+    if not hasattr(urls, "URLFetcher"):
+        return lambda url, *_, **__: urls.default_url_fetcher(allowed(url))
+
+    class Fetcher(urls.URLFetcher):
+        def fetch(self, url, headers=None):
+            return super().fetch(allowed(url), headers)
+
+    return Fetcher(allowed_protocols=("file", "data"), allow_redirects=False)
+
+
+def lay_out(whole, styles, options, folder):
+    from weasyprint import CSS, HTML
+    from weasyprint.text.fonts import FontConfiguration
     logger = logging.getLogger("weasyprint")
     logger.handlers = [Collect()]
     logger.propagate = False
     fonts = FontConfiguration()
-    east = east_fonts(document, folder)
-    sheets = [CSS(string=s, font_config=fonts, url_fetcher=fetch)
-              for s in (east, looks(options), *styles)]
-    made = HTML(string=document, base_url="file://" + ROOT + "/",
-                url_fetcher=fetch)
-    return made.render(stylesheets=sheets, font_config=fonts)
+    fetcher = make_fetcher()
+    sheets = [CSS(string=s, font_config=fonts, url_fetcher=fetcher)
+              for s in (east_fonts(whole, folder), looks(options), *styles)]
+
+    def render():
+        made = HTML(string=document_text(whole, options),
+                    base_url="file://" + ROOT + "/", url_fetcher=fetcher)
+        return made.render(stylesheets=sheets, font_config=fonts)
+
+    laid = render()
+    wide = overflowing_tables(laid.pages)
+    if wide:
+        for table in whole.iter("table"):
+            if table.get("data-table") in wide:
+                frame = table.getparent()
+                frame.set("class", frame.get("class") + " broken")
+        laid = render()
+        for name in sorted(overflowing_tables(laid.pages)):
+            warn(f"table {name.split('.')[0]} does not fit; some of its text "
+                 "is outside its cell")
+    return laid
 
 
 def write_pdf(laid, options):
@@ -841,16 +834,38 @@ def write_pdf(laid, options):
     return path
 
 
-def preview(path):
-    """The first page as a PNG, small enough to be shown; b"" for none."""
+def shown_page(pages):
+    """The number of the first page with contents of the text: not the title
+    and the table of contents, nor a cover with a line or two."""
+    best, most = 1, -1
+    for number, page in enumerate(pages, 1):
+        letters, pending = 0, [(page._page_box, False)]
+        while pending:
+            box, inside = pending.pop()
+            tag = getattr(box, "element_tag", "") or ""
+            inside = inside or tag == "main"
+            if inside and tag in ("table", "img", "svg", "pre"):
+                letters += PREVIEW_LETTERS
+            if inside:
+                letters += len(getattr(box, "text", None) or "")
+            pending += [(c, inside) for c in getattr(box, "children", ())]
+        if letters >= PREVIEW_LETTERS:
+            return number
+        if letters > most:
+            best, most = number, letters
+    return best
+
+
+def preview(path, page):
+    """One page as a PNG, small enough to be shown; b"" for none."""
     for width in PREVIEW_WIDTHS:
         with tempfile.TemporaryDirectory() as folder:
             out = os.path.join(folder, "page")
             try:
                 subprocess.run(
-                    ["pdftoppm", "-png", "-f", "1", "-l", "1", "-singlefile",
-                     "-scale-to-x", str(width), "-scale-to-y", "-1", path,
-                     out], check=True, stdout=subprocess.DEVNULL,
+                    ["pdftoppm", "-png", "-f", str(page), "-l", str(page),
+                     "-singlefile", "-scale-to-x", str(width), "-scale-to-y",
+                     "-1", path, out], check=True, stdout=subprocess.DEVNULL,
                     stderr=subprocess.DEVNULL)
                 with open(out + ".png", "rb") as f:
                     image = f.read()
@@ -865,29 +880,28 @@ def make(options, folder):
     global own_files
     own_files = f"file://{folder}/"
     stage("reading the text")
-    try:
-        if options["format"] == "markdown":
-            body, styles = body_of_markdown(clean(options["text"]))
-        else:
-            body, styles = body_of_html(clean(options["text"]))
-        arrange(body, options)
-        document = compose(body, options)
-    except ImportError as e:
-        raise Fault(f"this runtime lacks what makes reports ({e.name})",
-                    "Use a session of a pool with the standard runtime."
-                    ) from e
+    styles = []
+    if options["format"] == "markdown":
+        body = body_of_markdown(clean(options["text"]))
+    else:
+        body, styles = body_of_html(clean(options["text"]))
+    arrange(body, options)
+    whole = compose(body, options)
     stage("laying out the pages")
-    laid = lay_out(document, styles, options, folder)
+    laid = lay_out(whole, styles, options, folder)
     stage(f"writing {len(laid.pages)} pages")
+    page = shown_page(laid.pages)
     path = write_pdf(laid, options)
-    stage("drawing the first page")
+    stage("drawing the preview")
+    image = preview(path, page)
     return {"ok": True, "path": options["path"], "pages": len(laid.pages),
             "size": os.path.getsize(path), "title": options["title"],
-            "warnings": warnings}, preview(path)
+            "preview_page": page, "warnings": warnings}, image
 
 
 def main():
-    options = json.load(sys.stdin)
+    options = json.loads(sys.stdin.buffer.readline())
+    options["text"] = sys.stdin.buffer.read().decode("utf-8", "replace")
     try:
         with tempfile.TemporaryDirectory() as folder:
             answer, image = make(options, folder)
@@ -895,7 +909,13 @@ def main():
         answer, image = {"ok": False, "error": str(e), "hint": e.hint}, b""
     except RecursionError:
         answer, image = {"ok": False, "error": "the text is nested too deeply",
-                         "hint": "Simplify it."}, b""
+                         "hint": "Use fewer levels of lists, quotes or "
+                         "elements."}, b""
+    except ImportError as e:
+        answer, image = {
+            "ok": False,
+            "error": f"this runtime lacks the Python module {e.name}",
+            "hint": "Use a session of a pool with the standard runtime."}, b""
     print(json.dumps(answer, ensure_ascii=False))
     print(base64.b64encode(image).decode())
 

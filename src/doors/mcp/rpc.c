@@ -109,8 +109,7 @@ int mcp_rpc_blame(struct rpc_fault *f, const struct error *err)
     /* A defect of ours is for the log; the client learns nothing of the host
      * from it (H5). */
     if (err->code == ERR_INTERNAL || err->code == ERR_NONE)
-        return mcp_rpc_fault(f, RPC_INTERNAL, NULL,
-                             "something failed on our side");
+        return mcp_rpc_fault(f, RPC_INTERNAL, NULL, "an internal error");
     return mcp_rpc_fault(
         f, http_status_of(err->code) < 429 ? RPC_PARAMS : RPC_INTERNAL, NULL,
         "%s%s%s", err->message, err->hint[0] ? "; " : "", err->hint);

@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The spine of an MCP request: origin, key, media type and size, JSON, shape,
- * era; then the era's own checks and the method. The first check that fails
- * answers. Runs on a worker of the daemon, called by doors/serve.c.
+ * The spine of an MCP request: origin, key, media type and size, JSON, shape
+ * and era; then the checks of the era, and the method. The first check that
+ * fails is the response. Runs on a worker of the daemon, called by
+ * doors/serve.c.
+ *
+ * Also the table of methods (a method exists exactly where its capability is
+ * advertised) and the paths: /mcp, the MCP endpoint of an Azure pool, that of
+ * a Foundry toolbox, and the metadata of RFC 9728. The routes are open to
+ * doors/serve.c because the origin is checked before credentials here; the key
+ * is then required before anything else happens (I1).
  */
 #include <string.h>
 #include <strings.h>
@@ -10,6 +17,7 @@
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "doors/mcp/mcp_int.h"
+#include "node/node.h"
 #include "session/session.h"
 
 #define READ_SIZE ((size_t)64 << 10)
@@ -17,7 +25,7 @@
 /* ---- before the body ---------------------------------------------------- */
 
 /* Is the type in a list of them, whatever its parameters? */
-static bool lists(const char *header, const char *type)
+static bool accepts_type(const char *header, const char *type)
 {
     const char *at = header;
 
@@ -40,12 +48,12 @@ static int check_types(struct doors_call *call)
     const char *accept = http_header(call->http, "Accept");
 
     if (!type || strncmp(type, "*/*", 3) == 0 ||
-        !lists(type, "application/json"))
+        !accepts_type(type, "application/json"))
         return mcp_reply_refusef(call, 415, NULL, RPC_INVALID,
                                  "the Content-Type must be application/json");
     /* Clients of Azure pools do not say. */
-    if (mcp_table_azure(call) || (lists(accept, "application/json") &&
-                                  lists(accept, "text/event-stream")))
+    if (mcp_table_azure(call) || (accepts_type(accept, "application/json") &&
+                                  accepts_type(accept, "text/event-stream")))
         return 0;
     return mcp_reply_refusef(call, 406, NULL, RPC_INVALID,
                              "the Accept header must list application/json "
@@ -170,7 +178,7 @@ static int check_pool(struct doors_call *call)
     return 0;
 }
 
-static int admit(struct doors_call *call)
+static int check_request(struct doors_call *call)
 {
     int r = mcp_gate_origin(call);
 
@@ -184,7 +192,8 @@ int mcp_serve_post(struct doors_call *call, struct error *err)
     json_t *body cleanup(json_unref) = NULL;
 
     (void)err; /* every answer is ours */
-    if (admit(call) < 0 || check_types(call) < 0 || read_body(call, &body) < 0)
+    if (check_request(call) < 0 || check_types(call) < 0 ||
+        read_body(call, &body) < 0)
         return 0;
     if (!json_is_array(body))
         serve_message(call, body);
@@ -204,12 +213,12 @@ static void refuse_method(struct doors_call *call)
 int mcp_serve_get(struct doors_call *call, struct error *err)
 {
     (void)err;
-    if (admit(call) < 0)
+    if (check_request(call) < 0)
         return 0;
     if (mcp_table_azure(call)) {
         refuse_method(call);
-    } else if (!lists(http_header(call->http, "Accept"),
-                      "text/event-stream")) {
+    } else if (!accepts_type(http_header(call->http, "Accept"),
+                             "text/event-stream")) {
         (void)mcp_reply_refusef(call, 406, NULL, RPC_INVALID,
                                 "the Accept header must list "
                                 "text/event-stream");
@@ -222,7 +231,7 @@ int mcp_serve_get(struct doors_call *call, struct error *err)
 int mcp_serve_delete(struct doors_call *call, struct error *err)
 {
     (void)err;
-    if (admit(call) < 0)
+    if (check_request(call) < 0)
         return 0;
     if (mcp_table_azure(call)) {
         refuse_method(call);
@@ -240,3 +249,245 @@ int mcp_serve_options(struct doors_call *call, struct error *err)
         mcp_gate_preflight(call);
     return 0;
 }
+
+/* ---- methods ------------------------------------------------------------ */
+
+#define BOTH (METHOD_MODERN | METHOD_LEGACY)
+
+static const struct mcp_method methods[] = {
+    {"server/discover", mcp_modern_discover, METHOD_MODERN | METHOD_AZURE},
+    {"initialize", mcp_legacy_initialize, METHOD_LEGACY | METHOD_AZURE},
+    {"ping", mcp_legacy_ping, METHOD_LEGACY | METHOD_AZURE},
+    {"logging/setLevel", mcp_legacy_set_level, METHOD_LEGACY},
+    {"tools/list", mcp_call_list, BOTH | METHOD_AZURE},
+    {"tools/call", mcp_call_run, BOTH | METHOD_AZURE | METHOD_ASKS},
+    {"resources/list", mcp_resources_list, BOTH},
+    {"resources/templates/list", mcp_resources_templates, BOTH},
+    {"resources/read", mcp_read, BOTH | METHOD_ASKS},
+    {"resources/subscribe", mcp_legacy_subscribe, METHOD_LEGACY},
+    {"resources/unsubscribe", mcp_legacy_unsubscribe, METHOD_LEGACY},
+    {"prompts/list", mcp_prompts_list, BOTH},
+    {"prompts/get", mcp_prompts_get, BOTH | METHOD_ASKS},
+    {"completion/complete", mcp_complete, BOTH},
+    {"subscriptions/listen", mcp_listen, METHOD_MODERN},
+    {"tasks/get", mcp_tasks_get, METHOD_MODERN},
+    {"tasks/update", mcp_tasks_update, METHOD_MODERN},
+    {"tasks/cancel", mcp_tasks_cancel, METHOD_MODERN},
+};
+
+const struct mcp_method *mcp_methods_find(const struct mcp_exchange *x)
+{
+    unsigned need = (x->era == MCP_MODERN ? METHOD_MODERN : METHOD_LEGACY) |
+                    (x->azure ? METHOD_AZURE : 0);
+
+    for (size_t i = 0; i < ARRAY_SIZE(methods); i++)
+        if (strcmp(methods[i].name, x->msg.method) == 0)
+            return (methods[i].flags & need) == need ? &methods[i] : NULL;
+    return NULL;
+}
+
+/* /mcp?tools=core|workspace|all */
+static int choose_tools(struct mcp_exchange *x)
+{
+    static const struct {
+        const char *name;
+        unsigned groups;
+    } choices[] = {
+        {"core", MCP_CORE},
+        {"workspace", MCP_WORKSPACE},
+        {"all", MCP_CORE | MCP_WORKSPACE},
+    };
+    const char *asked = NULL;
+    struct error err;
+
+    if (http_query(x->door->http, "tools", &asked, &err) < 0)
+        return mcp_rpc_blame(&x->fault, &err);
+    x->groups = x->azure ? MCP_AZURE : MCP_CORE | MCP_FIXTURE;
+    if (!asked || x->azure)
+        return 0;
+    for (size_t i = 0; i < ARRAY_SIZE(choices); i++)
+        if (strcmp(asked, choices[i].name) == 0) {
+            x->groups = choices[i].groups | MCP_FIXTURE;
+            return 0;
+        }
+    return mcp_rpc_fault(&x->fault, RPC_PARAMS, NULL,
+                         "the parameter tools must be core, workspace or all");
+}
+
+static int run_method(struct mcp_exchange *x)
+{
+    const struct mcp_method *method = mcp_methods_find(x);
+    int r = choose_tools(x);
+
+    if (r < 0)
+        return r;
+    if (!method)
+        return mcp_rpc_fault(&x->fault, RPC_METHOD, NULL, "no such method");
+    if (x->era == MCP_MODERN && (method->flags & METHOD_ASKS))
+        r = mcp_state_take(x);
+    return r < 0 ? r : method->run(x);
+}
+
+void mcp_methods_run(struct mcp_exchange *x)
+{
+    int r = run_method(x);
+
+    if (r == MCP_TAKEN)
+        return;
+    if (!x->answered && !x->batch && node_was_elsewhere()) {
+        x->door->elsewhere = true;
+        return;
+    }
+    if (r == MCP_PENDING && !x->fault.code)
+        mcp_ask_write(x);
+    if (x->scope && !x->answered && !x->batch)
+        mcp_gate_scope(x);
+    else
+        mcp_reply(x);
+}
+
+/* ---- for the methods ---------------------------------------------------- */
+
+void mcp_write_caching(struct mcp_exchange *x, bool shared, int64_t ttl_ms)
+{
+    if (x->era != MCP_MODERN)
+        return;
+    json_write_int(&x->w, "ttlMs", ttl_ms);
+    json_write_string(&x->w, "cacheScope", shared ? "public" : "private");
+}
+
+const char *mcp_need_string(struct mcp_exchange *x, const char *name)
+{
+    const json_t *value = json_object_get(x->msg.params, name);
+
+    if (!json_is_string(value))
+        (void)mcp_rpc_fault(&x->fault, RPC_PARAMS, NULL,
+                            "params.%s must be a string", name);
+    return json_string_value(value);
+}
+
+const char *mcp_need_cursor(struct mcp_exchange *x)
+{
+    const json_t *value = json_object_get(x->msg.params, "cursor");
+
+    if (!value)
+        return "";
+    if (!json_is_string(value))
+        (void)mcp_rpc_fault(&x->fault, RPC_PARAMS, NULL,
+                            "params.cursor must be a string");
+    return json_string_value(value);
+}
+
+/* ---- paths -------------------------------------------------------------- */
+
+#define METADATA "/.well-known/oauth-protected-resource"
+
+static const struct doors_route rows[] = {
+    {"POST", "/mcp", mcp_serve_post, 0, DOORS_OPEN | DOORS_UNGATED, "tools",
+     NULL, NULL, NULL, NULL, NULL},
+    {"GET", "/mcp", mcp_serve_get, 0, DOORS_OPEN, "tools", NULL, NULL, NULL,
+     NULL, NULL},
+    {"DELETE", "/mcp", mcp_serve_delete, 0, DOORS_OPEN | DOORS_UNGATED,
+     "tools", NULL, NULL, NULL, NULL, NULL},
+    {"OPTIONS", "/mcp", mcp_serve_options, 0, DOORS_OPEN, "tools", NULL, NULL,
+     NULL, NULL, NULL},
+    {"GET", METADATA, mcp_gate_metadata, 0, DOORS_OPEN, NULL, NULL, NULL, NULL,
+     NULL, NULL},
+    {"GET", METADATA "/mcp", mcp_gate_metadata, 0, DOORS_OPEN, NULL, NULL,
+     NULL, NULL, NULL, NULL},
+};
+
+static bool ends_in_mcp(const char *path)
+{
+    size_t n = strlen(path);
+
+    return n > strlen("/mcp") &&
+           strcmp(path + n - strlen("/mcp"), "/mcp") == 0;
+}
+
+/* One part of a path between two texts: "/a/{x}/b". */
+static const char *path_part(const char *at, struct doors_part *ret)
+{
+    size_t n = strcspn(at, "/");
+
+    *ret = (struct doors_part){at, n};
+    return n > 0 ? at + n : NULL;
+}
+
+/* /pools/{pool}/mcp, or …/sessionPools/{pool}/mcp */
+static bool is_pool(const char *path, struct doors_part *ret)
+{
+    const char *at = strncmp(path, "/pools/", strlen("/pools/")) == 0
+                         ? path
+                         : strcasestr(path, "/sessionPools/");
+
+    if (!at)
+        return false;
+    at = path_part(strchr(at + 1, '/') + 1, ret);
+    return at && strcmp(at, "/mcp") == 0;
+}
+
+/* /api/projects/{project}/toolboxes/{name}[/versions/{v}]/mcp */
+static bool is_toolbox(const char *path)
+{
+    static const char start[] = "/api/projects/", middle[] = "/toolboxes/",
+                      versions[] = "/versions/";
+    struct doors_part ignored;
+    const char *at;
+
+    if (strncmp(path, start, strlen(start)) != 0)
+        return false;
+    at = path_part(path + strlen(start), &ignored);
+    if (!at || strncmp(at, middle, strlen(middle)) != 0)
+        return false;
+    at = path_part(at + strlen(middle), &ignored);
+    if (at && strncmp(at, versions, strlen(versions)) == 0)
+        at = path_part(at + strlen(versions), &ignored);
+    return at && strcmp(at, "/mcp") == 0;
+}
+
+static const char *match_path(const char *path,
+                              struct doors_part ret[DOORS_PARAMS_MAX])
+{
+    struct doors_part pool;
+
+    if (strcmp(path, "/mcp") == 0 ||
+        strncmp(path, METADATA, strlen(METADATA)) == 0)
+        return path;
+    if (!ends_in_mcp(path))
+        return NULL;
+    if (is_pool(path, &pool)) {
+        ret[0] = pool;
+        return path + strlen(path) - strlen("/mcp");
+    }
+    return is_toolbox(path) ? path + strlen(path) - strlen("/mcp") : NULL;
+}
+
+bool mcp_table_azure(const struct doors_call *call)
+{
+    return call->place[0] != NULL;
+}
+
+/* Refusals by the spine itself: an unknown HTTP method, a bad query. */
+static void refuse_request(struct doors_call *call, const struct error *err)
+{
+    struct rpc_fault f = {0};
+
+    (void)mcp_rpc_blame(&f, err);
+    f.code = RPC_INVALID;
+    if (err->code == ERR_UNAUTHENTICATED)
+        http_add_header(call->http, "WWW-Authenticate", "Bearer");
+    mcp_reply_refuse(call, http_status_of(err->code), NULL, &f);
+}
+
+const struct doors_door doors_mcp = {
+    .name = "mcp",
+    .enter = match_path,
+    .routes = rows,
+    .count = ARRAY_SIZE(rows),
+    .refuse = refuse_request,
+    .any_query = true,
+    .open = mcp_open,
+    .stop = mcp_stop,
+    .close = mcp_close,
+};

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sessions of the legacy era: what initialize agreed on, the streams that may
- * be taken up again, the requests that run, the questions that are open. A
- * session belongs to the key that began it; its id opens nothing by itself.
- * Kept in memory, bounded for each key and in all, gone after an hour without
- * use. Any worker may call.
+ * Sessions of the legacy era: what initialize agreed on, the streams that can
+ * be resumed, the running requests and the open questions. A session belongs
+ * to the key that created it; its id grants nothing by itself. Kept in memory,
+ * bounded per key and in total, and dropped after an hour without use. Any
+ * worker may call.
  *
- * Lock order: the table's (mcp->lock), then a session's, then a stream's.
+ * Lock order: mcp->lock, then a session's, then a stream's.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,11 +14,12 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "doors/mcp/mcp_int.h"
 
 #define PREFIX "mcp"
 
-static struct mcp_session **bucket(struct mcp *m, const char *id)
+static struct mcp_session **session_bucket(struct mcp *m, const char *id)
 {
     unsigned n = 0;
 
@@ -55,19 +56,19 @@ void mcp_session_unref(struct mcp_session *s)
     mcp_stream_unref(s->get);
     json_decref(s->caps);
     json_decref(s->open);
-    (void)pthread_cond_destroy(&s->answer);
-    (void)pthread_mutex_destroy(&s->lock);
+    cond_done(&s->answer);
+    mutex_done(&s->lock);
     free(s);
 }
 
 /* ---- the table ---------------------------------------------------------- */
 
-/* Lock held. Takes it out of the table; the table's reference goes to the
- * caller. */
-static void take_out(struct mcp *m, struct mcp_session *s)
+/* Removes s from the table; the caller takes over the table's reference. */
+static void unlink_session(struct mcp *m, struct mcp_session *s)
 {
-    struct mcp_session **at = bucket(m, s->id);
+    struct mcp_session **at = session_bucket(m, s->id);
 
+    mutex_assert_held(&m->lock);
     while (*at && *at != s)
         at = &(*at)->next;
     if (*at) {
@@ -77,20 +78,20 @@ static void take_out(struct mcp *m, struct mcp_session *s)
 }
 
 /* Everything that waits for it is let go. */
-static void close_down(struct mcp *m, struct mcp_session *s)
+static void close_session(struct mcp *m, struct mcp_session *s)
 {
     struct mcp_listener *l;
     struct mcp_stream *get;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     s->ended = true;
     l = take_ptr(s->listener);
     get = take_ptr(s->get);
     for (size_t i = 0; i < MCP_SESSION_STREAMS; i++)
         if (s->streams[i])
             mcp_stream_end(s->streams[i]);
-    (void)pthread_cond_broadcast(&s->answer);
-    (void)pthread_mutex_unlock(&s->lock);
+    cond_broadcast(&s->answer);
+    mutex_unlock(&s->lock);
     if (get) {
         mcp_stream_end(get);
         mcp_stream_unref(get);
@@ -101,13 +102,14 @@ static void close_down(struct mcp *m, struct mcp_session *s)
     }
 }
 
-/* Lock held. How many the key has, and which of them was used longest ago and
- * has nothing going on. */
-static size_t count_own(struct mcp *m, const struct principal *who,
-                        struct mcp_session **ret_oldest)
+/* The number of sessions of the key; *ret_oldest: the longest unused one
+ * without a request in progress. */
+static size_t count_sessions_of_key(struct mcp *m, const struct principal *who,
+                                    struct mcp_session **ret_oldest)
 {
     size_t count = 0;
 
+    mutex_assert_held(&m->lock);
     *ret_oldest = NULL;
     for (size_t i = 0; i < MCP_SESSION_BUCKETS; i++)
         for (struct mcp_session *s = m->sessions[i]; s; s = s->next) {
@@ -138,21 +140,21 @@ int mcp_session_create(struct mcp *m, const struct principal *who,
     s->open = json_object();
     s->log_level = mcp_log_level("info");
     s->used_ms = clock_mono_ms();
-    (void)pthread_mutex_init(&s->lock, NULL); /* these cannot fail on Linux */
-    (void)pthread_cond_init(&s->answer, NULL);
+    mutex_init(&s->lock); /* these cannot fail on Linux */
+    cond_init(&s->answer);
 
-    (void)pthread_mutex_lock(&m->lock);
-    full = count_own(m, who, &oldest) >= MCP_SESSIONS_PER_KEY ||
+    mutex_lock(&m->lock);
+    full = count_sessions_of_key(m, who, &oldest) >= MCP_SESSIONS_PER_KEY ||
            m->session_count >= MCP_SESSIONS_MAX;
     if (full && oldest)
-        take_out(m, oldest);
+        unlink_session(m, oldest);
     if (!full || oldest) {
-        at = bucket(m, s->id);
+        at = session_bucket(m, s->id);
         s->next = *at;
         *at = s;
         m->session_count++;
     }
-    (void)pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     if (full && !oldest) {
         s->refs = 1;
         mcp_session_unref(s);
@@ -160,7 +162,7 @@ int mcp_session_create(struct mcp *m, const struct principal *who,
         return error_retry(err, 60);
     }
     if (full) {
-        close_down(m, oldest);
+        close_session(m, oldest);
         mcp_session_unref(oldest);
     }
     *ret = s;
@@ -174,15 +176,15 @@ struct mcp_session *mcp_session_find(struct mcp *m, const char *id,
 
     if (!ids_valid(PREFIX, id))
         return NULL;
-    (void)pthread_mutex_lock(&m->lock);
-    for (s = *bucket(m, id); s; s = s->next)
+    mutex_lock(&m->lock);
+    for (s = *session_bucket(m, id); s; s = s->next)
         if (strcmp(s->id, id) == 0 && owned_by(s, who))
             break;
     if (s) {
         s->used_ms = clock_mono_ms();
         (void)mcp_session_ref(s);
     }
-    (void)pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     return s;
 }
 
@@ -190,26 +192,26 @@ void mcp_session_end(struct mcp *m, struct mcp_session *s)
 {
     bool mine;
 
-    (void)pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     mine = !s->ended;
     if (mine) {
         s->ended = true;
-        take_out(m, s);
+        unlink_session(m, s);
     }
-    (void)pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
     if (!mine)
         return;
-    close_down(m, s);
+    close_session(m, s);
     mcp_session_unref(s);
 }
 
-static bool is_read(struct mcp_session *s)
+static bool has_standing_reader(struct mcp_session *s)
 {
     bool read;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     read = s->get && mcp_stream_read(s->get);
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return read;
 }
 
@@ -221,15 +223,15 @@ void mcp_session_sweep(struct mcp *m, bool all)
         for (;;) {
             struct mcp_session *s;
 
-            (void)pthread_mutex_lock(&m->lock);
+            mutex_lock(&m->lock);
             for (s = m->sessions[i]; s; s = s->next)
                 if (all ||
                     (s->refs == 1 && now > s->used_ms + MCP_SESSION_IDLE_MS &&
-                     !is_read(s)))
+                     !has_standing_reader(s)))
                     break;
             if (s)
                 (void)mcp_session_ref(s);
-            (void)pthread_mutex_unlock(&m->lock);
+            mutex_unlock(&m->lock);
             if (!s)
                 break;
             mcp_session_end(m, s);
@@ -240,27 +242,27 @@ void mcp_session_sweep(struct mcp *m, bool all)
 /* Requests go on; a standing stream would wait for ever. */
 void mcp_session_stop(struct mcp *m)
 {
-    (void)pthread_mutex_lock(&m->lock);
+    mutex_lock(&m->lock);
     for (size_t i = 0; i < MCP_SESSION_BUCKETS; i++)
         for (struct mcp_session *s = m->sessions[i]; s; s = s->next) {
-            (void)pthread_mutex_lock(&s->lock);
+            mutex_lock(&s->lock);
             if (s->get)
                 mcp_stream_end(s->get);
-            (void)pthread_cond_broadcast(&s->answer);
-            (void)pthread_mutex_unlock(&s->lock);
+            cond_broadcast(&s->answer);
+            mutex_unlock(&s->lock);
         }
-    (void)pthread_mutex_unlock(&m->lock);
+    mutex_unlock(&m->lock);
 }
 
 /* ---- streams ------------------------------------------------------------ */
 
-/* Lock held. The oldest that are over go first, until the rest is small
- * enough; one that still runs is kept whatever its size, its own bounds hold.
- */
-static void make_room(struct mcp_session *s)
+/* Drops the oldest ended streams until the rest fits; a running one is kept
+ * whatever its size, because it is bounded by itself. */
+static void drop_ended_streams(struct mcp_session *s)
 {
     size_t bytes = 0, last = MCP_SESSION_STREAMS - 1;
 
+    mutex_assert_held(&s->lock);
     for (size_t i = 0; i < MCP_SESSION_STREAMS; i++) {
         if (!s->streams[i])
             continue;
@@ -286,11 +288,11 @@ struct mcp_stream *mcp_session_stream(struct mcp_session *s)
 {
     struct mcp_stream *stream;
 
-    (void)pthread_mutex_lock(&s->lock);
-    make_room(s);
+    mutex_lock(&s->lock);
+    drop_ended_streams(s);
     stream = s->streams[0] = new_stream(s);
     (void)mcp_stream_ref(stream);
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return stream;
 }
 
@@ -298,14 +300,14 @@ struct mcp_stream *mcp_session_standing(struct mcp_session *s)
 {
     struct mcp_stream *stream = NULL;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     if (!s->ended) {
         if (!s->get)
             s->get = new_stream(s);
         if (!mcp_stream_read(s->get))
             stream = mcp_stream_ref(s->get);
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return stream;
 }
 
@@ -322,7 +324,7 @@ struct mcp_stream *mcp_session_resume(struct mcp_session *s, const char *event,
     *ret_after = strtoull(end + 1, &end, 10);
     if (*end)
         return NULL;
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     if (s->get && mcp_stream_number(s->get) == number)
         found = s->get;
     for (size_t i = 0; i < MCP_SESSION_STREAMS && !found; i++)
@@ -330,7 +332,7 @@ struct mcp_stream *mcp_session_resume(struct mcp_session *s, const char *event,
             found = s->streams[i];
     if (found)
         (void)mcp_stream_ref(found);
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return found;
 }
 
@@ -338,9 +340,9 @@ struct mcp_listener *mcp_session_listener(struct mcp_session *s)
 {
     struct mcp_listener *l;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     l = s->listener ? mcp_listen_ref(s->listener) : NULL;
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return l;
 }
 
@@ -348,64 +350,64 @@ bool mcp_session_left(struct mcp_session *s)
 {
     bool left;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     left = !s->get || mcp_stream_gone(s->get);
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return left;
 }
 
 void mcp_session_tell(struct mcp_session *s, const struct buf *message)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     if (s->get)
         mcp_stream_add(s->get, message, false);
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }
 
 /* ---- requests ----------------------------------------------------------- */
 
 void mcp_session_begin(struct mcp_session *s, struct mcp_exchange *x)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     x->next = s->running;
     s->running = x;
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }
 
 void mcp_session_finish(struct mcp_session *s, struct mcp_exchange *x)
 {
     struct mcp_exchange **at;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     for (at = &s->running; *at && *at != x; at = &(*at)->next)
         ;
     if (*at)
         *at = x->next;
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }
 
 void mcp_session_cancel(struct mcp_session *s, const json_t *id)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     for (struct mcp_exchange *x = s->running; x; x = x->next)
         if (json_equal(x->msg.id, id))
             x->cancelled = true;
-    (void)pthread_cond_broadcast(&s->answer);
-    (void)pthread_mutex_unlock(&s->lock);
+    cond_broadcast(&s->answer);
+    mutex_unlock(&s->lock);
 }
 
 void mcp_session_take(struct mcp_session *s, const struct rpc_message *m)
 {
     const char *id = json_string_value(m->id);
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     /* One we did not ask for, or have already, is nothing to us. */
     if (id && json_is_null(json_object_get(s->open, id))) {
         json_t *kept = m->result ? json_pack("{s:O}", "result", m->result)
                                  : json_pack("{s:O}", "error", m->error);
 
         (void)json_object_set_new(s->open, id, kept);
-        (void)pthread_cond_broadcast(&s->answer);
+        cond_broadcast(&s->answer);
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An event stream that outlives its reader: messages are queued here, whoever
- * reads takes them in order. In the legacy era the reader may leave and come
- * back for what it missed, by the number of the last event it saw, so events
- * are kept for a while; in the modern one a reader that left is the end.
+ * An event stream that outlives its reader: messages are queued here and read
+ * in order. In the legacy era a reader may disconnect and come back for the
+ * events after the last one it saw, so events are kept for a while; in the
+ * modern era a reader that disconnects ends the stream.
  *
- * The reader's side (next, watch, close) runs on the event thread, the rest
- * on workers. Lock order: the stream's, then the request's (taken by wake).
+ * The reader's side (next, watch, close) runs on the event thread, the rest on
+ * workers. Lock order: the stream's, then the request's (taken by wake).
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "base/thread.h"
 #include "doors/mcp/mcp_int.h"
 
 #define UNSENT_MAX ((size_t)1 << 20) /* of what may be dropped */
@@ -35,7 +36,7 @@ struct reader {
 struct mcp_stream {
     _Atomic unsigned refs;
     uint64_t number; /* in its session; 0: nothing is kept */
-    pthread_mutex_t lock;
+    struct mutex lock;
     struct event *first, **last;
     uint64_t made;
     size_t bytes;  /* of all events here */
@@ -54,7 +55,7 @@ struct mcp_stream *mcp_stream_new(uint64_t number, bool prime)
     s->refs = 1;
     s->number = number;
     s->last = &s->first;
-    (void)pthread_mutex_init(&s->lock, NULL); /* cannot fail on Linux */
+    mutex_init(&s->lock); /* cannot fail on Linux */
     if (prime)
         mcp_stream_add(s, &(struct buf){0}, true);
     return s;
@@ -83,13 +84,13 @@ void mcp_stream_unref(struct mcp_stream *s)
         return;
     while (s->first)
         drop_first(s);
-    (void)pthread_mutex_destroy(&s->lock);
+    mutex_done(&s->lock);
     free(s);
 }
 
 /* ---- the reader's side -------------------------------------------------- */
 
-static struct event *after(const struct mcp_stream *s, uint64_t number)
+static struct event *event_after(const struct mcp_stream *s, uint64_t number)
 {
     struct event *e = s->first;
 
@@ -98,9 +99,10 @@ static struct event *after(const struct mcp_stream *s, uint64_t number)
     return e;
 }
 
-/* Lock held. What the reader has had goes, unless it may ask again. */
-static void forget_sent(struct mcp_stream *s, uint64_t sent)
+/* Drops the events that the reader has, unless it may resume. */
+static void drop_sent_events(struct mcp_stream *s, uint64_t sent)
 {
+    mutex_assert_held(&s->lock);
     while (s->first && s->first->number <= sent &&
            (s->number == 0 || s->bytes > KEPT_MAX))
         drop_first(s);
@@ -113,16 +115,16 @@ static int on_next(void *ctx, struct buf *out)
     struct event *e;
     int more;
 
-    (void)pthread_mutex_lock(&s->lock);
-    e = s->reader == r ? after(s, r->sent) : NULL;
+    mutex_lock(&s->lock);
+    e = s->reader == r ? event_after(s, r->sent) : NULL;
     if (e) {
         buf_add(out, e->text, e->len);
         r->sent = e->number;
         s->unsent -= e->len;
-        forget_sent(s, r->sent);
+        drop_sent_events(s, r->sent);
     }
     more = e ? 1 : s->ended || s->reader != r ? -1 : 0;
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return more;
 }
 
@@ -131,14 +133,14 @@ static void on_watch(void *ctx, void (*wake)(void *arg), void *arg)
     struct reader *r = ctx;
     struct mcp_stream *s = r->stream;
 
-    (void)pthread_mutex_lock(&s->lock);
-    if (s->ended || s->reader != r || after(s, r->sent)) {
+    mutex_lock(&s->lock);
+    if (s->ended || s->reader != r || event_after(s, r->sent)) {
         wake(arg);
     } else {
         s->wake = wake;
         s->wake_arg = arg;
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }
 
 static void on_close(void *ctx)
@@ -146,24 +148,25 @@ static void on_close(void *ctx)
     struct reader *r = ctx;
     struct mcp_stream *s = r->stream;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     if (s->reader == r) {
         s->reader = NULL;
         s->wake = NULL;
         s->gone = true;
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     mcp_stream_unref(s);
     free(r);
 }
 
 /* ---- the writer's side -------------------------------------------------- */
 
-/* Lock held, so that the reader cannot close, and go, meanwhile. */
+/* The lock keeps the reader from closing meanwhile. */
 static void wake_reader(struct mcp_stream *s)
 {
     void (*wake)(void *arg) = take_ptr(s->wake);
 
+    mutex_assert_held(&s->lock);
     if (wake)
         wake(s->wake_arg);
 }
@@ -176,15 +179,15 @@ void mcp_stream_attach(struct mcp_stream *s, struct http_request *req,
 
     r->stream = mcp_stream_ref(s);
     r->sent = last;
-    (void)pthread_mutex_lock(&s->lock);
-    s->reader = NULL; /* whoever it was sees that it is over */
+    mutex_lock(&s->lock);
+    s->reader = NULL; /* the old reader sees that it was replaced */
     wake_reader(s);
     s->reader = r;
     s->gone = false;
     s->unsent = 0;
-    for (struct event *e = after(s, last); e; e = e->next)
+    for (struct event *e = event_after(s, last); e; e = e->next)
         s->unsent += e->len;
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     http_add_header(req, "Cache-Control", "no-cache");
     http_respond_stream(req, &feed, r);
 }
@@ -215,7 +218,7 @@ void mcp_stream_add(struct mcp_stream *s, const struct buf *message, bool must)
 {
     struct event *e;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     if (!s->ended && (must || s->unsent < UNSENT_MAX) &&
         !(s->gone && s->number == 0)) {
         e = make_event(s, message);
@@ -225,63 +228,63 @@ void mcp_stream_add(struct mcp_stream *s, const struct buf *message, bool must)
         s->unsent += e->len;
         wake_reader(s);
     }
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }
 
 void mcp_stream_end(struct mcp_stream *s)
 {
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     s->ended = true;
     wake_reader(s);
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
 }
 
-/* What is queued is sent first: the reader must know where to go on. */
+/* Send the queue first: the reader must know where to resume. */
 void mcp_stream_cut(struct mcp_stream *s)
 {
     for (unsigned tries = 0; tries < 100; tries++) {
         bool behind;
 
-        (void)pthread_mutex_lock(&s->lock);
-        behind = s->reader && after(s, s->reader->sent);
+        mutex_lock(&s->lock);
+        behind = s->reader && event_after(s, s->reader->sent);
         if (!behind) {
             s->reader = NULL;
             wake_reader(s);
         }
-        (void)pthread_mutex_unlock(&s->lock);
+        mutex_unlock(&s->lock);
         if (!behind)
             return;
         (void)usleep(10000);
     }
 }
 
-static bool look(struct mcp_stream *s, const bool *flag)
+static bool read_flag(struct mcp_stream *s, const bool *flag)
 {
     bool value;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     value = *flag;
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return value;
 }
 
 bool mcp_stream_gone(struct mcp_stream *s)
 {
-    return look(s, &s->gone);
+    return read_flag(s, &s->gone);
 }
 
 bool mcp_stream_over(struct mcp_stream *s)
 {
-    return look(s, &s->ended);
+    return read_flag(s, &s->ended);
 }
 
 bool mcp_stream_read(struct mcp_stream *s)
 {
     bool value;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     value = s->reader != NULL;
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return value;
 }
 
@@ -289,9 +292,9 @@ size_t mcp_stream_bytes(struct mcp_stream *s)
 {
     size_t bytes;
 
-    (void)pthread_mutex_lock(&s->lock);
+    mutex_lock(&s->lock);
     bytes = s->bytes;
-    (void)pthread_mutex_unlock(&s->lock);
+    mutex_unlock(&s->lock);
     return bytes;
 }
 

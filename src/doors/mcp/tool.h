@@ -3,15 +3,13 @@
  * What the tools of the MCP door share; for tool*.c only. How the pieces work
  * together:
  *
- *   tools.c            the table; each tool's words are beside its code
- *   tool_session.c     which session or workspace a call is about
+ *   tool_sessions.c    which session or workspace a call is about
  *   tool_text.c        paths, cutting, quoting, patterns: pure functions
- *   tool_execute.c     runs something in a session, watched by
- *   tool_watch.c       one thread that tells of progress and hears of cancel
- *   tool_held.c        what policy holds until somebody has approved it
- *   tool_result.c      an execution as an answer; tool_keep.c puts what is too
- *                      long for it into files; tool_files.c names files
- *   the others         the tools
+ *   tool_execute.c     runs something in a session and reports its progress
+ *   tool_held.c        executions that policy holds until they are approved
+ *   tool_result.c      an execution as an answer
+ *   tool_files.c       files as answers name them
+ *   the others         the tools; tools.c is their table
  *
  * A tool reads its arguments by a table, so that a wrong one is named; every
  * failure it returns becomes a tool error the model can act on.
@@ -22,15 +20,14 @@
 #include "api/api.h"
 #include "base/path.h"
 #include "doors/mcp/mcp.h"
-#include "session/session.h"
+#include "execution/execution.h"
 #include "workspace/workspace.h"
 
 #define TOOL_STDOUT_CHARS 4000u /* shown to a model */
 #define TOOL_STDERR_CHARS 2000u
 #define TOOL_KEPT_FOLDER ".glovebox" /* ours, below /mnt/data */
 
-/* ---- tool_session.c ------------------------------------------------------
- */
+/* ---- tool_sessions.c ---------------------------------------------------- */
 
 enum tool_need {
     TOOL_FIND, /* only one that is there */
@@ -46,8 +43,7 @@ int tool_session(struct mcp_call *call, enum tool_need need, const char *id,
 int tool_workspace(struct mcp_call *call, const char *workspace,
                    const char *session, char ret[ID_MAX], struct error *err);
 
-/* ---- tool_text.c ---------------------------------------------------------
- */
+/* ---- tool_text.c -------------------------------------------------------- */
 
 /* "a/b", "/mnt/data/a/b" and "sandbox:/mnt/data/a/b" to "a/b"; anything that
  * leads elsewhere is refused. arena */
@@ -70,11 +66,8 @@ void tool_text_quote(struct buf *out, const char *text);
 /* "*" and "?" within a part, "**" across parts, [sets]; a pattern without a
  * "/" is of the last part alone. Time is bounded by the product of lengths. */
 bool tool_text_match(const char *pattern, const char *path);
-/* "1.2 MB" */
-char *tool_text_size(uint64_t bytes, char ret[32]);
 
-/* ---- tool_watch.c, tool_execute.c ----------------------------------------
- */
+/* ---- tool_execute.c ----------------------------------------------------- */
 
 struct tool_watch {
     struct tool_watch *next, **at; /* of the watcher */
@@ -101,8 +94,7 @@ int tool_execute(struct mcp_call *call, const char *session,
                  const struct exec_spec *spec, struct execution **ret,
                  struct error *err);
 
-/* ---- tool_held.c: what waits for approval --------------------------------
- */
+/* ---- tool_held.c: what waits for approval ------------------------------- */
 
 /* The session of a round before, where the arguments name none. arena */
 const char *tool_held_session(struct mcp_call *call, const char *given);
@@ -115,18 +107,24 @@ int tool_held(struct mcp_call *call, const struct exec_spec *spec,
               struct execution **e);
 void tool_held_answer(const struct exec_info *info, struct mcp_answer *ret);
 
-/* ---- tool_files.c --------------------------------------------------------
- */
+/* ---- tool_files.c ------------------------------------------------------- */
 
 /* A file as answers name it; strings borrowed, "" for none. */
 struct tool_file {
     const char *path;
     const char *change; /* "created", …, or NULL */
     const char *why;    /* it was not kept as asked: a sentence; or NULL */
+    const char *status; /* the same as a word: "locked", …; or NULL */
     const char *wanted; /* the path meant, when a conflict changed it */
     uint64_t size;
     const char *file, *version, *sha256, *mime;
 };
+
+/* What to do when a lock keeps a file from being stored. */
+#define TOOL_LOCKED_ADVICE                                                    \
+    "Wait until the lock ends, or write to another name. If it is your own "  \
+    "lock, work in the session that lock_file named, or release it with "     \
+    "unlock_file."
 
 #define TOOL_LINKS_MAX 32u
 #define TOOL_FILES_MAX 100u
@@ -134,54 +132,59 @@ struct tool_file {
 /* A tool_file as answers have it, with what is worked out from it. */
 struct tool_file_view {
     struct tool_file file;
-    const char *sandbox_path, *uri, *url;
+    const char *name, *container_file, *sandbox_path, *uri, *url;
 };
-extern const struct api_resource tool_file_resource;
-struct tool_file_view tool_file_view(struct arena *arena,
+extern const struct api_resource tool_file_resource, tool_one_file_resource;
+struct tool_file_view tool_file_view(const struct mcp_call *call,
                                      const char *workspace,
                                      const struct tool_file *f);
-/* The same, written: one object */
-void tool_file_encode(struct json_writer *w, const char *key,
-                      struct arena *arena, const char *workspace,
-                      const struct tool_file *f);
 /* A resource link, if the file is kept. */
 void tool_file_link(struct mcp_answer *a, struct arena *arena,
                     const char *workspace, const struct tool_file *f);
 /* The whole _meta of an answer. */
-void tool_files_meta(struct mcp_answer *a, const char *session,
+void tool_files_meta(struct mcp_answer *a, const struct mcp_call *call,
+                     const char *session, const char *workspace,
                      const struct tool_file *files, size_t count);
-/* "/mnt/data/x.csv (created, 1.2 KB)" and a line end */
+/* "/mnt/data/x.csv (created, 1.2 KiB)" and a line end */
 void tool_file_say(struct buf *out, const struct tool_file *f);
-/* "/api/files/…/content?version=…", or NULL. arena */
-const char *tool_file_url(struct arena *arena, const char *file,
+/* Where this service serves the bytes of a version, or NULL. arena */
+const char *tool_file_url(const struct mcp_call *call, const char *file,
                           const char *version);
 
-/* ---- tool_keep.c ---------------------------------------------------------
- */
+/* ---- tool_files.c: the newest files of a workspace ---------------------- */
+
+#define TOOL_NEWEST_MAX 3u
+
+struct tool_newest {
+    const char *path;
+    int64_t modified_at_ms;
+};
+extern const struct api_resource tool_newest_resource;
+/* The files changed last, newest first; workspace "" has none. Returns their
+ * number. Paths are of the arena. */
+size_t tool_newest(struct mcp_call *call, const char *workspace,
+                   struct tool_newest ret[TOOL_NEWEST_MAX]);
+/* Adds ", newest: a.csv, b.png", or nothing. */
+void tool_newest_say(struct buf *out, const struct tool_newest *newest,
+                     size_t count);
+
+/* ---- tool_files.c: storing ---------------------------------------------- */
 
 /* Puts bytes into a session's files. ret: path owned by caller (free). */
 int tool_keep(struct mcp_call *call, const char *session, const char *path,
               const void *bytes, size_t len, struct session_file *ret,
               struct error *err);
 
-/* ---- tool_result.c -------------------------------------------------------
- */
+/* ---- tool_result.c ------------------------------------------------------ */
 
+/* output: the table of the tool, one of tool_result.c. */
 void tool_result(struct mcp_call *call, const struct session_info *session,
-                 struct execution *e, struct mcp_answer *ret);
+                 struct execution *e, const struct api_resource *output,
+                 struct mcp_answer *ret);
 /* What to do about an outcome, for a model; "" for ok. */
 const char *tool_result_advice(const struct exec_info *info);
 
-/* ---- tool_network.c: what it could not reach -----------------------------
- */
-
-/* Both say nothing when there is nothing to say. */
-void tool_network_say(struct buf *out, const struct exec_info *info);
-void tool_network_encode(struct json_writer *w, const struct exec_info *info);
-extern const struct api_resource tool_network_resource;
-
-/* ---- small things --------------------------------------------------------
- */
+/* ---- small things ------------------------------------------------------- */
 
 static inline const char *tool_text_or(const char *text, const char *other)
 {
@@ -193,8 +196,7 @@ static inline const char *tool_some(const char *text)
     return text && text[0] ? text : NULL;
 }
 
-/* ---- the tools -----------------------------------------------------------
- */
+/* ---- the tools ---------------------------------------------------------- */
 
 typedef int tool_run_fn(struct mcp_call *call, const json_t *args,
                         struct mcp_answer *ret, struct error *err);
@@ -206,6 +208,7 @@ typedef int tool_run_fn(struct mcp_call *call, const json_t *args,
 
 TOOL_DECLARE(execute_python);
 TOOL_DECLARE(run_shell);
+TOOL_DECLARE(run_code);
 TOOL_DECLARE(generate_pdf_report);
 TOOL_DECLARE(read_file);
 TOOL_DECLARE(search_files);
@@ -215,23 +218,31 @@ TOOL_DECLARE(upload_file);
 TOOL_DECLARE(reset_session);
 TOOL_DECLARE(interrupt);
 TOOL_DECLARE(list_sessions);
+TOOL_DECLARE(refresh_session);
+TOOL_DECLARE(hibernate_session);
+TOOL_DECLARE(undo);
+TOOL_DECLARE(branch_session);
+TOOL_DECLARE(merge_branch);
+TOOL_DECLARE(end_session);
 TOOL_DECLARE(share_session);
 TOOL_DECLARE(check_approval);
 TOOL_DECLARE(decide_approval);
 TOOL_DECLARE(list_workspaces);
+TOOL_DECLARE(create_workspace);
 TOOL_DECLARE(search_workspace);
 TOOL_DECLARE(file_history);
 TOOL_DECLARE(restore_version);
 TOOL_DECLARE(lock_file);
 TOOL_DECLARE(unlock_file);
 TOOL_DECLARE(share_file);
+TOOL_DECLARE(upload_link);
 TOOL_DECLARE(transfer_workspace);
 TOOL_DECLARE(conversation_files);
 TOOL_DECLARE(launch_shell);
 TOOL_DECLARE(run_python_remote);
 TOOL_DECLARE(run_shell_remote);
 
-/* report.py, in the daemon's read-only data */
+/* The three report*.py, joined, in the daemon's read-only data. */
 extern const char tool_report_program[];
 
 /* ---- arguments and answers -----------------------------------------------
@@ -239,11 +250,18 @@ extern const char tool_report_program[];
 
 #define TOOL_PATH_MAX (PATH_BYTES_MAX + 32) /* with /mnt/data before it */
 
-/* What the others of an answer come after. A failure has only these. */
+/* The first fields of every answer. A failure has only these. */
 struct tool_status {
     const char *status, *message, *hint;
 };
 extern const struct api_resource tool_status;
+
+/* The same of a tool that runs something, which policy may hold back. */
+struct tool_run_status {
+    struct tool_status status;
+    const char *session, *execution, *approval;
+};
+extern const struct api_resource tool_run_status;
 
 #define TOOL_OK                                                               \
     {                                                                         \
@@ -260,13 +278,14 @@ extern const struct api_resource tool_status;
         .count = ARRAY_SIZE(rows),                                            \
         .size = sizeof(type),                                                 \
         .partial = true}
-/* Written by the tool itself: the schema only. */
-#define TOOL_OUTPUT_SCHEMA(tool, rows)                                        \
+/* The struct begins with a struct tool_run_status. */
+#define TOOL_RUN_OUTPUT(tool, type, rows)                                     \
     const struct api_resource tool_##tool##_output = {                        \
         .name = #tool " answer",                                              \
-        .base = &tool_status,                                                 \
+        .base = &tool_run_status,                                             \
         .fields = (rows),                                                     \
         .count = ARRAY_SIZE(rows),                                            \
+        .size = sizeof(type),                                                 \
         .partial = true}
 /* The structured part of an answer. */
 void tool_answer(struct mcp_answer *ret, const struct api_resource *r,
@@ -278,7 +297,8 @@ void tool_answer(struct mcp_answer *ret, const struct api_resource *r,
         "session_id", API_STRING, API_AT(type, session),                      \
             .min = 1, .max = ID_MAX,                                          \
             .help = "The session to work in, as an earlier answer named it. " \
-                    "Leave it out for the one of this conversation."          \
+                    "Without it: the one of this conversation, where the "    \
+                    "host keeps one, else a new one, and the answer says so." \
     }
 #define TOOL_WORKSPACE(type)                                                  \
     {                                                                         \

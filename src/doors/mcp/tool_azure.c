@@ -52,18 +52,6 @@ static const struct api_field launched_fields[] = {
 };
 TOOL_OUTPUT(launch_shell, struct launched, launched_fields);
 
-/* Of what tool_result.c writes, what clients of that service know. */
-static const struct api_field run_fields[] = {
-    {"environmentId", API_STRING, API_ELSEWHERE},
-    {"exit_code", API_INT, API_NULLABLE, API_ELSEWHERE},
-    {"stdout", API_STRING, API_ELSEWHERE},
-    {"stderr", API_STRING, API_ELSEWHERE},
-    {"result", API_STRING, API_NULLABLE, API_ELSEWHERE},
-    {"files", API_ARRAY, .of = &tool_file_resource},
-};
-TOOL_OUTPUT_SCHEMA(run_python_remote, run_fields);
-TOOL_OUTPUT_SCHEMA(run_shell_remote, run_fields);
-
 int tool_launch_shell(struct mcp_call *call, const json_t *args,
                       struct mcp_answer *ret, struct error *err)
 {
@@ -77,10 +65,10 @@ int tool_launch_shell(struct mcp_call *call, const json_t *args,
                            err);
     if (r < 0)
         return r;
-    mcp_answer_textf(ret, "The environment %s is there.", made.id);
+    mcp_answer_textf(ret, "Created the environment %s.", made.id);
     tool_answer(ret, &tool_launch_shell_output,
                 &(struct launched){TOOL_OK, made.id});
-    tool_files_meta(ret, made.id, NULL, 0);
+    tool_files_meta(ret, NULL, made.id, NULL, NULL, 0);
     return 0;
 }
 
@@ -97,21 +85,9 @@ static uint32_t timeout_of(struct mcp_call *call, const char *pool,
                                                  : info.python_timeout_max_s);
 }
 
-/* The answer of the other tools, with the name this dialect gives a session
- * put before. */
-static void rename_session(struct mcp_answer *a, const char *id)
-{
-    struct buf whole = {0};
-
-    buf_addf(&whole, "{\"environmentId\":\"%s\",", id);
-    buf_add(&whole, a->structured.data + 1, a->structured.len - 1);
-    buf_done(&a->structured);
-    a->structured = whole;
-}
-
-static int run(struct mcp_call *call, const char *environment,
-               enum exec_language language, const char *code,
-               struct mcp_answer *ret, struct error *err)
+static int run_remote(struct mcp_call *call, const char *environment,
+                      enum exec_language language, const char *code,
+                      struct mcp_answer *ret, struct error *err)
 {
     struct session_info session cleanup(session_info_done) = {.metadata =
                                                                   NULL};
@@ -128,8 +104,10 @@ static int run(struct mcp_call *call, const char *environment,
     r = tool_execute(call, session.id, &spec, &e, err);
     if (r != 0)
         return r;
-    tool_result(call, &session, e, ret);
-    rename_session(ret, session.id);
+    tool_result(call, &session, e,
+                language == EXEC_PYTHON ? &tool_run_python_remote_output
+                                        : &tool_run_shell_remote_output,
+                ret);
     return 0;
 }
 
@@ -139,11 +117,13 @@ int tool_run_python_remote(struct mcp_call *call, const json_t *args,
     struct remote_args a = {.code = NULL};
     int r = api_read(args, &tool_run_python_remote_input, &a, err);
 
-    return r < 0 ? r : run(call, a.environment, EXEC_PYTHON, a.code, ret, err);
+    return r < 0 ? r
+                 : run_remote(call, a.environment, EXEC_PYTHON, a.code, ret,
+                              err);
 }
 
 /* The words of a command, each as it is. */
-static void join(const json_t *words, struct buf *ret)
+static void join_output(const json_t *words, struct buf *ret)
 {
     json_t *word;
     size_t i;
@@ -167,13 +147,13 @@ int tool_run_shell_remote(struct mcp_call *call, const json_t *args,
                       "give exactly one of shellCommand and "
                       "execCommandAndArgs");
     if (r == 0 && a.words) { /* one word at least */
-        join(a.words, &joined);
+        join_output(a.words, &joined);
         a.code = joined.data;
     }
     if (r != 0) /* which is never positive */
         return r;
-    return run(call, a.environment, EXEC_SHELL, tool_text_or(a.code, ""), ret,
-               err);
+    return run_remote(call, a.environment, EXEC_SHELL,
+                      tool_text_or(a.code, ""), ret, err);
 }
 
 /* ---- their words -------------------------------------------------------- */

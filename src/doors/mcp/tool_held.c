@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * An execution that policy holds, as an MCP client sees it. The user is told
- * by a question what waits and who can approve it, and may go on waiting or
- * withdraw it; nothing the client answers approves anything, for it is the
- * one who asked. A client that cannot ask its user gets an answer that says
- * "pending_approval", and check_approval for later. Runs on the call's
+ * An execution that policy holds, as an MCP client sees it. A question
+ * tells the user what waits and who can approve it; the user may wait or
+ * withdraw it. No answer of the client approves anything, because the client
+ * made the request. A client that cannot ask its user gets the status
+ * "pending_approval" and can call check_approval later. Runs on the call's
  * worker, which waits for a decision within bounds.
  */
 #include <stdio.h>
@@ -30,7 +30,7 @@ struct held_state {
     unsigned round;
 };
 
-static void hash_of(const char *code, size_t len, char ret[HASH_HEX])
+static void code_hash(const char *code, size_t len, char ret[HASH_HEX])
 {
     unsigned char sum[HASH_SIZE];
 
@@ -72,7 +72,7 @@ int tool_held_before(struct mcp_call *call, const struct exec_spec *spec,
 
     if (!read_state(call, &s))
         return 0;
-    hash_of(spec->code, spec->code_len, hash);
+    code_hash(spec->code, spec->code_len, hash);
     if (strcmp(hash, s.hash) != 0)
         return 0;
     r = execution_find(call->doors->sessions, call->actor, s.execution, ret,
@@ -85,8 +85,8 @@ int tool_held_before(struct mcp_call *call, const struct exec_spec *spec,
 /* Looks again until it is decided and has begun, for so long at most; and
  * then until it has ended, which is bounded by itself. What is found replaces
  * *e. */
-static void wait_for(struct mcp_call *call, struct execution **e,
-                     unsigned most_ms)
+static void wait_for_decision(struct mcp_call *call, struct execution **e,
+                              unsigned most_ms)
 {
     const struct timespec nap = {.tv_nsec = LOOK_MS * 1000000L};
     uint64_t since = clock_mono_ms(), until = since + most_ms;
@@ -100,7 +100,7 @@ static void wait_for(struct mcp_call *call, struct execution **e,
         if (info.status == EXEC_COMPLETED ||
             (info.status != EXEC_RUNNING && clock_mono_ms() >= until))
             return;
-        if (call->cancelled(call)) { /* nobody wants it any more */
+        if (call->cancelled(call)) { /* the client cancelled */
             (void)execution_cancel(call->doors->sessions, call->actor, info.id,
                                    &ignored);
             return;
@@ -119,10 +119,10 @@ static void wait_for(struct mcp_call *call, struct execution **e,
 
 /* ---- asking ------------------------------------------------------------- */
 
-static json_t *question(const struct exec_info *info)
+static json_t *approval_question(const struct exec_info *info)
 {
     char *text cleanup(mem_free) = xasprintf(
-        "This needs somebody's approval before it runs (%s). It has not run. "
+        "This needs approval before it runs (%s). It has not run. "
         "A person whose key has the scope 'approve', and is not the one used "
         "here, can read it with `glovebox approvals show %s` and decide it "
         "with `glovebox approvals approve %s`. Wait for that, or withdraw it?",
@@ -141,7 +141,7 @@ enum choice {
     CHOICE_LEAVE /* it waits, but not this call */
 };
 
-static enum choice choice_of(const json_t *answer)
+static enum choice read_choice(const json_t *answer)
 {
     const char *action = json_string_value(json_object_get(answer, "action"));
     const char *choice = json_string_value(
@@ -153,9 +153,10 @@ static enum choice choice_of(const json_t *answer)
                                                      : CHOICE_WAIT;
 }
 
-/* 0 with the answer, MCP_PENDING, or 0 with NULL: nobody could be asked. */
-static int ask(struct mcp_call *call, const struct exec_info *info,
-               const struct held_state *s, const json_t **ret)
+/* 0 with the answer, MCP_PENDING, or 0 with NULL: the client cannot ask its
+ * user. */
+static int ask_user(struct mcp_call *call, const struct exec_info *info,
+                    const struct held_state *s, const json_t **ret)
 {
     char key[24];
     struct error ignored;
@@ -164,7 +165,7 @@ static int ask(struct mcp_call *call, const struct exec_info *info,
     *ret = NULL;
     (void)snprintf(key, sizeof(key), "approval-%u", s->round);
     keep_state(call, s);
-    mcp_ask(call, key, "elicitation/create", question(info));
+    mcp_ask(call, key, "elicitation/create", approval_question(info));
     r = mcp_ask_wait(call, &ignored);
     if (r == 0)
         *ret = mcp_asked(call, key);
@@ -183,7 +184,7 @@ int tool_held(struct mcp_call *call, const struct exec_spec *spec,
     for (;; s.round++) {
         execution_info(*e, &info);
         if (info.status != EXEC_PENDING) {
-            wait_for(call, e, WAIT_LEGACY_MS);
+            wait_for_decision(call, e, WAIT_LEGACY_MS);
             return 0;
         }
         if (!mcp_capable(call, "elicitation"))
@@ -191,24 +192,25 @@ int tool_held(struct mcp_call *call, const struct exec_spec *spec,
         if (s.round == 1 && !read_state(call, &s)) {
             (void)snprintf(s.execution, sizeof(s.execution), "%s", info.id);
             (void)snprintf(s.session, sizeof(s.session), "%s", info.session);
-            hash_of(spec->code, spec->code_len, s.hash);
+            code_hash(spec->code, spec->code_len, s.hash);
         }
-        r = ask(call, &info, &s, &answer);
+        r = ask_user(call, &info, &s, &answer);
         if (r != 0 || !answer)
             return r;
-        switch (choice_of(answer)) {
+        switch (read_choice(answer)) {
         case CHOICE_LEAVE:
             return 0;
         case CHOICE_WITHDRAW: /* decided meanwhile: then that counts */
             (void)approval_withdraw(call->doors->core->approvals, call->actor,
                                     info.approval, &ignored);
-            wait_for(call, e, LOOK_MS);
+            wait_for_decision(call, e, LOOK_MS);
             return 0;
         case CHOICE_WAIT:
             break;
         }
-        wait_for(call, e,
-                 call->era == MCP_MODERN ? WAIT_MODERN_MS : WAIT_LEGACY_MS);
+        wait_for_decision(call, e,
+                          call->era == MCP_MODERN ? WAIT_MODERN_MS
+                                                  : WAIT_LEGACY_MS);
         if (call->era == MCP_LEGACY || call->cancelled(call))
             return 0;
     }
@@ -217,29 +219,26 @@ int tool_held(struct mcp_call *call, const struct exec_spec *spec,
 /* ---- saying it ---------------------------------------------------------- */
 
 #define HINT                                                                  \
-    "It has not run. Tell the user; once somebody has approved it, it runs "  \
+    "It has not run. Tell the user; once a person has approved it, it runs "  \
     "by itself, and check_approval with this approval_id has its result. Do " \
     "not run it again meanwhile."
 
 void tool_held_answer(const struct exec_info *info, struct mcp_answer *ret)
 {
-    struct json_writer w = {.out = &ret->structured};
-
     mcp_answer_textf(ret,
-                     "%s: %s waits for somebody with the scope "
-                     "'approve' who is not the one that asked. " HINT
+                     "%s: %s waits for a person with the scope "
+                     "'approve' who did not make the request. " HINT
                      "\n[approval_id: %s, execution_id: %s, session_id: %s]",
                      exec_status_name(info->status), info->approval,
                      info->approval, info->id, info->session);
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "status", exec_status_name(info->status));
-    json_write_string(&w, "message", "this waits for somebody's approval");
-    json_write_string(&w, "hint", HINT);
-    json_write_string(&w, "approval_id", info->approval);
-    json_write_string(&w, "execution_id", info->id);
-    json_write_string(&w, "session_id", info->session);
-    json_write_close(&w, '}');
-    tool_files_meta(ret, info->session, NULL, 0);
+    tool_answer(ret, &tool_run_status,
+                &(struct tool_run_status){
+                    {exec_status_name(info->status),
+                     "this waits for the approval of a person", HINT},
+                    info->session,
+                    info->id,
+                    info->approval});
+    tool_files_meta(ret, NULL, info->session, NULL, NULL, 0);
 }
 
 /* ---- check_approval, decide_approval ------------------------------------ */
@@ -280,9 +279,9 @@ static const struct api_field approval_answer[] = {
     {"approval", API_OBJECT, APPROVAL(info), .of = &approval_resource,
      .help = "state is pending, approved, denied, expired or withdrawn"},
 };
-TOOL_OUTPUT(check_approval, struct approval, approval_answer);
 TOOL_OUTPUT(decide_approval, struct approval, approval_answer);
 
+/* For check_approval as well: its table (tool_result.c) has these fields. */
 static void say_approval(const struct approval_info *info,
                          struct mcp_answer *ret)
 {
@@ -292,7 +291,7 @@ static void say_approval(const struct approval_info *info,
                      approval_state_name(info->state),
                      info->reason[0] ? ", " : "", info->reason, info->summary);
     tool_answer(
-        ret, &tool_check_approval_output,
+        ret, &tool_decide_approval_output,
         &(struct approval){
             {.status = pending ? exec_status_name(EXEC_PENDING) : "ok"},
             *info});
@@ -316,15 +315,16 @@ int tool_check_approval(struct mcp_call *call, const json_t *args,
                          &info, err);
     if (r < 0)
         return r;
-    if (info.state == APPROVAL_APPROVED && info.action == POLICY_EXECUTE &&
+    if (info.state == APPROVAL_APPROVED &&
+        approval_is_execution(info.action) &&
         execution_find(call->doors->sessions, call->actor, info.object, &e,
                        &ignored) == 0 &&
         session_get(call->doors->sessions, call->actor, info.session, &session,
                     &ignored) == 0) {
-        wait_for(call, &e, WAIT_MODERN_MS);
+        wait_for_decision(call, &e, WAIT_MODERN_MS);
         execution_info(e, &run);
         if (run.status == EXEC_COMPLETED) {
-            tool_result(call, &session, e, ret);
+            tool_result(call, &session, e, &tool_check_approval_output, ret);
             return 0;
         }
     }
@@ -358,8 +358,8 @@ const char tool_check_approval_text[] =
     "approval for this key.";
 
 const char tool_decide_approval_text[] =
-    "Approves or denies something that somebody else's key has asked for. It "
-    "needs the scope approve, and is refused for what the same key, or a "
-    "token of it, has asked. Only decide what the user has read and told you "
-    "to decide. A denial needs a reason, which who asked will read. conflict: "
-    "it is settled already.";
+    "Approves or denies a request that another key has made. It "
+    "needs the scope approve, and is refused for requests of the same key "
+    "or of a token of it. Only decide what the user has read and told you "
+    "to decide. A denial needs a reason, which the requester will read. "
+    "conflict: the request was decided already.";

@@ -18,7 +18,7 @@
 /* ---- paths -------------------------------------------------------------- */
 
 /* Without what only says that it is below /mnt/data; NULL: it is not. */
-static const char *strip(const char *text)
+static const char *strip_prefix(const char *text)
 {
     static const char sandbox[] = "sandbox:";
     size_t len = strlen(ROOT);
@@ -37,7 +37,7 @@ static const char *strip(const char *text)
     return strcmp(text, ".") == 0 ? "" : text;
 }
 
-static int refuse(struct error *err, const char *why)
+static int refuse_path(struct error *err, const char *why)
 {
     (void)error_set(err, ERR_INVALID, "the path %s", why);
     return error_hint(err, "Name files by their path below /mnt/data, for "
@@ -47,18 +47,18 @@ static int refuse(struct error *err, const char *why)
 int tool_folder(struct arena *arena, const char *text, const char **ret,
                 struct error *err)
 {
-    const char *path = strip(text);
+    const char *path = strip_prefix(text);
     const char *fault;
     size_t len;
 
     if (!path)
-        return refuse(err, "leads outside /mnt/data");
+        return refuse_path(err, "leads outside /mnt/data");
     len = strlen(path);
     while (len > 0 && path[len - 1] == '/')
         len--;
     fault = len ? path_fault(path, len) : NULL;
     if (fault)
-        return refuse(err, fault);
+        return refuse_path(err, fault);
     *ret = arena_strndup(arena, path, len);
     return 0;
 }
@@ -66,21 +66,21 @@ int tool_folder(struct arena *arena, const char *text, const char **ret,
 int tool_path(struct arena *arena, const char *text, const char **ret,
               struct error *err)
 {
-    const char *path = strip(text);
+    const char *path = strip_prefix(text);
     const char *fault;
 
     if (!path)
-        return refuse(err, "leads outside /mnt/data");
+        return refuse_path(err, "leads outside /mnt/data");
     fault = path_fault(path, strlen(path));
     if (fault)
-        return refuse(err, fault);
+        return refuse_path(err, fault);
     *ret = arena_strdup(arena, path);
     return 0;
 }
 
 /* ---- cutting ------------------------------------------------------------ */
 
-static size_t step(const char *text, size_t len)
+static size_t utf8_step(const char *text, size_t len)
 {
     size_t n = utf8_length(text, len);
 
@@ -91,7 +91,7 @@ size_t tool_text_chars(const char *text, size_t len)
 {
     size_t count = 0;
 
-    for (size_t i = 0; i < len; i += step(text + i, len - i))
+    for (size_t i = 0; i < len; i += utf8_step(text + i, len - i))
         count++;
     return count;
 }
@@ -101,7 +101,7 @@ size_t tool_text_offset(const char *text, size_t len, size_t n)
     size_t i = 0;
 
     while (i < len && n-- > 0)
-        i += step(text + i, len - i);
+        i += utf8_step(text + i, len - i);
     return i;
 }
 
@@ -143,7 +143,7 @@ void tool_text_quote(struct buf *out, const char *text)
 
 /* One character of text against one unit of the pattern; *ret_used: how long
  * the unit is. A set that is not closed is a plain "[". */
-static bool one(const char *p, char c, size_t *ret_used)
+static bool match_unit(const char *p, char c, size_t *ret_used)
 {
     const char *at = p + 1, *end;
     bool negate, found = false;
@@ -183,7 +183,7 @@ struct retry {
 /* "*" retries within its part, "**" across parts; the later star is tried
  * first, and passing a later "**" forgets all before it, which is right
  * because what it matches could be anything. */
-static bool matches(const char *p, const char *t)
+static bool match_pattern(const char *p, const char *t)
 {
     struct retry star = {NULL, NULL}, stars = {NULL, NULL};
 
@@ -202,7 +202,7 @@ static bool matches(const char *p, const char *t)
             star = (struct retry){++p, t};
             continue;
         }
-        if (*p && *t && one(p, *t, &used)) {
+        if (*p && *t && match_unit(p, *t, &used)) {
             p += used;
             t++;
             continue;
@@ -227,21 +227,5 @@ bool tool_text_match(const char *pattern, const char *path)
 
     if (!strchr(pattern, '/') && slash)
         path = slash + 1;
-    return matches(pattern, path);
-}
-
-/* ---- sizes -------------------------------------------------------------- */
-
-char *tool_text_size(uint64_t bytes, char ret[32])
-{
-    static const char *const units[] = {"bytes", "KB", "MB", "GB", "TB"};
-    double value = (double)bytes;
-    size_t i = 0;
-
-    while (value >= 1000 && i + 1 < ARRAY_SIZE(units)) {
-        value /= 1000;
-        i++;
-    }
-    (void)snprintf(ret, 32, i ? "%.1f %s" : "%.0f %s", value, units[i]);
-    return ret;
+    return match_pattern(pattern, path);
 }

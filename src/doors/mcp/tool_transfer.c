@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "base/mime.h"
 #include "base/path.h"
+#include "base/size.h"
 #include "base/utf8.h"
 #include "doors/mcp/tool.h"
 
@@ -70,7 +71,7 @@ static bool is_image(const char *mime)
 }
 
 /* bytes: all of it when it is small enough for either, else empty. */
-static enum place place_of(const char *mime, const struct buf *bytes)
+static enum place file_place(const char *mime, const struct buf *bytes)
 {
     if (is_image(mime))
         return bytes->len ? PLACE_IMAGE : PLACE_LINK;
@@ -109,23 +110,24 @@ static const struct api_field downloaded_fields[] = {
     {"session_id", API_STRING, MOVED(session)},
     {"content", API_CHOICE, MOVED(place), .choices = places,
      .help = "How the bytes come: only by the link, or in the answer"},
-    {"file", API_OBJECT, MOVED(file), .of = &tool_file_resource},
+    {"file", API_OBJECT, MOVED(file), .of = &tool_one_file_resource},
 };
 TOOL_OUTPUT(download_file, struct moved, downloaded_fields);
 
 static const struct api_field uploaded_fields[] = {
     {"session_id", API_STRING, MOVED(session)},
-    {"file", API_OBJECT, MOVED(file), .of = &tool_file_resource},
+    {"file", API_OBJECT, MOVED(file), .of = &tool_one_file_resource},
 };
 TOOL_OUTPUT(upload_file, struct moved, uploaded_fields);
 
 /* place: of a download, else NULL. */
-static void encode(struct mcp_call *call, const struct session_info *session,
-                   const struct tool_file *f, const char *place,
-                   struct mcp_answer *ret)
+static void write_download(struct mcp_call *call,
+                           const struct session_info *session,
+                           const struct tool_file *f, const char *place,
+                           struct mcp_answer *ret)
 {
     struct moved moved = {TOOL_OK, session->id, place,
-                          tool_file_view(call->arena, session->workspace, f)};
+                          tool_file_view(call, session->workspace, f)};
 
     tool_answer(ret,
                 place ? &tool_download_file_output : &tool_upload_file_output,
@@ -137,15 +139,15 @@ static void answer_download(struct mcp_call *call,
                             const struct tool_file *f, const struct buf *bytes,
                             struct mcp_answer *ret)
 {
-    enum place place = place_of(f->mime, bytes);
-    const char *url = tool_file_url(call->arena, f->file, f->version);
+    enum place place = file_place(f->mime, bytes);
+    const char *url = tool_file_url(call, f->file, f->version);
     const char *uri =
         url ? mcp_uri_make(call->arena, session->workspace, f->path)
             : arena_printf(call->arena, "sandbox:/mnt/data/%s", f->path);
     char size[32];
 
     mcp_answer_textf(ret, "/mnt/data/%s (%s, %s)%s%s", f->path, f->mime,
-                     tool_text_size(f->size, size), url ? ": " : "",
+                     size_format(f->size, size), url ? ": " : "",
                      url ? url : "");
     if (place == PLACE_IMAGE)
         mcp_answer_image(ret, f->mime, bytes->data, bytes->len);
@@ -155,13 +157,14 @@ static void answer_download(struct mcp_call *call,
                                                               : "text/plain",
                             bytes->data, bytes->len);
     tool_file_link(ret, call->arena, session->workspace, f);
-    encode(call, session, f, places[place], ret);
-    tool_files_meta(ret, session->id, f, 1);
+    write_download(call, session, f, places[place], ret);
+    tool_files_meta(ret, call, session->id, session->workspace, f, 1);
 }
 
 /* Its ids, when the workspace has it; a session may have changed it since. */
-static void describe(struct mcp_call *call, const struct session_info *session,
-                     struct tool_file *f, struct workspace_file *ret)
+static void describe_file(struct mcp_call *call,
+                          const struct session_info *session,
+                          struct tool_file *f, struct workspace_file *ret)
 {
     struct error ignored;
 
@@ -197,38 +200,39 @@ int tool_download_file(struct mcp_call *call, const json_t *args,
         r = session_files_open(call->doors->sessions, call->actor, session.id,
                                f.path, &fd, &st, err);
     if (r == -ERR_NOT_FOUND && session.id[0])
-        (void)error_hint(err, "list_files names the files there are.");
+        (void)error_hint(err, "list_files lists the existing files.");
     if (r == 0)
         r = read_small(fd, (uint64_t)st.st_size, &bytes, err);
     if (r < 0)
         return r;
     f.size = (uint64_t)st.st_size;
     f.mime = mime_of_path(f.path);
-    describe(call, &session, &f, &kept);
+    describe_file(call, &session, &f, &kept);
     answer_download(call, &session, &f, &bytes, ret);
     return 0;
 }
 
 /* ---- upload_file -------------------------------------------------------- */
 
-/* The part of a URL of ours after the host, or NULL: it leads elsewhere. */
+/* The path of a URL of this service, or NULL: it leads elsewhere. */
 static const char *own_path(const struct mcp_call *call, const char *url)
 {
-    const char *rest = NULL, *host;
-    size_t len;
+    const char *host =
+        call->door ? http_header(call->door->http, "Host") : NULL;
+    size_t base = strlen(call->base_url), len;
 
     if (url[0] == '/' && url[1] != '/')
         return url;
-    if (strncmp(url, "http://", 7) == 0)
-        rest = url + 7;
-    else if (strncmp(url, "https://", 8) == 0)
-        rest = url + 8;
-    host = call->door ? http_header(call->door->http, "Host") : NULL;
-    len = rest ? strcspn(rest, "/") : 0;
-    if (!rest || !host || len != strlen(host) ||
-        strncasecmp(rest, host, len) != 0)
+    if (strncasecmp(url, call->base_url, base) == 0 && url[base] == '/')
+        return url + base;
+    /* By the name it was called by now, whatever public_url says. */
+    if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return NULL;
-    return rest + len;
+    url = strstr(url, "://") + 3;
+    len = strcspn(url, "/");
+    return host && len == strlen(host) && strncasecmp(url, host, len) == 0
+               ? url + len
+               : NULL;
 }
 
 /* ".../files/{id}/content?version={v}" of any door. */
@@ -289,8 +293,9 @@ static int copy_version(struct mcp_call *call, const char *session,
     return r;
 }
 
-static int attach(struct mcp_call *call, const char *session, const char *path,
-                  const char *url, struct session_file *ret, struct error *err)
+static int attach_file(struct mcp_call *call, const char *session,
+                       const char *path, const char *url,
+                       struct session_file *ret, struct error *err)
 {
     struct workspace_file from cleanup(workspace_file_done) = {.path = NULL};
     struct workspace_file head cleanup(workspace_file_done) = {.path = NULL};
@@ -325,9 +330,9 @@ static int attach(struct mcp_call *call, const char *session, const char *path,
         &(struct session_attach){.file = from.file, .path = path}, ret, err);
 }
 
-static int decode(struct mcp_call *call, const char *session, const char *path,
-                  const char *base64, struct session_file *ret,
-                  struct error *err)
+static int decode_content(struct mcp_call *call, const char *session,
+                          const char *path, const char *base64,
+                          struct session_file *ret, struct error *err)
 {
     unsigned char *bytes cleanup(mem_free) = NULL;
     size_t len = 0;
@@ -368,10 +373,10 @@ static void answer_upload(struct mcp_call *call,
     char size[32];
 
     mcp_answer_textf(ret, "/mnt/data/%s is there (%s). [session_id: %s]",
-                     f.path, tool_text_size(f.size, size), session->id);
+                     f.path, size_format(f.size, size), session->id);
     tool_file_link(ret, call->arena, session->workspace, &f);
-    encode(call, session, &f, NULL, ret);
-    tool_files_meta(ret, session->id, &f, 1);
+    write_download(call, session, &f, NULL, ret);
+    tool_files_meta(ret, call, session->id, session->workspace, &f, 1);
 }
 
 int tool_upload_file(struct mcp_call *call, const json_t *args,
@@ -396,9 +401,11 @@ int tool_upload_file(struct mcp_call *call, const json_t *args,
         r = tool_keep(call, session.id, path, a.text, strlen(a.text), &made,
                       err);
     else if (a.base64)
-        r = decode(call, session.id, path, a.base64, &made, err);
+        r = decode_content(call, session.id, path, a.base64, &made, err);
     else
-        r = attach(call, session.id, path, a.url, &made, err);
+        r = attach_file(call, session.id, path, a.url, &made, err);
+    if (r == -ERR_LOCKED)
+        (void)error_hint(err, TOOL_LOCKED_ADVICE);
     if (r < 0)
         return r;
     answer_upload(call, &session, &made, ret);
@@ -410,7 +417,7 @@ int tool_upload_file(struct mcp_call *call, const json_t *args,
 
 const char tool_download_file_text[] =
     "Gets a file of the session for the user or for you: a resource link with "
-    "a stable URL and, when it is text of at most 100 KB or a PNG, JPEG, GIF "
+    "a stable URL and, when it is text of at most 100,000 bytes or a PNG, JPEG, GIF "
     "or WebP of at most 1 MiB, its content in the answer. Use it to hand over "
     "a result or to look at a picture; to page through long text use "
     "read_file. It works on sleeping sessions without waking them. not_found: "
@@ -423,5 +430,5 @@ const char tool_upload_file_text[] =
     "already has: the url or workspace:// uri an answer named; nothing is "
     "fetched from elsewhere). A file at the path is replaced; its old version "
     "stays in the history. Without a session one is made, and the answer names "
-    "its session_id. locked: somebody holds a lock on the path, try later or "
+    "its session_id. locked: another key holds a lock on the path; try later or "
     "another name; storage_full or limit_reached: delete something first.";

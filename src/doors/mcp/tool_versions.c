@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * file_history, restore_version, conversation_files: what became of files,
- * and back again. Runs on a worker of the daemon.
+ * file_history, restore_version and conversation_files: the versions of files.
+ * lock_file and unlock_file: leases on paths, whose token is only in the
+ * answer that created it. Runs on a worker of the daemon.
  */
 #include <string.h>
 
@@ -9,7 +10,10 @@
 #include "base/clock.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/size.h"
 #include "doors/mcp/tool.h"
+
+/* ---- versions ----------------------------------------------------------- */
 
 #define LIST_MAX 100
 #define LIST_DEFAULT 20
@@ -101,7 +105,7 @@ static const struct api_field events_fields[] = {
 TOOL_OUTPUT(file_history, struct events, events_fields);
 TOOL_OUTPUT(conversation_files, struct events, events_fields);
 
-static void say_event(struct buf *out, const struct workspace_event *e)
+static void write_event(struct buf *out, const struct workspace_event *e)
 {
     char at[32], size[32];
 
@@ -109,16 +113,16 @@ static void say_event(struct buf *out, const struct workspace_event *e)
              e->file.path);
     if (e->file.sha256[0])
         buf_addf(out, ", version %s (number %lld, %s)", e->file.version,
-                 (long long)e->file.number,
-                 tool_text_size(e->file.size, size));
+                 (long long)e->file.number, size_format(e->file.size, size));
     buf_addf(out, ", by %s of %s\n", e->kind,
              e->session[0] ? e->session : e->author);
 }
 
 /* workspaces: one each, ID_MAX apart, or the same for all. */
-static void answer(struct mcp_call *call, const struct workspace_event *events,
-                   size_t count, bool more, const char *workspaces,
-                   size_t apart, struct mcp_answer *ret)
+static void answer_history(struct mcp_call *call,
+                           const struct workspace_event *events, size_t count,
+                           bool more, const char *workspaces, size_t apart,
+                           struct mcp_answer *ret)
 {
     struct event *list cleanup(mem_free) = xcalloc(count + 1, sizeof(*list));
     struct buf text cleanup(buf_done) = {0};
@@ -130,8 +134,8 @@ static void answer(struct mcp_call *call, const struct workspace_event *events,
 
         list[i] = (struct event){events[i], workspaces + i * apart, NULL};
         if (f->sha256[0] && !events[i].purged)
-            list[i].url = tool_file_url(call->arena, f->file, f->version);
-        say_event(&text, &events[i]);
+            list[i].url = tool_file_url(call, f->file, f->version);
+        write_event(&text, &events[i]);
     }
     tool_answer(ret, &tool_file_history_output,
                 &(struct events){TOOL_OK, list, count, next});
@@ -165,7 +169,7 @@ int tool_file_history(struct mcp_call *call, const json_t *args,
             &events, &got, err);
     if (r < 0)
         return r;
-    answer(call, events, got.count, got.has_more, workspace, 0, ret);
+    answer_history(call, events, got.count, got.has_more, workspace, 0, ret);
     workspace_events_free(events, got.count);
     return 0;
 }
@@ -193,21 +197,21 @@ int tool_conversation_files(struct mcp_call *call, const json_t *args,
             &events, &workspaces, &got, err);
     if (r < 0)
         return r;
-    answer(call, events, got.count, got.has_more, workspaces ? workspaces : "",
-           workspaces ? ID_MAX : 0, ret);
+    answer_history(call, events, got.count, got.has_more,
+                   workspaces ? workspaces : "", workspaces ? ID_MAX : 0, ret);
     workspace_events_free(events, got.count);
     return 0;
 }
 
 /* ---- restore_version ---------------------------------------------------- */
 
-static const char *fate_note(const struct workspace_result *r)
+static const char *restore_note(const struct workspace_result *r)
 {
     switch (r->fate) {
     case FATE_SAME:
         return "it had these bytes already";
     case FATE_LOCKED:
-        return "somebody holds a lock on it";
+        return "another key holds a lock on it";
     case FATE_QUOTA:
         return "there is no room";
     case FATE_CONFLICT:
@@ -253,7 +257,7 @@ static void answer_restore(struct mcp_call *call, const char *workspace,
         struct tool_file f = {
             .path = res->file.path,
             .change = res->change,
-            .why = fate_note(res),
+            .why = restore_note(res),
             .size = res->file.size,
             .file = res->file.file,
             .version = res->file.version,
@@ -261,7 +265,7 @@ static void answer_restore(struct mcp_call *call, const char *workspace,
             .mime = res->file.mime,
         };
 
-        restored.files[i] = tool_file_view(call->arena, workspace, &f);
+        restored.files[i] = tool_file_view(call, workspace, &f);
         tool_file_say(&text, &f);
     }
     tool_answer(ret, &tool_restore_version_output, &restored);
@@ -278,9 +282,9 @@ static int check_restore(const struct version_args *a, struct error *err)
     return 0;
 }
 
-/* Where a version is, if nobody said so. */
-static int place_of(struct mcp_call *call, const struct version_args *a,
-                    char ret[ID_MAX], struct error *err)
+/* Finds the workspace of a version that was given without one. */
+static int restore_place(struct mcp_call *call, const struct version_args *a,
+                         char ret[ID_MAX], struct error *err)
 {
     struct workspace_event event cleanup(workspace_event_done) = {.seq = 0};
     char base[ID_MAX];
@@ -322,7 +326,7 @@ int tool_restore_version(struct mcp_call *call, const json_t *args,
     if (r == 0 && a.path)
         r = tool_path(call->arena, a.path, &a.path, err);
     if (r == 0)
-        r = place_of(call, &a, workspace, err);
+        r = restore_place(call, &a, workspace, err);
     if (r == 0)
         r = workspace_restore(
             call->doors->workspaces, call->actor, workspace,
@@ -355,5 +359,172 @@ const char tool_restore_version_text[] =
     "a folder or the whole workspace as of a commit. The restored state is a "
     "new version, so nothing is lost by it. The session of this conversation, "
     "or that of session_id, sees it at once, other live ones when they next "
-    "wake. locked: somebody holds a lock on a path; give its lock_token or "
+    "wake. locked: another key holds a lock on a path; give its lock_token or "
     "wait.";
+
+/* ---- locks -------------------------------------------------------------- */
+
+#define SECONDS_DEFAULT 300
+
+struct lock_args {
+    const char *path, *workspace, *session, *label, *lock, *token;
+    int64_t seconds;
+    bool force;
+};
+
+#define LOCK_ARG(member) API_AT(struct lock_args, member)
+
+static const struct api_field lock_arguments[] = {
+    {"path", API_STRING, API_REQUIRED, LOCK_ARG(path), .min = 1,
+     .max = TOOL_PATH_MAX, .help = "Below /mnt/data"},
+    TOOL_WORKSPACE(struct lock_args),
+    TOOL_SESSION(struct lock_args),
+    {"seconds", API_INT, API_DEFAULT, LOCK_ARG(seconds), .min = LOCK_TTL_MIN_S,
+     .max = LOCK_TTL_MAX_S, .value = SECONDS_DEFAULT},
+    {"label", API_STRING, LOCK_ARG(label), .max = LOCK_LABEL_MAX,
+     .help = "What it is for, shown to others"},
+};
+TOOL_INPUT(lock_file, struct lock_args, lock_arguments);
+
+static const struct api_field unlock_arguments[] = {
+    {"lock_id", API_STRING, API_REQUIRED, LOCK_ARG(lock), .min = 1,
+     .max = ID_MAX},
+    {"lock_token", API_STRING, LOCK_ARG(token), .min = 1,
+     .max = LOCK_TOKEN_MAX},
+    {"force", API_BOOL, API_DEFAULT, LOCK_ARG(force), .value = false},
+    TOOL_WORKSPACE(struct lock_args),
+    TOOL_SESSION(struct lock_args),
+};
+TOOL_INPUT(unlock_file, struct lock_args, unlock_arguments);
+
+struct locked {
+    struct tool_status status;
+    struct workspace_lock lock;
+    const char *workspace, *token;
+};
+
+#define LOCKED(member) API_AT(struct locked, member)
+
+static const struct api_field locked_fields[] = {
+    {"workspace", API_STRING, LOCKED(workspace)},
+    {"path", API_STRING, LOCKED(lock.path)},
+    {"lock_id", API_STRING, LOCKED(lock.id)},
+    {"lock_token", API_STRING, LOCKED(token)},
+    {"fence", API_INT, LOCKED(lock.fence),
+     .help = "Rises with every lock of the path"},
+    {"session_id", API_STRING, API_NULLABLE, LOCKED(lock.session)},
+    {"expires_at", API_TIME, API_NULLABLE, LOCKED(lock.expires_at_ms)},
+};
+TOOL_OUTPUT(lock_file, struct locked, locked_fields);
+
+struct unlocked {
+    struct tool_status status;
+    const char *lock;
+};
+
+static const struct api_field unlocked_fields[] = {
+    {"lock_id", API_STRING, API_AT(struct unlocked, lock)},
+};
+TOOL_OUTPUT(unlock_file, struct unlocked, unlocked_fields);
+
+static void answer_lock(const char *workspace, const struct workspace_lock *l,
+                        const char *token, struct mcp_answer *ret)
+{
+    char until[32];
+
+    mcp_answer_textf(ret,
+                     "/mnt/data/%s is locked until %s. [lock_id: %s, "
+                     "lock_token: %s, fence: %lld, workspace: %s]",
+                     l->path, clock_format_ms(l->expires_at_ms, until), l->id,
+                     token, (long long)l->fence, workspace);
+    tool_answer(ret, &tool_lock_file_output,
+                &(struct locked){TOOL_OK, *l, workspace, token});
+}
+
+/* The session that may write it: the one named, or the conversation's if it
+ * works on that very workspace. */
+static int run_lock(struct mcp_call *call, const struct lock_args *a,
+                    const char *path, struct mcp_answer *ret,
+                    struct error *err)
+{
+    struct session_info session cleanup(session_info_done) = {.metadata =
+                                                                  NULL};
+    struct workspace_lock made cleanup(workspace_lock_done) = {.path = NULL};
+    struct error ignored;
+    char workspace[ID_MAX], token[65];
+    bool known = false;
+    int r = tool_workspace(call, a->workspace, a->session, workspace, err);
+
+    if (r < 0)
+        return r;
+    if (a->session || call->common[0])
+        known = tool_session(call, TOOL_FIND, a->session,
+                             a->session ? workspace : NULL, &session,
+                             a->session ? err : &ignored) == 0;
+    if (a->session && !known)
+        return -(int)err->code;
+    r = workspace_lock(
+        call->doors->workspaces, call->actor, workspace,
+        &(struct workspace_lock_spec){.path = path,
+                                      .ttl_s = (uint32_t)a->seconds,
+                                      .session = known ? session.id : NULL,
+                                      .label = a->label},
+        &made, token, err);
+    if (r == 0)
+        answer_lock(workspace, &made, token, ret);
+    else if (r == -ERR_LOCKED && !err->hint[0])
+        (void)error_hint(err, "Wait until it ends, or work on another file.");
+    return r;
+}
+
+int tool_lock_file(struct mcp_call *call, const json_t *args,
+                   struct mcp_answer *ret, struct error *err)
+{
+    struct lock_args a = {.path = NULL};
+    const char *path = NULL;
+    int r = api_read(args, &tool_lock_file_input, &a, err);
+
+    if (r == 0)
+        r = tool_path(call->arena, a.path, &path, err);
+    return r < 0 ? r : run_lock(call, &a, path, ret, err);
+}
+
+int tool_unlock_file(struct mcp_call *call, const json_t *args,
+                     struct mcp_answer *ret, struct error *err)
+{
+    struct lock_args a = {.lock = NULL};
+    char workspace[ID_MAX];
+    int r = api_read(args, &tool_unlock_file_input, &a, err);
+
+    if (r == 0 && (a.token != NULL) == a.force) {
+        (void)error_set(err, ERR_INVALID,
+                        "give exactly one of lock_token and force");
+        r = error_hint(err, "lock_file returned the token; force is for the "
+                            "workspace's owner.");
+    }
+    if (r == 0)
+        r = tool_workspace(call, a.workspace, a.session, workspace, err);
+    if (r == 0)
+        r = workspace_unlock(call->doors->workspaces, call->actor, workspace,
+                             a.lock, a.token, err);
+    if (r < 0)
+        return r;
+    mcp_answer_textf(ret, "The lock %s is released.", a.lock);
+    tool_answer(ret, &tool_unlock_file_output,
+                &(struct unlocked){TOOL_OK, a.lock});
+    return 0;
+}
+
+/* ---- their words -------------------------------------------------------- */
+
+const char tool_lock_file_text[] =
+    "Takes a lock on a path of a workspace, which may not exist yet, so that "
+    "no other session or key can write it. The lock ends by itself after seconds "
+    "(1 to 86,400, 300 unless given). Code of the session it was taken for "
+    "may write the path; every other write is refused. Keep lock_id and "
+    "lock_token for unlock_file: they are shown only once. locked: another "
+    "key holds the lock; the message names it and says until when.";
+
+const char tool_unlock_file_text[] =
+    "Releases a lock that lock_file took. Give its lock_token; the "
+    "workspace's owner may use force instead, which is recorded.";

@@ -4,12 +4,15 @@
  * worker of the daemon. One approval is shown with its payload, which is what
  * the person has to read; lists are without.
  */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/api.h"
 #include "approval/approval.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
+#include "session/session.h"
+#include "workspace/workspace.h"
 #include "json/json.h"
 
 #define LIST_MAX 1000u
@@ -37,8 +40,39 @@ static const struct api_field delivery_fields[] = {
 API_OUTPUT(native_delivery, "Delivery", struct approval_delivery,
            delivery_fields, "A webhook about an approval.");
 
+/* What the code of a request could reach: of its session. */
+struct reach {
+    struct session_info session;
+    struct network_info network;
+    char workspace_name[WORKSPACE_NAME_MAX + 4];
+};
+
+#define REACH(member) API_AT(struct reach, member)
+
+static const struct api_field reach_network_fields[] = {
+    {"mode", API_CHOICE, REACH(network.net.mode),
+     .choices = session_egress_names},
+    {"destinations", API_ARRAY,
+     API_LIST(struct reach, network.net.destinations,
+              network.net.destination_count),
+     .of = &native_destination},
+    {"packages", API_BOOL, REACH(network.net.packages)},
+};
+API_OUTPUT(native_reach_network, "ReachNetwork", struct reach,
+           reach_network_fields, "Where code of a session may connect to.");
+
+static const struct api_field reach_fields[] = {
+    {"session_name", API_STRING, API_NULLABLE, REACH(session.name)},
+    {"pool", API_STRING, REACH(session.pool)},
+    {"workspace_name", API_STRING, API_NULLABLE, REACH(workspace_name)},
+    {"network", API_OBJECT, API_MEMBER, .of = &native_reach_network},
+};
+API_OUTPUT(native_reach, "Reach", struct reach, reach_fields,
+           "What the session of a request could reach when this was read.");
+
 struct whole {
     struct approval_info info;
+    const struct reach *reach; /* NULL: of no session, or it is gone */
     struct approval_delivery *deliveries;
     size_t count;
 };
@@ -48,10 +82,14 @@ static const struct api_field approval_whole_fields[] = {
      .help = "what was asked, the code of an execution"},
     {"deliveries", API_ARRAY, API_LIST(struct whole, deliveries, count),
      .of = &native_delivery},
+    {"reach", API_OBJECT, API_NULLABLE, API_POINTER(struct whole, reach),
+     .of = &native_reach,
+     .help = "what its session could reach when this was read; null: it has "
+             "no session any more"},
 };
 API_OUTPUT_OF(native_approval_whole, "ApprovalWhole", &approval_resource,
               struct whole, approval_whole_fields,
-              "With what was asked and who was told.");
+              "An approval with its request and its notifications.");
 
 struct reason_body {
     const char *reason;
@@ -66,9 +104,38 @@ API_INPUT(native_approval_reason, "ApprovalReason", struct reason_body,
 
 /* ---- routes ------------------------------------------------------------- */
 
+static void forget_reach(struct reach *reach)
+{
+    session_info_done(&reach->session);
+    network_info_done(&reach->network);
+}
+
+/* An actor who may read a request sees what approving it would open, even if
+ * the session itself is not shared with them. */
+static bool find_reach(struct doors_call *call,
+                       const struct approval_info *info, struct reach *ret)
+{
+    struct actor owner = call->actor;
+    struct workspace_info workspace;
+    struct error ignored = {0};
+
+    if (!info->session[0] ||
+        session_reach(call->doors->sessions, &call->actor, info->session,
+                      &ret->session, &ret->network, &ignored) < 0)
+        return false;
+    owner.admin = true;
+    if (ret->session.workspace[0] &&
+        workspace_get(call->doors->workspaces, &owner, ret->session.workspace,
+                      &workspace, &ignored) == 0)
+        (void)snprintf(ret->workspace_name, sizeof(ret->workspace_name), "%s",
+                       workspace.name);
+    return true;
+}
+
 static int respond(struct doors_call *call, const struct approval_info *info,
                    struct error *err)
 {
+    struct reach reach cleanup(forget_reach) = {.network = {.room = NULL}};
     struct approval_delivery *list cleanup(mem_free) = NULL;
     size_t count = 0;
     int r = approval_deliveries(call->doors->core->approvals, &call->actor,
@@ -76,7 +143,12 @@ static int respond(struct doors_call *call, const struct approval_info *info,
 
     if (r == 0)
         native_respond(call, 200, &native_approval_whole,
-                       &(struct whole){*info, list, count});
+                       &(struct whole){.info = *info,
+                                       .reach = find_reach(call, info, &reach)
+                                                    ? &reach
+                                                    : NULL,
+                                       .deliveries = list,
+                                       .count = count});
     return r;
 }
 

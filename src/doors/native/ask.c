@@ -226,7 +226,7 @@ int native_ask_conditions(struct doors_call *call,
 
 /* ---- media types -------------------------------------------------------- */
 
-/* What clients say when nobody told them. */
+/* The placeholder types that clients send without a real value. */
 static bool says_nothing(const char *type)
 {
     static const char *const unasked[] = {"application/octet-stream",

@@ -15,24 +15,6 @@
 
 /* ---- for all of them ---------------------------------------------------- */
 
-/* Before a body is read for nothing; the core decides again. */
-int native_change_may_write(struct doors_call *call, const char *workspace,
-                            struct native_blob *ret, struct error *err)
-{
-    struct workspace_info info;
-    int r = workspace_get(call->doors->workspaces, &call->actor, workspace,
-                          &info, err);
-
-    if (r < 0)
-        return r;
-    blob_owner(info.tenant, ret->domain);
-    if (info.role >= ROLE_EDITOR)
-        return 0;
-    (void)error_set(err, ERR_FORBIDDEN,
-                    "you may look at this workspace but not change it");
-    return error_hint(err, "Its owner can make you an editor.");
-}
-
 static int check_path(const char *path, struct error *err)
 {
     const char *fault = path_fault(path, strlen(path));
@@ -80,7 +62,8 @@ void native_change_respond_file(struct doors_call *call, const char *workspace,
 
 /* ---- put ---------------------------------------------------------------- */
 
-/* What the request says of the commit; lock tokens go to `locks`. */
+/* Reads the commit's properties from the request; lock tokens go to
+ * `locks`. */
 static int ask_commit(struct doors_call *call, struct native_locks *locks,
                       struct workspace_commit_spec *ret, struct error *err)
 {
@@ -131,7 +114,8 @@ int native_change_put(struct doors_call *call, struct error *err)
         r = native_ask_flag(call, "executable", &change.executable, err);
     change.as_was = !said;
     if (r == 0)
-        r = native_change_may_write(call, call->params[0], &blob, err);
+        r = workspace_check_write(call->doors->workspaces, &call->actor,
+                                  call->params[0], blob.domain, err);
     if (r == 0)
         r = native_receive_body(call, call->params[0], &blob, err);
     if (r < 0)

@@ -14,11 +14,11 @@
 void native_encode_url(struct json_writer *w, const char *key,
                        const char *file, const char *version)
 {
-    struct buf url cleanup(buf_done) = {0};
+    struct buf path cleanup(buf_done) = {0};
 
     if (file[0] && version[0])
-        buf_addf(&url, "/api/files/%s/content?version=%s", file, version);
-    json_write_string(w, key, url.data);
+        buf_addf(&path, "/api/files/%s/content?version=%s", file, version);
+    json_write_url(w, key, path.data);
 }
 
 /* Null without a path. */
@@ -79,7 +79,7 @@ static void write_file_place(struct json_writer *w, const char *key,
 static const char *const entry_types[] = {"file", "folder", NULL};
 
 #define VIEW(member) API_AT(struct native_file_view, member)
-/* What a file has and a folder has not. */
+/* The fields of a file that a folder lacks. */
 #define FILE_FIELDS(flags_, when_)                                            \
     {"workspace", API_STRING, (flags_), VIEW(workspace), .when = (when_)},    \
         {"file_id",       API_STRING,                                         \
@@ -137,7 +137,7 @@ API_OUTPUT_OF(native_file_put, "FilePut", &native_file,
 
 /* ---- changes ------------------------------------------------------------ */
 
-/* One change, whoever made it; "" and NULL for what does not apply. */
+/* One change by any author; "" and NULL for what does not apply. */
 struct change {
     const char *path, *change, *file, *version, *sha256, *mime;
     const char *wanted, *from, *reason, *holder;
@@ -287,6 +287,8 @@ static const struct api_field version_fields[] = {
     {"kind", API_STRING, VERSION(event.kind),
      .help = "execution, upload, delete, move, copy, restore, share"},
     {"author", API_STRING, VERSION(event.author), .help = "a key, or a share"},
+    {"author_name", API_STRING, API_NULLABLE | API_NAME_OF,
+     VERSION(event.author)},
     {"session", API_STRING, API_NULLABLE, VERSION(event.session)},
     {"execution", API_STRING, API_NULLABLE, VERSION(event.execution)},
     {"language", API_STRING, API_NULLABLE, VERSION(event.language)},

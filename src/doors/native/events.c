@@ -20,7 +20,8 @@ static const char *const names[] = {
     [EVENT_STATUS] = "status", [EVENT_STDOUT] = "stdout",
     [EVENT_STDERR] = "stderr", [EVENT_DISPLAY] = "display",
     [EVENT_RESULT] = "result", [EVENT_ERROR] = "error",
-    [EVENT_CLEAR] = "clear",   [EVENT_DONE] = "done",
+    [EVENT_CLEAR] = "clear",   [EVENT_INPUT] = "input_request",
+    [EVENT_DONE] = "done",
 };
 
 /* The beginning of a character whose rest is in the next event. */
@@ -29,7 +30,7 @@ struct partial {
     size_t len;
 };
 
-struct feed {
+struct event_feed {
     struct sessions *sessions;
     struct http_work *work;
     struct execution *e; /* referenced */
@@ -39,6 +40,7 @@ struct feed {
     bool ended;
     struct principal who; /* copied: the request is gone by then */
     char session[ID_MAX]; /* deleted when we are done; or empty */
+    char *base_url;       /* owned */
 };
 
 /* A stream event's text: what was kept back, then its bytes, less a new
@@ -57,7 +59,7 @@ static void join_text(struct partial *p, const struct exec_event *event,
 }
 
 /* Takes in one event; out is NULL for those the client has already. */
-static void advance(struct feed *f, const struct exec_event *event,
+static void advance(struct event_feed *f, const struct exec_event *event,
                     struct buf *out)
 {
     struct buf text cleanup(buf_done) = {0};
@@ -71,13 +73,13 @@ static void advance(struct feed *f, const struct exec_event *event,
     buf_addf(out, "id: %u\nevent: %s\ndata: ", event->number,
              names[event->type]);
     native_encode_event(f->e, event, text.data ? text.data : "", text.len,
-                        out);
+                        f->base_url, out);
     buf_adds(out, "\n\n");
 }
 
 static int on_next(void *ctx, struct buf *out)
 {
-    struct feed *f = ctx;
+    struct event_feed *f = ctx;
     struct exec_event event;
 
     if (f->ended)
@@ -90,34 +92,40 @@ static int on_next(void *ctx, struct buf *out)
 
 static void on_watch(void *ctx, void (*wake)(void *arg), void *arg)
 {
-    struct feed *f = ctx;
+    struct event_feed *f = ctx;
 
     f->watch = execution_watch(f->e, f->last, wake, arg);
 }
 
+static void event_feed_free(struct event_feed *f)
+{
+    free(f->base_url);
+    free(f);
+}
+
 static void delete_session(void *arg)
 {
-    struct feed *f = arg;
+    struct event_feed *f = arg;
     struct actor who = auth_actor(&f->who);
     struct error err;
 
-    /* One that is gone already, or goes with the service, is fine. */
+    /* A session that is already gone, or ends with the service, is fine. */
     if (session_delete(f->sessions, &who, f->session, &err) < 0 &&
         err.code != ERR_NOT_FOUND && err.code != ERR_UNAVAILABLE)
         log_event(LOG_WARN, "run_session_left", "session", f->session, "error",
                   err.message, NULL);
-    free(f);
+    event_feed_free(f);
 }
 
 static void on_close(void *ctx)
 {
-    struct feed *f = ctx;
+    struct event_feed *f = ctx;
 
     if (f->watch)
         execution_unwatch(f->e, f->watch);
     execution_unref(f->e);
     if (!f->session[0])
-        free(f);
+        event_feed_free(f);
     else /* takes a while, and this is the event thread */
         http_work_insist(f->work, delete_session, f);
 }
@@ -126,13 +134,14 @@ void native_events_respond(struct doors_call *call, struct execution *e,
                            uint32_t after, const char *session)
 {
     static const struct http_feed feed = {on_next, on_watch, on_close};
-    struct feed *f = xcalloc(1, sizeof(*f));
+    struct event_feed *f = xcalloc(1, sizeof(*f));
     struct exec_event event;
 
     f->sessions = call->doors->sessions;
     f->work = doors_workers(call);
     f->e = e;
     f->who = call->who;
+    f->base_url = xstrdup(doors_url_base(call));
     if (session)
         (void)snprintf(f->session, sizeof(f->session), "%s", session);
     /* Partial characters of what was sent before still count. */

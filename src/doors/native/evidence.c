@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of executions: for keys with the scope audit:read all of
- * their tenant's, for others what they asked for themselves. Runs on a worker
- * of the daemon.
+ * Evidence of executions. Keys with the scope audit:read see all executions of
+ * their tenant, other keys only their own. Runs on a worker of the daemon.
  */
 #include "evidence/evidence.h"
 
@@ -20,31 +19,40 @@
 
 /* ---- resources ---------------------------------------------------------- */
 
-#define ROW(member) API_AT(struct evidence_row, member)
+/* A row of the list, and the name of its key. */
+struct named_row {
+    struct evidence_row row;
+    char key_name[AUTH_NAME_MAX];
+};
+
+#define ROW(member) API_AT(struct named_row, row.member)
 
 static const struct api_field evidence_row_fields[] = {
     {"execution", API_STRING, ROW(execution)},
     {"session", API_STRING, ROW(session)},
-    {"key", API_STRING, ROW(actor), .help = "who asked for it"},
+    {"key", API_STRING, ROW(actor), .help = "of the requester"},
+    {"key_name", API_STRING, API_NULLABLE, API_AT(struct named_row, key_name)},
     {"at", API_TIME, ROW(at_ms)},
     {"outcome", API_STRING, ROW(outcome)},
     {"code_sha256", API_STRING, ROW(code_sha256)},
 };
-API_OUTPUT(native_evidence_row, "EvidenceRow", struct evidence_row,
+API_OUTPUT(native_evidence_row, "EvidenceRow", struct named_row,
            evidence_row_fields, "An execution there is evidence of.");
 
-/* As evidence/ wrote it when the execution ended. */
+/* evidence/ wrote the document when the execution ended. */
 static const struct api_field evidence_fields[] = {
-    {"execution", API_STRING, API_ELSEWHERE},
-    {"session", API_STRING, API_ELSEWHERE},
-    {"pool", API_STRING, API_NULLABLE, API_ELSEWHERE},
-    {"runtime", API_STRING, API_NULLABLE, API_ELSEWHERE},
+    {"execution", API_STRING, API_MEMBER},
+    {"session", API_STRING, API_MEMBER},
+    {"pool", API_STRING, API_NULLABLE, API_MEMBER},
+    {"runtime", API_STRING, API_NULLABLE, API_MEMBER},
     {"outcome", API_STRING,
      .help = "as of the execution; or pending_approval"},
-    {"failure", API_STRING, API_NULLABLE, API_ELSEWHERE},
-    {"who", API_OBJECT, .help = "tenant, key, door, tool, request, source"},
+    {"failure", API_STRING, API_NULLABLE, API_MEMBER},
+    {"who", API_OBJECT,
+     .help = "tenant, key, name, door, tool, request, source"},
     {"trigger", API_OBJECT,
-     .help = "conversation, message, metadata: as given"},
+     .help = "conversation, message, metadata: as given; by: client or model; "
+             "prompt: what a person asked the model"},
     {"code", API_OBJECT, .help = "language, bytes, sha256, kept"},
     {"files", API_OBJECT,
      .help = "mounted, read (as the interpreter told), written"},
@@ -52,25 +60,30 @@ static const struct api_field evidence_fields[] = {
      .help = "what was shown besides text"},
     {"connections", API_OBJECT, .help = "blocked, refused, allowed"},
     {"policy", API_OBJECT, API_NULLABLE,
-     .help = "verdict, rule, layer, version, reason"},
+     .help = "the deciding check: verdict, rule, layer, version, reason"},
+    {"checks", API_ARRAY, .items = API_OBJECT,
+     .help = "every check of policy, of the code and of connections: action, "
+             "about, verdict, rule, layer, version"},
+    {"checks_truncated", API_BOOL, .help = "there were more than 64"},
+    {"output", API_OBJECT, API_NULLABLE,
+     .help = "text, truncated; null unless evidence_output_bytes is set"},
     {"approval", API_OBJECT, API_NULLABLE,
-     .help = "id, state, by, reason, at"},
-    {"escalated", API_BOOL, .help = "somebody was asked"},
-    {"retry_of", API_STRING, API_NULLABLE, API_ELSEWHERE},
-    {"repeats", API_INT,
-     .help = "so often the same code had failed before it"},
+     .help = "id, state, by, by_name, reason, asked_at, decided_at"},
+    {"escalated", API_BOOL, .help = "a person was asked to approve"},
+    {"retry_of", API_STRING, API_NULLABLE, API_MEMBER},
+    {"repeats", API_INT, .help = "how often the same code had failed before"},
     {"isolation", API_STRING, API_NULLABLE, .help = "the walls it ran behind"},
-    {"interpreter_fresh", API_BOOL, API_ELSEWHERE},
-    {"created_at", API_TIME, API_ELSEWHERE},
-    {"started_at", API_TIME, API_NULLABLE, API_ELSEWHERE},
-    {"finished_at", API_TIME, API_NULLABLE, API_ELSEWHERE},
+    {"interpreter_fresh", API_BOOL, API_MEMBER},
+    {"created_at", API_TIME, API_MEMBER},
+    {"started_at", API_TIME, API_NULLABLE, API_MEMBER},
+    {"finished_at", API_TIME, API_NULLABLE, API_MEMBER},
     {"usage", API_OBJECT,
      .help = "wall_ms, cpu_ms, peak_memory_bytes, output_bytes"},
     {"code_text", API_STRING, API_NULLABLE,
-     .help = "null where code is not kept"},
+     .help = "null if code is not stored"},
 };
-API_SCHEMA(native_evidence, "Evidence", NULL, evidence_fields,
-           "What is known of an execution.");
+API_DOCUMENT(native_evidence, "Evidence", evidence_fields,
+             "The evidence of an execution.");
 
 static bool sees_all(const struct doors_call *call)
 {
@@ -92,8 +105,8 @@ static void set_time(json_t *object, const char *key, int64_t at_ms)
     set_text(object, key, at_ms ? clock_format_ms(at_ms, text) : "");
 }
 
-/* Decided long after it was asked, so it is looked up now. Who may see the
- * evidence may know who approved it. */
+/* The decision may come long after the request, so it is looked up now. A
+ * reader of the evidence may know who approved it. */
 static void add_approval(struct doors_call *call, const json_t *page)
 {
     json_t *held = json_object_get(page, "approval");
@@ -109,6 +122,7 @@ static void add_approval(struct doors_call *call, const json_t *page)
         return;
     set_text(held, "state", approval_state_name(info.state));
     set_text(held, "by", info.decided_by);
+    set_text(held, "by_name", info.decided_by_name);
     set_text(held, "reason", info.reason);
     set_time(held, "asked_at", info.asked_at_ms);
     set_time(held, "decided_at", info.decided_at_ms);
@@ -118,7 +132,7 @@ int native_evidence_get(struct doors_call *call, struct error *err)
 {
     struct buf text cleanup(buf_done) = {0}, body = {0};
     json_t *page cleanup(json_unref) = NULL;
-    char *again cleanup(mem_free) = NULL;
+    struct json_writer w = {.out = &body};
     int r = evidence_get(call->doors->core->evidence, &call->actor,
                          sees_all(call), call->params[0], &text, err);
 
@@ -128,10 +142,7 @@ int native_evidence_get(struct doors_call *call, struct error *err)
     if (!page)
         return error_set(err, ERR_CORRUPT, "this evidence is damaged");
     add_approval(call, page);
-    again = json_dumps(page, JSON_COMPACT);
-    if (!again)
-        return error_set(err, ERR_INTERNAL, "this evidence cannot be shown");
-    buf_adds(&body, again);
+    api_write_json(&w, NULL, &native_evidence, page);
     http_respond_json(call->http, 200, &body);
     return 0;
 }
@@ -163,6 +174,7 @@ int native_evidence_list(struct doors_call *call, struct error *err)
 {
     struct evidence_filter filter = {.session = NULL};
     struct evidence_row *rows cleanup(mem_free) = NULL;
+    struct named_row *named cleanup(mem_free) = NULL;
     size_t count = 0;
     bool more = false;
     int r = ask(call, &filter, err);
@@ -172,6 +184,14 @@ int native_evidence_list(struct doors_call *call, struct error *err)
                           sees_all(call), &filter, &rows, &count, &more, err);
     if (r < 0)
         return r;
-    native_respond_list(call, &native_evidence_row, rows, count, more);
+    named = xcalloc(count + 1, sizeof(*named));
+    for (size_t i = 0; i < count; i++) {
+        named[i].row = rows[i];
+        if (i && strcmp(rows[i].actor, rows[i - 1].actor) == 0)
+            memcpy(named[i].key_name, named[i - 1].key_name, AUTH_NAME_MAX);
+        else
+            auth_key_name(call->doors->auth, rows[i].actor, named[i].key_name);
+    }
+    native_respond_list(call, &native_evidence_row, named, count, more);
     return 0;
 }

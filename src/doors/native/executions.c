@@ -7,7 +7,9 @@
 #include "doors/native/native.h"
 
 #include <stdlib.h>
+#include <string.h>
 
+#include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "conf/conf.h"
@@ -26,7 +28,7 @@ static void respond(struct doors_call *call, unsigned status,
 {
     struct buf body = {0};
 
-    native_encode_execution(e, &body);
+    native_encode_execution(e, doors_url_base(call), &body);
     http_respond_json(call->http, status, &body);
 }
 
@@ -44,11 +46,12 @@ int native_executions_create(struct doors_call *call, struct error *err)
     if (r < 0)
         return r;
     if (mode == NATIVE_SYNC)
-        r = session_execute(doors->sessions, &call->actor, call->params[0],
-                            &spec, &e, err);
+        r = execution_run(doors->sessions, &call->actor, call->params[0],
+                          &spec, &e, err);
     else
-        r = session_submit(doors->sessions, &call->actor, call->params[0],
-                           &spec, doors_submit, doors_workers(call), &e, err);
+        r = execution_submit(doors->sessions, &call->actor, call->params[0],
+                             &spec, doors_submit, doors_workers(call), &e,
+                             err);
     if (r < 0)
         return r;
     if (mode == NATIVE_STREAM)
@@ -56,6 +59,53 @@ int native_executions_create(struct doors_call *call, struct error *err)
     else
         respond(call, mode == NATIVE_ASYNC || held(e) ? 202 : 200, e);
     return 0;
+}
+
+int native_executions_list(struct doors_call *call, struct error *err)
+{
+    struct exec_info *rows cleanup(mem_free) = NULL;
+    size_t count = 0;
+    bool more = false;
+    int64_t limit;
+    int r = doors_query_int(call, "limit", 1, 1000, 100, &limit, err);
+
+    if (r == 0)
+        r = execution_list(call->doors->sessions, &call->actor,
+                           call->params[0], (size_t)limit, &rows, &count,
+                           &more, err);
+    if (r == 0)
+        native_respond_list(call, &native_execution_row, rows, count, more);
+    return r;
+}
+
+int native_executions_all(struct doors_call *call, struct error *err)
+{
+    struct exec_info *rows cleanup(mem_free) = NULL;
+    struct exec_filter f = {.limit = 0};
+    const struct {
+        const char *name;
+        const char **to;
+    } texts[] = {
+        {"session", &f.session},  {"workspace", &f.workspace},
+        {"principal", &f.author}, {"language", &f.language},
+        {"outcome", &f.outcome},  {"q", &f.text},
+    };
+    size_t count = 0;
+    bool more = false;
+    int r = native_ask_page(call, 1000, 100, &f.limit, &f.after, err);
+
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(texts); i++)
+        r = native_ask_text(call, texts[i].name, 1000, texts[i].to, err);
+    if (r == 0)
+        r = native_ask_time(call, "from", &f.from_ms, err);
+    if (r == 0)
+        r = native_ask_time(call, "to", &f.to_ms, err);
+    if (r == 0)
+        r = execution_list_all(call->doors->sessions, &call->actor, &f, &rows,
+                               &count, &more, err);
+    if (r == 0)
+        native_respond_list(call, &native_execution_row, rows, count, more);
+    return r;
 }
 
 int native_executions_get(struct doors_call *call, struct error *err)
@@ -106,6 +156,37 @@ int native_executions_events(struct doors_call *call, struct error *err)
         r = read_after(call, e, &after, err);
     if (r == 0)
         native_events_respond(call, take_ptr(e), after, NULL);
+    return r;
+}
+
+struct input_body {
+    const char *text;
+    bool eof;
+};
+
+static const struct api_field input_spec_fields[] = {
+    {"text", API_STRING, API_AT(struct input_body, text),
+     .max = EXEC_ANSWER_MAX, .help = "what was typed, without the newline"},
+    {"eof", API_BOOL, API_AT(struct input_body, eof),
+     .help = "instead of text: there is no more input"},
+};
+API_INPUT(native_input_spec, "InputSpec", struct input_body, input_spec_fields,
+          "The answer to an input_request event.");
+
+int native_executions_input(struct doors_call *call, struct error *err)
+{
+    struct input_body b = {0};
+    json_t *json cleanup(json_unref) = NULL;
+    int r = native_read(call, &native_input_spec, &b, &json, err);
+
+    if (r == 0 && !b.text == !b.eof)
+        r = error_set(err, ERR_INVALID, "give either 'text' or 'eof': true");
+    if (r == 0)
+        r = execution_answer(call->doors->sessions, &call->actor,
+                             call->params[0], b.text,
+                             b.text ? strlen(b.text) : 0, err);
+    if (r == 0)
+        http_respond_empty(call->http, 204);
     return r;
 }
 

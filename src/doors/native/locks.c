@@ -51,6 +51,7 @@ static const struct api_field lock_fields[] = {
     {"id", API_STRING, LOCK(id), .help = "lock_…"},
     {"path", API_STRING, LOCK(path)},
     {"holder", API_STRING, LOCK(holder), .help = "a key's id"},
+    {"holder_name", API_STRING, API_NULLABLE | API_NAME_OF, LOCK(holder)},
     {"session", API_STRING, API_NULLABLE, LOCK(session)},
     {"label", API_STRING, API_NULLABLE, LOCK(label)},
     {"fence", API_INT, LOCK(fence),

@@ -10,12 +10,14 @@
 #include <jansson.h>
 
 #include "doors/doors.h"
-#include "session/session.h"
+#include "execution/execution.h"
+#include "language/language.h"
 #include "workspace/workspace.h"
 
 struct api_resource;
 struct buf;
 struct json_writer;
+struct quota_use;
 
 doors_handler_fn native_sessions_create;
 doors_handler_fn native_sessions_list;
@@ -23,13 +25,23 @@ doors_handler_fn native_sessions_get;
 doors_handler_fn native_sessions_delete;
 doors_handler_fn native_sessions_reset;
 doors_handler_fn native_sessions_refresh;
+doors_handler_fn native_sessions_hibernate;
+doors_handler_fn native_sessions_undo;
+doors_handler_fn native_sessions_redo;
+doors_handler_fn native_sessions_branch;
+doors_handler_fn native_sessions_merge;
 doors_handler_fn native_sessions_patch;
+doors_handler_fn native_sessions_keepalive;
 doors_handler_fn native_sessions_interrupt;
 
 doors_handler_fn native_executions_create;
+doors_handler_fn native_executions_list;
+doors_handler_fn native_executions_all;
 doors_handler_fn native_executions_get;
 doors_handler_fn native_executions_events;
-doors_handler_fn native_executions_cancel;
+doors_handler_fn native_sessions_complete, native_sessions_inspect,
+    native_sessions_variables;
+doors_handler_fn native_executions_cancel, native_executions_input;
 doors_handler_fn native_run;
 
 doors_handler_fn native_files_list;
@@ -44,11 +56,29 @@ doors_handler_fn native_pools_patch;
 doors_handler_fn native_pools_delete;
 doors_handler_fn native_runtimes_list;
 doors_handler_fn native_runtimes_get;
+doors_handler_fn native_nodes_list;
+doors_handler_fn native_nodes_get;
+doors_handler_fn native_nodes_drain;
+doors_handler_fn native_nodes_activate;
 doors_handler_fn native_limits_get;
 
+doors_handler_fn native_keys_whoami;
+doors_handler_fn native_me_get;
+doors_handler_fn native_scorecard_run;
+doors_handler_fn native_scorecard_list;
+doors_handler_fn native_table_read;
+doors_handler_fn native_live_events;
+doors_handler_fn native_console_config;
+doors_handler_fn native_console_login;
+doors_handler_fn native_console_logout;
+doors_handler_fn native_console_link;
+doors_handler_fn native_oidc_start;
+doors_handler_fn native_oidc_callback;
 doors_handler_fn native_keys_create;
 doors_handler_fn native_keys_list;
 doors_handler_fn native_keys_revoke;
+doors_handler_fn native_keys_patch;
+doors_handler_fn native_keys_rotate;
 
 doors_handler_fn native_workspaces_create;
 doors_handler_fn native_workspaces_list;
@@ -65,6 +95,10 @@ doors_handler_fn native_members_remove;
 doors_handler_fn native_transfer_give;
 doors_handler_fn native_transfer_offer;
 doors_handler_fn native_transfer_offers;
+doors_handler_fn native_mirror_set;
+doors_handler_fn native_mirror_get;
+doors_handler_fn native_mirror_unset;
+doors_handler_fn native_mirror_attach;
 doors_handler_fn native_transfer_revoke;
 doors_handler_fn native_transfer_claim;
 
@@ -92,10 +126,12 @@ doors_handler_fn native_locks_renew;
 doors_handler_fn native_locks_release;
 
 doors_handler_fn native_shares_create;
+doors_handler_fn native_shares_link;
 doors_handler_fn native_shares_list;
 doors_handler_fn native_shares_revoke;
 doors_handler_fn native_visit_get;
 doors_handler_fn native_visit_put;
+doors_handler_fn native_visit_post;
 
 doors_handler_fn native_uploads_create;
 doors_handler_fn native_uploads_get;
@@ -105,14 +141,45 @@ doors_handler_fn native_uploads_abort;
 
 doors_handler_fn native_search_query;
 doors_handler_fn native_search_status;
+doors_handler_fn native_questions_ask;
+
+doors_handler_fn native_tools_save;
+doors_handler_fn native_tools_list;
+doors_handler_fn native_tools_all;
+doors_handler_fn native_tools_get;
+doors_handler_fn native_tools_versions;
+doors_handler_fn native_tools_delete;
+doors_handler_fn native_tools_run;
+
+doors_handler_fn native_agents_create;
+doors_handler_fn native_agents_list;
+doors_handler_fn native_agents_get;
+doors_handler_fn native_agents_patch;
+doors_handler_fn native_agents_delete;
+doors_handler_fn native_agents_add_version;
+doors_handler_fn native_agents_versions;
+doors_handler_fn native_agents_version;
+doors_handler_fn native_agents_delete_version;
 
 doors_handler_fn native_audit_query;
 doors_handler_fn native_audit_verify;
 doors_handler_fn native_upkeep_collect;
 doors_handler_fn native_upkeep_verify;
 doors_handler_fn native_upkeep_backup;
+doors_handler_fn native_upkeep_seal;
+doors_handler_fn native_upkeep_schedule;
+doors_handler_fn native_upkeep_set_schedule;
 
 doors_handler_fn native_quotas_own;
+doors_handler_fn native_usage_history;
+doors_handler_fn native_conversations_list;
+doors_handler_fn native_conversations_create;
+doors_handler_fn native_conversations_get;
+doors_handler_fn native_conversations_patch;
+doors_handler_fn native_conversations_delete;
+doors_handler_fn native_conversations_items;
+doors_handler_fn native_conversations_export;
+doors_handler_fn native_policy_test;
 doors_handler_fn native_quotas_get;
 doors_handler_fn native_quotas_put;
 
@@ -191,61 +258,76 @@ int native_receive_from(struct doors_call *call, const char *workspace,
 http_read_fn native_receive_read; /* the request's body; ctx: doors_call */
 void native_receive_done(struct native_blob *b); /* for cleanup() */
 
+/* run.c: runs to the end and answers with the execution: 200, or 202 while it
+ * waits for approval. In that session, or in one that is made for the run. */
+int native_run_session(struct doors_call *call, const char *session,
+                       const struct exec_spec *spec, struct error *err);
+int native_run_once(struct doors_call *call, const char *workspace,
+                    const struct exec_spec *spec, struct error *err);
+
 /* change.c */
-/* Refuses who may not write before a body is read for nothing; says whose
- * what is read will be. */
-int native_change_may_write(struct doors_call *call, const char *workspace,
-                            struct native_blob *ret, struct error *err);
 bool native_change_is_new(const struct workspace_commit *c);
 /* A commit of one file: 201 when it is new, else 200. */
 void native_change_respond_file(struct doors_call *call, const char *workspace,
                                 const struct workspace_commit *c);
 
-/* transfer.c: the one key a client means by an id or a name; tenant: where
- * to look, NULL everywhere. */
-int native_transfer_key(struct doors_call *call, const char *name,
-                        const char *tenant, struct auth_key *ret,
-                        struct error *err);
-
 /* resources.c: every resource that /openapi.json describes, ended by NULL;
  * their tables stand beside the code that reads or writes them. */
 extern const struct api_resource *const native_resources[];
 extern const struct api_resource native_lock_spec, native_renew_spec,
-    native_lock, native_lock_made, native_share_spec, native_share,
-    native_share_made, native_shared_file, native_share_put,
+    native_lock, native_lock_made, native_share_spec, native_link_spec,
+    native_share, native_share_made, native_shared_file, native_share_put,
     native_workspace_spec, native_workspace_patch, native_retention_patch,
     native_retention, native_workspace, native_member, native_role_spec,
     native_transfer_spec, native_offer_spec, native_claim_spec, native_offer,
-    native_offer_made, native_usage, native_entry, native_file,
+    native_offer_made, native_usage, native_mirror_spec, native_mirror,
+    native_attach_spec, native_attached, native_entry, native_file,
     native_file_put, native_move_spec, native_commit, native_change,
     native_upload_spec, native_upload, native_upload_part,
     native_complete_spec, native_version, native_provenance, native_diff,
     native_restore_spec, native_session_file, native_session_put,
     native_approval_whole, native_delivery, native_approval_reason,
-    native_secret_spec, native_secret, native_quotas, native_quota,
-    native_quota_values, native_key_spec, native_key, native_key_made,
-    native_token_spec, native_token, native_token_made, native_policy_text,
-    native_policy_record, native_policy_state, native_policy_checked,
-    native_policy_explain_body, native_policy_explained, native_audit_report,
-    native_audit_keys, native_audit_key, native_audit_checkpoint,
-    native_evidence_row, native_evidence, native_search_hit,
-    native_search_state, native_session_network, native_destination,
-    native_package, native_runtime, native_runtime_whole, native_posture,
-    native_gate, native_gate_check, native_posture_service,
+    native_reach, native_reach_network, native_secret_spec, native_secret,
+    native_usage_hour, native_usage_history_resource, native_policy_cases,
+    native_policy_case, native_conversation, native_policy_tested,
+    native_quotas, native_quota, native_quota_values, native_key_spec,
+    native_key_patch, native_key, native_key_made, native_caller,
+    native_execution_row, native_token_spec, native_token, native_token_made,
+    native_policy_text, native_policy_record, native_policy_state,
+    native_policy_checked, native_policy_explain_body, native_policy_explained,
+    native_audit_report, native_audit_keys, native_audit_key,
+    native_audit_checkpoint, native_evidence_row, native_evidence,
+    native_search_hit, native_search_state, native_session_network,
+    native_destination, native_package, native_node, native_runtime,
+    native_runtime_whole, native_posture, native_gate, native_gate_check,
+    native_posture_service, native_question, native_citation, native_answer,
     native_posture_sandboxes, native_posture_memory, native_posture_pool,
-    native_backup_spec, native_purge_spec, native_session_patch,
-    native_collected, native_execution, native_execution_error,
-    native_execution_truncated, native_execution_limit, native_execution_usage,
-    native_execution_files, native_execution_network, native_connection,
-    native_session_spec, native_limits_spec, native_execution_spec,
-    native_run_spec, native_run_file_spec, native_session, native_limits,
-    native_refreshed, native_pool_spec, native_pool_change, native_pool,
-    native_pool_limits, native_service_limits;
-extern const char *const native_languages[]; /* by enum exec_language */
+    native_posture_wall, native_posture_setting, native_backup_spec,
+    native_purge_spec, native_session_patch, native_collected,
+    native_execution, native_execution_error, native_execution_truncated,
+    native_execution_limit, native_execution_usage, native_execution_files,
+    native_execution_network, native_connection, native_session_spec,
+    native_limits_spec, native_execution_spec, native_input_spec,
+    native_look_spec, native_run_spec, native_run_file_spec, native_session,
+    native_limits, native_refreshed, native_pool_spec, native_pool_change,
+    native_pool, native_pool_limits, native_service_limits, native_me,
+    native_console_settings, native_console_oidc, native_console_login_body,
+    native_console_link_made, native_table_spec, native_table,
+    native_scorecard, native_backup_schedule, native_backup_schedule_spec,
+    native_model_spec, native_model, native_model_test, native_model_trial,
+    native_tool_spec, native_tool_run, native_tool, native_agent_spec,
+    native_agent_version_spec, native_agent_patch, native_agent,
+    native_agent_version, native_conversation_spec, native_conversation_file,
+    native_conversation_item, native_session_memory, native_undone,
+    native_undo_spec, native_branch_spec, native_branches;
+extern const char *const native_pool_kinds[]; /* by enum pool_kind */
 extern const char *const native_persistences[];
 /* By enum session_sharing, from SESSION_SHARING_PRINCIPAL on. */
 extern const char *const native_sharings[];
 extern const char *const native_roles[]; /* from ROLE_VIEWER on */
+/* A writer of an answer whose URLs begin as doors_url_base says. */
+struct json_writer native_writer(const struct doors_call *call,
+                                 struct buf *out);
 /* Answers with one, or with {"data":[ … ],"has_more":…}. */
 void native_respond(struct doors_call *call, unsigned status,
                     const struct api_resource *r, const void *object);
@@ -253,13 +335,16 @@ void native_respond_list(struct doors_call *call, const struct api_resource *r,
                          const void *objects, size_t count, bool more);
 
 /* encode.c */
-void native_encode_execution(struct execution *e, struct buf *out);
+/* base_url: as doors_url_base. */
+void native_encode_execution(struct execution *e, const char *base_url,
+                             struct buf *out);
 /* One event as JSON; text is that of a stdout or stderr event. */
 void native_encode_event(struct execution *e, const struct exec_event *event,
-                         const char *text, size_t text_len, struct buf *out);
+                         const char *text, size_t text_len,
+                         const char *base_url, struct buf *out);
 
 /* encode_files.c: workspaces and what is in them. */
-/* "/api/files/…/content?version=…"; null without a file. */
+/* The URL of a version's bytes; null without a file. */
 void native_encode_url(struct json_writer *w, const char *key,
                        const char *file, const char *version);
 /* {"data":[ … ],"has_more":…} */
@@ -290,6 +375,11 @@ void native_encode_open_means(struct json_writer *w, const char *key,
 /* The tenant of the first key: its administrators are the operators, who see
  * and set what concerns the service as a whole. */
 #define OPERATORS "default"
+/* me.c */
+bool native_operates(const struct doors_call *call);
+/* ERR_FORBIDDEN for all others; what: what they may not do, "make backups". */
+int native_operators_only(const struct doors_call *call, const char *what,
+                          struct error *err);
 
 /* policy.c */
 doors_handler_fn native_policy_get;
@@ -326,12 +416,38 @@ void native_keys_write_scopes(struct json_writer *w, const char *key,
             API_AT(struct auth_key, last_used_at_ms)                          \
     }
 
+/* The credential of a request; the key comes first, for its writers. */
+struct native_caller {
+    struct auth_key key;
+    char token[ID_MAX];
+};
+void native_keys_caller(const struct principal *who,
+                        struct native_caller *ret);
+
+/* console.c: mints the console's token from a credential that was checked and
+ * sets the cookie; scopes 0: all of parent's. Fills call->who. */
+int native_console_sign_in(struct doors_call *call,
+                           const struct principal *parent, uint32_t scopes,
+                           struct error *err);
+
+/* live.c: the doors_door's lifecycle. */
+int native_live_open(struct doors *doors, struct error *err);
+void native_live_stop(struct doors *doors);
+void native_live_close(struct doors *doors);
+
+/* me.c: answers with who that is. */
+int native_me_respond(struct doors_call *call, const struct principal *who,
+                      struct error *err);
+
+/* quotas.c: the quotas of a tenant with their use, its storage included;
+ * ret: QUOTA_KINDS of them. */
+int native_quotas_uses(struct doors_call *call, const char *tenant,
+                       struct quota_use *ret, struct error *err);
+
 /* tokens.c */
 doors_handler_fn native_tokens_create;
 doors_handler_fn native_tokens_list;
 doors_handler_fn native_tokens_revoke;
-
-/* quotas.c */
 
 /* approvals.c */
 doors_handler_fn native_approvals_list;
@@ -363,6 +479,13 @@ doors_handler_fn native_secrets_put;
 doors_handler_fn native_secrets_get;
 doors_handler_fn native_secrets_list;
 doors_handler_fn native_secrets_remove;
+
+/* models.c */
+doors_handler_fn native_models_list;
+doors_handler_fn native_models_get;
+doors_handler_fn native_models_create;
+doors_handler_fn native_models_remove;
+doors_handler_fn native_models_test;
 
 /* posture.c */
 doors_handler_fn native_posture_get;

@@ -14,21 +14,21 @@
 
 static bool has_ports(const void *object)
 {
-    return ((const struct session_destination *)object)->ports[0] != 0;
+    return ((const struct network_destination *)object)->ports[0] != 0;
 }
 
 static void write_ports(struct json_writer *w, const char *key,
                         const void *object)
 {
-    const struct session_destination *d = object;
+    const struct network_destination *d = object;
 
     json_write_open(w, key, '[');
-    for (size_t i = 0; i < SESSION_PORTS_MAX && d->ports[i]; i++)
+    for (size_t i = 0; i < NETWORK_PORTS_MAX && d->ports[i]; i++)
         json_write_int(w, NULL, d->ports[i]);
     json_write_close(w, ']');
 }
 
-#define DESTINATION(member) API_AT(struct session_destination, member)
+#define DESTINATION(member) API_AT(struct network_destination, member)
 
 static const struct api_field destination_fields[] = {
     {"host", API_STRING, DESTINATION(host)},
@@ -40,10 +40,10 @@ static const struct api_field destination_fields[] = {
     {"secret", API_STRING, API_OPTIONAL, DESTINATION(secret)},
     {"inspect", API_BOOL, API_OPTIONAL, DESTINATION(inspect)},
 };
-API_OUTPUT(native_destination, "Destination", struct session_destination,
+API_OUTPUT(native_destination, "Destination", struct network_destination,
            destination_fields, "One that may be reached.");
 
-#define PACKAGE(member) API_AT(struct session_package, member)
+#define PACKAGE(member) API_AT(struct network_package, member)
 
 static const struct api_field package_fields[] = {
     {"name", API_STRING, PACKAGE(name)},
@@ -51,28 +51,28 @@ static const struct api_field package_fields[] = {
     {"sha256", API_STRING, PACKAGE(sha256)},
     {"at", API_TIME, PACKAGE(at_ms)},
 };
-API_OUTPUT(native_package, "InstalledPackage", struct session_package,
+API_OUTPUT(native_package, "InstalledPackage", struct network_package,
            package_fields, "What pip installed.");
 
-struct network {
-    struct session_network_info info;
+struct network_view {
+    struct network_info info;
     const char *session;
 };
 
 static bool is_open(const void *object)
 {
-    return ((const struct network *)object)->info.net.mode ==
+    return ((const struct network_view *)object)->info.net.mode ==
            SESSION_EGRESS_OPEN;
 }
 
-#define NETWORK(member) API_AT(struct network, member)
+#define NETWORK(member) API_AT(struct network_view, member)
 
 static const struct api_field session_network_fields[] = {
     {"session", API_STRING, NETWORK(session)},
     {"mode", API_CHOICE, NETWORK(info.net.mode),
      .choices = session_egress_names},
     {"destinations", API_ARRAY,
-     API_LIST(struct network, info.net.destinations,
+     API_LIST(struct network_view, info.net.destinations,
               info.net.destination_count),
      .of = &native_destination},
     {"packages", API_BOOL, NETWORK(info.net.packages)},
@@ -89,27 +89,27 @@ static const struct api_field session_network_fields[] = {
     {"bytes_used", API_INT, NETWORK(info.bytes_used)},
     {"requests_used", API_INT, NETWORK(info.requests_used)},
     {"installed", API_ARRAY,
-     API_LIST(struct network, info.installed, info.installed_count),
+     API_LIST(struct network_view, info.installed, info.installed_count),
      .of = &native_package},
     {"warning", API_STRING, API_OPTIONAL, .when = is_open,
      .write = native_encode_open_means, .help = "what open means"},
 };
-API_OUTPUT(native_session_network, "SessionNetwork", struct network,
+API_OUTPUT(native_session_network, "SessionNetwork", struct network_view,
            session_network_fields,
            "What a session's code may reach, and has.");
 
 /* ---- routes ------------------------------------------------------------- */
 
 static void respond(struct doors_call *call, const char *session,
-                    const struct session_network_info *info)
+                    const struct network_info *info)
 {
     native_respond(call, 200, &native_session_network,
-                   &(struct network){*info, session});
+                   &(struct network_view){*info, session});
 }
 
 int native_network_get(struct doors_call *call, struct error *err)
 {
-    struct session_network_info info cleanup(session_network_info_done) = {0};
+    struct network_info info cleanup(network_info_done) = {0};
     int r = session_network_get(call->doors->sessions, &call->actor,
                                 call->params[0], &info, err);
 
@@ -120,14 +120,14 @@ int native_network_get(struct doors_call *call, struct error *err)
 
 int native_network_put(struct doors_call *call, struct error *err)
 {
-    struct session_network asked = {0};
-    struct session_network_info info cleanup(session_network_info_done) = {0};
+    struct network_spec asked = {0};
+    struct network_info info cleanup(network_info_done) = {0};
     json_t *json cleanup(json_unref) = NULL;
     int r =
         http_body_json(call->http, call->doors->conf->json_bytes, &json, err);
 
     if (r == 0)
-        r = session_network_read(json, http_arena(call->http), &asked, err);
+        r = network_spec_read(json, http_arena(call->http), &asked, err);
     if (r == 0)
         r = session_network_set(call->doors->sessions, &call->actor,
                                 call->params[0], &asked, &info, err);

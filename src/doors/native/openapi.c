@@ -3,7 +3,8 @@
  * GET /openapi.json: the API in OpenAPI 3.1, made from the table of routes,
  * so that no route can be missing from it, and from the tables that bodies
  * are read and answers are written by (resources.c), so that no field can.
- * What parameters mean is in openapi_names.c. Runs on a worker of the daemon.
+ * The meaning of parameters, headers and statuses is below. Runs on a worker
+ * of the daemon.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +13,154 @@
 #include "api/api.h"
 #include "base/buf.h"
 #include "base/mem.h"
-#include "doors/native/openapi.h"
+#include "doors/native/native.h"
 #include "json/json.h"
 
-static const struct native_name *find_name(const struct native_name *names,
-                                           const char *name)
+/* A parameter, header, status or tag and its meaning. */
+struct openapi_name { /* ended by one without a name */
+    const char *name;
+    const char *type; /* as encode_type of openapi.c has it */
+    const char *text;
+};
+/* ---- names -------------------------------------------------------------- */
+
+static const struct openapi_name openapi_tags[] = {
+    {"Sessions", NULL, "An interpreter with its files."},
+    {"Executions", NULL, "Executions of Python or shell code."},
+    {"Workspaces", NULL, "Durable, versioned trees of files."},
+    {"Files", NULL, "Files of a workspace."},
+    {"Uploads", NULL, "Resumable multipart uploads of large files."},
+    {"Versions", NULL, "History, provenance, comparison and restore."},
+    {"Conversations", NULL,
+     "Messages, the code they led to, and the files that came of it."},
+    {"Locks", NULL, "Leases on paths, with fencing tokens."},
+    {"Shares", NULL, "Share links for people without a key."},
+    {"Approvals", NULL,
+     "Requests that a policy holds until a person decides."},
+    {"Search", NULL, "Names and contents."},
+    {"Tools", NULL, "Code that members of a workspace keep as tools."},
+    {"Agents", NULL, "Named agents and their versions."},
+    {"Configuration", NULL, "The configuration of the service."},
+    {"Administration", NULL, "Keys, the audit trail, stored data."},
+    {"Evidence", NULL, "Evidence of executions, and the signed audit trail."},
+    {"Console", NULL, "Signing in to the web console."},
+    {"Operation", NULL, "Health, metrics and this description."},
+    {0},
+};
+
+static const struct openapi_name openapi_params[] = {
+    {"id", "string", "The id of the resource."},
+    {"ws", "string", "A workspace: ws_…"},
+    {"path", "string", "The path of a file; slashes need no escaping."},
+    {"principal", "string",
+     "The id or unique name of a key, or * for the tenant."},
+    {"offer", "string", "An offer: xfer_…"},
+    {"file", "string", "A file: file_…"},
+    {"version", "string", "A version: ver_…"},
+    {"conversation", "string 1 256",
+     "A conversation: conv_…, or an id from the metadata of executions."},
+    {"lock", "string", "A lock: lock_…"},
+    {"share", "string", "A share: share_…"},
+    {"node", "string 1 63", "The id or name of a node."},
+    {"secret", "string", "The secret of a share's link."},
+    {"number", "int 1", "The number of a part or of a version."},
+    {"name", "string", "The name of the resource."},
+    {"tenant", "string 1 63", "A tenant's name."},
+    {0},
+};
+
+static const struct openapi_name openapi_query[] = {
+    {"limit", "int 1",
+     "The maximum number of entries; docs/API.md has the bounds."},
+    {"after", "string",
+     "Continue after this entry: an id, path, version, cursor or number, depending on the order of the list."},
+    {"hours", "int 1", "How many hours back, the current one included."},
+    {"state", "string", "Only those in this state."},
+    {"deleted", "bool", "Only deleted ones."},
+    {"prefix", "string 0 1024", "Only paths with this prefix."},
+    {"delimiter", "string 1 1",
+     "/ lists one level, with folders as single entries."},
+    {"commit", "string", "As of this commit."},
+    {"folder", "string", "The folder for the files of the form."},
+    {"version", "string", "This version instead of the newest."},
+    {"conversation", "string 0 256", "A conversation's id."},
+    {"message", "string 0 256", "A message's id."},
+    {"note", "string 0 256", "A note for the history."},
+    {"executable", "bool",
+     "Mark the file as executable; by default as the file it replaces."},
+    {"recursive", "bool", "Include the contents of a folder."},
+    {"path", "string", "Only this path."},
+    {"file", "string", "Only this file, under any name."},
+    {"from", "string", "The start: a time, or the older version."},
+    {"to", "string", "The end: a time, or the newer version."},
+    {"force", "bool", "Break the lock of another key; owners only."},
+    {"workspace", "string", "Only this workspace."},
+    {"q", "string 1 1000", "Words, \"phrases\" and prefix*."},
+    {"mode", "string",
+     "lexical (the default), semantic or hybrid; the last two search files of workspaces with intelligence by meaning."},
+    {"type", "string", "A file extension (csv) or a media type."},
+    {"author", "string", "The key that wrote the newest version."},
+    {"actor", "string", "The key that acted."},
+    {"action", "string", "An action, or a group of them: file."},
+    {"object", "string", "The id or path acted on."},
+    {"tenant", "string", "Only this tenant's events."},
+    {"session", "string", "Only of this session."},
+    {"outcome", "string 1 31",
+     "Only executions with this outcome, such as ok, error or denied."},
+    {"principal", "string", "Only those that this key or person asked for."},
+    {"language", "string", "python or shell."},
+    {"types", "string 1 200",
+     "Types of events with commas between: session, execution, progress, workspace, approval, policy, network, admin, health, audit; by default all but audit."},
+    {"format", "string",
+     "Of the audit trail: jsonl (one event per line) or otlp; of a conversation: json, markdown or ipynb."},
+    {"code", "string 1 4096", "What the issuer exchanges for a token, once."},
+    {"state", "string", "Of the sign-in that this browser began."},
+    {"error", "string", "Why the issuer refused the sign-in."},
+    {"iss", "string", "The issuer that answers."},
+    {0},
+};
+
+static const struct openapi_name openapi_headers[] = {
+    {"If-Match", "string",
+     "An ETag, a version or *: the current state that the change requires."},
+    {"If-None-Match", "string",
+     "An ETag that the client has (304); or *, to create only."},
+    {"If-Range", "string", "The ETag the range is of."},
+    {"Range", "string", "One range of bytes."},
+    {"X-Glovebox-Lock", "string", "Tokens of locks, separated by commas."},
+    {"X-Content-SHA256", "string 64 64",
+     "The expected SHA-256 of the content."},
+    {"X-Share-Password", "string 1 128",
+     "The password of the link; HTTP Basic authentication works as well."},
+    {"Last-Event-ID", "string", "Resume after this event."},
+    {"Accept", "string", "application/json for JSON."},
+    {"X-Glovebox-Console", "string", "1: sent by the console's own page."},
+    {0},
+};
+
+static const struct openapi_name openapi_statuses[] = {
+    {"302", NULL, "Continue at the address in Location."},
+    {"400", NULL,
+     "Malformed or out of range, or an unknown field or parameter."},
+    {"401", NULL, "The key or password is missing or unknown."},
+    {"403", NULL, "The key lacks the scope or the role."},
+    {"404", NULL, "Not found, or not visible to the key."},
+    {"409", NULL, "Conflicts with the current state."},
+    {"412", NULL, "If-Match or If-None-Match failed; nothing was changed."},
+    {"413", NULL, "Larger than a limit."},
+    {"416", NULL, "The range is outside the file."},
+    {"423", NULL, "Another key holds a lock on it."},
+    {"429", NULL,
+     "A limit or the capacity of the host is reached; see Retry-After."},
+    {"503", NULL,
+     "The service is starting or stopping, or a component is unavailable."},
+    {"507", NULL, "A quota or the disk is full."},
+    {"default", NULL, "Any other error."},
+    {0},
+};
+
+static const struct openapi_name *find_openapi_name(
+    const struct openapi_name *names, const char *name)
 {
     for (; names->name; names++)
         if (strcmp(names->name, name) == 0)
@@ -126,7 +270,7 @@ static void encode_list_schema(struct json_writer *w, const char *of)
     json_write_close(w, '}');
 }
 
-/* What policy holds, alone or beside what else a 202 can be. */
+/* The schema of a held request, alone or beside another 202 answer. */
 static void encode_held(struct json_writer *w, const char *other)
 {
     json_write_open(w, "application/json", '{');
@@ -173,12 +317,14 @@ static const struct {
     const char *status, *text;
 } meanings[] = {
     {"200", "Done."},
-    {"201", "Made."},
+    {"201", "Created."},
     {"202", "Accepted."},
-    {"202 held", "Not done: somebody must approve it first; then ask again."},
-    {"204", "Done; there is nothing to say."},
-    {"206", "The part that was asked for."},
-    {"304", "You have it already."},
+    {"202 held",
+     "Not done: a person must approve it first; then send it again."},
+    {"204", "Done; no content."},
+    {"206", "The requested range."},
+    {"302", "The browser is sent on."},
+    {"304", "Not modified."},
 };
 
 static void encode_good(struct json_writer *w, const char *status,
@@ -273,9 +419,9 @@ static void encode_answers(struct json_writer *w,
 
 static void encode_param(struct json_writer *w, const char *name,
                          const char *in, bool required,
-                         const struct native_name *names)
+                         const struct openapi_name *names)
 {
-    const struct native_name *known = find_name(names, name);
+    const struct openapi_name *known = find_openapi_name(names, name);
 
     json_write_open(w, NULL, '{');
     json_write_string(w, "name", name);
@@ -297,18 +443,18 @@ static void encode_params(struct json_writer *w,
     while ((at = strchr(at, '{'))) {
         at++;
         (void)snprintf(name, sizeof(name), "%.*s", (int)strcspn(at, ".}"), at);
-        encode_param(w, name, "path", true, native_openapi_params);
+        encode_param(w, name, "path", true, openapi_params);
     }
     while (next_word(&list, " ", name)) {
         bool needed = name[strlen(name) - 1] == '!';
 
         if (needed)
             name[strlen(name) - 1] = '\0';
-        encode_param(w, name, "query", needed, native_openapi_query);
+        encode_param(w, name, "query", needed, openapi_query);
     }
     list = route->headers;
     while (next_word(&list, " ", name))
-        encode_param(w, name, "header", false, native_openapi_headers);
+        encode_param(w, name, "header", false, openapi_headers);
     json_write_close(w, ']');
 }
 
@@ -434,16 +580,14 @@ static void encode_info(struct json_writer *w)
     json_write_string(w, "version", GLOVEBOX_VERSION);
     json_write_string(
         w, "description",
-        "A code interpreter whose files stay. HEAD works wherever GET does. "
-        "A last path parameter called `path` takes the rest of the path, "
-        "slashes included. Unknown fields and parameters are refused.");
+        "A code interpreter whose files stay. HEAD works wherever GET does. A last path parameter called `path` takes the rest of the path, slashes included. Unknown fields and parameters are refused.");
     json_write_open(w, "license", '{');
     json_write_string(w, "name", "Apache-2.0");
     json_write_string(w, "identifier", "Apache-2.0");
     json_write_close(w, '}');
     json_write_close(w, '}');
     json_write_open(w, "tags", '[');
-    for (const struct native_name *t = native_openapi_tags; t->name; t++) {
+    for (const struct openapi_name *t = openapi_tags; t->name; t++) {
         json_write_open(w, NULL, '{');
         json_write_string(w, "name", t->name);
         json_write_string(w, "description", t->text);
@@ -455,7 +599,7 @@ static void encode_info(struct json_writer *w)
 static void encode_responses(struct json_writer *w)
 {
     json_write_open(w, "responses", '{');
-    for (const struct native_name *s = native_openapi_statuses; s->name; s++) {
+    for (const struct openapi_name *s = openapi_statuses; s->name; s++) {
         json_write_open(w, s->name, '{');
         json_write_string(w, "description", s->text);
         json_write_open(w, "content", '{');
@@ -486,9 +630,9 @@ int native_openapi_get(struct doors_call *call, struct error *err)
     json_write_open(&w, "bearer", '{');
     json_write_string(&w, "type", "http");
     json_write_string(&w, "scheme", "bearer");
-    json_write_string(&w, "description",
-                      "A key. The words in a requirement are the scopes it "
-                      "needs; `admin` has all.");
+    json_write_string(
+        &w, "description",
+        "A key. The words in a requirement are the scopes it needs; `admin` has all.");
     json_write_close(&w, '}');
     json_write_close(&w, '}');
     json_write_close(&w, '}');

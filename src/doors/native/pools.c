@@ -53,10 +53,10 @@ static const struct api_field pool_limits_fields[] = {
     {"scratch_inodes", API_INT, POOL(conf.scratch_inodes)},
     {"tmp_bytes", API_INT, POOL(conf.tmp_bytes)},
     {"shm_bytes", API_INT, POOL(conf.shm_bytes)},
-    {"python_timeout_s", API_INT, POOL(conf.python_timeout_s)},
-    {"python_timeout_max_s", API_INT, POOL(conf.python_timeout_max_s)},
-    {"shell_timeout_s", API_INT, POOL(conf.shell_timeout_s)},
-    {"shell_timeout_max_s", API_INT, POOL(conf.shell_timeout_max_s)},
+    {"python_timeout_s", API_INT, POOL(info.python_timeout_s)},
+    {"python_timeout_max_s", API_INT, POOL(info.python_timeout_max_s)},
+    {"shell_timeout_s", API_INT, POOL(info.shell_timeout_s)},
+    {"shell_timeout_max_s", API_INT, POOL(info.shell_timeout_max_s)},
     {"output_bytes", API_INT, POOL(conf.output_bytes)},
 };
 API_OUTPUT(native_pool_limits, "PoolLimits", struct pool, pool_limits_fields,
@@ -67,7 +67,7 @@ static const struct api_field pool_fields[] = {
     {"source", API_CHOICE, POOL(made), .choices = sources},
     {"tenant", API_STRING, API_NULLABLE, POOL(info.tenant),
      .help = "whose it is; null: everybody's"},
-    {"kind", API_CHOICE, POOL(info.kind), .choices = native_languages},
+    {"kind", API_CHOICE, POOL(info.kind), .choices = native_pool_kinds},
     {"runtime", API_STRING, POOL(info.runtime)},
     {"zygote", API_BOOL, POOL(info.zygote)},
     {"persistence", API_CHOICE, POOL(info.ephemeral),
@@ -151,14 +151,14 @@ struct pool_body {
     const char *egress_allow;
     int kind, persistence, egress, sharing;
     bool packages;
-    int64_t ready, max_sessions, cooldown_s, memory_bytes;
+    int64_t ready, max_sessions, cooldown_s, memory_bytes, max_timeout_s;
 };
 
 #define BODY(member) API_AT(struct pool_body, member)
 
 /* Upper ends that the core knows better are left to it. */
 static const struct api_field pool_change_fields[] = {
-    {"kind", API_CHOICE, BODY(kind), .choices = native_languages,
+    {"kind", API_CHOICE, BODY(kind), .choices = native_pool_kinds,
      .help = "remembered, and shown"},
     {"runtime", API_STRING, BODY(runtime), .min = 1, .max = 63,
      .help = "one that a configured pool has"},
@@ -172,6 +172,9 @@ static const struct api_field pool_change_fields[] = {
      .help = "idle until dormant"},
     {"memory_bytes", API_INT, BODY(memory_bytes), .min = 1, .max = INT64_MAX,
      .help = "of each session that asks for nothing else"},
+    {"max_timeout_s", API_INT, BODY(max_timeout_s), .min = POOL_TIMEOUT_MIN_S,
+     .max = POOL_TIMEOUT_MAX_S,
+     .help = "most seconds that an execution may ask for"},
     {"egress", API_CHOICE, BODY(egress), .choices = session_egress_names,
      .help = "what sessions may reach"},
     {"egress_allow", API_STRING, BODY(egress_allow), .max = 4096,
@@ -222,6 +225,7 @@ static int put(struct doors_call *call, enum pool_put how, const char *name,
         .max_sessions = b.max_sessions,
         .cooldown_s = b.cooldown_s,
         .memory_bytes = b.memory_bytes,
+        .max_timeout_s = b.max_timeout_s,
         .egress = b.egress < 0 ? NULL : session_egress_names[b.egress],
         .egress_allow = b.egress_allow,
         .sharing = b.sharing < 0 ? NULL : sharings[b.sharing],

@@ -103,6 +103,7 @@ API_OUTPUT(native_posture_memory, "PostureMemory", struct memory,
 static const struct api_field posture_pool_fields[] = {
     {"name", API_STRING, POOL(name)},
     {"runtime", API_STRING, POOL(runtime)},
+    {"isolation", API_STRING, POOL(isolation), .help = "the tier"},
     {"persistence", API_CHOICE, POOL(persistence),
      .choices = native_persistences},
     {"egress", API_CHOICE, POOL(egress), .choices = session_egress_names},
@@ -119,25 +120,65 @@ API_OUTPUT(native_posture_pool, "PosturePool", struct conf_pool,
            posture_pool_fields,
            "A pool's settings that bound what code can do.");
 
+static const char *const control_names[] = {
+    "isolation", "ephemeral",    "egress", "secrets",
+    "identity",  "dependencies", "audit",  "quotas",
+    "approvals", "deployment",   NULL};
+
+#define SETTING(member) API_AT(struct posture_setting, member)
+
+static const struct api_field posture_setting_fields[] = {
+    {"control", API_CHOICE, SETTING(control), .choices = control_names,
+     .help = "the scorecard's control it belongs to"},
+    {"name", API_STRING, SETTING(name)},
+    {"ok", API_BOOL, SETTING(ok)},
+    {"found", API_STRING, SETTING(found)},
+    {"advice", API_STRING, API_NULLABLE, SETTING(advice),
+     .help = "what to do; null when ok"},
+};
+API_OUTPUT(native_posture_setting, "PostureSetting", struct posture_setting,
+           posture_setting_fields,
+           "A setting of the service, and advice where it is weak.");
+
+#define WALL(member) API_AT(struct posture_wall, member)
+
+static const struct api_field posture_wall_fields[] = {
+    {"name", API_STRING, WALL(name)},
+    {"stands", API_BOOL, WALL(stands)},
+    {"accepted", API_BOOL, WALL(accepted),
+     .help = "accept_missing_walls names it"},
+};
+API_OUTPUT(native_posture_wall, "PostureWall", struct posture_wall,
+           posture_wall_fields, "One of the walls around a session.");
+
 struct whole {
+    struct posture_wall *walls;
+    size_t wall_count;
     struct gate gate;
     struct service service;
     struct warden_status sandboxes;
     struct memory memory;
     const struct conf_pool *pools;
     size_t pool_count;
+    struct posture_setting *settings;
+    size_t setting_count;
 };
 
 #define WHOLE(member) API_AT(struct whole, member)
 
 static const struct api_field posture_fields[] = {
     {"gate", API_OBJECT, WHOLE(gate), .of = &native_gate},
+    {"walls", API_ARRAY, API_LIST(struct whole, walls, wall_count),
+     .of = &native_posture_wall, .help = "those of this host"},
     {"service", API_OBJECT, WHOLE(service), .of = &native_posture_service},
     {"sandboxes", API_OBJECT, WHOLE(sandboxes),
      .of = &native_posture_sandboxes},
     {"memory", API_OBJECT, WHOLE(memory), .of = &native_posture_memory},
     {"pools", API_ARRAY, API_LIST(struct whole, pools, pool_count),
      .of = &native_posture_pool, .help = "those of the configuration"},
+    {"settings", API_ARRAY, API_LIST(struct whole, settings, setting_count),
+     .of = &native_posture_setting,
+     .help = "how the service is configured; the gate does not depend on it"},
 };
 API_OUTPUT(native_posture, "Posture", struct whole, posture_fields,
            "May code run here, and under which settings.");
@@ -157,14 +198,7 @@ static void look(struct sessions *sessions, const struct posture *p,
 }
 
 /* Keys of every tenant and paths of the host are in it. */
-static int check_operator(const struct doors_call *call, struct error *err)
-{
-    if (strcmp(call->who.tenant, OPERATORS) == 0)
-        return 0;
-    return error_set(err, ERR_FORBIDDEN,
-                     "only keys of the tenant '%s' see the service's posture",
-                     OPERATORS);
-}
+#define SEE_POSTURE "see the posture of the service"
 
 int native_posture_get(struct doors_call *call, struct error *err)
 {
@@ -173,15 +207,21 @@ int native_posture_get(struct doors_call *call, struct error *err)
     struct warden_status status = {.walls = 0};
     struct session_metrics *m cleanup(mem_free) = xcalloc(1, sizeof(*m));
     struct posture_row rows[POSTURE_ROWS];
+    struct posture_setting settings[POSTURE_SETTINGS];
+    struct posture_wall walls[POSTURE_WALLS];
     struct whole whole;
 
-    if (check_operator(call, err) < 0)
+    if (native_operators_only(call, SEE_POSTURE, err) < 0)
         return -(int)err->code;
     if (warden_call_status(p->warden, &status, err) < 0)
         return -(int)err->code;
     look(call->doors->sessions, p, rows);
+    posture_settings_check(p, settings);
     sessions_metrics(call->doors->sessions, m);
+    posture_walls(p, status.walls, walls);
     whole = (struct whole){
+        .walls = walls,
+        .wall_count = POSTURE_WALLS,
         .gate = {!posture_closed(rows), rows, POSTURE_ROWS},
         .service = {.version = GLOVEBOX_VERSION,
                     .configuration = conf->file,
@@ -196,6 +236,8 @@ int native_posture_get(struct doors_call *call, struct error *err)
                    .exceeded = m->memory_granted > conf->machine_memory},
         .pools = conf->pools,
         .pool_count = conf->pool_count,
+        .settings = settings,
+        .setting_count = POSTURE_SETTINGS,
     };
     native_respond(call, 200, &native_posture, &whole);
     return 0;

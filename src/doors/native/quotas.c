@@ -7,8 +7,11 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
+#include "govern/govern.h"
 #include "quota/quota.h"
 #include "json/json.h"
 
@@ -62,6 +65,10 @@ static const struct api_field quota_values_fields[] = {
     VALUE("cpu_s_per_hour", QUOTA_CPU),
     VALUE("egress_bytes_per_day", QUOTA_EGRESS),
     VALUE("output_tokens_per_hour", QUOTA_OUTPUT),
+    VALUE("model_tokens_per_day", QUOTA_MODEL_TOKENS),
+    VALUE("model_microcents_per_day", QUOTA_MODEL_COST),
+    VALUE("key_model_tokens_per_day", QUOTA_KEY_TOKENS),
+    VALUE("key_model_microcents_per_day", QUOTA_KEY_COST),
     VALUE("storage_bytes", QUOTA_STORAGE),
 };
 API_INPUT(native_quota_values, "QuotaValues", struct values_body,
@@ -70,18 +77,37 @@ API_INPUT(native_quota_values, "QuotaValues", struct values_body,
 
 /* ---- routes ------------------------------------------------------------- */
 
-static int respond(struct doors_call *call, const char *tenant,
-                   struct error *err)
+int native_quotas_uses(struct doors_call *call, const char *tenant,
+                       struct quota_use *ret, struct error *err)
 {
     struct actor of = {.tenant = tenant, .key = call->actor.key};
-    struct quota_use uses[QUOTA_KINDS];
     struct workspace_usage stored;
     int r = workspace_usage(call->doors->workspaces, &of, &stored, err);
 
     if (r < 0)
         return r;
-    quota_uses(call->doors->core->quotas, tenant, uses);
-    uses[QUOTA_STORAGE].used = stored.stored_bytes;
+    quota_uses(call->doors->core->quotas, tenant, ret);
+    ret[QUOTA_STORAGE].used = stored.stored_bytes;
+    if (strcmp(tenant, call->who.tenant) == 0) { /* its own key's */
+        struct quota_use own[QUOTA_KINDS];
+        char key[QUOTA_KEY_NAME];
+
+        quota_uses(call->doors->core->quotas,
+                   quota_key_name(call->who.key_id, key), own);
+        ret[QUOTA_KEY_TOKENS] = own[QUOTA_KEY_TOKENS];
+        ret[QUOTA_KEY_COST] = own[QUOTA_KEY_COST];
+    }
+    return 0;
+}
+
+static int respond(struct doors_call *call, const char *tenant,
+                   struct error *err)
+{
+    struct quota_use uses[QUOTA_KINDS];
+    int r = native_quotas_uses(call, tenant, uses, err);
+
+    if (r < 0)
+        return r;
     native_respond(call, 200, &native_quotas,
                    &(struct quotas_view){tenant, uses, QUOTA_KINDS});
     return 0;
@@ -92,10 +118,71 @@ int native_quotas_own(struct doors_call *call, struct error *err)
     return respond(call, call->who.tenant, err);
 }
 
+#define HOUR(kind) API_AT(struct quota_hour, used[kind])
+
+static const struct api_field usage_hour_fields[] = {
+    {"at", API_TIME, API_AT(struct quota_hour, at_ms),
+     .help = "when the hour began"},
+    {"executions", API_INT, HOUR(QUOTA_RUNS_PER_HOUR)},
+    {"cpu_s", API_INT, HOUR(QUOTA_CPU)},
+    {"egress_bytes", API_INT, HOUR(QUOTA_EGRESS)},
+    {"output_tokens", API_INT, HOUR(QUOTA_OUTPUT)},
+    {"model_tokens", API_INT, HOUR(QUOTA_MODEL_TOKENS)},
+    {"model_microcents", API_INT, HOUR(QUOTA_MODEL_COST)},
+    {"live_sessions", API_INT, HOUR(QUOTA_SESSIONS),
+     .help = "the most at once"},
+    {"memory_bytes", API_INT, HOUR(QUOTA_MEMORY), .help = "the most at once"},
+    {"storage_bytes", API_INT, HOUR(QUOTA_STORAGE),
+     .help = "of all kept versions, when the tenant last did something"},
+};
+API_OUTPUT(native_usage_hour, "UsageHour", struct quota_hour,
+           usage_hour_fields, "What a tenant used in one hour.");
+
+struct usage_history {
+    const char *tenant;
+    int64_t step_s;
+    struct quota_hour *hours;
+    size_t count;
+};
+
+static const struct api_field usage_history_fields[] = {
+    {"tenant", API_STRING, API_AT(struct usage_history, tenant)},
+    {"step_s", API_INT, API_AT(struct usage_history, step_s)},
+    {"data", API_ARRAY, API_LIST(struct usage_history, hours, count),
+     .of = &native_usage_hour, .help = "hours without use are left out"},
+};
+API_OUTPUT(native_usage_history_resource, "UsageHistory", struct usage_history,
+           usage_history_fields, "The use of the last hours, oldest first.");
+
+int native_usage_history(struct doors_call *call, struct error *err)
+{
+    struct quota_hour *hours cleanup(mem_free) = NULL;
+    int64_t back = 0;
+    size_t count = 0;
+    int r =
+        doors_query_int(call, "hours", 1, QUOTA_HISTORY_HOURS, 24, &back, err);
+
+    if (r == 0)
+        r = quota_history(call->doors->core->quotas, call->who.tenant,
+                          clock_real_ms() - (back - 1) * 3600000, &hours,
+                          &count, err);
+    if (r < 0)
+        return r;
+    native_respond(
+        call, 200, &native_usage_history_resource,
+        &(struct usage_history){call->who.tenant, 3600, hours, count});
+    return 0;
+}
+
 /* As keys have it; a tenant exists once it is named. */
 static int check_tenant(const char *tenant, struct error *err)
 {
-    size_t len = strnlen(tenant, AUTH_TENANT_MAX);
+    size_t prefix = strlen(QUOTA_KEY_PREFIX), len;
+
+    /* Quotas of a key. */
+    if (strncmp(tenant, QUOTA_KEY_PREFIX, prefix) == 0)
+        tenant += prefix;
+    len = strnlen(tenant, AUTH_TENANT_MAX);
 
     if (len > 0 && len < AUTH_TENANT_MAX &&
         strspn(tenant, "abcdefghijklmnopqrstuvwxyz0123456789_-") == len)
@@ -105,15 +192,7 @@ static int check_tenant(const char *tenant, struct error *err)
                      AUTH_TENANT_MAX - 1);
 }
 
-static int check_operator(const struct doors_call *call, struct error *err)
-{
-    if (strcmp(call->who.tenant, OPERATORS) == 0)
-        return 0;
-    return error_set(err, ERR_FORBIDDEN,
-                     "only keys of the tenant '%s' see other tenants' quotas, "
-                     "and set any",
-                     OPERATORS);
-}
+#define SET_QUOTAS "see quotas of other tenants, and set any"
 
 int native_quotas_get(struct doors_call *call, struct error *err)
 {
@@ -121,7 +200,7 @@ int native_quotas_get(struct doors_call *call, struct error *err)
     int r = check_tenant(tenant, err);
 
     if (r == 0 && strcmp(tenant, call->who.tenant) != 0)
-        r = check_operator(call, err);
+        r = native_operators_only(call, SET_QUOTAS, err);
     return r < 0 ? r : respond(call, tenant, err);
 }
 
@@ -145,13 +224,40 @@ static int read_values(const json_t *body, uint64_t values[QUOTA_KINDS],
     return r;
 }
 
+static int hold_quotas(struct doors_call *call, const char *tenant,
+                       json_t *body, struct error *err)
+{
+    struct govern_request rq = govern_change(&call->actor);
+    char *values cleanup(mem_free) =
+        json_dumps(body, JSON_COMPACT | JSON_SORT_KEYS);
+    struct buf summary cleanup(buf_done) = {0};
+    const char *name, *between = ": ";
+    json_t *value;
+
+    buf_addf(&summary, "set quotas of tenant %s", tenant);
+    json_object_foreach (body, name, value) {
+        buf_addf(&summary, "%s%s ", between, name);
+        if (json_is_null(value))
+            buf_adds(&summary, "back to the default");
+        else
+            buf_addf(&summary, "%lld", (long long)json_integer_value(value));
+        between = ", ";
+    }
+    rq.object = tenant;
+    rq.summary = summary.data;
+    govern_add(&rq, "change", "quota.set");
+    govern_add(&rq, "tenant", tenant);
+    govern_add_json(&rq, "values", values);
+    return doors_need_second(call, &rq, err);
+}
+
 int native_quotas_put(struct doors_call *call, struct error *err)
 {
     const char *tenant = call->params[0];
     const uint64_t *given[QUOTA_KINDS] = {0};
     uint64_t values[QUOTA_KINDS];
     json_t *body cleanup(json_unref) = NULL;
-    int r = check_operator(call, err);
+    int r = native_operators_only(call, SET_QUOTAS, err);
 
     if (r == 0)
         r = check_tenant(tenant, err);
@@ -159,6 +265,8 @@ int native_quotas_put(struct doors_call *call, struct error *err)
         r = http_body_json(call->http, NATIVE_QUOTAS_BYTES, &body, err);
     if (r == 0)
         r = read_values(body, values, given, err);
+    if (r == 0)
+        r = hold_quotas(call, tenant, body, err);
     if (r == 0)
         r = quota_set(call->doors->core->quotas, &call->actor, tenant, given,
                       err);

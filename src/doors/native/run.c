@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * POST /api/run: a fresh session, files into it, one execution, and the
- * session is deleted; files it made stay in their workspace. Runs on a worker
- * of the daemon, which deletes after it has answered; of a stream, whoever
- * ends it deletes. One that policy holds keeps its session: it runs there
- * once somebody has approved it.
+ * POST /api/run: creates a session, uploads files to it, runs one execution
+ * and deletes the session; files it created stay in their workspace. Runs on a
+ * worker of the daemon, which deletes the session after the answer; for a
+ * stream, the end of the stream deletes it. If policy holds the execution, the
+ * session is kept, because the execution runs there after the approval.
  */
 #include "doors/native/native.h"
 
@@ -101,12 +101,12 @@ static int run_sync(struct doors_call *call, const char *session,
 {
     struct buf body = {0};
     struct execution *e;
-    int r = session_execute(call->doors->sessions, &call->actor, session, spec,
-                            &e, err);
+    int r = execution_run(call->doors->sessions, &call->actor, session, spec,
+                          &e, err);
 
     if (r < 0)
         return r;
-    native_encode_execution(e, &body);
+    native_encode_execution(e, doors_url_base(call), &body);
     *ret_held = held(e);
     execution_unref(e);
     http_respond_json(call->http, *ret_held ? 202 : 200, &body);
@@ -117,8 +117,8 @@ static int run_stream(struct doors_call *call, const char *session,
                       const struct exec_spec *spec, struct error *err)
 {
     struct execution *e;
-    int r = session_submit(call->doors->sessions, &call->actor, session, spec,
-                           doors_submit, doors_workers(call), &e, err);
+    int r = execution_submit(call->doors->sessions, &call->actor, session,
+                             spec, doors_submit, doors_workers(call), &e, err);
 
     if (r == 0)
         native_events_respond(call, e, 0, held(e) ? NULL : session);
@@ -134,6 +134,34 @@ static void delete_session(struct doors_call *call, const char *session)
         err.code != ERR_NOT_FOUND && err.code != ERR_UNAVAILABLE)
         log_event(LOG_WARN, "run_session_left", "session", session, "error",
                   err.message, NULL);
+}
+
+int native_run_session(struct doors_call *call, const char *session,
+                       const struct exec_spec *spec, struct error *err)
+{
+    bool waits;
+
+    return run_sync(call, session, spec, &waits, err);
+}
+
+int native_run_once(struct doors_call *call, const char *workspace,
+                    const struct exec_spec *spec, struct error *err)
+{
+    struct session_info info cleanup(session_info_done) = {.metadata = NULL};
+    bool waits = false;
+    int r = session_create(call->doors->sessions, &call->actor,
+                           &(struct session_spec){.workspace = workspace,
+                                                  .transient = true,
+                                                  .left = doors_left,
+                                                  .left_ctx = call->http},
+                           &info, err);
+
+    if (r < 0)
+        return r;
+    r = run_sync(call, info.id, spec, &waits, err);
+    if (!waits)
+        delete_session(call, info.id);
+    return r;
 }
 
 /* A mode of executions that runs do not have. */

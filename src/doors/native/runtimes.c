@@ -15,6 +15,7 @@
 #include "base/mem.h"
 #include "conf/conf.h"
 #include "conf/runtime.h"
+#include "language/language.h"
 #include "json/json.h"
 
 #define MANIFEST_MAX ((size_t)8 << 20)
@@ -35,7 +36,7 @@ static json_t *manifest_load(const struct conf_runtime *rt)
 
 struct runtime {
     const struct conf_runtime *image;
-    const char *name, *description, *suite, *hash;
+    const char *name, *description, *suite, *hash, *digest;
     bool built;
     json_t *manifest; /* owned; NULL when there is none that can be read */
 };
@@ -52,12 +53,12 @@ static void write_manifest(struct json_writer *w, const char *key,
     json_write_raw(w, key, text ? text : "null", strlen(text ? text : "null"));
 }
 
-static void write_words(struct json_writer *w, const char *key,
-                        char *const *words, unsigned count)
+static void write_items(struct json_writer *w, const char *key,
+                        const struct conf_runtime_item *items, unsigned count)
 {
     json_write_open(w, key, '[');
     for (unsigned i = 0; i < count; i++)
-        json_write_string(w, NULL, words[i]);
+        json_write_string(w, NULL, items[i].name);
     json_write_close(w, ']');
 }
 
@@ -67,12 +68,39 @@ static void write_words(struct json_writer *w, const char *key,
     {                                                                         \
         const struct runtime *r = object;                                     \
                                                                               \
-        write_words(w, key, r->image ? r->image->def->member : NULL,          \
+        write_items(w, key, r->image ? r->image->def->member : NULL,          \
                     r->image ? r->image->def->member##_count : 0);            \
     }
 WRITE_LIST(packages)
 WRITE_LIST(fonts)
-WRITE_LIST(preload)
+WRITE_LIST(pip)
+WRITE_LIST(npm)
+
+static void write_preload(struct json_writer *w, const char *key,
+                          const void *object)
+{
+    const struct runtime *r = object;
+
+    json_write_open(w, key, '[');
+    for (unsigned i = 0; r->image && i < r->image->def->preload_count; i++)
+        json_write_string(w, NULL, r->image->def->preload[i]);
+    json_write_close(w, ']');
+}
+
+static void write_languages(struct json_writer *w, const char *key,
+                            const void *object)
+{
+    const struct runtime *r = object;
+    uint32_t set =
+        r->built && r->image ? language_offered(r->image->root_path) : 0;
+
+    json_write_open(w, key, '[');
+    for (unsigned i = 0; i < EXEC_LANGUAGES; i++)
+        if (set & LANGUAGE_BIT(i))
+            json_write_string(w, NULL,
+                              language_get((enum exec_language)i)->name);
+    json_write_close(w, ']');
+}
 
 #define RUNTIME(member) API_AT(struct runtime, member)
 
@@ -82,10 +110,17 @@ static const struct api_field runtime_fields[] = {
     {"suite", API_STRING, API_NULLABLE, RUNTIME(suite)},
     {"hash", API_STRING, RUNTIME(hash)},
     {"built", API_BOOL, RUNTIME(built)},
+    {"image", API_STRING, RUNTIME(digest),
+     .help = "digest of an imported image; empty for others"},
+    {"mode", API_STRING, API_NULLABLE, .write = write_manifest,
+     .help = "of an imported image: zygote, or exec when it has no usable "
+             "Python"},
     {"python", API_STRING, API_NULLABLE, .write = write_manifest},
     {"architecture", API_STRING, API_NULLABLE, .write = write_manifest},
     {"built_at", API_STRING, API_NULLABLE, .write = write_manifest},
     {"size_bytes", API_INT, API_NULLABLE, .write = write_manifest},
+    {"languages", API_ARRAY, .write = write_languages, .items = API_STRING,
+     .help = "of executions that it can run; empty until it is built"},
 };
 API_OUTPUT(native_runtime, "Runtime", struct runtime, runtime_fields,
            "A runtime image.");
@@ -93,6 +128,8 @@ API_OUTPUT(native_runtime, "Runtime", struct runtime, runtime_fields,
 static const struct api_field runtime_whole_fields[] = {
     {"packages", API_ARRAY, .write = write_packages},
     {"fonts", API_ARRAY, .write = write_fonts},
+    {"pip", API_ARRAY, .write = write_pip},
+    {"npm", API_ARRAY, .write = write_npm},
     {"preload", API_ARRAY, .write = write_preload},
     {"distributions", API_ARRAY, API_NULLABLE, .write = write_manifest,
      .items = API_OBJECT, .help = "name and version"},
@@ -115,6 +152,7 @@ static struct runtime runtime_of(const struct conf_runtime *image)
         .description = image->def->description,
         .suite = image->def->suite,
         .hash = image->hash,
+        .digest = image->def->image,
         .built = image->built,
         .manifest = manifest_load(image),
     };
@@ -128,7 +166,8 @@ int native_runtimes_list(struct doors_call *call, struct error *err)
     char **names cleanup(conf_runtime_names_free) = NULL;
     struct buf body = {0};
     struct json_writer w = {.out = &body};
-    int r = conf_runtime_names(conf->runtime_defs, &names, err);
+    int r =
+        conf_runtime_names(conf->runtime_defs, conf->runtime_dir, &names, err);
 
     if (r < 0)
         return r;

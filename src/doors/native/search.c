@@ -2,6 +2,8 @@
 /* /api/search. Runs on a worker of the daemon; see native.h. */
 #include "search/search.h"
 
+#include <string.h>
+
 #include "api/api.h"
 #include "base/mem.h"
 #include "doors/native/native.h"
@@ -47,9 +49,41 @@ static const struct api_field search_status_fields[] = {
     {"names_only", API_INT, STATE(names_only)},
     {"behind_ms", API_INT, STATE(behind_ms),
      .help = "age of the oldest commit not yet indexed"},
+    {"passages", API_INT, STATE(passages),
+     .help = "of workspaces with intelligence"},
+    {"uncut", API_INT, STATE(uncut),
+     .help = "files of these whose passages are still to come"},
+    {"trained_at", API_TIME, API_NULLABLE, STATE(trained_at_ms),
+     .help = "when your tenant's files were last learned"},
 };
 API_OUTPUT(native_search_state, "SearchStatus", struct search_state,
            search_status_fields, "How far the index is, in files.");
+
+static const char *const modes[] = {
+    [SEARCH_LEXICAL] = "lexical",
+    [SEARCH_SEMANTIC] = "semantic",
+    [SEARCH_HYBRID] = "hybrid",
+    NULL,
+};
+
+/* ret_given: the caller said one, and the answer says it, too. */
+static int ask_mode(struct doors_call *call, enum search_mode *ret,
+                    bool *ret_given, struct error *err)
+{
+    const char *text = NULL;
+    int r = http_query(call->http, "mode", &text, err);
+
+    *ret_given = text != NULL;
+    for (int i = 0; r == 0 && text && modes[i]; i++)
+        if (strcmp(text, modes[i]) == 0) {
+            *ret = (enum search_mode)i;
+            return 0;
+        }
+    if (r < 0 || !text)
+        return r;
+    (void)error_set(err, ERR_INVALID, "parameter 'mode' is no mode of search");
+    return error_hint(err, "Write lexical, semantic or hybrid.");
+}
 
 static int ask(struct doors_call *call, struct search_spec *ret,
                struct error *err)
@@ -80,20 +114,51 @@ static int ask(struct doors_call *call, struct search_spec *ret,
     return r;
 }
 
+static void respond_hits(struct doors_call *call,
+                         const struct search_hit *hits, size_t count,
+                         bool more, enum search_mode mode,
+                         const struct search_quality *quality)
+{
+    struct buf body = {0};
+    struct json_writer w = native_writer(call, &body);
+
+    json_write_open(&w, NULL, '{');
+    json_write_open(&w, "data", '[');
+    for (size_t i = 0; i < count; i++)
+        api_write(&w, NULL, &native_search_hit, &hits[i]);
+    json_write_close(&w, ']');
+    json_write_bool(&w, "has_more", more);
+    json_write_string(&w, "mode", modes[mode]);
+    json_write_bool(&w, "degraded", quality->degraded);
+    json_write_string(&w, "reason",
+                      quality->degraded ? quality->reason : NULL);
+    json_write_close(&w, '}');
+    http_respond_json(call->http, 200, &body);
+}
+
 int native_search_query(struct doors_call *call, struct error *err)
 {
     struct search_spec spec = {.query = NULL};
+    struct search_quality quality = {.degraded = false};
     struct search_hit *hits = NULL;
     size_t count = 0;
-    bool more = false;
+    bool more = false, given = false;
     int r = ask(call, &spec, err);
 
     if (r == 0)
+        r = ask_mode(call, &spec.mode, &given, err);
+    if (r == 0 && spec.mode == SEARCH_LEXICAL)
         r = search_query(call->doors->search, &call->actor, &spec, &hits,
                          &count, &more, err);
+    else if (r == 0)
+        r = search_recall(call->doors->search, &call->actor, &spec, &hits,
+                          &count, &more, &quality, err);
     if (r < 0)
         return r;
-    native_respond_list(call, &native_search_hit, hits, count, more);
+    if (given)
+        respond_hits(call, hits, count, more, spec.mode, &quality);
+    else
+        native_respond_list(call, &native_search_hit, hits, count, more);
     search_hits_free(hits, count);
     return 0;
 }

@@ -13,6 +13,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "conf/conf.h"
+#include "govern/govern.h"
 #include "vault/vault.h"
 #include "json/json.h"
 
@@ -48,6 +49,7 @@ static const struct api_field secret_fields[] = {
     {"header", API_STRING, INFO(header)},
     {"prefix", API_STRING, INFO(prefix)},
     {"made_by", API_STRING, INFO(made_by)},
+    {"made_by_name", API_STRING, API_NULLABLE | API_NAME_OF, INFO(made_by)},
     {"created_at", API_TIME, INFO(created_at_ms)},
     {"updated_at", API_TIME, INFO(updated_at_ms)},
     {"used_at", API_TIME, API_NULLABLE, INFO(used_at_ms)},
@@ -106,6 +108,32 @@ static void wipe(const char *value)
         explicit_bzero((char *)(uintptr_t)value, strlen(value));
 }
 
+/* Approvers see where the secret would go and a fingerprint of its value. */
+static int hold_secret(struct doors_call *call, const struct vault_info *spec,
+                       const char *value, struct error *err)
+{
+    struct govern_request rq = govern_change(&call->actor);
+    char fingerprint[VAULT_FINGERPRINT];
+    char *summary cleanup(mem_free) = NULL;
+    struct vault_info kept;
+    int r = vault_preview(call->doors->core->vault, spec, value, strlen(value),
+                          &kept, fingerprint, err);
+
+    if (r < 0)
+        return r;
+    summary = xasprintf("store the secret '%s' for requests to %s", kept.name,
+                        kept.destinations);
+    rq.object = kept.name;
+    rq.summary = summary;
+    govern_add(&rq, "change", "secret.put");
+    govern_add(&rq, "name", kept.name);
+    govern_add(&rq, "destinations", kept.destinations);
+    govern_add(&rq, "header", kept.header);
+    govern_add(&rq, "prefix", kept.prefix);
+    govern_add(&rq, "value_fingerprint", fingerprint);
+    return doors_need_second(call, &rq, err);
+}
+
 int native_secrets_put(struct doors_call *call, struct error *err)
 {
     json_t *json cleanup(json_unref) = NULL;
@@ -115,6 +143,8 @@ int native_secrets_put(struct doors_call *call, struct error *err)
 
     if (r == 0)
         r = read_spec(call, &b, &spec, err);
+    if (r == 0 && call->doors->core->four_eyes)
+        r = hold_secret(call, &spec, b.value, err);
     if (r == 0)
         r = vault_put(call->doors->core->vault, &call->actor, &spec, b.value,
                       strlen(b.value), &info, err);

@@ -32,6 +32,7 @@ struct body {
     int persistence;
     int sharing; /* enum session_sharing; 0: not said */
     int64_t timeout_s, cooldown_s;
+    bool input;
 };
 
 static const char *const modes[] = {"sync", "stream", "async", NULL};
@@ -97,7 +98,7 @@ static int read_limits(const json_t *object, struct session_limits *ret,
     return 0;
 }
 
-/* ---- the three bodies -------------------------------------------------- */
+/* ---- the three bodies --------------------------------------------------- */
 
 #define BODY(member) API_AT(struct body, member)
 #define SHARED_HELP "a workspace to share; else one of its own"
@@ -118,19 +119,19 @@ static int read_limits(const json_t *object, struct session_limits *ret,
          .help = "ephemeral keeps nothing; else as the pool"},                \
         {"limits", API_OBJECT, BODY(limits), .of = &native_limits_spec},      \
     {                                                                         \
-        "network", API_OBJECT, BODY(network), .of = &session_network_spec,    \
+        "network", API_OBJECT, BODY(network), .of = &network_resource,        \
                                               .help = "else the pool's"       \
     }
 /* What runs; executions and runs. */
 #define CODE_FIELDS(modes_)                                                   \
     {"code", API_STRING, API_REQUIRED, BODY(code), .max = INT64_MAX},         \
         {"language", API_CHOICE, API_DEFAULT, BODY(language),                 \
-         .choices = native_languages},                                        \
+         .choices = language_names},                                          \
         {"timeout_s",                                                         \
          API_INT,                                                             \
-         API_NO_MAX,                                                          \
          BODY(timeout_s),                                                     \
          .min = EXEC_TIMEOUT_MIN_S,                                           \
+         .max = POOL_TIMEOUT_MAX_S,                                           \
          .help = "at most what the pool allows; else its default"},           \
     {                                                                         \
         "mode", API_CHOICE, API_DEFAULT, BODY(mode), .choices = (modes_)      \
@@ -165,8 +166,15 @@ static const struct api_field session_spec_fields[] = {
 API_INPUT(native_session_spec, "SessionSpec", struct body, session_spec_fields,
           "A session to be made.");
 
+#define INPUT_FIELD                                                           \
+    {                                                                         \
+        "input", API_BOOL, BODY(input),                                       \
+            .help = "the client answers input(), see input_request"           \
+    }
+
 static const struct api_field execution_spec_fields[] = {
     CODE_FIELDS(modes),
+    INPUT_FIELD,
     {"approval", API_CHOICE, API_DEFAULT, BODY(approval), .choices = approvals,
      .help = "required: hold it for a person even where policy would not"},
     END_FIELDS,
@@ -176,6 +184,7 @@ API_INPUT(native_execution_spec, "ExecutionSpec", struct body,
 
 static const struct api_field run_spec_fields[] = {
     CODE_FIELDS(run_modes),
+    INPUT_FIELD,
     POOL_FIELD,
     PLACE_FIELDS,
     END_FIELDS,
@@ -184,34 +193,6 @@ static const struct api_field run_spec_fields[] = {
 };
 API_INPUT(native_run_spec, "RunSpec", struct body, run_spec_fields,
           "Code to run in a session of its own.");
-
-/* The longest any pool grants; the session's own may say less. */
-static int64_t timeout_max(const struct conf *conf)
-{
-    uint32_t most = EXEC_TIMEOUT_MIN_S;
-
-    for (size_t i = 0; i < conf->pool_count; i++)
-        most = MAX(most, MAX(conf->pools[i].python_timeout_max_s,
-                             conf->pools[i].shell_timeout_max_s));
-    return most;
-}
-
-static int read_body(struct doors_call *call, const json_t *json,
-                     const struct api_resource *resource, struct body *ret,
-                     struct error *err)
-{
-    struct api_field fields[API_FIELDS_MAX];
-    struct api_resource bounded = *resource;
-
-    memcpy(fields, resource->fields, resource->count * sizeof(*fields));
-    for (size_t i = 0; i < resource->count; i++)
-        if (fields[i].flags & API_NO_MAX) { /* timeout_s */
-            fields[i].flags &= ~API_NO_MAX;
-            fields[i].max = timeout_max(call->doors->conf);
-        }
-    bounded.fields = fields;
-    return api_read(json, &bounded, ret, err);
-}
 
 /* An object as text again, in the request's arena. */
 static int metadata_text(struct doors_call *call, const json_t *object,
@@ -235,11 +216,11 @@ static int metadata_text(struct doors_call *call, const json_t *object,
 
 /* What it may reach, in the request's arena. */
 static int read_network(struct doors_call *call, const json_t *object,
-                        const struct session_network **ret, struct error *err)
+                        const struct network_spec **ret, struct error *err)
 {
     struct arena *arena = http_arena(call->http);
-    struct session_network *net = arena_alloc(arena, sizeof(*net));
-    int r = session_network_read(object, arena, net, err);
+    struct network_spec *net = arena_alloc(arena, sizeof(*net));
+    int r = network_spec_read(object, arena, net, err);
 
     if (r < 0)
         return error_wrap(err, "network");
@@ -284,8 +265,8 @@ static int find_mark(const json_t *metadata, const char *name,
     return 0;
 }
 
-/* Who waits for a synchronous one and goes away wants it no more, unless it
- * was said that it shall go on. Others can be asked for later. */
+/* A synchronous execution is cancelled when its client disconnects, unless the
+ * request says otherwise. Others can be fetched later. */
 static int read_leaving(struct doors_call *call, const struct body *b,
                         struct exec_spec *ret, struct error *err)
 {
@@ -313,13 +294,14 @@ static int to_execution(struct doors_call *call, const struct body *b,
     int r = native_ask_locks(call, locks, err);
 
     *ret = (struct exec_spec){
-        .language = (enum exec_language)b->language,
+        .language = language_canonical((unsigned)b->language),
         .code = b->code,
         .code_len = strlen(b->code),
         .timeout_s = (uint32_t)b->timeout_s,
         .lock_tokens = locks->tokens,
         .lock_count = locks->count,
         .retry_of = b->retry_of,
+        .input = b->input,
         .ask = b->approval == 1,
     };
     *ret_mode = (enum native_mode)b->mode;
@@ -342,7 +324,7 @@ int native_spec_session(struct doors_call *call, const json_t *body,
                         struct session_spec *ret, struct error *err)
 {
     struct body b = {0};
-    int r = read_body(call, body, &native_session_spec, &b, err);
+    int r = api_read(body, &native_session_spec, &b, err);
 
     if (r == 0)
         r = to_session(call, &b, ret, err);
@@ -356,7 +338,7 @@ int native_spec_execution(struct doors_call *call, const json_t *body,
                           struct error *err)
 {
     struct body b = {.on_disconnect = -1};
-    int r = read_body(call, body, &native_execution_spec, &b, err);
+    int r = api_read(body, &native_execution_spec, &b, err);
 
     if (r < 0)
         return r;
@@ -369,7 +351,7 @@ int native_spec_run(struct doors_call *call, const json_t *body,
                     json_t **ret_files, struct error *err)
 {
     struct body b = {.on_disconnect = -1};
-    int r = read_body(call, body, &native_run_spec, &b, err);
+    int r = api_read(body, &native_run_spec, &b, err);
 
     if (r < 0)
         return r;

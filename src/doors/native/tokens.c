@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /api/tokens, for whoever has a key or a token: short-lived ones that can do
- * less. Runs on a worker of the daemon. A secret is in the answer that made
- * it and nowhere else.
+ * /api/tokens: short-lived tokens, derived from a key or a token, with fewer
+ * rights. Runs on a worker of the daemon. A secret appears only in the answer
+ * that created it.
  */
 #include "doors/native/native.h"
 
@@ -43,6 +43,8 @@ static const struct api_field token_fields[] = {
      .help = "what it was minted from: a key, or a token"},
     {"key", API_STRING, API_AT(struct auth_key, root),
      .help = "whom it stands for: key_… or jwt_…"},
+    {"key_name", API_STRING, API_NULLABLE | API_NAME_OF,
+     API_AT(struct auth_key, root)},
 };
 API_OUTPUT(native_token, "Token", struct auth_key, token_fields,
            "A token, without its secret.");
@@ -58,37 +60,10 @@ static const struct api_field token_made_fields[] = {
 API_OUTPUT_OF(native_token_made, "TokenMade", &native_token, struct token_made,
               token_made_fields, "A token with its secret, shown once.");
 
-/* What the caller cannot use, its token cannot be for; and to the caller it
- * is not there (I3). */
-static int check_reach(struct doors_call *call, const struct token_body *b,
-                       struct error *err)
-{
-    const struct doors *d = call->doors;
-    struct workspace_info workspace;
-    struct session_info session;
-    struct pool_info pool;
-
-    if (b->pool) {
-        if (session_pool_get(d->sessions, &call->actor, b->pool, &pool, err) <
-            0)
-            return -(int)err->code;
-        pool_info_done(&pool);
-    }
-    if (b->session) {
-        if (session_get(d->sessions, &call->actor, b->session, &session, err) <
-            0)
-            return -(int)err->code;
-        session_info_done(&session);
-    }
-    if (b->workspace)
-        return workspace_get(d->workspaces, &call->actor, b->workspace,
-                             &workspace, err);
-    return 0;
-}
-
-/* In the trail before the client is told. */
-static int note(struct doors_call *call, const char *action, const char *token,
-                const char *before, const char *detail, struct error *err)
+/* In the trail before the client gets its answer. */
+static int note_token(struct doors_call *call, const char *action,
+                      const char *token, const char *before,
+                      const char *detail, struct error *err)
 {
     return audit_note(call->doors->core->audit, &call->actor,
                       &(struct audit_event){.action = action,
@@ -110,8 +85,6 @@ int native_tokens_create(struct doors_call *call, struct error *err)
 
     if (r == 0 && b.scopes)
         r = native_keys_scopes(b.scopes, &spec.scopes, err);
-    if (r == 0)
-        r = check_reach(call, &b, err);
     if (r < 0)
         return r;
     spec.name = b.name;
@@ -119,11 +92,14 @@ int native_tokens_create(struct doors_call *call, struct error *err)
     spec.only[ACTOR_POOLS] = b.pool;
     spec.only[ACTOR_WORKSPACES] = b.workspace;
     spec.only[ACTOR_SESSIONS] = b.session;
-    r = auth_token_mint(call->doors->auth, &call->who, &spec, &token, &secret,
-                        err);
+    r = session_check_reach(call->doors->sessions, &call->actor, spec.only,
+                            err);
     if (r == 0)
-        r = note(call, "token.create", token.id, token.parent,
-                 auth_scopes_format(token.scopes, text), err);
+        r = auth_token_mint(call->doors->auth, &call->who, &spec, &token,
+                            &secret, err);
+    if (r == 0)
+        r = note_token(call, "token.create", token.id, token.parent,
+                       auth_scopes_format(token.scopes, text), err);
     if (r < 0)
         return r;
     native_respond(call, 201, &native_token_made,
@@ -156,7 +132,7 @@ int native_tokens_revoke(struct doors_call *call, struct error *err)
         auth_token_revoke(call->doors->auth, &call->who, call->params[0], err);
 
     if (r == 0)
-        r = note(call, "token.revoke", call->params[0], NULL, NULL, err);
+        r = note_token(call, "token.revoke", call->params[0], NULL, NULL, err);
     if (r == 0)
         http_respond_empty(call->http, 204);
     return r;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ownership of a workspace goes to another key: directly, or by an offer
- * whose token somebody claims. Runs on a worker of the daemon. A token is in
- * the answer that made it and nowhere else.
+ * Transfers the ownership of a workspace to another key: directly, or by an
+ * offer that the holder of its token claims. Runs on a worker of the daemon.
+ * A token appears only in the answer that created it.
  */
 #include <string.h>
 
@@ -15,46 +15,6 @@
 #define OFFER_MIN_S 60
 #define OFFER_MAX_S (72 * 3600)
 #define TOKEN_MAX 256
-
-int native_transfer_key(struct doors_call *call, const char *name,
-                        const char *tenant, struct auth_key *ret,
-                        struct error *err)
-{
-    struct auth_key *keys cleanup(mem_free) = NULL;
-    const struct auth_key *found = NULL;
-    size_t count = 0;
-    int r = auth_key_list(call->doors->auth, &keys, &count, err);
-
-    if (r < 0)
-        return r;
-    for (size_t i = 0; i < count; i++) {
-        const struct auth_key *key = &keys[i];
-
-        if (key->revoked_at_ms || (tenant && strcmp(key->tenant, tenant) != 0))
-            continue;
-        if (strcmp(key->id, name) == 0) {
-            *ret = *key;
-            return 0;
-        }
-        if (!key->name[0] || strcmp(key->name, name) != 0)
-            continue;
-        if (found) {
-            (void)error_set(err, ERR_CONFLICT,
-                            "more than one key has this name");
-            return error_hint(err, "Give the key's id.");
-        }
-        found = key;
-    }
-    if (!found) {
-        (void)error_set(err, ERR_NOT_FOUND, "no such key");
-        return ids_valid("jwt", name)
-                   ? error_hint(err, "Make an offer; its token can be claimed "
-                                     "with a token of an issuer.")
-                   : -ERR_NOT_FOUND;
-    }
-    *ret = *found;
-    return 0;
-}
 
 /* ---- directly ----------------------------------------------------------- */
 
@@ -81,10 +41,13 @@ int native_transfer_give(struct doors_call *call, struct error *err)
         r = workspace_get(call->doors->workspaces, &call->actor,
                           call->params[0], &info, err);
     if (r == 0)
-        r = native_transfer_key(
-            call, b.text,
-            call->who.scopes & AUTH_ADMIN ? NULL : call->who.tenant, &key,
-            err);
+        r = auth_key_resolve(call->doors->auth,
+                             call->who.scopes & AUTH_ADMIN ? NULL
+                                                           : call->who.tenant,
+                             b.text, &key, err);
+    if (r == -ERR_NOT_FOUND && b.text && ids_valid("jwt", b.text))
+        (void)error_hint(err, "Make an offer; its token can be claimed with a "
+                              "token of an issuer.");
     if (r == 0)
         r = workspace_transfer(call->doors->workspaces, &call->actor,
                                call->params[0], key.id, key.tenant, &info,

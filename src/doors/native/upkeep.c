@@ -25,7 +25,7 @@ struct report {
     unsigned number;
     uint64_t last_ms;
     const char *what;
-    bool gone; /* nobody listens any more */
+    bool gone; /* the client has disconnected */
 };
 
 static void send_event(struct report *r, const char *event,
@@ -95,7 +95,7 @@ static struct report start(struct doors_call *call, const char *what)
     };
 }
 
-/* Who did it, and how it ended; on disk before the client is told. */
+/* Records actor and result; on disk before the client gets its answer. */
 static int note(struct doors_call *call, const char *action, int r,
                 struct error *err)
 {
@@ -116,6 +116,11 @@ static int note(struct doors_call *call, const char *action, int r,
 
 /* ---- the acts ----------------------------------------------------------- */
 
+/* Backups hold the data of all tenants; collecting and verifying works on it
+ * and reports its size. */
+#define MAKE_BACKUPS "make backups"
+#define CARE_FOR_STORAGE "collect or verify stored data"
+
 #define COLLECTED(member) API_AT(struct workspace_collected, member)
 
 static const struct api_field collected_fields[] = {
@@ -131,8 +136,11 @@ API_OUTPUT(native_collected, "Collected", struct workspace_collected,
 int native_upkeep_collect(struct doors_call *call, struct error *err)
 {
     struct workspace_collected c = {0};
-    int r = workspaces_collect(call->doors->workspaces, &c, err);
+    int r = native_operators_only(call, CARE_FOR_STORAGE, err);
 
+    if (r < 0)
+        return r;
+    r = workspaces_collect(call->doors->workspaces, &c, err);
     r = note(call, "storage.collect", r, err);
     if (r == 0)
         native_respond(call, 200, &native_collected, &c);
@@ -171,11 +179,14 @@ int native_upkeep_verify(struct doors_call *call, struct error *err)
     struct workspace_verified v = {0};
     struct buf done cleanup(buf_done) = {0};
     struct json_writer w = {.out = &done};
-    struct report report = start(call, "files");
+    struct report report;
     int64_t lost = 0;
-    int r =
-        workspaces_verify(call->doors->workspaces, on_step, &report, &v, err);
+    int r = native_operators_only(call, CARE_FOR_STORAGE, err);
 
+    if (r < 0)
+        return r;
+    report = start(call, "files");
+    r = workspaces_verify(call->doors->workspaces, on_step, &report, &v, err);
     if (r == 0)
         r = audit_lost(call->doors->core->audit, &lost, err);
     r = note(call, "storage.verify", r, err);
@@ -212,8 +223,10 @@ int native_upkeep_backup(struct doors_call *call, struct error *err)
     struct buf done cleanup(buf_done) = {0};
     struct json_writer w = {.out = &done};
     struct report report;
-    int r = native_read(call, &native_backup_spec, &b, &json, err);
+    int r = native_operators_only(call, MAKE_BACKUPS, err);
 
+    if (r == 0)
+        r = native_read(call, &native_backup_spec, &b, &json, err);
     if (r == 0 && b.path[0] != '/')
         r = error_set(err, ERR_INVALID,
                       "field 'path' must be an absolute path on the server");
@@ -228,6 +241,112 @@ int native_upkeep_backup(struct doors_call *call, struct error *err)
                   "error", err->message, NULL);
     json_write_open(&w, NULL, '{');
     json_write_string(&w, "path", b.path);
+    json_write_close(&w, '}');
+    finish(&report, r < 0 ? err : NULL, &done);
+    return 0;
+}
+
+/* ---- encrypted backups -------------------------------------------------- */
+
+#define SCHEDULE(member) API_AT(struct upkeep_backup_state, member)
+
+static const struct api_field schedule_fields[] = {
+    {"every_s", API_INT, SCHEDULE(every_s),
+     .help = "seconds between two; 0: no schedule"},
+    {"keep", API_INT, SCHEDULE(keep), .help = "how many are kept"},
+    {"directory", API_STRING, SCHEDULE(dir)},
+    {"key_file", API_STRING, API_NULLABLE, SCHEDULE(key_file),
+     .help = "null: backup.key of the data directory"},
+    {"running", API_BOOL, SCHEDULE(running)},
+    {"kept", API_INT, SCHEDULE(kept), .help = "backups in the directory"},
+    {"last_attempt_at", API_TIME, API_NULLABLE, SCHEDULE(attempted_at_ms)},
+    {"last_success_at", API_TIME, API_NULLABLE, SCHEDULE(succeeded_at_ms)},
+    {"next_at", API_TIME, API_NULLABLE, SCHEDULE(next_at_ms)},
+    {"name", API_STRING, API_NULLABLE, SCHEDULE(name),
+     .help = "of the last one"},
+    {"bytes", API_INT, SCHEDULE(bytes), .help = "of the last one"},
+    {"failures", API_INT, SCHEDULE(failures),
+     .help = "attempts that failed since the last success"},
+    {"error", API_STRING, API_NULLABLE, SCHEDULE(error),
+     .help = "why the last attempt failed"},
+};
+API_OUTPUT(native_backup_schedule, "BackupSchedule",
+           struct upkeep_backup_state, schedule_fields,
+           "The schedule of encrypted backups, and how the last one ended.");
+
+struct schedule_body {
+    int64_t every_s, keep;
+};
+
+static const struct api_field schedule_spec_fields[] = {
+    {"every_s", API_INT, API_REQUIRED, API_AT(struct schedule_body, every_s),
+     .min = 0, .max = UPKEEP_EVERY_MAX,
+     .help = "0 ends the schedule, otherwise at least 60"},
+    {"keep", API_INT, API_DEFAULT, API_AT(struct schedule_body, keep),
+     .min = 1, .max = UPKEEP_KEEP_MAX, .value = 14,
+     .help = "older ones are removed after a success"},
+};
+API_INPUT(native_backup_schedule_spec, "BackupScheduleSpec",
+          struct schedule_body, schedule_spec_fields,
+          "How often, and how many are kept.");
+
+static void respond_schedule(struct doors_call *call)
+{
+    struct upkeep_backup_state state;
+
+    workspaces_backup_state(call->doors->workspaces, &state);
+    native_respond(call, 200, &native_backup_schedule, &state);
+}
+
+int native_upkeep_schedule(struct doors_call *call, struct error *err)
+{
+    int r = native_operators_only(call, MAKE_BACKUPS, err);
+
+    if (r == 0)
+        respond_schedule(call);
+    return r;
+}
+
+int native_upkeep_set_schedule(struct doors_call *call, struct error *err)
+{
+    json_t *json cleanup(json_unref) = NULL;
+    struct schedule_body b = {0};
+    int r = native_operators_only(call, MAKE_BACKUPS, err);
+
+    if (r == 0)
+        r = native_read(call, &native_backup_schedule_spec, &b, &json, err);
+    if (r < 0)
+        return r;
+    if (b.every_s && b.every_s < UPKEEP_EVERY_MIN)
+        return error_set(err, ERR_INVALID,
+                         "field 'every_s' must be 0 or at least %u",
+                         UPKEEP_EVERY_MIN);
+    r = workspaces_backup_schedule(call->doors->workspaces,
+                                   (uint32_t)b.every_s, (uint32_t)b.keep, err);
+    r = note(call, "storage.backup_schedule", r, err);
+    if (r == 0)
+        respond_schedule(call);
+    return r;
+}
+
+int native_upkeep_seal(struct doors_call *call, struct error *err)
+{
+    struct buf done cleanup(buf_done) = {0};
+    struct json_writer w = {.out = &done};
+    struct upkeep_backup_state state;
+    struct report report;
+    int r = native_operators_only(call, MAKE_BACKUPS, err);
+
+    if (r < 0)
+        return r;
+    report = start(call, "backup");
+    r = workspaces_backup_now(call->doors->workspaces, &call->actor,
+                              on_named_step, &report, err);
+    workspaces_backup_state(call->doors->workspaces, &state);
+    json_write_open(&w, NULL, '{');
+    json_write_string(&w, "directory", state.dir);
+    json_write_string(&w, "name", state.name);
+    json_write_int(&w, "bytes", (int64_t)state.bytes);
     json_write_close(&w, '}');
     finish(&report, r < 0 ? err : NULL, &done);
     return 0;

@@ -118,7 +118,7 @@ static int part_number(const char *text, uint32_t *ret, struct error *err)
     return 0;
 }
 
-/* What the client says of the bytes, when it does. */
+/* Compares the bytes with the client's hash, if it sent one. */
 static int check_hash(struct doors_call *call, const struct native_blob *blob,
                       struct error *err)
 {
@@ -176,10 +176,10 @@ static const struct api_field complete_spec_fields[] = {
     {"message", API_STRING, COMPLETE(message), .max = NATIVE_NOTE_MAX},
     {"note", API_STRING, COMPLETE(note), .max = NATIVE_NOTE_MAX},
     {"executable", API_BOOL, COMPLETE(executable),
-     .help = "unsaid: as the file it replaces"},
+     .help = "default: as the file it replaces"},
 };
 API_INPUT(native_complete_spec, "CompleteSpec", struct complete_body,
-          complete_spec_fields, "What is said of the whole.");
+          complete_spec_fields, "Properties of the completed file.");
 
 int native_uploads_complete(struct doors_call *call, struct error *err)
 {

@@ -24,7 +24,7 @@ int native_versions_history(struct doors_call *call, struct error *err)
     struct workspace_history_spec spec = {.path = NULL};
     struct workspace_event *events = NULL;
     struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct json_writer w = native_writer(call, &body);
     struct page_result got = {0};
     int r = native_ask_page(call, WORKSPACE_LIST_MAX, LIST_DEFAULT,
                             &spec.limit, &spec.after, err);
@@ -53,7 +53,7 @@ int native_versions_conversation(struct doors_call *call, struct error *err)
     char *workspaces cleanup(mem_free) = NULL;
     struct workspace_event *events = NULL;
     struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct json_writer w = native_writer(call, &body);
     const char *after = NULL;
     unsigned limit = 0;
     struct page_result got = {0};
@@ -115,8 +115,8 @@ static const struct api_field provenance_fields[] = {
 API_OUTPUT_OF(native_provenance, "Provenance", &native_version,
               struct provenance, provenance_fields, "What made a version.");
 
-/* The text that ran, where it is kept; owned by caller (free). Whoever may see
- * the version may see what made it. */
+/* The code that ran, if it is stored; owned by caller (free). A reader of the
+ * version may see the code that made it. */
 static char *read_code(struct doors_call *call, const char *sha256,
                        size_t *ret_len)
 {

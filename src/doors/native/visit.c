@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * /s/{secret}: somebody with a link and no key. Runs on a worker of the
- * daemon. The secret is all there is, so every way of not having it looks
- * the same (404), nothing of the workspace beyond the shared path is told,
- * and files are inert in a browser (F8).
+ * /s/{secret}: visitors with a link and no key. Runs on a worker of the
+ * daemon. The secret is the only credential, so every wrong one gets the same
+ * 404, answers reveal nothing of the workspace beyond the shared path, and
+ * files are inert in a browser (F8).
  */
 #include <string.h>
 
@@ -82,7 +82,7 @@ static void write_url(struct json_writer *w, const char *key,
 
     buf_addf(&url, "/s/%s/", e->secret);
     doors_url_escape(&url, e->file.path ? e->file.path : "", true);
-    json_write_string(w, key, url.data);
+    json_write_url(w, key, url.data);
 }
 
 #define ENTRY(member) API_AT(struct entry, file.member)
@@ -103,7 +103,7 @@ static int list(struct doors_call *call, const struct workspace_share *s,
 {
     struct workspace_file *files = NULL;
     struct buf body = {0};
-    struct json_writer w = {.out = &body};
+    struct json_writer w = native_writer(call, &body);
     const char *after = NULL;
     unsigned limit = 0;
     struct page_result got = {0};
@@ -156,6 +156,35 @@ static int download(struct doors_call *call, const struct workspace_share *s,
     return r;
 }
 
+/* ---- a page of ours ------------------------------------------------------
+ * Its only text is ours, and it may do nothing but send its form back. */
+
+static void respond_page(struct doors_call *call, unsigned status,
+                         const char *body)
+{
+    struct buf page = {0};
+
+    http_add_header(call->http, "Content-Security-Policy",
+                    "default-src 'none'; form-action 'self'; base-uri 'none'; "
+                    "frame-ancestors 'none'");
+    http_add_header(call->http, "Referrer-Policy", "no-referrer");
+    buf_addf(&page,
+             "<!doctype html>\n<html lang=\"en\"><head>"
+             "<meta charset=\"utf-8\"><title>Upload a file</title></head>\n"
+             "<body><h1>Upload a file</h1>\n%s</body></html>\n",
+             body);
+    http_respond(call->http, status, "text/html; charset=utf-8", &page);
+}
+
+static void respond_form(struct doors_call *call)
+{
+    respond_page(call, 200,
+                 "<p>This link takes one file and then ends.</p>\n"
+                 "<form method=\"post\" enctype=\"multipart/form-data\">"
+                 "<input type=\"file\" name=\"file\" required> "
+                 "<button>Upload</button></form>\n");
+}
+
 int native_visit_get(struct doors_call *call, struct error *err)
 {
     struct workspace_share s cleanup(workspace_share_done) = {.path = NULL};
@@ -163,6 +192,10 @@ int native_visit_get(struct doors_call *call, struct error *err)
 
     if (r < 0)
         return r;
+    if (s.mode == SHARE_UPLOAD && !call->params[1]) {
+        respond_form(call);
+        return 0;
+    }
     return is_folder(&s) && !call->params[1] ? list(call, &s, err)
                                              : download(call, &s, err);
 }
@@ -183,32 +216,84 @@ static const struct api_field share_put_fields[] = {
     {"sha256", API_STRING, PUT(sha256)},
 };
 API_OUTPUT(native_share_put, "SharePut", struct put, share_put_fields,
-           "A file somebody left.");
+           "A file uploaded through a link.");
+
+/* Before the body is read for nothing; the core decides again. */
+static int check_put(const struct workspace_share *s, const char *path,
+                     struct error *err)
+{
+    if (s->mode == SHARE_READ)
+        return error_set(err, ERR_FORBIDDEN, "this link is for reading only");
+    if (is_folder(s) && !path[0])
+        return error_set(err, ERR_INVALID,
+                         "this link is a folder: add the file's name to it");
+    return 0;
+}
+
+static int store_blob(struct doors_call *call, const struct workspace_share *s,
+                      const char *path, const struct native_blob *blob,
+                      bool page, struct error *err)
+{
+    struct workspace_commit made cleanup(workspace_commit_done) = {.count = 0};
+    int r =
+        workspace_share_put(call->doors->workspaces, s, path, blob->sha256,
+                            blob->size, http_source(call->http), &made, err);
+
+    if (r < 0)
+        return r;
+    if (page)
+        respond_page(call, native_change_is_new(&made) ? 201 : 200,
+                     "<p>The file was stored. You can close this page.</p>\n");
+    else
+        native_respond(call, native_change_is_new(&made) ? 201 : 200,
+                       &native_share_put,
+                       &(struct put){path, blob->sha256, blob->size});
+    return 0;
+}
 
 int native_visit_put(struct doors_call *call, struct error *err)
 {
     struct workspace_share s cleanup(workspace_share_done) = {.path = NULL};
-    struct workspace_commit made cleanup(workspace_commit_done) = {.count = 0};
     struct native_blob blob cleanup(native_receive_done) = {.blobs = NULL};
     const char *path = call->params[1] ? call->params[1] : "";
     int r = enter(call, &s, err);
 
-    /* Before the body is read for nothing; the core decides again. */
-    if (r == 0 && s.mode != SHARE_WRITE)
-        r = error_set(err, ERR_FORBIDDEN, "this link is for reading only");
-    if (r == 0 && is_folder(&s) && !path[0])
-        r = error_set(err, ERR_INVALID,
-                      "this link is a folder: add the file's name to it");
+    if (r == 0)
+        r = check_put(&s, path, err);
     if (r == 0)
         r = native_receive_body(call, s.workspace, &blob, err);
+    return r < 0 ? r : store_blob(call, &s, path, &blob, false, err);
+}
+
+static ssize_t read_part(void *ctx, void *bytes, size_t len, struct error *err)
+{
+    return http_multipart_read(ctx, bytes, len, err);
+}
+
+/* The first file of the form. */
+int native_visit_post(struct doors_call *call, struct error *err)
+{
+    struct workspace_share s cleanup(workspace_share_done) = {.path = NULL};
+    struct native_blob blob cleanup(native_receive_done) = {.blobs = NULL};
+    struct http_multipart *m cleanup(http_multipart_free) = NULL;
+    const char *accept = http_header(call->http, "Accept");
+    struct http_part part = {0};
+    int r = enter(call, &s, err);
+
     if (r == 0)
-        r = workspace_share_put(call->doors->workspaces, &s, path, blob.sha256,
-                                blob.size, http_source(call->http), &made,
-                                err);
+        r = check_put(&s, "", err);
+    if (r == 0)
+        r = http_multipart_new(http_header(call->http, "Content-Type"),
+                               native_receive_read, call,
+                               http_arena(call->http), &m, err);
     if (r < 0)
         return r;
-    native_respond(call, native_change_is_new(&made) ? 201 : 200,
-                   &native_share_put,
-                   &(struct put){path, blob.sha256, blob.size});
-    return 0;
+    r = http_multipart_next(m, &part, err);
+    if (r == 0 || (r > 0 && (!part.filename || !part.filename[0])))
+        r = error_set(err, ERR_INVALID, "the form has no file");
+    if (r > 0)
+        r = native_receive_from(call, s.workspace, read_part, m, &blob, err);
+    return r < 0 ? r
+                 : store_blob(call, &s, "", &blob,
+                              accept && strstr(accept, "text/html"), err);
 }

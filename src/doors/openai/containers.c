@@ -58,8 +58,8 @@ static void respond(struct doors_call *call, const struct session_info *info)
 /* ---- create ------------------------------------------------------------- */
 
 /* No more than the pool may give, said in this dialect's sizes. */
-static int check_memory(struct doors_call *call, uint64_t asked,
-                        struct error *err)
+int openai_check_memory(struct doors_call *call, uint64_t asked,
+                        const char *param, struct error *err)
 {
     const struct conf_pool *pool = conf_pool_find(call->doors->conf, NULL);
     uint64_t most = MAX(pool->memory_bytes, pool->max_memory_bytes);
@@ -70,7 +70,7 @@ static int check_memory(struct doors_call *call, uint64_t asked,
     if (asked <= most)
         return 0;
     return openai_invalid(
-        openai_fault(call), "invalid_value", "memory_limit", err,
+        openai_fault(call), "invalid_value", param, err,
         "Invalid value: '%llug'. This service gives a container at most "
         "%llu MiB%s%s%s.",
         (unsigned long long)(asked >> 30), (unsigned long long)(most >> 20),
@@ -103,6 +103,7 @@ int openai_containers_create(struct doors_call *call, struct error *err)
     json_t *json cleanup(json_unref) = NULL;
     struct openai_container asked = {0};
     struct session_spec spec = {.container = true,
+                                .asleep = true,
                                 .files = files,
                                 .left = doors_left,
                                 .left_ctx = call->http};
@@ -111,7 +112,7 @@ int openai_containers_create(struct doors_call *call, struct error *err)
     if (r == 0)
         r = openai_decode_container(json, &asked, openai_fault(call), err);
     if (r == 0)
-        r = check_memory(call, asked.memory_bytes, err);
+        r = openai_check_memory(call, asked.memory_bytes, "memory_limit", err);
     if (r == 0)
         r = find_files(call, asked.file_ids, files, err);
     if (r == 0)

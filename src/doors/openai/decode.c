@@ -71,7 +71,7 @@ int openai_decode_purpose(const char *purpose, struct openai_fault *fault,
                           purpose);
 }
 
-/* What is uploaded for a batch goes by itself. */
+/* Files uploaded for a batch expire by themselves. */
 static uint32_t usual_expiry(const char *purpose)
 {
     return strcmp(purpose, "batch") == 0 ? OPENAI_EXPIRY_MAX_S : 0;
@@ -228,7 +228,7 @@ struct upload_body {
 
 static const struct json_field upload_fields[] = {
     {"bytes", JSON_KIND_INT, .required = true, .offset = UPLOAD(bytes),
-     .min = 1, .max = OPENAI_UPLOAD_BYTES},
+     .min = 0, .max = OPENAI_UPLOAD_BYTES},
     {"filename", JSON_KIND_STRING, .required = true,
      .offset = UPLOAD(filename), .min = 1, .max = 1024},
     {"mime_type", JSON_KIND_STRING, .required = true,

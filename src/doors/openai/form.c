@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Multipart bodies. Clients send their parts in any order, with or without a
- * length ahead, so each part is dealt with as it comes: a short text is kept,
- * a file passes through. Runs on a worker of the daemon.
+ * length ahead, so each part is handled as it comes: a short text is kept, a
+ * file passes through. Also the name of a file: a client's file name without
+ * its folders, and the name inside a container. Runs on a worker of the
+ * daemon.
  */
+#include <ctype.h>
 #include <string.h>
 
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/path.h"
+#include "base/utf8.h"
 #include "doors/openai/openai.h"
 
 #define CHUNK ((size_t)64 << 10)
@@ -74,8 +79,8 @@ int openai_form_text(struct doors_call *call, struct http_multipart *m,
     return 0;
 }
 
-/* As much as fits before it is handed on: fewer and larger writes. */
-static ssize_t read_piece(struct http_multipart *m, char *bytes,
+/* Fills the buffer before passing it on, for fewer and larger writes. */
+static ssize_t read_chunk(struct http_multipart *m, char *bytes,
                           struct error *err)
 {
     size_t have = 0;
@@ -99,7 +104,7 @@ int openai_form_pass(struct http_multipart *m, uint64_t max,
     uint64_t passed = 0;
     ssize_t n;
 
-    while ((n = read_piece(m, bytes, err)) > 0) {
+    while ((n = read_chunk(m, bytes, err)) > 0) {
         int r;
 
         passed += (uint64_t)n;
@@ -116,8 +121,8 @@ int openai_form_pass(struct http_multipart *m, uint64_t max,
 
 /* ---- into a blob -------------------------------------------------------- */
 
-static int write_blob(void *ctx, const void *bytes, size_t len,
-                      struct error *err)
+static int write_part_blob(void *ctx, const void *bytes, size_t len,
+                           struct error *err)
 {
     return blob_write(ctx, bytes, len, err);
 }
@@ -134,7 +139,7 @@ int openai_form_blob(struct doors_call *call, struct http_multipart *m,
     if (r == 0)
         r = blob_begin(blobs, domain, &writer, err);
     if (r == 0)
-        r = openai_form_pass(m, max, write_blob, writer, err);
+        r = openai_form_pass(m, max, write_part_blob, writer, err);
     if (r == 0)
         r = blob_finish(&writer, ret->sha256, &ret->size, err);
     if (r == 0)
@@ -172,4 +177,66 @@ int openai_form_missing(struct doors_call *call, const char *name,
     return openai_invalid(openai_fault(call), "missing_required_parameter",
                           name, err, "Missing required parameter: '%.64s'.",
                           name);
+}
+
+/* ---- file names --------------------------------------------------------- */
+
+const char *openai_name_base(const char *filename)
+{
+    const char *base = filename ? filename : "";
+
+    for (const char *p = base; *p; p++)
+        if (*p == '/' || *p == '\\')
+            base = p + 1;
+    if (!base[0])
+        return "upload";
+    return path_fault(base, strlen(base)) ? NULL : base;
+}
+
+const char *openai_name_join(struct arena *arena, const char *prefix,
+                             const char *name)
+{
+    size_t room = PATH_PART_MAX - MIN(strlen(prefix), PATH_PART_MAX);
+    size_t len = strlen(name);
+
+    /* The end of a name says what it is. */
+    while (len > room) {
+        size_t n = utf8_length(name, len);
+
+        name += n ? n : 1;
+        len -= n ? n : 1;
+    }
+    return arena_printf(arena, "%s%s", prefix, name);
+}
+
+/* The placeholder that clients send without a real value. */
+static bool is_dots(const char *type)
+{
+    static const char *const unasked[] = {"application/octet-stream",
+                                          "binary/octet-stream", "text/plain"};
+
+    for (size_t i = 0; i < ARRAY_SIZE(unasked); i++)
+        if (strcmp(type, unasked[i]) == 0)
+            return true;
+    return false;
+}
+
+const char *openai_name_type(struct arena *arena, const char *type)
+{
+    size_t len = type ? strcspn(type, "; \t") : 0;
+    unsigned slashes = 0;
+    char *copy;
+
+    if (len < 3 || len >= sizeof(((struct library_file *)0)->mime))
+        return NULL;
+    copy = arena_strndup(arena, type, len);
+    for (char *p = copy; *p; p++) {
+        if (!isascii(*p) || (!isalnum(*p) && !strchr("/+.-_", *p)))
+            return NULL;
+        slashes += *p == '/';
+        *p = (char)tolower(*p);
+    }
+    if (slashes != 1 || copy[0] == '/' || copy[len - 1] == '/')
+        return NULL;
+    return is_dots(copy) ? NULL : copy;
 }

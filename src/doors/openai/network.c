@@ -30,7 +30,7 @@ static const struct json_field fields[] = {
      .offset = offsetof(struct body, type), .choices = types},
     {"allowed_domains", JSON_KIND_ARRAY,
      .offset = offsetof(struct body, allowed_domains),
-     .max = SESSION_DESTINATIONS_MAX},
+     .max = NETWORK_DESTINATIONS_MAX},
     {"domain_secrets", JSON_KIND_ARRAY,
      .offset = offsetof(struct body, domain_secrets), .max = INT64_MAX},
 };
@@ -70,11 +70,11 @@ static int check_secrets(const json_t *list, struct openai_fault *fault,
         return openai_invalid(fault, "invalid_value", SECRETS, err,
                               "Invalid value for '" SECRETS
                               "': expected at least one entry.");
-    if (json_array_size(list) > SESSION_DESTINATIONS_MAX)
+    if (json_array_size(list) > NETWORK_DESTINATIONS_MAX)
         return openai_invalid(fault, "invalid_value", SECRETS, err,
                               "Invalid value for '" SECRETS
                               "': expected at most %u entries.",
-                              SESSION_DESTINATIONS_MAX);
+                              NETWORK_DESTINATIONS_MAX);
     for (size_t i = 0; i < json_array_size(list) && r == 0; i++)
         r = read_secret(json_array_get(list, i), &ignored, fault, err);
     return r;
@@ -99,7 +99,7 @@ int openai_network_decode(const json_t *object, struct openai_network *ret,
                               "': expected at least one domain.");
     if (b.allowed_domains)
         r = openai_read_strings(b.allowed_domains, DOMAINS,
-                                SESSION_DESTINATIONS_MAX, fault, err);
+                                NETWORK_DESTINATIONS_MAX, fault, err);
     if (r == 0)
         r = check_secrets(b.domain_secrets, fault, err);
     if (r == 0)
@@ -138,7 +138,7 @@ static int keep_secret(struct doors_call *call, const struct secret *s,
                      strlen(s->value), &info, err);
 }
 
-static struct session_destination *find(struct session_destination *list,
+static struct network_destination *find(struct network_destination *list,
                                         size_t count, const char *domain)
 {
     for (size_t i = 0; i < count; i++)
@@ -148,14 +148,14 @@ static struct session_destination *find(struct session_destination *list,
 }
 
 static int add_secrets(struct doors_call *call, const json_t *secrets,
-                       struct session_destination *list, size_t count,
+                       struct network_destination *list, size_t count,
                        struct error *err)
 {
     struct openai_fault *fault = openai_fault(call);
     int r = 0;
 
     for (size_t i = 0; i < json_array_size(secrets) && r == 0; i++) {
-        struct session_destination *d;
+        struct network_destination *d;
         struct secret s = {0};
 
         r = read_secret(json_array_get(secrets, i), &s, fault, err);
@@ -176,13 +176,13 @@ static int add_secrets(struct doors_call *call, const json_t *secrets,
 
 int openai_network_spec(struct doors_call *call,
                         const struct openai_network *asked,
-                        const struct session_network **ret, struct error *err)
+                        const struct network_spec **ret, struct error *err)
 {
     struct arena *arena = http_arena(call->http);
     size_t count = json_array_size(asked->domains);
-    struct session_destination *list =
+    struct network_destination *list =
         arena_alloc(arena, (count + 1) * sizeof(*list));
-    struct session_network *net = arena_alloc(arena, sizeof(*net));
+    struct network_spec *net = arena_alloc(arena, sizeof(*net));
     int r;
 
     if (!asked->said)
@@ -192,11 +192,11 @@ int openai_network_spec(struct doors_call *call,
     r = add_secrets(call, asked->secrets, list, count, err);
     if (r < 0)
         return r;
-    *net = (struct session_network){.mode = asked->allowlist
-                                                ? SESSION_EGRESS_ALLOWLIST
-                                                : SESSION_EGRESS_NONE,
-                                    .destinations = list,
-                                    .destination_count = count};
+    *net = (struct network_spec){.mode = asked->allowlist
+                                             ? SESSION_EGRESS_ALLOWLIST
+                                             : SESSION_EGRESS_NONE,
+                                 .destinations = list,
+                                 .destination_count = count};
     *ret = net;
     return 0;
 }

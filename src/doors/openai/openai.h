@@ -6,14 +6,14 @@
  * session's workspace. How the pieces work together:
  *
  *   table.c       prefixes and routes
- *   containers.c, listing.c, attach.c, files.c, uploads.c   the handlers
- *   ephemeral.c   files of containers that keep none
- *   form.c        multipart bodies, part by part
+ *   containers.c, container_files.c, files.c, uploads.c   the handlers
+ *   responses.c   the agent loop; responses_decode.c its request,
+ *                 responses_agent.c named agents, responses_stream.c events
+ *   form.c        multipart bodies, part by part; names of files
  *   decode.c      bodies and queries to what the handlers need; pure
  *   read.c        an object by a table of its fields, and what is wrong with
  *                 it as this dialect says so; pure
  *   network.c     what a container may reach
- *   names.c       what a file is called inside a container; pure
  *   encode.c      the objects we send
  *   refuse.c      the error object, and headers every answer has
  */
@@ -23,7 +23,7 @@
 #include <jansson.h>
 
 #include "doors/doors.h"
-#include "session/session.h"
+#include "execution/execution.h"
 #include "workspace/library.h"
 
 struct arena;
@@ -43,6 +43,9 @@ struct json_writer;
 #define OPENAI_EXPIRY_MIN_S 3600                /* of a file */
 #define OPENAI_EXPIRY_MAX_S 2592000
 #define OPENAI_ROOT "/mnt/data/"
+/* Of struct doors_call: the agent whose endpoint the path is below, or NULL.
+ * It acts as an agent_reference without a version. */
+#define OPENAI_PLACE_AGENT 1
 
 doors_handler_fn openai_containers_create;
 doors_handler_fn openai_containers_list;
@@ -66,6 +69,34 @@ doors_handler_fn openai_uploads_part;
 doors_handler_fn openai_uploads_complete;
 doors_handler_fn openai_uploads_cancel;
 
+doors_handler_fn openai_models_list;
+doors_handler_fn openai_models_get;
+doors_handler_fn openai_conversations_create;
+doors_handler_fn openai_conversations_get;
+doors_handler_fn openai_conversations_update;
+doors_handler_fn openai_conversations_delete;
+
+doors_handler_fn openai_conversation_items_create;
+doors_handler_fn openai_conversation_items_list;
+doors_handler_fn openai_conversation_items_get;
+doors_handler_fn openai_conversation_items_delete;
+
+doors_handler_fn openai_completions_create;
+doors_handler_fn openai_completions_deployment;
+doors_handler_fn openai_completions_get;
+doors_handler_fn openai_completions_update;
+doors_handler_fn openai_completions_delete;
+doors_handler_fn openai_completions_list;
+doors_handler_fn openai_completions_messages;
+
+doors_handler_fn openai_responses_create;
+doors_handler_fn openai_responses_count;
+doors_handler_fn openai_responses_compact;
+doors_handler_fn openai_responses_get;
+doors_handler_fn openai_responses_delete;
+doors_handler_fn openai_responses_cancel;
+doors_handler_fn openai_responses_input;
+
 /* ---- refuse.c ----------------------------------------------------------- */
 
 /* What an error object says besides the sentence. */
@@ -80,7 +111,7 @@ struct openai_fault *openai_fault(struct doors_call *call);
 int openai_invalid(struct openai_fault *fault, const char *code,
                    const char *param, struct error *err, const char *fmt, ...)
     __attribute__((format(printf, 5, 6)));
-/* What the core said of a container, in this dialect's words. */
+/* Translates the core's error about a container into this dialect. */
 int openai_refuse_container(const char *id, struct error *err);
 /* The same of a file of the library; param: which field named it. */
 int openai_refuse_file(struct doors_call *call, const char *id,
@@ -129,7 +160,7 @@ int openai_network_decode(const json_t *object, struct openai_network *ret,
  * Secrets are in the vault when it returns. */
 int openai_network_spec(struct doors_call *call,
                         const struct openai_network *asked,
-                        const struct session_network **ret, struct error *err);
+                        const struct network_spec **ret, struct error *err);
 void openai_network_encode(struct json_writer *w,
                            const struct session_info *info);
 
@@ -170,7 +201,7 @@ int openai_decode_expiry(const char *anchor, const char *seconds,
                          const char *purpose, uint32_t *ret,
                          struct openai_fault *fault, struct error *err);
 
-/* ---- names.c ------------------------------------------------------------ */
+/* ---- form.c: names ------------------------------------------------------ */
 
 /* The last part of a client's file name, by / and \; "upload" when nothing is
  * left. NULL: no name a file may have. Borrowed. */
@@ -179,7 +210,7 @@ const char *openai_name_base(const char *filename);
  */
 const char *openai_name_join(struct arena *arena, const char *prefix,
                              const char *name);
-/* What a media type says, if it says anything; or NULL. arena */
+/* The media type, if the header has one; or NULL. arena */
 const char *openai_name_type(struct arena *arena, const char *type);
 
 /* ---- form.c ------------------------------------------------------------- */
@@ -214,13 +245,16 @@ int openai_form_unknown(struct doors_call *call, const char *name,
 int openai_form_missing(struct doors_call *call, const char *name,
                         struct error *err);
 
-/* ---- containers.c, attach.c, files.c ------------------------------------ */
+/* ---- containers.c, container_files.c, files.c --------------------------- */
 
 /* A JSON body; ret: owned by caller. */
 int openai_body(struct doors_call *call, json_t **ret, struct error *err);
 /* ?limit, ?order and ?after */
 int openai_page(struct doors_call *call, unsigned max, unsigned fallback,
                 struct openai_page *ret, struct error *err);
+/* Is that much memory more than the pool may give? param: who asked. */
+int openai_check_memory(struct doors_call *call, uint64_t asked,
+                        const char *param, struct error *err);
 /* The container of the path, which counts as a use of it. */
 int openai_visit(struct doors_call *call, struct session_info *ret,
                  struct error *err);
@@ -232,12 +266,12 @@ int openai_library(struct doors_call *call, const char *id, const char *field,
 const char *openai_mount(struct doors_call *call,
                          const struct library_file *file);
 
-/* A file's bytes, inert; name: what the client is told it is called. */
+/* A file's bytes, inert in a browser; name: the file name for the client. */
 int openai_respond_bytes(struct doors_call *call,
                          const struct workspace_file *f, const char *name,
                          struct error *err);
 
-/* ---- listing.c, ephemeral.c --------------------------------------------- */
+/* ---- container_files.c -------------------------------------------------- */
 
 void openai_listing_encode(struct json_writer *w, const char *container,
                            const struct workspace_aged_file *f);

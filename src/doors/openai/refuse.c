@@ -103,6 +103,7 @@ static const struct words words[ERR_MAX] = {
     [ERR_CONFLICT] = {.for_good = true},
     [ERR_EXPIRED] = {.status = 400},
     [ERR_APPROVAL] = {.status = 403, .code = "pending_approval"},
+    [ERR_UNSUPPORTED] = {.code = "unsupported"},
     [ERR_LIMIT] = {.type = "requests", .code = "rate_limit_exceeded"},
     [ERR_BUSY] = {.type = "requests", .code = "rate_limit_exceeded"},
     [ERR_SPACE] = {.type = "server_error", .for_good = true},
@@ -179,7 +180,7 @@ void openai_refuse(struct doors_call *call, const struct error *err)
                        MAX(err->retry_after_s, 1));
         http_add_header(call->http, "Retry-After", seconds);
     }
-    if (w->for_good)
+    if (w->for_good && err->retry_after_s == 0)
         http_add_header(call->http, "x-should-retry", "false");
     if (err->code == ERR_UNAUTHENTICATED)
         http_add_header(call->http, "WWW-Authenticate", "Bearer");
