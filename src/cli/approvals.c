@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * glovebox approvals: requests that wait for a person's decision. Somebody
- * else wrote what is to be approved, so `show` prints it such that nothing in
- * it can hide from the reader.
+ * glovebox approvals: requests that wait for a person's decision. The
+ * request was written by another principal, so `show` prints it in a form that
+ * can hide nothing from the reader.
  */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/utf8.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 #define APPROVAL "/api/approvals/{APPROVAL}"
 
@@ -19,7 +19,7 @@ struct approval_flags {
 };
 
 /* Characters that a reader would not see, or see elsewhere. */
-static bool hides(uint32_t c)
+static bool is_invisible(uint32_t c)
 {
     return (c < 0x20 && c != '\n' && c != '\t') || (c >= 0x7f && c < 0xa0) ||
            (c >= 0x200b && c <= 0x200f) || (c >= 0x2028 && c <= 0x202e) ||
@@ -33,7 +33,7 @@ void cli_approvals_plain(const char *text, size_t len, struct buf *out)
         size_t n = utf8_length(text, len);
         uint32_t c = n ? utf8_decode(text, n) : (unsigned char)*text;
 
-        if (n && !hides(c))
+        if (n && !is_invisible(c))
             buf_add(out, text, n);
         else
             buf_addf(out, c < 0x100 ? "\\x%02x" : "\\u{%x}", c);
@@ -47,7 +47,10 @@ static int print_approval(struct cli_call *call)
 {
     json_t *payload cleanup(json_unref) =
         json_incref(json_object_get(call->answer, "payload"));
-    const json_t *code = json_object_get(payload, "code");
+    /* Of a search or a report: what it works on, not the program. */
+    const json_t *about = json_object_get(payload, "about");
+    const json_t *code =
+        json_is_string(about) ? about : json_object_get(payload, "code");
     char *whole cleanup(mem_free) = NULL;
     struct buf text cleanup(buf_done) = {0};
 
@@ -67,11 +70,18 @@ static int print_approval(struct cli_call *call)
     return CLI_EXIT_OK;
 }
 
+/* The requester's name where there is one, else the id of the key. */
+static void add_requester(const json_t *approval, struct buf *out)
+{
+    buf_adds(out, cli_json_text(approval, "asked_by_name",
+                                cli_json_text(approval, "asked_by", "-")));
+}
+
 static const struct cli_column columns[] = {
     {"ID", "id", .kind = CLI_COLUMN_ID},
     {"STATE", .member = "state"},
     {"ACTION", .member = "action"},
-    {"ASKED BY", "asked_by", .kind = CLI_COLUMN_ID},
+    {"ASKED BY", .cell = add_requester},
     {"ASKED AT", "asked_at", .kind = CLI_COLUMN_TIME},
     {"UNTIL", "expires_at", .kind = CLI_COLUMN_TIME},
     {"WHAT", .member = "summary"},

@@ -13,20 +13,32 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "cli/audit.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 #define DAY_MS (24 * 3600 * 1000ll)
 #define FOLLOW_MS 1000
 #define FOLLOW_FIRST 10u /* events shown before it waits */
 
+/* The key's name where the service knows it, else the id. */
+static const char *actor_of(const json_t *event)
+{
+    return cli_json_text(event, "actor_name",
+                         cli_json_text(event, "actor", "-"));
+}
+
+static void add_actor(const json_t *event, struct buf *out)
+{
+    buf_adds(out, actor_of(event));
+}
+
 static const struct cli_column columns[] = {
     {"SEQ", "seq", .kind = CLI_COLUMN_NUMBER},
     {"AT", "at", .kind = CLI_COLUMN_TIME},
-    {"ACTOR", "actor", .kind = CLI_COLUMN_ID},
+    {"ACTOR", .cell = add_actor},
     {"ACTION", .member = "action"},
     {"RESULT", .member = "result"},
-    {"WORKSPACE", "workspace", .kind = CLI_COLUMN_ID},
-    {"OBJECT", .member = "object"},
+    {"WORKSPACE", "workspace", .kind = CLI_COLUMN_ID, .wide = true},
+    {"OBJECT", "object", .kind = CLI_COLUMN_ID},
     {"PATH", .member = "path"},
     {0},
 };
@@ -82,8 +94,7 @@ static void print_events(const struct cli *c, const json_t *events)
         }
         buf_addf(&line, "%llu  %s  %s  %s  %s",
                  (unsigned long long)cli_json_number(one, "seq"),
-                 cli_json_text(one, "at", ""),
-                 cli_json_text(one, "actor", "-"),
+                 cli_json_text(one, "at", ""), actor_of(one),
                  cli_json_text(one, "action", ""),
                  cli_json_text(one, "result", ""));
         for (size_t k = 5; columns[k].heading; k++) {
@@ -98,15 +109,9 @@ static void print_events(const struct cli *c, const json_t *events)
     (void)fflush(stdout);
 }
 
-bool cli_audit_nap(const struct cli *c)
+bool cli_audit_wait(const struct cli *c)
 {
-    struct timespec ms = {FOLLOW_MS / 1000, FOLLOW_MS % 1000 * 1000000};
-    sigset_t set;
-
-    (void)nanosleep(&ms, NULL);
-    (void)sigpending(&set);
-    return !c->interrupted && !ferror(stdout) && !sigismember(&set, SIGINT) &&
-           !sigismember(&set, SIGTERM) && !sigismember(&set, SIGHUP);
+    return cli_sleep(c, FOLLOW_MS) && !ferror(stdout);
 }
 
 static int follow_events(struct cli *c, const char *url, json_t *shown,
@@ -124,7 +129,7 @@ static int follow_events(struct cli *c, const char *url, json_t *shown,
         if (count)
             last = cli_json_number(json_array_get(shown, count - 1), "seq");
         (void)json_array_clear(shown);
-        if (!cli_audit_nap(c))
+        if (!cli_audit_wait(c))
             return 0;
         buf_adds(&next, url);
         cli_http_query_number(&next, "after", last);
@@ -178,7 +183,7 @@ static int verify_trail(struct cli *c, const struct cli_words *words,
         return cli_fail(c, &err);
     ok = json_is_true(json_object_get(report, "ok"));
     if (c->json) {
-        cli_print_json(report);
+        cli_print_json(c, report);
     } else if (ok) {
         (void)printf("%llu events, none missing, none changed\nhead %s\n",
                      (unsigned long long)cli_json_number(report, "events"),
@@ -204,7 +209,7 @@ static int print_key(struct cli_call *call)
 /* To be stored elsewhere: JSON for people, too. */
 static int print_checkpoint(struct cli_call *call)
 {
-    cli_print_json(call->answer);
+    cli_print_json(call->c, call->answer);
     return CLI_EXIT_OK;
 }
 

@@ -21,7 +21,7 @@ struct cli_audit { /* its options; borrowed */
 
 /* audit.c: waits before the next look for events; false when it is time to
  * leave. */
-bool cli_audit_nap(const struct cli *c);
+bool cli_audit_wait(const struct cli *c);
 
 /* audit_export.c: the verb `export`, and `verify EXPORT`. */
 int cli_audit_export(struct cli *c, const struct cli_words *words, void *arg);

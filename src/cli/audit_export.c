@@ -23,7 +23,7 @@
 #include "base/fd.h"
 #include "base/mem.h"
 #include "cli/audit.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 /* ---- one event ---------------------------------------------------------- */
 
@@ -177,7 +177,7 @@ static int export_all(struct export *x, struct error *err)
         do
             r = export_page(x, &count, err);
         while (r == 0 && count == PAGE);
-    } while (r == 0 && x->flags->follow && cli_audit_nap(x->c));
+    } while (r == 0 && x->flags->follow && cli_audit_wait(x->c));
     return x->c->interrupted ? 0 : r;
 }
 
@@ -230,10 +230,10 @@ struct check {
     char fault[320]; /* "" none */
 };
 
-static bool fault(struct check *k, const char *fmt, ...)
+static bool record_fault(struct check *k, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-static bool fault(struct check *k, const char *fmt, ...)
+static bool record_fault(struct check *k, const char *fmt, ...)
 {
     va_list args;
 
@@ -291,13 +291,15 @@ static bool check_signed(struct check *k, const struct audit_line *l)
     fields_of(l, texts);
     if (!audit_proof_read(texts, l->at_ms, &c) || c.seq != l->chain_seq - 1 ||
         strcmp(c.hash, l->chain_previous) != 0)
-        return fault(k, "line %llu: the checkpoint does not fit its chain",
-                     (unsigned long long)k->lines);
+        return record_fault(k,
+                            "line %llu: the checkpoint does not fit its chain",
+                            (unsigned long long)k->lines);
     if (!k->pem || strcmp(c.key, k->key) != 0)
         return true; /* of an earlier key: not looked at */
     if (!audit_proof_signed(&c, k->pem))
-        return fault(k, "line %llu: the checkpoint is not signed by this key",
-                     (unsigned long long)k->lines);
+        return record_fault(
+            k, "line %llu: the checkpoint is not signed by this key",
+            (unsigned long long)k->lines);
     k->checkpoints++;
     return true;
 }
@@ -309,17 +311,20 @@ static bool check_event(struct check *k, const struct audit_line *l)
     unsigned long long line = k->lines;
 
     if (!audit_proof_unhex(l->chain_previous, before, sizeof(before)))
-        return fault(k, "line %llu has no hash of the event before it", line);
+        return record_fault(k, "line %llu has no hash of the event before it",
+                            line);
     if (chain->last && l->chain_seq != chain->last + 1)
-        return fault(k,
-                     "line %llu: events %lld to %lld of tenant '%s' are not "
-                     "there",
-                     line, (long long)chain->last + 1,
-                     (long long)l->chain_seq - 1, chain->tenant);
+        return record_fault(
+            k,
+            "line %llu: events %lld to %lld of tenant '%s' are not "
+            "there",
+            line, (long long)chain->last + 1, (long long)l->chain_seq - 1,
+            chain->tenant);
     if (chain->last && !hash_equal(before, chain->hash, HASH_SIZE))
-        return fault(k, "line %llu does not follow the event before it", line);
+        return record_fault(k, "line %llu does not follow the event before it",
+                            line);
     if (!is_as_written(l, before, hash))
-        return fault(k, "line %llu is not as it was written", line);
+        return record_fault(k, "line %llu is not as it was written", line);
     if (!check_signed(k, l))
         return false;
     if (!chain->last)
@@ -359,9 +364,10 @@ static bool check_noted(struct check *k)
         struct audit_checkpoint c;
 
         if (!read_noted(json_array_get(k->noted, i), &c))
-            return fault(k, "checkpoint %zu is not one of ours", i + 1);
+            return record_fault(k, "checkpoint %zu is not one of ours", i + 1);
         if (k->pem && !audit_proof_signed(&c, k->pem))
-            return fault(k, "checkpoint %zu is not signed by this key", i + 1);
+            return record_fault(k, "checkpoint %zu is not signed by this key",
+                                i + 1);
     }
     return true;
 }
@@ -376,11 +382,11 @@ static bool meet_noted(struct check *k, const struct audit_line *l)
             strcmp(cli_json_text(one, "tenant", ""), l->tenant) != 0)
             continue;
         if (strcmp(cli_json_text(one, "hash", ""), l->chain_hash) != 0)
-            return fault(k,
-                         "line %llu: the noted checkpoint %lld belongs to "
-                         "another chain",
-                         (unsigned long long)k->lines,
-                         (long long)l->chain_seq);
+            return record_fault(
+                k,
+                "line %llu: the noted checkpoint %lld belongs to "
+                "another chain",
+                (unsigned long long)k->lines, (long long)l->chain_seq);
         k->noted_met++;
     }
     return true;
@@ -396,10 +402,11 @@ static bool check_reach(struct check *k)
         const struct chain *chain = chain_of(k, tenant);
 
         if (seq > chain->last)
-            return fault(k,
-                         "events %lld to %lld of tenant '%s' are missing at "
-                         "the end: a checkpoint tells of them",
-                         (long long)chain->last + 1, (long long)seq, tenant);
+            return record_fault(
+                k,
+                "events %lld to %lld of tenant '%s' are missing at "
+                "the end: a checkpoint tells of them",
+                (long long)chain->last + 1, (long long)seq, tenant);
     }
     return true;
 }
@@ -438,7 +445,8 @@ static int load_noted(struct check *k, const char *path, struct error *err)
     return 0;
 }
 
-static int load(struct check *k, const struct cli_audit *a, struct error *err)
+static int load_export(struct check *k, const struct cli_audit *a,
+                       struct error *err)
 {
     size_t len = 0;
 
@@ -457,7 +465,8 @@ static bool check_line(struct check *k, const char *text, size_t len)
 
     k->lines++;
     if (!event || !read_event(event, &l))
-        return fault(k, "line %llu is no event", (unsigned long long)k->lines);
+        return record_fault(k, "line %llu is no event",
+                            (unsigned long long)k->lines);
     if (l.chain_seq == 0)
         return true; /* of a time before there were such chains */
     return check_event(k, &l) && meet_noted(k, &l);
@@ -477,8 +486,8 @@ static int check_file(struct check *k, const char *path, struct error *err)
         if (n > 0 && line[n - 1] == '\n')
             n--;
         if ((size_t)n > LINE_MAX_BYTES)
-            good = fault(k, "line %llu is too long",
-                         (unsigned long long)k->lines + 1);
+            good = record_fault(k, "line %llu is too long",
+                                (unsigned long long)k->lines + 1);
         else if (n > 0)
             good = check_line(k, line, (size_t)n);
     }
@@ -487,10 +496,11 @@ static int check_file(struct check *k, const char *path, struct error *err)
     if (good)
         good = check_reach(k);
     if (good && k->noted && !k->noted_met)
-        good = fault(k, "no noted checkpoint lies within this export");
+        good = record_fault(k, "no noted checkpoint lies within this export");
     if (good && k->pem && !k->noted && !k->checkpoints)
-        (void)fault(k, "no checkpoint of this key lies within this export: "
-                       "nothing shows that it is the service's");
+        (void)record_fault(
+            k, "no checkpoint of this key lies within this export: "
+               "nothing shows that it is the service's");
     return 0;
 }
 
@@ -504,7 +514,7 @@ static int report_check(const struct cli *c, const struct check *k)
             (json_int_t)k->events, "checkpoints", (json_int_t)k->checkpoints,
             "noted", (json_int_t)k->noted_met, "fault", ok ? NULL : k->fault);
 
-        cli_print_json(report);
+        cli_print_json(c, report);
     } else if (!ok) {
         (void)printf("%s\n", k->fault);
     } else {
@@ -537,7 +547,7 @@ int cli_audit_check(struct cli *c, const char *path, const struct cli_audit *a)
     struct check k cleanup(check_done) = {.pem = NULL};
     struct error err;
 
-    if (load(&k, a, &err) < 0 || check_file(&k, path, &err) < 0)
+    if (load_export(&k, a, &err) < 0 || check_file(&k, path, &err) < 0)
         return cli_fail(c, &err);
     return report_check(c, &k);
 }

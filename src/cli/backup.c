@@ -17,22 +17,113 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "base/size.h"
+#include "cli/common.h"
 
 extern char **environ;
 
 /* ---- backup ------------------------------------------------------------- */
 
-static int run_backup(struct cli *c, const struct cli_words *words, void *arg)
+struct backup_flags {
+    const char *every;
+    uint64_t keep;
+    bool status;
+};
+
+static void print_schedule(const json_t *s)
 {
-    const char *dir = words->items[0];
+    uint64_t every = cli_json_number(s, "every_s");
+    const char *error = cli_json_text(s, "error", NULL);
+    char text[24], size[16];
+
+    if (every)
+        (void)printf("schedule  every %s, the last %llu are kept\n",
+                     cli_format_duration(every * 1000, text),
+                     (unsigned long long)cli_json_number(s, "keep"));
+    else
+        (void)printf("schedule  none\n");
+    (void)printf("folder    %s, %llu in it\n",
+                 cli_json_text(s, "directory", ""),
+                 (unsigned long long)cli_json_number(s, "kept"));
+    (void)printf("last      %s",
+                 cli_json_text(s, "last_success_at", "none was made yet"));
+    if (cli_json_text(s, "name", NULL))
+        (void)printf(", %s, %s", cli_json_text(s, "name", ""),
+                     size_format(cli_json_number(s, "bytes"), size));
+    (void)printf("\nnext      %s\n",
+                 json_is_true(json_object_get(s, "running"))
+                     ? "is being made"
+                     : cli_json_text(s, "next_at", "none"));
+    if (error)
+        (void)printf("failed    %llu times since: %s\n",
+                     (unsigned long long)cli_json_number(s, "failures"),
+                     error);
+}
+
+/* The state; 1 when the last attempt failed. */
+static int show_schedule(struct cli *c, const json_t *s)
+{
+    if (c->json)
+        cli_print_json(c, s);
+    else
+        print_schedule(s);
+    return cli_json_number(s, "failures") ? CLI_EXIT_CODE : CLI_EXIT_OK;
+}
+
+static int set_schedule(struct cli *c, const struct backup_flags *f)
+{
+    json_t *body cleanup(json_unref) = NULL;
+    json_t *answer cleanup(json_unref) = NULL;
+    uint64_t every = 0;
+    struct error err;
+
+    if (strcmp(f->every, "off") != 0 &&
+        cli_values_duration(f->every, &every) < 0)
+        return cli_usage_error(c, "--every is a duration (24h, 7d) or off");
+    body = json_pack("{s:I}", "every_s", (json_int_t)every);
+    if (cli_command_given(c, "keep"))
+        (void)json_object_set_new(body, "keep",
+                                  json_integer((json_int_t)f->keep));
+    if (cli_http_json(c, "PUT", "/api/backups/schedule", body, &answer, &err) <
+        0)
+        return cli_fail(c, &err);
+    if (c->json) {
+        cli_print_json(c, answer);
+        return CLI_EXIT_OK;
+    }
+    print_schedule(answer);
+    if (every)
+        (void)printf(
+            "Keep a copy of the key elsewhere: without it no backup can be "
+            "restored.\nIt is %s.\n",
+            cli_json_text(answer, "key_file",
+                          "backup.key in the service's data directory"));
+    return CLI_EXIT_OK;
+}
+
+static int run_sealed(struct cli *c)
+{
+    json_t *done cleanup(json_unref) = NULL;
+    struct error err;
+
+    if (cli_http_job(c, "/api/backups", NULL, &done, &err) < 0)
+        return cli_fail(c, &err);
+    cli_show_done(c, done,
+                  "The encrypted backup is %s/%s. `glovebox restore FILE "
+                  "--backup-key KEY` restores it.",
+                  cli_json_text(done, "directory", ""),
+                  cli_json_text(done, "name", ""));
+    return CLI_EXIT_OK;
+}
+
+static int run_folder(struct cli *c, const char *dir)
+{
     char *path cleanup(mem_free) = NULL;
     json_t *body cleanup(json_unref) = NULL;
     json_t *done cleanup(json_unref) = NULL;
     char here[PATH_MAX];
     struct error err;
 
-    (void)arg;
     /* The service needs an absolute path. */
     path = dir[0] == '/' || !getcwd(here, sizeof(here))
                ? xstrdup(dir)
@@ -47,18 +138,61 @@ static int run_backup(struct cli *c, const struct cli_words *words, void *arg)
     return CLI_EXIT_OK;
 }
 
+static int run_backup(struct cli *c, const struct cli_words *words, void *arg)
+{
+    const struct backup_flags *f = arg;
+    json_t *state cleanup(json_unref) = NULL;
+    struct error err;
+
+    if (words->count && (f->status || f->every))
+        return cli_usage_error(c, "a schedule writes to backup_dir of the "
+                                  "service's configuration, not to DIR");
+    if (cli_command_given(c, "keep") && !f->every)
+        return cli_usage_error(c, "--keep belongs to --every");
+    if (words->count)
+        return run_folder(c, words->items[0]);
+    if (f->every)
+        return set_schedule(c, f);
+    if (!f->status)
+        return run_sealed(c);
+    if (cli_http_json(c, "GET", "/api/backups/schedule", NULL, &state, &err) <
+        0)
+        return cli_fail(c, &err);
+    return show_schedule(c, state);
+}
+
 const struct cli_command cli_backup = {
     .name = "backup",
     .summary = "Copy everything the service stores, while it runs",
     .notes =
-        "DIR is a folder on the service's machine that the service can write;\n"
-        "it is created, or must be empty. The service goes on meanwhile: the\n"
-        "backup holds everything up to one moment, and a list of hashes to\n"
-        "check it by. Needs a key of scope admin.\n",
+        "Without DIR the backup is one encrypted file in backup_dir of the\n"
+        "service's configuration. With --every the service makes one at once\n"
+        "and then regularly, also after a restart, and removes all but the\n"
+        "newest --keep (14) after each success. A failure is repeated after\n"
+        "15 minutes; --status, the metrics and the log report it.\n\n"
+        "The key is backup_key_file of the configuration, or backup.key of\n"
+        "the data directory. Keep a copy of it elsewhere.\n\n"
+        "With DIR the backup is a folder, not encrypted. DIR is on the\n"
+        "service's machine, and the service can write it; it is created, or\n"
+        "must be empty, and gets a list of hashes to check it by.\n\n"
+        "The service goes on meanwhile: a backup holds everything up to one\n"
+        "moment. Needs a key of scope admin.\n",
     .online = true,
+    .options =
+        (const struct cli_option[]){
+            {"every", 0, CLI_OPT_TEXT, offsetof(struct backup_flags, every),
+             "DURATION", "make one regularly: 24h, 7d; off ends that", NULL},
+            {"keep", 0, CLI_OPT_COUNT, offsetof(struct backup_flags, keep),
+             "N", "with --every: how many are kept (14)", NULL},
+            {"status", 0, CLI_OPT_FLAG, offsetof(struct backup_flags, status),
+             NULL, "show the schedule; exit status 1 if the last failed",
+             NULL},
+            {0},
+        },
+    .flags_size = sizeof(struct backup_flags),
     .verbs =
         (const struct cli_verb[]){
-            {"", NULL, "DIR", .run = run_backup},
+            {"", NULL, "[DIR]", .run = run_backup},
             {0},
         },
 };
@@ -71,7 +205,7 @@ static void print_report(const json_t *report, bool ok)
 
     (void)printf("%llu objects, %s: ",
                  (unsigned long long)cli_json_number(report, "blobs"),
-                 cli_format_size(cli_json_number(report, "bytes"), size));
+                 size_format(cli_json_number(report, "bytes"), size));
     if (ok)
         (void)printf("every byte is as it was stored\n");
     else
@@ -84,7 +218,7 @@ static void print_report(const json_t *report, bool ok)
                      "and an operator accepted it\n",
                      (unsigned long long)cli_json_number(report, "lost"));
     if (cli_json_number(report, "orphans"))
-        (void)printf("%llu nobody refers to; the collector takes them\n",
+        (void)printf("%llu unreferenced; the collector removes them\n",
                      (unsigned long long)cli_json_number(report, "orphans"));
 }
 
@@ -100,7 +234,7 @@ static int run_verify(struct cli *c, const struct cli_words *words, void *arg)
         return cli_fail(c, &err);
     ok = json_is_true(json_object_get(report, "ok"));
     if (c->json)
-        cli_print_json(report);
+        cli_print_json(c, report);
     else
         print_report(report, ok);
     return ok ? CLI_EXIT_OK : CLI_EXIT_CODE;
@@ -122,7 +256,7 @@ const struct cli_command cli_verify = {
         },
 };
 
-/* ---- restore ------------------------------------------------------------ */
+/* ---- gloveboxd in place of the service --------------------------------- */
 
 struct restore {
     struct cli *c;
@@ -201,7 +335,8 @@ static void read_restore_lines(struct restore *r, int fd)
         (void)close(fd);
 }
 
-static int run_restore(struct cli *c, char *const argv[], struct error *err)
+int cli_daemon_run(struct cli *c, char *const argv[], const char *failure,
+                   struct error *err)
 {
     struct restore r = {.c = c};
     int ends[2] = {-1, -1};
@@ -222,39 +357,66 @@ static int run_restore(struct cli *c, char *const argv[], struct error *err)
         ;
     if (status == 0)
         return 0;
-    (void)error_set(err, ERR_INTERNAL, "the backup was not restored");
+    (void)error_set(err, ERR_INTERNAL, "%s", failure);
     return error_hint(err, "The messages of gloveboxd are above.");
 }
+
+int cli_daemon_find(char **ret, struct error *err)
+{
+    if (cli_connect_program("gloveboxd", ret) >= 0)
+        return 0;
+    (void)error_set(err, ERR_UNAVAILABLE, "gloveboxd was not found");
+    return error_hint(err, "It belongs beside this program or in "
+                           "../libexec/glovebox.");
+}
+
+/* ---- restore ------------------------------------------------------------ */
+
+struct restore_flags {
+    const char *data, *key_file, *store;
+};
 
 /* The daemon is beside this program; the data directory is the one that other
  * commands use. */
 static int restore_backup(struct cli *c, const struct cli_words *words,
                           void *arg)
 {
-    const char *const *data = arg;
+    const struct restore_flags *f = arg;
     char *from cleanup(mem_free) = realpath(words->items[0], NULL);
     char *program cleanup(mem_free) = NULL;
     char *to cleanup(mem_free) = NULL;
+    char *key cleanup(mem_free) = NULL;
+    char *store cleanup(mem_free) = NULL;
     char from_flag[] = "--restore-from", data_flag[] = "--data";
+    char key_flag[] = "--backup-key", store_flag[] = "--store";
+    char *argv[12] = {NULL};
+    size_t n = 0;
     json_t *out cleanup(json_unref) = NULL;
     struct error err;
 
-    c->data = *data;
+    c->data = f->data;
     to = cli_connect_data_dir(c);
     if (!from) {
         (void)error_errno(&err, ERR_INVALID, errno, "cannot open %s",
                           words->items[0]);
         return cli_fail(c, &err);
     }
-    if (cli_connect_program("gloveboxd", &program) < 0) {
-        (void)error_set(&err, ERR_UNAVAILABLE, "gloveboxd was not found");
-        (void)error_hint(&err, "It belongs beside this program or in "
-                               "../libexec/glovebox.");
+    if (cli_daemon_find(&program, &err) < 0)
         return cli_fail(c, &err);
+    argv[n++] = program;
+    argv[n++] = from_flag;
+    argv[n++] = from;
+    if (f->key_file) {
+        argv[n++] = key_flag;
+        argv[n++] = key = xstrdup(f->key_file);
     }
-    if (run_restore(c,
-                    (char *[]){program, from_flag, from, data_flag, to, NULL},
-                    &err) < 0)
+    argv[n++] = data_flag;
+    argv[n++] = to;
+    if (f->store) {
+        argv[n++] = store_flag;
+        argv[n++] = store = xstrdup(f->store);
+    }
+    if (cli_daemon_run(c, argv, "the backup was not restored", &err) < 0)
         return cli_fail(c, &err);
     out = json_pack("{s:s, s:s}", "restored", from, "data", to);
     cli_show_done(c, out,
@@ -268,20 +430,30 @@ const struct cli_command cli_restore = {
     .name = "restore",
     .summary = "Fill an empty data directory from a backup",
     .notes =
-        "DIR is what `glovebox backup` wrote. Its list of hashes is checked,\n"
-        "everything is copied, and the copy is checked again. No service may\n"
+        "BACKUP is what `glovebox backup` wrote: a folder, whose list of\n"
+        "hashes is checked, or an encrypted file, for which --backup-key is\n"
+        "needed. Everything is copied, and the copy is checked. No service may\n"
         "use the directory meanwhile. Without --data it is the one that\n"
-        "`glovebox serve` would use.\n",
+        "`glovebox serve` would use.\n\n"
+        "With --store postgres://..., or if the configuration has it, the\n"
+        "metadata goes into that database, which must be empty. A backup of\n"
+        "either engine can be restored into either.\n",
     .options =
         (const struct cli_option[]){
-            {"data", 0, CLI_OPT_TEXT, 0, "DIR",
-             "the directory to fill; empty, or not there", NULL},
+            {"data", 0, CLI_OPT_TEXT, offsetof(struct restore_flags, data),
+             "DIR", "the directory to fill; empty, or not there", NULL},
+            {"backup-key", 0, CLI_OPT_TEXT,
+             offsetof(struct restore_flags, key_file), "FILE",
+             "key of an encrypted backup", NULL},
+            {"store", 0, CLI_OPT_TEXT, offsetof(struct restore_flags, store),
+             "STORE", "sqlite, or the URL of an empty PostgreSQL database",
+             NULL},
             {0},
         },
-    .flags_size = sizeof(const char *),
+    .flags_size = sizeof(struct restore_flags),
     .verbs =
         (const struct cli_verb[]){
-            {"", NULL, "DIR", .run = restore_backup},
+            {"", NULL, "BACKUP", .run = restore_backup},
             {0},
         },
 };

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The command line. A command is described by a table (command.h) in a file
- * of its own name; commands.c lists them. It finds the service (connect.c)
- * and talks to it over the native API (http.c); nothing of the service is
- * linked in. The exit status says how a command failed, so that a script can
- * tell the program's own failure from that of the code it ran.
+ * of its own name; cli.c lists them. It finds the service and talks to it over
+ * the native API (client/); nothing of the service is linked in. term/ is what
+ * reads from and writes to a terminal, mcp/ the bridge of `glovebox mcp`. The
+ * exit status says how a command failed, so that a script can tell the
+ * program's own failure from that of the code it ran.
  */
 #ifndef GLOVEBOX_CLI_CLI_H
 #define GLOVEBOX_CLI_CLI_H
@@ -23,7 +24,8 @@ enum cli_exit {
     CLI_EXIT_CANCELLED = 7,
     CLI_EXIT_ISOLATION = 8, /* a wall could not be built; nothing ran */
     CLI_EXIT_DENIED = 9,    /* refused by policy; nothing ran */
-    CLI_EXIT_PENDING = 10,  /* waits for somebody's approval; nothing ran */
+    CLI_EXIT_PENDING = 10,  /* waits for approval; nothing ran */
+    CLI_EXIT_FINDINGS = 11, /* scorecard: all works, and there is advice */
 };
 
 /* argv[0] is the command's name; returns the exit status. */

@@ -11,7 +11,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "base/size.h"
+#include "cli/common.h"
 
 /* ---- names -------------------------------------------------------------- */
 
@@ -81,22 +82,12 @@ static bool is_given(const struct cli *c, const struct cli_command *command,
 
 /* ---- kinds of words ----------------------------------------------------- */
 
-static int resolve_workspace(struct cli *c, const char *text, json_t **ret,
-                             struct error *err)
+/* The id of the object that the word names. */
+static int resolve_noun(struct cli *c, enum cli_noun noun, const char *text,
+                        json_t **ret, struct error *err)
 {
     char id[ID_MAX];
-    int r = cli_remote_workspace(c, text, id, err);
-
-    if (r == 0)
-        *ret = json_string(id);
-    return r;
-}
-
-static int resolve_session(struct cli *c, const char *text, json_t **ret,
-                           struct error *err)
-{
-    char id[ID_MAX];
-    int r = cli_remote_find(c, text, id, err);
+    int r = cli_remote_resolve(c, noun, text, id, err);
 
     if (r == 0)
         *ret = json_string(id);
@@ -133,8 +124,11 @@ static json_t *parse_switch(const char *text)
 }
 
 static const struct cli_word_kind common_kinds[] = {
-    {"WS", .resolve = resolve_workspace},
-    {"SESSION", .resolve = resolve_session},
+    {"WS", .noun = CLI_WORKSPACE, .is_noun = true},
+    {"SESSION", .noun = CLI_SESSION, .is_noun = true},
+    {"KEY", .noun = CLI_KEY, .is_noun = true},
+    {"TOKEN", .noun = CLI_TOKEN, .is_noun = true},
+    {"APPROVAL", .noun = CLI_APPROVAL, .is_noun = true},
     {"PLACE", .resolve = resolve_place},
     {"SIZE", .parse = parse_size, .expected = "a size such as 20g"},
     {"on|off", .parse = parse_switch, .expected = "on or off"},
@@ -154,8 +148,8 @@ static const struct cli_word_kind *find_kind(const struct cli_command *command,
 }
 
 /* The text as a value of the kind that name has; looked up once a call. */
-static int resolve(struct cli_call *call, const char *name, const char *text,
-                   json_t **ret, struct error *err)
+static int resolve_text(struct cli_call *call, const char *name,
+                        const char *text, json_t **ret, struct error *err)
 {
     const struct cli_word_kind *kind = find_kind(call->command, name);
     char *key cleanup(mem_free) = xasprintf("%s %s", name, text);
@@ -164,7 +158,9 @@ static int resolve(struct cli_call *call, const char *name, const char *text,
     *ret = json_incref(json_object_get(call->resolved, key));
     if (*ret)
         return 0;
-    if (kind && kind->resolve)
+    if (kind && kind->is_noun)
+        r = resolve_noun(call->c, kind->noun, text, ret, err);
+    else if (kind && kind->resolve)
         r = kind->resolve(call->c, text, ret, err);
     else
         *ret = kind ? kind->parse(text) : json_string(text);
@@ -206,7 +202,8 @@ static int option_value(struct cli_call *call, const char *name, bool resolved,
     switch (o->type) {
     case CLI_OPT_TEXT:
         if (resolved)
-            return resolve(call, o->arg, *(const char *const *)at, ret, err);
+            return resolve_text(call, o->arg, *(const char *const *)at, ret,
+                                err);
         *ret = json_string(*(const char *const *)at);
         return 0;
     case CLI_OPT_FLAG:
@@ -227,6 +224,8 @@ static int option_value(struct cli_call *call, const char *name, bool resolved,
     case CLI_OPT_COUNT:
     case CLI_OPT_SIZE:
         *ret = json_integer((json_int_t) * (const uint64_t *)at);
+        return 0;
+    case CLI_OPT_FORMAT: /* of struct cli, never of a request */
         return 0;
     case CLI_OPT_TIME:
         *ret = json_string(clock_format_ms(*(const int64_t *)at, time));
@@ -263,14 +262,14 @@ static json_t *answer_value(const struct cli_call *call, const char *name)
     if (strcmp(kind, "limit") == 0 && !number)
         return json_string("none");
     if (strcmp(kind, "size") == 0 || strcmp(kind, "limit") == 0)
-        return json_string(cli_format_size(number, size));
+        return json_string(size_format(number, size));
     if (strncmp(kind, "count ", 6) == 0)
         return json_sprintf("%llu %s%s", number, kind + 6,
                             number == 1 ? "" : "s");
     return json_incref(json_object_get(call->answer, member));
 }
 
-/* What {name} stands for, owned; *ret is NULL where there is nothing. */
+/* The value of {name}, owned; *ret is NULL if there is none. */
 static int source_value(struct cli_call *call, const char *name, bool resolved,
                         json_t **ret, struct error *err)
 {
@@ -293,7 +292,7 @@ static int source_value(struct cli_call *call, const char *name, bool resolved,
         *ret = json_string(text);
         return 0;
     }
-    r = resolve(call, bare, text, &whole, err);
+    r = resolve_text(call, bare, text, &whole, err);
     if (r == 0 && json_is_object(whole))
         *ret = json_incref(
             json_object_get(whole, name[len] ? name + len + 1 : "id"));
@@ -463,7 +462,7 @@ static int print_answer(struct cli_call *call)
 
     if (call->c->json) {
         if (!verb->json)
-            cli_print_json(answer);
+            cli_print_json(call->c, answer);
         return CLI_EXIT_OK;
     }
     if (verb->print)
@@ -475,7 +474,7 @@ static int print_answer(struct cli_call *call)
     } else if (verb->value) {
         (void)printf("%s\n", cli_json_text(answer, verb->value, ""));
         (void)fflush(stdout);
-        if (verb->sentence)
+        if (verb->sentence && (verb->always || call->c->tty_err))
             print_sentence(call, stderr);
     } else if (!verb->sentence) {
         cli_show_object(call->c, answer);
@@ -542,7 +541,7 @@ static int run_requests(struct cli_call *call)
         add_json(call, word.repeated, all);
     }
     if (call->c->json && call->verb->json)
-        cli_print_json(all);
+        cli_print_json(call->c, all);
     return status;
 }
 
@@ -584,11 +583,23 @@ static int unknown_verb(const struct cli *c, const struct cli_command *command,
                 : cli_usage_error(c, "there is no '%s'", word);
 }
 
+/* A command whose --output is a file for some verbs: `-o json` of the others
+ * is the format of all commands. */
+static bool is_format(struct cli *c, const struct cli_command *command,
+                      const char *option, const void *flags)
+{
+    const struct cli_option *o = find_option(command, option);
+
+    return o && strcmp(option, "output") == 0 &&
+           cli_opts_format(
+               c, *(const char *const *)((const char *)flags + o->offset));
+}
+
 /* Does the line fit the verb? CLI_EXIT_OK, or after a complaint
  * CLI_EXIT_USAGE. */
-static int check_line(const struct cli *c, const struct cli_command *command,
+static int check_line(struct cli *c, const struct cli_command *command,
                       const struct cli_verb *verb,
-                      const struct cli_words *words)
+                      const struct cli_words *words, const void *flags)
 {
     const char *name = verb->name, *colon = *name ? ": " : "";
     size_t min = verb->min, max = verb->max;
@@ -604,7 +615,8 @@ static int check_line(const struct cli *c, const struct cli_command *command,
     if (words->count < min && find_word(verb, words->count, &word))
         return cli_usage_error(c, "%s%s%s is missing", name, colon, word.name);
     for (size_t i = 0; i < c->given_count; i++)
-        if (c->given[i].only && !cli_command_listed(c->given[i].only, name))
+        if (c->given[i].only && !cli_command_listed(c->given[i].only, name) &&
+            !is_format(c, command, c->given[i].option, flags))
             return cli_usage_error(c, "--%s is not for '%s'",
                                    c->given[i].option, name);
     for (const struct cli_option *o = command->options; o && o->name; o++)
@@ -642,7 +654,7 @@ static int run_line(struct cli *c, const struct cli_command *command,
         return unknown_verb(c, command, line->items[0], pair);
     for (size_t i = used; i < line->count; i++)
         words.items[words.count++] = line->items[i];
-    status = check_line(c, command, c->verb, &words);
+    status = check_line(c, command, c->verb, &words, flags);
     if (status == CLI_EXIT_OK && command->check)
         status = command->check(c, &words, flags);
     if (status == CLI_EXIT_OK && c->verb->run)

@@ -4,7 +4,7 @@
  * options, its verbs, and for a verb that only makes a request and prints the
  * answer, the request and what is printed of it. command.c runs a command
  * from its description, help.c prints usage, help and the machine-readable
- * dump from it; commands.c lists them all.
+ * dump from it; cli.c lists them all.
  *
  * Templates. path, query, body, json and sentence contain {SOURCE}:
  *
@@ -34,6 +34,7 @@
 
 #include "base/buf.h"
 #include "cli/cli.h"
+#include "cli/remote.h"
 
 struct cli;
 struct cli_call;
@@ -51,6 +52,7 @@ enum cli_opt_type {
     CLI_OPT_COUNT,    /* uint64_t, 0 to 10^9 */
     CLI_OPT_SIZE,     /* uint64_t bytes: 512m, 4g */
     CLI_OPT_TIME,     /* int64_t milliseconds: see cli_values_time */
+    CLI_OPT_FORMAT,   /* struct cli: json, yaml or wide */
 };
 
 struct cli_option {
@@ -81,6 +83,7 @@ struct cli_column {
     const char *yes;     /* BOOL: instead of "yes"; or NULL */
     /* Writes a cell that one member cannot tell; or NULL. */
     void (*cell)(const json_t *row, struct buf *out);
+    bool wide; /* at a terminal only with -o wide */
 };
 
 /* A verb that is code, and every command without verbs. flags: what the
@@ -91,13 +94,16 @@ typedef int cli_verb_fn(struct cli *c, const struct cli_words *words,
 struct cli_verb {
     const char *name;    /* "list"; "member add" if it is two words; "" for a
                             command that has no verbs */
-    const char *aliases; /* blanks between; or NULL */
+    const char *aliases; /* other names that work, which help does not list;
+                            blanks between; or NULL */
     const char *words;   /* "WS KEY-ID ROLE", "[TENANT]", "WS..."; or NULL */
     const char *help;    /* what it does, in one line without a full stop */
 
     /* The request. A verb whose path has a repeated word makes one for each
      * of them. */
-    const char *method, *path, *query, *body;
+    const char *method, *path, *query;
+    const char *body;  /* also tells which flag a field in an error is; of a
+                          verb that is code, only that */
     const char *needs; /* options that must be given, blanks between */
     size_t min, max;   /* words; both 0: as `words` says */
     /* Before the request: may add to call->body, set call->path or
@@ -115,7 +121,8 @@ struct cli_verb {
     const char *cursor; /* the list comes in pages by this member */
     size_t limit;       /* elements unless --limit says; 0: all */
     const char *value;  /* the member printed alone on standard output; the
-                           sentence then goes to standard error */
+                           sentence then goes to standard error, if that is
+                           a terminal or `always` */
     const char *sentence; /* to a terminal only, unless `always` */
     bool always;
     const char *json; /* instead of the answer */
@@ -128,6 +135,8 @@ struct cli_word_kind {
     /* The value, owned; NULL for a text that is not `expected`. */
     json_t *(*parse)(const char *text);
     const char *expected; /* "on or off" */
+    bool is_noun;         /* an object of the service, by id, name or prefix */
+    enum cli_noun noun;
     /* Asks the service. ret: owned; an object if it has parts, whose member
      * "id" is meant by {WORD} and others by {WORD.part}. */
     int (*resolve)(struct cli *c, const char *text, json_t **ret,
@@ -175,18 +184,22 @@ bool cli_command_given(const struct cli *c, const char *option);
  * NULL. */
 bool cli_command_listed(const char *list, const char *word);
 
-/* ---- commands.c --------------------------------------------------------- */
+/* ---- cli.c -------------------------------------------------------------- */
 
 /* All commands, in the order of the help; NULL at the end. */
 extern const struct cli_command *const cli_commands[];
 
-/* Each in the file of its name; key and token in credentials.c, restore and
- * verify in backup.c, conversations in search.c. */
-extern const struct cli_command cli_run, cli_shell, cli_sessions, cli_pool,
-    cli_files, cli_workspaces, cli_search, cli_locks, cli_share,
-    cli_conversations, cli_approvals, cli_audit, cli_policy, cli_backup,
-    cli_restore, cli_verify, cli_key, cli_token, cli_network, cli_secrets,
-    cli_quota, cli_runtime, cli_mcp, cli_doctor, cli_scorecard;
+/* Each in the file of its name; logout, whoami, contexts and version in
+ * login.c, key and token in credentials.c, restore and
+ * verify in backup.c. */
+extern const struct cli_command cli_login, cli_logout, cli_whoami,
+    cli_contexts, cli_version, cli_console, cli_executions, cli_run, cli_shell,
+    cli_sessions, cli_pool, cli_files, cli_workspaces, cli_search, cli_locks,
+    cli_share, cli_conversations, cli_approvals, cli_audit, cli_policy,
+    cli_backup, cli_restore, cli_verify, cli_migrate, cli_key, cli_token,
+    cli_network, cli_secrets, cli_model, cli_quota, cli_runtime, cli_mcp,
+    cli_doctor, cli_scorecard, cli_agents, cli_tools, cli_ask, cli_chat,
+    cli_undo, cli_redo, cli_nodes;
 
 /* ---- help.c ------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 struct credential_flags {
     const char *scopes, *tenant, *name;
@@ -64,12 +64,22 @@ static const struct cli_verb key_verbs[] = {
      .body = "scopes={--scopes} tenant={--tenant} name={--name} "
              "pools={--pools} workspaces={--workspaces} "
              "sessions={--sessions} expires_in_s={--expires}",
-     .value = "secret",
+     .value = "secret", .always = true,
      .sentence = "This is key {id}. Its secret is shown only now and stored "
                  "nowhere: save it."},
-    {"revoke", NULL, "KEY-ID", "Revoke a key and the tokens minted from it",
-     "DELETE", "/api/keys/{KEY-ID}", .json = "revoked={KEY-ID}",
-     .sentence = "Revoked the key {KEY-ID}."},
+    {"narrow", NULL, "KEY", "Rename a key or take rights away from it",
+     "PATCH", "/api/keys/{KEY}",
+     .body = "scopes={--scopes} name={--name} pools={--pools} "
+             "workspaces={--workspaces} sessions={--sessions} "
+             "expires_in_s={--expires}",
+     .sentence = "Changed the key {KEY}."},
+    {"rotate", NULL, "KEY", "Replace the secret of a key and print it, once",
+     "POST", "/api/keys/{KEY}/rotate", .value = "secret", .always = true,
+     .sentence = "The old secret of {KEY} and its tokens no longer work. The "
+                 "new secret is shown only now and stored nowhere: save it."},
+    {"delete", "revoke rm", "KEY",
+     "Revoke a key and the tokens minted from it", "DELETE", "/api/keys/{KEY}",
+     .json = "revoked={KEY}", .sentence = "Revoked the key {KEY}."},
     {0},
 };
 
@@ -77,26 +87,27 @@ static const struct cli_verb key_verbs[] = {
 
 static const struct cli_option key_options[] = {
     {"scopes", 0, CLI_OPT_COMMAS, AT(scopes), "SCOPES",
-     "what the key may do, with commas between; see below", "create"},
-    {"scope", 0, CLI_OPT_COMMAS, AT(scopes), "SCOPES", "the same", "create"},
+     "what the key may do, with commas between; see below", "create narrow"},
+    {"scope", 0, CLI_OPT_COMMAS, AT(scopes), "SCOPES", "the same",
+     "create narrow"},
     {"tenant", 0, CLI_OPT_TEXT, AT(tenant), "T",
      "the key's tenant; else yours", "create"},
     {"name", 'n', CLI_OPT_TEXT, AT(name), "N",
-     "what the key is for, to tell keys apart", "create"},
+     "what the key is for, to tell keys apart", "create narrow"},
     {"pools", 0, CLI_OPT_COMMAS, AT(pools), "NAMES",
-     "only sessions of these pools", "create"},
+     "only sessions of these pools", "create narrow"},
     {"workspaces", 0, CLI_OPT_COMMAS, AT(workspaces), "IDS",
-     "only these workspaces, and sessions on them", "create"},
+     "only these workspaces, and sessions on them", "create narrow"},
     {"sessions", 0, CLI_OPT_COMMAS, AT(sessions), "IDS",
-     "only these sessions, and their workspaces", "create"},
+     "only these sessions, and their workspaces", "create narrow"},
     {"expires", 0, CLI_OPT_DURATION, AT(expires_s), "TIME",
-     "valid for 90, 15m, 2h, 7d; else it never expires", "create"},
+     "valid for 90, 15m, 2h, 7d; else it never expires", "create narrow"},
     {0},
 };
 
 const struct cli_command cli_key = {
     .name = "key",
-    .summary = "Create, list and revoke keys",
+    .summary = "Create, list, narrow, rotate and revoke keys",
     .notes =
         "Scopes: execute, files:read, files:write, workspaces:admin,\n"
         "audit:read, policy:admin, approve, admin (all of them).\n"
@@ -129,13 +140,13 @@ static const struct cli_verb token_verbs[] = {
      "/api/tokens", .needs = "ttl",
      .body = "ttl_s={--ttl} scopes={--scopes} name={--name} "
              "session={--session} workspace={--workspace} pool={--pool}",
-     .value = "secret",
+     .value = "secret", .always = true,
      .sentence = "This is token {id}. Its secret is shown only now and "
                  "stored nowhere: save it."},
-    {"revoke", NULL, "TOKEN-ID",
+    {"delete", "revoke rm", "TOKEN",
      "Revoke a token and the tokens minted from it", "DELETE",
-     "/api/tokens/{TOKEN-ID}", .json = "revoked={TOKEN-ID}",
-     .sentence = "Revoked the token {TOKEN-ID}."},
+     "/api/tokens/{TOKEN}", .json = "revoked={TOKEN}",
+     .sentence = "Revoked the token {TOKEN}."},
     {0},
 };
 

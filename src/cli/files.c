@@ -131,7 +131,7 @@ static int list_files(struct cli *c, const struct cli_words *words, void *arg)
     size_t at = 0;
 
     if (!words->count && !f->session)
-        return cli_usage_error(c, "ls: PLACE is missing");
+        return cli_usage_error(c, "list: PLACE is missing");
     if (cli_files_place(c, f, words, &at, true, &place, &err) < 0)
         return cli_fail(c, &err);
     if ((f->at || f->level) && cli_place_to_workspace(c, &place, &err) < 0)
@@ -198,7 +198,7 @@ static int remove_files(struct cli *c, const struct cli_words *words,
         json_t *out cleanup(json_unref) =
             json_pack("{s:O}", "removed", removed);
 
-        cli_print_json(out);
+        cli_print_json(c, out);
     }
     return CLI_EXIT_OK;
 }
@@ -272,7 +272,7 @@ const struct cli_column cli_files_history[] = {
     {"CHANGE", .member = "change"},
     {"PATH", .member = "path"},
     {"BY", "author", .kind = CLI_COLUMN_ID},
-    {"EXECUTION", "execution", .kind = CLI_COLUMN_ID},
+    {"EXECUTION", "execution", .kind = CLI_COLUMN_ID, .wide = true},
     {0},
 };
 
@@ -363,7 +363,7 @@ static int diff_file(struct cli *c, const struct cli_words *words, void *arg)
     if (cli_http_ask(c, "GET", url.data, NULL, headers, &answer, &err) < 0)
         return cli_fail(c, &err);
     if (c->json)
-        cli_print_json(answer);
+        cli_print_json(c, answer);
     else
         show_diff(c, cli_json_text(answer, "diff", ""));
     return CLI_EXIT_OK;
@@ -491,17 +491,17 @@ static void files_done(void *flags)
 /* A line may name a session before the path, so that verbs take a word more
  * than their forms show. */
 static const struct cli_verb verbs[] = {
-    {"ls", "list", "PLACE", "List files", .max = 1, .run = list_files},
+    {"list", "ls", "PLACE", "List files", .max = 1, .run = list_files},
     {"get", NULL, "PLACE [FILE]", "Download a file; FILE - is standard output",
      .min = 1, .max = 3, .run = cli_files_download},
     {"put", NULL, "FILE... PLACE", "Upload files; - is standard input",
      .min = 1, .max = CLI_WORDS_MAX, .run = cli_files_upload},
-    {"rm", NULL, "PLACE...", "Remove files; they stay in the history",
+    {"delete", "rm", "PLACE...", "Delete files; they stay in the history",
      .run = remove_files},
     {"mv", NULL, "PLACE TARGET", "Rename a file", .run = relocate_file},
     {"cp", NULL, "PLACE TARGET", "Copy a file within its workspace",
      .run = relocate_file},
-    {"info", NULL, "PLACE", "Show a file and where it comes from", .min = 1,
+    {"show", "info", "PLACE", "Show a file and where it comes from", .min = 1,
      .max = 2, .run = show_info},
     {"history", NULL, "PLACE", "List changes, newest first", .min = 1,
      .max = 2, .run = print_history},
@@ -527,23 +527,23 @@ static const struct cli_option options[] = {
     {"continue", 0, CLI_OPT_FLAG, AT(go_on), NULL,
      "keep an unfinished download, and resume it", "get"},
     {"version", 0, CLI_OPT_TEXT, AT(version), "V", "this version",
-     "get info restore"},
+     "get show restore"},
     {"commit", 0, CLI_OPT_TEXT, AT(commit), "C", "as it was after this commit",
      "restore"},
     {"at", 0, CLI_OPT_TEXT, AT(at), "COMMIT",
-     "the files as they were after this commit", "ls"},
+     "the files as they were after this commit", "list"},
     {"level", '1', CLI_OPT_FLAG, AT(level), NULL,
-     "one level, each folder as one line", "ls"},
+     "one level, each folder as one line", "list"},
     {"limit", 0, CLI_OPT_COUNT, AT(limit), "N", "list at most N",
      "history versions"},
     {"recursive", 'r', CLI_OPT_FLAG, AT(recursive), NULL,
-     "folders with everything in them", "put rm"},
+     "folders with everything in them", "put delete"},
     {"if-match", 0, CLI_OPT_TEXT, AT(if_match), "V",
-     "only if the file has this version", "put rm"},
+     "only if the file has this version", "put delete"},
     {"create", 0, CLI_OPT_FLAG, AT(create), NULL,
      "only if there is no such file", "put"},
     {"lock-file", 0, CLI_OPT_TEXT, AT(lock_file), "FILE",
-     "file that holds the token of a lock", "put rm mv cp restore"},
+     "file that holds the token of a lock", "put delete mv cp restore"},
     {"conversation", 0, CLI_OPT_TEXT, AT(conversation), "ID",
      "the conversation that the file belongs to", "put"},
     {"message", 0, CLI_OPT_TEXT, AT(message), "ID",

@@ -3,7 +3,7 @@
 #ifndef GLOVEBOX_CLI_FILES_H
 #define GLOVEBOX_CLI_FILES_H
 
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 struct cli_files {
     /* options; borrowed from argv */

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/size.h"
 #include "cli/files.h"
 
 /* ---- a folder of this machine ------------------------------------------- */
@@ -118,7 +119,7 @@ static int save_download(struct cli *c, const char *path,
         json_t *out cleanup(json_unref) =
             json_pack("{s:s, s:s}", "path", path, "saved", local);
 
-        cli_print_json(out);
+        cli_print_json(c, out);
     } else if (local && c->tty_out) {
         (void)printf("saved %s\n", local);
     }
@@ -287,7 +288,7 @@ static int store_any(struct store *s, const char *local, bool several,
     return store_file(s, local, name_there(s, name, several), name, err);
 }
 
-/* What is where: FILE... PLACE, FILE [PATH] with --session, or SESSION FILE
+/* Splits the words: FILE... PLACE, FILE [PATH] with --session, or SESSION FILE
  * [PATH]. first, count: of the files. */
 static int split_line(struct store *s, const struct cli_words *words,
                       size_t *ret_first, size_t *ret_count, struct error *err)
@@ -325,7 +326,7 @@ static int report_stored(const struct store *s)
         cli_show_done(s->c, first, "stored %s%s, %s",
                       s->place.kind == CLI_PLACE_SESSION ? "/mnt/data/" : "",
                       cli_json_text(first, "path", ""),
-                      cli_format_size(cli_json_number(first, "size"), size));
+                      size_format(cli_json_number(first, "size"), size));
     else
         cli_show_done(s->c, s->stored, "stored %zu files", count);
     return CLI_EXIT_OK;

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 #define WIDTH 79u
 #define FIRST 7u   /* where "glovebox" begins */
@@ -120,10 +120,7 @@ void cli_help_verbs(FILE *out, const struct cli_command *command)
         return;
     (void)fputc('\n', out);
     for (const struct cli_verb *v = command->verbs; v->name; v++) {
-        (void)fprintf(out, "  %-14s %s", v->name, v->help);
-        if (v->aliases)
-            (void)fprintf(out, " (also %s)", v->aliases);
-        (void)fputc('\n', out);
+        (void)fprintf(out, "  %-14s %s\n", v->name, v->help);
     }
 }
 
@@ -163,6 +160,7 @@ static json_t *dump_option(const struct cli_option *o)
         [CLI_OPT_LIST] = "repeated",     [CLI_OPT_SECONDS] = "seconds",
         [CLI_OPT_DURATION] = "duration", [CLI_OPT_COUNT] = "number",
         [CLI_OPT_SIZE] = "size",         [CLI_OPT_TIME] = "time",
+        [CLI_OPT_FORMAT] = "format",
     };
     json_t *out = json_pack("{s:s, s:s, s:s}", "name", o->name, "type",
                             types[o->type], "help", o->help);
@@ -172,6 +170,14 @@ static json_t *dump_option(const struct cli_option *o)
     set_text(out, "argument", o->arg);
     set_text(out, "verbs", o->verbs);
     return out;
+}
+
+static bool has_option(const struct cli_command *command, const char *name)
+{
+    for (const struct cli_option *o = command->options; o && o->name; o++)
+        if (strcmp(o->name, name) == 0)
+            return true;
+    return false;
 }
 
 static json_t *dump_verb(const struct cli_command *command,
@@ -214,10 +220,29 @@ json_t *cli_help_dump(void)
             json_pack("{s:s, s:s, s:o, s:o}", "name", command->name, "summary",
                       command->summary, "verbs", verbs, "options", options);
 
+        struct cli unused = {0};
+        struct cli_opt common[CLI_OPTS_COMMON];
+        size_t common_count =
+            cli_opts_common(&unused, command->online, common);
+
         for (const struct cli_verb *v = command->verbs; v && v->name; v++)
             (void)json_array_append_new(verbs, dump_verb(command, v));
         for (const struct cli_option *o = command->options; o && o->name; o++)
             (void)json_array_append_new(options, dump_option(o));
+        for (size_t k = 0; !command->main && k < common_count; k++) {
+            if (has_option(command, common[k].name))
+                continue;
+
+            const struct cli_option o = {.name = common[k].name,
+                                         .letter = common[k].letter,
+                                         .type = common[k].type,
+                                         .arg = common[k].arg,
+                                         .help = common[k].help};
+            json_t *row = dump_option(&o);
+
+            (void)json_object_set_new(row, "common", json_true());
+            (void)json_array_append_new(options, row);
+        }
         set_text(one, "usage", command->usage);
         set_text(one, "notes", command->notes);
         (void)json_array_append_new(all, one);

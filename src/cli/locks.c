@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 #define LOCK "/api/workspaces/{LOCK.workspace}/locks/{LOCK}"
 
@@ -98,13 +98,13 @@ static const struct cli_column columns[] = {
 };
 
 static const struct cli_verb verbs[] = {
-    {"ls", "list", "WS", "List the locks of a workspace", "GET",
+    {"list", "ls", "WS", "List the locks of a workspace", "GET",
      "/api/workspaces/{WS}/locks", .columns = columns},
     {"take", NULL, "PLACE", "Lock a path and print the lock's token, once",
      "POST", "/api/workspaces/{PLACE.workspace}/locks",
      .body = "path={PLACE.path} ttl_s={--ttl} session={--session} "
              "label={--label}",
-     .value = "token",
+     .value = "token", .always = true,
      .sentence = "This is {id}, fence {fence}, until {expires_at}. Its token "
                  "is shown only now."},
     {"renew", NULL, "LOCK", "Extend a lock", "POST", LOCK "/renew",

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 #define FILE_MAX (1u << 20)
 

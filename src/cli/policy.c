@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 #include "policy/policy.h"
 
 #define FILE_MAX (1u << 20) /* of a policy, and of cases */
@@ -37,6 +37,18 @@ static int choose_version(struct cli_call *call, struct error *err)
     return 0;
 }
 
+/* The name of the key that put it, else its id, or "file". */
+static const char *author_of(const json_t *version)
+{
+    return cli_json_text(version, "by_name",
+                         cli_json_text(version, "by", "-"));
+}
+
+static void add_author(const json_t *version, struct buf *out)
+{
+    buf_adds(out, author_of(version));
+}
+
 static int print_policy(struct cli_call *call)
 {
     const json_t *policy = call->answer;
@@ -56,8 +68,7 @@ static int print_policy(struct cli_call *call)
         (void)fputs("No policy was ever put.\n", stderr);
     else
         (void)fprintf(stderr, "Version %llu of %s, by %s.\n", version,
-                      cli_json_text(policy, "at", ""),
-                      cli_json_text(policy, "by", ""));
+                      cli_json_text(policy, "at", ""), author_of(policy));
     if (text)
         cli_show_text(call->c, text, strlen(text));
     return CLI_EXIT_OK;
@@ -98,7 +109,7 @@ static int check_policy(struct cli *c, const struct cli_words *words,
     if (c->json) {
         json_t *out cleanup(json_unref) = json_pack("{s:b}", "ok", 1);
 
-        cli_print_json(out);
+        cli_print_json(c, out);
     } else {
         (void)printf("%s: a policy\n", words->items[0]);
     }
@@ -158,7 +169,7 @@ static int test_policy(struct cli *c, const struct cli_words *words, void *arg)
             json_pack("{s:i, s:i, s:O}", "passed", (int)t.passed, "failed",
                       (int)t.failed, "faults", faults);
 
-        cli_print_json(out);
+        cli_print_json(c, out);
     } else {
         (void)printf("%u passed, %u failed\n", t.passed, t.failed);
     }
@@ -301,7 +312,7 @@ static int explain_policy(struct cli *c, const struct cli_words *words,
     if (r < 0)
         return cli_fail(c, &err);
     if (c->json)
-        cli_print_json(why);
+        cli_print_json(c, why);
     else
         print_explanation(why);
     return CLI_EXIT_OK;
@@ -312,9 +323,9 @@ static int explain_policy(struct cli *c, const struct cli_words *words,
 static const struct cli_column columns[] = {
     {"VERSION", "version", .kind = CLI_COLUMN_NUMBER},
     {"AT", "at", .kind = CLI_COLUMN_TIME},
-    {"BY", "by", .kind = CLI_COLUMN_ID},
+    {"BY", .cell = add_author},
     {"NOTE", .member = "note"},
-    {"SHA256", .member = "sha256"},
+    {"SHA256", .member = "sha256", .wide = true},
     {0},
 };
 

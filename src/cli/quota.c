@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 /* "memory_bytes=4g", "executions=none", "cpu_s_per_hour=default". */
 static bool add_limit(json_t *body, const char *word)
@@ -75,7 +75,10 @@ const struct cli_command cli_quota = {
     .notes =
         "NAME is one of live_sessions, executions, memory_bytes,\n"
         "creations_per_s, executions_per_hour, cpu_s_per_hour,\n"
-        "egress_bytes_per_day, output_tokens_per_hour, storage_bytes. VALUE\n"
+        "egress_bytes_per_day, output_tokens_per_hour, model_tokens_per_day,\n"
+        "model_microcents_per_day, key_model_tokens_per_day,\n"
+        "key_model_microcents_per_day, storage_bytes. TENANT key:KEY_ID is\n"
+        "a single key, for the limits whose names begin with key_. VALUE\n"
         "is a number or a size (512m, 4g), none, or default: what the\n"
         "configuration says. Other tenants' quotas, and setting any, need a\n"
         "key of scope policy:admin of the tenant default.\n",

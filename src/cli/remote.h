@@ -17,11 +17,22 @@
 struct cli;
 struct error;
 
+/* ---- runtime_import.c: images of containers ------------------------------
+ */
+
+/* Makes the runtime `name` (NULL: by the source) of an image. ret_name: owned
+ * by caller. */
+int cli_runtime_import(const char *source, const char *name,
+                       const char *defs_dir, const char *cache_dir, bool force,
+                       char **ret_name, struct error *err);
+/* Its definition goes with its images. */
+void cli_runtime_import_forget(const char *cache_dir, const char *name);
+
 /* ---- execute.c: one execution, shown as it goes ------------------------- */
 
 struct cli_execute {
     const char *session;
-    const char *language; /* "python" or "shell" */
+    const char *language; /* a name of language.h */
     const char *code;
     size_t code_len;
     uint64_t timeout_s;                 /* 0: the pool's */
@@ -32,13 +43,52 @@ struct cli_execute {
     bool interactive;   /* Ctrl-C interrupts before it cancels */
     bool lasting;       /* the session goes on afterwards */
     bool wait;          /* until a held one has been decided and has run */
+    bool asleep;        /* the session was asleep */
+    bool
+        has_variables; /* earlier executions made some: say if they are lost */
 };
 
+/* Starts it and does not wait; ret: the execution object, owned by caller. */
+int cli_execute_detached(struct cli *c, const struct cli_execute *what,
+                         json_t **ret, struct error *err);
+/* Shows an execution from its beginning, and what is still to come. */
+int cli_execute_follow(struct cli *c, const char *id, const char *charts,
+                       json_t **ret, struct error *err);
+/* notebook.c: runs the code cells of the notebook in order, in the session of
+ * `what`, until one fails; its outputs replace those in *notebook. ret: the
+ * last execution, owned by caller. */
+int cli_notebook_run(struct cli *c, const struct cli_execute *what,
+                     json_t *notebook, json_t **ret, struct error *err);
 /* Runs to the end; ret: the final execution object, owned by caller. */
 int cli_execute(struct cli *c, const struct cli_execute *what, json_t **ret,
                 struct error *err);
 
-/* ---- remote.c: sessions and workspaces ---------------------------------- */
+/* ---- outcome ------------------------------------------------------------ */
+
+struct cli_render;
+/* Why it did not end well, in one sentence; and whether the interpreter and
+ * its variables are still there. Nothing for ok and error. */
+void cli_outcome_show(struct cli_render *r, const json_t *execution);
+/* The exit status of an execution object. */
+int cli_outcome_exit(const json_t *execution);
+/* "ran longer than its limit of 2 s": the sentence for an outcome that is not
+ * the code's own; false when there is nothing to say. */
+bool cli_outcome_sentence(const json_t *execution, struct buf *out);
+
+/* ---- files of an execution ---------------------------------------------- */
+
+/* Prints a short line for each file of an execution on standard error: what
+ * was stored and under which id, what was not and why. all: also what went
+ * well, which only a person wants to read. */
+void cli_file_summary_print(const struct cli *c, const json_t *execution,
+                            bool all);
+/* The same as text; at most max lines, then how many more. */
+void cli_file_summary_lines(const json_t *execution, bool all, size_t max,
+                            struct buf *out);
+/* How many files were created or modified. */
+size_t cli_file_summary_count(const json_t *execution);
+
+/* ---- sessions and workspaces -------------------------------------------- */
 
 struct cli_words;
 
@@ -48,6 +98,7 @@ struct cli_session_spec {
     bool ephemeral;
     bool share;                    /* with every key of the tenant */
     uint64_t memory_bytes;         /* 0: the pool's */
+    uint64_t cores;                /* the same */
     const struct cli_words *allow; /* hosts its code may reach; NULL or none:
                                       the pool's */
 };
@@ -59,7 +110,21 @@ int cli_remote_create(struct cli *c, const struct cli_session_spec *spec,
  * destinations of the API; owned by caller; NULL after having complained. */
 json_t *cli_network_allow(const struct cli *c, const struct cli_words *allow,
                           const struct cli_words *secrets, bool inspect);
-/* An id as it is, or the id of the one session of that name. */
+/* Objects that are named by an id, by a name that only one has, or by the
+ * beginning of an id: "sess_1f2e", "1f2e". */
+enum cli_noun {
+    CLI_SESSION,
+    CLI_WORKSPACE,
+    CLI_KEY,
+    CLI_TOKEN,
+    CLI_APPROVAL,
+};
+
+/* A whole id is not looked up. ERR_NOT_FOUND; ERR_CONFLICT lists candidates.
+ */
+int cli_remote_resolve(struct cli *c, enum cli_noun which, const char *text,
+                       char ret[ID_MAX], struct error *err);
+/* The session that is meant. */
 int cli_remote_find(struct cli *c, const char *id_or_name, char ret[ID_MAX],
                     struct error *err);
 /* The same for a workspace. */
@@ -79,7 +144,7 @@ int cli_remote_list(struct cli *c, const char *path, const char *cursor,
 void cli_remote_split(const char *text, bool left_is_file, char **ret_left,
                       const char **ret_right);
 
-/* ---- place.c: where a file is ------------------------------------------- */
+/* ---- places: where a file is -------------------------------------------- */
 
 enum cli_place_kind {
     CLI_PLACE_SESSION,
@@ -106,53 +171,10 @@ int cli_place_to_workspace(struct cli *c, struct cli_place *p,
 /* Request paths; owned by caller. suffix: "files", "history", ... */
 char *cli_place_file_url(const struct cli_place *p);
 char *cli_place_url(const struct cli_place *p, const char *suffix);
-/* What is behind the last slash; borrowed. */
+/* The part after the last slash; borrowed. */
 const char *cli_place_base_name(const char *path);
 /* `path` without "/mnt/data/", "sandbox:/mnt/data/" and "./" in front. */
 const char *cli_place_below_data(const char *path);
-
-/* ---- download.c --------------------------------------------------------- */
-
-struct cli_download {
-    const char *url;   /* request path */
-    const char *name;  /* the file's own name */
-    const char *local; /* NULL: its own name here; "-": standard output */
-    bool keep; /* an unfinished download is kept and gone on with later */
-};
-
-/* The file appears whole or not at all. A connection that breaks is taken up
- * again where it broke. ret_local: where it is, owned; NULL for "-". */
-int cli_download(struct cli *c, const struct cli_download *what,
-                 char **ret_local, struct error *err);
-
-/* ---- upload.c, multipart_upload.c --------------------------------------- */
-
-struct cli_upload {
-    const char *local;
-    const char *label;        /* of the bar */
-    const char *if_match;     /* a version or ETag, or NULL */
-    bool create;              /* must not exist yet */
-    const char *lock;         /* token, or NULL */
-    const char *conversation; /* or NULL */
-    const char *message;
-    bool executable; /* of the file itself; filled by cli_upload */
-};
-
-/* place->path: where it goes, never "". ret: the file object, owned by
- * caller, or NULL. A file over the service's limit goes in parts. */
-int cli_upload(struct cli *c, const struct cli_place *place,
-               const struct cli_upload *what, json_t **ret, struct error *err);
-/* In parts; resumes an interrupted upload. */
-int cli_multipart_upload(struct cli *c, const struct cli_place *place, int fd,
-                         uint64_t size, const struct cli_upload *what,
-                         json_t **ret, struct error *err);
-/* How large part number n (from 1) of a file is; 0 beyond its end. */
-uint64_t cli_multipart_part_size(uint64_t size, uint64_t part,
-                                 uint64_t number);
-/* Header lines of a write, NULL at the end; room: owned, done by caller. */
-#define CLI_UPLOAD_HEADERS 4
-void cli_upload_headers(const struct cli_upload *what, struct buf *room,
-                        const char *ret[CLI_UPLOAD_HEADERS]);
 
 /* ---- files_transfer.c: a folder of this machine ------------------------- */
 
@@ -167,38 +189,27 @@ struct cli_tree {
 int cli_tree_read(const char *folder, struct cli_tree *ret, struct error *err);
 void cli_tree_done(struct cli_tree *t);
 
-/* ---- temp_session.c: a session for one command -------------------------- */
+/* ---- a session for one command ------------------------------------------ */
 
 struct cli_temp_session {
     char session[ID_MAX];
     char workspace[ID_MAX]; /* "": ephemeral, or not known */
     bool is_new;            /* created here, so deleted here */
+    bool asleep;            /* it was dormant when it was opened */
+    bool has_variables;     /* it has run code before */
+    uint64_t cooldown_s;    /* idle seconds until it sleeps */
 };
 
 /* The session that is named, or a new one. */
 int cli_temp_session_open(struct cli *c, const char *session,
                           const struct cli_session_spec *spec,
                           struct cli_temp_session *ret, struct error *err);
+/* Counts as a use, so that an attached session does not go to sleep. Best
+ * effort: an execution reports what is wrong. */
+void cli_temp_session_keep_awake(struct cli *c,
+                                 const struct cli_temp_session *t);
 /* Deletes a new session; a failure is reported on standard error. */
 void cli_temp_session_close(struct cli *c, const struct cli_temp_session *t);
-
-/* ---- input.c: files, and what must not be an argument ------------------- */
-
-/* A whole file; "-" is standard input. ERR_TOO_LARGE beyond max bytes. ret:
- * owned, a NUL after its end. */
-int cli_input_read(const char *path, size_t max, char **ret, size_t *ret_len,
-                   struct error *err);
-
-/* From a file (its first line), or typed twice at the terminal without being
- * shown; NULL file: the terminal. ret: owned, wipe with cli_secret_free. */
-int cli_secret_file(const char *file, const char *what, char **ret,
-                    struct error *err);
-/* The header line with the lock's token of that file; none for NULL. ret:
- * owned, wipe with cli_secret_free. */
-int cli_secret_header(const char *lock_file, char **ret, struct error *err);
-int cli_secret_ask(struct cli *c, const char *prompt, bool twice, char **ret,
-                   struct error *err);
-void cli_secret_free(char **secret); /* for cleanup() */
 
 /* ---- files.c, files_transfer.c: for run and shell ----------------------- */
 
@@ -210,5 +221,29 @@ int cli_files_put(struct cli *c, const char *session, const char *local,
                   const char *remote, json_t **ret, struct error *err);
 int cli_files_get(struct cli *c, const char *session, const char *remote,
                   const char *local, char **ret_local, struct error *err);
+
+/* ---- search.c: one hit -------------------------------------------------- */
+
+/* "ws:path:line: snippet" and a line end; color: what was found is marked. */
+void cli_search_line(const json_t *hit, const char *workspace, bool color,
+                     struct buf *out);
+
+/* ---- backup.c: progress of gloveboxd ------------------------------------ */
+
+/* "restore WHAT DONE TOTAL"; false for any other line. */
+bool cli_restore_line(const char *line, char ret_what[48], uint64_t *ret_done,
+                      uint64_t *ret_total);
+/* The daemon, which is beside this program; owned by caller. */
+int cli_daemon_find(char **ret, struct error *err);
+/* Runs it to its end and shows its progress. failure: the error, when it
+ * fails; what it prints is shown. */
+int cli_daemon_run(struct cli *c, char *const argv[], const char *failure,
+                   struct error *err);
+
+/* ---- approvals.c -------------------------------------------------------- */
+
+/* Text that a person is to judge: whatever would not show, or not where it
+ * stands, is written out. */
+void cli_approvals_plain(const char *text, size_t len, struct buf *out);
 
 #endif

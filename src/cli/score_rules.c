@@ -11,13 +11,13 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 #include "cli/scorecard.h"
 
 #define TOKEN_S 5
 #define DECIDED_MS 10000u
 
-static void nap(unsigned ms)
+static void sleep_ms(unsigned ms)
 {
     struct timespec ts = {.tv_sec = ms / 1000,
                           .tv_nsec = (long)(ms % 1000) * 1000000};
@@ -27,7 +27,7 @@ static void nap(unsigned ms)
 
 /* ---- identity ----------------------------------------------------------- */
 
-static json_t *mint(struct cli_score *s, const char *session)
+static json_t *mint_token(struct cli_score *s, const char *session)
 {
     return cli_score_ask(s, "POST", "/api/tokens",
                          json_pack("{s:i, s:[s], s:s}", "ttl_s", TOKEN_S,
@@ -56,7 +56,7 @@ static void try_token(struct cli_score *s, const char *token,
 
 static void try_revoke(struct cli_score *s, const char *session)
 {
-    json_t *made cleanup(json_unref) = mint(s, session);
+    json_t *made cleanup(json_unref) = mint_token(s, session);
     char *path cleanup(mem_free) =
         xasprintf("/api/tokens/%s", cli_json_text(made, "id", ""));
     char *own cleanup(mem_free) = xasprintf("/api/sessions/%s", session);
@@ -80,14 +80,14 @@ void cli_score_identity(struct cli_score *s)
     if (!cli_score_session(s, true, session))
         return;
     if (cli_score_session(s, true, other))
-        made = mint(s, session);
+        made = mint_token(s, session);
     if (made) {
         char *own cleanup(mem_free) = xasprintf("/api/sessions/%s", session);
         const char *token = cli_json_text(made, "secret", "");
 
         try_token(s, token, session, other);
         try_revoke(s, session);
-        nap(TOKEN_S * 1000 + 500);
+        sleep_ms(TOKEN_S * 1000 + 500);
         cli_score_refusal(s, token, "GET", own, NULL, code);
         (void)cli_score_note(s, strcmp(code, "unauthenticated") == 0,
                              "the token after its time: %s",
@@ -135,7 +135,7 @@ static void note_trail(struct cli_score *s, const char *execution)
             return;
         there = json_array_size(json_object_get(list, "data")) > 0;
         if (!there)
-            nap(200);
+            sleep_ms(200);
     } while (!there && clock_left_ms(deadline));
     (void)cli_score_note(s, there, "the run is %s the trail",
                          there ? "in" : "NOT in");
@@ -221,7 +221,7 @@ void cli_score_quotas(struct cli_score *s)
 
 /* ---- approvals ---------------------------------------------------------- */
 
-static json_t *hold(struct cli_score *s, const char *session)
+static json_t *hold_execution(struct cli_score *s, const char *session)
 {
     char *path cleanup(mem_free) =
         xasprintf("/api/sessions/%s/executions", session);
@@ -243,8 +243,8 @@ static bool has_run(struct cli_score *s, const char *session)
     return !code[0];
 }
 
-static void decide(struct cli_score *s, const char *key, const char *session,
-                   const json_t *held)
+static void decide_approval(struct cli_score *s, const char *key,
+                            const char *session, const json_t *held)
 {
     const char *id = cli_json_text(held, "approval", "");
     char *approve cleanup(mem_free) =
@@ -261,14 +261,14 @@ static void decide(struct cli_score *s, const char *key, const char *session,
         cli_json_text(held, "status", "?"));
     cli_score_refusal(s, NULL, "POST", approve, json_object(), code);
     (void)cli_score_note(s, strcmp(code, "forbidden") == 0,
-                         "approved by who asked: %s",
+                         "approved by its requester: %s",
                          code[0] ? code : "ALLOWED");
     ran = has_run(s, session);
     (void)cli_score_note(s, !ran, "before the answer it has %srun",
                          ran ? "" : "not ");
     cli_score_refusal(s, key, "POST", approve, json_object(), code);
     while (!(ran = has_run(s, session)) && clock_left_ms(deadline))
-        nap(200);
+        sleep_ms(200);
     (void)cli_score_note(s, !code[0] && ran,
                          "approved by another principal: %s",
                          code[0] ? code
@@ -290,9 +290,10 @@ void cli_score_approvals(struct cli_score *s)
         return;
     path = xasprintf("/api/keys/%s", cli_json_text(key, "id", ""));
     if (cli_score_session(s, true, session)) {
-        held = hold(s, session);
+        held = hold_execution(s, session);
         if (held)
-            decide(s, cli_json_text(key, "secret", ""), session, held);
+            decide_approval(s, cli_json_text(key, "secret", ""), session,
+                            held);
         cli_score_end(s, session);
     }
     cli_score_refusal(s, NULL, "DELETE", path, NULL, code);

@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 #include "cli/scorecard.h"
 
 #define LIFETIME_MAX_S 86400u
@@ -196,7 +196,7 @@ static const char egress_probe[] =
     "('169.254.169.254', 80), 3)),\n"
     "}))\n";
 
-static bool mentions(const json_t *blocked, const char *host)
+static bool lists_host(const json_t *blocked, const char *host)
 {
     for (size_t i = 0; i < json_array_size(blocked); i++)
         if (strcmp(cli_json_text(json_array_get(blocked, i), "host", ""),
@@ -209,7 +209,7 @@ static void note_seen(struct cli_score *s, const json_t *run, const char *host)
 {
     const json_t *blocked =
         json_object_get(json_object_get(run, "network"), "blocked");
-    bool seen = mentions(blocked, host);
+    bool seen = lists_host(blocked, host);
 
     (void)cli_score_note(s, seen, "the attempt on %s is %s", host,
                          seen ? "in the execution's answer" : "NOT recorded");
@@ -228,6 +228,8 @@ void cli_score_egress(struct cli_score *s)
         return;
     run = cli_score_run(s, session, "python", egress_probe, 30);
     cli_score_end(s, session);
+    if (!run)
+        return;
     out = cli_json_text(run, "stdout", "");
     saw = cli_json_load(out, strlen(out));
     if (!saw) {

@@ -1,8 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The scorecard's ten controls. Each is a function that probes the running
- * service the way a client would, in real sessions, and says what it saw; a
- * configuration is only read where it bounds what was probed.
+ * service the way a client would, in real sessions, and notes what it
+ * observed. That answers "does it work?"; "is it configured?" is answered by
+ * the settings of GET /api/posture.
+ *
+ * A policy may hold or deny a probe. Such a probe says nothing about the
+ * control, so it is noted as not measured, and the approval it asked for is
+ * withdrawn.
  */
 #ifndef GLOVEBOX_CLI_SCORECARD_H
 #define GLOVEBOX_CLI_SCORECARD_H
@@ -19,12 +24,18 @@ struct error;
 
 #define CLI_SCORE_LINES 16
 
+enum cli_score_state {
+    CLI_SCORE_FAILS,
+    CLI_SCORE_HOLDS,
+    CLI_SCORE_UNMEASURED
+};
+
 struct cli_score_line {
-    bool holds;
+    enum cli_score_state state;
     char text[240];
 };
 
-/* One control while it is looked at. */
+/* One control while it is being probed. */
 struct cli_score {
     struct cli *c;
     const json_t *posture; /* GET /api/posture, borrowed */
@@ -32,11 +43,11 @@ struct cli_score {
     size_t count;
 };
 
-/* Notes what was seen; returns holds. */
+/* Notes what was observed; returns holds. */
 bool cli_score_note(struct cli_score *s, bool holds, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* A request that is expected to be answered with JSON; NULL and a note when
- * it is not. Owned by caller. */
+ * it is not, or when policy holds or denies it. Owned by caller. */
 json_t *cli_score_ask(struct cli_score *s, const char *method,
                       const char *path, json_t *body);
 /* The code of the refusal, "" when it was not refused. As: another key. */
@@ -48,7 +59,7 @@ void cli_score_end(struct cli_score *s, const char *session);
 /* The finished execution's JSON, or NULL and a note; owned by caller. */
 json_t *cli_score_run(struct cli_score *s, const char *session,
                       const char *language, const char *code, int timeout_s);
-/* What a probe printed as its last line, parsed; NULL and a note. */
+/* The last line that a probe printed, parsed; NULL and a note. */
 json_t *cli_score_probe(struct cli_score *s, const char *session,
                         const char *code);
 /* A row of the gate as a line: good only when it is "ok". */

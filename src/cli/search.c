@@ -1,21 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * glovebox search: words in names and in files, one hit a line as grep prints
- * it, so that editors can follow: WORKSPACE:PATH:LINE: snippet. And glovebox
- * conversations: every file that a conversation produced.
+ * it, so that editors can follow: WORKSPACE:PATH:LINE: snippet.
  */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 /* In a snippet these two enclose each match. */
 static const char begin_mark[] = "\xe2\x81\xa8"; /* U+2068 */
 static const char end_mark[] = "\xe2\x81\xa9";   /* U+2069 */
 
 struct search_flags {
-    const char *workspace, *prefix, *type, *author, *conversation;
+    const char *workspace, *prefix, *type, *author, *conversation, *mode;
     int64_t after_ms, before_ms;
     uint64_t limit;
 };
@@ -102,7 +101,7 @@ static int print_hits(struct cli_call *call)
 static const struct cli_verb search_verbs[] = {
     {"", NULL, "WORDS...", NULL, "GET", "/api/search",
      .query = "workspace={--workspace} prefix={--prefix} type={--type} "
-              "author={--author} conversation={--conversation} "
+              "author={--author} conversation={--conversation} mode={--mode} "
               "from={--after} to={--before}",
      .cursor = "cursor", .limit = 50, .prepare = join_words,
      .print = print_hits},
@@ -126,6 +125,8 @@ static const struct cli_option search_options[] = {
      "last changed by this key", NULL},
     {"conversation", 0, CLI_OPT_TEXT, AT(conversation), "ID",
      "last changed in this conversation", NULL},
+    {"mode", 'm', CLI_OPT_TEXT, AT(mode), "MODE",
+     "lexical, semantic or hybrid; else lexical", NULL},
     {"limit", 'n', CLI_OPT_COUNT, AT(limit), "N",
      "print at most N hits; else 50", NULL},
     {0},
@@ -139,47 +140,10 @@ const struct cli_command cli_search = {
         "are a phrase, and a word that ends with a star matches every word\n"
         "that begins so. Files are found by name and by the text in them,\n"
         "seconds after they were stored. Prints WORKSPACE:PATH:LINE: and the\n"
-        "text there.\n",
+        "text there. --mode hybrid ranks passages by words and meaning instead,\n"
+        "in workspaces with intelligence (`glovebox workspaces set`).\n",
     .online = true,
     .options = search_options,
     .flags_size = sizeof(struct search_flags),
     .verbs = search_verbs,
-};
-
-/* ---- conversations ------------------------------------------------------ */
-
-static const struct cli_column file_columns[] = {
-    {"AT", "at", .kind = CLI_COLUMN_TIME},
-    {"MESSAGE", .member = "message"},
-    {"CHANGE", .member = "change"},
-    {"WORKSPACE", "workspace", .kind = CLI_COLUMN_ID},
-    {"PATH", .member = "path"},
-    {"SIZE", "size", .kind = CLI_COLUMN_SIZE},
-    {"VERSION", "version", .kind = CLI_COLUMN_ID},
-    {0},
-};
-
-static const struct cli_verb conversation_verbs[] = {
-    {"files", NULL, "ID", "List the files of a conversation, oldest first",
-     "GET", "/api/conversations/{ID}/files", .cursor = "version",
-     .columns = file_columns},
-    {0},
-};
-
-static const struct cli_option conversation_options[] = {
-    {"limit", 'n', CLI_OPT_COUNT, 0, "N", "list at most N files", NULL},
-    {0},
-};
-
-const struct cli_command cli_conversations = {
-    .name = "conversations",
-    .summary = "Files that a conversation produced",
-    .notes =
-        "ID is the conversation that executions were given: `glovebox run\n"
-        "--conversation ID --message ID`, or an execution's metadata. Files\n"
-        "stay listed after they were changed or deleted.\n",
-    .online = true,
-    .options = conversation_options,
-    .flags_size = sizeof(uint64_t),
-    .verbs = conversation_verbs,
 };

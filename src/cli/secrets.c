@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 #define VALUE_MAX 8192u
 
@@ -61,14 +61,15 @@ static const struct cli_verb verbs[] = {
      "/api/secrets", .columns = columns},
     {"show", NULL, "NAME", "Show a secret, without its value", "GET",
      .path = "/api/secrets/{NAME}"},
-    {"put", NULL, "NAME", "Store a secret", "PUT", "/api/secrets/{NAME}",
+    {"put", "create", "NAME", "Store a secret", "PUT", "/api/secrets/{NAME}",
      .needs = "to",
      .body = "destinations={--to} header={--header} prefix={--prefix}",
      .prepare = add_value,
      .sentence = "Stored the secret {NAME}. No session can read it."},
-    {"remove", "rm", "NAME", "Remove a secret; sessions lose it at once",
-     "DELETE", "/api/secrets/{NAME}", .json = "removed={NAME}",
-     .sentence = "Removed the secret {NAME}."},
+    {"delete", "remove rm", "NAME",
+     "Delete a secret; sessions lose it at once", "DELETE",
+     "/api/secrets/{NAME}", .json = "removed={NAME}",
+     .sentence = "Deleted the secret {NAME}."},
     {0},
 };
 

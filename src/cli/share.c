@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 struct share_flags {
     bool write, password;
@@ -69,15 +69,15 @@ static const struct cli_column columns[] = {
 };
 
 static const struct cli_verb verbs[] = {
-    {"new", "create", "PLACE", "Make a link and print it, once", "POST",
+    {"create", "new", "PLACE", "Make a link and print it, once", "POST",
      "/api/shares",
      .body = "workspace={PLACE.workspace} path={PLACE.path} "
              "mode={--write:write|read} version={--version} "
              "expires_in_s={--expires} max_downloads={--downloads}",
      .prepare = add_password, .print = print_link},
-    {"ls", "list", "WS", "List the links of a workspace", "GET", "/api/shares",
+    {"list", "ls", "WS", "List the links of a workspace", "GET", "/api/shares",
      .query = "workspace={WS}", .columns = columns},
-    {"revoke", NULL, "SHARE", "Make a link invalid", "DELETE",
+    {"delete", "revoke rm", "SHARE", "Revoke a link", "DELETE",
      "/api/shares/{SHARE}", .json = "revoked={SHARE}",
      .sentence = "Revoked {SHARE}. The link no longer works."},
     {0},
@@ -86,17 +86,18 @@ static const struct cli_verb verbs[] = {
 #define AT(member) offsetof(struct share_flags, member)
 
 static const struct cli_option options[] = {
-    {"write", 0, CLI_OPT_FLAG, AT(write), NULL, "accept uploads too", "new"},
+    {"write", 0, CLI_OPT_FLAG, AT(write), NULL, "accept uploads too",
+     "create"},
     {"expires", 0, CLI_OPT_DURATION, AT(expires_s), "TIME",
-     "valid for a time such as 7d; else it never expires", "new"},
+     "valid for a time such as 7d; else it never expires", "create"},
     {"downloads", 0, CLI_OPT_COUNT, AT(downloads), "N",
-     "valid for this many downloads", "new"},
+     "valid for this many downloads", "create"},
     {"password", 0, CLI_OPT_FLAG, AT(password), NULL,
-     "ask for a password at the terminal", "new"},
+     "ask for a password at the terminal", "create"},
     {"password-file", 0, CLI_OPT_TEXT, AT(password_file), "FILE",
-     "the first line of the file is the password", "new"},
+     "the first line of the file is the password", "create"},
     {"version", 0, CLI_OPT_TEXT, AT(version), "V",
-     "always this version of the file", "new"},
+     "always this version of the file", "create"},
     {0},
 };
 
@@ -106,8 +107,8 @@ const struct cli_command cli_share = {
     .notes =
         "PLACE is WORKSPACE:PATH of a file, WORKSPACE:FOLDER/, or WORKSPACE:\n"
         "for all of it. The link is printed once, alone on standard output;\n"
-        "whoever has it needs no key. A link that was revoked, has expired or\n"
-        "was used up does not work.\n",
+        "a visitor needs no key. A link that was revoked, has expired or was\n"
+        "used up does not work.\n",
     .online = true,
     .options = options,
     .flags_size = sizeof(struct share_flags),

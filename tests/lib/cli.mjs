@@ -11,6 +11,11 @@ import { bin } from './glovebox.mjs';
 
 const PASSED_ON = ['PATH', 'ASAN_OPTIONS', 'UBSAN_OPTIONS', 'LSAN_OPTIONS'];
 const ESCAPE = /\x1b/;
+// The exit status of a command by the code of its error, where it is not 3. A
+// request that the service calls invalid is a wrong command line; a local
+// file that is no good is not.
+const STATUSES = { invalid_request: [2, 3], too_large: [5], limit_reached: [5], overloaded: [5], storage_full: [5],
+  isolation_failed: [8], pending_approval: [10] };
 
 export class Cli {
   // server: a Glovebox it is pointed at, or none.
@@ -95,8 +100,11 @@ export class Cli {
 
   // The error object of a command that failed by its own fault.
   async error(args, options = {}) {
-    const answer = await this.json(args, { status: 3, ...options });
+    const done = await this.run([...args, '--json'], options);
+    const answer = JSON.parse(done.stdout);
     assert.deepEqual(Object.keys(answer), ['error']);
+    const statuses = options.status ? [options.status] : STATUSES[answer.error.code] ?? [3];
+    assert.ok(statuses.includes(done.status), `${answer.error.code} ends with ${done.status}: ${args.join(' ')}`);
     assert.deepEqual(Object.keys(answer.error), ['code', 'message', 'hint']);
     assert.ok(answer.error.message.length > 3);
     return answer.error;

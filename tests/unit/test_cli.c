@@ -12,9 +12,8 @@
 
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/checks.h"
-#include "cli/cli_int.h"
-#include "cli/shell.h"
+#include "cli/common.h"
+#include "cli/doctor.h"
 
 /* ---- sse ---------------------------------------------------------------- */
 
@@ -162,7 +161,7 @@ static void lines_python_complete(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-        if (cli_lines_python_wants_more(texts[i]))
+        if (cli_statement_python_wants_more(texts[i]))
             fail_msg("wants more: %s", texts[i]);
 }
 
@@ -191,7 +190,7 @@ static void lines_python_incomplete(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-        if (!cli_lines_python_wants_more(texts[i]))
+        if (!cli_statement_python_wants_more(texts[i]))
             fail_msg("complete: %s", texts[i]);
 }
 
@@ -218,7 +217,7 @@ static void lines_shell_complete(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-        if (cli_lines_shell_wants_more(texts[i]))
+        if (cli_statement_shell_wants_more(texts[i]))
             fail_msg("wants more: %s", texts[i]);
 }
 
@@ -244,35 +243,11 @@ static void lines_shell_incomplete(void **state)
 
     (void)state;
     for (size_t i = 0; i < ARRAY_SIZE(texts); i++)
-        if (!cli_lines_shell_wants_more(texts[i]))
+        if (!cli_statement_shell_wants_more(texts[i]))
             fail_msg("complete: %s", texts[i]);
 }
 
 /* ---- format ------------------------------------------------------------- */
-
-static void format_size_units(void **state)
-{
-    static const struct {
-        uint64_t bytes;
-        const char *text;
-    } cases[] = {
-        {0, "0 B"},
-        {1023, "1023 B"},
-        {1024, "1 KiB"},
-        {1536, "1.5 KiB"},
-        {10240, "10 KiB"},
-        {1048575, "1023 KiB"},
-        {1048576, "1 MiB"},
-        {(uint64_t)3 << 29, "1.5 GiB"},
-        {UINT64_MAX, "15 EiB"},
-    };
-    char text[16];
-
-    (void)state;
-    for (size_t i = 0; i < ARRAY_SIZE(cases); i++)
-        assert_string_equal(cli_format_size(cases[i].bytes, text),
-                            cases[i].text);
-}
 
 static void format_duration_units(void **state)
 {
@@ -604,9 +579,68 @@ static void service_is_chosen_by_the_rules(void **state)
     }
 }
 
+static void format_ago_steps_at_its_units(void **state)
+{
+    static const struct {
+        int64_t seconds; /* before now */
+        const char *text;
+    } cases[] = {
+        {0, "just now"},
+        {1, "just now"},
+        {2, "2 s ago"},
+        {119, "119 s ago"},
+        {120, "2 min ago"},
+        {7199, "119 min ago"},
+        {7200, "2 h ago"},
+        {2 * 86400 - 1, "47 h ago"},
+        {2 * 86400, "2 d ago"},
+        {60 * 86400 - 1, "59 d ago"},
+        {60 * 86400, "2 months ago"},
+        {730 * 86400, "2 years ago"},
+        {-1, "in 1 s"},
+        {-7200, "in 2 h"},
+    };
+    const int64_t now = 4000000000000;
+
+    (void)state;
+    for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
+        char text[24];
+
+        assert_string_equal(
+            cli_format_ago(now - cases[i].seconds * 1000, now, text),
+            cases[i].text);
+    }
+}
+
+static void completion_knows_the_language_and_what_was_used(void **state)
+{
+    struct cli_completion *k = cli_completion_new();
+    char *first, *second;
+
+    (void)state;
+    cli_completion_learn(k, "totals = np.zeros(3); x = totals.sum()");
+    first = cli_completion_match(k, true, "tot", 0);
+    second = cli_completion_match(k, true, "tot", 1);
+    assert_string_equal(first, "totals");
+    assert_string_equal(second, "totals.sum");
+    assert_null(cli_completion_match(k, true, "tot", 2));
+    free(first);
+    free(second);
+    first = cli_completion_match(k, true, "np.z", 0);
+    assert_string_equal(first, "np.zeros");
+    free(first);
+    first = cli_completion_match(k, true, "lamb", 0);
+    assert_string_equal(first, "lambda");
+    free(first);
+    assert_null(cli_completion_match(k, false, "lamb", 0));
+    cli_completion_free(k);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(format_ago_steps_at_its_units),
+        cmocka_unit_test(completion_knows_the_language_and_what_was_used),
         cmocka_unit_test(service_is_chosen_by_the_rules),
         cmocka_unit_test(sse_feed_any_chunks),
         cmocka_unit_test(sse_feed_line_ends),
@@ -620,7 +654,6 @@ int main(void)
         cmocka_unit_test(lines_python_incomplete),
         cmocka_unit_test(lines_shell_complete),
         cmocka_unit_test(lines_shell_incomplete),
-        cmocka_unit_test(format_size_units),
         cmocka_unit_test(format_duration_units),
         cmocka_unit_test(format_nearest_names),
         cmocka_unit_test(table_print_aligns),

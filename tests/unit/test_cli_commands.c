@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 /* ---- rows --------------------------------------------------------------- */
 

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "cli/cli_int.h"
+#include "cli/common.h"
 
 static const char WS[] = "ws_00112233445566778899aabbccddeeff";
 static const char SESSION[] = "sess_00112233445566778899aabbccddeeff";

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/mcp.h"
+#include "cli/mcp/mcp.h"
 
 #define CLAIM                                                                 \
     "\"_meta\":{\"io.modelcontextprotocol/protocolVersion\":\"2026-07-28\"}"

@@ -3,13 +3,15 @@
 // service runs: a wrong line is wrong without one, too.
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { join } from 'node:path';
+import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 import { bin, root } from '../../lib/glovebox.mjs';
 
-const COMMANDS = ['serve', 'run', 'shell', 'sessions', 'pool', 'files', 'workspaces', 'search', 'locks', 'share', 'conversations', 'audit',
-  'policy', 'approvals', 'quota', 'network', 'secret', 'backup', 'restore', 'verify', 'key', 'token', 'runtime', 'mcp', 'doctor', 'scorecard'];
+const COMMANDS = ['serve', 'login', 'logout', 'whoami', 'contexts', 'console', 'version', 'executions', 'run', 'shell', 'sessions', 'pool', 'files', 'workspaces', 'search', 'ask', 'locks', 'share', 'conversations', 'audit',
+  'policy', 'approvals', 'quota', 'network', 'secret', 'backup', 'restore', 'verify', 'key', 'token', 'runtime', 'mcp', 'model', 'doctor', 'scorecard', 'agents', 'tools', 'chat', 'undo', 'redo', 'migrate', 'nodes'];
 const cli = new Cli();
 after(() => cli.close());
 
@@ -60,7 +62,7 @@ test('every flag of the manual is known', async () => {
     search: ['workspace', 'prefix', 'type', 'after', 'before', 'author', 'conversation', 'limit', 'json'],
     locks: ['ttl', 'session', 'label', 'lock-file', 'json'],
     share: ['write', 'expires', 'downloads', 'password', 'password-file', 'version', 'json'],
-    conversations: ['limit', 'json'],
+    conversations: ['limit', 'format', 'output', 'json'],
     audit: ['from', 'to', 'actor', 'action', 'object', 'workspace', 'limit', 'follow', 'json'],
     network: ['mode', 'allow', 'secret', 'inspect', 'packages', 'bytes', 'connections', 'requests', 'file', 'json'],
     secret: ['to', 'header', 'prefix', 'value-file', 'json'],
@@ -77,6 +79,38 @@ test('every flag of the manual is known', async () => {
 test('docs/CLI.md has the forms of the command table', () => {
   const done = spawnSync(join(root, 'tools/cli-reference'), ['--check', bin('glovebox')], { encoding: 'utf8' });
   assert.equal(done.status, 0, done.stderr);
+});
+
+test('docs/man has a page for each command, from the command table, without warnings', async () => {
+  const done = spawnSync(join(root, 'tools/cli-reference'), ['--man', '--check', bin('glovebox')], { encoding: 'utf8' });
+  assert.equal(done.status, 0, done.stderr);
+  const pages = readdirSync(join(root, 'docs/man'));
+  assert.deepEqual(pages.sort(), ['glovebox.1', ...[...COMMANDS, 'help'].map((name) => `glovebox-${name}.1`)].sort());
+  if (spawnSync('man', ['--version']).status !== 0) return;
+  for (const page of pages) {
+    const shown = spawnSync('man', ['--warnings', '-E', 'UTF-8', '-l', join(root, 'docs/man', page)], { encoding: 'utf8', env: { ...process.env, MANWIDTH: '80', LC_ALL: 'C.UTF-8' } });
+    assert.deepEqual([shown.status, shown.stderr], [0, ''], page);
+    assert.match(shown.stdout, /^NAME\n +glovebox/m, page);
+  }
+});
+
+test('make install-docs: manual pages, and documents whose links hold', () => {
+  const into = mkdtempSync(join(tmpdir(), 'glovebox-docs-'));
+  try {
+    const done = spawnSync('make', ['-s', '-C', root, 'install-docs', `DESTDIR=${into}`, 'PREFIX=/usr'], { encoding: 'utf8' });
+    assert.equal(done.status, 0, done.stderr);
+    assert.ok(existsSync(join(into, 'usr/share/man/man1/glovebox-run.1')));
+    const top = join(into, 'usr/share/doc/glovebox');
+    const links = [];
+    for (const name of readdirSync(top, { recursive: true }).filter((n) => n.endsWith('.md'))) {
+      const text = readFileSync(join(top, name), 'utf8').replace(/```.*?```/gs, '');
+      for (const [, to] of text.matchAll(/\]\(([^)#\s]+\.md)/g)) if (!to.includes('://')) links.push([name, to]);
+    }
+    assert.ok(links.length > 50, 'there are links to check');
+    assert.deepEqual(links.filter(([name, to]) => !existsSync(join(top, dirname(name), to))), []);
+  } finally {
+    rmSync(into, { recursive: true });
+  }
 });
 
 test('help --dump: every command, its verbs and options, as JSON', async () => {
@@ -100,9 +134,8 @@ const WRONG = [
   [['run', '-t', 'soon', '-c', '1'], /--timeout wants whole seconds/],
   [['run', '-m', '1q', '-c', '1'], /--memory wants a size/],
   [['run', '-c', '1', 'file.py'], /both -c and the file 'file.py'/],
-  [['run', 'a.py', 'b.py'], /unexpected 'b.py'/],
   [['run', '-s', 'x', '--pool', 'p', '-c', '1'], /for a new session/],
-  [['shell', '--lang', 'ruby'], /python or shell, not 'ruby'/],
+  [['shell', '--lang', 'ruby'], /python, shell, javascript or r, not 'ruby'/],
   [['shell', 'now'], /unexpected 'now'/],
   [['sessions', 'lst'], /there is no 'lst'; did you mean 'list'\?/],
   [['sessions', 'show'], /show: SESSION is missing/],
@@ -110,10 +143,10 @@ const WRONG = [
   [['sessions', 'list', '--nam', 'x'], /did you mean --name\?/],
   [['files', 'get', 'session'], /get: PLACE is missing/],
   [['files', 'copy', 'a', 'b'], /there is no 'copy'; did you mean 'cp'\?/],
-  [['files'], /ls: PLACE is missing/],
+  [['files'], /list: PLACE is missing/],
   [['files', 'mv', 'ws:a'], /mv: TARGET is missing/],
   [['files', 'put', 'x'], /put: PLACE is missing/],
-  [['files', 'ls', 'ws:', '--create'], /--create is not for 'ls'/],
+  [['files', 'ls', 'ws:', '--create'], /--create is not for 'list'/],
   [['files', 'put', 'a', 'ws:', '--create', '--if-match', 'v'], /one of them/],
   [['files', 'restore', 'ws:a'], /needs --version V or --commit C/],
   [['files', 'history', 'ws:', '--limit', 'many'], /--limit wants a whole number/],
@@ -123,19 +156,20 @@ const WRONG = [
   [['workspaces', 'hold', 'ws', 'maybe'], /on or off, not 'maybe'/],
   [['workspaces', 'quota', 'ws', 'much'], /a size such as 20g/],
   [['workspaces', 'restore', 'ws'], /restore needs --commit C/],
-  [['workspaces', 'new', 'x', '--deleted'], /--deleted is not for 'new'/],
+  [['workspaces', 'new', 'x', '--deleted'], /--deleted is not for 'create'/],
   [['search'], /WORDS is missing/],
+  [['ask'], /QUESTION is missing/],
+  [['workspaces', 'set', 'x'], /--intelligence/],
   [['search', 'x', '--after', 'soon'], /--after wants a time such as/],
   [['locks', 'renew', 'ws:a'], /renew needs --lock-file FILE/],
   [['locks', 'release', 'ws:a'], /release needs --lock-file FILE/],
   [['locks', 'take', 'ws:a', '--ttl', '0'], /--ttl wants a time such as 90s/],
-  [['share'], /new: PLACE is missing/],
+  [['share'], /create: PLACE is missing/],
   [['share', 'new', 'ws:a', '--password', '--password-file', 'f'], /use either --password or --password-file/],
   [['share', 'new', 'ws:a', '--password=secret'], /--password takes no value/],
   [['audit', 'verfy'], /did you mean 'verify'\?/],
   [['audit', '--follow', '--to', '2026-01-01'], /--follow has no end/],
   [['audit', 'verify', '--limit', '1'], /--limit is not for 'verify'/],
-  [['backup'], /DIR is missing/],
   [['restore', 'a', 'b'], /unexpected 'b'/],
   [['verify', 'all'], /unexpected 'all'/],
   [['conversations', 'fils', 'x'], /did you mean 'files'\?/],
@@ -144,8 +178,8 @@ const WRONG = [
   [['key', 'create'], /create needs --scopes SCOPES/],
   [['token', 'create'], /create needs --ttl TIME/],
   [['token', 'create', '--ttl', 'soon'], /ttl/],
-  [['token', 'revok', 'x'], /did you mean 'revoke'\?/],
-  [['key', 'revok', 'x'], /did you mean 'revoke'\?/],
+  [['token', 'delet', 'x'], /did you mean 'delete'\?/],
+  [['key', 'delet', 'x'], /did you mean 'delete'\?/],
   [['runtime', 'shwo', 'minimal'], /did you mean 'show'\?/],
   [['runtime', 'show'], /show: NAME is missing/],
   [['mcp', 'now'], /unexpected 'now'/],

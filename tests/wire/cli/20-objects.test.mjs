@@ -278,3 +278,44 @@ test('colour is for terminals, and NO_COLOR and TERM=dumb are honoured', async (
     assert.doesNotMatch((await cli.exits(3, line, { terminal: true, env })).stdout, red);
   assert.doesNotMatch((await cli.exits(3, line)).stderr, red);
 });
+
+test('an object is named by the beginning of its id; what is ambiguous is listed, short ones are names', async () => {
+  const ids = [];
+  for (let i = 0; i < 3; i++) ids.push((await cli.ok(['workspaces', 'create', `prefix-${i}`])).stdout.trim());
+  assert.equal((await cli.json(['workspaces', 'show', ids[0].slice(0, 20)])).id, ids[0]);
+  assert.equal((await cli.json(['workspaces', 'show', ids[0].slice(3, 20)])).id, ids[0]);
+  // Three digits are a name; a name comes before the beginning of an id.
+  assert.equal((await cli.error(['workspaces', 'show', ids[0].slice(0, 6)])).code, 'not_found');
+  const named = (await cli.ok(['workspaces', 'create', ids[1].slice(3, 12)])).stdout.trim();
+  assert.equal((await cli.json(['workspaces', 'show', ids[1].slice(3, 12)])).id, named);
+  await cli.ok(['workspaces', 'delete', ids[2].slice(0, 16), ids[0].slice(0, 16), ids[1]]);
+  assert.equal((await cli.error(['workspaces', 'show', 'prefix-2'])).code, 'not_found');
+});
+
+test('the service names a field, the error names the flag; its exit status is that of a wrong line', async () => {
+  for (const [line, says] of [
+    [['run', '-t', '80000', '-c', '1'], /^glovebox: --timeout must be from 5 to 900 in this pool\n/],
+    [['run', '-m', '1t', '-c', '1'], /^glovebox: --memory must be from 64 MiB to /],
+    [['sessions', 'create', '--name', 'x'.repeat(200)], /^glovebox: --name must not be longer than 128 bytes\n/],
+    [['token', 'create', '--ttl', '2'], /^glovebox: --ttl must be a whole number from 5 to 86400\n/],
+  ]) assert.match((await cli.exits(2, line)).stderr, says);
+});
+
+test('tables at a terminal fit it: short ids, relative times; in a pipe and with -o wide they are whole', async () => {
+  const name = 'n'.repeat(100);
+  const id = (await cli.ok(['sessions', 'create', '--name', name])).stdout.trim();
+  const env = { COLUMNS: '80', LC_ALL: 'C.UTF-8' };
+  const brief = (await cli.ok(['sessions'], { terminal: true, env })).stdout.trimEnd().split('\r\n');
+  assert.ok(brief.every((line) => [...line].length <= 80), brief.join('\n'));
+  const row = brief.find((line) => line.startsWith(id.slice(0, 13)));
+  assert.match(row, /^sess_[0-9a-f]{8} +n{8,}\u2026 +default +idle +0 +ws_[0-9a-f]{8} +(just now|\d+ s ago)$/);
+  for (const { stdout } of [await cli.ok(['sessions']), await cli.ok(['sessions', '-o', 'wide'], { terminal: true, env })])
+    assert.match(stdout, new RegExp(`^${id} +${name} .* \\d{4}-\\d\\d-\\d\\dT`, 'm'));
+  assert.equal(JSON.parse((await cli.ok(['sessions', 'show', id, '-o', 'json'])).stdout).id, id);
+  const yaml = (await cli.ok(['sessions', 'show', id, '-o', 'yaml'])).stdout;
+  assert.match(yaml, new RegExp(`^id: ${id}\nname: ${name}\nidentifier: null\n`));
+  assert.match(yaml, /^limits:\n {2}memory_bytes: \d+\n/m);
+  assert.match(yaml, /^created_at: "\d{4}-/m);
+  await cli.exits(2, ['sessions', '-o', 'xml']);
+  await cli.ok(['sessions', 'delete', id.slice(0, 13)]);
+});

@@ -39,6 +39,15 @@ test('create, show, list, update, run in it, delete', async () => {
   assert.equal((await server.call('GET', '/api/pools/mine')).status, 404);
 });
 
+test('a pool for long jobs', async () => {
+  await cli.ok(['pool', 'create', 'jobs', '--ready-sessions', '0', '--max-timeout', '2h']);
+  assert.equal((await server.ok('GET', '/api/pools/jobs')).limits.python_timeout_max_s, 7200);
+  assert.equal((await cli.ok(['run', '--pool', 'jobs', '--timeout', '7200', '-c', 'print(6 * 7)'])).stdout, '42\n');
+  const long = await cli.exits(2, ['run', '--pool', 'jobs', '--timeout', '7201', '-c', '1']);
+  assert.match(long.stderr, /from 5 to 7200 in this pool/);
+  await cli.ok(['pool', 'delete', 'jobs', '--yes']);
+});
+
 test('--json is what the API answers', async () => {
   const made = await cli.json(['pool', 'create', '-n', 'two', '--persistence', 'ephemeral']);
   assert.deepEqual([made.name, made.persistence, made.source], ['two', 'ephemeral', 'made']);
@@ -48,11 +57,23 @@ test('--json is what the API answers', async () => {
   assert.deepEqual(await cli.json(['pool', 'delete', '-n', 'two', '-y']), { deleted: 'two' });
 });
 
+test('the arguments of the cloud tool are accepted, and a note says which are ignored', async () => {
+  const made = await cli.ok(['pool', 'create', '--name', 'my-session-pool', '--resource-group', 'my-group', '--location', 'westus2',
+    '--subscription', '00000000-0000-0000-0000-000000000000', '--container-type', 'PythonLTS', '--max-sessions', '100', '--cooldown-period', '300',
+    '--network-status', 'EgressDisabled', '--environment', 'my-environment', '--cpu', '0.25', '--no-wait', '--only-show-errors']);
+  for (const name of ['resource-group', 'location', 'subscription', 'environment', 'cpu'])
+    assert.match(made.stderr, new RegExp(`^glovebox: --${name} is ignored: .+$`, 'm'));
+  assert.equal((await server.ok('GET', '/api/pools/my-session-pool')).max_sessions, 100);
+  assert.match((await cli.ok(['pool', 'show', '--name', 'my-session-pool', '-g', 'my-group'])).stdout, /^name +my-session-pool$/m);
+  assert.match((await cli.ok(['pool', 'list', '-g', 'my-group', '--subscription', 'x'])).stdout, /^my-session-pool /m);
+  await cli.ok(['pool', 'update', '-n', 'my-session-pool', '-g', 'my-group', '--cooldown-period', '600']);
+  await cli.ok(['pool', 'delete', '-n', 'my-session-pool', '-g', 'my-group', '--yes', '--no-wait']);
+  assert.equal((await server.call('GET', '/api/pools/my-session-pool')).status, 404);
+});
+
 test('what cannot be had is refused with the reason, before the service is asked', async () => {
   for (const [args, why] of [
-    [['--container-type', 'NodeLTS'], /NodeLTS is not available: there is no runtime for JavaScript/],
-    [['--container-type', 'customcontainer'], /CustomContainer is not available: .*runtime images/],
-    [['--container-type', 'GpuBase'], /must be PythonLTS or Shell, not 'GpuBase'/],
+    [['--container-type', 'GpuBase'], /must be PythonLTS, NodeLTS, Shell or CustomContainer, not 'GpuBase'/],
     [['--network-status', 'On'], /must be EgressDisabled or EgressEnabled, not 'On'/],
     [['--packages', 'maybe'], /wants on or off/],
     [['--lifecycle-type', 'OnContainerExit'], /is not available: sessions end by their cooldown/],
@@ -73,8 +94,8 @@ test('the service\'s refusals are told', async () => {
   assert.match((await cli.exits(3, ['pool', 'show', 'nosuch'])).stderr, /no such pool/);
   assert.match((await cli.exits(3, ['pool', 'create', 'default'])).stderr, /configuration/);
   assert.match((await cli.exits(3, ['pool', 'update', 'default', '--max-sessions', '5'])).stderr, /configuration/);
-  assert.match((await cli.exits(3, ['pool', 'create', 'Bad'])).stderr, /name must be/);
-  assert.match((await cli.exits(3, ['pool', 'create', 'big', '--max-sessions', '100001'])).stderr, /max_sessions/);
+  assert.match((await cli.exits(2, ['pool', 'create', 'Bad'])).stderr, /name must be/);
+  assert.match((await cli.exits(2, ['pool', 'create', 'big', '--max-sessions', '100001'])).stderr, /--max-sessions/);
   const { key } = await server.tenant('others');
   assert.match((await cli.exits(3, ['pool', 'create', 'x'], { env: { GLOVEBOX_KEY: key } })).stderr, /admin/);
 });

@@ -83,6 +83,65 @@ test('--session is kept and shared with run', async () => {
   await cli.ok(['sessions', 'delete', id]);
 });
 
+test('exit and quit leave the shell, in either language and with a status', async () => {
+  for (const line of ['exit()', 'quit()', 'exit', 'quit', '  exit( ) ', 'exit();'])
+    assert.equal((await shell(`print(1)\n${line}\nprint(2)\n`)).stdout, '1\n', line);
+  assert.equal((await cli.exits(3, ['shell'], { input: 'exit(3)\n' })).stdout, '');
+  await cli.exits(4, ['shell', '--lang', 'shell'], { input: 'echo a\nexit 4\necho b\n' });
+  // Names that only begin so, and a call within a statement, are code.
+  assert.equal((await shell('exit_code = 5\nexit_code\nquitting = [exit_code,\nexit_code]\nquitting\n')).stdout, '5\n[5, 5]\n');
+});
+
+test('a session that slept: what is lost is said before the output', async () => {
+  const { id } = await server.ok('POST', '/api/sessions', { cooldown_s: 1 });
+  const fresh = await cli.ok(['run', '-s', id, '-c', 'x = 1']);
+  assert.equal(fresh.stderr, '', 'the first run has nothing to lose');
+  assert.equal((await cli.ok(['run', '-s', id, '-c', 'x'])).stderr, '');
+  await until(async () => (await server.ok('GET', `/api/sessions/${id}`)).state === 'dormant', { ms: 30_000, what: 'sleep' });
+  const run = cli.start(['run', '-s', id, '-c', 'print("out", flush=True); print("x" in globals())']);
+  const woken = await run.ended;
+  assert.match(woken.stderr, /^note: the session was asleep; variables of earlier runs are gone, files are in place\n$/);
+  assert.equal(woken.stdout, 'out\nFalse\n');
+  assert.equal(run.chunks[0].name, 'stderr', 'before the output');
+  // Once said, the next run is an ordinary one; a shell command has no variables.
+  assert.equal((await cli.ok(['run', '-s', id, '-c', '1'])).stderr, '');
+  await until(async () => (await server.ok('GET', `/api/sessions/${id}`)).state === 'dormant', { ms: 30_000, what: 'sleep' });
+  assert.equal((await cli.ok(['run', '-s', id, '--shell', '-c', 'true'])).stderr, '');
+  await cli.ok(['sessions', 'delete', id]);
+});
+
+test('an attached shell keeps its session awake', async () => {
+  const { id } = await server.ok('POST', '/api/sessions', { cooldown_s: 3 });
+  const at = cli.start(['shell', '-s', id], { terminal: true });
+  await at.shows(/>>> $/);
+  at.child.stdin.write('x = 41\n');
+  await at.shows(/x = 41\r\n[^]*>>> $/);
+  await new Promise((wake) => setTimeout(wake, 8000)); // over two cooldowns
+  assert.equal((await server.ok('GET', `/api/sessions/${id}`)).state, 'idle');
+  at.child.stdin.write('x + 1\nquit\n');
+  const { stdout, status } = await at.ended;
+  assert.equal(status, 0);
+  assert.match(stdout, /\b42\r\n/);
+  await until(async () => (await server.ok('GET', `/api/sessions/${id}`)).state === 'dormant', { ms: 30_000, what: 'sleep after it has left' });
+  await cli.ok(['sessions', 'delete', id]);
+});
+
+test('Tab completes names of the language, of earlier statements, and commands; it indents a line', async () => {
+  const at = cli.start(['shell'], { terminal: true });
+  const type = (text) => at.child.stdin.write(text);
+  await at.shows(/>>> $/);
+  type('measured_value = 6 * 7\n');
+  await at.shows(/6 \* 7\r\n[^]*>>> $/);
+  type('prin\t(measu\t)\n');
+  await at.shows(/print\(measured_value\)\r\n[^]*\b42\r\n[^]*>>> $/);
+  type('for i in range(1):\n\tprint("in" "dented")\n\n');
+  await at.shows(/indented\r\n[^]*>>> $/);
+  type(':sess\t\n');
+  await at.shows(/:session[^]*sess_[0-9a-f]{32}\r\n[^]*>>> $/);
+  type('exit()\n');
+  assert.equal((await at.ended).status, 0);
+});
+
 test('--json prints a line for each execution', async () => {
   const { stdout } = await shell('x = 3\nx * 2\nprint("p")\n', '--json');
   const lines = stdout.trimEnd().split('\n').map((line) => JSON.parse(line));
@@ -132,4 +191,44 @@ test('at a terminal: a prompt, Ctrl-C that keeps variables, failures that do not
   const history = join(cli.env.HOME, '.local/state/glovebox/history');
   assert.match(readFileSync(history, 'utf8'), /x = 41/);
   assert.equal(statSync(history).mode & 0o777, 0o600);
+});
+
+test('at a terminal input() reads a line, getpass() shows nothing, Ctrl-D ends, Ctrl-C interrupts', async () => {
+  const at = cli.start(['shell'], { terminal: true });
+  await at.shows(/>>> /);
+  at.child.stdin.write('name = input("Name\\x1b]0;title\\x07? "); print("hello", name)\n');
+  await at.shows(/[\r\n]Name\? /);
+  at.child.stdin.write('Ann\n');
+  await at.shows(/hello Ann/);
+  at.child.stdin.write('import getpass; n = len(getpass.getpass("Secret: ")); print("length", n)\n');
+  await at.shows(/[\r\n]Secret: /);
+  at.child.stdin.write('hunter2\n');
+  await at.shows(/length 7/);
+  assert.ok(!at.stdout.includes('hunter2'));
+  at.child.stdin.write('input("end? ")\n');
+  await at.shows(/[\r\n]end\? /);
+  at.child.stdin.write('\x04');
+  await at.shows(/EOFError: EOF when reading a line/);
+  at.child.stdin.write('input("stop? ")\n');
+  await at.shows(/[\r\n]stop\? /);
+  at.child.stdin.write('\x03');
+  await at.shows(/KeyboardInterrupt/);
+  at.child.stdin.write('print("still", name)\nexit()\n');
+  await at.shows(/still Ann/);
+  assert.equal((await at.ended).status, 0);
+});
+
+test('run at a terminal answers input(); without one it fails at once with advice', async () => {
+  const at = cli.start(['run', '-c', 'print("got", input("What? "))'], { terminal: true });
+  await at.shows(/What\? /);
+  at.child.stdin.write('this\n');
+  await at.shows(/got this/);
+  assert.equal((await at.ended).status, 0);
+  const { stderr } = await cli.exits(1, ['run', '-c', 'input("What? ")']);
+  assert.match(stderr, /StdinUnavailableError: .*pass the value in the code/s);
+});
+
+test('in the shell language cd, variables and functions last from line to line', async () => {
+  const { stdout } = await shell('cd /tmp\nX=5\nf() { echo "f $X"; }\npwd; f\n', '--lang', 'shell');
+  assert.equal(stdout, '/tmp\nf 5\n');
 });

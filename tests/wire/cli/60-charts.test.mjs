@@ -64,3 +64,45 @@ test('a folder that cannot be written loses the chart, not the run', async () =>
   assert.match(stderr, /could not be saved in file/);
   assert.ok(!existsSync(join(cli.cwd, 'file/chart-1.png')));
 });
+
+test('HTML without a text form and plotly figures are saved; a value with a text form is printed', async () => {
+  const code = `from IPython.display import HTML, display
+display(HTML("<b>bold</b>"))
+display({"application/vnd.plotly.v1+json": {"data": [1]}}, raw=True)
+class Both:
+    def _repr_html_(self): return "<i>html</i>"
+    def __repr__(self): return "plain text"
+Both()`;
+  const { stdout, stderr } = await cli.ok(['run', '--charts', 'pages', '-c', code]);
+  assert.equal(stdout, 'plain text\n');
+  assert.match(stderr, /^page saved: pages\/output-1\.html\nfigure saved: pages\/output-1\.plotly\.json\n$/m);
+  assert.equal(readFileSync(join(cli.cwd, 'pages/output-1.html'), 'utf8'), '<b>bold</b>');
+  assert.deepEqual(JSON.parse(readFileSync(join(cli.cwd, 'pages/output-1.plotly.json'), 'utf8')), { data: [1] });
+});
+
+test('inline images where the terminal has them, and nowhere else; tracebacks in colour', async () => {
+  const png = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==';
+  const line = ['run', '--charts', 'inline', '-c', `import base64; from IPython.display import Image, display; display(Image(base64.b64decode("${png}")))`];
+  const shown = async (env) => (await cli.run(line, { terminal: true, env })).stdout;
+  assert.ok((await shown({ TERM: 'xterm-kitty' })).includes(`\x1b_Ga=T,f=100,m=0;${png}\x1b\\`));
+  assert.ok((await shown({ TERM_PROGRAM: 'iTerm.app' })).includes(`\x1b]1337;File=inline=1:${png}\x07`));
+  assert.doesNotMatch(await shown({}), /1337|_G/);
+  assert.doesNotMatch(await shown({ TERM: 'xterm-kitty', NO_COLOR: '1' }), /_G/);
+  assert.doesNotMatch((await cli.run(line, { env: { TERM: 'xterm-kitty' } })).stdout, /_G/, 'not into a pipe');
+  // A terminal is asked for sixel graphics and believed only if it lists them.
+  const answered = async (answer) => {
+    const run = cli.start(line, { terminal: true });
+    await run.shows(/\x1b\[c/);
+    run.child.stdin.write(answer);
+    return (await run.ended).stdout;
+  };
+  assert.match(await answered('\x1b[?62;4;22c'), /\x1bP[0-9;]*q[^\x1b]+\x1b\\/);
+  for (const answer of ['\x1b[?62;14;44c', '\x1b[?4x;4c', 'no answer'])
+    assert.doesNotMatch(await answered(answer), /\x1bP/);
+  // What a session prints itself still does not reach the terminal.
+  const forged = ['run', '-c', `print("\\x1b_Ga=T,f=100,m=0;${png}\\x1b\\\\")`];
+  assert.doesNotMatch((await cli.run(forged, { terminal: true, env: { TERM: 'xterm-kitty' } })).stdout, /\x1b_G/);
+  const failed = (await cli.run(['run', '-c', '1 / 0'], { terminal: true })).stdout;
+  assert.match(failed, /\x1b\[31mZeroDivisionError: division by zero\x1b\[0m/);
+  assert.doesNotMatch((await cli.run(['run', '-c', '1 / 0'])).stderr, /\x1b/);
+});

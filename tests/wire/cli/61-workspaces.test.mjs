@@ -159,3 +159,22 @@ describe('rules', () => {
     assert.match((await cli.ok(['workspaces', 'usage'])).stdout, /^workspaces: \d+( of \d+)?\nstored: \d+/);
   });
 });
+
+test('prune deletes unnamed workspaces of one-off runs, and none that has a name, a session or a recent change', async () => {
+  await cli.ok(['run', '-c', 'open("/mnt/data/left.txt", "w").write("x")']);
+  const session = (await cli.ok(['sessions', 'create'])).stdout.trim();
+  const used = (await cli.json(['sessions', 'show', session])).workspace;
+  await cli.ok(['workspaces', 'create', 'named-and-old']);
+  const all = async () => (await cli.json(['workspaces', 'list'])).map((w) => w.id);
+  const before_ = await all();
+  assert.deepEqual(await cli.json(['workspaces', 'prune']), [], 'nothing is a week old');
+  await new Promise((wake) => setTimeout(wake, 1100));
+  const would = (await cli.json(['workspaces', 'prune', '--older', '1s', '--dry-run'])).map((w) => w.id);
+  assert.deepEqual(await all(), before_, 'a dry run deletes nothing');
+  assert.ok(would.length > 0 && !would.includes(used));
+  assert.match((await cli.ok(['workspaces', 'prune', '--older', '1s'])).stdout, new RegExp(`^Deleted ${would.length} unnamed workspaces? with .*undelete`));
+  assert.deepEqual(await all(), before_.filter((id) => !would.includes(id)));
+  const left = await cli.json(['workspaces', 'list']);
+  assert.ok(left.some((w) => w.id === used) && left.some((w) => w.name === 'named-and-old'));
+  await cli.ok(['sessions', 'delete', session]);
+});

@@ -80,3 +80,24 @@ test('another tenant finds nothing, an unknown workspace is said', async () => {
   assert.deepEqual(await cli.json(['search', 'zanzibar'], { env: { GLOVEBOX_KEY: key } }), []);
   assert.equal((await cli.error(['search', 'x', '-w', 'nowhere'])).code, 'not_found');
 });
+
+test('by meaning, and questions with citations', async () => {
+  const off = await cli.run(['search', '--mode', 'hybrid', 'expedition']);
+  assert.notEqual(off.status, 0);
+  assert.match(off.stderr, /intelligence is off[^]*workspaces set/);
+  await cli.ok(['workspaces', 'set', 'docs', '--intelligence', 'on']);
+  assert.equal((await cli.json(['workspaces', 'show', 'docs'])).intelligence, true);
+  await until(async () => (await cli.run(['search', '--mode', 'hybrid', 'when does the expedition leave'])).stdout.includes('notes/plan.md'), { ms: 20_000, every: 200, what: 'cut' });
+  assert.deepEqual(await paths('when does the expedition leave'), [], 'not all words occur');
+  const bad = await cli.run(['search', '--mode', 'odd', 'x']);
+  assert.match(bad.stderr, /lexical, semantic or hybrid/);
+
+  const none = await cli.run(['ask', 'when does the expedition leave?']);
+  assert.notEqual(none.status, 0);
+  assert.match(none.stderr, /glovebox model add/);
+  const question = 'when does the expedition leave?\nsay: At dawn [1].';
+  const plain = await cli.ok(['ask', question, '--model', 'echo', '-w', 'docs']);
+  assert.match(plain.stdout, new RegExp(`^At dawn \\[1\\]\\.\\n\\n\\[1\\] ${ws}:notes/plan.md:1-4  \\(ver_`));
+  const json = await cli.json(['ask', question, '--model', 'echo', '--limit', '1']);
+  assert.deepEqual([json.answer, json.passages, json.citations[0].path], ['At dawn [1].', 1, 'notes/plan.md']);
+});

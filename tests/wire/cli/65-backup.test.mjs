@@ -38,7 +38,9 @@ after(async () => {
 
 test('D9 backup, restore, serve: the same files, the same ids, verified', async () => {
   const dir = join(out, 'one');
-  const before_ = await cli.json(['files', 'ls', 'docs:']);
+  // Without the address of the service, which differs.
+  const listed = async (more) => (await cli.json(['files', 'ls', 'docs:'], more)).map((file) => ({ ...file, url: new URL(file.url).pathname }));
+  const before_ = await listed();
   assert.deepEqual(await cli.json(['backup', dir]), { path: dir });
   const data = join(out, 'restored/data');
   mkdirSync(join(out, 'restored'), { mode: 0o777 });
@@ -48,7 +50,7 @@ test('D9 backup, restore, serve: the same files, the same ids, verified', async 
   const second = await Glovebox.start({ dir: join(out, 'restored'), config });
   try {
     const theirs = { env: { GLOVEBOX_URL: second.url } };
-    assert.deepEqual(await cli.json(['files', 'ls', 'docs:'], theirs), before_);
+    assert.deepEqual(await listed(theirs), before_);
     await cli.ok(['files', 'get', 'docs:big.bin', 'back.bin'], theirs);
     assert.ok(bytes.equals(readFileSync(join(cli.cwd, 'back.bin'))));
     assert.equal((await cli.json(['verify'], theirs)).ok, true);
