@@ -45,7 +45,7 @@ static void show_routes(void)
 int main(int argc, char **argv)
 {
     struct conf *conf cleanup(conf_freep) = NULL;
-    const char *restore = NULL;
+    const char *restore = NULL, *key_file = NULL, *migrate = NULL;
     char *const *argv_all = argv;
     struct error err;
 
@@ -57,8 +57,18 @@ int main(int argc, char **argv)
         show_routes();
         return 0;
     }
-    if (argc >= 3 && strcmp(argv[1], "--restore-from") == 0) {
+    if (argc >= 3 && strcmp(argv[1], "--migrate-to") == 0) {
+        migrate = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
+    if (!migrate && argc >= 3 && strcmp(argv[1], "--restore-from") == 0) {
         restore = argv[2];
+        argc -= 2;
+        argv += 2;
+    }
+    if (restore && argc >= 3 && strcmp(argv[1], "--backup-key") == 0) {
+        key_file = argv[2];
         argc -= 2;
         argv += 2;
     }
@@ -69,7 +79,11 @@ int main(int argc, char **argv)
     start_log(conf);
     posture_clean_environment(conf->keep_environment, argv_all);
     if (restore)
-        return service_restore(conf, restore, &err) < 0 ? complain(&err) : 0;
+        return service_restore(conf, restore, key_file, &err) < 0
+                   ? complain(&err)
+                   : 0;
+    if (migrate)
+        return service_migrate(conf, migrate, &err) < 0 ? complain(&err) : 0;
     /* Two hundred threads would else get a heap each, mostly empty. */
     (void)mallopt(M_ARENA_MAX, 4);
     return service_run(conf, &err) < 0 ? complain(&err) : 0;

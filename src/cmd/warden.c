@@ -18,7 +18,7 @@
 
 #include "base/fd.h"
 #include "base/log.h"
-#include "base/sched.h"
+#include "fair/fair.h"
 #include "warden/serve.h"
 
 #define LINK_FD 3
@@ -90,7 +90,7 @@ static int run_warden(int sock)
                   NULL);
         return 1;
     }
-    sched_prompt(); /* who asks for a sandbox waits for us */
+    fair_priority_raise(); /* requests for a sandbox wait for this process */
     return warden_serve_run(sock, mounts);
 }
 

@@ -15,9 +15,9 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/fd.h"
 #include "base/log.h"
 #include "base/mem.h"
-#include "base/reserve.h"
 #include "conf/conf.h"
 #include "conf/descriptors.h"
 #include "service/service_int.h"
@@ -147,6 +147,34 @@ int service_rights_descriptors(struct conf *conf, struct error *err)
     return 0;
 }
 
+const char *const service_public_names[SERVICE_PUBLIC_FILES] = {
+    [SERVICE_ENDPOINT] = "endpoint",
+    [SERVICE_PIN] = "endpoint.pin",
+};
+
+/* The data directory is locked, so at most one service on the machine gets
+ * here: services on other data directories never write these files. */
+void service_rights_publish(struct service *s)
+{
+    if (geteuid() != 0 || !conf_is_system_data(s->conf->data_dir))
+        return;
+    for (size_t i = 0; i < SERVICE_PUBLIC_FILES; i++) {
+        char *path cleanup(mem_free) =
+            xasprintf(SERVICE_RUN_DIR "/%s", service_public_names[i]);
+        int fd cleanup(fd_close) =
+            open(path, O_WRONLY | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0644);
+
+        if (fd < 0 || fchown(fd, s->user.uid, s->user.gid) < 0 ||
+            fchmod(fd, 0644) < 0 || ftruncate(fd, 0) < 0) {
+            log_event(LOG_WARN, "endpoint_not_published", "file",
+                      service_public_names[i], "error", strerrordesc_np(errno),
+                      NULL);
+            return;
+        }
+        s->public_fds[i] = take_fd(fd);
+    }
+}
+
 /* From root with every capability to the service's account with none; what
  * comes after reads bytes from outside. */
 int service_rights_drop(struct service *s, struct error *err)
@@ -158,7 +186,7 @@ int service_rights_drop(struct service *s, struct error *err)
     (void)getrlimit(RLIMIT_NOFILE, &files);
     files.rlim_cur = files.rlim_max;
     (void)setrlimit(RLIMIT_NOFILE, &files);
-    reserve_set(conf_descriptors_reserve(s->conf, files.rlim_max));
+    fd_reserve_set(conf_descriptors_reserve(s->conf, files.rlim_max));
     if (geteuid() == 0 && !s->drop) {
         log_event(LOG_WARN, "running_as_root", NULL);
         return 0;

@@ -15,8 +15,15 @@ struct error;
 int service_run(const struct conf *conf, struct error *err);
 
 /* Instead of serving: a backup (from) into the new data directory of conf,
- * with a line of progress on standard output for each step. */
+ * with a line of progress on standard output for each step. key_file: of a
+ * sealed backup, else NULL. */
 int service_restore(const struct conf *conf, const char *from,
+                    const char *key_file, struct error *err);
+
+/* Instead of serving: moves the store of the data directory to the PostgreSQL
+ * database of that URL, or, for "sqlite", from the one that conf names back
+ * into the directory. Prints progress in the same way. */
+int service_migrate(const struct conf *conf, const char *to,
                     struct error *err);
 
 #endif

@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The certificate of the service's own address. With tls_certificate and
- * tls_key it is the operator's, read with the starter's rights. With
- * `tls: auto` the service is its own authority, and keeps in tls/ of the data
- * directory, as the service's account:
+ * The certificate of the service. With tls_certificate and tls_key it is the
+ * operator's, read with the rights of the user who started the service. With
+ * `tls: auto` the service is its own authority and keeps these files in tls/
+ * of the data directory, as the service's account:
  *
  *   ca.key, ca.pem          the authority; clients trust ca.pem
  *   server.key, server.pem  what the service presents
  *
- * Keys are made once and never replaced. A certificate is made anew, at a
- * start, when less than half of its time is left or when it lacks a name that
- * the service has now. The authority's certificate keeps its key and its name
- * then, so that a client that trusts an older copy goes on trusting.
+ * Keys are created once and never replaced. A start renews a certificate that
+ * has less than half of its time left or lacks a current name of the service.
+ * A renewed certificate of the authority keeps its key and its name, so that
+ * clients that trust an older copy need no change.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -101,23 +101,6 @@ static int unusable(const struct authority *a, const char *name,
                       "then be told to trust.");
 }
 
-/* Into *ret, which stays NULL when there is no such file. */
-static int read_certificate(const struct authority *a, const char *name,
-                            X509 **ret, struct error *err)
-{
-    char *pem cleanup(mem_free) = NULL;
-    BIO *in;
-
-    if (faccessat(a->dir, name, F_OK, 0) < 0 && errno == ENOENT)
-        return 0;
-    if (read_own(a, name, &pem, err) < 0)
-        return -(int)err->code;
-    in = BIO_new_mem_buf(pem, -1);
-    *ret = in ? PEM_read_bio_X509(in, NULL, NULL, NULL) : NULL;
-    BIO_free(in);
-    return *ret ? 0 : unusable(a, name, "holds no certificate", err);
-}
-
 static int no_password(char *room, int size, int writing, void *ctx)
 {
     (void)room;
@@ -127,8 +110,11 @@ static int no_password(char *room, int size, int writing, void *ctx)
     return -1;
 }
 
-static int read_key(const struct authority *a, const char *name,
-                    EVP_PKEY **ret, struct error *err)
+/* Reads a certificate or, with ret_key, a private key. The result stays NULL
+ * when there is no such file. */
+static int read_entry(const struct authority *a, const char *name,
+                      X509 **ret_certificate, EVP_PKEY **ret_key,
+                      struct error *err)
 {
     char *pem cleanup(wipe) = NULL;
     BIO *in;
@@ -138,9 +124,16 @@ static int read_key(const struct authority *a, const char *name,
     if (read_own(a, name, &pem, err) < 0)
         return -(int)err->code;
     in = BIO_new_mem_buf(pem, -1);
-    *ret = in ? PEM_read_bio_PrivateKey(in, NULL, no_password, NULL) : NULL;
+    if (in && ret_key)
+        *ret_key = PEM_read_bio_PrivateKey(in, NULL, no_password, NULL);
+    else if (in)
+        *ret_certificate = PEM_read_bio_X509(in, NULL, NULL, NULL);
     BIO_free(in);
-    return *ret ? 0 : unusable(a, name, "holds no private key", err);
+    if (ret_key && !*ret_key)
+        return unusable(a, name, "holds no private key", err);
+    if (!ret_key && !*ret_certificate)
+        return unusable(a, name, "holds no certificate", err);
+    return 0;
 }
 
 /* The file appears whole, synced, and for us alone. replace: over an older
@@ -206,26 +199,26 @@ static int write_certificate(const struct authority *a, const char *name,
     return write_file(a, name, pem, true, err);
 }
 
-/* ---- what is good enough ------------------------------------------------ */
+/* ---- checks ------------------------------------------------ */
 
-static bool lasts(X509 *x, long seconds)
+static bool is_valid_for(X509 *x, long seconds)
 {
     time_t then = time(NULL) + seconds;
 
     return X509_cmp_time(X509_get0_notAfter(x), &then) > 0;
 }
 
-/* Would a client that trusts the authority accept it for some name? */
-static bool is_valid(const struct authority *a)
+/* Would a client that trusts the authority accept the certificate? */
+static bool is_usable(const struct authority *a)
 {
     EVP_PKEY *by = a->ca ? X509_get0_pubkey(a->ca) : NULL;
 
-    return by && a->server && a->server_key && lasts(a->server, 0) &&
+    return by && a->server && a->server_key && is_valid_for(a->server, 0) &&
            X509_check_private_key(a->server, a->server_key) == 1 &&
            X509_verify(a->server, by) == 1;
 }
 
-static bool names_all(const struct authority *a)
+static bool has_all_names(const struct authority *a)
 {
     return X509_check_host(a->server, "localhost", 0, 0, NULL) == 1 &&
            X509_check_ip_asc(a->server, "127.0.0.1", 0) == 1 &&
@@ -235,14 +228,14 @@ static bool names_all(const struct authority *a)
            (!a->listen || X509_check_ip_asc(a->server, a->listen, 0) == 1);
 }
 
-/* ---- making what is missing --------------------------------------------- */
+/* ---- renewal --------------------------------------------- */
 
 static int renew_authority(struct authority *a, struct error *err)
 {
     struct cert_spec spec = {.seconds = CA_S, .authority = true};
     unsigned char *spki = NULL, hash[HASH_SIZE];
     char hex[HASH_HEX], name[64];
-    int len, r = read_key(a, "ca.key", &a->ca_key, err);
+    int len, r = read_entry(a, "ca.key", NULL, &a->ca_key, err);
 
     if (r == 0 && !a->ca_key && a->ca)
         return unusable(a, "ca.key", "is missing, and ca.pem is there", err);
@@ -252,9 +245,9 @@ static int renew_authority(struct authority *a, struct error *err)
         return r;
     if (a->ca && X509_check_private_key(a->ca, a->ca_key) != 1)
         return unusable(a, "ca.key", "is not the key of ca.pem", err);
-    if (a->ca && lasts(a->ca, SERVER_S))
+    if (a->ca && is_valid_for(a->ca, SERVER_S))
         return 0;
-    /* One name for one key: see above. */
+    /* The name depends on the key alone. */
     len = i2d_PUBKEY(a->ca_key, &spki);
     if (len <= 0)
         return error_set(err, ERR_INTERNAL, "cannot make a certificate");
@@ -297,11 +290,10 @@ static int renew_server(struct authority *a, struct error *err)
     return 0;
 }
 
-/* A disk that is full must not stop a service whose certificate will still do
- * for a while. */
-static int renew(struct authority *a, struct error *err)
+/* A full disk must not stop a service whose certificate is still valid. */
+static int renew_certificates(struct authority *a, struct error *err)
 {
-    bool usable = is_valid(a);
+    bool usable = is_usable(a);
     int r = renew_authority(a, err);
 
     if (r == 0)
@@ -313,7 +305,7 @@ static int renew(struct authority *a, struct error *err)
     return 0;
 }
 
-/* ---- the names ---------------------------------------------------------- */
+/* ---- tls: auto ---------------------------------------------------------- */
 
 static void find_names(struct authority *a, const char *listen)
 {
@@ -329,18 +321,6 @@ static void find_names(struct authority *a, const char *listen)
         a->listen = listen;
 }
 
-static int open_dir(struct service *s, struct authority *a, struct error *err)
-{
-    if (mkdirat(s->data_fd, DIR_NAME, 0700) < 0 && errno != EEXIST)
-        return error_errno(err, ERR_INTERNAL, errno, "cannot make %s",
-                           a->path);
-    a->dir = openat(s->data_fd, DIR_NAME,
-                    O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    return a->dir < 0 ? error_errno(err, ERR_INTERNAL, errno, "cannot open %s",
-                                    a->path)
-                      : 0;
-}
-
 int service_tls_auto(struct service *s, struct error *err)
 {
     char *path cleanup(mem_free) =
@@ -351,22 +331,27 @@ int service_tls_auto(struct service *s, struct error *err)
     if (!conf_tls_is_auto(s->conf))
         return 0;
     find_names(&a, s->conf->listen_host);
-    r = open_dir(s, &a, err);
+    if (mkdirat(s->data_fd, DIR_NAME, 0700) < 0 && errno != EEXIST)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot make %s", path);
+    a.dir = openat(s->data_fd, DIR_NAME,
+                   O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (a.dir < 0)
+        return error_errno(err, ERR_INTERNAL, errno, "cannot open %s", path);
+    r = read_entry(&a, "ca.pem", &a.ca, NULL, err);
     if (r == 0)
-        r = read_certificate(&a, "ca.pem", &a.ca, err);
+        r = read_entry(&a, "server.pem", &a.server, NULL, err);
     if (r == 0)
-        r = read_certificate(&a, "server.pem", &a.server, err);
-    if (r == 0)
-        r = read_key(&a, "server.key", &a.server_key, err);
-    if (r == 0 &&
-        !(is_valid(&a) && lasts(a.server, SERVER_S / 2) && names_all(&a)))
-        r = renew(&a, err);
+        r = read_entry(&a, "server.key", NULL, &a.server_key, err);
+    if (r == 0 && !(is_usable(&a) && is_valid_for(a.server, SERVER_S / 2) &&
+                    has_all_names(&a)))
+        r = renew_certificates(&a, err);
     if (r == 0)
         r = read_own(&a, "server.pem", &s->tls_certificate, err);
     return r < 0 ? r : read_own(&a, "server.key", &s->tls_key, err);
 }
 
-/* ---- the operator's ----------------------------------------------------- */
+/* ---- the operator's certificate
+ * ----------------------------------------------------- */
 
 int service_tls_read(struct service *s, struct error *err)
 {
@@ -384,30 +369,26 @@ void service_tls_forget(struct service *s)
     free(take_ptr(s->tls_certificate));
 }
 
-/* ---- telling the local command line ------------------------------------- */
+/* ---- the pin for the local command line
+ * ------------------------------------- */
 
-/* SHA-256 of the certificate's public key, as libcurl takes it. */
-static bool pin_of(const char *pem, char ret[SERVICE_PIN_MAX])
+/* The pin is the SHA-256 of the certificate's public key, as libcurl takes it.
+ * A certificate that cannot be read has none; starting HTTP refuses it. */
+void service_tls_pin(struct service *s)
 {
-    BIO *in = BIO_new_mem_buf(pem, -1);
+    BIO *in =
+        s->tls_certificate ? BIO_new_mem_buf(s->tls_certificate, -1) : NULL;
     X509 *x = in ? PEM_read_bio_X509(in, NULL, NULL, NULL) : NULL;
     unsigned char *spki = NULL, hash[HASH_SIZE], text[64];
     int len = x ? i2d_X509_PUBKEY(X509_get_X509_PUBKEY(x), &spki) : -1;
 
     BIO_free(in);
     X509_free(x);
+    s->tls_pin[0] = '\0';
     if (len <= 0)
-        return false;
+        return;
     hash_sha256(spki, (size_t)len, hash);
     OPENSSL_free(spki);
     (void)EVP_EncodeBlock(text, hash, sizeof(hash));
-    (void)snprintf(ret, SERVICE_PIN_MAX, "sha256//%s", (char *)text);
-    return true;
-}
-
-void service_tls_pin(struct service *s)
-{
-    /* A certificate that cannot be read is refused when HTTP starts. */
-    if (!s->tls_certificate || !pin_of(s->tls_certificate, s->tls_pin))
-        s->tls_pin[0] = '\0';
+    (void)snprintf(s->tls_pin, sizeof(s->tls_pin), "sha256//%s", (char *)text);
 }
