@@ -94,9 +94,37 @@ while True:
   except OSError: pass
   for i in range(n): os.unlink(f"f{i}")`),
   output: () => inSessions(SESSIONS, 'import sys\nwhile True: sys.stdout.write("x" * 60000 + "\\n")'),
+  // As many executions as the service runs at once, which take no CPU time.
+  sleepers: async () => {
+    const ids = await Promise.all(Array.from({ length: 15 }, session));
+    let n = 0;
+    await many(240, () => call('POST', `/api/sessions/${ids[n++ % ids.length]}/executions`, { language: 'python', code: 'import time; time.sleep(2)' }));
+  },
   flood: async () => {
     const id = await session();
     await many(500, () => call('POST', `/api/sessions/${id}/executions`, { language: 'python', code: 'import time; time.sleep(1)' }));
+  },
+  // Requests that are refused, sent ahead without waiting for the answers, which costs us little.
+  refusals: async () => {
+    const id = await session();
+    const body = JSON.stringify({ language: 'python', code: 'import time; time.sleep(5)' });
+    const path = `/api/sessions/${id}/executions`;
+    const batch = `POST ${path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ${key}\r\nContent-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`.repeat(20);
+    const full = many(20, () => call('POST', path, JSON.parse(body)));
+    const line = () => {
+      const s = net.connect({ host: hostname, port, localAddress: FROM });
+      let answers = 0;
+      s.on('connect', () => s.write(batch)).on('error', () => note('error')).on('close', () => { if (!stopping) setTimeout(line, 10); });
+      s.on('data', (bytes) => {
+        const refused = bytes.toString('latin1').split('HTTP/1.1 429').length - 1;
+        told[429] = (told[429] ?? 0) + refused;
+        answers += refused;
+        for (; answers >= 20; answers -= 20) s.write(batch);
+      });
+    };
+    await sleep(300);
+    for (let i = 0; i < 60; i++) line();
+    await full;
   },
   creations: () => many(100, async () => {
     const made = await call('POST', '/api/sessions', { persistence: 'ephemeral' });
@@ -135,7 +163,7 @@ while True:
     await Promise.all([many(300, slow), many(8, () => call('PUT', `/api/sessions/${id}/files/big${n++ % 8}`, bytes, 'application/octet-stream'))]);
   },
 };
-bombs.mix = () => Promise.all(Object.keys(bombs).filter((k) => k !== 'mix').map((k) => bombs[k]()));
+bombs.mix = () => Promise.all(Object.keys(bombs).filter((k) => !['mix', 'sleepers', 'refusals'].includes(k)).map((k) => bombs[k]()));
 
 let said = false;
 function up() {

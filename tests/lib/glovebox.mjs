@@ -51,8 +51,34 @@ export function allProcesses() {
   });
 }
 
+// The isolation tier of every pool that names none: GLOVEBOX_TIER=gvisor runs
+// a suite on the other one.
+export const tier = process.env.GLOVEBOX_TIER || 'process';
+export const onGvisor = tier === 'gvisor';
+// For a test of what only the tier "process" has or shows; docs/TESTING.md
+// lists them.
+export const processOnly = (why) => ({ skip: onGvisor && `tier gvisor: ${why}` });
+export const gvisorOnly = { skip: !onGvisor && 'a test of the tier gvisor; make test-gvisor runs it' };
+
 // JSON is YAML, so a configuration is written as an object.
-export const pool = (extra = {}) => ({ name: 'default', runtime: 'minimal', ready: 1, ...extra });
+// Without memory that outlives a sandbox, and without undo points, which are
+// processes: suites of these say so.
+export const pool = (extra = {}) => ({ name: 'default', runtime: 'minimal', ready: 1, hibernate: false, undo_points: 0, ...extra });
+const tiered = (pools) => (onGvisor ? pools.map((p) => ({ isolation: tier, ...p })) : pools);
+
+// On the store's second engine where the environment names a server: a
+// database for each directory, so that a service started again finds its own.
+function postgresFor(dir) {
+  const url = process.env.GLOVEBOX_TEST_POSTGRES;
+  if (!url) return {};
+  const name = `w_${dir.split('/').pop().replace(/\W/g, '_')}`.toLowerCase();
+  const there = spawnSync('psql', ['-qAt', `${url}&dbname=postgres`, '-c', `SELECT 1 FROM pg_database WHERE datname = '${name}'`], { encoding: 'utf8' });
+  if (there.stdout.trim() !== '1') {
+    const made = spawnSync('psql', ['-q', `${url}&dbname=postgres`, '-c', `CREATE DATABASE ${name}`], { encoding: 'utf8' });
+    if (made.status !== 0) throw new Error(`no database: ${made.stderr}`);
+  }
+  return { store: `${url}&dbname=${name}` };
+}
 
 export class Glovebox {
   constructor(dir) {
@@ -66,7 +92,8 @@ export class Glovebox {
     const g = new Glovebox(dir ?? mkdtempSync(join(tmpdir(), 'glovebox-test-')));
     chmodSync(g.dir, 0o755); // the service user must get through
     const file = join(g.dir, 'test.yaml');
-    writeFileSync(file, JSON.stringify({ creations_per_s: 0, pools: [pool()], ...config }));
+    const merged = { creations_per_s: 0, pools: [pool()], ...postgresFor(g.dir), ...config };
+    writeFileSync(file, JSON.stringify({ ...merged, pools: tiered(merged.pools) }));
     rmSync(join(g.dir, 'data', 'endpoint'), { force: true });
     const command = [...under, program,
       '--config', file, '--data', join(g.dir, 'data'), '--listen', '127.0.0.1:0', ...args];
@@ -89,7 +116,7 @@ export class Glovebox {
       g.key = readFileSync(join(g.dir, 'data', 'admin.key'), 'utf8').trim();
       g.uidBase = g.claimedUids();
       await until(async () => (await fetch(`${g.url}/readyz`)).status === 200,
-        { ms: 60_000, every: 50, what: 'readyz' });
+        { ms: onGvisor ? 180_000 : 60_000, every: 50, what: 'readyz' });
     } catch (error) {
       await g.stop();
       throw new Error(`${error.message}\n${g.log}`, { cause: error });
@@ -131,7 +158,7 @@ export class Glovebox {
   // namespace of its own by then.
   zygotes() { return allProcesses().filter(({ uid, zombie, nested }) => uid === this.uidBase && !zombie && !nested); }
   sessionProcesses() {
-    return allProcesses().filter(({ uid }) => uid > this.uidBase && uid < this.uidBase + UIDS - 1); // the last is the proxy's
+    return allProcesses().filter(({ uid }) => uid > this.uidBase && uid < this.uidBase + UIDS - 2); // the last two are the proxy's and glovebox-model's
   }
 
   // Its own control groups, one in each hierarchy, and those of its sessions
@@ -184,8 +211,19 @@ export class Glovebox {
   }
 
   // What sessions have on the host right now.
+  // A guest counts as much as a session of the other tier, pid 1 and a kernel;
+  // a process that belongs to none counts too.
+  guestProcesses() {
+    const { warden } = this.processes();
+    const all = allProcesses();
+    const parents = new Map(all.map(({ pid, ppid }) => [pid, ppid]));
+    const owner = (pid) => { while (pid && parents.get(pid) !== warden) pid = parents.get(pid); return pid; };
+    const owners = this.sessionProcesses().map(({ pid }) => owner(pid));
+    return 2 * new Set(owners.filter(Boolean)).size + owners.filter((pid) => !pid).length;
+  }
+
   holdings() {
-    return { processes: this.sessionProcesses().length, groups: this.groups().length, loops: this.loops().length,
+    return { processes: onGvisor ? this.guestProcesses() : this.sessionProcesses().length, groups: this.groups().length, loops: this.loops().length,
       images: this.images().length };
   }
 
@@ -208,7 +246,7 @@ export class Glovebox {
 
   // The plain answer: { status, headers, body (parsed when JSON), text }.
   async call(method, path, body, { key = this.key, headers = {}, raw = false } = {}) {
-    const response = await fetch(this.url + path, {
+    const response = await fetch(this.url + path.replace(/^https?:\/\/[^/]+/, ''), {
       method,
       headers: {
         ...(key ? { authorization: `Bearer ${key}` } : {}),
@@ -275,6 +313,7 @@ export class Session {
   // Where it is on the host: the pids of its pid 1 and of its interpreter, and
   // their uid.
   async onHost() {
+    if (onGvisor) return this.guestOnHost();
     const mark = String(100_000 + Math.floor(Math.random() * 1e9));
     await this.out(`import subprocess; whereabouts = subprocess.Popen(["sleep", "${mark}"])`);
     const found = await until(() => {
@@ -289,6 +328,23 @@ export class Session {
       return sleeper && { uid: sleeper.uid, kernel: sleeper.ppid, init: all.find(({ pid }) => pid === sleeper.ppid).ppid };
     }, { what: 'the session on the host' });
     await this.out('whereabouts.kill(); whereabouts.wait(); del whereabouts');
+    return found;
+  }
+
+  // The same for a guest: the supervisor has the session's files mounted, and
+  // below it is gVisor's kernel, which stands for the interpreter.
+  async guestOnHost() {
+    const mark = `.whereabouts-${Math.floor(Math.random() * 1e9)}`;
+    await this.out(`open("/mnt/data/${mark}", "w").close()`);
+    const { warden } = this.server.processes();
+    const found = await until(() => {
+      const all = allProcesses();
+      const init = all.find(({ pid, ppid }) => ppid === warden && existsSync(`/proc/${pid}/root/mnt/data/${mark}`));
+      const below = (of) => all.filter(({ ppid }) => ppid === of).flatMap((p) => [p, ...below(p.pid)]);
+      const kernel = init && below(init.pid).find(({ pid }) => /^runsc-sandbox\0/.test(readFileSync(`/proc/${pid}/cmdline`, 'utf8')));
+      return kernel && { uid: init.uid, kernel: kernel.pid, init: init.pid };
+    }, { what: 'the guest on the host' });
+    await this.out(`import os; os.remove("/mnt/data/${mark}")`);
     return found;
   }
 

@@ -9,10 +9,12 @@ import { sleep, until } from './glovebox.mjs';
 const PNG = Buffer.from('89504e470d0a1a0a', 'hex');
 const CONVERSATION = 'com.glovebox/conversation';
 
-export const CORE = ['execute_python', 'run_shell', 'generate_pdf_report', 'read_file', 'search_files', 'list_files', 'download_file',
-  'upload_file', 'reset_session', 'interrupt', 'list_sessions', 'check_approval'];
-export const WORKSPACE = ['list_workspaces', 'search_workspace', 'file_history', 'restore_version', 'lock_file', 'unlock_file',
+export const CORE = ['execute_python', 'run_shell', 'run_code', 'generate_pdf_report', 'read_file', 'search_files', 'list_files', 'download_file',
+  'upload_file', 'share_file', 'upload_link', 'reset_session', 'interrupt', 'list_sessions', 'refresh_session', 'hibernate_session', 'undo', 'branch_session', 'merge_branch', 'end_session', 'check_approval'];
+export const WORKSPACE = ['list_workspaces', 'create_workspace', 'search_workspace', 'file_history', 'restore_version', 'lock_file', 'unlock_file',
   'share_file', 'share_session', 'transfer_workspace', 'decide_approval', 'conversation_files'];
+
+export const ALL = [...new Set([...CORE, ...WORKSPACE])];
 
 // A call that goes well; its structuredContent, with the rest beside it.
 async function ok(w, name, args = {}, { meta, ...options } = {}) {
@@ -56,7 +58,7 @@ export const steps = [
 
   ['tools/list: every tool, described for a model, with schemas and hints', async (w) => {
     const { tools } = await w.client.listTools();
-    assert.deepEqual(tools.map(({ name }) => name).sort(), [...CORE, ...WORKSPACE].sort());
+    assert.deepEqual(tools.map(({ name }) => name).sort(), [...ALL].sort());
     for (const tool of tools) {
       assert.ok(tool.description.length > 80, tool.name);
       assert.ok(tool.title, tool.name);
@@ -104,6 +106,10 @@ export const steps = [
     assert.equal((await ok(w, 'execute_python', { code: 'print(x)' }, { meta })).session_id, w.session);
   }],
 
+  ['run_code', async (w) => {
+    const done = await ok(w, 'run_code', { language: 'bash', code: 'echo in $BASH_VERSION', session_id: w.session });
+    assert.match(done.stdout, /^in 5/);
+  }],
   ['run_shell', async (w) => {
     const done = await ok(w, 'run_shell', { command: 'wc -l < n.csv; echo oops >&2; echo more > made-by-shell.txt', session_id: w.session });
     assert.equal(done.exit_code, 0);
@@ -126,7 +132,7 @@ export const steps = [
   ['read_file, page by page', async (w) => {
     const session_id = w.session;
     await ok(w, 'execute_python', { code: 'open("long.txt","w").write("".join(f"line {n}\\n" for n in range(1, 2501)))', session_id });
-    const one = await ok(w, 'read_file', { path: '/mnt/data/long.txt', session_id });
+    const one = await ok(w, 'read_file', { path: '/mnt/data/long.txt', limit: 2000, session_id });
     assert.equal(one.lines, 2000);
     assert.equal(one.total_lines, 2500);
     const two = await ok(w, 'read_file', { path: 'sandbox:/mnt/data/long.txt', offset: one.next_offset, session_id });
@@ -177,6 +183,12 @@ export const steps = [
     await refused(w, 'decide_approval', { approval_id: `apr_${'0'.repeat(32)}`, decision: 'approve' }, /no such approval/);
   }],
 
+  ['refresh_session: the newest files; end_session: an end', async (w) => {
+    assert.equal((await ok(w, 'refresh_session', { session_id: w.session })).changed, 0);
+    const { id: session_id } = await w.server.ok('POST', '/api/sessions', {});
+    assert.equal((await ok(w, 'end_session', { session_id })).session_id, session_id);
+  }],
+
   ['reset_session: variables go, files stay', async (w) => {
     await ok(w, 'reset_session', { session_id: w.session });
     const seen = await ok(w, 'execute_python', { code: 'import os\nprint("x" in globals(), os.path.exists("n.csv"))', session_id: w.session });
@@ -191,6 +203,17 @@ export const steps = [
     const ended = await slow;
     assert.equal(ended.isError, true);
     assert.match(ended.structuredContent.status, /cancelled|error/);
+  }],
+
+  ['upload_link: a page that takes one file', async (w) => {
+    const made = await ok(w, 'upload_link', { path: 'up/user.bin', session_id: w.session });
+    const put = () => fetch(made.url, { method: 'PUT', body: 'large' });
+    assert.equal((await put()).status, 201);
+    assert.equal((await put()).status, 404);
+  }],
+
+  ['create_workspace: one with a name', async (w) => {
+    assert.match((await ok(w, 'create_workspace', { name: 'of an agent' })).workspace, /^ws_/);
   }],
 
   ['file_history and restore_version', async (w) => {
@@ -253,7 +276,21 @@ export const steps = [
     assert.match(JSON.stringify(offer), /token/);
   }],
 
-  ['every tool was called', (w) => assert.deepEqual([...w.called].sort(), [...CORE, ...WORKSPACE].sort())],
+  ['undo, branch_session, merge_branch and hibernate_session: memory goes back, splits and survives', async (w) => {
+    const { id: session_id } = await w.server.ok('POST', '/api/sessions', {});
+    await ok(w, 'execute_python', { code: 'x = 1', session_id });
+    await ok(w, 'execute_python', { code: 'x = 2', session_id });
+    assert.equal((await ok(w, 'undo', { session_id })).executions, 1);
+    assert.equal((await ok(w, 'execute_python', { code: 'print(x)', session_id })).stdout, '1\n');
+    const { branches: [branch] } = await ok(w, 'branch_session', { session_id });
+    assert.notEqual(branch, session_id);
+    assert.equal((await ok(w, 'execute_python', { code: 'open("b.txt", "w").write("b"); x += 10; print(x)', session_id: branch })).stdout, '11\n');
+    assert.equal((await ok(w, 'merge_branch', { session_id: branch })).files, 1);
+    assert.equal((await ok(w, 'hibernate_session', { session_id })).state, 'hibernated');
+    assert.equal((await ok(w, 'execute_python', { code: 'print(x)', session_id })).stdout, '1\n');
+  }],
+
+  ['every tool was called', (w) => assert.deepEqual([...w.called].sort(), [...ALL].sort())],
 
   ['resources: listed, read as text and as bytes, a template', async (w) => {
     const listed = [];

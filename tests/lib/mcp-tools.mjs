@@ -30,7 +30,7 @@ export function schemaFault(schema, value, at = '$') {
     for (const name of schema.required ?? []) if (!(name in value)) return `${at}.${name} is missing`;
     for (const [name, inner] of Object.entries(value)) {
       const known = schema.properties?.[name];
-      if (!known && schema.additionalProperties === false) return `${at}.${name} is unknown`;
+      if (!known && (schema.properties || schema.additionalProperties === false)) return `${at}.${name} is unknown`;
       const fault = known ? schemaFault(known, inner, `${at}.${name}`) : '';
       if (fault) return fault;
     }

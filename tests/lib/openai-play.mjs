@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plays the scenario with the client version of the first argument, against
-// the server told on the standard input; a line of JSON for each step. Run by
-// openai.mjs, also under another Node than the tests'.
+// Plays a scenario with the client version of the first argument, against the
+// server told on the standard input; a line of JSON for each step. The second
+// argument names the scenario's module. Run by openai.mjs, also under another
+// Node than the tests'.
 import { dirname, join } from 'node:path';
 import { fileURLToPath, pathToFileURL } from 'node:url';
-import { prepare, steps } from './openai-scenario.mjs';
 
+const { prepare, steps } = await import(`./${process.argv[3] ?? 'openai-scenario'}.mjs`);
 let text = '';
 for await (const part of process.stdin) text += part;
 const tests = dirname(dirname(fileURLToPath(import.meta.url)));

@@ -18,11 +18,10 @@ function nodeFor(version) {
   return existsSync(newer) ? newer : assert.fail('no node for this client; see tests/clients/node24');
 }
 
-// Runs the scenario with a version in a process of its own; one outcome a step.
-async function play(version, server) {
-  const child = spawn(nodeFor(version), [join(root, 'tests/lib/openai-play.mjs'), String(version)], {
-    stdio: ['pipe', 'pipe', 'inherit'],
-  });
+// Runs a player of this folder in a process of its own, on a Node that can run
+// that version of the client; one outcome a step.
+export async function run(version, [player, ...args], server) {
+  const child = spawn(nodeFor(version), [join(root, 'tests/lib', player), ...args], { stdio: ['pipe', 'pipe', 'inherit'] });
   const exited = new Promise((done) => child.on('exit', done));
   child.stdin.end(JSON.stringify(server));
   const outcomes = new Map();
@@ -40,7 +39,7 @@ export function scenario(version) {
   before(async () => {
     g = await Glovebox.start();
     const weak = await g.ok('POST', '/api/keys', { tenant: 'default', scopes: ['files:read'] });
-    outcomes = await play(version, { url: g.url, key: g.key, weak: weak.secret });
+    outcomes = await run(version, ['openai-play.mjs', String(version)], { url: g.url, key: g.key, weak: weak.secret });
   });
   after(() => stop(g));
   for (const [name] of steps)

@@ -11,7 +11,11 @@ import { build } from './glovebox.mjs';
 const authorization = (server, key) =>
   key === null ? {} : { authorization: `Bearer ${key ?? server.key}` };
 
-// One request by node:http, which sends the path untouched. key: null sends
+// The path of a URL as answers carry it, for a server that may have moved to
+// another port since; a path stays as it is.
+export const pathOf = (url) => url.replace(/^https?:\/\/[^/]+/, '');
+
+// One request by node:http, which sends the path untouched (of a URL: its path). key: null sends
 // none. body: bytes, a string, or an object that becomes JSON.
 export function request(server, method, path, { body, headers = {}, key, agent } = {}) {
   const { hostname, port } = new URL(server.url);
@@ -19,7 +23,7 @@ export function request(server, method, path, { body, headers = {}, key, agent }
   const bytes = json ? JSON.stringify(body) : body;
   return new Promise((done, fail) => {
     const req = http.request({
-      hostname, port, method, path, agent: agent ?? false,
+      hostname, port, method, path: pathOf(path), agent: agent ?? false,
       headers: {
         ...authorization(server, key),
         ...(json ? { 'content-type': 'application/json' } : {}),
@@ -42,6 +46,23 @@ export function request(server, method, path, { body, headers = {}, key, agent }
     req.setTimeout(60_000, () => req.destroy(new Error(`no answer to ${method} ${path}`)));
     req.on('error', fail);
     req.end(bytes);
+  });
+}
+
+// An answer without an end: its first piece.
+export function beginning(server, path, secret, headers = {}) {
+  const { hostname, port } = new URL(server.url);
+  return new Promise((done, fail) => {
+    const req = http.request({ hostname, port, path, agent: false, headers: { ...(secret ? { authorization: `Bearer ${secret}` } : {}), ...headers } }, (response) => {
+      response.once('data', (part) => {
+        const text = part.toString().replace(/^id: \d+/gm, 'id: N');
+        const json = response.headers['content-type']?.startsWith('application/json');
+        done({ status: response.statusCode, headers: response.headers, text, body: json ? JSON.parse(text) : undefined });
+        req.destroy();
+      });
+      response.on('error', () => {});
+    });
+    req.on('error', fail).end();
   });
 }
 
@@ -155,7 +176,7 @@ export const resident = (pid) =>
   Number(/^VmRSS:\s+(\d+) kB/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))[1]) * 1024;
 
 const CODES = ['invalid_request', 'unauthenticated', 'forbidden', 'not_found', 'method_not_allowed', 'conflict', 'expired',
-  'precondition_failed', 'too_large', 'range_not_satisfiable', 'locked', 'limit_reached', 'overloaded', 'storage_full',
+  'precondition_failed', 'too_large', 'range_not_satisfiable', 'locked', 'unsupported', 'limit_reached', 'overloaded', 'storage_full',
   'session_misbehaved', 'unavailable', 'isolation_failed', 'deadline_passed', 'corrupt', 'internal'];
 // What an error must not tell: files and folders of the host, SQL, source
 // lines, addresses, process ids. /mnt/data is the session's own.

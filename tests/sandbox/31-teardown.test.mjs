@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { readFileSync, readdirSync } from 'node:fs';
 import { after, before, describe, test } from 'node:test';
-import { Glovebox, pool, sleep, until } from '../lib/glovebox.mjs';
+import { Glovebox, onGvisor, pool, sleep, until } from '../lib/glovebox.mjs';
 
 const soak = process.env.GLOVEBOX_SOAK === '1';
 let server;
@@ -42,12 +42,13 @@ async function steady(look) {
 
 async function grownBack(look, before) {
   let now;
-  // A connection of this client may come or go; nothing else may.
+  // A connection of this client may come; nothing else may. Fewer are no leak:
+  // idle connections and readers of the store close.
   await until(async () => {
     now = await look();
-    return Math.abs(now.daemon - before.daemon) <= 4 && same({ ...now, daemon: 0 }, { ...before, daemon: 0 });
+    return now.daemon - before.daemon <= 4 && same({ ...now, daemon: 0 }, { ...before, daemon: 0 });
   }, { ms: 5000, every: 50, what: 'as before' }).catch(() => {});
-  assert.ok(Math.abs(now.daemon - before.daemon) <= 4, `descriptors of the daemon: ${before.daemon}, ${now.daemon}`);
+  assert.ok(now.daemon - before.daemon <= 4, `descriptors of the daemon: ${before.daemon}, ${now.daemon}`);
   assert.deepEqual({ ...now, daemon: 0 }, { ...before, daemon: 0 });
 }
 
@@ -74,7 +75,7 @@ describe('R7 the end of a session', () => {
     const session = await server.session();
     assert.equal((await session.python(clinging)).outcome, 'ok');
     const held = server.holdings();
-    assert.ok(held.processes >= 8 && held.groups >= 1 && held.loops === 1 && held.images === 1, `it was all there: ${JSON.stringify(held)}`);
+    assert.ok(held.processes >= (onGvisor ? 2 : 8) && held.groups >= 1 && held.loops === 1 && held.images === 1, `it was all there: ${JSON.stringify(held)}`);
     const started = Date.now();
     assert.equal((await session.delete()).status, 204);
     await settled(nothing, 'nothing left');
@@ -207,7 +208,7 @@ describe('R7 no leak over time', () => {
     console.log(`# ${count} sessions: median ${first.toFixed(1)} ms in the first quarter, ${last.toFixed(1)} ms in the last`);
     assert.ok(last < first * 3, `${first} ms at first, ${last} ms at last`);
     const now = await steady(look);
-    assert.ok(Math.abs(now.daemon - before.daemon) <= 4 && Math.abs(now.warden - before.warden) <= 2, JSON.stringify([before, now]));
+    assert.ok(now.daemon - before.daemon <= 4 && Math.abs(now.warden - before.warden) <= 2, JSON.stringify([before, now]));
     assert.equal(now.mounts, before.mounts);
   });
 });
@@ -237,12 +238,12 @@ describe('R8 too much', () => {
 
   test('R8 sessions of a tenant, of the pool and of the machine', async () => {
     const other = await busy.tenant('other');
-    const mine = await Promise.all(Array.from({ length: 4 }, () => busy.session()));
+    const mine = await Promise.all(Array.from({ length: 4 }, () => busy.session({ persistence: 'ephemeral' })));
     await refused('POST', '/api/sessions', {}, {}, 'a fifth of one tenant');
     await refused('POST', '/api/run', { language: 'python', code: '1' }, {}, 'a run needs one too');
-    const theirs = [await busy.session({ pool: 'tiny' }, other)];
+    const theirs = [await busy.session({ pool: 'tiny', persistence: 'ephemeral' }, other)];
     await refused('POST', '/api/sessions', { pool: 'tiny' }, other, 'a second of the pool');
-    theirs.push(await busy.session({}, other));
+    theirs.push(await busy.session({ persistence: 'ephemeral' }, other));
     await refused('POST', '/api/sessions', {}, other, 'a seventh of the machine');
     assert.equal(await mine[0].out('print("works")'), 'works');
     await mine[0].delete();
@@ -287,7 +288,7 @@ describe('R8 too much', () => {
 
   test('R8 a refusal leaves nothing behind', async () => {
     await until(async () => (await busy.ok('GET', '/api/sessions')).data.length === 0);
-    const sessions = await Promise.all(Array.from({ length: 4 }, () => busy.session()));
+    const sessions = await Promise.all(Array.from({ length: 4 }, () => busy.session({ persistence: 'ephemeral' })));
     await until(() => busy.images().length >= 5, { what: 'four, and one kept ready' });
     // Spares are made in the background: wait until nothing is.
     let before;

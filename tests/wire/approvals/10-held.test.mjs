@@ -54,6 +54,7 @@ describe('a held execution', () => {
     assert.equal(waiting.rule, 'shell-needs-approval');
     assert.equal(waiting.asked_by, agent.id);
     assert.ok(!waiting.summary.includes('marker'), 'the summary has no code');
+    assert.deepEqual([waiting.reach.network, waiting.reach.pool], [{ mode: 'none', destinations: [], packages: false }, 'default'], 'what it would reach');
     const listed = (await approvals(server, '?state=pending&limit=1', boss.secret)).data[0];
     assert.equal(listed.id, e.approval);
     assert.ok(!('payload' in listed));
@@ -101,7 +102,7 @@ describe('a held execution', () => {
   test('is not decided by who asked, whatever the scopes', async () => {
     const s = await session();
     const e = await held(s, 'touch own');
-    assert.match(refusal(await decide(server, e.approval, 'approve', agent.secret), 403, 'forbidden').message, /asked/);
+    assert.match(refusal(await decide(server, e.approval, 'approve', agent.secret), 403, 'forbidden').message, /made this request/);
     refusal(await decide(server, e.approval, 'deny', agent.secret, { reason: 'mine' }), 403, 'forbidden');
     // Nor by a token of the same key.
     const token = await request(server, 'POST', '/api/tokens', { key: agent.secret, body: { ttl_s: 60 } });

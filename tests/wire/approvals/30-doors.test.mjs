@@ -164,6 +164,39 @@ describe('MCP', () => {
     await decide(server, held.data.approval_id, 'deny', boss.secret, { reason: 'tidy' });
   });
 
+  test('a search and a report are actions of their own, not so many bytes of shell', async () => {
+    const t = new Tools(server, { key: agent.secret, conversation: 'own-actions' });
+    await t.call('upload_file', { path: 'a.txt', text: 'needle' });
+    const search = await show(server, (await t.call('search_files', { pattern: 'need.e', glob: '*.txt' })).data.approval_id, boss.secret);
+    assert.equal(search.action, 'search');
+    assert.match(search.summary, /^search the files of session \w+ of pool default$/);
+    assert.equal(search.payload.about, 'need.e\nin all files, named *.txt');
+    assert.ok(!search.summary.includes('need'), 'lists and the trail have no text of the client');
+    const shown = await new Cli(server).run(['approvals', 'show', search.id]);
+    assert.match(shown.stdout, /need\.e/);
+    assert.doesNotMatch(shown.stdout, /glovebox-search-exit/, 'not the program');
+    await approve(search.id); // and then it runs by itself, as any execution
+    assert.equal((await ended(server, search.execution)).outcome, 'ok');
+    // The worker that carried it out erases the text after the execution ended.
+    await until(async () => (await show(server, search.id)).payload.about === undefined, { what: 'its text erased' });
+
+    const report = await t.call('generate_pdf_report', { markdown: '# Sales\n\nup', path: 'sales.pdf' });
+    const waiting = await show(server, report.data.approval_id, boss.secret);
+    assert.equal(waiting.action, 'report');
+    assert.match(waiting.summary, /^make a PDF report in session \w+ of pool default$/);
+    assert.equal(waiting.payload.about, 'sales.pdf\n\n# Sales\n\nup');
+    await decide(server, waiting.id, 'deny', boss.secret, { reason: 'tidy' });
+
+    // A rule of its own comes first; rules about execute cover the rest.
+    await policy(server, ALL.replace('rules:', 'rules:\n  - {name: searches, match: {action: search}, then: allow}'));
+    const adopted = new Tools(server, { key: agent.secret, conversation: 'free-search' });
+    await adopted.call('upload_file', { path: 'a.txt', text: 'needle' });
+    assert.equal((await adopted.call('search_files', { pattern: 'needle' })).data.status, 'ok');
+    assert.equal((await adopted.call('run_shell', code)).data.status, 'pending_approval');
+    await decide(server, (await newest()).id, 'deny', boss.secret, { reason: 'tidy' });
+    await policy(server, ALL);
+  });
+
   test('2025-11-25: with elicitation the user is asked on the stream', async () => {
     const s = await Legacy.open(server, { capabilities: { elicitation: {} }, key: agent.secret });
     const answer = await s.request('tools/call', { name: 'run_shell', arguments: code }, { onEvent: async ({ data }) => {

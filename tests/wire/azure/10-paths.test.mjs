@@ -59,6 +59,15 @@ describe('paths', () => {
     assert.equal((await s.read('sessionPools/default/files')).text, 'mine');
   });
 
+  test('the bare origin is the first pool', async () => {
+    const bare = new Pool(server, { base: '' });
+    assert.equal((await bare.run('6 * 7')).body.result.executionResult, 42);
+    assert.equal((await bare.get('files')).status, 200);
+    assert.equal((await bare.at(V2024_02).wrapped('1')).status, 200);
+    assert.equal((await request(server, 'GET', '/filesystem')).body.error.code, 'not_found', 'of the native API');
+    unknown(await bare.call('GET', 'files', { key: null }));
+  });
+
   test('an unknown pool is 404, an unknown path or method 400', async () => {
     const gone = new Pool(server, { base: '/pools/nowhere' });
     refused(await gone.run('1'), 404, 'NotFound', /pool/);
@@ -77,7 +86,7 @@ describe('versions', () => {
       assert.equal((await p.at(version).get('files')).status, 200, version);
   });
 
-  test('an unknown one is 401 with an empty body', async () => {
+  test('an unknown one is 401', async () => {
     for (const version of ['2024-09-01', '2030-01-01', 'x', '2025-10-02', `${V2025_10} `])
       unknown(await p.at(version).run('1'));
     refused(await request(server, 'GET', `${p.url('files')}&api-version=${V2024_02}`), 400, 'SessionRequestValidationFailed', /twice/);
@@ -93,7 +102,7 @@ describe('versions', () => {
 });
 
 describe('keys', () => {
-  test('without a good key everything is 401 without a body, whatever the path', async () => {
+  test('without a good key everything is 401, whatever the path', async () => {
     for (const key of [null, 'gbx_0000', 'eyJhbGciOiJub25lIn0.e30.'])
       for (const [method, path] of [['POST', 'executions'], ['GET', 'files'], ['GET', 'nothing'], ['DELETE', 'session']])
         unknown(await p.call(method, path, { key, body: method === 'POST' ? { code: '1' } : undefined }));

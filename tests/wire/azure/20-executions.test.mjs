@@ -201,18 +201,6 @@ describe('time', () => {
     assert.match(got.result.stderr, /^Request timed out.*after 6 s/);
   });
 
-  test('a client that leaves while code runs leaves the session usable, and what ran has run', async () => {
-    const q = p.other();
-    const bytes = JSON.stringify({ code: 'import time\ntime.sleep(1.5)\nleft = "done"' });
-    const { hostname, port } = new URL(server.url);
-    const controller = new AbortController();
-    const running = fetch(`http://${hostname}:${port}${q.url('executions')}`, { method: 'POST', body: bytes, signal: controller.signal,
-      headers: { authorization: `Bearer ${server.key}`, 'content-type': 'application/json' } });
-    setTimeout(() => controller.abort(), 500);
-    await assert.rejects(running, /abort/i);
-    assert.equal(ok(await q.run('left')).result.executionResult, 'done', 'the next waits its turn');
-  });
-
   test('runs of one session take turns', async () => {
     const q = p.other();
     ok(await q.run('log = []'));
@@ -281,5 +269,35 @@ describe('output', () => {
     assert.equal(await at(11, 10), '😀'.repeat(10));
     assert.equal(await at(5000, 6000), '😀'.repeat(5000));
     assert.equal(await at(5, 0), '');
+  });
+});
+
+describe('a client that goes away', () => {
+  for (const [family, path, body] of [
+    ['A', 'python/execute', (code, identifier) => ({ properties: { identifier, codeInputType: 'inline', executionType: 'synchronous', pythonCode: code } })],
+    ['B', 'code/execute', (code) => ({ properties: { codeInputType: 'inline', executionType: 'synchronous', code } })],
+    ['C', 'executions', (code) => ({ codeInputType: 'Inline', executionType: 'Synchronous', code })],
+  ])
+    test(`does not block its session, family ${family}`, async () => {
+      const q = p.other().at(family === 'C' ? V2025_02 : V2024_02);
+      ok(await q.wrapped('kept = 7'));
+      const gone = new AbortController();
+      const sent = fetch(`${server.url}${q.url(path)}`, { method: 'POST', signal: gone.signal,
+        headers: { authorization: `Bearer ${server.key}`, 'content-type': 'application/json' },
+        body: JSON.stringify(body('import time; time.sleep(200)', q.identifier)) });
+      setTimeout(() => gone.abort(), 700);
+      await assert.rejects(sent, /abort/i);
+      const started = Date.now();
+      assert.equal(ok(await q.wrapped('kept')).properties.result, 7, 'variables stay');
+      assert.ok(Date.now() - started < 20_000, `${Date.now() - started} ms`);
+    });
+
+  test('an asynchronous run goes on', async () => {
+    const q = p.other();
+    const made = await q.post('executions', { codeInputType: 'Inline', executionType: 'Asynchronous', code: 'import time; time.sleep(2); print("done")' });
+    assert.equal(made.status, 202, made.text);
+    const id = made.headers['operation-id'];
+    const done = await until(async () => { const { body } = await q.get(`executions/${id}`); return body.status === 'Succeeded' && body; });
+    assert.equal(done.result.stdout, 'done\n');
   });
 });

@@ -37,6 +37,18 @@ test('a figure is the result, in every family, shown or not, and wins over a val
   assert.deepEqual(await p.names(), ['plot.png']);
 });
 
+test('displays are in stdout, in order; a figure of plotly is a file and says so', async () => {
+  const q = p.other();
+  const { result } = (await q.run("import pandas as pd\nprint('a')\ndisplay(pd.DataFrame({'n': [1]}))\nprint('b')\npd.DataFrame({'n': [1]})")).body;
+  assert.equal(result.stdout, 'a\n|  | n |\n| --- | --- |\n| 0 | 1 |\nb\n');
+  assert.equal(result.executionResult, '   n\n0  1', 'a value is text as the library prints it');
+  const figure = (await q.run("import plotly.express as px\npx.line(x=[1], y=[2])")).body.result;
+  assert.equal(figure.stdout, '[interactive figure (scatter) saved as figure-1.html]\n');
+  assert.deepEqual(await q.names(), ['figure-1.html']);
+  const page = (await q.run("from IPython.display import HTML\nHTML('<b>bold</b>')")).body.result;
+  assert.equal(page.executionResult, 'bold');
+});
+
 test('of several pictures the first is told', async () => {
   const got = await p.run('import matplotlib.pyplot as plt\nplt.figure(figsize=(2, 1), dpi=50); plt.plot([1]); plt.show()\nplt.figure(figsize=(4, 4), dpi=50); plt.plot([2]); plt.show()');
   const size = isPng(got.body.result.executionResult);

@@ -93,7 +93,7 @@ describe('the network', () => {
     const status = async (body) => ok(await put('egress', body)).properties.sessionNetworkConfiguration.status;
     assert.equal(await status(poolBody({ sessionNetworkConfiguration: { status: 'EgressEnabled' } })), 'EgressEnabled');
     assert.equal((await server.ok('GET', '/api/pools/egress')).egress, 'open');
-    assert.match((await server.ok('GET', '/api/pools/egress')).warning, /nobody has read/);
+    assert.match((await server.ok('GET', '/api/pools/egress')).warning, /untrusted code/);
     assert.equal(await status(poolBody({ sessionNetworkConfiguration: null })), 'EgressEnabled');
     assert.equal(await status(poolBody({ sessionNetworkConfiguration: { status: 'egressdisabled' } })), 'EgressDisabled');
     assert.equal((await server.ok('GET', '/api/pools/egress')).egress, 'none');
@@ -115,9 +115,11 @@ describe('what is refused', () => {
   });
 
   test('kinds that are not offered, in a clear sentence', async () => {
-    for (const containerType of ['NodeLTS', 'CustomContainer', 'GpuBase', 'CsharpLTS'])
-      refused(await put('nokind', poolBody({ containerType })), 400, 'InvalidRequestContent', new RegExp(`${containerType}.*not offered.*PythonLTS and Shell`));
-    refused(await put('nokind', poolBody({ containerType: 'Ruby' })), 400, 'InvalidRequestContent', /PythonLTS or Shell/);
+    for (const containerType of ['GpuBase', 'CsharpLTS'])
+      refused(await put('nokind', poolBody({ containerType })), 400, 'InvalidRequestContent', new RegExp(`${containerType}.*not offered.*PythonLTS, NodeLTS, Shell or CustomContainer`));
+    refused(await put('nokind', poolBody({ containerType: 'CustomContainer' })), 400, 'InvalidRequestContent', /customContainerTemplate/);
+    refused(await put('nokind', poolBody({ containerType: 'NodeLTS' })), 400, 'SessionRequestNotSupported', /no runtime of this service's pools offers JavaScript/);
+    refused(await put('nokind', poolBody({ containerType: 'Ruby' })), 400, 'InvalidRequestContent', /PythonLTS, NodeLTS, Shell or CustomContainer/);
     refused(await put('nokind', poolBody({ poolManagementType: 'Manual' })), 400, 'InvalidRequestContent', /Dynamic/);
     refused(await put('nokind', poolBody({ sessionNetworkConfiguration: { status: 'Sometimes' } })), 400, 'InvalidRequestContent', /EgressDisabled or EgressEnabled/);
     const lifecycle = (lifecycleConfiguration) => poolBody({ dynamicPoolConfiguration: { lifecycleConfiguration } });
@@ -132,11 +134,11 @@ describe('what is refused', () => {
 
   test('numbers at, below and above', async () => {
     const cooldown = (n) => poolBody({ dynamicPoolConfiguration: { lifecycleConfiguration: { lifecycleType: 'Timed', cooldownPeriodInSeconds: n } } });
-    for (const n of [300, 3600]) ok(await put('numbers', cooldown(n)));
-    for (const n of [299, 3601, 0, -1, 300.5, '300']) refused(await put('numbers', cooldown(n)), 400, 'InvalidRequestContent', /300 to 3600/);
+    for (const n of [300, 3600, '300', '3600']) ok(await put('numbers', cooldown(n)));
+    for (const n of [299, 3601, 0, -1, 300.5, '299', '3601', '', 'x', '300 ', '-300', '9'.repeat(30)]) refused(await put('numbers', cooldown(n)), 400, 'InvalidRequestContent', /300 to 3600/);
     const most = (n) => poolBody({ scaleConfiguration: { maxConcurrentSessions: n } });
-    for (const n of [1, 600]) ok(await put('numbers', most(n)));
-    for (const n of [0, 601, -5, 1.5, '10']) refused(await put('numbers', most(n)), 400, 'InvalidRequestContent', /1 to 600/);
+    for (const n of [1, 600, '10']) ok(await put('numbers', most(n)));
+    for (const n of [0, 601, -5, 1.5, '0']) refused(await put('numbers', most(n)), 400, 'InvalidRequestContent', /1 to 600/);
     assert.equal((await remove('numbers')).status, 204);
   });
 

@@ -169,11 +169,10 @@ describe('doors, one set of limits', () => {
   after(() => stop(g));
 
   test('R8 live sessions are counted over all doors, and each says so in its dialect', async () => {
-    await g.session();
-    const openai = new Door(g);
-    await openai.container({ name: 'second' });
+    await g.session({ persistence: 'ephemeral' });
+    await g.session({ persistence: 'ephemeral' });
     const native = await request(g, 'POST', '/api/sessions', { body: {} });
-    const v1 = await request(g, 'POST', '/v1/containers', { body: { name: 'third' } });
+    const v1 = await request(g, 'POST', '/v1/containers', { body: { name: 'third', network_policy: { type: 'disabled' } } });
     const pools = await new Pool(g).run('1');
     const mcp = await tool(g, 'execute_python', { code: '1' });
     assert.equal(native.status, 429);

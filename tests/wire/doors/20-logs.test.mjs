@@ -83,7 +83,7 @@ async function secrets() {
   await w.call('DELETE', `/locks/${lock.id}`, { headers: { 'x-glovebox-lock': lock.token } });
   const password = mark('a password');
   const share = (await request(g, 'POST', '/api/shares', { body: { workspace: w.id, path: 'a.txt', password } })).body;
-  secret('the secret of a link', share.url);
+  secret('the secret of a link', share.url.split('/s/')[1]);
   await request(g, 'GET', share.url, { key: null, headers: { 'x-share-password': mark('a wrong password') } });
   await request(g, 'GET', share.url, { key: null, headers: { 'x-share-password': password } });
   const offer = await w.ok('POST', '/offers', { body: {} });
@@ -117,6 +117,13 @@ async function others() {
   const file = await openai.file(Buffer.from(mark('a file of openai')), 'in.txt');
   const container = await openai.container({ name: mark('a container\'s name'), file_ids: [file.id] });
   await request(g, 'POST', `/v1/containers/${container.id}/files`, { body: { file_id: mark('a wrong file') } });
+  const talk = (await openai.post('/conversations', { metadata: { k: mark('metadata of a conversation') }, items: [{ role: 'user', content: mark('a message') }] })).body;
+  await openai.post(`/conversations/${talk.id}/items`, { items: [{ role: mark('a wrong role'), content: 'x' }] });
+  await g.ok('PATCH', `/api/conversations/${talk.id}`, { title: mark('a title') });
+  const said = { model: 'echo', store: true, messages: [{ role: 'user', content: `run: print("${mark('code of a model')}")\nsay: ${mark('an answer')}` }], tools: [{ type: 'code_interpreter' }] };
+  assert.equal((await openai.post('/chat/completions', said)).status, 200);
+  assert.equal((await openai.post('/chat/completions', { ...said, stream: true })).status, 200);
+  assert.equal((await openai.delete(`/conversations/${talk.id}`)).status, 200);
   const azure = new Pool(g);
   assert.equal((await azure.run(code('azure'))).status, 200);
   const upload = requests([{ filename: 'z.txt', bytes: Buffer.from(mark('a file of azure')) }]);

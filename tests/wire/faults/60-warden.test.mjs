@@ -119,6 +119,7 @@ describe('a daemon that runs out of file descriptors', () => {
     assert.match(readFileSync(`/proc/${server.pid}/limits`, 'utf8'), new RegExp(`Max open files\\s+${LIMIT}\\s+${LIMIT}`));
   });
 
+  // Ephemeral ones: others would go to sleep to make room.
   test('R8: one tenant fills the service with sessions; the last gets 429, others and the sessions there are go on', async () => {
     const greedy = await server.tenant('greedy');
     const other = await server.tenant('other');
@@ -126,7 +127,7 @@ describe('a daemon that runs out of file descriptors', () => {
     const sessions = [];
     let refused;
     for (let i = 0; i < LIMIT && !refused; i++) {
-      const made = await server.call('POST', '/api/sessions', {}, greedy);
+      const made = await server.call('POST', '/api/sessions', { persistence: 'ephemeral' }, greedy);
       if (made.status === 201) sessions.push(made.body.id);
       else refused = made;
     }

@@ -4,7 +4,7 @@
 import { spawnSync } from 'node:child_process';
 import { arm, poolBody } from '../../lib/azure.mjs';
 import { bin } from '../../lib/glovebox.mjs';
-import { request } from '../../lib/wire.mjs';
+import { beginning, request } from '../../lib/wire.mjs';
 import { kindOf, requestsOf } from './fixtures.mjs';
 
 export const rows = JSON.parse(spawnSync(bin('gloveboxd'), ['--routes'], { encoding: 'utf8' }).stdout);
@@ -24,6 +24,7 @@ function pathOf(row, t) {
   const query = more.query?.(t) ?? '';
   const path = row.pattern.replace(/\{(\w+)(?:\.\.\.)?\}/g, (_, name) => { const kind = kindOf(row, name); return typeof kind === 'string' ? t[kind] : kind[0]; });
   if (row.door === 'native') return `${path}${query}`;
+  if (row.door === 'foundry') return `/api/projects/matrix${path}${query}`;
   if (row.door === 'openai') return `/v1${path}${query}`;
   if (row.pattern in managed) {
     const [base, version] = arm(row.pattern === '/:pools' ? '' : t.pool).split('?');
@@ -34,6 +35,7 @@ function pathOf(row, t) {
 
 export function send(server, agent, row, t, secret, headers = {}) {
   const sent = requestsOf[named(row)]?.send?.(t) ?? (row.pattern in managed && ['PUT', 'PATCH'].includes(row.method) ? { body: poolBody() } : {});
+  if (requestsOf[named(row)]?.endless) return beginning(server, pathOf(row, t), secret, headers);
   return request(server, row.method, pathOf(row, t), { agent, ...sent, key: secret, headers: { ...sent.headers, ...headers } });
 }
 

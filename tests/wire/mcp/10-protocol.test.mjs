@@ -155,11 +155,11 @@ describe('results', () => {
     assert.deepEqual(r.supportedVersions, [MODERN]);
     assert.deepEqual(Object.keys(r.capabilities).sort(), ['completions', 'extensions', 'logging', 'prompts', 'resources', 'tools']);
     assert.deepEqual(r._meta['io.modelcontextprotocol/serverInfo'].name, 'glovebox');
-    assert.ok(r.ttlMs > 0 && r.cacheScope === 'public' && r.instructions.length > 50);
+    assert.ok(r.ttlMs > 0 && r.cacheScope === 'private' && r.instructions.length > 50);
   });
 
-  test('every list carries caching hints, tools for all, the rest for the caller', async () => {
-    for (const [method, scope] of [['tools/list', 'public'], ['prompts/list', 'private'], ['resources/list', 'private'], ['resources/templates/list', 'private']]) {
+  test('every list carries caching hints, for the caller alone', async () => {
+    for (const [method, scope] of [['tools/list', 'private'], ['prompts/list', 'private'], ['resources/list', 'private'], ['resources/templates/list', 'private']]) {
       const r = await result(modern(g, method));
       assert.equal(r.resultType, 'complete');
       assert.equal(r.cacheScope, scope, method);

@@ -119,8 +119,11 @@ describe('keys', () => {
     assert.ok(response(answer).id !== undefined && error);
     await refuses(modern(g, 'resources/read', { uri: `workspace://ws_${'0'.repeat(32)}/x` }, { key: runner }), 403, -32600, /files:read/);
     assert.deepEqual((await result(modern(g, 'resources/list', {}, { key: runner }))).resources, []);
-    // what all may cache does not depend on the key
-    assert.deepEqual(await result(modern(g, 'tools/list', {}, { key: reader })), await result(modern(g, 'tools/list')));
+    // the list has the tools that the key can call, and only the caller may cache it
+    const listed = await result(modern(g, 'tools/list', {}, { key: reader }));
+    const names = listed.tools.map((t) => t.name);
+    assert.ok(names.includes('read_file') && !names.includes('execute_python'), names.join());
+    assert.equal(listed.cacheScope, 'private');
     const session = await Legacy.open(g, { key: reader });
     await refuses(session.request('tools/call', { name: 'execute_python', arguments: { code: '1' } }), 403, -32600);
   });

@@ -4,6 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
+import { ALL, CORE } from '../../lib/mcp-scenario.mjs';
 import { Tools } from '../../lib/mcp-tools.mjs';
 
 let g, tools, other;
@@ -19,10 +20,9 @@ const fetchFile = (file) => g.call('GET', file.url);
 test('every tool says what it is, takes and gives', async () => {
   const core = new Tools(g, { path: '/mcp' });
   const listed = await core.list();
-  assert.deepEqual(listed.map((t) => t.name), ['execute_python', 'run_shell', 'generate_pdf_report', 'read_file',
-    'search_files', 'list_files', 'download_file', 'upload_file', 'reset_session', 'interrupt', 'list_sessions', 'check_approval']);
+  assert.deepEqual(listed.map((t) => t.name).sort(), [...CORE].sort());
   const all = await tools.list();
-  assert.equal(all.length, 23);
+  assert.deepEqual(all.map((t) => t.name).sort(), [...ALL].sort());
   for (const tool of all) {
     assert.ok(tool.title && tool.description.length > 80, tool.name);
     assert.equal(tool.inputSchema.type, 'object', tool.name);
@@ -56,9 +56,11 @@ test('python: output, value, files, and state that stays', async () => {
   assert.equal(file.change, 'created');
   assert.equal((await fetchFile(file)).text, 'a,b\n1,2\n');
   assert.equal(first.links[0].name, 'out.csv');
-  assert.equal(first.links[0].uri, file.uri);
+  assert.equal(first.links[0].uri, first._meta.files[0].uri);
   assert.equal(first._meta.container_id, data.session_id);
-  assert.equal(first._meta.files[0].id, file.file_id.replace('file_', 'cfile_'));
+  assert.equal(first._meta.files[0].id, first._meta.files[0].file_id.replace('file_', 'cfile_'));
+  assert.deepEqual(Object.keys(file), ['path', 'change', 'size', 'url']);
+  assert.match(first._meta.files[0].sha256, /^[0-9a-f]{64}$/);
   assert.equal(first._meta.files[0].path, 'sandbox:/mnt/data/out.csv');
   assert.equal((await fetchFile(first._meta.files[0])).text, 'a,b\n1,2\n');
 
@@ -117,7 +119,7 @@ test('long output keeps head and tail, and the whole is a file', async () => {
   assert.deepEqual(exact.data.truncated, [], '4,000 characters are shown');
   const over = await tools.ok('execute_python', { code: "print('A' + 'é' * 4000, end='Z')" });
   const [cut] = over.data.truncated;
-  assert.deepEqual({ ...cut, file: undefined }, { what: 'stdout', characters: 4002, left_out: 2, file: undefined });
+  assert.deepEqual({ ...cut, file: undefined }, { what: 'stdout', characters: 4002, bytes: 8002, left_out: 2, file: undefined });
   assert.match(over.data.stdout, /^Aé+\n\[… 2 characters are left out here; all of it is in \/mnt\/data\/\.glovebox\/outputs\/exec_[0-9a-f]+\.txt …\]\né+Z$/);
   assert.match(over.text, /2 characters are left out/);
   const file = over.data.files.find((f) => f.path === cut.file);
@@ -144,7 +146,7 @@ test('each way to end is told apart, with what to do', async () => {
   const after = await tools.ok('execute_python', { code: "'x' in globals()" });
   assert.equal(after.data.interpreter, 'new');
   assert.equal(after.data.result, 'False');
-  assert.match(after.text, /variables of earlier calls are gone/);
+  assert.match(after.text, /^The session's interpreter ended: variables of earlier executions are gone; files are kept\.\n/);
 });
 
 test('shell: its exit code is the verdict', async () => {
@@ -176,6 +178,51 @@ test('arguments at, below and above each limit', async () => {
   await tools.refused('read_file', { path: 'made.txt', limit: 2001 }, 'invalid_request', /'limit'/);
 });
 
+test('an unknown argument is answered with those that exist; 30.0 is an integer', async () => {
+  await tools.refused('run_shell', { command: 'ls', verbose: true }, 'invalid_request', /unknown field 'verbose'.*The fields are: command, session_id, timeout\./s);
+  const raw = (timeout) => fetch(`${g.url}/api/run`, { method: 'POST', headers: { authorization: `Bearer ${g.key}`, 'content-type': 'application/json' },
+    body: `{"code":"1","timeout_s":${timeout}}` });
+  assert.equal((await raw('30.0')).status, 200);
+  assert.equal((await raw('30.5')).status, 400);
+  assert.equal((await raw('3e400')).status, 400);
+});
+
+test('I1 the list of tools follows the scopes of the key, its words the network of the pool', async () => {
+  const { secret } = await g.ok('POST', '/api/keys', { scopes: ['files:read'] });
+  const reader = new Tools(g, { key: secret });
+  const names = (await reader.list()).map((t) => t.name);
+  assert.deepEqual(names, ['read_file', 'list_files', 'download_file', 'list_workspaces', 'search_workspace', 'file_history', 'conversation_files']);
+  const called = await reader.request('tools/call', { name: 'execute_python', arguments: { code: '1' } });
+  assert.match(called.error.message, /execute/);
+  const python = (await tools.list()).find((t) => t.name === 'execute_python');
+  assert.match(python.description, /There is no network, and nothing can be installed\./);
+  assert.doesNotMatch(python.description, /\{network\}/);
+});
+
+test('output beyond what is kept shows its true end and total', async () => {
+  const { data, text } = await tools.ok('execute_python', { code: "for i in range(400000): print(i)\nimport sys\nprint('ü' * 10, file=sys.stderr)" });
+  const total = Array.from({ length: 400000 }, (_, i) => String(i).length + 1).reduce((a, b) => a + b);
+  assert.ok(data.stdout.startsWith('0\n1\n2\n') && data.stdout.endsWith('399998\n399999\n'), data.stdout.slice(-200));
+  assert.match(data.stdout, new RegExp(`of ${total} bytes are left out here; the first \\d+ are in /mnt/data/`));
+  const [cut] = data.truncated;
+  assert.deepEqual([cut.what, cut.bytes], ['stdout', total]);
+  assert.ok(data.stdout.length < 4300, data.stdout.length);
+  assert.match(text, /399999/);
+  const short = await tools.ok('execute_python', { code: "print('y' * 5000)" });
+  assert.deepEqual([short.data.truncated[0].characters, short.data.truncated[0].bytes], [5001, 5001]);
+});
+
+test('answers with many files stay small, and deleted files have no link', async () => {
+  const many = await tools.ok('execute_python', { code: "import os\nos.makedirs('/mnt/data/many', exist_ok=True)\nfor i in range(200): open(f'/mnt/data/many/{i}.txt', 'w').write('x')" });
+  assert.equal(many.data.files.length, 100);
+  assert.ok(JSON.stringify(many.data).length < 25000, `${JSON.stringify(many.data).length} characters`);
+  const listed = await tools.ok('list_files', { path: 'many', limit: 200 });
+  assert.deepEqual(Object.keys(listed.data.files[0]), ['path', 'type', 'size', 'modified_at', 'url']);
+  const gone = await tools.ok('run_shell', { command: 'rm -r many' });
+  assert.ok(gone.data.files.every((f) => f.change === 'deleted' && !('url' in f)), JSON.stringify(gone.data.files[0]));
+  assert.deepEqual([gone.links.length, gone._meta.files.length], [0, 0]);
+});
+
 test('M2: a session of another tenant is none', async () => {
   const mine = await tools.ok('execute_python', { code: "open('/mnt/data/secret.txt', 'w').write('s')" });
   const id = mine.data.session_id;
@@ -203,7 +250,7 @@ test('M2: a key that may not, may not', async () => {
   await weak.ok('list_files', {});
   const writer = await g.ok('POST', '/api/keys', { tenant: 'default', scopes: ['files:read', 'files:write'] });
   const lone = new Tools(g, { key: writer.secret });
-  await lone.refused('upload_file', { path: 'a', text: 'b' }, 'forbidden', /may not make sessions/);
+  await lone.refused('upload_file', { path: 'a', text: 'b' }, 'forbidden', /may not create sessions/);
 });
 
 test('F1 F5: paths outside /mnt/data are refused with a sentence', async () => {
@@ -225,12 +272,13 @@ test('F1 F5: paths outside /mnt/data are refused with a sentence', async () => {
 test('read_file pages by lines', async () => {
   await tools.ok('execute_python', { code: "open('/mnt/data/long.txt', 'w').write(''.join(f'line {i}\\n' for i in range(1, 2501)) + 'end')" });
   const first = await tools.ok('read_file', { path: 'long.txt' });
-  assert.equal(first.data.lines, 2000);
+  assert.equal(first.data.lines, 500);
   assert.equal(first.data.total_lines, 2501);
-  assert.equal(first.data.next_offset, 2001);
+  assert.equal(first.data.next_offset, 501);
   assert.ok(first.data.text.startsWith('line 1\nline 2\n'));
-  assert.match(first.text, /go on with offset 2001/);
-  const rest = await tools.ok('read_file', { path: 'long.txt', offset: 2001 });
+  assert.match(first.text, /go on with offset 501/);
+  assert.equal((await tools.ok('read_file', { path: 'long.txt', limit: 2000 })).data.next_offset, 2001);
+  const rest = await tools.ok('read_file', { path: 'long.txt', offset: 2001, limit: 2000 });
   assert.equal(rest.data.lines, 501);
   assert.equal(rest.data.next_offset, null);
   assert.ok(rest.data.text.endsWith('line 2500\nend\n'));
@@ -296,7 +344,7 @@ test('list_files: folders, patterns, limits', async () => {
   assert.equal(some.data.more, true);
   await t.refused('list_files', { limit: 1001 }, 'invalid_request');
   const [file] = (await t.ok('list_files', { pattern: 'one.csv' })).data.files;
-  assert.match(file.url, /^\/api\/files\/file_/);
+  assert.match(file.url, new RegExp(`^${g.url}/api/files/file_`));
 });
 
 test('download_file: text and pictures inline when small, a link always', async () => {
@@ -411,7 +459,7 @@ test('the same tools where there is no rg and nothing is kept', async () => {
     const t = new Tools(bare, { conversation: 'bare' });
     const made = await t.ok('execute_python', { code: "open('/mnt/data/a.txt', 'w').write('one\\ntwo\\n')\nprint('x' * 5000)" });
     assert.equal(made.links.length, 0, 'there is nothing to link to');
-    assert.equal(made.data.files[0].url, null);
+    assert.equal(made.data.files[0].url, undefined);
     assert.equal((await t.ok('read_file', { path: 'a.txt' })).data.text, 'one\ntwo\n');
     const found = await t.ok('search_files', { pattern: 't.o', context: 1 });
     assert.deepEqual(found.data.lines.map((l) => [l.line, l.match]), [[1, false], [2, true]]);

@@ -9,7 +9,7 @@ import { after, before, describe, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 import { Glovebox, allProcesses, pool, until } from '../../lib/glovebox.mjs';
 import { connect } from '../../lib/mcp-clients.mjs';
-import { CORE, WORKSPACE, steps } from '../../lib/mcp-scenario.mjs';
+import { ALL, CORE, WORKSPACE, steps } from '../../lib/mcp-scenario.mjs';
 
 const PLAYS = [
   { generation: 1, era: 'legacy', transport: 'http' },
@@ -23,7 +23,7 @@ const PLAYS = [
 let g, cli;
 before(async () => {
   // Charts and reports need the larger image.
-  g = await Glovebox.start({ config: { pools: [pool({ runtime: 'standard' })] } });
+  g = await Glovebox.start({ config: { pools: [pool({ runtime: 'standard', hibernate: true, undo_points: 4 })] } });
   cli = new Cli(g);
 });
 after(async () => {
@@ -71,7 +71,7 @@ test('without a service: a client that probes with a process of its own, then st
 });
 
 describe('groups of tools', () => {
-  for (const [tools, wanted] of [['core', CORE], ['workspace', WORKSPACE], ['all', [...CORE, ...WORKSPACE]]])
+  for (const [tools, wanted] of [['core', CORE], ['workspace', WORKSPACE], ['all', ALL]])
     for (const transport of ['http', 'stdio'])
       test(`${tools} over ${transport}`, async () => {
         const w = await connect({ generation: 1, era: 'legacy', transport, server: g, env: cli.env, tools });

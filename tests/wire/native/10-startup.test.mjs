@@ -93,9 +93,9 @@ describe('one daemon', () => {
       assert.equal(bounds.at(-1), Infinity);
       assert.equal(buckets.at(-1).value, samples.find((s) => s.name.endsWith('_count')).value);
     }
-    assert.deepEqual(families.get('glovebox_sessions').samples.map((s) => s.labels.state), ['starting', 'idle', 'running', 'dormant']);
+    assert.deepEqual(families.get('glovebox_sessions').samples.map((s) => s.labels.state), ['starting', 'idle', 'running', 'dormant', 'hibernated']);
     assert.deepEqual(families.get('glovebox_executions_total').samples.map((s) => s.labels.outcome),
-      ['ok', 'error', 'timeout', 'oom', 'killed', 'limit', 'crashed', 'cancelled', 'denied', 'isolation_failed']);
+      ['ok', 'error', 'timeout', 'oom', 'killed', 'limit', 'crashed', 'cancelled', 'denied', 'isolation_failed', 'lost']);
     assert.deepEqual(families.get('glovebox_ready').samples.map((s) => s.labels.pool), ['default', 'second']);
     refused(await request(server, 'GET', '/metrics', { key: null }), 401, 'unauthenticated');
   });

@@ -37,14 +37,15 @@ test('a session has the fields, order and defaults documented', async () => {
   const made = await create({});
   assert.equal(made.status, 201);
   const s = made.body;
-  assert.deepEqual(Object.keys(s), ['id', 'name', 'identifier', 'pool', 'runtime', 'workspace', 'persistence', 'owner', 'sharing', 'state', 'network', 'limits', 'executions', 'queued', 'interpreters',
+  assert.deepEqual(Object.keys(s), ['id', 'name', 'identifier', 'pool', 'runtime', 'workspace', 'persistence', 'owner', 'owner_name', 'sharing', 'state', 'network', 'limits', 'memory', 'executions', 'queued', 'interpreters',
     'created_at', 'last_used_at', 'expires_at', 'cooldown_s', 'policy_version', 'metadata']);
   assert.match(s.id, /^sess_[0-9a-f]{32}$/);
   assert.match(s.workspace, /^ws_[0-9a-f]{32}$/);
   assert.match(s.owner, /^key_[0-9a-f]{32}$/);
-  assert.deepEqual({ ...s, id: 0, workspace: 0, owner: 0, created_at: 0, last_used_at: 0, expires_at: 0 }, {
-    id: 0, name: null, identifier: null, pool: 'default', runtime: 'minimal', workspace: 0, persistence: 'workspace', owner: 0, sharing: 'principal', state: 'idle', network: 'none',
+  assert.deepEqual({ ...s, id: 0, workspace: 0, owner: 0, owner_name: 0, created_at: 0, last_used_at: 0, expires_at: 0 }, {
+    id: 0, name: null, identifier: null, pool: 'default', runtime: 'minimal', workspace: 0, persistence: 'workspace', owner: 0, owner_name: 0, sharing: 'principal', state: 'idle', network: 'none',
     limits: { memory_bytes: 1024 * MiB, processes: 128, cores: 1, scratch_bytes: 1024 * MiB, scratch_inodes: 100000, descriptors: 1024 },
+    memory: { hibernates: false, bytes: 0, uncarried: [], image_bytes: 0, saved_at: null, lost: null, undo: 0, redo: 0 },
     executions: 0, queued: 0, interpreters: 1, created_at: 0, last_used_at: 0, expires_at: 0, cooldown_s: 1200, policy_version: 0, metadata: {},
   });
   for (const field of ['created_at', 'last_used_at', 'expires_at']) assert.match(s[field], TIME);
@@ -341,7 +342,9 @@ describe('a client that goes away', () => {
   const starts = async (one) => Number(/^glovebox_starts_total\{from="made"\} (\d+)/m.exec((await one.call('GET', '/metrics')).text)[1]);
 
   // Held while the sandbox is made: the process that makes it is stopped.
-  for (const [door, path, list] of [['native', '/api/sessions', '/api/sessions'], ['openai', '/v1/containers', '/v1/containers']])
+  // A container has a sandbox from the start only if it asks for a network.
+  for (const [door, path, list, body] of [['native', '/api/sessions', '/api/sessions', '{"name":"x"}'],
+    ['openai', '/v1/containers', '/v1/containers', '{"name":"x","network_policy":{"type":"disabled"}}']])
     test(`${door}: before its session is made leaves none behind, one that waits gets its own`, async () => {
       const one = await Glovebox.start({ config: { pools: [pool({ ready: 0 })] } });
       const { warden } = one.processes();
@@ -349,7 +352,7 @@ describe('a client that goes away', () => {
         await (await one.session()).delete(); // the image's first start is over
         process.kill(warden, 'SIGSTOP');
         const leaves = new AbortController();
-        const ask = (signal) => fetch(one.url + path, { method: 'POST', signal, body: '{"name":"x"}',
+        const ask = (signal) => fetch(one.url + path, { method: 'POST', signal, body,
           headers: { authorization: `Bearer ${one.key}`, 'content-type': 'application/json' } });
         const left = ask(leaves.signal).then(() => 'answered', () => 'gone');
         const stays = ask();

@@ -92,7 +92,7 @@ describe('identifier', () => {
   });
 
   test('R8: a refusal leaves the name free', async () => {
-    const first = await create({ identifier: 'a', pool: 'one' });
+    const first = await create({ identifier: 'a', pool: 'one', persistence: 'ephemeral' }); // or it would make room
     const full = await create({ identifier: 'b', pool: 'one' });
     refused(full, 429, 'overloaded');
     assert.ok(Number(full.headers['retry-after']) > 0);
@@ -144,6 +144,7 @@ test('final expiry: it is over by the clock, and only reading about it and delet
     ['POST', '/reset'], ['POST', '/refresh'], ['POST', '/interrupt'],
     ['GET', '/files'], ['GET', '/files/a.txt'], ['PUT', '/files/b.txt', 'b'], ['DELETE', '/files/a.txt'],
   ]) refused(await ask(method, at, body), 410, 'expired', /expired/);
+  assert.equal((await ask('POST', '/keepalive')).status, 200);
   // None of that was a use of it.
   const now = (await get(s.id, strict)).body;
   assert.equal(now.last_used_at, last.last_used_at);
@@ -200,7 +201,7 @@ print(json.dumps({"sha256": hashlib.sha256(b).hexdigest(), "used": (v.f_blocks -
     const s = new Session(server, made);
     assert.match(s.id, /^cntr_[0-9a-f]{48}$/);
     const native = await s.get();
-    assert.equal(native.interpreters, 1);
+    assert.deepEqual([native.state, native.interpreters], ['dormant', 0], 'a container gets a sandbox with its first execution');
     const files = await server.ok('GET', `/api/workspaces/${native.workspace}/files`);
     const [linked] = files.data;
     assert.equal(linked.sha256, sha256);
@@ -209,12 +210,12 @@ print(json.dumps({"sha256": hashlib.sha256(b).hexdigest(), "used": (v.f_blocks -
     assert.equal(inside.sha256, sha256);
     assert.ok(inside.used < used + (1 << 20), `scratch holds no copy: ${inside.used} of ${used}`);
     assert.equal(blobs().length, stored, 'and nothing was stored again');
+    assert.equal((await s.get()).interpreters, 1);
     assert.equal((await s.delete()).status, 204);
   });
 
   test('attached before the first execution they are linked, afterwards copied in', async () => {
-    const made = await container({ name: 'later' });
-    const s = new Session(server, made);
+    const s = await server.session({ name: 'later' }); // has a sandbox at once, unlike a container
     const attach = async () => {
       const answer = await request(server, 'POST', `/v1/containers/${s.id}/files`, { body: { file_id: file.file_id } });
       assert.ok(answer.status === 200 || answer.status === 201, answer.text);

@@ -99,9 +99,31 @@ test('what it is told to be it is', async () => {
   assert.equal(s.made.persistence, 'ephemeral');
   assert.equal(s.made.limits.memory_bytes, 256 * MiB);
   assert.ok(Math.abs(Date.parse(s.made.expires_at) - Date.parse(s.made.last_used_at) - 5000) <= 1000);
-  await server.session({ pool: 'own' });
+  await server.session({ pool: 'own' }); // ephemeral ones do not make room
   refused(await request(server, 'POST', '/api/sessions', { body: { pool: 'own' } }), 429, 'overloaded', /holds 2 sessions/);
   assert.equal((await remove('own')).status, 204);
+});
+
+test('a pool for long jobs: its own longest execution, at, below and above', async () => {
+  const made = await make({ name: 'jobs', ready_wanted: 0, max_timeout_s: 3600 });
+  assert.equal(made.status, 201, made.text);
+  assert.deepEqual([made.body.limits.python_timeout_max_s, made.body.limits.shell_timeout_max_s, made.body.limits.python_timeout_s], [3600, 3600, 120]);
+  const s = await server.session({ pool: 'jobs' });
+  const run = (timeout_s, language = 'python') => request(server, 'POST', `${s.path}/executions`, { body: { code: 'echo', language, timeout_s } });
+  for (const language of ['python', 'shell'])
+    for (const t of [901, 3599, 3600]) assert.equal((await run(t, language)).status, 200, `${t}`);
+  refused(await run(3601), 400, 'invalid_request', /timeout_s must be from 5 to 3600 in this pool/);
+  refused(await run(86401), 400, 'invalid_request', /timeout_s/);
+  // A single run, too; the other pools stay as they were.
+  const single = (body) => request(server, 'POST', '/api/run', { body: { code: 'print(1)', ...body } });
+  assert.equal((await single({ pool: 'jobs', timeout_s: 3600 })).body.stdout, '1\n');
+  refused(await single({ timeout_s: 901 }), 400, 'invalid_request', /from 5 to 900 in this pool/);
+  // A change is for the next session, and bounds the default as well.
+  const less = await change('jobs', { max_timeout_s: 60 });
+  assert.deepEqual([less.body.limits.python_timeout_max_s, less.body.limits.python_timeout_s], [60, 60]);
+  for (const value of [0, 4, 86401, '7', -1]) refused(await change('jobs', { max_timeout_s: value }), 400, 'invalid_request', /max_timeout_s/);
+  for (const value of [5, 86400]) assert.equal((await change('jobs', { max_timeout_s: value })).status, 200);
+  assert.equal((await remove('jobs')).status, 204);
 });
 
 test('numbers and names at, below and above their limits', async () => {

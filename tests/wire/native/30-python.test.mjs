@@ -23,16 +23,17 @@ const value = async (code) => {
 
 test('an execution has the fields and order documented', async () => {
   const one = await server.session();
-  const e = await one.python('print("out")\nimport sys\nprint("err", file=sys.stderr)\n40 + 2', { metadata: { why: 'because' } });
-  assert.deepEqual(Object.keys(e), ['id', 'session', 'language', 'status', 'outcome', 'stdout', 'stderr', 'truncated', 'result', 'displays',
-    'error', 'limit', 'warning', 'usage', 'workspace', 'commit', 'files', 'network', 'interpreter', 'interpreter_lost', 'repeats', 'created_at', 'started_at', 'finished_at', 'metadata']);
+  const code = 'print("out")\nimport sys\nprint("err", file=sys.stderr)\n40 + 2';
+  const e = await one.python(code, { metadata: { why: 'because' } });
+  assert.deepEqual(Object.keys(e), ['id', 'session', 'language', 'status', 'outcome', 'principal', 'principal_name', 'code', 'stdout', 'stderr', 'truncated', 'result', 'displays',
+    'error', 'limit', 'warning', 'usage', 'workspace', 'commit', 'files', 'network', 'interpreter', 'interpreter_lost', 'notice', 'repeats', 'created_at', 'started_at', 'finished_at', 'metadata']);
   assert.match(e.id, /^exec_[0-9a-f]{32}$/);
   assert.deepEqual({ ...e, id: 0, usage: 0, created_at: 0, started_at: 0, finished_at: 0 }, {
-    id: 0, session: one.id, language: 'python', status: 'completed', outcome: 'ok', stdout: 'out\n', stderr: 'err\n',
+    id: 0, session: one.id, language: 'python', status: 'completed', outcome: 'ok', principal: (await server.ok('GET', '/api/me')).id, principal_name: 'admin', code, stdout: 'out\n', stderr: 'err\n',
     truncated: { stdout: false, stderr: false, displays: false }, result: { 'text/plain': '42' }, displays: [], error: null, limit: null, warning: null,
     usage: 0, workspace: one.made.workspace, commit: null,
     files: { created: [], modified: [], deleted: [], renamed: [], conflicts: [], refused: [], skipped: [], not_kept: 0, truncated: false },
-    network: { mode: 'none', blocked: [], allowed: [], truncated: false }, interpreter: 'fresh', interpreter_lost: false, repeats: 0,
+    network: { mode: 'none', blocked: [], allowed: [], truncated: false }, interpreter: 'fresh', interpreter_lost: false, notice: null, repeats: 0,
     created_at: 0, started_at: 0, finished_at: 0, metadata: { why: 'because' },
   });
   assert.deepEqual(Object.keys(e.usage), ['wall_ms', 'cpu_ms', 'peak_memory_bytes']);
@@ -308,14 +309,15 @@ test('nothing of ours is in the namespace or the environment', async () => {
   await one.delete();
 });
 
-test('an unknown execution is 404, and finished ones can be fetched until pushed out', async () => {
+test('an unknown execution is 404, and finished ones can be fetched, from the store once there are many', async () => {
   refused(await request(server, 'GET', '/api/executions/exec_00000000000000000000000000000000'), 404, 'not_found');
   refused(await request(server, 'GET', '/api/executions/nonsense'), 404, 'not_found');
   const one = await server.session();
   const first = await one.python('1');
   for (let i = 0; i < 101; i++) await one.python('1');
-  refused(await request(server, 'GET', `/api/executions/${first.id}`), 404, 'not_found');
+  assert.deepEqual(await server.ok('GET', `/api/executions/${first.id}`), first);
   await one.delete();
+  refused(await request(server, 'GET', `/api/executions/${first.id}`), 404, 'not_found');
 });
 
 test('a hundred executions leave the session as it was', async () => {

@@ -38,23 +38,6 @@ async function loses(code, check, language = 'python') {
 }
 
 describe('R9 the interpreter goes', () => {
-  test('by sys.exit', () => loses('import sys\nprint("bye")\nsys.exit()', (e) => {
-    assert.equal(e.outcome, 'ok');
-    assert.equal(e.stdout, 'bye\n');
-    assert.equal(e.error, null);
-  }));
-
-  test('by sys.exit with a status', () => loses('import sys; sys.exit(3)', (e) => {
-    assert.equal(e.outcome, 'error');
-    assert.equal(e.error.name, 'SystemExit');
-    assert.match(e.error.message, /3/);
-  }));
-
-  test('by sys.exit with words', () => loses('raise SystemExit("words")', (e) => {
-    assert.equal(e.outcome, 'error');
-    assert.match(e.stderr, /words/);
-  }));
-
   test('by os._exit', () => loses('import os\nprint("out")\nos._exit(7)', (e) => {
     assert.equal(e.outcome, 'crashed');
     assert.equal(e.stdout, 'out\n');
@@ -114,6 +97,37 @@ describe('R9 the interpreter goes', () => {
     assert.equal(e.interpreter_lost, false);
     await s.delete();
   });
+});
+
+describe('R9 the cell ends and the interpreter stays', () => {
+  async function keeps(code, check) {
+    const s = await server.session();
+    await s.python('import sys; x = 1');
+    const e = await s.python(code);
+    check(e);
+    assert.equal(e.interpreter_lost, false, JSON.stringify(e));
+    const next = await s.python('x');
+    assert.equal(next.interpreter, 'same');
+    assert.equal(next.result['text/plain'], '1');
+    await s.delete();
+  }
+
+  for (const code of ['sys.exit()', 'exit()', 'quit(0)', 'raise SystemExit'])
+    test(`by ${code}`, () => keeps(`print("bye")\n${code}\nprint("no")`, (e) => {
+      assert.equal(e.outcome, 'ok');
+      assert.equal(e.stdout, 'bye\n');
+      assert.equal(e.error, null);
+    }));
+
+  test('by sys.exit with a status', () => keeps('sys.exit(3)', (e) => {
+    assert.equal(e.outcome, 'error');
+    assert.deepEqual(e.error, { name: 'SystemExit', message: 'exit status 3', traceback: ['SystemExit: exit status 3'] });
+  }));
+
+  test('by sys.exit with words', () => keeps('sys.exit("words")', (e) => {
+    assert.equal(e.outcome, 'error');
+    assert.deepEqual([e.error.name, e.error.message], ['SystemExit', 'words']);
+  }));
 });
 
 test('R9 a descriptor closed is not the end: 0, 1 and 2 come back', async () => {

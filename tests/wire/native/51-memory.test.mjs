@@ -13,7 +13,7 @@ const GiB = 1024 * MiB;
 async function serving(config, fn) {
   const server = await Glovebox.start({ config: { pools: [pool({ ready: 0 })], ...config } });
   try {
-    await fn(server, (memory_bytes) => server.call('POST', '/api/sessions', { limits: { memory_bytes } }));
+    await fn(server, (memory_bytes) => server.call('POST', '/api/sessions', { limits: { memory_bytes }, persistence: 'ephemeral' })); // they cannot sleep to make room
   } finally {
     await stop(server);
   }

@@ -31,7 +31,8 @@ test('every tenant sees its own, with limits, use and when it begins anew', asyn
   const a = await g.tenant('sees');
   const before = await quotas(a);
   assert.deepEqual(Object.keys(before), ['live_sessions', 'executions', 'memory_bytes', 'creations_per_s', 'executions_per_hour',
-    'cpu_s_per_hour', 'egress_bytes_per_day', 'output_tokens_per_hour', 'storage_bytes']);
+    'cpu_s_per_hour', 'egress_bytes_per_day', 'output_tokens_per_hour', 'model_tokens_per_day',
+    'model_microcents_per_day', 'key_model_tokens_per_day', 'key_model_microcents_per_day', 'storage_bytes']);
   assert.equal(before.executions.limit, 2);
   assert.equal(before.memory_bytes.limit, null);
   const s = await g.session({}, a);
@@ -75,15 +76,15 @@ test('only operators see others and set any; what they say is checked and record
 test('R8 live sessions and memory: at the limit, above it, and given back', async () => {
   const a = await g.tenant('held');
   await set('held', { live_sessions: 2 });
-  const one = await g.session({}, a);
-  await g.session({}, a);
+  const one = await g.session({ persistence: 'ephemeral' }, a);
+  await g.session({ persistence: 'ephemeral' }, a);
   refused(await g.call('POST', '/api/sessions', {}, a), 'live_sessions', 2);
   await one.delete();
-  const again = await g.session({ limits: { memory_bytes: 256 << 20 } }, a);
+  const again = await g.session({ persistence: 'ephemeral', limits: { memory_bytes: 256 << 20 } }, a);
   await again.delete();
   const granted = (await quotas(a)).memory_bytes.used;
   await set('held', { live_sessions: 0, memory_bytes: granted + (256 << 20) });
-  await g.session({ limits: { memory_bytes: 256 << 20 } }, a);
+  await g.session({ persistence: 'ephemeral', limits: { memory_bytes: 256 << 20 } }, a);
   refused(await g.call('POST', '/api/sessions', { limits: { memory_bytes: 64 << 20 } }, a), 'memory_bytes', granted + (256 << 20));
 });
 
@@ -139,8 +140,9 @@ test('R8 storage: the tenant\'s own limit holds and is named', async () => {
 test('R8 every door says it in its own words', async () => {
   const a = await g.tenant('doors');
   await set('doors', { live_sessions: 1 });
-  const s = await g.session({}, a);
-  const openai = await g.call('POST', '/v1/containers', { name: 'x' }, a);
+  const s = await g.session({ persistence: 'ephemeral' }, a);
+  // A container has no sandbox until one is needed; a network needs one.
+  const openai = await g.call('POST', '/v1/containers', { name: 'x', network_policy: { type: 'disabled' } }, a);
   assert.equal(openai.status, 429, openai.text);
   assert.equal(openai.body.error.code, 'rate_limit_exceeded');
   assert.ok(openai.body.error.message.includes('sessions are awake'));

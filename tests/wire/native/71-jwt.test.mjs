@@ -238,6 +238,11 @@ describe('tokens of an issuer', () => {
     const acts = trail.data.map(({ actor, action }) => `${actor} ${action}`);
     assert.ok(acts.includes(`${made.body.owner} workspace.create`), acts.join());
     assert.ok(acts.includes(`${guest.body.owner} workspace.claim`), acts.join());
+    // By name, too, as the newest token has it.
+    assert.equal(trail.data.find((e) => e.action === 'workspace.create').actor_name, 'owner');
+    await request(g, 'GET', path, { key: rsa.token({ sub: 'owner', preferred_username: 'ada@contoso.example' }) });
+    const later = await g.ok('GET', `/api/audit?tenant=contoso&workspace=${made.body.id}`);
+    assert.equal(later.data.find((e) => e.action === 'workspace.create').actor_name, 'ada@contoso.example');
   });
 
   test('sessions of a token live on with the next one', async () => {
@@ -246,6 +251,9 @@ describe('tokens of an issuer', () => {
     const path = `/api/sessions/${made.body.id}`;
     const ran = await request(g, 'POST', `${path}/executions`, { key: rsa.token({ sub: 'worker', x: 2 }), body: { code: 'print(1)' } });
     assert.equal(ran.status, 200, ran.text);
+    const evidence = () => request(g, 'GET', '/api/evidence', { key: rsa.token({ sub: 'worker', x: 3 }) });
+    const row = await until(async () => (await evidence()).body.data.find((r) => r.execution === ran.body.id), { what: 'evidence' });
+    assert.deepEqual([row.key, row.key_name], [made.body.owner, 'worker']);
     refused(await request(g, 'GET', path, { key: rsa.token({ sub: 'worker', tid: 'fabrikam' }) }), 404);
     assert.equal((await request(g, 'DELETE', path, { key: rsa.token({ sub: 'worker' }) })).status, 204);
   });

@@ -52,6 +52,7 @@ describe('a service without a policy file', () => {
     const { data } = list.body;
     assert.deepEqual([data.length, data[0].version, 'text' in data[0]], [1, second.body.version, false]);
     const old = await request(server, 'GET', `/api/policy/versions/${first.body.version}`);
+    for (const v of [first.body, data[0], old.body, now]) assert.deepEqual([v.by.slice(0, 4), v.by_name], ['key_', 'admin']);
     assert.match(old.body.text, /"name":"a"/);
     for (const number of ['0', '999', '-1', 'x', '1x']) refused(await request(server, 'GET', `/api/policy/versions/${number}`), 404, 'not_found');
     assert.ok((await trail(server, 'policy.put')).length >= 2);
@@ -418,7 +419,7 @@ describe('a service with a policy file', () => {
     assert.equal((await session.python('print(1)')).outcome, 'ok');
     writeFileSync(file, 'version: 1\nrules: [{name: no-python, match: {language: python}, then: deny}]\n');
     const again = await request(server, 'POST', '/api/policy/reload');
-    assert.deepEqual([again.status, again.body.version, again.body.by], [200, 2, 'file']);
+    assert.deepEqual([again.status, again.body.version, again.body.by, again.body.by_name], [200, 2, 'file', null]);
     assert.equal((await session.python('print(1)')).outcome, 'denied');
     writeFileSync(file, 'version: 1\n  nonsense');
     refused(await request(server, 'POST', '/api/policy/reload'), 400, 'invalid_request');

@@ -5,7 +5,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { readFileSync, readdirSync } from 'node:fs';
-import { Glovebox, pool, sleep, until } from '../../lib/glovebox.mjs';
+import { Glovebox, Session, pool, processOnly, sleep, until } from '../../lib/glovebox.mjs';
 import { Outside } from '../../lib/outside.mjs';
 import { refused, request, stop } from '../../lib/wire.mjs';
 
@@ -113,6 +113,24 @@ describe('a network', () => {
     assert.notEqual((await reach(none, http()))[0], 200);
   });
 
+  test('E1: of a branch is that of the session, not more and not less', processOnly('its memory is not ours to copy'), async () => {
+    const branchOf = async (s) => new Session(server, (await server.ok('POST', `${s.path}/branch`, {})).sessions[0]);
+    const none = await server.session({ pool: 'listed', network: { mode: 'none' } });
+    await none.out('x = 1');
+    const shut = await branchOf(none);
+    assert.equal((await shut.get()).network, 'none');
+    assert.notEqual((await reach(shut, http()))[0], 200);
+    const some = await server.session({ network: allow({ host: OTHER, ports: [world.port] }) });
+    await some.out('x = 1');
+    const other = await branchOf(some);
+    assert.equal((await other.get()).network, 'allowlist');
+    assert.equal((await reach(other, http(OTHER)))[0], 200);
+    assert.equal((await reach(other, http()))[0], 403);
+    const usual = await server.session({ pool: 'listed' });
+    await usual.out('x = 1');
+    assert.equal((await reach(await branchOf(usual), http()))[0], 200);
+  });
+
   test('E4: is lost with the proxy, and comes back with a new one', async () => {
     const s = await server.session({ network: allow(here()) });
     assert.equal((await reach(s, http()))[0], 200);
@@ -150,13 +168,13 @@ describe('who may have one', () => {
     const s = await server.session();
     const opened = await put(s, { mode: 'open' });
     assert.equal(opened.status, 200);
-    assert.match(opened.body.warning, /nobody has read/);
+    assert.match(opened.body.warning, /untrusted code/);
     assert.equal((await reach(s, http(OTHER)))[0], 200);
     assert.match(server.log, /session_egress_open/);
     const { data } = await server.ok('GET', `/api/audit?object=${s.id}&action=session.network`);
     assert.equal(data[0].after, 'open');
     const made = await server.ok('POST', '/api/sessions', { network: { mode: 'open' } });
-    assert.match(made.warning, /nobody has read/);
+    assert.match(made.warning, /untrusted code/);
     await until(() => server.log.includes(`session_egress_open session="${made.id}"`), { what: 'the log says so' });
     await until(async () => (await server.ok('GET', `/api/audit?object=${made.id}&action=session.network`)).data.length === 1, { what: 'the trail says so' });
   });

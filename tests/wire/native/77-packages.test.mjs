@@ -73,6 +73,9 @@ describe('packages', () => {
     const [kept] = (await server.ok('GET', `${s.path}/network`)).installed;
     assert.deepEqual({ ...kept, at: 0 }, { name: 'plain', version: '1.0', sha256: hashes.plain1, at: 0 });
     await until(async () => (await server.ok('GET', `/api/audit?object=${s.id}&action=package.install`)).data.length === 1, { what: 'the trail has it' });
+    const { checks } = await server.ok('GET', `/api/executions/${ran.id}/evidence`);
+    assert.deepEqual(checks.filter((c) => c.action === 'package' && c.about === 'plain 1.0').map((c) => [c.verdict, c.rule, c.layer])[0],
+      ['allow', 'plain', 'global'], JSON.stringify(checks));
   });
 
   test('in the same cell that installs them', async () => {

@@ -25,8 +25,8 @@ after(() => stop(server));
 
 const make = (spec = {}, who = 'agent') => Workspace.create(server, spec, keys[who].secret);
 const call = (who, method, path, body) => request(server, method, path, { body, key: keys[who].secret });
-const NAMES = ['id', 'name', 'tenant', 'owner', 'role', 'created_at', 'updated_at', 'deleted_at', 'purge_at', 'head', 'commits', 'files',
-  'bytes', 'stored_bytes', 'quota_bytes', 'retention', 'legal_hold'];
+const NAMES = ['id', 'name', 'tenant', 'owner', 'owner_name', 'role', 'created_at', 'updated_at', 'deleted_at', 'purge_at', 'head', 'commits', 'files',
+  'bytes', 'stored_bytes', 'quota_bytes', 'retention', 'legal_hold', 'intelligence'];
 
 describe('plain use', () => {
   test('create, look, rename, list', async () => {

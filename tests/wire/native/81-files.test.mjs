@@ -35,7 +35,7 @@ describe('plain use', () => {
     assert.deepEqual(Object.keys(made.body), [...FILE, 'commit', 'change']);
     const f = made.body;
     assert.deepEqual([f.path, f.size, f.sha256, f.number, f.change, f.workspace], ['a/b/data.bin', 6, sha256(bytes), 1, 'created', ws.id]);
-    assert.deepEqual([f.url, f.sandbox_path], [`/api/files/${f.file_id}/content?version=${f.version}`, 'sandbox:/mnt/data/a/b/data.bin']);
+    assert.deepEqual([f.url, f.sandbox_path], [`${server.url}/api/files/${f.file_id}/content?version=${f.version}`, 'sandbox:/mnt/data/a/b/data.bin']);
     assert.equal(made.headers.etag, `"${f.sha256}"`);
     const got = await ws.get('a/b/data.bin');
     assert.deepEqual(got.bytes, bytes);

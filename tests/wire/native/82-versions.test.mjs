@@ -16,7 +16,7 @@ before(async () => {
 after(() => stop(server));
 
 const fresh = () => Workspace.create(server);
-const VERSION = ['workspace', 'commit', 'number', 'at', 'kind', 'author', 'session', 'execution', 'language', 'conversation', 'message', 'note', 'change', 'path', 'from',
+const VERSION = ['workspace', 'commit', 'number', 'at', 'kind', 'author', 'author_name', 'session', 'execution', 'language', 'conversation', 'message', 'note', 'change', 'path', 'from',
   'file_id', 'version', 'version_number', 'from_version', 'size', 'sha256', 'mime_type', 'url', 'available'];
 
 describe('history', () => {

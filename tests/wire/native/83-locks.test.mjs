@@ -26,7 +26,7 @@ describe('a lock', () => {
     const w = await make();
     const made = await lock(w, { path: 'a/b.txt', ttl_s: 60, label: 'editing' });
     assert.equal(made.status, 201);
-    assert.deepEqual(Object.keys(made.body), ['id', 'path', 'holder', 'session', 'label', 'fence', 'acquired_at', 'expires_at', 'token']);
+    assert.deepEqual(Object.keys(made.body), ['id', 'path', 'holder', 'holder_name', 'session', 'label', 'fence', 'acquired_at', 'expires_at', 'token']);
     const l = made.body;
     assert.deepEqual([l.path, l.holder, l.session, l.label, l.fence], ['a/b.txt', keys.a.id, null, 'editing', 1]);
     assert.ok(Math.abs(Date.parse(l.expires_at) - Date.now() - 60_000) < 5000);

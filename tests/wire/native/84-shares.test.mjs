@@ -33,8 +33,8 @@ const basic = (password) => ({ authorization: `Basic ${Buffer.from(`anyone:${pas
 describe('a link to a file', () => {
   test('gives the file to anybody who has it, inert', async () => {
     const s = await share({ path: 'pub/a.txt' });
-    assert.deepEqual(Object.keys(s), ['id', 'workspace', 'path', 'version', 'mode', 'has_password', 'downloads', 'max_downloads', 'created_by', 'created_at', 'expires_at', 'revoked_at', 'url']);
-    assert.match(s.url, /^\/s\/[0-9a-f]{64}$/);
+    assert.deepEqual(Object.keys(s), ['id', 'workspace', 'path', 'version', 'mode', 'has_password', 'downloads', 'max_downloads', 'created_by', 'created_by_name', 'created_at', 'expires_at', 'revoked_at', 'url']);
+    assert.match(s.url, new RegExp(`^${server.url}/s/[0-9a-f]{64}$`));
     assert.deepEqual([s.mode, s.has_password, s.downloads, s.max_downloads, s.expires_at], ['read', false, 0, 0, null]);
     const got = await visit('GET', s.url);
     assert.deepEqual([got.status, got.text, got.headers.etag], [200, 'alpha', `"${sha256('alpha')}"`]);
@@ -112,7 +112,7 @@ describe('a password', () => {
 
   // From another address of this machine.
   const from = (address, url, password) => new Promise((done, fail) => {
-    http.get(server.url + url, { localAddress: address, agent: false, headers: { 'x-share-password': password } },
+    http.get(url, { localAddress: address, agent: false, headers: { 'x-share-password': password } },
       (response) => { response.resume(); response.on('end', () => done({ status: response.statusCode, wait: Number(response.headers['retry-after']) })); }).on('error', fail);
   });
   const wrongOnes = async (s) => (await request(server, 'GET', `/api/audit?object=${s.id}&limit=500`)).body.data
@@ -228,7 +228,108 @@ describe('making links', () => {
     const s = await share({ path: 'pub/a.txt' });
     await visit('GET', s.url);
     await sleep(100);
-    assert.ok(!server.log.includes(s.url.slice(3)));
+    assert.ok(!server.log.includes(s.url.split('/s/')[1]));
     assert.match(server.log, /\/s\/\{secret\}/);
+  });
+});
+
+describe('a short-lived link to one version', () => {
+  const link = (file, body, options = {}) => request(server, 'POST', `/api/files/${file}/link`, { body, ...options });
+
+  test('fetches that version without a key, for an hour unless it says otherwise', async () => {
+    const one = await w.write('linked.txt', 'one');
+    const made = await link(one.file_id);
+    assert.equal(made.status, 201, made.text);
+    assert.deepEqual([made.body.version, made.body.path, made.body.mode], [one.version, 'linked.txt', 'read']);
+    assert.equal(Date.parse(made.body.expires_at) - Date.parse(made.body.created_at), 3600_000);
+    await w.write('linked.txt', 'two');
+    assert.equal(await (await fetch(made.body.url)).text(), 'one');
+    const old = await link(one.file_id, { version: one.version, expires_in_s: 86400 });
+    assert.equal(await (await fetch(old.body.url)).text(), 'one');
+    assert.equal(await (await fetch((await link(one.file_id)).body.url)).text(), 'two');
+    for (const body of [{ expires_in_s: 86401 }, { expires_in_s: 0 }, { other: 1 }]) refused(await link(one.file_id, body), 400);
+    refused(await link(unknownId('file')), 404, 'not_found');
+    refused(await link('nonsense'), 404, 'not_found');
+    refused(await link(one.file_id, { version: `ver_${'0'.repeat(40)}` }), 404, 'not_found');
+    const short = await link(one.file_id, { expires_in_s: 1 });
+    await sleep(1100);
+    refused(await visit('GET', short.body.url), 404, 'not_found');
+    assert.equal((await request(server, 'DELETE', `/api/shares/${made.body.id}`)).status, 204);
+    refused(await visit('GET', made.body.url), 404, 'not_found');
+    const events = (await request(server, 'GET', `/api/audit?object=${made.body.id}&limit=100`)).body.data.map((e) => e.action);
+    for (const action of ['share.create', 'share.visit', 'share.revoke']) assert.ok(events.includes(action), `${action}: ${events}`);
+  });
+});
+
+describe('a link to upload one file', () => {
+  const put = (url, body, options = {}) => visit('PUT', url, { body, ...options });
+  const upload = (path, more = {}) => share({ path, mode: 'upload', ...more });
+  const form = (bytes, filename = 'user.bin') => {
+    const boundary = 'x'.repeat(20);
+    return { headers: { 'content-type': `multipart/form-data; boundary=${boundary}` },
+      body: Buffer.concat([Buffer.from(`--${boundary}\r\nContent-Disposition: form-data; name="file"; filename="${filename}"\r\n\r\n`), Buffer.from(bytes), Buffer.from(`\r\n--${boundary}--\r\n`)]) };
+  };
+
+  test('takes one file at its path by PUT, then ends; gives nothing to read', async () => {
+    const s = await upload('in/new.bin');
+    assert.deepEqual([s.mode, s.max_downloads, s.downloads], ['upload', 1, 0]);
+    assert.equal(Date.parse(s.expires_at) - Date.parse(s.created_at), 3600_000);
+    refused(await visit('GET', `${s.url}/in/new.bin`), 403, 'forbidden');
+    refused(await put(`${s.url}/elsewhere`, 'x'), 404, 'not_found');
+    const bytes = randomBytes(100_000);
+    const made = await put(s.url, bytes);
+    assert.deepEqual([made.status, made.body.sha256], [201, sha256(bytes)]);
+    assert.equal(sha256((await request(server, 'GET', `/api/workspaces/${w.id}/files/in/new.bin`)).bytes), sha256(bytes));
+    refused(await put(s.url, 'again'), 404, 'not_found');
+    refused(await visit('GET', s.url), 404, 'not_found');
+    const events = (await request(server, 'GET', `/api/audit?actor=${s.id}&limit=100`)).body.data.map((e) => e.action);
+    assert.ok(events.includes('share.put'), `${events}`);
+    // Once is once, although the same bytes change nothing.
+    const same = await upload('in/new.bin');
+    assert.equal((await put(same.url, bytes)).status, 200);
+    refused(await put(same.url, bytes), 404, 'not_found');
+    const answers = await Promise.all(Array.from({ length: 8 }, ((url) => (_, i) => put(url, `race ${i}`))((await upload('in/race')).url)));
+    assert.deepEqual(answers.map((a) => a.status).sort(), [201, 404, 404, 404, 404, 404, 404, 404]);
+  });
+
+  test('has a page with a form that can do nothing else', async () => {
+    const s = await upload('in/<b>form.bin');
+    const page = await visit('GET', s.url, { headers: { accept: 'text/html' } });
+    assert.deepEqual([page.status, page.headers['content-type']], [200, 'text/html; charset=utf-8']);
+    assert.equal(page.headers['content-security-policy'], "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'");
+    assert.equal(page.headers['referrer-policy'], 'no-referrer');
+    assert.match(page.text, /<form method="post" enctype="multipart\/form-data">/);
+    assert.doesNotMatch(page.text, /<b>|script/);
+    assert.equal((await visit('GET', s.url)).status, 200, 'looking does not use it up');
+    refused(await visit('POST', s.url, { body: 'x' }), 400);
+    refused(await visit('POST', s.url, form('', '')), 400);
+    const sent = form('from a browser', '../../etc/passwd');
+    const done = await visit('POST', s.url, { ...sent, headers: { ...sent.headers, accept: 'text/html,*/*' } });
+    assert.equal(done.status, 201);
+    assert.match(done.text, /The file was stored/);
+    assert.equal((await request(server, 'GET', `/api/workspaces/${w.id}/files/in/${encodeURIComponent('<b>form.bin')}`)).text, 'from a browser');
+    refused(await visit('POST', s.url, form('x')), 404, 'not_found');
+    const json = await visit('POST', (await upload('in/j')).url, form('x'));
+    assert.deepEqual([json.status, json.body.size], [201, 1]);
+  });
+
+  test('has limits: size, time, path, locks, revocation', async () => {
+    const s = await upload('in/limits');
+    refused(await put(s.url, Buffer.alloc(2 * 1024 * 1024 + 1)), 413, 'too_large');
+    assert.equal((await put(s.url, Buffer.alloc(2 * 1024 * 1024))).status, 201, 'a failure does not use it up');
+    for (const bad of [{ expires_in_s: 86401 }, { max_downloads: 2 }, { version: 'ver_x' }, { path: 'folder/' }, { path: '' }])
+      refused(await request(server, 'POST', '/api/shares', { body: { workspace: w.id, path: 'in/x', mode: 'upload', ...bad } }), 400);
+    assert.ok(await upload('in/x', { expires_in_s: 86400 }));
+    const short = await upload('in/x', { expires_in_s: 1 });
+    const revoked = await upload('in/x');
+    assert.equal((await request(server, 'DELETE', `/api/shares/${revoked.id}`)).status, 204);
+    await sleep(1100);
+    for (const gone of [short, revoked]) refused(await put(gone.url, 'x'), 404, 'not_found');
+    assert.equal((await request(server, 'POST', `/api/workspaces/${w.id}/locks`, { body: { path: 'in/locked' } })).status, 201);
+    refused(await put((await upload('in/locked')).url, 'x'), 423, 'locked');
+    refused(await visit('POST', (await share({ path: 'pub/a.txt' })).url, form('x')), 403, 'forbidden');
+    const guarded = await upload('in/guarded', { password: 'secret' });
+    refused(await put(guarded.url, 'x'), 401, 'unauthenticated');
+    assert.equal((await put(guarded.url, 'x', { headers: { 'x-share-password': 'secret' } })).status, 201);
   });
 });

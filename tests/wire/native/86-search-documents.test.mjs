@@ -4,7 +4,7 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
 import { Glovebox, pool, until } from '../../lib/glovebox.mjs';
-import { stop } from '../../lib/wire.mjs';
+import { request, stop } from '../../lib/wire.mjs';
 
 let server;
 let s;
@@ -71,7 +71,7 @@ describe('documents', () => {
   test('F9 their text is found, with its page, sheet or slide', async () => {
     assert.equal(await s.out(MAKE), 'made');
     await settled();
-    assert.deepEqual(await state(), { ready: 5, pending: 0, failed: 0, names_only: 0, behind_ms: 0 });
+    assert.deepEqual(await state(), { ready: 5, pending: 0, failed: 0, names_only: 0, behind_ms: 0, passages: 0, uncut: 0, trained_at: null });
     assert.deepEqual(await places('walrus'), ['report.pdf@1']);
     assert.deepEqual(await places('muller clause'), ['report.pdf@2']);
     assert.deepEqual(await places('heron'), ['letter.docx@2', 'report.pdf@3']);
@@ -88,6 +88,20 @@ describe('documents', () => {
     assert.equal(hit.line, null);
     assert.equal(hit.snippet, 'third page \u2068heron\u2069');
     assert.equal(hit.mime_type, 'application/pdf');
+  });
+
+  test('a question is answered with the page of its document', async () => {
+    const [{ workspace }] = await find('heron', '&type=pdf');
+    assert.equal((await request(server, 'PATCH', `/api/workspaces/${workspace}`, { body: { intelligence: true } })).status, 200);
+    let got;
+    await until(async () => {
+      got = (await request(server, 'POST', '/api/ask', { body: { question: 'on which page is the heron of the report?\nsay: There [1].', model: 'echo', prefix: 'report' } })).body;
+      return got.citations?.length;
+    }, { ms: 20_000, what: 'a citation' });
+    const [c] = got.citations;
+    assert.deepEqual([c.path, c.page, c.line, c.line_end], ['report.pdf', 3, null, null]);
+    assert.match(c.text, /third page heron/);
+    assert.equal((await request(server, 'PATCH', `/api/workspaces/${workspace}`, { body: { intelligence: false } })).status, 200);
   });
 
   test('a new version is read again, a rename is not', async () => {

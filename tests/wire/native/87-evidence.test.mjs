@@ -47,7 +47,7 @@ describe('one page', () => {
     const me = (await server.ok('GET', '/api/keys')).data[0].id;
     assert.deepEqual([page.who.tenant, page.who.key, page.who.door, page.who.source], ['default', me, 'native', '127.0.0.1']);
     assert.match(page.who.request, /^req_/);
-    assert.deepEqual(page.trigger, { conversation: 'conv-1', message: 'msg-7', metadata });
+    assert.deepEqual(page.trigger, { conversation: 'conv-1', message: 'msg-7', by: 'client', prompt: null, metadata });
     assert.deepEqual(page.code, { language: 'python', bytes: Buffer.byteLength(code), sha256: sha256(code), kept: true });
     assert.equal(page.code_text, code);
     assert.deepEqual(page.files.mounted, { workspace: w.id, commit: put.commit, commit_seq: 1 });
@@ -61,7 +61,7 @@ describe('one page', () => {
     assert.deepEqual([page.connections.blocked, page.connections.allowed, page.escalated, page.repeats], [[], [], false, 0]);
     assert.ok(page.started_at >= page.created_at && page.finished_at >= page.started_at);
     assert.ok(page.usage.peak_memory_bytes > 0 && page.usage.output_bytes >= 7);
-    assert.match(page.isolation, /namespaces.*seccomp/);
+    assert.match(page.isolation, /^process: namespaces.*seccomp/);
     // The next one sees what this one made.
     const next = await evidence((await session.python('1')).id);
     assert.deepEqual(next.files.mounted, { workspace: w.id, commit: page.files.commit, commit_seq: 2 });
@@ -170,5 +170,25 @@ test('where code is not to be kept, its hash is', async () => {
     assert.deepEqual([page.code_text, page.code.kept, page.code.sha256], [null, false, sha256('print("do not keep me")')]);
   } finally {
     await stop(quiet);
+  }
+});
+
+test('every check of policy is listed, and output where it is configured', async () => {
+  const keeping = await Glovebox.start({ config: { ...config, evidence_output_bytes: 16 } });
+  try {
+    const rules = 'version: 1\nrules: [{name: python-ok, match: {language: python}, then: allow}]\n'
+      + 'tenants: {default: {rules: [{name: ours, match: {action: execute}, then: allow}]}}\n';
+    const put = await request(keeping, 'PUT', '/api/policy', { body: rules, headers: { 'content-type': 'application/yaml' } });
+    assert.equal(put.status, 200, put.text);
+    const e = await keeping.run('print("0123456789")\n"a result that is cut"');
+    const page = await keeping.ok('GET', `/api/executions/${e.id}/evidence`);
+    assert.deepEqual(page.checks.map((c) => [c.action, c.verdict, c.rule, c.layer, c.version]),
+      [['execute', 'allow', 'python-ok', 'global', 1], ['execute', 'allow', 'ours', 'tenant:default', 1]]);
+    assert.equal(page.checks_truncated, false);
+    assert.deepEqual(page.output, { text: "0123456789\n'a re", truncated: true });
+    const hidden = await keeping.run('print("secret")', { persistence: 'ephemeral' });
+    assert.equal((await keeping.ok('GET', `/api/executions/${hidden.id}/evidence`)).output, null);
+  } finally {
+    await stop(keeping);
   }
 });

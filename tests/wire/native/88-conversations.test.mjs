@@ -39,4 +39,25 @@ describe('conversations', () => {
     refused(await request(server, 'POST', '/api/run', { body: { code: '1', metadata: { conversation: 'x'.repeat(257) } } }), 400, 'invalid_request', /conversation/);
     assert.equal((await request(server, 'POST', '/api/run', { body: { code: '1', metadata: { conversation: 'x'.repeat(256), message: 7 } } })).status, 200);
   });
+
+  test('the conversations of a caller, the most recent first', async () => {
+    const reader = await mint(server, ['files:read', 'files:write'], { tenant: 'listing' });
+    const list = async (query = '', key = reader.secret) => (await request(server, 'GET', `/api/conversations${query}`, { key })).body;
+    assert.deepEqual(await list(), { data: [], has_more: false });
+    const w = (await request(server, 'POST', '/api/workspaces', { body: {}, key: reader.secret })).body.id;
+    const put = (path, conversation, message) => request(server, 'PUT', `/api/workspaces/${w}/files/${path}?conversation=${conversation}&message=${message}`, { body: path, key: reader.secret });
+    for (const [path, conversation, message] of [['a', 'first', 'm1'], ['b', 'first', 'm2'], ['c', 'second', 'm1'], ['a2', 'first', 'm2']]) {
+      assert.equal((await put(path, conversation, message)).status, 201);
+      await new Promise((done) => setTimeout(done, 5)); // distinct times
+    }
+    const { data } = await list();
+    assert.deepEqual(data.map(({ id, messages, files, workspaces }) => [id, messages, files, workspaces]), [['first', 2, 3, 1], ['second', 1, 1, 1]]);
+    assert.ok(data[0].first_at < data[1].first_at && data[0].last_at > data[1].last_at);
+    assert.deepEqual((await list('?q=eco')).data.map(({ id }) => id), ['second']);
+    const page = await list('?limit=1');
+    assert.deepEqual([page.data[0].id, page.has_more], ['first', true]);
+    assert.deepEqual(await list('?limit=1&after=first'), { data: [data[1]], has_more: false });
+    refused(await request(server, 'GET', '/api/conversations?after=none', { key: reader.secret }), 400, 'invalid_request', /after/);
+    assert.ok(!(await list('', server.key)).data.some(({ id }) => id === 'second'), 'nothing of another tenant');
+  });
 });

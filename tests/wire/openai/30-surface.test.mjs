@@ -19,6 +19,12 @@ const ROUTES = (id = NONE) => [
   ['GET', `/files/${id.f}`, 'files:read'], ['DELETE', `/files/${id.f}`, 'files:write'], ['GET', `/files/${id.f}/content`, 'files:read'],
   ['POST', '/uploads', 'files:write'], ['POST', `/uploads/${id.u}/parts`, 'files:write'],
   ['POST', `/uploads/${id.u}/complete`, 'files:write'], ['POST', `/uploads/${id.u}/cancel`, 'files:write'],
+  ['POST', '/conversations', 'execute'], ['GET', '/conversations/conv_none', 'execute'], ['POST', '/conversations/conv_none', 'execute'],
+  ['DELETE', '/conversations/conv_none', 'execute'], ['GET', '/conversations/conv_none/items', 'execute'], ['POST', '/conversations/conv_none/items', 'execute'],
+  ['GET', '/conversations/conv_none/items/msg_none', 'execute'], ['DELETE', '/conversations/conv_none/items/msg_none', 'execute'],
+  ['POST', '/chat/completions', 'execute'], ['GET', '/chat/completions', 'execute'], ['GET', '/chat/completions/chatcmpl-none', 'execute'],
+  ['POST', '/chat/completions/chatcmpl-none', 'execute'], ['DELETE', '/chat/completions/chatcmpl-none', 'execute'],
+  ['GET', '/chat/completions/chatcmpl-none/messages', 'execute'], ['POST', '/deployments/echo/chat/completions', 'execute'],
 ];
 
 describe('openai, the surface', () => {
@@ -48,7 +54,7 @@ describe('openai, the surface', () => {
 
   test('unknown paths and wrong methods are unknown URLs', async () => {
     for (const [method, path] of [['POST', '/x'], ['GET', ''], ['GET', '/'], ['PUT', '/containers'], ['PATCH', '/files/file-x'], ['DELETE', '/files'],
-      ['GET', '/uploads/upload_x'], ['GET', '/containers/a/b/c/d/e'], ['POST', '/files/file-x/content'], ['POST', '/responses'], ['GET', '/skills'], ['GET', '/models']])
+      ['GET', '/uploads/upload_x'], ['GET', '/containers/a/b/c/d/e'], ['POST', '/files/file-x/content'], ['PUT', '/responses'], ['GET', '/skills'], ['POST', '/models']])
       refused(await door.call(method, path), 404, { message: `Invalid URL (${method} /v1${path})` });
   });
 

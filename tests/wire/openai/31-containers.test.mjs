@@ -171,8 +171,9 @@ describe('openai, containers', () => {
     const small = await Glovebox.start({ config: { sessions_per_tenant: 1, pools: [pool({ ready: 0 })] } });
     try {
       const at = new Door(small);
-      await at.container();
-      const answer = await at.post('/containers', { name: 'x' });
+      await small.session({ persistence: 'ephemeral' });
+      for (let i = 0; i < 3; i++) await at.container(); // they hold no sandbox yet
+      const answer = await at.post('/containers', { name: 'x', network_policy: { type: 'disabled' } });
       refused(answer, 429, { type: 'requests', code: 'rate_limit_exceeded' });
       assert.match(answer.headers['retry-after'], /^[1-9]\d*$/);
       assert.equal(answer.headers['x-should-retry'], undefined);

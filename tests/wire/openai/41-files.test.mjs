@@ -135,11 +135,18 @@ describe('openai, uploads', () => {
   });
   after(() => stop(g));
 
+  test('an empty file', async () => {
+    const { id } = await begin({ bytes: 0, filename: 'empty.txt' });
+    const { file } = accepted(await door.post(`/uploads/${id}/complete`, { part_ids: [] }));
+    assert.equal(file.bytes, 0);
+    assert.equal((await door.get(`/files/${file.id}/content`)).text, '');
+  });
+
   test('a body says what is wrong with it', async () => {
     const rows = [
       [{ bytes: undefined }, 'missing_required_parameter', 'bytes'], [{ filename: undefined }, 'missing_required_parameter', 'filename'],
       [{ mime_type: undefined }, 'missing_required_parameter', 'mime_type'], [{ purpose: undefined }, 'missing_required_parameter', 'purpose'],
-      [{ bytes: 0 }, 'invalid_value', 'bytes'], [{ bytes: 2 ** 33 + 1 }, 'invalid_value', 'bytes'], [{ bytes: '6' }, 'invalid_type', 'bytes'],
+      [{ bytes: -1 }, 'invalid_value', 'bytes'], [{ bytes: 2 ** 33 + 1 }, 'invalid_value', 'bytes'], [{ bytes: '6' }, 'invalid_type', 'bytes'],
       [{ filename: '..' }, 'invalid_value', 'filename'], [{ purpose: 'x' }, 'invalid_value', 'purpose'], [{ parts: 1 }, 'unknown_parameter', 'parts'],
       [{ expires_after: { anchor: 'created_at', seconds: 1 } }, 'invalid_value', 'expires_after.seconds'],
     ];

@@ -53,7 +53,7 @@ describe('the gate', () => {
     const posture = await g.ok('GET', '/api/posture');
     assert.equal(posture.gate.open, true);
     assert.deepEqual(posture.gate.checks.map((c) => [c.name, c.state]),
-      ['environment', 'outbound', 'identity', 'walls', 'policy', 'audit', 'data'].map((n) => [n, 'ok']));
+      ['environment', 'outbound', 'identity', 'walls', 'policy', 'audit', 'data', 'images'].map((n) => [n, 'ok']));
     const cli = new Cli(g);
     const doctor = await cli.run(['doctor', '--gate']);
     assert.equal(doctor.status, 0, doctor.stderr);

@@ -491,16 +491,19 @@ describe('a change of owner', { concurrency: 4 }, () => {
 
 describe('I3 what is foreign', () => {
   const BODIES = {
+    'PUT /api/workspaces/{ws}/mirror': { destination: 's3://none/x' }, 'POST /api/workspaces/{ws}/attach': { source: 's3://none/x' },
     'PATCH /api/workspaces/{ws}': { name: 'x' }, 'PUT /api/workspaces/{ws}/members/{principal}': { role: 'viewer' }, 'POST /api/workspaces/{ws}/transfer': { to: 'PRINCIPAL' },
     'POST /api/workspaces/{ws}/move': { from: 'a', to: 'b' }, 'POST /api/workspaces/{ws}/copy': { from: 'a', to: 'b' }, 'POST /api/workspaces/{ws}/restore': { version: 'VERSION' },
     'POST /api/workspaces/{ws}/locks': { path: 'a' }, 'POST /api/workspaces/{ws}/uploads': { path: 'x' }, 'POST /api/workspaces/{ws}/locks/{lock}/renew': { token: 'TOKEN' },
     'PUT /api/workspaces/{ws}/files/{path}': Buffer.from('x'), 'PUT /api/uploads/{id}/parts/{number}': Buffer.from('x'), 'PUT /api/sessions/{id}/files/{path}': Buffer.from('x'),
     'PATCH /api/sessions/{id}': { sharing: 'tenant' }, 'POST /api/sessions/{id}/executions': { code: '1' }, 'PUT /api/sessions/{id}/network': { mode: 'none' },
+    'POST /api/sessions/{id}/complete': { code: 'pri' }, 'POST /api/sessions/{id}/inspect': { code: 'print' }, 'POST /api/executions/{id}/input': { text: '' },
+    'POST /api/workspaces/{ws}/tools': { name: 'x', language: 'python', code: '1' }, 'POST /api/workspaces/{ws}/tools/{name}/run': { arguments: {} },
   };
   const QUERIES = { 'GET /api/workspaces/{ws}/diff': '?path=a', 'DELETE /api/workspaces/{ws}/locks/{lock}': '?force=true' };
   const PREFIX = { ws: 'ws', lock: 'lock', offer: 'offer', share: 'share', file: 'file', version: 'ver', principal: 'key' };
   // Ids of a tenant that are not part of a workspace, or belong to nobody.
-  const ELSEWHERE = /^\/api\/(keys|pools|runtimes|policy|tokens|quotas|approvals|secrets)|^\/s\//;
+  const ELSEWHERE = /^\/api\/(keys|pools|runtimes|policy|tokens|quotas|approvals|secrets|agents|models)|^\/s\//;
   const NOT_THEIRS = /admin|approve|audit/; // scopes these keys lack: refused alike, whatever is asked for
 
   async function compare(mine, reader) {
@@ -517,13 +520,15 @@ describe('I3 what is foreign', () => {
     const fill = (pattern, known) => pattern.replace(/\{(\w+)\}/g, (_, name) => {
       if (name === 'path') return 'a';
       if (name === 'number') return '1';
+      if (name === 'name') return 'x'; // a tool of the workspace
       if (name === 'principal') return ids.principal;
       if (name === 'conversation') return known ? ids.conversation : `talk-${unknownId('ws')}`;
       const kind = name !== 'id' ? name : /uploads/.test(pattern) ? 'upload' : /executions/.test(pattern) && !/sessions/.test(pattern) ? 'execution' : 'session';
       const prefix = { upload: 'up', execution: 'exec', session: 'sess' }[kind] ?? PREFIX[kind] ?? assert.fail(`${pattern}: what is ${name}?`);
       return known ? ids[kind] : unknownId(prefix);
     });
-    const bare = (answer) => ({ status: answer.status, text: answer.text,
+    // What the caller sent may come back.
+    const bare = (answer) => ({ status: answer.status, text: answer.text.replace(/talk-ws_[0-9a-f]{32}/, 'talk'),
       headers: Object.entries(answer.headers).filter(([name]) => !['date', 'x-request-id'].includes(name)).sort() });
     const ask = async (method, pattern, known) => {
       const route = `${method} ${pattern}`;

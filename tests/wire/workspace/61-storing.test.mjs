@@ -98,3 +98,31 @@ test('R4: what the quota has no room for is refused before it is written', async
   const moved = await well(s.shell('cd /mnt/data && mv big moved'));
   assert.deepEqual(told(moved), { renamed: ['big -> moved'] });
 });
+
+test('the same bytes again: no version, no bytes, and the answer says so', async () => {
+  const user = await mint(server, ALL, { tenant: 'again' });
+  const options = { key: user.secret };
+  const w = await Workspace.create(server, {}, user.secret);
+  const s = await server.session({}, options);
+  const bytes = Buffer.alloc(3 * MiB, 'again and again. ');
+  const put = (path) => server.call('PUT', path, bytes, { ...options, raw: true });
+  const used = async () => (await server.ok('GET', '/api/quotas', undefined, options)).quotas.find((q) => q.name === 'storage_bytes').used;
+  const first = await put(`/api/workspaces/${w.id}/files/a.bin`);
+  assert.equal(first.body.change, 'created');
+  const [disk, counted] = [stored(), await used()];
+  for (let i = 0; i < 3; i++) {
+    const again = await put(`/api/workspaces/${w.id}/files/a.bin`);
+    assert.deepEqual([again.body.change, again.body.version], ['unchanged', first.body.version]);
+  }
+  assert.equal(await used(), counted);
+  const history = await server.ok('GET', `/api/workspaces/${w.id}/history`, undefined, options);
+  assert.equal(history.data.length, 1);
+  // Another path and another workspace of the tenant: counted, stored once.
+  assert.equal((await put(`/api/workspaces/${w.id}/files/b.bin`)).body.change, 'created');
+  const up = await put(`${s.path}/files/a.bin`);
+  assert.ok(up.status < 300, up.text);
+  const again = await put(`${s.path}/files/a.bin`);
+  assert.equal(again.body.version, up.body.version, 'a session\'s file too');
+  assert.ok(await used() >= counted + 2 * bytes.length);
+  assert.ok(stored() - disk < 64 << 10, `${stored() - disk} bytes more on disk`);
+});
