@@ -8,6 +8,10 @@ import { loadavg } from 'node:os';
 import { join } from 'node:path';
 import { doors } from './doors.mjs';
 import { files } from './files.mjs';
+import { full } from './full.mjs';
+import { gvisor } from './gvisor.mjs';
+import { loop } from './loop.mjs';
+import { memory } from './memory.mjs';
 import { neighbours } from './neighbours.mjs';
 import { Daemon, Stopwatch, runtimeImage, say } from './parts.mjs';
 import { judge, printLine, writeDocument } from './report.mjs';
@@ -35,7 +39,7 @@ async function runWorkload(context, { run, lines }) {
 
 async function runFamily(family) {
   const wanted = family.workloads.filter(({ lines }) => !only || lines.some(({ name }) => only.includes(name)));
-  const context = { image, root, rounds: (n) => Math.max(1, Math.round(n * share)) };
+  const context = { image, root, share, rounds: (n) => Math.max(1, Math.round(n * share)) };
   if (!wanted.length) return;
   stop = async () => {
     await context.watch?.stop();
@@ -53,8 +57,13 @@ async function runFamily(family) {
   }
 }
 
+const families = [sessions, memory, doors, files, loop, neighbours, gvisor, full];
+if (only?.[0] === '?') {
+  for (const { lines } of families.flatMap((family) => family.workloads)) console.log(`workload ${lines[0].name}`);
+  process.exit(0);
+}
 say(`load ${load.toFixed(2)}`);
-for (const family of [sessions, doors, files, neighbours]) await runFamily(family);
+for (const family of families) await runFamily(family);
 
 const missed = results.filter((r) => r.met === false).map((r) => r.name);
 say(missed.length ? `short of the aim: ${missed.join(' ')}` : 'every aim is met');

@@ -128,10 +128,19 @@ export class Daemon {
     // On ext4: away from where others just deleted many files, which makes
     // new ones slow. Elsewhere it does nothing.
     spawnSync('/usr/bin/chattr', ['+T', d.dir], { stdio: 'ignore' });
+    writeFileSync(join(d.dir, 'bench.yaml'), JSON.stringify(config));
+    await d.launch();
+    return d;
+  }
+
+  async launch() {
+    const d = this;
     // The place goes by the name, so that must be another one each time.
     const data = join(d.dir, `data-${basename(d.dir)}`);
-    writeFileSync(join(d.dir, 'bench.yaml'), JSON.stringify(config));
-    const log = openSync(join(d.dir, 'log'), 'w');
+    const log = openSync(join(d.dir, 'log'), 'a');
+    rmSync(join(data, 'endpoint'), { force: true });
+    d.data = data;
+    d.code = undefined;
     d.child = spawn(bin('gloveboxd'), ['--config', join(d.dir, 'bench.yaml'),
       '--data', data, '--listen', '127.0.0.1:0'],
     { stdio: ['ignore', log, log], env: { PATH: process.env.PATH } });
@@ -141,13 +150,21 @@ export class Daemon {
         { ms: 60_000, what: 'endpoint' });
       d.url = readFileSync(join(data, 'endpoint'), 'utf8').trim();
       d.key = readFileSync(join(data, 'admin.key'), 'utf8').trim();
-      await until(async () => (await fetch(`${d.url}/readyz`)).ok, { ms: 60_000, what: 'readyz' });
+      await until(async () => (await fetch(`${d.url}/readyz`)).ok, { ms: 180_000, every: 5, what: 'readyz' });
     } catch (error) {
       const text = readFileSync(join(d.dir, 'log'), 'utf8').slice(-2000);
       await d.stop();
       throw new Error(`${error.message}\n${text}`, { cause: error });
     }
-    return d;
+  }
+
+  // Stopped as by an operator, and started on the same data; ms until it is
+  // ready.
+  async restart() {
+    await this.end();
+    const began = performance.now();
+    await this.launch();
+    return performance.now() - began;
   }
 
   async call(method, path, body) {
@@ -171,13 +188,16 @@ export class Daemon {
     await new Promise((done) => setTimeout(done, 15)); // the last sandbox's own clean-up
   }
 
+  async end() {
+    if (this.code !== undefined) return;
+    this.child.kill('SIGTERM');
+    const timer = setTimeout(() => this.child.kill('SIGKILL'), 60_000);
+    await this.exited;
+    clearTimeout(timer);
+  }
+
   async stop() {
-    if (this.code === undefined) {
-      this.child.kill('SIGTERM');
-      const timer = setTimeout(() => this.child.kill('SIGKILL'), 60_000);
-      await this.exited;
-      clearTimeout(timer);
-    }
+    await this.end();
     rmSync(this.dir, { recursive: true, force: true });
   }
 }

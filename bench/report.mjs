@@ -118,6 +118,11 @@ depend on the machine and on who else uses it; the ratios hold better, because b
 - Private memory is Private_Clean + Private_Dirty of every process of a sandbox, pid 1 included, from the kernel's
   \`smaps_rollup\`. "machine MiB each" is what the machine had less available with all sessions live, kernel memory and
   file systems included, divided by their number.
+- Rows H are sessions with a frame of random floats and default limits. H_wake is the first cell after \`POST …/hibernate\` was
+  answered, H_hibernate that call. H_wake_restart and H_ready: the service is stopped and started on its data;
+  ready is \`/readyz\`, which means that every pool has started a sandbox. H_branch is from the call to the last of all answers.
+  H_points leaves 60 ms between cells, in which the point is made. H_asleep: each hibernated session is woken and must have
+  its variable; "more" is what they took while they slept, images in the page cache excluded.
 - Rows of doors: the same cell in live sessions, one session for each door, in turn; beside each the same cell at
   \`POST /api/sessions/{id}/executions\`. door_mcp is a stateless \`tools/call\` with its headers. door_files_100m is one file of
   a form, hashed, synced and committed like the native upload beside it.
@@ -138,6 +143,11 @@ depend on the machine and on who else uses it; the ratios hold better, because b
 - search_100k: \`GET /api/search?q=…&limit=20\` for a word that 50 of 100,000 text files of about 1.5 KB have, beside \`rg -l\` on
   the same files from a warm cache. Both must find the same files. The files are written by eight sessions, 2,500 an
   execution.
+- Rows of the loop: the model is a server in a process of its own that answers at once. loop_first_word is the time to the first
+  piece of text of a streamed \`POST /v1/responses\`, beside that of the server asked directly; loop_tool_round is a response
+  with one call of code in a live container less one without, beside the same execution at the native door and a call of the
+  server. Both are timed by one client, in turn. loop_200_streams is the resident memory of the daemon after rounds of 200
+  streams at once from one tenant; every stream has to complete.
 - W9: a tenant's warm \`print(1)\`, one after another on a kept-alive connection, while another tenant, from a process of its
   own, asks for as much as it can of one thing: processors (six sessions, eight processes each), memory, forks, disk,
   inodes, output, connections (1,700), uploads (308 at once), executions (500 at once), creations (100 at once), and all
