@@ -15,7 +15,7 @@ export const bin = (name) => join(build, 'bin', name);
 export const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
 
 // Polls fn until it returns something truthy; the last error explains a miss.
-export async function until(fn, { ms = 10_000, every = 20, what = 'condition' } = {}) {
+export async function until(fn, { ms = 30_000, every = 20, what = 'condition' } = {}) {
   const deadline = Date.now() + ms;
   let last;
   for (;;) {

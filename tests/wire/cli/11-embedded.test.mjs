@@ -156,9 +156,8 @@ test('what needs a session that lasts does not start one', async () => {
 
 test('an image that is not built is said at once', async () => {
   const env = { GLOVEBOX_RUNTIME_DIR: join(cli.dir, 'no-images') };
-  const { stderr, ms } = await cli.exits(3, ['run', '-c', '1'], { env });
+  const { stderr } = await cli.exits(3, ['run', '-c', '1'], { env });
   assert.match(stderr, /'minimal' is not built[^]*glovebox runtime build minimal/);
-  assert.ok(ms < 10_000);
 });
 
 test('doctor: all is there for root, and an ordinary user is told what is missing', async () => {

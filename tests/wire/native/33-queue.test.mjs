@@ -59,9 +59,9 @@ describe('shell', () => {
 
   test('a process left in the background does not hold the answer', async () => {
     const asked = Date.now();
-    const e = await s.shell('sleep 20 & echo started');
+    const e = await s.shell('sleep 100 & echo started');
     assert.equal(e.stdout, 'started\n');
-    assert.ok(Date.now() - asked < 5000);
+    assert.ok(Date.now() - asked < 60_000, 'long before the process ends');
     await s.shell('kill $(pgrep sleep) 2>/dev/null; true');
   });
 });
@@ -108,9 +108,7 @@ test('asynchronous ones keep the order they were accepted in, exactly', async ()
 test('sessions run side by side', async () => {
   const some = await Promise.all([1, 2, 3, 4].map(() => server.session()));
   await Promise.all(some.map((s) => s.python('import time')));
-  const asked = Date.now();
   const all = await Promise.all(some.map((s) => s.python('time.sleep(1)')));
-  assert.ok(Date.now() - asked < 3500, `${Date.now() - asked} ms`);
   const latest = Math.max(...all.map((e) => Date.parse(e.started_at)));
   const earliest = Math.min(...all.map((e) => Date.parse(e.finished_at)));
   assert.ok(latest < earliest, 'all ran at the same time');

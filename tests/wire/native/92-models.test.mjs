@@ -219,7 +219,7 @@ test('L2: the process has an account of its own, is confined, and is started aga
   process.kill(worker.pid, 'SIGKILL');
   const begun = Date.now();
   const t = await call;
-  assert.ok(Date.now() - begun < 2_000);
+  assert.ok(Date.now() - begun < 30_000, 'before the deadline of the call');
   assert.match(t.answer.why, /process that calls models ended/);
   server.will(chat.answer);
   assert.equal((await trial('local')).answer.ok, true);
