@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "cli/common.h"
-#include "cli/doctor.h"
+#include "cli/operate/doctor.h"
 
 /* ---- sse ---------------------------------------------------------------- */
 

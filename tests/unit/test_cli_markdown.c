@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "cli/chat.h"
+#include "cli/chat/chat.h"
 #include "cli/common.h"
 
 /* The text as it is shown, fed in pieces of that many bytes. */

@@ -12,7 +12,7 @@
 #include "base/hash.h"
 #include "base/mem.h"
 #include "cli/common.h"
-#include "cli/scorecard.h"
+#include "cli/govern/scorecard.h"
 
 #define TOKEN_S 5
 #define DECIDED_MS 10000u

@@ -12,8 +12,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/audit.h"
 #include "cli/common.h"
+#include "cli/govern/audit.h"
 
 #define DAY_MS (24 * 3600 * 1000ll)
 #define FOLLOW_MS 1000

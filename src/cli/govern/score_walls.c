@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "cli/common.h"
-#include "cli/scorecard.h"
+#include "cli/govern/scorecard.h"
 
 #define LIFETIME_MAX_S 86400u
 #define GONE_MS 5000u

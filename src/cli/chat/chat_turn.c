@@ -15,7 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/mem.h"
-#include "cli/chat.h"
+#include "cli/chat/chat.h"
 #include "cli/common.h"
 
 #define RESUME_TRIES 5

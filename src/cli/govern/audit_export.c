@@ -22,8 +22,8 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "cli/audit.h"
 #include "cli/common.h"
+#include "cli/govern/audit.h"
 
 /* ---- one event ---------------------------------------------------------- */
 

@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/size.h"
-#include "cli/files.h"
+#include "cli/files/files.h"
 
 /* ---- a folder of this machine ------------------------------------------- */
 

@@ -11,8 +11,8 @@
 #include "base/error.h"
 #include "base/mem.h"
 #include "base/size.h"
-#include "cli/audit.h"
 #include "cli/common.h"
+#include "cli/govern/audit.h"
 
 #define LABEL 14 /* width of the names on the left */
 #define FILES_MAX 50u

@@ -6,7 +6,7 @@
  * of scope admin: an embedded service would be the wrong one to judge. The
  * probes remove what they make.
  */
-#include "cli/scorecard.h"
+#include "cli/govern/scorecard.h"
 
 #include <stdarg.h>
 #include <string.h>

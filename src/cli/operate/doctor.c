@@ -24,7 +24,7 @@
 #include "base/mem.h"
 #include "base/size.h"
 #include "cli/common.h"
-#include "cli/doctor.h"
+#include "cli/operate/doctor.h"
 #include "conf/conf.h"
 #include "conf/descriptors.h"
 #include "conf/runtime.h"

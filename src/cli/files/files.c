@@ -5,7 +5,7 @@
  * is WORKSPACE:PATH, or file_…, or with --session a path in that session;
  * `SESSION PATH` in two words means the same.
  */
-#include "cli/files.h"
+#include "cli/files/files.h"
 
 #include <string.h>
 

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/fd.h"
 #include "base/mem.h"
-#include "cli/chat.h"
+#include "cli/chat/chat.h"
 #include "cli/common.h"
 
 #define QUESTION_MAX (1u << 20)
