@@ -70,7 +70,7 @@ EXT_LINK    = $(CC) -g -shared -Wl,-z,relro,-z,now,--exclude-libs,ALL $(LDFLAGS)
 
 # --- Sources -------------------------------------------------------------
 
-SRCS := $(wildcard src/*/*.c src/*/*/*.c)
+SRCS := $(wildcard src/*/*.c src/*/*/*.c src/*/*/*/*.c)
 objs  = $(patsubst src/%.c,$(B)/obj/%.o,$(filter $1,$(SRCS)))
 
 # One archive per folder. The warden's and the proxy's hold both sides of a
@@ -207,7 +207,7 @@ runtime: all ## build the runtime images that are not cached yet
 $(B)/obj/meaning/index.o $(B)/obj/meaning/model.o: private CFLAGS += -O3
 # The script that takes documents apart is carried in the object.
 $(B)/obj/search/script.o: src/search/extract.py
-$(B)/obj/doors/native/table_preview.o: src/doors/native/table_preview.py
+$(B)/obj/doors/native/files/table_preview.o: src/doors/native/files/table_preview.py
 # So are the drivers of interpreters.
 $(B)/obj/language/driver.o: $(wildcard src/language/driver/*)
 # So is the one that makes reports.
@@ -505,7 +505,7 @@ bench-fairness: ## measure each mechanism of docs/FAIRNESS.md by switching it of
 
 # --- Style ---------------------------------------------------------------
 
-C_FILES := $(wildcard src/*/*.[ch] src/*/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch])
+C_FILES := $(wildcard src/*/*.[ch] src/*/*/*.[ch] src/*/*/*/*.[ch] tests/*/*.[ch] bench/*.[ch] bench/*/*.[ch])
 TIDY    := $(SRCS:src/%.c=$(B)/tidy/%.ok)
 LINTS   := lint-layers lint-banned lint-sql lint-docs lint-format lint-cppcheck lint-tidy
 .PHONY: lint $(LINTS) format

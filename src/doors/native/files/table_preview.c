@@ -34,7 +34,7 @@ __asm__(".pushsection .rodata\n"
         ".globl native_table_script\n"
         ".hidden native_table_script\n"
         "native_table_script:\n"
-        ".incbin \"doors/native/table_preview.py\"\n"
+        ".incbin \"doors/native/files/table_preview.py\"\n"
         ".byte 0\n"
         ".popsection\n");
 extern const char native_table_script[];
