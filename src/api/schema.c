@@ -40,16 +40,6 @@ static void write_ref(struct json_writer *w, const char *name)
     json_write_string(w, "$ref", ref);
 }
 
-static void write_choices(struct json_writer *w, const struct api_field *f)
-{
-    json_write_open(w, "enum", '[');
-    for (size_t i = 0; f->choices[i]; i++)
-        json_write_string(w, NULL, f->choices[i]);
-    if (f->flags & API_NULLABLE)
-        json_write_string(w, NULL, NULL);
-    json_write_close(w, ']');
-}
-
 /* A bound that only says what the type can hold is not worth a word. */
 static void write_bounds(struct json_writer *w, enum api_kind kind,
                          int64_t min, int64_t max)
@@ -66,16 +56,6 @@ static void write_bounds(struct json_writer *w, enum api_kind kind,
         json_write_int(w, names[kind][0], min);
     if (max < INT64_MAX)
         json_write_int(w, names[kind][1], max);
-}
-
-static void write_default(struct json_writer *w, const struct api_field *f)
-{
-    if (f->kind == API_INT)
-        json_write_int(w, "default", f->value);
-    else if (f->kind == API_BOOL)
-        json_write_bool(w, "default", f->value != 0);
-    else if (f->kind == API_CHOICE)
-        json_write_string(w, "default", f->choices[f->value - f->min]);
 }
 
 static void write_resource(struct json_writer *w, const char *key,
@@ -146,15 +126,27 @@ static void write_field(struct json_writer *w, const struct api_field *f,
         write_type(w, types[f->kind].type, nullable);
     if (style == API_OPENAPI && types[f->kind].format)
         json_write_string(w, "format", types[f->kind].format);
-    if (f->kind == API_CHOICE)
-        write_choices(w, f);
+    if (f->kind == API_CHOICE) {
+        json_write_open(w, "enum", '[');
+        for (size_t i = 0; f->choices[i]; i++)
+            json_write_string(w, NULL, f->choices[i]);
+        if (f->flags & API_NULLABLE)
+            json_write_string(w, NULL, NULL);
+        json_write_close(w, ']');
+    }
     if (f->kind == API_ARRAY)
         write_items(w, f, style);
     if (input)
         write_bounds(w, f->kind, f->min,
                      f->flags & API_NO_MAX ? INT64_MAX : f->max);
-    if (f->flags & API_DEFAULT)
-        write_default(w, f);
+    if (f->flags & API_DEFAULT) {
+        if (f->kind == API_INT)
+            json_write_int(w, "default", f->value);
+        else if (f->kind == API_BOOL)
+            json_write_bool(w, "default", f->value != 0);
+        else if (f->kind == API_CHOICE)
+            json_write_string(w, "default", f->choices[f->value - f->min]);
+    }
     json_write_close(w, '}');
 }
 

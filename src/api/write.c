@@ -232,15 +232,6 @@ void api_write(struct json_writer *w, const char *key,
 
 /* ---- documents ---------------------------------------------------------- */
 
-static void write_json_value(struct json_writer *w, const char *key,
-                             const json_t *value)
-{
-    char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
-
-    json_write_raw(w, key, text ? text : "null", text ? strlen(text) : 4);
-    free(text);
-}
-
 /* Writes the value for a field that the document lacks. */
 static void write_absent(struct json_writer *w, const struct api_field *f)
 {
@@ -281,7 +272,11 @@ void api_write_json(struct json_writer *w, const char *key,
                 api_write_json(w, NULL, f->of, element);
             json_write_close(w, ']');
         } else {
-            write_json_value(w, f->name, value);
+            char *text = json_dumps(value, JSON_COMPACT | JSON_ENCODE_ANY);
+
+            json_write_raw(w, f->name, text ? text : "null",
+                           text ? strlen(text) : 4);
+            free(text);
         }
     }
     json_write_close(w, '}');

@@ -80,25 +80,6 @@ static void write_url(struct json_writer *w, const char *public_url,
     json_write_string(w, "url", url.data);
 }
 
-static void write_body(const struct approvals *a,
-                       const struct approval_info *info, const char *type,
-                       struct buf *out)
-{
-    struct json_writer w = {.out = out};
-
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "type", type);
-    json_write_open(&w, "approval", '{');
-    json_write_string(&w, "tenant", info->tenant);
-    api_write_members(&w, &approval_resource, info);
-    if (a->set.public_url && a->set.public_url[0])
-        write_url(&w, a->set.public_url, info->id);
-    json_write_close(&w, '}');
-    json_write_time(&w, "at", approval_now(a));
-    json_write_close(&w, '}');
-    buf_add(out, "", 1);
-}
-
 /* How many wait in all, and the number the next of this approval gets. */
 static int count_deliveries(struct store_tx *tx, const char *approval,
                             int64_t *ret_waiting, int64_t *ret_number,
@@ -138,7 +119,21 @@ int approval_webhook_queue(struct approvals *a, struct store_tx *tx,
     /* A receiver that is away for long must not fill the store. */
     full = waiting >= WEBHOOK_WAITING_MAX;
     (void)snprintf(name, sizeof(name), "approval.%s", type);
-    write_body(a, info, name, &body);
+
+    struct json_writer w = {.out = &body};
+
+    json_write_open(&w, NULL, '{');
+    json_write_string(&w, "type", name);
+    json_write_open(&w, "approval", '{');
+    json_write_string(&w, "tenant", info->tenant);
+    api_write_members(&w, &approval_resource, info);
+    if (a->set.public_url && a->set.public_url[0])
+        write_url(&w, a->set.public_url, info->id);
+    json_write_close(&w, '}');
+    json_write_time(&w, "at", approval_now(a));
+    json_write_close(&w, '}');
+    buf_add(&body, "", 1);
+
     return MIN(
         store_exec(tx, err,
                    "INSERT INTO webhook_deliveries (approval, number, type,"

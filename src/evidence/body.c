@@ -17,46 +17,6 @@ static void text(struct json_writer *w, const char *key, const char *value)
     json_write_string(w, key, value && *value ? value : NULL);
 }
 
-static void write_who(struct json_writer *w, const struct actor *who)
-{
-    json_write_open(w, "who", '{');
-    text(w, "tenant", who->tenant);
-    text(w, "key", who->key);
-    text(w, "name", who->name);
-    text(w, "token", who->token);
-    text(w, "door", who->door);
-    text(w, "tool", who->tool);
-    text(w, "request", who->request);
-    text(w, "source", who->source);
-    json_write_close(w, '}');
-}
-
-/* As the client gave it: nobody has checked it. */
-static void write_trigger(struct json_writer *w, const struct evidence_run *r)
-{
-    json_write_open(w, "trigger", '{');
-    text(w, "conversation", r->conversation);
-    text(w, "message", r->message);
-    text(w, "by", r->who->trigger ? r->who->trigger : "client");
-    text(w, "prompt", r->prompt);
-    if (r->metadata)
-        json_write_raw(w, "metadata", r->metadata, strlen(r->metadata));
-    else
-        json_write_string(w, "metadata", NULL);
-    json_write_close(w, '}');
-}
-
-static void write_code(struct json_writer *w, const struct evidence_run *r,
-                       const char *sha256, bool kept)
-{
-    json_write_open(w, "code", '{');
-    text(w, "language", r->language);
-    json_write_int(w, "bytes", (int64_t)r->code_len);
-    json_write_string(w, "sha256", sha256);
-    json_write_bool(w, "kept", kept);
-    json_write_close(w, '}');
-}
-
 /* ---- files -------------------------------------------------------------- */
 
 static void write_changes(struct json_writer *w, const struct evidence_run *r)
@@ -250,9 +210,37 @@ void evidence_body(const struct evidence_run *run, const char *code_sha256,
     text(&w, "runtime", run->runtime);
     json_write_string(&w, "outcome", run->outcome);
     text(&w, "failure", run->failure);
-    write_who(&w, run->who);
-    write_trigger(&w, run);
-    write_code(&w, run, code_sha256, code_kept);
+
+    json_write_open(&w, "who", '{');
+    text(&w, "tenant", run->who->tenant);
+    text(&w, "key", run->who->key);
+    text(&w, "name", run->who->name);
+    text(&w, "token", run->who->token);
+    text(&w, "door", run->who->door);
+    text(&w, "tool", run->who->tool);
+    text(&w, "request", run->who->request);
+    text(&w, "source", run->who->source);
+    json_write_close(&w, '}');
+
+    /* As the client sent it, unchecked. */
+    json_write_open(&w, "trigger", '{');
+    text(&w, "conversation", run->conversation);
+    text(&w, "message", run->message);
+    text(&w, "by", run->who->trigger ? run->who->trigger : "client");
+    text(&w, "prompt", run->prompt);
+    if (run->metadata)
+        json_write_raw(&w, "metadata", run->metadata, strlen(run->metadata));
+    else
+        json_write_string(&w, "metadata", NULL);
+    json_write_close(&w, '}');
+
+    json_write_open(&w, "code", '{');
+    text(&w, "language", run->language);
+    json_write_int(&w, "bytes", (int64_t)run->code_len);
+    json_write_string(&w, "sha256", code_sha256);
+    json_write_bool(&w, "kept", code_kept);
+    json_write_close(&w, '}');
+
     write_files(&w, run);
     write_connections(&w, run);
     write_policy(&w, run);

@@ -332,17 +332,6 @@ static bool connect_wait(const struct cli *c, unsigned ms)
     return cli_sleep(c, ms) && !hung_up(c->watch_fd);
 }
 
-/* Always said: the files, the rules and the trail are not those of any other
- * service. */
-static void announce_throwaway(const struct cli *c)
-{
-    (void)fprintf(stderr,
-                  "glovebox: using an embedded throwaway service (%s); its "
-                  "files are discarded when this command ends\n",
-                  c->embedded ? "--embedded"
-                              : "no service and no data directory were found");
-}
-
 static int start_embedded(struct cli *c, const char *pool, const char *runtime,
                           struct error *err)
 {
@@ -352,7 +341,15 @@ static int start_embedded(struct cli *c, const char *pool, const char *runtime,
     int r;
 
     free(take_ptr(c->key)); /* not a key of the new service */
-    announce_throwaway(c);
+
+    /* Always said: the files, the rules and the trail are not those of any
+     * other service. */
+    (void)fprintf(stderr,
+                  "glovebox: using an embedded throwaway service (%s); its "
+                  "files are discarded when this command ends\n",
+                  c->embedded ? "--embedded"
+                              : "no service and no data directory were found");
+
     if (show)
         (void)fputs("starting an embedded service...", stderr);
     r = cli_embedded_start(pool, runtime, NULL, &c->service, err);

@@ -86,15 +86,6 @@ static void note_held(struct cli_score *s, const char *approval)
                         err.message);
 }
 
-/* The approval's id in "this waits for approval: apr_… (rule …"; or "". */
-static void find_approval(const char *message, char ret[ID_MAX])
-{
-    const char *at = strstr(message, "apr_");
-
-    (void)snprintf(ret, ID_MAX, "%.*s", at ? (int)strcspn(at, " ().,") : 0,
-                   at ? at : "");
-}
-
 json_t *cli_score_ask(struct cli_score *s, const char *method,
                       const char *path, json_t *body)
 {
@@ -105,7 +96,13 @@ json_t *cli_score_ask(struct cli_score *s, const char *method,
 
     if (cli_http_json(s->c, method, path, owned, &answer, &err) == 0)
         return answer;
-    find_approval(err.message, approval);
+
+    /* The approval's id in "this waits for approval: apr_… (rule …"; or "". */
+    const char *at = strstr(err.message, "apr_");
+
+    (void)snprintf(approval, ID_MAX, "%.*s",
+                   at ? (int)strcspn(at, " ().,") : 0, at ? at : "");
+
     if (err.code == ERR_APPROVAL && approval[0])
         note_held(s, approval);
     else if (strncmp(err.message, CLI_SCORE_DENIED,

@@ -307,8 +307,26 @@ static void set_headers(struct mcp_exchange *x, bool post)
 
 /* ---- sending ------------------------------------------------------------ */
 
-static void set_options(struct mcp_exchange *x, const char *url)
+static void send_off(struct mcp_exchange *x)
 {
+    char *url cleanup(mem_free) = xasprintf("%s%s", x->b->c->base, x->b->path);
+    bool post = x->text && !x->resume;
+
+    x->easy = curl_easy_init();
+    if (!x->easy)
+        abort(); /* as any small allocation of ours */
+
+    /* Drops what a broken connection left half read; the id of the last event
+     * stays. */
+    buf_reset(&x->answer);
+    buf_reset(&x->sse.line);
+    buf_reset(&x->sse.name);
+    buf_reset(&x->sse.data);
+    x->sse.has_data = x->sse.after_cr = x->sse.began = false;
+    x->stream = x->heard = x->too_large = false;
+
+    set_headers(x, post);
+
     cli_transfer_prepare(x->b->c, x->easy, url);
     (void)curl_easy_setopt(x->easy, CURLOPT_PRIVATE, x);
     (void)curl_easy_setopt(x->easy, CURLOPT_HTTPHEADER, x->headers);
@@ -318,31 +336,7 @@ static void set_options(struct mcp_exchange *x, const char *url)
     (void)curl_easy_setopt(x->easy, CURLOPT_HEADERFUNCTION,
                            cli_mcp_exchange_header);
     (void)curl_easy_setopt(x->easy, CURLOPT_HEADERDATA, x);
-}
 
-/* Drops what a broken connection left half read; the id of the last event
- * stays. */
-static void reset_answer(struct mcp_exchange *x)
-{
-    buf_reset(&x->answer);
-    buf_reset(&x->sse.line);
-    buf_reset(&x->sse.name);
-    buf_reset(&x->sse.data);
-    x->sse.has_data = x->sse.after_cr = x->sse.began = false;
-    x->stream = x->heard = x->too_large = false;
-}
-
-static void send_off(struct mcp_exchange *x)
-{
-    char *url cleanup(mem_free) = xasprintf("%s%s", x->b->c->base, x->b->path);
-    bool post = x->text && !x->resume;
-
-    x->easy = curl_easy_init();
-    if (!x->easy)
-        abort(); /* as any small allocation of ours */
-    reset_answer(x);
-    set_headers(x, post);
-    set_options(x, url);
     if (post) {
         (void)curl_easy_setopt(x->easy, CURLOPT_POSTFIELDS, x->text);
         (void)curl_easy_setopt(x->easy, CURLOPT_POSTFIELDSIZE_LARGE,

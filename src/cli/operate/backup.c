@@ -60,16 +60,6 @@ static void print_schedule(const json_t *s)
                      error);
 }
 
-/* The state; 1 when the last attempt failed. */
-static int show_schedule(struct cli *c, const json_t *s)
-{
-    if (c->json)
-        cli_print_json(c, s);
-    else
-        print_schedule(s);
-    return cli_json_number(s, "failures") ? CLI_EXIT_CODE : CLI_EXIT_OK;
-}
-
 static int set_schedule(struct cli *c, const struct backup_flags *f)
 {
     json_t *body cleanup(json_unref) = NULL;
@@ -158,7 +148,13 @@ static int run_backup(struct cli *c, const struct cli_words *words, void *arg)
     if (cli_http_json(c, "GET", "/api/backups/schedule", NULL, &state, &err) <
         0)
         return cli_fail(c, &err);
-    return show_schedule(c, state);
+
+    /* The state; 1 when the last attempt failed. */
+    if (c->json)
+        cli_print_json(c, state);
+    else
+        print_schedule(state);
+    return cli_json_number(state, "failures") ? CLI_EXIT_CODE : CLI_EXIT_OK;
 }
 
 const struct cli_command cli_backup = {

@@ -421,17 +421,6 @@ static bool in_path(const char *program)
     return false;
 }
 
-static void check_builder(struct cli_checks *k)
-{
-    if (in_path("mmdebstrap"))
-        cli_checks_add(k, "mmdebstrap", "ok", false,
-                       "runtime images can be built here", "");
-    else
-        cli_checks_add(k, "mmdebstrap", "warn", false,
-                       "not in PATH; runtime images cannot be built here",
-                       "Install the package mmdebstrap.");
-}
-
 #define MANIFEST_MAX ((size_t)8 << 20)
 
 /* A built image: where it is and what was left out of it. */
@@ -757,7 +746,15 @@ void cli_checks_host(struct cli *c, struct cli_checks *k)
     struct error err;
 
     check_programs(k);
-    check_builder(k);
+
+    if (in_path("mmdebstrap"))
+        cli_checks_add(k, "mmdebstrap", "ok", false,
+                       "runtime images can be built here", "");
+    else
+        cli_checks_add(k, "mmdebstrap", "warn", false,
+                       "not in PATH; runtime images cannot be built here",
+                       "Install the package mmdebstrap.");
+
     if (conf_load(0, NULL, &conf, &err) < 0) {
         cli_checks_add(k, "configuration", "missing", true, err.message,
                        err.hint);

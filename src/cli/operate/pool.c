@@ -90,18 +90,6 @@ static const struct {
     {"cpu", AT(cpu), "cores are a setting of the configuration"},
 };
 
-static void report_ignored(const struct pool_flags *flags)
-{
-    for (size_t i = 0; i < ARRAY_SIZE(ignored_options); i++) {
-        const char *const *value =
-            (const void *)((const char *)flags + ignored_options[i].at);
-
-        if (*value)
-            (void)fprintf(stderr, "glovebox: --%s is ignored: %s\n",
-                          ignored_options[i].name, ignored_options[i].why);
-    }
-}
-
 /* ---- verbs -------------------------------------------------------------- */
 
 /* The pool's name is a word or --name, not two different ones. */
@@ -117,7 +105,16 @@ static int pool_check(struct cli *c, const struct cli_words *words, void *arg)
         return cli_usage_error(c, "%s: NAME is missing", c->verb->name);
     if (words->count)
         flags->name = words->items[0];
-    report_ignored(flags);
+
+    for (size_t i = 0; i < ARRAY_SIZE(ignored_options); i++) {
+        const char *const *value =
+            (const void *)((const char *)flags + ignored_options[i].at);
+
+        if (*value)
+            (void)fprintf(stderr, "glovebox: --%s is ignored: %s\n",
+                          ignored_options[i].name, ignored_options[i].why);
+    }
+
     return CLI_EXIT_OK;
 }
 

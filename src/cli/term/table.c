@@ -483,17 +483,6 @@ void cli_progress_count(struct cli_progress *p, const struct cli *c,
     };
 }
 
-static void draw_bar(const struct cli_progress *p, uint64_t done)
-{
-    size_t filled = (size_t)((double)done / (double)p->total * BAR);
-    char bar[BAR + 1];
-
-    memset(bar, '.', BAR);
-    memset(bar, '#', filled);
-    bar[BAR] = '\0';
-    (void)fprintf(stderr, " [%s]", bar);
-}
-
 void cli_progress_step(struct cli_progress *p, uint64_t done)
 {
     uint64_t now = clock_mono_ms(), spent;
@@ -505,8 +494,15 @@ void cli_progress_step(struct cli_progress *p, uint64_t done)
     if (p->total && done > p->total)
         done = p->total;
     (void)fprintf(stderr, "\r\033[K%.30s", p->label);
-    if (p->total)
-        draw_bar(p, done);
+    if (p->total) {
+        size_t filled = (size_t)((double)done / (double)p->total * BAR);
+        char bar[BAR + 1];
+
+        memset(bar, '.', BAR);
+        memset(bar, '#', filled);
+        bar[BAR] = '\0';
+        (void)fprintf(stderr, " [%s]", bar);
+    }
     spent = now - p->start_ms;
     if (p->counts && p->total)
         (void)fprintf(stderr, " %llu of %llu", (unsigned long long)done,

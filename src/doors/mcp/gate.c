@@ -74,14 +74,6 @@ static bool is_own_origin(const char *origin, const char *host)
            strcasecmp(authority + strlen("://"), host) == 0;
 }
 
-static void allow_origin(struct doors_call *call, const char *origin)
-{
-    http_add_header(call->http, "Access-Control-Allow-Origin", origin);
-    http_add_header(call->http, "Vary", "Origin");
-    http_add_header(call->http, "Access-Control-Expose-Headers",
-                    "Mcp-Session-Id, WWW-Authenticate");
-}
-
 int mcp_gate_origin(struct doors_call *call)
 {
     const struct conf *c = call->doors->conf;
@@ -98,7 +90,12 @@ int mcp_gate_origin(struct doors_call *call)
     if (!is_allowed_origin(c, origin) && !is_own_origin(origin, host))
         return mcp_reply_refusef(call, 403, NULL, RPC_INVALID,
                                  "pages of this origin are not allowed here");
-    allow_origin(call, origin);
+
+    http_add_header(call->http, "Access-Control-Allow-Origin", origin);
+    http_add_header(call->http, "Vary", "Origin");
+    http_add_header(call->http, "Access-Control-Expose-Headers",
+                    "Mcp-Session-Id, WWW-Authenticate");
+
     return 0;
 }
 

@@ -59,27 +59,20 @@ static void on_notification(struct mcp_session *s, const struct rpc_message *m)
         mcp_session_cancel(s, json_object_get(m->params, "requestId"));
 }
 
-static void init_legacy_exchange(struct mcp_exchange *x,
-                                 struct doors_call *call,
-                                 struct mcp_session *s,
-                                 const struct rpc_message *m)
-{
-    mcp_exchange_init(x, call);
-    x->era = MCP_LEGACY;
-    x->msg = *m;
-    x->version = s ? s->version : MCP_LEGACY_BATCH;
-    if (s) {
-        x->session = mcp_session_ref(s);
-        x->caps = s->caps;
-    }
-}
-
 static void run_one(struct doors_call *call, struct mcp_session *s,
                     const struct rpc_message *m, struct buf *batch)
 {
     struct mcp_exchange x;
 
-    init_legacy_exchange(&x, call, s, m);
+    mcp_exchange_init(&x, call);
+    x.era = MCP_LEGACY;
+    x.msg = *m;
+    x.version = s ? s->version : MCP_LEGACY_BATCH;
+    if (s) {
+        x.session = mcp_session_ref(s);
+        x.caps = s->caps;
+    }
+
     x.batch = batch;
     if (s)
         mcp_session_begin(s, &x);

@@ -191,32 +191,27 @@ void mcp_listen_forget(struct mcp_listener *l, const char *uri)
 
 /* ---- telling ------------------------------------------------------------ */
 
-static void write_message(const struct mcp_listener *l, const char *method,
-                          const struct buf *params, struct buf *out)
+void mcp_listen_tell(struct mcp_listener *l, const char *method,
+                     const struct buf *params)
 {
-    struct json_writer w = {.out = out};
+    struct buf message cleanup(buf_done) = {0};
+
+    struct json_writer w = {.out = &message};
 
     json_write_open(&w, NULL, '{');
     json_write_string(&w, "jsonrpc", "2.0");
     json_write_string(&w, "method", method);
     if (l->tag[0] || params->len > 0) {
         json_write_key(&w, "params", strlen("params"));
-        buf_adds(out, "{");
-        buf_add(out, params->data, params->len);
+        buf_adds(&message, "{");
+        buf_add(&message, params->data, params->len);
         if (l->tag[0] && params->len > 0)
-            buf_adds(out, ",");
-        buf_adds(out, l->tag);
-        buf_adds(out, "}");
+            buf_adds(&message, ",");
+        buf_adds(&message, l->tag);
+        buf_adds(&message, "}");
     }
-    buf_adds(out, "}");
-}
+    buf_adds(&message, "}");
 
-void mcp_listen_tell(struct mcp_listener *l, const char *method,
-                     const struct buf *params)
-{
-    struct buf message cleanup(buf_done) = {0};
-
-    write_message(l, method, params, &message);
     if (l->stream)
         mcp_stream_add(l->stream, &message, false);
     else if (l->session)
@@ -377,21 +372,6 @@ static void acknowledge(struct mcp_listener *l)
     mcp_listen_tell(l, "notifications/subscriptions/acknowledged", &params);
 }
 
-static void set_tag(struct mcp_exchange *x, struct mcp_listener *l)
-{
-    struct buf tag = {0}, last = {0};
-    struct json_writer w = {.out = &tag}, end = {.out = &x->meta};
-
-    json_write_open(&w, "_meta", '{');
-    mcp_rpc_write_value(&w, META_SUBSCRIPTION, x->msg.id);
-    json_write_close(&w, '}');
-    mcp_rpc_write_value(&end, META_SUBSCRIPTION, x->msg.id);
-    mcp_reply_write(x, &last);
-    free(l->tag);
-    l->tag = buf_take(&tag, &(size_t){0});
-    l->last = buf_take(&last, &(size_t){0});
-}
-
 int mcp_listen(struct mcp_exchange *x)
 {
     struct mcp_listener *l = mcp_listen_new(&x->door->who);
@@ -399,7 +379,18 @@ int mcp_listen(struct mcp_exchange *x)
     int r = take_wishes(x, l);
 
     if (r == 0) {
-        set_tag(x, l);
+        struct buf tag = {0}, last = {0};
+        struct json_writer w = {.out = &tag}, end = {.out = &x->meta};
+
+        json_write_open(&w, "_meta", '{');
+        mcp_rpc_write_value(&w, META_SUBSCRIPTION, x->msg.id);
+        json_write_close(&w, '}');
+        mcp_rpc_write_value(&end, META_SUBSCRIPTION, x->msg.id);
+        mcp_reply_write(x, &last);
+        free(l->tag);
+        l->tag = buf_take(&tag, &(size_t){0});
+        l->last = buf_take(&last, &(size_t){0});
+
         l->stream = mcp_stream_new(0, false);
         acknowledge(l);
         x->answered = true;

@@ -126,25 +126,22 @@ static void end_line(struct pages *p)
     p->line++;
 }
 
-/* A line is collected up to what could be shown of it and a little more, so
- * that a file without line ends needs no memory of its size. */
-static void collect_line(struct pages *p, const char *bytes, size_t len)
-{
-    bool wanted = p->line >= p->from && p->line < p->until && !p->full;
-    size_t room = SHOWN_BYTES - MIN(p->current.len, (size_t)SHOWN_BYTES);
-
-    p->some = p->some || len > 0;
-    if (wanted)
-        buf_add(&p->current, bytes, MIN(len, room));
-}
-
 static void collect_chunk(struct pages *p, const char *bytes, size_t len)
 {
     while (len > 0) {
         const char *end = memchr(bytes, '\n', len);
         size_t n = end ? (size_t)(end - bytes) : len;
 
-        collect_line(p, bytes, n);
+        /* A line is collected up to what could be shown of it and a little
+         * more, so that a file without line ends needs no memory of its size.
+         */
+        bool wanted = p->line >= p->from && p->line < p->until && !p->full;
+        size_t room = SHOWN_BYTES - MIN(p->current.len, (size_t)SHOWN_BYTES);
+
+        p->some = p->some || n > 0;
+        if (wanted)
+            buf_add(&p->current, bytes, MIN(n, room));
+
         if (!end)
             return;
         end_line(p);

@@ -141,24 +141,6 @@ static int check_arguments(struct mcp_call *call, struct report_args *a,
     return r;
 }
 
-static void write_options(struct buf *out, const struct report_args *a)
-{
-    struct json_writer w = {.out = out};
-
-    json_write_open(&w, NULL, '{');
-    json_write_string(&w, "format", a->markdown ? "markdown" : "html");
-    json_write_string(&w, "path", a->path);
-    json_write_string(&w, "title", a->title);
-    json_write_string(&w, "author", a->author);
-    json_write_string(&w, "page_size", sizes[a->page_size]);
-    json_write_bool(&w, "landscape", a->landscape);
-    json_write_bool(&w, "toc", a->toc);
-    json_write_string(&w, "header", a->header);
-    json_write_string(&w, "footer", a->footer);
-    json_write_string(&w, "theme", themes[a->theme]);
-    json_write_close(&w, '}');
-}
-
 /* The program's input is the options on one line, then the text as it is: in
  * JSON it could double in size and exceed the limit of an execution's code.
  * The line that ends the input is the text's own hash: no text can contain it
@@ -176,7 +158,22 @@ static void make_command(struct buf *out, const struct report_args *a)
              end);
     buf_adds(out, tool_report_program);
     buf_adds(out, PROGRAM_END "\n");
-    write_options(out, a);
+
+    struct json_writer w = {.out = out};
+
+    json_write_open(&w, NULL, '{');
+    json_write_string(&w, "format", a->markdown ? "markdown" : "html");
+    json_write_string(&w, "path", a->path);
+    json_write_string(&w, "title", a->title);
+    json_write_string(&w, "author", a->author);
+    json_write_string(&w, "page_size", sizes[a->page_size]);
+    json_write_bool(&w, "landscape", a->landscape);
+    json_write_bool(&w, "toc", a->toc);
+    json_write_string(&w, "header", a->header);
+    json_write_string(&w, "footer", a->footer);
+    json_write_string(&w, "theme", themes[a->theme]);
+    json_write_close(&w, '}');
+
     buf_adds(out, "\n");
     buf_adds(out, text);
     buf_addf(out, "\n%s\n", end);

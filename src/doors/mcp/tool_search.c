@@ -133,20 +133,6 @@ static void add_search_program(struct buf *out, const struct search_args *a,
     tool_text_quote(out, folder);
 }
 
-static void make_search_command(struct buf *out, const struct search_args *a,
-                                const char *folder)
-{
-    buf_adds(out, "cd /mnt/data || exit 2\n{ if command -v rg >/dev/null; "
-                  "then\n");
-    add_search_program(out, a, folder, true);
-    buf_adds(out, "\nelse\n");
-    add_search_program(out, a, folder, false);
-    buf_addf(out,
-             "\nfi; echo \"" ENDED "$?\" >&2; } | head -c %d\n"
-             "exit 0\n",
-             OUTPUT_BYTES);
-}
-
 /* ---- its output --------------------------------------------------------- */
 
 struct found {
@@ -199,12 +185,6 @@ static void write_match_line(struct found *f, const struct line *l, size_t len)
         buf_adds(&f->text, "[the rest is in the structured answer]\n");
 }
 
-static void add_match_line(struct found *f, const struct line *l)
-{
-    write_match_line(f, l, tool_text_offset(l->text, l->text_len, LINE_CHARS));
-    api_write(&f->w, NULL, &line_resource, l);
-}
-
 static void parse_search_output(struct found *f, const struct buf *out)
 {
     const char *at = out->data, *end = out->data + out->len;
@@ -221,7 +201,9 @@ static void parse_search_output(struct found *f, const struct buf *out)
                 return;
             }
             f->count += l.match;
-            add_match_line(f, &l);
+            write_match_line(f, &l,
+                             tool_text_offset(l.text, l.text_len, LINE_CHARS));
+            api_write(&f->w, NULL, &line_resource, &l);
         }
         at = stop + 1;
     }
@@ -315,7 +297,17 @@ static int search_session(struct mcp_call *call, const struct search_args *a,
     struct exec_info info;
     int r;
 
-    make_search_command(&command, a, folder);
+    buf_adds(&command,
+             "cd /mnt/data || exit 2\n{ if command -v rg >/dev/null; "
+             "then\n");
+    add_search_program(&command, a, folder, true);
+    buf_adds(&command, "\nelse\n");
+    add_search_program(&command, a, folder, false);
+    buf_addf(&command,
+             "\nfi; echo \"" ENDED "$?\" >&2; } | head -c %d\n"
+             "exit 0\n",
+             OUTPUT_BYTES);
+
     buf_addf(&about, "%s\nin %s%s%s", a->pattern,
              folder[0] ? folder : "all files", a->glob ? ", named " : "",
              a->glob ? a->glob : "");

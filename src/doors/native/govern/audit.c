@@ -66,20 +66,6 @@ static int ask(struct doors_call *call, struct audit_filter *ret,
     return r;
 }
 
-/* Neighbouring events are mostly of the same key. */
-static void add_names(struct auth *auth, struct audit_line *lines,
-                      size_t count)
-{
-    char name[AUTH_NAME_MAX] = "";
-
-    for (size_t i = 0; i < count; i++) {
-        if (i == 0 || strcmp(lines[i].actor, lines[i - 1].actor) != 0)
-            auth_key_name(auth, lines[i].actor, name);
-        if (name[0])
-            lines[i].actor_name = xstrdup(name);
-    }
-}
-
 int native_audit_query(struct doors_call *call, struct error *err)
 {
     struct audit_filter filter = {.tenant = NULL};
@@ -93,7 +79,17 @@ int native_audit_query(struct doors_call *call, struct error *err)
                         &more, err);
     if (r < 0)
         return r;
-    add_names(call->doors->auth, lines, count);
+
+    /* Neighbouring events are mostly of the same key. */
+    char name[AUTH_NAME_MAX] = "";
+
+    for (size_t i = 0; i < count; i++) {
+        if (i == 0 || strcmp(lines[i].actor, lines[i - 1].actor) != 0)
+            auth_key_name(call->doors->auth, lines[i].actor, name);
+        if (name[0])
+            lines[i].actor_name = xstrdup(name);
+    }
+
     native_respond_list(call, &audit_event_resource, lines, count, more);
     audit_lines_free(lines, count);
     return 0;

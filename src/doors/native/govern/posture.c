@@ -185,18 +185,6 @@ API_OUTPUT(native_posture, "Posture", struct whole, posture_fields,
 
 /* ---- the route ---------------------------------------------------------- */
 
-/* Evaluates the gate now and passes the result to sessions. */
-static void look(struct sessions *sessions, const struct posture *p,
-                 struct posture_row rows[POSTURE_ROWS])
-{
-    const struct posture_row *barred;
-
-    posture_look(p, rows);
-    barred = posture_barred(rows);
-    sessions_gate(sessions, barred ? barred->name : NULL,
-                  barred ? barred->why : "");
-}
-
 /* Keys of every tenant and paths of the host are in it. */
 #define SEE_POSTURE "see the posture of the service"
 
@@ -215,7 +203,14 @@ int native_posture_get(struct doors_call *call, struct error *err)
         return -(int)err->code;
     if (warden_call_status(p->warden, &status, err) < 0)
         return -(int)err->code;
-    look(call->doors->sessions, p, rows);
+
+    const struct posture_row *barred;
+
+    posture_look(p, rows);
+    barred = posture_barred(rows);
+    sessions_gate(call->doors->sessions, barred ? barred->name : NULL,
+                  barred ? barred->why : "");
+
     posture_settings_check(p, settings);
     sessions_metrics(call->doors->sessions, m);
     posture_walls(p, status.walls, walls);

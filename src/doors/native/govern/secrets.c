@@ -101,13 +101,6 @@ static int read_spec(struct doors_call *call, const struct secret_body *b,
                              sizeof(ret->destinations), err);
 }
 
-/* The copy that the parser made; the request's own goes with its memory. */
-static void wipe(const char *value)
-{
-    if (value)
-        explicit_bzero((char *)(uintptr_t)value, strlen(value));
-}
-
 /* Approvers see where the secret would go and a fingerprint of its value. */
 static int hold_secret(struct doors_call *call, const struct vault_info *spec,
                        const char *value, struct error *err)
@@ -148,7 +141,10 @@ int native_secrets_put(struct doors_call *call, struct error *err)
     if (r == 0)
         r = vault_put(call->doors->core->vault, &call->actor, &spec, b.value,
                       strlen(b.value), &info, err);
-    wipe(b.value);
+    /* The copy that the parser made; the request's own goes with its memory.
+     */
+    if (b.value)
+        explicit_bzero((char *)(uintptr_t)b.value, strlen(b.value));
     if (r == 0)
         native_respond(call,
                        info.created_at_ms == info.updated_at_ms ? 201 : 200,

@@ -393,28 +393,6 @@ static void encode_common(struct json_writer *w,
     json_write_close(w, '}');
 }
 
-static void encode_answers(struct json_writer *w,
-                           const struct doors_route *route)
-{
-    const char *list = route->answers;
-    char answer[WORD], status[4];
-
-    json_write_open(w, "responses", '{');
-    while (next_word(&list, ",", answer)) {
-        const char *at = answer + strspn(answer, " ");
-
-        (void)snprintf(status, sizeof(status), "%.3s", at);
-        at += 3;
-        at += strspn(at, " ");
-        if (status[0] < '4')
-            encode_good(w, status, at);
-        else
-            encode_bad(w, status);
-    }
-    encode_common(w, route);
-    json_write_close(w, '}');
-}
-
 /* ---- operations --------------------------------------------------------- */
 
 static void encode_param(struct json_writer *w, const char *name,
@@ -483,26 +461,6 @@ static void encode_body(struct json_writer *w, const struct doors_route *route)
     json_write_close(w, '}');
 }
 
-static void encode_security(struct json_writer *w,
-                            const struct doors_route *route)
-{
-    char scopes[96];
-
-    json_write_open(w, "security", '[');
-    if (!(route->flags & DOORS_OPEN)) {
-        json_write_open(w, NULL, '{');
-        json_write_open(w, "bearer", '[');
-        if (route->scope)
-            json_write_string(w, NULL,
-                              auth_scopes_format(route->scope, scopes));
-        json_write_close(w, ']');
-        json_write_close(w, '}');
-    }
-    json_write_close(w, ']');
-    json_write_string(w, "x-glovebox-scope",
-                      auth_scopes_format(route->scope, scopes));
-}
-
 /* "post_api_sessions_id_reset" */
 static void encode_id(struct json_writer *w, const struct doors_route *route)
 {
@@ -536,10 +494,44 @@ static void encode_operation(struct json_writer *w,
     json_write_string(w, NULL, route->tag);
     json_write_close(w, ']');
     json_write_string(w, "summary", route->summary);
-    encode_security(w, route);
+
+    char scopes[96];
+
+    json_write_open(w, "security", '[');
+    if (!(route->flags & DOORS_OPEN)) {
+        json_write_open(w, NULL, '{');
+        json_write_open(w, "bearer", '[');
+        if (route->scope)
+            json_write_string(w, NULL,
+                              auth_scopes_format(route->scope, scopes));
+        json_write_close(w, ']');
+        json_write_close(w, '}');
+    }
+    json_write_close(w, ']');
+    json_write_string(w, "x-glovebox-scope",
+                      auth_scopes_format(route->scope, scopes));
+
     encode_params(w, route);
     encode_body(w, route);
-    encode_answers(w, route);
+
+    const char *list = route->answers;
+    char answer[WORD], status[4];
+
+    json_write_open(w, "responses", '{');
+    while (next_word(&list, ",", answer)) {
+        const char *at = answer + strspn(answer, " ");
+
+        (void)snprintf(status, sizeof(status), "%.3s", at);
+        at += 3;
+        at += strspn(at, " ");
+        if (status[0] < '4')
+            encode_good(w, status, at);
+        else
+            encode_bad(w, status);
+    }
+    encode_common(w, route);
+    json_write_close(w, '}');
+
     json_write_close(w, '}');
 }
 
@@ -572,44 +564,6 @@ static void encode_paths(struct json_writer *w)
 
 /* ---- the document ------------------------------------------------------- */
 
-static void encode_info(struct json_writer *w)
-{
-    json_write_string(w, "openapi", "3.1.0");
-    json_write_open(w, "info", '{');
-    json_write_string(w, "title", "Glovebox");
-    json_write_string(w, "version", GLOVEBOX_VERSION);
-    json_write_string(
-        w, "description",
-        "A code interpreter whose files stay. HEAD works wherever GET does. A last path parameter called `path` takes the rest of the path, slashes included. Unknown fields and parameters are refused.");
-    json_write_open(w, "license", '{');
-    json_write_string(w, "name", "Apache-2.0");
-    json_write_string(w, "identifier", "Apache-2.0");
-    json_write_close(w, '}');
-    json_write_close(w, '}');
-    json_write_open(w, "tags", '[');
-    for (const struct openapi_name *t = openapi_tags; t->name; t++) {
-        json_write_open(w, NULL, '{');
-        json_write_string(w, "name", t->name);
-        json_write_string(w, "description", t->text);
-        json_write_close(w, '}');
-    }
-    json_write_close(w, ']');
-}
-
-static void encode_responses(struct json_writer *w)
-{
-    json_write_open(w, "responses", '{');
-    for (const struct openapi_name *s = openapi_statuses; s->name; s++) {
-        json_write_open(w, s->name, '{');
-        json_write_string(w, "description", s->text);
-        json_write_open(w, "content", '{');
-        encode_content(w, "Error");
-        json_write_close(w, '}');
-        json_write_close(w, '}');
-    }
-    json_write_close(w, '}');
-}
-
 int native_openapi_get(struct doors_call *call, struct error *err)
 {
     struct buf body = {0};
@@ -617,7 +571,28 @@ int native_openapi_get(struct doors_call *call, struct error *err)
 
     (void)err;
     json_write_open(&w, NULL, '{');
-    encode_info(&w);
+
+    json_write_string(&w, "openapi", "3.1.0");
+    json_write_open(&w, "info", '{');
+    json_write_string(&w, "title", "Glovebox");
+    json_write_string(&w, "version", GLOVEBOX_VERSION);
+    json_write_string(
+        &w, "description",
+        "A code interpreter whose files stay. HEAD works wherever GET does. A last path parameter called `path` takes the rest of the path, slashes included. Unknown fields and parameters are refused.");
+    json_write_open(&w, "license", '{');
+    json_write_string(&w, "name", "Apache-2.0");
+    json_write_string(&w, "identifier", "Apache-2.0");
+    json_write_close(&w, '}');
+    json_write_close(&w, '}');
+    json_write_open(&w, "tags", '[');
+    for (const struct openapi_name *t = openapi_tags; t->name; t++) {
+        json_write_open(&w, NULL, '{');
+        json_write_string(&w, "name", t->name);
+        json_write_string(&w, "description", t->text);
+        json_write_close(&w, '}');
+    }
+    json_write_close(&w, ']');
+
     encode_paths(&w);
     json_write_open(&w, "components", '{');
     json_write_open(&w, "schemas", '{');
@@ -625,7 +600,18 @@ int native_openapi_get(struct doors_call *call, struct error *err)
         api_schema(&w, native_resources[i]->name, native_resources[i],
                    API_OPENAPI);
     json_write_close(&w, '}');
-    encode_responses(&w);
+
+    json_write_open(&w, "responses", '{');
+    for (const struct openapi_name *s = openapi_statuses; s->name; s++) {
+        json_write_open(&w, s->name, '{');
+        json_write_string(&w, "description", s->text);
+        json_write_open(&w, "content", '{');
+        encode_content(&w, "Error");
+        json_write_close(&w, '}');
+        json_write_close(&w, '}');
+    }
+    json_write_close(&w, '}');
+
     json_write_open(&w, "securitySchemes", '{');
     json_write_open(&w, "bearer", '{');
     json_write_string(&w, "type", "http");
