@@ -230,11 +230,15 @@ void serve_request(void *ctx, struct http_request *req);
 
 /* The same for requests that another node has received; see forward.c. */
 void serve_forwarded(void *ctx, struct http_request *req);
-/* forward.c: has the node of err answer the request. 0: it was answered; 1:
- * the handler should be called again, since another node has the session by
- * now; else err says why not. */
-int doors_forward(struct doors_call *call, struct error *err);
-/* forward.c: an id, a source and a mark for a request of another node. */
+/* forward.c: sends the request to the node of err and relays the answer. 0: it
+ * was answered; 1: call the handler again, since another node may have the
+ * session by now; else err has the reason. attempt: counts from 0. */
+int doors_forward(struct doors_call *call, unsigned attempt,
+                  struct error *err);
+/* For a request that another node forwarded here in vain: marks the refusal so
+ * that the other node looks again. Returns err's code. */
+int doors_forward_refuse(struct doors_call *call, struct error *err);
+/* Takes over the id and the source of a request that another node received. */
 int doors_forwarded_adopt(struct doors_call *call, struct error *err);
 
 /* ---- for all doors ------------------------------------------------------ */

@@ -1,16 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A request whose session is on another node: this node sends it there as it
- * came, with the client's own credentials, and gives back the answer as it
- * comes. Runs on the worker that serves the request, called by serve.c.
+ * Forwards a request whose session is on another node: this node sends the
+ * request there with the client's own credentials and relays the answer as it
+ * arrives. Runs on the worker that serves the request, called by serve.c.
  *
- * The other node serves it on the listener for nodes (serve_forwarded), where
- * it is never forwarded again. That node authenticates the client itself; of
- * this node it believes only the id of the request and the client's address,
- * and only because the key of this node is in the store (N4).
+ * The other node serves the request on the listener for nodes
+ * (serve_forwarded) and never forwards it again. It authenticates the client
+ * itself. From this node it accepts only the id of the request and the
+ * client's address, and only because this node's key is in the store (N4). If
+ * the session has moved since, or the other node drains, it answers with
+ * REFUSED_HEADER; this node then reads the other nodes again and retries.
  */
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/arena.h"
 #include "base/mem.h"
@@ -20,10 +23,14 @@
 #define HEADERS_MAX 104u
 #define ID_HEADER "Glovebox-Forwarded-Id"
 #define SOURCE_HEADER "Glovebox-Forwarded-For"
+/* In an answer to another node: nothing was done, look again. */
+#define REFUSED_HEADER "Glovebox-Not-Here"
+#define REFUSED_WAIT_MS 10u /* doubled with each try */
 
 struct relay {
     struct doors_call *call;
     struct http_pipe *pipe; /* once the head of the answer is there */
+    bool refused;           /* the other node did nothing: look again */
     struct error err;
 };
 
@@ -66,6 +73,10 @@ static int on_head(void *ctx, unsigned status,
     const char *type = NULL;
 
     for (size_t i = 0; i < count; i++)
+        r->refused |= strcasecmp(headers[i].name, REFUSED_HEADER) == 0;
+    if (r->refused)
+        return 0;
+    for (size_t i = 0; i < count; i++)
         if (strcasecmp(headers[i].name, "Content-Type") == 0)
             type = arena_strdup(http_arena(r->call->http), headers[i].value);
         else
@@ -78,7 +89,7 @@ static int on_write(void *ctx, const void *bytes, size_t len)
 {
     struct relay *r = ctx;
 
-    return http_pipe_write(r->pipe, bytes, len, &r->err);
+    return r->pipe ? http_pipe_write(r->pipe, bytes, len, &r->err) : 0;
 }
 
 static bool on_left(void *ctx)
@@ -102,7 +113,32 @@ static size_t collect_headers(struct doors_call *call, struct node_header *ret)
     return count;
 }
 
-int doors_forward(struct doors_call *call, struct error *err)
+/* What this node knew of the others, or of the session, was old. */
+static int look_again(struct doors_call *call, unsigned attempt,
+                      struct error *err)
+{
+    uint64_t ns = (uint64_t)REFUSED_WAIT_MS * 1000000 << attempt;
+    struct timespec wait = {.tv_sec = (time_t)(ns / 1000000000),
+                            .tv_nsec = (long)(ns % 1000000000)};
+
+    (void)error_set(err, ERR_UNAVAILABLE,
+                    "the session is moving to another node");
+    (void)error_retry(err, 1);
+    if (!http_body_again(call->http) || http_left(call->http))
+        return -ERR_UNAVAILABLE;
+    if (attempt)
+        (void)nanosleep(&wait, NULL);
+    nodes_look(call->doors->nodes);
+    return 1;
+}
+
+int doors_forward_refuse(struct doors_call *call, struct error *err)
+{
+    http_add_header(call->http, REFUSED_HEADER, "1");
+    return -(int)err->code;
+}
+
+int doors_forward(struct doors_call *call, unsigned attempt, struct error *err)
 {
     struct node_header headers[HEADERS_MAX];
     struct relay relay = {.call = call};
@@ -134,6 +170,8 @@ int doors_forward(struct doors_call *call, struct error *err)
     carry.node = node;
     carry.header_count = collect_headers(call, headers);
     r = node_carry(call->doors->nodes, &carry, &sent, err);
+    if (relay.refused)
+        return look_again(call, attempt, err);
     if (relay.pipe) { /* the client has the head: it sees a broken end */
         http_pipe_end(relay.pipe, r == 0);
         return 0;

@@ -20,7 +20,7 @@
 #include "node/node.h"
 #include "json/json.h"
 
-#define DOORS_FORWARD_TRIES 3
+#define DOORS_FORWARD_TRIES 8
 
 /* The header, or a bare key where this door's clients put theirs. */
 static const char *credential(const struct doors_call *call)
@@ -341,14 +341,21 @@ void doors_identify(struct doors_call *call)
     call->actor.source = http_source(call->http);
 }
 
-/* What the handler needs may be on another node; then that node answers. */
+static enum node_request kind_of(const struct doors_call *call)
+{
+    if (!call->doors->nodes)
+        return NODE_REQUEST_NONE;
+    return call->forwarded ? NODE_REQUEST_FORWARDED : NODE_REQUEST_FIRST;
+}
+
+/* What the handler needs may be on another node; then that node answers. While
+ * a session moves, the node it was on refuses, and this node looks again. */
 static int handle(struct doors_call *call, struct error *err)
 {
-    bool several = call->doors->nodes != NULL;
     int r;
 
     for (unsigned i = 0; i < DOORS_FORWARD_TRIES; i++) {
-        node_may_forward(several && !call->forwarded);
+        node_request_set(kind_of(call));
         r = call->route->handle(call, err);
         if (r == 0 && call->elsewhere) {
             r = error_set(err, ERR_ELSEWHERE, "it is on another node");
@@ -356,10 +363,12 @@ static int handle(struct doors_call *call, struct error *err)
                            node_was_elsewhere());
             call->elsewhere = false;
         }
-        node_may_forward(false);
+        node_request_set(NODE_REQUEST_NONE);
         if (r != -ERR_ELSEWHERE)
             return r;
-        r = doors_forward(call, err);
+        if (call->forwarded)
+            return doors_forward_refuse(call, err);
+        r = doors_forward(call, i, err);
         if (r <= 0)
             return r;
     }

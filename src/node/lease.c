@@ -122,7 +122,7 @@ int node_lease_take(struct nodes *n, const char *tenant, const char *session,
         if (r < 0)
             return r;
         if (t.found && strcmp(t.row.node, n->id) == 0 &&
-            (t.row.state != NODE_LEASE_ASLEEP ||
+            (t.row.state == NODE_LEASE_AWAKE ||
              nodes_state(n) == NODE_ACTIVE)) {
             *ret_fence = t.row.fence;
             return 0;

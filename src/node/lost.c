@@ -119,6 +119,8 @@ static int expire_in(struct store_tx *tx, void *ctx, struct error *err)
     if (r > 0)
         r = node_end_work(x->n, tx, x->info->id, "the node stopped answering",
                           err);
+    if (r == 0)
+        r = store_notify(tx, NODE_CHANNEL, "", err);
     return r < 0 ? r : audit_add(x->n->audit, tx, NULL, &event, err);
 }
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The row of this node, its lease, and what is known of the other nodes; see
- * node.h. Runs in gloveboxd. The thread "node-lease" renews and reads; it may
- * hang in the database. The thread "node-guard" only looks at the clock, so
- * that sandboxes stop in time whatever the database does.
+ * node.h. Runs in gloveboxd. The thread "node-lease" renews the lease and
+ * reads the rows of all nodes; a slow database can delay it. The thread
+ * "node-guard" only reads the clock, so it stops sandboxes in time even if the
+ * database hangs. The thread "node-drain" puts the sessions of a draining node
+ * to sleep, which can take longer than the lease.
  */
 #include "node/node.h"
 
@@ -23,6 +25,7 @@
 
 #define RENEW_MS 2000u
 #define GUARD_MS 200u
+#define DRAIN_MS 1000u
 #define LOOK_MS 100u
 #define DAY_MS ((int64_t)86400000)
 
@@ -188,13 +191,26 @@ static bool find_peer(struct nodes *n, const char *id, const char *pin,
     return found;
 }
 
+void nodes_look(struct nodes *n)
+{
+    struct error err;
+
+    if (refresh_peers(n, &err) < 0)
+        log_event(LOG_WARN, "nodes_not_read", "error", err.message, NULL);
+}
+
+void nodes_changed(struct nodes *n)
+{
+    worker_wake(&n->renewer);
+}
+
 bool node_peer_get(struct nodes *n, const char *id, struct node_peer *ret)
 {
     return find_peer(n, id, NULL, ret);
 }
 
-/* A node that has started a moment ago is looked for in the store; not more
- * often than ten times a second, whoever connects. */
+/* Looks in the store for a node that has just started. Strangers can cause
+ * this by connecting, so it happens at most ten times a second. */
 static bool look_again(struct nodes *n)
 {
     uint64_t now = clock_mono_ms(), last = atomic_load(&n->looked_ms);
@@ -237,7 +253,7 @@ struct registration {
     struct nodes *n;
     struct node_load load;
     int64_t epoch;
-    char state[16];
+    char state[16]; /* to be stored, or as read */
 };
 
 static int register_in(struct store_tx *tx, void *ctx, struct error *err)
@@ -258,25 +274,29 @@ static int register_in(struct store_tx *tx, void *ctx, struct error *err)
         r = store_exec(
             tx, err,
             "INSERT INTO nodes (" COLUMNS ") VALUES (?1, ?2, ?3, ?4, ?5, ?6,"
-            " ?7, 'active', 1, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
+            " ?7, ?16, 1, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15)"
             " ON CONFLICT (id) DO UPDATE SET name = excluded.name,"
             " address = excluded.address, pin = excluded.pin,"
             " labels = excluded.labels, version = excluded.version,"
-            " state = 'active', epoch = nodes.epoch + 1,"
+            " state = excluded.state, epoch = nodes.epoch + 1,"
             " lease_until_ms = excluded.lease_until_ms,"
             " started_at_ms = excluded.started_at_ms,"
             " cores = excluded.cores, memory_bytes = excluded.memory_bytes,"
             " free_bytes = excluded.free_bytes, ready = 0, awake = 0,"
             " queued = 0",
-            "tttttttiiiiiiii", n->id, n->tag, n->name, n->address, n->pin,
+            "tttttttiiiiiiiit", n->id, n->tag, n->name, n->address, n->pin,
             n->labels, n->version, now + (int64_t)n->lease_ms, now,
             (int64_t)l->cores, (int64_t)l->memory_bytes,
-            (int64_t)l->free_bytes, (int64_t)0, (int64_t)0, (int64_t)0);
+            (int64_t)l->free_bytes, (int64_t)0, (int64_t)0, (int64_t)0,
+            g->state);
     if (r >= 0)
         r = store_one(tx, &row, err, "SELECT epoch FROM nodes WHERE id = ?1",
                       "t", n->id);
     if (r > 0)
         g->epoch = store_int(row, 0);
+    store_rows_done(&row);
+    if (r >= 0)
+        r = store_notify(tx, NODE_CHANNEL, "", err);
     return r < 0 ? r : audit_add(n->audit, tx, NULL, &event, err);
 }
 
@@ -293,14 +313,15 @@ int node_register(struct nodes *n, struct error *err)
     uint64_t before;
     int r;
 
+    /* A draining node that loses its lease comes back draining. */
+    (void)snprintf(g.state, sizeof(g.state), "%s",
+                   node_state_name(nodes_state(n)));
     ask_load(n, &g.load);
     before = clock_mono_ms();
     r = store_write(n->store, "registering the node", register_in, &g, err);
     if (r < 0)
         return r;
     atomic_store(&n->epoch, g.epoch);
-    atomic_store(&n->state,
-                 atomic_load(&n->retired) ? NODE_DRAINING : NODE_ACTIVE);
     atomic_store(&n->good_until_ms, before + n->lease_ms - n->margin_ms);
     log_event(LOG_INFO, "node_registered", "node", n->id, "name", n->name,
               "address", n->address, NULL);
@@ -375,13 +396,23 @@ static void node_lease_main(void *arg)
         if (r < 0)
             log_event(LOG_WARN, "node_lease_not_renewed", "error", err.message,
                       NULL);
-        if (r == 0 && refresh_peers(n, &err) < 0)
-            log_event(LOG_WARN, "nodes_not_read", "error", err.message, NULL);
-        if (r == 0)
+        if (r == 0) {
+            nodes_look(n);
             node_expire_others(n);
-        if (r == 0 && nodes_state(n) == NODE_DRAINING && n->hooks.on_drain)
-            n->hooks.on_drain(n->hooks.ctx);
+        }
+        if (r == 0 && nodes_state(n) == NODE_DRAINING)
+            worker_wake(&n->drainer);
     } while (worker_wait(&n->renewer, n->renew_ms));
+}
+
+static void node_drain_main(void *arg)
+{
+    struct nodes *n = arg;
+
+    while (worker_wait(&n->drainer, DRAIN_MS))
+        if (nodes_state(n) == NODE_DRAINING && nodes_alive(n) &&
+            n->hooks.on_drain)
+            n->hooks.on_drain(n->hooks.ctx);
 }
 
 static void node_guard_main(void *arg)
@@ -437,6 +468,8 @@ static int drain_in(struct store_tx *tx, void *ctx, struct error *err)
 
     if (r == 0)
         return error_set(err, ERR_CONFLICT, "the node is gone");
+    if (r > 0)
+        r = store_notify(tx, NODE_CHANNEL, "", err);
     return r < 0 ? r : audit_add(d->n->audit, tx, d->who, &event, err);
 }
 
@@ -450,8 +483,7 @@ int nodes_drain(struct nodes *n, const struct actor *who, const char *id,
         r = store_write(n->store, "draining a node", drain_in, &d, err);
     if (r < 0)
         return r;
-    if (ret->self)
-        worker_wake(&n->renewer);
+    worker_wake(&n->renewer); /* also if notifications are late */
     return nodes_get(n, d.info->id, ret, err);
 }
 
@@ -474,7 +506,9 @@ static int retire_in(struct store_tx *tx, void *ctx, struct error *err)
                        " AND epoch = ?2",
                        "tit", t->n->id, atomic_load(&t->n->epoch),
                        t->final ? "gone" : "draining");
-    if (r > 0 && t->final)
+    if (r > 0)
+        r = store_notify(tx, NODE_CHANNEL, "", err);
+    if (r == 0 && t->final)
         r = audit_add(t->n->audit, tx, NULL, &event, err);
     return MIN(r, 0);
 }
@@ -498,6 +532,7 @@ void nodes_stop(struct nodes *n)
 
     if (!n)
         return;
+    worker_stop(&n->drainer);
     worker_stop(&n->renewer);
     worker_stop(&n->guard);
     if (atomic_load(&n->epoch) &&
@@ -521,6 +556,7 @@ int nodes_open(const struct node_settings *settings, struct store *store,
     mutex_init(&n->lock);
     worker_init(&n->renewer);
     worker_init(&n->guard);
+    worker_init(&n->drainer);
     if (gethostname(host, sizeof(host)) < 0 || !host[0])
         (void)snprintf(host, sizeof(host), "node");
     host[sizeof(host) - 1] = '\0';
@@ -553,6 +589,8 @@ int nodes_start(struct nodes *n, const struct node_hooks *hooks,
     if (r == 0)
         r = worker_start(&n->guard, "node-guard", node_guard_main, n, err);
     if (r == 0)
+        r = worker_start(&n->drainer, "node-drain", node_drain_main, n, err);
+    if (r == 0)
         r = worker_start(&n->renewer, "node-lease", node_lease_main, n, err);
     return r;
 }
@@ -564,6 +602,7 @@ void nodes_close(struct nodes *n)
     node_channels_close(n);
     worker_done(&n->renewer);
     worker_done(&n->guard);
+    worker_done(&n->drainer);
     mutex_done(&n->lock);
     fd_close(&n->id_fd);
     free(n->peers);

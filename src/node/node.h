@@ -11,10 +11,11 @@
  * cannot renew its lease stops its sandboxes before the lease ends. When it
  * has ended, another node ends the executions of the lost node, once (N3).
  *
- * A function that needs what is on another node returns ERR_ELSEWHERE with the
- * node's id in the error. The spine of requests (doors/) then has the whole
- * request carried to that node, and gives back its answer. There is one hop at
- * most: a request that was carried here is never carried on.
+ * A function that needs something on another node returns ERR_ELSEWHERE with
+ * that node's id in the error. The spine of requests (doors/) then sends the
+ * whole request to that node and relays its answer. There is one hop at most:
+ * a node never sends a forwarded request on. If the session has moved, or the
+ * node is draining, it refuses the request, and the first node looks again.
  *
  * Without several nodes (`struct nodes *` is NULL) nothing of this happens.
  */
@@ -73,7 +74,8 @@ struct node_hooks {
     /* The lease ends soon and could not be renewed, or has been taken: every
      * sandbox must be gone when this returns (N1). */
     void (*on_lost)(void *ctx);
-    /* Called every second or so while draining. */
+    /* Called every second or so while draining, on a thread of its own: it may
+     * take longer than the lease. */
     void (*on_drain)(void *ctx);
 };
 
@@ -118,6 +120,12 @@ int nodes_drain(struct nodes *n, const struct actor *who, const char *id,
                 bool drain, struct node_info *ret, struct error *err);
 /* A node by its key, of those known a moment ago; false: none. */
 bool nodes_by_pin(struct nodes *n, const char *pin, struct node_info *ret);
+/* Notified when a node starts, drains, stops or is lost. */
+#define NODE_CHANNEL "nodes"
+/* After such a notification: renews and reads the other nodes at once. */
+void nodes_changed(struct nodes *n);
+/* Reads the other nodes now, on the caller's thread. A failure is logged. */
+void nodes_look(struct nodes *n);
 
 struct node_metrics {
     uint64_t renewals, renewals_failed, lost, takeovers, fenced;
@@ -159,17 +167,24 @@ int node_lease_delete(struct nodes *n, struct store_tx *tx,
 
 /* ---- place.c: where what is new should be made -------------------------- */
 
+/* What the calling thread serves. */
+enum node_request {
+    NODE_REQUEST_NONE,      /* no request: nothing can be sent elsewhere */
+    NODE_REQUEST_FIRST,     /* of a client: it can be sent to another node */
+    NODE_REQUEST_FORWARDED, /* of another node: it can be refused, and then
+                             * the other node looks again */
+};
+void node_request_set(enum node_request request);
 /* ERR_ELSEWHERE when a new session should be made on another node: the best of
- * three that have the labels. 0: here, or this thread cannot forward. */
+ * three that have the labels. For a forwarded request: when this node drains.
+ * 0: here, or the thread serves no request. */
 int node_place(struct nodes *n, const char *labels, struct error *err);
 /* ERR_ELSEWHERE when the id has the tag of another node that is there. 0: it
- * is not elsewhere, or this thread cannot forward. */
+ * is not elsewhere, or the thread serves no request of a client. */
 int node_locate(struct nodes *n, const char *prefix, const char *id,
                 struct error *err);
-/* What this thread does is a request that can be carried to another node. */
-void node_may_forward(bool may);
-/* Since node_may_forward(true) something was elsewhere: for a handler that
- * writes its errors into its answer. The node, or NULL. */
+/* Since node_request_set something was elsewhere: for a handler that writes
+ * its errors into its answer. The node ("": any other), or NULL. */
 const char *node_was_elsewhere(void);
 /* Connecting to it failed: for some seconds nothing is placed there. */
 void node_avoid(struct nodes *n, const char *id);

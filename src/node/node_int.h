@@ -30,6 +30,7 @@ struct nodes {
     struct node_hooks hooks;
     struct worker renewer; /* "node-lease" */
     struct worker guard;   /* "node-guard" */
+    struct worker drainer; /* "node-drain" */
 
     /* When the lease ends by this node's monotonic clock, less the margin;
      * 0: there is none. */

@@ -23,28 +23,28 @@
 #define WORTH_HERE 50    /* this node: no hop */
 #define COST_QUEUED 200  /* for one execution on each core */
 
-static _Thread_local bool may_forward;
-
+static _Thread_local enum node_request serving;
+static _Thread_local bool was_elsewhere;
 static _Thread_local char elsewhere[ID_MAX];
 
-void node_may_forward(bool may)
+void node_request_set(enum node_request request)
 {
-    may_forward = may;
-    elsewhere[0] = '\0';
+    serving = request;
+    was_elsewhere = false;
 }
 
 const char *node_was_elsewhere(void)
 {
-    return elsewhere[0] ? elsewhere : NULL;
+    return was_elsewhere ? elsewhere : NULL;
 }
 
 int node_elsewhere(const char *id, struct error *err)
 {
-    (void)error_set(err, may_forward ? ERR_ELSEWHERE : ERR_UNAVAILABLE,
+    was_elsewhere = serving != NODE_REQUEST_NONE;
+    (void)snprintf(elsewhere, sizeof(elsewhere), "%s", id);
+    (void)error_set(err, was_elsewhere ? ERR_ELSEWHERE : ERR_UNAVAILABLE,
                     "the session is on another node");
     (void)snprintf(err->node, sizeof(err->node), "%s", id);
-    if (may_forward)
-        (void)snprintf(elsewhere, sizeof(elsewhere), "%s", id);
     (void)error_hint(err, "try again in a moment");
     return error_retry(err, 1);
 }
@@ -146,11 +146,14 @@ int node_place_near(struct nodes *n, const char *labels, const char *last,
 {
     char best[ID_MAX];
 
-    if (!n || !may_forward)
+    if (!n || serving == NODE_REQUEST_NONE)
         return 0;
+    /* The other node chose this one before it knew that this one drains. */
+    if (serving == NODE_REQUEST_FORWARDED)
+        return nodes_state(n) == NODE_ACTIVE ? 0 : node_elsewhere("", err);
     if (!choose(n, labels, last, best)) {
-        if (node_has_labels(n->labels, labels)) /* draining: better than none
-                                                 */
+        /* All drain: a draining node is better than none. */
+        if (node_has_labels(n->labels, labels))
             return 0;
         (void)error_set(err, ERR_UNAVAILABLE,
                         "no active node has the labels of the pool: %.100s",
@@ -174,7 +177,7 @@ int node_locate(struct nodes *n, const char *prefix, const char *id,
     uint64_t now = clock_mono_ms();
     bool alive = false;
 
-    if (!n || !may_forward || !ids_tag(prefix, id, tag) ||
+    if (!n || serving != NODE_REQUEST_FIRST || !ids_tag(prefix, id, tag) ||
         strcmp(tag, n->tag) == 0)
         return 0;
     mutex_lock(&n->lock);

@@ -87,7 +87,16 @@ static void on_quotas(void *ctx, const char *payload)
         log_event(LOG_ERROR, "quotas_not_read", "error", err.message, NULL);
 }
 
+static void on_nodes(void *ctx, const char *payload)
+{
+    struct service *s = ctx;
+
+    (void)payload;
+    nodes_changed(s->core.nodes);
+}
+
 static struct store_listener listeners[] = {
+    {.channel = NODE_CHANNEL, .on_notice = on_nodes},
     {.channel = AUTH_CHANNEL, .on_notice = on_keys},
     {.channel = POLICY_CHANNEL, .on_notice = on_policy},
     {.channel = QUOTA_CHANNEL, .on_notice = on_quotas},

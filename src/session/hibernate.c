@@ -298,7 +298,7 @@ static int wait_unused(struct session *se, struct box **ret, struct error *err)
            !session_state_may(se, EV_HIBERNATE))
         in_time = cond_wait_until(&se->cond, &se->lock, deadline);
     if (se->phase == PHASE_ENDED) {
-        rc = error_set(err, ERR_NOT_FOUND, "no such session");
+        rc = session_error_ended(se, err);
     } else if (!in_time) {
         (void)error_set(err, ERR_CONFLICT, "the session is in use");
         rc = error_hint(err, "wait for the execution or the upload to finish, "

@@ -18,7 +18,7 @@ static int check_room(const struct sessions *m, const struct session *se,
                       struct error *err)
 {
     if (se->phase == PHASE_ENDED)
-        return error_set(err, ERR_NOT_FOUND, "no such session");
+        return session_error_ended(se, err);
     if (session_expiry_check(se, err) < 0)
         return -(int)err->code;
     if (m->active >= m->conf->max_executions) {
@@ -202,7 +202,7 @@ int session_turn_try(struct session *se, struct turn *t, struct box **ret,
 
     mutex_lock(&se->lock);
     if (se->phase == PHASE_ENDED) {
-        rc = error_set(err, ERR_NOT_FOUND, "no such session");
+        rc = session_error_ended(se, err);
     } else if (se->queue_head || se->running) {
         (void)error_set(err, ERR_CONFLICT,
                         "an execution of the session is running");

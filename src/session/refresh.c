@@ -24,7 +24,7 @@ int session_exclusive_begin(struct session *se, struct error *err)
            in_time)
         in_time = cond_wait_until(&se->cond, &se->lock, deadline);
     if (se->phase == PHASE_ENDED)
-        rc = error_set(err, ERR_NOT_FOUND, "no such session");
+        rc = session_error_ended(se, err);
     else if (!in_time) {
         (void)error_set(err, ERR_CONFLICT, "an execution is running");
         rc = error_hint(err, "wait for it to finish, or cancel it");

@@ -37,7 +37,7 @@ int session_quiet(struct session *se, enum exec_request how, const char *why,
     mutex_unlock(&se->lock);
     if (!in_time)
         return error_set(err, ERR_TIMEOUT, "what runs could not be ended");
-    return error_set(err, ERR_NOT_FOUND, "no such session");
+    return session_error_ended(se, err);
 }
 
 static int reset_kernel(struct session *se, struct error *err)

@@ -65,6 +65,18 @@ bool session_is_lost(const struct session *se)
     return atomic_load(&se->lost);
 }
 
+int session_error_ended(const struct session *se, struct error *err)
+{
+    if (!session_is_lost(se))
+        return error_set(err, ERR_NOT_FOUND, "no such session");
+    (void)error_set(err, ERR_UNAVAILABLE,
+                    "the node of the session has lost its lease and stopped "
+                    "the session");
+    (void)error_hint(err, "The session is there again within seconds, with "
+                          "its files.");
+    return error_retry(err, 2);
+}
+
 bool session_is_stopping(const struct session *se)
 {
     return atomic_load(&se->m->stopping);

@@ -624,6 +624,9 @@ int session_lease_locate(struct sessions *m, const struct actor *who,
                          const char *id, struct error *err);
 /* Out of the table, if it is asleep and only the caller uses it. */
 bool session_forget(struct session *se);
+/* session.c: of a session that ended while it was used. ERR_NOT_FOUND, or
+ * ERR_UNAVAILABLE if it only ended here, because the node lost its lease. */
+int session_error_ended(const struct session *se, struct error *err);
 /* session.c: in the table, referenced, or NULL; sessions.lock is held. */
 struct session *session_at_hand(struct sessions *m, const char *tenant,
                                 const char *id);

@@ -20,11 +20,6 @@
 #define OLD_GRACE_S 300u /* for a sandbox that is never idle */
 #define MOVE_MS 120000u  /* longer than any start may take */
 
-static int error_ended(struct error *err)
-{
-    return error_set(err, ERR_NOT_FOUND, "no such session");
-}
-
 /* Waits while a thread creates or drops the box; the lock is held. */
 static int wait_settled(struct session *se, struct error *err)
 {
@@ -35,7 +30,7 @@ static int wait_settled(struct session *se, struct error *err)
             return box_late("the session's sandbox did not come up", MOVE_MS,
                             err);
     session_state_check(se);
-    return se->phase == PHASE_ENDED ? error_ended(err) : 0;
+    return se->phase == PHASE_ENDED ? session_error_ended(se, err) : 0;
 }
 
 static int may_go_live(struct session *se, struct error *err)
@@ -240,7 +235,7 @@ static int wake_box(struct session *se, enum session_event event,
         if (box)
             drop_box(se, box);
         mutex_lock(&se->lock);
-        return error_ended(err);
+        return session_error_ended(se, err);
     }
     if (rc < 0) {
         session_state_event(se, session_image_there(&se->image)

@@ -63,8 +63,11 @@ export class Cluster {
     try {
       c.postgres = await startPostgres();
       c.s3 = await startS3();
-      for (let i = 0; i < nodes; i++) c.nodes.push(await c.startNode(i));
-      await until(async () => (await c.nodes[0].ok('GET', '/api/nodes')).data.length === nodes, { what: 'all nodes are listed' });
+      c.nodes.push(await c.startNode(0)); // it makes the keys
+      const rest = await Promise.allSettled(Array.from({ length: nodes - 1 }, (_, i) => c.startNode(i + 1)));
+      c.nodes.push(...rest.filter((r) => r.status === 'fulfilled').map((r) => r.value));
+      for (const r of rest) if (r.status === 'rejected') throw r.reason;
+      await until(async () => (await c.nodes[0].ok('GET', '/api/nodes')).data.length === nodes, { ms: 60_000, what: 'all nodes are listed' });
     } catch (error) {
       await c.stop();
       throw error;
@@ -103,9 +106,13 @@ export class Cluster {
     return g;
   }
 
-  /** The node that has the session's sandbox, by the store. */
+  /** The name of the node that has the session, by the store. */
+  ownerName(session) {
+    return this.postgres.psql(`SELECT n.name FROM leases l JOIN nodes n ON n.id = l.node WHERE l.session = '${session}'`);
+  }
+
   owner(session) {
-    const name = this.postgres.psql(`SELECT n.name FROM leases l JOIN nodes n ON n.id = l.node WHERE l.session = '${session}'`);
+    const name = this.ownerName(session);
     return this.nodes.find((g) => `n${g.index + 1}` === name);
   }
 
