@@ -87,6 +87,10 @@ static int register_runtime(struct pools *ps, struct runtime *rt,
                                rt->name, &found, err);
 
     if (rc < 0) {
+        /* The cause names paths of this host: for the operator only. */
+        if (!rt->known && rc != -ERR_NOT_FOUND)
+            log_event(LOG_WARN, "runtime_definition_not_read", "runtime",
+                      rt->name, "error", err->message, NULL);
         (void)error_set(err, ERR_UNAVAILABLE, "the runtime '%s' %s", rt->name,
                         rc == -ERR_NOT_FOUND ? "is not defined"
                                              : "has a faulty definition");

@@ -175,6 +175,13 @@ void service_rights_publish(struct service *s)
     }
 }
 
+void service_rights_definitions(struct service *s)
+{
+    if (s->drop)
+        s->defs_fd =
+            open(s->conf->runtime_defs, O_PATH | O_DIRECTORY | O_CLOEXEC);
+}
+
 /* From root with every capability to the service's account with none; what
  * comes after reads bytes from outside. */
 int service_rights_drop(struct service *s, struct error *err)
@@ -195,4 +202,21 @@ int service_rights_drop(struct service *s, struct error *err)
     return r < 0
                ? error_errno(err, ERR_INTERNAL, -r, "cannot give up privilege")
                : 0;
+}
+
+void service_rights_definitions_keep(struct service *s, struct conf *conf)
+{
+    char *open_path cleanup(mem_free) = NULL;
+
+    if (s->defs_fd < 0)
+        return;
+    open_path = xasprintf("/proc/self/fd/%d", s->defs_fd);
+    if (access(conf->runtime_defs, R_OK | X_OK) == 0 ||
+        access(open_path, R_OK | X_OK) < 0) {
+        fd_close(&s->defs_fd);
+        return;
+    }
+    log_event(LOG_INFO, "runtime_defs_kept_open", "folder", conf->runtime_defs,
+              NULL);
+    conf->runtime_defs = s->defs_path = take_ptr(open_path);
 }

@@ -583,6 +583,8 @@ static void stop_service(struct service *s)
         fd_close(&s->public_fds[i]);
     fd_close(&s->signal_fd);
     fd_close(&s->uids_fd);
+    fd_close(&s->defs_fd);
+    free(s->defs_path);
     fd_close(&s->lock_fd);
     fd_close(&s->data_fd);
 }
@@ -595,7 +597,8 @@ int service_run(const struct conf *conf, struct error *err)
                         .lock_fd = -1,
                         .signal_fd = -1,
                         .public_fds = {-1, -1},
-                        .uids_fd = -1};
+                        .uids_fd = -1,
+                        .defs_fd = -1};
     int r = service_rights_walls(&s, err);
 
     if (r == 0)
@@ -616,8 +619,11 @@ int service_run(const struct conf *conf, struct error *err)
         r = service_tls_read(&s, err);
     if (r == 0) {
         service_rights_publish(&s);
+        service_rights_definitions(&s);
         r = service_rights_drop(&s, err);
     }
+    if (r == 0)
+        service_rights_definitions_keep(&s, &own);
     if (r == 0)
         r = open_signals(&s, err);
     if (r == 0)

@@ -36,6 +36,8 @@ struct service {
     int data_fd, lock_fd, signal_fd;
     int public_fds[SERVICE_PUBLIC_FILES]; /* see service_rights_publish */
     int uids_fd;                          /* lock on the window of host uids */
+    int defs_fd;                          /* see service_rights_definitions */
+    char *defs_path;                      /* replaces runtime_defs; or NULL */
     uint32_t model_uid;  /* of glovebox-model; 0: the service's */
     uint32_t egress_uid; /* the proxy's account; 0: the service's */
     uint32_t accepted;   /* WARDEN_WALL_* */
@@ -72,7 +74,13 @@ int service_rights_descriptors(struct conf *conf, struct error *err);
  * folder stays root's; the files belong to the service's account, which can
  * fill and empty them but not replace them. A failure is logged. */
 void service_rights_publish(struct service *s);
+/* Opens the folder of runtime definitions, which a clone in a home directory
+ * hides from the service's account. */
+void service_rights_definitions(struct service *s);
 int service_rights_drop(struct service *s, struct error *err);
+/* If the account cannot reach the folder by its path, lets conf name the open
+ * descriptor instead. */
+void service_rights_definitions_keep(struct service *s, struct conf *conf);
 
 /* setup.c: starts the warden, and the proxy. A service without the proxy still
  * serves. */

@@ -7,7 +7,7 @@ import { existsSync, mkdtempSync, readFileSync, readdirSync, rmSync, statSync, w
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
-import { bin, build, root } from '../../lib/glovebox.mjs';
+import { bin, build, Glovebox, pool, root } from '../../lib/glovebox.mjs';
 
 const dir = mkdtempSync(join(tmpdir(), 'glovebox-install-'));
 after(() => rmSync(dir, { recursive: true, force: true }));
@@ -35,6 +35,18 @@ describe('make install', () => {
     assert.match(readFileSync(join(dir, 'usr/local/lib/systemd/system/glovebox.service'), 'utf8'), /^ExecStart=\/usr\/local\/bin\/glovebox serve$/m);
   });
 
+  // The folder has mode 0700 and is root's, as a clone in a home directory is.
+  test('the service runs code from where it is, though its account cannot enter that folder', async () => {
+    assert.equal(statSync(dir).mode & 0o777, 0o700);
+    const server = await Glovebox.start({ config: { pools: [pool({ ready: 0 })] }, program: join(dir, 'usr/local/libexec/glovebox/gloveboxd') });
+    try {
+      const cli = spawnSync(join(dir, 'usr/local/bin/glovebox'), ['run', '-c', 'print(6 * 7)'], { encoding: 'utf8', timeout: 120_000, env: { PATH: process.env.PATH, HOME: dir, GLOVEBOX_URL: server.url, GLOVEBOX_KEY: server.key } });
+      assert.equal(cli.stdout, '42\n', cli.stderr + server.log);
+    } finally {
+      await server.stop();
+    }
+  });
+
   test('it runs from where it is, and finds its definitions', () => {
     const list = spawnSync(join(dir, 'usr/local/bin/glovebox'), ['runtime', 'list', '--cache', join(dir, 'none')], { encoding: 'utf8', env: { PATH: process.env.PATH, HOME: dir } });
     assert.equal(list.status, 0, list.stderr);
@@ -49,11 +61,19 @@ describe('make install', () => {
   test('the manual pages have no mistakes', () => {
     const pages = files().filter((f) => f.endsWith('.1'));
     assert.ok(pages.length > 30);
+    // All at once; one by one only to find the page with the mistake.
+    const man = (list) => spawnSync('man', ['--warnings', '-E', 'UTF-8', '-l', '-Tutf8', '-Z', ...list.map((page) => join(dir, page))], { encoding: 'utf8', maxBuffer: 64 << 20, env: { ...process.env, LC_ALL: 'C.UTF-8', MANWIDTH: '80' } });
+    const all = man(pages);
+    if (all.status === 0 && all.stderr === '') {
+      assert.equal((all.stdout.match(/^x init$/mg) ?? []).length, pages.length, 'every page was formatted');
+      return;
+    }
     for (const page of pages) {
-      const done = spawnSync('man', ['--warnings', '-E', 'UTF-8', '-l', '-Tutf8', '-Z', join(dir, page)], { encoding: 'utf8', env: { ...process.env, LC_ALL: 'C.UTF-8', MANWIDTH: '80' } });
+      const done = man([page]);
       assert.equal(done.stderr, '', page);
       assert.equal(done.status, 0, page);
     }
+    assert.fail(all.stderr);
   });
 
   test('a second installation keeps a configuration that was edited', () => {
@@ -81,10 +101,15 @@ describe('completions', () => {
     assert.deepEqual(bash('glovebox', 'run', '--put', 'Makef'), ['Makefile']);
     assert.deepEqual(bash('glovebox', 'run', 'Makef'), ['Makefile']);
     assert.deepEqual(bash('glovebox', 'sessions', 'create', '--name', 'x'), [], 'a value of any text');
-    for (const c of table()) {
-      assert.ok(bash('glovebox', c.name).includes(c.name), c.name);
-      for (const o of c.options) assert.ok(bash('glovebox', c.name, `--${o.name}`).includes(`--${o.name}`), `${c.name} --${o.name}`);
-    }
+    // Every command and option, in one shell.
+    const lines = table().flatMap((c) => [['glovebox', c.name], ...c.options.map((o) => ['glovebox', c.name, `--${o.name}`])]);
+    assert.ok(lines.length > 150, `${lines.length} lines`);
+    const script = `. ${at('bash-completion/completions/glovebox')}; while read -ra COMP_WORDS; do COMP_CWORD=$((\${#COMP_WORDS[@]} - 1)); COMPREPLY=(); _glovebox; echo " \${COMPREPLY[*]} "; done`;
+    const done = spawnSync('bash', ['-c', script], { encoding: 'utf8', cwd: root, input: lines.map((words) => words.join(' ')).join('\n') + '\n' });
+    assert.equal(done.stderr, '');
+    const replies = done.stdout.trimEnd().split('\n');
+    assert.equal(replies.length, lines.length);
+    for (const [i, words] of lines.entries()) assert.ok(replies[i].includes(` ${words.at(-1)} `) || replies[i].trim() === words.at(-1), `${words.join(' ')}: ${replies[i]}`);
   });
 
   const has = (program) => spawnSync(program, ['--version']).status === 0;
