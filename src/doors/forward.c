@@ -30,6 +30,7 @@
 struct relay {
     struct doors_call *call;
     struct http_pipe *pipe; /* once the head of the answer is there */
+    unsigned status;        /* of the answer */
     bool refused;           /* the other node did nothing: look again */
     struct error err;
 };
@@ -81,6 +82,7 @@ static int on_head(void *ctx, unsigned status,
             type = arena_strdup(http_arena(r->call->http), headers[i].value);
         else
             http_add_header(r->call->http, headers[i].name, headers[i].value);
+    r->status = status;
     r->pipe = http_respond_relay(r->call->http, status, type, length);
     return 0;
 }
@@ -170,6 +172,10 @@ int doors_forward(struct doors_call *call, unsigned attempt, struct error *err)
     carry.node = node;
     carry.header_count = collect_headers(call, headers);
     r = node_carry(call->doors->nodes, &carry, &sent, err);
+    if (r == 0 && relay.pipe && relay.status < 400)
+        node_hint_keep(call->doors->nodes, node);
+    else
+        node_hint_drop(call->doors->nodes);
     if (relay.refused)
         return look_again(call, attempt, err);
     if (relay.pipe) { /* the client has the head: it sees a broken end */

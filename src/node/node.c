@@ -554,6 +554,7 @@ int nodes_open(const struct node_settings *settings, struct store *store,
     n->audit = audit;
     n->id_fd = -1;
     mutex_init(&n->lock);
+    mutex_init(&n->hint_lock);
     worker_init(&n->renewer);
     worker_init(&n->guard);
     worker_init(&n->drainer);
@@ -603,6 +604,8 @@ void nodes_close(struct nodes *n)
     worker_done(&n->renewer);
     worker_done(&n->guard);
     worker_done(&n->drainer);
+    node_hints_free(n);
+    mutex_done(&n->hint_lock);
     mutex_done(&n->lock);
     fd_close(&n->id_fd);
     free(n->peers);

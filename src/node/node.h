@@ -189,6 +189,18 @@ const char *node_was_elsewhere(void);
 /* Connecting to it failed: for some seconds nothing is placed there. */
 void node_avoid(struct nodes *n, const char *id);
 
+/* ---- hint.c: where a session was a moment ago --------------------------- */
+
+/* ERR_ELSEWHERE when a request of this principal about this session was
+ * forwarded before. 0: nothing is known, or the thread serves no request of a
+ * client. n NULL: 0. */
+int node_hint_find(struct nodes *n, const char *who, const char *session,
+                   struct error *err);
+/* After a forwarded request: the node has the session that this thread looked
+ * for last; or it has not, or it cannot be reached. */
+void node_hint_keep(struct nodes *n, const char *node);
+void node_hint_drop(struct nodes *n);
+
 /* ---- lost.c: executions of lost nodes ----------------------------------- */
 
 struct node_execution { /* strings borrowed */

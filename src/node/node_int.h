@@ -12,6 +12,7 @@
 #define NODE_AVOID_MS 5000u
 
 struct node_channel; /* carry.c: a connection to another node */
+struct node_hint;    /* hint.c: where a session was a moment ago */
 
 /* Another node as this one saw it last. */
 struct node_peer {
@@ -45,6 +46,8 @@ struct nodes {
     size_t peer_count;
     struct node_channel *channels;
     unsigned channel_count;
+    struct mutex hint_lock;  /* a leaf: of the hints */
+    struct node_hint *hints; /* made on first use */
 
     _Atomic uint64_t renewals, renewals_failed, lost, takeovers, fenced;
     _Atomic uint64_t carried, carried_failed;
@@ -70,6 +73,11 @@ void node_expire_others(struct nodes *n);
 /* The same of a node that stops, or starts again. */
 int node_end_work(struct nodes *n, struct store_tx *tx, const char *id,
                   const char *why, struct error *err);
+/* place.c: as node_elsewhere, but 0 unless a client's request is served. */
+int node_forward_to(const char *id, struct error *err);
+/* hint.c: what is elsewhere is not the session that was looked for last. */
+void node_hint_clear(void);
+void node_hints_free(struct nodes *n);
 /* carry.c */
 void node_channels_close(struct nodes *n);
 

@@ -31,6 +31,8 @@ void node_request_set(enum node_request request)
 {
     serving = request;
     was_elsewhere = false;
+    if (request == NODE_REQUEST_FIRST)
+        node_hint_clear();
 }
 
 const char *node_was_elsewhere(void)
@@ -165,8 +167,14 @@ int node_place_near(struct nodes *n, const char *labels, const char *last,
     return node_elsewhere(best, err);
 }
 
+int node_forward_to(const char *id, struct error *err)
+{
+    return serving == NODE_REQUEST_FIRST ? node_elsewhere(id, err) : 0;
+}
+
 int node_place(struct nodes *n, const char *labels, struct error *err)
 {
+    node_hint_clear();
     return node_place_near(n, labels, NULL, err);
 }
 
@@ -190,5 +198,6 @@ int node_locate(struct nodes *n, const char *prefix, const char *id,
         alive = p->info.state != NODE_GONE && p->lease_until_mono_ms > now;
     }
     mutex_unlock(&n->lock);
+    node_hint_clear();
     return node[0] && alive ? node_elsewhere(node, err) : 0;
 }

@@ -13,6 +13,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
+#include "node/node.h"
 #include "session/session_int.h"
 
 #define SAVE_MS 4000u /* for the last commit of a session that is deleted */
@@ -192,6 +193,8 @@ struct session *session_find(struct sessions *m, const struct actor *who,
     /* An invisible session is looked up all the same, so that it costs as much
      * as an unknown one. */
     session_unref(se);
+    if (node_hint_find(m->nodes, who->key, id, err) < 0)
+        return NULL;
     se = load_session(m, who, id, err);
     if (!se || session_visible(se, who))
         return se;
