@@ -590,7 +590,8 @@ static const struct conf_option pool[] = {
     {"hibernate", CONF_BOOL, POOL(hibernate), 0, 1, "true",
      .help = "A session that goes to sleep keeps the memory of its "
              "interpreter, encrypted in the data directory, and continues "
-             "with it. Ephemeral sessions never do."},
+             "with it. Ephemeral sessions and pools with `zygote: false` "
+             "never do."},
     {"undo_points", CONF_U32, POOL(undo_points), 0, 64, "8",
      .help = "How many executions of a session can be undone. Each point is "
              "a copy of the interpreter within the memory limit of the "

@@ -137,6 +137,9 @@ struct box *pool_take(struct pools *ps, struct pool *pool,
 struct runtime *runtime_find(struct pools *ps, struct pool *pool,
                              const char *name);
 const char *runtime_name(const struct runtime *rt);
+/* Sessions are forks of one zygote (zygote: true). Only then another sandbox
+ * can continue the memory of a session. */
+bool runtime_forks(const struct runtime *rt);
 /* The warden's handle; asks the image cache again until it is known. */
 int runtime_handle(struct pools *ps, struct runtime *rt, uint32_t *ret,
                    struct error *err);

@@ -228,6 +228,11 @@ const char *runtime_name(const struct runtime *rt)
     return rt->name;
 }
 
+bool runtime_forks(const struct runtime *rt)
+{
+    return rt->zygote;
+}
+
 static uint32_t languages_of(const struct conf *conf, const char *name)
 {
     struct conf_runtime found cleanup(conf_runtime_done) = {0};

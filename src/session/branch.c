@@ -270,6 +270,8 @@ int session_branch(struct sessions *s, const struct actor *who, const char *id,
     source.session = se->id;
     source.workspace = se->workspace;
     rc = check_spec(se, spec, err);
+    if (rc == 0 && !runtime_forks(se->runtime))
+        rc = session_no_zygote(se, "be branched", err);
     if (rc == 0)
         rc = session_admit_memory(se, who, POLICY_BRANCH, err);
     if (rc == 0)

@@ -45,10 +45,21 @@ uint64_t session_image_most(const struct session *se)
     return se->limits.memory_bytes + TABLES;
 }
 
+enum session_loss session_memory_off(const struct session *se)
+{
+    if (se->transient || !session_image_possible(se))
+        return SESSION_LOSS_EPHEMERAL;
+    if (!pool_conf(se->pool)->hibernate)
+        return SESSION_LOSS_OFF;
+    /* An image holds what differs from the zygote. An interpreter that was
+     * started for one session ends with it, and no other has its layout. */
+    return runtime_forks(se->runtime) ? SESSION_LOSS_NONE
+                                      : SESSION_LOSS_NO_ZYGOTE;
+}
+
 bool session_hibernates(const struct session *se)
 {
-    return pool_conf(se->pool)->hibernate && !se->transient &&
-           session_image_possible(se);
+    return session_memory_off(se) == SESSION_LOSS_NONE;
 }
 
 /* ---- the image ---------------------------------------------------------- */
@@ -240,7 +251,12 @@ static int hibernate_box(struct session *se, const struct actor *who,
     session_commit_rest(se, box);
     rc = make_image(se, who, box, err);
     if (rc < 0) {
-        why = loss_of(err);
+        /* Refused for no reason of its code: there is no zygote behind it, as
+         * in a guest kernel or an image without a usable Python. */
+        mutex_lock(&se->lock);
+        why = se->memory_refused && !se->uncarried ? SESSION_LOSS_BUILD
+                                                   : loss_of(err);
+        mutex_unlock(&se->lock);
         log_event(LOG_WARN, "session_not_hibernated", "session", se->id,
                   "error", err->message, NULL);
         session_metrics_add(se->m, &se->m->counters.hibernate_failed);
@@ -258,20 +274,23 @@ bool session_sleep(struct session *se, struct box *box)
     struct error err;
     int rc;
 
-    if (!session_hibernates(se) || !has_memory(se, box)) {
-        bool dropped = session_wake_drop(se, box, true);
-
-        if (dropped && session_image_possible(se))
-            session_image_lose(se, !pool_conf(se->pool)->hibernate
-                                       ? SESSION_LOSS_OFF
-                                       : SESSION_LOSS_NONE);
-        return dropped;
-    }
+    if (!session_hibernates(se) || !has_memory(se, box))
+        return session_wake_drop(se, box, true);
     rc = hibernate_box(se, &who, box, false, &err);
     return rc != 0;
 }
 
 /* ---- told to ------------------------------------------------------------ */
+
+int session_no_zygote(const struct session *se, const char *what,
+                      struct error *err)
+{
+    (void)error_set(err, ERR_CONFLICT,
+                    "sessions of the pool '%s' cannot %s, because each has an "
+                    "interpreter of its own (`zygote: false`)",
+                    pool_conf(se->pool)->name, what);
+    return error_hint(err, "the operator can set `zygote: true` for it");
+}
 
 static int cannot(const struct session *se, struct error *err)
 {
@@ -280,6 +299,8 @@ static int cannot(const struct session *se, struct error *err)
                         "an ephemeral session is never written to the disk");
         return error_hint(err, "delete it, or make one with a workspace");
     }
+    if (session_memory_off(se) == SESSION_LOSS_NO_ZYGOTE)
+        return session_no_zygote(se, "hibernate", err);
     (void)error_set(err, ERR_CONFLICT,
                     "sessions of the pool '%s' do not hibernate",
                     pool_conf(se->pool)->name);

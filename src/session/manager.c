@@ -264,8 +264,12 @@ static void end_all(struct sessions *m)
     ask_all(m);
     while ((se = any_session(m))) {
         if (session_save(se, (uint32_t)clock_left_ms(deadline))) {
-            if (session_hibernates(se))
+            enum session_loss off = session_memory_off(se);
+
+            if (off == SESSION_LOSS_NONE)
                 session_image_lose(se, SESSION_LOSS_STOPPED);
+            else if (off == SESSION_LOSS_NO_ZYGOTE)
+                session_image_lose(se, off);
             session_persist_note(se);
         }
         (void)session_end(se); /* someone else's end is as good */

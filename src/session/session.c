@@ -249,7 +249,11 @@ static void fill_memory(const struct session *se, struct session_info *ret)
     ret->image_bytes = se->image.bytes;
     ret->image_at_ms = se->image.id[0] ? se->image.made_at_ms : 0;
     ret->uncarried = asleep ? se->image.uncarried : se->uncarried;
-    ret->hibernates = session_hibernates(se) && !se->memory_refused;
+    ret->kept_not = session_memory_off(se);
+    if (!ret->kept_not && se->memory_refused && !asleep)
+        ret->kept_not =
+            se->uncarried ? SESSION_LOSS_UNCARRIED : SESSION_LOSS_BUILD;
+    ret->hibernates = !ret->kept_not;
     ret->lost_why =
         se->phase == PHASE_DORMANT ? se->image.why : SESSION_LOSS_NONE;
     session_points_fill(se, ret);

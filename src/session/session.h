@@ -106,7 +106,7 @@ enum session_loss {
     SESSION_LOSS_KERNEL,    /* the interpreter did not answer */
     SESSION_LOSS_ENDED,     /* it had ended */
     SESSION_LOSS_STOPPED,   /* it was busy when the service stopped */
-    SESSION_LOSS_BUILD,     /* this build saves none */
+    SESSION_LOSS_BUILD,     /* its isolation or image saves none */
     /* not restored: */
     SESSION_LOSS_MISMATCH, /* another runtime, version, kernel or processor */
     SESSION_LOSS_DAMAGED,  /* not authentic, or not understood */
@@ -116,6 +116,9 @@ enum session_loss {
     SESSION_LOSS_START,    /* the interpreter ended while it was restored */
     SESSION_LOSS_AGE,      /* older than hibernated_days */
     SESSION_LOSS_NODE,     /* it was saved on another node */
+    /* not saved, as above: */
+    SESSION_LOSS_NO_ZYGOTE, /* its runtime is used without a zygote */
+    SESSION_LOSS_EPHEMERAL, /* the session is never written to the disk */
     SESSION_LOSSES
 };
 const char *session_loss_name(enum session_loss why); /* "no_room" */
@@ -214,6 +217,7 @@ struct session_info {
     uint32_t uncarried;         /* would be lost, or were: see
                                    session_uncarried_name */
     bool hibernates;            /* it would be kept now */
+    enum session_loss kept_not; /* why not */
     enum session_loss lost_why; /* why it was not kept */
     unsigned undo_points, redo_points; /* executions to be undone, redone */
     enum session_egress egress;

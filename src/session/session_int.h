@@ -380,8 +380,13 @@ bool session_closed(const struct session *se);
  * is the only one. */
 bool session_untouched(const struct session *se);
 
-/* hibernate.c: does it keep its memory when it goes to sleep? */
+/* hibernate.c: why the memory of the session is never saved;
+ * SESSION_LOSS_NONE: it is saved when the session goes to sleep. */
+enum session_loss session_memory_off(const struct session *se);
 bool session_hibernates(const struct session *se);
+/* Refuses `what` ("hibernate") to a session of a runtime without a zygote. */
+int session_no_zygote(const struct session *se, const char *what,
+                      struct error *err);
 /* The largest image that it may have. */
 uint64_t session_image_most(const struct session *se);
 /* Puts it to sleep if nothing uses it: with its memory if that can be kept,

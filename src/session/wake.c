@@ -397,7 +397,8 @@ static const struct {
                               "The service stopped while the session was "
                               "busy" VARIABLES_GONE},
     [SESSION_LOSS_BUILD] = {"unsupported", NOT_SAVED
-                            " because this service saves none" VARIABLES_GONE},
+                            " because the isolation or the image of its pool "
+                            "does not support it" VARIABLES_GONE},
     [SESSION_LOSS_MISMATCH] = {"mismatch", NOT_RESTORED
                                " because it was saved with another runtime, "
                                "version, kernel or "
@@ -418,6 +419,11 @@ static const struct {
     [SESSION_LOSS_NODE] = {"other_node",
                            NOT_RESTORED " because it was saved on another "
                                         "node" VARIABLES_GONE},
+    [SESSION_LOSS_NO_ZYGOTE] = {"no_zygote",
+                                NOT_SAVED " because its pool has no zygote "
+                                          "(zygote: false)" VARIABLES_GONE},
+    [SESSION_LOSS_EPHEMERAL] = {"ephemeral", NOT_SAVED
+                                " because it is ephemeral" VARIABLES_GONE},
     [SESSION_LOSS_AGE] = {"expired",
                           "The session slept for so long that its memory was "
                           "deleted" VARIABLES_GONE},
@@ -593,6 +599,9 @@ bool session_wake_drop(struct session *se, struct box *box, bool idle_only)
     drop_box(se, box);
     session_memory_gone(se,
                         idle_only ? SESSION_LOSS_NONE : SESSION_LOSS_ENDED);
+    /* Noted before the session can wake, so that its next answer has it. */
+    if (idle_only && session_image_possible(se))
+        session_image_lose(se, session_memory_off(se));
     mutex_lock(&se->lock);
     session_state_event(se, EV_DROPPED);
     mutex_unlock(&se->lock);

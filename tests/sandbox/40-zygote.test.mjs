@@ -18,7 +18,7 @@ before(async () => {
     config: { pools: [
       pool(),
       pool({ name: 'science', runtime: 'standard', ready: 0 }),
-      ...(onGvisor ? [] : [pool({ name: 'fresh', zygote: false, ready: 0 })]), // refused there
+      ...(onGvisor ? [] : [pool({ name: 'fresh', zygote: false, ready: 0, hibernate: true })]), // refused there
     ] },
   });
 });
@@ -287,6 +287,28 @@ test('Z5 without a zygote no two sessions have a memory layout in common', proce
   for (const i of [0, 1]) assert.equal(new Set(fresh.map((f) => f[i])).size, 3, JSON.stringify(fresh));
   const forked = [await of('default'), await of('default')];
   assert.equal(forked[0][0], forked[1][0], 'forks of one zygote do, which is what the option is for');
+});
+
+test('without a zygote no memory is saved, and the session says so before and after it is lost', processOnly('the configuration refuses it'), async () => {
+  const session = await server.session({ pool: 'fresh' });
+  await session.out('x = 41; open("a.txt", "w").write("kept")');
+  const { state, memory } = await session.get();
+  assert.deepEqual([state, memory.hibernates, memory.not_kept], ['idle', false, 'no_zygote']);
+  for (const what of ['hibernate', 'branch']) {
+    const refused = await server.call('POST', `${session.path}/${what}`, {});
+    assert.equal(refused.status, 409, refused.text);
+    assert.match(refused.body.error.message, /zygote: false/, what);
+  }
+  assert.equal(await session.out('print(x)'), '41', 'neither has cost the memory');
+  await session.delete();
+  const idle = await server.session({ pool: 'fresh', cooldown_s: 1 });
+  await idle.out('x = 41; open("a.txt", "w").write("kept")');
+  const asleep = await until(async () => { const s = await idle.get(); return s.memory.lost && s; }, { ms: 60_000, what: 'the reason' });
+  assert.deepEqual([asleep.state, asleep.memory.lost, asleep.memory.image_bytes], ['dormant', 'no_zygote', 0]);
+  const next = await idle.python('print("x" in globals(), open("a.txt").read())');
+  assert.deepEqual([next.interpreter, next.stdout], ['fresh', 'False kept\n']);
+  assert.match(next.notice, /its memory was not saved because its pool has no zygote .*variables .* are gone; files are kept/);
+  await idle.delete();
 });
 
 test('Z5 a zygote is replaced by count and by age, and sessions go on', processOnly('a test of its own is below'), async () => {

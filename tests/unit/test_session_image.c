@@ -569,7 +569,7 @@ static void unusable_image_gives_a_fresh_interpreter_and_the_reason(
         {BOX_IMAGE_MISMATCH, "another runtime"},
         {BOX_IMAGE_DAMAGED, "damaged"},
         {BOX_IMAGE_TOO_LARGE, "memory limit"},
-        {BOX_IMAGE_UNSUPPORTED, "saves none"},
+        {BOX_IMAGE_UNSUPPORTED, "does not support it"},
     };
     struct fixture *f = *state;
 

@@ -69,9 +69,20 @@ static void write_lost(struct json_writer *w, const char *key,
         w, key, info->lost_why ? session_loss_name(info->lost_why) : NULL);
 }
 
+static void write_not_kept(struct json_writer *w, const char *key,
+                           const void *object)
+{
+    const struct session_info *info = object;
+
+    json_write_string(
+        w, key, info->kept_not ? session_loss_name(info->kept_not) : NULL);
+}
+
 static const struct api_field memory_fields[] = {
     {"hibernates", API_BOOL, SESSION(hibernates),
      .help = "it is kept when the session goes to sleep"},
+    {"not_kept", API_STRING, API_NULLABLE, .write = write_not_kept,
+     .help = "why not: off, no_zygote, unsupported, ephemeral, uncarried"},
     {"bytes", API_INT, SESSION(memory_bytes),
      .help = "of the interpreter, as last seen; 0: not known"},
     {"uncarried", API_ARRAY, .write = write_uncarried, .items = API_STRING,

@@ -45,7 +45,7 @@ test('a session has the fields, order and defaults documented', async () => {
   assert.deepEqual({ ...s, id: 0, workspace: 0, owner: 0, owner_name: 0, created_at: 0, last_used_at: 0, expires_at: 0 }, {
     id: 0, name: null, identifier: null, pool: 'default', runtime: 'minimal', workspace: 0, persistence: 'workspace', owner: 0, owner_name: 0, sharing: 'principal', state: 'idle', network: 'none',
     limits: { memory_bytes: 1024 * MiB, processes: 128, cores: 1, scratch_bytes: 1024 * MiB, scratch_inodes: 100000, descriptors: 1024 },
-    memory: { hibernates: false, bytes: 0, uncarried: [], image_bytes: 0, saved_at: null, lost: null, undo: 0, redo: 0 },
+    memory: { hibernates: false, not_kept: 'off', bytes: 0, uncarried: [], image_bytes: 0, saved_at: null, lost: null, undo: 0, redo: 0 },
     executions: 0, queued: 0, interpreters: 1, created_at: 0, last_used_at: 0, expires_at: 0, cooldown_s: 1200, policy_version: 0, metadata: {},
   });
   for (const field of ['created_at', 'last_used_at', 'expires_at']) assert.match(s[field], TIME);

@@ -47,7 +47,7 @@ export interface Session {
   state: SessionState;
   network: string;
   limits: { memory_bytes: number; processes: number; cores: number; scratch_bytes: number };
-  memory?: { hibernates: boolean; bytes: number; uncarried: string[]; image_bytes: number; saved_at: string | null; lost: string | null; undo: number; redo: number };
+  memory?: { hibernates: boolean; not_kept: string | null; bytes: number; uncarried: string[]; image_bytes: number; saved_at: string | null; lost: string | null; undo: number; redo: number };
   executions: number;
   queued: number;
   interpreters: number;
