@@ -22,6 +22,7 @@
 
 #define OVERSAMPLE 12u /* columns more than wanted: the rest is noise */
 #define STEPS 3u       /* of subspace iteration */
+#define EXACT 256u     /* passages or terms up to which nothing is left out */
 #define COMMON 0.5     /* share of passages: such a term says nothing */
 #define PER_PASSAGE 6u /* passages for each dimension, at least */
 #define DIM_LEAST 2u
@@ -334,7 +335,10 @@ static int decompose(const struct matrix *m, const struct vocabulary *v,
     int r;
 
     dim = (unsigned)MIN(dim, MAX(m->columns / PER_PASSAGE, DIM_LEAST));
-    l = MIN(dim + OVERSAMPLE, most);
+    /* The directions of a small corpus are of similar strength, so a few
+     * steps from random vectors would not separate them, and the result would
+     * depend on the order of the passages. Its whole space is cheap. */
+    l = MIN(most <= EXACT ? most : dim + OVERSAMPLE, most);
     dim = (unsigned)MIN(dim, l);
     q = malloc(m->rows * l * sizeof(*q));
     b = malloc(m->columns * l * sizeof(*b));

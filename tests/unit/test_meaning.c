@@ -286,6 +286,49 @@ static void train_gives_the_same_model_for_the_same_text(void **state)
     meaning_model_free(b);
 }
 
+/* 48 passages of 8 of 60 words each, forwards or backwards. */
+static struct meaning_model *model_in_order(bool backwards)
+{
+    struct meaning_trainer *t = meaning_trainer_new();
+    struct meaning_model *m = NULL;
+    struct error err;
+
+    for (unsigned n = 0; n < 48; n++) {
+        unsigned passage = backwards ? 47 - n : n, seed = passage * 7919 + 13;
+        struct buf text cleanup(buf_done) = {0};
+
+        for (unsigned i = 0; i < 8; i++) {
+            seed = seed * 1103515245u + 12345u;
+            buf_addf(&text, "word%u ", (seed >> 16) % 60);
+        }
+        struct meaning_terms one cleanup(meaning_terms_done) =
+            terms(text.data);
+
+        assert_true(meaning_trainer_add(t, &one));
+    }
+    assert_int_equal(meaning_train(t, NULL, &m, &err), 0);
+    meaning_trainer_free(t);
+    return m;
+}
+
+static void train_of_a_small_corpus_ignores_its_order(void **state)
+{
+    struct meaning_model *a = model_in_order(false);
+    struct meaning_model *b = model_in_order(true);
+
+    (void)state;
+    assert_int_equal(a->dim, b->dim);
+    for (unsigned i = 0; i + 1 < 60; i++) {
+        char x[16], y[16];
+
+        (void)snprintf(x, sizeof(x), "word%u", i);
+        (void)snprintf(y, sizeof(y), "word%u", i + 1);
+        assert_true(fabs(cosine(a, x, y) - cosine(b, x, y)) < 0.03);
+    }
+    meaning_model_free(a);
+    meaning_model_free(b);
+}
+
 static void train_needs_enough_passages_with_words_in_common(void **state)
 {
     struct meaning_trainer *t = meaning_trainer_new();
@@ -598,6 +641,7 @@ int main(void)
         cmocka_unit_test(train_finds_orthonormal_directions),
         cmocka_unit_test(train_puts_words_of_one_company_together),
         cmocka_unit_test(train_gives_the_same_model_for_the_same_text),
+        cmocka_unit_test(train_of_a_small_corpus_ignores_its_order),
         cmocka_unit_test(train_needs_enough_passages_with_words_in_common),
         cmocka_unit_test(train_stops_when_told),
         cmocka_unit_test(trainer_is_full_at_its_limit),
