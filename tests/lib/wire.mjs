@@ -121,10 +121,17 @@ export class Stream {
           response.on('end', () => over(true));
           response.on('close', () => over(false));
         });
-        let rest = '';
+        // An event of several MiB comes in many pieces: they are joined once,
+        // when its end is there.
+        let pieces = [], last = '';
         response.setEncoding('utf8');
         response.on('error', () => {});
-        response.on('data', (text) => { rest = s.take(rest + text); });
+        response.on('data', (text) => {
+          pieces.push(text);
+          const whole = `${last}${text}`.includes('\n\n');
+          last = text.at(-1);
+          if (whole) pieces = [s.take(pieces.join(''))];
+        });
         done(s);
       });
       s.request.on('error', (error) => (s.status ? undefined : fail(error)));
