@@ -265,6 +265,11 @@ struct chat_box_call { /* all borrowed for the call */
     const json_t *arguments; /* an object; with the session, if it takes one */
     const char *conversation, *message, *prompt;
     bool (*stop)(void *ctx); /* asked by the tool while it works */
+    /* Policy holds the call: the tool waits up to held_wait_ms for the
+     * decision, and then for its end. Called with the approval and the
+     * execution when it begins to wait, with "" and "" when it ends. */
+    void (*on_held)(void *ctx, const char *approval, const char *execution);
+    uint32_t held_wait_ms;
     void *ctx;
 };
 struct chat_box_answer {
@@ -272,7 +277,7 @@ struct chat_box_answer {
     json_t *images; /* data: URIs; owned; or NULL */
     bool failed;
     struct chat_item_file file;               /* it made; path NULL: none */
-    char approval[ID_MAX], execution[ID_MAX]; /* it waits for a person */
+    char approval[ID_MAX], execution[ID_MAX]; /* still undecided, or "" */
 };
 void chat_box_answer_done(struct chat_box_answer *a); /* for cleanup() */
 struct chat_box {

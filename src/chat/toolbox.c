@@ -14,6 +14,7 @@
 #include "base/mem.h"
 #include "base/utf8.h"
 #include "chat/chat_int.h"
+#include "conf/conf.h"
 #include "json/json.h"
 
 #define TEXT_BYTES ((size_t)24 << 10) /* of an answer, for the model */
@@ -244,6 +245,11 @@ static void cut_text(struct chat_box_answer *a)
     a->text = cut;
 }
 
+static void on_held(void *ctx, const char *approval, const char *execution)
+{
+    chat_writer_held(ctx, approval, execution);
+}
+
 static void call_tool(struct chat_response *r, const json_t *tool,
                       const char *item, const char *arguments,
                       struct chat_box_answer *ret)
@@ -261,6 +267,8 @@ static void call_tool(struct chat_response *r, const json_t *tool,
         .message = item,
         .prompt = r->prompt,
         .stop = chat_is_left,
+        .on_held = on_held,
+        .held_wait_ms = r->chat->parts.conf->chat_approval_wait_s * 1000,
         .ctx = r,
     };
 
@@ -320,14 +328,14 @@ void chat_toolbox_run(struct chat_response *r, size_t output,
     mutex_lock(&r->lock);
     r->ran = true;
     mutex_unlock(&r->lock);
-    if (a.approval[0]) { /* the stream says so; it runs once it is approved */
-        chat_writer_held(r, a.approval, a.execution);
-        chat_writer_held(r, "", "");
-    }
-    close_call(r, output, text_of(tool, "name"), arguments,
-               a.failed ? "failed" : "completed", &a);
     ret->text = xstrdup(a.text);
     ret->images = json_incref(a.images);
     ret->failed = a.failed;
     ret->held = a.approval[0] != '\0';
+    a.failed = a.failed || ret->held; /* nothing came of it yet */
+    close_call(r, output, text_of(tool, "name"), arguments,
+               ret->held     ? "incomplete"
+               : ret->failed ? "failed"
+                             : "completed",
+               &a);
 }

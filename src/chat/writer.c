@@ -536,7 +536,7 @@ void chat_writer_held(struct chat_response *r, const char *approval,
         r, "keepalive",
         chat_pack("{s:{s:s, s:s, s:s}}", "pending_approval", "id", approval,
                   "execution", execution, "message",
-                  "The code waits until a person approves it; nothing of it "
+                  "The call waits until a person approves it; nothing of it "
                   "has run."),
         NULL);
 }

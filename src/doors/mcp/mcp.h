@@ -59,6 +59,11 @@ struct mcp_call {
     const char *base_url; /* what URLs begin with; see doors_url_base */
     const char *prompt;   /* what the user asked a model, for evidence; or
                              NULL */
+    /* Of the agent loop, whose client follows a stream: see chat_box_call.
+     * NULL: a client, which is asked (tool_held.c). */
+    void (*on_held)(void *ctx, const char *approval, const char *execution);
+    void *held_ctx;
+    uint32_t held_wait_ms;
     /* Set by a tool that created a session to which only its id leads back:
      * the id, and a sentence for the answer; arena. NULL: none. */
     const char *new_session, *new_session_text;

@@ -162,10 +162,13 @@ struct mcp_exchange {
     const char *keep;      /* for the next; arena */
     bool keep_repeats;     /* which may come more than once */
     uint32_t scope;        /* that was missing; 0: none */
-    /* Of the agent loop, which has no client here: whether it is to stop, and
-     * what its user asked. NULL: it is a request. */
+    /* Of the agent loop, which has no client here: whether it is to stop, how
+     * it waits for approval, and what its user asked. NULL: it is a request.
+     * stop_ctx is for both functions. */
     bool (*stop)(void *ctx);
     void *stop_ctx;
+    void (*on_held)(void *ctx, const char *approval, const char *execution);
+    uint32_t held_wait_ms;
     const char *prompt;
 };
 

@@ -4,8 +4,9 @@
  * tells the user what waits and who can approve it; the user may wait or
  * withdraw it. No answer of the client approves anything, because the client
  * made the request. A client that cannot ask its user gets the status
- * "pending_approval" and can call check_approval later. Runs on the call's
- * worker, which waits for a decision within bounds.
+ * "pending_approval" and can call check_approval later. The agent loop waits
+ * as it does for code. Runs on the call's worker, which waits for a decision
+ * within bounds.
  */
 #include <stdio.h>
 #include <string.h>
@@ -185,6 +186,12 @@ int tool_held(struct mcp_call *call, const struct exec_spec *spec,
         execution_info(*e, &info);
         if (info.status != EXEC_PENDING) {
             wait_for_decision(call, e, WAIT_LEGACY_MS);
+            return 0;
+        }
+        if (call->on_held) {
+            call->on_held(call->held_ctx, info.approval, info.id);
+            wait_for_decision(call, e, call->held_wait_ms);
+            call->on_held(call->held_ctx, "", "");
             return 0;
         }
         if (!mcp_capable(call, "elicitation"))

@@ -179,6 +179,8 @@ static void run_tool(void *self, const struct chat_box_call *c,
         .started_ms = clock_mono_ms(),
         .stop = c->stop,
         .stop_ctx = c->ctx,
+        .on_held = c->on_held,
+        .held_wait_ms = c->held_wait_ms,
         .prompt = c->prompt,
     };
 

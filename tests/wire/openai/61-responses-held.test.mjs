@@ -91,7 +91,7 @@ test('a killed service: the response is failed, with a reason, and can be fetche
     await until(async () => accepted(await door.get(`/responses/${made.id}`)).output.length > 1, { what: 'the second item' });
     g.child.kill('SIGKILL');
     await new Promise((done) => (g.child.exitCode !== null || g.child.signalCode ? done() : g.child.once('exit', done)));
-    again = await Glovebox.start({ dir: g.dir, config: { pools: [pool()] } });
+    again = await Glovebox.start({ dir: g.dir, config: { pools: [pool()], chat_approval_wait_s: 0 } });
     const got = accepted(await new Door(again).get(`/responses/${made.id}?include=${OUTPUTS[0]}`));
     assert.equal(got.status, 'failed');
     assert.match(got.error.message, /restarted/);
@@ -100,6 +100,16 @@ test('a killed service: the response is failed, with a reason, and can be fetche
     assert.equal((await replay.find((e) => e.event === 'response.failed')).data.response.id, made.id);
     const next = accepted(await new Door(again).post('/responses', { model: 'echo', input: 'on', previous_response_id: made.id }));
     assert.equal(next.output[0].content[0].text, 'on');
+    // L5: an approval that does not come in time ends the response, not the
+    // request for it.
+    await policy(again, 'version: 1\nrules:\n  - {name: code, match: {action: execute, trigger: model}, then: ask}\n  - {name: reports, match: {action: report, trigger: model}, then: ask}\n');
+    for (const [input, type] of [['run: print(1)', 'code_interpreter_call'], ['call: generate_pdf_report {"markdown": "x"}', 'mcp_call']]) {
+      const held = accepted(await new Door(again).post('/responses', { model: 'echo', input, tools: [CODE, { type: 'mcp', server_label: 'glovebox' }] }));
+      assert.equal(held.status, 'completed');
+      assert.notEqual(held.output.find((i) => i.type === type).status, 'completed');
+      assert.match(JSON.stringify(held.output), /apr_/, 'the answer names the approval');
+    }
+    assert.deepEqual((await approvals(again)).data.map((a) => a.state), ['pending', 'pending']);
   } finally {
     await stop(again ?? g);
   }

@@ -4,7 +4,7 @@
 // door.
 import assert from 'node:assert/strict';
 import { after, before, describe, test } from 'node:test';
-import { policy } from '../../lib/approvals.mjs';
+import { approvals, decide, policy } from '../../lib/approvals.mjs';
 import { Glovebox, pool } from '../../lib/glovebox.mjs';
 import { accepted, Door, refused } from '../../lib/openai.mjs';
 import { checkOrder, cited, CODE, finished, stream as openStream, text } from '../../lib/responses.mjs';
@@ -149,10 +149,25 @@ describe('tools of the service', () => {
     assert.equal(calls(denied)[0].status, 'failed');
     assert.match(calls(denied)[0].error, /reports-are-for-people/);
     await policy(g, 'version: 1\nrules:\n  - {name: ask-reports, match: {action: report, trigger: model}, then: ask}\n');
-    const events = await finished(await stream({ input: 'call: generate_pdf_report {"markdown": "x", "path": "held.pdf"}', tools: [BOX] }));
-    checkOrder(events);
-    const held = events.find((e) => e.type === 'keepalive' && e.pending_approval);
-    assert.match(held.pending_approval.id, /^apr_/, 'L5: the stream says so');
+    const boss = (await g.ok('POST', '/api/keys', { tenant: 'default', scopes: ['approve'] })).secret;
+    for (const [decision, check] of [
+      ['approve', (last) => {
+        assert.equal(calls(last)[0].status, 'completed', calls(last)[0].error);
+        assert.equal(cited(last)[0].filename, 'held.pdf', 'the report is waited for');
+      }],
+      ['deny', (last) => {
+        assert.equal(calls(last)[0].status, 'failed');
+        assert.match(calls(last)[0].error, /not today/);
+      }],
+    ]) {
+      const s = await stream({ input: 'call: generate_pdf_report {"markdown": "x", "path": "held.pdf"}\nsay: end', tools: [BOX] });
+      const { id } = (await s.find((e) => e.event === 'keepalive' && e.data.pending_approval)).data.pending_approval;
+      assert.equal((await approvals(g)).data.find((a) => a.id === id).state, 'pending', 'L5: it waits');
+      assert.deepEqual(s.events.filter((e) => /output_item.done/.test(e.event) && e.data.item.type === 'mcp_call'), []);
+      assert.equal((await decide(g, id, decision, boss, { reason: 'not today' })).status, 200);
+      const events = await finished(s);
+      check(checkOrder(events));
+    }
     await policy(g, 'version: 1\nrules: []\n');
   });
 
