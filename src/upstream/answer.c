@@ -18,6 +18,7 @@
 #define ERROR_BODY_MAX ((size_t)64 << 10)
 #define PIECE_MAX ((size_t)32 << 10) /* bytes of one frame of text */
 #define TEXT_ID_MAX 128u             /* of ids and names */
+#define CALL_ID_MAX 64u              /* that clients send back */
 
 static const struct dialect *const dialects[MODEL_DIALECT_MAX] = {
     [MODEL_DIALECT_CHAT] = &dialect_chat,
@@ -49,6 +50,7 @@ void upstream_answer_free(struct upstream_answer *a)
         struct slot *s = &a->slots[i];
 
         free(s->id);
+        free(s->call_id);
         free(s->name);
         free(s->sealed);
         buf_done(&s->text);
@@ -164,7 +166,7 @@ static void send_call(struct upstream_answer *a, struct slot *s)
 {
     struct buf b cleanup(buf_done) = {0};
 
-    buf_add(&b, s->id, strlen(s->id) + 1);
+    buf_add(&b, s->call_id, strlen(s->call_id) + 1);
     buf_add(&b, s->name, strlen(s->name) + 1);
     a->said = s->begun = true;
     a->frame(a->ctx, MODEL_FRAME_CALL, number_of(a, s), b.data, b.len);
@@ -204,6 +206,23 @@ void answer_refusal(struct upstream_answer *a, struct slot *s,
                 s->refusal.data + s->refusal.len - n, n);
 }
 
+/* The server's id, if clients take it: they want 1 to 64 bytes, unique among
+ * the calls of an answer. */
+static char *make_call_id(const struct upstream_answer *a,
+                          const struct slot *s)
+{
+    bool usable = s->id && strlen(s->id) <= CALL_ID_MAX;
+    char made[ID_MAX];
+
+    for (unsigned i = 0; usable && i < a->count; i++)
+        usable =
+            !a->slots[i].call_id || strcmp(a->slots[i].call_id, s->id) != 0;
+    if (usable)
+        return xstrdup(s->id);
+    ids_make("call", made);
+    return xstrdup(made);
+}
+
 void answer_call(struct upstream_answer *a, struct slot *s, const char *id,
                  const char *name)
 {
@@ -215,12 +234,7 @@ void answer_call(struct upstream_answer *a, struct slot *s, const char *id,
         s->name = xstrndup(name, utf8_cut(name, strlen(name), TEXT_ID_MAX));
     if (!s->name || s->begun)
         return;
-    if (!s->id) {
-        char made[ID_MAX];
-
-        ids_make("call", made);
-        s->id = xstrdup(made);
-    }
+    s->call_id = make_call_id(a, s);
     send_call(a, s);
     if (s->text.len > s->sent) {
         send_pieces(a, MODEL_FRAME_ARGUMENTS, s, s->text.data, s->text.len);
@@ -266,7 +280,7 @@ static json_t *reasoning_item(const struct slot *s)
 static json_t *call_item(const struct slot *s)
 {
     return json_pack("{s:s, s:s, s:s, s:s%, s:s}", "type", "function_call",
-                     "call_id", s->id, "name", s->name, "arguments",
+                     "call_id", s->call_id, "name", s->name, "arguments",
                      s->text.len ? s->text.data : "{}",
                      s->text.len ? s->text.len : 2, "status",
                      s->cut ? "incomplete" : "completed");

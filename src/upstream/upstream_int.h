@@ -48,7 +48,8 @@ struct slot {
     enum slot_kind kind;
     bool done;     /* its ITEM was sent */
     int64_t index; /* the server's; -1: none */
-    char *id;      /* the server's for a call: call_id; else NULL */
+    char *id;      /* the server's for a call; else NULL */
+    char *call_id; /* ours for it, see answer_call; set with `begun` */
     char *name;    /* of a function; NULL: not known yet */
     bool begun;    /* its CALL was sent */
     size_t sent;   /* bytes of `text` that were sent as ARGUMENTS */
