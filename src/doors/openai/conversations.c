@@ -29,16 +29,6 @@ static int blame(struct doors_call *call, const struct chat_fault *fault,
     return r;
 }
 
-static void respond_json(struct doors_call *call, json_t *taken)
-{
-    json_t *json cleanup(json_unref) = taken;
-    char *text cleanup(mem_free) = json_dumps(json, JSON_COMPACT);
-    struct buf body = {0};
-
-    buf_adds(&body, text ? text : "{}");
-    openai_respond(call, &body);
-}
-
 static void respond_conversation(struct doors_call *call,
                                  const struct chat_conversation *v)
 {
@@ -52,40 +42,6 @@ static void respond_conversation(struct doors_call *call,
     json_write_raw(&w, "metadata", v->metadata, strlen(v->metadata));
     json_write_close(&w, '}');
     openai_respond(call, &body);
-}
-
-static void respond_items(struct doors_call *call,
-                          const struct chat_items *items, bool outputs,
-                          bool more)
-{
-    json_t *data = json_array();
-
-    for (size_t i = 0; i < items->count; i++)
-        (void)json_array_append_new(data,
-                                    chat_item_show(&items->list[i], outputs));
-    respond_json(
-        call,
-        json_pack(
-            "{s:s, s:o, s:s?, s:s?, s:b}", "object", "list", "data", data,
-            "first_id", items->count ? chat_item_id(&items->list[0]) : NULL,
-            "last_id",
-            items->count ? chat_item_id(&items->list[items->count - 1]) : NULL,
-            "has_more", (int)more));
-}
-
-/* ?include[]=…, any number of them. */
-static int ask_outputs(struct doors_call *call, bool *ret, struct error *err)
-{
-    int r = 0;
-
-    for (size_t i = 0; r == 0 && i < http_query_count(call->http); i++) {
-        const char *name = http_query_name(call->http, i);
-
-        if (strcmp(name, "include") == 0 || strncmp(name, "include[", 8) == 0)
-            r = responses_include(http_query_value(call->http, i), ret,
-                                  openai_fault(call), err);
-    }
-    return r;
 }
 
 /* ---- bodies -------------------------------------------------------------
@@ -208,7 +164,7 @@ int openai_conversation_items_create(struct doors_call *call,
     struct chat_fault fault = {0};
     struct body b = {0};
     bool outputs = false;
-    int r = ask_outputs(call, &outputs, err);
+    int r = responses_query_include(call, &outputs, err);
 
     if (r == 0)
         r = read_body(call, items_fields, ARRAY_SIZE(items_fields), &json, &b,
@@ -220,7 +176,7 @@ int openai_conversation_items_create(struct doors_call *call,
                                          &fault, err),
                   err);
     if (r == 0)
-        respond_items(call, &items, outputs, false);
+        responses_respond_items(call, &items, outputs, false);
     return r;
 }
 
@@ -232,7 +188,7 @@ int openai_conversation_items_list(struct doors_call *call, struct error *err)
     int r = openai_page(call, LIST_MAX, LIST_USUAL, &asked, err);
 
     if (r == 0)
-        r = ask_outputs(call, &outputs, err);
+        r = responses_query_include(call, &outputs, err);
     if (r == 0)
         r = chat_conversations_page(
             call->doors->chat, &call->actor, call->params[0],
@@ -241,7 +197,7 @@ int openai_conversation_items_list(struct doors_call *call, struct error *err)
                                 .after = asked.after},
             &items, &more, err);
     if (r == 0)
-        respond_items(call, &items, outputs, more);
+        responses_respond_items(call, &items, outputs, more);
     return r;
 }
 
@@ -249,14 +205,14 @@ int openai_conversation_items_get(struct doors_call *call, struct error *err)
 {
     struct chat_item item cleanup(chat_item_done) = {0};
     bool outputs = false;
-    int r = ask_outputs(call, &outputs, err);
+    int r = responses_query_include(call, &outputs, err);
 
     if (r == 0)
         r = chat_conversations_item(call->doors->chat, &call->actor,
                                     call->params[0], call->params[1], &item,
                                     err);
     if (r == 0)
-        respond_json(call, chat_item_show(&item, outputs));
+        responses_respond_json(call, chat_item_show(&item, outputs));
     return r;
 }
 

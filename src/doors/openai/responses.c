@@ -52,7 +52,7 @@ int responses_failed(struct doors_call *call, const struct error *failure,
 
 /* ---- answers ------------------------------------------------------------ */
 
-static void respond_json(struct doors_call *call, json_t *json)
+void responses_respond_json(struct doors_call *call, json_t *json)
 {
     char *text = json_dumps(json, JSON_COMPACT);
     struct buf body = {0};
@@ -65,10 +65,29 @@ static void respond_json(struct doors_call *call, json_t *json)
     openai_respond(call, &body);
 }
 
+void responses_respond_items(struct doors_call *call,
+                             const struct chat_items *items, bool outputs,
+                             bool more)
+{
+    json_t *data = json_array();
+
+    for (size_t i = 0; i < items->count; i++)
+        (void)json_array_append_new(data,
+                                    chat_item_show(&items->list[i], outputs));
+    responses_respond_json(
+        call,
+        json_pack(
+            "{s:s, s:o, s:s?, s:s?, s:b}", "object", "list", "data", data,
+            "first_id", items->count ? chat_item_id(&items->list[0]) : NULL,
+            "last_id",
+            items->count ? chat_item_id(&items->list[items->count - 1]) : NULL,
+            "has_more", (int)more));
+}
+
 static void respond_object(struct doors_call *call, struct chat_response *r,
                            bool outputs)
 {
-    respond_json(call, chat_response_object(r, outputs));
+    responses_respond_json(call, chat_response_object(r, outputs));
 }
 
 /* ---- create ------------------------------------------------------------- */
@@ -172,9 +191,9 @@ int openai_responses_count(struct doors_call *call, struct error *err)
                             &fault, err);
     if (r < 0)
         return responses_refuse(call, &fault, err);
-    respond_json(call,
-                 json_pack("{s:s, s:I}", "object", "response.input_tokens",
-                           "input_tokens", (json_int_t)tokens));
+    responses_respond_json(
+        call, json_pack("{s:s, s:I}", "object", "response.input_tokens",
+                        "input_tokens", (json_int_t)tokens));
     return 0;
 }
 
@@ -196,15 +215,14 @@ int openai_responses_compact(struct doors_call *call, struct error *err)
     }
     if (r < 0)
         return responses_failed(call, &failure, err);
-    respond_json(call, made);
+    responses_respond_json(call, made);
     return 0;
 }
 
-/* ---- retrieve ----------------------------------------------------------- */
+/* ---- queries ------------------------------------------------------------ */
 
-/* ?include=…, ?include[]=…, any number of them. */
-static int query_include(struct doors_call *call, bool *ret_outputs,
-                         struct error *err)
+int responses_query_include(struct doors_call *call, bool *ret_outputs,
+                            struct error *err)
 {
     for (size_t i = 0; i < http_query_count(call->http); i++) {
         const char *name = http_query_name(call->http, i);
@@ -219,6 +237,8 @@ static int query_include(struct doors_call *call, bool *ret_outputs,
     }
     return 0;
 }
+
+/* ---- retrieve ----------------------------------------------------------- */
 
 static int query_after(struct doors_call *call, int64_t *ret,
                        struct error *err)
@@ -246,7 +266,7 @@ int openai_responses_get(struct doors_call *call, struct error *err)
     const char *stream = NULL;
     bool outputs = false;
     int64_t after = -1;
-    int r = query_include(call, &outputs, err);
+    int r = responses_query_include(call, &outputs, err);
 
     if (r == 0)
         r = query_after(call, &after, err);
@@ -293,58 +313,43 @@ int openai_responses_cancel(struct doors_call *call, struct error *err)
     return 0;
 }
 
-/* The page of a list that is in memory as a whole. */
-static json_t *page_of(const struct chat_items *items,
-                       const struct openai_page *page, bool outputs)
+/* The page of a list that is in memory as a whole; true: there is more. An
+ * unknown cursor has nothing after it. */
+static bool take_page(const struct chat_items *items,
+                      const struct openai_page *page, struct chat_items *ret)
 {
-    json_t *data = json_array(), *list;
-    size_t at = 0, count = items->count;
-    bool more = false;
+    bool begun = !page->after;
 
-    for (size_t i = 0; page->after && i < count; i++)
-        if (strcmp(chat_item_id(
-                       &items->list[page->oldest_first ? i : count - 1 - i]),
-                   page->after) == 0)
-            at = i + 1;
-    for (size_t i = at; i < count; i++) {
-        if (json_array_size(data) == page->limit) {
-            more = true;
-            break;
-        }
-        (void)json_array_append_new(
-            data, chat_item_show(
-                      &items->list[page->oldest_first ? i : count - 1 - i],
-                      outputs));
+    for (size_t i = 0; i < items->count; i++) {
+        const struct chat_item *item =
+            &items->list[page->oldest_first ? i : items->count - 1 - i];
+
+        if (begun && ret->count == page->limit)
+            return true;
+        if (begun)
+            chat_items_copy(ret, item);
+        else
+            begun = strcmp(chat_item_id(item), page->after) == 0;
     }
-    count = json_array_size(data);
-    list = json_pack("{s:s, s:o, s:b}", "object", "list", "data", data,
-                     "has_more", more);
-    (void)json_object_set(
-        list, "first_id",
-        count ? json_object_get(json_array_get(data, 0), "id") : NULL);
-    if (!count)
-        (void)json_object_set_new(list, "first_id", json_null());
-    (void)json_object_set_new(list, "last_id",
-                              count
-                                  ? json_incref(json_object_get(
-                                        json_array_get(data, count - 1), "id"))
-                                  : json_null());
-    return list;
+    return false;
 }
 
 int openai_responses_input(struct doors_call *call, struct error *err)
 {
     struct chat_items items cleanup(chat_items_done) = {0};
+    struct chat_items shown cleanup(chat_items_done) = {0};
     struct openai_page page;
-    bool outputs = false;
+    bool outputs = false, more;
     int r = openai_page(call, LIST_MAX, LIST_USUAL, &page, err);
 
     if (r == 0)
-        r = query_include(call, &outputs, err);
+        r = responses_query_include(call, &outputs, err);
     if (r == 0)
         r = chat_response_input(call->doors->chat, &call->actor,
                                 call->params[0], &items, err);
-    if (r == 0)
-        respond_json(call, page_of(&items, &page, outputs));
-    return r;
+    if (r < 0)
+        return r;
+    more = take_page(&items, &page, &shown);
+    responses_respond_items(call, &shown, outputs, more);
+    return 0;
 }

@@ -49,7 +49,16 @@ int responses_agent(struct doors_call *call, const json_t *body,
 void responses_stream(struct doors_call *call, struct chat_response *r,
                       int64_t after, bool outputs, bool own);
 
-/* responses.c: the fault of the loop in this door's words. */
+/* responses.c: answers with the JSON. json: taken. */
+void responses_respond_json(struct doors_call *call, json_t *json);
+/* Answers with a page of items. outputs: with those of code. */
+void responses_respond_items(struct doors_call *call,
+                             const struct chat_items *items, bool outputs,
+                             bool more);
+/* ?include=… and ?include[]=…, any number of them. */
+int responses_query_include(struct doors_call *call, bool *ret_outputs,
+                            struct error *err);
+/* The fault of the loop in this door's words. */
 int responses_refuse(struct doors_call *call, const struct chat_fault *fault,
                      struct error *err);
 /* The status and words for a response that failed before anything happened.

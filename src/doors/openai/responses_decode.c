@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/mem.h"
 #include "chat/chat.h"
 #include "chat/conversations.h"
@@ -218,18 +219,23 @@ static int check_size(const struct member *m, size_t len, const char *what,
     return 0;
 }
 
-static int check_choice(const struct member *m, const json_t *v,
-                        struct openai_fault *fault, struct error *err)
+static int check_choice(const char *name, const char *const *choices,
+                        const json_t *v, struct openai_fault *fault,
+                        struct error *err)
 {
     const char *text = json_string_value(v);
+    struct buf known cleanup(buf_done) = {0};
 
     if (!text)
-        return wrong_type(fault, m->name, "a string", err);
-    for (size_t i = 0; m->choices[i]; i++)
-        if (strcmp(m->choices[i], text) == 0)
+        return wrong_type(fault, name, "a string", err);
+    for (size_t i = 0; choices[i]; i++) {
+        if (strcmp(choices[i], text) == 0)
             return 0;
-    return openai_invalid(fault, "invalid_value", m->name, err,
-                          "Invalid value: '%.*s'.", NAME_SHOWN, text);
+        buf_addf(&known, "%s'%s'", i ? ", " : "", choices[i]);
+    }
+    return openai_invalid(fault, "invalid_value", name, err,
+                          "Invalid value: '%.*s'. Supported values are: %s.",
+                          NAME_SHOWN, text, known.data);
 }
 
 static int check_member(const struct member *m, const json_t *v,
@@ -256,7 +262,7 @@ static int check_member(const struct member *m, const json_t *v,
                    ? check_size(m, json_array_size(v), "array", fault, err)
                    : wrong_type(fault, m->name, "an array", err);
     case KIND_CHOICE:
-        return check_choice(m, v, fault, err);
+        return check_choice(m->name, m->choices, v, fault, err);
     case KIND_NOT_SERVED:
         return openai_invalid(fault, "unsupported_parameter", m->name, err,
                               "Unsupported parameter: '%s' is not supported "
@@ -333,12 +339,72 @@ static int read_include(const json_t *list, bool *ret_outputs,
     return r;
 }
 
+/* Members of members that are one of a few words; null means absent. */
+static int check_inner_choices(const json_t *body, struct openai_fault *fault,
+                               struct error *err)
+{
+    static const char *const efforts[] = {"none", "minimal", "low", "medium",
+                                          "high", "xhigh",   "max", NULL};
+    static const char *const summaries[] = {"auto", "concise", "detailed",
+                                            NULL};
+    static const char *const contexts[] = {"auto", "current_turn", "all_turns",
+                                           NULL};
+    static const char *const verbosities[] = {"low", "medium", "high", NULL};
+    static const struct {
+        const char *outer, *inner, *path;
+        const char *const *choices;
+    } rows[] = {
+        {"reasoning", "effort", "reasoning.effort", efforts},
+        {"reasoning", "summary", "reasoning.summary", summaries},
+        {"reasoning", "generate_summary", "reasoning.generate_summary",
+         summaries},
+        {"reasoning", "context", "reasoning.context", contexts},
+        {"text", "verbosity", "text.verbosity", verbosities},
+    };
+    int r = 0;
+
+    for (size_t i = 0; r == 0 && i < ARRAY_SIZE(rows); i++) {
+        const json_t *v = json_object_get(json_object_get(body, rows[i].outer),
+                                          rows[i].inner);
+
+        if (v && !json_is_null(v))
+            r = check_choice(rows[i].path, rows[i].choices, v, fault, err);
+    }
+    return r;
+}
+
+static bool is_function_name(const char *name)
+{
+    size_t len = name ? strlen(name) : 0;
+
+    return len > 0 && len <= 64 &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                        "0123456789_-") == len;
+}
+
+static int check_name(const json_t *object, const char *path,
+                      struct openai_fault *fault, struct error *err)
+{
+    const json_t *name = json_object_get(object, "name");
+
+    if (!name)
+        return openai_invalid(fault, "missing_required_parameter", path, err,
+                              "Missing required parameter: '%s'.", path);
+    if (!is_function_name(json_string_value(name)))
+        return openai_invalid(fault, "invalid_value", path, err,
+                              "Invalid '%s': expected 1 to 64 letters, "
+                              "digits, '_' and '-'.",
+                              path);
+    return 0;
+}
+
 /* The format of the answer; *ret_json: it is JSON. */
 static int check_format(const json_t *text, bool *ret_json,
                         struct openai_fault *fault, struct error *err)
 {
     const json_t *format = json_object_get(text, "format");
     const char *type = json_string_value(json_object_get(format, "type"));
+    int r;
 
     if (!format || json_is_null(format))
         return 0;
@@ -359,11 +425,9 @@ static int check_format(const json_t *text, bool *ret_json,
                               "Invalid value: '%.*s'. Supported values are: "
                               "'text', 'json_object', 'json_schema'.",
                               NAME_SHOWN, type);
-    if (!json_is_string(json_object_get(format, "name")))
-        return openai_invalid(fault, "missing_required_parameter",
-                              "text.format.name", err,
-                              "Missing required parameter: "
-                              "'text.format.name'.");
+    r = check_name(format, "text.format.name", fault, err);
+    if (r < 0)
+        return r;
     if (!json_is_object(json_object_get(format, "schema")))
         return openai_invalid(fault, "missing_required_parameter",
                               "text.format.schema", err,
@@ -375,8 +439,14 @@ static int check_format(const json_t *text, bool *ret_json,
 static int read_conversation(const json_t *v, const char **ret,
                              struct openai_fault *fault, struct error *err)
 {
-    if (json_is_object(v))
+    if (json_is_object(v)) {
         v = json_object_get(v, "id");
+        if (!v)
+            return openai_invalid(fault, "missing_required_parameter",
+                                  "conversation.id", err,
+                                  "Missing required parameter: "
+                                  "'conversation.id'.");
+    }
     if (!v || json_is_null(v))
         return 0;
     if (!json_is_string(v) || json_string_length(v) == 0)
@@ -530,15 +600,6 @@ static int read_code_tool(struct doors_call *call, const json_t *tool,
     return read_auto(call, c, path, ret, err);
 }
 
-static bool is_function_name(const char *name)
-{
-    size_t len = name ? strlen(name) : 0;
-
-    return len > 0 && len <= 64 &&
-           strspn(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                        "0123456789_-") == len;
-}
-
 static int read_function(struct doors_call *call, const json_t *tool,
                          const char *at, struct responses_request *ret,
                          struct error *err)
@@ -548,17 +609,12 @@ static int read_function(struct doors_call *call, const json_t *tool,
     const json_t *about = json_object_get(tool, "description");
     json_t *copy;
     char path[96];
+    int r;
 
     (void)snprintf(path, sizeof(path), "%.64s.name", at);
-    if (!json_object_get(tool, "name"))
-        return openai_invalid(openai_fault(call), "missing_required_parameter",
-                              path, err, "Missing required parameter: '%s'.",
-                              path);
-    if (!is_function_name(name))
-        return openai_invalid(openai_fault(call), "invalid_value", path, err,
-                              "Invalid '%s': expected 1 to 64 letters, "
-                              "digits, '_' and '-'.",
-                              path);
+    r = check_name(tool, path, openai_fault(call), err);
+    if (r < 0)
+        return r;
     (void)snprintf(path, sizeof(path), "%.64s.parameters", at);
     if (parameters && !json_is_null(parameters) && !json_is_object(parameters))
         return openai_invalid(openai_fault(call),
@@ -690,6 +746,8 @@ static int check_tool_choice(const struct responses_request *rq,
         return openai_invalid(fault, "invalid_value", "tool_choice.mode", err,
                               "Invalid value for 'tool_choice.mode'. "
                               "Supported values are: 'auto', 'required'.");
+    if (!json_is_array(json_object_get(c, "tools")))
+        return wrong_type(fault, "tool_choice.tools", "an array", err);
     json_array_foreach (json_object_get(c, "tools"), i, tool) {
         r = check_chosen(rq, tool, fault, err);
         if (r < 0)
@@ -746,6 +804,8 @@ static int read_rest(struct doors_call *call, const json_t *body,
     if (r == 0)
         r = read_include(json_object_get(body, "include"), &ret->outputs,
                          fault, err);
+    if (r == 0)
+        r = check_inner_choices(body, fault, err);
     if (r == 0)
         r = check_format(json_object_get(body, "text"), &json, fault, err);
     if (r == 0)

@@ -48,6 +48,12 @@ describe('a request', () => {
       [{ input: 'x', background: true, store: false }, 'invalid_value', 'background'],
       [{ input: 'x', text: { format: { type: 'yaml' } } }, 'invalid_value', 'text.format.type'],
       [{ input: 'x', text: { format: { type: 'json_schema', name: 'n' } } }, 'missing_required_parameter', 'text.format.schema'],
+      [{ input: 'x', text: { format: { type: 'json_schema', name: 'a b', schema: {} } } }, 'invalid_value', 'text.format.name'],
+      [{ input: 'x', text: { verbosity: 'loud' } }, 'invalid_value', 'text.verbosity', "Invalid value: 'loud'. Supported values are: 'low', 'medium', 'high'."],
+      [{ input: 'x', reasoning: { effort: 'huge' } }, 'invalid_value', 'reasoning.effort'],
+      [{ input: 'x', reasoning: { summary: 5 } }, 'invalid_type', 'reasoning.summary'],
+      [{ input: 'x', conversation: {} }, 'missing_required_parameter', 'conversation.id'],
+      [{ input: 'x', tool_choice: { type: 'allowed_tools', mode: 'auto', tools: 5 } }, 'invalid_type', 'tool_choice.tools'],
       [{ input: 'x', tools: [{}] }, 'missing_required_parameter', 'tools[0].type'],
       [{ input: 'x', tools: [{ type: 'web_search' }] }, 'unsupported_value', 'tools[0].type'],
       [{ input: 'x', tools: [{ type: 'code_interpreter' }] }, 'missing_required_parameter', 'tools[0].container'],
@@ -299,6 +305,8 @@ describe('after the answer', () => {
     assert.deepEqual([page.data.length, page.has_more, page.data[0].content[0].text, page.first_id, page.last_id], [2, true, 'two', page.data[0].id, page.data[1].id]);
     const rest = accepted(await door.get(`/responses/${second.id}/input_items?limit=2&after=${page.last_id}`));
     assert.deepEqual([rest.data.length, rest.has_more], [1, false]);
+    assert.deepEqual(accepted(await door.get(`/responses/${second.id}/input_items?after=msg_none`)),
+      { object: 'list', data: [], first_id: null, last_id: null, has_more: false }, 'an unknown cursor ends the list');
   });
 
   test('L2 another principal finds nothing, so that no model is sent it', async () => {
