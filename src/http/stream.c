@@ -8,6 +8,8 @@
  */
 #include "http/http.h"
 
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -19,6 +21,7 @@
 
 #define BLOCK_SIZE ((size_t)32 << 10)
 #define KEPT_SIZE ((size_t)64 << 10) /* a larger buffer is given back */
+#define UNSENT_MAX (128 << 10)
 
 struct stream {
     struct http_request *req; /* counted */
@@ -74,6 +77,20 @@ static bool take_ping(struct stream *s)
     return ping;
 }
 
+/* The kernel keeps up to tcp_wmem (4 MB) for a client that does not read. An
+ * event that waits there is old when it arrives and is memory that no limit of
+ * ours counts, so an event stream leaves less unsent. */
+static void limit_unsent(const struct stream *s)
+{
+    const union MHD_ConnectionInfo *info = MHD_get_connection_info(
+        s->req->connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+    int most = UNSENT_MAX;
+
+    if (info) /* without the option, the kernel's limit holds */
+        (void)setsockopt(info->connect_fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT,
+                         &most, sizeof(most));
+}
+
 /* libmicrohttpd 0.9.75 leaves a connection whose body failed open when it had
  * been suspended, and the client would wait for the rest. So it is shut down
  * here. */
@@ -90,12 +107,14 @@ static ssize_t stream_end(const struct stream *s)
     return MHD_CONTENT_READER_END_WITH_ERROR;
 }
 
+/* pos is always where we stopped. */
 static ssize_t stream_on_read(void *cls, uint64_t pos, char *bytes, size_t max)
 {
     struct stream *s = cls;
     size_t n;
 
-    (void)pos; /* always where we stopped */
+    if (pos == 0 && s->events)
+        limit_unsent(s);
     if (s->sent == s->pending.len) {
         int more;
 

@@ -146,7 +146,7 @@ describe('GET /api/executions', () => {
   });
 
   test('unfinished ones are in it', async () => {
-    const slow = await server.ok('POST', `/api/sessions/${mine.id}/executions`, { code: 'import time; time.sleep(3)', mode: 'async' }, { key: ada.secret });
+    const slow = await server.ok('POST', `/api/sessions/${mine.id}/executions`, { code: 'import time; time.sleep(600)', mode: 'async' }, { key: ada.secret });
     const row = await until(async () => (await list('', ada.secret)).data.find((e) => e.id === slow.id && e.status === 'running'));
     assert.equal(row.outcome, null);
     await server.call('POST', `/api/executions/${slow.id}/cancel`, undefined, { key: ada.secret });
