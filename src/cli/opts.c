@@ -414,6 +414,18 @@ int cli_values_time(const char *text, int64_t now_ms, int64_t *ret)
 
 /* ---- values for people -------------------------------------------------- */
 
+/* "1 h 5 min"; the smaller unit is left out when it is zero. */
+static void format_units(uint64_t large, const char *large_unit,
+                         uint64_t small, const char *small_unit, char ret[24])
+{
+    if (small)
+        (void)snprintf(ret, 24, "%u %s %u %s", (unsigned)(large % 1000000),
+                       large_unit, (unsigned)small, small_unit);
+    else
+        (void)snprintf(ret, 24, "%u %s", (unsigned)(large % 1000000),
+                       large_unit);
+}
+
 char *cli_format_duration(uint64_t ms, char ret[24])
 {
     uint64_t s = ms / 1000;
@@ -426,14 +438,11 @@ char *cli_format_duration(uint64_t ms, char ret[24])
     else if (s < 60)
         (void)snprintf(ret, 24, "%u s", (unsigned)s);
     else if (s < 3600)
-        (void)snprintf(ret, 24, "%u min %u s", (unsigned)(s / 60),
-                       (unsigned)(s % 60));
+        format_units(s / 60, "min", s % 60, "s", ret);
     else if (s < 86400)
-        (void)snprintf(ret, 24, "%u h %u min", (unsigned)(s / 3600),
-                       (unsigned)(s % 3600 / 60));
+        format_units(s / 3600, "h", s % 3600 / 60, "min", ret);
     else
-        (void)snprintf(ret, 24, "%u d %u h", (unsigned)(s / 86400 % 1000000),
-                       (unsigned)(s % 86400 / 3600));
+        format_units(s / 86400, "d", s % 86400 / 3600, "h", ret);
     return ret;
 }
 

@@ -56,11 +56,11 @@ int backup_key_read(const char *path, char **ret, size_t *ret_len,
     }
     if (!S_ISREG(st.st_mode) || (st.st_mode & 07)) {
         (void)error_set(err, ERR_INVALID,
-                        "the key file %s must be a file that not every user "
-                        "can read",
+                        "the key file %s is not a regular file, or every "
+                        "user of this machine has rights on it",
                         path);
-        return error_hint(err, "chmod o= it; if others could read it, make "
-                               "a new key");
+        return error_hint(err, "Remove these rights with `chmod o=`. If "
+                               "others may have read it, make a new key.");
     }
     return read_secret(fd, path, ret, ret_len, err);
 }

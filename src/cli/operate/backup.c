@@ -54,10 +54,12 @@ static void print_schedule(const json_t *s)
                  json_is_true(json_object_get(s, "running"))
                      ? "is being made"
                      : cli_json_text(s, "next_at", "none"));
-    if (error)
-        (void)printf("failed    %llu times since: %s\n",
-                     (unsigned long long)cli_json_number(s, "failures"),
-                     error);
+    if (error) {
+        unsigned long long times = cli_json_number(s, "failures");
+
+        (void)printf("failed    %llu time%s since: %s\n", times,
+                     times == 1 ? "" : "s", error);
+    }
 }
 
 static int set_schedule(struct cli *c, const struct backup_flags *f)

@@ -167,7 +167,7 @@ describe('a restore', () => {
     await fails(/16 to 4096 bytes/, file, wrong);
     writeFileSync(wrong, 'x'.repeat(64));
     chmodSync(wrong, 0o644);
-    await fails(/not every user/, file, wrong);
+    await fails(/every user of this machine has rights on it/, file, wrong);
   });
 });
 
@@ -182,7 +182,7 @@ describe('a failure', () => {
     assert.equal(Date.parse(s.next_at) - Date.parse(s.last_attempt_at), 900_000, 'tried again after 15 minutes');
     assert.equal(await metric('glovebox_backup_failures'), 1);
     assert.equal(await metric('glovebox_backups_total{result="failed"}'), 1);
-    assert.match((await cli.exits(1, ['backup', '--status'])).stdout, /^failed {4}1 times since: cannot open the key file/m);
+    assert.match((await cli.exits(1, ['backup', '--status'])).stdout, /^failed {4}1 time since: cannot open the key file/m);
     assert.deepEqual(backups(), kept);
     assert.equal((await fetch(`${server.url}/readyz`)).status, 200, 'it serves on');
     writeFileSync(keyFile, 'a passphrase of many words\n');
