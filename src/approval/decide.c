@@ -195,7 +195,7 @@ static int withdraw_all(struct approvals *a, const struct actor *who,
         (void)snprintf(info->reason, sizeof(info->reason), "%s",
                        session[0] ? "the session was deleted"
                                   : "the key that asked was revoked");
-        /* Whoever gets the list takes it from here. */
+        /* Ownership passes with the list. */
         info->run = session[0] ? APPROVAL_RUN_DONE : APPROVAL_RUN_NONE;
         rc = approval_rows_settle(a, tx, who, info, err);
     }

@@ -88,7 +88,7 @@ static int end_gone(struct approvals *a, struct approval_info *info,
                        APPROVAL_GONE);
         rc = approval_rows_settle(a, tx, NULL, info, err);
         if (rc == -ERR_CONFLICT)
-            return 0; /* somebody was quicker */
+            return 0; /* another thread was first */
     } else {
         rc = MIN(store_exec(tx, err,
                             "UPDATE approvals SET run = ?3, outcome = ?2"

@@ -80,7 +80,7 @@ int approval_get(struct approvals *a, const struct actor *who, const char *id,
     return rc < 0 ? rc : get_in(a, tx, who, id, ret, err);
 }
 
-/* Whoever may see its session sees the execution, so only the tenant and the
+/* A caller that may see the session sees its executions, so the tenant and the
  * bounds are asked here. */
 int approval_of(struct approvals *a, const struct actor *who,
                 const char *object, struct approval_info *ret,

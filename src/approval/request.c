@@ -109,7 +109,7 @@ int approval_ask(struct approvals *a, const struct approval_spec *spec,
     struct approval_info info;
     int rc;
 
-    if (!a) /* nobody can be asked, so it is a no */
+    if (!a) /* no approvals here, so it is denied */
         return error_set(err, ERR_FORBIDDEN, "this needs an approval");
     rc = store_begin(a->store, STORE_WRITE, "holding it for approval", &tx,
                      err);

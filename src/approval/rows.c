@@ -3,7 +3,7 @@
  * Approvals as rows. Runs in gloveboxd within the transaction of the caller.
  *
  *   PENDING  → APPROVED, DENIED  [approval_decide]
- *   PENDING  → EXPIRED           [approvals_work, or whoever comes too late]
+ *   PENDING  → EXPIRED           [approvals_work, or a late decision]
  *   PENDING  → WITHDRAWN         [approval_withdraw…]
  *
  * Nothing leads back, and every change goes through approval_rows_settle.

@@ -66,7 +66,7 @@ static int expire_one(struct approvals *a, struct approval_info *info,
     if (rc == 0)
         rc = approval_rows_settle(a, tx, NULL, info, err);
     if (rc == -ERR_CONFLICT)
-        return 0; /* somebody was quicker */
+        return 0; /* another thread was first */
     return rc < 0 ? rc : store_commit(&tx, err);
 }
 

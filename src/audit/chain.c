@@ -138,7 +138,7 @@ int audit_chain_start(const unsigned char secret[HASH_SIZE],
     return head_write(secret, tx, &head, err);
 }
 
-/* Goes on behind the newest event there is, whatever the head said. */
+/* Continues after the newest event, even if the head names another. */
 static int head_recover(struct store_tx *tx, struct audit_head *ret,
                         struct error *err)
 {

@@ -201,7 +201,7 @@ int audit_head_has(struct store_tx *tx, const struct audit_mark *mark,
     return copy_hash(row, 0, hash) && hash_equal(hash, mark->hash, HASH_SIZE);
 }
 
-/* The newest event, whatever the head's row says; seq 0: there is none. */
+/* The newest event, found without the head's row; seq 0: there is none. */
 static int newest_event(struct store_tx *tx, struct audit_mark *ret,
                         struct error *err)
 {

@@ -73,7 +73,7 @@ static int write_fresh(int dir, const unsigned char secret[HASH_SIZE])
     line[HEX_LEN] = '\n';
     r = fd_write_all(fd, line, HEX_LEN + 1);
     explicit_bzero(line, sizeof(line));
-    if (r == 0 && fchmod(fd, 0600) < 0) /* whatever the umask took away */
+    if (r == 0 && fchmod(fd, 0600) < 0) /* independent of the umask */
         r = -errno;
     if (r == 0 && (fsync(fd) < 0 || fsync(dir) < 0))
         r = -errno;

@@ -596,7 +596,7 @@ int auth_check(struct auth *a, const char *authorization, const char *source,
             auth_subject_note(a, ret);
         if (r == 0 || r == -ERR_FORBIDDEN)
             return r;
-        /* The client learns only that it failed, whatever the cause. */
+        /* The client learns only that it failed, never the cause. */
         log_event(LOG_INFO, "token_refused", "why", err->message, "source",
                   source, NULL);
     }

@@ -136,7 +136,7 @@ struct auth {
     struct auth_entry *buckets[AUTH_BUCKETS];
     size_t count;  /* of keys */
     size_t tokens; /* of tokens */
-    size_t admins; /* keys that can never lock everybody out */
+    size_t admins; /* administrators' keys that do not expire */
     struct auth_throttle *sources;
     struct auth_throttle *prefixes;
     struct auth_link *links[AUTH_LINKS_MAX]; /* of link.c; NULL: unused */

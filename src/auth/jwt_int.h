@@ -106,7 +106,7 @@ struct jwt_rules {
     char *issuer;
     char *audiences[JWT_LIST_MAX];
     char *tenant_claim;
-    char *tenant; /* of everybody, or NULL */
+    char *tenant; /* the tenant of all subjects, or NULL */
     char *scope_claims[JWT_LIST_MAX];
     struct jwt_rule scopes[JWT_LIST_MAX];
     size_t audience_count, scope_claim_count, scope_count;

@@ -27,7 +27,7 @@ enum error_code {
     ERR_TOO_LARGE,       /* over a size limit; 413 */
     ERR_RANGE,           /* unsatisfiable byte range; 416 */
     ERR_LOCKED,          /* someone else holds a lock on it; 423 */
-    ERR_APPROVAL,        /* held until somebody has said yes; 202 */
+    ERR_APPROVAL,        /* waits for a person's approval; 202 */
     ERR_UNSUPPORTED,     /* the runtime or pool has not what it takes; 400 */
     /* a limit */
     ERR_LIMIT, /* a quota or cap of the tenant or session; 429 */

@@ -2,8 +2,8 @@
 /*
  * Waiting for a word in memory to change, for where a condition variable costs
  * too much: all whom one wakes need its mutex before they can go on. Any
- * thread. Waking is harmless when nobody waits, and when the word is gone by
- * then, as long as its memory is there: who waits looks at the word again.
+ * thread. Waking is harmless when no thread waits, and when the word is gone
+ * by then, as long as its memory is there: who waits looks at the word again.
  */
 #ifndef GLOVEBOX_BASE_FUTEX_H
 #define GLOVEBOX_BASE_FUTEX_H

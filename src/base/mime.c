@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The type of a file by the ending of its name, never by looking inside.
- * Pure. Only a label: browsers are told not to act on it (F8).
+ * Pure. Only a label: answers tell browsers not to act on it (F8).
  */
 #include "base/mime.h"
 

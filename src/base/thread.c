@@ -231,7 +231,7 @@ bool cond_wait_until(struct cond *c, struct mutex *m, uint64_t deadline_ms)
     struct timespec until;
     int r;
 
-    /* A clock that a test moves does not wake anybody, so look often. */
+    /* A clock that a test moves wakes no thread, so poll often. */
     if (clock_is_test())
         until_ms = MIN(deadline_ms, clock_mono_ms() + TEST_CLOCK_STEP_MS);
     until = timespec_of(clock_mono_real(until_ms));

@@ -149,7 +149,7 @@ void cli_remote_split(const char *text, bool left_is_file, char **ret_left,
 enum cli_place_kind {
     CLI_PLACE_SESSION,
     CLI_PLACE_WORKSPACE,
-    CLI_PLACE_FILE, /* by its own id, whatever workspace it is in */
+    CLI_PLACE_FILE, /* by its own id, in any workspace */
 };
 
 struct cli_place {

@@ -11,7 +11,7 @@
 #include "conf/conf.h"
 
 #define CONF_FILE_MAX ((size_t)256 * 1024)
-#define CONF_TEXT_MAX 4096 /* one value, from whatever source */
+#define CONF_TEXT_MAX 4096 /* one value, from any source */
 #define CONF_OPTIONS_MAX 160
 
 enum conf_type {

@@ -78,7 +78,7 @@ static bool is_list(const char *key)
 static int set_value(void *base, const struct conf_option *o,
                      const char *value, struct error *err)
 {
-    /* A service's working directory is nobody's intention. */
+    /* A service's working directory is accidental. */
     if (o->type == CONF_PATH && value[0] && value[0] != '/')
         return error_set(err, ERR_INVALID,
                          "%s: \"%.64s\" must start with / in a file", o->name,

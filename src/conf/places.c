@@ -202,7 +202,7 @@ char *conf_places_memory(void)
     return xasprintf("%llu", (unsigned long long)MIN(most, MEMORY_USUAL));
 }
 
-/* Below a hundredth of it, whatever the machine. */
+/* At most a hundredth of it on any machine. */
 unsigned conf_ready_for(uint64_t memory)
 {
     return (unsigned)MAX(READY_LEAST, MIN(READY_MOST, memory / READY_EACH));

@@ -642,7 +642,7 @@ static bool same_variable(const char *a, const char *b)
     return strncmp(a, b, len + 1) == 0;
 }
 
-/* What the zygote is told is the base's, then ours. */
+/* The zygote's environment: that of the base, then our own. */
 static void inherit(struct conf_runtime_def *def,
                     const struct conf_runtime_def *base)
 {

@@ -39,8 +39,8 @@ static struct quota_limits quotas_of(const struct conf *c)
                  [QUOTA_STORAGE] = c->tenant_quota_bytes}};
 }
 
-/* The operator can change these settings without a key. So that nobody does
- * it unnoticed, a start with another value than the last one is an event. */
+/* The operator can change these settings without a key. So that no change
+ * goes unnoticed, a start with a value other than the last one is an event. */
 static int audit_setting(const struct core *core, const char *name, bool on,
                          struct error *err)
 {

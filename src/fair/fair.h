@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Fairness between tenants (X4): whatever one tenant does, a short execution
+ * Fairness between tenants (X4): however one tenant behaves, a short execution
  * of another is neither refused nor slow. This module holds every constant
  * and every decision; the modules that own threads, queues, sandboxes and
  * processors act on them. docs/FAIRNESS.md describes the model and the

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The enforcement point. Whatever acts for a client describes the act as a
+ * The enforcement point. Code that acts for a client describes the act as a
  * struct govern_request and asks here: may this actor do this to that object,
  * what goes into the audit trail, and does the act wait for a person?
  *

@@ -108,7 +108,7 @@ struct http_request {
     char id[ID_MAX];
     char source[INET6_ADDRSTRLEN];
     char peer_pin[65];      /* of the client's certificate */
-    uint64_t flow;          /* who sends it, as far as it says so itself */
+    uint64_t flow;          /* the sender, as far as the request names it */
     uint64_t length;        /* of the body; UINT64_MAX: chunked */
     void *tls;              /* the connection's GnuTLS session, or NULL */
     struct http_conn *conn; /* under server->lock; NULL once completed */
@@ -241,7 +241,7 @@ void http_respond_set(struct http_request *req, unsigned status,
  * where libmicrohttpd cannot answer. */
 void http_respond_bytes(unsigned status, const char *id,
                         const struct error *err, struct buf *out);
-/* "Sun, 06 Nov 1994 08:49:37 GMT", whatever the locale; false when the year
+/* "Sun, 06 Nov 1994 08:49:37 GMT", in any locale; false when the year
  * is none HTTP can say. */
 bool http_respond_date(int64_t ms, char ret[HTTP_DATE_SIZE]);
 

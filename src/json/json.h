@@ -81,7 +81,7 @@ struct json_writer {
     bool comma;           /* a value came before, at this level */
     bool replaced;        /* something was not UTF-8 */
     const char *base_url; /* what json_write_url begins with; NULL: nothing */
-    /* What people call a principal, "" for none; NULL: nobody has a name. */
+    /* The display name of a principal, "" for none; NULL: no names. */
     void (*name_of)(void *ctx, const char *id, char ret[64]);
     void *name_ctx;
 };

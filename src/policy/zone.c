@@ -304,7 +304,7 @@ static bool read_all(struct arena *arena, const unsigned char *p, size_t len,
     return rest == 2 || read_rule(z, rule);
 }
 
-/* ---- for everybody ------------------------------------------------------ */
+/* ---- public ------------------------------------------------------------ */
 
 int policy_zone_load(struct arena *arena, const char *name,
                      const struct policy_zone **ret, struct error *err)

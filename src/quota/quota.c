@@ -256,7 +256,7 @@ static void fill_bucket(const struct quotas *q, struct quota_tenant *t,
     uint64_t now = q->mono_ms(), most = rate * QUOTA_TOKEN * QUOTA_BURST_S;
     uint64_t came = now - t->tokens_at_ms;
 
-    /* Longer than a full bucket takes is a full one, whatever the rate. */
+    /* After the time that fills it, a bucket is full at any rate. */
     if (t->tokens > most || came >= QUOTA_TOKEN * QUOTA_BURST_S)
         t->tokens = most;
     else

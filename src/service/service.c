@@ -3,7 +3,7 @@
  * The spine of the daemon: service_run() lists the steps from start to stop.
  * service_restore() runs instead of it and restores a backup into a new data
  * directory. Both run in gloveboxd, from service_rights_drop() on without
- * privilege: whatever a backup contains is read by an account that owns
+ * privilege: a backup is untrusted input and is read by an account that owns
  * nothing else.
  */
 #include "service/service.h"

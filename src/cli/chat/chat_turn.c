@@ -40,7 +40,7 @@ struct turn {
     json_t *failed;         /* of an `error` event; owned, or NULL */
     json_t *final;          /* the response object; owned, or NULL */
     bool unread;            /* writing failed */
-    char held[CLI_CHAT_ID]; /* the approval that was told last */
+    char held[CLI_CHAT_ID]; /* the approval that was announced last */
 };
 
 /* ---- the passing line --------------------------------------------------- */
@@ -504,7 +504,7 @@ static void on_interpreting(struct turn *t, const json_t *event)
     set_status(t, "running code");
 }
 
-/* Sent in silences; says so when code is held meanwhile. */
+/* Sent while the model is silent; reports code that waits for approval. */
 static void on_keepalive(struct turn *t, const json_t *event)
 {
     const json_t *held = json_object_get(event, "pending_approval");

@@ -145,7 +145,7 @@ struct cli_transfer {
     const json_t *body;         /* or NULL */
     const char *const *headers; /* lines, NULL at the end; or NULL */
     int in;                     /* sends in_size bytes of it; -1: none */
-    uint64_t in_size;           /* UINT64_MAX: whatever comes */
+    uint64_t in_size;           /* UINT64_MAX: unknown */
     const char *form_name;      /* sends `in` as the file of that name of a
                                    form, with form_purpose; or NULL */
     const char *form_purpose;

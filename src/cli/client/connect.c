@@ -202,7 +202,8 @@ static enum cli_endpoint find_endpoint_in(struct cli *c, const char *dir,
     free(take_ptr(c->pin));
     (void)cli_connect_line(fd, "endpoint.pin", PIN_MAX, &c->pin);
     found = probe_endpoint(c, "/healthz", err);
-    /* Without the right to read the key, the service will say so. */
+    /* If the key cannot be read, the service answers 401, which explains it.
+     */
     if (found == CLI_ENDPOINT_ANSWERS && !c->key)
         (void)cli_connect_line(fd, "admin.key", KEY_MAX, &c->key);
     return found;

@@ -16,7 +16,7 @@
 #include "base/mem.h"
 #include "cli/common.h"
 
-#define ANSWER_MAX (96u << 20) /* what is kept in memory */
+#define ANSWER_MAX (96u << 20) /* the largest body that is held in memory */
 #define CONNECT_MS 5000L
 #define JSON_SECONDS 120L
 #define STALL_SECONDS 60L /* a file that moves nothing for so long is dead */

@@ -357,7 +357,7 @@ static bool read_noted(const json_t *one, struct audit_checkpoint *ret)
     return true;
 }
 
-/* Signatures first: one that anybody could have written proves nothing. */
+/* Signatures first: an unsigned checkpoint proves nothing. */
 static bool check_noted(struct check *k)
 {
     for (size_t i = 0; i < json_array_size(k->noted); i++) {

@@ -178,7 +178,7 @@ void cli_score_ephemeral(struct cli_score *s)
 
 /* ---- egress ------------------------------------------------------------- */
 
-/* Addresses and names that belong to nobody: RFC 5737 and RFC 2606. */
+/* Addresses and names reserved for documentation: RFC 5737, RFC 2606. */
 static const char egress_probe[] =
     "import json, socket\n"
     "def tries(fn):\n"

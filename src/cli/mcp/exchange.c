@@ -299,7 +299,7 @@ static void set_headers(struct mcp_exchange *x, bool post)
         add_header(x, "Content-Type: application/json");
     add_header(x, post ? "Accept: application/json, text/event-stream"
                        : "Accept: text/event-stream");
-    /* Calls of one process share a session, whatever era the host speaks. */
+    /* Calls of one process share a session, in both eras of the protocol. */
     add_value(x, "X-Glovebox-Process", x->b->process);
     x->headers = cli_mcp_message_headers(&x->m, x->headers);
     add_session(x);

@@ -238,7 +238,7 @@ int mcp_gate_metadata(struct doors_call *call, struct error *err)
     json_write_string(&w, NULL, "header");
     json_write_close(&w, ']');
     json_write_close(&w, '}');
-    /* Anybody may read it, from anywhere. */
+    /* Public: readable without a key and from any origin. */
     http_add_header(call->http, "Access-Control-Allow-Origin", "*");
     http_respond_json(call->http, 200, &body);
     return 0;

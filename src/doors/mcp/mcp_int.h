@@ -261,7 +261,7 @@ bool mcp_table_azure(const struct doors_call *call);
 
 /* ---- rev_2026.c --------------------------------------------------------- */
 
-struct mcp_headers { /* of a request, whatever it came by */
+struct mcp_headers { /* of a request over any transport */
     const char *(*get)(void *ctx, const char *name);
     void *ctx;
 };

@@ -144,7 +144,7 @@ static void on_progress(struct mcp_call *call, double progress, double total,
     struct json_writer w = {.out = &params};
     uint64_t now = clock_mono_ms();
 
-    /* Rising, and not more than anybody can look at. */
+    /* Numbers rise, and at a rate that a person can follow. */
     if (!call->wants_progress || !(progress > x->progress) ||
         !isfinite(progress) ||
         (x->progress_ms && now - x->progress_ms < PROGRESS_EVERY_MS))

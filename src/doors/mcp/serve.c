@@ -24,7 +24,7 @@
 
 /* ---- before the body ---------------------------------------------------- */
 
-/* Is the type in a list of them, whatever its parameters? */
+/* Is the type in a list of media types? Parameters are ignored. */
 static bool accepts_type(const char *header, const char *type)
 {
     const char *at = header;

@@ -526,7 +526,7 @@ static void check_tools(struct mcp *m, struct mcp_listener *l)
     mutex_unlock(&m->lock);
 }
 
-/* Everybody who waits now; each referenced. */
+/* All listeners that wait now, each referenced. */
 static size_t copy_listeners(struct mcp *m, struct mcp_listener ***ret)
 {
     size_t count = 0;

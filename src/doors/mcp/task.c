@@ -58,7 +58,7 @@ struct mcp_task {
     const struct mcp_tool *tool;
     json_t *message, *args; /* owned */
     struct arena *arena;
-    struct mcp_exchange x; /* its worker's; after the end anybody's */
+    struct mcp_exchange x; /* owned by its worker until the task has ended */
     _Atomic bool cancelled;
 
     struct mutex lock; /* of what follows */

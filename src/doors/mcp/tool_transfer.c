@@ -225,7 +225,7 @@ static const char *own_path(const struct mcp_call *call, const char *url)
         return url;
     if (strncasecmp(url, call->base_url, base) == 0 && url[base] == '/')
         return url + base;
-    /* By the name it was called by now, whatever public_url says. */
+    /* By the name the client used for this request, not by public_url. */
     if (strncmp(url, "http://", 7) != 0 && strncmp(url, "https://", 8) != 0)
         return NULL;
     url = strstr(url, "://") + 3;

@@ -661,7 +661,7 @@ static void serve_all(struct native_live *l, bool tick)
         execution_progress(l->doors->sessions, on_progress, l);
 }
 
-/* The trail from its end on: what happened before nobody asked for. */
+/* Reading starts at the end of the trail: earlier events had no listener. */
 static void skip_trail(struct native_live *l)
 {
     struct error ignored;

@@ -66,7 +66,7 @@ static const struct api_field pool_fields[] = {
     {"name", API_STRING, POOL(info.name)},
     {"source", API_CHOICE, POOL(made), .choices = sources},
     {"tenant", API_STRING, API_NULLABLE, POOL(info.tenant),
-     .help = "whose it is; null: everybody's"},
+     .help = "the tenant that owns it; null: all tenants may use it"},
     {"kind", API_CHOICE, POOL(info.kind), .choices = native_pool_kinds},
     {"runtime", API_STRING, POOL(info.runtime)},
     {"zygote", API_BOOL, POOL(info.zygote)},

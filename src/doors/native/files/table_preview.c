@@ -222,7 +222,8 @@ static int fetch_answer(struct reading *r, struct buf *ret, struct error *err)
     if (n < 0)
         return error_errno(err, ERR_GUEST, (int)-n, "cannot read the answer");
     ret->len = (size_t)n;
-    /* Whatever the file made of the session, this is one JSON object. */
+    /* The session is untrusted; its output is passed on only as one JSON
+     * object. */
     if (n == 0 || ret->data[0] != '{' ||
         json_check(ret->data, ret->len, &json_limits_any, err) < 0)
         return error_set(err, ERR_GUEST, "the table could not be read");

@@ -190,7 +190,7 @@ int native_policy_get(struct doors_call *call, struct error *err)
     return 0;
 }
 
-/* A text that cannot be put is refused before anybody is asked. */
+/* An invalid text is refused before an approval is requested. */
 static int hold_policy(struct doors_call *call, const struct sent *sent,
                        struct error *err)
 {

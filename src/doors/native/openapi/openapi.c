@@ -365,7 +365,7 @@ static void encode_bad(struct json_writer *w, const char *status)
     json_write_close(w, '}');
 }
 
-/* Statuses every route of a kind can answer with, unless its row says so. */
+/* Statuses that every route of a kind can answer with. */
 static void encode_common(struct json_writer *w,
                           const struct doors_route *route)
 {
