@@ -126,8 +126,9 @@ struct tool_file {
     "lock, work in the session that lock_file named, or release it with "     \
     "unlock_file."
 
-#define TOOL_LINKS_MAX 32u
-#define TOOL_FILES_MAX 100u
+/* Files that an answer lists; it counts the others. A model pays for every
+ * entry, and list_files has them all in pages. */
+#define TOOL_FILES_MAX 20u
 
 /* A tool_file as answers have it, with what is worked out from it. */
 struct tool_file_view {

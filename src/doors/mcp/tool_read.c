@@ -292,12 +292,12 @@ const char tool_read_file_text[] =
 /* ---- list_files --------------------------------------------------------- */
 
 #define LIMIT_MAX 1000
-#define LIMIT_DEFAULT 200
+#define LIMIT_DEFAULT 50 /* about 12 KB */
 #define PAGE 1000u
 #define PAGES_MAX 128u /* more than a session's files */
 
 struct list_args {
-    const char *path, *pattern, *session, *workspace, *version;
+    const char *path, *pattern, *session, *workspace, *version, *after;
     bool recursive;
     int sort; /* enum list_order */
     int64_t limit;
@@ -324,6 +324,8 @@ static const struct api_field list_arguments[] = {
      .value = BY_PATH,
      .help = "newest: files changed last come first, without folders"},
     TOOL_LIMIT(struct list_args, LIMIT_MAX, LIMIT_DEFAULT),
+    {"after", API_STRING, LIST_ARG(after), .min = 1, .max = TOOL_PATH_MAX,
+     .help = "next of the page before"},
     TOOL_SESSION(struct list_args),
     {"workspace", API_STRING, LIST_ARG(workspace), .min = 1, .max = ID_MAX,
      .help = "List what is committed to this workspace, ws_…, instead of a "
@@ -365,6 +367,7 @@ struct list_answer {
     const char *session, *workspace;
     const struct buf *entries;
     bool more;
+    const char *next;
 };
 
 static const struct api_field list_fields[] = {
@@ -376,6 +379,8 @@ static const struct api_field list_fields[] = {
     {"files", API_ARRAY, API_AT(struct list_answer, entries),
      .of = &entry_resource},
     {"more", API_BOOL, API_AT(struct list_answer, more)},
+    {"next", API_STRING, API_OPTIONAL, API_AT(struct list_answer, next),
+     .help = "If there are more: pass it as after to get the next page"},
 };
 TOOL_OUTPUT(list_files, struct list_answer, list_fields);
 
@@ -393,6 +398,7 @@ struct listing {
     size_t count;
     bool more;
     const char *last_folder; /* arena */
+    const char *last;        /* path of the last entry; arena */
 };
 
 /* ---- entries ------------------------------------------------------------ */
@@ -411,10 +417,9 @@ static void add_folder_entry(struct listing *l, const char *path, size_t len)
         return;
     }
     l->count++;
-    api_write(
-        &l->w, NULL, &entry_resource,
-        &(struct entry){.path = arena_printf(l->call->arena, "%s/", name),
-                        .folder = true});
+    l->last = arena_printf(l->call->arena, "%s/", name);
+    api_write(&l->w, NULL, &entry_resource,
+              &(struct entry){.path = l->last, .folder = true});
     buf_addf(&l->text, "%s/\n", name);
 }
 
@@ -429,6 +434,7 @@ static void add_file_entry(struct listing *l, const struct session_file *f)
         return;
     }
     l->count++;
+    l->last = arena_strdup(l->call->arena, f->path);
     api_write(
         &l->w, NULL, &entry_resource,
         &(struct entry){.file = *f,
@@ -464,11 +470,18 @@ static int compare_newest(const void *a, const void *b)
     return strcmp(x->path, y->path);
 }
 
+/* A page begins behind the file that the page before ended with. If that file
+ * is gone, the list begins anew. */
 static void add_newest(struct listing *l)
 {
+    size_t from = 0;
+
     if (l->newest_count)
         qsort(l->newest, l->newest_count, sizeof(*l->newest), compare_newest);
-    for (size_t i = 0; i < l->newest_count && !l->more; i++)
+    for (size_t i = 0; l->args->after && i < l->newest_count; i++)
+        if (strcmp(l->newest[i].path, l->args->after) == 0)
+            from = i + 1;
+    for (size_t i = from; i < l->newest_count && !l->more; i++)
         add_file_entry(l, &l->newest[i]);
     free(l->newest);
 }
@@ -486,6 +499,11 @@ static void add_entry(struct listing *l, const struct session_file *f)
         return;
     if (strlen(f->path) < skip)
         skip = 0; /* the folder is a file */
+    /* Listed by the page before, maybe by the name of their folder. */
+    if (l->args->after && l->args->sort == BY_PATH &&
+        (strcmp(f->path, l->args->after) < 0 ||
+         path_below(f->path, l->args->after)))
+        return;
     slash = strchr(f->path + skip, '/');
     if (l->args->sort == BY_TIME && (!slash || l->args->recursive))
         collect_newest(l, f);
@@ -497,9 +515,21 @@ static void add_entry(struct listing *l, const struct session_file *f)
         add_file_entry(l, f);
 }
 
+/* The path behind which reading begins; NULL: at the first file. A folder is
+ * named without its slash, so add_entry skips what is before the folder. */
+static char *list_start(const struct listing *l)
+{
+    const char *after = l->args->after;
+    size_t len = after ? strlen(after) : 0;
+
+    while (len && after[len - 1] == '/')
+        len--;
+    return len && l->args->sort == BY_PATH ? xstrndup(after, len) : NULL;
+}
+
 static int add_entries(struct listing *l, struct error *err)
 {
-    char *after cleanup(mem_free) = NULL;
+    char *after cleanup(mem_free) = list_start(l);
     bool more = true;
     int r = 0;
 
@@ -524,7 +554,7 @@ static int add_entries(struct listing *l, struct error *err)
 
 static int add_committed(struct listing *l, struct error *err)
 {
-    char *after cleanup(mem_free) = NULL;
+    char *after cleanup(mem_free) = list_start(l);
     bool more = true;
     int r = 0;
 
@@ -587,17 +617,17 @@ static int find_commit(struct listing *l, struct error *err)
 static void finish_listing(struct listing *l, struct mcp_answer *ret)
 {
     if (!l->count)
-        buf_adds(&l->text, "no files\n");
+        buf_adds(&l->text, l->args->after ? "no more files\n" : "no files\n");
     if (l->more)
         buf_addf(&l->text,
-                 "[the first %zu are shown; narrow it by path or pattern, or "
-                 "raise limit]\n",
-                 l->count);
+                 "[%zu are shown and there are more: call again with after "
+                 "\"%s\", or narrow the list by path or pattern]\n",
+                 l->count, l->last);
     mcp_answer_text(ret, l->text.data, l->text.len);
     tool_answer(ret, &tool_list_files_output,
                 &(struct list_answer){TOOL_OK, tool_some(l->session->id),
                                       tool_some(l->workspace), &l->entries,
-                                      l->more});
+                                      l->more, l->more ? l->last : NULL});
 }
 
 int tool_list_files(struct mcp_call *call, const json_t *args,
@@ -638,6 +668,6 @@ const char tool_list_files_text[] =
     "committed there: path, size, time of the last change and URL. Use it to "
     "see what was uploaded or created; sort newest shows what changed last. It "
     "descends into folders unless recursive is false. pattern selects by "
-    "name, such as *.csv or reports/**/*.pdf. It returns 200 entries unless "
-    "limit says otherwise, at most 1,000; more is true if there are others. "
-    "A sleeping session is not woken.";
+    "name, such as *.csv or reports/**/*.pdf. It returns 50 entries unless "
+    "limit says otherwise, at most 1,000; if more is true, call it again with "
+    "after set to next. A sleeping session is not woken.";

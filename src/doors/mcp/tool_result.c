@@ -64,6 +64,7 @@ struct result {
     struct buf message;      /* of the error, cut */
     struct tool_file *files; /* arena */
     size_t file_count;       /* those of the execution, then our own */
+    size_t files_more;       /* changed by the execution, but not in files */
     bool is_inline[EXEC_IMAGES_MAX];
     size_t inlined;
 };
@@ -133,30 +134,41 @@ static bool is_locked_out(const struct exec_info *info)
     return false;
 }
 
+static void add_file(struct result *r, const struct exec_file_change *c)
+{
+    if (r->file_count == TOOL_FILES_MAX) {
+        r->files_more++;
+        return;
+    }
+    r->files[r->file_count++] = (struct tool_file){
+        .path = c->path,
+        .change = c->change,
+        .why = c->fate == EXEC_FILE_DONE ? NULL : c->why,
+        .status = fates[c->fate],
+        .wanted = c->wanted,
+        .size = c->size,
+        .file = c->file,
+        .version = c->version,
+        .sha256 = c->sha256,
+        .mime = c->mime,
+    };
+}
+
+/* Files that were not stored as requested come first: the model has to act on
+ * them, so they must not be among those that the answer only counts. */
 static void read_files(struct result *r)
 {
     const struct exec_info *info = &r->info;
-    size_t count = MIN(info->file_count, (size_t)TOOL_FILES_MAX);
 
     r->files =
         arena_alloc(r->call->arena, (TOOL_FILES_MAX + 1 + EXEC_IMAGES_MAX) *
                                         sizeof(*r->files));
-    for (size_t i = 0; i < count; i++) {
-        const struct exec_file_change *c = &info->files[i];
-
-        r->files[r->file_count++] = (struct tool_file){
-            .path = c->path,
-            .change = c->change,
-            .why = c->fate == EXEC_FILE_DONE ? NULL : c->why,
-            .status = fates[c->fate],
-            .wanted = c->wanted,
-            .size = c->size,
-            .file = c->file,
-            .version = c->version,
-            .sha256 = c->sha256,
-            .mime = c->mime,
-        };
-    }
+    for (size_t i = 0; i < info->file_count; i++)
+        if (info->files[i].fate != EXEC_FILE_DONE)
+            add_file(r, &info->files[i]);
+    for (size_t i = 0; i < info->file_count; i++)
+        if (info->files[i].fate == EXEC_FILE_DONE)
+            add_file(r, &info->files[i]);
 }
 
 /* ---- keeping what is too long ------------------------------------------- */
@@ -453,8 +465,11 @@ static void write_files(struct result *r, struct buf *out)
         buf_adds(out, "files:\n");
     for (size_t i = 0; i < r->file_count; i++)
         tool_file_say(out, &r->files[i]);
-    if (r->info.files_truncated || r->info.file_count > TOOL_FILES_MAX)
-        buf_adds(out, "and more: list_files names them all\n");
+    if (r->files_more)
+        buf_addf(out,
+                 "%s%zu more changed files are not listed here: call "
+                 "list_files, with sort newest\n",
+                 r->info.files_truncated ? "at least " : "", r->files_more);
     if (r->info.files_not_kept)
         buf_addf(out,
                  "%zu of the session's files are not kept: they are gone when "
@@ -547,7 +562,13 @@ struct run_answer {
     const struct run_network *network;
     const struct tool_file_view *files;
     size_t file_count;
+    uint64_t files_more;
 };
+
+static bool has_more_files(const void *object)
+{
+    return ((const struct run_answer *)object)->files_more > 0;
+}
 
 static const char *const interpreters[] = {"kept", "woken", "new", "lost",
                                            NULL};
@@ -578,9 +599,13 @@ static const char *const interpreters[] = {"kept", "woken", "new", "lost",
         {"images", API_INT, RUN(images)},                                     \
         {"network", API_OBJECT, API_OPTIONAL,                                 \
          API_POINTER(struct run_answer, network), .of = &run_network},        \
+        {"files", API_ARRAY, API_LIST(struct run_answer, files, file_count),  \
+         .of = &tool_file_resource},                                          \
     {                                                                         \
-        "files", API_ARRAY, API_LIST(struct run_answer, files, file_count),   \
-            .of = &tool_file_resource                                         \
+        "files_more", API_INT, API_OPTIONAL, RUN(files_more),                 \
+            .when = has_more_files,                                           \
+            .help = "Changed files that are not in files; list_files has "    \
+                    "them"                                                    \
     }
 
 static const struct api_field run_fields[] = {RUN_FIELDS};
@@ -644,6 +669,7 @@ static void write_structured(const struct result *r,
         .images = o->image_count,
         .files = files,
         .file_count = r->file_count,
+        .files_more = r->files_more,
     };
 
     for (size_t i = 0; i < PARTS; i++)
@@ -684,7 +710,7 @@ void tool_result(struct mcp_call *call, const struct session_info *session,
     place_images(&r);
     write_words(&r, ret);
     show_images(&r, ret);
-    for (size_t i = 0; i < MIN(r.file_count, (size_t)TOOL_LINKS_MAX); i++)
+    for (size_t i = 0; i < r.file_count; i++)
         tool_file_link(ret, call->arena, r.info.workspace, &r.files[i]);
     write_structured(&r, output, ret);
     tool_files_meta(ret, call, session->id, session->workspace, r.files,

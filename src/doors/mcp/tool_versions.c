@@ -229,7 +229,13 @@ struct restored {
     const char *workspace, *commit;
     struct tool_file_view *files;
     size_t count;
+    uint64_t more;
 };
+
+static bool has_more_restored(const void *object)
+{
+    return ((const struct restored *)object)->more > 0;
+}
 
 #define RESTORED(member) API_AT(struct restored, member)
 
@@ -238,6 +244,9 @@ static const struct api_field restored_fields[] = {
     {"commit", API_STRING, API_NULLABLE, RESTORED(commit)},
     {"files", API_ARRAY, API_LIST(struct restored, files, count),
      .of = &tool_file_resource},
+    {"files_more", API_INT, API_OPTIONAL, RESTORED(more),
+     .when = has_more_restored,
+     .help = "Restored files that are not in files; list_files has them"},
 };
 TOOL_OUTPUT(restore_version, struct restored, restored_fields);
 
@@ -249,6 +258,7 @@ static void answer_restore(struct mcp_call *call, const char *workspace,
                                 .count = MIN(c->count, TOOL_FILES_MAX)};
     struct buf text cleanup(buf_done) = {0};
 
+    restored.more = c->count - restored.count;
     restored.files = arena_alloc(call->arena, (restored.count + 1) *
                                                   sizeof(*restored.files));
     buf_adds(&text, c->id[0] ? "Restored:\n" : "Nothing had to change.\n");
@@ -268,6 +278,11 @@ static void answer_restore(struct mcp_call *call, const char *workspace,
         restored.files[i] = tool_file_view(call, workspace, &f);
         tool_file_say(&text, &f);
     }
+    if (restored.more)
+        buf_addf(&text,
+                 "%llu more restored files are not listed here: call "
+                 "list_files\n",
+                 (unsigned long long)restored.more);
     tool_answer(ret, &tool_restore_version_output, &restored);
     mcp_answer_text(ret, text.data, text.len);
 }

@@ -214,10 +214,24 @@ test('output beyond what is kept shows its true end and total', async () => {
 
 test('answers with many files stay small, and deleted files have no link', async () => {
   const many = await tools.ok('execute_python', { code: "import os\nos.makedirs('/mnt/data/many', exist_ok=True)\nfor i in range(200): open(f'/mnt/data/many/{i}.txt', 'w').write('x')" });
-  assert.equal(many.data.files.length, 100);
-  assert.ok(JSON.stringify(many.data).length < 25000, `${JSON.stringify(many.data).length} characters`);
-  const listed = await tools.ok('list_files', { path: 'many', limit: 200 });
-  assert.deepEqual(Object.keys(listed.data.files[0]), ['path', 'type', 'size', 'modified_at', 'url']);
+  assert.deepEqual([many.data.files.length, many.data.files_more, many.links.length, many._meta.files.length], [20, 180, 20, 20]);
+  assert.match(many.text, /180 more changed files are not listed here: call list_files/);
+  const size = (answer) => JSON.stringify([answer.text, answer.data]).length;
+  assert.ok(size(many) < 8000 && JSON.stringify(many._meta).length < 16000, `${size(many)} and ${JSON.stringify(many._meta).length} characters`);
+  // Pages together are the whole list, in both orders and by folder.
+  for (const sort of ['path', 'newest']) {
+    const all = [];
+    for (let after, page = 0; page < 4; page++) {
+      const listed = await tools.ok('list_files', { path: 'many', sort, ...(after && { after }) });
+      assert.deepEqual(Object.keys(listed.data.files[0]), ['path', 'type', 'size', 'modified_at', 'url']);
+      assert.ok(size(listed) < 16000, `${size(listed)} characters`);
+      assert.deepEqual([listed.data.files.length, listed.data.more, 'next' in listed.data], [50, page < 3, page < 3]);
+      if (page < 3) assert.ok(listed.text.includes(`call again with after "${listed.data.next}"`), listed.text.slice(-200));
+      all.push(...listed.data.files.map((f) => f.path));
+      after = listed.data.next;
+    }
+    assert.equal(new Set(all).size, 200, sort);
+  }
   const gone = await tools.ok('run_shell', { command: 'rm -r many' });
   assert.ok(gone.data.files.every((f) => f.change === 'deleted' && !('url' in f)), JSON.stringify(gone.data.files[0]));
   assert.deepEqual([gone.links.length, gone._meta.files.length], [0, 0]);
@@ -340,8 +354,12 @@ test('list_files: folders, patterns, limits', async () => {
   assert.deepEqual(await paths({ pattern: 'a/*.csv' }), ['a/one.csv']);
   assert.deepEqual(await paths({ pattern: 'a/**/*.csv' }), ['a/b/three.csv', 'a/one.csv']);
   const some = await t.ok('list_files', { limit: 2 });
-  assert.equal(some.data.files.length, 2);
-  assert.equal(some.data.more, true);
+  assert.deepEqual(some.data.files.map((f) => f.path), ['a/b/three.csv', 'a/one.csv']);
+  assert.deepEqual([some.data.more, some.data.next], [true, 'a/one.csv']);
+  assert.deepEqual(await paths({ limit: 2, after: some.data.next }), ['a/two.txt', 'c/four.csv']);
+  assert.deepEqual(await paths({ recursive: false, limit: 1 }), ['a/']);
+  assert.deepEqual(await paths({ recursive: false, after: 'a/' }), ['c/', 'top.txt']);
+  assert.deepEqual(await paths({ after: 'top.txt' }), []);
   await t.refused('list_files', { limit: 1001 }, 'invalid_request');
   const [file] = (await t.ok('list_files', { pattern: 'one.csv' })).data.files;
   assert.match(file.url, new RegExp(`^${g.url}/api/files/file_`));
