@@ -186,7 +186,7 @@ int approvals_open(const struct approval_settings *settings,
     worker_init(&a->poster);
     rc = approval_webhook_open(a, err);
     if (rc == 0)
-        rc = approval_worker_lost(a, err);
+        rc = approval_worker_lost(a, false, err);
     if (rc == 0 && !a->set.still)
         rc = approval_worker_start(a, err);
     if (rc == 0 && a->url && !a->set.still)
@@ -217,12 +217,20 @@ void approvals_close(struct approvals *a)
     free(a);
 }
 
-void approvals_on_decided(struct approvals *a, approvals_fn *fn, void *ctx)
+void approvals_decided(struct approvals *a)
+{
+    if (a)
+        worker_wake(&a->worker);
+}
+
+void approvals_on_decided(struct approvals *a, approvals_fn *fn,
+                          approvals_mine_fn *mine, void *ctx)
 {
     if (!a)
         return;
     mutex_lock(&a->lock);
     a->fn = fn;
+    a->mine = mine;
     a->ctx = ctx;
     mutex_unlock(&a->lock);
     worker_wake(&a->worker);

@@ -133,7 +133,14 @@ int approvals_end_gone(struct approvals *a,
  * decided and not carried out: at once, and after a restart. 0: it is begun,
  * and approval_ran says how it ended; else it was not, and is tried again. */
 typedef int approvals_fn(void *ctx, const struct approval_info *info);
-void approvals_on_decided(struct approvals *a, approvals_fn *fn, void *ctx);
+/* False: another node that shares the store has the session, and carries the
+ * execution out. NULL: always true. */
+typedef bool approvals_mine_fn(void *ctx, const struct approval_info *info);
+void approvals_on_decided(struct approvals *a, approvals_fn *fn,
+                          approvals_mine_fn *mine, void *ctx);
+/* Notified with each decision; then approvals_decided wakes the worker. */
+#define APPROVAL_CHANNEL "approvals"
+void approvals_decided(struct approvals *a); /* accepts NULL */
 /* rc 0: it ended so. ERR_BUSY, ERR_LIMIT, ERR_UNAVAILABLE: nothing has run,
  * and it is tried again for an hour. Anything else: it cannot be. */
 void approval_ran(struct approvals *a, const char *id, int rc,

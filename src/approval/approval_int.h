@@ -32,8 +32,9 @@ struct approvals {
     struct audit *audit; /* NULL in tests */
     struct approval_settings set;
     struct worker worker, poster;
-    struct mutex lock; /* of the next two */
+    struct mutex lock; /* of the next three */
     approvals_fn *fn;
+    approvals_mine_fn *mine;
     void *ctx;
     int64_t prune_at_ms; /* tend's own */
     char *url;           /* NULL: no webhook */
@@ -144,7 +145,7 @@ int approval_post_start(struct approvals *a, struct error *err);
 
 int approval_worker_start(struct approvals *a, struct error *err);
 /* At the start: what was begun and not ended. */
-int approval_worker_lost(struct approvals *a, struct error *err);
+int approval_worker_lost(struct approvals *a, bool shared, struct error *err);
 /* One round; returns milliseconds until the next is due. */
 int64_t approvals_work(struct approvals *a);
 

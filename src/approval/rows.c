@@ -141,5 +141,7 @@ int approval_rows_settle(struct approvals *a, struct store_tx *tx,
     if (rc == 0)
         rc = approval_webhook_queue(a, tx, info,
                                     approval_state_name(info->state), err);
+    if (rc == 0)
+        rc = store_notify(tx, APPROVAL_CHANNEL, "", err);
     return rc;
 }

@@ -9,7 +9,8 @@
  *   NONE  → TAKEN          [carry_out]
  *   TAKEN → DONE, FAILED   [approval_ran]
  *   TAKEN → NONE           [approval_ran, carry_out: nothing has run]
- *   TAKEN → LOST           [approval_worker_lost: the service ended]
+ *   TAKEN → LOST           [approval_worker_lost: the service ended, or the
+ *                           node that had begun it]
  */
 #include <stdio.h>
 #include <string.h>
@@ -122,8 +123,9 @@ static void carry_out(struct approvals *a, const struct approval_info *info,
 {
     bool yes = info->state == APPROVAL_APPROVED;
     struct error err;
-    int rc = change_run(a, info, APPROVAL_RUN_NONE, APPROVAL_RUN_TAKEN, 0, "",
-                        yes ? "approval.run" : NULL, &err);
+    int rc =
+        change_run(a, info, APPROVAL_RUN_NONE, APPROVAL_RUN_TAKEN,
+                   approval_now(a), "", yes ? "approval.run" : NULL, &err);
 
     if (rc > 0 && fn(ctx, info) < 0) /* nothing has run */
         rc = change_run(a, info, APPROVAL_RUN_TAKEN, APPROVAL_RUN_NONE,
@@ -137,12 +139,14 @@ static void carry_out(struct approvals *a, const struct approval_info *info,
 static int carry_all(struct approvals *a, size_t *ret_count, struct error *err)
 {
     struct approval_info list[BATCH];
+    approvals_mine_fn *mine;
     approvals_fn *fn;
     void *ctx;
     int rc;
 
     mutex_lock(&a->lock);
     fn = a->fn;
+    mine = a->mine;
     ctx = a->ctx;
     mutex_unlock(&a->lock);
     *ret_count = 0;
@@ -156,7 +160,8 @@ static int carry_all(struct approvals *a, size_t *ret_count, struct error *err)
                   " ORDER BY try_at_ms, decided_at_ms LIMIT ?2",
                   true, list, ret_count, err);
     for (size_t i = 0; rc == 0 && i < *ret_count && !a->worker.stopping; i++)
-        carry_out(a, &list[i], fn, ctx);
+        if (!mine || mine(ctx, &list[i]))
+            carry_out(a, &list[i], fn, ctx);
     list_done(list, *ret_count);
     return rc;
 }
@@ -196,13 +201,24 @@ void approval_ran(struct approvals *a, const char *id, int rc,
     worker_wake(&a->worker);
 }
 
-int approval_worker_lost(struct approvals *a, struct error *err)
+/* Of a store that one service has, everything that was taken; of a store that
+ * nodes share, what no node has under way (node_executions). */
+int approval_worker_lost(struct approvals *a, bool shared, struct error *err)
 {
-    static const char sql[] =
+    static const char alone[] =
         "SELECT " APPROVAL_COLUMNS " FROM approvals WHERE " SQL_SETTLED
         " AND " SQL_RUN_OPEN " AND " SQL_EXECUTION " AND " SQL_RUNNING
-        " AND ?1 >= 0"
+        " AND ?1 >= 0 AND NOT EXISTS (SELECT 1 FROM nodes"
+        " WHERE nodes.state <> 'gone')"
         " LIMIT ?2";
+    static const char several[] =
+        "SELECT " APPROVAL_COLUMNS " FROM approvals WHERE " SQL_SETTLED
+        " AND " SQL_RUN_OPEN " AND " SQL_EXECUTION " AND " SQL_RUNNING
+        " AND try_at_ms < ?1 - 120000 AND EXISTS (SELECT 1 FROM nodes"
+        " WHERE nodes.state <> 'gone') AND NOT EXISTS (SELECT 1"
+        " FROM node_executions e WHERE e.execution = approvals.object)"
+        " LIMIT ?2";
+    const char *sql = shared ? several : alone;
     struct approval_info list[BATCH];
     size_t count = BATCH;
     int rc = 0;
@@ -265,6 +281,8 @@ int64_t approvals_work(struct approvals *a)
 
     if (rc == 0)
         rc = carry_all(a, &carried, &err);
+    if (rc == 0)
+        rc = approval_worker_lost(a, true, &err);
     if (rc == 0)
         rc = approval_prune(a, &err);
     if (rc == 0 && (expired == BATCH || carried == BATCH))

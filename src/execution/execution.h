@@ -138,6 +138,8 @@ int execution_pending_resume(struct sessions *s, struct error *err);
 /* Runs a held one that has been approved, or ends it as denied; called by
  * approval/ (its approvals_fn; ctx is the manager), also after a restart. */
 int execution_pending_decided(void *ctx, const struct approval_info *info);
+/* Its approvals_mine_fn: no other node has the session. */
+bool execution_pending_mine(void *ctx, const struct approval_info *info);
 int execution_cancel(struct sessions *s, const struct actor *who,
                      const char *id, struct error *err);
 #define EXEC_INPUTS_MAX 256u   /* answers of one execution */

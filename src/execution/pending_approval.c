@@ -18,6 +18,7 @@
 #include "base/thread.h"
 #include "base/utf8.h"
 #include "execution/execution_int.h"
+#include "node/node.h"
 #include "json/json.h"
 
 #define RUNS_MAX 32u /* approved ones at once; more wait their turn */
@@ -311,7 +312,9 @@ int execution_pending_find(struct executions *x, const struct actor *who,
         return rc;
     se = session_find(x->sessions, who, h.session, err);
     if (!se)
-        return error_set(err, ERR_NOT_FOUND, "no such execution");
+        return err->code == ERR_NOT_FOUND
+                   ? error_set(err, ERR_NOT_FOUND, "no such execution")
+                   : -(int)err->code;
     *ret = snapshot(x, se, &h, &info);
     session_unref(se);
     return 0;
@@ -381,7 +384,9 @@ static bool is_gone(void *ctx, const struct approval_info *info)
     struct executions *x = ctx;
     struct error err;
 
-    return session_persist_gone(x->sessions, info->session, &err);
+    /* An ephemeral session of another node has a lease and no row. */
+    return session_persist_gone(x->sessions, info->session, &err) &&
+           !node_lease_elsewhere(x->core->nodes, info->session);
 }
 
 int execution_pending_resume(struct sessions *s, struct error *err)
@@ -475,6 +480,13 @@ static int start_approved(struct approved *a, struct error *err)
     atomic_fetch_sub(&x->approved_runs, 1);
     session_leave(x->sessions);
     return error_set(err, ERR_BUSY, "enough approved ones run");
+}
+
+bool execution_pending_mine(void *ctx, const struct approval_info *info)
+{
+    struct executions *x = sessions_hooks_ctx(ctx);
+
+    return !node_lease_elsewhere(x->core->nodes, info->session);
 }
 
 int execution_pending_decided(void *ctx, const struct approval_info *info)

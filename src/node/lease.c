@@ -104,6 +104,15 @@ static int look(struct nodes *n, struct take *t, struct error *err)
     return MIN(r, 0);
 }
 
+bool node_lease_elsewhere(struct nodes *n, const char *session)
+{
+    struct take t = {.n = n, .session = session};
+    struct error ignored;
+
+    return n && look(n, &t, &ignored) == 0 && t.found &&
+           strcmp(t.row.node, n->id) != 0 && !may_take(&t.row);
+}
+
 int node_lease_take(struct nodes *n, const char *tenant, const char *session,
                     const char *labels, int64_t *ret_fence, struct error *err)
 {

@@ -149,6 +149,9 @@ enum node_lease_state {
  * when another node has it, or should wake it. n NULL: 0. */
 int node_lease_take(struct nodes *n, const char *tenant, const char *session,
                     const char *labels, int64_t *ret_fence, struct error *err);
+/* Another node has the session awake, or keeps its memory. A store that cannot
+ * be read: false. n NULL: false. */
+bool node_lease_elsewhere(struct nodes *n, const char *session);
 /* A new session, in the transaction that stores it; tx NULL: in one of its
  * own. */
 int node_lease_add(struct nodes *n, struct store_tx *tx, const char *tenant,

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/sysinfo.h>
 
+#include "approval/approval.h"
 #include "auth/auth.h"
 #include "base/error.h"
 #include "base/fd.h"
@@ -95,7 +96,16 @@ static void on_nodes(void *ctx, const char *payload)
     nodes_changed(s->core.nodes);
 }
 
+static void on_approvals(void *ctx, const char *payload)
+{
+    struct service *s = ctx;
+
+    (void)payload;
+    approvals_decided(s->core.approvals);
+}
+
 static struct store_listener listeners[] = {
+    {.channel = APPROVAL_CHANNEL, .on_notice = on_approvals},
     {.channel = NODE_CHANNEL, .on_notice = on_nodes},
     {.channel = AUTH_CHANNEL, .on_notice = on_keys},
     {.channel = POLICY_CHANNEL, .on_notice = on_policy},

@@ -291,7 +291,7 @@ static int start_http(struct service *s, struct error *err)
     if (execution_pending_resume(s->sessions, err) < 0)
         return -err->code;
     approvals_on_decided(s->core.approvals, execution_pending_decided,
-                         s->sessions);
+                         execution_pending_mine, s->sessions);
     if (doors_open(&s->doors, err) < 0)
         return -err->code;
     if (service_tls_auto(s, err) < 0)

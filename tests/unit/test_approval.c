@@ -81,7 +81,7 @@ static void must_open(struct fixture *f)
         audit_open(f->store, f->dir, &f->audit, &f->err) < 0 ||
         approvals_open(&f->set, f->store, f->audit, &f->a, &f->err) < 0)
         fail_msg("%s", f->err.message);
-    approvals_on_decided(f->a, on_decided, f);
+    approvals_on_decided(f->a, on_decided, NULL, f);
 }
 
 static void shut(struct fixture *f)

@@ -4,7 +4,8 @@
  * the client may see.
  *
  * Two sources fill one bounded ring: sessions and executions publish their
- * changes (src/feed), and the audit trail is read for everything else. The
+ * changes (src/feed; live_nodes.c for those of other nodes), and the audit
+ * trail is read for everything else. The
  * thread native-live reads the trail when it is told of new events, copies
  * from the ring to each listener what that one may see, adds the progress of
  * running executions every second, and ends listeners whose credential has
@@ -132,6 +133,8 @@ struct native_live {
     int64_t trail_seq; /* the last event read; the thread's */
     char health[256];  /* what was said last; the thread's */
 
+    struct native_share *share; /* NULL: this is the only node */
+
     struct mutex ring_lock; /* a leaf */
     struct entry ring[RING_SIZE];
     uint64_t first, last; /* numbers in the ring; last < first: none */
@@ -225,8 +228,8 @@ static void keep_session(struct entry *e, const struct feed_item *item)
     e->shared = item->shared;
 }
 
-/* A feed_fn. */
-static void on_item(void *ctx, const struct feed_item *item)
+/* A feed_fn, for items of other nodes too. */
+static void add_item(void *ctx, const struct feed_item *item)
 {
     struct native_live *l = ctx;
     struct entry e = {.type = item->kind == FEED_SESSION ? LIVE_SESSION
@@ -259,6 +262,15 @@ static void on_item(void *ctx, const struct feed_item *item)
     entry_text(&e, &text);
     ring_add(l, &e);
     worker_wake(&l->worker);
+}
+
+/* A feed_fn. */
+static void on_item(void *ctx, const struct feed_item *item)
+{
+    struct native_live *l = ctx;
+
+    add_item(l, item);
+    native_share_item(l->share, item);
 }
 
 /* ---- the trail ---------------------------------------------------------- */
@@ -689,8 +701,10 @@ static void native_live_main(void *arg)
         if (!was_busy)
             skip_trail(l);
         was_busy = true;
-        if (tick)
+        if (tick) {
             tick_ms = now;
+            native_share_want(l->share);
+        }
         serve_all(l, tick);
         (void)poll(NULL, 0, GATHER_MS);
     }
@@ -833,6 +847,9 @@ int native_live_open(struct doors *doors, struct error *err)
     l->last = (uint64_t)clock_real_ms() * 1000u;
     l->first = l->last + 1;
     doors->live = l;
+    if (doors->nodes &&
+        native_share_open(doors, add_item, l, &l->share, err) < 0)
+        return -(int)err->code;
     feed_subscribe(doors->core->feed, on_item, l);
     audit_on_event(doors->core->audit, on_trail, l);
     return worker_start(&l->worker, "native-live", native_live_main, l, err);
@@ -859,6 +876,7 @@ void native_live_close(struct doors *doors)
         return;
     feed_subscribe(doors->core->feed, NULL, NULL);
     audit_on_event(doors->core->audit, NULL, NULL);
+    native_share_close(l->share);
     worker_stop(&l->worker);
     worker_done(&l->worker);
     while (l->listeners) {

@@ -2,8 +2,10 @@
 // Three nodes on one PostgreSQL and one S3 server: any node serves any session.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { ASKS, decide, policy, show } from '../../lib/approvals.mjs';
 import { Cluster } from '../../lib/cluster.mjs';
 import { until } from '../../lib/glovebox.mjs';
+import { Stream } from '../../lib/wire.mjs';
 
 let c;
 before(async () => { c = await Cluster.start({ lease: 12 }); });
@@ -122,6 +124,46 @@ test('N5: a key that is made, and deleted, on one node counts on every node', as
   await everywhere('the key works', async (g) => (await works(g)) === 200);
   await c.nodes[1].ok('DELETE', `/api/keys/${made.id}`);
   await everywhere('the key is gone', async (g) => (await works(g)) === 401);
+});
+
+test('N5: a quota that is set on one node limits every node', async () => {
+  const { secret } = await c.nodes[0].ok('POST', '/api/keys', { tenant: 'small', scopes: ['execute'] });
+  await everywhere('the key works', async (g) => (await g.call('GET', '/api/sessions', undefined, { key: secret })).status === 200);
+  const sessions = await Promise.all(c.nodes.map((g) => g.ok('POST', '/api/sessions', {}, { key: secret })));
+  const runs = (g) => g.call('POST', `/api/sessions/${sessions[g.index].id}/executions`, { language: 'python', code: '1' }, { key: secret }).then((r) => r.status);
+  const limit = async (g) => (await g.ok('GET', '/api/quotas/small')).quotas.find((q) => q.name === 'executions_per_hour').limit;
+  await everywhere('it runs', async (g) => (await runs(g)) === 200);
+  await c.nodes[1].ok('PUT', '/api/quotas/small', { executions_per_hour: 1 });
+  await everywhere('the limit holds', async (g) => (await limit(g)) === 1 && (await runs(g)) === 429);
+  await c.nodes[2].ok('PUT', '/api/quotas/small', { executions_per_hour: 1000 });
+  await everywhere('it runs again', async (g) => (await limit(g)) === 1000 && (await runs(g)) === 200);
+});
+
+test('N5: policy, approvals and events of one node are seen on every node', async () => {
+  const key = async (name, scopes) => (await c.nodes[0].ok('POST', '/api/keys', { name, scopes })).secret;
+  const agent = await key('agent', ['execute', 'files:read', 'files:write']), boss = await key('boss', ['approve']);
+  await everywhere('both keys work', async (g) => (await Promise.all([agent, boss].map((k) => g.call('GET', '/api/me', undefined, { key: k })))).every((r) => r.status === 200));
+  const s = await c.nodes[0].ok('POST', '/api/sessions', {}, { key: agent });
+  const shell = (g) => g.call('POST', `/api/sessions/${s.id}/executions`, { language: 'shell', code: 'echo yes' }, { key: agent });
+  const streams = await Promise.all(c.nodes.map((g) => Stream.open(g, 'GET', '/api/events', { key: g.key })));
+  try {
+    await Promise.all(streams.map((stream) => until(() => stream.events.length, { ms: 30_000, what: 'the first event' })));
+    const seen = (what, match) => Promise.all(streams.map((stream, i) => until(() => stream.events.find((e) => match(e.event, e.data)), { ms: 30_000, what: `${what} in the events of n${i + 1}` })));
+    await policy(c.nodes[1], ASKS);
+    await everywhere('shell is held', async (g) => (await shell(g)).status === 202);
+    const held = (await shell(c.nodes[0])).body;
+    await everywhere('the approval waits', async (g) => (await show(g, held.approval, boss)).state === 'pending');
+    await seen('the approval', (type, d) => type === 'approval' && d.object === held.approval);
+    const yes = await decide(c.nodes[2], held.approval, 'approve', boss);
+    assert.equal(yes.status, 200, yes.text);
+    await everywhere('it ran', async (g) => { const e = await g.ok('GET', `/api/executions/${held.id}`, undefined, { key: agent }); return e.outcome === 'ok' && e.stdout === 'yes\n'; });
+    await seen('its end', (type, d) => type === 'execution' && d.execution === held.id && d.status === 'completed' && d.outcome === 'ok');
+    await seen('the session', (type, d) => type === 'session' && d.session === s.id);
+    await policy(c.nodes[0], 'version: 1\nrules: []\n');
+    await everywhere('shell is free', async (g) => (await shell(g)).status === 200);
+  } finally {
+    for (const stream of streams) stream.request.destroy();
+  }
 });
 
 test('draining: no new session, idle ones wake elsewhere with their files, /readyz says so', async () => {
