@@ -218,6 +218,21 @@ int node_execution_add(struct nodes *n, const struct node_execution *e,
 int node_execution_remove(struct nodes *n, struct store_tx *tx, const char *id,
                           struct error *err);
 
+/* ---- share.c: the feed of the other nodes ------------------------------- */
+
+struct feed_item;
+struct node_share;
+/* publish: called with an item of another node, on a thread of the store. On
+ * failure *ret may be set: close it. */
+int node_share_open(struct nodes *n,
+                    void (*publish)(void *ctx, const struct feed_item *item),
+                    void *ctx, struct node_share **ret, struct error *err);
+void node_share_close(struct node_share *s); /* accepts NULL */
+/* An item of this node, for nodes that want it. Quick; s may be NULL. */
+void node_share_item(struct node_share *s, const struct feed_item *item);
+/* This node has listeners. Call it every few seconds; s may be NULL. */
+void node_share_want(struct node_share *s);
+
 /* ---- carry.c: one request to another node ------------------------------- */
 
 struct node_header {

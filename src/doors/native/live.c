@@ -4,7 +4,7 @@
  * the client may see.
  *
  * Two sources fill one bounded ring: sessions and executions publish their
- * changes (src/feed; live_nodes.c for those of other nodes), and the audit
+ * changes (src/feed; node/ for those of other nodes), and the audit
  * trail is read for everything else. The
  * thread native-live reads the trail when it is told of new events, copies
  * from the ring to each listener what that one may see, adds the progress of
@@ -34,6 +34,7 @@
 #include "disk/disk.h"
 #include "doors/native/native.h"
 #include "feed/feed.h"
+#include "node/node.h"
 #include "json/json.h"
 
 #define RING_SIZE 4096u
@@ -133,7 +134,7 @@ struct native_live {
     int64_t trail_seq; /* the last event read; the thread's */
     char health[256];  /* what was said last; the thread's */
 
-    struct native_share *share; /* NULL: this is the only node */
+    struct node_share *share; /* NULL: this is the only node */
 
     struct mutex ring_lock; /* a leaf */
     struct entry ring[RING_SIZE];
@@ -270,7 +271,7 @@ static void on_item(void *ctx, const struct feed_item *item)
     struct native_live *l = ctx;
 
     add_item(l, item);
-    native_share_item(l->share, item);
+    node_share_item(l->share, item);
 }
 
 /* ---- the trail ---------------------------------------------------------- */
@@ -703,7 +704,7 @@ static void native_live_main(void *arg)
         was_busy = true;
         if (tick) {
             tick_ms = now;
-            native_share_want(l->share);
+            node_share_want(l->share);
         }
         serve_all(l, tick);
         (void)poll(NULL, 0, GATHER_MS);
@@ -848,7 +849,7 @@ int native_live_open(struct doors *doors, struct error *err)
     l->first = l->last + 1;
     doors->live = l;
     if (doors->nodes &&
-        native_share_open(doors, add_item, l, &l->share, err) < 0)
+        node_share_open(doors->nodes, add_item, l, &l->share, err) < 0)
         return -(int)err->code;
     feed_subscribe(doors->core->feed, on_item, l);
     audit_on_event(doors->core->audit, on_trail, l);
@@ -876,7 +877,7 @@ void native_live_close(struct doors *doors)
         return;
     feed_subscribe(doors->core->feed, NULL, NULL);
     audit_on_event(doors->core->audit, NULL, NULL);
-    native_share_close(l->share);
+    node_share_close(l->share);
     worker_stop(&l->worker);
     worker_done(&l->worker);
     while (l->listeners) {

@@ -435,20 +435,6 @@ int native_live_open(struct doors *doors, struct error *err);
 void native_live_stop(struct doors *doors);
 void native_live_close(struct doors *doors);
 
-/* live_nodes.c: events of sessions on other nodes. */
-struct feed_item;
-struct native_share;
-/* publish: called with an item of another node, on a thread of the store. On
- * failure *ret may be set: close it. */
-int native_share_open(const struct doors *doors,
-                      void (*publish)(void *ctx, const struct feed_item *item),
-                      void *ctx, struct native_share **ret, struct error *err);
-void native_share_close(struct native_share *s); /* accepts NULL */
-/* An item of this node, for nodes that want it. Quick; s may be NULL. */
-void native_share_item(struct native_share *s, const struct feed_item *item);
-/* This node has listeners. Call it every few seconds; s may be NULL. */
-void native_share_want(struct native_share *s);
-
 /* me.c: answers with who that is. */
 int native_me_respond(struct doors_call *call, const struct principal *who,
                       struct error *err);

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * GET /api/events where there are several nodes: sessions and executions
- * publish on the node that has them, while a client may listen on another one.
+ * The feed of several nodes (src/feed), for GET /api/events: sessions and
+ * executions publish on the node that has them, while a client may listen on
+ * another one.
  * A node with listeners notifies the others every few seconds that it wants
  * events; as long as one does, the others send theirs as notifications of the
  * store, gathered for a moment into one transaction. Without listeners nothing
- * is sent. Runs in gloveboxd: the thread native-share sends, the store's
+ * is sent. Runs in gloveboxd: the thread node-share sends, the store's
  * thread receives. Events are no record: one that is lost with a connection
  * shows with the next state.
  */
@@ -19,9 +20,8 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/thread.h"
-#include "doors/native/native.h"
 #include "feed/feed.h"
-#include "node/node.h"
+#include "node/node_int.h"
 #include "store/store.h"
 
 #define CHANNEL "live"
@@ -38,8 +38,8 @@ struct shared_item {
     char text[STORE_PAYLOAD_MAX + 1];
 };
 
-struct native_share {
-    const struct doors *doors;
+struct node_share {
+    struct nodes *n;
     feed_fn *publish;
     void *ctx;
     struct store_listener listener;
@@ -137,8 +137,8 @@ static bool decode(char *text, struct feed_item *ret)
 
 static void on_notice(void *ctx, const char *payload)
 {
-    struct native_share *s = ctx;
-    const char *self = nodes_self(s->doors->nodes);
+    struct node_share *s = ctx;
+    const char *self = s->n->id;
     size_t len = strlen(self);
     char *text cleanup(mem_free) = payload ? xstrdup(payload) : NULL;
     char *rest = text ? strchr(text, BREAK) : NULL;
@@ -155,7 +155,7 @@ static void on_notice(void *ctx, const char *payload)
 
 /* ---- sending ------------------------------------------------------------ */
 
-void native_share_item(struct native_share *s, const struct feed_item *item)
+void node_share_item(struct node_share *s, const struct feed_item *item)
 {
     struct shared_item *made;
 
@@ -163,8 +163,7 @@ void native_share_item(struct native_share *s, const struct feed_item *item)
         return;
     made = xcalloc(1, sizeof(*made));
     mutex_lock(&s->lock);
-    if (s->count < QUEUE_MAX &&
-        encode(nodes_self(s->doors->nodes), item, made->text)) {
+    if (s->count < QUEUE_MAX && encode(s->n->id, item, made->text)) {
         *s->last = made;
         s->last = &made->next;
         s->count++;
@@ -175,7 +174,7 @@ void native_share_item(struct native_share *s, const struct feed_item *item)
     worker_wake(&s->worker);
 }
 
-void native_share_want(struct native_share *s)
+void node_share_want(struct node_share *s)
 {
     if (!s)
         return;
@@ -183,7 +182,7 @@ void native_share_want(struct native_share *s)
     worker_wake(&s->worker);
 }
 
-static struct shared_item *take_all(struct native_share *s)
+static struct shared_item *take_all(struct node_share *s)
 {
     struct mutex *held cleanup(mutex_release) = mutex_hold(&s->lock);
 
@@ -207,9 +206,9 @@ static int send_in(struct store_tx *tx, void *ctx, struct error *err)
     return r;
 }
 
-static void native_share_main(void *arg)
+static void node_share_main(void *arg)
 {
-    struct native_share *s = arg;
+    struct node_share *s = arg;
 
     while (worker_wait(&s->worker, WANT_MS)) {
         uint64_t now = clock_mono_ms();
@@ -220,13 +219,11 @@ static void native_share_main(void *arg)
         struct sending g = {.items = items, .want = want ? text : NULL};
         struct error err;
 
-        (void)snprintf(text, sizeof(text), "%s%c%s",
-                       nodes_self(s->doors->nodes), BREAK, WANT);
+        (void)snprintf(text, sizeof(text), "%s%c%s", s->n->id, BREAK, WANT);
         if (want)
             s->asked_ms = now;
         if ((want || items) &&
-            store_write(s->doors->core->store, "sending events", send_in, &g,
-                        &err) < 0)
+            store_write(s->n->store, "sending events", send_in, &g, &err) < 0)
             log_event(LOG_WARN, "events_not_sent", "error", err.message, NULL);
         while (items) {
             struct shared_item *next = items->next;
@@ -240,13 +237,13 @@ static void native_share_main(void *arg)
 
 /* ---- opening and closing ------------------------------------------------ */
 
-int native_share_open(const struct doors *doors, feed_fn *publish, void *ctx,
-                      struct native_share **ret, struct error *err)
+int node_share_open(struct nodes *n, feed_fn *publish, void *ctx,
+                    struct node_share **ret, struct error *err)
 {
-    struct native_share *s = xcalloc(1, sizeof(*s));
+    struct node_share *s = xcalloc(1, sizeof(*s));
     int r;
 
-    s->doors = doors;
+    s->n = n;
     s->publish = publish;
     s->ctx = ctx;
     s->last = &s->first;
@@ -255,19 +252,19 @@ int native_share_open(const struct doors *doors, feed_fn *publish, void *ctx,
     mutex_init(&s->lock);
     worker_init(&s->worker);
     *ret = s;
-    r = store_listen(doors->core->store, &s->listener, err);
+    r = store_listen(n->store, &s->listener, err);
     s->listening = r == 0;
     return r < 0 ? r
-                 : worker_start(&s->worker, "native-share", native_share_main,
-                                s, err);
+                 : worker_start(&s->worker, "node-share", node_share_main, s,
+                                err);
 }
 
-void native_share_close(struct native_share *s)
+void node_share_close(struct node_share *s)
 {
     if (!s)
         return;
     if (s->listening)
-        store_unlisten(s->doors->core->store, &s->listener);
+        store_unlisten(s->n->store, &s->listener);
     worker_stop(&s->worker);
     worker_done(&s->worker);
     for (struct shared_item *i = take_all(s); i;) {
