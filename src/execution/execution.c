@@ -387,7 +387,8 @@ void execution_unref(struct execution *e)
     free(e);
 }
 
-/* Its status as it is now: who publishes late says nothing that is over. */
+/* The status at the time of the call, so that a late call is not out of date.
+ */
 void execution_publish(struct execution *e, const struct session *se)
 {
     struct exec_info now, *info = &now;

@@ -84,9 +84,9 @@ struct exec_spec {
                    shells left (folder, variables, functions) nor adds */
     bool input; /* the client answers input(), by execution_answer */
     bool fresh; /* on an interpreter that has run nothing; files stay */
-    /* execution_run: has who waits for it gone? Asked twice a second while
-     * it waits or runs, on that thread; it is cancelled then. NULL: it goes on
-     * whoever listens. */
+    /* execution_run: has the client disconnected? Called twice a second while
+     * the execution waits or runs, on that thread; true cancels it. NULL: it
+     * goes on without a client. */
     bool (*left)(void *ctx);
     void *left_ctx;
     const char *metadata;               /* JSON object text or NULL */
@@ -182,7 +182,7 @@ enum exec_file_fate { /* what became of a change; see workspace.h */
     EXEC_FILE_DONE,
     EXEC_FILE_CONFLICT, /* kept beside: path is the conflict name */
     EXEC_FILE_KEPT,     /* not deleted: others changed it meanwhile */
-    EXEC_FILE_LOCKED,   /* not committed: someone else holds the lock */
+    EXEC_FILE_LOCKED,   /* not committed: another author holds the lock */
     EXEC_FILE_QUOTA,    /* not committed: no room in the workspace */
     EXEC_FILE_REFUSED,  /* not committed: no right to write there */
     EXEC_FILE_SKIPPED,  /* not a file we keep: why */

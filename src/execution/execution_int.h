@@ -232,8 +232,8 @@ void execution_publish(struct execution *e, const struct session *se);
 struct actor execution_author(const struct execution *e);
 
 struct outcome;
-/* Makes it final: fields, last event, history, counts. Called once, by
- * whoever took it out of the queue. */
+/* Makes it final: fields, last event, history, counts. Called once, by the
+ * thread that took it out of the queue. */
 void execution_finish(struct execution *e, const struct outcome *v);
 void execution_finish_cancelled(struct execution *e, const char *why);
 

@@ -454,7 +454,7 @@ static const struct rule rules[] = {
 };
 
 /* Processes that the kernel ended at the memory limit while the execution went
- * on: its outcome is its own, but the limit is told all the same. */
+ * on: they do not change its outcome, but the answer names the limit. */
 static void note_oom_kills(const struct observations *f, struct outcome *v)
 {
     char size[32];

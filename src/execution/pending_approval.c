@@ -106,7 +106,7 @@ static void write_payload(const struct session *se, const struct actor *who,
     buf_add(out, "", 1);
 }
 
-/* It goes no further, in this life: who waits for its events waits no more. */
+/* The last event of this object: readers of its events stop waiting. */
 static void end_snapshot(struct execution *e, enum exec_status status)
 {
     const char *name = exec_status_name(status);
@@ -446,8 +446,8 @@ static void approved_run_main(void *arg)
     session_leave(x->sessions);
 }
 
-/* A no is on record, too, even if whoever asked no longer sees the session:
- * the service itself looks for it here. */
+/* A denial is recorded even if the requester no longer sees the session: the
+ * lookup is done with the rights of the service. */
 static int end_denied(struct executions *x, const struct approval_info *info)
 {
     struct actor who = {

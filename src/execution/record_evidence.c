@@ -171,8 +171,8 @@ static void collect_output(const struct executions *x, struct execution *e,
     }
 }
 
-/* Nothing of an ephemeral session is kept, not even names: who ran something,
- * its hash, how it ended and what it used is all that is known afterwards. */
+/* Of an ephemeral session the record has the actor, the hash of the code, the
+ * outcome and the usage; no names, no metadata, no files. */
 static void leave_out(struct evidence_run *run)
 {
     run->ephemeral = true;

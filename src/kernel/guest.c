@@ -360,7 +360,7 @@ void guest_open_proxy(struct guest *g, int events)
                                .arg = INIT_NETWORK_PROXY};
     struct init_reply reply = {0};
 
-    g->proxy = true; /* the grant of a guest to come says so */
+    g->proxy = true; /* also in the grant of a later guest */
     if (g->pid && ask(g, &req, NULL, 0, ANSWER_MS, &reply))
         guest_lost(g, events);
 }

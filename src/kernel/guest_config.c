@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What runsc is told about a guest: config.json of an OCI bundle. Every path
+ * Writes config.json of an OCI bundle, the input of runsc. Every path
  * is fixed (sandbox/guest_mount.c), so the file is the same for the checkpoint
  * and for each guest that is restored from it, as runsc requires. The guest's
  * first process is root of the guest without a capability; it gives up that id

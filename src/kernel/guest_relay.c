@@ -62,7 +62,7 @@ struct conn {
 struct lookup {
     uint32_t id;
     int fd;                  /* outside: to the resolver, or -1 */
-    struct sockaddr_in from; /* inside: who asked */
+    struct sockaddr_in from; /* inside: the sender */
     size_t polled;           /* 0: not */
     bool used;
 };

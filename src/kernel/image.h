@@ -47,7 +47,7 @@
  * one that was revived from its image. */
 #define IMAGE_LIST (IMAGE_ROOM + ((uint64_t)1 << 30))
 
-/* Who can wake it. */
+/* The process that made it: only one with the same ids can wake it. */
 struct image_ids {
     unsigned char zygote[16]; /* random; kept when it is revived */
     unsigned char build[24];  /* of the extension */

@@ -171,7 +171,7 @@ int image_vmas(bool all_flags, char *room, image_vma_fn fn, void *ctx)
     return 0;
 }
 
-/* ---- who can wake ------------------------------------------------------- */
+/* ---- ids of the process that made an image ------------------------------ */
 
 /* The id that the linker gave to the object this function is in. */
 static int find_build(struct dl_phdr_info *info, size_t size, void *ctx)

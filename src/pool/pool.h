@@ -56,7 +56,7 @@ int session_sharing_parse(const char *name, enum session_sharing *ret);
 enum session_egress {
     SESSION_EGRESS_NONE,
     SESSION_EGRESS_ALLOWLIST,
-    SESSION_EGRESS_OPEN /* every public address; says so loudly */
+    SESSION_EGRESS_OPEN /* every public address; logged as a warning */
 };
 #define SESSION_OPEN_MEANS                                                    \
     "untrusted code can send what it sees to any public address"

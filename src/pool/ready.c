@@ -244,7 +244,7 @@ static void refill_one(struct pools *ps, struct pool *pool)
                                          .limits = &limits,
                                          .background = true},
                       ps->parts.stopping, &box, NULL, &err);
-    if (box) /* made aside; who takes it has the usual turn */
+    if (box) /* created in the background, used in the foreground */
         box_set_background(box, false);
     mutex_lock(&ps->lock);
     if (rc < 0) {

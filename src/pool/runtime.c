@@ -245,8 +245,8 @@ static uint32_t languages_of(const struct conf *conf, const char *name)
     return language_offered(found.root_path);
 }
 
-/* Looked for once: the image of a running service is replaced as a whole, and
- * the warden is told then. */
+/* Looked for once: the image of a running service is replaced as a whole, with
+ * a new runtime at the warden. */
 uint32_t runtime_languages(const struct conf *conf, struct runtime *rt)
 {
     uint32_t set = atomic_load(&rt->languages);

@@ -30,8 +30,8 @@ static void kept_done(struct kept *k)
     workspace_file_done(&k->file);
 }
 
-/* Found, pinned, and looked for again: if its bytes went before they were
- * pinned, the version says so now. */
+/* Found, pinned, and looked up again: the second lookup shows whether the
+ * bytes were removed before they were pinned. */
 static int kept_find(struct session *se, const struct actor *who,
                      const char *file, struct kept *ret, struct error *err)
 {

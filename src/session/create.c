@@ -177,7 +177,7 @@ int session_still_wanted(const struct session *se, struct error *err)
     if (!se->left || !se->left(se->left_ctx))
         return 0;
     return error_set(err, ERR_CONFLICT,
-                     "who asked for it went away while it was made");
+                     "the client disconnected while the session was created");
 }
 
 static void settle_in(struct session *se, struct box *box)
@@ -291,8 +291,8 @@ static int connect_box(struct session *se, const struct session_spec *spec,
     return rc;
 }
 
-/* Its row, and its place in the tables. Between the two, who finds the row
- * waits for the session. */
+/* Its row, and its place in the tables. A thread that finds the row before the
+ * session is in the tables waits for it. */
 static int store_and_publish(struct session *se, const struct actor *who,
                              struct session_info *ret, struct error *err)
 {

@@ -119,9 +119,8 @@ int session_memory_file(struct session *se, struct box *box,
         return error_set(err, ERR_TOO_LARGE,
                          "the memory of the session is larger than its limit");
     fd = memfd_create("image", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-    /* The pages are made here, so that they count as this process's and not as
-     * the session's, which may have no memory left. The guest cannot make it
-     * longer. */
+    /* Allocated first: without memory it fails here and not in the middle.
+     * Only this process has the descriptor; the bytes come over a pipe. */
     if (fd < 0 || ftruncate(fd, (off_t)most) < 0 ||
         fallocate(fd, FALLOC_FL_KEEP_SIZE, 0, (off_t)ret->bytes) < 0 ||
         fcntl(fd, F_ADD_SEALS, F_SEAL_GROW) < 0)
@@ -132,12 +131,9 @@ int session_memory_file(struct session *se, struct box *box,
     session_memory_seen(se, ret);
     if (ret->refused)
         return session_uncarried_refuse(ret, err);
-    /* The guest may have kept the descriptor. Other sandboxes start from this
-     * file, so it must not change any more; a mapping for writing that the
-     * guest has kept makes this fail. */
+    /* Branches map this file, so it must not change any more. */
     if (fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_WRITE | F_SEAL_SEAL) < 0)
-        return error_errno(err, ERR_GUEST, errno,
-                           "the interpreter still writes to its image");
+        return error_errno(err, ERR_INTERNAL, errno, "cannot seal an image");
     if (fstat(fd, &st) < 0)
         return error_errno(err, ERR_INTERNAL, errno, "cannot read an image");
     if (ret->bytes == 0 || ret->bytes > (uint64_t)st.st_size)

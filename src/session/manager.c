@@ -272,7 +272,7 @@ static void end_all(struct sessions *m)
                 session_image_lose(se, off);
             session_persist_note(se);
         }
-        (void)session_end(se); /* someone else's end is as good */
+        (void)session_end(se); /* false: another thread ended it */
         session_unref(se);
     }
 }

@@ -66,7 +66,7 @@ static void end_session(struct removal *r, struct session *se)
 
     (void)session_save(se, MAX((uint32_t)left, SAVE_LEAST_MS));
     if (!session_end(se))
-        return; /* someone else did, and tells of it */
+        return; /* another thread did, and reports it */
     if (!se->stored)
         session_audit(se, r->who, "session.delete");
     session_hooks_delete(se, r->who);

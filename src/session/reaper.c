@@ -54,7 +54,7 @@ static size_t find_due(struct sessions *m, struct victim *ret)
     return count;
 }
 
-/* Dormant, with a row, and used by nobody; both locks are held. */
+/* Dormant, with a row, and without a user; both locks are held. */
 static bool forgettable(const struct session *se)
 {
     return session_asleep(se) && se->stored && !se->pins && !se->queue_head &&

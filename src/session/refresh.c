@@ -95,7 +95,7 @@ int session_keep_own(struct session *se, struct box *box, struct error *err)
                     "files of the session are not committed yet, and a "
                     "refresh could overwrite them");
     return error_hint(err, "see `files.refused` of the last execution: "
-                           "someone holds a lock, or there is no room");
+                           "another author holds a lock, or there is no room");
 }
 
 int session_refresh_box(struct session *se, const struct actor *who,

@@ -111,7 +111,7 @@ static struct session *no_such(struct error *err)
     return NULL;
 }
 
-/* Into the table, unless someone was quicker. */
+/* Into the table, unless another thread was first. */
 static struct session *table_add(struct sessions *m, struct session *se)
 {
     struct session *other;

@@ -134,8 +134,8 @@ struct session_spec {
     struct session_limits limits;
     const char *metadata;  /* JSON object text, at most 16 KiB, or NULL */
     const char *workspace; /* ws_… to share; NULL: one of its own */
-    bool ephemeral;        /* nothing is kept after its end; also when the
-                              pool says so */
+    bool ephemeral;        /* nothing is kept after its end; also set by
+                              the pool */
     bool transient;        /* of a single run: not kept over a restart, and its
                               workspace only made when there is a file to keep */
     bool container;        /* its id is to be a cntr_… one */
@@ -167,9 +167,9 @@ struct session_spec {
 int session_network_get(struct sessions *s, const struct actor *who,
                         const char *id, struct network_info *ret,
                         struct error *err);
-/* A session and its network, for an actor who may decide about a request of
- * it, whether or not the session is shared with them. The caller has checked
- * that they may. */
+/* A session and its network, for an actor that may decide about its requests,
+ * whether or not the session is shared with the actor. The caller has checked
+ * that right. */
 int session_reach(struct sessions *s, const struct actor *who, const char *id,
                   struct session_info *ret_session,
                   struct network_info *ret_network, struct error *err);

@@ -16,7 +16,7 @@
  *     sessions.sharing_lock one change of a session's sharing; held over the
  *                           store
  *   1 sessions.lock   tables, counts
- *   2 session.lock    state, box, queue, who runs
+ *   2 session.lock    state, box, queue, running execution
  *   3 pools.lock, runtime.lock   (never both)
  *   4 the locks of a box (box/box_int.h)
  *   5 counters.lock (a leaf)
@@ -163,7 +163,7 @@ enum session_phase {   /* where its sandbox is */
     PHASE_ENDED,       /* deleted; final */
 };
 
-enum session_turn { /* who may use the sandbox's kernel */
+enum session_turn { /* the owner of the sandbox's kernel */
     TURN_FREE,      /* the first execution of the queue takes it */
     TURN_EXECUTION, /* an execution has it */
     TURN_CLOSING,   /* the same; then the thread that closes gets it */
@@ -293,7 +293,7 @@ struct workspace_spec session_workspace_spec(const struct session *se);
 /* As its row has it now: 1, 0 when there is no row, or -code. For one that has
  * just been put into the table. */
 int session_sharing_renew(struct session *se, struct error *err);
-/* May the actor ask for it? A bound credential cannot widen who sees what. */
+/* May the actor request it? A bound credential cannot widen the sharing. */
 int session_sharing_may(const struct actor *who, enum session_sharing asked,
                         struct error *err);
 
@@ -311,7 +311,7 @@ void session_touch(struct session *se); /* its lock is held */
 bool session_save(struct session *se, uint32_t ms);
 /* Out of the tenant's list of those without a row; sessions.lock is held. */
 void session_unlist(struct session *se);
-/* Takes it out of the tables and ends it; false: someone else did. */
+/* Takes it out of the tables and ends it; false: another thread did. */
 bool session_end(struct session *se);
 /* A workspace that was made for it and never got a file goes with it. */
 void session_tidy(struct sessions *m, const struct actor *owner,
@@ -360,8 +360,8 @@ int session_room_explain(const struct session_room *room, struct error *err);
 void session_state_init(struct session *se, enum session_phase phase);
 /* May the event happen now? Includes its guard. */
 bool session_state_may(const struct session *se, enum session_event event);
-/* Changes the state and wakes all who wait for a change. The event must be one
- * that may happen. Callers that move the box with it do so right after. */
+/* Changes the state and wakes all waiting threads. The event must be one that
+ * may happen. Callers that move the box with it do so right after. */
 void session_state_event(struct session *se, enum session_event event);
 /* Asserts that the other fields agree with the state. */
 void session_state_check(const struct session *se);
@@ -576,7 +576,7 @@ int session_persist_delete(struct session *se, const struct actor *who,
                            struct error *err);
 /* Interpreter, executions, last use; what fails is logged. */
 void session_persist_note(struct session *se);
-/* A dormant session made from its row; NULL: none (err says so), or failed. */
+/* A dormant session made from its row; NULL, with err: no row, or failed. */
 struct session *session_persist_load(struct sessions *m,
                                      const struct actor *who, const char *id,
                                      struct error *err);
@@ -694,7 +694,7 @@ int session_workspace_files_open(struct session *se, const char *path,
 int session_workspace_files_remove(struct session *se, const struct actor *who,
                                    const char *path, bool was_live,
                                    struct error *err);
-/* The error of a path that someone holds. */
+/* The error of a locked path. */
 int session_workspace_files_locked(const struct workspace_result *r,
                                    struct error *err);
 int session_workspace_files_list(struct session *se, unsigned limit,

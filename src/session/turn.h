@@ -48,9 +48,9 @@ struct session *session_find(struct sessions *m, const struct actor *who,
 struct session *session_acquire(struct sessions *m, const struct actor *who,
                                 const char *id, struct error *err);
 void session_release(struct session *se);
-/* The one decision about who sees a session: it is within what the actor is
- * bound to, and is shared, its own, or of the tenant it is an admin of. The
- * caller has checked the tenant. */
+/* The one place that decides whether an actor sees a session: it is within
+ * what the actor is bound to, and is shared, or the actor's own, or the actor
+ * is an admin of the tenant. The caller has checked the tenant. */
 bool session_visible(const struct session *se, const struct actor *who);
 /* The actor a session is for, borrowing from it. */
 struct actor session_actor(const struct session *se);

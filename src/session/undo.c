@@ -127,7 +127,7 @@ static void make_point(struct session *se, struct box *box)
 
     mutex_lock(&se->lock);
     u->due = false;
-    /* A failure means no point: undo says so when it is asked for. */
+    /* A failure means no point; undo then answers 409. */
     set_pointed(u, u->states[u->at].memory, rc == 0);
     trim_points(u, rc == 0 ? kept : 0);
     mutex_unlock(&se->lock);

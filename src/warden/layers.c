@@ -29,7 +29,7 @@
 
 #define STAGE "/tmp" /* covered, in a mount namespace of its own */
 
-/* ---- who owns what ------------------------------------------------------ */
+/* ---- owners ------------------------------------------------------------- */
 
 static int write_map(pid_t pid, const char *name, uint32_t from, uint32_t to)
 {

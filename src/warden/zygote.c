@@ -334,7 +334,8 @@ struct zygote *zygote_for(struct warden *w, struct runtime *rt,
     }
     memcpy(id, want, sizeof(id));
     stored = zygote_image_find(w, rt, id, &age_ms, &spawns);
-    /* The memory does not fit any zygote, then, and says so itself. */
+    /* No zygote fits the memory; the kernel that reads the image refuses it.
+     */
     if (stored < 0 || !current)
         return current;
     zygote_start(w, rt, old_place(w, rt), want);
