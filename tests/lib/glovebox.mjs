@@ -116,7 +116,7 @@ export class Glovebox {
       g.key = readFileSync(join(g.dir, 'data', 'admin.key'), 'utf8').trim();
       g.uidBase = g.claimedUids();
       await until(async () => (await fetch(`${g.url}/readyz`)).status === 200,
-        { ms: onGvisor ? 180_000 : 60_000, every: 50, what: 'readyz' });
+        { ms: 180_000, every: 50, what: 'readyz' });
     } catch (error) {
       await g.stop();
       throw new Error(`${error.message}\n${g.log}`, { cause: error });
