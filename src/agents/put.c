@@ -380,7 +380,7 @@ int agents_put(struct agents *a, const struct actor *who,
     if (r == 0)
         r = plan_put(a, tx, who, spec, mode, &t, &first, fault, err);
     store_rollback(&tx);
-    if (r < 0)
+    if (r != 0)
         return r;
     changes =
         first.version || spec->endpoint || spec->card || spec->enabled >= 0;

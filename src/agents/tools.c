@@ -347,10 +347,9 @@ int saved_tools_get(struct agents *a, const struct actor *who,
     if (r == 0)
         r = store_begin(a->core->store, STORE_READ, "looking for a tool", &tx,
                         err);
-    if (r == 0)
-        r = find_tool(tx, workspace, name, number, ret, err);
-    else
+    if (r < 0)
         return r;
+    r = find_tool(tx, workspace, name, number, ret, err);
     return r == 0 ? unknown_tool(name, err) : MIN(r, 0);
 }
 
