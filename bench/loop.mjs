@@ -8,6 +8,7 @@ import { check, interleave, p50 } from './measure.mjs';
 import { residentBytes } from './parts.mjs';
 
 const STREAMS = 200;
+const WARM = 8, MEASURED = 8; // rounds of streams; threads and heaps reach their size in the first
 const FIRST_MS = 15, ROUND_MS = 10, GROWTH_MIB = 16;
 const CELL = 'print(sum(range(100)))';
 const MIB = 1 << 20;
@@ -82,15 +83,15 @@ async function toolRound(c) {
 async function streams(c) {
   const sizes = [];
   let slowest = 0;
-  for (let i = 0; i < 8; i++) {
+  for (let i = 0; i < WARM + MEASURED; i++) {
     const all = await Promise.all(Array.from({ length: STREAMS }, () => timed(`${c.daemon.url}/v1/responses`, c.daemon.key,
       { model: 'echo', stream: true, input: 'slow: 10\nlong: 100' }, '"delta"')));
     if (!all.every(({ text }) => text.includes('event: response.completed'))) throw new Error('a stream did not complete');
     slowest = Math.max(slowest, ...all.map(({ all: ms }) => ms));
     sizes.push(residentBytes(c.daemon.child.pid) / MIB);
   }
-  const growth = sizes.at(-1) - sizes[3];
-  return { facts: { streams: STREAMS, rounds: sizes.length, slowest_ms: slowest.toFixed(0), mib_after_4: sizes[3].toFixed(1), mib_after_8: sizes.at(-1).toFixed(1) },
+  const growth = sizes.at(-1) - sizes[WARM - 1];
+  return { facts: { streams: STREAMS, rounds: sizes.length, slowest_ms: slowest.toFixed(0), [`mib_after_${WARM}`]: sizes[WARM - 1].toFixed(1), [`mib_after_${WARM + MEASURED}`]: sizes.at(-1).toFixed(1) },
     met: growth <= GROWTH_MIB };
 }
 
@@ -108,6 +109,6 @@ export const loop = {
   workloads: [
     { run: firstWord, lines: [{ name: 'loop_first_word', aim: { text: `added ≤ ${FIRST_MS} ms` }, what: 'first word of a streamed response, beside the model\'s server alone' }] },
     { run: toolRound, lines: [{ name: 'loop_tool_round', aim: { text: `added ≤ ${ROUND_MS} ms` }, what: 'a round with code, beside the execution and a call of the server' }] },
-    { run: streams, lines: [{ name: 'loop_200_streams', aim: { text: `grows ≤ ${GROWTH_MIB} MiB` }, what: `${STREAMS} streams of one tenant at once, eight times; memory of the daemon` }] },
+    { run: streams, lines: [{ name: 'loop_200_streams', aim: { text: `grows ≤ ${GROWTH_MIB} MiB` }, what: `${STREAMS} streams of one tenant at once, sixteen times; memory of the daemon over the last eight` }] },
   ],
 };

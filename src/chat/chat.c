@@ -5,6 +5,7 @@
  * Clients that come back find a response here, with its events, as long as it
  * is known; later in the store. Runs in gloveboxd.
  */
+#include <malloc.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -354,18 +355,38 @@ static struct chat_response *take_waiting(struct chat *c)
     return r;
 }
 
+/* No response has run for a while: what is too old goes, and the memory that
+ * a burst took goes back to the system. The last thread stays for this until
+ * nothing is known any more. */
+static void rest(struct chat *c)
+{
+    struct chat_response *gone;
+
+    mutex_lock(&c->lock);
+    gone = take_old(c);
+    mutex_unlock(&c->lock);
+    release_all(gone);
+    (void)malloc_trim(0); /* there may be nothing to trim */
+}
+
 static void chat_thread_main(void *arg)
 {
     struct chat *c = arg;
     struct chat_response *r;
+    bool rested = false;
 
     mutex_lock(&c->lock);
-    while ((r = take_waiting(c)) != NULL) {
+    while ((r = take_waiting(c)) != NULL ||
+           (c->threads == 1 && (c->known || !rested) && !c->stopping)) {
+        rested = !r;
         mutex_unlock(&c->lock);
-        chat_loop_run(r);
+        if (r)
+            chat_loop_run(r);
+        else
+            rest(c);
         chat_response_unref(&r);
         mutex_lock(&c->lock);
-        c->metrics.running--;
+        c->metrics.running -= !rested;
     }
     c->threads--;
     cond_broadcast(&c->gone);

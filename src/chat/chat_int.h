@@ -121,6 +121,7 @@ struct chat_response {
     char pending_approval[ID_MAX];
     int64_t completed_ms;
     uint64_t over_mono_ms;
+    struct arena *log; /* has the lines; NULL: none yet */
     struct chat_line **lines;
     size_t line_count, line_room;
     uint64_t line_bytes;

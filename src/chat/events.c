@@ -3,19 +3,22 @@
  * The log of a response's events, numbered from 0 without gaps. The thread of
  * the response adds; any number of streams read at their own pace and are
  * woken. Lines are never changed or removed while the response is referenced,
- * so readers copy nothing. Runs in gloveboxd on any thread.
+ * so readers copy nothing. All lines of a response are in one arena: freed one
+ * by one, they would leave the heap full of holes between the lines of other
+ * responses. Runs in gloveboxd on any thread.
  */
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/mem.h"
 #include "chat/chat_int.h"
 
 /* ---- adding ------------------------------------------------------------- */
 
-static char *dump(json_t *event, const char *type, int64_t number,
-                  size_t *ret_len)
+static char *dump(struct arena *log, json_t *event, const char *type,
+                  int64_t number, size_t *ret_len)
 {
-    char *text;
+    char *text cleanup(mem_free) = NULL;
 
     if (!event)
         return NULL;
@@ -26,7 +29,7 @@ static char *dump(json_t *event, const char *type, int64_t number,
     if (!text)
         abort(); /* out of memory, as the x* wrappers do */
     *ret_len = strlen(text);
-    return text;
+    return arena_strndup(log, text, *ret_len);
 }
 
 /* Takes those out that are due; each is called without the lock. */
@@ -64,18 +67,21 @@ bool chat_event_is_last(const char *type)
 void chat_event_add(struct chat_response *r, const char *type, json_t *event,
                     json_t *full)
 {
-    struct chat_line *line = xcalloc(1, sizeof(*line));
+    struct chat_line *line;
     int64_t number;
 
     mutex_lock(&r->lock);
     number = (int64_t)r->line_count; /* only this thread adds */
     mutex_unlock(&r->lock);
+    if (!r->log)
+        r->log = arena_new();
+    line = arena_alloc(r->log, sizeof(*line));
     if (r->loaded && chat_event_is_last(type))
         number = MAX(number, r->last_number);
     line->number = number;
     line->type = type;
-    line->text = dump(event, type, number, &line->len);
-    line->full = dump(full, type, number, &line->full_len);
+    line->text = dump(r->log, event, type, number, &line->len);
+    line->full = dump(r->log, full, type, number, &line->full_len);
     mutex_lock(&r->lock);
     if (r->line_count == r->line_room) {
         r->line_room = MAX(r->line_room * 2, (size_t)32);
@@ -99,11 +105,8 @@ void chat_event_end(struct chat_response *r)
 
 void chat_event_free(struct chat_response *r)
 {
-    for (size_t i = 0; i < r->line_count; i++) {
-        free(r->lines[i]->text);
-        free(r->lines[i]->full);
-        free(r->lines[i]);
-    }
+    arena_free(r->log);
+    r->log = NULL;
     free(r->lines);
     r->lines = NULL;
     r->line_count = 0;
