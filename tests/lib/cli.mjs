@@ -44,7 +44,7 @@ export class Cli {
       { cwd, env: { ...this.env, ...(terminal ? { TERM: 'xterm', SHELL: '/bin/sh' } : {}), ...env }, stdio: 'pipe' });
     this.running.add(child);
     const run = { child, stdout: '', stderr: '', chunks: [], waiters: [] };
-    const timer = setTimeout(() => child.kill('SIGKILL'), 60_000);
+    const timer = setTimeout(() => child.kill('SIGKILL'), 300_000);
     for (const name of ['stdout', 'stderr']) {
       child[name].setEncoding('utf8');
       child[name].on('data', (text) => {

@@ -80,6 +80,10 @@ function postgresFor(dir) {
   return { store: `${url}&dbname=${name}` };
 }
 
+// A bound for a start on a machine with other work: a zygote of `standard`
+// takes 5 s alone, and was seen to take over a minute at a load of 45.
+const START_MS = 300_000;
+
 export class Glovebox {
   constructor(dir) {
     this.dir = dir;
@@ -110,13 +114,14 @@ export class Glovebox {
     if (!wait) return g;
     try {
       await until(() => g.exit || existsSync(join(g.dir, 'data', 'endpoint')),
-        { ms: 20_000, what: 'endpoint' });
+        { ms: START_MS, what: 'endpoint' });
       if (g.exit) throw new Error(`gloveboxd exited: ${JSON.stringify(g.exit)}`);
       g.url = readFileSync(join(g.dir, 'data', 'endpoint'), 'utf8').trim();
       g.key = readFileSync(join(g.dir, 'data', 'admin.key'), 'utf8').trim();
       g.uidBase = g.claimedUids();
-      await until(async () => (await fetch(`${g.url}/readyz`)).status === 200,
-        { ms: 180_000, every: 50, what: 'readyz' });
+      await until(async () => g.exit || (await fetch(`${g.url}/readyz`)).status === 200,
+        { ms: START_MS, every: 50, what: 'readyz' });
+      if (g.exit) throw new Error(`gloveboxd exited: ${JSON.stringify(g.exit)}`);
     } catch (error) {
       await g.stop();
       throw new Error(`${error.message}\n${g.log}`, { cause: error });

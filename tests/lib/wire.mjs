@@ -43,7 +43,7 @@ export function request(server, method, path, { body, headers = {}, key, agent }
         done({ status: response.statusCode, headers: response.headers, bytes: all, text, body: parsed });
       });
     });
-    req.setTimeout(60_000, () => req.destroy(new Error(`no answer to ${method} ${path}`)));
+    req.setTimeout(300_000, () => req.destroy(new Error(`no answer to ${method} ${path}`)));
     req.on('error', fail);
     req.end(bytes);
   });
@@ -168,7 +168,7 @@ export class Stream {
     return this.events.filter((e) => e.event === kind).map((e) => e.data.text).join('');
   }
 
-  done() { return this.find((e) => e.event === 'done', 60_000); }
+  done() { return this.find((e) => e.event === 'done', 300_000); }
   close() { this.request.destroy(); }
 }
 
