@@ -1,25 +1,29 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Approvals: what policy said "ask" about waits here for a person. Each has a
- * row from the moment it is asked, so that a restart loses none. It is
- * decided by a principal with the scope "approve" (or admin) that is neither
- * the one who asked nor a token of the same key (an actor's key is the one all
- * its tokens go back to); or it expires, which is a no.
+ * Approvals: requests for which policy decided "ask" wait here for a person.
+ * Each is a row in the store from the start, so a restart loses none. A
+ * principal with the scope "approve" (or admin) decides; it must not be the
+ * requester or a token of the requester's key. A request that expires is
+ * denied.
  *
- * An execution that is held runs by itself once it is approved, at most once:
- * that it is being carried out is on disk before it starts. Found so at the
- * next start it is "lost", which is shown and never run again. Anything else
- * (a share, a transfer, a network, a secret) is asked again by the client and
- * then finds its grant, which is good once and as long as it had to wait.
+ * A held execution starts by itself once it is approved, and at most once: the
+ * store records the start before the execution begins. If the service stops in
+ * between, the next start marks it "lost", shows it, and never runs it again.
+ * For anything else (a share, a transfer, a network, a secret) the client
+ * repeats its request, which then finds the grant. A grant can be used once,
+ * and is valid for as long as the request could have waited.
  *
- * Others are told by webhooks: signed, in order, tried again with growing
+ * Webhooks notify other systems: signed, in order, and repeated with growing
  * pauses for a day.
  *
- * How the pieces work together: rows.c has the SQL of approvals and the one
- * place that changes their state; request.c holds things, decide.c answers,
- * list.c shows; worker.c is the thread for what time brings (expiry, carrying
- * out, forgetting: forget.c); webhook.c keeps deliveries, post.c is their
- * thread. Any thread may call.
+ *   rows.c      the SQL of approvals; the one place that changes a state
+ *   request.c   creates requests and uses grants
+ *   decide.c    approves and denies
+ *   list.c      queries
+ *   worker.c    the thread for expiry, held executions and removal (forget.c)
+ *   webhook.c   stores deliveries; post.c is the thread that sends them
+ *
+ * Any thread may call.
  */
 #ifndef GLOVEBOX_APPROVAL_APPROVAL_H
 #define GLOVEBOX_APPROVAL_APPROVAL_H

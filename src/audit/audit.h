@@ -3,11 +3,11 @@
  * The audit trail: one event for every act that changes something or is
  * refused (O1), numbered without gaps, each carrying an HMAC (under
  * DIR/audit.secret) of itself and of the event before, so that a change, a
- * gap, a swap or a cut end shows. Where it ends is kept apart from the
- * database as well, in DIR/audit.head, so that a database which is older than
- * its trail shows at the next start (D11). An act in the store and its event
- * are one transaction: neither exists without the other. Events hold ids,
- * never code, file content, tokens or passwords.
+ * gap, a swap or a cut end shows. The end of the trail is also kept
+ * outside the database, in DIR/audit.head, so that the next start detects a
+ * database that is older than its trail (D11). An act in the store and its
+ * event are one transaction: neither exists without the other. Events hold
+ * ids, never code, file content, tokens or passwords.
  *
  * Each tenant's events also form a separate chain, of plain SHA-256, whose end
  * the service signs periodically (proof.h): anyone with an export and the

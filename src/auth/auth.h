@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * From a bearer key to a principal. A key is "gbx_" and 256 random bits in
- * hex; only HMAC-SHA-256 of it under a secret of the data directory is kept,
- * and it is looked up by that hash. Guessing is slowed per source and per
- * key prefix: answers to failures beyond the limit are delayed, for a while
- * that grows to ten minutes. A valid key is never refused, so that an
- * attacker cannot lock its owner out by guessing (I5).
- * All functions may be called from any thread.
+ * Authentication: finds the principal of a bearer key. A key is "gbx_" and 256
+ * random bits in hex. Only its HMAC-SHA-256 under a secret of the data
+ * directory is stored, and keys are looked up by that hash. Guessing is
+ * slowed per source and per key prefix: answers to failures beyond the limit
+ * are delayed, for a period that grows to ten minutes. A valid key is never
+ * refused, so that an attacker cannot lock its owner out by guessing (I5). All
+ * functions may be called from any thread.
  *
  * A token ("gbt_" and 256 bits) is a key that ends by itself, minted from a
  * key or another token and never wider than that. It acts as the key at its
- * root: what that owns, it may use, within its own scopes and bounds. When
- * its parent is revoked it is too.
+ * root and may use what that key owns, within its own scopes and bounds. It
+ * is revoked together with its parent.
  *
  * How the pieces work together: the store holds the keys; auth.c loads the
  * valid ones into a table in memory, so that auth_check does no I/O, and one

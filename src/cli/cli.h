@@ -1,11 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The command line. A command is described by a table (command.h) in a file
- * of its own name; cli.c lists them. It finds the service and talks to it over
- * the native API (client/); nothing of the service is linked in. term/ is what
- * reads from and writes to a terminal, mcp/ the bridge of `glovebox mcp`. The
- * exit status says how a command failed, so that a script can tell the
- * program's own failure from that of the code it ran.
+ * The program glovebox. Each command is a table (command.h) in a file of its
+ * name, in the folder of its topic: run, chat, files, govern, operate,
+ * account.
+ * cli.c lists them. A command finds the service and uses its native API
+ * (client/); the program contains no code of the service. term/ reads from and
+ * writes to the terminal, mcp/ is the bridge `glovebox mcp`.
+ *
+ * The exit status tells a failure of the program from a failure of the code
+ * that it ran.
  */
 #ifndef GLOVEBOX_CLI_CLI_H
 #define GLOVEBOX_CLI_CLI_H

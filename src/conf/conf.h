@@ -7,7 +7,7 @@
  * flags. Unknown keys are errors that name the nearest valid one.
  *
  * How the pieces work together: options.c is the table; value.c turns text
- * into a field and back, the same way forevery source; file.c, flags.c and
+ * into a field and back, the same way for every source; file.c, flags.c and
  * env.c find texts; check.c compares fields with each other; print.c
  * prints the tables.
  */

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The modules that everything above them shares: one struct, filled when the
- * daemon starts and passed down. No module is fetched through another.
+ * struct core: the modules that all modules above them share. The daemon fills
+ * it once at start and passes it down, so that no module fetches one through
+ * another.
  */
 #ifndef GLOVEBOX_CORE_CORE_H
 #define GLOVEBOX_CORE_CORE_H

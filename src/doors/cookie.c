@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The cookie of the web console: when a request may be authenticated by it,
- * and how it is set. Runs in the daemon, called by the spine and by the
- * console's own routes. A cookie is sent by the browser whoever wrote the
- * page, so it counts only together with a header that no form and no foreign
- * page can add without being asked first, and only from our own origin; no
- * answer of ours ever permits another origin (U2).
+ * The cookie of the web console: when it authenticates a request, and how it
+ * is set. Runs in the daemon, called by the spine and by the console's own
+ * routes. A browser sends the cookie with requests of any site's pages. So the
+ * cookie counts only if the request comes from our own origin and has a header
+ * that neither a form nor a foreign page can add without a CORS preflight,
+ * which no answer of this service ever permits (U2).
  */
 #include <stdio.h>
 #include <string.h>

@@ -1,11 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The doors: what comes in by HTTP, decoded, passed on in one call to the
- * core, encoded again. serve.c is the spine every request takes; dispatch.c
- * says whose door a path leads to, routes.c finds the row in that door's
- * table; below are the folders, one a door. No door has behaviour of its own
- * and none knows another. fileid.c has the names by which doors call a file,
- * url.c addresses, cookie.c the cookie of the web console.
+ * The doors: the HTTP APIs of the service, one dialect per subfolder. A door
+ * decodes a request into the core's structures, makes one call into the core
+ * and encodes the answer. It has no behaviour of its own and includes no other
+ * door.
+ *
+ *   serve.c     the spine that every request takes
+ *   dispatch.c  selects the door by the path
+ *   routes.c    finds the row in the door's table of routes
+ *   forward.c   sends a request to the node that has its session
+ *   cookie.c    authentication by the cookie of the web console
+ *   fileid.c    the ids of one file at different doors
+ *   url.c       URLs of this service in answers
+ *   health_metrics.c  /healthz, /readyz, /metrics
  */
 #ifndef GLOVEBOX_DOORS_DOORS_H
 #define GLOVEBOX_DOORS_DOORS_H

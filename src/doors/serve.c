@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The spine of every request: route, authenticate, check, handle, respond,
- * log. Runs on a worker of the daemon; called by http/ once a request's head
- * (and a small body) is in. It holds no behaviour of any door.
+ * log. http/ calls serve_request on a worker of the daemon as soon as the head
+ * of the request is complete, and with it the body, if it is small. This file
+ * has no behaviour of any door.
  */
 #include "doors/doors.h"
 

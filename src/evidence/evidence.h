@@ -1,12 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What is known of each execution afterwards, on one page: who asked, what
- * triggered it, which code, which files, which connections, which rules, how
- * long, how much, how it ended. Written once, when it ends (or is denied or
- * held), in the transaction of its audit event, several at a time; nobody
- * waits for it. Kept as long as `evidence_days` says, the code's text only
- * where `evidence_code` says so; its hash always. It names files and versions
- * by their ids and holds none of their bytes.
+ * Evidence: the record of one execution. It names the principal, the trigger,
+ * the code, the files, the connections, the policy decisions, the usage and
+ * the outcome. It is written once, when the execution ends (or is denied or
+ * held),
+ * in the transaction of its audit event; the audit thread writes several at a
+ * time, and no caller waits.
+ *
+ * Records are deleted after `evidence_days`. They contain the hash of the
+ * code,
+ * and its text if `evidence_code` is set. Files appear as ids of versions,
+ * never as content.
  */
 #ifndef GLOVEBOX_EVIDENCE_EVIDENCE_H
 #define GLOVEBOX_EVIDENCE_EVIDENCE_H

@@ -2,7 +2,7 @@
 /*
  * Finds what was kept of executions; see evidence.h. Runs in the daemon on
  * the thread that serves the question, in a read transaction. What is still
- * queued is waited for, so that who asks right after the end finds it.
+ * queued is waited for, so that a request right after the end finds it.
  */
 #include <string.h>
 

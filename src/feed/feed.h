@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What happens to sessions and executions, as it happens: the modules that
- * change them publish, and one subscriber (the door that serves live events)
- * is called. Nothing is stored here; acts that are in the audit trail are read
- * from there instead.
+ * Live events of sessions and executions. The modules that change them
+ * publish;
+ * the one subscriber, the door that serves GET /api/events, is called for each
+ * event. Nothing is stored here: that door reads acts that are in the audit
+ * trail from the trail.
  */
 #ifndef GLOVEBOX_FEED_FEED_H
 #define GLOVEBOX_FEED_FEED_H

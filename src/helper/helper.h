@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The helper processes that talk to the world for the service
- * (glovebox-egress, glovebox-model): how gloveboxd starts one under an
- * account of its own, how one is started again later, and what a helper may
- * still do once it serves. What a helper is told and answers is its own
- * contract (wire/egress_msg.h, wire/model_msg.h).
+ * The helper processes glovebox-egress and glovebox-model, which connect to
+ * the
+ * network on behalf of the service: how gloveboxd starts one under an account
+ * of its own, how it is restarted, and how it confines itself. The messages
+ * are
+ * in wire/egress_msg.h and wire/model_msg.h.
  *
- *   start.c      gloveboxd's side: a supervisor, and orders to it
- *   supervise.c  the supervisor: this one program again, on new sockets
- *   confine.c    the helper's side: hiding, and the filter of system calls
+ *   start.c      gloveboxd's side: starts a supervisor and sends it orders
+ *   supervise.c  the supervisor: starts the program again on new sockets
+ *   confine.c    the helper's side: no core dumps or tracing, a system call
+ * filter
  */
 #ifndef GLOVEBOX_HELPER_HELPER_H
 #define GLOVEBOX_HELPER_HELPER_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How many connections there may be, and which one has to go for another
+ * Limits the number of connections and selects the one to close for a new one
  * (H2). A connection is a stranger until a request on it has authenticated.
  * Strangers share a quarter of all connections, and one source half of that
  * quarter. When a share is full, its oldest stranger is closed to admit the

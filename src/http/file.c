@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Downloads. A file some session made is served as an inert attachment (F8):
- * a browser that is led to it neither renders nor runs it. The size is the
- * one seen when it was opened, so a file that shrinks meanwhile ends the
- * connection instead of the response (F3). Such bytes are read by us and not
- * sent by sendfile(), with which libmicrohttpd would wait for the missing
- * ones until the connection times out; what cannot shrink is.
+ * Downloads. A file that a session made is served as an inert attachment (F8):
+ * a browser neither renders nor runs it. The response has the size that the
+ * file had when it was opened; if the file shrinks meanwhile, the connection
+ * is closed before the response is complete (F3). Such files are read with
+ * pread(): with sendfile() libmicrohttpd would wait for the missing bytes
+ * until the connection times out. Files that cannot shrink are sent with
+ * sendfile().
  */
 #include "http/http.h"
 

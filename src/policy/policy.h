@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Policy: may this be done, now, by this one? One YAML text with rules for
- * all, for single pools and for single tenants. In each of these layers the
- * first rule that matches decides, else the layer's default; of the layers
- * the strictest wins (deny over ask over allow; the smaller cap). Every text
- * that was ever in force is kept as a numbered version; every decision names
- * the rule and the version that made it.
+ * Policy: may this principal do this to that object, now? A policy is one YAML
+ * text with rules for all, for single pools and for single tenants. In each of
+ * these layers the first rule that matches decides, otherwise the layer's
+ * default. The strictest layer wins: deny over ask over allow, and the smaller
+ * limit. Every text that was ever in force is stored as a numbered version,
+ * and
+ * every decision names the rule and the version that made it.
  *
- * A policy that cannot be loaded decides "deny" about everything until one
- * can. A session stays bound to the version it was created under: a later
- * version can tighten its rules, and loosens them only after a principal with
- * the right adopts it (policy_decide takes the stricter of the two).
+ * If no policy can be loaded, every decision is "deny". A session stays bound
+ * to the version it was created under: a later version can tighten its rules,
+ * but loosens them only after a principal with the right adopts it
+ * (policy_decide takes the stricter of the two).
  *
  * Any thread may call.
  */

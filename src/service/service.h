@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The daemon put together: what gloveboxd starts, in which order, with which
- * rights, and how it stops. As root: find the service's account, claim the
- * data directory, start the warden. Then the rights are given up, and only
- * after that is the store opened and a byte read from outside.
+ * Assembles the daemon: what gloveboxd starts, in which order, with which
+ * rights, and how it stops. As root it finds the service's account, claims the
+ * data directory and starts the warden. Then it drops its rights. Only after
+ * that does it open the store and read input of clients.
  */
 #ifndef GLOVEBOX_SERVICE_SERVICE_H
 #define GLOVEBOX_SERVICE_SERVICE_H

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Secrets that sessions' traffic may carry and sessions may not hold. Kept
- * encrypted (AES-256-GCM, under DIR/vault.key, bound to tenant, name, header
- * and destinations); never given back by any call of a door. Each names the
- * destinations it may go to and how it travels; the proxy adds it on the way
- * out. Any thread may call. v NULL (unit tests): there are none.
+ * Secrets for the traffic of sessions, which the sessions themselves never
+ * hold. Each secret names its destinations and the header it is sent in; the
+ * proxy adds it to outgoing requests. Secrets are stored encrypted
+ * (AES-256-GCM under DIR/vault.key, bound to tenant, name, header and
+ * destinations), and no door ever returns a value. Any thread may call. With v
+ * NULL (unit tests) there are no secrets.
  */
 #ifndef GLOVEBOX_VAULT_VAULT_H
 #define GLOVEBOX_VAULT_VAULT_H

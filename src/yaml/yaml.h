@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * YAML as a tree of nodes that know their lines, for policies and the
- * configuration. Values are text; what they mean is for the caller to say.
+ * YAML as a tree of nodes with line numbers, for policies, runtime definitions
+ * and the configuration. All values are text; the caller interprets them.
  */
 #ifndef GLOVEBOX_YAML_YAML_H
 #define GLOVEBOX_YAML_YAML_H

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service: finding it, asking it, reading its streams. */
+/*
+ * The connection to the service: finding or starting it, sending requests,
+ * uploads and downloads, reading event streams.
+ */
 #ifndef GLOVEBOX_CLI_CLIENT_H
 #define GLOVEBOX_CLI_CLIENT_H
 

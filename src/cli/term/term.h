@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people see: sizes, tables, bars, objects, and a session's output. */
+/*
+ * The terminal: formatted sizes, tables, progress bars and objects, prompts,
+ * Markdown, images, and the output of a session.
+ */
 #ifndef GLOVEBOX_CLI_TERM_TERM_H
 #define GLOVEBOX_CLI_TERM_TERM_H
 

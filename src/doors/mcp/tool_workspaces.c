@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * list_workspaces, create_workspace, share_file, upload_link,
- * transfer_workspace: workspaces as wholes, and others who are to have a part
- * in them. Runs on a worker of the daemon. Secrets are in the answer that made
- * them and nowhere else.
+ * list_workspaces, create_workspace, share_file, upload_link and
+ * transfer_workspace: whole workspaces, and access for other people. Runs on a
+ * worker of the daemon. A secret appears only in the answer that created it.
  */
 #include <string.h>
 

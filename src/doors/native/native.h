@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The native door, /api/…: everything the product can do, in JSON. Each file
- * decodes a request into the core's own structures, makes one call, and
- * encodes the answer; docs/API.md is its contract.
+ * The native door, /api/…: every feature of the product, in JSON. A handler
+ * decodes a request into the core's structures, makes one call and encodes the
+ * answer; docs/API.md is the contract. Handlers of files and workspaces are in
+ * files/, of policy, audit and quotas in govern/, of keys and sign-in in
+ * account/; openapi/ generates /openapi.json from the tables of routes and
+ * fields.
  */
 #ifndef GLOVEBOX_DOORS_NATIVE_NATIVE_H
 #define GLOVEBOX_DOORS_NATIVE_NATIVE_H

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * /api/quotas: what a tenant may have and what it has used. Runs on a worker
- * of the daemon. Everybody sees their own tenant's; other tenants', and
+ * of the daemon. A key sees its own tenant's; other tenants', and
  * setting any, is for policy administrators of the tenant "default".
  */
 #include <string.h>
