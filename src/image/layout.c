@@ -433,8 +433,12 @@ static int open_config(struct image *im, const json_t *one, json_t **ret,
     char want[IMAGE_DIGEST], have[IMAGE_DIGEST], digest[80];
     int fd cleanup(fd_close) = -1;
     uint64_t bytes;
-    int r = open_inside(im, name, &fd, err);
+    int r;
 
+    if (!name[0])
+        return error_set(err, ERR_INVALID,
+                         "manifest.json names no configuration (Config)");
+    r = open_inside(im, name, &fd, err);
     if (r == 0)
         r = image_layer_hash(fd, have, &bytes, err);
     if (r < 0)

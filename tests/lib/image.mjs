@@ -30,6 +30,17 @@ function entry({ name, type = 'file', body = '', target = '', mode = type === 'd
   return Buffer.concat([head, bytes, Buffer.alloc((512 - bytes.length % 512) % 512)]);
 }
 
+// An extended header for the entry after it: path, linkpath, size, attributes.
+export function pax(values) {
+  const records = Object.entries(values).map(([key, value]) => {
+    const rest = ` ${key}=${value}\n`;
+    let length = Buffer.byteLength(rest);
+    while (Buffer.byteLength(String(length) + rest) !== length) length++;
+    return length + rest;
+  });
+  return { name: 'PaxHeaders/x', pax: 'x', body: records.join('') };
+}
+
 export const tar = (entries) => Buffer.concat([...entries.map(entry), Buffer.alloc(1024)]);
 
 const ARCH = { x64: 'amd64', arm64: 'arm64' }[process.arch];

@@ -9,7 +9,7 @@ import { join } from 'node:path';
 import { after, before, describe, test } from 'node:test';
 import { gzipSync } from 'node:zlib';
 import { bin } from '../../lib/glovebox.mjs';
-import { asFile, asFolder, docker, oci, sha256, tar } from '../../lib/image.mjs';
+import { asFile, asFolder, docker, oci, pax, sha256, tar } from '../../lib/image.mjs';
 
 let dir;
 let cache;
@@ -176,6 +176,39 @@ describe('F1: an image cannot write outside its own tree', () => {
     untouched();
     for (const at of ['mnt/data', 'opt/glovebox', 'home/user']) assert.ok(lstatSync(join(root, at)).isDirectory(), at);
     assert.ok(lstatSync(join(root, 'etc/resolv.conf')).isFile());
+  });
+
+  test('through extended headers, attributes, entries that come twice and a root that is no folder', () => {
+    refused(folder([layer(pax({ path: '../../target' }), { name: 'x', body: 'x' })]), /leads out of the image/);
+    refused(folder([layer(pax({ path: '.wh.a/../../target' }), { name: 'x' })]), /leads out of the image/);
+    refused(folder([layer(pax({ linkpath: mark() }), { name: 'x', type: 'hard', target: 'y' })]), /leads to no file/);
+    refused(folder([layer(pax({ size: '-5' }), { name: 'x', body: 'x' })]), /negative/);
+    refused(folder([layer(pax({ path: 'd/'.repeat(20_000) }), { name: 'x', type: 'dir' })]), /too long/);
+    refused(folder([layer({ name: 'a/', type: 'dir' }, { name: 'a', type: 'link', target: dir }, { name: 'a/target', body: 'x' })]), /cannot make/);
+    refused(folder([layer({ name: 'o', type: 'link', target: dir }), layer({ name: 'o/.wh..wh..opq' })]), /cannot make/);
+    const { root } = imported(folder([layer({ name: './', type: 'link', target: dir }, { name: '.', body: 'x' }, { name: 'l', type: 'link', target: mark() },
+      { name: 'h', type: 'hard', target: 'l' }, { name: 'h', body: 'own' }, { name: 'twice', body: '1' }, { name: 'twice', body: '2' },
+      pax({ 'SCHILY.xattr.user.mine': 'x', 'SCHILY.xattr.security.capability': 'x' }), { name: 'capable', body: 'x', mode: 0o755 })]));
+    untouched();
+    assert.ok(lstatSync(root).isDirectory() && lstatSync(join(root, 'h')).isFile());
+    assert.equal(readFileSync(join(root, 'twice'), 'utf8'), '2', 'the last one counts');
+    const attributes = spawnSync('/usr/bin/python3', ['-c', 'import os, sys; print(os.listxattr(sys.argv[1]))', join(root, 'capable')], { encoding: 'utf8' });
+    assert.equal(attributes.stdout.trim(), '[]', attributes.stderr);
+    untouched();
+  });
+
+  test('a blob or an index that is a pipe, or a layer that is a link', () => {
+    for (const which of [(at) => join(at, 'index.json'), (at) => join(at, 'blobs/sha256', readdirSync(join(at, 'blobs/sha256'))[0])]) {
+      const at = folder([base()]);
+      const path = which(at);
+      rmSync(path);
+      assert.equal(spawnSync('mkfifo', [path]).status, 0);
+      refused(at, /no regular file/);
+    }
+    for (const target of ['/etc/shadow', 'layer.tar'])
+      refused(asFile(`${place()}.tar`, docker([base()], { change: (f) => { delete f['layer0/layer.tar']; } }), { extra: [{ name: 'layer0/layer.tar', type: 'link', target }] }), /cannot open/);
+    refused(asFile(`${place()}.tar`, docker([base()]), { extra: [{ name: 'manifest.json', body: '[{}]' }] }), /names no configuration/);
+    untouched();
   });
 
   test('a whiteout removes nothing outside', () => {
