@@ -309,7 +309,8 @@ check: test-programs ## one suite or case: make check T=test_session C='D1_*'
 	@tools/test-run --build $(B) --only '$(or $(T),.)' \
 	  $(if $(C),--case '$(C)') unit sandbox wire console
 
-test-programs: all $(UNIT) $(REPLAY) $(MCP_TEST) $(CONSOLE_TEST) $(LAB) $(BOXES)
+test-programs: all $(UNIT) $(REPLAY) $(MCP_TEST) $(CONSOLE_TEST) $(LAB) $(BOXES) \
+	  $(B)/completions/.stamp
 
 # An image with every language, in a cache of its own (about 1.7 GB).
 LANGUAGES_CACHE ?= $(abspath $(B))/languages
@@ -560,7 +561,11 @@ UNIT_DIR    ?= $(PREFIX)/lib/systemd/system
 D            = $(DESTDIR)$(PREFIX)
 COMPLETIONS  = $(B)/completions
 .PHONY: install install-docs uninstall deb dist oci help
-install: all install-docs ## install under PREFIX (/usr/local), below DESTDIR if set
+# A file of its own time, so that installations at the same time only read them.
+$(COMPLETIONS)/.stamp: $(B)/bin/glovebox tools/cli-completions
+	@tools/cli-completions $(B)/bin/glovebox $(COMPLETIONS)
+	@touch $@
+install: all install-docs $(COMPLETIONS)/.stamp ## install under PREFIX (/usr/local), below DESTDIR if set
 	install -d $(addprefix $(D)/,bin libexec/glovebox/kernel lib/sysusers.d \
 	  lib/tmpfiles.d share/glovebox share/bash-completion/completions \
 	  share/zsh/vendor-completions share/fish/vendor_completions.d) \
@@ -577,7 +582,6 @@ install: all install-docs ## install under PREFIX (/usr/local), below DESTDIR if
 	  >$(DESTDIR)$(UNIT_DIR)/glovebox.service
 	install -m 644 packaging/glovebox.sysusers $(D)/lib/sysusers.d/glovebox.conf
 	install -m 644 packaging/glovebox.tmpfiles $(D)/lib/tmpfiles.d/glovebox.conf
-	tools/cli-completions $(B)/bin/glovebox $(COMPLETIONS)
 	install -m 644 $(COMPLETIONS)/glovebox.bash \
 	  $(D)/share/bash-completion/completions/glovebox
 	install -m 644 $(COMPLETIONS)/_glovebox $(D)/share/zsh/vendor-completions/
