@@ -138,7 +138,7 @@ test('C3 holds no capability and cannot gain one', async () => {
 
 test('C3 there is no setuid program to run', async () => {
   // gVisor asks its file server about every file: minutes on a busy machine.
-  const e = await session.run(`import subprocess\nprint(subprocess.run('find / -xdev -perm /6000 -type f 2>/dev/null | wc -l', shell=True, capture_output=True, text=True).stdout)`, { timeout_s: 900 });
+  const e = await session.python(`import subprocess\nprint(subprocess.run('find / -xdev -perm /6000 -type f 2>/dev/null | wc -l', shell=True, capture_output=True, text=True).stdout)`, { timeout_s: 900 });
   assert.equal(e.stdout.trim(), '0');
 });
 
