@@ -78,7 +78,7 @@ static int set_up(void **state)
     open_node(f, "a", "zone=a,gpu", &f->a);
     open_node(f, "b", "zone=b", &f->b);
     see_each_other(f);
-    node_may_forward(true);
+    node_request_set(NODE_REQUEST_FIRST);
     *state = f;
     return 0;
 }
@@ -87,7 +87,7 @@ static int tear_down(void **state)
 {
     struct fixture *f = *state;
 
-    node_may_forward(false);
+    node_request_set(NODE_REQUEST_NONE);
     ids_set_tag("");
     nodes_stop(f->a);
     nodes_stop(f->b);
@@ -104,10 +104,10 @@ static int64_t take(struct fixture *f, struct nodes *n, const char *session)
 {
     int64_t fence = 0;
 
-    node_may_forward(false); /* here, not where it is best */
+    node_request_set(NODE_REQUEST_NONE); /* here, not where it is best */
     if (node_lease_take(n, T, session, "", &fence, &f->err) < 0)
         fence = -(int64_t)f->err.code;
-    node_may_forward(true);
+    node_request_set(NODE_REQUEST_FIRST);
     return fence;
 }
 
@@ -325,7 +325,7 @@ static void place_prefers_free_memory_and_labels(void **state)
     assert_int_equal(node_place(f->a, "zone=c", &f->err), -ERR_UNAVAILABLE);
     assert_int_equal(node_place(f->b, "gpu,zone=a", &f->err), -ERR_ELSEWHERE);
     /* A request of another node goes no further. */
-    node_may_forward(false);
+    node_request_set(NODE_REQUEST_NONE);
     assert_int_equal(node_place(f->a, "zone=b", &f->err), 0);
 }
 
