@@ -21,7 +21,9 @@
 #include "base/mem.h"
 #include "warden/tier.h"
 
-#define ALONE_MS 10000u /* longer than a warden takes to end (serve.c) */
+/* Longer than a warden takes to end (END_MS of serve.c), shorter than the
+ * daemon waits for the reply (REPLY_MS of call.c). */
+#define ALONE_MS 25000u
 #define AGAIN_MS 5
 
 void warden_reply_fail(struct warden_reply *reply, enum warden_result result,
