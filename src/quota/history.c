@@ -2,12 +2,14 @@
 /*
  * What tenants used, by the hour, for charts: sums of what they spent and the
  * most that they held at once. Counted in memory with the quotas, written by
- * the saver thread every few seconds. Runs in gloveboxd.
+ * the saver thread every few seconds. The storage of every tenant is written
+ * once an hour, so that its line has no gaps. Runs in gloveboxd.
  */
 #include <string.h>
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "base/thread.h"
 #include "quota/quota_int.h"
 #include "store/store.h"
 
@@ -60,25 +62,40 @@ void quota_history_collect(struct quota_tenant *t, struct buf *hours)
         }
 }
 
-int quota_history_write(struct quotas *q, struct store_tx *tx,
+/* Storage is counted by workspaces alone: it is looked up. tenant: "" for all.
+ */
+static int sample_storage(struct store_tx *tx, const char *tenant, int64_t at,
+                          struct error *err)
+{
+    return store_exec(tx, err,
+                      "INSERT INTO usage_hours (tenant, hour_ms, name, value)"
+                      " SELECT w.tenant, ?2, ?3, sum(w.stored_bytes)"
+                      "  + (SELECT coalesce(sum(i.bytes), 0) FROM images AS i"
+                      "     WHERE i.tenant = w.tenant)"
+                      " FROM workspaces AS w WHERE ?1 = '' OR w.tenant = ?1"
+                      " GROUP BY w.tenant"
+                      " ON CONFLICT (tenant, hour_ms, name)"
+                      " DO UPDATE SET value = excluded.value",
+                      "tit", tenant, at, quota_defs[QUOTA_STORAGE].name);
+}
+
+int64_t quota_history_due(const struct quotas *q)
+{
+    int64_t at = this_hour(q);
+
+    mutex_assert_held(&q->save_lock);
+    return q->sampled_ms == at ? 0 : at;
+}
+
+int quota_history_write(struct quotas *q, struct store_tx *tx, int64_t due,
                         const struct buf *hours, struct error *err)
 {
     const struct hour_row *rows = (const void *)hours->data;
     size_t count = hours->len / sizeof(*rows);
-    int r = 0;
+    int r = due ? sample_storage(tx, "", due, err) : 0;
 
     for (size_t i = 0; r >= 0 && i < count; i++) {
-        /* Storage is counted by workspaces alone: it is looked up. */
-        r = store_exec(tx, err,
-                       "INSERT INTO usage_hours (tenant, hour_ms, name, value)"
-                       " SELECT tenant, ?2, ?3, sum(stored_bytes)"
-                       "  + (SELECT coalesce(sum(i.bytes), 0) FROM images AS i"
-                       "     WHERE i.tenant = ?1)"
-                       " FROM workspaces WHERE tenant = ?1 GROUP BY tenant"
-                       " ON CONFLICT (tenant, hour_ms, name)"
-                       " DO UPDATE SET value = excluded.value",
-                       "tit", rows[i].tenant, rows[i].hour.at_ms,
-                       quota_defs[QUOTA_STORAGE].name);
+        r = sample_storage(tx, rows[i].tenant, rows[i].hour.at_ms, err);
         for (int k = 0; r >= 0 && k < QUOTA_KINDS; k++)
             if (rows[i].hour.used[k] && k != QUOTA_STORAGE)
                 r = store_exec(
@@ -145,6 +162,18 @@ int quota_history_load(struct quotas *q, struct store_tx *tx,
     return r;
 }
 
+/* As of now: a tenant that only uploads spends nothing else. */
+static int sample_now(struct quotas *q, const char *tenant, struct error *err)
+{
+    struct store_tx *tx cleanup(store_rollback) = NULL;
+    int r = store_begin(q->store, STORE_WRITE, "saving the use of storage",
+                        &tx, err);
+
+    if (r == 0)
+        r = sample_storage(tx, tenant, this_hour(q), err);
+    return r < 0 ? r : store_commit(&tx, err);
+}
+
 int quota_history(struct quotas *q, const char *tenant, int64_t from_ms,
                   struct quota_hour **ret, size_t *ret_count,
                   struct error *err)
@@ -156,6 +185,8 @@ int quota_history(struct quotas *q, const char *tenant, int64_t from_ms,
     int r;
 
     quota_persist_save(q); /* the current hour too */
+    /* A store that cannot be written still has the earlier sample. */
+    (void)sample_now(q, tenant, err);
     r = store_begin(q->store, STORE_READ, "reading usage", &tx, err);
     if (r == 0)
         r = store_query(tx, &rows, err,

@@ -181,6 +181,7 @@ static int write_rows(struct quotas *q, const struct row *rows, size_t count,
                       const struct buf *hours, struct error *err)
 {
     struct store_tx *tx cleanup(store_rollback) = NULL;
+    int64_t due = quota_history_due(q);
     int r = store_begin(q->store, STORE_WRITE, "saving the use of quotas", &tx,
                         err);
 
@@ -202,8 +203,12 @@ static int write_rows(struct quotas *q, const struct row *rows, size_t count,
                            " AND name = ?2",
                            "tt", rows[i].tenant, quota_name(rows[i].kind));
     if (r >= 0)
-        r = quota_history_write(q, tx, hours, err);
-    return r < 0 ? r : store_commit(&tx, err);
+        r = quota_history_write(q, tx, due, hours, err);
+    if (r >= 0)
+        r = store_commit(&tx, err);
+    if (r >= 0 && due)
+        q->sampled_ms = due;
+    return r;
 }
 
 /* Moves the dirty counts of a tenant to `rows`. */
@@ -243,7 +248,8 @@ void quota_persist_save(struct quotas *q)
     mutex_unlock(&q->lock);
     rows = (struct row *)(void *)all.data;
     count = all.len / sizeof(*rows);
-    if ((count || hours.len) && write_rows(q, rows, count, &hours, &err) < 0) {
+    if ((count || hours.len || quota_history_due(q)) &&
+        write_rows(q, rows, count, &hours, &err) < 0) {
         log_event(LOG_WARN, "quota_use_not_kept", "error", err.message, NULL);
         mutex_lock(&q->lock); /* the next save tries again */
         for (size_t i = 0; i < count; i++) {

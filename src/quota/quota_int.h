@@ -100,6 +100,7 @@ struct quotas {
 
     struct mutex set_lock;  /* taken before lock: one quota_set at a time */
     struct mutex save_lock; /* taken before lock: one writer of usage */
+    int64_t sampled_ms;     /* the hour whose storage is written; save_lock */
     struct worker saver;
 };
 
@@ -122,8 +123,11 @@ void quota_persist_save(struct quotas *q);
 void quota_history_add(const struct quotas *q, struct quota_tenant *t,
                        enum quota_kind kind, uint64_t amount);
 void quota_history_collect(struct quota_tenant *t, struct buf *hours);
-/* Writes what quota_history_collect gave, and deletes what is too old. */
-int quota_history_write(struct quotas *q, struct store_tx *tx,
+/* The hour whose storage has yet to be written; 0: none. Needs save_lock. */
+int64_t quota_history_due(const struct quotas *q);
+/* Writes what quota_history_collect gave, and the storage of all tenants for
+ * the hour that is due; deletes what is too old. */
+int quota_history_write(struct quotas *q, struct store_tx *tx, int64_t due,
                         const struct buf *hours, struct error *err);
 /* Loads the newest hour, so that a restart continues it. */
 int quota_history_load(struct quotas *q, struct store_tx *tx,

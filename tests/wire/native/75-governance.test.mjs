@@ -36,6 +36,15 @@ test('the use of the hour is reported', async () => {
   assert.ok(body.data.at(-1).live_sessions >= 1);
   const storage = (await request(server, 'GET', '/api/quotas')).body.quotas.find((q) => q.name === 'storage_bytes').used;
   assert.ok(storage >= 5000 && body.data.at(-1).storage_bytes >= 5000 && body.data.at(-1).storage_bytes <= storage, JSON.stringify([storage, body.data.at(-1)]));
+  // A tenant that only uploads has a history of its storage, too.
+  const only = (await server.ok('POST', '/api/keys', { tenant: 'uploader', scopes: ['files:read', 'files:write'] })).secret;
+  const theirs = (await server.ok('POST', '/api/workspaces', { name: 'only files' }, { key: only })).id;
+  for (const size of [3000, 4000]) {
+    await server.call('PUT', `/api/workspaces/${theirs}/files/${size}.txt`, 'y'.repeat(size), { raw: true, key: only });
+    const hours = (await request(server, 'GET', '/api/usage/history', { key: only })).body.data;
+    assert.ok(hours.at(-1)?.storage_bytes >= size, JSON.stringify(hours));
+    assert.equal(hours.at(-1).executions, 0);
+  }
   assert.equal((await request(server, 'GET', '/api/usage/history?hours=720')).status, 200);
   for (const hours of ['0', '721', 'x']) assert.equal((await request(server, 'GET', `/api/usage/history?hours=${hours}`)).status, 400);
 });

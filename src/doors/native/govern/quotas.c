@@ -133,7 +133,7 @@ static const struct api_field usage_hour_fields[] = {
      .help = "the most at once"},
     {"memory_bytes", API_INT, HOUR(QUOTA_MEMORY), .help = "the most at once"},
     {"storage_bytes", API_INT, HOUR(QUOTA_STORAGE),
-     .help = "of all kept versions, when the tenant last did something"},
+     .help = "of all kept versions"},
 };
 API_OUTPUT(native_usage_hour, "UsageHour", struct quota_hour,
            usage_hour_fields, "What a tenant used in one hour.");
