@@ -7,6 +7,7 @@ import { createHash } from 'node:crypto';
 import { cpSync, mkdirSync, readFileSync, readdirSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
+import { gzipSync } from 'node:zlib';
 
 const here = dirname(fileURLToPath(import.meta.url));
 const args = process.argv.slice(2);
@@ -15,6 +16,10 @@ const target = resolve(args.find((arg) => !arg.startsWith('--')) ?? join(here, '
 // Whole or not at all: what serves the old files is not disturbed meanwhile.
 const out = watch ? target : `${target}.new-${process.pid}`;
 const assets = join(out, 'assets');
+
+// The browser waits for this much before anything is seen: the page, the styles
+// and the modules that main imports, compressed. Screens come afterwards.
+const FIRST_LOAD_MAX = 250_000;
 
 // One style sheet: the tokens, the shell, then every screen's own file.
 function styleSheets(dir) {
@@ -77,11 +82,21 @@ function writeIndex(result) {
   const css = outputs.find(([at]) => /main-[A-Z0-9]+\.css$/.test(at))?.[0] ?? result.metafile.outputs[main].cssBundle;
   const url = (at) => `/console/assets/${at.split('/').pop()}`;
   // What main needs statically is fetched beside it, not after it.
-  const preload = result.metafile.outputs[main].imports.filter((i) => i.kind === 'import-statement')
-    .map((i) => `<link rel="modulepreload" href="${url(i.path)}">`).join('\n');
+  const modules = new Set();
+  const follow = (at) => {
+    for (const i of result.metafile.outputs[at].imports) {
+      if (i.kind !== 'import-statement' || modules.has(i.path)) continue;
+      modules.add(i.path);
+      follow(i.path);
+    }
+  };
+  follow(main);
+  const preload = [...modules].map((at) => `<link rel="modulepreload" href="${url(at)}">`).join('\n');
   const page = readFileSync(join(here, 'src/index.html'), 'utf8')
     .replace('<!--head-->', () => `<link rel="stylesheet" href="${url(css)}">\n${preload}\n<script type="module" src="${url(main)}"></script>`);
   writeFileSync(join(out, 'index.html'), page);
+  const bytes = [page, ...[main, css, ...modules].map((at) => readFileSync(join(here, at)))].reduce((sum, part) => sum + gzipSync(part, { level: 9 }).length, 0);
+  if (bytes > FIRST_LOAD_MAX) throw new Error(`the first load is ${bytes} bytes compressed; at most ${FIRST_LOAD_MAX} are allowed. Import what a screen needs in that screen, not in src/main.tsx or src/app`);
 }
 
 rmSync(out, { recursive: true, force: true });
@@ -122,6 +137,8 @@ else {
     renameSync(out, target);
   } catch (error) {
     rmSync(out, { recursive: true, force: true });
+    // esbuild has printed its own errors, but not those of onEnd.
+    for (const { text, pluginName } of error.errors ?? []) if (pluginName === 'pages') console.error(text);
     if (!error.errors) console.error(error);
     process.exitCode = 1;
   }
