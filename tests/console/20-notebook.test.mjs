@@ -305,15 +305,19 @@ test('while a cell runs, its time grows and its memory is that of now; a tab has
   const page = await who.open(`#/notebook/${ws}`);
   const asked = [];
   page.on('request', (r) => { if (r.url().includes('/api/')) asked.push(new URL(r.url()).pathname); });
-  await page.getByRole('textbox', { name: /^Cell 1/ }).fill('import time\nx = bytearray(b"x") * 90_000_000\ntime.sleep(2.5)\ndel x\ntime.sleep(3)\nprint("over")');
+  await page.getByRole('textbox', { name: /^Cell 1/ }).fill('x = bytearray(b"x") * 90_000_000\ninput("Free it?")\ndel x\ninput("End it?")\nprint("over")');
   await page.keyboard.press('Control+Enter');
   const mib = async () => {
     const text = await page.locator('.cell-memory').innerText().catch(() => '');
     return Number(/([\d.]+) MiB/.exec(text)?.[1] ?? 0);
   };
-  await until(async () => await mib() > 80, { what: 'the memory in use', ms: 30_000 });
-  await until(async () => { const m = await mib(); return m > 0 && m < 60; }, { what: 'less memory after it was freed', ms: 30_000 });
-  await page.locator('.cell-output').getByText('over', { exact: true }).waitFor();
+  await until(async () => await mib() > 80, { what: 'the memory in use', ms: 60_000 });
+  await page.getByLabel('Free it?').fill('yes');
+  await page.keyboard.press('Enter');
+  await until(async () => { const m = await mib(); return m > 0 && m < 60; }, { what: 'less memory after it was freed', ms: 60_000 });
+  await page.getByLabel('End it?').fill('yes');
+  await page.keyboard.press('Enter');
+  await page.locator('.cell-output', { hasText: 'over' }).waitFor();
   // Idle: no request is made.
   await page.locator('.notebook-status').getByText('Saved').waitFor();
   await page.waitForTimeout(500);

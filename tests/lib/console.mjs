@@ -19,14 +19,19 @@ const axeSource = readFileSync(require.resolve('axe-core/axe.min.js'), 'utf8');
 const FLAGS = ['--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'];
 
 let made = null;
+const opened = []; // how to close what was opened, also when the rest did not start
 
 // The shared daemon and browser: { g, browser }.
 export function world() {
   made ??= (async () => {
     const scripted = await ScriptedModel.start(analyst);
+    opened.unshift(() => scripted.close());
     const g = await Glovebox.start({ config: { pools: [pool({ runtime: 'standard', ready: 2 })], models: [{ name: 'scripted', kind: 'openai-chat', url: scripted.url, model: 'analyst' }] } });
+    opened.unshift(() => g.stop());
     const browser = await launch();
+    opened.unshift(() => browser.close());
     const front = process.env.GLOVEBOX_CONSOLE_DEV ? await devServer(g.url) : null;
+    opened.unshift(() => front?.child.kill());
     return { g, browser, front, scripted, url: front?.url ?? g.url };
   })();
   return made;
@@ -43,11 +48,8 @@ async function devServer(target) {
 export const launch = () => chromium.launch({ executablePath: '/usr/bin/chromium', args: FLAGS });
 
 after(async () => {
-  const { g, browser, front, scripted } = (await made?.catch(() => null)) ?? {};
-  await browser?.close();
-  front?.child.kill();
-  await g?.stop();
-  scripted?.close();
+  await made?.catch(() => null);
+  for (const close of opened) await close();
 });
 
 export const everything = ['execute', 'files:read', 'files:write', 'workspaces:admin', 'audit:read', 'policy:admin', 'approve', 'admin'];
@@ -60,7 +62,7 @@ export async function person({ name = 'Ada', scopes = everything, key, viewport 
   const { g, url } = server ?? shared;
   const secret = key ?? (await g.ok('POST', '/api/keys', { name, scopes, ...(tenant ? { tenant } : {}) })).secret;
   const context = await browser.newContext({ viewport, colorScheme, baseURL: url, locale: 'en-GB', timezoneId: 'Europe/Berlin', acceptDownloads: true, ...extra });
-  context.setDefaultTimeout(20_000);
+  context.setDefaultTimeout(60_000); // a bound for a busy machine; no test waits that long
   // The tour has its own test; elsewhere it would lie over the screen.
   await context.addInitScript(() => { try { localStorage.setItem('glovebox.tour', 'done'); } catch { /* an opaque frame */ } });
   if (signedIn) {
@@ -95,17 +97,15 @@ export async function axe(page, { what = page.url(), exclude = [] } = {}) {
   await page.emulateMedia({ colorScheme: 'light' });
 }
 
-// No sideways scrolling of the page at this width.
+// No sideways scrolling of the page at this width, once it has settled.
 export async function fits(page, width, { height = 800 } = {}) {
   const before = page.viewportSize();
   await page.setViewportSize({ width, height });
-  await page.waitForTimeout(150);
-  const over = await page.evaluate(() => {
-    const room = document.documentElement.clientWidth;
-    if (document.documentElement.scrollWidth <= room) return [];
-    return [...document.querySelectorAll('body *')].filter((el) => el.getBoundingClientRect().right > room + 1).slice(0, 5).map((el) => `${el.tagName}.${el.className}`);
-  });
-  assert.deepEqual(over, [], `the page is wider than ${width} px`);
+  const settled = await page.waitForFunction((room) => document.documentElement.clientWidth <= room && document.documentElement.scrollWidth <= document.documentElement.clientWidth, width, { timeout: 10_000 }).catch(() => null);
+  if (!settled) {
+    const over = await page.evaluate(() => [...document.querySelectorAll('body *')].filter((el) => el.getBoundingClientRect().right > document.documentElement.clientWidth + 1).slice(0, 5).map((el) => `${el.tagName}.${el.className}`));
+    assert.fail(`the page is wider than ${width} px: ${over.join(', ')}`);
+  }
   await page.setViewportSize(before);
 }
 
