@@ -252,7 +252,7 @@ static int use_context(struct cli *c, const struct cli_words *words, void *arg)
 
 const struct cli_command cli_contexts = {
     .name = "contexts",
-    .summary = "The services you are logged in to, and which one is used",
+    .summary = "List the services you are logged in to, and choose one",
     .notes =
         "Every command that talks to a service uses, in this order: --url,\n"
         "--context, GLOVEBOX_URL, GLOVEBOX_CONTEXT, a data directory that is\n"

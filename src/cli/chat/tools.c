@@ -226,7 +226,7 @@ static const struct cli_option options[] = {
 
 const struct cli_command cli_tools = {
     .name = "tools",
-    .summary = "Tools: code with parameters that a workspace keeps",
+    .summary = "Saved tools: code with parameters, kept in a workspace",
     .notes =
         "A parameter is a variable of the code. VALUE is JSON where it can be\n"
         "read as JSON, else text; NAME=:VALUE is always text. FILE - is\n"

@@ -200,7 +200,7 @@ static const struct cli_option options[] = {
 
 const struct cli_command cli_network = {
     .name = "network",
-    .summary = "What a session's code may reach",
+    .summary = "Show and change what the code of a session may reach",
     .notes =
         "A change takes effect at once, for running code too, and replaces\n"
         "all earlier settings. More than the pool allows needs a rule of the\n"

@@ -277,7 +277,7 @@ static int run_doctor(struct cli *c, const struct cli_words *words, void *arg)
 
 const struct cli_command cli_doctor = {
     .name = "doctor",
-    .summary = "Say which walls stand on this machine, and what to do",
+    .summary = "Report which isolation walls work here, and what to do",
     .notes =
         "--gate asks the running service, never an embedded one, and needs a\n"
         "key of scope audit:read. Exit status: 0 when everything needed is\n"

@@ -30,7 +30,7 @@ static const struct cli_verb verbs[] = {
 
 const struct cli_command cli_nodes = {
     .name = "nodes",
-    .summary = "Services that share a store: list them, empty one",
+    .summary = "List, show and drain the nodes that share a store",
     .notes =
         "These verbs need a key of scope admin. A service whose store is\n"
         "sqlite is the only node, and the list is empty. Keys that all nodes\n"

@@ -167,7 +167,7 @@ static const struct cli_option options[] = {
 
 const struct cli_command cli_executions = {
     .name = "executions",
-    .summary = "What runs or ran in sessions: list, follow, cancel",
+    .summary = "List, show, follow and cancel executions",
     .notes =
         "`list` looks at your newest 100 sessions. The service keeps the\n"
         "latest executions of a session while the session exists; `glovebox\n"
