@@ -12,7 +12,10 @@ PREFIX  ?= /usr/local
 JOBS    ?= $(shell nproc)
 V       ?= 0
 
-CC       ?= gcc
+# make presets CC to cc, which ?= would keep.
+ifeq ($(origin CC),default)
+CC := gcc
+endif
 PYTHON   := /usr/bin/python3
 RUNTIMES := minimal standard
 # The image of the default pool, the only one that `make run` needs.
