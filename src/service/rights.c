@@ -216,7 +216,7 @@ void service_rights_definitions_keep(struct service *s, struct conf *conf)
         fd_close(&s->defs_fd);
         return;
     }
-    log_event(LOG_INFO, "runtime_defs_kept_open", "folder", conf->runtime_defs,
+    log_event(LOG_INFO, "runtime_defs_kept_open", "file", conf->runtime_defs,
               NULL);
     conf->runtime_defs = s->defs_path = take_ptr(open_path);
 }

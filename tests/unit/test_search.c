@@ -1036,8 +1036,10 @@ static void without_setup_it_does_not_open(void **state)
     struct search *s = NULL;
     struct core core;
 
-    if (store_choice_server())
-        skip(); /* PostgreSQL needs no setup */
+    if (store_choice_server()) {
+        print_message("# SKIP: PostgreSQL needs no setup\n");
+        skip();
+    }
     search_close(d->s);
     d->s = NULL;
     sqlite3_reset_auto_extension();

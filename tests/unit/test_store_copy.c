@@ -35,8 +35,11 @@ struct desk {
     } while (0)
 #define NEEDS_SERVER()                                                        \
     do {                                                                      \
-        if (!store_choice_server())                                           \
+        if (!store_choice_server()) {                                         \
+            print_message(                                                    \
+                "# SKIP: no server; the family postgres has one\n");          \
             skip();                                                           \
+        }                                                                     \
     } while (0)
 
 static int set_up(void **state)

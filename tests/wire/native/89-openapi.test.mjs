@@ -116,7 +116,7 @@ describe('the command line', () => {
     const fits = (property, kind) => property && (!/SIZE|NUMBER/.test(kind) || [property.type].flat().includes('integer')) && (kind !== 'TEXT' || ![property.type].flat().includes('boolean'));
     let tables = 0;
     // login.c lists contexts, which are in a file of the user's and in no answer.
-    for (const file of readdirSync(join(root, 'src/cli')).filter((f) => f.endsWith('.c') && f !== 'login.c')) {
+    for (const file of readdirSync(join(root, 'src/cli'), { recursive: true }).filter((f) => f.endsWith('.c') && !f.endsWith('login.c'))) {
       const source = readFileSync(join(root, 'src/cli', file), 'utf8');
       for (const [, text] of source.matchAll(/struct cli_column \w+\[\] = \{\n([\s\S]*?)\n\};/g)) {
         const rows = [...text.matchAll(/\{"[^"]*",\s*(?:\.member = )?"([a-z0-9_]+)"(?:,\s*(?:\.kind = )?CLI_COLUMN_([A-Z]+))?/g)].map(([, member, kind]) => ({ member, kind: kind ?? 'TEXT' }));
