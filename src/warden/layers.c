@@ -40,10 +40,24 @@ static int write_map(pid_t pid, const char *name, uint32_t from, uint32_t to)
     return fd_write_file(AT_FDCWD, path, line);
 }
 
+/* Keeps its user namespace alive until the parent kills it. It holds no
+ * descriptor: one that outlived a killed warden would keep the lock on the
+ * scratch folder and a loop device. The parent may have died before the first
+ * line here, in which case no signal comes. */
+static _Noreturn void hold_namespace(pid_t parent)
+{
+    (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)close_range(0, ~0U, 0);
+    while (getppid() == parent)
+        (void)pause();
+    _exit(1);
+}
+
 /* A user namespace that maps the daemon's ids to the session's host uid. Only
  * a process can create one; this child exists for nothing else. */
 static int make_map(const struct warden *w, uid_t to)
 {
+    pid_t parent = getpid();
     long pid = syscall(SYS_clone, CLONE_NEWUSER | SIGCHLD, 0, 0, 0, 0);
     char path[48];
     int fd cleanup(fd_close) = -1;
@@ -51,11 +65,8 @@ static int make_map(const struct warden *w, uid_t to)
 
     if (pid < 0)
         return -errno;
-    if (pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        for (;;)
-            (void)pause();
-    }
+    if (pid == 0)
+        hold_namespace(parent);
     r = write_map((pid_t)pid, "gid_map", w->daemon_gid, to);
     if (r == 0)
         r = write_map((pid_t)pid, "uid_map", w->daemon_uid, to);
