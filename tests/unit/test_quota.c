@@ -25,8 +25,9 @@
 #define HOUR 3600000
 #define BEGIN 1700000000000
 
-static int64_t real_now;
-static uint64_t mono_now;
+/* The saver thread reads them, too. */
+static _Atomic int64_t real_now;
+static _Atomic uint64_t mono_now;
 
 static int64_t fake_real(void)
 {
