@@ -324,7 +324,7 @@ describe('without a service', () => {
     const bridge = new Bridge(cli, { env: { GLOVEBOX_RUNTIME_DIR: join(cli.dir, 'no-images') } });
     const answer = await bridge.ask('initialize', { protocolVersion: LEGACY, capabilities: {}, clientInfo: { name: 'x', version: '1' } });
     assert.match(answer.error.message, /'minimal' is not built/);
-    assert.match(bridge.stderr, /glovebox runtime build minimal/);
+    await until(() => /glovebox runtime build minimal/.test(bridge.stderr), { what: 'the advice on standard error' });
     assert.match((await bridge.ask('tools/list', { _meta: claim() })).error.message, /'minimal' is not built/);
     assert.equal((await bridge.end()).status, 0);
     assert.deepEqual(readdirSync(cli.env.HOME), []);

@@ -204,7 +204,7 @@ test('nobody waits for the answer to a notification or to an answer', async () =
   await until(() => fake.seen.length === 2);
   assert.equal((await error('tools/list', { _meta: claim() })).message, 'no');
   assert.equal(bridge.messages.length, 1);
-  assert.match(bridge.stderr, /notifications\/roots\/list_changed was refused[^]*an answer was refused/);
+  await until(() => /notifications\/roots\/list_changed was refused[^]*an answer was refused/.test(bridge.stderr), { what: 'both refusals on standard error' });
 });
 
 test('each request of a batch that fails is answered', async () => {
@@ -447,5 +447,5 @@ test('a service that is not there is an error, each time', async () => {
 test('an address that is none is an error as well', async () => {
   await begin(() => {}, { env: { GLOVEBOX_URL: 'ftp://127.0.0.1', GLOVEBOX_KEY: KEY } });
   assert.match((await error('server/discover', { _meta: claim() })).message, /not an http or https address/);
-  assert.match(bridge.stderr, /not an http or https address/);
+  await until(() => /not an http or https address/.test(bridge.stderr), { what: 'the reason on standard error' });
 });
